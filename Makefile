@@ -50,11 +50,11 @@ deny:
 
 # Rewrites what tests compare with: snapshots, generated pages of docs/, the README's picture. Then look at `git diff`.
 accept: needs-build
-	INSTA_UPDATE=always KVMTOP_ACCEPT=1 KVMTOP_TEST_GUESTS=0 $(CARGO) test --locked --no-fail-fast
+	INSTA_UPDATE=always KVMTOP_ACCEPT=1 KVMTOP_TEST_GUESTS=0 $(CARGO) test --workspace --locked --no-fail-fast
 
 # Compiles the BPF objects; needs clang. Commit what it writes.
 bpf:
-	$(MAKE) -C assets/bpf
+	$(MAKE) -C crates/engine/bpf
 
 # A .deb, an .rpm, a static binary and the source archive, in target/packages.
 packages:

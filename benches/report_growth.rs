@@ -7,8 +7,7 @@
 
 #[path = "../tests/common/child.rs"]
 mod child;
-#[path = "../tests/synthetic/inputs.rs"]
-mod inputs;
+use testkit::inputs;
 
 use std::process::Command;
 

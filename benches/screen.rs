@@ -8,16 +8,14 @@
 //! the event loop does it. The first column is the median, the second the 99th percentile.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used, clippy::wildcard_imports)]
 
-#[path = "../tests/synthetic/mod.rs"]
-mod synthetic;
-
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use judge::testing::FixtureModel as _;
 use kvmtop::ui::{self, AppState, ScreenSession, Theme, Tick};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::io::sink;
 use std::time::{Duration, Instant};
-use synthetic::Fixture;
+use testkit::Fixture;
 
 const ROUNDS: usize = 1000;
 

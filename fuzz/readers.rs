@@ -2,21 +2,21 @@
 //! `make fuzz` run them.
 
 use super::seeds::Source;
-use kvmtop::analysis::{DomainFilter, Pattern, Pipeline};
-use kvmtop::cli::{config::Config, saved_settings};
-use kvmtop::kvm::{
+use import::{ImportOptions, Imported, PerfDataFeed};
+use judge::analysis::{DomainFilter, Pattern, Pipeline};
+use judge::lint::{InputKind, Options};
+use kvm::{
     CpuSet, Space, cmdline, device_map, domain_capabilities as capabilities, domain_xml as xml, event_totals as totals,
     format, guest_name, kernel_log as log, mtree as tree, process_text as processes, sanitize, sanitize_name,
     stats_text as stats, thread_name, time_profile as profile, topology_text, virsh_text, vmm_config as vmm,
 };
-use kvmtop::lint::{InputKind, Options};
-use kvmtop::report::{View, json, text};
-use kvmtop::session::Session;
-use kvmtop::source::Feed as _;
-use kvmtop::source::import::{self, ImportOptions, Imported, PerfDataFeed};
-use kvmtop::source::live::fuzzing;
+use kvmtop::cli::{config::Config, saved_settings};
 use kvmtop::ui::{AppState, ScreenSession, key};
+use live::fuzzing;
 use ratatui::crossterm::event::KeyCode;
+use report::{View, json, text};
+use sample::Feed as _;
+use session::Session;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ step() { printf '\n== %s\n' "$*"; }
 step "format"
 cargo fmt --all --check
 step "lints"
-cargo clippy --locked --all-targets --quiet -- -D warnings
+cargo clippy --workspace --locked --all-targets --quiet -- -D warnings
 step "lints without libvirt, as the static binary is built"
 cargo clippy --locked --no-default-features --quiet -- -D warnings
 if cargo deny --version >/dev/null 2>&1; then
@@ -19,7 +19,7 @@ if cargo deny --version >/dev/null 2>&1; then
     cargo deny --locked --offline check licenses bans sources
 fi
 step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --quiet
 step "build"
 cargo build --locked --quiet
 step "no link to libvirt"
@@ -38,7 +38,7 @@ if [ "$(id -u)" = 0 ] && [ ! -d /sys/kernel/tracing/events ] && [ ! -d /sys/kern
     mount -t tracefs nodev /sys/kernel/tracing || echo "tracefs cannot be mounted: tests that trace will be skipped"
 fi
 step "tests"
-cargo test --locked --no-fail-fast
+cargo test --workspace --locked --no-fail-fast
 
 step "real-guest tests"
 sort -u -o "$KVMTOP_TEST_LOG" "$KVMTOP_TEST_LOG"

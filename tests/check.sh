@@ -8,10 +8,10 @@ step() { printf '\n== %s\n' "$*"; }
 step "format"
 cargo fmt --all --check
 step "lints"
-cargo clippy --locked --all-targets --quiet -- -D warnings
+cargo clippy --workspace --locked --all-targets --quiet -- -D warnings
 if cargo deny --version >/dev/null 2>&1; then
     step "dependencies"
     cargo deny --locked --offline check licenses bans sources
 fi
 step "tests without guests"
-cargo test --locked --quiet --no-fail-fast
+cargo test --workspace --locked --quiet --no-fail-fast

@@ -1,10 +1,10 @@
 //! The command line as clap sees it. Doc comments here are the help: `-h` shows the first line, `--help` all of it.
 
 use super::values;
-use crate::analysis::{Pattern, RecordingTime};
-use crate::lint::{self, RuleId};
 use crate::ui::ThemeChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use judge::analysis::{Pattern, RecordingTime};
+use judge::lint::{self, RuleId};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

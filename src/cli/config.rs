@@ -3,10 +3,10 @@
 
 use super::args::{self, EngineChoice, EngineDetail};
 use super::values;
-use crate::analysis::Pattern;
-use crate::lint::{RuleId, Thresholds};
 use crate::ui::{ColumnId, KeysInForce, ScreenSettings, ScreenView, Sort, ThemeChoice, column_named};
 use anyhow::Context;
+use judge::analysis::Pattern;
+use judge::lint::{RuleId, Thresholds};
 use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -155,7 +155,7 @@ pub struct Findings {
 
 impl Default for Findings {
     fn default() -> Self {
-        let options = crate::lint::Options::default();
+        let options = judge::lint::Options::default();
         Self {
             warn: Vec::new(),
             allow: Vec::new(),

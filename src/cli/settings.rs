@@ -2,10 +2,10 @@
 
 use super::args::{ChoiceArgs, EngineChoice, EngineDetail, SamplingArgs, ScreenArgs};
 use super::config::Config;
-use crate::analysis::DomainFilter;
-use crate::lint::{self, RuleId};
-use crate::session::Limits;
 use crate::ui::{KeysInForce, ScreenSettings};
+use judge::analysis::DomainFilter;
+use judge::lint::{self, RuleId};
+use session::Limits;
 use std::path::PathBuf;
 use std::time::Duration;
 

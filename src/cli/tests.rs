@@ -3,10 +3,10 @@
 use super::args::{Cli, Command, EngineChoice};
 use super::config::Config;
 use super::settings::{ScreenLook, Settings};
-use crate::analysis::Pattern;
-use crate::lint::RuleId;
 use crate::ui::ThemeChoice;
 use clap::{CommandFactory, Parser};
+use judge::analysis::Pattern;
+use judge::lint::RuleId;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(default.interval, Duration::from_secs(1));
     assert_eq!((default.engine, default.monitor, default.kvm_events), (EngineChoice::Auto, true, false));
     assert_eq!(default.look, ScreenLook { color: true, ascii: false });
-    assert_eq!(default.findings, crate::lint::Options::default());
+    assert_eq!(default.findings, judge::lint::Options::default());
 
     let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\n\
                 libvirt_uri = 'test:///default'\n[screen]\nascii = true\n[findings]\nallow = ['all']\n\

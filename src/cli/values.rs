@@ -1,6 +1,6 @@
 //! Values of options. Each parser returns the value, or a sentence that says what is valid.
 
-use crate::analysis::{NO_DURATION, duration_or_zero};
+use judge::analysis::{NO_DURATION, duration_or_zero};
 use std::net::SocketAddr;
 use std::time::Duration;
 

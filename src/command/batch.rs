@@ -1,12 +1,12 @@
 //! `--batch`: each interval as a table or as one JSON object per line.
 
 use super::print;
-use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::BatchArgs;
-use crate::report::{View, json, text};
-use crate::sample::SourceStatus;
-use crate::source::Feed;
+use ::report::{View, json, text};
+use judge::analysis::{JudgedInterval, Pipeline};
+use sample::Feed;
+use sample::SourceStatus;
 use std::io;
 use std::sync::Arc;
 

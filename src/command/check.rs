@@ -1,16 +1,16 @@
 //! `kvmtop check`: watches for a while and prints what is wrong; scripts read the exit status.
 
 use super::{live, print, say_unmatched};
-use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
-use crate::figures;
-use crate::lint::{self, Severity, StillWatched, Thresholds};
-use crate::model::ModelSum;
-use crate::report::rules::{self, JsonRules};
-use crate::report::{View, findings_text, json, text};
-use crate::sample::EngineKind;
-use crate::source::Feed;
+use ::report::rules::{self, JsonRules};
+use ::report::{View, findings_text, json, text};
+use judge::analysis::{JudgedInterval, Pipeline};
+use judge::figures;
+use judge::lint::{self, Severity, StillWatched, Thresholds};
+use judge::model::ModelSum;
+use sample::EngineKind;
+use sample::Feed;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ fn text_of(view: &View<'_>) -> String {
     let guests = view.guests().count();
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources());
-    let guests = crate::figures::count(guests, "guest");
+    let guests = judge::figures::count(guests, "guest");
     format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view))
 }
 
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
     use crate::cli::args::ChoiceArgs;
     use crate::cli::config::Config;
-    use crate::sample::Sample;
-    use crate::synthetic::{Fixture, START_MS};
+    use sample::Sample;
+    use testkit::{Fixture, START_MS};
 
     /// A host at one second after the other.
     struct Seconds(Fixture, f64);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_shortest_useful_duration_is_enough() {
-        let windows = || Fixture::new(crate::synthetic::Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
+        let windows = || Fixture::new(testkit::Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
         let started = |ago_s: i64| {
             let mut fixture = windows();
             fixture.guests[0] = fixture.guests[0].clone().facts(|f| f.started_ms = Some(START_MS - ago_s * 1000));

@@ -1,8 +1,8 @@
 //! A page on disk: whole or not at all, private, and never through a link.
 
 use super::print_bytes;
-use crate::session::not_ours;
 use anyhow::{Context as _, anyhow, ensure};
+use rights::not_ours;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 use std::fs;

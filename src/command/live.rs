@@ -4,15 +4,14 @@ use super::batch::BatchPrinter;
 use super::{keep, say};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
-use crate::kvm::topology::HostTopology;
-use crate::sample::{DomainSample, EngineKind, EngineLevel, Sample, SourceId, SourceState};
-use crate::source::engine::{bpf::BpfEngine, perf::PerfEngine};
-use crate::source::events::{Engine, EngineError};
-use crate::source::live::metadata::device_maps::DeviceMaps;
-use crate::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
-use crate::source::live::{self, Collector, CollectorOptions, LibvirtAndQmp, SystemPaths};
-use crate::source::privileges;
+use ::live::metadata::device_maps::DeviceMaps;
+use ::live::metadata::libvirt::{Libvirt, LibvirtOptions};
+use ::live::{self, Collector, CollectorOptions, LibvirtAndQmp, SystemPaths};
+use engine::events::{Engine, EngineError};
+use engine::{bpf::BpfEngine, perf::PerfEngine};
+use kvm::topology::HostTopology;
 use rustix::thread::CapabilitySet;
+use sample::{DomainSample, EngineKind, EngineLevel, Sample, SourceId, SourceState};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
@@ -47,7 +46,7 @@ pub fn start(settings: &Settings) -> LiveHost {
 /// no guest here.
 pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> LiveHost {
     let paths = SystemPaths::default();
-    keep(privileges::for_start(settings.monitor) | files);
+    keep(rights::for_start(settings.monitor) | files);
     let (engine, problems) = engine(settings.engine, &paths);
     if engine.is_none()
         && settings.engine != EngineChoice::Auto
@@ -83,7 +82,7 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
     {
         say(&format!("--engine-detail interrupts: {}; {}", why.cause, why.fix));
     }
-    keep(privileges::for_sampling(kind, settings.monitor) | files);
+    keep(rights::for_sampling(kind, settings.monitor) | files);
     LiveHost { feed, commands }
 }
 
@@ -114,7 +113,7 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
 pub fn stop_on_signals(commands: Sender<live::CollectorCommand>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        privileges::keep_none();
+        rights::keep_none();
         let mut seen = signals.forever();
         seen.next();
         // A feed that is gone already needs no stop.

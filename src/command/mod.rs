@@ -1,5 +1,5 @@
 //! What each command does: arguments in, output and an exit status out. Everything that reads, waits and prints is
-//! here; [`crate::report`] and [`crate::ui`] decide what is shown.
+//! here; [`::report`] and [`crate::ui`] decide what is shown.
 
 mod batch;
 mod check;
@@ -20,9 +20,8 @@ pub(crate) mod screen;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
-use crate::source::privileges;
 use clap::Parser;
-use privileges::for_files;
+use rights::for_files;
 use rustix::thread::CapabilitySet;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -37,11 +36,11 @@ const FAILED: u8 = 1;
 
 /// Runs this process's command line, with an environment and rights that only it needs.
 pub fn start() -> ExitCode {
-    if let Err(why) = privileges::start_clean() {
+    if let Err(why) = rights::start_clean() {
         say(&why);
         return ExitCode::from(FAILED);
     }
-    if let Err(e) = privileges::renounce() {
+    if let Err(e) = rights::renounce() {
         say(&kept_for_want_of(e));
     }
     run(std::env::args_os())
@@ -126,7 +125,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
 
 /// The calling thread gives up all rights but these.
 fn keep(rights: CapabilitySet) {
-    if let Err(e) = privileges::keep(rights) {
+    if let Err(e) = rights::keep(rights) {
         say(&kept_for_want_of(e));
     }
 }
@@ -167,12 +166,12 @@ fn say(message: &str) {
     let mut err = io::stderr().lock();
     for line in message.lines().filter(|l| !l.trim().is_empty()) {
         // Without stderr there is no place for a message.
-        let _ = writeln!(err, "kvmtop: {}", crate::kvm::sanitize(line, 2000));
+        let _ = writeln!(err, "kvmtop: {}", kvm::sanitize(line, 2000));
     }
 }
 
 /// Reports on stderr which `--domain` patterns match nothing; JSON has them as sources.
-fn say_unmatched(view: &crate::report::View<'_>) {
+fn say_unmatched(view: &::report::View<'_>) {
     for s in view.domains.unmatched(view.model.domains.iter().map(|d| &*d.facts)) {
         say(&s.sentence());
     }
@@ -189,7 +188,7 @@ fn reader_is_gone(e: &anyhow::Error) -> bool {
 
 /// Prints a text that ends in a line break, all of it at once.
 fn print(text: &str) -> io::Result<()> {
-    print_bytes(crate::kvm::without_hidden(text).as_bytes())
+    print_bytes(kvm::without_hidden(text).as_bytes())
 }
 
 /// Prints what needs no cleaning.

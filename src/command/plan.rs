@@ -2,11 +2,11 @@
 
 use super::report::JudgedInput;
 use super::{live, print, report, say_unmatched};
-use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{InputArgs, PlanArgs};
-use crate::lint;
-use crate::report::{View, plan};
+use ::report::{View, plan};
+use judge::analysis::{JudgedInterval, Pipeline};
+use judge::lint;
 
 /// Runs it.
 pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {

@@ -1,13 +1,13 @@
 //! `kvmtop profile`: what the host threads of a guest do.
 
 use super::{keep, print};
-use crate::analysis::Pattern;
 use crate::cli::args::ProfileArgs;
-use crate::report::profile::{self as report, ProfileView};
-use crate::sample::{DomainSample, ProfiledThread};
-use crate::source::live::{Collector, CollectorOptions};
-use crate::source::{privileges, profile};
+use ::live::{Collector, CollectorOptions};
+use ::report::profile::{self as report, ProfileView};
 use anyhow::{Context, ensure};
+use engine::profile;
+use judge::analysis::Pattern;
+use sample::{DomainSample, ProfiledThread};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ const MAX_NAMED: usize = 8;
 
 /// Runs it on the live host. Ctrl-C ends the sampling early and prints what there is; a second one ends kvmtop.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
-    keep(privileges::for_profile());
+    keep(rights::for_profile());
     let guests = Collector::new(CollectorOptions::default()).tick().domains;
     let (guest, threads) = selected(&guests, &args.target)?;
     let pid = guest.facts.pid.context("this guest's process is not known")?;

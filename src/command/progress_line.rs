@@ -1,8 +1,8 @@
 //! Progress of a long task: one line on the terminal that disappears at the end. Nothing is written where standard
 //! error is no terminal, or one that cannot clear a line. Ctrl-C ends the program as ever: its signal is left alone.
 
-use crate::figures;
-use crate::kvm::sanitize;
+use judge::figures;
+use kvm::sanitize;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -3,10 +3,10 @@
 use super::{folder_of, live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
-use crate::figures;
-use crate::session::{Limits, Recorder};
-use crate::source::Feed;
-use crate::source::privileges::for_files;
+use judge::figures;
+use rights::for_files;
+use sample::Feed;
+use session::{Limits, Recorder};
 use std::time::Duration;
 
 /// Runs it on the live host, until the duration ends or a signal comes.
@@ -51,7 +51,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     // The recording is whole, whoever hears of it.
     let _ = print(&format!(
         "recorded {} over {} into {}, {}\n",
-        crate::figures::count(samples as usize, "sample"),
+        judge::figures::count(samples as usize, "sample"),
         figures::seconds(passed.as_secs_f64()),
         args.file.display(),
         figures::bytes(bytes)

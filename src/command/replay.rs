@@ -3,17 +3,17 @@
 use super::batch::BatchPrinter;
 use super::progress_line::ReadingLine;
 use super::{html, say, screen};
-use crate::analysis::{JudgedInterval, Pipeline, RecordingTime};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, DemoArgs, InputArgs, ReplayArgs};
-use crate::lint;
-use crate::sample::{EngineKind, SourceId};
-use crate::session::{self, Cursor, Recorder, Session};
-use crate::source::Feed;
-use crate::source::import::PerfDataFeed;
 use crate::ui::ScreenSource;
 use anyhow::{Context, ensure};
+use import::PerfDataFeed;
 use jiff::tz::TimeZone;
+use judge::analysis::{JudgedInterval, Pipeline, RecordingTime};
+use judge::lint;
+use sample::Feed;
+use sample::{EngineKind, SourceId};
+use session::{Cursor, Recorder, Session};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -67,7 +67,7 @@ enum ReplayFormat {
 fn replay_format(path: &Path) -> anyhow::Result<ReplayFormat> {
     let name = path.display();
     let mut head = [0; 8];
-    let mut file = session::open_regular(path).with_context(|| format!("cannot open {name}"))?;
+    let mut file = rights::open_regular(path).with_context(|| format!("cannot open {name}"))?;
     let n = file.read(&mut head).with_context(|| format!("cannot read {name}"))?;
     // Opening a session explains what is wrong with a file that is too short.
     if session::looks_like(&head[..n]) || n < head.len() {

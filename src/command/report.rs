@@ -2,14 +2,14 @@
 
 use super::progress_line::ReadingLine;
 use super::{FAILED, print, report_session, say, say_unmatched};
-use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
-use crate::lint;
-use crate::report::html::TimelineBuilder;
-use crate::report::{View, diff, diff_text, json, text};
-use crate::sample::SourceId;
-use crate::source::import::{self, DescriptionFiles, ImportOptions, Imported};
+use ::report::html::TimelineBuilder;
+use ::report::{View, diff, diff_text, json, text};
+use import::{DescriptionFiles, ImportOptions, Imported};
+use judge::analysis::{JudgedInterval, Pipeline};
+use judge::lint;
+use sample::SourceId;
 use std::path::PathBuf;
 
 /// Files read, joined and judged.

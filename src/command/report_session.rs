@@ -1,15 +1,16 @@
 //! A session as input of `report` and `diff`: found among the files, summed up or read at one time.
 
 use super::progress_line::{ProgressLine, ReadingLine};
-use crate::analysis::{JudgedInterval, Pipeline, RecordingTime, SessionSummary};
 use crate::cli::Settings;
-use crate::kvm::sanitize;
-use crate::lint;
-use crate::report::html::TimelineBuilder;
-use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
-use crate::session::{self, Cursor, Session, open_regular};
-use crate::source::import::DescriptionFiles;
+use ::report::html::TimelineBuilder;
+use import::DescriptionFiles;
 use jiff::tz::TimeZone;
+use judge::analysis::{JudgedInterval, Pipeline, RecordingTime, SessionSummary};
+use judge::lint;
+use kvm::sanitize;
+use rights::open_regular;
+use sample::{Sample, SourceId, SourceState, SourceStatus};
+use session::{Cursor, Session};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -175,8 +176,8 @@ mod tests {
     use super::*;
     use crate::cli::args::ChoiceArgs;
     use crate::cli::config::Config;
-    use crate::session::{Limits, Recorder};
-    use crate::synthetic::Fixture;
+    use session::{Limits, Recorder};
+    use testkit::Fixture;
 
     #[test]
     fn every_run_of_the_recorder_is_read() {

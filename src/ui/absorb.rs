@@ -5,8 +5,8 @@ use super::render;
 use super::rows;
 use super::state::{AppState, Held, Popup, Tick};
 use super::view::ScreenView;
-use crate::model::{DomainModel, Model};
-use crate::sample::{SourceId, SourceState};
+use judge::model::{DomainModel, Model};
+use sample::{SourceId, SourceState};
 
 /// How many intervals a message is shown.
 const MESSAGE_LASTS: u8 = 5;

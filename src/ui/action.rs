@@ -3,7 +3,7 @@
 use super::save_format::SaveFormat;
 use super::screen_settings::ScreenSettings;
 use super::view::ScreenView;
-use crate::sample::{EngineLevel, ProfiledThread};
+use sample::{EngineLevel, ProfiledThread};
 use std::path::PathBuf;
 
 /// What a key asks for.

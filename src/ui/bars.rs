@@ -2,7 +2,7 @@
 
 use super::draw::put;
 use super::theme::{Look, Theme};
-use crate::model::HISTORY_POINTS;
+use judge::model::HISTORY_POINTS;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

@@ -56,8 +56,9 @@ fn differ_by_clock_only(before: &Buffer, now: &Buffer) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::Fixture;
     use crate::ui::state::{ScreenSession, Tick};
+    use judge::testing::FixtureModel as _;
+    use testkit::Fixture;
 
     #[test]
     fn an_interval_that_changes_nothing_but_the_clock_is_not_drawn() {

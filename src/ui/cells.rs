@@ -4,12 +4,12 @@ use super::grid::Cell;
 use super::state::AppState;
 use super::text::clean;
 use super::theme::Look;
-use crate::figures::{or_unknown, percent, rate};
-use crate::kvm::thread_name::Role;
-use crate::lint::{Finding, Severity};
-use crate::model::{CpuShare, DomainModel, ExitRateSource, ExitTable, HotDevice, ThreadModel};
-use crate::report::json;
-use crate::sample::DomainState;
+use judge::figures::{or_unknown, percent, rate};
+use judge::lint::{Finding, Severity};
+use judge::model::{CpuShare, DomainModel, ExitRateSource, ExitTable, HotDevice, ThreadModel};
+use kvm::thread_name::Role;
+use report::json;
+use sample::DomainState;
 use std::collections::BTreeSet;
 
 /// What the cells of a row are made from.
@@ -179,7 +179,7 @@ pub(super) fn place(r: &RowView<'_>) -> Cell {
             n => Cell::text(format!("n{}", n.iter().map(u32::to_string).collect::<Vec<_>>().join(","))).role(Look::Dim),
         };
     };
-    let on = t.place.cpu.map_or_else(|| crate::figures::UNKNOWN.to_string(), |c| c.to_string());
+    let on = t.place.cpu.map_or_else(|| judge::figures::UNKNOWN.to_string(), |c| c.to_string());
     match (t.pinned_cpu(), &t.place.affinity) {
         (Some(_), _) => Cell::text(format!("{on}=")),
         (None, Some(a)) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(a)) => {
@@ -210,7 +210,7 @@ pub(super) fn exits(r: &RowView<'_>) -> Cell {
 
 /// The name of a `KVM_EXIT_*` number.
 pub fn userspace_name(reason: i32) -> String {
-    use crate::kvm::userspace_exit;
+    use kvm::userspace_exit;
     let name = if reason < 0 { userspace_exit::display(0, reason) } else { userspace_exit::display(reason as u32, 0) };
     name.into_owned()
 }

@@ -1,7 +1,7 @@
 //! Writing into the screen's buffer.
 
-use crate::kvm::without_hidden;
 use crate::ui::theme::Theme;
+use kvm::without_hidden;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};

@@ -1,6 +1,6 @@
 //! Findings of several guests that say the same share a line of the first screen.
 
-use crate::lint::Finding;
+use judge::lint::Finding;
 use std::collections::HashMap;
 
 /// A finding, and the same one about other guests.
@@ -46,7 +46,7 @@ fn one<'a>(line: &[&'a Finding]) -> Option<FoldedFinding<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lint::{RuleId, Severity};
+    use judge::lint::{RuleId, Severity};
 
     fn finding(rule: RuleId, domain: &str, severity: Severity, cost: f64) -> Finding {
         let domain = Some(domain.to_owned()).filter(|d| d != "host");

@@ -4,7 +4,7 @@ use super::bars;
 use super::draw::{highlight, put};
 use super::text::{fit, fit_middle, fit_words, width};
 use super::theme::{Look, Theme};
-use crate::figures::UNKNOWN;
+use judge::figures::UNKNOWN;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;

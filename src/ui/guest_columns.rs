@@ -7,10 +7,10 @@ use super::grid::{Cell, ColumnLayout};
 use super::guest_table::{ColumnId, GuestTable};
 use super::text::clean;
 use super::theme::Look;
-use crate::figures::{percent, rate, share};
-use crate::kvm::thread_name::Role;
-use crate::lint::Finding;
-use crate::model::{DomainModel, ExitTable, HotDevice};
+use judge::figures::{percent, rate, share};
+use judge::lint::Finding;
+use judge::model::{DomainModel, ExitTable, HotDevice};
+use kvm::thread_name::Role;
 use std::cmp::Ordering;
 
 /// What a column sorts by.

@@ -2,7 +2,7 @@
 
 use super::filter::TableFilter;
 use super::idle_threads::IdleThreads;
-use crate::model::DomainKey;
+use judge::model::DomainKey;
 use std::collections::BTreeSet;
 
 /// Identifies a column.

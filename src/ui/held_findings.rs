@@ -1,7 +1,7 @@
 //! What findings say on a live screen. Their figures are those of one interval and differ in each; on the screen they
 //! stand for some seconds, so that a list of findings can be read. What is found, and how bad it is, is shown at once.
 
-use crate::lint::{Finding, FindingId};
+use judge::lint::{Finding, FindingId};
 use std::collections::HashMap;
 
 /// For how long a finding says the same, milliseconds. The table beside it has the figures of each interval.
@@ -45,7 +45,7 @@ impl HeldFindings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lint::{RuleId, Severity};
+    use judge::lint::{RuleId, Severity};
 
     fn finding(rule: RuleId, severity: Severity, figure: &str) -> Finding {
         Finding { rule, severity, evidence: vec![figure.into()], ..Finding::default() }

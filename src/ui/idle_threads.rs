@@ -1,7 +1,7 @@
 //! Which helper threads of a guest do nothing: lists fold them into one row.
 
-use crate::kvm::thread_name::Role;
-use crate::model::{DomainKey, DomainModel, Model, ThreadModel};
+use judge::model::{DomainKey, DomainModel, Model, ThreadModel};
+use kvm::thread_name::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A helper thread that uses, and waits for, less of a CPU than this is idle; percent.

@@ -17,9 +17,9 @@ use super::panel_rows::MovedPanel;
 use super::render::{LATENCY_PICTURE, PANEL_CPUS};
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
-use crate::model::Model;
-use crate::sample::SourceState;
+use judge::model::Model;
 use ratatui::layout::Rect;
+use sample::SourceState;
 use std::collections::BTreeSet;
 
 /// Smallest screen (columns, rows) that can show anything.
@@ -373,8 +373,9 @@ impl Cutter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::Fixture;
     use crate::ui::state::{ScreenSession, Tick};
+    use judge::testing::FixtureModel as _;
+    use testkit::Fixture;
 
     fn state(width: u16, height: u16) -> AppState {
         let mut s = AppState::new(ScreenSession::default(), (width, height));

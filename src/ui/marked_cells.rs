@@ -6,8 +6,8 @@ use super::guest_columns::{self, COLUMNS, GuestColumn};
 use super::guest_table::ColumnId;
 use super::state::AppState;
 use super::table_marks::MarkedFigures;
-use crate::figures::{UNKNOWN, percent, rate, share};
-use crate::model::DomainModel;
+use judge::figures::{UNKNOWN, percent, rate, share};
+use judge::model::DomainModel;
 
 /// The figures of the interval on the screen; `None` before the first sample.
 pub fn figures(state: &AppState) -> Option<MarkedFigures> {

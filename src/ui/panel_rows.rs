@@ -2,7 +2,7 @@
 //! that nothing jumps when a row comes and goes.
 
 use super::view::ScreenView;
-use crate::model::DomainKey;
+use judge::model::DomainKey;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// For how many intervals a panel keeps the height of its tallest one, once it is known for as long.

@@ -3,8 +3,8 @@
 use super::guest_columns::{self, COLUMNS, SortValue};
 use super::guest_table::{ColumnId, GuestTable, IDLE_THREADS, RowPart, TableRow, TableRowKey};
 use super::idle_threads::IdleThreads;
-use crate::lint::Finding;
-use crate::model::{DomainKey, DomainModel, History, Model};
+use judge::lint::Finding;
+use judge::model::{DomainKey, DomainModel, History, Model};
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 

@@ -4,8 +4,8 @@ use super::action::{Effect, ProfileRequest};
 use super::render;
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
-use crate::model::{DomainModel, ThreadModel};
-use crate::sample::ProfiledThread;
+use judge::model::{DomainModel, ThreadModel};
+use sample::ProfiledThread;
 
 /// The guest and thread of the selected row; no thread on the row of a guest.
 fn selected(state: &AppState) -> Option<(&DomainModel, Option<&ThreadModel>)> {
@@ -60,12 +60,12 @@ pub fn ask(state: &mut AppState) -> Vec<Effect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::GuestProfile;
-    use crate::model::call_tree::tests::profile;
-    use crate::sample::StackProfile;
     use crate::ui::tests::{busy, draw, press, text};
     use crate::ui::theme::Theme;
+    use judge::model::GuestProfile;
+    use sample::StackProfile;
     use std::sync::Arc;
+    use testkit::profile;
 
     fn request(effects: &[Effect]) -> &ProfileRequest {
         let [Effect::Profile(request)] = effects else { panic!("{effects:?}") };

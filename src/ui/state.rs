@@ -9,11 +9,11 @@ use super::screen_settings::ScreenSettings;
 use super::table_marks::TableMarks;
 use super::terminal_traits::ThemeChoice;
 use super::view::{ScreenView, ViewState};
-use crate::kvm::thread_name::Role;
-use crate::lint::{CannotTell, Finding, FindingId, StillWatched};
-use crate::model::{DomainKey, DomainModel, History, Model, ThreadModel};
-use crate::sample::{SourceId, SourceState};
 use jiff::tz::TimeZone;
+use judge::lint::{CannotTell, Finding, FindingId, StillWatched};
+use judge::model::{DomainKey, DomainModel, History, Model, ThreadModel};
+use kvm::thread_name::Role;
+use sample::{SourceId, SourceState};
 use tui_input::Input;
 
 /// Where the samples come from.

@@ -1,7 +1,7 @@
 //! Two times A and B, and by how much the table's figures changed from one to the other. Until B is marked, the
 //! interval on the screen is B: so A can be marked in a recording, and the change be seen anywhere in it.
 
-use crate::model::DomainKey;
+use judge::model::DomainKey;
 use std::collections::HashMap;
 
 /// The table's figures at one time: of each guest by the index of the column, `None` for an unknown figure or a text.

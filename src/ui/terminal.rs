@@ -2,7 +2,6 @@
 
 use super::background;
 use super::changed_cells::write_changes;
-use crate::kvm::without_hidden;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::terminal::{
@@ -10,6 +9,7 @@ use crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
+use kvm::without_hidden;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Size};
 use std::io::{self, Write, stdout};

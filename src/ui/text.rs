@@ -1,6 +1,6 @@
 //! Text on the screen: sanitised, measured, cut and wrapped.
 
-use crate::kvm::sanitize;
+use kvm::sanitize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Longest name that is kept, in characters.

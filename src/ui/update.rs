@@ -14,11 +14,11 @@ use super::rows;
 use super::stacks;
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
-use crate::analysis::{RecordingTime, is_within};
-use crate::lint::{Finding, FindingId, FixKind};
-use crate::model::DomainModel;
-use crate::sample::EngineLevel;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use judge::analysis::{RecordingTime, is_within};
+use judge::lint::{Finding, FindingId, FixKind};
+use judge::model::DomainModel;
+use sample::EngineLevel;
 use tui_input::{Input, InputRequest};
 
 /// Handles a key.

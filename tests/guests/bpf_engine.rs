@@ -3,12 +3,12 @@
 
 use crate::common;
 use crate::common::guest::{Guest, Work};
-use kvmtop::kvm::Space;
-use kvmtop::kvm::topology::HostTopology;
-use kvmtop::sample::{AccessCell, Direction, EngineLevel, Timing};
-use kvmtop::source::engine::bpf::BpfEngine;
-use kvmtop::source::engine::perf::PerfEngine;
-use kvmtop::source::events::{Engine, Reading, ThreadKey, TracedThread};
+use engine::bpf::BpfEngine;
+use engine::events::{Engine, Reading, ThreadKey, TracedThread};
+use engine::perf::PerfEngine;
+use kvm::Space;
+use kvm::topology::HostTopology;
+use sample::{AccessCell, Direction, EngineLevel, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 
@@ -337,7 +337,7 @@ fn every_kvm_event_is_counted_by_process() {
     assert!(engine.read().kvm_events.is_empty());
 }
 
-fn served_count(events: &kvmtop::sample::ThreadEvents) -> u64 {
+fn served_count(events: &sample::ThreadEvents) -> u64 {
     events.userspace.iter().map(|c| c.count).sum()
 }
 

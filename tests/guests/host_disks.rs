@@ -4,11 +4,11 @@
 use crate::common;
 use crate::common::nested;
 use crate::common::qemu::{self, Running};
-use kvmtop::kvm::topology::HostTopology;
-use kvmtop::sample::{HostDisk, HostRequests, Submitter};
-use kvmtop::source::engine::bpf::BpfEngine;
-use kvmtop::source::events::{Engine, Reading};
+use engine::bpf::BpfEngine;
+use engine::events::{Engine, Reading};
+use kvm::topology::HostTopology;
 use rustix::process::Signal;
+use sample::{HostDisk, HostRequests, Submitter};
 use std::collections::HashMap;
 use std::io::Write;
 use std::os::linux::fs::MetadataExt;
@@ -109,7 +109,7 @@ fn every_request_of_a_watched_process_counts() {
     // dd is one thread, the main one.
     assert_eq!(of.submitters.keys().copied().collect::<Vec<_>>(), [Submitter::Main]);
     for requests in [&of.reads, &of.writes] {
-        let sum = |timing: &kvmtop::sample::Timing| timing.histogram.as_ref().unwrap().0.iter().sum::<u64>();
+        let sum = |timing: &sample::Timing| timing.histogram.as_ref().unwrap().0.iter().sum::<u64>();
         assert_eq!((sum(&requests.total), sum(&requests.device)), (requests.total.count, requests.device.count));
         assert!(requests.device.total_ns <= requests.total.total_ns && requests.device.total_ns > Some(0));
     }

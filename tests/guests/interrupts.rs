@@ -6,12 +6,12 @@ use crate::common::ftrace::{self, Instance};
 use crate::common::guest::{Guest, LINE, Way, Work};
 use crate::common::nested;
 use crate::common::qemu::{self, Running};
-use kvmtop::kvm::Space;
-use kvmtop::kvm::topology::HostTopology;
-use kvmtop::sample::{Doorbell, Injection, Injector, IrqSource};
-use kvmtop::source::engine::bpf::BpfEngine;
-use kvmtop::source::events::Engine;
+use engine::bpf::BpfEngine;
+use engine::events::Engine;
+use kvm::Space;
+use kvm::topology::HostTopology;
 use rustix::process::Signal;
+use sample::{Doorbell, Injection, Injector, IrqSource};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

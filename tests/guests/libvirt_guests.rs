@@ -4,12 +4,12 @@
 use crate::common;
 use crate::common::libvirt::{self, Domain, Setup};
 use crate::common::watch::Watch;
-use kvmtop::model::{Base, ExitRateSource, Model};
-use kvmtop::sample::{EngineLevel, SourceId, SourceStatus};
-use kvmtop::source::engine::bpf::BpfEngine;
-use kvmtop::source::live::metadata::device_maps::DeviceMaps;
-use kvmtop::source::live::metadata::libvirt::{DomainProcess, Libvirt, LibvirtOptions};
-use kvmtop::source::live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
+use engine::bpf::BpfEngine;
+use judge::model::{Base, ExitRateSource, Model};
+use live::metadata::device_maps::DeviceMaps;
+use live::metadata::libvirt::{DomainProcess, Libvirt, LibvirtOptions};
+use live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
+use sample::{EngineLevel, SourceId, SourceStatus};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};

@@ -58,7 +58,7 @@ fn promtool_reads_the_metrics() {
     // All families of a guest at work, as the snapshot of a test has them.
     let snapshot = read("snapshots/metrics__one_guest.snap");
     let text = snapshot.splitn(3, "---\n").nth(2).expect("the text");
-    let Some(out) = promtool(TEST, &["check", "metrics"], &kvmtop::metrics::prometheus_text(text)) else { return };
+    let Some(out) = promtool(TEST, &["check", "metrics"], &metrics::prometheus_text(text)) else { return };
     assert!(out.status.success() && said(&out).is_empty(), "{}", said(&out));
     common::ran(TEST);
 }

@@ -1,10 +1,9 @@
 //! What kvmtop says where a right or a place is missing: the line, the cure and the exit status.
 
 use crate::common;
-use kvmtop::sample::EngineKind;
-use kvmtop::source::privileges;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use rustix::thread::CapabilitySet;
+use sample::EngineKind;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -125,9 +124,9 @@ fn threads(pid: u32) -> Vec<(String, [CapabilitySet; 5])> {
 fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet) {
     let expected_of = |name: &str| match name {
         name if name == sampler => expected,
-        "perf-rings" => privileges::for_rings(),
-        "profiler" => privileges::for_profile() & own_rights(),
-        "qemu-logs" | "slow-files" | "huge-pages" => privileges::for_reading() & own_rights(),
+        "perf-rings" => rights::for_rings(),
+        "profiler" => rights::for_profile() & own_rights(),
+        "qemu-logs" | "slow-files" | "huge-pages" => rights::for_reading() & own_rights(),
         _ => CapabilitySet::empty(),
     };
     let until = Instant::now() + Duration::from_secs(30);
@@ -139,7 +138,7 @@ fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet) {
             (*permitted, *effective) != (kept, kept) || !(*inheritable | *ambient | *bounding).is_empty()
         });
         let Some((name, sets)) = wrong else { return };
-        let (kept, has) = (privileges::named(expected_of(name)), sets.map(privileges::named));
+        let (kept, has) = (rights::named(expected_of(name)), sets.map(rights::named));
         assert!(Instant::now() < until, "{name} has {has:?}, expected {kept}");
         std::thread::yield_now();
     }
@@ -191,7 +190,7 @@ fn samplers_keep_what_the_page_lists() {
                 common::skipped(&format!("{TEST} ({engine})"), why);
                 continue;
             }
-            let expected = privileges::for_sampling(kind, monitor) & own_rights();
+            let expected = rights::for_sampling(kind, monitor) & own_rights();
             assert_rights(kvmtop.0.id(), "kvmtop", expected);
             for (name, _) in expected.iter_names() {
                 assert!(page.contains(&format!("cap_{}", name.to_lowercase())), "{name}");
@@ -212,7 +211,7 @@ fn the_screens_threads_have_no_rights() {
     let folder = tempfile::tempdir().expect("a folder");
     let pair = native_pty_system().openpty(PtySize { rows: 40, cols: 120, ..PtySize::default() }).expect("a terminal");
     for (arguments, sampler, expected) in [
-        (&["-d", "0.2", "--engine", "none"][..], "collector", privileges::for_sampling(EngineKind::None, true)),
+        (&["-d", "0.2", "--engine", "none"][..], "collector", rights::for_sampling(EngineKind::None, true)),
         (&["demo"][..], "kvmtop", CapabilitySet::empty()),
     ] {
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
@@ -270,7 +269,7 @@ fn file_capabilities_open_no_foreign_file() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
     }
     let [program, secret] = [&program, &secret].map(|path| path.to_str().expect("text"));
-    let rights = format!("{}=ep", privileges::named(privileges::for_start(true) & own_rights()));
+    let rights = format!("{}=ep", rights::named(rights::for_start(true) & own_rights()));
     match under("setcap", &[&rights, program]) {
         Some(out) if out.status.success() => {}
         other => return common::skipped(TEST, &format!("setcap: {other:?}")),

@@ -2,16 +2,16 @@
 
 use crate::common;
 use crate::common::guest::{Guest, Work};
-use kvmtop::analysis::DomainFilter;
-use kvmtop::lint;
-use kvmtop::model::{Base, Model};
-use kvmtop::report::{View, json};
-use kvmtop::sample::Sample;
-use kvmtop::session::{Limits, Recorder, Session};
-use kvmtop::source::Feed;
-use kvmtop::source::engine::bpf::BpfEngine;
-use kvmtop::source::events::Engine;
-use kvmtop::source::live::{Collector, CollectorOptions, SystemPaths, topology};
+use engine::bpf::BpfEngine;
+use engine::events::Engine;
+use judge::analysis::DomainFilter;
+use judge::lint;
+use judge::model::{Base, Model};
+use live::{Collector, CollectorOptions, SystemPaths, topology};
+use report::{View, json};
+use sample::Feed;
+use sample::Sample;
+use session::{Limits, Recorder, Session};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -3,9 +3,9 @@
 
 use crate::common;
 use crate::common::guest::{Guest, Work};
-use kvmtop::analysis::Pipeline;
-use kvmtop::source::engine::bpf::BpfEngine;
-use kvmtop::source::live::{Collector, CollectorOptions};
+use engine::bpf::BpfEngine;
+use judge::analysis::Pipeline;
+use live::{Collector, CollectorOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -45,7 +45,7 @@ fn soak(test: &str, ticks: usize) {
     if let Some(why) = common::cannot_trace() {
         return common::skipped(test, &why);
     }
-    let engine = match BpfEngine::new(kvmtop::kvm::topology::HostTopology::default(), 4) {
+    let engine = match BpfEngine::new(kvm::topology::HostTopology::default(), 4) {
         Ok(engine) => engine,
         Err(why) => return common::skipped(test, &why.cause),
     };

@@ -166,7 +166,7 @@ fn rules_that_cases_name_exist() {
     for (name, case) in cases() {
         let e = &case.expect;
         for rule in e.must.iter().flatten().chain(&e.must_not).chain(&e.first_any) {
-            assert!(kvmtop::lint::rule(rule).is_some(), "{name}: no rule {rule}");
+            assert!(judge::lint::rule(rule).is_some(), "{name}: no rule {rule}");
         }
     }
 }

@@ -226,7 +226,7 @@ fn check_lists_the_rules() {
     assert!(out.status.success());
     let list = text(&out.stdout);
     let rules: Vec<&str> = list.lines().filter_map(|l| l.strip_prefix("  ")).collect();
-    let named: Vec<&str> = kvmtop::lint::rules().map(|r| r.id.as_str()).collect();
+    let named: Vec<&str> = judge::lint::rules().map(|r| r.id.as_str()).collect();
     assert_eq!(rules.iter().filter_map(|l| l.split("  ").next()).collect::<Vec<_>>(), named);
     assert!(rules.iter().all(|l| l.len() > 40), "{list}");
 }

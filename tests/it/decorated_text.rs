@@ -1,9 +1,9 @@
 //! Every text of the real cases as people paste it: numbered, quoted, indented, coloured, spaced. What is found in it
 //! stays the same.
 
-use kvmtop::lint::{Finding, InputKind, Options, RuleMemory, run};
-use kvmtop::model::{Base, Model};
-use kvmtop::source::import::{self, ImportOptions};
+use import::ImportOptions;
+use judge::lint::{Finding, InputKind, Options, RuleMemory, run};
+use judge::model::{Base, Model};
 
 /// A text as it looks after it was shown or copied in some way.
 type Decoration = (&'static str, fn(&str) -> String);

@@ -3,18 +3,18 @@
 //! Bytes at random hardly ever make a sample: here whole samples are forged, field by field. Overflow is checked as in
 //! every test.
 
-use crate::synthetic::random::{Random, RandomHost, storming};
-use crate::synthetic::{Fixture, Host};
 use crate::whole;
-use kvmtop::kvm::{cmdline, domain_xml};
-use kvmtop::sample::{DomainFacts, HostFacts, Known, Origin, Sample};
-use kvmtop::session::{Recorder, Session};
+use kvm::{cmdline, domain_xml};
+use sample::{DomainFacts, HostFacts, Known, Origin, Sample};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use session::{Recorder, Session};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::random::{Random, RandomHost, storming};
+use testkit::{Fixture, Host};
 
 /// What one forged recording may take, in a debug build on a busy machine: it takes some milliseconds.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -4,12 +4,12 @@
 
 use crate::fuzz::{NUMBERS, with_numbers};
 use crate::inputs;
-use crate::synthetic::random::Random;
-use kvmtop::analysis::{DomainFilter, JudgedInterval, Pipeline};
-use kvmtop::lint::{InputKind, Options};
-use kvmtop::report::{View, diff, diff_text, json, text};
-use kvmtop::source::import::{self, ImportOptions};
+use import::ImportOptions;
+use judge::analysis::{DomainFilter, JudgedInterval, Pipeline};
+use judge::lint::{InputKind, Options};
+use report::{View, diff, diff_text, json, text};
 use std::path::Path;
+use testkit::random::Random;
 
 fn judged(folder: &Path, duration_s: Option<f64>) -> JudgedInterval {
     let options = ImportOptions { duration_s, ..ImportOptions::default() };

@@ -1,16 +1,16 @@
 //! Guests with names that mean something to a shell, to virsh or in XML, through every real case and the synthetic
 //! hosts: what a finding gives to paste stays one command about that guest, read by a real shell, and XML that parses.
 
-use crate::synthetic::Fixture;
-use kvmtop::kvm::{cmdline, sanitize_name};
-use kvmtop::lint::{Finding, FixKind, InputKind, Options, RuleMemory, is_command, run};
-use kvmtop::model::{Base, Model};
-use kvmtop::sample::{Known, Origin, Sample};
-use kvmtop::source::import::{self, ImportOptions};
+use import::ImportOptions;
+use judge::lint::{Finding, FixKind, InputKind, Options, RuleMemory, is_command, run};
+use judge::model::{Base, Model};
+use kvm::{cmdline, sanitize_name};
+use sample::{Known, Origin, Sample};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use testkit::Fixture;
 
 const NAMES: [&str; 20] = [
     "a; destroy c #",

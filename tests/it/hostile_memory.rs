@@ -3,12 +3,12 @@
 
 use crate::common::child;
 use crate::common::child::ChildCost;
-use kvmtop::kvm::{Space, thread_name::Role};
-use kvmtop::sample::{
+use kvm::{Space, thread_name::Role};
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use sample::{
     AccessCell, DomainFacts, DomainSample, EngineKind, Known, Origin, Sample, ThreadEvents, ThreadSample, Timing,
 };
-use kvmtop::session::{Limits, Recorder};
-use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use session::{Limits, Recorder};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -4,18 +4,18 @@
 use crate::chromium;
 use crate::chromium::Tab;
 use crate::common;
-use crate::synthetic::random::{RandomHost, storming, working};
-use crate::synthetic::{Fixture, Guest, Host};
-use kvmtop::figures;
-use kvmtop::kvm::Space;
-use kvmtop::sample::Direction;
-use kvmtop::session::{Limits, Recorder};
+use judge::figures;
+use kvm::Space;
+use sample::Direction;
 use serde_json::Value;
+use session::{Limits, Recorder};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use testkit::random::{RandomHost, storming, working};
+use testkit::{Fixture, Guest, Host};
 
 /// A session of these samples.
-fn session(dir: &Path, samples: impl Iterator<Item = kvmtop::sample::Sample>) -> PathBuf {
+fn session(dir: &Path, samples: impl Iterator<Item = sample::Sample>) -> PathBuf {
     let path = dir.join("night.kvmtop");
     let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
     samples.for_each(|s| recorder.append(&s).unwrap());

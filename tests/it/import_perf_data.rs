@@ -1,9 +1,9 @@
 //! perf.data files recorded on a real KVM (kernel 6.1, AMD) against what perf itself prints of them.
 
-use kvmtop::model::{AccessRow, Base, DomainModel, ExitRow, Model};
-use kvmtop::sample::{MissingExtreme, Timing};
-use kvmtop::source::Feed;
-use kvmtop::source::import::{ImportOptions, Imported, PerfDataFeed, is_perf_data, load};
+use import::{ImportOptions, Imported, PerfDataFeed, is_perf_data, load};
+use judge::model::{AccessRow, Base, DomainModel, ExitRow, Model};
+use sample::Feed;
+use sample::{MissingExtreme, Timing};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -6,11 +6,11 @@
 use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
-use kvmtop::sample::{
+use sample::{
     CodeSpace, Doorbell, Function, GuestInterrupts, HostDisk, Injection, ProfiledThread, StackCount, StackProfile,
 };
-use kvmtop::session::{Limits, Recorder, Session};
 use serde_json::{Value, json};
+use session::{Limits, Recorder, Session};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

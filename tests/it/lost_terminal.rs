@@ -1,8 +1,8 @@
 //! The terminal goes away: the window is closed, the ssh connection breaks. kvmtop ends as by its own key. And the
 //! terminal changes its size, again and again.
 
-use kvmtop::session::Session;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use session::Session;
 use std::io::{Read, Write};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

@@ -5,14 +5,11 @@
 #[macro_use]
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../synthetic/inputs.rs"]
-mod inputs;
+use testkit::inputs;
 #[path = "../../fuzz/readers.rs"]
 mod readers;
 #[path = "../../fuzz/seeds.rs"]
 mod seeds;
-#[path = "../synthetic/mod.rs"]
-mod synthetic;
 
 mod architecture;
 mod cases;

@@ -1,12 +1,10 @@
 //! Recordings that were killed, cut, damaged, taken, foreign or too new.
-
-use crate::synthetic;
-use crate::synthetic::random::{RandomHost, idle};
-use kvmtop::sample::Sample;
-use kvmtop::session::{Limits, Recorder, Session};
 use proptest::prelude::*;
+use sample::Sample;
+use session::{Limits, Recorder, Session};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use testkit::random::{RandomHost, idle};
 
 fn samples(n: usize) -> Vec<Sample> {
     let mut host = RandomHost::new(3, 1, 1, |_, r| idle(r));
@@ -176,7 +174,7 @@ fn limits_drop_the_oldest_parts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.kvmtop");
     let size = 256 << 10;
-    let mut host = RandomHost::new(3, 2, 2, |_, r| synthetic::random::working(r));
+    let mut host = RandomHost::new(3, 2, 2, |_, r| testkit::random::working(r));
     let mut r = Recorder::create(&path, Limits { size: Some(size), age: None }).unwrap();
     let mut all = Vec::new();
     for _ in 0..600 {

@@ -1,7 +1,7 @@
 //! `docs/session-format.md`: its tables are those of the code, and a reader that knows nothing but the document reads a
 //! recording.
 
-use kvmtop::session::Session;
+use session::Session;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -138,7 +138,7 @@ fn names(words: &str) -> impl Iterator<Item = &str> {
 
 fn tables() -> String {
     let mut code = Code::default();
-    for folder in ["src/sample", "src/kvm", "src/session/format"] {
+    for folder in ["src/sample", "src/kvm", "crates/session/src/format"] {
         code.read(&root().join(folder));
     }
     let mut known: Vec<String> = ROOTS.map(str::to_string).to_vec();

@@ -2,9 +2,9 @@
 //! recording whose file is taken away.
 
 use crate::common;
-use kvmtop::sample::Sample;
-use kvmtop::session::{Limits, Recorder, Session};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use sample::Sample;
+use session::{Limits, Recorder, Session};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, chown, symlink};

@@ -1,9 +1,9 @@
 //! What goes into a recording comes out of it.
 #![allow(clippy::type_complexity)]
 
-use crate::synthetic::random::{Load, Random, RandomHost, idle, storming, working};
-use kvmtop::sample::Sample;
-use kvmtop::session::{Limits, Recorder, Session};
+use sample::Sample;
+use session::{Limits, Recorder, Session};
+use testkit::random::{Load, Random, RandomHost, idle, storming, working};
 
 fn mixed(g: usize, r: &mut Random) -> Load {
     match g {

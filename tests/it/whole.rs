@@ -1,15 +1,15 @@
 //! The whole way of a recording, from its samples to all that is shown.
 
 use crossterm::event::KeyCode;
-use kvmtop::analysis::{DomainFilter, JudgedInterval, Pipeline, SessionSummary};
-use kvmtop::lint;
-use kvmtop::report::html::{TimelineBuilder, page};
-use kvmtop::report::{View, diff as comparison, diff_text, json, plan, text};
-use kvmtop::session::Cursor;
+use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, SessionSummary};
+use judge::lint;
 use kvmtop::ui::{AppState, Palette, ScreenSession, Theme, key, render};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use report::html::{TimelineBuilder, page};
+use report::{View, diff as comparison, diff_text, json, plan, text};
 use serde_json::Value;
+use session::Cursor;
 
 const KEYS: [KeyCode; 16] = [
     KeyCode::Tab,

@@ -7,14 +7,14 @@ mod users;
 mod web_config;
 
 use super::{live, say};
-use crate::analysis::Pipeline;
 use crate::cli::Settings;
 use crate::cli::args::ExportArgs;
-use crate::metrics::HostMetrics;
-use crate::source::Feed;
 use anyhow::Context;
+use judge::analysis::Pipeline;
+use metrics::HostMetrics;
 use published::Published;
 use rustix::thread::CapabilitySet;
+use sample::Feed;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Where the sampling thread leaves its metrics for the thread that serves. Both hold the lock for as long as it takes
 //! to copy a pointer.
 
-use crate::metrics::HostMetrics;
+use metrics::HostMetrics;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -1,12 +1,12 @@
 //! What a request gets: `/metrics`, `/healthz` and nothing else.
 
 use super::published::LastMetrics;
-use crate::figures;
-use crate::metrics::{HostMetrics, openmetrics, prometheus_text};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
+use judge::figures;
+use metrics::{HostMetrics, openmetrics, prometheus_text};
 use std::cell::RefCell;
 use std::sync::Arc;
 

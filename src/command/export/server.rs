@@ -6,7 +6,6 @@
 use super::published::Published;
 use super::request;
 use super::web_config::{Access, WebAccess};
-use crate::source::privileges;
 use anyhow::Context;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -50,7 +49,7 @@ pub fn start(listener: TcpListener, access: WebAccess, published: Arc<Published>
         tokio::net::TcpListener::from_std(listener)?
     };
     let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
-        privileges::keep_none();
+        rights::keep_none();
         let tasks = tokio::task::LocalSet::new();
         tasks.block_on(&runtime, serve(listener, access, published));
     })?;

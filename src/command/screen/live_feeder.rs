@@ -2,16 +2,16 @@
 
 use super::profiler::{ProfiledFeed, Profiler};
 use super::{handlers, run_feeder, ui_options};
-use crate::analysis::{DomainFilter, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::EngineDetail;
 use crate::command::live::{self, LiveHost};
 use crate::command::{HERE, keep};
-use crate::source::Feed;
-use crate::source::live::CollectorCommand;
-use crate::source::privileges::for_files;
-use crate::source::recording_feed::{RecordingFeed, RecordingRequest};
 use crate::ui::{self, Control, ProfileRequest, ScreenEvent, ScreenHandlers, Tick};
+use ::live::CollectorCommand;
+use judge::analysis::{DomainFilter, Pipeline};
+use rights::for_files;
+use sample::Feed;
+use session::recording_feed::{RecordingFeed, RecordingRequest};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
@@ -77,9 +77,9 @@ pub(crate) fn feed(
     drop(samples);
 }
 
-impl From<crate::analysis::JudgedInterval> for Tick {
-    fn from(interval: crate::analysis::JudgedInterval) -> Self {
-        let crate::analysis::JudgedInterval { model, report } = interval;
+impl From<judge::analysis::JudgedInterval> for Tick {
+    fn from(interval: judge::analysis::JudgedInterval) -> Self {
+        let judge::analysis::JudgedInterval { model, report } = interval;
         Self {
             model,
             findings: report.findings,

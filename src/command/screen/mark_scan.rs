@@ -1,8 +1,8 @@
 //! Finds the marks of a recording in the background while the screen already shows it.
 
-use crate::analysis::{DomainFilter, MarkFinder};
-use crate::lint;
-use crate::session::Cursor;
+use judge::analysis::{DomainFilter, MarkFinder};
+use judge::lint;
+use session::Cursor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -2,14 +2,14 @@
 
 use super::mark_scan::MarkScan;
 use super::{handlers, run_feeder, ui_options};
-use crate::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use crate::cli::Settings;
-use crate::lint;
-use crate::model::Model;
-use crate::session::Cursor;
-use crate::source::RecordedSamples;
-use crate::source::session::SessionSamples;
 use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick, UiOptions};
+use judge::analysis::{DomainFilter, JudgedInterval, Pipeline};
+use judge::lint;
+use judge::model::Model;
+use sample::RecordedSamples;
+use session::Cursor;
+use session::SessionSamples;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
 use std::time::Duration;
@@ -249,14 +249,14 @@ mod same_findings;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Sample;
-    use crate::session::{Limits, Recorder, Session};
-    use crate::synthetic::Fixture;
     use crate::ui::{AppState, Palette, Theme, render};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use sample::Sample;
+    use session::{Limits, Recorder, Session};
     use std::sync::Arc;
     use std::sync::mpsc;
+    use testkit::Fixture;
 
     struct Made(Fixture, usize);
 

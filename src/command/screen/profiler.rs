@@ -1,8 +1,9 @@
 //! Samples the stacks of a guest's threads when the screen asks for it.
 
-use crate::sample::{Sample, StackProfile};
-use crate::source::{Feed, privileges, profile};
 use crate::ui::ProfileRequest;
+use engine::profile;
+use sample::Feed;
+use sample::{Sample, StackProfile};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +41,7 @@ impl Profiler {
         let (done, taken) = channel();
         std::thread::Builder::new().name("profiler".into()).spawn(move || {
             // Without the right to give up rights it goes on with them, as `keep` of the main thread says.
-            let _ = privileges::keep(privileges::for_profile());
+            let _ = rights::keep(rights::for_profile());
             for ProfileRequest { pid, start_ticks, threads } in asked {
                 let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
                 let stacks = match profile::sample(pid, &threads, LENGTH, || stop.load(Ordering::Relaxed)) {

@@ -1,11 +1,11 @@
 //! What a view shows as comma-separated values (RFC 4180): figures as JSON has them, not rounded, under JSON's names. A
 //! value that no source gave is empty.
 
-use crate::report::document::JsonDocument;
 use crate::ui::filter::FieldValue;
 use crate::ui::guest_columns::{self, COLUMNS};
 use crate::ui::state::AppState;
 use crate::ui::view::ScreenView;
+use report::document::JsonDocument;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -9,14 +9,14 @@ use super::state::{AppState, ScreenSource};
 use super::text;
 use super::theme::Theme;
 use super::view::ScreenView;
-use crate::analysis::DomainFilter;
-use crate::lint::Report;
-use crate::model::DomainModel;
-use crate::report::document::JsonDocument;
-use crate::report::{self, json};
 use jiff::Timestamp;
+use judge::analysis::DomainFilter;
+use judge::lint::Report;
+use judge::model::DomainModel;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use report::document::JsonDocument;
+use report::json;
 
 /// A file to write: its name and its content. `None` before the first sample.
 pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(String, String)> {

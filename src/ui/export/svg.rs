@@ -3,9 +3,9 @@
 //! Letters are text in whatever monospaced font the viewer has, stretched to the width of their columns. Blocks, shades
 //! and rules are drawn as shapes: in a font they differ in width or leave gaps.
 
-use crate::kvm::without_hidden;
 use crate::ui::text;
 use crate::ui::theme::Tone;
+use kvm::without_hidden;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 use std::fmt::Write as _;

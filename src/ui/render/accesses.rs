@@ -1,10 +1,6 @@
 //! Ports, addresses and MSRs that the selected guest or vCPU touched, or all guests, with the device behind each.
 
 use super::{missing, say, scope, title};
-use crate::figures::{figure, micros, rate, share};
-use crate::lint::Mark;
-use crate::model::{AccessRow, DomainModel, Model};
-use crate::sample::SourceId;
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
@@ -13,8 +9,12 @@ use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::{figure, micros, rate, share};
+use judge::lint::Mark;
+use judge::model::{AccessRow, DomainModel, Model};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::SourceId;
 use std::cmp::Reverse;
 
 /// Header and layout.
@@ -128,7 +128,7 @@ fn cells(state: &AppState, (d, r): &GuestAccess<'_>, in_view: bool) -> Vec<Cell>
     let count = Cell::text(figure(r.span.count as f64));
     let device = match &r.device {
         Some(d) => {
-            let kernel = if d.in_kernel && r.space != crate::kvm::Space::Msr { " (k)" } else { "" };
+            let kernel = if d.in_kernel && r.space != kvm::Space::Msr { " (k)" } else { "" };
             Cell::text(format!("{}{kernel}", clean(&d.name)))
         }
         None => Cell::unknown(),

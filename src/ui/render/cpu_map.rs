@@ -1,9 +1,5 @@
 //! The map of the host's CPUs by node, cache, core and sibling: how busy each is, with what, and where trouble is.
 
-use crate::figures::share;
-use crate::kvm::thread_name::Role as Thread;
-use crate::lint::{Mark, Severity};
-use crate::model::{CpuModel, DomainModel, GuestThread, Model};
 use crate::ui::bars;
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
@@ -11,6 +7,10 @@ use crate::ui::state::AppState;
 use crate::ui::text::width;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::share;
+use judge::lint::{Mark, Severity};
+use judge::model::{CpuModel, DomainModel, GuestThread, Model};
+use kvm::thread_name::Role as Thread;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;

@@ -2,9 +2,6 @@
 
 use super::cpu_map::{self, mine, severity, shared, worst};
 use super::{guests, say, title};
-use crate::figures::{rate, share};
-use crate::kvm::thread_name::Role as Thread;
-use crate::model::{CpuModel, DomainModel, Model, ThreadModel};
 use crate::ui::cells::{severity_role, thread_of_guest};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
@@ -13,6 +10,9 @@ use crate::ui::state::AppState;
 use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::{rate, share};
+use judge::model::{CpuModel, DomainModel, Model, ThreadModel};
+use kvm::thread_name::Role as Thread;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::cmp::Reverse;

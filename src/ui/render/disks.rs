@@ -1,9 +1,6 @@
 //! Disks and network interfaces of one guest or of all, as the VMM and the host's kernel count them.
 
 use super::{guest_cell, guests, host_disks, missing, row_of, say, title};
-use crate::figures::{micros, rate};
-use crate::model::{DiskRates, DomainModel, NicRates};
-use crate::sample::SourceId;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
@@ -12,8 +9,11 @@ use crate::ui::state::AppState;
 use crate::ui::text::{clean, wrap};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::{micros, rate};
+use judge::model::{DiskRates, DomainModel, NicRates};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::SourceId;
 use std::cmp::Reverse;
 
 /// Headers and layout of the disks.

@@ -1,10 +1,6 @@
 //! The table of guests and their threads.
 
 use super::say;
-use crate::figures::figure;
-use crate::lint::{Finding, Mark, Severity};
-use crate::model::Model;
-use crate::sample::SourceStatus;
 use crate::ui::cells::{RowView, severity_role, worst_severity};
 use crate::ui::draw::{highlight, put};
 use crate::ui::grid::{self, Cell, ColumnLayout, RowLook, fit_columns};
@@ -14,8 +10,12 @@ use crate::ui::marked_cells;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
+use judge::figures::figure;
+use judge::lint::{Finding, Mark, Severity};
+use judge::model::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::SourceStatus;
 use std::borrow::Cow;
 
 /// How many guests are named when the filter lets none pass.
@@ -176,7 +176,7 @@ fn severity(r: &RowView<'_>) -> Option<Severity> {
     let here = |f: &Finding, m: &Mark| match m {
         Mark::Thread(tid) => *tid == t.tid,
         Mark::Vcpu(v) => {
-            f.domain.as_deref() == Some(name) && t.role == crate::kvm::thread_name::Role::Vcpu && t.index == Some(*v)
+            f.domain.as_deref() == Some(name) && t.role == kvm::thread_name::Role::Vcpu && t.index == Some(*v)
         }
         Mark::Exit(_) | Mark::Access(..) | Mark::Pcpu(_) => false,
     };

@@ -1,7 +1,5 @@
 //! The exits of one guest by reason and vCPU, or of all guests by guest and reason, as shades with figures.
 
-use crate::figures::{micros, rate};
-use crate::model::{DomainModel, ExitRow, ExitTable};
 use crate::ui::cells::userspace_name;
 use crate::ui::draw::put;
 use crate::ui::order;
@@ -9,6 +7,8 @@ use crate::ui::state::AppState;
 use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::{ExitSpan, ScreenView};
+use judge::figures::{micros, rate};
+use judge::model::{DomainModel, ExitRow, ExitTable};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::collections::BTreeMap;

@@ -1,11 +1,6 @@
 //! Exits by reason: of the selected guest or vCPU, in the view also of all guests, with a map of who has them.
 
 use super::{exit_map, histogram, missing, say, scope, title, userspace};
-use crate::figures::{figure, micros, percent, rate, share};
-use crate::kvm::exit_reason;
-use crate::lint::Mark;
-use crate::model::{ExitRateSource, ExitRow, ExitTable};
-use crate::sample::{EngineLevel, SourceId};
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
@@ -15,8 +10,13 @@ use crate::ui::state::AppState;
 use crate::ui::text::{clean, fit_words, wrap};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::{ExitSpan, ScreenView};
+use judge::figures::{figure, micros, percent, rate, share};
+use judge::lint::Mark;
+use judge::model::{ExitRateSource, ExitRow, ExitTable};
+use kvm::exit_reason;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::{EngineLevel, SourceId};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
@@ -105,7 +105,7 @@ pub fn ids(state: &AppState) -> Vec<ListRowId> {
 
 /// Whether exits to the VMM are shown instead.
 fn instead(state: &AppState) -> bool {
-    state.model.as_ref().is_some_and(crate::model::Model::no_kvm_exit)
+    state.model.as_ref().is_some_and(judge::model::Model::no_kvm_exit)
 }
 
 /// Paints the view, or the panel of the first screen. The view begins with the map and ends with exits to the VMM and
@@ -165,7 +165,7 @@ fn by_reason(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let name = if in_view { "BY REASON" } else { ScreenView::Exits.title() };
     let left = match state.view.exits.span {
         ExitSpan::Start if in_view => {
-            format!("{}  the last {}", scope(state), crate::figures::seconds(seconds.unwrap_or(0.0)))
+            format!("{}  the last {}", scope(state), judge::figures::seconds(seconds.unwrap_or(0.0)))
         }
         _ => scope(state),
     };
@@ -266,7 +266,7 @@ fn cells(r: &ExitRow, interval_s: Option<f64>, state: &AppState) -> Vec<Cell> {
 /// The row of a finding has the look of its severity; idle reasons are dim.
 fn look(r: &ExitRow, state: &AppState) -> RowLook {
     let all = state.view.shown == ScreenView::Exits && state.view.is_of_all();
-    let name = state.domain().map(crate::model::DomainModel::name);
+    let name = state.domain().map(judge::model::DomainModel::name);
     let fired = state.findings.iter().filter(|f| all || f.domain.as_deref() == name);
     let worst = fired.filter(|f| f.marks.contains(&Mark::Exit(r.reason.clone()))).map(|f| f.severity).max();
     match worst {
@@ -298,7 +298,7 @@ fn nothing(state: &AppState) -> String {
         let joint = if instead.starts_with("and") { "," } else { ":" };
         return format!("This kernel{flavour} fires no kvm_exit{joint} {instead}{rate}");
     }
-    if m.engine.level == EngineLevel::None || m.engine.kind == crate::sample::EngineKind::None {
+    if m.engine.level == EngineLevel::None || m.engine.kind == sample::EngineKind::None {
         let text = format!("Exits are not being traced.{rate} Press e to trace, 0 to see what is missing.");
         return missing::because(state, &text, &[SourceId::Tracepoints]);
     }

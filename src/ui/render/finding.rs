@@ -5,14 +5,14 @@ use super::header;
 use super::popup::StyledLine;
 use super::scrolled;
 use super::title;
-use crate::lint::{Finding, Fix, FixKind, is_command, is_plain_name};
-use crate::report::findings_text;
 use crate::ui::cells::severity_role;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_line, clean_lines, wrap};
 use crate::ui::theme::{Look, Theme};
+use judge::lint::{Finding, Fix, FixKind, is_command, is_plain_name};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use report::findings_text;
 
 /// Width of the labels on the left.
 const LABEL: u16 = 10;

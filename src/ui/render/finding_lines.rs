@@ -2,13 +2,13 @@
 
 use super::domains::severity_glyph;
 use super::header;
-use crate::lint::Finding;
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::folded_findings::FoldedFinding;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_line, fit_middle, fit_words, width};
 use crate::ui::theme::{Look, Theme};
+use judge::lint::Finding;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

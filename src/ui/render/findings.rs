@@ -3,13 +3,13 @@
 use super::finding_lines::{self, FindingLine, LineColumns, WHO};
 use super::popup::StyledLine;
 use super::{finding, header, say, scope, title};
-use crate::lint::{RuleId, StillWatched};
 use crate::ui::draw::{highlight, put};
 use crate::ui::folded_findings;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_line, fit_middle, fit_words, width, wrap};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::lint::{RuleId, StillWatched};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

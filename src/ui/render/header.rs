@@ -1,15 +1,15 @@
 //! The header: host, guests, engine, kvmtop's own cost, and missing sources.
 
-use crate::figures::{figure, or_unknown, rate, share};
-use crate::sample::{EngineKind, EngineLevel};
 use crate::ui::bars;
 use crate::ui::draw::put;
 use crate::ui::state::{AppState, ScreenSource};
 use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
 use jiff::Timestamp;
+use judge::figures::{figure, or_unknown, rate, share};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::{EngineKind, EngineLevel};
 
 /// Columns of the clock: `14:03:22` and the margin.
 const CLOCK: u16 = 9;
@@ -76,7 +76,7 @@ fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     let dot = theme.glyphs.dot;
     let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let cpus = m.host.cpus.len();
-    let vcpus: u32 = m.domains.iter().map(crate::model::DomainModel::vcpu_count).sum();
+    let vcpus: u32 = m.domains.iter().map(judge::model::DomainModel::vcpu_count).sum();
     let mut all: Vec<(u8, Piece)> = vec![(0, ("kvmtop".into(), Look::Strong))];
     if state.session.source != ScreenSource::Live {
         let what = if state.session.source == ScreenSource::Demo { "demo: a recording" } else { "replay" };

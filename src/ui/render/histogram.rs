@@ -1,14 +1,14 @@
 //! How long the exits of one reason took: the engine's histogram by powers of two.
 
-use crate::figures::{duration, or_unknown};
-use crate::model::ExitRow;
-use crate::sample::Histogram;
 use crate::ui::bars;
 use crate::ui::draw::put;
 use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Look, Theme};
+use judge::figures::{duration, or_unknown};
+use judge::model::ExitRow;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::Histogram;
 
 /// Height of the block in lines.
 pub const LINES: u16 = 3;

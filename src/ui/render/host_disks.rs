@@ -1,13 +1,13 @@
 //! The host's block devices and what they did for guests, a part of the view of disks.
 
-use crate::figures::{micros, percent, rate};
-use crate::model::{DomainModel, HostDiskModel};
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::{micros, percent, rate};
+use judge::model::{DomainModel, HostDiskModel};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

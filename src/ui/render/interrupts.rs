@@ -1,13 +1,13 @@
 //! What interrupted vCPUs and how long each way took, a part of the view of latencies.
 
-use crate::figures::{micros, percent, rate};
-use crate::model::{DomainModel, DoorbellModel, InjectionModel};
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::{micros, percent, rate};
+use judge::model::{DomainModel, DoorbellModel, InjectionModel};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::cmp::Reverse;

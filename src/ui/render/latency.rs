@@ -3,10 +3,6 @@
 use super::interrupts::InterruptRows;
 use super::task_names::TaskNames;
 use super::{guests, latency_strip, missing, row_of, say, title};
-use crate::figures::{micros, percent, rate};
-use crate::lint::Mark;
-use crate::model::{DomainModel, ThreadModel};
-use crate::sample::{EngineKind, EngineLevel, OtherTask, SourceId, SourceState};
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
@@ -15,8 +11,12 @@ use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::{micros, percent, rate};
+use judge::lint::Mark;
+use judge::model::{DomainModel, ThreadModel};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::{EngineKind, EngineLevel, OtherTask, SourceId, SourceState};
 use std::cmp::Reverse;
 
 /// Headers and layout.

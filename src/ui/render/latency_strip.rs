@@ -1,18 +1,18 @@
 //! The latencies of one vCPU over time: a column an interval, the newest on the right; short latencies at the bottom.
 
 use super::task_names::TaskNames;
-use crate::figures::{percent, rate, seconds};
-use crate::model::{DomainModel, LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint, ThreadModel};
-use crate::sample::OtherTask;
 use crate::ui::bars;
 use crate::ui::draw::put;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, fit_middle, fit_words, width};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::LatenciesShown;
+use judge::figures::{percent, rate, seconds};
+use judge::model::{DomainModel, LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint, ThreadModel};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
+use sample::OtherTask;
 
 /// Lines around the bands: the title, the wait, the time.
 const FRAME: u16 = 3;
@@ -176,7 +176,7 @@ fn others(buf: &mut Buffer, area: Rect, state: &AppState, t: &ThreadModel, theme
     let mut list = |head: [&str; 2], rows: Vec<(String, String)>| {
         put(buf, area.x, y, &format!("{:<22}{:>12}", head[0], head[1]), area.width, theme.style(Look::Head));
         y += 1;
-        let rows = if rows.is_empty() { vec![(crate::figures::UNKNOWN.into(), String::new())] } else { rows };
+        let rows = if rows.is_empty() { vec![(judge::figures::UNKNOWN.into(), String::new())] } else { rows };
         for (name, figure) in rows.into_iter().take(each.max(1)) {
             if y < area.bottom() {
                 put(buf, area.x, y, &name, 22, theme.style(Look::Text));

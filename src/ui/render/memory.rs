@@ -1,9 +1,6 @@
 //! The memory of one guest or of all: how much of it is on the host, and on which NUMA nodes.
 
 use super::{guests, missing, row_of, say, title};
-use crate::figures::{bytes, share};
-use crate::model::{DomainModel, GuestConfig, Model};
-use crate::sample::SourceId;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
@@ -12,8 +9,11 @@ use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::{bytes, share};
+use judge::model::{DomainModel, GuestConfig, Model};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::SourceId;
 use std::cmp::Reverse;
 
 /// Less of its memory than this on the nodes of its vCPUs, in percent, is worth a colour: the threshold of the rule
@@ -70,7 +70,7 @@ pub const HELP: [(&str, &str); 8] = [
     ("BY NODE", "Its memory on each node of the host. Read every 30 s (/proc/PID/numa_maps) if there are several."),
 ];
 
-fn topology(state: &AppState) -> Option<&crate::kvm::topology::HostTopology> {
+fn topology(state: &AppState) -> Option<&kvm::topology::HostTopology> {
     state.model.as_ref().map(|m| &m.host.facts.topology)
 }
 
@@ -179,7 +179,7 @@ fn cells(d: &DomainModel, state: &AppState) -> Vec<Cell> {
         Cell::figure(part, share),
         known(d.memory.balloon).role(bad(d.memory.balloon.zip(size).is_some_and(|(left, all)| left < all))),
         known(d.swap.map(|(n, _)| n)).role(bad(d.swap.is_some_and(|(n, _)| n > 0))),
-        Cell::figure(growth, crate::figures::rate).role(bad(growth.is_some_and(|g| g > 0.0))),
+        Cell::figure(growth, judge::figures::rate).role(bad(growth.is_some_and(|g| g > 0.0))),
         known(d.memory.hugetlb),
         known(d.memory.transparent),
         Cell::figure(local, share).role(bad(local.is_some_and(|l| l < LOCAL))),
@@ -198,7 +198,7 @@ fn nodes(state: &AppState, d: &DomainModel) -> Vec<(Vec<Cell>, RowLook)> {
     }
     let all = d.node_memory.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
     let row = |(node, (n, vcpus)): (u32, (u64, Vec<u32>))| {
-        let vcpus: crate::kvm::cpu_set::CpuSet = vcpus.into_iter().collect();
+        let vcpus: kvm::cpu_set::CpuSet = vcpus.into_iter().collect();
         let part = (all > 0).then(|| 100.0 * n as f64 / all as f64);
         let memory = if all > 0 { Cell::text(bytes(n)) } else { Cell::unknown() };
         (

@@ -1,8 +1,8 @@
 //! Why a view or a part of it is empty, and what would fill it.
 
-use crate::sample::{SourceId, SourceState};
 use crate::ui::state::AppState;
 use crate::ui::text::clean_lines;
+use sample::{SourceId, SourceState};
 
 /// One sentence or two: what is not there, and the first of `sources` that does not work, with its cause and fix.
 pub fn because(state: &AppState, nothing: &str, sources: &[SourceId]) -> String {

@@ -42,16 +42,16 @@ use super::state::{AppState, Popup};
 use super::text::{fit_words, width};
 use super::theme::{Look, Theme};
 use super::view::ScreenView;
-use crate::model::{DomainModel, ThreadModel};
-use crate::sample::{SourceId, SourceState};
 pub use cpus::PANEL_CPUS;
 pub use domains::column_at;
 pub use header::clock_area;
+use judge::model::{DomainModel, ThreadModel};
 pub use latency_strip::MOST as LATENCY_PICTURE;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Modifier;
+use sample::{SourceId, SourceState};
 pub use tabs::at as tab_at;
 
 /// Columns of the left text of a title that its right text leaves alone.
@@ -303,7 +303,7 @@ fn scope(state: &AppState) -> String {
 /// The same for a view or panel that shows whole guests only.
 fn guests(state: &AppState, view: ScreenView) -> String {
     if state.is_of_all(view) {
-        return crate::figures::count(state.guests_of(view).len(), "guest");
+        return judge::figures::count(state.guests_of(view).len(), "guest");
     }
     state.domain().map(|d| super::text::clean(d.name())).unwrap_or_default()
 }

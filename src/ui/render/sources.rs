@@ -2,15 +2,15 @@
 
 use super::popup::StyledLine;
 use super::title;
-use crate::figures::bytes;
-use crate::sample::{SourceId, SourceState};
 use crate::ui::draw::put;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean_lines, fit_words, width, wrap};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::bytes;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::{SourceId, SourceState};
 
 /// Width of name and state on the left.
 const LABEL: u16 = 26;

@@ -3,13 +3,13 @@
 use super::header;
 use super::popup::StyledLine;
 use super::scrolled;
-use crate::model::{DomainKey, DomainModel, GuestProfile};
-use crate::report::profile;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_line, wrap};
 use crate::ui::theme::{Look, Theme};
+use judge::model::{DomainKey, DomainModel, GuestProfile};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use report::profile;
 
 /// Whose stacks are shown.
 #[derive(Debug, Clone, Copy)]

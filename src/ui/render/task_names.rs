@@ -1,10 +1,10 @@
 //! Names of tasks that woke a vCPU or took its CPU: a thread of a guest is named with its guest.
 
-use crate::model::{DomainModel, ThreadModel};
-use crate::sample::OtherTask;
 use crate::ui::cells::thread_of_guest;
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
+use judge::model::{DomainModel, ThreadModel};
+use sample::OtherTask;
 use std::collections::HashMap;
 
 /// The threads of all guests by their id.

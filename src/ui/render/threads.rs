@@ -1,11 +1,6 @@
 //! Every thread of one guest or of all: what it did, where, and how long it had to wait.
 
 use super::{guests, missing, row_of, say, title};
-use crate::figures::{micros, percent, rate};
-use crate::kvm::thread_name::Role;
-use crate::lint::Mark;
-use crate::model::{DomainModel, ThreadModel};
-use crate::sample::SourceId;
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, ListRows, RowLook};
 use crate::ui::list_row_id::ListRowId;
@@ -14,8 +9,13 @@ use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
+use judge::figures::{micros, percent, rate};
+use judge::lint::Mark;
+use judge::model::{DomainModel, ThreadModel};
+use kvm::thread_name::Role;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use sample::SourceId;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 

@@ -1,11 +1,11 @@
 //! The time line of a replay: its range, the current position, and marks where something happens.
 
 use super::header::clock;
-use crate::figures::figure;
 use crate::ui::draw::put;
 use crate::ui::state::AppState;
 use crate::ui::text::width;
 use crate::ui::theme::{Look, Theme};
+use judge::figures::figure;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

@@ -1,15 +1,15 @@
 //! Exits that the VMM served, kvm tracepoints, KVM's own counters.
 
 use super::{say, scope, title};
-use crate::figures::{rate, share};
-use crate::kvm::userspace_exit;
-use crate::model::Model;
 use crate::ui::cells::userspace_name;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::order::step;
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
+use judge::figures::{rate, share};
+use judge::model::Model;
+use kvm::userspace_exit;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::cmp::Reverse;

@@ -40,7 +40,7 @@ fn a_small_screen_shows_two_findings_and_every_view() {
 fn names_are_cut_in_the_middle_and_keep_their_state() {
     let mut f = Fixture::busy_host();
     f.guests[0].facts.name.value = "customer-frontend-production-07".into();
-    f.guests[0].state = crate::sample::DomainState::Paused;
+    f.guests[0].state = sample::DomainState::Paused;
     let narrow = lines(&screen(&f, 80, 24)).join("\n");
     assert!(narrow.contains("custo…ion-07 (p)") || narrow.contains("-07 (p)"), "{narrow}");
     let wide = lines(&screen(&f, 200, 50)).join("\n");
@@ -77,7 +77,7 @@ fn idle_helper_threads_share_a_row_among_all_threads_too() {
     let guest = f.guests.iter_mut().find(|g| g.facts.name.value == "db-prod").unwrap();
     let helper = guest.threads.iter().find(|t| t.index.is_none()).cloned().unwrap();
     for tid in [8801, 8802, 8803] {
-        guest.threads.push(crate::synthetic::Thread { tid, burns: [0.0; 4], ..helper.clone() });
+        guest.threads.push(testkit::Thread { tid, burns: [0.0; 4], ..helper.clone() });
     }
     let mut state = screen(&f, 120, 60);
     let text = |s: &AppState| lines(s).join("\n");

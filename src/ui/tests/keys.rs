@@ -1,7 +1,6 @@
 //! What each key does.
 
 use super::*;
-use crate::sample::{EngineLevel, SourceId, SourceStatus};
 use crate::ui::action::{Effect, Replay};
 use crate::ui::guest_table::ColumnId;
 use crate::ui::keymap::KEYMAP;
@@ -10,6 +9,7 @@ use crate::ui::render::popup_len;
 use crate::ui::state::Popup;
 use crate::ui::state::Tick;
 use crate::ui::view::ScreenView;
+use sample::{EngineLevel, SourceId, SourceStatus};
 
 fn names(state: &AppState) -> Vec<&str> {
     state.table.rows.iter().filter(|r| r.is_guest()).map(|r| model(state).domains[r.domain].name()).collect()
@@ -325,7 +325,7 @@ fn pause_freezes_the_screen_and_resume_shows_the_newest_interval() {
         let before = text(&draw(&s, &Theme::default()));
         let f = Fixture::busy_host();
         for second in [61.0, 62.0] {
-            let model = Model::new(&f.sample(second), crate::model::Base::Previous(&f.sample(second - 1.0)));
+            let model = Model::new(&f.sample(second), judge::model::Base::Previous(&f.sample(second - 1.0)));
             s.absorb(Tick { model, ..Tick::default() });
         }
         assert_eq!(model(&s).time_ms, shown);

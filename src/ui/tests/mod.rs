@@ -12,14 +12,15 @@ pub(in crate::ui) use super::export::lines as text;
 use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource, Tick};
 use super::theme::{Palette, Theme};
-use crate::lint::{self, Options, RuleMemory};
-use crate::model::{Base, Model};
-use crate::synthetic::{Fixture, START_MS};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use judge::lint::{self, Options, RuleMemory};
+use judge::model::{Base, Model};
+use judge::testing::FixtureModel as _;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use std::sync::LazyLock;
+use testkit::{Fixture, START_MS};
 
 /// A live screen over a fixture, with a minute of history.
 pub fn screen(f: &Fixture, width: u16, height: u16) -> AppState {

@@ -1,9 +1,9 @@
 //! Snapshots: every view and every state of the screen, each in one file with all sizes, and of unusual hosts.
 
 use super::*;
-use crate::lint::{Finding, RuleId};
-use crate::sample::{EngineKind, EngineLevel, SourceId, SourceStatus};
 use crate::ui::view::ScreenView;
+use judge::lint::{Finding, RuleId};
+use sample::{EngineKind, EngineLevel, SourceId, SourceStatus};
 
 const SIZES: [(u16, u16); 5] = [(80, 24), (120, 40), (200, 50), (60, 15), (40, 10)];
 
@@ -106,7 +106,7 @@ fn rules_that_could_not_be_judged_are_listed() {
     let mut state = screen(&Fixture::busy_host(), 80, 24);
     press(&mut state, "9");
     shows("quiet_80x24", &state);
-    state.cannot_tell = vec![crate::lint::CannotTell {
+    state.cannot_tell = vec![judge::lint::CannotTell {
         rule: RuleId::AcpiPmTimer,
         domain: Some("win10-2".into()),
         because: "the guest has only just started: 12 of 120 s".into(),
@@ -162,7 +162,7 @@ fn hostile_text_never_reaches_the_terminal() {
     }
     f.host.facts.hostname = evil.into();
     f.host.facts.kernel = evil.into();
-    f.sources.push(crate::sample::SourceStatus::missing(crate::sample::SourceId::Libvirt, evil, evil));
+    f.sources.push(sample::SourceStatus::missing(sample::SourceId::Libvirt, evil, evil));
     let finding = Finding {
         domain: Some(evil.into()),
         title: evil.into(),

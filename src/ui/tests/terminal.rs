@@ -2,13 +2,13 @@
 //! it shows a synthetic host.
 
 use super::*;
-use crate::analysis::{DomainFilter, Pipeline};
 use crate::command::screen::live_feeder::feed;
-use crate::sample::Sample;
-use crate::source::Feed;
 use crate::ui::{ScreenHandlers, UiOptions, run};
+use judge::analysis::{DomainFilter, Pipeline};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal, kill_process};
+use sample::Feed;
+use sample::Sample;
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;

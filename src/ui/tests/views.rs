@@ -1,9 +1,9 @@
 //! What the views show and say beyond their snapshots.
 
 use super::*;
-use crate::kvm::Space;
-use crate::model::{DoorbellModel, HostDiskModel, InjectionModel};
-use crate::sample::{Injector, IrqSource, SourceId, SourceStatus, Submitter, Timing};
+use judge::model::{DoorbellModel, HostDiskModel, InjectionModel};
+use kvm::Space;
+use sample::{Injector, IrqSource, SourceId, SourceStatus, Submitter, Timing};
 
 fn shown(f: &Fixture, keys: &str, width: u16, height: u16) -> String {
     let mut state = judged(f, width, height);

@@ -2,19 +2,19 @@
 //! to on the screen, printed by `replay --batch`, or asked for with `report --at`.
 
 use super::*;
-use crate::analysis::RecordingTime;
 use crate::cli::args::ChoiceArgs;
 use crate::cli::config::Config;
 use crate::command::replay::RecordedIntervals;
 use crate::command::report_session;
-use crate::kvm::kernel_log;
-use crate::sample::{Direction, Sample};
-use crate::session::{Limits, Recorder, Session};
-use crate::source::import::DescriptionFiles;
-use crate::synthetic::random::{self, Random, RandomHost};
-use crate::synthetic::{Fixture, Guest, Host};
+use import::DescriptionFiles;
+use judge::analysis::RecordingTime;
+use kvm::kernel_log;
+use sample::{Direction, Sample};
+use session::{Limits, Recorder, Session};
 use std::path::Path;
 use std::sync::mpsc;
+use testkit::random::{self, Random, RandomHost};
+use testkit::{Fixture, Guest, Host};
 
 /// What is shown of the rules' answers.
 type Answers = (Vec<lint::Finding>, Vec<lint::CannotTell>, Vec<lint::StillWatched>);

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the programs and kvmtop share; crates/engine/src/bpf/layout.rs is the same in Rust. Both check the offsets. */
+#pragma once
+#include "bpf.h"
+
+#define BUCKETS 32    /* of a histogram: sample::BUCKETS */
+#define EXITS 23      /* exit cells a thread; the last is `other` */
+#define ACCESSES 64   /* access cells a thread, a power of two */
+#define PROBES 8      /* access cells tried before `others` */
+#define REST_KINDS 8  /* one for each kind of access: an index of three bits */
+#define TOUCHES 4     /* different accesses of one exit that share its time */
+#define USERSPACE 48  /* KVM_EXIT_* 0..45, then a signal (-4), then any other error */
+#define OTHERS 16     /* wakers, and tasks that held the pCPU, kept by thread */
+#define WAYS 7        /* threads a bucket of `tasks` */
+#define TASK_BITS 12  /* log2 of the buckets */
+/* A task_struct is aligned to 64 bytes and its address starts with 7 ones: 13 bits are left for a slot. */
+#define SLOT_BITS 13
+
+struct extremes {
+	u64 min, max; /* 0: none yet */
+};
+
+struct timing {
+	u64 count, total;
+	u64 square_low, square_high;  /* of durations clipped at 2^30 ns, 128 bits */
+	struct extremes extremes[2];  /* of the last even and the last odd epoch: one stays while kvmtop reads it */
+	u32 epoch[2];                 /* which epochs these are */
+};
+
+/* Exits of one reason. */
+struct exit_cell {
+	struct timing time;
+	u64 userspace, halted, preempted;
+	u32 code, isa, used, pad;
+	u64 histogram[BUCKETS];
+};
+
+/* Accesses to one port, address or MSR in one direction. */
+struct access_cell {
+	u64 key; /* address << 3 | space << 1 | write; 0: free */
+	struct timing time;
+	u64 faults;
+	u64 last, run_start; /* bursts: runs with gaps below 1 ms */
+	u64 longest_ns[2];   /* the longest run of even and of odd epochs */
+	u32 longest[2];
+	u32 run;
+	u16 timed; /* an exit's time was charged to it */
+	u16 skip;  /* accesses for which the clock need not be read */
+};
+
+/* What found no cell: accesses of one kind, or other tasks. */
+struct rest {
+	u64 count, total;
+};
+
+struct other_task {
+	u32 tid, count;
+	u64 ns;
+	char comm[16];
+};
+
+struct other_tasks {
+	struct other_task task[OTHERS];
+	struct rest rest;
+};
+
+/*
+ * All counters of one vCPU thread. Only the thread itself writes here, and the scheduler when it puts the thread on a
+ * CPU.
+ *
+ * kvmtop reads while programs write. `changes` is odd while a program writes, so a copy is consistent if `changes`
+ * was the same even number before and after it. kvmtop ends an epoch by writing `epoch`; a program counts an event,
+ * with all its figures, in the epoch that it read when it started. Programs never wait for kvmtop.
+ */
+struct slot {
+	u64 task; /* its task_struct */
+	u32 tid, tgid;
+	char comm[16];
+	u64 born, died; /* ns: its first event, its end (0: it lives). Tell threads apart that had the same id */
+	u32 vcpu;  /* number + 1; 0: not known */
+	u32 pad_1;
+	u32 exits_seen, overflow;
+	volatile u32 changes, epoch;
+	u64 accesses_used, userspace_used; /* a bit for each cell, so that the reader touches only memory in use */
+
+	/* the current exit */
+	u64 exit_at, user_at; /* ns; 0: none */
+	u64 in_halt, in_wait, in_user_wait;
+	u32 exit_cell;
+	u32 touched;          /* access cells in `touches` */
+	u16 touches[TOUCHES]; /* the cells that share its time */
+	u16 shares[TOUCHES];  /* how often each was touched */
+
+	/* scheduling */
+	u64 out_at, waking_at;
+	u32 runnable, cpu, from, waker; /* cpu, from: number + 1 */
+	char waker_comm[16];
+	u64 migrations, cross_core, cross_llc, cross_node;
+	struct timing wakeup;
+	u64 wakeup_histogram[BUCKETS];
+	struct timing preempted; /* from switched out while runnable until it runs */
+	u64 preempted_histogram[BUCKETS];
+	u32 other_errno, pad_2;
+	struct other_tasks woken_by, held_by;
+	struct rest rests[REST_KINDS]; /* accesses that found no cell, by space << 1 | write */
+
+	u64 userspace[USERSPACE];
+	struct exit_cell exits[EXITS];
+	struct access_cell accesses[ACCESSES];
+	u64 access_histogram[ACCESSES][BUCKETS];
+	u8 exit_index[256]; /* short code -> exit cell + 1 */
+	volatile u64 scratch; /* for values that the verifier must forget, as it follows all values of a variable */
+	u64 kvm_vcpu; /* the struct kvm_vcpu that `vcpu` is of */
+	u64 unused[72];
+};
+
+_Static_assert(sizeof(struct exit_cell) == 368, "exit_cell");
+_Static_assert(sizeof(struct access_cell) == 136, "access_cell");
+_Static_assert(offset_of(struct slot, exits) == 2464, "exits");
+_Static_assert(offset_of(struct slot, accesses) == 10928, "accesses");
+_Static_assert(offset_of(struct slot, access_histogram) == 19632, "access_histogram");
+_Static_assert(sizeof(struct slot) == 36864, "a slot is nine pages, so that each can be mapped by itself");

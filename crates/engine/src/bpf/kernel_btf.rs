@@ -1,0 +1,51 @@
+//! Reads the kernel's types, by which programs find the fields of its structs.
+
+use crate::events::EngineError;
+use kvm::kernel_types::{self, KernelField};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// The types of this kernel. `without` says what is not known without them.
+///
+/// # Errors
+/// A kernel without BTF.
+pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
+    let missing = |e| EngineError {
+        cause: format!("{without}: /sys/kernel/btf/vmlinux: {e}"),
+        fix: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y".into(),
+    };
+    btf_of("vmlinux").map_err(missing)
+}
+
+/// The offsets of these fields by the BTF of the kernel and of a module. `None`: there is no such module, or it is part
+/// of the kernel itself.
+pub(super) fn with_module(module: &str, kernel: &[u8], fields: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+    let module = btf_of(module).ok()?;
+    // What the kernel itself uses as well is not said again in the module's.
+    let mut found = kernel_types::offsets(kernel, fields)?;
+    found.extend(kernel_types::module_offsets(&module, kernel, fields)?);
+    Some(found)
+}
+
+fn btf_of(name: &str) -> std::io::Result<Vec<u8>> {
+    let mut btf = Vec::new();
+    let file = std::fs::File::open(format!("/sys/kernel/btf/{name}"))?;
+    file.take(kernel_types::MAX_BYTES as u64).read_to_end(&mut btf)?;
+    Ok(btf)
+}
+
+/// The offset of a field among those found.
+///
+/// # Errors
+/// It is not among them.
+pub(super) fn offset(
+    found: &BTreeMap<KernelField, u32>,
+    field: KernelField,
+    without: &str,
+) -> Result<u32, EngineError> {
+    let (of, name) = field;
+    found.get(&field).copied().ok_or_else(|| EngineError {
+        cause: format!("{without}: this kernel's struct {of} has no {name}"),
+        fix: "please report the kernel's version (uname -r)".into(),
+    })
+}

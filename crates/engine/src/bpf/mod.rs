@@ -1,0 +1,222 @@
+//! Counts exit events inside the kernel with BPF programs. No event is copied; once a tick the reader looks at shared
+//! memory.
+//!
+//! The programs are written in C (`crates/engine/bpf/kvmtop.bpf.c` describes them) and shipped compiled. They use raw
+//! tracepoints wherever the arguments have been the same since Linux 5.5. `kvm_exit` does not pass its reason as an
+//! argument: where KVM's own BTF says where it is (`exit_reason`), a raw tracepoint reads it there; else its program
+//! uses the classic tracepoint, and finds the fields through a BTF made from the running kernel's `format` file
+//! (`btf`).
+//!
+//! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
+//! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
+//!
+//! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that [`BpfEngine::new`] makes
+//! room for, and 256 KiB for the index from task to slot. What does not fit is counted as overflow, and
+//! [`Engine::make_room`] reloads the programs with larger tables. File descriptors hold everything: nothing stays in
+//! the kernel when the process ends, however it ends.
+
+mod btf;
+mod decode;
+mod disks;
+mod exit_reason;
+mod interrupts;
+mod kernel_btf;
+mod kvm_events;
+mod layout;
+mod object;
+mod programs;
+mod refusal;
+mod running;
+mod snapshot;
+mod sys;
+mod tables;
+mod watched;
+
+use crate::events::{Engine, EngineError, Reading, ThreadKey};
+use disks::DiskTimer;
+use interrupts::InterruptTracer;
+use kvm::topology::HostTopology;
+use kvm_events::KvmEvents;
+use refusal::Rights;
+use running::Running;
+use sample::{EngineKind, EngineLevel};
+
+/// The least number of slots: room for guests that start later, in 9 MiB of kernel memory.
+const MIN_SLOTS: usize = 256;
+
+/// Counts with BPF programs.
+#[derive(Debug)]
+pub struct BpfEngine {
+    topology: HostTopology,
+    /// Number of vCPU threads, as far as known.
+    threads: usize,
+    level: EngineLevel,
+    running: Option<Running>,
+    kvm_events: Option<KvmEvents>,
+    disks: Option<DiskTimer>,
+    interrupts: Option<InterruptTracer>,
+    /// Kept when the level changes: whether a kernel fires `kvm_exit` does not change.
+    fires: Option<bool>,
+    /// Events that replaced programs had counted since their last reading.
+    cut_off: u64,
+    /// The kernel refused more slots than this.
+    ceiling: usize,
+}
+
+impl BpfEngine {
+    /// Starts to count everything. `threads` is the number of vCPU threads now; the tables have room for twice as many.
+    ///
+    /// # Errors
+    /// When BPF cannot be used at all. Whatever else is missing is in [`Engine::gaps`].
+    pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
+        let level = EngineLevel::None;
+        let ceiling = tables::MAX_SLOTS;
+        let mut engine = Self {
+            topology,
+            threads,
+            level,
+            running: None,
+            kvm_events: None,
+            disks: None,
+            interrupts: None,
+            fires: None,
+            cut_off: 0,
+            ceiling,
+        };
+        engine.set_level(EngineLevel::Full)?;
+        Ok(engine)
+    }
+
+    fn start(&self, level: EngineLevel) -> Result<Running, EngineError> {
+        let slots = (2 * self.threads).max(MIN_SLOTS).next_power_of_two().min(self.ceiling);
+        Running::start(level, &self.topology, slots)
+    }
+}
+
+impl Engine for BpfEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Bpf
+    }
+
+    fn level(&self) -> EngineLevel {
+        self.level
+    }
+
+    fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
+        if level != self.level {
+            self.threads = self.threads.max(self.running.as_ref().map_or(0, Running::threads));
+            self.running = match level {
+                EngineLevel::None => None,
+                _ => Some(self.start(level)?),
+            };
+            self.level = level;
+            self.cut_off = 0;
+        }
+        Ok(())
+    }
+
+    fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
+        if on != self.kvm_events.is_some() {
+            self.kvm_events = if on { Some(KvmEvents::start(&Rights::here())?) } else { None };
+        }
+        Ok(())
+    }
+
+    fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
+        if on != self.disks.is_some() {
+            self.disks = if on { Some(DiskTimer::start(&Rights::here())?) } else { None };
+        }
+        Ok(())
+    }
+
+    fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
+        if on != self.interrupts.is_some() {
+            self.interrupts = if on { Some(InterruptTracer::start(&Rights::here())?) } else { None };
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, processes: &[(i32, i32)]) {
+        if let Some(disks) = &mut self.disks {
+            disks.watch(processes);
+        }
+        if let Some(interrupts) = &mut self.interrupts {
+            interrupts.watch(processes);
+        }
+    }
+
+    fn watch_vcpus(&mut self, threads: &mut dyn Iterator<Item = (i32, i32)>) {
+        if let Some(interrupts) = &mut self.interrupts {
+            interrupts.watch_vcpus(&threads.collect::<Vec<_>>());
+        }
+    }
+
+    fn read(&mut self) -> Reading {
+        let mut reading = self.running.as_mut().map(Running::read).unwrap_or_default();
+        self.fires = match reading.fires_kvm_exit {
+            Some(true) => Some(true),
+            other => self.fires.or(other),
+        };
+        reading.fires_kvm_exit = self.fires;
+        reading.lost += self.cut_off;
+        if let Some(events) = &self.kvm_events {
+            reading.kvm_events = events.read();
+            reading.overflow += events.overflow();
+        }
+        if let Some(disks) = &mut self.disks {
+            reading.disks = disks.read();
+            reading.lost += disks.lost();
+        }
+        if let Some(interrupts) = &self.interrupts {
+            reading.interrupts = interrupts.read();
+            reading.lost += interrupts.lost();
+            reading.overflow += interrupts.of_nobody();
+        }
+        reading
+    }
+
+    fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]) {
+        if let Some(running) = &mut self.running {
+            running.forget(threads);
+        }
+        if let Some(events) = &self.kvm_events {
+            events.forget(processes);
+        }
+        if let Some(disks) = &self.disks {
+            disks.forget(processes);
+        }
+        if let Some(interrupts) = &self.interrupts {
+            interrupts.forget(processes);
+        }
+    }
+
+    fn set_topology(&mut self, topology: &HostTopology) {
+        if let Some(running) = &self.running {
+            running.set_topology(topology);
+        }
+        self.topology.clone_from(topology);
+    }
+
+    fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
+        let Some(old) = &mut self.running else { return Ok(false) };
+        // A thread without a slot shows that there are more threads, even where the guest's files cannot be read.
+        let wanted = if old.is_full() { vcpus.max(old.slots() + 1) } else { vcpus };
+        if wanted <= old.slots() || old.slots() >= self.ceiling {
+            return Ok(false);
+        }
+        let slots = old.slots();
+        self.threads = wanted;
+        let new = self.start(self.level).inspect_err(|_| self.ceiling = slots)?;
+        if let Some(mut old) = self.running.replace(new) {
+            self.cut_off = old.since_last_reading();
+        }
+        Ok(true)
+    }
+
+    fn gaps(&self) -> Vec<EngineError> {
+        self.running.as_ref().map(Running::gaps).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

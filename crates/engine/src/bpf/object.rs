@@ -1,0 +1,137 @@
+//! The compiled programs: parsing, relocating and loading them.
+
+use super::refusal::{Refusal, Stage};
+use super::sys::{self, ProgramType};
+use super::{btf, sys::Mapping};
+use aya_obj::generated::bpf_insn;
+use aya_obj::obj::{EbpfSectionKind, ProgramSection};
+use kvm::format::EventFormat;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Bytes aligned as the ELF parser needs them.
+#[repr(C, align(8))]
+pub(super) struct Aligned<T: ?Sized>(pub T);
+
+/// The object of `crates/engine/bpf/kvmtop.bpf.c`.
+static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.bpf.o"));
+
+/// The object of `crates/engine/bpf/events.bpf.c`.
+static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/events.bpf.o"));
+
+/// The object of `crates/engine/bpf/disks.bpf.c`.
+static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/disks.bpf.o"));
+
+/// The object of `crates/engine/bpf/interrupts.bpf.c`.
+static INTERRUPTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));
+
+/// Settings of an object that are fixed before it is loaded.
+#[derive(Debug, Default)]
+pub(super) struct Choices<'a> {
+    /// Number of elements by map, where it differs from the source's.
+    pub sizes: HashMap<&'a str, u32>,
+    /// Constants by name.
+    pub constants: HashMap<&'a str, u32>,
+}
+
+/// An object whose maps exist and whose programs can be loaded.
+#[derive(Debug)]
+pub(super) struct Object {
+    object: aya_obj::Object,
+    maps: HashMap<String, OwnedFd>,
+}
+
+/// Parses the shipped object. Fails only if the build is broken.
+pub(super) fn main_object() -> Result<aya_obj::Object, Refusal> {
+    aya_obj::Object::parse(&MAIN.0).map_err(|e| Refusal::broken(&e))
+}
+
+/// Parses the one that counts any event.
+pub(super) fn events_object() -> Result<aya_obj::Object, Refusal> {
+    aya_obj::Object::parse(&EVENTS.0).map_err(|e| Refusal::broken(&e))
+}
+
+/// Parses the one that times block devices.
+pub(super) fn disks_object() -> Result<aya_obj::Object, Refusal> {
+    aya_obj::Object::parse(&DISKS.0).map_err(|e| Refusal::broken(&e))
+}
+
+/// Parses the one that traces interrupts.
+pub(super) fn interrupts_object() -> Result<aya_obj::Object, Refusal> {
+    aya_obj::Object::parse(&INTERRUPTS.0).map_err(|e| Refusal::broken(&e))
+}
+
+impl Object {
+    /// Creates the maps and relocates the programs for a kernel with these events.
+    pub fn prepare(
+        mut object: aya_obj::Object,
+        events: &[EventFormat],
+        choices: &Choices<'_>,
+    ) -> Result<Self, Refusal> {
+        let constants: HashMap<&str, [u8; 4]> = choices.constants.iter().map(|(n, v)| (*n, v.to_ne_bytes())).collect();
+        let globals = constants.iter().map(|(n, v)| (*n, (v.as_slice(), true))).collect();
+        object.patch_map_data(globals).map_err(|e| Refusal::broken(&e))?;
+        let btf = btf::of(events, &object).map_err(|e| Refusal::broken(&e))?;
+        object.relocate_btf(&btf).map_err(|e| Refusal::broken(&e))?;
+        let mut maps = HashMap::new();
+        for (name, map) in &mut object.maps {
+            if let Some(size) = choices.sizes.get(name.as_str()) {
+                map.set_max_entries(*size);
+            }
+            let fd = sys::create_map(map, name).map_err(|e| Refusal::new(Stage::Map, name, e))?;
+            let section = map.section_kind();
+            if !map.data().is_empty() {
+                sys::update(fd.as_fd(), Some(0), map.data()).map_err(|e| Refusal::new(Stage::Map, name, e))?;
+            }
+            if section == EbpfSectionKind::Rodata {
+                sys::freeze(fd.as_fd()).map_err(|e| Refusal::new(Stage::Map, name, e))?;
+            }
+            maps.insert(name.clone(), fd);
+        }
+        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        let held = std::mem::take(&mut object.maps);
+        let by_name = held.iter().filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
+        object.relocate_maps(by_name, &text).map_err(|e| Refusal::broken(&e))?;
+        object.relocate_calls(&text).map_err(|e| Refusal::broken(&e))?;
+        Ok(Self { object, maps })
+    }
+
+    /// Loads one program.
+    pub fn load(&self, name: &str) -> Result<OwnedFd, Refusal> {
+        self.load_with(name, |_| ())
+    }
+
+    /// Loads one program after a last change to its instructions.
+    pub fn load_with(&self, name: &str, change: impl FnOnce(&mut [bpf_insn])) -> Result<OwnedFd, Refusal> {
+        let missing = || Refusal::broken(&format!("no program {name}"));
+        let program = self.object.programs.get(name).ok_or_else(missing)?;
+        let function = self.object.functions.get(&program.function_key()).ok_or_else(missing)?;
+        let kind = match program.section {
+            ProgramSection::TracePoint => ProgramType::Tracepoint,
+            _ => ProgramType::RawTracepoint,
+        };
+        let mut instructions = function.instructions.clone();
+        change(&mut instructions);
+        let mut log = Vec::new();
+        sys::load_program(kind, &instructions, &program.license, name, &mut log).map_err(|e| {
+            let log = String::from_utf8_lossy(&log).into_owned();
+            Refusal { log, ..Refusal::new(Stage::Program, name, e) }
+        })
+    }
+
+    /// A map by its name in the source.
+    pub fn map(&self, name: &str) -> Result<BorrowedFd<'_>, Refusal> {
+        self.maps.get(name).map(AsFd::as_fd).ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+    }
+
+    /// Takes a map out; the kernel keeps it as long as a program uses it.
+    pub fn take_map(&mut self, name: &str) -> Result<OwnedFd, Refusal> {
+        self.maps.remove(name).ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+    }
+
+    /// Maps the whole of a map of `elements` times `size` bytes into memory.
+    pub fn mapping(&self, name: &str, elements: usize, size: usize) -> Result<Mapping, Refusal> {
+        let len = (elements * size).next_multiple_of(rustix::param::page_size());
+        Mapping::new(self.map(name)?, 0, len).map_err(|e| Refusal::new(Stage::Map, name, e))
+    }
+}

@@ -1,0 +1,219 @@
+//! Explains why the kernel refused a step, and what to do about it.
+
+use crate::events::EngineError;
+use rustix::thread::CapabilitySet;
+use std::fmt::Display;
+use std::io;
+
+/// The step that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Creating or filling a map.
+    Map,
+    /// Loading a program.
+    Program,
+    /// Attaching a program.
+    Attach,
+    /// The object itself: a fault of the build.
+    Object,
+}
+
+/// A failed step.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub stage: Stage,
+    /// The map, program or tracepoint.
+    pub what: String,
+    pub error: io::Error,
+    /// The verifier's log.
+    pub log: String,
+}
+
+impl Refusal {
+    pub fn new(stage: Stage, what: &str, error: io::Error) -> Self {
+        Self { stage, what: what.into(), error, log: String::new() }
+    }
+
+    /// Whether every other program would fail as well: no permission, no memory, no BPF.
+    pub fn is_for_all(&self) -> bool {
+        self.stage != Stage::Attach
+            && matches!(self.error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM | libc::ENOSYS))
+    }
+
+    pub fn broken(why: &impl Display) -> Self {
+        Self::new(Stage::Object, "", io::Error::other(why.to_string()))
+    }
+}
+
+/// The properties of this process and kernel that decide whether BPF can be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Rights {
+    /// Effective capabilities (`CapEff`, uapi/linux/capability.h); `None` where not readable.
+    pub caps: Option<u64>,
+    /// `/sys/kernel/security/lockdown`.
+    pub lockdown: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// `kernel.perf_event_paranoid`.
+    pub paranoid: Option<i32>,
+}
+
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+impl Rights {
+    /// Of the calling thread.
+    pub fn here() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let caps = read("/proc/thread-self/status")
+            .lines()
+            .find_map(|l| u64::from_str_radix(l.strip_prefix("CapEff:")?.trim(), 16).ok());
+        let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+        Self { caps, lockdown: read("/sys/kernel/security/lockdown"), kernel, paranoid: rights::paranoid() }
+    }
+
+    fn lacks(&self, cap: u32) -> bool {
+        self.caps.is_some_and(|caps| caps & (1 << cap | 1 << CAP_SYS_ADMIN) == 0)
+    }
+
+    /// Before 5.5 maps could not be mapped, before 5.2 there were no global variables.
+    fn too_old(&self) -> bool {
+        let mut parts = self.kernel.split(|c: char| !c.is_ascii_digit()).map_while(|p| p.parse::<u32>().ok());
+        parts.next().is_some_and(|major| (major, parts.next().unwrap_or(0)) < (5, 5))
+    }
+
+    /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is of no interest.
+    fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<(&'static str, String)> {
+        let setcap = rights::hint;
+        if denied && self.lacks(CAP_BPF) {
+            Some(("this process has neither CAP_BPF nor CAP_SYS_ADMIN", setcap()))
+        } else if denied && self.lacks(CAP_PERFMON) {
+            Some(("this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well", setcap()))
+        } else if denied && self.lockdown.contains("[confidentiality]") {
+            let fix = "boot with lockdown=integrity, or use --engine none".into();
+            Some(("kernel lockdown \"confidentiality\" forbids it", fix))
+        } else if refusal.error.raw_os_error() == Some(libc::ENOSYS) {
+            let fix = "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf".into();
+            Some(("this kernel is built without BPF", fix))
+        } else {
+            None
+        }
+    }
+
+    /// The sentence for a refusal.
+    pub fn explain(&self, refusal: &Refusal) -> EngineError {
+        let denied = matches!(refusal.error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+        let what = match refusal.stage {
+            Stage::Map => format!("creating the BPF map {}", refusal.what),
+            Stage::Program => format!("loading the BPF program {}", refusal.what),
+            Stage::Attach => format!("attaching to the tracepoint {}", refusal.what),
+            Stage::Object => {
+                return EngineError {
+                    cause: format!("the BPF programs inside kvmtop cannot be read: {}", refusal.error),
+                    fix: "this build of kvmtop is broken: rebuild it, or use --engine perf".into(),
+                };
+            }
+        };
+        if let Some((why, fix)) = self.all_of_bpf(refusal, denied) {
+            return EngineError { cause: format!("BPF cannot be used: {why}"), fix };
+        }
+        // A program is attached to a tracepoint by an event of perf.
+        let effective = CapabilitySet::from_bits_retain(self.caps.unwrap_or(0));
+        let paranoid = rights::paranoid_refusal(self.paranoid, effective);
+        if let Some((why, fix)) = paranoid.filter(|_| denied && refusal.stage == Stage::Attach) {
+            return EngineError { cause: format!("{what} failed: {why}"), fix };
+        }
+        let (why, fix) = if matches!(refusal.error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+            (
+                "too many open files".to_string(),
+                "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)",
+            )
+        } else if self.too_old() {
+            (format!("kernel {} is too old, the bpf engine needs 5.5", self.kernel), "use --engine perf")
+        } else if matches!(refusal.error.raw_os_error(), Some(libc::ENOMEM | libc::E2BIG)) {
+            (format!("{}", refusal.error), "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf")
+        } else if let Some(last) = refusal.log.lines().rev().find(|l| !l.is_empty() && !l.starts_with("processed ")) {
+            let last = kvm::sanitize(last, 100);
+            (
+                format!("the kernel's verifier says \"{last}\" ({})", refusal.error),
+                "use --engine perf, and report this kernel's version",
+            )
+        } else {
+            (format!("{}", refusal.error), "use --engine perf, and report this kernel's version")
+        };
+        EngineError { cause: format!("{what} failed: {why}"), fix: fix.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(stage: Stage, errno: i32) -> Refusal {
+        Refusal::new(stage, "kvm_pio", io::Error::from_raw_os_error(errno))
+    }
+
+    fn rights(caps: u64) -> Rights {
+        Rights {
+            caps: Some(caps),
+            lockdown: "none [integrity] confidentiality\n".into(),
+            kernel: "6.1.0-56-amd64".into(),
+            paranoid: Some(2),
+        }
+    }
+
+    #[test]
+    fn each_missing_capability_is_named() {
+        let none = rights(0).explain(&refused(Stage::Map, libc::EPERM));
+        assert!(none.cause.contains("neither CAP_BPF"), "{none:?}");
+        assert!(none.fix.contains("setcap cap_bpf,cap_perfmon"));
+        let half = rights(1 << CAP_BPF).explain(&refused(Stage::Program, libc::EPERM));
+        assert!(half.cause.contains("CAP_BPF but not CAP_PERFMON"), "{half:?}");
+        let both = rights(1 << CAP_BPF | 1 << CAP_PERFMON).explain(&refused(Stage::Attach, libc::ENOENT));
+        assert!(both.cause.starts_with("attaching to the tracepoint kvm_pio failed: No such file"), "{both:?}");
+    }
+
+    #[test]
+    fn the_levels_of_debian_are_named() {
+        let (bpf, admin) = (1 << CAP_BPF | 1 << CAP_PERFMON, 1 << CAP_SYS_ADMIN);
+        let said = |paranoid, caps| {
+            let rights = Rights { paranoid: Some(paranoid), ..rights(caps) };
+            rights.explain(&refused(Stage::Attach, libc::EACCES))
+        };
+        let barred = said(3, bpf);
+        let cause = "attaching to the tracepoint kvm_pio failed: kernel.perf_event_paranoid is 3, with which \
+                     CAP_PERFMON is not enough";
+        assert_eq!((barred.cause.as_str(), barred.fix.as_str()), (cause, "sysctl kernel.perf_event_paranoid=2"));
+        assert!(!said(2, bpf).cause.contains("paranoid") && !said(4, bpf | admin).cause.contains("paranoid"));
+    }
+
+    #[test]
+    fn one_cause_has_one_sentence() {
+        let said = |map: &str| {
+            let refusal = Refusal::new(Stage::Map, map, io::Error::from_raw_os_error(libc::EPERM));
+            rights(0).explain(&refusal)
+        };
+        assert_eq!(said("slots"), said("free_slots"));
+    }
+
+    #[test]
+    fn lockdown_age_and_missing_bpf() {
+        let locked = Rights { lockdown: "none integrity [confidentiality]".into(), ..rights(u64::MAX) };
+        assert!(locked.explain(&refused(Stage::Program, libc::EPERM)).cause.contains("lockdown"));
+        for (kernel, old) in
+            [("4.19.0", true), ("5.4.0-150-generic", true), ("5.5.0", false), ("6.18.44-fc-v595", false)]
+        {
+            let rights = Rights { kernel: kernel.into(), ..rights(u64::MAX) };
+            assert_eq!(rights.explain(&refused(Stage::Map, libc::EINVAL)).cause.contains("too old"), old, "{kernel}");
+        }
+        assert!(rights(u64::MAX).explain(&refused(Stage::Map, libc::ENOSYS)).cause.contains("without BPF"));
+    }
+
+    #[test]
+    fn the_verifiers_last_words_are_kept() {
+        let log = "0: (bf) r6 = r1\nR1 invalid mem access 'scalar'\nprocessed 3 insns\n\n".to_string();
+        let refusal = Refusal { log, ..refused(Stage::Program, libc::EACCES) };
+        assert!(rights(u64::MAX).explain(&refusal).cause.contains("R1 invalid mem access 'scalar'"));
+    }
+}

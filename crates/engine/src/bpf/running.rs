@@ -1,0 +1,263 @@
+//! The loaded programs: from checking permissions to closing their links.
+
+use super::super::tracefs::Tracefs;
+use super::decode::{self, Measured, SlotDecoder};
+use super::exit_reason;
+use super::layout::Slot;
+use super::object::{self, Choices, Object};
+use super::programs::{Attached, ExitEvent};
+use super::refusal::{Refusal, Rights, Stage};
+use super::snapshot::{IntervalExtremes, Snapshot};
+use super::sys;
+use super::tables::{MAX_SLOTS, Tables};
+use crate::events::{EngineError, Reading, ThreadKey, TracedThread};
+use crate::monotonic_ns;
+use kvm::exit_reason::ReasonNames;
+use kvm::format::{self, EventFormat};
+use kvm::topology::HostTopology;
+use sample::{EngineLevel, MissingExtreme};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// After this many userspace exits without a `kvm_exit`, the kernel is taken to fire none.
+const ENOUGH_TO_TELL: u64 = 100;
+
+/// Programs loaded and attached.
+#[derive(Debug)]
+pub(super) struct Running {
+    tables: Tables,
+    /// The map of the CPUs' cores, caches and nodes.
+    cpus: OwnedFd,
+    snapshot: Snapshot,
+    parts: Measured,
+    attached: Attached,
+    names: ReasonNames,
+    /// What forgotten threads had counted.
+    past: Totals,
+    /// Events counted up to the last reading.
+    read: u64,
+    /// The same by slot.
+    read_of: HashMap<usize, u64>,
+    /// Events of forgotten threads that came after their last reading.
+    unread: u64,
+    /// The slots of the last reading that another slot of the same thread took in.
+    joined: HashMap<ThreadKey, ThreadKey>,
+}
+
+/// Sums over threads.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    events: u64,
+    overflow: u64,
+}
+
+impl Running {
+    /// Loads and attaches the programs of a level, with room for `slots` threads.
+    ///
+    /// # Errors
+    /// When no program would work.
+    pub fn start(level: EngineLevel, topology: &HostTopology, slots: usize) -> Result<Self, EngineError> {
+        own_pid_namespace()?;
+        let rights = Rights::here();
+        let explain = |refusal: Refusal| rights.explain(&refusal);
+        let full = level == EngineLevel::Full;
+        let exit = kvm_exit_format();
+        let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
+        let slots_of = |map| (map, slots as u32);
+        let level = [("level", if full { 2 } else { 1 })];
+        let raw = exit_reason::places();
+        let choices = Choices {
+            sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("cpus", cpus)].into(),
+            constants: raw.iter().flatten().map(|(name, at)| (*name, *at)).chain(level).collect(),
+        };
+        let object = object::main_object().map_err(explain)?;
+        let mut object =
+            Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
+        let tables = Tables::new(&mut object, slots).map_err(explain)?;
+        let cpus = object.take_map("cpus").map_err(explain)?;
+        fill_cpus(cpus.as_fd(), topology).map_err(explain)?;
+        let snapshot = Snapshot::new().map_err(|e| explain(Refusal::new(Stage::Map, "slots", e)))?;
+        let by = exit.as_ref().map(|e| ExitEvent { id: e.id, raw: raw.is_some() }).map_err(Clone::clone);
+        let attached = Attached::start(&object, &rights, full, by)?;
+        Ok(Self {
+            tables,
+            cpus,
+            snapshot,
+            parts: attached.parts(),
+            attached,
+            names: exit.map(|e| e.reason_names()).unwrap_or_default(),
+            past: Totals::default(),
+            read: 0,
+            read_of: HashMap::new(),
+            unread: 0,
+            joined: HashMap::new(),
+        })
+    }
+
+    /// All that was counted, and the extremes since the call before.
+    pub fn read(&mut self) -> Reading {
+        let decoder = SlotDecoder { parts: self.parts, names: &self.names };
+        let mut reading = Reading::default();
+        let (mut exits, mut sum, mut served) = (false, self.past, 0);
+        let began = monotonic_ns();
+        let taken = self.tables.taken();
+        self.tables.unmap_unused(&taken);
+        self.read_of.clear();
+        for index in taken {
+            let Some((slot, words)) = self.tables.slot_and_words(index) else { continue };
+            let Some((slot, interval)) = self.snapshot.take(slot, words) else { continue };
+            exits |= slot.exits_seen.load(Relaxed) != 0;
+            let thread = decoder.thread(slot, interval);
+            sum.overflow += u64::from(slot.overflow.load(Relaxed));
+            let handled = decode::handled(&thread.events);
+            self.read_of.insert(index, handled);
+            sum.events += handled;
+            served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
+            reading.threads.push(thread);
+        }
+        self.joined = join_lives(&mut reading.threads);
+        // One slot is read after the other: the middle of the time this took is closest to all of them.
+        reading.mono_ns = Some(began.midpoint(monotonic_ns()));
+        let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
+        reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
+        reading.events = sum.events;
+        self.read = sum.events;
+        reading.lost = self.attached.missed() + self.unread;
+        reading.overflow = sum.overflow + self.tables.homeless();
+        reading
+    }
+
+    /// Frees the slots of these threads.
+    pub fn forget(&mut self, threads: &[ThreadKey]) {
+        let threads: HashSet<&ThreadKey> = threads.iter().collect();
+        let (decoder, interval) = (SlotDecoder { parts: self.parts, names: &self.names }, IntervalExtremes::default());
+        for index in self.tables.taken() {
+            let Some(slot) = self.tables.slot(index) else { continue };
+            let key = key_of(slot);
+            if !threads.contains(self.joined.get(&key).unwrap_or(&key)) {
+                continue;
+            }
+            self.past.overflow += u64::from(slot.overflow.load(Relaxed));
+            let handled = decode::handled(&decoder.thread(slot, &interval).events);
+            self.past.events += handled;
+            self.unread += handled.saturating_sub(self.read_of.remove(&index).unwrap_or(0));
+            self.tables.release(index);
+        }
+    }
+
+    /// CPUs went online or offline. One that was not possible when the programs loaded has no place, so that what a
+    /// migration to it crosses stays unknown.
+    pub fn set_topology(&self, topology: &HostTopology) {
+        let _ = fill_cpus(self.cpus.as_fd(), topology);
+    }
+
+    /// The number of events counted since the last reading.
+    pub fn since_last_reading(&mut self) -> u64 {
+        let before = self.read;
+        self.read().events.saturating_sub(before)
+    }
+
+    /// The number of threads that there is room for.
+    pub fn slots(&self) -> usize {
+        self.tables.count()
+    }
+
+    /// Whether a thread found no slot.
+    pub fn is_full(&self) -> bool {
+        self.tables.homeless() > 0
+    }
+
+    /// The number of threads that have a slot.
+    pub fn threads(&self) -> usize {
+        self.tables.taken().len()
+    }
+
+    /// What is missing.
+    pub fn gaps(&self) -> Vec<EngineError> {
+        let mut gaps = self.attached.gaps.clone();
+        if self.tables.homeless() > 0 {
+            gaps.push(EngineError {
+                cause: format!(
+                    "there are more vCPU threads than the {} that room was made for: events of the others are lost",
+                    self.tables.count()
+                ),
+                fix: if self.slots() < MAX_SLOTS {
+                    "nothing to do: kvmtop makes more room from the next interval on".into()
+                } else {
+                    "start kvmtop with --engine perf, which has no such limit".into()
+                },
+            });
+        }
+        gaps
+    }
+}
+
+/// Puts the slots of one life together; returns the life of each slot that went into another. Of two slots with one
+/// thread id, the first belongs to a thread that ended, or it lost the race for its place among `tasks` (`new_slot` in
+/// `threads.h`): then its thread went on in the other slot.
+fn join_lives(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> {
+    let mut joined = HashMap::new();
+    threads.sort_unstable_by_key(|thread| thread.key);
+    threads.dedup_by(|later, first| {
+        if first.key.tid != later.key.tid || first.died_ns.is_some() {
+            return false;
+        }
+        if first.pid != later.pid {
+            // Its end was not noticed, but a thread of another process has its id now.
+            first.died_ns = Some(later.key.born_ns);
+            return false;
+        }
+        first.events.merge(std::mem::take(&mut later.events), MissingExtreme::NothingInInterval);
+        first.died_ns = later.died_ns;
+        joined.insert(later.key, first.key);
+        true
+    });
+    joined
+}
+
+fn key_of(slot: &Slot) -> ThreadKey {
+    ThreadKey { tid: slot.tid.load(Relaxed).cast_signed(), born_ns: slot.born.load(Relaxed) }
+}
+
+/// The number, fields and reasons of `kvm_exit` on this kernel.
+pub(super) fn kvm_exit_format() -> Result<EventFormat, EngineError> {
+    let text = Tracefs::open()?.format_text("kvm", "kvm_exit")?;
+    format::parse(&text).map_err(|e| EngineError {
+        cause: format!("the format file of kvm:kvm_exit cannot be read: {e}"),
+        fix: "report this kernel's version to the authors of kvmtop".into(),
+    })
+}
+
+/// BPF programs see thread ids of the initial PID namespace, whose inode is fixed (`include/linux/proc_ns.h`,
+/// `PROC_PID_INIT_INO`).
+fn own_pid_namespace() -> Result<(), EngineError> {
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(link) if link.as_os_str() != "pid:[4026531836]" => Err(EngineError {
+            cause: "kvmtop runs in a PID namespace of its own, but BPF programs see the host's thread ids".into(),
+            fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// One more than the highest possible CPU number.
+fn possible_cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    text.trim()
+        .rsplit([',', '-'])
+        .next()
+        .and_then(|last| last.parse().ok())
+        .map_or(1, |last: u32| last.saturating_add(1))
+}
+
+/// Gives the programs each CPU's core, last-level cache and node, numbered from 1.
+fn fill_cpus(cpus: BorrowedFd<'_>, topology: &HostTopology) -> Result<(), Refusal> {
+    for cpu in &topology.cpus {
+        let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);
+        let number = |n: Option<u32>| n.map_or(0, |n| n.wrapping_add(1));
+        let place = [core + 1, number(cpu.llc), number(cpu.node), 0].map(u32::to_ne_bytes).concat();
+        sys::update(cpus, Some(cpu.cpu), &place).map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! Copies a slot consistently while programs write to it, and ends the slot's epoch.
+//!
+//! `crates/engine/bpf/layout.h` describes the programs' side: `changes` is odd while a program writes, and all figures of an
+//! event go into the epoch that the program read when it started. The reader closes an interval without a lock: it
+//! sets a new epoch, copies the slot, and checks whether an event was counted in between. Usually none was. Otherwise
+//! the event is in the sums of the copy but in the extremes of the new epoch; the reader then closes that epoch too
+//! and adds its extremes to the interval. So every event belongs to exactly one interval with all its figures.
+//!
+//! x86 may delay a program's first write to `changes` in the CPU's store buffer, but only for some ten nanoseconds:
+//! it is visible before the copy, which takes hundreds, is complete.
+
+use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot, Words};
+use super::sys::Mapping;
+use std::io;
+use std::mem::offset_of;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::fence;
+use std::time::Duration;
+
+/// The cell of exits that found no cell of their own; valid only if the slot overflowed.
+const OTHER_EXIT: usize = EXITS - 1;
+/// The most epochs closed in one reading; the epoch number's low byte has room for more.
+const MAX_EPOCHS: u32 = 64;
+/// The most attempts at a consistent copy.
+const MAX_COPIES: u32 = 64;
+/// The most attempts at a copy of one cell.
+const CELL_COPIES: u32 = 8;
+/// How often the reader checks a slot that a program is writing to, before it waits.
+const LOOKS: u32 = 200;
+const WAIT: Duration = Duration::from_micros(50);
+/// The most waits. Where this host is itself a guest, the program's CPU may be descheduled for a while.
+const WAITS: u32 = 1000;
+
+/// The shortest and the longest duration of an interval, nanoseconds; a longest of 0 is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Extremes {
+    pub min: u64,
+    pub max: u64,
+}
+
+/// The longest run of accesses of an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Longest {
+    pub count: u32,
+    pub ns: u64,
+}
+
+/// The extremes of each cell of a slot within one interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IntervalExtremes {
+    pub exits: [Extremes; EXITS],
+    pub accesses: [(Extremes, Longest); ACCESSES],
+    pub wakeups: Extremes,
+    pub preempted: Extremes,
+}
+
+impl Default for IntervalExtremes {
+    fn default() -> Self {
+        Self {
+            exits: [Extremes::default(); EXITS],
+            accesses: [(Extremes::default(), Longest::default()); ACCESSES],
+            wakeups: Extremes::default(),
+            preempted: Extremes::default(),
+        }
+    }
+}
+
+/// Memory for the copy of one slot, used again for the next.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    memory: Mapping,
+    interval: IntervalExtremes,
+    waits: u32,
+}
+
+impl Snapshot {
+    /// # Errors
+    /// ENOMEM.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { memory: Mapping::anonymous(SLOT_SIZE)?, interval: IntervalExtremes::default(), waits: WAITS })
+    }
+
+    /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold those of the previous
+    /// slot.
+    pub fn take(&mut self, slot: &Slot, words: &Words) -> Option<(&Slot, &IntervalExtremes)> {
+        let (copy, copied) = (self.memory.at::<Slot>(0)?, self.memory.at::<Words>(0)?);
+        self.interval = IntervalExtremes::default();
+        let mut epoch = slot.epoch.load(Relaxed);
+        let mut next = next_reading(epoch);
+        for turn in 1..=MAX_EPOCHS {
+            let before = settled(slot, self.waits);
+            slot.epoch.store(next, Relaxed);
+            fence(SeqCst);
+            let at = consistent_copy(slot, words, copy, copied, self.waits);
+            self.interval.add(copy, epoch);
+            if at.is_some() && at == before {
+                break;
+            }
+            // Where the host is slow, this copy has to do. Some of its events may be of the new epoch, whose extremes
+            // then count for both intervals; what it lacks comes with the next reading.
+            if at.is_none() || turn == MAX_EPOCHS {
+                self.interval.add(copy, next);
+                break;
+            }
+            (epoch, next) = (next, next.wrapping_add(1));
+        }
+        Some((copy, &self.interval))
+    }
+}
+
+/// The first epoch of the next reading. Consecutive epochs are never both even or both odd.
+fn next_reading(epoch: u32) -> u32 {
+    (epoch >> 8).wrapping_add(1) << 8 | (epoch & 1 ^ 1)
+}
+
+/// The number of changes once no program is writing; `None` when that takes too long.
+fn settled(slot: &Slot, waits: u32) -> Option<u32> {
+    for _ in 0..waits {
+        for _ in 0..LOOKS {
+            let changes = slot.changes.load(Acquire);
+            if changes.is_multiple_of(2) {
+                return Some(changes);
+            }
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(WAIT);
+    }
+    None
+}
+
+/// Copies until no program wrote during the copy. Returns the number of changes; `None` without a consistent copy.
+fn consistent_copy(slot: &Slot, words: &Words, copy: &Slot, copied: &Words, waits: u32) -> Option<u32> {
+    for _ in 0..MAX_COPIES {
+        let before = settled(slot, waits);
+        copy_used(slot, words, copy, copied);
+        fence(Acquire);
+        if before.is_none_or(|before| before == slot.changes.load(Relaxed)) {
+            return before;
+        }
+    }
+    None
+}
+
+/// Copies the cells in use, each whole if that can be had: where the host is slow, programs write during every copy of
+/// the slot.
+fn copy_used(slot: &Slot, words: &Words, copy: &Slot, copied: &Words) {
+    let take = |range: Range<usize>| {
+        let to = copied.0.get(range.clone()).unwrap_or_default();
+        let from = words.0.get(range).unwrap_or_default();
+        for _ in 0..CELL_COPIES {
+            let before = slot.changes.load(Acquire);
+            to.iter().zip(from).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+            fence(Acquire);
+            if before.is_multiple_of(2) && before == slot.changes.load(Relaxed) {
+                break;
+            }
+        }
+    };
+    let bytes = |start: usize, len: usize| start / 8..(start + len) / 8;
+    take(0..offset_of!(Slot, exits) / 8);
+    let exit = |i: usize| take(bytes(offset_of!(Slot, exits) + i * size_of::<RawExit>(), size_of::<RawExit>()));
+    for (i, cell) in copy.exits.iter().enumerate().take(OTHER_EXIT) {
+        exit(i);
+        if cell.used.load(Relaxed) == 0 {
+            break;
+        }
+    }
+    if copy.overflow.load(Relaxed) != 0 {
+        exit(OTHER_EXIT);
+    }
+    let used = copy.accesses_used.load(Relaxed);
+    for i in (0..ACCESSES).filter(|i| used >> i & 1 != 0) {
+        take(bytes(offset_of!(Slot, accesses) + i * size_of::<RawAccess>(), size_of::<RawAccess>()));
+        let size = size_of_val(&copy.access_histogram) / ACCESSES;
+        take(bytes(offset_of!(Slot, access_histogram) + i * size, size));
+    }
+}
+
+impl IntervalExtremes {
+    /// Adds the extremes of an epoch that is over.
+    fn add(&mut self, slot: &Slot, epoch: u32) {
+        let odd = (epoch & 1) as usize;
+        let used = slot.accesses_used.load(Relaxed);
+        let own = self.exits.iter_mut().zip(&slot.exits).take(OTHER_EXIT);
+        own.take_while(|(_, cell)| cell.used.load(Relaxed) != 0).for_each(|(all, cell)| all.add(&cell.time, epoch));
+        if slot.overflow.load(Relaxed) != 0 {
+            self.exits[OTHER_EXIT].add(&slot.exits[OTHER_EXIT].time, epoch);
+        }
+        let accesses = self.accesses.iter_mut().zip(&slot.accesses).enumerate();
+        for (_, ((all, longest), cell)) in accesses.filter(|(i, _)| used >> i & 1 != 0) {
+            all.add(&cell.time, epoch);
+            let count = cell.longest[odd].load(Relaxed);
+            if cell.time.epoch[odd].load(Relaxed) == epoch && count > longest.count {
+                *longest = Longest { count, ns: cell.longest_ns[odd].load(Relaxed) };
+            }
+        }
+        self.wakeups.add(&slot.wakeup, epoch);
+        self.preempted.add(&slot.preempted, epoch);
+    }
+}
+
+impl Extremes {
+    fn add(&mut self, time: &RawTiming, epoch: u32) {
+        let odd = (epoch & 1) as usize;
+        let (min, max) = (time.extremes[odd].min.load(Relaxed), time.extremes[odd].max.load(Relaxed));
+        if time.epoch[odd].load(Relaxed) != epoch || max == 0 {
+            return;
+        }
+        self.min = if self.max == 0 { min } else { self.min.min(min) };
+        self.max = self.max.max(max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// Counts a duration as a program does.
+    fn exit_and_access(slot: &Slot, ns: u64) {
+        slot.changes.store(slot.changes.load(Relaxed) + 1, Relaxed);
+        std::sync::atomic::compiler_fence(SeqCst);
+        let epoch = slot.epoch.load(Relaxed);
+        let odd = (epoch & 1) as usize;
+        for time in [&slot.exits[0].time, &slot.accesses[63].time] {
+            time.count.store(time.count.load(Relaxed) + 1, Relaxed);
+            time.total.store(time.total.load(Relaxed) + ns, Relaxed);
+            let extremes = &time.extremes[odd];
+            if time.epoch[odd].load(Relaxed) != epoch {
+                time.epoch[odd].store(epoch, Relaxed);
+                extremes.min.store(0, Relaxed);
+                extremes.max.store(0, Relaxed);
+            }
+            if extremes.min.load(Relaxed) == 0 {
+                extremes.min.store(ns, Relaxed);
+            }
+            extremes.max.store(ns, Relaxed);
+        }
+        slot.changes.store(slot.changes.load(Relaxed) + 1, std::sync::atomic::Ordering::Release);
+    }
+
+    struct Stop<'a>(&'a AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    fn slot(memory: &Mapping) -> (&Slot, &Words) {
+        (memory.at(0).unwrap(), memory.at(0).unwrap())
+    }
+
+    #[test]
+    fn every_event_is_in_one_interval_with_all_its_figures() {
+        let memory = Mapping::anonymous(SLOT_SIZE).unwrap();
+        let theirs = slot(&memory).0;
+        theirs.exits[0].used.store(1, Relaxed);
+        theirs.accesses_used.store(1 << 63, Relaxed);
+        // Programs are not preempted, this thread is: it may take long on a busy machine.
+        let mut snapshot = Snapshot { waits: 100_000, ..Snapshot::new().unwrap() };
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for ns in 1.. {
+                    if stop.load(Relaxed) {
+                        break;
+                    }
+                    exit_and_access(theirs, ns);
+                    // A guest does something between two exits, and for longer than an unoptimised copy takes.
+                    (0..4000).for_each(|_| std::hint::spin_loop());
+                }
+            });
+            let _stop = Stop(&stop);
+            let (mut before, mut busy) = (0, 0);
+            // A busy machine takes longer over them; only a program that never runs uses up the time.
+            let began = std::time::Instant::now();
+            while busy < 2000 && began.elapsed() < Duration::from_secs(180) {
+                let (shared, words) = slot(&memory);
+                let (copy, interval) = snapshot.take(shared, words).unwrap();
+                let (exit, access) = (&copy.exits[0].time, &copy.accesses[63].time);
+                let count = exit.count.load(Relaxed);
+                assert_eq!(exit.total.load(Relaxed), count * (count + 1) / 2, "a whole copy");
+                assert_eq!(access.count.load(Relaxed), count);
+                let wanted = match count - before {
+                    0 => Extremes::default(),
+                    _ => Extremes { min: before + 1, max: count },
+                };
+                assert_eq!((interval.exits[0], interval.accesses[63].0), (wanted, wanted));
+                busy += u32::from(count > before);
+                before = count;
+            }
+            assert!(busy >= 2000, "{busy} intervals with an event");
+        });
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_stops_no_reading() {
+        let memory = Mapping::anonymous(SLOT_SIZE).unwrap();
+        let (shared, words) = slot(&memory);
+        shared.exits[0].used.store(1, Relaxed);
+        exit_and_access(shared, 7);
+        shared.changes.store(3, Relaxed);
+        // An event while the slot is copied: it is of the epoch that the reader began.
+        shared.epoch.store(next_reading(0), Relaxed);
+        exit_and_access(shared, 9);
+        shared.epoch.store(0, Relaxed);
+        let mut snapshot = Snapshot { waits: 2, ..Snapshot::new().unwrap() };
+        let (copy, interval) = snapshot.take(shared, words).unwrap();
+        let extremes = Extremes { min: 7, max: 9 };
+        assert_eq!((copy.exits[0].time.count.load(Relaxed), interval.exits[0]), (2, extremes));
+    }
+}

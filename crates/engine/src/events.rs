@@ -1,0 +1,152 @@
+//! What the tracing engines and the importers of recorded events have in common: counters by thread, and the engines'
+//! trait.
+//!
+//! Every engine follows these rules. Offsets and names come from the running kernel's `format` files. An exit is
+//! paired with the next entry of the same thread, never by CPU and never across a gap of lost events. The whole exit
+//! is charged to the port, address or MSR seen inside it.
+
+use kvm::topology::HostTopology;
+use sample::{EngineKind, EngineLevel, GuestInterrupts, HostDisk, ThreadEvents};
+use std::collections::{BTreeMap, HashMap};
+
+/// One life of a thread id: the kernel gives an id to another thread once its thread has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadKey {
+    /// Thread id.
+    pub tid: i32,
+    /// When the engine first saw the thread, `CLOCK_MONOTONIC` in nanoseconds: no two threads of one id have the same.
+    pub born_ns: u64,
+}
+
+/// What one thread did, and what the events themselves say about the thread.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TracedThread {
+    /// The thread.
+    pub key: ThreadKey,
+    /// When it ended, on the same clock; `None` while it lives, or where the engine does not see threads end.
+    pub died_ns: Option<u64>,
+    /// Process id (thread group).
+    pub pid: i32,
+    /// The thread's name when last seen; a guest may have ended before /proc was read.
+    pub comm: String,
+    /// vCPU number, where the events carry it.
+    pub vcpu: Option<u32>,
+    /// The counters, cumulative since the engine started; extremes of the interval since the reading before.
+    pub events: ThreadEvents,
+}
+
+/// All that an engine counted. Counters are cumulative since it started.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// `CLOCK_MONOTONIC` at which the counters had these values, nanoseconds; `None` where no engine counts.
+    pub mono_ns: Option<u64>,
+    /// All threads that fired KVM's events, those that ended too until they are forgotten.
+    pub threads: Vec<TracedThread>,
+    /// Counts of all `kvm:*` tracepoints by process id, where switched on.
+    pub kvm_events: HashMap<i32, BTreeMap<String, u64>>,
+    /// What the host's block devices did for each guest, by its process; no guest where they are not timed. Names are
+    /// missing.
+    pub disks: HashMap<i32, Vec<HostDisk>>,
+    /// What interrupted each guest, by its process; no guest where it is not traced.
+    pub interrupts: HashMap<i32, GuestInterrupts>,
+    /// Events the kernel dropped.
+    pub lost: u64,
+    /// Events counted in an `other` cell because a table was full, or of threads without a place.
+    pub overflow: u64,
+    /// Whether `kvm_exit` fires, as `EngineStatus::fires_kvm_exit`.
+    pub fires_kvm_exit: Option<bool>,
+    /// Events handled.
+    pub events: u64,
+}
+
+/// Why an engine or a part of it cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct EngineError {
+    /// What failed, on what, why.
+    pub cause: String,
+    /// What to run or to change.
+    pub fix: String,
+}
+
+/// A way to count exits. It runs on the collector's thread.
+pub trait Engine: Send {
+    /// Which engine this is.
+    fn kind(&self) -> EngineKind;
+
+    /// How much it watches.
+    fn level(&self) -> EngineLevel;
+
+    /// Changes how much it watches. Counters start again from zero.
+    ///
+    /// # Errors
+    /// When the kernel refuses; the engine then stays as it was.
+    fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError>;
+
+    /// Starts or stops counting every `kvm:*` tracepoint by process.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError>;
+
+    /// Starts or stops timing the host's block devices for guests ([`Reading::disks`]).
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the engine cannot.
+    fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
+        let cannot = || EngineError {
+            cause: format!("the {} engine does not time the host's block devices", self.kind().as_str()),
+            fix: "use --engine bpf".into(),
+        };
+        if on { Err(cannot()) } else { Ok(()) }
+    }
+
+    /// Starts or stops tracing what interrupts guests ([`Reading::interrupts`]).
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the engine cannot.
+    fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
+        let cannot = || EngineError {
+            cause: format!("the {} engine does not trace interrupts of guests", self.kind().as_str()),
+            fix: "use --engine bpf".into(),
+        };
+        if on { Err(cannot()) } else { Ok(()) }
+    }
+
+    /// Whose requests of block devices and whose interrupts count: processes, and the guest's process that each works
+    /// for.
+    fn watch(&mut self, processes: &[(i32, i32)]) {
+        let _ = processes;
+    }
+
+    /// The vCPU threads, each with the guest's process: the targets of interrupts. Nobody looks for them while
+    /// interrupts are not traced.
+    fn watch_vcpus(&mut self, threads: &mut dyn Iterator<Item = (i32, i32)>) {
+        let _ = threads;
+    }
+
+    /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.
+    fn read(&mut self) -> Reading;
+
+    /// Frees the cells of threads, and of whole processes, that ended and were reported.
+    fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]);
+
+    /// CPUs went online or offline: what a migration crosses from now on.
+    fn set_topology(&mut self, topology: &HostTopology) {
+        let _ = topology;
+    }
+
+    /// Makes room for this many vCPU threads if its tables have less. Returns whether counters started again from zero.
+    ///
+    /// # Errors
+    /// When the kernel refuses; the engine then stays as it was.
+    fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
+        let _ = vcpus;
+        Ok(false)
+    }
+
+    /// What it cannot measure and why; empty when nothing is missing.
+    fn gaps(&self) -> Vec<EngineError> {
+        Vec::new()
+    }
+}

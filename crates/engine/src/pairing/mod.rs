@@ -1,0 +1,282 @@
+//! Pairs exits with entries and adds up single events by thread.
+//!
+//! A pure state machine: it takes decoded events in order of time and returns [`TracedThread`]s. The perf engine feeds
+//! it from its rings, the importers from a `perf.data` or from trace lines, so a recorded file and a live host are
+//! counted in the same way.
+//!
+//! Rules:
+//! - An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread, wherever that thread runs. It counts
+//!   when it ends. An entry without an exit, and an exit followed by another exit, do not count.
+//! - Each port, address or MSR accessed within an exit counts. The accesses share the exit's time evenly (one of three
+//!   gets a third), so the sum over accesses never exceeds the sum over exits. `kvm_mmio` of type 0 announces a read
+//!   that a second event completes; it is not an access (arch/x86/kvm/x86.c, `vcpu_mmio_read`).
+//! - An exit that overlaps a gap of lost events does not count, because its entry can belong to another exit. Its
+//!   accesses keep their count, without time.
+//! - On a kernel that fires no `kvm_exit`, accesses have a count and no time.
+//!
+//! Every table is bounded. Events without room count in an `other` cell where there is one, and in
+//! [`Pairing::overflow`].
+
+mod decode;
+mod event;
+mod thread;
+mod thread_tables;
+
+#[cfg(test)]
+mod tests;
+
+pub use decode::{EVENTS, EventDecoder, RawSample};
+pub use event::{EventKind, Task, TracedAccess, TracedEvent};
+
+use crate::events::{ThreadKey, TracedThread};
+use foldhash::fast::RandomState;
+use kvm::exit_reason::ReasonNames;
+use kvm::topology::HostTopology;
+use std::collections::HashMap;
+use thread::PairedThread;
+use thread_tables::SeenKinds;
+
+/// Limit of threads. Events of further threads count in [`Pairing::overflow`] only.
+pub const MAX_THREADS: usize = 65_536;
+
+/// Limit of the cells of addresses of all threads together; each takes some hundred bytes. Further addresses count in
+/// the `other` cells of their threads.
+const MAX_CELLS: usize = 1 << 18;
+
+/// Limit of the cells of exit reasons of all threads together: some for each of [`MAX_THREADS`], or all of a kernel's
+/// for a thousand. Exits of further reasons count in [`Pairing::overflow`] only.
+const MAX_REASONS: usize = 1 << 17;
+
+/// Number of accesses and userspace exits without a `kvm_exit` that shows that this kernel fires none.
+const ENOUGH_WITHOUT_EXIT: u64 = 100;
+
+/// Exit events, paired and added up by thread.
+#[derive(Debug, Default)]
+pub struct Pairing {
+    threads: HashMap<i32, PairedThread, RandomState>,
+    /// Threads that were new since the last call of [`Pairing::take_new`].
+    new: Vec<i32>,
+    names: ReasonNames,
+    topology: HostTopology,
+    /// Threads that ended and whose ids other threads may have, until they are forgotten. `None`: an id is one thread.
+    ended: Option<HashMap<ThreadKey, PairedThread, RandomState>>,
+    /// Cells of addresses of all threads.
+    cells: usize,
+    /// Cells of exit reasons of all threads.
+    reasons: usize,
+    untimed: bool,
+    counts_migrations: bool,
+    exact: bool,
+    /// End of the last gap of lost events. Exits that began before it do not count.
+    gap_until: u64,
+    seen: SeenKinds,
+    exits: u64,
+    served: u64,
+    events: u64,
+    overflow: u64,
+}
+
+impl Pairing {
+    /// Without any counts. `names` are the names of exit reasons on the kernel that fired the events. `topology` is
+    /// that of the host, to find what a migration crossed. Both can be empty.
+    pub fn new(names: ReasonNames, topology: HostTopology) -> Self {
+        Self { names, topology, ..Self::default() }
+    }
+
+    /// Counts each exit immediately and without its time. It then needs no entries.
+    #[must_use]
+    pub fn untimed(mut self) -> Self {
+        self.untimed = true;
+        self
+    }
+
+    /// The source has `sched_migrate_task`: a thread without such an event moved 0 times, not an unknown number of
+    /// times.
+    #[must_use]
+    pub fn with_migrations(mut self) -> Self {
+        self.counts_migrations = true;
+        self
+    }
+
+    /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: what follows is of another
+    /// thread with the same id. For a live host, where ids are used again; a recording names its threads by them.
+    #[must_use]
+    pub fn separating_lives(mut self) -> Self {
+        self.ended = Some(HashMap::default());
+        self
+    }
+
+    /// Keeps memory addresses exact to the byte and does not clip long durations in the sum of squares, as in perf's
+    /// tables.
+    #[must_use]
+    pub fn exactly(mut self) -> Self {
+        self.exact = true;
+        self
+    }
+
+    /// The kernel works for this thread, without an event that counts: the VMM's part of its exit is over.
+    pub fn in_kernel(&mut self, tid: i32, time: u64) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.in_kernel(time);
+        }
+    }
+
+    /// Takes one event. Events of one thread must come in order of time.
+    pub fn event(&mut self, event: &TracedEvent) {
+        self.events += 1;
+        match event.kind {
+            EventKind::Exit { .. } => self.exits += 1,
+            EventKind::Access(_) => self.served += 1,
+            EventKind::Userspace { .. } => {
+                self.served += 1;
+                self.seen.userspace = true;
+            }
+            EventKind::Halted { .. } => self.seen.halted = true,
+            _ => {}
+        }
+        if self.ended.is_some() && self.has_ended(event) {
+            self.end_life(event.tid, event.time);
+        }
+        let room = self.threads.len() + self.ended.as_ref().map_or(0, HashMap::len) < MAX_THREADS;
+        let thread = match self.threads.get_mut(&event.tid) {
+            Some(thread) => thread,
+            // Scheduler events matter only for threads that run a guest.
+            None if event.kind.is_scheduling() => return,
+            None if room => {
+                self.new.push(event.tid);
+                self.threads
+                    .entry(event.tid)
+                    .or_insert_with(|| PairedThread::new(event.pid, event.time, self.counts_migrations, self.exact))
+            }
+            None => {
+                self.overflow += 1;
+                return;
+            }
+        };
+        let trusted = event.time >= self.gap_until;
+        let (room, before) = (self.reasons < MAX_REASONS, thread.reasons());
+        let fits = match event.kind {
+            EventKind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu, room),
+            EventKind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
+            EventKind::Entry { vcpu } => thread.entry(event.time, vcpu, room),
+            EventKind::Access(access) => {
+                let access = if self.exact { access } else { access.aligned() };
+                let cells = thread.cells();
+                let own = thread.access(event.time, access, self.cells < MAX_CELLS);
+                self.cells += thread.cells() - cells;
+                own
+            }
+            EventKind::Userspace { reason } => thread.userspace(event.time, reason),
+            EventKind::Halted { ns } => thread.halted(event.time, ns),
+            EventKind::Migrated { from, to } => thread.migrated(from, to, &self.topology),
+            EventKind::Waking { by } => thread.waking(event.time, by),
+            EventKind::SwitchOut { runnable, next } => thread.switch_out(event.time, runnable, next),
+            EventKind::SwitchIn => thread.switch_in(event.time),
+            EventKind::Ended => true,
+        };
+        self.reasons += thread.reasons() - before;
+        self.overflow += u64::from(!fits);
+    }
+
+    /// Whether the thread of this id is gone: it says so, or the id is in another process.
+    fn has_ended(&self, event: &TracedEvent) -> bool {
+        let Some(thread) = self.threads.get(&event.tid) else { return false };
+        let elsewhere = thread.pid != event.pid && thread.pid > 0 && event.pid > 0;
+        event.kind == EventKind::Ended || (elsewhere && !event.kind.is_scheduling())
+    }
+
+    fn end_life(&mut self, tid: i32, time: u64) {
+        if let Some(mut thread) = self.threads.remove(&tid)
+            && let Some(ended) = &mut self.ended
+        {
+            thread.died = Some(time);
+            ended.insert(ThreadKey { tid, born_ns: thread.born }, thread);
+        }
+    }
+
+    /// Events between these two times are missing on some CPU. Must be called before the events after `since`.
+    pub fn gap(&mut self, since: u64, until: u64) {
+        debug_assert!(since <= until);
+        self.gap_until = self.gap_until.max(until);
+        self.threads.values_mut().for_each(PairedThread::distrust);
+    }
+
+    /// There are no more events. Counts exits that are still open: after a crash, no entry follows.
+    pub fn end(&mut self) {
+        for thread in self.threads.values_mut() {
+            let before = thread.reasons();
+            let fits = thread.end(self.reasons < MAX_REASONS);
+            self.reasons += thread.reasons() - before;
+            self.overflow += u64::from(!fits);
+        }
+    }
+
+    /// CPUs went online or offline.
+    pub fn set_topology(&mut self, topology: &HostTopology) {
+        self.topology.clone_from(topology);
+    }
+
+    /// Sets the name of a thread.
+    pub fn name(&mut self, tid: i32, comm: &str) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.comm = kvm::sanitize(comm, 15);
+        }
+    }
+
+    /// The threads that are new since the last call, which have no name yet.
+    pub fn take_new(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.new)
+    }
+
+    /// All threads: thread id and process id.
+    pub fn threads(&self) -> impl Iterator<Item = (i32, i32)> {
+        self.threads.iter().map(|(tid, thread)| (*tid, thread.pid))
+    }
+
+    /// The names of all threads.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.threads.values().map(|thread| thread.comm.as_str())
+    }
+
+    /// All counts so far. The extremes (shortest, longest, bursts) are those since the last call.
+    pub fn snapshot(&mut self) -> Vec<TracedThread> {
+        let living = self.threads.iter_mut().map(|(tid, thread)| (*tid, thread));
+        let ended = self.ended.iter_mut().flatten().map(|(key, thread)| (key.tid, thread));
+        living.chain(ended).map(|(tid, thread)| thread.snapshot(tid, &self.names, self.seen)).collect()
+    }
+
+    /// Removes these threads and their counts.
+    pub fn forget(&mut self, threads: &[ThreadKey]) {
+        for key in threads {
+            let mut gone = self.ended.as_mut().and_then(|ended| ended.remove(key));
+            if gone.is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
+                gone = self.threads.remove(&key.tid);
+            }
+            if let Some(thread) = gone {
+                self.cells = self.cells.saturating_sub(thread.cells());
+                self.reasons = self.reasons.saturating_sub(thread.reasons());
+            }
+        }
+        if let Some(ended) = &mut self.ended {
+            ended.shrink_to(2 * ended.len());
+        }
+        self.threads.shrink_to(2 * self.threads.len());
+    }
+
+    /// Whether `kvm_exit` fires; `None` until enough other events came without one.
+    pub fn fires_kvm_exit(&self) -> Option<bool> {
+        // At the start each thread can be within an exit whose kvm_exit fired earlier.
+        let enough = ENOUGH_WITHOUT_EXIT.max(2 * self.threads.len() as u64);
+        if self.exits > 0 { Some(true) } else { (self.served > enough).then_some(false) }
+    }
+
+    /// Number of events taken.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Events without room in a bounded table.
+    pub fn overflow(&self) -> u64 {
+        self.overflow
+    }
+}

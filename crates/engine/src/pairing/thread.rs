@@ -1,0 +1,244 @@
+//! The state and the counts of one vCPU thread.
+
+use super::event::{Task, TracedAccess};
+use super::thread_tables::{AccessKey, Accesses, ExitParts, Exits, SeenKinds, Tasks, Userspace, take_timing};
+use crate::events::{ThreadKey, TracedThread};
+use kvm::exit_reason::ReasonNames;
+use kvm::isa::Isa;
+use kvm::topology::HostTopology;
+use sample::{Migrations, ThreadEvents, Timing};
+
+/// Limit of the accesses that share an exit's time; an emulated string instruction can make many. Further ones count
+/// without time.
+const MAX_SHARING: usize = 64;
+
+/// An exit whose entry has not come yet.
+#[derive(Debug, Clone, Copy)]
+struct OpenExit {
+    isa: Isa,
+    code: u32,
+    since: u64,
+    /// Whether no event was lost since.
+    trusted: bool,
+    parts: ExitParts,
+    /// When the VMM took over, as long as it works.
+    user_since: Option<u64>,
+}
+
+/// What the scheduler did with a thread.
+#[derive(Debug, Default)]
+struct SchedulerCounts {
+    /// Whether it was switched in or out at least once, so that preemptions are known.
+    seen: bool,
+    woken_at: Option<u64>,
+    preempted: Option<(u64, Task)>,
+    wakeups: Timing,
+    run_delays: Timing,
+    woken_by: Tasks,
+    preempted_by: Tasks,
+}
+
+/// One thread that runs a guest.
+#[derive(Debug, Default)]
+pub(super) struct PairedThread {
+    /// Sums of squares without the clip.
+    exact: bool,
+    pub pid: i32,
+    /// The time of its first event, and of its end.
+    pub born: u64,
+    pub died: Option<u64>,
+    pub comm: String,
+    vcpu: Option<u32>,
+    open: Option<OpenExit>,
+    /// The accesses of the open exit.
+    sharing: Vec<AccessKey>,
+    exits: Exits,
+    accesses: Accesses,
+    userspace: Userspace,
+    migrations: Migrations,
+    scheduler: SchedulerCounts,
+}
+
+impl PairedThread {
+    pub fn new(pid: i32, born: u64, counts_migrations: bool, exact: bool) -> Self {
+        let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
+        Self { exact, pid, born, migrations, ..Self::default() }
+    }
+
+    pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) -> bool {
+        self.vcpu = vcpu.or(self.vcpu);
+        self.settle(None);
+        self.open = Some(OpenExit { isa, code, since: time, trusted, parts: ExitParts::default(), user_since: None });
+        true
+    }
+
+    /// `room`: a new reason may have a cell; also below.
+    pub fn exit_untimed(&mut self, isa: Isa, code: u32, vcpu: Option<u32>, room: bool) -> bool {
+        self.vcpu = vcpu.or(self.vcpu);
+        self.exits.add_untimed(isa, code, room)
+    }
+
+    pub fn entry(&mut self, time: u64, vcpu: Option<u32>, room: bool) -> bool {
+        self.vcpu = vcpu.or(self.vcpu);
+        self.leave_userspace(time, 0);
+        let Some(open) = self.open.take().filter(|open| open.trusted && open.since <= time) else {
+            self.settle(None);
+            return true;
+        };
+        let ns = time - open.since;
+        self.settle(Some(ns));
+        self.exits.add((open.isa, open.code), ns, open.parts, self.exact, room)
+    }
+
+    /// There are no more events. An exit without an entry counts, unless the reason has times, whose mean it would
+    /// distort.
+    pub fn end(&mut self, room: bool) -> bool {
+        let last = self.open.take().filter(|open| !self.exits.is_timed(open.isa, open.code));
+        self.settle(None);
+        last.is_none_or(|open| self.exits.add_untimed(open.isa, open.code, room))
+    }
+
+    /// How many addresses have a cell.
+    pub fn cells(&self) -> usize {
+        self.accesses.len()
+    }
+
+    /// How many reasons have a cell.
+    pub fn reasons(&self) -> usize {
+        self.exits.len()
+    }
+
+    /// `room`: a new address may have a cell of its own.
+    pub fn access(&mut self, time: u64, access: TracedAccess, room: bool) -> bool {
+        self.leave_userspace(time, 0);
+        let (key, own) = self.accesses.key(access, room);
+        self.accesses.seen(key, time, access.fault);
+        if self.open.is_some_and(|open| open.trusted) && self.sharing.len() < MAX_SHARING {
+            self.sharing.push(key);
+        } else {
+            self.accesses.add(key, None, self.exact);
+        }
+        own
+    }
+
+    pub fn userspace(&mut self, time: u64, reason: i32) -> bool {
+        if let Some(open) = &mut self.open {
+            open.user_since = Some(time);
+        }
+        self.userspace.add(reason)
+    }
+
+    pub fn halted(&mut self, time: u64, ns: u64) -> bool {
+        self.leave_userspace(time, ns);
+        if let Some(open) = &mut self.open {
+            open.parts.halted += ns.min(time.saturating_sub(open.since));
+        }
+        true
+    }
+
+    pub fn in_kernel(&mut self, time: u64) {
+        self.leave_userspace(time, 0);
+    }
+
+    /// The VMM's part of the exit ends with the first event of the kernel, which slept for `ns` before it.
+    fn leave_userspace(&mut self, time: u64, ns: u64) {
+        if let Some(open) = &mut self.open
+            && let Some(since) = open.user_since.take()
+        {
+            open.parts.userspace += time.saturating_sub(since).saturating_sub(ns);
+        }
+    }
+
+    /// Counts the accesses of the exit that ended. Without its duration they have no time.
+    fn settle(&mut self, ns: Option<u64>) {
+        let sharers = self.sharing.len() as u64;
+        for (i, key) in self.sharing.drain(..).enumerate() {
+            // The first one gets the remainder.
+            let share = ns.map(|ns| ns / sharers + if i == 0 { ns % sharers } else { 0 });
+            self.accesses.add(key, share, self.exact);
+        }
+    }
+
+    /// Events were lost, perhaps the end of the open exit.
+    pub fn distrust(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.trusted = false;
+        }
+        self.settle(None);
+        (self.scheduler.woken_at, self.scheduler.preempted) = (None, None);
+    }
+
+    pub fn migrated(&mut self, from: u32, to: u32, topology: &HostTopology) -> bool {
+        let m = &mut self.migrations;
+        *m.total.get_or_insert(0) += 1;
+        m.from = Some(from);
+        let known = topology.cpu(from).is_some() && topology.cpu(to).is_some();
+        m.cross_core += u64::from(known && !topology.same_core(from, to));
+        m.cross_llc += u64::from(topology.same_llc(from, to) == Some(false));
+        m.cross_node += u64::from(topology.same_node(from, to) == Some(false));
+        true
+    }
+
+    pub fn waking(&mut self, time: u64, by: Task) -> bool {
+        self.scheduler.woken_at = Some(time);
+        self.scheduler.woken_by.add(by, 0);
+        true
+    }
+
+    pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
+        self.scheduler.seen = true;
+        self.scheduler.woken_at = None;
+        self.scheduler.preempted = runnable.then_some((time, next));
+        true
+    }
+
+    pub fn switch_in(&mut self, time: u64) -> bool {
+        self.scheduler.seen = true;
+        if let Some(since) = self.scheduler.woken_at.take() {
+            let ns = time.saturating_sub(since);
+            self.scheduler.wakeups.add(ns);
+            self.scheduler.run_delays.add(ns);
+        }
+        if let Some((since, by)) = self.scheduler.preempted.take() {
+            let ns = time.saturating_sub(since);
+            self.scheduler.preempted_by.add(by, ns);
+            self.scheduler.run_delays.add(ns);
+            if let Some(open) = &mut self.open {
+                open.parts.preempted += ns.min(time.saturating_sub(open.since));
+                // The VMM did not run meanwhile.
+                open.user_since = open.user_since.map(|user| user + ns);
+            }
+        }
+        true
+    }
+
+    pub fn snapshot(&mut self, tid: i32, names: &ReasonNames, seen: SeenKinds) -> TracedThread {
+        let [wakeups, run_delays] = [&mut self.scheduler.wakeups, &mut self.scheduler.run_delays]
+            .map(take_timing)
+            .map(|t| (t.count > 0).then(|| Box::new(t)));
+        let mut accesses = self.accesses.take();
+        // Accesses of an exit that is still open count here. They get their time when it ends.
+        for key in &self.sharing {
+            if let Some(cell) = accesses.iter_mut().find(|cell| (cell.space, cell.address, cell.direction) == *key) {
+                cell.time.count += 1;
+            }
+        }
+        TracedThread {
+            key: ThreadKey { tid, born_ns: self.born },
+            died_ns: self.died,
+            pid: self.pid,
+            comm: self.comm.clone(),
+            vcpu: self.vcpu,
+            events: ThreadEvents {
+                exits: self.exits.take(names, SeenKinds { switches: self.scheduler.seen, ..seen }),
+                accesses,
+                userspace: self.userspace.cells(),
+                migrations: self.migrations,
+                wakeups,
+                woken_by: self.scheduler.woken_by.all(),
+                preempted_by: self.scheduler.preempted_by.all(),
+                run_delays,
+            },
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The bounded tables of one thread: exits, accesses, exits to the VMM, other tasks.
+
+use super::event::{Task, TracedAccess};
+use foldhash::fast::RandomState;
+use kvm::Space;
+use kvm::exit_reason::{self, ReasonNames};
+use kvm::isa::Isa;
+use kvm::sanitize;
+use sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, Timing, UserspaceCell};
+use std::collections::HashMap as Map;
+
+/// A map with a fast hash function: every event uses several of them.
+type HashMap<K, V> = Map<K, V, RandomState>;
+
+/// Limits for each thread. Kernels know about 130 exit reasons; a guest can access any number of addresses.
+const MAX_EXITS: usize = 512;
+const MAX_ACCESSES: usize = 4096;
+const MAX_USERSPACE: usize = 128;
+const MAX_TASKS: usize = 64;
+/// Accesses with smaller gaps belong to one burst.
+const BURST_GAP_NS: u64 = 1_000_000;
+
+/// Which kinds of events occurred. Without them a part of an exit's time is unknown, not 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SeenKinds {
+    pub userspace: bool,
+    pub halted: bool,
+    pub switches: bool,
+}
+
+/// The parts of an exit's time, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ExitParts {
+    pub userspace: u64,
+    pub halted: u64,
+    pub preempted: u64,
+}
+
+#[derive(Debug, Default)]
+struct ExitCounts {
+    time: Timing,
+    parts: ExitParts,
+}
+
+/// Exits by reason.
+#[derive(Debug, Default)]
+pub(super) struct Exits(HashMap<(Isa, u32), ExitCounts>);
+
+impl Exits {
+    /// How many cells there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn cell(&mut self, isa: Isa, code: u32, room: bool) -> Option<&mut ExitCounts> {
+        let room = room && self.0.len() < MAX_EXITS;
+        if room { Some(self.0.entry((isa, code)).or_default()) } else { self.0.get_mut(&(isa, code)) }
+    }
+
+    /// Counts one exit. Returns false if there is no room for its reason. `room`: a new one may have a cell.
+    pub fn add(&mut self, (isa, code): (Isa, u32), ns: u64, parts: ExitParts, exact: bool, room: bool) -> bool {
+        self.cell(isa, code, room).is_some_and(|exit| {
+            if exact {
+                exit.time.add_exact(ns);
+            } else {
+                exit.time.add(ns);
+            }
+            exit.parts.userspace += parts.userspace;
+            exit.parts.halted += parts.halted;
+            exit.parts.preempted += parts.preempted;
+            true
+        })
+    }
+
+    /// Counts one exit without its time. Returns false if there is no room for its reason.
+    pub fn add_untimed(&mut self, isa: Isa, code: u32, room: bool) -> bool {
+        self.cell(isa, code, room).is_some_and(|exit| {
+            exit.time.count += 1;
+            true
+        })
+    }
+
+    /// Whether exits of this reason have times.
+    pub fn is_timed(&self, isa: Isa, code: u32) -> bool {
+        self.0.get(&(isa, code)).is_some_and(|exit| exit.time.total_ns.is_some())
+    }
+
+    /// The cells, sorted. Extremes are reset.
+    pub fn take(&mut self, names: &ReasonNames, seen: SeenKinds) -> Vec<ExitCell> {
+        let mut cells: Vec<ExitCell> =
+            self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names, seen)).collect();
+        cells.sort_unstable_by_key(|cell| (cell.isa, cell.code));
+        cells
+    }
+}
+
+impl ExitCounts {
+    fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: SeenKinds) -> ExitCell {
+        let kernel_name = || names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
+        let timed = self.time.total_ns.is_some();
+        ExitCell {
+            isa,
+            code,
+            name: if exit_reason::name(isa, code).is_some() { None } else { kernel_name() },
+            time: take_timing(&mut self.time),
+            userspace_ns: (timed && seen.userspace).then_some(self.parts.userspace),
+            halted_ns: (timed && seen.halted).then_some(self.parts.halted),
+            preempted_ns: (timed && seen.switches).then_some(self.parts.preempted),
+        }
+    }
+}
+
+/// A copy of the timing. The extremes of the original are reset.
+pub(super) fn take_timing(timing: &mut Timing) -> Timing {
+    let copy = timing.clone();
+    (timing.min_ns, timing.max_ns) = (None, None);
+    copy
+}
+
+/// What identifies an access cell. `None`: the cell of all addresses without room.
+pub(super) type AccessKey = (Space, Option<u64>, Direction);
+
+#[derive(Debug, Default)]
+struct AccessCounts {
+    time: Timing,
+    faults: u64,
+    last: u64,
+    run: Burst,
+    longest: Burst,
+}
+
+/// Ports, addresses and MSRs.
+#[derive(Debug, Default)]
+pub(super) struct Accesses(HashMap<AccessKey, AccessCounts>);
+
+impl Accesses {
+    /// How many cells there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The cell of this access, and whether it is the address's own one. `room`: there may be a new one.
+    pub fn key(&mut self, access: TracedAccess, room: bool) -> (AccessKey, bool) {
+        let own = (access.space, Some(access.address), access.direction);
+        // The six `other` cells (three spaces, two directions) stay within the limit.
+        if room && self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
+            (own, true)
+        } else {
+            ((own.0, None, own.2), false)
+        }
+    }
+
+    /// Records bursts and faults of an access, not its count.
+    pub fn seen(&mut self, key: AccessKey, time: u64, fault: bool) {
+        let state = self.0.entry(key).or_default();
+        state.faults += u64::from(fault);
+        if state.run.count > 0 && time.saturating_sub(state.last) < BURST_GAP_NS {
+            state.run.count += 1;
+            state.run.ns += time.saturating_sub(state.last);
+        } else {
+            state.run = Burst { count: 1, ns: 0 };
+        }
+        state.last = time;
+        if state.run.count > state.longest.count {
+            state.longest = state.run;
+        }
+    }
+
+    /// Counts an access, with its share of the exit's time if that is known.
+    pub fn add(&mut self, key: AccessKey, ns: Option<u64>, exact: bool) {
+        let state = self.0.entry(key).or_default();
+        match ns {
+            Some(ns) if exact => state.time.add_exact(ns),
+            Some(ns) => state.time.add(ns),
+            None => state.time.count += 1,
+        }
+    }
+
+    /// The cells, sorted. Extremes and bursts are reset.
+    pub fn take(&mut self) -> Vec<AccessCell> {
+        let mut cells: Vec<AccessCell> = self
+            .0
+            .iter_mut()
+            .map(|(&(space, address, direction), state)| AccessCell {
+                space,
+                address,
+                direction,
+                time: take_timing(&mut state.time),
+                faults: state.faults,
+                burst: Some(std::mem::take(&mut state.longest)),
+            })
+            .collect();
+        cells.sort_unstable_by_key(|cell| (cell.space, cell.address, cell.direction));
+        cells
+    }
+}
+
+/// Exits that the VMM served.
+#[derive(Debug, Default)]
+pub(super) struct Userspace(HashMap<i32, u64>);
+
+impl Userspace {
+    /// Counts one exit to the VMM. Returns false if there is no room.
+    pub fn add(&mut self, reason: i32) -> bool {
+        if self.0.len() >= MAX_USERSPACE && !self.0.contains_key(&reason) {
+            return false;
+        }
+        *self.0.entry(reason).or_default() += 1;
+        true
+    }
+
+    /// The cells, sorted.
+    pub fn cells(&self) -> Vec<UserspaceCell> {
+        let mut cells: Vec<UserspaceCell> =
+            self.0.iter().map(|(&reason, &count)| UserspaceCell { reason, count }).collect();
+        cells.sort_unstable_by_key(|cell| cell.reason);
+        cells
+    }
+}
+
+/// Other tasks with count and time. If there is no room, the counts of the least important one go to the rest.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    tasks: HashMap<i32, (Task, u64, u64)>,
+    rest: (u64, u64),
+}
+
+impl Tasks {
+    /// Counts one event with this task.
+    pub fn add(&mut self, task: Task, ns: u64) {
+        if self.tasks.len() >= MAX_TASKS && !self.tasks.contains_key(&task.tid) {
+            let rarest = self.tasks.iter().min_by_key(|(_, (_, count, ns))| (*ns, *count)).map(|(tid, _)| *tid);
+            if let Some((_, count, ns)) = rarest.and_then(|tid| self.tasks.remove(&tid)) {
+                self.rest = (self.rest.0 + count, self.rest.1.saturating_add(ns));
+            }
+        }
+        let (kept, count, total) = self.tasks.entry(task.tid).or_insert((task, 0, 0));
+        kept.comm = task.comm;
+        *count += 1;
+        *total += ns;
+    }
+
+    /// All tasks in order of thread id, then the rest.
+    pub fn all(&self) -> Vec<OtherTask> {
+        let task = |(task, count, ns): &(Task, u64, u64)| OtherTask {
+            tid: task.tid,
+            comm: task.name(),
+            count: *count,
+            ns: *ns,
+        };
+        let mut all: Vec<_> = self.tasks.values().map(task).collect();
+        all.sort_unstable_by_key(|task| task.tid);
+        all.extend(OtherTask::rest(self.rest.0, self.rest.1));
+        all
+    }
+}
+
+impl Task {
+    /// The sanitized name.
+    pub fn name(&self) -> String {
+        let bytes = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        sanitize(&String::from_utf8_lossy(bytes), 15)
+    }
+}

@@ -1,0 +1,290 @@
+//! The rings: one per CPU, which all tracepoints of that CPU write to.
+#![allow(unsafe_code, reason = "two perf ioctls that perf-event2 does not wrap")]
+
+use super::time_order::TimeOrder;
+use crate::events::EngineError;
+use crate::monotonic_ns;
+use crate::pairing::{EventDecoder, RawSample};
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
+use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
+use perf_event_open_sys::ioctls;
+use rustix::thread::{CapabilitySet, capabilities};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Bytes of a ring for unprivileged users: with its control page, the default of `kernel.perf_event_mlock_kb`.
+const RING: usize = 512 * 1024;
+/// Bytes of a ring where that limit does not apply (`CAP_IPC_LOCK`) and CPUs are few: 45 000 events, so that the
+/// reader can wait for a while on a busy host.
+const LARGE_RING: usize = 4 * 1024 * 1024;
+/// The most bytes of all rings together when they are enlarged.
+const ALL_RINGS: usize = 16 * 1024 * 1024;
+/// A ring with less free space than this may have refused a record.
+const FULL: usize = 1024;
+
+/// The size of a record's header.
+const HEADER: usize = 8;
+/// pid, tid, time, cpu and a reserved word, which end every record but a sample (`sample_id_all`).
+const TRAILER: usize = 24;
+
+/// Names that VMMs give to vCPU threads: QEMU with and without `debug-threads`, Firecracker, cloud-hypervisor, crosvm,
+/// kvmtool. An event's filter can be set only once, so it cannot follow the threads themselves.
+const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
+
+/// Whether the scheduler's frequent events of a thread of this name pass the filter.
+pub(super) fn passes(name: &str) -> bool {
+    VCPU_NAMES.iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(inner), _) => name.contains(inner.trim_end_matches('*')),
+        (None, Some(start)) => name.starts_with(start),
+        (None, None) => name == *pattern,
+    })
+}
+
+/// One CPU's ring and the events that write to it.
+pub(super) struct Ring {
+    pub cpu: u32,
+    sampler: Sampler,
+    others: Vec<Counter>,
+    /// The frequent scheduler events, which can be disabled.
+    scheduler: Vec<Counter>,
+    /// The time of the last record seen.
+    last: u64,
+    size: usize,
+    lost_records: u64,
+    lost_counted: u64,
+    counts_lost: bool,
+}
+
+/// A tracepoint to open.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub id: u64,
+    /// For the frequent scheduler events: the fields that hold the name of a thread to filter by. Empty: no filter.
+    pub names: &'static [&'static str],
+}
+
+impl Wanted {
+    /// The kernel's filter expression (Documentation/trace/events.rst).
+    fn filter(&self) -> Option<CString> {
+        let terms: Vec<String> = self
+            .names
+            .iter()
+            .flat_map(|field| VCPU_NAMES.iter().map(move |name| format!("{field} ~ \"{name}\"")))
+            .collect();
+        if terms.is_empty() { None } else { CString::new(terms.join(" || ")).ok() }
+    }
+}
+
+/// Opens every event on these CPUs, disabled until [`Ring::enable`].
+pub(super) fn open(cpus: &[u32], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
+    allow_files(cpus.len() * wanted.len() + 256);
+    let size = 1 << (ALL_RINGS / cpus.len().max(1)).clamp(RING, LARGE_RING).ilog2();
+    let open =
+        |size| -> Result<Vec<Ring>, EngineError> { cpus.iter().map(|cpu| open_one(*cpu, wanted, size)).collect() };
+    open(size).or_else(|error| if size > RING { open(RING) } else { Err(error) })
+}
+
+fn open_one(cpu: u32, wanted: &[Wanted], size: usize) -> Result<Ring, EngineError> {
+    Ring::open(cpu, wanted, size).map_err(|e| refused(cpu, &e))
+}
+
+/// Opens the events of a CPU that came online and enables them. `like`: another ring.
+pub(super) fn join(cpu: u32, wanted: &[Wanted], like: Option<&Ring>) -> Result<Ring, EngineError> {
+    allow_files(256 + 2 * wanted.len());
+    let mut ring = open_one(cpu, wanted, like.map_or(RING, |ring| ring.size))?;
+    ring.enable().map_err(|e| refused(cpu, &e))?;
+    Ok(ring)
+}
+
+/// Raises the soft limit of open files up to the hard limit; needs no privilege.
+pub(crate) fn allow_files(wanted: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = wanted as u64;
+    if limit.current.is_some_and(|now| now < wanted) {
+        let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
+        // If this fails, opening a file beyond the limit reports it.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum });
+    }
+}
+
+fn refused(cpu: u32, error: &io::Error) -> EngineError {
+    let (why, fix) = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+            rights::paranoid_refusal(rights::paranoid(), effective).unwrap_or_else(|| {
+                ("kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(), rights::hint())
+            })
+        }
+        Some(libc::EMFILE | libc::ENFILE) => {
+            ("too many open files: each tracepoint takes one a CPU".into(), "ulimit -n 65536".into())
+        }
+        Some(libc::ENOSYS | libc::ENOENT) => {
+            ("this kernel is built without perf events".into(), "use --engine bpf or --engine none".into())
+        }
+        _ => (error.to_string(), "use --engine none to go on without exits".into()),
+    };
+    EngineError { cause: format!("cannot open perf tracepoints on CPU {cpu}: {why}"), fix }
+}
+
+impl Ring {
+    fn open(cpu: u32, wanted: &[Wanted], size: usize) -> io::Result<Self> {
+        // Lost samples are counted by event since Linux 6.0.
+        let build = |counts: ReadFormat| {
+            wanted.iter().map(|w| counter(cpu, w.id, size, counts)).collect::<io::Result<Vec<_>>>()
+        };
+        let (counters, counts_lost) = match build(ReadFormat::LOST) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (build(ReadFormat::empty())?, false),
+            other => (other?, true),
+        };
+        let mut counters = counters.into_iter().zip(wanted);
+        let (first, _) = counters.next().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
+        let sampler = first.sampled(size)?;
+        let mut ring = Self {
+            cpu,
+            sampler,
+            others: Vec::new(),
+            scheduler: Vec::new(),
+            last: 0,
+            size,
+            lost_records: 0,
+            lost_counted: 0,
+            counts_lost,
+        };
+        for (counter, wanted) in counters {
+            // SAFETY: both are open perf event descriptors of one CPU and one clock; the kernel checks the rest.
+            check(unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.sampler.as_raw_fd()) })?;
+            if let Some(filter) = wanted.filter() {
+                // SAFETY: the kernel copies the NUL-terminated text and does not write to it.
+                check(unsafe { ioctls::SET_FILTER(counter.as_raw_fd(), filter.as_ptr().cast_mut()) })?;
+                ring.scheduler.push(counter);
+            } else {
+                ring.others.push(counter);
+            }
+        }
+        Ok(ring)
+    }
+
+    /// Enables the events.
+    pub fn enable(&mut self) -> io::Result<()> {
+        self.others.iter_mut().chain(&mut self.scheduler).try_for_each(Counter::enable)?;
+        self.sampler.enable()
+    }
+
+    /// Whether the scheduler's frequent events are among those of this ring.
+    pub fn has_scheduler(&self) -> bool {
+        !self.scheduler.is_empty()
+    }
+
+    /// Disables the frequent scheduler events.
+    pub fn silence_scheduler(&mut self) {
+        for counter in &mut self.scheduler {
+            // It cannot fail on an open event.
+            let _ = counter.disable();
+        }
+    }
+
+    /// The descriptor to poll: readable when the ring is half full.
+    pub fn fd(&self) -> RawFd {
+        self.sampler.as_raw_fd()
+    }
+
+    /// Events that the kernel dropped.
+    pub fn lost(&self) -> u64 {
+        self.lost_records.max(self.lost_counted)
+    }
+
+    /// Takes the records up to `horizon` out of the ring, and one more where there is one.
+    pub fn drain(&mut self, horizon: u64, decoder: &EventDecoder, merge: &mut TimeOrder) {
+        let mut used = 0;
+        while let Some(record) = self.sampler.next_record() {
+            used += HEADER + record.len();
+            let data = record.to_contiguous();
+            match record.ty() {
+                PERF_RECORD_SAMPLE => {
+                    if let Some(sample) = sample(&data) {
+                        self.last = sample.time;
+                        decoder.decode(&sample, |event| merge.push(event));
+                    }
+                }
+                PERF_RECORD_LOST => {
+                    if let Some((count, time)) = lost(&data) {
+                        self.lost_records += count;
+                        merge.gap(self.last, time);
+                        self.last = time;
+                    }
+                }
+                _ => {}
+            }
+            if self.last > horizon {
+                break;
+            }
+        }
+        if used + FULL >= self.size && self.lost_more() {
+            // The kernel writes its record of the loss with the next event; until then nothing shows that some are
+            // missing.
+            merge.gap(self.last, monotonic_ns());
+        }
+    }
+
+    /// Whether events were lost since the last call; always true where the kernel does not count them.
+    fn lost_more(&mut self) -> bool {
+        if !self.counts_lost {
+            return true;
+        }
+        let counters = self.others.iter_mut().chain(&mut self.scheduler).chain(std::iter::once(&mut *self.sampler));
+        let lost: u64 = counters.filter_map(|counter| counter.read_full().ok()?.lost()).sum();
+        let more = lost > self.lost_counted;
+        self.lost_counted = lost;
+        more
+    }
+}
+
+fn counter(cpu: u32, id: u64, ring: usize, read_format: ReadFormat) -> io::Result<Counter> {
+    Builder::new(Tracepoint::with_id(id))
+        .any_pid()
+        .one_cpu(cpu as usize)
+        // Tracepoints fire in the kernel; excluded, they count 0 without an error.
+        .exclude_kernel(false)
+        .exclude_hv(false)
+        .sample_period(1)
+        .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU | SampleFlag::RAW)
+        .sample_id_all(true)
+        .wakeup_watermark(ring / 2)
+        .clockid(Clock::MONOTONIC)
+        .read_format(read_format)
+        .build()
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The body of a sample of TID, TIME, CPU and RAW: `u32 pid, tid; u64 time; u32 cpu, res; u32 size; u8 raw[size]`.
+fn sample(data: &[u8]) -> Option<RawSample<'_>> {
+    let (head, rest) = data.split_at_checked(TRAILER)?;
+    let (size, rest) = rest.split_first_chunk::<4>()?;
+    let raw = rest.get(..u32::from_ne_bytes(*size) as usize)?;
+    Some(RawSample {
+        pid: word(head, 0)?,
+        tid: word(head, 4)?,
+        time: long(head, 8)?,
+        cpu: word(head, 16)?.cast_unsigned(),
+        raw,
+    })
+}
+
+/// The body of a record of loss: `u64 id, lost`, then the trailer.
+fn lost(data: &[u8]) -> Option<(u64, u64)> {
+    Some((long(data, 8)?, long(data, 16 + 8)?))
+}
+
+fn word(data: &[u8], at: usize) -> Option<i32> {
+    data.get(at..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
+}
+
+fn long(data: &[u8], at: usize) -> Option<u64> {
+    data.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+}

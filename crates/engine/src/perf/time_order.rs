@@ -1,0 +1,55 @@
+//! Sorts the events of all CPUs by time.
+//!
+//! A thread that migrates leaves its exit in one CPU's ring and its entry in another's. Each pass over the rings
+//! starts by reading the clock. A tracepoint writes its record before the thread goes on, so all events up to that
+//! time are in the rings and can be handed over in order. Later events wait for the next pass.
+
+use crate::pairing::{EventKind, Pairing, TracedEvent};
+
+/// Events and gaps waiting to be handed over.
+#[derive(Debug, Default)]
+pub(super) struct TimeOrder {
+    events: Vec<TracedEvent>,
+    /// From the last event before a gap to the first one after it.
+    gaps: Vec<(u64, u64)>,
+    switches: u64,
+}
+
+impl TimeOrder {
+    pub fn push(&mut self, event: TracedEvent) {
+        self.switches += u64::from(matches!(event.kind, EventKind::SwitchIn | EventKind::Waking { .. }));
+        self.events.push(event);
+    }
+
+    /// The number of frequent scheduler events since the last call.
+    pub fn switches(&mut self) -> u64 {
+        std::mem::take(&mut self.switches)
+    }
+
+    /// Events between these instants are missing on some CPU.
+    pub fn gap(&mut self, since: u64, until: u64) {
+        self.gaps.push((since, until.max(since)));
+    }
+
+    /// Hands over all events up to `horizon`.
+    pub fn flush(&mut self, horizon: u64, pairing: &mut Pairing) {
+        // Stable, and fast for a few sorted runs.
+        self.events.sort_by_key(|event| event.time);
+        self.gaps.sort_unstable();
+        let ready = self.events.partition_point(|event| event.time <= horizon);
+        let mut gaps = self.gaps.iter().peekable();
+        for event in self.events.drain(..ready) {
+            while let Some((since, until)) = gaps.next_if(|gap| gap.0 < event.time) {
+                pairing.gap(*since, *until);
+            }
+            pairing.event(&event);
+        }
+        let mut passed = self.gaps.len() - gaps.len();
+        while self.gaps.get(passed).is_some_and(|gap| gap.0 <= horizon) {
+            let (since, until) = self.gaps[passed];
+            pairing.gap(since, until);
+            passed += 1;
+        }
+        self.gaps.drain(..passed);
+    }
+}

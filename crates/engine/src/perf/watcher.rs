@@ -1,0 +1,297 @@
+//! The thread that empties the rings.
+#![allow(unsafe_code, reason = "borrows the rings' descriptors for poll(2)")]
+
+use super::online_cpus::{OnlineCpus, asleep_ns};
+use super::rings::{self, Ring, Wanted};
+use super::time_order::TimeOrder;
+use crate::events::{EngineError, Reading, ThreadKey};
+use crate::monotonic_ns;
+use crate::pairing::{EventDecoder, Pairing};
+use kvm::CpuSet;
+use kvm::topology::HostTopology;
+use rights::{for_rings, keep};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The longest time that events wait in a ring that stays less than half full.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// The reader's nice value. It needs little CPU time, but soon: on a busy host the rings would overflow while it waits.
+const PRIORITY: i32 = -15;
+
+/// The most scheduler events a second of threads named like vCPUs; beyond it they are disabled.
+const MAX_SWITCHES: u64 = 50_000;
+/// The most names kept of tasks that woke a vCPU.
+const MAX_NAMES: usize = 4096;
+
+struct State {
+    rings: Vec<Ring>,
+    wanted: Vec<Wanted>,
+    cpus: OnlineCpus,
+    /// When the list of CPUs was read last, and when each of them was looked at.
+    listed: u64,
+    looked: u64,
+    /// What the rings of CPUs that went offline had lost.
+    lost_before: u64,
+    hotplug: Hotplug,
+    decoder: EventDecoder,
+    merge: TimeOrder,
+    pairing: Pairing,
+    scheduler: Budget,
+    names: HashMap<i32, String>,
+}
+
+/// CPUs that were not watched for a moment since the last reading, and the gap to report for that reading.
+#[derive(Default)]
+struct Hotplug {
+    cpus: Vec<u32>,
+    unseen_ns: u64,
+    refused: BTreeMap<u32, EngineError>,
+    reported: Option<EngineError>,
+}
+
+impl Hotplug {
+    /// Ends an interval.
+    fn report(&mut self) {
+        self.reported = self.refused.values().next().cloned();
+        if !self.cpus.is_empty() {
+            self.cpus.sort_unstable();
+            self.cpus.dedup();
+            let cpus: CpuSet = self.cpus.drain(..).collect();
+            let cause = format!(
+                "CPU {cpus} came online: what guests did there until kvmtop watched it, {} ms at most, is not counted",
+                self.unseen_ns.div_ceil(1_000_000)
+            );
+            let fix = "nothing to do: it is watched now".into();
+            self.reported.get_or_insert(EngineError { cause, fix });
+        }
+        self.unseen_ns = 0;
+    }
+}
+
+/// Limits how often something happens.
+#[derive(Default)]
+struct Budget {
+    since: u64,
+    count: u64,
+    spent: bool,
+}
+
+impl Budget {
+    /// Adds events; true when they have just exceeded the limit of one second.
+    fn spend(&mut self, now: u64, count: u64) -> bool {
+        if now.saturating_sub(self.since) > 1_000_000_000 {
+            (self.since, self.count) = (now, 0);
+        }
+        self.count += count;
+        let spent = !self.spent && self.count > MAX_SWITCHES;
+        self.spent |= spent;
+        spent
+    }
+}
+
+struct WatcherShared {
+    state: Mutex<State>,
+    stop: AtomicBool,
+}
+
+/// Rings that a thread empties into a [`Pairing`] as long as this value lives.
+pub(super) struct Watcher {
+    shared: Arc<WatcherShared>,
+}
+
+impl Watcher {
+    /// Opens the events and starts the thread.
+    pub fn start(wanted: Vec<Wanted>, decoder: EventDecoder, pairing: Pairing) -> Result<Self, EngineError> {
+        let cpus = OnlineCpus::here();
+        let mut rings = rings::open(&cpus.numbers(), &wanted)?;
+        let failed = |e: std::io::Error| EngineError {
+            cause: format!("cannot start the reader of the perf rings: {e}"),
+            fix: "use --engine none to go on without exits".into(),
+        };
+        rings.iter_mut().try_for_each(Ring::enable).map_err(failed)?;
+        let state = Mutex::new(State {
+            rings,
+            wanted,
+            cpus,
+            listed: monotonic_ns(),
+            looked: monotonic_ns(),
+            lost_before: 0,
+            hotplug: Hotplug::default(),
+            decoder,
+            merge: TimeOrder::default(),
+            pairing,
+            scheduler: Budget::default(),
+            names: HashMap::new(),
+        });
+        let shared = Arc::new(WatcherShared { state, stop: AtomicBool::new(false) });
+        let theirs = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("perf-rings".into())
+            .spawn(move || {
+                // Fails without privileges; the rings' size then has to suffice.
+                let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
+                let _ = keep(for_rings());
+                while !theirs.stop.load(Ordering::Relaxed) {
+                    let fds: Vec<_> = theirs.lock().rings.iter().map(Ring::fd).collect();
+                    // SAFETY: the descriptors belong to the rings, which `theirs` keeps open; rings are closed by this
+                    // thread alone, below.
+                    let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
+                    let mut polled: Vec<_> = borrowed.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+                    // If interrupted or failed, one pass more does no harm.
+                    let _ = poll(&mut polled, Some(&PATIENCE));
+                    let mut state = theirs.lock();
+                    state.pass();
+                    state.follow_cpus();
+                }
+            })
+            .map_err(failed)?;
+        Ok(Self { shared })
+    }
+
+    /// All that was counted up to now.
+    pub fn read(&self) -> Reading {
+        let mut state = self.shared.lock();
+        let horizon = state.pass();
+        state.hotplug.report();
+        let mut threads = state.pairing.snapshot();
+        for waker in threads.iter_mut().flat_map(|thread| &mut thread.events.woken_by) {
+            waker.comm = state.name_of(waker.tid);
+        }
+        let State { rings, pairing, lost_before, .. } = &*state;
+        Reading {
+            mono_ns: Some(horizon),
+            threads,
+            lost: rings.iter().map(Ring::lost).sum::<u64>() + lost_before,
+            overflow: pairing.overflow(),
+            fires_kvm_exit: pairing.fires_kvm_exit(),
+            events: pairing.events(),
+            ..Reading::default()
+        }
+    }
+
+    /// What is not watched: CPUs that came online, or the scheduler's events.
+    pub fn gap(&self) -> Option<EngineError> {
+        let state = self.shared.lock();
+        if let Some(gap) = &state.hotplug.reported {
+            return Some(gap.clone());
+        }
+        if !state.rings.iter().any(Ring::has_scheduler) {
+            return None;
+        }
+        let fix = "use --engine bpf, which adds them up in the kernel".into();
+        if state.scheduler.spent {
+            let cause = format!(
+                "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
+            );
+            return Some(EngineError { cause, fix });
+        }
+        let unlike = state.pairing.names().filter(|name| !name.is_empty() && !rings::passes(name)).count();
+        let cause =
+            format!("{unlike} vCPU threads are not named as such: their wake-ups and preemptions are not watched");
+        (unlike > 0).then_some(EngineError { cause, fix })
+    }
+
+    /// Frees the cells of threads that are gone.
+    pub fn forget(&self, threads: &[ThreadKey]) {
+        self.shared.lock().pairing.forget(threads);
+    }
+
+    /// CPUs went online or offline.
+    pub fn set_topology(&self, topology: &HostTopology) {
+        self.shared.lock().pairing.set_topology(topology);
+    }
+}
+
+impl Drop for Watcher {
+    /// The thread closes the events when it ends, within [`PATIENCE`]: closing a tracepoint takes the kernel
+    /// milliseconds.
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl WatcherShared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes the events out of the rings; returns the time up to which it has all of them.
+    fn pass(&mut self) -> u64 {
+        let horizon = monotonic_ns();
+        for ring in &mut self.rings {
+            ring.drain(horizon, &self.decoder, &mut self.merge);
+        }
+        let switches = self.merge.switches();
+        self.merge.flush(horizon, &mut self.pairing);
+        if self.scheduler.spend(horizon, switches) {
+            self.rings.iter_mut().for_each(Ring::silence_scheduler);
+        }
+        for tid in self.pairing.take_new() {
+            self.pairing.name(tid, &comm(tid));
+        }
+        horizon
+    }
+
+    /// Opens rings for CPUs that came online and closes those of CPUs that went offline, after their last events were
+    /// taken out. Only the thread that polls the rings may call this.
+    fn follow_cpus(&mut self) {
+        let now = monotonic_ns();
+        let mut changes = self.cpus.changes(asleep_ns());
+        let before = if changes.came_back() { self.looked } else { self.listed };
+        self.listed = now;
+        if changes.looked {
+            self.looked = now;
+        }
+        for ring in self.rings.iter().filter(|ring| changes.stopped.contains(&ring.cpu)) {
+            self.lost_before += ring.lost();
+        }
+        self.rings.retain(|ring| !changes.stopped.contains(&ring.cpu));
+        self.hotplug.refused.retain(|cpu, _| !changes.stopped.contains(cpu));
+        // Refused before, perhaps because it was not up yet.
+        changes.started.extend(
+            self.hotplug.refused.keys().filter(|cpu| !changes.started.contains(cpu)).copied().collect::<Vec<_>>(),
+        );
+        for cpu in changes.started {
+            match rings::join(cpu, &self.wanted, self.rings.first()) {
+                Ok(mut ring) => {
+                    if self.scheduler.spent {
+                        ring.silence_scheduler();
+                    }
+                    self.rings.push(ring);
+                    self.hotplug.refused.remove(&cpu);
+                }
+                Err(why) => {
+                    self.hotplug.refused.insert(cpu, why);
+                }
+            }
+            let now = monotonic_ns();
+            self.merge.gap(before, now);
+            self.hotplug.cpus.push(cpu);
+            self.hotplug.unseen_ns = self.hotplug.unseen_ns.max(now.saturating_sub(before));
+        }
+    }
+
+    /// The name of a task that woke a vCPU. The event does not have it, so it is read from /proc once.
+    fn name_of(&mut self, tid: i32) -> String {
+        if tid == 0 {
+            return "interrupt".into();
+        }
+        if self.names.len() >= MAX_NAMES {
+            self.names.clear();
+        }
+        self.names.entry(tid).or_insert_with(|| kvm::sanitize(&comm(tid), 15)).clone()
+    }
+}
+
+/// A thread's name; empty when it has ended.
+fn comm(tid: i32) -> String {
+    std::fs::read(format!("/proc/{tid}/comm"))
+        .map(|name| String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+        .unwrap_or_default()
+}

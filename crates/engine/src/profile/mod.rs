@@ -1,0 +1,193 @@
+//! Samples the stacks of a guest's host threads: what the VMM and the kernel do while they use CPU time.
+//!
+//! The kernel's clock interrupts each thread after so much of its CPU time (`PERF_COUNT_SW_CPU_CLOCK`, which needs no
+//! hardware counter) and writes down where it is: the callers in the kernel, the registers and the top of the user
+//! stack. A thread that does not run costs nothing and is not interrupted.
+
+mod modules;
+mod record;
+mod symbols;
+mod threads;
+mod unwind;
+
+use crate::events::EngineError;
+use modules::Module;
+use record::SampledStack;
+use rustix::time::{ClockId, clock_gettime};
+use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use symbols::Symbols;
+use threads::SampledThread;
+use unwind::StackUnwinder;
+
+/// Samples a second of CPU time: not a divisor of the frequencies at which timers tick, which would be seen too often
+/// or never.
+pub const FREQUENCY_HZ: u32 = 199;
+/// How often the rings are emptied.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The most different stacks that are kept; more are counted as lost.
+const MAX_STACKS: usize = 50_000;
+/// The most threads that are sampled: each takes a ring of 128 KiB and a file.
+const MAX_THREADS: usize = 512;
+
+/// An address, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum StackEntry {
+    User(u64),
+    Kernel(u64),
+    Guest,
+    /// Callers that could not be found.
+    Cut,
+}
+
+/// Samples threads of a process for a while, or until `stop` says so.
+///
+/// # Errors
+/// When none of the threads may be sampled: why, and what to do.
+pub fn sample(
+    pid: i32,
+    wanted: &[ProfiledThread],
+    duration: Duration,
+    stop: impl Fn() -> bool,
+) -> Result<StackProfile, EngineError> {
+    let cost_before = own_cpu_ns();
+    let (mut modules, unreadable) = match modules::of_process(pid) {
+        Ok(modules) => (modules, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let mut unwinder = StackUnwinder::new(&mut modules);
+    let (mut threads, mut gaps) = threads::open(&wanted[..wanted.len().min(MAX_THREADS)])?;
+    gaps.extend(unreadable);
+    if wanted.len() > MAX_THREADS {
+        gaps.push(format!("{MAX_THREADS} of {} threads were sampled", wanted.len()));
+    }
+    let began_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let began = Instant::now();
+    threads.iter_mut().for_each(SampledThread::enable);
+    let mut counted = CountedStacks::default();
+    while began.elapsed() < duration && !stop() {
+        std::thread::sleep(PAUSE.min(duration.saturating_sub(began.elapsed())));
+        counted.drain(&mut threads, &mut unwinder, &modules);
+    }
+    threads.iter_mut().for_each(SampledThread::disable);
+    let duration_ns = began.elapsed().as_nanos() as u64;
+    counted.drain(&mut threads, &mut unwinder, &modules);
+    let symbols = Symbols::new();
+    if !symbols.knows_kernel() && counted.has_kernel() {
+        gaps.push("functions of the kernel have no names: CAP_SYSLOG is missing (kernel.kptr_restrict)".into());
+    }
+    let lost = counted.lost + threads.iter().map(|thread| thread.lost).sum::<u64>();
+    let (functions, stacks) = counted.named(&symbols, &modules);
+    let mut threads: Vec<_> = threads.into_iter().map(|sampled| sampled.thread).collect();
+    threads.sort_unstable_by_key(|thread| thread.tid);
+    let cost_ns = own_cpu_ns().saturating_sub(cost_before);
+    let frequency_hz = FREQUENCY_HZ;
+    Ok(StackProfile { began_ms, duration_ns, frequency_hz, lost, cost_ns, gaps, threads, functions, stacks })
+}
+
+/// CPU time of the calling thread, nanoseconds.
+fn own_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// The module that an address of code is in.
+fn module_of(modules: &[Module], address: u64) -> Option<&Module> {
+    let after = modules.partition_point(|module| module.addresses.start <= address);
+    modules[..after].last().filter(|module| module.addresses.contains(&address))
+}
+
+/// How often each stack was seen.
+#[derive(Default)]
+struct CountedStacks {
+    stacks: HashMap<(i32, Vec<StackEntry>), u64>,
+    lost: u64,
+}
+
+impl CountedStacks {
+    /// Takes all samples out of the rings.
+    fn drain(&mut self, threads: &mut [SampledThread], unwinder: &mut StackUnwinder, modules: &[Module]) {
+        for thread in threads {
+            let tid = thread.thread.tid;
+            thread.drain(|sampled| self.add(tid, entries(sampled, unwinder, modules)));
+        }
+    }
+
+    fn add(&mut self, tid: i32, entries: Vec<StackEntry>) {
+        let stack = (tid, entries);
+        if let Some(count) = self.stacks.get_mut(&stack) {
+            *count += 1;
+        } else if self.stacks.len() < MAX_STACKS {
+            self.stacks.insert(stack, 1);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    fn has_kernel(&self) -> bool {
+        self.stacks.keys().any(|(_, entries)| entries.iter().any(|entry| matches!(entry, StackEntry::Kernel(_))))
+    }
+
+    /// The stacks by functions: two addresses of one function are one.
+    fn named(self, symbols: &Symbols, modules: &[Module]) -> (Vec<Function>, Vec<StackCount>) {
+        let mut functions = Numbered::default();
+        let mut by_entry = HashMap::new();
+        let mut number = |entry: StackEntry| {
+            *by_entry.entry(entry).or_insert_with(|| {
+                let stands_for = |name: &str, space| Function { name: name.into(), module: String::new(), space };
+                functions.number(match entry {
+                    StackEntry::User(address) => symbols.user(modules, address),
+                    StackEntry::Kernel(address) => symbols.kernel(address),
+                    StackEntry::Guest => stands_for("[guest]", CodeSpace::Guest),
+                    StackEntry::Cut => stands_for("[unknown callers]", CodeSpace::Unknown),
+                })
+            })
+        };
+        let mut merged: HashMap<(i32, Vec<u32>), u64> = HashMap::new();
+        for ((tid, entries), count) in self.stacks {
+            let functions = entries.into_iter().map(&mut number).collect();
+            *merged.entry((tid, functions)).or_default() += count;
+        }
+        let stacks = merged.into_iter().map(|((tid, functions), samples)| StackCount { tid, functions, samples });
+        let mut stacks: Vec<_> = stacks.collect();
+        stacks.sort_unstable_by(|a, b| {
+            b.samples.cmp(&a.samples).then_with(|| (a.tid, &a.functions).cmp(&(b.tid, &b.functions)))
+        });
+        (functions.all, stacks)
+    }
+}
+
+/// Things, each with a number.
+#[derive(Default)]
+struct Numbered {
+    all: Vec<Function>,
+    numbers: HashMap<Function, u32>,
+}
+
+impl Numbered {
+    fn number(&mut self, function: Function) -> u32 {
+        *self.numbers.entry(function).or_insert_with_key(|function| {
+            self.all.push(function.clone());
+            self.all.len() as u32 - 1
+        })
+    }
+}
+
+/// The whole stack of a sample, the outermost caller first.
+fn entries(sampled: &SampledStack<'_>, unwinder: &mut StackUnwinder, modules: &[Module]) -> Vec<StackEntry> {
+    let mut entries = Vec::new();
+    if sampled.in_guest {
+        entries.push(StackEntry::Guest);
+    }
+    entries.extend(sampled.kernel.iter().map(|address| StackEntry::Kernel(*address)));
+    if let Some(registers) = sampled.registers {
+        let user = unwinder.unwind(registers, sampled.stack, modules);
+        entries.extend(user.addresses.iter().map(|address| StackEntry::User(*address)));
+        if user.is_cut {
+            entries.push(StackEntry::Cut);
+        }
+    }
+    entries.reverse();
+    entries
+}

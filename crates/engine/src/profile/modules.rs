@@ -1,0 +1,223 @@
+//! The files that a process runs code of: for unwinding its stacks and naming its functions.
+//!
+//! A process that holds a VM may be any user's, and so may the files that it maps. Only a file is read that root or
+//! kvmtop's own user owns and that nobody else can write to; of others, offsets are shown.
+
+use kvm::sanitize;
+use object::elf::{PF_X, PT_LOAD};
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::{Endianness, Object, ObjectSection, ReadCache};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The most bytes of /proc/PID/maps: 65,530 mappings, the default of `vm.max_map_count`, with paths.
+const MAX_MAPS: u64 = 16 << 20;
+/// The most mappings of code that are looked at.
+const MAX_MAPPINGS: usize = 4096;
+/// Pages of 64 KiB are the largest that a program's segments are aligned to.
+const MAX_PAGE: u64 = 0x1_0000;
+/// The most bytes that one section with unwind information may have; QEMU's has 4 MB.
+const MAX_UNWIND: u64 = 256 << 20;
+/// Where distributions install symbols.
+const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
+
+/// A mapping of executable code.
+pub(super) struct Module {
+    /// Its addresses.
+    pub addresses: Range<u64>,
+    /// The file's name without its path, or the kernel's name for the mapping, such as `[vdso]`.
+    pub name: String,
+    /// What to subtract from an address to find it in the file's own terms; the offset in the file where that could not
+    /// be read.
+    pub bias: u64,
+    /// The file, if it may be read.
+    pub file: Option<ModuleFile>,
+}
+
+/// A file of code.
+pub(super) struct ModuleFile {
+    /// Keeps the path below /proc/self/fd valid.
+    _open: File,
+    /// Where symbols are: the file itself, or the separate one of its debug package.
+    pub symbols: PathBuf,
+    /// `.eh_frame`.
+    pub eh_frame: Option<(Range<u64>, Vec<u8>)>,
+    /// `.eh_frame_hdr`.
+    pub eh_frame_hdr: Option<(Range<u64>, Vec<u8>)>,
+    /// The addresses of `.text`.
+    pub text: Option<Range<u64>>,
+    /// The addresses of `.got`.
+    pub got: Option<Range<u64>>,
+}
+
+/// The executable mappings of a process, in order of address.
+///
+/// # Errors
+/// When they cannot be read.
+pub(super) fn of_process(pid: i32) -> Result<Vec<Module>, String> {
+    let mut maps = Vec::new();
+    let read = File::open(format!("/proc/{pid}/maps")).and_then(|file| file.take(MAX_MAPS).read_to_end(&mut maps));
+    read.map_err(|e| format!("/proc/{pid}/maps cannot be read ({e})"))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty());
+    let root = root.map_err(|e| format!("/proc/{pid}/root cannot be opened ({e})"))?;
+    let mappings = maps.split(|byte| *byte == b'\n').filter_map(CodeMapping::parse).take(MAX_MAPPINGS);
+    Ok(mappings.map(|mapping| mapping.module(|path, inode| open_trusted(&root, path, inode))).collect())
+}
+
+/// A line of `/proc/PID/maps` for executable code (`proc_pid_maps(5)`).
+#[derive(Debug, PartialEq, Eq)]
+struct CodeMapping<'a> {
+    addresses: Range<u64>,
+    offset: u64,
+    inode: u64,
+    /// Empty for anonymous memory; in brackets for what is no file.
+    name: &'a [u8],
+}
+
+impl<'a> CodeMapping<'a> {
+    /// `None` for what is no code, too.
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut words = line.splitn(6, |byte| *byte == b' ');
+        let mut word = || words.next().and_then(|word| std::str::from_utf8(word).ok());
+        let (start, end) = word()?.split_once('-')?;
+        let is_code = word()?.as_bytes().get(2) == Some(&b'x');
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (addresses, offset) = (hex(start)?..hex(end)?, hex(word()?)?);
+        let _device = word()?;
+        let inode = word()?.parse().ok()?;
+        let name = words.next().unwrap_or_default().trim_ascii_start();
+        is_code.then_some(Self { addresses, offset, inode, name })
+    }
+
+    fn module(self, open: impl Fn(&Path, u64) -> Option<File>) -> Module {
+        let Self { addresses, offset, inode, name: path } = self;
+        let in_file = addresses.start.wrapping_sub(offset);
+        if path.first() != Some(&b'/') {
+            // The kernel's vDSO, or code that the process generated, as TCG does.
+            let name = if path.is_empty() { "[anonymous]".into() } else { clean(path) };
+            return Module { addresses, name, bias: in_file, file: None };
+        }
+        let read = open(Path::new(OsStr::from_bytes(path)), inode).and_then(|file| ModuleFile::read(file, offset));
+        let (bias, file) = match read {
+            Some((file, stated)) => (addresses.start.wrapping_sub(stated), Some(file)),
+            None => (in_file, None),
+        };
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        Module { addresses, name: clean(name.strip_suffix(b" (deleted)").unwrap_or(name)), bias, file }
+    }
+}
+
+fn clean(name: &[u8]) -> String {
+    sanitize(&String::from_utf8_lossy(name), 64)
+}
+
+/// Opens a file of the process's own view of the file system, if it is what is mapped and nobody else can change it.
+fn open_trusted(root: impl AsFd, path: &Path, inode: u64) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    // Opened without effect first, since to open a pipe or a device for reading may have one.
+    let found = rustix::fs::openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    let stat = rustix::fs::fstat(&found).ok()?;
+    let own = rustix::process::geteuid().as_raw();
+    let is_ours = (stat.st_uid == 0 || stat.st_uid == own) && stat.st_mode & 0o022 == 0;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_ino != inode || !is_ours {
+        return None;
+    }
+    let file = rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty()).ok()?;
+    Some(File::from(file))
+}
+
+impl ModuleFile {
+    /// Reads what unwinding needs, and the address that the file states for the byte at `offset`.
+    fn read(file: File, offset: u64) -> Option<(Self, u64)> {
+        let data = ReadCache::new(file.try_clone().ok()?);
+        let elf = ElfFile64::<Endianness, _>::parse(&data).ok()?;
+        let endian = elf.endian();
+        let stated = elf.elf_program_headers().iter().find_map(|header| {
+            let is_code = header.p_type(endian) == PT_LOAD && header.p_flags(endian) & PF_X != 0;
+            let (start, address) = (header.p_offset(endian), header.p_vaddr(endian));
+            // A mapping begins at a whole page, which may be in front of the segment.
+            let end = start.checked_add(header.p_filesz(endian))?;
+            let is_here = (start & !(MAX_PAGE - 1)..end).contains(&offset);
+            (is_code && is_here).then(|| address.wrapping_sub(start).wrapping_add(offset))
+        })?;
+        let range = |name: &str| {
+            let section = elf.section_by_name(name)?;
+            Some(section.address()..section.address().checked_add(section.size())?)
+        };
+        let section = |name: &str| {
+            let section = elf.section_by_name(name).filter(|section| section.size() <= MAX_UNWIND)?;
+            Some((range(name)?, section.data().ok()?.to_vec()))
+        };
+        let itself = || PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let read = Self {
+            symbols: elf.build_id().ok().flatten().and_then(debug_file).unwrap_or_else(itself),
+            eh_frame: section(".eh_frame"),
+            eh_frame_hdr: section(".eh_frame_hdr"),
+            text: range(".text"),
+            got: range(".got"),
+            _open: file,
+        };
+        Some((read, stated))
+    }
+}
+
+/// The file that a debug package has installed for a build.
+fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
+    let (folder, name) = build_id.split_first().filter(|(_, name)| !name.is_empty())?;
+    let name: Vec<_> = name.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = Path::new(DEBUG_FILES).join(format!("{folder:02x}")).join(name.concat() + ".debug");
+    path.is_file().then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps() {
+        let parse = |line: &'static str| CodeMapping::parse(line.as_bytes());
+        let qemu = parse("55d0c9a4b000-55d0ca07e000 r-xp 00307000 fe:00 1573 /usr/bin/qemu-system-x86_64").unwrap();
+        assert_eq!((qemu.addresses, qemu.offset), (0x55d0_c9a4_b000..0x55d0_ca07_e000, 0x30_7000));
+        assert_eq!((qemu.inode, qemu.name), (1573, &b"/usr/bin/qemu-system-x86_64"[..]));
+        let spaces = parse("1000-2000 r-xp 0 fe:00 9                          /a b (deleted)").unwrap();
+        assert_eq!(spaces.module(|_, _| None).name, "a b");
+        assert_eq!(parse("1000-2000 rwxp 0 00:00 0 ").unwrap().module(|_, _| None).name, "[anonymous]");
+        let vdso = parse("7ffc1000-7ffc2000 r-xp 0 00:00 0                  [vdso]").unwrap();
+        assert_eq!(vdso.module(|_, _| None).name, "[vdso]");
+        for other in ["1000-2000 r--p 0 fe:00 9 /data", "1000 r-xp 0 0 0", "x-y r-xp 0 fe:00 9 /a", ""] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_a_file_that_nobody_else_can_change_is_opened() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let root = || rustix::fs::open(folder.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let path = folder.path().join("lib");
+        std::fs::write(&path, "x").unwrap();
+        let inode = std::fs::metadata(&path).unwrap().ino();
+        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let opens = |name: &str, inode| open_trusted(root(), Path::new(name), inode).is_some();
+        mode(0o644);
+        assert!(opens("/lib", inode));
+        // A file that took the place of the one that is mapped.
+        assert!(!opens("/lib", inode + 1));
+        mode(0o666);
+        assert!(!opens("/lib", inode));
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("pipe"), Mode::from_raw_mode(0o600)).unwrap();
+        let pipe = std::fs::metadata(folder.path().join("pipe")).unwrap().ino();
+        assert!(!opens("/pipe", pipe));
+        // A link leads within the process's own view.
+        symlink("/etc/passwd", folder.path().join("link")).unwrap();
+        assert!(!opens("/link", std::fs::metadata("/etc/passwd").unwrap().ino()));
+    }
+}

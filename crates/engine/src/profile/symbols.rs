@@ -1,0 +1,80 @@
+//! Names of functions. An address that no symbol covers keeps its offset in the file: never a wrong name.
+
+use super::modules::Module;
+use blazesym::symbolize::source::{Elf, Kernel, Source};
+use blazesym::symbolize::{Input, Symbolizer};
+use blazesym::{MaybeDefault, symbolize::Symbolized};
+use kvm::sanitize;
+use sample::{CodeSpace, Function};
+use std::fs::File;
+use std::io::Read;
+
+/// The longest name shown.
+const MAX_NAME: usize = 200;
+/// The kernel's list of its functions.
+const KALLSYMS: &str = "/proc/kallsyms";
+
+/// Looks names up.
+pub(super) struct Symbols {
+    symbolizer: Symbolizer,
+    kernel: Option<Source<'static>>,
+}
+
+impl Symbols {
+    /// Reads nothing yet but whether the kernel shows its addresses.
+    pub fn new() -> Self {
+        let kernel = Kernel {
+            kallsyms: MaybeDefault::Some(KALLSYMS.into()),
+            // Kallsyms has all functions, those of modules as well.
+            vmlinux: MaybeDefault::None,
+            debug_syms: false,
+            ..Kernel::default()
+        };
+        Self {
+            symbolizer: Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build(),
+            kernel: has_addresses().then_some(Source::Kernel(kernel)),
+        }
+    }
+
+    /// Whether functions of the kernel have names here.
+    pub fn knows_kernel(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    /// The function at an address of the kernel.
+    pub fn kernel(&self, address: u64) -> Function {
+        let found = self.kernel.as_ref().and_then(|source| self.name(source, Input::AbsAddr(address)));
+        let name = found.unwrap_or_else(|| "?".into());
+        Function { name, module: "kernel".into(), space: CodeSpace::Kernel }
+    }
+
+    /// The function at an address of the process.
+    pub fn user(&self, modules: &[Module], address: u64) -> Function {
+        let space = CodeSpace::User;
+        let Some(module) = super::module_of(modules, address) else {
+            return Function { name: format!("{address:#x}"), module: "?".into(), space };
+        };
+        let stated = address.wrapping_sub(module.bias);
+        let named = module.file.as_ref().and_then(|file| {
+            let mut elf = Elf::new(&file.symbols);
+            elf.debug_syms = false;
+            self.name(&Source::Elf(elf), Input::VirtOffset(stated))
+        });
+        Function { name: named.unwrap_or_else(|| format!("+{stated:#x}")), module: module.name.clone(), space }
+    }
+
+    fn name(&self, source: &Source<'_>, input: Input<u64>) -> Option<String> {
+        match self.symbolizer.symbolize_single(source, input).ok()? {
+            Symbolized::Sym(symbol) => Some(sanitize(&symbol.name, MAX_NAME)),
+            Symbolized::Unknown(_) => None,
+        }
+    }
+}
+
+/// Whether the list shows addresses; without the right to see them all are 0 (`kernel.kptr_restrict`).
+fn has_addresses() -> bool {
+    let mut start = String::new();
+    // Those of variables for each CPU, which come first, are small numbers in any case.
+    let read = File::open(KALLSYMS).and_then(|file| file.take(1 << 20).read_to_string(&mut start));
+    read.is_ok() && start.lines().any(|line| line.starts_with('f'))
+}

@@ -1,0 +1,122 @@
+//! The events of the sampled threads, and the ring of each.
+
+use super::FREQUENCY_HZ;
+use super::record::{self, REGISTERS, SampledStack};
+use crate::events::EngineError;
+use crate::perf::allow_files;
+use perf_event::events::Software;
+use perf_event::{Builder, SampleFlag, Sampler};
+use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
+use sample::ProfiledThread;
+use std::io;
+
+/// Bytes of a thread's ring: 15 samples, three times what it fills between two readings.
+const RING: usize = 128 * 1024;
+/// Bytes of the user stack in each sample. Those of a VMM's threads are shallow.
+const STACK: u32 = 8 * 1024;
+
+/// A thread that is sampled.
+pub(super) struct SampledThread {
+    pub thread: ProfiledThread,
+    /// Samples that the kernel could not write.
+    pub lost: u64,
+    sampler: Sampler,
+}
+
+/// Opens an event for each thread, disabled. Also what they will not show, as sentences.
+///
+/// # Errors
+/// When none could be.
+pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, Vec<String>), EngineError> {
+    allow_files(2 * wanted.len() + 256);
+    let mut hidden_kernel = false;
+    let (mut threads, mut failed, mut left_out) = (Vec::new(), None, 0);
+    for thread in wanted {
+        let opened = sampler(thread.tid, hidden_kernel).or_else(|e| {
+            let is_refused = matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && !hidden_kernel;
+            let again = if is_refused { sampler(thread.tid, true) } else { Err(e) };
+            hidden_kernel |= again.is_ok();
+            again
+        });
+        match opened {
+            Ok(sampler) => threads.push(SampledThread { thread: thread.clone(), lost: 0, sampler }),
+            // It ended meanwhile.
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(e) => {
+                left_out += 1;
+                failed = Some(e);
+            }
+        }
+    }
+    match failed {
+        Some(e) if threads.is_empty() => Err(refused(&e)),
+        None if threads.is_empty() => Err(EngineError {
+            cause: "its threads have ended".into(),
+            fix: "kvmtop --batch -n 1 lists those that run".into(),
+        }),
+        failed => {
+            let hidden = hidden_kernel.then(|| format!("what the kernel did is not shown: {}", rights::hint()));
+            let left_out = failed.map(|e| format!("{left_out} threads could not be sampled ({e})"));
+            Ok((threads, hidden.into_iter().chain(left_out).collect()))
+        }
+    }
+}
+
+fn sampler(tid: i32, without_kernel: bool) -> io::Result<Sampler> {
+    let registers = REGISTERS.iter().fold(0, |mask, register| mask | 1_u64 << register);
+    let counter = Builder::new(Software::CPU_CLOCK)
+        .observe_pid(tid)
+        .any_cpu()
+        .enabled(false)
+        .exclude_kernel(without_kernel)
+        .exclude_hv(false)
+        .sample_frequency(u64::from(FREQUENCY_HZ))
+        .sample(SampleFlag::IP | SampleFlag::CALLCHAIN | SampleFlag::REGS_USER | SampleFlag::STACK_USER)
+        // User callers come from the unwind tables: without frame pointers the kernel would find wrong ones.
+        .exclude_callchain_user(true)
+        .sample_regs_user(registers)
+        .sample_stack_user(STACK)
+        .build()?;
+    counter.sampled(RING)
+}
+
+fn refused(e: &io::Error) -> EngineError {
+    let (why, fix) = match e.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => ("the kernel forbids it".into(), rights::hint()),
+        Some(libc::EMFILE | libc::ENFILE) => ("too many open files".into(), "ulimit -n 65536".into()),
+        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => {
+            ("this kernel is built without perf events".into(), "it needs CONFIG_PERF_EVENTS".into())
+        }
+        _ => (e.to_string(), "run kvmtop as root".into()),
+    };
+    EngineError { cause: format!("its threads cannot be sampled: {why}"), fix }
+}
+
+impl SampledThread {
+    pub fn enable(&mut self) {
+        // A thread that has ended yields nothing.
+        let _ = self.sampler.enable();
+    }
+
+    pub fn disable(&mut self) {
+        let _ = self.sampler.disable();
+        // The event counts the CPU time while it was enabled.
+        self.thread.cpu_ns = self.sampler.read().ok();
+    }
+
+    /// Takes the samples out of the ring.
+    pub fn drain(&mut self, mut each: impl FnMut(&SampledStack<'_>)) {
+        while let Some(record) = self.sampler.next_record() {
+            let body = record.to_contiguous();
+            match record.ty() {
+                PERF_RECORD_SAMPLE => {
+                    if let Some(sampled) = record::sample(record.misc(), &body) {
+                        each(&sampled);
+                    }
+                }
+                PERF_RECORD_LOST => self.lost += record::lost(&body).unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The kernel's list of tracepoints: where tracefs is mounted, and the number and `format` text of each event.
+//!
+//! Both tracing engines start here, so errors explain why a host cannot be traced and what to do about it.
+
+use crate::events::EngineError;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Where tracefs is mounted, and where older systems have it below debugfs (Documentation/trace/ftrace.rst).
+const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// The state of kernel lockdown: `none [integrity] confidentiality`.
+const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+
+/// A mounted tracefs.
+#[derive(Debug, Clone)]
+pub struct Tracefs {
+    root: PathBuf,
+    lockdown: PathBuf,
+}
+
+impl Tracefs {
+    /// Finds the mounted tracefs, with the events of KVM in it.
+    ///
+    /// # Errors
+    /// Not mounted, not permitted, closed by lockdown, or KVM not loaded.
+    pub fn open() -> Result<Self, EngineError> {
+        Self::open_in(&ROOTS.map(PathBuf::from), Path::new(LOCKDOWN))
+    }
+
+    fn open_in(roots: &[PathBuf], lockdown: &Path) -> Result<Self, EngineError> {
+        let mut refused = None;
+        for root in roots {
+            let fs = Self { root: root.clone(), lockdown: lockdown.to_owned() };
+            match std::fs::read_dir(root.join("events")) {
+                Ok(_) => return fs.with_kvm(),
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => refused = refused.or(Some(fs.error("events", &e))),
+            }
+        }
+        Err(refused.unwrap_or_else(|| EngineError {
+            cause: "tracefs is not mounted on /sys/kernel/tracing, so the kernel's tracepoints cannot be found".into(),
+            fix: "mount -t tracefs tracefs /sys/kernel/tracing".into(),
+        }))
+    }
+
+    /// This tracefs, if the events of KVM are in it and can be read.
+    fn with_kvm(self) -> Result<Self, EngineError> {
+        match self.id("kvm", "kvm_userspace_exit") {
+            Ok(_) => Ok(self),
+            Err(_) if !self.root.join("events/kvm").is_dir() => Err(EngineError {
+                cause: format!(
+                    "{} has no kvm events: the kvm module is not loaded",
+                    self.root.join("events").display()
+                ),
+                fix: "modprobe kvm_intel (or kvm_amd)".into(),
+            }),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether the running kernel has this event.
+    pub fn has(&self, group: &str, name: &str) -> bool {
+        self.root.join("events").join(group).join(name).join("id").exists()
+    }
+
+    /// The event's number: `perf_event_attr.config`, and `common_type` of its records.
+    ///
+    /// # Errors
+    /// No such event on this kernel, or not readable.
+    pub fn id(&self, group: &str, name: &str) -> Result<u64, EngineError> {
+        let text = self.file(group, name, "id")?;
+        text.trim().parse().map_err(|_| EngineError {
+            cause: format!(
+                "the id of tracepoint {group}:{name} is not a number: {:.20}",
+                text.trim().escape_debug().to_string()
+            ),
+            fix: "report this kernel's version to the authors of kvmtop".into(),
+        })
+    }
+
+    /// The text that describes the event's fields and how to print them.
+    ///
+    /// # Errors
+    /// No such event on this kernel, or not readable.
+    pub fn format_text(&self, group: &str, name: &str) -> Result<String, EngineError> {
+        self.file(group, name, "format")
+    }
+
+    /// The names of a group's events, sorted.
+    ///
+    /// # Errors
+    /// No such group on this kernel, or not readable.
+    pub fn events(&self, group: &str) -> Result<Vec<String>, EngineError> {
+        let path = format!("events/{group}");
+        let entries = std::fs::read_dir(self.root.join(&path)).map_err(|e| self.error(&path, &e))?;
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| self.has(group, name))
+            .collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn file(&self, group: &str, name: &str, file: &str) -> Result<String, EngineError> {
+        let path = format!("events/{group}/{name}/{file}");
+        std::fs::read_to_string(self.root.join(&path)).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => EngineError {
+                cause: format!("this kernel has no tracepoint {group}:{name}"),
+                fix: format!(
+                    "load the module that defines it; the events there are: ls {}",
+                    self.root.join("events").join(group).display()
+                ),
+            },
+            _ => self.error(&path, &e),
+        })
+    }
+
+    /// Explains why a file of tracefs could not be read. Lockdown `confidentiality` refuses every open, even root's,
+    /// with EPERM (fs/tracefs/inode.c, `LOCKDOWN_TRACEFS`); a missing capability is EACCES from the directory's mode.
+    fn error(&self, path: &str, error: &std::io::Error) -> EngineError {
+        let path = self.root.join(path);
+        let path = path.display();
+        if error.kind() == ErrorKind::PermissionDenied && self.locked_down() {
+            return EngineError {
+                cause: format!("kernel lockdown \"confidentiality\" closes {path}, so nothing can be traced"),
+                fix: "boot with lockdown=integrity, or use --engine none".into(),
+            };
+        }
+        if error.kind() == ErrorKind::PermissionDenied {
+            return EngineError { cause: format!("no permission to read {path}"), fix: rights::hint() };
+        }
+        EngineError {
+            cause: format!("cannot read {path}: {error}"),
+            fix: "mount -t tracefs tracefs /sys/kernel/tracing".into(),
+        }
+    }
+
+    fn locked_down(&self) -> bool {
+        std::fs::read_to_string(&self.lockdown).is_ok_and(|text| text.contains("[confidentiality]"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn tree(root: &Path, events: &[(&str, &str)]) {
+        for (name, id) in events {
+            let dir = root.join("events").join(name);
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("id"), id).unwrap();
+            std::fs::write(dir.join("format"), format!("name: {name}\n")).unwrap();
+        }
+    }
+
+    fn open(root: &Path) -> Result<Tracefs, EngineError> {
+        Tracefs::open_in(&[root.join("missing"), root.to_owned()], &root.join("lockdown"))
+    }
+
+    #[test]
+    fn ids_formats_and_lists_of_the_second_root() {
+        let dir = tempfile::tempdir().unwrap();
+        tree(dir.path(), &[("kvm/kvm_userspace_exit", "101\n"), ("kvm/kvm_exit", "103\n")]);
+        std::fs::write(dir.path().join("events/kvm/enable"), "0\n").unwrap();
+        let fs = open(dir.path()).unwrap();
+        assert_eq!(fs.id("kvm", "kvm_exit"), Ok(103));
+        assert_eq!(fs.format_text("kvm", "kvm_exit").unwrap(), "name: kvm/kvm_exit\n");
+        assert_eq!(fs.events("kvm").unwrap(), ["kvm_exit", "kvm_userspace_exit"]);
+        assert!(fs.has("kvm", "kvm_exit") && !fs.has("kvm", "kvm_entry"));
+        assert_eq!(fs.id("kvm", "kvm_entry").unwrap_err().cause, "this kernel has no tracepoint kvm:kvm_entry");
+    }
+
+    #[test]
+    fn each_hindrance_has_its_own_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = open(dir.path()).unwrap_err();
+        assert!(error.cause.contains("not mounted"), "{error:?}");
+        assert!(error.fix.starts_with("mount -t tracefs"));
+
+        tree(dir.path(), &[("sched/sched_switch", "300")]);
+        let error = open(dir.path()).unwrap_err();
+        assert!(error.cause.contains("kvm module is not loaded"), "{error:?}");
+
+        tree(dir.path(), &[("kvm/kvm_userspace_exit", "many")]);
+        let error = open(dir.path()).unwrap_err();
+        assert!(error.cause.contains("not a number"), "{error:?}");
+    }
+
+    #[test]
+    fn refused_by_rights_or_by_lockdown() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = Tracefs { root: dir.path().to_owned(), lockdown: dir.path().join("lockdown") };
+        let denied = std::io::Error::from_raw_os_error(1);
+        std::fs::write(dir.path().join("lockdown"), "none [integrity] confidentiality\n").unwrap();
+        assert!(fs.error("events", &denied).cause.contains("no permission"));
+        std::fs::write(dir.path().join("lockdown"), "none integrity [confidentiality]\n").unwrap();
+        assert!(fs.error("events", &denied).cause.contains("lockdown"));
+
+        // As a user without rights sees it; root passes through the mode.
+        tree(dir.path(), &[("kvm/kvm_userspace_exit", "1")]);
+        std::fs::write(dir.path().join("lockdown"), "").unwrap();
+        std::fs::set_permissions(dir.path().join("events"), std::fs::Permissions::from_mode(0o0)).unwrap();
+        if let Err(error) = open(dir.path()) {
+            assert!(error.cause.contains("no permission"), "{error:?}");
+        }
+        std::fs::set_permissions(dir.path().join("events"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}

@@ -1,0 +1,348 @@
+//! The files of an archive or of an unpacked sosreport, each read by its content. Most of them hold nothing for kvmtop,
+//! which is no error.
+
+use super::archive;
+use super::detect;
+use super::gathered::Gathered;
+use super::imported::{ImportError, io_message};
+use super::perf_data_file;
+use super::plain_text;
+use super::text_file::{self, TooLarge};
+use kvm::kernel_log::LogLine;
+use rights::open_regular;
+use std::collections::HashMap;
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes of text that are examined in one archive.
+const MAX_EXAMINED: u64 = 1 << 30;
+/// How deep archives within archives are read: a must-gather holds sosreports.
+const MAX_NESTED: usize = 2;
+/// Members that are named as damaged.
+const MAX_ERRORS: usize = 16;
+/// Files of an unpacked sosreport, and how deep its folders are nested.
+const MAX_FILES: usize = 500_000;
+const MAX_DEPTH: usize = 24;
+
+/// Reads members into what was gathered.
+pub(super) struct MemberReader<'a> {
+    archive: &'a Path,
+    gathered: &'a mut Gathered,
+    log: LogUnion,
+    read: usize,
+    other: usize,
+    damaged: usize,
+    examined: u64,
+    left_out: usize,
+    perf_times: bool,
+    nested: usize,
+}
+
+impl<'a> MemberReader<'a> {
+    pub fn new(archive: &'a Path, gathered: &'a mut Gathered, perf_times: bool) -> Self {
+        let log = LogUnion::default();
+        Self { archive, gathered, log, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0, perf_times, nested: 0 }
+    }
+
+    /// Reads one member.
+    pub fn member(&mut self, name: &Path, content: &mut dyn Read) {
+        if self.examined > MAX_EXAMINED {
+            self.left_out += 1;
+            return;
+        }
+        let path = self.archive.join(name);
+        match self.content(&path, content) {
+            Ok(true) => self.read += 1,
+            Ok(false) => self.other += 1,
+            Err(what) => {
+                self.damaged += 1;
+                if self.damaged <= MAX_ERRORS {
+                    self.gathered.errors.push(ImportError { path, what });
+                }
+            }
+        }
+    }
+
+    fn content(&mut self, path: &Path, content: &mut dyn Read) -> Result<bool, String> {
+        let mut head = detect::beginning(content)?;
+        let mut stream: Box<dyn Read> = Box::new(content);
+        if archive::is_compressed(&head) {
+            stream = archive::unpacked(&head, Cursor::new(head.clone()).chain(stream))?;
+            head = detect::beginning(&mut stream)?;
+        }
+        if let Some(file_type) = detect::binary(&head) {
+            let file = archive::in_memory(head.as_slice().chain(stream))?;
+            perf_data_file::read(path, file_type, file, self.perf_times, self.gathered)?;
+            return Ok(true);
+        }
+        if archive::is_tar(&head) {
+            // Boxed, so that the types of archives in archives end.
+            let mut stream: Box<dyn Read + '_> = Box::new(head.as_slice().chain(stream));
+            return self.nested(path, |each| archive::members(&mut stream, each));
+        }
+        if archive::is_zip(&head) {
+            let mut stream: Box<dyn Read + '_> = Box::new(head.as_slice().chain(stream));
+            return self.nested(path, |each| archive::zip_members(&mut stream, each));
+        }
+        if let Some(what) = detect::unsupported(&head).filter(|what| !what.contains("ELF")) {
+            return Err(format!("this is {what}"));
+        }
+        if head.is_empty() || !plain_text::is_text(&head) {
+            return Ok(false);
+        }
+        let before = self.gathered.log.len();
+        let mut counted = Counted { stream: &mut *stream, bytes: head.len() as u64 };
+        let read = text_file::read(path, head, &mut counted, TooLarge::Cut, self.gathered);
+        self.examined += counted.bytes;
+        let lines = self.gathered.log.split_off(before.min(self.gathered.log.len()));
+        let new = self.log.new_lines(lines);
+        self.gathered.log.extend(new);
+        read
+    }
+
+    /// Reads the members of an archive that is a member itself. Its own files are counted, not it.
+    fn nested(
+        &mut self,
+        path: &Path,
+        members: impl FnOnce(&mut dyn FnMut(&Path, &mut dyn Read)) -> Result<(), String>,
+    ) -> Result<bool, String> {
+        if self.nested >= MAX_NESTED {
+            return Err("an archive within archives within an archive: unpack it first".into());
+        }
+        self.nested += 1;
+        let inside = path.strip_prefix(self.archive).unwrap_or(path).to_owned();
+        let end = members(&mut |name, content| self.member(&inside.join(name), content));
+        self.nested -= 1;
+        end.map(|()| false)
+    }
+
+    /// Says what was read, and how the archive ended.
+    pub fn finish(self, end: Result<(), String>) -> Result<(), String> {
+        let all = self.read + self.other + self.damaged;
+        let name = self.archive.file_name().unwrap_or(self.archive.as_os_str());
+        let name = kvm::sanitize(&name.to_string_lossy(), 80);
+        if self.damaged > MAX_ERRORS {
+            self.gathered.notes.push(format!("{name}: {} more files cannot be read", self.damaged - MAX_ERRORS));
+        }
+        if self.left_out > 0 {
+            let limit = MAX_EXAMINED >> 20;
+            let left = self.left_out;
+            self.gathered.notes.push(format!("{name}: more than {limit} MiB of text; {left} files are left out"));
+        }
+        if self.read == 0 {
+            end?;
+            return Err(format!("none of its {all} files holds anything that kvmtop reads"));
+        }
+        self.gathered.notes.push(format!("{name}: {} of {all} files are of use", self.read));
+        end
+    }
+}
+
+/// Counts what is read.
+struct Counted<'a> {
+    stream: &'a mut dyn Read,
+    bytes: u64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.stream.read(buffer)?;
+        self.bytes += n as u64;
+        Ok(n)
+    }
+}
+
+/// The kernel's messages once, though dmesg, the journal and syslog each hold them.
+#[derive(Default)]
+struct LogUnion {
+    /// How often a message was taken.
+    taken: HashMap<String, usize>,
+}
+
+impl LogUnion {
+    /// The lines of a log that the logs before did not hold.
+    fn new_lines(&mut self, lines: Vec<LogLine>) -> Vec<LogLine> {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut new = Vec::new();
+        for line in lines {
+            let message = message(&line.text).to_owned();
+            let seen = seen.entry(message.clone()).or_default();
+            *seen += 1;
+            let taken = self.taken.entry(message).or_default();
+            if *seen > *taken {
+                *taken = *seen;
+                new.push(line);
+            }
+        }
+        new
+    }
+}
+
+/// A kernel's message without date, host and time stamp.
+fn message(text: &str) -> &str {
+    let text = text.split_once("kernel: ").map_or(text, |(_, message)| message).trim_start();
+    let stamped = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let is_stamp = |stamp: &str| stamp.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b' ');
+    stamped.filter(|(stamp, _)| is_stamp(stamp)).map_or(text, |(_, message)| message.trim_start())
+}
+
+/// Whether a folder is an unpacked sosreport, or holds one.
+pub(super) fn is_sosreport(path: &Path) -> bool {
+    path.is_dir() && (path.join("sos_commands").is_dir() || root_within(path).is_some())
+}
+
+fn root_within(path: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(path).ok()?.take(256).flatten();
+    entries.map(|entry| entry.path()).find(|path| path.join("sos_commands").is_dir())
+}
+
+/// Reads all files of an unpacked sosreport, in order of name. Links are not followed: a sosreport holds links to what
+/// is in it anyway, and an absolute one leads to this host.
+pub(super) fn read_folder(path: &Path, gathered: &mut Gathered, perf_times: bool) -> Result<(), String> {
+    let mut members = MemberReader::new(path, gathered, perf_times);
+    let mut open = vec![(path.to_owned(), 0usize)];
+    let mut count = 0usize;
+    let mut end = Ok(());
+    while let Some((folder, depth)) = open.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let mut entries: Vec<_> = entries.flatten().take(MAX_FILES).collect();
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        let mut folders = Vec::new();
+        for entry in entries {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && depth < MAX_DEPTH {
+                folders.push((entry.path(), depth + 1));
+            } else if kind.is_file() {
+                count += 1;
+                if count > MAX_FILES {
+                    end = Err(format!("it has more than {MAX_FILES} files; the others are left out"));
+                    break;
+                }
+                let path = entry.path();
+                let name = path.strip_prefix(members.archive).unwrap_or(&path).to_owned();
+                match open_regular(&path) {
+                    Ok(mut file) => members.member(&name, &mut file),
+                    Err(e) => members.unreadable(path, &io_message(&e)),
+                }
+            }
+        }
+        if end.is_err() {
+            break;
+        }
+        folders.reverse();
+        open.extend(folders);
+    }
+    members.finish(end)
+}
+
+impl MemberReader<'_> {
+    fn unreadable(&mut self, path: PathBuf, why: &str) {
+        self.damaged += 1;
+        if self.damaged <= MAX_ERRORS {
+            self.gathered.errors.push(ImportError { path, what: format!("cannot open it: {why}") });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ImportOptions, Imported, load};
+    use proptest::prelude::*;
+    use std::io::{Cursor, Write};
+
+    fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (name, content) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            builder.append_data(&mut header, name, *content).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    fn import(bytes: &[u8]) -> Imported {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.tar");
+        std::fs::write(&path, bytes).unwrap();
+        load(&[path], &ImportOptions::default())
+    }
+
+    fn bzip2(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    const XML: &[u8] = b"<domain type='kvm'><name>web</name><vcpu>2</vcpu></domain>\n";
+
+    #[test]
+    fn archives_and_recordings_within_an_archive_are_read() {
+        let recording = std::fs::read("tests/fixtures/import/perf_data/compressed.data");
+        let recording = recording.unwrap();
+        let inner = bzip2(&tar(&[("etc/libvirt/qemu/web.xml", XML), ("perf.data.bz2", &bzip2(&recording))]));
+        let imported = import(&bzip2(&tar(&[("sosreport.tar.bz2", &inner), ("README", b"hello\n")])));
+        assert_eq!(imported.errors, []);
+        let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", imported.sample.domains) };
+        assert_eq!((domain.facts.name.value.as_str(), imported.source), ("web", "perf.data"));
+        assert!(domain.threads.iter().any(|t| !t.events.exits.is_empty()));
+    }
+
+    fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, content) in files {
+            writer.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+            writer.write_all(content).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn a_zip_archive_is_read_by_itself_and_within_another() {
+        let inner =
+            zip(&[("case\\web.xml", XML), ("../dmesg.txt", b"[ 592.654337] kvm [7]: vcpu1 unhandled rdmsr: 0x611\n")]);
+        for bytes in [inner.clone(), zip(&[("logs/inner.zip", &inner)]), tar(&[("inner.zip", &inner)])] {
+            let imported = import(&bytes);
+            assert_eq!(imported.errors, []);
+            let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", imported.sample.domains) };
+            assert_eq!((domain.facts.name.value.as_str(), imported.sample.host.kernel_log.len()), ("web", 1));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_zip_is_survived(at in any::<proptest::sample::Index>(), byte in any::<u8>(),
+            cut in any::<proptest::sample::Index>()) {
+            let mut bytes = zip(&[("web.xml", XML), ("more.txt", XML)]);
+            let place = at.index(bytes.len());
+            bytes[place] = byte;
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            let _ = import(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_zip_archive_that_claims_millions_of_members_is_refused() {
+        let mut bytes = zip(&[("web.xml", XML)]);
+        let mut record = [0u8; 56];
+        record[..4].copy_from_slice(b"PK\x06\x06");
+        record[32..40].copy_from_slice(&(1u64 << 40).to_le_bytes());
+        bytes.splice(30..30, record);
+        let imported = import(&bytes);
+        assert!(imported.errors[0].what.contains("members: unpack it first"), "{:?}", imported.errors);
+    }
+
+    #[test]
+    fn what_is_not_read_in_an_archive_is_named() {
+        let mut nested = tar(&[("web.xml", XML)]);
+        for _ in 0..4 {
+            nested = tar(&[("inner.tar", &nested)]);
+        }
+        let imported = import(&tar(&[("a.tar", &nested), ("b.zip", b"PK\x03\x04zip"), ("web.xml", XML)]));
+        let said: Vec<String> = imported.errors.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(
+            said[0].contains("archives within an archive") && said[1].contains("b.zip: the zip archive is damaged"),
+            "{said:?}"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! A guest that a file measured, and the merge of one that several files measured.
+
+use super::kvm_stat::TableCounters;
+use kvm::thread_cpus::ThreadCpus;
+use kvm::thread_name::Role;
+use sample::{
+    DiskSample, DomainFacts, DomainSample, Known, MemoryUse, MissingExtreme, NicSample, Origin, Placement,
+    ThreadEvents, ThreadSample, Vmm,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The name of a guest that no file names.
+pub(super) const UNNAMED: &str = "guest";
+
+/// A guest that a file measured.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ImportedGuest {
+    /// Its name, where the file has it.
+    pub name: Option<String>,
+    /// The VMM's process id, where the file has it.
+    pub pid: Option<i32>,
+    /// Its VMM, where the file has it.
+    pub vmm: Option<Vmm>,
+    /// Its threads.
+    pub threads: Vec<ThreadSample>,
+    /// Events of the guest that belong to no known thread.
+    pub unattributed: ThreadEvents,
+    /// Further kvm events.
+    pub kvm_events: BTreeMap<String, u64>,
+    /// KVM's own statistics.
+    pub counters: BTreeMap<String, u64>,
+    /// Its block devices and network interfaces, and the nanoseconds that their figures cover.
+    pub devices: (Vec<DiskSample>, Vec<NicSample>, u64),
+    /// Bytes of its memory by NUMA node.
+    pub node_memory: BTreeMap<u32, u64>,
+    /// Bytes of the VMM in swap.
+    pub swap_bytes: Option<u64>,
+    /// Its memory on the host.
+    pub memory: MemoryUse,
+}
+
+impl ImportedGuest {
+    /// A guest from the tables of `perf kvm stat`. Each vCPU with a table of its own becomes a thread.
+    pub fn from_tables(pids: Option<String>, counters: TableCounters) -> Self {
+        let threads = counters.vcpus.into_iter().map(|(vcpu, events)| ThreadSample {
+            // The tables have no thread ids; the vCPU's number keeps the threads apart.
+            start_ticks: u64::from(vcpu),
+            comm: format!("CPU {vcpu}"),
+            role: Role::Vcpu,
+            index: Some(vcpu),
+            events,
+            ..ThreadSample::default()
+        });
+        Self {
+            pid: pids.and_then(|p| p.parse().ok()),
+            threads: threads.collect(),
+            unattributed: counters.all,
+            ..Self::default()
+        }
+    }
+
+    /// All its event counters.
+    pub fn events(&self) -> impl Iterator<Item = &ThreadEvents> + Clone {
+        self.threads.iter().map(|t| &t.events).chain([&self.unattributed])
+    }
+
+    /// The guest as a sample's domain. What `facts` leave open is filled from the measurement.
+    pub fn into_domain(self, mut facts: DomainFacts) -> DomainSample {
+        if facts.name.value.is_empty() {
+            facts.name = Known::new(self.name.unwrap_or_else(|| UNNAMED.into()), Origin::File);
+        }
+        facts.vmm = self.vmm.unwrap_or(facts.vmm);
+        facts.pid = self.pid.or(facts.pid);
+        DomainSample {
+            facts: Arc::new(facts),
+            threads: self.threads,
+            unattributed: self.unattributed,
+            kvm_events: self.kvm_events,
+            counters: self.counters,
+            disks: self.devices.0,
+            nics: self.devices.1,
+            devices_ns: self.devices.2,
+            nics_ns: self.devices.2,
+            node_memory: self.node_memory,
+            swap_bytes: self.swap_bytes,
+            memory: self.memory,
+            ..DomainSample::default()
+        }
+    }
+
+    /// Adds what others measured of the same guest.
+    fn merge(&mut self, others: impl IntoIterator<Item = Self>) {
+        let mut places: HashMap<(i32, u64), usize> =
+            self.threads.iter().enumerate().map(|(place, t)| ((t.tid, t.start_ticks), place)).collect();
+        for other in others {
+            for thread in other.threads {
+                let place = *places.entry((thread.tid, thread.start_ticks)).or_insert(self.threads.len());
+                match self.threads.get_mut(place) {
+                    Some(same) => {
+                        same.events.merge(thread.events, MissingExtreme::Unknown);
+                        same.cpu = same.cpu.or(thread.cpu);
+                        same.counters.extend(thread.counters);
+                    }
+                    None => self.threads.push(thread),
+                }
+            }
+            self.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
+            for (name, count) in other.kvm_events {
+                let sum = self.kvm_events.entry(name).or_default();
+                *sum = sum.saturating_add(count);
+            }
+            for (name, count) in other.counters {
+                self.counters.entry(name).or_insert(count);
+            }
+            if self.devices.2 == 0 {
+                self.devices = other.devices;
+            }
+            if self.node_memory.is_empty() {
+                self.node_memory = other.node_memory;
+            }
+            self.swap_bytes = self.swap_bytes.or(other.swap_bytes);
+            self.memory.balloon = self.memory.balloon.or(other.memory.balloon);
+            self.memory.resident = self.memory.resident.or(other.memory.resident);
+        }
+    }
+}
+
+/// Sets where a domain's threads may run. A thread that no file measured is added.
+pub(super) fn place_threads(domain: &mut DomainSample, cpus: ThreadCpus) {
+    let known = domain.threads.iter().enumerate().rev();
+    let known = known.map(|(at, t)| ((t.role, t.index.filter(|_| t.role != Role::Emulator)), at)).collect();
+    let mut threads = PlacedThreads { threads: &mut domain.threads, known };
+    for (vcpu, set) in cpus.vcpus {
+        threads.place(Role::Vcpu, Some(vcpu)).affinity = Some(Arc::new(set));
+    }
+    for (vcpu, cpu) in cpus.last {
+        threads.place(Role::Vcpu, Some(vcpu)).cpu = Some(cpu);
+    }
+    for (id, set) in cpus.iothreads {
+        threads.place(Role::Iothread, Some(id)).affinity = Some(Arc::new(set));
+    }
+    if let Some(set) = cpus.emulator {
+        threads.place(Role::Emulator, None).affinity = Some(Arc::new(set));
+    }
+}
+
+/// A guest's threads, found by role and number.
+struct PlacedThreads<'a> {
+    threads: &'a mut Vec<ThreadSample>,
+    known: HashMap<(Role, Option<u32>), usize>,
+}
+
+impl PlacedThreads<'_> {
+    /// The place of a thread, which is added if it is not there.
+    fn place(&mut self, role: Role, index: Option<u32>) -> &mut Placement {
+        let threads = &mut *self.threads;
+        let at = *self.known.entry((role, index)).or_insert_with(|| {
+            // It has no thread id; role and number keep the threads apart.
+            let (comm, order) = match role {
+                Role::Vcpu => (format!("CPU {}", index.unwrap_or(0)), 0),
+                Role::Iothread => (format!("IO iothread{}", index.unwrap_or(0)), 1),
+                _ => ("emulator".to_owned(), 2),
+            };
+            let start_ticks = order << 32 | u64::from(index.unwrap_or(0));
+            threads.push(ThreadSample { start_ticks, comm, role, index, ..ThreadSample::default() });
+            threads.len() - 1
+        });
+        &mut threads[at].place
+    }
+}
+
+/// Merges guests that have the same process and name: tables of exits and of accesses come in a file each. If there are
+/// one named guest and one without name and process, the latter belongs to the former.
+pub(super) fn merge_same_guests(guests: Vec<ImportedGuest>) -> Vec<ImportedGuest> {
+    let mut places: HashMap<(Option<i32>, Option<String>), usize> = HashMap::new();
+    let mut merged: Vec<(ImportedGuest, Vec<ImportedGuest>)> = Vec::new();
+    for guest in guests {
+        let place = *places.entry((guest.pid, guest.name.clone())).or_insert(merged.len());
+        match merged.get_mut(place) {
+            Some((_, others)) => others.push(guest),
+            None => merged.push((guest, Vec::new())),
+        }
+    }
+    let one = |(mut guest, others): (ImportedGuest, Vec<ImportedGuest>)| {
+        guest.merge(others);
+        guest
+    };
+    let mut merged: Vec<ImportedGuest> = merged.into_iter().map(one).collect();
+    let is_unnamed = |g: &ImportedGuest| g.pid.is_none() && g.name.is_none();
+    if merged.len() == 2
+        && let Some(at) = merged.iter().position(is_unnamed)
+    {
+        let unnamed = merged.remove(at);
+        merged.iter_mut().for_each(|named| named.merge([unnamed.clone()]));
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sample::OtherTask;
+
+    #[test]
+    fn two_files_of_the_same_threads_keep_who_woke_and_who_preempted() {
+        let task = |tid, count, ns| OtherTask { tid, comm: "kworker".into(), count, ns };
+        let guest = |woken_by, preempted_by| {
+            let events = ThreadEvents { woken_by, preempted_by, ..ThreadEvents::default() };
+            let thread = ThreadSample { tid: 7, events, ..ThreadSample::default() };
+            ImportedGuest { threads: vec![thread], ..ImportedGuest::default() }
+        };
+        let first = guest(vec![task(1, 2, 0)], vec![task(3, 1, 100)]);
+        let second = guest(vec![task(1, 5, 0), task(2, 1, 0)], vec![task(3, 1, 50)]);
+        let merged = merge_same_guests(vec![first, second]);
+        let [guest] = merged.as_slice() else { panic!("{merged:?}") };
+        let events = &guest.threads[0].events;
+        assert_eq!(events.woken_by, [task(1, 7, 0), task(2, 1, 0)]);
+        assert_eq!(events.preempted_by, [task(3, 2, 150)]);
+    }
+}

@@ -1,0 +1,48 @@
+//! What an import is given and what it returns.
+
+use sample::Sample;
+use std::io;
+use std::path::PathBuf;
+
+/// What the command line adds to the files.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ImportOptions {
+    /// Seconds that the tables cover.
+    pub duration_s: Option<f64>,
+    /// Number of vCPUs of the guest.
+    pub vcpus: Option<u32>,
+    /// Gives the accesses of a `perf.data` the times that perf gives them: from the access to the entry (ports, MSRs,
+    /// writes to memory) or from the exit to the access (reads of memory). Without it an access takes the whole exit.
+    pub perf_times: bool,
+}
+
+/// A file that could not be used, or not completely.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {what}", path.display())]
+pub struct ImportError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// The content of all files.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Imported {
+    /// The counters. They cover an interval of their own: `Model::new(&sample, Base::Whole(base))`.
+    pub sample: Sample,
+    /// Length of that interval in seconds, where it is known.
+    pub base: Option<f64>,
+    /// JSON's `source`: the type of the file that gave the most: `perf.data`, `trace`, `text`, `xml`, ….
+    pub source: &'static str,
+    /// Files that were not used.
+    pub errors: Vec<ImportError>,
+    /// Further remarks, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// The system's message without "(os error N)".
+pub(super) fn io_message(e: &io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,257 @@
+//! Counters from printed tables. Sums that perf rounded or left out are restored as closely as its figures allow.
+
+use super::table::{FoundTables, PrintedRow, PrintedTable, RowKey, TableKind};
+use kvm::exit_reason;
+use kvm::isa::Isa;
+use kvm::sanitize;
+use sample::{AccessCell, ExitCell, MissingExtreme, ThreadEvents, Timing};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The counters of one guest.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct TableCounters {
+    /// Sums over all vCPUs, without what the tables of single vCPUs hold.
+    pub all: ThreadEvents,
+    /// Counters of single vCPUs.
+    pub vcpus: BTreeMap<u32, ThreadEvents>,
+    /// Seconds that the text states by its clock or its command lines.
+    pub seconds: Option<f64>,
+    /// Events that perf reported as lost.
+    pub lost: u64,
+    /// Remarks: rows that are missing, frames that were added up.
+    pub notes: Vec<String>,
+}
+
+/// The remark on tables whose times are not those of the exits.
+const GUEST_TIMES: &str = "on this architecture perf measures how long the guest ran before each exit, not how long \
+    the exit took: the table's times are left out";
+
+type Cells = BTreeMap<(TableKind, RowKey), Timing>;
+
+/// Adds up the tables of one text by the processes that they are restricted to (`None`: not restricted).
+pub(crate) fn guest_counters(found: &FoundTables) -> BTreeMap<Option<String>, TableCounters> {
+    let mut guests: BTreeMap<Option<String>, Vec<&PrintedTable>> = BTreeMap::new();
+    for table in &found.tables {
+        guests.entry(table.pids.clone()).or_default().push(table);
+    }
+    guests.into_iter().map(|(pids, tables)| (pids, add_up(found, &tables))).collect()
+}
+
+fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
+    let mut counters = TableCounters::default();
+    let tables = &if found.frame_s.is_none() { distinct(tables) } else { tables.to_vec() };
+    let names = tables.iter().flat_map(|t| &t.rows).filter_map(|r| match &r.key {
+        RowKey::Reason(name, _) => Some(name.as_str()),
+        RowKey::Address(..) => None,
+    });
+    let isa = exit_reason::guess_isa(names);
+    // There perf counts from the entry to the exit (tools/perf/util/kvm-stat-arch/kvm-stat-arm64.c and -riscv.c,
+    // `event_begin`).
+    let guest_times = isa == Isa::Arm64 || tables.iter().flat_map(|t| &t.rows).any(riscv);
+    if guest_times && tables.iter().flat_map(|t| &t.rows).any(|r| r.mean.is_some() || r.total.is_some()) {
+        counters.notes.push(GUEST_TIMES.into());
+    }
+    let mut scopes: BTreeMap<Option<u32>, Cells> = BTreeMap::new();
+    for table in tables {
+        counters.lost = counters.lost.saturating_add(table.lost);
+        let cells = scopes.entry(table.vcpu).or_default();
+        for row in &table.rows {
+            let time = if guest_times {
+                Timing { count: row.count, ..Timing::default() }
+            } else {
+                timing(row, table.total.and_then(|t| t.1))
+            };
+            cells.entry((table.kind, row.key.clone())).or_default().merge(&time, MissingExtreme::Unknown);
+        }
+        if table.rows.is_empty() && table.total.is_none() {
+            let why = "it is cut off, or its numbers do not have perf's format (12.5, not 12,5)";
+            counters.notes.push(format!("a table without any readable row: {why}"));
+        }
+        let held = table.rows.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
+        if let Some((stated, _)) = table.total.filter(|(stated, _)| *stated != held) {
+            counters.notes.push(if held < stated {
+                format!("the table states {stated} samples and its rows hold {held}: rows are missing")
+            } else {
+                format!("the table states {stated} samples and its rows hold {held}: a row or the total is wrong")
+            });
+        }
+    }
+    counters.notes.dedup();
+    counters.seconds = covered_seconds(found, tables, &mut counters.notes);
+    // A text can hold a sum and its parts. The parts must not count twice.
+    let kinds_of_sum: BTreeSet<TableKind> = tables.iter().filter(|t| t.vcpu.is_none()).map(|t| t.kind).collect();
+    let mut all = scopes.remove(&None).unwrap_or_default();
+    for (key, part) in scopes.values().flatten().filter(|((kind, _), _)| kinds_of_sum.contains(kind)) {
+        if let Some(sum) = all.get_mut(key) {
+            subtract(sum, part);
+        }
+    }
+    all.retain(|_, timing| timing.count > 0);
+    counters.all = events(all, isa);
+    counters.vcpus = scopes.into_iter().filter_map(|(vcpu, cells)| Some((vcpu?, events(cells, isa)))).collect();
+    counters
+}
+
+/// The tables without those that repeat another one: sorted by another column, or quoted in a reply. Frames of `live`
+/// have clocks and are all kept.
+fn distinct<'a>(tables: &[&'a PrintedTable]) -> Vec<&'a PrintedTable> {
+    type TableShape = (TableKind, Option<u32>, Option<u64>, usize);
+    let mut kept = Vec::with_capacity(tables.len());
+    // Only the first tables are compared: a comparison with thousands of frames would take long.
+    let mut compared: BTreeMap<TableShape, Vec<Vec<&PrintedRow>>> = BTreeMap::new();
+    let mut left = 64;
+    for &table in tables {
+        if table.clock.is_none() && !table.rows.is_empty() {
+            let shape = (table.kind, table.vcpu, table.total.map(|t| t.0), table.rows.len());
+            let mut rows: Vec<&PrintedRow> = table.rows.iter().collect();
+            rows.sort_by(|a, b| (&a.key, a.count).cmp(&(&b.key, b.count)));
+            let known = compared.entry(shape).or_default();
+            if known.contains(&rows) {
+                continue;
+            }
+            if left > 0 {
+                left -= 1;
+                known.push(rows);
+            }
+        }
+        kept.push(table);
+    }
+    kept
+}
+
+/// The seconds that the tables cover, by the clocks of `live` or by the command lines in the text.
+fn covered_seconds(found: &FoundTables, tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<f64> {
+    let mut groups: BTreeMap<(TableKind, Option<u32>), Vec<&PrintedTable>> = BTreeMap::new();
+    for t in tables.iter().filter(|t| !t.rows.is_empty()) {
+        groups.entry((t.kind, t.vcpu)).or_default().push(t);
+    }
+    let largest = groups.into_values().max_by_key(Vec::len)?;
+    let frames = largest.len();
+    let clocks: Vec<f64> = largest.iter().filter_map(|t| t.clock).collect();
+    let live = clocks.len() == frames || found.frame_s.is_some();
+    if frames > 1 {
+        let why = if live {
+            "as the frames of 'perf kvm stat live'"
+        } else {
+            "if they were measured before and after a change, put each into its own file and compare them with \
+             'kvmtop diff'"
+        };
+        notes.push(format!("{frames} tables of the same kind were added up{}{why}", if live { ", " } else { "; " }));
+    }
+    let recorded = |t: &&PrintedTable| t.recorded_s.or(found.recorded_s);
+    if !live && let Some(first) = largest.iter().find_map(recorded) {
+        // Each table has its own recording. A command line that is shown only once applies to all.
+        return Some(largest.iter().map(|t| recorded(t).unwrap_or(first)).sum());
+    }
+    let steps: f64 = clocks
+        .windows(2)
+        .map(|w| w.iter().rev().copied().reduce(|b, a| b - a).unwrap_or(0.0).rem_euclid(86_400.0))
+        .sum();
+    if frames > 1 && clocks.len() == frames && steps > 0.0 {
+        return Some(steps * frames as f64 / (frames - 1) as f64);
+    }
+    if frames == 1 && live && found.frame_s.is_none() && found.recorded_s.is_none() {
+        notes.push(
+            "'perf kvm stat live' prints one frame a second by default: one second is assumed without --duration"
+                .into(),
+        );
+        return Some(1.0);
+    }
+    found.frame_s.map(|s| s * frames as f64).or(found.recorded_s)
+}
+
+/// Whether perf printed a row on RISC-V, where it names exits by their `scause`.
+fn riscv(row: &PrintedRow) -> bool {
+    const NAMES: &[&str] = &["GUEST_PAGE_FAULT", "VIRTUAL_INST_FAULT", "SUPERVISOR_SYSCALL", "HYPERVISOR_SYSCALL"];
+    matches!(&row.key, RowKey::Reason(name, _) if NAMES.iter().any(|n| name.ends_with(n)) || name.starts_with("IRQ_"))
+}
+
+/// A row's durations. The sum comes from the printed mean, or from the printed share of the total where that is more
+/// exact (many short exits), within the range that the mean allows.
+fn timing(row: &PrintedRow, handled: Option<f64>) -> Timing {
+    /// Half of the last digit of a printed time, and of a printed percentage.
+    const HALF_DIGIT_NS: f64 = 5.0;
+    const HALF_DIGIT_SHARE: f64 = 0.000_05;
+    let mut timing = Timing { count: row.count, ..Timing::default() };
+    timing.min_ns = row.min.map(|ns| ns as u64);
+    timing.max_ns = row.max.map(|ns| ns as u64);
+    if row.count == 0 {
+        return timing;
+    }
+    let n = row.count as f64;
+    let by_mean = row.mean.map(|mean| mean * n);
+    let by_share = row.time_percent.zip(handled).map(|(p, all)| p / 100.0 * all);
+    let total = match (by_mean, by_share, handled) {
+        _ if row.total.is_some() => row.total.unwrap_or_default(),
+        (Some(mean), Some(share), Some(all)) if all * HALF_DIGIT_SHARE < n * HALF_DIGIT_NS => {
+            // A little less than half a digit, so that the mean is printed as it was.
+            let room = 0.99 * n * HALF_DIGIT_NS;
+            share.clamp((mean - room).max(0.0), mean + room)
+        }
+        (Some(mean), ..) => mean,
+        (None, share, _) => match share {
+            Some(share) => share,
+            None => return timing,
+        },
+    };
+    let total = total.round();
+    timing.total_ns = Some(total as u64);
+    // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum of squares.
+    let mean = total / n;
+    let spread = row.error.or((row.count == 1).then_some(0.0)).map(|e| (e / 100.0 * mean).powi(2) * n * (n - 1.0));
+    timing.sum_sq = spread.map(|s| (s + total * mean).round() as u128);
+    timing
+}
+
+/// Subtracts a part from a sum.
+fn subtract(sum: &mut Timing, part: &Timing) {
+    sum.count = sum.count.saturating_sub(part.count);
+    sum.total_ns = sum.total_ns.zip(part.total_ns).map(|(a, b)| a.saturating_sub(b));
+    sum.sum_sq = sum.sum_sq.zip(part.sum_sq).map(|(a, b)| a.saturating_sub(b));
+}
+
+fn events(cells: Cells, isa: Isa) -> ThreadEvents {
+    let mut events = ThreadEvents::default();
+    for ((kind, key), time) in cells {
+        match (kind, key) {
+            (TableKind::Accesses(space), RowKey::Address(address, direction)) => {
+                events.accesses.push(AccessCell {
+                    space,
+                    address: Some(address),
+                    direction,
+                    time,
+                    ..AccessCell::default()
+                });
+            }
+            (_, RowKey::Reason(name, printed)) => {
+                let (isa, code, name) = reason(isa, &name, printed);
+                events.exits.push(ExitCell {
+                    isa,
+                    code,
+                    name,
+                    time,
+                    userspace_ns: None,
+                    halted_ns: None,
+                    preempted_ns: None,
+                });
+            }
+            (TableKind::Exits, RowKey::Address(..)) => {}
+        }
+    }
+    // A reason can stand there in two spellings.
+    let mut merged = ThreadEvents::default();
+    merged.merge(events, MissingExtreme::Unknown);
+    merged
+}
+
+/// Instruction set and code of a reason, and its printed name if no built-in table has it.
+fn reason(isa: Isa, name: &str, printed: Option<u32>) -> (Isa, u32, Option<String>) {
+    // perf prints "on VMX" on every x86 host whose processor it does not recognise as AMD.
+    if let Some(code) = printed {
+        return (if isa == Isa::Other(0) { Isa::Vmx } else { isa }, code, None);
+    }
+    match exit_reason::code(isa, name) {
+        Some(code) => (isa, code, None),
+        None => (Isa::Other(0), 0, Some(sanitize(name, 64))),
+    }
+}

@@ -1,0 +1,173 @@
+//! Parses the lines around the rows: headings, column titles, totals, command lines.
+
+use super::table::TableKind;
+use super::values::time;
+use kvm::Space;
+
+/// A column after `Samples`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PrintedColumn {
+    SamplesPercent,
+    TimePercent,
+    /// Not a column but the word `(ns)` in the titles, as in the text that perf's terminal browser shows since 6.4:
+    /// times are nanoseconds without a unit.
+    Bare,
+    /// `Time (ns)`: sum of the row's durations.
+    Total,
+    Min,
+    Max,
+    Mean,
+}
+
+/// Marks of comments and lists before a pasted row.
+pub(super) const LEADING_MARKS: &[char] = &['#', '*', '+', '-', '/', '|'];
+
+/// A line of column titles: what the rows count, and the columns so far (a wrapped line continues in the next one).
+pub(super) fn titles(line: &str) -> Option<(TableKind, Vec<PrintedColumn>)> {
+    let (name, rest) = line.split_once("Samples")?;
+    let name = name.trim_matches(|c| c == ' ' || LEADING_MARKS.contains(&c)).to_ascii_lowercase();
+    let kind = match name.as_str() {
+        "vm-exit" | "event name" | "hcall-event" | "vmexit" | "kvm-exit" => TableKind::Exits,
+        "io port access" | "ioport access" => TableKind::Accesses(Space::Pio),
+        "mmio access" => TableKind::Accesses(Space::Mmio),
+        "msr access" => TableKind::Accesses(Space::Msr),
+        _ => return None,
+    };
+    Some((kind, columns(rest)?))
+}
+
+/// Column titles alone: the rest of a wrapped line. `None` if any word is not part of a title.
+pub(super) fn columns(line: &str) -> Option<Vec<PrintedColumn>> {
+    let mut columns = Vec::new();
+    let line = line.to_ascii_lowercase().replace("(ns)", " (ns)");
+    let mut before = "";
+    for word in line.split([' ', '|', '*', ':']).filter(|w| !w.is_empty()) {
+        match word {
+            "samples%" | "sample%" => columns.push(PrintedColumn::SamplesPercent),
+            "time%" => columns.push(PrintedColumn::TimePercent),
+            "min" => columns.push(PrintedColumn::Min),
+            "max" => columns.push(PrintedColumn::Max),
+            "avg" | "mean" => columns.push(PrintedColumn::Mean),
+            "(ns)" => {
+                if before == "time" {
+                    columns.push(PrintedColumn::Total);
+                }
+                columns.push(PrintedColumn::Bare);
+            }
+            "time" if matches!(before, "min" | "max" | "avg" | "mean") => {
+                before = "";
+                continue;
+            }
+            "time" | "samples" => {}
+            _ => return None,
+        }
+        before = word;
+    }
+    Some(columns)
+}
+
+/// The kind of table that a command line requests (`perf kvm stat report --event=msr`).
+pub(super) fn requested_kind(line: &str) -> Option<TableKind> {
+    let rest = line.split_once("kvm ")?.1.split_once("--event")?.1;
+    match rest.trim_start_matches(['=', ' ']).split(|c: char| !c.is_ascii_alphanumeric()).next()? {
+        "vmexit" => Some(TableKind::Exits),
+        "ioport" => Some(TableKind::Accesses(Space::Pio)),
+        "mmio" => Some(TableKind::Accesses(Space::Mmio)),
+        "msr" => Some(TableKind::Accesses(Space::Msr)),
+        _ => None,
+    }
+}
+
+/// `Analyze events for all VMs, VCPU 1:`: the processes and the vCPU of the tables after it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Heading {
+    pub pids: Option<String>,
+    pub vcpu: Option<u32>,
+}
+
+/// Reads a heading.
+pub(super) fn heading(line: &str) -> Option<Heading> {
+    let rest = line.split_once("Analyze events for")?.1;
+    let pids =
+        rest.split_once("pid(s)").map(|(_, after)| after.split([' ', ':']).find(|w| !w.is_empty()).unwrap_or(""));
+    let vcpu = rest.split_once("VCPU ").and_then(|(_, after)| after.trim().trim_end_matches(':').parse().ok());
+    let pids = pids.map(|p| p.trim_end_matches(',')).filter(|p| p.starts_with(|c: char| c.is_ascii_digit()));
+    Some(Heading { pids: pids.map(|p| p.chars().take(64).collect()), vcpu })
+}
+
+/// `Total Samples:309, Total events handled time:42782518.51us.`: the count and nanoseconds.
+pub(super) fn total(line: &str) -> Option<(u64, Option<f64>)> {
+    let rest = line.split_once("Total Samples:")?.1.trim_start();
+    let digits: String =
+        rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(char::is_ascii_digit).collect();
+    let ns = handled_time(line);
+    digits.parse().ok().map(|count| (count, ns))
+}
+
+/// `Total events handled time:42782518.51us.` in nanoseconds. Mail can wrap it to a line of its own.
+pub(super) fn handled_time(line: &str) -> Option<f64> {
+    let text = line.split_once("handled time:").map(|(_, after)| after).or_else(|| line.strip_prefix("time:"))?;
+    time(text.trim().trim_end_matches('.'))
+}
+
+/// `Lost events: 12`.
+pub(super) fn lost(line: &str) -> Option<u64> {
+    line.split_once("Lost events:")?.1.trim().parse().ok()
+}
+
+/// Seconds of the day from a line with nothing but the time of day, as `live` prints above each frame.
+pub(super) fn clock(line: &str) -> Option<f64> {
+    let mut parts = line.trim().split(':');
+    let (h, m, s) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || h.len() != 2 || m.len() != 2 {
+        return None;
+    }
+    let (hours, minutes): (u32, u32) = (h.parse().ok()?, m.parse().ok()?);
+    let plain = s.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let seconds: f64 = s.parse().ok().filter(|_| plain)?;
+    (hours < 24 && minutes < 60 && seconds < 61.0).then(|| f64::from(hours * 3600 + minutes * 60) + seconds)
+}
+
+/// `unknown kvm exit code:131072 on VMX`, printed above the row `UNKNOWN`.
+pub(super) fn unknown_code(line: &str) -> Option<u32> {
+    let rest = line.split_once("unknown kvm exit code:")?.1;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// Seconds that a command line states: of a recording (`perf kvm stat record -a sleep 10`) and of a frame
+/// (`perf kvm stat live -d 2`).
+pub(super) fn stated_seconds(line: &str) -> (Option<f64>, Option<f64>) {
+    let words: Vec<&str> = line.split_whitespace().map(|w| w.trim_matches(['`', '"', '\'', ';', ','])).collect();
+    let has = |word: &str| words.contains(&word);
+    let kvm_stat = has("kvm") && has("stat") && words.iter().any(|w| *w == "perf" || w.ends_with("/perf"));
+    if !kvm_stat {
+        return (None, None);
+    }
+    let after = |word: &str| words.windows(2).find(|w| w.first() == Some(&word)).and_then(|w| seconds(w.last()?));
+    if has("record") {
+        (after("sleep"), None)
+    } else if has("live") {
+        let joined =
+            words.iter().find_map(|w| w.strip_prefix("--display=").or_else(|| w.strip_prefix("-d")).and_then(seconds));
+        // A frame covers one second by default (perf-kvm(1), `--display`).
+        (None, after("-d").or_else(|| after("--display")).or(joined).or(Some(1.0)))
+    } else {
+        (None, None)
+    }
+}
+
+/// Whether a line is the command `perf kvm stat report`.
+pub(super) fn is_report(line: &str) -> bool {
+    line.contains("perf") && line.contains("kvm") && line.contains("stat report")
+}
+
+/// Parses `10`, `10s`, `0.5`, `2m` as sleep(1) does.
+fn seconds(text: &str) -> Option<f64> {
+    let (digits, factor) =
+        match text.strip_suffix('s').map(|d| (d, 1.0)).or_else(|| text.strip_suffix('m').map(|d| (d, 60.0))) {
+            Some(parts) => parts,
+            None => (text, 1.0),
+        };
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    digits.parse::<f64>().ok().filter(|s| plain && *s > 0.0 && *s < 1e9).map(|s| s * factor)
+}

@@ -1,0 +1,41 @@
+//! Files made elsewhere: reads what other tools recorded or printed into one [`Sample`](sample::Sample).
+//!
+//! [`load`] opens the files. `detect` finds each file's type by its content. `text_file` (with `kvm_stat` and `trace`)
+//! and `perf_data` read it into `gathered`. `assemble` combines the files of one domain: a table of exits, the domain's
+//! XML and its memory tree give named devices. A file that cannot be used is reported by name, and the others are still
+//! used.
+
+mod archive;
+mod archive_members;
+mod assemble;
+mod counts;
+mod covered_time;
+mod describe;
+mod description_files;
+mod detect;
+mod gathered;
+mod group_threads;
+mod guest;
+mod imported;
+mod kvm_stat;
+mod line_marks;
+mod load;
+mod pasted_text;
+mod perf_data;
+mod perf_data_file;
+mod plain_text;
+mod processes;
+mod readings;
+mod text_file;
+mod trace;
+
+pub use description_files::DescriptionFiles;
+pub use imported::{ImportError, ImportOptions, Imported};
+pub use load::load;
+pub use perf_data::{PerfDataFeed, is_perf_data};
+pub use text_file::trace_samples;
+
+#[cfg(test)]
+mod joining_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! Decodes the text of an event, as all kernels print it.
+
+use super::line::TraceLine;
+use engine::pairing::{EventKind, Task, TracedAccess, TracedEvent};
+use kvm::Space;
+use kvm::exit_reason::{self, arm64_code, guess_isa};
+use kvm::isa::Isa;
+use kvm::port_exit::PortExit;
+use sample::Direction;
+use std::collections::HashMap;
+
+/// Limit of different exit reasons in one file. Kernels know about 130.
+const MAX_REASONS: usize = 1024;
+
+/// Decodes lines and remembers the exit reasons found.
+#[derive(Debug, Default)]
+pub(super) struct TraceDecoder {
+    reasons: HashMap<String, (Isa, u32)>,
+    /// Names that no table knows. The position is used as the code.
+    unknown: Vec<String>,
+    isa: Isa,
+    /// Exits with a reason beyond [`MAX_REASONS`].
+    beyond: u64,
+    /// Whether exits name the ports.
+    ports_of_exits: bool,
+}
+
+impl TraceDecoder {
+    /// For a trace without `kvm_pio`: the ports are those that the exits name.
+    pub fn with_ports_of_exits() -> Self {
+        Self { ports_of_exits: true, ..Self::default() }
+    }
+
+    /// The name of a reason that no built-in table knows.
+    pub fn name(&self, isa: Isa, code: u32) -> Option<&str> {
+        (isa == Isa::Other(0)).then(|| self.unknown.get(code as usize).map(String::as_str)).flatten()
+    }
+
+    /// Exits that are not counted, because the file has too many different reasons.
+    pub fn beyond(&self) -> u64 {
+        self.beyond
+    }
+
+    /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch` and for an exit that
+    /// names a port. False if the event is known and its text is not.
+    pub fn decode(&mut self, line: &TraceLine, mut put: impl FnMut(TracedEvent)) -> bool {
+        let mut emit =
+            |tid: i32, pid: i32, kind: EventKind| put(TracedEvent { tid, pid, time: line.time, cpu: line.cpu, kind });
+        if line.event == "sched_switch" {
+            if let Some((prev, runnable, next)) = switch(line.text) {
+                emit(prev, 0, EventKind::SwitchOut { runnable, next });
+                emit(next.tid, 0, EventKind::SwitchIn);
+            }
+            return true;
+        }
+        let by = || Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
+        let (tid, kind) = match line.event {
+            "kvm_exit" => match self.exit(line.text) {
+                Some(Ok(exit)) => (line.tid, Some(exit)),
+                Some(Err(TooManyReasons)) => {
+                    self.beyond += 1;
+                    return true;
+                }
+                None => (line.tid, None),
+            },
+            "kvm_entry" => (line.tid, Some(EventKind::Entry { vcpu: vcpu(line.text) })),
+            "kvm_pio" => (line.tid, pio(line.text)),
+            // The line of the read that completes it follows.
+            "kvm_mmio" if line.text.starts_with("mmio unsatisfied-read ") => return true,
+            "kvm_mmio" => (line.tid, mmio(line.text)),
+            "kvm_msr" => (line.tid, msr(line.text)),
+            "kvm_userspace_exit" => (line.tid, userspace(line.text)),
+            "kvm_vcpu_wakeup" => (line.tid, halted(line.text)),
+            "sched_migrate_task" => {
+                let pair = field(line.text, "orig_cpu=").zip(field(line.text, "dest_cpu="));
+                let kind = pair.map(|(from, to)| EventKind::Migrated { from: from as u32, to: to as u32 });
+                (task_id(line.text).unwrap_or(0), kind)
+            }
+            "sched_waking" => (task_id(line.text).unwrap_or(0), Some(EventKind::Waking { by: by() })),
+            _ => return true,
+        };
+        let read = kind.is_some();
+        if let Some(kind) = kind.filter(|_| tid > 0) {
+            let own = line.pid.filter(|_| tid == line.tid).unwrap_or(0);
+            let port = match kind {
+                EventKind::Exit { isa, code, .. } if self.ports_of_exits => port(isa, code, line.text),
+                _ => None,
+            };
+            emit(tid, own, kind);
+            port.into_iter().for_each(|access| emit(tid, own, access));
+        }
+        read
+    }
+
+    fn exit(&mut self, text: &str) -> Option<Result<EventKind, TooManyReasons>> {
+        let vcpu = text.starts_with("vcpu ").then(|| vcpu(text)).flatten();
+        let found = match arm64(text) {
+            Some(code) => Ok((Isa::Arm64, code)),
+            None => self.reason(reason(text)?),
+        };
+        Some(found.map(|(isa, code)| EventKind::Exit { isa, code, vcpu }))
+    }
+
+    fn reason(&mut self, name: &str) -> Result<(Isa, u32), TooManyReasons> {
+        if let Some(known) = self.reasons.get(name) {
+            return Ok(*known);
+        }
+        if self.reasons.len() >= MAX_REASONS {
+            return Err(TooManyReasons);
+        }
+        let guess = match guess_isa([name.split_whitespace().next().unwrap_or(name)]) {
+            Isa::Other(_) => self.isa,
+            isa => isa,
+        };
+        self.isa = guess;
+        // libtraceevent's plugin writes "UNKNOWN (131072)", some kernels write the bare number.
+        let number = name.split_once('(').and_then(|(_, n)| n.strip_suffix(')')).unwrap_or(name).trim();
+        let code = exit_reason::code(guess, name).or_else(|| number.parse().ok());
+        let found = code.map_or((Isa::Other(0), self.unknown.len() as u32), |code| (guess, code));
+        if code.is_none() {
+            self.unknown.push(kvm::sanitize(name, 64));
+        }
+        self.reasons.insert(name.to_owned(), found);
+        Ok(found)
+    }
+}
+
+/// The file has more different exit reasons than are kept.
+struct TooManyReasons;
+
+/// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4 info 5658000b 0`.
+fn reason(text: &str) -> Option<&str> {
+    let rest = text.split_once("reason ")?.1;
+    let end = rest.find(" rip").or_else(|| rest.find(" info")).unwrap_or(rest.len());
+    rest.get(..end).map(str::trim).filter(|name| !name.is_empty() && name.len() <= 128)
+}
+
+/// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…` (`arch/arm64/kvm/trace_arm.h`).
+fn arm64(text: &str) -> Option<u32> {
+    let (ret, rest) = text.split_once(": HSR_EC: 0x").or_else(|| text.split_once(": ESR_EC: 0x"))?;
+    let digits = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
+    let class = u32::from_str_radix(digits, 16).ok()?;
+    let ret = match ret.trim() {
+        "TRAP" => 2,
+        "IRQ" => 0,
+        "IL" => 3,
+        other if other.contains("SERROR") => 1,
+        "HYP_GONE" => 0x0bad_ca11,
+        _ => return None,
+    };
+    Some(arm64_code(ret, class))
+}
+
+/// The number after `vcpu `.
+fn vcpu(text: &str) -> Option<u32> {
+    let rest = text.split_once("vcpu ")?.1;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// `pio_read at 0x608 size 4 count 1 val 0x4`.
+fn pio(text: &str) -> Option<EventKind> {
+    let direction = direction(text, "pio_")?;
+    Some(access(Space::Pio, hex(text.split_once(" at ")?.1)?, direction, false))
+}
+
+/// The port of an exit: `… info 5658000b 0` of older kernels, `… info1 0x000000005658000b info2 …`.
+fn port(isa: Isa, code: u32, text: &str) -> Option<EventKind> {
+    let info = text.split_once(" info")?.1;
+    let exit = PortExit::of(isa, code, hex(info.strip_prefix('1').unwrap_or(info).strip_prefix(' ')?)?)?;
+    let direction = if exit.write { Direction::Write } else { Direction::Read };
+    Some(access(Space::Pio, exit.port.into(), direction, false))
+}
+
+/// `mmio write len 4 gpa 0xfee000b0 val 0x0`; a later `read` completes an `unsatisfied-read`.
+fn mmio(text: &str) -> Option<EventKind> {
+    let direction = direction(text, "mmio ")?;
+    Some(access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, direction, false))
+}
+
+/// `msr_read 1b = 0xfee00900 (#GP)`.
+fn msr(text: &str) -> Option<EventKind> {
+    let direction = direction(text, "msr_")?;
+    let number = text.split_whitespace().nth(1)?;
+    Some(access(Space::Msr, hex(number)?, direction, text.contains("(#GP)")))
+}
+
+fn direction(text: &str, prefix: &str) -> Option<Direction> {
+    let rest = text.strip_prefix(prefix)?;
+    match rest.split([' ', ':']).next()? {
+        "read" => Some(Direction::Read),
+        "write" => Some(Direction::Write),
+        _ => None,
+    }
+}
+
+fn access(space: Space, address: u64, direction: Direction, fault: bool) -> EventKind {
+    EventKind::Access(TracedAccess { space, address, direction, fault })
+}
+
+fn hex(text: &str) -> Option<u64> {
+    let text = text.trim_start();
+    let text = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(text.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
+}
+
+/// `reason KVM_EXIT_IO (2)`, `reason restart (4)`, `reason error (14)` (include/trace/events/kvm.h).
+fn userspace(text: &str) -> Option<EventKind> {
+    let (name, rest) = text.strip_prefix("reason ")?.rsplit_once('(')?;
+    let number: i32 = rest.split(')').next()?.trim().parse().ok()?;
+    let failed = matches!(name.trim(), "restart" | "error");
+    Some(EventKind::Userspace { reason: if failed { number.checked_neg()? } else { number } })
+}
+
+/// `wait time 555617 ns, polling valid`.
+fn halted(text: &str) -> Option<EventKind> {
+    let ns = text.split_once(" time ")?.1.split_whitespace().next()?.parse().ok()?;
+    Some(EventKind::Halted { ns })
+}
+
+/// The number after `name=`.
+fn field(text: &str, name: &str) -> Option<i64> {
+    let rest = text.split_once(name)?.1;
+    rest.split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()
+}
+
+/// The thread of a scheduler event: ` pid=131 `, or `CPU 0/KVM:131 [120]` of older trace-cmd.
+fn task_id(text: &str) -> Option<i32> {
+    let id = field(text, " pid=").or_else(|| named(text).map(|task| i64::from(task.1)))?;
+    i32::try_from(id).ok()
+}
+
+/// `CPU 0/KVM:131 [120] …`: name, thread, the rest.
+fn named(text: &str) -> Option<(&str, i32, &str)> {
+    let (task, rest) = text.split_once(" [")?;
+    let (name, tid) = task.rsplit_once(':')?;
+    Some((name.trim(), tid.trim().parse().ok()?, rest))
+}
+
+/// The thread that left the CPU, whether it was still runnable, and the task that replaced it.
+fn switch(text: &str) -> Option<(i32, bool, Task)> {
+    let (left, right) = text.split_once("==>")?;
+    let id = |n: i64| i32::try_from(n).ok();
+    if let Some(prev) = field(left, "prev_pid=") {
+        let state = left.split_once("prev_state=")?.1;
+        let name = right.split_once("next_comm=").and_then(|(_, r)| r.split_once(" next_pid=")).map_or("", |(n, _)| n);
+        let next = Task { tid: id(field(right, "next_pid=")?)?, comm: comm(name) };
+        return Some((id(prev)?, state.starts_with('R'), next));
+    }
+    let (_, prev, rest) = named(left)?;
+    let state = rest.split_once(']')?.1.trim();
+    let (name, next, _) = named(right)?;
+    Some((prev, state.starts_with('R'), Task { tid: next, comm: comm(name) }))
+}
+
+fn comm(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (to, from) in bytes.iter_mut().zip(name.bytes().take(15)) {
+        *to = from;
+    }
+    bytes
+}

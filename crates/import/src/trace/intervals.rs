@@ -1,0 +1,123 @@
+//! Cuts a trace into intervals, for time lines: what had been counted at the end of each.
+
+use super::TraceReader;
+use crate::covered_time::MAX_BACKOFF;
+use crate::group_threads::group_threads;
+use crate::guest::ImportedGuest;
+use engine::events::TracedThread;
+use sample::{
+    DomainFacts, EngineKind, EngineLevel, EngineStatus, Sample, SourceId, SourceStatus, ThreadEvents, ThreadSample,
+};
+use std::collections::HashMap;
+
+/// Readings that are kept at most, and threads in all of them: beyond that every other reading goes, and intervals
+/// become twice as long.
+const MAX_READINGS: usize = 1200;
+const MAX_THREADS: usize = 100_000;
+
+/// Readings of the counters at the ends of intervals.
+#[derive(Debug)]
+pub(super) struct Readings {
+    every_ns: u64,
+    first: Option<u64>,
+    end: u64,
+    taken: Vec<(u64, Vec<TracedThread>)>,
+    threads: usize,
+    /// A clock that jumps has no time line.
+    is_over: bool,
+}
+
+impl Readings {
+    pub(super) fn new(every_s: f64) -> Self {
+        let every_ns = ((every_s * 1e9) as u64).max(1_000_000);
+        Self { every_ns, first: None, end: 0, taken: Vec::new(), threads: 0, is_over: false }
+    }
+
+    /// Called before an event of this time is counted; `count` gives what was counted so far.
+    pub(super) fn before(&mut self, time: u64, mut count: impl FnMut() -> Vec<TracedThread>) {
+        if self.first.is_none() {
+            (self.first, self.end) = (Some(time), time.saturating_add(self.every_ns));
+        }
+        self.is_over |= time.saturating_sub(self.end) > MAX_BACKOFF;
+        if self.is_over || time < self.end {
+            return;
+        }
+        let threads = count();
+        self.take(self.end, threads.clone());
+        let empty = (time - self.end) / self.every_ns;
+        if empty > 0 {
+            // Nothing happened: an interval of its own, or what comes next would be spread over it.
+            self.take(self.end.saturating_add(empty * self.every_ns), threads);
+        }
+        self.end = self.end.saturating_add((empty + 1).saturating_mul(self.every_ns));
+    }
+
+    fn take(&mut self, time: u64, threads: Vec<TracedThread>) {
+        self.threads += threads.len();
+        self.taken.push((time, threads));
+        if self.taken.len() > MAX_READINGS || self.threads > MAX_THREADS && self.taken.len() > 2 {
+            let mut place = 0;
+            self.taken.retain(|_| {
+                place += 1;
+                place % 2 == 0
+            });
+            self.threads = self.taken.iter().map(|(_, threads)| threads.len()).sum();
+            self.every_ns = self.every_ns.saturating_mul(2);
+        }
+    }
+}
+
+impl TraceReader {
+    /// The samples at the ends of the intervals, after a first one without guests; none for a trace without times. They
+    /// are of the trace's own clock, which on most hosts counts from the boot.
+    pub(super) fn samples(mut self) -> Vec<Sample> {
+        let cut = std::mem::take(&mut self.cut);
+        self.event(&cut);
+        let Some(mut readings) = self.readings.take() else { return Vec::new() };
+        let Some(first) = readings.first.filter(|_| self.timed) else { return Vec::new() };
+        let last = self.last.max(readings.taken.last().map_or(0, |(time, _)| *time));
+        for (tid, comm) in &self.names {
+            self.pairing.name(*tid, comm);
+        }
+        self.pairing.end();
+        let all = self.pairing.snapshot();
+        if !readings.is_over && last > first {
+            readings.take(last, all.clone());
+        }
+        // Which threads belong to a guest is known at the end.
+        let guests = group_threads(all, &self.counts, |_| None);
+        let fires = guests.iter().flat_map(ImportedGuest::events).any(|e| !e.exits.is_empty());
+        let engine = EngineStatus {
+            kind: EngineKind::File,
+            level: EngineLevel::Full,
+            fires_kvm_exit: Some(fires),
+            ..EngineStatus::default()
+        };
+        let sample = |time: u64| Sample {
+            time_ms: (time / 1_000_000) as i64,
+            mono_ns: time,
+            boot_ns: time,
+            engine: engine.clone(),
+            sources: vec![SourceStatus::ok(SourceId::Trace)],
+            ..Sample::default()
+        };
+        let mut samples = vec![sample(first)];
+        for (time, threads) in readings.taken {
+            let mut events: HashMap<i32, ThreadEvents> =
+                threads.into_iter().map(|t| (t.key.tid, self.named(t.events))).collect();
+            let mut of_guest = |guest: &ImportedGuest| {
+                let threads = guest.threads.iter().filter_map(|t| {
+                    Some(ThreadSample { events: events.remove(&t.tid)?, comm: t.comm.clone(), ..t.clone() })
+                });
+                let (name, vmm, threads) = (guest.name.clone(), guest.vmm.clone(), threads.collect());
+                let guest = ImportedGuest { name, pid: guest.pid, vmm, threads, ..ImportedGuest::default() };
+                guest.into_domain(DomainFacts::default())
+            };
+            let domains = guests.iter().map(&mut of_guest).collect();
+            let mut sample = Sample { domains, ..sample(time) };
+            sample.normalise();
+            samples.push(sample);
+        }
+        samples
+    }
+}

@@ -1,0 +1,254 @@
+//! Reads lines of `trace-cmd report`, of ftrace's `trace` file and of `perf script`, with the kvm and sched events of
+//! any kernel.
+
+mod decode;
+mod intervals;
+mod line;
+
+use super::covered_time::CoveredTime;
+use super::gathered::{Gathered, InputType};
+use super::group_threads::{KvmEventCounts, group_threads};
+use super::imported::io_message;
+use super::pasted_text::unquote;
+use decode::TraceDecoder;
+use engine::pairing::Pairing;
+use intervals::Readings;
+use kvm::exit_reason::ReasonNames;
+use kvm::kernel_log::{LogKind, LogLine, LogReader, MAX_OF_A_KIND};
+use kvm::sanitize;
+use kvm::topology::HostTopology;
+use sample::{Sample, ThreadEvents};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+
+/// Longest line of an event.
+const MAX_LINE: u64 = 64 * 1024;
+/// Limit of the threads whose names are kept.
+const MAX_NAMES: usize = 65_536;
+
+/// Whether a text holds a kvm event.
+pub(super) fn looks_like(text: &str) -> bool {
+    times(text).next().is_some()
+}
+
+/// Whether events of a text have times; what it cites of an event in a sentence has none.
+fn has_times(text: &str) -> bool {
+    let mut times = times(text).peekable();
+    times.peek().is_none() || times.any(|timed| timed)
+}
+
+/// For each kvm event at the beginning of a text whether it has a time.
+fn times(text: &str) -> impl Iterator<Item = bool> {
+    let timed = |text: &str| line::parse(text).filter(|l| l.event.starts_with("kvm_")).map(|l| l.timed);
+    let mut lines = text.lines().take(20_000).map(unquote).peekable();
+    std::iter::from_fn(move || {
+        let line = lines.next()?;
+        let whole = lines.peek().filter(|_| line::is_cut(line)).and_then(|next| timed(&joined(line, next)));
+        Some(whole.or_else(|| timed(line)))
+    })
+    .flatten()
+}
+
+/// A line that mail wrapped, joined with the next one.
+fn joined(line: &str, next: &str) -> String {
+    format!("{} {}", line.trim_end(), next.trim())
+}
+
+/// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
+pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathered) -> Result<(), String> {
+    let mut reader = TraceReader::new(text, gathered.topology.clone().unwrap_or_default());
+    read_lines(&mut reader, text, more)?;
+    reader.finish(gathered)
+}
+
+/// The samples of a trace at the ends of its intervals, each of this many seconds, or more in a long trace.
+pub(super) fn samples(text: &str, more: Option<&mut dyn Read>, interval_s: f64) -> Result<Vec<Sample>, String> {
+    let mut reader = TraceReader::new(text, HostTopology::default());
+    reader.readings = Some(Readings::new(interval_s));
+    read_lines(&mut reader, text, more)?;
+    Ok(reader.samples())
+}
+
+fn read_lines(reader: &mut TraceReader, text: &str, more: Option<&mut dyn Read>) -> Result<(), String> {
+    match more {
+        None => text.lines().for_each(|l| reader.line(l)),
+        Some(file) => {
+            let (whole, begun) = text.rsplit_once('\n').unwrap_or(("", text));
+            whole.lines().for_each(|l| reader.line(l));
+            let mut file = BufReader::with_capacity(1 << 20, file);
+            let mut bytes = begun.as_bytes().to_vec();
+            loop {
+                let n = file
+                    .by_ref()
+                    .take(MAX_LINE)
+                    .read_until(b'\n', &mut bytes)
+                    .map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+                reader.line(&String::from_utf8_lossy(&bytes));
+                bytes.clear();
+                if n == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+struct TraceReader {
+    pairing: Pairing,
+    decoder: TraceDecoder,
+    counts: KvmEventCounts,
+    names: HashMap<i32, String>,
+    first: Option<u64>,
+    last: u64,
+    covered: CoveredTime,
+    lost: u64,
+    gap: bool,
+    /// Whether the lines have times.
+    timed: bool,
+    /// A line that continues in the next one.
+    cut: String,
+    /// Lines that are no events: a trace is often pasted together with the host's log.
+    log: LogReader,
+    /// What the log says, and events of KVM that could not be read.
+    found: Vec<LogLine>,
+    /// Readings at the ends of intervals, where time lines are asked for.
+    readings: Option<Readings>,
+}
+
+impl TraceReader {
+    fn new(head: &str, topology: HostTopology) -> Self {
+        let mut pairing = Pairing::new(ReasonNames::new(), topology);
+        let timed = has_times(head);
+        // Without entries or times exits have no duration; they are counted all the same.
+        if !timed || !head.contains("kvm_entry:") {
+            pairing = pairing.untimed();
+        }
+        if head.contains("sched_migrate_task:") {
+            pairing = pairing.with_migrations();
+        }
+        // A nested guest's exit can be for its own hypervisor to serve.
+        let ports_of_exits = !head.contains("kvm_pio") && !head.contains("kvm_nested_vmexit");
+        let decoder = if ports_of_exits { TraceDecoder::with_ports_of_exits() } else { TraceDecoder::default() };
+        Self {
+            pairing,
+            decoder,
+            counts: KvmEventCounts::default(),
+            names: HashMap::new(),
+            first: None,
+            last: 0,
+            covered: CoveredTime::default(),
+            lost: 0,
+            gap: false,
+            timed,
+            cut: String::new(),
+            log: LogReader::default(),
+            found: Vec::new(),
+            readings: None,
+        }
+    }
+
+    fn line(&mut self, raw: &str) {
+        let text = unquote(raw);
+        if text.len() as u64 > MAX_LINE || text.starts_with('#') {
+            return;
+        }
+        let before = std::mem::take(&mut self.cut);
+        if before.is_empty() {
+            self.complete_or_cut(text);
+        } else if text.is_empty() || line::parse(text).is_some_and(|l| l.timed == self.timed) || line::is_cut(text) {
+            // The line before was complete after all.
+            self.event(&before);
+            self.complete_or_cut(text);
+        } else {
+            self.complete_or_cut(&joined(&before, text));
+        }
+    }
+
+    fn complete_or_cut(&mut self, text: &str) {
+        if line::is_cut(text) && text.len() < 1024 { text.clone_into(&mut self.cut) } else { self.event(text) }
+    }
+
+    fn event(&mut self, text: &str) {
+        if let Some(lost) = line::lost(text) {
+            self.lost = self.lost.saturating_add(lost);
+            self.gap = true;
+            return;
+        }
+        let Some(line) = line::parse(text).filter(|line| line.timed == self.timed) else {
+            if self.found.len() < MAX_OF_A_KIND {
+                self.log.line(text, &mut self.found);
+            }
+            return;
+        };
+        if self.gap {
+            self.gap = false;
+            self.pairing.gap(self.last.min(line.time), line.time);
+        }
+        let kvm = line.event.starts_with("kvm_");
+        if kvm {
+            self.first = Some(self.first.map_or(line.time, |first| first.min(line.time)));
+            self.last = self.last.max(line.time);
+            if let Some(readings) = &mut self.readings {
+                readings.before(line.time, || self.pairing.snapshot());
+            }
+            self.covered.at(line.time);
+            self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
+        }
+        let pairing = &mut self.pairing;
+        let read = self.decoder.decode(&line, |event| pairing.event(&event));
+        if line.event == "kvm_emulate_insn" && line.text.ends_with(" failed") && self.found.len() < MAX_OF_A_KIND {
+            let kind = LogKind::EmulationFailure;
+            self.found.push(LogLine { kind, ..LogLine::unjudged(sanitize(text.trim(), 400)) });
+        }
+        if kvm && !read && self.found.len() < MAX_OF_A_KIND {
+            self.found.push(LogLine::unjudged(sanitize(text, 400)));
+        }
+        if kvm && self.names.len() < MAX_NAMES && !self.names.contains_key(&line.tid) {
+            self.names.insert(line.tid, line.comm.to_owned());
+        }
+    }
+
+    /// The same events, with the names of exit reasons that no table knows.
+    fn named(&self, mut events: ThreadEvents) -> ThreadEvents {
+        for cell in &mut events.exits {
+            if let Some(name) = self.decoder.name(cell.isa, cell.code) {
+                cell.name = Some(name.to_owned());
+            }
+        }
+        events
+    }
+
+    fn finish(mut self, gathered: &mut Gathered) -> Result<(), String> {
+        let cut = std::mem::take(&mut self.cut);
+        self.event(&cut);
+        self.log.finish(&mut self.found);
+        gathered.log.append(&mut self.found);
+        if self.first.is_none() {
+            return Err("none of its lines holds a kvm event".into());
+        }
+        for (tid, comm) in &self.names {
+            self.pairing.name(*tid, comm);
+        }
+        self.pairing.end();
+        let (overflow, events) = (self.pairing.overflow(), self.pairing.events());
+        // A trace of many threads is not held twice.
+        let mut threads = std::mem::take(&mut self.pairing).snapshot();
+        threads.iter_mut().for_each(|t| t.events = self.named(std::mem::take(&mut t.events)));
+        gathered.lost = gathered.lost.saturating_add(self.lost);
+        gathered.overflow = gathered.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond());
+        gathered.events = gathered.events.saturating_add(events);
+        if self.timed {
+            gathered.seconds.push((InputType::Trace, self.covered.seconds()));
+        } else {
+            gathered.notes.push("the trace: its lines have no times, so there are no rates and no durations".into());
+        }
+        gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));
+        gathered.guests.extend(group_threads(threads, &self.counts, |_| None));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

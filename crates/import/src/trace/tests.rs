@@ -1,0 +1,348 @@
+#![expect(clippy::format_collect, reason = "short texts of tests")]
+
+use super::has_times;
+use super::line::{TraceLine, lost, parse};
+use crate::{ImportOptions, load, trace_samples};
+use kvm::Space;
+use kvm::isa::Isa;
+use kvm::thread_name::Role;
+use proptest::prelude::*;
+use sample::{Direction, DomainSample, Sample};
+
+fn import(text: &str) -> Sample {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("any");
+    std::fs::write(&path, text).unwrap();
+    let imported = load(&[path], &ImportOptions::default());
+    assert_eq!(imported.errors, []);
+    assert_eq!(imported.source, "trace");
+    imported.sample
+}
+
+fn exits(domain: &DomainSample) -> Vec<(Isa, u32, u64, Option<u64>)> {
+    let all = domain.threads.iter().flat_map(|t| &t.events.exits);
+    all.map(|c| (c.isa, c.code, c.time.count, c.time.total_ns)).collect()
+}
+
+#[test]
+fn lines_that_mail_has_cut_are_joined() {
+    let plain = "qemu-5665  [000] ....   280.971126: kvm_exit: reason IO_INSTRUCTION rip 0x110c8c info 640008 0\n\
+        qemu-5665  [000] ....   280.971177: kvm_pio: pio_read at 0x64 size 1 count 1 val 0x3d\n\
+        qemu-5665  [000] d..1   280.971180: kvm_entry: vcpu 0, rip 0x110c8d\n\
+        qemu-5665  [000] ....   280.971191: kvm_exit: reason EXTERNAL_INTERRUPT rip 0x110c8d info 0 800000f6\n\
+        qemu-5665  [000] d..1   280.971192: kvm_entry: vcpu 0, rip 0x110c8d\n";
+    let whole = import(plain);
+    assert_eq!(exits(&whole.domains[0]), [(Isa::Vmx, 1, 1, Some(1_000)), (Isa::Vmx, 30, 1, Some(54_000))]);
+    let script = plain.replace(": kvm_", ":    kvm:kvm_").replace("qemu-5665", "qemu  5665");
+    assert_eq!(exits(&import(&script.replace("kvm_exit: ", "kvm_exit:\n")).domains[0]), exits(&whole.domains[0]));
+    for behind in [": kvm_", "kvm_exit:", "kvm_pio:", "reason", "rip", " at", "vcpu"] {
+        let at = if behind.starts_with(':') { ":" } else { behind };
+        let cut =
+            plain.replace(behind, &behind.replacen(at, &format!("{at}\n>  # why\n> ").replace("# why\n> ", ""), 1));
+        assert_eq!(import(&cut), whole, "{behind}:\n{cut}");
+    }
+}
+
+#[test]
+fn events_without_room_are_counted_and_said() {
+    let line = |i: usize| {
+        let (s, us) = (10 + i / 1000, 900 * (i % 1000));
+        let exit = format!("vm-{} [000] {s}.{us:06}: kvm_exit: reason R_{i} rip 0x1 info 0 0\n", 7 + i % 4);
+        exit + &format!("vm-{} [000] {s}.{:06}: kvm_entry: vcpu 0\n", 7 + i % 4, us + 9)
+    };
+    let sample = import(&(0..1500).map(line).collect::<String>());
+    let counted: u64 = sample.domains.iter().flat_map(exits).map(|e| e.2).sum();
+    assert_eq!((counted, sample.engine.overflow), (1024, 476));
+    let said = sample.sources[0].cause.as_deref();
+    assert!(said.is_some_and(|said| said.starts_with("476 events have no row")), "{said:?}");
+    assert_eq!(sample.host.kernel_log, [], "they are no unknown lines");
+}
+
+#[test]
+fn lines_without_a_task_and_without_exits_are_read() {
+    let no_task = "    [001]   770.850287:             kvm:kvm_entry: vcpu 0, rip 0x100146\n    \
+        [001]   770.850307:    kvm:kvm_exit: vcpu 0 reason TRIPLE_FAULT rip 0x100146 info1 0x0 info2 0x0\n    \
+        [001]   770.850316:    kvm:kvm_userspace_exit: reason KVM_EXIT_SHUTDOWN (8)\n";
+    let sample = import(no_task);
+    assert_eq!(exits(&sample.domains[0]), [(Isa::Vmx, 2, 1, None)]);
+    let nested = "<...>-315119 [010]  3733.092646: kvm_nested_vmexit:    vcpu 0 reason npf rip 0x400433 info1 0x6\n";
+    let sample = import(nested);
+    assert_eq!(sample.domains[0].kvm_events.get("kvm_nested_vmexit"), Some(&1));
+}
+
+#[test]
+fn lines_without_times_are_counted() {
+    let text = "qemu-system-x86-1234 [001] kvm_exit: reason CPUID rip 0x7c00\n\
+        qemu-system-x86-1234 [001] kvm_exit: reason CPUID rip 0x7c10 info 0 0\nkvm_entry: vcpu 0\n\
+        CPU 0/KVM-7 kvm_mmio: mmio unsatisfied-read len 4 gpa 0xd0000060 val 0x0\n\
+        CPU 0/KVM-7 kvm_mmio: mmio read len 4 gpa 0xd0000060 val 0x1\n";
+    let sample = import(text);
+    let all: Vec<_> = sample.domains.iter().flat_map(exits).collect();
+    assert_eq!(all, [(Isa::Vmx, 10, 2, None)]);
+    assert_eq!(sample.host.kernel_log, [], "all lines are read");
+    for other in [
+        "[ 12.345678] kvm_intel: L1TF CPU bug present",
+        "qemu-system-x86_64: kvm_init_vcpu failed: Cannot allocate memory",
+        "kvm_exit: the number of exits",
+        "host kvm_set_msr_common: MSR",
+    ] {
+        assert_eq!(parse(other), None, "{other}");
+    }
+    // A sentence that cites an event does not take the times from the others.
+    let cited = format!("kvm_userspace_exit: reason KVM_EXIT_IO (2)\n{}", "a-1 [0] 1.000: kvm_entry: vcpu 0\n");
+    assert!(has_times(&cited) && !has_times(text));
+}
+
+#[test]
+fn an_instruction_that_kvm_cannot_emulate_is_of_the_log() {
+    let sample = import(
+        "a-1 [0] 1.000: kvm_emulate_insn: 0:1:f4 (prot32)\na-1 [0] 1.001: kvm_emulate_insn: 0:1:f4 (prot32) failed\n",
+    );
+    let kinds: Vec<_> = sample.host.kernel_log.iter().map(|line| line.kind).collect();
+    assert_eq!(kinds, [kvm::kernel_log::LogKind::EmulationFailure]);
+}
+
+#[test]
+fn names_of_trace_cmds_plugin_are_known() {
+    let text = "qemu-7 [010] 15.8136: kvm_exit: reason EXIT_IOIO rip 0x6b43 info 920091 6b45\n\
+        qemu-7 [010] 15.8137: kvm_entry: vcpu 0\nqemu-7 [010] 15.8138: kvm_exit: reason EXIT_NPF rip 0x1 info 6 \
+        1ab000\n";
+    let all: Vec<_> = exits(&import(text).domains[0]).into_iter().map(|e| (e.0, e.1)).collect();
+    assert_eq!(all, [(Isa::Svm, 0x7b), (Isa::Svm, 0x400)]);
+}
+
+#[test]
+fn lines_of_every_tool_are_taken_apart() {
+    let expected = TraceLine {
+        comm: "CPU 1/KVM",
+        tid: 131,
+        pid: None,
+        cpu: 7,
+        in_interrupt: false,
+        time: 58_246_573_000,
+        timed: true,
+        event: "kvm_entry",
+        text: "vcpu 1, rip 0x8130",
+    };
+    for line in [
+        "       CPU 1/KVM-131     [007] d..1.    58.246573: kvm_entry: vcpu 1, rip 0x8130",
+        "       CPU 1/KVM-131   [007]    58.246573: kvm_entry:            vcpu 1, rip 0x8130",
+        "       CPU 1/KVM   131 [007]    58.246573:          kvm:kvm_entry: vcpu 1, rip 0x8130",
+        "CPU 1/KVM-131   (-------) [007] ....    58.246573: kvm_entry: vcpu 1, rip 0x8130",
+        "CPU 1/KVM 131 [007] 58.246573000: kvm:kvm_entry: vcpu 1, rip 0x8130",
+    ] {
+        assert_eq!(parse(line), Some(expected), "{line}");
+    }
+    let with_process = TraceLine { pid: Some(120), ..expected };
+    assert_eq!(
+        parse("CPU 1/KVM-131 (    120) [007] d..1. 58.246573: kvm_entry: vcpu 1, rip 0x8130"),
+        Some(with_process)
+    );
+    assert_eq!(parse("CPU 1/KVM 120/131 [007] 58.246573: kvm:kvm_entry: vcpu 1, rip 0x8130"), Some(with_process));
+    let in_interrupt = parse("<idle>-0 [001] d.h2. 58.1: x: y");
+    assert_eq!(in_interrupt, None, "a time has three digits behind the point at least");
+    let in_interrupt =
+        parse("<idle>-0 [001] d.h2. 58.100: sched_waking: comm=CPU 0/KVM pid=9 prio=120 target_cpu=001").unwrap();
+    assert!(in_interrupt.in_interrupt && in_interrupt.tid == 0);
+    let dashed = parse(" qemu-system-x86-6660  [007]   398.691401: kvm_fpu:              unload").unwrap();
+    assert_eq!((dashed.comm, dashed.tid, dashed.text), ("qemu-system-x86", 6660, "unload"));
+    for other in
+        ["", "# tracer: nop", "cpus=8", "a: b", "[ 12.345678] kvm: x", "x-1 [000] 99999999999999.1: kvm_exit: "]
+    {
+        assert_eq!(parse(other), None, "{other}");
+    }
+    assert_eq!(lost("CPU:3 [LOST 123 EVENTS]"), Some(123));
+    assert_eq!(lost("a [LOST 123 EVENTS]"), None);
+}
+
+#[test]
+fn texts_of_all_kernels_are_understood() {
+    let exit = |text: &str| {
+        let s = import(&format!("a 1 [0] 1.000: kvm:kvm_exit: {text}\na 1 [0] 1.001: kvm:kvm_entry: vcpu 5\n"));
+        exits(&s.domains[0])[0]
+    };
+    for (text, isa, code) in [
+        ("reason HLT rip 0xffffffff8104f5b6 info 0 0", Isa::Vmx, 12),
+        ("reason EPT_VIOLATION rip 0x1 info 81 0", Isa::Vmx, 48),
+        ("vcpu 5 reason IO_INSTRUCTION rip 0x8049 info1 0x000000000608000b info2 0x0", Isa::Vmx, 30),
+        ("vcpu 5 reason INVALID_STATE FAILED_VMENTRY rip 0x0 info1 0x0", Isa::Vmx, 0x8000_0021),
+        ("vcpu 5 reason npf rip 0x8141 info1 0x000000010000000e", Isa::Svm, 0x400),
+        ("TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0xffff800010101234", Isa::Arm64, 0x24),
+        ("IRQ: HSR_EC: 0x0000 (UNKNOWN), PC: 0xffff800010101234", Isa::Arm64, 0x100),
+    ] {
+        assert_eq!(exit(text), (isa, code, 1, Some(1_000_000)), "{text}");
+    }
+    let s = import("a 1 [0] 1.000: kvm:kvm_exit: reason WOBBLE rip 0x1\na 1 [0] 1.001: kvm:kvm_entry: vcpu 5\n");
+    assert_eq!(s.domains[0].threads[0].events.exits[0].name.as_deref(), Some("WOBBLE"));
+}
+
+#[test]
+fn a_trace_is_cut_into_intervals() {
+    // A second with two exits, three without any, one with one.
+    let exit = |at: f64| {
+        format!(
+            "CPU 0/KVM-99 [000] {at:.6}: kvm_exit: vcpu 0 reason WOBBLE rip 0x1\nCPU 0/KVM-99 [000] {:.6}: kvm_entry: \
+             vcpu 0\n",
+            at + 0.001
+        )
+    };
+    let text: String = [100.5, 101.2, 104.9].map(exit).concat();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::write(&path, &text).unwrap();
+    let samples = trace_samples(&path, 1.0).unwrap();
+    let counts: Vec<(i64, u64)> = samples
+        .iter()
+        .map(|s| (s.time_ms, s.domains.iter().flat_map(exits).map(|(.., count, _)| count).sum()))
+        .collect();
+    assert_eq!(counts, [(100_500, 0), (101_500, 2), (104_500, 2), (104_901, 3)]);
+    let last = &samples.last().unwrap().domains[0];
+    assert_eq!(last.threads[0].events.exits[0].name.as_deref(), Some("WOBBLE"));
+    assert_eq!(last.facts.name, samples[1].domains[0].facts.name, "it is one guest throughout");
+    let long: String = (0..5_000).map(|s| exit(100.0 + f64::from(s))).collect();
+    std::fs::write(&path, long).unwrap();
+    let long = trace_samples(&path, 1.0).unwrap();
+    assert!((600..1300).contains(&long.len()), "{}", long.len());
+    assert_eq!(long.last().unwrap().domains[0].threads[0].events.exits[0].time.count, 5_000);
+    std::fs::write(&path, "kvm_exit: vcpu 0 reason HLT rip 0x1 info1 0x0 info2 0x0\n").unwrap();
+    assert_eq!(trace_samples(&path, 1.0).unwrap(), [], "no times");
+}
+
+const ROUND: &str = "\
+CPU 0/KVM-99 [000] d..1. 10.000100: kvm_exit: vcpu 0 reason io rip 0x8049 info1 0x06080041 info2 0x804a
+CPU 0/KVM-99 [000] ..... 10.000110: kvm_userspace_exit: reason KVM_EXIT_IO (2)
+CPU 0/KVM-99 [000] ..... 10.000140: kvm_pio: pio_read at 0x608 size 4 count 1 val 0xcd
+CPU 0/KVM-99 [000] d..1. 10.000150: kvm_entry: vcpu 0, rip 0x804a
+CPU 0/KVM-99 [000] d..1. 10.000200: kvm_exit: vcpu 0 reason npf rip 0x8067 info1 0xc info2 0xfed000f0
+CPU 0/KVM-99 [000] ..... 10.000210: kvm_mmio: mmio unsatisfied-read len 4 gpa 0xfed000f0 val 0x0
+CPU 0/KVM-99 [000] ..... 10.000220: kvm_userspace_exit: reason KVM_EXIT_MMIO (6)
+CPU 0/KVM-99 [000] ..... 10.000240: kvm_mmio: mmio read len 4 gpa 0xfed000f0 val 0x1
+CPU 0/KVM-99 [000] d..1. 10.000250: kvm_entry: vcpu 0, rip 0x8069
+CPU 0/KVM-99 [000] d..1. 10.000300: kvm_exit: vcpu 0 reason msr rip 0x8077 info1 0x1 info2 0x0
+CPU 0/KVM-99 [000] ..... 10.000310: kvm_msr: msr_write 6e0 = 0x1234 (#GP)
+CPU 0/KVM-99 [000] d..1. 10.000320: kvm_entry: vcpu 0, rip 0x8079
+CPU 0/KVM-99 [000] d..1. 10.000400: kvm_exit: vcpu 0 reason hlt rip 0x8079 info1 0x0 info2 0x0
+CPU 0/KVM-99 [000] ..... 10.001400: kvm_vcpu_wakeup: wait time 990000 ns, polling valid
+CPU 0/KVM-99 [000] ..... 10.001401: kvm_userspace_exit: reason restart (4)
+CPU 0/KVM-99 [000] d..1. 10.001500: kvm_entry: vcpu 0, rip 0x8079
+";
+
+#[test]
+fn exits_and_accesses_are_paired() {
+    let s = import(ROUND);
+    let guest = &s.domains[0];
+    assert_eq!(
+        exits(guest),
+        [
+            (Isa::Svm, 0x78, 1, Some(1_100_000)),
+            (Isa::Svm, 0x7b, 1, Some(50_000)),
+            (Isa::Svm, 0x7c, 1, Some(20_000)),
+            (Isa::Svm, 0x400, 1, Some(50_000)),
+        ]
+    );
+    let t = &guest.threads[0];
+    assert_eq!((t.tid, t.comm.as_str(), t.role, t.index), (99, "CPU 0/KVM", Role::Vcpu, Some(0)));
+    let accesses: Vec<_> = t.events.accesses.iter().map(|a| (a.space, a.address, a.time.total_ns, a.faults)).collect();
+    assert_eq!(
+        accesses,
+        [
+            (Space::Pio, Some(0x608), Some(50_000), 0),
+            (Space::Mmio, Some(0xfed0_00f0), Some(50_000), 0),
+            (Space::Msr, Some(0x6e0), Some(20_000), 1),
+        ]
+    );
+    let hlt = &t.events.exits[0];
+    assert_eq!(hlt.halted_ns, Some(990_000));
+    let served: Vec<_> = t.events.userspace.iter().map(|u| (u.reason, u.count)).collect();
+    assert_eq!(served, [(-4, 1), (2, 1), (6, 1)]);
+    assert_eq!(guest.kvm_events["kvm_userspace_exit"], 3);
+    assert_eq!(s.mono_ns, 1_400_000, "from the first to the last event");
+}
+
+#[test]
+fn a_quoted_trace_is_a_trace() {
+    let quoted: String = ROUND.lines().map(|l| format!("> > {l}\n")).collect();
+    assert_eq!(import(&quoted), import(ROUND));
+}
+
+#[test]
+fn without_entries_exits_are_counted_without_time() {
+    let only: String = ROUND.lines().filter(|l| !l.contains("kvm_entry")).map(|l| format!("{l}\n")).collect();
+    let counts: Vec<_> = exits(&import(&only).domains[0]).iter().map(|e| (e.2, e.3)).collect();
+    assert_eq!(counts, [(1, None); 4]);
+}
+
+#[test]
+fn without_accesses_exits_name_their_ports() {
+    let ports = |text: &str| -> Vec<_> {
+        let s = import(text);
+        let all = s.domains[0].threads.iter().flat_map(|t| &t.events.accesses);
+        all.map(|a| (a.space, a.address, a.direction, a.time.count, a.time.total_ns)).collect()
+    };
+    let only: String = ROUND.lines().filter(|l| !l.contains("kvm_pio")).map(|l| format!("{l}\n")).collect();
+    assert_eq!(ports(&only)[0], (Space::Pio, Some(0x608), Direction::Read, 1, Some(50_000)));
+    assert_eq!(ports(ROUND).len(), 3, "with them they are not counted twice");
+    let old = "a 1 [0] 1.000: kvm:kvm_exit: reason IO_INSTRUCTION rip 0x1 info 700040 0\n\
+        a 1 [0] 1.001: kvm:kvm_entry: vcpu 5\n";
+    assert_eq!(ports(old), [(Space::Pio, Some(0x70), Direction::Write, 1, Some(1_000_000))]);
+    // A nested guest's port is not this host's.
+    let nested = format!("{old}a 1 [0] 1.002: kvm:kvm_nested_vmexit: rip 1 reason IO_INSTRUCTION info1 700040\n");
+    assert_eq!(ports(&nested), []);
+}
+
+#[test]
+fn no_exit_is_paired_across_lost_events() {
+    let cut = ROUND
+        .replace("CPU 0/KVM-99 [000] d..1. 10.000150", "CPU:0 [LOST 17 EVENTS]\nCPU 0/KVM-99 [000] d..1. 10.000150");
+    let s = import(&cut);
+    assert_eq!((s.engine.lost, exits(&s.domains[0]).len()), (17, 3));
+    let access = &s.domains[0].threads[0].events.accesses[0];
+    assert_eq!((access.time.count, access.time.total_ns), (1, None));
+}
+
+#[test]
+fn the_scheduler_is_heard() {
+    let s = import(&format!(
+        "{ROUND}\
+        <idle>-0 [001] d.h2. 10.002000: sched_waking: comm=CPU 0/KVM pid=99 prio=120 target_cpu=001\n\
+        <idle>-0 [001] d..2. 10.002040: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> \
+        next_comm=CPU 0/KVM next_pid=99 next_prio=120\n\
+        x-5 [001] d..2. 10.002100: sched_migrate_task: comm=CPU 0/KVM pid=99 prio=120 orig_cpu=1 dest_cpu=3\n\
+        CPU 0/KVM-99 [003] d..2. 10.002200: sched_switch: CPU 0/KVM:99 [120] R ==> stress:77 [120]\n\
+        stress-77 [003] d..2. 10.002900: sched_switch: stress:77 [120] S ==> CPU 0/KVM:99 [120]\n"
+    ));
+    let events = &s.domains[0].threads[0].events;
+    assert_eq!(events.migrations.total, Some(1));
+    assert_eq!(events.wakeups.as_ref().map(|w| (w.count, w.total_ns)), Some((1, Some(40_000))));
+    let by: Vec<_> = events.preempted_by.iter().map(|t| (t.comm.as_str(), t.tid, t.ns)).collect();
+    assert_eq!(by, [("stress", 77, 700_000)]);
+}
+
+#[test]
+fn two_guests_of_a_trace_without_processes_are_distinguished() {
+    let second = ROUND.replace("KVM-99", "KVM-205");
+    let third = ROUND.replace("CPU 0/KVM-99", "CPU 1/KVM-206").replace("vcpu 0", "vcpu 1");
+    let s = import(&format!("{ROUND}{second}{third}"));
+    let tids: Vec<Vec<_>> = s.domains.iter().map(|d| d.threads.iter().map(|t| t.tid).collect()).collect();
+    assert_eq!(tids, [vec![99], vec![205, 206]]);
+    let named = format!("{ROUND}{second}").replace("KVM-99 ", "KVM-99 ( 90) ").replace("KVM-205 ", "KVM-205 ( 90) ");
+    assert_eq!(import(&named).domains.len(), 1, "one process is one guest");
+}
+
+proptest! {
+    #[test]
+    fn no_line_makes_it_panic(lines in proptest::collection::vec(
+        prop_oneof![
+            "[ -~]{0,80}",
+            any::<String>(),
+            "CPU [0-9]/KVM-[0-9]{1,3} \\[00[0-3]\\] [0-9]{1,10}\\.[0-9]{3,9}: \
+            kvm_(exit|entry|pio|mmio|msr|userspace_exit|vcpu_wakeup): [ -~]{0,40}",
+            "a 1 \\[0\\] [0-9]{1,3}\\.000: kvm:kvm_(exit|entry): (vcpu [0-9]{0,12} )?reason [ -~]{0,20} rip",
+            "x-[0-9]{1,12} \\[00[0-3]\\] [0-9]\\.[0-9]{3}: sched_(switch|waking|migrate_task): [ -~]{0,60}",
+            Just("CPU:0 [LOST 18446744073709551615 EVENTS]".to_owned()),
+        ], 0..60)) {
+        let text = lines.join("\n");
+        let mut gathered = crate::gathered::Gathered::default();
+        let _ = super::read(&text, None, &mut gathered);
+    }
+}

@@ -1,0 +1,260 @@
+//! `--domain`: which guests are asked for.
+
+use crate::lint;
+use crate::model::{DomainModel, Model};
+use globset::{GlobBuilder, GlobMatcher};
+use sample::{DomainFacts, Sample, SourceId, SourceStatus};
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+/// The most patterns that a remark names.
+const MAX_NAMED: usize = 8;
+
+/// One `--domain`: a glob on the name, or the UUID or the PID itself.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    text: String,
+    glob: GlobMatcher,
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the glob.
+    pub fn new(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("a domain pattern is a name, a glob such as 'web-*', a UUID or a PID".into());
+        }
+        let glob = GlobBuilder::new(text).build().map_err(|e| {
+            format!("{}; a domain pattern is a name, a glob such as 'web-*' or 'vm[0-9]', a UUID or a PID", e.kind())
+        })?;
+        Ok(Self { text: text.into(), glob: glob.compile_matcher() })
+    }
+
+    /// The pattern as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it selects this guest.
+    pub fn matches(&self, facts: &DomainFacts) -> bool {
+        // With dashes or without.
+        let digits = |text: &str| text.replace('-', "").to_ascii_lowercase();
+        let uuid = facts.uuid.as_ref().is_some_and(|u| digits(&u.value) == digits(&self.text));
+        let pid = facts.pid.is_some_and(|p| self.text.parse() == Ok(p));
+        // The name itself always means itself, brackets and all.
+        uuid || pid || facts.name.value == self.text || self.glob.is_match(&facts.name.value)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// All `--domain` patterns together; without a pattern every guest is selected.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DomainFilter {
+    /// A guest is selected if any of these matches.
+    pub patterns: Vec<Pattern>,
+}
+
+/// The names of the selected guests; `None` for all.
+struct SelectedNames<'a>(Option<HashSet<&'a str>>);
+
+impl SelectedNames<'_> {
+    /// Whether something about this guest, or (`None`) about the host, is asked for.
+    fn concerns(&self, domain: Option<&str>) -> bool {
+        domain.is_none_or(|name| self.0.as_ref().is_none_or(|names| names.contains(name)))
+    }
+}
+
+impl DomainFilter {
+    /// Whether there is no pattern, so that every guest is selected.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// The selected guests, in the model's order.
+    pub fn guests<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = &'a DomainModel> {
+        model.domains.iter().filter(|d| self.matches(&d.facts))
+    }
+
+    /// The findings about the host and the selected guests, worst first.
+    pub fn findings<'a>(
+        &'a self,
+        model: &'a Model,
+        report: &'a lint::Report,
+    ) -> impl Iterator<Item = &'a lint::Finding> {
+        let selected = self.selected(model);
+        report.findings.iter().filter(move |f| {
+            let also = || f.also.iter().any(|guest| selected.concerns(Some(guest)));
+            match &f.domain {
+                Some(name) => selected.concerns(Some(name)) || also(),
+                // About the host, or about a part of it that only some guests use.
+                None => f.also.is_empty() || also(),
+            }
+        })
+    }
+
+    /// The rules that could not be judged for the host and the selected guests.
+    pub fn cannot_tell<'a>(
+        &'a self,
+        model: &'a Model,
+        report: &'a lint::Report,
+    ) -> impl Iterator<Item = &'a lint::CannotTell> {
+        self.about(model, &report.cannot_tell, |c| c.domain.as_deref())
+    }
+
+    /// The guests and rules of which not enough has been seen, for the host and the selected guests.
+    pub fn watching<'a>(
+        &'a self,
+        model: &'a Model,
+        report: &'a lint::Report,
+    ) -> impl Iterator<Item = &'a lint::StillWatched> {
+        self.about(model, &report.watching, |w| w.domain.as_deref())
+    }
+
+    /// What is said about the host and the selected guests.
+    fn about<'a, T>(
+        &self,
+        model: &'a Model,
+        all: &'a [T],
+        domain: fn(&T) -> Option<&str>,
+    ) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        let selected = self.selected(model);
+        all.iter().filter(move |one| selected.concerns(domain(one)))
+    }
+
+    fn selected<'a>(&self, model: &'a Model) -> SelectedNames<'a> {
+        let names = || model.domains.iter().filter(|d| self.matches(&d.facts)).map(DomainModel::name).collect();
+        SelectedNames((!self.is_empty()).then(names))
+    }
+
+    /// The model's sources, and one for each pattern that matches no guest.
+    pub fn sources(&self, model: &Model) -> Vec<SourceStatus> {
+        let mut all = model.sources.clone();
+        all.extend(self.unmatched(model.domains.iter().map(|d| &*d.facts)));
+        all
+    }
+
+    /// The sample with the selected guests only, and sources that say so: one for the filter, one for each pattern that
+    /// matches none. `None` when all guests are selected.
+    pub fn apply(&self, sample: &Sample) -> Option<Sample> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut sources = sample.sources.clone();
+        sources.push(self.note());
+        sources.extend(self.unmatched(sample.domains.iter().map(|d| &*d.facts)));
+        let domains = sample.domains.iter().filter(|d| self.matches(&d.facts)).cloned().collect();
+        let (host, engine) = (sample.host.clone(), sample.engine.clone());
+        Some(Sample { host, domains, engine, sources, ..*sample })
+    }
+
+    /// What a reader of a recording of the selected guests has to know.
+    fn note(&self) -> SourceStatus {
+        let patterns = self.patterns.iter().take(MAX_NAMED).map(|p| kvm::sanitize(p.as_str(), 80));
+        let mut cause =
+            format!("only guests that match --domain {} are in it", patterns.collect::<Vec<_>>().join(", "));
+        if self.patterns.len() > MAX_NAMED {
+            let _ = write!(cause, " and {} more", self.patterns.len() - MAX_NAMED);
+        }
+        let fix = "what other guests do to these is not known: record without --domain to see that";
+        SourceStatus::degraded(SourceId::Domain, cause, fix)
+    }
+
+    /// Whether the guest is selected.
+    pub fn matches(&self, facts: &DomainFacts) -> bool {
+        self.patterns.is_empty() || self.patterns.iter().any(|p| p.matches(facts))
+    }
+
+    /// A source for each pattern that matches none of these guests.
+    pub fn unmatched<'a>(&self, domains: impl Iterator<Item = &'a DomainFacts>) -> Vec<SourceStatus> {
+        let domains: Vec<_> = domains.collect();
+        let missing = self.patterns.iter().filter(|p| !domains.iter().any(|d| p.matches(d)));
+        missing
+            .map(|p| {
+                let mut names: Vec<_> = domains.iter().map(|d| d.name.value.as_str()).collect();
+                names.sort_unstable();
+                let more = names.len().saturating_sub(8);
+                names.truncate(8);
+                let fix = match (names.is_empty(), more) {
+                    (true, _) => "no guest runs here now".to_string(),
+                    (false, 0) => format!("guests here: {}", names.join(", ")),
+                    (false, more) => format!("guests here: {} and {more} more", names.join(", ")),
+                };
+                let cause = format!("--domain {} matches no guest", kvm::sanitize(p.as_str(), 80));
+                SourceStatus::missing(SourceId::Domain, cause, fix)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sample::{Known, Origin};
+    use testkit::Fixture;
+
+    fn facts(name: &str, uuid: &str, pid: i32) -> DomainFacts {
+        DomainFacts {
+            name: Known::new(name.into(), Origin::Libvirt),
+            uuid: Some(Known::new(uuid.into(), Origin::Libvirt)),
+            pid: Some(pid),
+            ..DomainFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_a_glob_a_uuid_or_a_pid() {
+        let d = facts("web-1", "3d2c0ab7-5ac8-4f55-9d4f-1f1b9c4a6a10", 6455);
+        for text in ["web-1", "web-*", "w?b-[0-9]", "{db,web}-1", "3D2C0AB7-5AC8-4F55-9D4F-1F1B9C4A6A10", "6455", "*"] {
+            assert!(
+                Pattern::new(&text.replace("3D2C0AB7-5AC8-4F55-9D4F-", "3D2C0AB75AC84F559D4F")).unwrap().matches(&d)
+            );
+            assert!(Pattern::new(text).unwrap().matches(&d), "{text}");
+        }
+        for text in ["web", "web-1x", "64", "3d2c0ab7"] {
+            assert!(!Pattern::new(text).unwrap().matches(&d), "{text}");
+        }
+        assert!(Pattern::new("vm[1]").unwrap().matches(&facts("vm[1]", "", 1)), "a name with brackets means itself");
+        assert!(Pattern::new("a*").unwrap().matches(&facts("a/b", "", 1)), "a slash in a name is no separator");
+    }
+
+    #[test]
+    fn a_bad_glob_says_so() {
+        let said = Pattern::new("vm[").unwrap_err();
+        assert!(said.starts_with("unclosed character class"), "{said}");
+        assert!(said.contains("'web-*'"), "{said}");
+        assert!(Pattern::new("").is_err());
+    }
+
+    #[test]
+    fn only_selected_guests_stay_in_a_sample() {
+        let sample = Fixture::busy_host().sample(1.0);
+        let filter = DomainFilter { patterns: vec![Pattern::new("win*").unwrap(), Pattern::new("nope").unwrap()] };
+        let filtered = filter.apply(&sample).unwrap();
+        assert_eq!(filtered.domains.iter().map(|d| d.facts.name.value.as_str()).collect::<Vec<_>>(), ["win10-2"]);
+        let note = &filtered.sources[filtered.sources.len() - 2];
+        assert_eq!(note.cause.as_deref(), Some("only guests that match --domain win*, nope are in it"));
+        assert_eq!(filtered.sources.last().unwrap().cause.as_deref(), Some("--domain nope matches no guest"));
+        assert_eq!(DomainFilter::default().apply(&sample), None);
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_is_reported() {
+        let all = [facts("b", "", 1), facts("a", "", 2)];
+        let filter = DomainFilter { patterns: vec![Pattern::new("a").unwrap(), Pattern::new("nope*").unwrap()] };
+        let said = filter.unmatched(all.iter());
+        assert_eq!(said.len(), 1);
+        assert_eq!(said[0].cause.as_deref(), Some("--domain nope* matches no guest"));
+        assert_eq!(said[0].fix.as_deref(), Some("guests here: a, b"));
+        let empty = filter.unmatched([].iter());
+        assert_eq!(empty[0].fix.as_deref(), Some("no guest runs here now"));
+        assert!(filter.matches(&all[1]) && !filter.matches(&all[0]));
+        assert!(DomainFilter::default().matches(&all[0]));
+    }
+}

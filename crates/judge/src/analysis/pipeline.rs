@@ -1,0 +1,168 @@
+//! From samples to judged intervals: the sample before, the rules' memory, gaps.
+
+use super::DomainFilter;
+use super::recent_profiles::RecentProfiles;
+use crate::lint;
+use crate::model::{Base, Model};
+use sample::Sample;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Two samples further apart than a day are no interval: one of them has a wrong time, or is from another start of the
+/// host.
+const MAX_INTERVAL_NS: u64 = 86_400 * 1_000_000_000;
+
+/// What happened between two samples, and what the rules say about it.
+#[derive(Debug, Clone, Default)]
+pub struct JudgedInterval {
+    /// Rates and shares.
+    pub model: Model,
+    /// Findings, and the rules that could not be judged.
+    pub report: lint::Report,
+}
+
+impl JudgedInterval {
+    /// Leaves out what is not about the host or a guest that the filter selects. The rules have judged all guests by
+    /// then: a guest is often slow because of another one.
+    pub fn keep_only(&mut self, filter: &DomainFilter) {
+        if filter.is_empty() {
+            return;
+        }
+        let Self { model, report } = self;
+        let findings = filter.findings(model, report).cloned().collect();
+        let cannot_tell = filter.cannot_tell(model, report).cloned().collect();
+        let watching = filter.watching(model, report).cloned().collect();
+        model.sources = filter.sources(model);
+        self.report = lint::Report { findings, cannot_tell, watching };
+        self.model.retain(|facts| filter.matches(facts));
+    }
+}
+
+/// Joins each sample with the one before it and judges the interval between them. The rules remember earlier
+/// intervals.
+#[derive(Debug, Default)]
+pub struct Pipeline {
+    options: lint::Options,
+    memory: lint::RuleMemory,
+    previous: Option<Arc<Sample>>,
+    profiles: RecentProfiles,
+}
+
+impl Pipeline {
+    /// A pipeline that has seen nothing.
+    pub fn new(options: lint::Options) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// How far back samples have to be judged for the findings of one sample, however it is reached.
+    pub fn look_back(&self) -> Duration {
+        self.options.look_back()
+    }
+
+    /// The interval that ends with this sample; `None` for the first sample, and for the first after
+    /// [`Pipeline::restart`].
+    pub fn next(&mut self, sample: Arc<Sample>) -> Option<JudgedInterval> {
+        self.restart_at_jump(&sample);
+        let previous = self.previous.take();
+        let interval = previous.map(|previous| self.judge(&sample, Base::Previous(&previous)));
+        self.previous = Some(sample);
+        interval
+    }
+
+    /// As [`Pipeline::next`], but a first sample is shown as well: with names and states, without any rate.
+    pub fn next_or_first(&mut self, sample: Arc<Sample>) -> JudgedInterval {
+        self.restart_at_jump(&sample);
+        let previous = self.previous.take();
+        let interval = self.judge(&sample, previous.as_deref().map_or(Base::Start, Base::Previous));
+        self.previous = Some(sample);
+        interval
+    }
+
+    /// The next sample of a recording that is played or passed over. The first sample of a run of the recorder, and the
+    /// first behind a jump of the clock, is judged by itself; the first of all that are looked at is the base of an
+    /// interval and nothing else.
+    pub fn follow(&mut self, sample: Arc<Sample>, begins_run: bool) -> Option<JudgedInterval> {
+        if begins_run {
+            self.restart();
+        }
+        if begins_run || !self.continues(&sample) { Some(self.next_or_first(sample)) } else { self.next(sample) }
+    }
+
+    /// The interval of a sample whose counters cover an interval of their own, of this many seconds where that is
+    /// known.
+    pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> JudgedInterval {
+        self.judge(sample, Base::Whole(seconds))
+    }
+
+    /// Whether a sample can follow the previous one: the host's clock neither went back nor jumped.
+    pub fn continues(&self, sample: &Sample) -> bool {
+        let passed = self.previous.as_ref().map_or(Some(0), |previous| sample.mono_ns.checked_sub(previous.mono_ns));
+        passed.is_some_and(|ns| ns <= MAX_INTERVAL_NS)
+    }
+
+    fn restart_at_jump(&mut self, sample: &Sample) {
+        if !self.continues(sample) {
+            self.restart();
+        }
+    }
+
+    /// Forgets the previous sample and what the rules remember: what follows does not continue what came before.
+    pub fn restart(&mut self) {
+        self.previous = None;
+        self.memory.clear();
+        self.profiles.clear();
+    }
+
+    fn judge(&mut self, sample: &Sample, base: Base<'_>) -> JudgedInterval {
+        let mut model = Model::new(sample, base);
+        self.profiles.join(&mut model);
+        let report = lint::run(&model, &mut self.memory, &self.options);
+        JudgedInterval { model, report }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Fixture;
+
+    #[test]
+    fn an_interval_needs_two_samples_without_a_gap_between_them() {
+        let sample = |second: f64| Arc::new(Fixture::busy_host().sample(second));
+        let mut pipeline = Pipeline::default();
+        assert!(pipeline.next(sample(1.0)).is_none());
+        assert_eq!(pipeline.next(sample(3.0)).unwrap().model.interval_s, Some(2.0));
+        pipeline.restart();
+        let first = pipeline.next_or_first(sample(9.0));
+        assert_eq!((first.model.interval_s, first.model.domains.is_empty()), (None, false));
+        assert_eq!(pipeline.next_or_first(sample(10.0)).model.interval_s, Some(1.0));
+    }
+
+    #[test]
+    fn a_profile_stays_with_its_guest() {
+        let mut pipeline = Pipeline::default();
+        let sample = |second: f64| Fixture::busy_host().sample(second);
+        let mut taken = sample(2.0);
+        taken.domains[1].profile = Some(Arc::default());
+        let seen = |interval: JudgedInterval| -> Vec<Option<bool>> {
+            interval.model.domains.iter().take(3).map(|d| d.profile.as_ref().map(|p| p.is_new)).collect()
+        };
+        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(1.0)))), [None; 3]);
+        assert_eq!(seen(pipeline.next_or_first(Arc::new(taken))), [None, Some(true), None]);
+        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(3.0)))), [None, Some(false), None]);
+        pipeline.restart();
+        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(4.0)))), [None; 3]);
+    }
+
+    #[test]
+    fn rules_remember_until_a_restart() {
+        let sample = |second: f64| Arc::new(Fixture::busy_host().sample(second));
+        let rules = |pipeline: &mut Pipeline, seconds: std::ops::Range<u32>| {
+            seconds.filter_map(|s| pipeline.next(sample(f64::from(s)))).last().unwrap().report.findings.len()
+        };
+        let mut pipeline = Pipeline::default();
+        let after_long = rules(&mut pipeline, 0..30);
+        pipeline.restart();
+        assert!(rules(&mut pipeline, 30..32) < after_long, "patterns have to last before they are reported");
+    }
+}

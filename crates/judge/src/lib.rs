@@ -1,0 +1,9 @@
+//! What kvmtop concludes from samples: rates and shares, placement, rules and their findings.
+
+pub mod analysis;
+pub mod figures;
+pub mod lint;
+pub mod model;
+pub mod placement;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

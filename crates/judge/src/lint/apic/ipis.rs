@@ -1,0 +1,61 @@
+//! Inter-processor interrupts.
+
+use super::texts;
+use crate::lint::context::Context;
+use crate::lint::context::exit_kind::ExitKind;
+use crate::lint::context::guest::{GuestContext, NO_VCPUS};
+use crate::lint::engine::finding::{Confidence, Finding, Severity};
+use crate::lint::fixes;
+use crate::lint::verdicts::Verdicts;
+use crate::model::{AccessRow, Sureness};
+use kvm::Space;
+use sample::Direction;
+
+/// Writes to the interrupt command register: of x2APIC, of Hyper-V, of the APIC's page.
+fn sends_ipi(r: &AccessRow) -> bool {
+    r.direction == Direction::Write
+        && match r.space {
+            Space::Msr => matches!(r.address, Some(0x830 | 0x4000_0071)),
+            Space::Mmio => r.address == Some(0xfee0_0300),
+            Space::Pio => false,
+        }
+}
+
+pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let steps = &ctx.thresholds().apic.ipis;
+    let mut sent = guest.accesses(sends_ipi);
+    let mut confidence = Confidence::High;
+    let (mut what, mut of) = ("writes", "to the interrupt command register");
+    if sent.count == 0 && !guest.has_accesses(Space::Msr) {
+        // With APICv an IPI is an APIC_WRITE exit, but so is a timer setting: a hint only.
+        sent = guest.exits(&[ExitKind::ApicWrite]);
+        confidence = Confidence::Low;
+        (what, of) = ("APIC_WRITE exits", "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)");
+    }
+    if sent.count == 0 {
+        let msrs = guest.exits(&[ExitKind::MsrWrite]);
+        if msrs.per_vcpu.is_some_and(|per| per >= steps.info) && !guest.has_accesses(Space::Msr) {
+            verdicts.cannot_tell(texts::msrs_not_named(msrs.rate));
+        }
+        return;
+    }
+    if sent.rate.is_none() {
+        return verdicts.cannot_tell(guest.why_no_rate());
+    }
+    let Some(per_vcpu) = sent.per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
+    let Some(severity) = steps.of(per_vcpu) else { return };
+    let mut fix = Vec::new();
+    if guest.kind.windows(Sureness::Low) {
+        fix.extend(fixes::hyperv::enable(guest, &["vpindex", "ipi", "tlbflush"]));
+    }
+    fix.push(fixes::advice(texts::IPIS_BY_DESIGN));
+    verdicts.find(Finding {
+        severity: if confidence == Confidence::Low { Severity::Info } else { severity },
+        confidence,
+        evidence: vec![sent.describe(guest, what, of), guest.perf_check("msr")],
+        fix,
+        cost: sent.cost,
+        marks: sent.marks,
+        ..texts::IPIS.finding()
+    });
+}

@@ -1,0 +1,131 @@
+//! The host, its guests and the user's options, as rules see them.
+
+use super::guest::GuestContext;
+use super::placement::HostPlacement;
+use crate::lint::engine::options::{InputKind, Options};
+use crate::lint::engine::thresholds::Thresholds;
+use crate::model::Model;
+use crate::placement::{CpuMap, GuestLayout};
+use kvm::topology::HostTopology;
+use kvm::{CpuSet, Isa};
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+/// Everything that a rule may look at.
+pub(crate) struct Context<'a> {
+    /// The interval.
+    pub model: &'a Model,
+    /// The guests, in the order of the model's domains.
+    pub guests: Vec<GuestContext<'a>>,
+    /// Where everything runs, and where it should.
+    pub placement: HostPlacement,
+    /// What the user set.
+    pub options: &'a Options,
+    /// Lines of the host's log up to here, seconds after boot, were judged in earlier intervals.
+    pub log_judged_s: Option<f64>,
+    /// The guest of each process and thread.
+    by_pid: OnceCell<HashMap<i32, usize>>,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(
+        model: &'a Model,
+        mut guests: Vec<GuestContext<'a>>,
+        options: &'a Options,
+        log_judged_s: Option<f64>,
+    ) -> Self {
+        let mut names: HashMap<&str, usize> = HashMap::new();
+        guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
+        guests.iter_mut().for_each(|g| g.is_namesake = names.get(g.name()).is_some_and(|n| *n > 1));
+        let placement = HostPlacement::new(model, &guests, options);
+        Self { model, guests, placement, options, log_judged_s, by_pid: OnceCell::new() }
+    }
+
+    /// The thresholds in force.
+    pub fn thresholds(&self) -> &'a Thresholds {
+        &self.options.thresholds
+    }
+
+    /// The host's CPUs, cores, caches and nodes.
+    pub fn topology(&self) -> &'a HostTopology {
+        &self.model.host.facts.topology
+    }
+
+    /// The CPUs that are online, else those of the topology: files may describe a host without its CPU times.
+    pub fn online(&self) -> CpuSet {
+        let online: CpuSet = self.model.host.cpus.iter().map(|c| c.cpu).collect();
+        if online.is_empty() { self.topology().all() } else { online }
+    }
+
+    /// The CPUs that are online, by core and node; empty where the host is unknown.
+    pub fn map(&self) -> &CpuMap {
+        &self.placement.map
+    }
+
+    /// Where a guest's threads may run.
+    pub fn layout(&self, guest: &GuestContext<'_>) -> &GuestLayout {
+        &self.placement.layouts[guest.index]
+    }
+
+    /// Where they may run once the plan is in force.
+    pub fn planned(&self, guest: &GuestContext<'_>) -> Option<&GuestLayout> {
+        self.placement.plan().after.get(guest.index)
+    }
+
+    /// The index of the guest that a process or one of its threads belongs to.
+    pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
+        let of_guest = |(i, g): (usize, &GuestContext<'_>)| {
+            let tids = g.domain.threads.iter().map(|t| t.tid);
+            g.domain.facts.pid.into_iter().chain(tids).map(move |id| (id, i)).collect::<Vec<_>>()
+        };
+        // The first guest stays where two claim an id.
+        let all = || self.guests.iter().enumerate().rev().flat_map(of_guest).collect();
+        self.by_pid.get_or_init(all).get(&pid?).copied()
+    }
+
+    /// Whether the data is from a file with an interval of its own.
+    pub fn is_file(&self) -> bool {
+        self.options.input == InputKind::File
+    }
+
+    /// The value of a KVM module parameter, as its file has it.
+    pub fn param(&self, name: &str) -> Option<&'a str> {
+        self.model.host.facts.params.get(name).map(|v| v.trim())
+    }
+
+    /// A boolean module parameter. `None` for `auto`, the default of `kvm_amd.avic`.
+    pub fn param_on(&self, name: &str) -> Option<bool> {
+        match self.param(name)? {
+            "Y" | "y" | "1" => Some(true),
+            "N" | "n" | "0" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The virtualisation extension below a guest: by its exits, else by its architecture or the host's.
+    pub fn isa(&self, guest: &GuestContext<'_>) -> Option<Isa> {
+        let mut of_exits = guest.domain.exits.rows.iter().filter_map(|row| row.id).map(|id| id.0);
+        let of_exits = of_exits.find(|isa| !matches!(isa, Isa::Other(_)));
+        let arm = || guest.config.arch.as_deref().filter(|arch| *arch == "aarch64").map(|_| Isa::Arm64);
+        of_exits.or_else(arm).or_else(|| self.host_isa())
+    }
+
+    /// The virtualisation extension of the host, by KVM's module, its parameters or the machine.
+    pub fn host_isa(&self) -> Option<Isa> {
+        let facts = &self.model.host.facts;
+        let module = |name: &str| {
+            facts.kvm_flavour.as_deref() == Some(name) || facts.params.keys().any(|key| key.starts_with(name))
+        };
+        match () {
+            () if module("kvm_intel") => Some(Isa::Vmx),
+            () if module("kvm_amd") => Some(Isa::Svm),
+            () if facts.arch == "aarch64" => Some(Isa::Arm64),
+            () => None,
+        }
+    }
+
+    /// Whether KVM is allowed to virtualise the APIC (Intel `APICv`, AMD AVIC).
+    pub fn apic_virtualisation(&self) -> Option<bool> {
+        self.param_on("kvm_intel.enable_apicv").or_else(|| self.param_on("kvm_amd.avic"))
+    }
+}

@@ -1,0 +1,195 @@
+//! The host and its guests as the placement plan takes them: as measured, else as configured.
+
+use super::cpu_wait::demand;
+use super::guest::GuestContext;
+use crate::lint::engine::finding::Severity;
+use crate::lint::engine::options::Options;
+use crate::model::{Model, ThreadModel, total};
+use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout, PlacementPlan, plan};
+use kvm::thread_name::Role;
+use kvm::topology::EFFICIENCY_CPUS;
+use kvm::{CpuSet, limits};
+use sample::DomainState;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where everything runs, and the plan for it, which is made once when a rule asks for it.
+pub(crate) struct HostPlacement {
+    pub map: CpuMap,
+    /// In the order of the guests.
+    pub layouts: Vec<GuestLayout>,
+    plan: OnceCell<PlacementPlan>,
+}
+
+impl HostPlacement {
+    pub fn new(model: &Model, guests: &[GuestContext<'_>], options: &Options) -> Self {
+        let host = &model.host.facts;
+        let online: CpuSet = model.host.cpus.iter().map(|c| c.cpu).collect();
+        let online = if online.is_empty() { host.topology.all() } else { online };
+        let efficiency = host.params.get(EFFICIENCY_CPUS).and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default();
+        let map = CpuMap::new(&host.topology, &online, &efficiency);
+        let map = map.with_busy(&host_tasks_by_cpu(model, options).keys().copied().collect());
+        let piles = piled_up(&map, guests, options);
+        let layout = |guest: &GuestContext<'_>| layout(&map, guest, options, &piles);
+        let layouts = guests.iter().map(layout).collect();
+        Self { map, layouts, plan: OnceCell::new() }
+    }
+
+    pub fn plan(&self) -> &PlacementPlan {
+        self.plan.get_or_init(|| plan(&self.map, &self.layouts))
+    }
+}
+
+/// What host tasks use of the CPUs on which that is enough to disturb a vCPU, percent.
+pub(crate) fn host_tasks_by_cpu(model: &Model, options: &Options) -> BTreeMap<u32, f64> {
+    let mut used: BTreeMap<u32, f64> = BTreeMap::new();
+    for task in &model.host.tasks {
+        *used.entry(task.last_cpu).or_default() += task.cpu_percent;
+    }
+    let disturbs = &options.thresholds.pinning.host_tasks;
+    used.retain(|_, percent| disturbs.of(*percent) >= Some(Severity::Warning));
+    used
+}
+
+/// CPUs that are there; all of them where the host is unknown.
+fn there(map: &CpuMap, cpus: &CpuSet) -> CpuSet {
+    if map.all.is_empty() { cpus.clone() } else { cpus.intersection(&map.all) }
+}
+
+/// The CPUs that each vCPU may use, by what is measured, else by what is configured; no entry: unknown.
+fn vcpu_cpus(guest: &GuestContext<'_>) -> BTreeMap<u32, CpuSet> {
+    let affinity =
+        |t: &ThreadModel| Some((t.index.filter(|v| *v < limits::VCPUS)?, (**t.place.affinity.as_ref()?).clone()));
+    let measured: BTreeMap<u32, CpuSet> = guest.domain.vcpus().filter_map(affinity).collect();
+    if !measured.is_empty() {
+        return measured;
+    }
+    let pins = &guest.config.pins;
+    (0..vcpu_count(guest)).filter_map(|v| Some((v, pins.vcpu(v).filter(|set| !set.is_empty())?.clone()))).collect()
+}
+
+fn vcpu_count(guest: &GuestContext<'_>) -> u32 {
+    let last = guest.config.pins.vcpus.keys().last().map_or(0, |v| v.saturating_add(1));
+    let seen = guest.domain.vcpus().filter_map(|t| t.index).max().map_or(0, |v| v.saturating_add(1));
+    let count = match guest.domain.vcpu_count() {
+        0 => guest.config.vcpus.unwrap_or(0),
+        n => n,
+    };
+    count.max(last).max(seen).min(limits::VCPUS)
+}
+
+fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTreeSet<usize>) -> GuestLayout {
+    let config = &guest.config;
+    let now = vcpu_cpus(guest);
+    let count = vcpu_count(guest);
+    let here = |v: u32| now.get(&v).map_or_else(|| map.all.clone(), |set| there(map, set));
+    let is_absent = |set: &CpuSet| !map.all.is_empty() && !set.is_subset(&map.all);
+    let libvirt = config.libvirt == Some(true);
+    let measured = guest.vcpu_threads().any(|t| t.place.affinity.is_some());
+    let mut layout = GuestLayout {
+        running: guest.running(),
+        known: config.known || config.topology.is_some(),
+        threads: config.threads_per_core().max(1),
+        vcpus: (0..count).map(here).collect(),
+        absent: (0..count).filter(|v| config.pins.vcpu(*v).is_some_and(is_absent)).collect(),
+        bound: config.numa.nodes.clone(),
+        memory: most_memory(map, guest),
+        reshapes: reshapes(guest, count),
+        takes_cells: reshapes(guest, count) && config.libvirt != Some(false) && config.memory.is_some(),
+        piles: guest.vcpu_threads().all(|t| t.cpu.is_none()) || piles.contains(&guest.index),
+        measured: guest.vcpu_threads().any(|t| t.cpu.is_some()),
+        ..GuestLayout::default()
+    };
+    let cell = |c: &kvm::guest_numa::GuestNumaCell| CellLayout { vcpus: c.cpus.clone(), nodes: c.host_nodes.clone() };
+    layout.cells = config.numa.cells.iter().map(cell).collect();
+    if libvirt && measured {
+        for (v, want) in &config.pins.vcpus {
+            let want = there(map, want);
+            if !want.is_empty() && layout.vcpus.get(*v as usize).is_some_and(|now| *now != want) {
+                layout.drifted.insert(*v, want);
+            }
+        }
+    }
+    helpers(map, guest, options, &mut layout);
+    layout
+}
+
+/// The nodes that hold most of a guest's memory; where that is not known, those on which its vCPUs are.
+fn most_memory(map: &CpuMap, guest: &GuestContext<'_>) -> CpuSet {
+    if guest.domain.node_memory.is_empty() {
+        return map.nodes_of(&guest.vcpu_threads().filter_map(|t| t.place.cpu).collect());
+    }
+    let all = total(guest.domain.node_memory.values().copied());
+    guest.domain.node_memory.iter().filter(|(_, b)| **b > all / 2).map(|(n, _)| *n).collect()
+}
+
+/// Whether the guest can be shown other hardware threads: its topology is for exactly these vCPUs.
+fn reshapes(guest: &GuestContext<'_>, count: u32) -> bool {
+    let product = |t: kvm::domain_xml::GuestTopology| {
+        [t.dies, t.cores, t.threads].into_iter().fold(t.sockets, u32::saturating_mul)
+    };
+    guest.config.known && count > 0 && guest.config.topology.is_none_or(|t| product(t) == count)
+}
+
+/// The emulator and the `IOThreads`.
+fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &mut GuestLayout) {
+    let single = layout.single(map);
+    let pins = &guest.config.pins;
+    let libvirt = guest.config.libvirt == Some(true);
+    let helper = |configured: Option<&CpuSet>, thread: Option<&ThreadModel>| {
+        let wanted = configured.map(|c| there(map, c));
+        let measured = thread.and_then(|t| t.place.affinity.as_deref()).map(|c| there(map, c));
+        let drifts = libvirt && measured.is_some() && wanted.is_some() && measured != wanted;
+        HelperLayout {
+            drifted: wanted.clone().filter(|w| drifts && !w.is_empty()),
+            pinned: configured.is_some() || !libvirt && measured.as_ref().is_some_and(|c| map.restricts(c)),
+            absent: configured.is_some_and(|c| !map.all.is_empty() && !c.is_subset(&map.all)),
+            // A table of exits says that the guest ran, and not what its helpers did.
+            idle: thread
+                .map_or(guest.domain.exits.count > 0 && configured.is_none(), |t| !works_on(t, &single, options)),
+            rests: thread.is_some_and(|t| t.cpu.is_some() && !works(t, options)),
+            cpus: measured.or(wanted),
+        }
+    };
+    layout.emulator = helper(pins.emulator(), guest.domain.emulator());
+    // vhost threads run where the emulator may.
+    for vhost in guest.domain.threads.iter().filter(|t| t.role == Role::Vhost) {
+        layout.emulator.idle &= !works_on(vhost, &single, options);
+        layout.emulator.rests &= !works(vhost, options);
+    }
+    let numbers = (1..=pins.iothread_count.min(limits::IOTHREADS)).chain(pins.iothreads.keys().copied());
+    for id in numbers.collect::<BTreeSet<u32>>().into_iter().take(limits::IOTHREADS as usize) {
+        layout.iothreads.insert(id, helper(pins.iothread(id), guest.domain.helper(Some(id))));
+    }
+}
+
+/// Whether a helper thread uses a part of a CPU that matters.
+fn works(thread: &ThreadModel, options: &Options) -> bool {
+    options.thresholds.pinning.emulator.of(thread.cpu.map_or(0.0, |c| c.busy())).is_some()
+}
+
+/// Whether a helper thread was found on one of these CPUs, using a part of it that matters.
+fn works_on(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> bool {
+    thread.place.cpu.is_some_and(|c| cpus.contains(c)) && works(thread, options)
+}
+
+/// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.
+fn piled_up(map: &CpuMap, guests: &[GuestContext<'_>], options: &Options) -> BTreeSet<usize> {
+    let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    if map.isolated.is_empty() {
+        return BTreeSet::new();
+    }
+    for guest in guests.iter().filter(|g| g.domain.state == DomainState::Running) {
+        for thread in guest.vcpu_threads() {
+            let several = |set: &CpuSet| set.len() > 1 && set.is_subset(&map.isolated);
+            let busy = thread.cpu.is_some_and(|c| demand(&c) >= options.thresholds.pinning.busy);
+            if busy
+                && thread.place.affinity.as_deref().is_some_and(|a| several(&there(map, a)))
+                && let Some(cpu) = thread.place.cpu
+            {
+                by_cpu.entry(cpu).or_default().push(guest.index);
+            }
+        }
+    }
+    by_cpu.into_values().filter(|on| on.len() > 1).flatten().collect()
+}

@@ -1,0 +1,187 @@
+//! Sums over a guest's exits and accesses by cause, with rate and cost.
+
+use super::exit_kind::ExitKind;
+use super::guest::GuestContext;
+use super::host::Context;
+use crate::figures::{figure, or_unknown};
+use crate::lint::engine::finding::{Mark, Severity, worst};
+use crate::model::{AccessRow, ExitRow, ExitTable, ThreadModel, total};
+use kvm::Space;
+use sample::Direction;
+use std::collections::BTreeMap;
+
+/// Fewer events are no pattern, however short the time they took.
+const FEWEST: u64 = 16;
+/// The most rows of accesses that a finding marks.
+const MAX_MARKS: usize = 8;
+
+/// Events of one cause within the interval.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EventTotals {
+    /// How many.
+    pub count: u64,
+    /// Per second, over the guest.
+    pub rate: Option<f64>,
+    /// Per second on the vCPU with most of them; without rows per vCPU, the average over busy vCPUs.
+    pub per_vcpu: Option<f64>,
+    /// The vCPU with most of them, where there are rows per vCPU.
+    pub vcpu: Option<u32>,
+    /// Time in them, percent of one CPU.
+    pub cost: Option<f64>,
+    /// Percent of the guest's exits.
+    pub exit_share: Option<f64>,
+    /// Mean time, microseconds.
+    pub mean_us: Option<f64>,
+    /// Their rows.
+    pub marks: Vec<Mark>,
+}
+
+impl EventTotals {
+    pub fn rate_or_zero(&self) -> f64 {
+        self.rate.unwrap_or(0.0)
+    }
+
+    /// `15.9k reads/s of … over 10 s, 1986/s on vCPU 3, 45 % of the guest's exits, costing 18 % of one CPU`.
+    ///
+    /// `what` are the events, in the plural; `of` continues the sentence, or is empty.
+    pub fn describe(&self, guest: &GuestContext<'_>, what: &str, of: &str) -> String {
+        let on = self.vcpu.map_or_else(|| "a busy vCPU on average".into(), |v| format!("vCPU {v}"));
+        let each = self.mean_us.map_or_else(String::new, |m| format!(" ({} us each)", figure(m)));
+        let of = if of.is_empty() { String::new() } else { format!("{of} ") };
+        let parts = [
+            Some(format!("{} {what}/s {of}{}", or_unknown(self.rate, figure), guest.window())),
+            self.per_vcpu.map(|per| format!("{}/s on {on}", figure(per))),
+            self.exit_share.map(|share| format!("{} % of the guest's exits", figure(share))),
+            self.cost.map(|cost| format!("costing {} % of one CPU{each}", figure(cost))),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Context<'_> {
+    /// A severity by what exits cost.
+    pub fn severity_by_cost(&self, guest: &GuestContext<'_>, totals: &EventTotals) -> Option<Severity> {
+        let cost = totals.cost?;
+        let steps = &self.thresholds().cost;
+        worst([steps.of_one_cpu.of(cost), guest.vcpus().and_then(|n| steps.of_vcpus.of(cost / n))])
+    }
+}
+
+impl GuestContext<'_> {
+    /// The guest's exits of some kinds.
+    pub fn exits(&self, kinds: &[ExitKind]) -> EventTotals {
+        let fits = |r: &&ExitRow| kinds.iter().any(|k| k.matches(r));
+        let count_in = |t: &ExitTable| total(t.rows.iter().filter(fits).map(|r| r.span.count));
+        let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
+        let count = total(rows.iter().map(|r| r.span.count));
+        let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns));
+        let by_vcpu = self.domain.vcpu_exits.iter().map(|(v, t)| (*v, count_in(t))).collect();
+        let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
+        self.totals(count, ns, busiest(by_vcpu, count), marks)
+    }
+
+    /// The guest's accesses that a test picks.
+    pub fn accesses(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
+        let rows: Vec<&AccessRow> = self.domain.accesses.iter().filter(|r| pick(r)).collect();
+        let count = total(rows.iter().map(|r| r.span.count));
+        let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns));
+        let mut by_vcpu: BTreeMap<u32, u64> = BTreeMap::new();
+        for r in self.domain.vcpu_accesses.iter().filter(|r| pick(r)) {
+            let Some(v) = r.vcpu else { continue };
+            let sum = by_vcpu.entry(v).or_default();
+            *sum = sum.saturating_add(r.span.count);
+        }
+        let marks = rows.iter().take(MAX_MARKS).map(|r| Mark::Access(r.space, r.address, r.direction)).collect();
+        self.totals(count, ns, busiest(by_vcpu.into_iter().collect(), count), marks)
+    }
+
+    /// As [`GuestContext::accesses`], for ports. perf measures a port access from `kvm_pio` to `kvm_entry`
+    /// (`kvm-stat-x86.c`), which leaves out the way from `kvm_exit`; where whole exits took longer, their mean counts.
+    pub fn ports(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
+        let mut totals = self.accesses(|r| r.space == Space::Pio && pick(r));
+        let io = self.exits(&[ExitKind::Io]);
+        if let (Some(mean), Some(own), Some(cost)) = (io.mean_us, totals.mean_us, totals.cost)
+            && mean > own
+            && io.count >= totals.count
+        {
+            totals.cost = Some(cost * mean / own.max(f64::MIN_POSITIVE));
+            totals.mean_us = Some(mean);
+        }
+        totals
+    }
+
+    /// Accesses to regions whose name a test picks.
+    pub fn devices(&self, space: Space, pick: impl Fn(&str) -> bool) -> EventTotals {
+        let of = |r: &AccessRow| r.space == space && r.device_name().is_some_and(&pick);
+        if space == Space::Pio { self.ports(of) } else { self.accesses(of) }
+    }
+
+    /// Accesses to MSRs in one direction.
+    pub fn msrs(&self, direction: Direction, pick: impl Fn(u64) -> bool) -> EventTotals {
+        self.accesses(|r| r.space == Space::Msr && r.direction == direction && r.address.is_some_and(&pick))
+    }
+
+    /// Whether any access of a space was seen: without one, a file may just lack the table.
+    pub fn has_accesses(&self, space: Space) -> bool {
+        self.domain.accesses.iter().any(|r| r.space == space)
+    }
+
+    /// Whether the guest's memory is being tracked or copied for a migration or a snapshot.
+    pub fn migrating(&self) -> bool {
+        let thread = |t: &&ThreadModel| {
+            t.comm == "live_migration" || t.comm.starts_with("mig/") || t.comm.starts_with("multifd")
+        };
+        self.exits(&[ExitKind::DirtyLogFull]).count > 0 || self.domain.threads.iter().any(|t| thread(&t))
+    }
+
+    /// Halts: rate per vCPU and mean sleep in milliseconds.
+    pub fn halts(&self) -> Option<(f64, f64)> {
+        let count = total(self.idle_rows().map(|r| r.span.count));
+        Some((count as f64 / self.seconds? / self.vcpus()?, self.mean_halt_ms()?))
+    }
+
+    /// Mean sleep of a halt, milliseconds.
+    pub fn mean_halt_ms(&self) -> Option<f64> {
+        let count = total(self.idle_rows().map(|r| r.span.count));
+        let ns = sum_if_all(self.idle_rows().map(|r| r.span.total_ns))?;
+        (count > 0).then(|| ns as f64 / count as f64 / 1e6)
+    }
+
+    fn idle_rows(&self) -> impl Iterator<Item = &ExitRow> {
+        self.domain.exits.rows.iter().filter(|r| r.idle)
+    }
+
+    fn totals(&self, count: u64, ns: Option<u64>, most: Option<(u32, u64)>, marks: Vec<Mark>) -> EventTotals {
+        let per = |n: u64| self.seconds.filter(|s| *s >= 0.5 || count >= FEWEST).map(|s| n as f64 / s);
+        let rate = per(count);
+        let per_vcpu = match most {
+            Some((_, n)) => per(n),
+            None => rate.zip(self.busy_vcpus).map(|(r, n)| r / n),
+        };
+        let exits = self.domain.exits.count;
+        EventTotals {
+            count,
+            rate,
+            per_vcpu,
+            vcpu: most.map(|m| m.0),
+            cost: ns.zip(self.seconds).map(|(ns, s)| ns as f64 / (s * 1e7)),
+            // With more accesses than exits the two tables cover different times.
+            exit_share: (exits > 0 && count <= exits).then(|| 100.0 * count as f64 / exits as f64),
+            mean_us: ns.filter(|_| count > 0).map(|ns| ns as f64 / count as f64 / 1e3),
+            marks,
+        }
+    }
+}
+
+/// The vCPU with most events, where the rows per vCPU hold at least half of all: a file may hold one vCPU only.
+fn busiest(by_vcpu: Vec<(u32, u64)>, all: u64) -> Option<(u32, u64)> {
+    let counted = total(by_vcpu.iter().map(|(_, n)| *n));
+    by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && counted >= all / 2)
+}
+
+/// The sum of times; `None` when there is none or one of them is unknown.
+fn sum_if_all(times: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let mut all = times.peekable();
+    all.peek()?;
+    all.try_fold(0u64, |sum, t| Some(sum.saturating_add(t?)))
+}

@@ -1,0 +1,104 @@
+//! virtio: interrupts through `INTx`, and notifications that reach the VMM.
+
+use super::{properties, texts};
+use crate::lint::context::Context;
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::{Confidence, Finding, Severity};
+use crate::lint::fixes;
+use crate::lint::verdicts::Verdicts;
+use crate::model::{AccessRow, total};
+use kvm::Space;
+use sample::Direction;
+
+/// Offsets in a legacy virtio device's port window (`uapi/linux/virtio_pci.h`).
+const LEGACY_NOTIFY: u64 = 0x10;
+const LEGACY_ISR: u64 = 0x13;
+/// `KVM_EXIT_MMIO` and `KVM_EXIT_IO` (`uapi/linux/kvm.h`).
+const EXIT_MMIO: i32 = 6;
+const EXIT_IO: i32 = 2;
+
+/// Whether a row is this register of a legacy virtio device.
+fn is_legacy(row: &AccessRow, offset: u64) -> bool {
+    row.space == Space::Pio
+        && row.device.as_ref().is_some_and(|d| d.name == "virtio-pci" && row.address == Some(d.base + offset))
+}
+
+fn reads_interrupt_status(r: &AccessRow) -> bool {
+    is_legacy(r, LEGACY_ISR) && r.direction == Direction::Read
+        || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-isr"))
+}
+
+fn is_notification(r: &AccessRow) -> bool {
+    r.direction == Direction::Write
+        && (is_legacy(r, LEGACY_NOTIFY) || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-notify")))
+}
+
+/// A virtio driver that asks which device interrupted.
+pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let reads = guest.accesses(reads_interrupt_status);
+    if reads.count == 0 {
+        return;
+    }
+    let Some(rate) = reads.rate else { return verdicts.cannot_tell(guest.why_no_rate()) };
+    if rate < ctx.thresholds().devices.intx_reads {
+        return;
+    }
+    let (cited, mut fix) = properties::cited(guest, &["vectors"]);
+    let mut evidence = vec![reads.describe(guest, "reads", "of virtio's interrupt status")];
+    evidence.extend(cited);
+    evidence.push(texts::CHECK_MSI.into());
+    fix.extend([fixes::advice(texts::USE_MSIX), fixes::advice(texts::DEFAULT_VECTORS)]);
+    verdicts.find(Finding {
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        evidence,
+        fix,
+        cost: reads.cost,
+        marks: reads.marks,
+        ..texts::INTX.finding()
+    });
+}
+
+/// Notifications that reach the VMM.
+pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let kicks = guest.accesses(is_notification);
+    if kicks.count == 0 {
+        return;
+    }
+    let Some(rate) = kicks.rate else { return verdicts.cannot_tell(guest.why_no_rate()) };
+    if rate < ctx.thresholds().devices.kicks {
+        return;
+    }
+    let userspace = &guest.domain.userspace;
+    if userspace.is_empty() {
+        return verdicts.cannot_tell(texts::VMM_EXITS_NOT_COUNTED);
+    }
+    // An ioeventfd ends in the kernel. What remains of the exits to the VMM can only be notifications.
+    let to_vmm = total(userspace.iter().filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO)).map(|u| u.2));
+    let served_by_vmm =
+        |r: &AccessRow| r.space != Space::Msr && !is_notification(r) && r.device.as_ref().is_none_or(|d| !d.in_kernel);
+    let others = guest.accesses(served_by_vmm).count;
+    if to_vmm.saturating_sub(others).saturating_mul(2) < kicks.count {
+        return;
+    }
+    let (cited, mut fix) = properties::cited(guest, &["ioeventfd", "vhost", "event-idx"]);
+    let confidence = if cited.is_empty() { Confidence::Medium } else { Confidence::High };
+    let mut evidence =
+        vec![kicks.describe(guest, "virtio notifications", ""), texts::vmm_exits(to_vmm, &guest.window())];
+    evidence.extend(cited);
+    evidence.extend(guest.domain.doorbells.as_deref().and_then(texts::doorbells));
+    evidence.push(texts::CHECK_KICKS.into());
+    if fix.is_empty() {
+        fix.push(fixes::advice(texts::NO_IOEVENTFD_OFF));
+    }
+    fix.push(fixes::advice(texts::USE_VHOST));
+    verdicts.find(Finding {
+        severity: Severity::Info,
+        confidence,
+        evidence,
+        fix,
+        cost: kicks.cost,
+        marks: kicks.marks,
+        ..texts::KICKS.finding()
+    });
+}

@@ -1,0 +1,74 @@
+//! A guest that waits for its disks, on a host whose storage is fast.
+
+use super::setup::DiskSetup;
+use super::{texts, throttled};
+use crate::lint::context::Context;
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::{Confidence, Finding, Fix};
+use crate::lint::fixes;
+use crate::lint::verdicts::Verdicts;
+use crate::model::{DiskRates, HostDiskModel, addressed};
+use sample::Submitter;
+
+/// The host's devices saw at least this part of the guest's requests, else the page cache or the network answers them.
+/// QEMU splits and merges requests, so the two counts differ on a healthy guest as well.
+const SEEN: f64 = 0.5;
+/// A main thread that is busy so much of the time lets requests wait, percent.
+const BUSY: f64 = 50.0;
+
+pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().disks;
+    let Some((ops, guest_us)) = asked(&guest.domain.disks).filter(|(ops, _)| *ops >= t.timed_ops) else { return };
+    // Less than a finding needs in any case.
+    if t.outside_us.of(guest_us).is_none() {
+        return;
+    }
+    let Some(disks) = &guest.domain.host_disks else { return verdicts.cannot_tell(texts::NOT_TIMED) };
+    let Some((host_ops, host_us)) = taken(disks).filter(|(host_ops, _)| *host_ops >= SEEN * ops) else { return };
+    let percent = 100.0 * (guest_us - host_us) / guest_us;
+    if host_ops < t.timed_ops || percent < t.outside_percent || throttled::is_at_limit(ctx, guest) {
+        return;
+    }
+    let Some(severity) = t.outside_us.of(guest_us - host_us) else { return };
+    let most = addressed(disks).max_by(|a, b| a.ops().total_cmp(&b.ops()));
+    let main = guest.domain.emulator().and_then(|thread| thread.cpu).map(|cpu| cpu.busy());
+    let submitter = most.and_then(HostDiskModel::submitted_most);
+    let mut evidence = vec![texts::outside(guest_us, host_us, percent)];
+    evidence.extend(most.map(texts::device));
+    evidence.extend(submitter.map(|(who, percent)| texts::submitted(who, percent)));
+    evidence.extend(main.filter(|main| *main >= BUSY).map(texts::busy));
+    let setups = guest.domain.disks.iter().filter_map(|disk| Some((&disk.name, DiskSetup::of(guest, &disk.name)?)));
+    evidence.extend(setups.take(4).map(|(name, setup)| texts::configured(name, &setup)));
+    verdicts.find(Finding {
+        severity,
+        confidence: Confidence::Medium,
+        evidence,
+        fix: cures(submitter.map(|(who, _)| who)),
+        ..texts::LATENCY.finding()
+    });
+}
+
+fn cures(submitter: Option<Submitter>) -> Vec<Fix> {
+    let first = match submitter {
+        Some(Submitter::Main) => Some(texts::GIVE_IOTHREAD),
+        Some(Submitter::Pool) => Some(texts::USE_DIRECT),
+        _ => None,
+    };
+    first.into_iter().chain([texts::LOOK_AT_THREADS]).map(fixes::advice).collect()
+}
+
+/// Reads and writes of all disks per second, and their mean time, microseconds.
+fn asked(disks: &[DiskRates]) -> Option<(f64, f64)> {
+    let kinds = disks.iter().flat_map(|d| [(d.read_ops, d.read_mean_us), (d.write_ops, d.write_mean_us)]);
+    mean(kinds.filter_map(|(ops, us)| Some((ops, us?))))
+}
+
+/// The same of the devices that the guest's threads address.
+fn taken(disks: &[HostDiskModel]) -> Option<(f64, f64)> {
+    mean(addressed(disks).filter_map(|disk| Some((disk.ops(), disk.mean_us().0?))))
+}
+
+fn mean(parts: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    let (ops, time) = parts.fold((0.0, 0.0), |(ops, time), (n, us)| (ops + n, time + n * us));
+    (ops > 0.0).then(|| (ops, time / ops))
+}

@@ -1,0 +1,368 @@
+//! What rules remember of recent intervals. Bounded, and cleared on a seek.
+//!
+//! On a running host a single second says little: a finding is reported once its pattern showed in a few of the last
+//! seconds, and is withdrawn when the pattern has been absent for a while.
+
+use super::finding::{Finding, FindingId, Severity};
+use super::hold::Hold;
+use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
+use super::report::StillWatched;
+use crate::lint::rule_id::RuleId;
+use crate::model::{DomainKey, DomainModel, Model};
+use sample::{CLOCK_SET_MS, DomainState};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The most patterns that are tracked at once.
+const MAX_PATTERNS: usize = 20_000;
+/// The most patterns that are named before they have lasted.
+const MAX_CANDIDATES: usize = 200;
+
+/// The subject of a finding; `None` is the host.
+type Subject = Option<DomainKey>;
+/// A pattern of a subject; the number tells those apart that look the same.
+type PatternKey = (FindingId, Subject, usize);
+
+/// Recent observations per rule and guest.
+#[derive(Debug, Clone, Default)]
+pub struct RuleMemory {
+    tracks: BTreeMap<PatternKey, PatternTrack>,
+    paused: HashMap<DomainKey, f64>,
+    log_judged_s: Option<f64>,
+    /// For how long each guest's behaviour was judged, at most a minute.
+    judged_s: HashMap<DomainKey, f64>,
+    /// For how long the host was watched, at most a minute.
+    watched_s: f64,
+    /// When the host was booted, by the wall clock that the beginnings of patterns are of.
+    booted_ms: Option<i64>,
+}
+
+/// One interval, for the memory.
+pub(crate) struct NewInterval {
+    /// What the rules found, and who it is about.
+    pub found: Vec<(Subject, Finding)>,
+    /// The same by the lower bounds of the thresholds.
+    pub lingering: Vec<(Subject, Finding)>,
+    /// Rules whose figures were not read.
+    pub not_read: HashSet<(RuleId, Subject)>,
+    /// The end of the interval, milliseconds since the epoch.
+    pub now_ms: i64,
+    /// When the host was booted, by the same clock.
+    pub booted_ms: Option<i64>,
+    /// Its length.
+    pub seconds: f64,
+    /// Whether findings say exactly since when they hold, however long that is.
+    pub exactly: bool,
+}
+
+impl RuleMemory {
+    /// Forgets everything, for example after a seek.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The newest line of the host's log that was judged so far, seconds after boot.
+    pub(crate) fn log_judged_s(&self) -> Option<f64> {
+        self.log_judged_s
+    }
+
+    /// Notes which guests are paused and how far the log goes, and forgets guests that are gone.
+    pub(crate) fn watch(&mut self, model: &Model) {
+        let alive: HashSet<DomainKey> = model.domains.iter().map(DomainModel::key).collect();
+        self.paused.retain(|w, _| alive.contains(w));
+        self.judged_s.retain(|w, _| alive.contains(w));
+        self.paused.values_mut().for_each(|since_s| *since_s += model.interval_s.unwrap_or(0.0));
+        for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
+            self.paused.insert(d.key(), 0.0);
+        }
+        let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
+        self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
+        self.tracks.retain(|(_, w, _), track| track.is_event || w.as_ref().is_none_or(|w| alive.contains(w)));
+        self.watched_s = (self.watched_s + model.interval_s.unwrap_or(0.0)).min(REMEMBERED_S);
+    }
+
+    /// For how long the host was watched, seconds, at most a minute.
+    pub(crate) fn watched_s(&self) -> f64 {
+        self.watched_s
+    }
+
+    /// Notes that a guest's behaviour is judged in an interval of this length. Returns for how long it was by now.
+    pub(crate) fn judged_s(&mut self, domain: &DomainModel, seconds: f64) -> f64 {
+        let judged = self.judged_s.entry(domain.key()).or_default();
+        *judged = (*judged + seconds).min(REMEMBERED_S);
+        *judged
+    }
+
+    /// Seconds since a guest was last seen paused, by the clock that nobody sets.
+    pub(crate) fn resumed_s(&self, domain: &DomainModel) -> Option<f64> {
+        self.paused.get(&domain.key()).copied()
+    }
+
+    /// Takes the findings of this interval and returns those that last.
+    pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(RuleId) -> Hold) -> Vec<Finding> {
+        let NewInterval { found, lingering, not_read, now_ms, booted_ms, seconds, exactly } = new;
+        self.follow_clock(booted_ms);
+        let mut reported = Vec::new();
+        let (mut now, is_lasting) = (BTreeMap::new(), |f: &Finding| hold(f.rule) != Hold::While);
+        for ((_, subject, number), severity, finding) in numbered(found) {
+            if !is_lasting(&finding) {
+                reported.push(finding);
+                continue;
+            }
+            now.insert((finding.id(), subject, number), (Some(severity), finding));
+        }
+        let mut lower = numbered(lingering);
+        lower.retain(|(_, _, finding)| is_lasting(finding));
+        let mut seen = HashSet::new();
+        for (key, severity, finding) in lower {
+            let (shows, finding) = now.remove(&key).unwrap_or((None, finding));
+            seen.insert(key.clone());
+            self.show(
+                key,
+                Observation { seconds, shows, lingers: Some(severity).max(shows), not_read: false },
+                finding,
+                now_ms,
+                &hold,
+            );
+        }
+        for (key, (shows, finding)) in now {
+            seen.insert(key.clone());
+            self.show(key, Observation { seconds, shows, lingers: shows, not_read: false }, finding, now_ms, &hold);
+        }
+        for (key, track) in &mut self.tracks {
+            let hold = hold(key.0.rule);
+            if !seen.contains(key) {
+                let not_read = not_read.contains(&(key.0.rule, key.1.clone()));
+                track.observe(hold, Observation { seconds, not_read, ..Observation::default() });
+            }
+            reported.extend(track.report(hold, now_ms, exactly));
+        }
+        self.tracks.retain(|_, track| !track.is_over());
+        reported
+    }
+
+    /// Where the wall clock was set, patterns began at other times by it.
+    fn follow_clock(&mut self, booted_ms: Option<i64>) {
+        let Some(now) = booted_ms else { return };
+        let by = now.saturating_sub(self.booted_ms.unwrap_or(now));
+        if self.booted_ms.is_none() || by.unsigned_abs() > CLOCK_SET_MS {
+            self.booted_ms = Some(now);
+            self.tracks.values_mut().for_each(|track| track.clock_was_set(by));
+        }
+    }
+
+    /// Takes note of a pattern that shows or lingers.
+    fn show(
+        &mut self,
+        key: PatternKey,
+        now: Observation,
+        finding: Finding,
+        now_ms: i64,
+        hold: &impl Fn(RuleId) -> Hold,
+    ) {
+        if self.tracks.len() >= MAX_PATTERNS && !self.tracks.contains_key(&key) {
+            return;
+        }
+        let hold = hold(finding.rule);
+        self.tracks.entry(key).or_default().shows(hold, now, finding, now_ms);
+    }
+
+    /// The patterns that show and have not lasted.
+    pub(crate) fn candidates(&self, hold: impl Fn(RuleId) -> Hold) -> Vec<StillWatched> {
+        let candidate = |((id, ..), track): (&PatternKey, &PatternTrack)| {
+            let hold @ Hold::For(needed_s, of) = hold(id.rule) else { return None };
+            let seen_s = track.shown_lately_s(hold).filter(|_| track.report(hold, 0, true).is_none())?;
+            let domain = track.last().domain.clone();
+            Some(StillWatched::pattern(id.rule, domain, (seen_s, needed_s, of), track.last().figure()))
+        };
+        self.tracks.iter().filter_map(candidate).take(MAX_CANDIDATES).collect()
+    }
+}
+
+/// Findings with their keys and severities.
+fn numbered(found: Vec<(Subject, Finding)>) -> Vec<(PatternKey, Severity, Finding)> {
+    let mut same: HashMap<(FindingId, Subject), usize> = HashMap::new();
+    let key = |(subject, finding): (Subject, Finding)| {
+        let number = same.entry((finding.id(), subject.clone())).or_default();
+        *number += 1;
+        ((finding.id(), subject, *number), finding.severity, finding)
+    };
+    found.into_iter().map(key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Lasting;
+    use super::*;
+
+    const THREE_OF_FIVE: Hold = Hold::For(3.0, 5.0);
+
+    fn finding(severity: Severity) -> Finding {
+        Finding { rule: RuleId::RtcTick, severity, ..Finding::default() }
+    }
+
+    fn interval(second: usize, c: char) -> NewInterval {
+        let letters = [('i', Severity::Info), ('w', Severity::Warning), ('c', Severity::Critical)];
+        let of = |c: char| letters.iter().filter(|l| l.0 == c).map(|l| (None, finding(l.1))).collect::<Vec<_>>();
+        NewInterval {
+            found: of(c),
+            lingering: of(c.to_ascii_lowercase()),
+            not_read: if c == '-' { HashSet::from([(RuleId::RtcTick, None)]) } else { HashSet::new() },
+            now_ms: second as i64 * 1000,
+            booted_ms: None,
+            seconds: 1.0,
+            exactly: false,
+        }
+    }
+
+    /// Feeds one second a letter (`.` nothing, `-` not read, `i` info, `w` warning, `c` critical, in capitals if only
+    /// the lower bound of that severity is reached); the returned letters say what was reported.
+    fn play(hold: Hold, seconds: &str) -> String {
+        let mut memory = RuleMemory::default();
+        let letter = |f: &Finding| f.severity.as_str().chars().next();
+        let second = |(n, c): (usize, char)| {
+            let reported = memory.settle(interval(n, c), |_| hold);
+            reported.first().and_then(letter).unwrap_or('.')
+        };
+        seconds.chars().enumerate().map(second).collect()
+    }
+
+    #[test]
+    fn a_pattern_has_to_last_and_to_be_gone_for_a_while() {
+        assert_eq!(play(THREE_OF_FIVE, "w.w...."), ".......");
+        assert_eq!(play(THREE_OF_FIVE, "w.w.w"), "....w");
+        assert_eq!(play(THREE_OF_FIVE, &format!("www{}", ".".repeat(17))), format!("..{}...", "w".repeat(15)));
+        assert_eq!(play(THREE_OF_FIVE, &"www.......".repeat(3)), format!("..{}", "w".repeat(28)));
+    }
+
+    #[test]
+    fn one_loud_second_does_not_raise_the_severity_and_one_quiet_second_does_not_lower_it() {
+        assert_eq!(play(THREE_OF_FIVE, "iiciicc"), "..iiiic");
+        assert_eq!(play(THREE_OF_FIVE, "ccciiic"), "..ccccc");
+        assert_eq!(play(THREE_OF_FIVE, &format!("ccc{}", "i".repeat(16))), format!("..{}ii", "c".repeat(15)));
+    }
+
+    #[test]
+    fn a_figure_below_the_threshold_keeps_a_finding_and_begins_none() {
+        assert_eq!(play(THREE_OF_FIVE, &"W".repeat(20)), ".".repeat(20));
+        assert_eq!(play(THREE_OF_FIVE, &format!("www{}", "W".repeat(40))), format!("..{}", "w".repeat(41)));
+    }
+
+    #[test]
+    fn a_figure_around_its_thresholds_does_not_make_a_finding_of_any_rule_flicker() {
+        for rule in crate::lint::table::rules().filter(|r| matches!(r.hold, Hold::For(..))) {
+            let played = play(rule.hold, &"iwciwiwcwiIwcW.".repeat(24));
+            let changes = played.as_bytes().windows(2).filter(|two| two[0] != two[1]).count();
+            // It begins, and rises once it has shown for long enough; 360 seconds later it still stands.
+            assert!(changes <= 3 && !played.ends_with('.'), "{}: {played}", rule.id);
+        }
+        for rule in crate::lint::table::rules().filter(|r| r.hold == Hold::While) {
+            assert!(rule.thresholds.is_empty(), "{} compares a figure, which may move around its threshold", rule.id);
+        }
+    }
+
+    #[test]
+    fn a_figure_that_has_fallen_below_the_threshold_says_what_it_was() {
+        let mut memory = RuleMemory::default();
+        let mut said = Vec::new();
+        for (n, wait) in [5.2, 5.1, 5.3, 4.5].into_iter().enumerate() {
+            let finding = Finding { cost: Some(wait), evidence: vec![format!("{wait} %")], ..finding(Severity::Info) };
+            let lingering = vec![(None, finding.clone())];
+            let found = if wait >= 5.0 { lingering.clone() } else { Vec::new() };
+            let new = NewInterval { found, lingering, ..interval(n + 10, '.') };
+            said = memory.settle(new, |_| THREE_OF_FIVE);
+        }
+        assert_eq!(
+            (said[0].figure(), said[0].lasting.as_ref().unwrap().worst.as_deref()),
+            (Some("4.5 %"), Some("5.3 %"))
+        );
+    }
+
+    #[test]
+    fn single_events_are_kept_for_a_while() {
+        assert_eq!(play(Hold::Once(3.0), ".w....."), ".www...");
+        assert_eq!(play(Hold::While, ".w.."), ".w..");
+        assert!(play(Hold::Once(f64::INFINITY), &format!("w{}", ".".repeat(200))).ends_with('w'), "kept to the end");
+    }
+
+    #[test]
+    fn what_is_not_read_speaks_neither_for_nor_against() {
+        assert!(play(THREE_OF_FIVE, "www------www").ends_with("wwwwwwwwww"));
+        assert_eq!(play(THREE_OF_FIVE, "ww------w"), "........w");
+        let long = format!("www{}", "-".repeat(25));
+        assert!(play(THREE_OF_FIVE, &long).ends_with("....."), "figures that are gone for good");
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_what_is_gone() {
+        let mut memory = RuleMemory::default();
+        memory.settle(interval(0, 'w'), |_| THREE_OF_FIVE);
+        assert_eq!(memory.tracks.len(), 1);
+        for n in 1..=61 {
+            memory.settle(interval(n, '.'), |_| THREE_OF_FIVE);
+        }
+        assert!(memory.tracks.is_empty());
+    }
+
+    #[test]
+    fn a_long_interval_is_its_own_window() {
+        let mut memory = RuleMemory::default();
+        let long = NewInterval { seconds: 10.0, ..interval(10, 'i') };
+        assert_eq!(memory.settle(long, |_| THREE_OF_FIVE).len(), 1);
+    }
+
+    #[test]
+    fn what_happened_more_than_a_minute_and_a_half_ago_changes_nothing() {
+        let noise: Vec<char> = (0..400_u32).map(|n| b"..wWi-c.WW.i"[(n * n * 7 % 97 % 12) as usize] as char).collect();
+        let mut played = RuleMemory::default();
+        for (now, c) in noise.iter().enumerate() {
+            let expected = played.settle(interval(now, *c), |_| THREE_OF_FIVE);
+            let mut jumped = RuleMemory::default();
+            let first = now.saturating_sub(90);
+            let last = (first..=now).map(|n| jumped.settle(interval(n, noise[n]), |_| THREE_OF_FIVE)).last();
+            assert_eq!(last, Some(expected), "at {now}");
+            assert_eq!(jumped.candidates(|_| THREE_OF_FIVE), played.candidates(|_| THREE_OF_FIVE), "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_finding_says_since_when_how_often_and_how_bad() {
+        let mut memory = RuleMemory::default();
+        let costs = [20.0, 80.0, 30.0, 30.0];
+        let mut last = Vec::new();
+        for (n, cost) in costs.into_iter().enumerate() {
+            let finding = Finding { cost: Some(cost), evidence: vec![format!("{cost} %")], ..finding(Severity::Info) };
+            let found = vec![(None, finding)];
+            let new = NewInterval { lingering: found.clone(), found, ..interval(n + 10, '.') };
+            last = memory.settle(new, |_| THREE_OF_FIVE);
+        }
+        let steady = Lasting { is_longer: false, shown_s: 4.0, of_s: 4.0, ago_s: 0.0, worst: Some("80 %".into()) };
+        assert_eq!((last[0].since_ms, &last[0].lasting), (Some(9000), &Some(steady)));
+        last = memory.settle(interval(14, '.'), |_| THREE_OF_FIVE);
+        let seen = last[0].lasting.as_ref().unwrap();
+        assert_eq!((seen.shown_s, seen.of_s, seen.ago_s), (4.0, 5.0, 1.0));
+        for n in 15..100 {
+            last = memory.settle(interval(n, 'i'), |_| THREE_OF_FIVE);
+        }
+        assert_eq!(last[0].since_ms, Some(39_000), "a minute before");
+        assert!(last[0].lasting.as_ref().unwrap().is_longer);
+        let exact = memory.settle(NewInterval { exactly: true, ..interval(100, 'i') }, |_| THREE_OF_FIVE);
+        assert_eq!((exact[0].since_ms, exact[0].lasting.as_ref().unwrap().is_longer), (Some(9000), false));
+    }
+
+    #[test]
+    fn since_follows_a_clock_that_is_set_and_not_one_that_went_on_while_the_host_slept() {
+        const BOOTED: i64 = 1_700_000_000_000;
+        let mut memory = RuleMemory::default();
+        let mut since_s = |second: usize, booted_ms: i64| {
+            let now_ms = booted_ms + second as i64 * 1000;
+            let new = NewInterval { now_ms, booted_ms: Some(booted_ms), exactly: true, ..interval(0, 'i') };
+            let reported = memory.settle(new, |_| THREE_OF_FIVE);
+            reported.first().map(|f| (f.since_ms.unwrap() - BOOTED) / 1000)
+        };
+        assert_eq!([10, 11, 12].map(|second| since_s(second, BOOTED)), [None, None, Some(9)]);
+        assert_eq!(since_s(13, BOOTED + 300), Some(9), "a clock that is steered");
+        assert_eq!(since_s(14, BOOTED - 3_600_000), Some(9 - 3600), "set back by an hour");
+        assert_eq!(since_s(15, BOOTED), Some(9));
+        assert_eq!(since_s(8000, BOOTED), Some(9), "asleep for two hours");
+    }
+}

@@ -1,0 +1,231 @@
+//! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
+
+use super::{advice, command, cpu, either, timer, xml};
+use crate::lint::context::Context;
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::Fix;
+use crate::model::CpuPlace;
+use kvm::Isa;
+use kvm::hyperv::{self, Enlightenment};
+use std::fmt::Write as _;
+
+/// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
+const CLOCK_AND_TIMERS: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
+/// QEMU of this version has synthetic timers (`hv-stimer`).
+const STIMER_SINCE: (u32, u32) = (2, 6);
+/// QEMU of this version has `hv-avic`.
+const AVIC_SINCE: (u32, u32) = (6, 2);
+
+/// Enlightenments that other ones are built on and that change no timer by themselves.
+const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
+
+const TOO_OLD: &str = "This Windows lacks Hyper-V clock support; fix it inside the guest: \
+    remove /usepmtimer from its boot.ini, or upgrade to Windows 7, 2008 R2 or later";
+const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
+const KEEP_HPET: &str = "Remove -no-hpet from QEMU's command line";
+const NEWER_MACHINE: &str = "Move the guest to a newer machine type (QEMU 2.6 or later): \
+    it offers stimer, which needs neither RTC nor HPET";
+const BOOT_SETTINGS: &str =
+    "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
+const BOOT_SETTINGS_NEED: &str =
+    "run it inside the guest as administrator, then restart; an error means that the value was not set";
+
+/// Those of [`CLOCK_AND_TIMERS`] that this guest's Windows supports: 7 and 2008 R2 only the clock, older ones none.
+pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static str] {
+    if too_old(guest) {
+        &[]
+    } else if os_contains(guest, &["/win/7", "win7", "windows7", "2k8r2", "2008r2"]) {
+        &["hypervclock"]
+    } else {
+        CLOCK_AND_TIMERS
+    }
+}
+
+/// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V clock.
+pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
+    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista", "winxp"];
+    os_contains(guest, &old) && !os_contains(guest, &["2k8r2", "2k12", "2k16", "2k19", "2k22", "2k25"])
+}
+
+/// Whether the name of the guest's system, as metadata has it, contains one of these words; without metadata the name
+/// of the guest or of a drive.
+fn os_contains(guest: &GuestContext<'_>, words: &[&str]) -> bool {
+    let facts = &guest.domain.facts;
+    let contains = |name: &str| {
+        let name = name.to_ascii_lowercase().replace([' ', '_'], "");
+        words.iter().any(|word| name.contains(word))
+    };
+    if let Some(os) = &facts.guest_os {
+        return contains(&os.value);
+    }
+    let drives = facts.command.iter().flat_map(|command| &command.drive_files);
+    contains(guest.name()) || drives.filter(|file| !file.contains("virtio-win")).any(|file| contains(file))
+}
+
+/// Gives a Windows guest the Hyper-V clock and timers; where QEMU is too old for them, the HPET.
+pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
+    let supported = clock_and_timers(guest);
+    if supported.is_empty() {
+        return vec![advice(TOO_OLD)];
+    }
+    if guest.config.machine.version.is_some_and(|v| v < STIMER_SINCE) {
+        let mut fixes = enable(guest, &["hypervclock"]);
+        fixes.extend(hpet_instead(guest));
+        fixes.push(advice(NEWER_MACHINE));
+        return fixes;
+    }
+    let avic = ctx.apic_virtualisation() == Some(true)
+        && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE)
+        && host_offers(guest, "avic");
+    let synic = supported.contains(&"synic");
+    let mut wanted = supported.to_vec();
+    if avic && synic {
+        wanted.push("avic");
+    }
+    let mut fixes = enable(guest, &wanted);
+    if fixes.is_empty() {
+        // It has everything that it needs, so something inside forces another clock.
+        return vec![command(BOOT_SETTINGS).needing(BOOT_SETTINGS_NEED)];
+    }
+    if synic && !host_offers(guest, "stimer") {
+        fixes.extend(hpet_instead(guest));
+    }
+    let possible = ctx.apic_virtualisation() != Some(false) && host_offers(guest, "avic");
+    if !avic && possible && synic && !guest.config.hyperv.has("avic") {
+        fixes.push(advice(add_avic(ctx.isa(guest))));
+    }
+    fixes
+}
+
+/// Without synthetic timers the HPET costs less than the RTC (QEMU, `hyperv.rst`).
+fn hpet_instead(guest: &GuestContext<'_>) -> Vec<Fix> {
+    if guest.config.hpet() != Some(false) {
+        return Vec::new();
+    }
+    let on = timer(guest, "<timer name='hpet' present='yes'/>");
+    either(guest, xml(on), advice(KEEP_HPET))
+}
+
+fn add_avic(isa: Option<Isa>) -> String {
+    let parameter = match isa {
+        Some(Isa::Svm) => "/sys/module/kvm_amd/parameters/avic",
+        Some(Isa::Vmx) => "/sys/module/kvm_intel/parameters/enable_apicv",
+        _ => "KVM's parameter (enable_apicv on Intel, avic on AMD)",
+    };
+    format!(
+        "synic disables APIC virtualisation unless avic is on too: add the avic enlightenment (hv-avic=on; libvirt \
+         8.10, QEMU 6.2) where {parameter} is Y"
+    )
+}
+
+/// The enlightenments of a list that the guest lacks.
+pub(crate) fn missing<'n>(guest: &GuestContext<'_>, wanted: &[&'n str]) -> Vec<&'n str> {
+    wanted.iter().copied().filter(|name| !guest.config.hyperv.has(name)).collect()
+}
+
+/// Switches on those enlightenments of a list that the guest lacks, with what they need, as far as the host offers
+/// them.
+pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
+    if !guest.config.is_x86() {
+        return Vec::new();
+    }
+    let known = |known: &&Enlightenment| {
+        wanted.contains(&known.name) || wanted.iter().any(|name| hyperv::needs(name).contains(&known.name))
+    };
+    let all: Vec<&str> = hyperv::ALL.iter().filter(known).map(|known| known.name).collect();
+    let (mut names, refused): (Vec<_>, Vec<_>) =
+        missing(guest, &all).into_iter().partition(|name| host_offers(guest, name));
+    // What only serves others is of no use without them.
+    let before = names.clone();
+    let has = |name: &str| before.contains(&name) || guest.config.hyperv.has(name);
+    let serves = |name: &str| hyperv::ALL.iter().any(|known| has(known.name) && known.needs.contains(&name));
+    names.retain(|name| refused.is_empty() || !ONLY_SERVE.contains(name) || serves(name));
+    let nothing = names.is_empty() && !guest.config.hypervisor_hidden;
+    let mut fixes = if nothing { Vec::new() } else { switch_on(guest, &names) };
+    if !refused.is_empty() {
+        let useless = wanted.iter().filter(|name| guest.config.hyperv.has(name) && !host_offers(guest, name));
+        fixes.extend(useless.map(|name| advice(switch_off(name))));
+        fixes.push(advice(not_offered(&refused, names.is_empty())));
+    }
+    fixes
+}
+
+/// Whether the host offers an enlightenment and all that it needs. A host that says nothing is taken to offer it.
+fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
+    let Some(offered) = &guest.offered else { return true };
+    offered.contains(name) && hyperv::needs(name).iter().all(|need| offered.contains(*need))
+}
+
+fn not_offered(names: &[&str], all: bool) -> String {
+    let names = names.join(", ");
+    let what = if all {
+        format!("No enlightenment is proposed: this host offers none of {names}")
+    } else {
+        format!("{names}: left out, because this host does not offer it")
+    };
+    format!(
+        "{what} (virsh domcapabilities, or KVM's CPUID), and with it the guest would not start; a newer kernel with \
+         CONFIG_KVM_HYPERV, or a newer QEMU, may offer it"
+    )
+}
+
+fn switch_off(name: &str) -> String {
+    format!("Switch {name} off: this host does not offer what it needs, so the guest does not start with it")
+}
+
+fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
+    let mut flags: Vec<String> = names.iter().map(|name| flag(name)).collect();
+    if guest.config.hypervisor_hidden {
+        flags.insert(0, "hypervisor=on".into());
+    }
+    if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
+        return vec![cpu::argument(guest, &flags)];
+    }
+    either(guest, xml(elements(guest, names)), cpu::argument(guest, &flags))
+}
+
+/// libvirt's elements.
+fn elements(guest: &GuestContext<'_>, names: &[&str]) -> String {
+    let mut features = String::new();
+    let has = |name: &str| names.contains(&name);
+    for name in names.iter().filter(|name| **name != hyperv::CLOCK) {
+        let line = match *name {
+            "spinlocks" => "<spinlocks state='on' retries='8191'/>".to_owned(),
+            "stimer" if has("stimer_direct") => "<stimer state='on'><direct state='on'/></stimer>".to_owned(),
+            "stimer_direct" if has("stimer") => continue,
+            other => match other.split_once('_') {
+                Some((outer @ ("stimer" | "tlbflush"), inner)) => {
+                    format!("<{outer} state='on'><{inner} state='on'/></{outer}>")
+                }
+                _ => format!("<{other} state='on'/>"),
+            },
+        };
+        let _ = write!(features, "\n    {line}");
+    }
+    let mut text = String::new();
+    if guest.config.hypervisor_hidden {
+        text.push_str(SHOW_HYPERVISOR);
+    }
+    if !features.is_empty() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>");
+    }
+    if has(hyperv::CLOCK) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&timer(guest, "<timer name='hypervclock' present='yes'/>"));
+    }
+    text
+}
+
+/// QEMU's flag of an enlightenment, with its value.
+fn flag(name: &str) -> String {
+    match hyperv::find(name) {
+        Some(known) if known.name == "spinlocks" => "hv-spinlocks=0x1fff".into(),
+        Some(known) => format!("hv-{}=on", known.flag),
+        None => format!("hv-{}=on", name.replace('_', "-")),
+    }
+}

@@ -1,0 +1,104 @@
+//! Which CPUs the host can give to pinned vCPUs alone. One answer for all guests, so that the options of one finding do
+//! not undo those of another.
+
+use super::{advice, kernel};
+use crate::lint::context::Context;
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::Fix;
+use kvm::CpuSet;
+
+/// What a host without a spare CPU can do.
+pub(crate) const KEEP_FIRST_CORES: &str = "Keep a core free of vCPU pins: \
+    remove a vCPU from a guest, or move a guest to another host";
+
+const UNKNOWN: &str = "Isolate the CPUs of pinned vCPUs with isolcpus= on the host's kernel command line, and leave \
+    CPU 0 to the host; lscpu -p beside the other files says which CPUs there are";
+
+/// The CPUs of a host by what they are for, once the plan is in force.
+pub(crate) struct Isolation {
+    /// CPUs that single vCPUs have, and those that are isolated now.
+    guests: CpuSet,
+    /// The rest, for the host's own tasks. May be empty.
+    pub host: CpuSet,
+    /// The CPU that stays with the host although a vCPU has it.
+    kept: Option<u32>,
+    /// The largest guest that is not pinned to single CPUs: its name and vCPUs. It has to do with the host's CPUs.
+    roaming: Option<(String, usize)>,
+    isolated: CpuSet,
+    is_known: bool,
+}
+
+impl Isolation {
+    /// Divides the host. A guest that the plan need not move counts as it is, unless it is real-time: then its fix is
+    /// to move.
+    pub fn new(ctx: &Context<'_>) -> Self {
+        let map = ctx.map();
+        let plan = ctx.placement.plan();
+        let (mut guests, mut roaming) = (map.isolated.clone(), None::<(String, usize)>);
+        for (g, now) in ctx.placement.layouts.iter().enumerate().filter(|(_, l)| l.running) {
+            let realtime = ctx.guests.get(g).is_some_and(GuestContext::is_realtime);
+            let stays = plan.guests.get(g).is_none_or(|p| p.optional) && !realtime;
+            let layout = if stays { now } else { plan.after.get(g).unwrap_or(now) };
+            guests = guests.union(&layout.single(map));
+            let free = layout.vcpus.len() - layout.pins(map).count();
+            if free > roaming.as_ref().map_or(0, |(_, n)| *n) {
+                roaming = Some((ctx.guests.get(g).map_or_else(String::new, |g| g.name().to_owned()), free));
+            }
+        }
+        let general = map.general();
+        // Some CPU has to keep house for the isolated ones, in the end the boot CPU whatever the option says
+        // (kernel/sched/isolation.c, housekeeping_setup).
+        let kept = general.first().filter(|cpu| guests.contains(*cpu));
+        Self {
+            host: general.difference(&guests),
+            guests,
+            kept,
+            roaming,
+            isolated: map.isolated.clone(),
+            is_known: !map.all.is_empty(),
+        }
+    }
+
+    /// Whether pinned vCPUs have CPUs that are not isolated yet.
+    pub fn gives(&self) -> bool {
+        !self.guests.is_subset(&self.isolated)
+    }
+
+    /// The kernel options that give the CPUs to the guests, each with the same list; or why there are none.
+    pub fn options(&self, names: &[&str]) -> Vec<Fix> {
+        if !self.is_known {
+            return vec![advice(UNKNOWN)];
+        }
+        let kept = self.kept.into_iter().collect();
+        let cpus = self.guests.difference(&kept);
+        let host = self.host.union(&kept);
+        let mut fix = Vec::new();
+        if !cpus.is_subset(&self.isolated) {
+            match self.roaming.as_ref().filter(|(_, vcpus)| *vcpus > host.len()) {
+                Some((name, vcpus)) => fix.push(advice(squeezed(&host, name, *vcpus))),
+                None => fix.push(kernel(names.iter().map(|n| format!("{n}={cpus}")).collect::<Vec<_>>().join(" "))),
+            }
+        }
+        fix.extend(self.kept.map(|cpu| advice(kept_cpu(cpu, &self.host))));
+        fix
+    }
+}
+
+/// Why `isolcpus=` would do harm.
+fn squeezed(host: &CpuSet, name: &str, vcpus: usize) -> String {
+    let cpus = if host.len() == 1 { "CPU" } else { "CPUs" };
+    format!(
+        "isolcpus= is not proposed: {name} has {vcpus} vCPUs without CPUs of their own, and only {cpus} {host} would \
+         be left for them. Pin them first, or move a guest to another host"
+    )
+}
+
+/// Why a CPU is not isolated, and what the vCPU on it can do.
+fn kept_cpu(cpu: u32, spare: &CpuSet) -> String {
+    let Some(other) = spare.iter().last() else {
+        return format!("CPU {cpu} cannot be isolated too: the host needs a CPU. {KEEP_FIRST_CORES}");
+    };
+    format!(
+        "CPU {cpu} cannot be isolated: the host keeps it for its own work. Pin its vCPU to another CPU, such as {other}"
+    )
+}

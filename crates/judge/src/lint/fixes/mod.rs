@@ -1,0 +1,185 @@
+//! Fixes to paste, made for one guest: only what it lacks, in the form that its manager takes.
+
+pub(super) mod audience;
+pub(super) mod cpu;
+pub(super) mod cpu_groups;
+pub(super) mod hyperv;
+pub(super) mod isolation;
+pub(super) mod placement;
+pub(super) mod shell;
+pub(super) mod undo;
+
+use super::context::guest::GuestContext;
+use super::engine::finding::{Fix, FixKind};
+use crate::model::CpuPlace;
+use shell::domain_argument;
+
+/// What a changed CPU or machine needs.
+pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
+/// What a kernel option needs.
+const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
+/// What a QEMU option needs.
+const QEMU_RESTART: &str = "restart QEMU with this option";
+/// What a command inside the guest needs.
+pub(crate) const IN_GUEST: &str = "run it inside the guest";
+const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it to guests (its own TSC may stop, or it is \
+    itself a guest without it), and a guest that requires it would not start";
+/// What a `virsh … --live --config` command needs.
+pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
+/// The same for a guest that has no configuration (libvirt.org, "Domain management": transient domains).
+pub(crate) const LIVE_ALONE: &str = "takes effect at once; the guest is transient, so whoever creates it has to keep \
+    this in the XML that it is created from";
+/// Where a piece of XML goes that a transient guest is to have. [`Fix::is_for_creator`] knows it by the last words.
+const TRANSIENT_XML: &str = "the guest is transient: this goes into the XML that it is created from";
+/// What a change of the configuration alone needs.
+pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
+/// What a `taskset` command needs.
+pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
+
+pub(crate) fn xml(text: impl Into<String>) -> Fix {
+    Fix { kind: FixKind::LibvirtXml, text: text.into(), needs: Some(POWER_CYCLE.into()) }
+}
+
+pub(crate) fn command(text: impl Into<String>) -> Fix {
+    Fix { kind: FixKind::Command, text: text.into(), needs: None }
+}
+
+pub(crate) fn qemu(text: impl Into<String>) -> Fix {
+    Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some(QEMU_RESTART.into()) }
+}
+
+pub(crate) fn kernel(text: impl Into<String>) -> Fix {
+    Fix { kind: FixKind::KernelOption, text: text.into(), needs: Some(HOST_REBOOT.into()) }
+}
+
+pub(crate) fn advice(text: impl Into<String>) -> Fix {
+    Fix { kind: FixKind::Advice, text: text.into(), needs: None }
+}
+
+impl Fix {
+    /// The same fix with another need.
+    pub(crate) fn needing(self, needs: &str) -> Self {
+        Self { needs: Some(needs.to_owned()), ..self }
+    }
+
+    /// Whether it is XML for whoever creates a transient guest, which `virsh edit` would make a persistent one.
+    pub fn is_for_creator(&self) -> bool {
+        let is_named = || self.needs.as_ref().is_some_and(|needs| needs.contains("the XML that it is created from"));
+        self.kind == FixKind::LibvirtXml && is_named()
+    }
+
+    /// The same fix for a transient guest, which has no configuration.
+    fn for_transient(mut self) -> Self {
+        if self.kind == FixKind::LibvirtXml && !self.is_for_creator() {
+            let needs = self.needs.map_or_else(String::new, |needs| format!("; {needs}"));
+            self.needs = Some(format!("{TRANSIENT_XML}{needs}"));
+        }
+        self
+    }
+}
+
+/// The same change for libvirt and for QEMU by hand: the one that fits, both where the manager is unknown.
+pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Vec<Fix> {
+    match guest.config.libvirt {
+        Some(true) => vec![libvirt],
+        Some(false) => vec![by_hand],
+        None => vec![libvirt, by_hand],
+    }
+}
+
+/// A `virsh` command about this guest.
+pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String {
+    let uuid = guest.domain.facts.uuid.as_ref().map(|u| u.value.as_str());
+    let argument = match uuid.filter(|_| guest.is_namesake) {
+        Some(uuid) => domain_argument(uuid, Some(uuid)),
+        None => domain_argument(guest.name(), uuid),
+    };
+    format!("virsh {verb} {argument} {rest}").trim_end().to_owned()
+}
+
+/// What a `virsh` command changes: the running guest and its configuration. A guest that is shut off has only the
+/// latter, and `--live` is an error there; a transient one has none, and `--config` is.
+pub(crate) fn scope(guest: &GuestContext<'_>) -> &'static str {
+    match guest.domain.facts.persistent {
+        _ if guest.is_shut_off() => "--config",
+        Some(false) => "--live",
+        Some(true) | None => "--live --config",
+    }
+}
+
+/// Whether libvirt forgets the guest when it ends.
+pub(crate) fn is_transient(guest: &GuestContext<'_>) -> bool {
+    guest.domain.facts.persistent == Some(false)
+}
+
+/// Where a piece of XML goes, and what it needs.
+pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
+    let uuid = guest.domain.facts.uuid.as_ref().filter(|_| guest.is_namesake);
+    let uuid = uuid.map_or_else(String::new, |u| format!(" ({})", u.value));
+    let whose = if is_transient(guest) { "the XML that it is created from: transient guest" } else { "the XML of" };
+    format!("goes into {whose} {}{uuid}; {need}", guest.name())
+}
+
+/// The command that shows the guest's configuration without kvmtop.
+pub(crate) fn check_setup(guest: &GuestContext<'_>) -> String {
+    // Without libvirt `audience` names what shows it instead.
+    format!("check: {}", virsh(guest, "dumpxml", ""))
+}
+
+/// The command that shows how a process was started.
+pub(super) fn command_line_of(pid: Option<i32>) -> String {
+    let pid = pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    format!("tr '\\0' ' ' < /proc/{pid}/cmdline")
+}
+
+/// The commands that show the threads of a process and where they may run.
+pub(super) fn pins_of(pid: &str) -> String {
+    format!("ps -L -o pid,tid,psr,comm -p {pid}; taskset -apc {pid}")
+}
+
+/// The command that shows where the guest's threads may run without kvmtop.
+pub(crate) fn check_pins(guest: &GuestContext<'_>) -> String {
+    format!("check: {}; {}", virsh(guest, "vcpupin", ""), virsh(guest, "emulatorpin", ""))
+}
+
+/// One `<timer>` of the guest's `<clock>`.
+pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
+    let offset = guest.config.timers.offset.as_deref().filter(|o| o.bytes().all(|b| b.is_ascii_alphanumeric()));
+    let open = match offset {
+        Some("absolute" | "timezone" | "variable") => "<clock>".to_owned(),
+        Some(o) => format!("<clock offset='{o}'>"),
+        None if guest.kind.linux() => "<clock offset='utc'>".to_owned(),
+        None => "<clock offset='localtime'>".to_owned(),
+    };
+    format!("{open}\n  {timer}\n</clock>")
+}
+
+/// Takes the HPET away.
+pub(crate) fn hpet_off(guest: &GuestContext<'_>) -> Vec<Fix> {
+    let off = timer(guest, "<timer name='hpet' present='no'/>");
+    either(guest, xml(off), qemu("-machine hpet=off"))
+}
+
+/// Takes the `VMware` backdoor away.
+pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
+    either(guest, xml("<features>\n  <vmport state='off'/>\n</features>"), qemu("-machine vmport=off"))
+}
+
+/// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the
+/// host's.
+pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str, needs: &str, by_hand: &[&str]) -> Vec<Fix> {
+    if name == "invtsc" && guest.offers_invtsc == Some(false) {
+        return vec![advice(NO_INVTSC)];
+    }
+    let features: Vec<String> = by_hand.iter().map(|feature| (*feature).to_owned()).collect();
+    let argument = cpu::argument(guest, &features);
+    if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
+        return vec![argument];
+    }
+    either(guest, feature_element(guest, name).needing(needs), argument)
+}
+
+fn feature_element(guest: &GuestContext<'_>, name: &str) -> Fix {
+    let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
+    xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"))
+}

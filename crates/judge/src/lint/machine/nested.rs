@@ -1,0 +1,75 @@
+//! A guest with guests of its own.
+
+use super::texts;
+use crate::lint::context::Context;
+use crate::lint::context::exit_kind::ExitKind;
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::{Confidence, Finding, Fix, Severity};
+use crate::lint::fixes::{self, hyperv};
+use crate::lint::verdicts::Verdicts;
+use crate::model::{AccessRow, Sureness, total};
+use kvm::{Isa, Space};
+
+/// Tracepoints of nested exits and entries.
+const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
+/// A warning from this time in exits on, percent of the vCPUs' time.
+const COST_WARNING: f64 = 10.0;
+/// The `VMware` backdoor.
+const VMPORT: u64 = 0x5658;
+
+pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let exits = guest.exits(&[ExitKind::Nested]);
+    let events = total(EVENTS.iter().filter_map(|e| guest.domain.kvm_events.get(*e)).copied());
+    let runs = guest.domain.counters.get("nested_run").copied().unwrap_or(0.0);
+    let all = guest.domain.exits.count;
+    let limit = ctx.thresholds().machine.nested_share;
+    let by_exits = exits.exit_share.is_some_and(|s| s >= limit);
+    let by_events = events > 0 && (all == 0 || 100.0 * events as f64 / all as f64 >= limit);
+    let by_counter = guest.domain.exit_rate.0.is_some_and(|r| r > 0.0 && 100.0 * runs / r >= limit);
+    if !by_exits && !by_events && !by_counter {
+        return;
+    }
+    let work = guest.domain.exits.work_ns.zip(guest.seconds).zip(guest.vcpus());
+    let costly = work.is_some_and(|((ns, s), n)| ns as f64 / (s * 1e7) / n >= COST_WARNING);
+    let mut evidence = Vec::new();
+    if exits.count > 0 {
+        evidence.push(exits.describe(guest, "exits", "for a hypervisor's own instructions"));
+    }
+    if events > 0 {
+        evidence.push(texts::nested_events(events, all));
+    }
+    if runs > 0.0 {
+        evidence.push(texts::nested_entries(runs));
+    }
+    let port = guest.domain.hot_access().filter(|a| a.space == Space::Pio);
+    evidence.extend(port.map(|p| texts::hot_port(&p.address_text(), p.device_name())));
+    evidence.push(texts::CHECK_NESTED.into());
+    verdicts.find(Finding {
+        severity: if costly { Severity::Warning } else { Severity::Info },
+        confidence: if exits.count > 0 || events > 0 { Confidence::High } else { Confidence::Medium },
+        evidence,
+        fix: fewer_exits(guest, port),
+        cost: exits.cost,
+        marks: exits.marks,
+        ..texts::NESTED.finding()
+    });
+}
+
+/// What makes nested exits fewer or cheaper.
+fn fewer_exits(guest: &GuestContext<'_>, port: Option<&AccessRow>) -> Vec<Fix> {
+    let mut fix = Vec::new();
+    if port.is_some_and(|p| p.address == Some(VMPORT)) {
+        fix.extend(fixes::vmport_off(guest));
+    }
+    if !guest.kind.windows(Sureness::Low) {
+        fix.push(fixes::advice(texts::INNER_GUESTS_HERE));
+        return fix;
+    }
+    let mut wanted = vec!["hypervclock", "vpindex", "synic", "stimer", "vapic", "tlbflush"];
+    if guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx)) {
+        wanted.push("evmcs");
+    }
+    fix.extend(hyperv::enable(guest, &wanted));
+    fix.push(fixes::advice(texts::WINDOWS_HYPERVISOR));
+    fix
+}

@@ -1,0 +1,129 @@
+//! MSRs that KVM does not have.
+
+use super::{abnormal, incident, killed, texts};
+use crate::lint::context::Context;
+use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
+use crate::lint::fixes;
+use crate::lint::verdicts::Verdicts;
+use kvm::kernel_log::{LogKind, LogLine};
+use kvm::{Space, msr};
+use sample::Direction;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most MSRs that evidence lists.
+const MAX_MSRS: usize = 24;
+
+/// The unhandled MSRs of one guest.
+#[derive(Default)]
+struct UnhandledMsrs {
+    /// How often each MSR was accessed; the flag is true for writes.
+    accesses: BTreeMap<(u32, bool), u64>,
+    marks: Vec<Mark>,
+    /// Whether a trace has some of them.
+    traced: bool,
+    /// What the host's log says of some of them.
+    logged: BTreeSet<LogKind>,
+    /// Whether `report_ignored_msrs` silences some of the lines.
+    silenceable: bool,
+}
+
+impl UnhandledMsrs {
+    /// Whether some of them raised a fault in the guest. A trace is asked for nothing else.
+    fn faulted(&self) -> bool {
+        self.traced || self.logged.contains(&LogKind::UnhandledMsr) || self.logged.contains(&LogKind::HypervMsr)
+    }
+
+    /// Whether some of them passed without a fault.
+    fn ignored(&self) -> bool {
+        self.logged.contains(&LogKind::IgnoredMsr) || self.logged.contains(&LogKind::PerfCounter)
+    }
+}
+
+/// Unhandled MSRs by the index of their guest; `None` where the guest is unknown.
+fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
+    let mut all: BTreeMap<Option<usize>, UnhandledMsrs> = BTreeMap::new();
+    for (i, g) in ctx.guests.iter().enumerate() {
+        for row in g.domain.accesses.iter().filter(|r| r.space == Space::Msr && r.faults > 0) {
+            let Some(number) = row.address.and_then(|a| u32::try_from(a).ok()) else { continue };
+            let found = all.entry(Some(i)).or_default();
+            let times = found.accesses.entry((number, row.direction == Direction::Write)).or_default();
+            *times = times.saturating_add(row.faults);
+            found.traced = true;
+            found.marks.push(Mark::Access(row.space, row.address, row.direction));
+        }
+    }
+    let about_msrs =
+        |k| matches!(k, LogKind::UnhandledMsr | LogKind::IgnoredMsr | LogKind::HypervMsr | LogKind::PerfCounter);
+    for line in ctx.model.host.kernel_log.iter().filter(|l| about_msrs(l.kind)) {
+        let Some(number) = line.msr else { continue };
+        let owner = ctx.by_pid(line.pid);
+        // The log of a running host also has lines of guests that ended long ago.
+        if owner.is_none() && !ctx.is_file() {
+            continue;
+        }
+        let found = all.entry(owner).or_default();
+        let times = found.accesses.entry((number, line.write)).or_default();
+        *times = times.saturating_add(1);
+        found.logged.insert(line.kind);
+        // The parameter silences "ignored …" since Linux 4.15, and "Unhandled RDMSR(0x…)" since 6.2; not what kernels
+        // in between print as "unhandled rdmsr: 0x…" (arch/x86/kvm/x86.{c,h}).
+        found.silenceable |= line.kind == LogKind::IgnoredMsr || line.text.contains("Unhandled ");
+    }
+    all
+}
+
+pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let all = by_guest(ctx);
+    let broken = !all.is_empty() && something_broke(ctx);
+    for (owner, found) in all {
+        let sensors = found.accesses.keys().all(|(m, _)| msr::is_power_meter(*m));
+        let line =
+            |((m, write), n): (&(u32, bool), &u64)| texts::msr_accesses(*m, msr::name(*m).as_deref(), *write, *n);
+        let mut evidence: Vec<String> = found.accesses.iter().take(MAX_MSRS).map(line).collect();
+        if !found.logged.is_empty() {
+            evidence.push(texts::FROM_KERNEL_LOG.into());
+        }
+        evidence.push(texts::CHECK_MSRS.into());
+        let prose = if sensors { texts::SENSOR_MSRS } else { texts::UNHANDLED_MSRS };
+        let mut why = vec![prose.why];
+        why.extend(found.faulted().then_some(texts::FAULTED));
+        why.extend(found.ignored().then_some(texts::IGNORED));
+        let finding = Finding {
+            severity: Severity::Info,
+            confidence: Confidence::High,
+            title: prose.title.into(),
+            why: why.join(". "),
+            evidence,
+            fix: fixes(sensors, &found, broken),
+            marks: found.marks,
+            ..Finding::default()
+        };
+        match owner.and_then(|i| Some((i, ctx.guests.get(i)?))) {
+            Some((i, guest)) => verdicts.find_for(i, guest, finding),
+            None => verdicts.find(Finding { target: Target::Host, ..finding }),
+        }
+    }
+}
+
+/// Whether anything that ended or broke a guest is known: then no finding says that all is well.
+fn something_broke(ctx: &Context<'_>) -> bool {
+    let words = |l: &LogLine| abnormal::words(l.kind, l.data).or_else(|| killed::words(l.kind, l.data));
+    let of_log = ctx.model.host.kernel_log.iter().any(|l| words(l).is_some() && incident::is_recent(ctx, l));
+    of_log || ctx.guests.iter().any(abnormal::has_exits)
+}
+
+/// `broken`: something ended or broke a guest, so that doing nothing is no advice.
+fn fixes(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
+    let mut all = vec![fixes::advice(match (broken, sensors, found.faulted(), found.ignored()) {
+        (true, ..) => texts::SEE_THE_CRASH,
+        (_, true, ..) => texts::NO_ACTION_SENSORS,
+        (_, _, true, true) => texts::NO_ACTION_MIXED,
+        (_, _, true, false) => texts::NO_ACTION_MSRS,
+        (_, _, false, _) => texts::NO_ACTION_IGNORED,
+    })];
+    // Lines that may explain a crash, or say when which of two answers was given, are not to be silenced.
+    if found.silenceable && !broken && (sensors || !found.faulted() || !found.ignored()) {
+        all.push(fixes::command(texts::SILENCE_MSRS).needing(texts::SILENCE_MSRS_NEED));
+    }
+    all
+}

@@ -1,0 +1,58 @@
+//! The placement plan as a whole, with the text to paste.
+
+use super::context::Context;
+use super::context::guest::GuestContext;
+use super::context::placement::host_tasks_by_cpu;
+use super::engine::finding::Fix;
+use super::engine::options::Options;
+use super::fixes;
+use crate::model::Model;
+use crate::placement::{CpuMap, GuestLayout, GuestPlan};
+use sample::DomainFacts;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One placement of all guests on a host.
+#[derive(Debug, Clone, Default)]
+pub struct HostPlan {
+    /// The host's CPUs; empty where they are unknown, and then nothing is planned.
+    pub map: CpuMap,
+    /// What the host's own tasks use of the CPUs that the plan avoids for them, percent.
+    pub busy: BTreeMap<u32, f64>,
+    /// The guests, in the order of the model.
+    pub guests: Vec<PlannedGuest>,
+}
+
+/// A guest's part of the plan.
+#[derive(Debug, Clone, Default)]
+pub struct PlannedGuest {
+    /// What it is.
+    pub facts: Arc<DomainFacts>,
+    /// Where its threads may run.
+    pub before: GuestLayout,
+    /// Where they may run after the plan.
+    pub after: GuestLayout,
+    /// What changes.
+    pub plan: GuestPlan,
+    /// The commands and XML to get there.
+    pub fix: Vec<Fix>,
+    /// What brings back the placement of now.
+    pub undo: Vec<Fix>,
+}
+
+/// Plans the placement of all guests of a host. Pure, and applies nothing.
+pub fn plan(model: &Model, options: &Options) -> HostPlan {
+    let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d)).collect();
+    let ctx = Context::new(model, guests, options, None);
+    let whole = ctx.placement.plan();
+    let part = |guest: &GuestContext<'_>| PlannedGuest {
+        facts: guest.domain.facts.clone(),
+        before: ctx.layout(guest).clone(),
+        after: whole.after.get(guest.index).cloned().unwrap_or_default(),
+        plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
+        fix: fixes::placement::guest_placement(&ctx, guest),
+        undo: fixes::undo::undo(&ctx, guest),
+    };
+    let busy = host_tasks_by_cpu(model, options);
+    HostPlan { map: ctx.map().clone(), busy, guests: ctx.guests.iter().map(part).collect() }
+}

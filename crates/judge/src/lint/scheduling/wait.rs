@@ -1,0 +1,81 @@
+//! Time on the run queue.
+
+use super::texts;
+use crate::lint::context::Context;
+use crate::lint::context::cpu_wait::{demand, wait_of_demand};
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity};
+use crate::lint::fixes;
+use crate::lint::verdicts::Verdicts;
+use crate::model::ThreadModel;
+use kvm::CpuSet;
+use sample::OtherTask;
+
+/// Less idle time of all CPUs together is no CPU to spare, percent of one CPU.
+const IDLE_CPU: f64 = 50.0;
+/// The most tasks that evidence names.
+const MAX_TASKS: usize = 3;
+
+pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().pinning;
+    let mut worst: Option<(f64, Severity, &ThreadModel)> = None;
+    let mut lost = 0.0;
+    let mut marks = Vec::new();
+    for thread in guest.vcpu_threads() {
+        let Some(cpu) = thread.cpu.filter(|c| demand(c) >= t.busy) else { continue };
+        let Some(share) = wait_of_demand(&cpu) else { continue };
+        let Some(severity) = t.wait.of(share) else { continue };
+        lost += cpu.wait.unwrap_or(0.0);
+        marks.push(Mark::Thread(thread.tid));
+        marks.extend(thread.pinned_cpu().map(Mark::Pcpu));
+        if worst.is_none_or(|(s, ..)| share > s) {
+            worst = Some((share, severity, thread));
+        }
+    }
+    let Some((share, severity, thread)) = worst else { return };
+    let mut evidence = vec![texts::waits(&thread.label(), share, &guest.window(), lost)];
+    if !thread.preempted_by.is_empty() {
+        let first = thread.preempted_by.iter().take(MAX_TASKS);
+        evidence.push(texts::ran_meanwhile(&first.map(|o| (task_name(ctx, o), o.ns)).collect::<Vec<_>>()));
+    }
+    evidence.push(texts::check_wait(guest.domain.facts.pid.unwrap_or_default(), thread.tid));
+    let mut fix = own_cpus(ctx, guest, lost);
+    if !fix.iter().any(|f| f.text == texts::LESS_LOAD) {
+        fix.push(fixes::advice(texts::LESS_LOAD));
+    }
+    verdicts.find(Finding {
+        severity,
+        confidence: Confidence::High,
+        evidence,
+        fix,
+        cost: Some(lost),
+        marks,
+        ..texts::WAIT.finding()
+    });
+}
+
+/// Pins that give a guest what its vCPUs wait for, percent of one CPU. Where the host has no such time left, pins give
+/// none: load has to go first.
+pub(super) fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
+    let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
+    let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
+    if no_room {
+        return vec![fixes::advice(texts::LESS_LOAD)];
+    }
+    // A CPU that other tasks use is no CPU of its own.
+    let plan = ctx.placement.plan().guests.get(guest.index);
+    let new: CpuSet = plan.iter().flat_map(|p| p.vcpus.values()).flat_map(CpuSet::iter).collect();
+    if new.intersects(&ctx.map().busy) {
+        return vec![fixes::advice(texts::LESS_LOAD)];
+    }
+    fixes::placement::guest_placement(ctx, guest)
+}
+
+/// A task by its role in a guest, else by its name.
+fn task_name(ctx: &Context<'_>, task: &OtherTask) -> String {
+    let in_guest = |g: &GuestContext<'_>| {
+        let thread = g.domain.threads.iter().find(|t| t.tid == task.tid)?;
+        Some(texts::vcpu_of_guest(&thread.label(), g.name()))
+    };
+    ctx.guests.iter().find_map(in_guest).unwrap_or_else(|| task.comm.clone())
+}

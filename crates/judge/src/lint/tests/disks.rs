@@ -1,0 +1,129 @@
+use super::*;
+use crate::model::HostDiskModel;
+use sample::{DiskSample, Submitter, Timing};
+
+/// A disk that was read over 5 s: reads per second, microseconds each, flushes per second, microseconds each.
+fn disk(reads: u64, us: u64, flushes: u64, flush_us: u64) -> DiskSample {
+    DiskSample {
+        name: "vda".into(),
+        read_ops: 5 * reads,
+        read_bytes: 5 * reads * 4096,
+        read_ns: Some(5 * reads * us * 1000),
+        write_ns: Some(0),
+        flush_ops: Some(5 * flushes),
+        flush_ns: Some(5 * flushes * flush_us * 1000),
+        ..DiskSample::default()
+    }
+}
+
+fn with(bus: &str, iotune: &str, disk: DiskSample) -> Fixture {
+    let xml = format!("<devices><disk><target dev='vda' bus='{bus}'/><iotune>{iotune}</iotune></disk></devices>");
+    let mut guest = Guest::new("g", 5).linux(&xml).vcpus(1, |v, t| t.on(v).cpu(50.0, 0.5, 4.0, 0.0));
+    guest.rest.devices_ns = 5_000_000_000;
+    guest.rest.disks = vec![disk];
+    on(guest)
+}
+
+#[test]
+fn disk_throttled() {
+    let limited = |reads, us| with("virtio", "<total_iops_sec>100</total_iops_sec>", disk(reads, us, 0, 0));
+    let report = judge(&limited(99, 40_000).model());
+    fires(&report, RuleId::DiskThrottled, Severity::Warning);
+    let found = get(&report, RuleId::DiskThrottled);
+    assert!(found.evidence[0].contains("99 op/s of at most 100 (total_iops_sec), 99 % of the limit"), "{found:#?}");
+    assert_eq!(found.fix[0].text, "virsh blkdeviotune g vda --total-iops-sec 0 --live --config");
+    silent(&judge(&limited(60, 40_000).model()), RuleId::DiskThrottled);
+    // At the limit by chance: nothing waits.
+    silent(&judge(&limited(99, 100).model()), RuleId::DiskThrottled);
+    let bytes = with("virtio", "<read_bytes_sec>409600</read_bytes_sec>", disk(100, 40_000, 0, 0));
+    fires(&judge(&bytes.model()), RuleId::DiskThrottled, Severity::Warning);
+    silent(&judge(&with("virtio", "", disk(99, 40_000, 0, 0)).model()), RuleId::DiskThrottled);
+}
+
+#[test]
+fn disk_queue() {
+    let full = |bus, reads, us| judge(&with(bus, "", disk(reads, us, 0, 0)).model());
+    fires(&full("virtio", 1000, 125_000), RuleId::DiskQueue, Severity::Warning);
+    fires(&full("sata", 10_000, 3_000), RuleId::DiskQueue, Severity::Info);
+    fires(&full("ide", 95, 10_000), RuleId::DiskQueue, Severity::Warning);
+    silent(&full("virtio", 1000, 30_000), RuleId::DiskQueue);
+    silent(&full("usb", 1000, 125_000), RuleId::DiskQueue);
+    let untimed = DiskSample { read_ns: None, ..disk(1000, 0, 0, 0) };
+    cannot(&judge(&with("virtio", "", untimed).model()), RuleId::DiskQueue);
+}
+
+#[test]
+fn disk_flushes() {
+    let flushing = |flushes, us| judge(&with("virtio", "", disk(10, 100, flushes, us)).model());
+    fires(&flushing(100, 7_000), RuleId::DiskFlushes, Severity::Warning);
+    fires(&flushing(100, 4_000), RuleId::DiskFlushes, Severity::Info);
+    silent(&flushing(100, 1_000), RuleId::DiskFlushes);
+    silent(&flushing(2, 900_000), RuleId::DiskFlushes);
+}
+
+#[test]
+fn disk_errors() {
+    let failing = |failed_ops| judge(&with("virtio", "", DiskSample { failed_ops, ..disk(10, 100, 0, 0) }).model());
+    fires(&failing(Some(1)), RuleId::DiskErrors, Severity::Warning);
+    silent(&failing(Some(0)), RuleId::DiskErrors);
+    silent(&failing(None), RuleId::DiskErrors);
+}
+
+/// A device that took this long for each of so many reads per second.
+fn device(name: &str, reads: u64, us: u64, below: &[&str]) -> HostDiskModel {
+    let mut disk = HostDiskModel { name: name.into(), number: (8, name.len() as u32), ..HostDiskModel::default() };
+    let times = |us| Timing { count: reads, total_ns: Some(reads * us * 1000), ..Timing::default() };
+    disk.reads.ops = Some(reads as f64);
+    (disk.reads.total, disk.reads.device) = (times(us), times(us / 2));
+    disk.below = below.iter().map(|name| (*name).to_owned()).collect();
+    disk.submitters = [(Submitter::Main, reads)].into();
+    disk
+}
+
+fn timed(iotune: &str, disk: DiskSample, devices: Option<Vec<HostDiskModel>>) -> Model {
+    let xml = format!(
+        "<devices><disk><driver cache='none' io='native'/><target dev='vda' bus='virtio'/><iotune>{iotune}</iotune>\
+         </disk></devices>"
+    );
+    let mut guest = Guest::new("g", 5).linux(&xml).vcpus(1, |v, t| t.on(v).cpu(50.0, 0.5, 4.0, 0.0));
+    guest.rest.devices_ns = 5_000_000_000;
+    guest.rest.disks = vec![disk];
+    let mut model = on(guest).model();
+    model.domains[0].host_disks = devices;
+    model
+}
+
+#[test]
+fn disk_latency() {
+    let slow = |us, host_us| timed("", disk(100, us, 0, 0), Some(vec![device("sda", 100, host_us, &[])]));
+    let report = judge(&slow(9_000, 300));
+    fires(&report, RuleId::DiskLatency, Severity::Info);
+    let found = get(&report, RuleId::DiskLatency);
+    assert!(found.evidence[0].ends_with("% is spent outside them"), "{found:#?}");
+    assert!(found.evidence.iter().any(|e| e == "disk vda: cache none, aio native, no IOThread"), "{found:#?}");
+    assert!(found.fix[0].text.contains("IOThread"), "{found:#?}");
+    fires(&judge(&slow(20_000, 300)), RuleId::DiskLatency, Severity::Warning);
+    // The storage takes the time, or there is little of it.
+    silent(&judge(&slow(9_000, 8_000)), RuleId::DiskLatency);
+    silent(&judge(&slow(1_000, 100)), RuleId::DiskLatency);
+    // The page cache answers most; a limit is the cause; nobody timed.
+    let cached = timed("", disk(100, 9_000, 0, 0), Some(vec![device("sda", 21, 300, &[])]));
+    silent(&judge(&cached), RuleId::DiskLatency);
+    let limit = "<total_iops_sec>100</total_iops_sec>";
+    let limited = timed(limit, disk(100, 9_000, 0, 0), Some(vec![device("sda", 100, 300, &[])]));
+    silent(&judge(&limited), RuleId::DiskLatency);
+    cannot(&judge(&timed("", disk(100, 9_000, 0, 0), None)), RuleId::DiskLatency);
+}
+
+#[test]
+fn slow_storage() {
+    let on = |devices| judge(&timed("", disk(100, 40_000, 0, 0), devices));
+    let report = on(Some(vec![device("dm-0", 100, 35_000, &["sda"]), device("sda", 100, 34_000, &[])]));
+    fires(&report, RuleId::SlowStorage, Severity::Warning);
+    let found = get(&report, RuleId::SlowStorage);
+    assert!(found.evidence[0].starts_with("dm-0: 35 ms on average for 100 reads and writes/s"), "{found:#?}");
+    fires(&on(Some(vec![device("sda", 100, 12_000, &[])])), RuleId::SlowStorage, Severity::Info);
+    silent(&on(Some(vec![device("sda", 100, 300, &[])])), RuleId::SlowStorage);
+    silent(&on(Some(vec![device("sda", 4, 35_000, &[])])), RuleId::SlowStorage);
+    cannot(&on(None), RuleId::SlowStorage);
+}

@@ -1,0 +1,227 @@
+//! What ends or breaks a guest.
+
+use super::*;
+use kvm::kernel_log;
+use sample::DomainState;
+
+fn quiet() -> Model {
+    on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model()
+}
+
+/// The model of a guest whose `KVM_RUN` returned this.
+fn returned(reason: i32) -> Model {
+    let mut model = quiet();
+    model.domains[0].userspace = vec![(None, reason, 1), (Some(0), reason, 1)];
+    model
+}
+
+fn logged(model: &mut Model, text: &str) {
+    model.host.kernel_log = kernel_log::parse(text);
+}
+
+fn once(model: &Model) -> Report {
+    after(model, 1, &Options::default())
+}
+
+fn words(finding: &Finding) -> String {
+    let fixes = finding.fix.iter().map(|f| f.text.clone() + f.needs.as_deref().unwrap_or_default());
+    [finding.title.clone(), finding.why.clone(), finding.evidence.join(" "), fixes.collect::<Vec<_>>().join(" ")]
+        .join(" ")
+}
+
+#[test]
+fn a_failed_kvm_run_is_reported_at_once() {
+    for (reason, severity, word) in [
+        (-14, Severity::Critical, "EFAULT"),
+        (-22, Severity::Critical, "error 22"),
+        (0, Severity::Critical, "KVM_EXIT_UNKNOWN"),
+        (8, Severity::Info, "KVM_EXIT_SHUTDOWN"),
+        (9, Severity::Critical, "KVM_EXIT_FAIL_ENTRY"),
+        (17, Severity::Critical, "KVM_EXIT_INTERNAL_ERROR"),
+        (37, Severity::Warning, "KVM_EXIT_NOTIFY"),
+        (39, Severity::Critical, "KVM_EXIT_MEMORY_FAULT"),
+    ] {
+        let report = once(&returned(reason));
+        fires(&report, RuleId::AbnormalExit, severity);
+        assert!(words(get(&report, RuleId::AbnormalExit)).contains(word), "{reason}");
+    }
+    for ordinary in [-4, -11, 2, 5, 6, 10, 24] {
+        silent(&once(&returned(ordinary)), RuleId::AbnormalExit);
+    }
+}
+
+#[test]
+fn a_guest_that_starts_pauses_or_ends_is_judged_by_what_broke_it() {
+    let mut model = returned(8);
+    model.domains[0].state = DomainState::Ended;
+    fires(&once(&model), RuleId::AbnormalExit, Severity::Warning);
+    let mut model = returned(17);
+    model.domains[0].state = DomainState::Paused;
+    fires(&once(&model), RuleId::AbnormalExit, Severity::Critical);
+    let mut f = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t));
+    f.guests[0].facts.started_ms = Some(testkit::START_MS + 59_000);
+    let mut model = f.model();
+    model.domains[0].userspace = vec![(None, 9, 1)];
+    fires(&once(&model), RuleId::AbnormalExit, Severity::Critical);
+}
+
+#[test]
+fn an_event_outlives_its_guest_and_a_command_that_prints_once_keeps_it() {
+    let mut model = returned(17);
+    model.domains[0].state = DomainState::Ended;
+    let fires_for = |options: &Options, seconds: i64| {
+        let (mut model, mut memory) = (model.clone(), RuleMemory::default());
+        assert!(!run(&model, &mut memory, options).findings.is_empty());
+        model.domains.clear();
+        let mut last = Report::default();
+        for _ in 0..seconds {
+            model.time_ms += 1000;
+            last = run(&model, &mut memory, options);
+        }
+        !last.findings.is_empty()
+    };
+    assert!(fires_for(&Options::default(), 10) && !fires_for(&Options::default(), 40));
+    assert!(fires_for(&Options { keep_events: true, ..Options::default() }, 400));
+}
+
+#[test]
+fn a_killed_guest_is_reported_for_an_hour() {
+    let at = |seconds_ago: f64, who: &str| {
+        let mut model = quiet();
+        model.mono_s = 100_000.0;
+        let time = model.mono_s - seconds_ago;
+        logged(&mut model, &format!("[{time:.3}] Out of memory: Killed process {who} total-vm:17825792kB\n"));
+        judge(&model)
+    };
+    let report = at(30.0, "5 (qemu-kvm)");
+    fires(&report, RuleId::GuestKilled, Severity::Critical);
+    assert_eq!(get(&report, RuleId::GuestKilled).domain.as_deref(), Some("l"));
+    let gone = at(1800.0, "99 (qemu-kvm)");
+    fires(&gone, RuleId::GuestKilled, Severity::Critical);
+    assert_eq!(get(&gone, RuleId::GuestKilled).domain, None);
+    silent(&at(7200.0, "99 (qemu-kvm)"), RuleId::GuestKilled);
+    silent(&at(30.0, "99 (java)"), RuleId::GuestKilled);
+}
+
+#[test]
+fn lockups_and_failed_entries_of_the_log() {
+    let mut model = quiet();
+    model.mono_s = 1000.0;
+    logged(&mut model, "[990.0] watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [CPU 0/KVM:5]\n");
+    fires(&once(&model), RuleId::HostLockup, Severity::Critical);
+    logged(&mut model, "[990.0] INFO: task qemu-system-x86:5 blocked for more than 120 seconds.\n");
+    fires(&once(&model), RuleId::HostLockup, Severity::Warning);
+    logged(&mut model, "[990.0] kvm_intel: set kvm_intel.dump_invalid_vmcs=1 to dump internal KVM state.\n");
+    let report = once(&model);
+    fires(&report, RuleId::AbnormalExit, Severity::Critical);
+    assert_eq!(get(&report, RuleId::AbnormalExit).domain, None, "the line names no guest");
+    let see = &get(&report, RuleId::AbnormalExit).see;
+    assert!(!see.is_empty() && !see.iter().any(|link| link.contains("buslock")), "links fit the incident: {see:#?}");
+}
+
+#[test]
+fn what_the_log_said_before_the_start_counts_only_where_it_can_be_judged() {
+    let at_start = |text: &str| {
+        let mut model = quiet();
+        model.mono_s = 1000.0;
+        logged(&mut model, text);
+        once(&model)
+    };
+    let nameless = "[990.0] kvm: INTERNAL_ERROR in emulation\n";
+    silent(&at_start(nameless), RuleId::AbnormalExit);
+    fires(&at_start("[990.0] *** Guest State ***\n"), RuleId::AbnormalExit, Severity::Critical);
+    let (mut model, mut memory, options) = (quiet(), RuleMemory::default(), Options::default());
+    model.mono_s = 1000.0;
+    logged(&mut model, "[980.0] kvm: something else\n");
+    run(&model, &mut memory, &options);
+    logged(&mut model, nameless);
+    fires(&run(&model, &mut memory, &options), RuleId::AbnormalExit, Severity::Critical);
+}
+
+#[test]
+fn an_ignored_access_is_no_fault() {
+    let of = |lines: &str| {
+        let mut model = quiet();
+        logged(&mut model, lines);
+        let report = judge(&model);
+        words(get(&report, RuleId::UnhandledMsr))
+    };
+    let ignored = of("[9.0] kvm [5]: vcpu0, guest rIP: 0x1 ignored rdmsr: 0x122 data 0x0\n");
+    assert!(!ignored.contains("#GP") && ignored.contains("returned 0"), "{ignored}");
+    assert!(ignored.contains("report_ignored_msrs"));
+    let old = of("[9.0] kvm [5]: vcpu0 unhandled rdmsr: 0x122\n");
+    assert!(old.contains("#GP") && !old.contains("report_ignored_msrs"), "{old}");
+    let new = of("[9.0] kvm: kvm [5]: vcpu0, guest rIP: 0x1 Unhandled RDMSR(0x122)\n");
+    assert!(new.contains("#GP") && new.contains("report_ignored_msrs"), "{new}");
+    let both = of("[9.0] kvm [5]: vcpu0, guest rIP: 0x1 ignored rdmsr: 0x122 data 0x0\n\
+         [9.1] kvm [5]: vcpu0 unhandled rdmsr: 0x123\n");
+    assert!(
+        both.contains("was on for a part") && !both.contains("ignore_msrs=1") && !both.contains("echo 0"),
+        "{both}"
+    );
+    let hwcr = of("[9.0] kvm [5]: vcpu0 unimplemented HWCR wrmsr: 0x40000\n");
+    assert!(hwcr.contains("0xc0010015") && !hwcr.contains("MSR 0x40000"), "{hwcr}");
+}
+
+#[test]
+fn doing_nothing_is_no_advice_beside_a_crash() {
+    for crash in [
+        "[9.1] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n",
+        "[9.1] *** Guest State ***\n",
+        "[9.1] qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error 4\n",
+    ] {
+        let mut model = quiet();
+        model.mono_s = 10.0;
+        logged(&mut model, &format!("[9.0] kvm [5]: vcpu0 unhandled rdmsr: 0x611\n{crash}"));
+        let report = judge(&model);
+        let text = report.findings.iter().map(words).collect::<String>();
+        assert!(!text.contains("No action") && !text.contains("harmless"), "{text}");
+    }
+}
+
+#[test]
+fn like_events_keep_the_first_and_the_last() {
+    let mut model = quiet();
+    model.mono_s = 1000.0;
+    let (mut memory, options) = (RuleMemory::default(), Options::default());
+    logged(&mut model, "[900.0] kvm [5]: vcpu0 something new\n");
+    run(&model, &mut memory, &options);
+    let error = |at: &str| format!("[{at}] qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error 4\n");
+    logged(&mut model, &error("990.0"));
+    assert!(words(get(&run(&model, &mut memory, &options), RuleId::GuestKilled)).contains("the log reports"));
+    logged(&mut model, &[error("990.0"), error("995.0"), error("999.5")].concat());
+    let text = words(get(&run(&model, &mut memory, &options), RuleId::GuestKilled));
+    assert!(text.contains("3 times") && text.contains("[990.0]") && text.contains("the last: [999.5]"), "{text}");
+}
+
+/// Lines of guests' own kernels: <https://github.com/linuxboot/heads/pull/1683> and
+/// <https://github.com/Mellanox/mkt/pull/74>.
+#[test]
+fn a_guests_own_log_is_worded_for_the_guest() {
+    let judged = |log: &str| {
+        let mut model = quiet();
+        logged(&mut model, log);
+        let options = Options { input: InputKind::File, ..Options::default() };
+        run(&model, &mut RuleMemory::default(), &options)
+    };
+    let lockup = judged(
+        "[  277.584863] watchdog: BUG: soft lockup - CPU#0 stuck for 250s! [(udev-worker):120]\n\
+         [  277.585810] Modules linked in: crypto_simd cryptd\n\
+         [  277.586503] CPU: 0 PID: 120 Comm: (udev-worker) Tainted: G             L     6.8.0-31-generic #31-Ubuntu\n\
+         [  277.587266] Hardware name: QEMU Standard PC (Q35 + ICH9, 2009), BIOS Heads-v0.2.0 01/01/1970\n",
+    );
+    let found = get(&lockup, RuleId::HostLockup);
+    assert!(found.title.starts_with("The guest's own kernel") && found.domain.is_some(), "{found:#?}");
+    let clock = judged(
+        "[    0.000000] Hypervisor detected: KVM\n\
+         [   22.1] clocksource: timekeeping watchdog on CPU6: hpet read-back delay of 5252e\n\
+         [   22.2] tsc: Marking TSC unstable due to clocksource watchdog\n",
+    );
+    assert_eq!(get(&clock, RuleId::HostLockup).title, "The guest's own kernel gave up its clock");
+    // A host that is itself a guest runs vCPUs of its own.
+    let host = judged(
+        "[    0.000000] Hypervisor detected: KVM\n\
+         [  277.584863] watchdog: BUG: soft lockup - CPU#1 stuck for 2471s! [CPU 0/KVM:31664]\n",
+    );
+    assert!(get(&host, RuleId::HostLockup).title.contains("of the host"), "{host:#?}");
+}

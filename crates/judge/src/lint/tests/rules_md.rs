@@ -1,0 +1,94 @@
+//! `docs/rules.md` is made from the table of rules and the thresholds. `make accept` writes it.
+
+use super::*;
+use std::fmt::Write as _;
+
+const HEAD: &str = "\
+# The rules
+
+Every finding of kvmtop is reported by one of the rules below. This page is made from the table of rules and their
+thresholds (`src/lint`); `kvmtop check --list-rules` prints the list, with `--json` all of this page.
+
+- **Sees**: the pattern that the rule reports.
+- **Reported**: how long the pattern has to show on a running host. In a file the whole file is the window.
+- **Thresholds**: the names in the config file's `[thresholds]`, such as `timers.rtc = { warning = 2000 }`, with their
+  default values and where these come from. \"Chosen\" means that no measurement or document stands behind the value.
+- **Cannot tell**: what the rule does not know, or takes for something else.
+- **Fix changes**: what the suggested fix touches. kvmtop never applies a fix.
+
+Five things hold for all rules:
+
+- A guest's behaviour is not judged for STARTUP s after its start, for RESUME s after a resume or an incoming migration
+  (`startup_guard` and `resume_guard`), and while it is paused.
+- Where a figure is missing, a rule reports that it cannot tell, and why.
+- Findings that have one cause become one: the timers of a Windows guest with its missing enlightenments, memory faults
+  with an inhibited APICv, and the wait of vCPUs with its cause.
+- A pattern that lasted is reported until it has been absent for a while, and stays as long as its figure reaches four
+  fifths of the threshold, at most a minute after it last lasted. Severity rises and falls the same way. The evidence is
+  of the newest interval in which the pattern showed. A recording is looked back on for a minute: of an older finding it
+  says that it is older.
+- A guest that was watched for less time than a rule needs, and a pattern that shows and has not lasted, are listed as
+  still watched. `kvmtop check` exits with 3 if a guest was watched for too short a time, unless it found something
+  worse.
+
+A share of time in exits leaves out the exits in which the guest sleeps. A cost is the time in exits of one cause,
+percent of one host CPU. Most rules about exits report a higher severity when the cost reaches `cost.of_one_cpu` or
+`cost.of_vcpus`.
+";
+
+/// Text of a rule, with the angle brackets of XML elements as Markdown shows them.
+fn escaped(text: &str) -> String {
+    text.replace('<', "\\<")
+}
+
+fn page() -> String {
+    let (thresholds, options) = (Thresholds::default().list(), Options::default());
+    let mut out = HEAD
+        .replace("STARTUP", &options.startup_guard_s.to_string())
+        .replace("RESUME", &options.resume_guard_s.to_string());
+    for family in FAMILIES {
+        let _ = writeln!(out, "\n## {}", family.name);
+        for rule in family.rules {
+            let _ = writeln!(out, "\n### {}\n", rule.id);
+            let _ = writeln!(out, "- **Sees**: {}.", escaped(rule.sees));
+            let _ = writeln!(out, "- **Reported**: {}.", rule.reported());
+            if rule.thresholds.is_empty() {
+                let _ = writeln!(out, "- **Thresholds**: none.");
+            } else {
+                let _ = writeln!(out, "- **Thresholds**:\n");
+                let _ = writeln!(out, "  | threshold | limits | default | source |\n  |---|---|---|---|");
+            }
+            for name in rule.thresholds {
+                let t = thresholds.iter().find(|t| t.name == *name).unwrap_or_else(|| panic!("no threshold {name}"));
+                let about = t.about.trim_end_matches('.');
+                let _ = writeln!(out, "  | `{}` | {about} | {} | {} |", t.name, t.value, t.source);
+            }
+            if !rule.thresholds.is_empty() {
+                let _ = writeln!(out);
+            }
+            let _ = writeln!(out, "- **Cannot tell**: {}.", escaped(rule.limits));
+            let _ = writeln!(out, "- **Fix changes**: {}.", escaped(rule.fix));
+            let links: Vec<String> = rule.links.iter().map(|l| format!("<{l}>")).collect();
+            let _ = writeln!(out, "- **See**: {}", links.join(", "));
+        }
+    }
+    out
+}
+
+#[test]
+fn the_page_of_rules_is_current() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.md");
+    let page = page();
+    if std::env::var_os("KVMTOP_ACCEPT").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let current = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(current == page, "docs/rules.md is not what src/lint makes of it: run `make accept`");
+}
+
+#[test]
+fn every_threshold_decides_a_rule() {
+    for t in Thresholds::default().list() {
+        assert!(super::super::rules().any(|r| r.thresholds.contains(&t.name.as_str())), "{} decides nothing", t.name);
+    }
+}

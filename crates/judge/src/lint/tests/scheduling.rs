@@ -1,0 +1,180 @@
+use super::*;
+use sample::Throttling;
+
+fn guest(vcpus: u32, make: impl Fn(u32, Thread) -> Thread) -> Guest {
+    Guest::new("l", 5).linux("").vcpus(vcpus, make)
+}
+
+#[test]
+fn pause_loops() {
+    let at =
+        |rate, wait| on(guest(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, wait).exits("PAUSE_INSTRUCTION", rate, 3.0)));
+    fires(&judge(&at(8000.0, 20.0).model()), RuleId::PauseLoops, Severity::Warning);
+    fires(&judge(&at(8000.0, 0.1).model()), RuleId::PauseLoops, Severity::Info);
+    silent(&judge(&at(100.0, 20.0).model()), RuleId::PauseLoops);
+    cannot(&from_file(&at(8000.0, 0.0), None), RuleId::PauseLoops);
+}
+
+#[test]
+fn host_interrupts() {
+    let at = |rate| on(guest(2, move |v, t| t.on(v).cpu(90.0, 0.0, 5.0, 0.0).exits("EXTERNAL_INTERRUPT", rate, 2.0)));
+    fires(&judge(&at(3000.0).model()), RuleId::HostInterrupts, Severity::Info);
+    silent(&judge(&at(300.0).model()), RuleId::HostInterrupts);
+    cannot(&from_file(&at(3000.0), None), RuleId::HostInterrupts);
+    let isolated = Fixture::new(host().isolated("4-5"))
+        .guest(guest(2, |v, t| t.pinned(4 + v).cpu(90.0, 0.0, 5.0, 0.0).exits("EXTERNAL_INTERRUPT", 3000.0, 2.0)));
+    fires(&judge(&isolated.model()), RuleId::HostInterrupts, Severity::Warning);
+}
+
+#[test]
+fn halt_polling() {
+    let at = |percent: f64, busy: f64| {
+        on(guest(1, move |v, mut t| {
+            t.counters =
+                [("halt_poll_fail_ns".into(), percent * 0.8e7), ("halt_poll_success_ns".into(), percent * 0.2e7)]
+                    .into();
+            t.on(v).cpu(busy, 0.0, percent, 0.0)
+        }))
+    };
+    fires(&judge(&at(40.0, 5.0).model()), RuleId::HaltPollBurn, Severity::Info);
+    silent(&judge(&at(5.0, 5.0).model()), RuleId::HaltPollBurn);
+    silent(&judge(&at(40.0, 55.0).model()), RuleId::HaltPollBurn);
+    silent(&judge(&at(40.0, 5.0).first()), RuleId::HaltPollBurn);
+    // Before QEMU 8.1 the counters are sums over the vCPUs, from debugfs.
+    let summed = |percent: f64, busy: f64| {
+        let mut g = guest(2, move |v, t| t.on(v).cpu(busy, 0.0, percent, 0.0));
+        g.counters =
+            [("halt_poll_fail_ns".into(), percent * 1.6e7), ("halt_poll_success_ns".into(), percent * 0.4e7)].into();
+        judge(&on(g).model())
+    };
+    fires(&summed(40.0, 5.0), RuleId::HaltPollBurn, Severity::Info);
+    silent(&summed(15.0, 5.0), RuleId::HaltPollBurn);
+    silent(&summed(40.0, 55.0), RuleId::HaltPollBurn);
+}
+
+#[test]
+fn migrations() {
+    let at = |moves, node, busy, wait| {
+        Fixture::new(Host::numa(2, 4, 1))
+            .guest(guest(2, move |v, t| t.may_run("0-7").on(v).cpu(busy, 0.0, 1.0, wait).moves(moves, node, 3)))
+    };
+    fires(&judge(&at(20.0, 0.0, 80.0, 10.0).model()), RuleId::VcpuMigrating, Severity::Warning);
+    fires(&judge(&at(20.0, 0.0, 80.0, 0.1).model()), RuleId::VcpuMigrating, Severity::Info);
+    fires(&judge(&at(20.0, 8.0, 80.0, 10.0).model()), RuleId::VcpuMigrating, Severity::Critical);
+    silent(&judge(&at(20.0, 0.0, 5.0, 0.1).model()), RuleId::VcpuMigrating);
+    silent(&judge(&at(0.2, 0.0, 80.0, 0.1).model()), RuleId::VcpuMigrating);
+    silent(&judge(&at(20.0, 0.0, 80.0, 10.0).first()), RuleId::VcpuMigrating);
+    let report = judge(&at(20.0, 0.0, 80.0, 10.0).model());
+    let fix = &get(&report, RuleId::VcpuMigrating).fix;
+    assert!(fix[0].text.starts_with("virsh vcpupin l 0 1 --live --config"), "{fix:#?}");
+    assert!(fix[1].text.contains("<vcpupin vcpu='0' cpuset='1'/>"), "{fix:#?}");
+}
+
+#[test]
+fn waiting() {
+    let at = |busy, wait| on(guest(2, move |v, t| t.may_run("0-7").on(v).cpu(busy, 0.0, 1.0, wait)));
+    fires(&judge(&at(70.0, 28.0).model()), RuleId::VcpuWait, Severity::Critical);
+    fires(&judge(&at(88.0, 8.0).model()), RuleId::VcpuWait, Severity::Warning);
+    silent(&judge(&at(97.0, 0.5).model()), RuleId::VcpuWait);
+    silent(&judge(&at(3.0, 1.0).model()), RuleId::VcpuWait);
+    silent(&judge(&at(70.0, 28.0).first()), RuleId::VcpuWait);
+
+    // Who ran meanwhile is named by what it is to its guest.
+    let mut model = at(70.0, 28.0).model();
+    let threads = &mut model.domains[0].threads;
+    let task = |tid, comm: &str, ns| sample::OtherTask { tid, comm: comm.into(), count: 9, ns };
+    let other = threads.iter().find(|t| t.index == Some(1)).unwrap().tid;
+    threads.iter_mut().filter(|t| t.index == Some(0)).for_each(|t| {
+        t.preempted_by = vec![task(other, "CPU 1/KVM", 200_000_000), task(99, "kworker/0:1", 60_000_000)];
+        t.cpu.as_mut().unwrap().wait = Some(29.0);
+    });
+    let report = judge(&model);
+    let name = model.domains[0].name();
+    let ran = format!("meanwhile its CPU ran vcpu 1 of {name} (200 ms), kworker/0:1 (60 ms)");
+    assert!(get(&report, RuleId::VcpuWait).evidence.contains(&ran), "{ran}: {:#?}", get(&report, RuleId::VcpuWait));
+}
+
+#[test]
+fn quota() {
+    let at = |throttled: u64, ms: u64| {
+        let wait = if ms > 100 { 45.0 } else { 0.3 };
+        let mut model = on(guest(1, move |v, t| t.on(v).cpu(50.0, 0.0, 1.0, wait))).model();
+        model.domains[0].throttling =
+            vec![Throttling { group: "vcpu0".into(), periods: 10, throttled, throttled_ns: ms * 1_000_000 }];
+        judge(&model)
+    };
+    let report = at(10, 450);
+    fires(&report, RuleId::QuotaThrottled, Severity::Critical);
+    let f = get(&report, RuleId::QuotaThrottled);
+    assert!(f.covers(RuleId::VcpuWait), "the wait is the quota's: {f:#?}");
+    assert!(f.fix[0].text.contains("virsh schedinfo l --set vcpu_quota=-1 --live"));
+    fires(&at(1, 3), RuleId::QuotaThrottled, Severity::Warning);
+    silent(&at(0, 0), RuleId::QuotaThrottled);
+}
+
+#[test]
+fn a_quota_is_lifted_where_it_is() {
+    let fix = |group: &str, ms: u64| {
+        let mut model = on(guest(2, |v, t| t.on(v).cpu(50.0, 0.0, 1.0, 0.3))).model();
+        model.domains[0].throttling =
+            vec![Throttling { group: group.into(), periods: 10, throttled: 9, throttled_ns: ms * 1_000_000 }];
+        let report = judge(&model);
+        let f = get(&report, RuleId::QuotaThrottled);
+        (f.fix[0].text.clone(), f.evidence[0].clone())
+    };
+    for (group, part) in [
+        ("domain", "--set global_quota=-1"),
+        ("iothread1", "--set iothread_quota=-1"),
+        ("emulator", "--set emulator_quota=-1"),
+        ("machine.slice", "systemctl set-property --runtime machine.slice CPUQuota="),
+        ("-.slice", "systemctl set-property --runtime -- '-.slice' CPUQuota="),
+        ("kubepods", "cgroup kubepods"),
+        ("a\u{fffd}b.slice", "cgroup a\u{fffd}b.slice"),
+    ] {
+        assert!(fix(group, 450).0.contains(part), "{group}: {}", fix(group, 450).0);
+    }
+    assert!(fix("domain", 450).1.contains("for 45 % of the time"));
+    assert!(fix("domain", 1800).1.contains("together 180 % of one CPU's time"));
+}
+
+#[test]
+fn overcommit() {
+    let busy = |vcpus, guest_time, wait| {
+        Fixture::new(Host::numa(1, 2, 1))
+            .guest(guest(vcpus, move |v, t| t.may_run("0-1").on(v % 2).cpu(guest_time, 0.0, 0.1, wait)))
+    };
+    let at = |vcpus, wait| busy(vcpus, 15.0, wait);
+    fires(&judge(&at(12, 20.0).model()), RuleId::Overcommit, Severity::Warning);
+    let many = judge(&at(24, 20.0).model());
+    fires(&many, RuleId::Overcommit, Severity::Critical);
+    assert_eq!(many.findings[0].rule, RuleId::Overcommit, "the cause before what each guest loses");
+    silent(&judge(&at(12, 0.0).model()), RuleId::Overcommit);
+    silent(&judge(&at(2, 20.0).model()), RuleId::Overcommit);
+    // Idle guests, which wait for half of the tenth of a percent that they want.
+    silent(&judge(&busy(12, 0.0, 0.1).model()), RuleId::Overcommit);
+}
+
+#[test]
+fn wake_latency() {
+    let at = |us| on(guest(1, move |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(200.0, us)));
+    fires(&judge(&at(200.0).model()), RuleId::WakeupLatency, Severity::Info);
+    fires(&judge(&at(2000.0).model()), RuleId::WakeupLatency, Severity::Warning);
+    silent(&judge(&at(30.0).model()), RuleId::WakeupLatency);
+    silent(
+        &judge(&on(guest(1, |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(5.0, 200.0))).model()),
+        RuleId::WakeupLatency,
+    );
+    // What traced interrupts add.
+    let mut traced = at(2000.0).model();
+    let mut woken = crate::model::InjectionModel::default();
+    for _ in 0..4 {
+        woken.wake.add(5_000);
+        woken.delay.add(1_900_000);
+        woken.slept.add(1_950_000);
+    }
+    traced.domains[0].interrupts = Some(vec![woken]);
+    let evidence = get(&judge(&traced), RuleId::WakeupLatency).evidence.join("\n");
+    let way = "4 interrupts woke vCPUs of the guest: 5 us after the injection; they had a CPU 1900 us later, and ran \
+               the guest 1950 us after the injection";
+    assert!(evidence.contains(way), "{evidence}");
+}

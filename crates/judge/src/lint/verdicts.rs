@@ -1,0 +1,88 @@
+//! Where rules put their results while they are asked.
+
+use super::context::guest::GuestContext;
+use super::engine::finding::Finding;
+use super::engine::limits::{MAX_FINDINGS, MAX_TEXT};
+use super::engine::report::CannotTell;
+use super::rule_id::RuleId;
+use sample::DomainFacts;
+use std::sync::Arc;
+
+/// The results of all rules for one interval.
+#[derive(Default)]
+pub(crate) struct Verdicts {
+    /// The findings, each with the index of its guest.
+    pub found: Vec<(Option<usize>, Finding)>,
+    /// Rules that could not be judged.
+    pub cannot_tell: Vec<CannotTell>,
+    /// Rules whose figures were not read in this interval, with the index of the guest.
+    pub not_read: Vec<(RuleId, Option<usize>)>,
+    /// Findings beyond the limits.
+    pub left_out: u64,
+    /// Bytes of text in all findings.
+    text: usize,
+    rule: RuleId,
+    links: &'static [&'static str],
+    guest: Option<(usize, Arc<DomainFacts>)>,
+}
+
+impl Verdicts {
+    /// Names the rule and the guest that the following results are of.
+    pub fn start(&mut self, rule: RuleId, links: &'static [&'static str], guest: Option<(usize, &GuestContext<'_>)>) {
+        self.rule = rule;
+        self.links = links;
+        self.guest = guest.map(|(i, g)| (i, g.domain.facts.clone()));
+    }
+
+    /// Adds a finding. Rule and domain are filled in, and the rule's links where the finding has none of its own.
+    pub fn find(&mut self, finding: Finding) {
+        let (index, name) = self.guest.as_ref().map(|(i, facts)| (*i, facts.name.value.clone())).unzip();
+        self.push(index, name, finding);
+    }
+
+    /// Adds a finding about one guest by a rule that looks at all guests together.
+    pub fn find_for(&mut self, index: usize, guest: &GuestContext<'_>, finding: Finding) {
+        self.push(Some(index), Some(guest.name().to_owned()), finding);
+    }
+
+    fn push(&mut self, index: Option<usize>, domain: Option<String>, mut finding: Finding) {
+        if finding.see.is_empty() {
+            finding.see = self.links.iter().map(|l| (*l).to_owned()).collect();
+        }
+        let finding = Finding { rule: self.rule, domain, ..finding }.limited();
+        self.text += finding.text_len();
+        if self.found.len() < MAX_FINDINGS && self.text <= MAX_TEXT {
+            self.found.push((index, finding));
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// How many findings there were, kept or not.
+    pub fn count(&self) -> u64 {
+        self.found.len() as u64 + self.left_out
+    }
+
+    /// Takes away what is no finding.
+    pub fn take_rest(&mut self) -> Self {
+        let (cannot_tell, not_read) = (std::mem::take(&mut self.cannot_tell), std::mem::take(&mut self.not_read));
+        Self { cannot_tell, not_read, ..Self::default() }
+    }
+
+    /// Adds what other verdicts have besides findings.
+    pub fn add_rest(&mut self, mut rest: Self) {
+        self.cannot_tell.append(&mut rest.cannot_tell);
+        self.not_read.append(&mut rest.not_read);
+    }
+
+    /// The rule's figures are read only now and then, and were not read in this interval: earlier findings stand.
+    pub fn not_read(&mut self) {
+        self.not_read.push((self.rule, self.guest.as_ref().map(|g| g.0)));
+    }
+
+    /// The rule cannot be judged, and why.
+    pub fn cannot_tell(&mut self, because: impl Into<String>) {
+        let domain = self.guest.as_ref().map(|(_, facts)| facts.name.value.clone());
+        self.cannot_tell.push(CannotTell { rule: self.rule, domain, because: because.into() });
+    }
+}

@@ -1,0 +1,225 @@
+//! Ports, addresses and MSRs touched, each with the device that owns it.
+
+use super::earlier::{Earlier, ThreadPair};
+use super::exits::share;
+use super::{SampleInterval, since};
+use kvm::device_map::{self, DeviceMap};
+use kvm::{Space, msr};
+use sample::{AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, MissingExtreme, Origin, Timing};
+use std::collections::{BTreeMap, HashMap};
+
+/// The owner of an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceName {
+    /// The device as `info mtree` names it ([`device_map::device_of`]), or the MSR's name.
+    pub name: String,
+    /// The name in plain words, where there is one.
+    pub friendly: Option<String>,
+    /// The source of the name.
+    pub from: Origin,
+    /// Whether KVM emulates it in the kernel.
+    pub in_kernel: bool,
+    /// First address of the region; for an MSR the MSR itself.
+    pub base: u64,
+}
+
+/// Accesses to one address in one direction within an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AccessRow {
+    /// Port, memory or MSR.
+    pub space: Space,
+    /// The address; `None`: all addresses without room in the engine's table.
+    pub address: Option<u64>,
+    /// Read or write.
+    pub direction: Direction,
+    /// Its device.
+    pub device: Option<DeviceName>,
+    /// The vCPU; `None` for the domain's sum.
+    pub vcpu: Option<u32>,
+    /// The exits that held the accesses.
+    pub span: Timing,
+    /// Per second.
+    pub rate: Option<f64>,
+    /// Percent of the time in all exits of the domain; for a file, percent of the time in its table.
+    pub time_percent: Option<f64>,
+    /// Accesses that faulted in the guest.
+    pub faults: u64,
+    /// The longest run with gaps below 1 ms.
+    pub burst: Option<Burst>,
+}
+
+impl AccessRow {
+    /// The device's name, if it is known.
+    pub fn device_name(&self) -> Option<&str> {
+        self.device.as_ref().map(|d| d.name.as_str())
+    }
+
+    /// The address as an admin writes it: `0x608`; `other` for the overflow cell.
+    pub fn address_text(&self) -> String {
+        self.address.map_or_else(|| "other".to_string(), |a| format!("{a:#x}"))
+    }
+
+    /// The device; without one, space and address.
+    pub fn device_or_address(&self) -> String {
+        let address = || format!("{} {}", self.space.as_str(), self.address_text());
+        self.device_name().map_or_else(address, ToString::to_string)
+    }
+}
+
+/// A device with all its addresses, read and written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HotDevice {
+    /// Its name, or the address of one that has none.
+    pub name: String,
+    /// Accesses per second.
+    pub rate: Option<f64>,
+}
+
+impl HotDevice {
+    /// The device whose accesses took the most time, or else were most.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a AccessRow>) -> Option<Self> {
+        let mut devices: HashMap<String, (u64, u64, Option<f64>)> = HashMap::new();
+        for row in rows {
+            let sum = devices.entry(row.device_or_address()).or_default();
+            sum.0 = sum.0.saturating_add(row.span.total_ns.unwrap_or(0));
+            sum.1 = sum.1.saturating_add(row.span.count);
+            sum.2 = sum.2.map_or(row.rate, |all| Some(all + row.rate.unwrap_or(0.0)));
+        }
+        let worst = devices.into_iter().max_by(|(a, x), (b, y)| (x.0, x.1).cmp(&(y.0, y.1)).then_with(|| b.cmp(a)))?;
+        Some(Self { name: worst.0, rate: worst.1.2 })
+    }
+}
+
+/// Space, address and direction.
+type AccessCellKey = (Space, Option<u64>, Direction);
+
+fn key_of(cell: &AccessCell) -> AccessCellKey {
+    (cell.space, cell.address, cell.direction)
+}
+
+/// The domain's rows and the rows of each vCPU, each with most time first.
+pub(crate) fn rows(
+    now: &DomainSample,
+    threads: &[ThreadPair<'_>],
+    unattributed_before: Option<&[AccessCell]>,
+    exit_ns: Option<u64>,
+    kind: EngineKind,
+    interval: &SampleInterval,
+) -> (Vec<AccessRow>, Vec<AccessRow>) {
+    if !interval.started {
+        return (Vec::new(), Vec::new());
+    }
+    let mut sum: BTreeMap<AccessCellKey, AccessRow> = BTreeMap::new();
+    let mut by_vcpu: BTreeMap<(u32, AccessCellKey), AccessRow> = BTreeMap::new();
+    let scopes = threads
+        .iter()
+        .map(|(t, before)| {
+            let old = before.map(|b| b.events.accesses.as_slice());
+            (t.index.filter(|_| t.role == kvm::thread_name::Role::Vcpu), t.events.accesses.as_slice(), old)
+        })
+        .chain([(None, now.unattributed.accesses.as_slice(), unattributed_before)]);
+    for (vcpu, cells, old) in scopes {
+        let mut old = Earlier::new(old.filter(|_| interval.engine_continues).unwrap_or_default(), key_of);
+        for cell in cells {
+            let key = key_of(cell);
+            let before = old.find(&key);
+            let row = AccessRow {
+                space: cell.space,
+                address: cell.address,
+                direction: cell.direction,
+                span: cell.time.since(before.map(|b| &b.time)),
+                faults: since(cell.faults, before.map(|b| b.faults)),
+                burst: cell.burst,
+                ..AccessRow::default()
+            };
+            if row.span.count == 0 {
+                continue;
+            }
+            if let Some(v) = vcpu {
+                let new = || AccessRow { vcpu: Some(v), ..empty(&row) };
+                merge(by_vcpu.entry((v, key)).or_insert_with(new), &row, MissingExtreme::Unknown);
+            }
+            merge(sum.entry(key).or_insert_with(|| empty(&row)), &row, MissingExtreme::Unknown);
+        }
+    }
+    let mut table_ns: BTreeMap<Space, u64> = BTreeMap::new();
+    for r in sum.values() {
+        let all = table_ns.entry(r.space).or_default();
+        *all = all.saturating_add(r.span.total_ns.unwrap_or(0));
+    }
+    let owners = Owners::of(&now.facts);
+    let finish = |mut r: AccessRow| {
+        let base = if kind == EngineKind::File { table_ns.get(&r.space).copied() } else { exit_ns };
+        r.rate = interval.rate(r.span.count);
+        r.time_percent = r.span.total_ns.zip(base).and_then(|(t, all)| share(t, all));
+        r.device = r.address.and_then(|a| owners.name(r.space, a));
+        r
+    };
+    let mut sum: Vec<_> = sum.into_values().map(finish).collect();
+    order(&mut sum);
+    let mut by_vcpu: Vec<_> = by_vcpu.into_values().map(finish).collect();
+    order(&mut by_vcpu);
+    (sum, by_vcpu)
+}
+
+/// Sorts by time, then by count, largest first.
+pub(super) fn order(rows: &mut [AccessRow]) {
+    rows.sort_by(|a, b| {
+        (b.span.total_ns, b.span.count, a.space, a.address, a.direction, a.vcpu).cmp(&(
+            a.span.total_ns,
+            a.span.count,
+            b.space,
+            b.address,
+            b.direction,
+            b.vcpu,
+        ))
+    });
+}
+
+pub(super) fn empty(like: &AccessRow) -> AccessRow {
+    AccessRow { space: like.space, address: like.address, direction: like.direction, ..AccessRow::default() }
+}
+
+pub(super) fn merge(sum: &mut AccessRow, row: &AccessRow, missing: MissingExtreme) {
+    sum.span.merge(&row.span, missing);
+    sum.faults = sum.faults.saturating_add(row.faults);
+    sum.burst = Burst::longest(sum.burst, row.burst);
+}
+
+/// The devices of a guest by address: its own memory tree, or else the fixed devices of its machine type.
+pub(super) struct Owners<'a> {
+    known: Option<(&'a DeviceMap, Origin)>,
+    built_in: DeviceMap,
+}
+
+impl<'a> Owners<'a> {
+    pub(super) fn of(facts: &'a DomainFacts) -> Self {
+        let known = facts.devices.as_ref().map(|m| (&*m.value, m.from));
+        let of_command = || facts.command.as_ref()?.arch();
+        let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref()).or_else(of_command);
+        let machine = facts.machine.as_ref().map(|m| m.value.as_str());
+        // A pasted map can be an excerpt. The map of a running guest is complete: a hole in it belongs to no device.
+        let whole = known.is_some_and(|(_, from)| from != Origin::File);
+        let built_in =
+            if whole { DeviceMap::default() } else { device_map::builtin(facts.vmm.as_str(), machine, arch) };
+        Self { known, built_in }
+    }
+
+    pub(super) fn name(&self, space: Space, address: u64) -> Option<DeviceName> {
+        if space == Space::Msr {
+            let name = msr::name(u32::try_from(address).ok()?)?.into_owned();
+            return Some(DeviceName { name, friendly: None, from: Origin::BuiltIn, in_kernel: true, base: address });
+        }
+        let known = self.known.and_then(|(map, from)| Some((map.lookup(space, address)?, from)));
+        let (region, from) = known.or_else(|| Some((self.built_in.lookup(space, address)?, Origin::BuiltIn)))?;
+        let name = device_map::device_of(&region.name);
+        let friendly = device_map::friendly_at(name, address.saturating_sub(region.base));
+        Some(DeviceName {
+            name: name.to_string(),
+            friendly: Some(friendly.to_string()).filter(|f| f != name),
+            from,
+            in_kernel: region.kernel,
+            base: region.base,
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! What a profile says: the functions that took most time, and who called them.
+
+use sample::{Function, StackCount, StackProfile};
+use std::collections::BTreeMap;
+
+/// The most nested calls of a stack that is drawn. The sampler delivers at most 256.
+const MAX_CALLS: usize = 300;
+
+/// The time of a function, in samples.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionTime<'a> {
+    /// The function.
+    pub function: &'a Function,
+    /// Samples in which it ran itself.
+    pub own: u64,
+    /// Samples in which it or something that it called ran.
+    pub total: u64,
+}
+
+/// A function within its callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallNode<'a> {
+    /// The function.
+    pub function: &'a Function,
+    /// Samples in which it ran itself, called this way.
+    pub own: u64,
+    /// The same with all that it called.
+    pub total: u64,
+    /// What it called, the longest first.
+    pub calls: Vec<CallNode<'a>>,
+}
+
+/// The stacks of one thread, or of all (`None`).
+fn stacks(profile: &StackProfile, tid: Option<i32>) -> impl Iterator<Item = &StackCount> {
+    profile.stacks.iter().filter(move |stack| tid.is_none_or(|tid| stack.tid == tid))
+}
+
+/// The functions by the time that they took themselves, the longest first; of one thread, or of all.
+pub fn functions(profile: &StackProfile, tid: Option<i32>) -> Vec<FunctionTime<'_>> {
+    let mut times = vec![(0_u64, 0_u64); profile.functions.len()];
+    for stack in stacks(profile, tid) {
+        let mut seen: Vec<_> = stack.functions.clone();
+        if let Some((own, _)) = seen.last().and_then(|last| times.get_mut(*last as usize)) {
+            *own = own.saturating_add(stack.samples);
+        }
+        // A function that calls itself took that time once.
+        seen.sort_unstable();
+        seen.dedup();
+        for function in seen {
+            if let Some((_, total)) = times.get_mut(function as usize) {
+                *total = total.saturating_add(stack.samples);
+            }
+        }
+    }
+    let times = profile.functions.iter().zip(times).filter(|(_, (_, total))| *total > 0);
+    let mut times: Vec<_> = times.map(|(function, (own, total))| FunctionTime { function, own, total }).collect();
+    times.sort_by(|a, b| (b.own, b.total).cmp(&(a.own, a.total)).then_with(|| a.function.cmp(b.function)));
+    times
+}
+
+/// A node while the tree grows: by the number of the function.
+#[derive(Default)]
+struct Growing {
+    own: u64,
+    total: u64,
+    calls: BTreeMap<u32, Growing>,
+}
+
+impl Growing {
+    fn add(&mut self, functions: &[u32], samples: u64) {
+        let mut node = self;
+        node.total = node.total.saturating_add(samples);
+        for function in functions {
+            node = node.calls.entry(*function).or_default();
+            node.total = node.total.saturating_add(samples);
+        }
+        node.own = node.own.saturating_add(samples);
+    }
+
+    fn calls(self, profile: &StackProfile) -> Vec<CallNode<'_>> {
+        let nodes = self.calls.into_iter().filter_map(|(number, node)| {
+            let function = profile.functions.get(number as usize)?;
+            Some(CallNode { function, own: node.own, total: node.total, calls: node.calls(profile) })
+        });
+        let mut nodes: Vec<_> = nodes.collect();
+        nodes.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.function.cmp(b.function)));
+        nodes
+    }
+}
+
+/// The outermost callers with all that they called; of one thread, or of all.
+pub fn call_tree(profile: &StackProfile, tid: Option<i32>) -> Vec<CallNode<'_>> {
+    let mut root = Growing::default();
+    for stack in stacks(profile, tid) {
+        root.add(&stack.functions[..stack.functions.len().min(MAX_CALLS)], stack.samples);
+    }
+    root.calls(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::profile;
+
+    #[test]
+    fn functions_by_their_own_time() {
+        let profile = profile();
+        let times = functions(&profile, Some(100));
+        let named: Vec<_> = times.iter().map(|t| (t.function.name.as_str(), t.own, t.total)).collect();
+        assert_eq!(
+            named,
+            [
+                ("ppoll", 180, 180),
+                ("rtc_update_timer", 90, 90),
+                ("main_loop_wait", 20, 290),
+                ("walk", 10, 10),
+                ("main", 0, 300)
+            ]
+        );
+        assert_eq!(functions(&profile, None).len(), 7);
+    }
+
+    fn adds_up(node: &CallNode<'_>) {
+        let called: u64 = node.calls.iter().map(|call| call.total).sum();
+        assert_eq!(node.own + called, node.total);
+        node.calls.iter().for_each(adds_up);
+    }
+
+    #[test]
+    fn a_tree_adds_up() {
+        let profile = profile();
+        let tree = call_tree(&profile, None);
+        let total: u64 = tree.iter().map(|node| node.total).sum();
+        assert_eq!(total, profile.samples_of(None));
+        let [main, vcpu] = &tree[..] else { panic!("{tree:?}") };
+        assert_eq!((main.total, main.own, vcpu.total), (300, 0, 80));
+        assert_eq!(main.calls[0].calls[0].function.name, "ppoll");
+        tree.iter().for_each(adds_up);
+    }
+
+    #[test]
+    fn numbers_without_a_function_are_left_out() {
+        let mut profile = profile();
+        profile.stacks.push(StackCount { tid: 100, functions: vec![99], samples: u64::MAX });
+        assert_eq!(functions(&profile, None).len(), 7);
+        assert_eq!(call_tree(&profile, None).len(), 2);
+    }
+}

@@ -1,0 +1,434 @@
+//! The configuration of a guest, from its libvirt XML, its QEMU command line, or both.
+
+use kvm::CpuSet;
+use kvm::cmdline::{QemuCommand, Smp, is_switched_on};
+use kvm::domain_xml::{DomainXml, GuestTopology};
+use kvm::guest_numa::GuestNumaCell;
+use kvm::hyperv::{self, Enlightenment};
+use kvm::limits;
+use sample::{DomainFacts, Vmm};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The configuration of a guest. Without XML and command line [`GuestConfig::known`] is false; a missing setting then
+/// means nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GuestConfig {
+    /// Whether the configuration was read at all.
+    pub known: bool,
+    /// Whether libvirt runs the guest, so that a fix is XML; `None` when not known.
+    pub libvirt: Option<bool>,
+    /// Guest architecture, as `x86_64`.
+    pub arch: Option<String>,
+    /// Number of vCPUs.
+    pub vcpus: Option<u32>,
+    /// CPU mode: `host-passthrough`, `custom`, …
+    pub cpu_mode: Option<String>,
+    /// The argument of `-cpu` that counts, where QEMU was given one by hand.
+    pub cpu_argument: Option<String>,
+    /// Where the CPU and its enlightenments are decided.
+    pub cpu_place: CpuPlace,
+    /// Whether the CPU feature `hypervisor` is switched off: the guest does not learn that it is one, and looks for no
+    /// enlightenment (Hyper-V TLFS, "Feature and Interface Discovery").
+    pub hypervisor_hidden: bool,
+    /// Memory, bytes.
+    pub memory: Option<u64>,
+    /// Machine type.
+    pub machine: Machine,
+    /// Hyper-V enlightenments.
+    pub hyperv: Enlightenments,
+    /// Clocks and timers.
+    pub timers: TimerConfig,
+    /// The CPUs that its threads may use.
+    pub pins: Pins,
+    /// The CPU topology that the guest sees.
+    pub topology: Option<GuestTopology>,
+    /// Memory placement.
+    pub numa: NumaConfig,
+}
+
+/// Where a guest's CPU and its enlightenments are decided.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CpuPlace {
+    /// The elements of its XML.
+    #[default]
+    Xml,
+    /// `-cpu` in the XML's `<qemu:commandline>`: libvirt puts it behind its own, and QEMU takes the last one.
+    QemuCommandline,
+    /// The command line: the last of this many `-cpu` options.
+    CommandLine(usize),
+}
+
+/// A QEMU machine type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name as given, as `pc-q35-6.2`.
+    pub name: Option<String>,
+    /// Its version: QEMU is at least as new.
+    pub version: Option<(u32, u32)>,
+}
+
+impl Machine {
+    /// From the name.
+    pub fn parse(name: &str) -> Self {
+        let version = name.rsplit_once('-').and_then(|(_, v)| {
+            let mut parts = v.split('.').map(str::parse);
+            Some((parts.next()?.ok()?, parts.next()?.ok()?))
+        });
+        Self { name: Some(name.to_owned()), version }
+    }
+}
+
+/// The Hyper-V enlightenments that are on, by libvirt's names (`synic`, `stimer`, `stimer_direct`, `hypervclock`, …).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Enlightenments {
+    on: BTreeSet<String>,
+    /// All enlightenments of KVM are on (`mode='passthrough'`, `hv-passthrough`).
+    pub passthrough: bool,
+}
+
+impl Enlightenments {
+    /// Switches one on or off.
+    pub fn set(&mut self, name: &str, on: bool) {
+        if on {
+            self.on.insert(name.to_owned());
+        } else {
+            self.on.remove(name);
+        }
+    }
+
+    /// Whether one is on.
+    pub fn has(&self, name: &str) -> bool {
+        self.passthrough || self.on.contains(name)
+    }
+
+    /// Whether any is on.
+    pub fn any(&self) -> bool {
+        self.passthrough || !self.on.is_empty()
+    }
+
+    /// Those that are on without something that they need, with what is missing: QEMU 4.1 and later refuse to start
+    /// such a guest (`hv_feature_check_deps` of its target/i386/kvm/kvm.c).
+    pub fn incomplete(&self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let missing = |known: &Enlightenment| known.needs.iter().copied().filter(|n| !self.has(n)).collect::<Vec<_>>();
+        let on = hyperv::ALL.iter().filter(|known| self.on.contains(known.name));
+        on.map(|known| (known.name, missing(known))).filter(|(_, missing)| !missing.is_empty()).collect()
+    }
+}
+
+/// Clocks and timers. `None` means not configured: the machine's default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TimerConfig {
+    /// Clock offset: `utc`, `localtime`, …
+    pub offset: Option<String>,
+    /// Whether the HPET is present.
+    pub hpet: Option<bool>,
+    /// Whether kvmclock is offered.
+    pub kvmclock: Option<bool>,
+    /// The RTC's tick policy: `delay`, `catchup`.
+    pub rtc_policy: Option<String>,
+    /// The PIT's tick policy: `delay`, `discard`.
+    pub pit_policy: Option<String>,
+}
+
+/// The CPUs that the guest's threads may use, as configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// vCPUs with a pin of their own.
+    pub vcpus: BTreeMap<u32, CpuSet>,
+    /// CPUs of all other threads of the guest (`<vcpu cpuset=…>`).
+    pub rest: Option<CpuSet>,
+    /// The emulator's own pin.
+    pub emulator: Option<CpuSet>,
+    /// IOThreads with a pin of their own.
+    pub iothreads: BTreeMap<u32, CpuSet>,
+    /// Number of IOThreads.
+    pub iothread_count: u32,
+    /// vCPUs with a real-time policy.
+    pub realtime: BTreeSet<u32>,
+}
+
+impl Pins {
+    /// Where a vCPU may run; `None`: anywhere.
+    pub fn vcpu(&self, index: u32) -> Option<&CpuSet> {
+        self.vcpus.get(&index).or(self.rest.as_ref())
+    }
+
+    /// Where the emulator may run; `None`: anywhere.
+    pub fn emulator(&self) -> Option<&CpuSet> {
+        self.emulator.as_ref().or(self.rest.as_ref())
+    }
+
+    /// Where an IOThread may run; `None`: anywhere.
+    pub fn iothread(&self, index: u32) -> Option<&CpuSet> {
+        self.iothreads.get(&index).or(self.rest.as_ref())
+    }
+}
+
+/// Memory placement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NumaConfig {
+    /// NUMA cells that the guest sees.
+    pub cells: Vec<GuestNumaCell>,
+    /// Nodes that its memory is bound to.
+    pub nodes: Option<CpuSet>,
+    /// How: `strict`, `preferred`, `interleave`, `restrictive`.
+    pub mode: Option<String>,
+}
+
+impl GuestConfig {
+    /// Combines XML and command line. The command line is what runs; the XML completes it.
+    pub fn of(facts: &DomainFacts) -> Self {
+        let mut config = Self {
+            machine: facts.machine.as_ref().map(|m| Machine::parse(&m.value)).unwrap_or_default(),
+            vcpus: facts.vcpus.as_ref().map(|v| v.value),
+            ..Self::default()
+        };
+        if matches!(facts.vmm, Vmm::Other(_)) {
+            config.libvirt = Some(false);
+        }
+        if let Some(xml) = &facts.xml {
+            config.add_xml(&xml.value);
+        }
+        match &facts.command {
+            Some(command) if command.is_other_vmm() => config.add_other_vmm(command),
+            Some(command) => config.add_command(command),
+            None => {}
+        }
+        config
+    }
+
+    fn add_xml(&mut self, xml: &DomainXml) {
+        self.known = true;
+        self.libvirt = Some(true);
+        self.arch.clone_from(&xml.arch);
+        // QEMU takes the last -smp.
+        let added = xml.qemu_command.as_ref().and_then(QemuCommand::vcpus);
+        self.vcpus = self.vcpus.or(added).or(xml.vcpus);
+        self.memory = xml.memory;
+        self.cpu_mode.clone_from(&xml.cpu.mode);
+        let policy = xml.cpu.features.get("hypervisor");
+        self.hypervisor_hidden = policy.is_some_and(|policy| matches!(policy.as_str(), "disable" | "forbid"));
+        if self.machine.name.is_none() {
+            self.machine = xml.machine.as_deref().map(Machine::parse).unwrap_or_default();
+        }
+        for known in hyperv::ALL {
+            self.hyperv.set(known.name, xml.hyperv_on(known.name));
+        }
+        self.hyperv.passthrough = xml.hyperv.as_ref().is_some_and(|h| h.mode.as_deref() == Some("passthrough"));
+        self.hyperv.set(hyperv::CLOCK, xml.clock.present(hyperv::CLOCK) == Some(true));
+        let policy = |timer: &str| xml.clock.timer(timer).and_then(|t| t.tickpolicy.clone());
+        self.timers = TimerConfig {
+            offset: xml.clock.offset.clone(),
+            hpet: xml.clock.present("hpet"),
+            kvmclock: xml.clock.present("kvmclock"),
+            rtc_policy: policy("rtc"),
+            pit_policy: policy("pit"),
+        };
+        self.pins = Pins {
+            vcpus: xml.vcpu_pins.clone(),
+            rest: xml.vcpu_cpuset.clone(),
+            emulator: xml.emulator_pin.clone(),
+            iothreads: xml.iothread_pins.clone(),
+            iothread_count: xml.iothreads.min(limits::IOTHREADS),
+            realtime: xml
+                .scheds
+                .iter()
+                .filter(|s| s.target == "vcpu" && matches!(s.scheduler.as_str(), "fifo" | "rr"))
+                .flat_map(|s| s.ids.iter())
+                .collect(),
+        };
+        self.topology = xml.topology;
+        self.numa = NumaConfig {
+            cells: xml.numa_cells.clone(),
+            nodes: xml.numatune.as_ref().and_then(|n| n.nodeset.clone()),
+            mode: xml.numatune.as_ref().and_then(|n| n.mode.clone()),
+        };
+        if let Some(added) = &xml.qemu_command {
+            self.overlay(added);
+            self.topology = topology(added.smp).or(self.topology);
+            if added.cpu_options.is_empty() {
+                return;
+            }
+            self.cpu_place = CpuPlace::QemuCommandline;
+            self.cpu_argument = added.cpu_options.last().cloned();
+        }
+    }
+
+    fn add_command(&mut self, command: &QemuCommand) {
+        let alone = !self.known;
+        self.known = true;
+        self.libvirt.get_or_insert(false);
+        self.vcpus = self.vcpus.or(command.vcpus());
+        self.memory = self.memory.or(command.memory);
+        if self.machine.name.is_none() {
+            self.machine = command.machine.as_deref().map(Machine::parse).unwrap_or_default();
+        }
+        if self.arch.is_none() {
+            self.arch = command.arch().map(str::to_owned);
+        }
+        if self.numa.cells.is_empty() && self.numa.nodes.is_none() {
+            self.numa = NumaConfig {
+                cells: command.numa_cells(),
+                nodes: command.bound_nodes(),
+                mode: command.bound_nodes().map(|_| "strict".to_owned()),
+            };
+        }
+        self.overlay(command);
+        if alone {
+            self.pins.iothread_count = command.iothreads.len() as u32;
+            self.topology = topology(command.smp);
+            self.cpu_place = CpuPlace::CommandLine(command.cpu_options.len());
+            self.cpu_argument = command.cpu_options.last().cloned();
+        }
+    }
+
+    /// What options say of CPU, clocks and timers, in place of what was known before.
+    fn overlay(&mut self, command: &QemuCommand) {
+        if !command.cpu_options.is_empty() {
+            self.hyperv = Enlightenments::default();
+            let feature = command.cpu_features.get("hypervisor");
+            self.hypervisor_hidden = feature.is_some_and(|value| !is_switched_on(value));
+        }
+        for known in hyperv::ALL.iter().filter(|known| command.hyperv_on(known.name)) {
+            self.hyperv.set(known.name, true);
+        }
+        self.hyperv.passthrough |= command.hyperv_on("passthrough");
+        if command.hv_time == Some(true) {
+            self.hyperv.set(hyperv::CLOCK, true);
+        }
+        let timers = &mut self.timers;
+        timers.hpet = command.hpet.or(timers.hpet);
+        timers.kvmclock = command.kvmclock.or(timers.kvmclock);
+        if let Some(policy) = &command.pit_policy {
+            timers.pit_policy = Some(policy.clone());
+        }
+        if command.rtc_driftfix.as_deref() == Some("slew") {
+            timers.rtc_policy = Some("catchup".into());
+        }
+        if timers.offset.is_none() {
+            timers.offset.clone_from(&command.rtc_base);
+        }
+    }
+
+    /// A VMM other than QEMU has none of its devices and defaults: [`GuestConfig::known`] stays false.
+    fn add_other_vmm(&mut self, command: &QemuCommand) {
+        self.libvirt.get_or_insert(false);
+        self.vcpus = self.vcpus.or(command.vcpus());
+        self.memory = self.memory.or(command.memory);
+        self.topology = self.topology.or_else(|| topology(command.smp));
+    }
+
+    /// Whether an enlightenment is on; `None` if the configuration is unknown.
+    pub fn enlightened(&self, name: &str) -> Option<bool> {
+        self.known.then(|| self.hyperv.has(name))
+    }
+
+    /// Whether the guest is a PC; true if its architecture is unknown.
+    pub fn is_x86(&self) -> bool {
+        self.arch.as_deref().is_none_or(|a| a == "x86_64" || a == "i686")
+    }
+
+    /// Whether the guest has an HPET: as configured, or else the default of QEMU's PC machines (hw/i386/pc.c,
+    /// `hpet_enabled`); `None` if the configuration is unknown.
+    pub fn hpet(&self) -> Option<bool> {
+        let pc = || {
+            self.is_x86()
+                && self.machine.name.as_deref().is_none_or(|m| !m.starts_with("isapc") && !m.starts_with("microvm"))
+        };
+        self.known.then(|| self.timers.hpet.unwrap_or_else(pc))
+    }
+
+    /// Hardware threads of a core of the guest; one if not configured.
+    pub fn threads_per_core(&self) -> u32 {
+        self.topology.map_or(1, |t| t.threads.max(1))
+    }
+}
+
+/// The topology of `-smp`, if it has the number of threads of a core.
+fn topology(smp: Smp) -> Option<GuestTopology> {
+    let threads = smp.threads?;
+    Some(GuestTopology {
+        sockets: smp.sockets.unwrap_or(1),
+        dies: smp.dies.unwrap_or(1),
+        cores: smp.cores.unwrap_or(1),
+        threads,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kvm::{cmdline, domain_xml};
+    use sample::{Known, Origin};
+    use std::sync::Arc;
+
+    fn facts(xml: Option<&str>, command: Option<&str>) -> DomainFacts {
+        DomainFacts {
+            xml: xml.map(|x| Known::new(Arc::new(domain_xml::parse(x).unwrap()), Origin::File)),
+            command: command.map(|c| Arc::new(cmdline::parse_text(c).unwrap())),
+            ..DomainFacts::default()
+        }
+    }
+
+    const XML: &str = "<domain type='kvm'><name>w</name><vcpu cpuset='0-3'>2</vcpu><iothreads>1</iothreads>
+        <cputune><vcpupin vcpu='0' cpuset='2'/><emulatorpin cpuset='0'/></cputune>
+        <os><type arch='x86_64' machine='pc-q35-6.2'>hvm</type></os>
+        <features><hyperv><synic state='on'/><stimer state='on'><direct state='on'/></stimer><avic state='off'/>
+        </hyperv>
+        </features>
+        <clock offset='localtime'><timer name='hpet' present='no'/><timer name='hypervclock' present='yes'/>
+        <timer name='pit' tickpolicy='delay'/></clock></domain>";
+
+    #[test]
+    fn an_xml_is_read() {
+        let c = GuestConfig::of(&facts(Some(XML), None));
+        assert!(c.known && c.libvirt == Some(true));
+        for (name, on) in [
+            ("synic", true),
+            ("stimer", true),
+            ("stimer_direct", true),
+            ("avic", false),
+            ("hypervclock", true),
+            ("vpindex", false),
+        ] {
+            assert_eq!(c.enlightened(name), Some(on), "{name}");
+        }
+        assert_eq!(c.hpet(), Some(false));
+        assert_eq!(c.timers.pit_policy.as_deref(), Some("delay"));
+        assert_eq!(c.machine.version, Some((6, 2)));
+        assert_eq!(c.pins.vcpu(1).map(ToString::to_string).as_deref(), Some("0-3"));
+    }
+
+    #[test]
+    fn a_command_line_is_read() {
+        let c = GuestConfig::of(&facts(
+            None,
+            Some("qemu-system-x86_64 -machine pc-q35-7.2 -cpu host,hv_time,hv-synic=on -smp 4,cores=2,threads=2"),
+        ));
+        assert_eq!((c.libvirt, c.vcpus, c.threads_per_core()), (Some(false), Some(4), 2));
+        assert!(c.hyperv.has("hypervclock") && c.hyperv.has("synic") && !c.hyperv.has("stimer"));
+        assert_eq!(c.hpet(), Some(true), "QEMU's default on a PC");
+    }
+
+    #[test]
+    fn the_last_smp_counts() {
+        let xml = "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><name>g</name>\
+            <vcpu>2</vcpu><qemu:commandline><qemu:arg value='-smp'/><qemu:arg value='6,threads=2'/>\
+            </qemu:commandline></domain>";
+        let c = GuestConfig::of(&facts(Some(xml), None));
+        assert_eq!((c.vcpus, c.threads_per_core()), (Some(6), 2));
+    }
+
+    #[test]
+    fn nothing_known_is_no_absence() {
+        let c = GuestConfig::of(&DomainFacts::default());
+        assert_eq!((c.enlightened("synic"), c.hpet()), (None, None));
+    }
+
+    #[test]
+    fn machine_versions() {
+        assert_eq!(Machine::parse("pc-i440fx-2.11").version, Some((2, 11)));
+        assert_eq!(Machine::parse("q35").version, None);
+        assert_eq!(Machine::parse("pc-q35-rhel9.4.0").version, None);
+    }
+}

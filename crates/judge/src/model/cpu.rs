@@ -1,0 +1,277 @@
+//! CPU time of threads as percent of one host CPU, and what the scheduler did with them.
+
+use super::earlier::Earlier;
+use super::{SampleInterval, since};
+use kvm::thread_name::{self, Role};
+use sample::{Migrations, OtherTask, Placement, ThreadEvents, ThreadSample, ThreadTimes, Timing};
+use std::collections::BTreeMap;
+
+/// CPU time by kind, percent of one host CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuShare {
+    /// User time outside the guest.
+    pub usr: f64,
+    /// Kernel time.
+    pub sys: f64,
+    /// Time in the guest.
+    pub guest: f64,
+    /// Runnable but not running; `None` if no source reports it.
+    pub wait: Option<f64>,
+    /// On a CPU by the scheduler's clock; `None` if no source reports it. The three kinds above count in clock ticks of
+    /// 10 ms.
+    pub ran: Option<f64>,
+    /// Whether the source has no kinds: the three are 0 then, and only `ran` tells.
+    pub kinds_unknown: bool,
+}
+
+impl CpuShare {
+    /// Time on a CPU.
+    pub fn busy(&self) -> f64 {
+        self.ran.unwrap_or(self.usr + self.sys + self.guest)
+    }
+
+    /// A kind of time, where the source has kinds.
+    pub fn kind(&self, of: fn(&Self) -> f64) -> Option<f64> {
+        (!self.kinds_unknown).then(|| of(self))
+    }
+
+    /// Adds the shares of another thread.
+    pub fn add(&mut self, other: &Self) {
+        self.ran = self.ran.or(other.ran).map(|_| self.busy() + other.busy());
+        self.usr += other.usr;
+        self.sys += other.sys;
+        self.guest += other.guest;
+        self.kinds_unknown |= other.kinds_unknown;
+        self.wait = match (self.wait, other.wait) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
+
+    fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &SampleInterval) -> Option<Self> {
+        let percent = |n: u64, b: u64| interval.percent(n.saturating_sub(b));
+        let guest = percent(now.guest_ns, before.guest_ns)?;
+        let ran = now.run_ns.zip(before.run_ns).and_then(|(n, b)| percent(n, b));
+        // The kernel accounts a wait when it ends (kernel/sched/stats.h, sched_info_arrive). The part of a wait in
+        // earlier intervals is not part of this one.
+        let room = (100.0 - ran.unwrap_or(0.0)).max(0.0);
+        Some(Self {
+            // The kernel rounds both down independently: guest time can grow a tick before user time.
+            usr: (percent(now.user_ns, before.user_ns)? - guest).max(0.0),
+            sys: percent(now.system_ns, before.system_ns)?,
+            guest,
+            wait: now.wait_ns.zip(before.wait_ns).and_then(|(n, b)| percent(n, b)).map(|wait| wait.min(room)),
+            ran,
+            kinds_unknown: now.user_ns | now.system_ns | now.guest_ns == 0 && now.run_ns >= Some(KINDLESS_NS),
+        })
+    }
+}
+
+/// The kernel divides all CPU time into kinds: a source that reports this much of it and no kind has none
+/// (kernel/sched/cputime.c, `cputime_adjust`).
+const KINDLESS_NS: u64 = 20_000_000;
+
+/// A thread of a guest within an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ThreadModel {
+    /// Thread id.
+    pub tid: i32,
+    /// Name.
+    pub comm: String,
+    /// What it does.
+    pub role: Role,
+    /// vCPU number, or the IOThread's.
+    pub index: Option<u32>,
+    /// CPU time; `None` before a second reading.
+    pub cpu: Option<CpuShare>,
+    /// Where it runs.
+    pub place: Placement,
+    /// Migrations within the interval.
+    pub migrations: Migrations,
+    /// Voluntary and involuntary switches within the interval.
+    pub voluntary: Option<u64>,
+    /// See `voluntary`.
+    pub involuntary: Option<u64>,
+    /// From woken to running.
+    pub wakeups: Option<Box<Timing>>,
+    /// From woken or pre-empted to running.
+    pub run_delays: Option<Box<Timing>>,
+    /// Tasks that woke it within the interval, those with most time first, then by count.
+    pub woken_by: Vec<OtherTask>,
+    /// Tasks that had its pCPU while it was runnable, those with most time first.
+    pub preempted_by: Vec<OtherTask>,
+    /// Exits per second.
+    pub exit_rate: Option<f64>,
+    /// KVM's statistics of the vCPU, per second.
+    pub counters: BTreeMap<String, f64>,
+}
+
+impl ThreadModel {
+    /// The name an admin uses, see [`thread_name::label`].
+    pub fn label(&self) -> String {
+        thread_name::label(self.role, self.index, self.tid, &self.comm)
+    }
+
+    /// The CPU it is pinned to; `None` if it may run on several.
+    pub fn pinned_cpu(&self) -> Option<u32> {
+        let set = self.place.affinity.as_ref()?;
+        (set.len() == 1).then(|| set.iter().next()).flatten()
+    }
+
+    /// The mean time that it was runnable before it got a CPU, microseconds: all its wait over how often it was
+    /// switched out, each of which was followed by one wait. `None` if either is not known or it was never switched
+    /// out.
+    pub fn run_delay_us(&self, interval_s: Option<f64>) -> Option<f64> {
+        let switches = self.voluntary?.saturating_add(self.involuntary?);
+        let wait_us = self.cpu?.wait? / 100.0 * interval_s? * 1e6;
+        (switches > 0).then(|| wait_us / switches as f64)
+    }
+
+    pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, interval: &SampleInterval) -> Self {
+        let born = ThreadTimes { run_ns: Some(0), wait_ns: Some(0), ..ThreadTimes::default() };
+        let older = match before {
+            Some(b) => b.cpu,
+            None => {
+                now.cpu_before.or_else(|| (interval.whole || interval.born_within(now.start_ticks)).then_some(born))
+            }
+        };
+        let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, interval));
+        let count = |f: fn(&ThreadTimes) -> Option<u64>| {
+            Some(since(now.cpu.as_ref().and_then(f)?, Some(older.as_ref().and_then(f)?)))
+        };
+        let events = before.filter(|_| interval.engine_continues).map(|b| &b.events);
+        let durations = |f: fn(&ThreadEvents) -> Option<&Timing>| {
+            Some(Box::new(f(&now.events).filter(|_| interval.started)?.since(events.and_then(f))))
+        };
+        Self {
+            tid: now.tid,
+            comm: now.comm.clone(),
+            role: now.role,
+            index: now.index,
+            cpu,
+            place: now.place.clone(),
+            migrations: moves(&now.events.migrations, events.map(|e| &e.migrations), interval),
+            voluntary: count(|c| c.voluntary),
+            involuntary: count(|c| c.involuntary),
+            wakeups: durations(|e| e.wakeups.as_deref()),
+            run_delays: durations(|e| e.run_delays.as_deref()),
+            woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), interval),
+            preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), interval),
+            exit_rate: None,
+            counters: super::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
+        }
+    }
+}
+
+fn moves(now: &Migrations, before: Option<&Migrations>, interval: &SampleInterval) -> Migrations {
+    if !interval.started {
+        return Migrations::default();
+    }
+    let diff = |f: fn(&Migrations) -> u64| since(f(now), before.map(f));
+    Migrations {
+        total: now.total.map(|n| since(n, before.and_then(|b| b.total))),
+        cross_core: diff(|m| m.cross_core),
+        cross_llc: diff(|m| m.cross_llc),
+        cross_node: diff(|m| m.cross_node),
+        from: now.from,
+    }
+}
+
+fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInterval) -> Vec<OtherTask> {
+    if !interval.started {
+        return Vec::new();
+    }
+    let before = before.unwrap_or_default();
+    // Engines keep a place for each thread id; its name may change.
+    let (mut earlier, mut later) = (Earlier::new(before, |old| old.tid), Earlier::new(now, |o| o.tid));
+    // The counts of a task that lost its place in the engine's table went to the rest: they were reported already.
+    let mut displaced = |old: &&OtherTask| {
+        old.tid != OtherTask::REST && later.find(&old.tid).is_none_or(|o| o.count < old.count || o.ns < old.ns)
+    };
+    let gone = before
+        .iter()
+        .filter(&mut displaced)
+        .fold((0_u64, 0_u64), |(count, ns), task| (count.saturating_add(task.count), ns.saturating_add(task.ns)));
+    let mut known = |o: &OtherTask| {
+        let old = earlier.find(&o.tid).map_or((0, 0), |old| (old.count, old.ns));
+        let old = if old.0 > o.count || old.1 > o.ns { (0, 0) } else { old };
+        match o.tid {
+            OtherTask::REST => (old.0.saturating_add(gone.0).min(o.count), old.1.saturating_add(gone.1).min(o.ns)),
+            _ => old,
+        }
+    };
+    let mut grown: Vec<_> = now
+        .iter()
+        .filter_map(|o| {
+            let (count, ns) = known(o);
+            (o.count > count).then(|| OtherTask { count: o.count - count, ns: o.ns - ns, ..o.clone() })
+        })
+        .collect();
+    grown.sort_by(|a, b| (b.ns, b.count, &a.comm, a.tid).cmp(&(a.ns, a.count, &b.comm, b.tid)));
+    grown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::FixtureModel as _;
+    use testkit::{Fixture, Guest, Host};
+
+    #[test]
+    fn a_process_that_became_a_guest_within_the_interval_has_the_time_since_the_sample_before() {
+        let times =
+            |ms: u64| ThreadTimes { user_ns: ms * 1_000_000, run_ns: Some(ms * 1_000_000), ..ThreadTimes::default() };
+        let interval = SampleInterval {
+            seconds: Some(1.0),
+            started: true,
+            engine_continues: true,
+            whole: false,
+            previous_boot_ns: Some(900_000_000_000),
+        };
+        let now = ThreadSample { cpu: Some(times(700)), start_ticks: 100, ..ThreadSample::default() };
+        assert_eq!(ThreadModel::new(&now, None, &interval).cpu, None, "its CPU time has no known interval");
+        let now = ThreadSample { cpu_before: Some(times(300)), ..now };
+        assert_eq!(ThreadModel::new(&now, None, &interval).cpu.map(|c| c.busy().round() as u32), Some(40));
+    }
+
+    #[test]
+    fn a_task_that_lost_its_place_counts_once() {
+        let interval = SampleInterval {
+            seconds: Some(1.0),
+            started: true,
+            engine_continues: true,
+            whole: false,
+            previous_boot_ns: Some(900_000_000_000),
+        };
+        let task = |tid, count, ns| OtherTask { tid, comm: "t".into(), count, ns };
+        let rest = |count, ns| OtherTask::rest(count, ns).unwrap();
+        let renamed = OtherTask { comm: "before".into(), ..task(1, 5, 50) };
+        let before = [renamed, task(2, 3, 30), task(3, 4, 40), rest(10, 100)];
+        // The second lost its place; the third did and came back.
+        let now = [task(1, 6, 70), task(3, 1, 5), task(4, 2, 8), rest(19, 190)];
+        let grown = others(&now, Some(&before), &interval);
+        assert_eq!(grown, [rest(2, 20), task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]);
+        let all = |tasks: &[OtherTask]| tasks.iter().map(|t| t.count).sum::<u64>();
+        assert_eq!(all(&grown), all(&now) - all(&before), "no event counts twice");
+    }
+
+    #[test]
+    fn the_schedulers_clock_goes_before_hundredths() {
+        let coarse = CpuShare { sys: 1.0, ..CpuShare::default() };
+        let fine = CpuShare { sys: 1.0, ran: Some(0.4), ..CpuShare::default() };
+        let sum = |parts: &[CpuShare]| {
+            let mut all = CpuShare::default();
+            parts.iter().for_each(|p| all.add(p));
+            all
+        };
+        assert_eq!((coarse.busy(), fine.busy()), (1.0, 0.4));
+        // A wait of several intervals, charged when it ended.
+        let guest = Guest::new("g", 1).vcpus(1, |_, t| t.on(0).cpu(40.0, 0.0, 0.0, 390.0));
+        let model = Fixture::new(Host::numa(1, 1, 1)).guest(guest).model();
+        assert_eq!(model.domains[0].longest_wait().map(f64::round), Some(60.0));
+        assert_eq!(sum(&[coarse, coarse]).ran, None);
+        for both in [[fine, coarse], [coarse, fine]] {
+            assert_eq!((sum(&both).busy(), sum(&both).sys), (1.4, 2.0));
+        }
+    }
+}

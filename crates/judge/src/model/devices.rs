@@ -1,0 +1,99 @@
+//! Disks and network interfaces, per second.
+
+use sample::DomainSample;
+
+/// A block device.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DiskRates {
+    /// Target name.
+    pub name: String,
+    /// Reads per second.
+    pub read_ops: f64,
+    /// Writes per second.
+    pub write_ops: f64,
+    /// Bytes read per second.
+    pub read_bytes: f64,
+    /// Bytes written per second.
+    pub write_bytes: f64,
+    /// Mean time of a read, microseconds; `None` without reads.
+    pub read_mean_us: Option<f64>,
+    /// Mean time of a write, microseconds; `None` without writes.
+    pub write_mean_us: Option<f64>,
+    /// Flushes of the write cache per second; `None` if not reported.
+    pub flush_ops: Option<f64>,
+    /// Mean time of a flush, microseconds; `None` without flushes.
+    pub flush_mean_us: Option<f64>,
+    /// Failed operations per second; `None` if not reported.
+    pub failed_ops: Option<f64>,
+    /// Operations under way on average, flushes included: the time of all that completed, over the time that the
+    /// reading covers (Little's law). `None` if no times are reported.
+    pub queue_depth: Option<f64>,
+}
+
+impl DiskRates {
+    /// The longer of the mean times of reads and writes, microseconds.
+    pub fn slowest_us(&self) -> Option<f64> {
+        self.read_mean_us.into_iter().chain(self.write_mean_us).reduce(f64::max)
+    }
+}
+
+/// A network interface, from the host's side.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NicRates {
+    /// Host-side name.
+    pub name: String,
+    /// Bytes received per second.
+    pub rx_bytes: f64,
+    /// Bytes sent per second.
+    pub tx_bytes: f64,
+    /// Packets received per second.
+    pub rx_packets: f64,
+    /// Packets sent per second.
+    pub tx_packets: f64,
+    /// Packets dropped per second, both ways.
+    pub drops: f64,
+}
+
+pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
+    let Some(rate) = rate(now.devices_ns) else { return Vec::new() };
+    let mean = |ns: Option<u64>, ops: u64| ns.filter(|_| ops > 0).map(|t| t as f64 / ops as f64 / 1e3);
+    now.disks
+        .iter()
+        .map(|d| DiskRates {
+            name: d.name.clone(),
+            read_ops: rate(d.read_ops),
+            write_ops: rate(d.write_ops),
+            read_bytes: rate(d.read_bytes),
+            write_bytes: rate(d.write_bytes),
+            read_mean_us: mean(d.read_ns, d.read_ops),
+            write_mean_us: mean(d.write_ns, d.write_ops),
+            flush_ops: d.flush_ops.map(&rate),
+            flush_mean_us: mean(d.flush_ns, d.flush_ops.unwrap_or(0)),
+            failed_ops: d.failed_ops.map(&rate),
+            queue_depth: d
+                .read_ns
+                .zip(d.write_ns)
+                .map(|(read, write)| rate(read.saturating_add(write).saturating_add(d.flush_ns.unwrap_or(0))) / 1e9),
+        })
+        .collect()
+}
+
+pub(crate) fn nics(now: &DomainSample) -> Vec<NicRates> {
+    let Some(rate) = rate(now.nics_ns) else { return Vec::new() };
+    now.nics
+        .iter()
+        .map(|n| NicRates {
+            name: n.name.clone(),
+            rx_bytes: rate(n.rx_bytes),
+            tx_bytes: rate(n.tx_bytes),
+            rx_packets: rate(n.rx_packets),
+            tx_packets: rate(n.tx_packets),
+            drops: rate(n.drops),
+        })
+        .collect()
+}
+
+fn rate(ns: u64) -> Option<impl Fn(u64) -> f64> {
+    let seconds = ns as f64 / 1e9;
+    (seconds > 0.0).then_some(move |n: u64| n as f64 / seconds)
+}

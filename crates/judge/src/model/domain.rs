@@ -1,0 +1,329 @@
+//! A guest within an interval: its threads, exits, accesses and devices.
+
+use super::devices::{self, DiskRates, NicRates};
+use super::earlier::{self, Earlier, ThreadPair};
+use super::{
+    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, SampleInterval, ThreadModel,
+    accesses, exits, since, total,
+};
+use kvm::limits;
+use kvm::thread_name::Role;
+use kvm::topology::HostTopology;
+use sample::{DomainFacts, DomainSample, DomainState, MemoryUse, Sample, StackProfile, Throttling, UserspaceCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The source of a domain's exit rate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ExitRateSource {
+    /// Counted `kvm_exit` events.
+    Traced,
+    /// KVM's own statistics.
+    Counters,
+    /// Exits to the VMM only, because the kernel fires no `kvm_exit`.
+    Userspace,
+    /// No source.
+    #[default]
+    Nothing,
+}
+
+/// Counters by name, per second.
+pub type Rates = BTreeMap<String, f64>;
+
+/// Identifies a domain across samples: process id, its start in ticks, name. The first two tell apart domains that have
+/// the same name one after the other.
+pub type DomainKey = (Option<i32>, u64, String);
+
+/// One guest within an interval.
+#[derive(Debug, Clone, Default)]
+pub struct DomainModel {
+    /// What it is.
+    pub facts: Arc<DomainFacts>,
+    /// Whether it runs.
+    pub state: DomainState,
+    /// All threads together; `None` before a second reading.
+    pub cpu: Option<CpuShare>,
+    /// Its threads: vCPUs in order, then emulator, IOThreads, vhost, others.
+    pub threads: Vec<ThreadModel>,
+    /// Exits of the whole domain.
+    pub exits: ExitTable,
+    /// Exits per vCPU.
+    pub vcpu_exits: Vec<(u32, ExitTable)>,
+    /// Accesses of the whole domain.
+    pub accesses: Vec<AccessRow>,
+    /// Accesses per vCPU.
+    pub vcpu_accesses: Vec<AccessRow>,
+    /// Exits to the VMM by `KVM_EXIT_*` number: the vCPU (`None`: all), the number, the count.
+    pub userspace: Vec<(Option<u32>, i32, u64)>,
+    /// Exits per second, and the source of the figure.
+    pub exit_rate: (Option<f64>, ExitRateSource),
+    /// Further kvm tracepoints within the interval, counts.
+    pub kvm_events: BTreeMap<String, u64>,
+    /// KVM's own statistics of VM and vCPUs together, per second.
+    pub counters: Rates,
+    /// Block devices.
+    pub disks: Vec<DiskRates>,
+    /// The host's block devices that worked for it; `None` where they are not timed.
+    pub host_disks: Option<Vec<HostDiskModel>>,
+    /// What interrupted its vCPUs, the most frequent first; `None` where it is not traced.
+    pub interrupts: Option<Vec<InjectionModel>>,
+    /// Its doorbells, the most frequent first; `None` where they are not traced.
+    pub doorbells: Option<Vec<DoorbellModel>>,
+    /// Network interfaces.
+    pub nics: Vec<NicRates>,
+    /// Bandwidth control, growth within the interval.
+    pub throttling: Vec<Throttling>,
+    /// Memory per NUMA node, bytes.
+    pub node_memory: BTreeMap<u32, u64>,
+    /// Memory in swap and its growth within the interval, bytes.
+    pub swap: Option<(u64, i64)>,
+    /// Memory resident on the host and left by the balloon.
+    pub memory: MemoryUse,
+    /// The last profile of its stacks.
+    pub profile: Option<GuestProfile>,
+}
+
+/// What a guest's threads did at some time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GuestProfile {
+    /// The samples of their stacks.
+    pub stacks: Arc<StackProfile>,
+    /// Whether it came within the interval; else it is of an earlier one.
+    pub is_new: bool,
+}
+
+impl DomainModel {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.facts.name.value
+    }
+
+    /// What it is known by from one sample to the next.
+    pub fn key(&self) -> DomainKey {
+        (self.facts.pid, self.facts.start_ticks, self.facts.name.value.clone())
+    }
+
+    /// Number of vCPUs: as configured, or else the number of vCPU threads; 0 if unknown. The table of a single vCPU in
+    /// a file does not count as a thread, because the guest can have others.
+    pub fn vcpu_count(&self) -> u32 {
+        let seen = self.vcpus().filter(|t| t.tid > 0).count() as u32;
+        self.facts.vcpus.as_ref().map_or(seen, |k| k.value.min(limits::VCPUS))
+    }
+
+    /// The vCPU threads.
+    pub fn vcpus(&self) -> impl Iterator<Item = &ThreadModel> {
+        self.threads.iter().filter(|t| t.role == Role::Vcpu)
+    }
+
+    /// The thread of a vCPU.
+    pub fn vcpu(&self, index: u32) -> Option<&ThreadModel> {
+        self.vcpus().find(|t| t.index == Some(index))
+    }
+
+    /// The emulator's (the VMM's main) thread.
+    pub fn emulator(&self) -> Option<&ThreadModel> {
+        self.threads.iter().find(|t| t.role == Role::Emulator)
+    }
+
+    /// The thread of the emulator, or of the IOThread with this number.
+    pub fn helper(&self, iothread: Option<u32>) -> Option<&ThreadModel> {
+        let Some(id) = iothread else { return self.emulator() };
+        self.threads.iter().find(|t| t.role == Role::Iothread && t.index == Some(id))
+    }
+
+    /// Migrations of vCPUs between pCPUs within the interval; `None` if no source counts them.
+    pub fn vcpu_migrations(&self) -> Option<u64> {
+        self.vcpus().filter_map(|t| t.migrations.total).reduce(u64::saturating_add)
+    }
+
+    /// The wait of the vCPU that waited longest, percent of the interval.
+    pub fn longest_wait(&self) -> Option<f64> {
+        self.vcpus().filter_map(|t| t.cpu?.wait).reduce(f64::max)
+    }
+
+    /// The part of its memory on the NUMA nodes where its vCPUs ran last, percent of the memory whose node is known;
+    /// `None` where the nodes of memory or vCPUs are not known.
+    pub fn local_memory_percent(&self, topology: &HostTopology) -> Option<f64> {
+        let nodes: BTreeSet<u32> = self.vcpus().filter_map(|t| topology.node_of(t.place.cpu?)).collect();
+        let here = self.node_memory.iter().filter(|(node, _)| nodes.contains(node)).map(|(_, bytes)| *bytes);
+        exits::share(total(here), total(self.node_memory.values().copied())).filter(|_| !nodes.is_empty())
+    }
+
+    /// Wait of all vCPUs as percent of the time that they ran or were runnable.
+    pub fn vcpu_wait_percent(&self) -> Option<f64> {
+        let (mut wait, mut busy) = (None, 0.0);
+        for c in self.vcpus().filter_map(|t| t.cpu) {
+            if let Some(w) = c.wait {
+                *wait.get_or_insert(0.0) += w;
+                busy += c.busy();
+            }
+        }
+        wait.map(|w: f64| if w + busy > 0.0 { 100.0 * w / (w + busy) } else { 0.0 })
+    }
+
+    /// The access with most time, or else the largest count.
+    pub fn hot_access(&self) -> Option<&AccessRow> {
+        self.accesses.iter().max_by_key(|a| (a.span.total_ns, a.span.count))
+    }
+
+    pub(crate) fn new(
+        now: &DomainSample,
+        before: Option<&DomainSample>,
+        interval: &SampleInterval,
+        sample: &Sample,
+    ) -> Self {
+        let threads = earlier::pairs(&now.threads, before.map(|b| b.threads.as_slice()).unwrap_or_default());
+        let (exits, vcpu_exits) =
+            exits::tables(now, &threads, before.map(|b| b.unattributed.exits.as_slice()), interval);
+        let (accesses, vcpu_accesses) = accesses::rows(
+            now,
+            &threads,
+            before.map(|b| b.unattributed.accesses.as_slice()),
+            exits.total_ns,
+            sample.engine.kind,
+            interval,
+        );
+        let userspace = userspace(now, &threads, before, interval);
+        let mut counters = super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
+        let mut threads: Vec<_> = threads
+            .into_iter()
+            .map(|(t, before)| {
+                let model = ThreadModel::new(t, before, interval);
+                for (name, rate) in &model.counters {
+                    *counters.entry(name.clone()).or_default() += rate;
+                }
+                model
+            })
+            .collect();
+        let all_exits = exits.count;
+        let exits_of: HashMap<u32, u64> = vcpu_exits.iter().map(|(v, table)| (*v, table.count)).collect();
+        let mut to_vmm: HashMap<u32, u64> = HashMap::new();
+        for (vcpu, _, count) in &userspace {
+            let Some(vcpu) = vcpu else { continue };
+            let sum = to_vmm.entry(*vcpu).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        for t in &mut threads {
+            let of_vcpu = |counts: &HashMap<u32, u64>| t.index.and_then(|i| counts.get(&i)).copied().unwrap_or(0);
+            t.exit_rate = if t.role != Role::Vcpu {
+                None
+            } else if all_exits > 0 && exits_of.is_empty() {
+                // A table of all vCPUs together.
+                None
+            } else if all_exits > 0 {
+                interval.rate(of_vcpu(&exits_of))
+            } else if let Some(rate) = t.counters.get("exits") {
+                Some(*rate)
+            } else {
+                interval.rate(of_vcpu(&to_vmm)).filter(|_| !userspace.is_empty())
+            };
+        }
+        threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
+        let exit_rate = if all_exits > 0 {
+            (interval.rate(all_exits), ExitRateSource::Traced)
+        } else if let Some(rate) = counters.get("exits") {
+            (Some(*rate), ExitRateSource::Counters)
+        } else if sample.engine.fires_kvm_exit != Some(false)
+            && sample.engine.level != sample::EngineLevel::None
+            && sample.engine.kind != sample::EngineKind::None
+        {
+            (interval.rate(0), ExitRateSource::Traced)
+        } else {
+            let all = total(userspace.iter().filter(|(v, ..)| v.is_none()).map(|u| u.2));
+            if all > 0 { (interval.rate(all), ExitRateSource::Userspace) } else { (None, ExitRateSource::Nothing) }
+        };
+        let kvm_events = if interval.started {
+            let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
+            now.kvm_events.iter().map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied()))).collect()
+        } else {
+            BTreeMap::new()
+        };
+        Self {
+            facts: now.facts.clone(),
+            state: now.state,
+            cpu: threads.iter().filter_map(|t| t.cpu).reduce(|mut a, b| {
+                a.add(&b);
+                a
+            }),
+            threads,
+            exits,
+            vcpu_exits,
+            accesses,
+            vcpu_accesses,
+            userspace,
+            exit_rate,
+            kvm_events,
+            counters,
+            disks: devices::disks(now),
+            host_disks: HostDiskModel::all(now, before, interval),
+            interrupts: InjectionModel::all(now, before, interval),
+            doorbells: DoorbellModel::all(now, before, interval),
+            nics: devices::nics(now),
+            throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
+            node_memory: now.node_memory.clone(),
+            swap: now.swap_bytes.map(|s| {
+                (
+                    s,
+                    before
+                        .and_then(|b| b.swap_bytes)
+                        .map_or(0, |b| i64::try_from(s).unwrap_or(0) - i64::try_from(b).unwrap_or(0)),
+                )
+            }),
+            memory: now.memory,
+            profile: now.profile.clone().map(|stacks| GuestProfile { stacks, is_new: true }),
+        }
+    }
+}
+
+/// What makes a guest of two samples the same: its process, or its name where it has none.
+pub(crate) fn identity(d: &DomainSample) -> (Option<i32>, u64, &str) {
+    match d.facts.pid {
+        Some(pid) => (Some(pid), d.facts.start_ticks, ""),
+        None => (None, 0, &d.facts.name.value),
+    }
+}
+
+fn userspace(
+    now: &DomainSample,
+    threads: &[ThreadPair<'_>],
+    before: Option<&DomainSample>,
+    interval: &SampleInterval,
+) -> Vec<(Option<u32>, i32, u64)> {
+    if !interval.started {
+        return Vec::new();
+    }
+    let mut counts: BTreeMap<(Option<u32>, i32), u64> = BTreeMap::new();
+    let mut add = |vcpu: Option<u32>, cells: &[UserspaceCell], before: Option<&[UserspaceCell]>| {
+        let mut before = Earlier::new(before.filter(|_| interval.engine_continues).unwrap_or_default(), |c| c.reason);
+        for c in cells {
+            let grown = since(c.count, before.find(&c.reason).map(|old| old.count));
+            for scope in [None].into_iter().chain(vcpu.map(Some)) {
+                let count = counts.entry((scope, c.reason)).or_default();
+                *count = count.saturating_add(grown);
+            }
+        }
+    };
+    for (t, before) in threads {
+        let before = before.map(|b| b.events.userspace.as_slice());
+        add(t.index.filter(|_| t.role == Role::Vcpu), &t.events.userspace, before);
+    }
+    add(None, &now.unattributed.userspace, before.map(|b| b.unattributed.userspace.as_slice()));
+    let mut rows: Vec<_> = counts.into_iter().filter(|(_, n)| *n > 0).map(|((v, r), n)| (v, r, n)).collect();
+    rows.sort_by_key(|&(v, r, n)| (v, std::cmp::Reverse(n), r));
+    rows
+}
+
+fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {
+    let mut before = Earlier::new(before, |b| b.group.as_str());
+    now.iter()
+        .filter_map(|n| {
+            let b = before.find(&n.group.as_str())?;
+            Some(Throttling {
+                group: n.group.clone(),
+                periods: n.periods.saturating_sub(b.periods),
+                throttled: n.throttled.saturating_sub(b.throttled),
+                throttled_ns: n.throttled_ns.saturating_sub(b.throttled_ns),
+            })
+        })
+        .collect()
+}

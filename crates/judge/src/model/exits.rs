@@ -1,0 +1,215 @@
+//! Exits by reason, per vCPU and summed over the domain.
+
+use super::earlier::{Earlier, ThreadPair};
+use super::{SampleInterval, since, total};
+use kvm::exit_reason::{self, ReasonNames};
+use kvm::isa::Isa;
+use sample::{DomainSample, ExitCell, MissingExtreme, Timing, sum_of_known};
+use std::collections::BTreeMap;
+
+/// Reasons that are added up over time at most; no instruction set has more.
+const MAX_REASONS: usize = 1024;
+
+/// Exits of one reason within an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExitRow {
+    /// The reason's name, or its number if it has no name.
+    pub reason: String,
+    /// Instruction set and code without flag bits, if the source has them.
+    pub id: Option<(Isa, u32)>,
+    /// The vCPU; `None` for the domain's sum.
+    pub vcpu: Option<u32>,
+    /// Whether the guest sleeps in it (HLT, `WFx` and other idle exits).
+    pub idle: bool,
+    /// Exit to entry.
+    pub span: Timing,
+    /// Per second.
+    pub rate: Option<f64>,
+    /// Percent of the exits of the same scope (domain or vCPU).
+    pub count_percent: Option<f64>,
+    /// Percent of the time in all exits of the scope.
+    pub time_percent: Option<f64>,
+    /// Percent of that time without idle reasons; `None` for an idle reason.
+    pub work_percent: Option<f64>,
+    /// Part of its time in the VMM, nanoseconds.
+    pub userspace_ns: Option<u64>,
+    /// Part of its time halted, nanoseconds.
+    pub halted_ns: Option<u64>,
+    /// Part of its time runnable while another task had the pCPU, nanoseconds.
+    pub preempted_ns: Option<u64>,
+}
+
+/// The exits of one scope: reasons with most time first, idle reasons last.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExitTable {
+    /// One row for each reason.
+    pub rows: Vec<ExitRow>,
+    /// All exits.
+    pub count: u64,
+    /// Time in all of them, nanoseconds, where measured.
+    pub total_ns: Option<u64>,
+    /// The same without idle reasons.
+    pub work_ns: Option<u64>,
+}
+
+impl ExitRow {
+    /// Adds the exits of another interval.
+    fn add(&mut self, row: Self) {
+        let Self {
+            reason: _,
+            id: _,
+            vcpu: _,
+            idle: _,
+            span,
+            rate: _,
+            count_percent: _,
+            time_percent: _,
+            work_percent: _,
+            userspace_ns,
+            halted_ns,
+            preempted_ns,
+        } = row;
+        let add = |sum: Option<u64>, part: Option<u64>| match (sum, part) {
+            (Some(sum), Some(part)) => Some(sum.saturating_add(part)),
+            (sum, part) => sum.or(part),
+        };
+        self.userspace_ns = add(self.userspace_ns, userspace_ns);
+        self.halted_ns = add(self.halted_ns, halted_ns);
+        self.preempted_ns = add(self.preempted_ns, preempted_ns);
+        self.span.merge(&span, missing_extreme(&span));
+    }
+}
+
+/// The engine reports the extremes of an interval at times with the next one.
+pub(super) fn missing_extreme(span: &Timing) -> MissingExtreme {
+    if span.total_ns.is_some() { MissingExtreme::NothingInInterval } else { MissingExtreme::Unknown }
+}
+
+impl ExitTable {
+    /// The row of a reason.
+    pub fn row(&self, reason: &str) -> Option<&ExitRow> {
+        self.rows.iter().find(|r| r.reason == reason)
+    }
+
+    /// The reason with most time that is not idle; by count if times are not known.
+    pub fn top(&self) -> Option<&ExitRow> {
+        self.rows.iter().filter(|r| !r.idle).max_by_key(|r| (r.span.total_ns, r.span.count))
+    }
+
+    /// The tables of several guests as one. `seconds`: of the time that they are of.
+    pub fn sum<'a>(tables: impl IntoIterator<Item = &'a Self>, seconds: Option<f64>) -> Self {
+        let mut sum = Self::default();
+        tables.into_iter().for_each(|table| sum.add(table.clone()));
+        Self::build(sum.rows, seconds)
+    }
+
+    /// Adds the rows of another interval. Totals and shares stand again after [`ExitTable::build`].
+    pub(super) fn add(&mut self, table: Self) {
+        let Self { rows, count: _, total_ns: _, work_ns: _ } = table;
+        for row in rows {
+            if let Some(sum) = self.rows.iter_mut().find(|r| r.reason == row.reason) {
+                sum.add(row);
+            } else if self.rows.len() < MAX_REASONS {
+                self.rows.push(row);
+            }
+        }
+    }
+
+    /// The table of these rows, whose counts and times are those of so many seconds.
+    pub(super) fn build(mut rows: Vec<ExitRow>, seconds: Option<f64>) -> Self {
+        rows.retain(|r| r.span.count > 0);
+        let count = total(rows.iter().map(|r| r.span.count));
+        let time = |rows: &[ExitRow], idle_too: bool| {
+            let mut timed = rows.iter().filter(|r| idle_too || !r.idle).map(|r| r.span.total_ns).peekable();
+            timed.peek()?;
+            timed.try_fold(0, |sum: u64, t| Some(sum.saturating_add(t?)))
+        };
+        let (total_ns, work_ns) = (time(&rows, true), time(&rows, false));
+        for r in &mut rows {
+            r.rate = seconds.map(|s| r.span.count as f64 / s);
+            r.count_percent = share(r.span.count, count);
+            r.time_percent = r.span.total_ns.zip(total_ns).and_then(|(t, all)| share(t, all));
+            r.work_percent = r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));
+        }
+        rows.sort_by(|a, b| {
+            (a.idle, b.span.total_ns, b.span.count, &a.reason).cmp(&(b.idle, a.span.total_ns, a.span.count, &b.reason))
+        });
+        Self { rows, count, total_ns, work_ns }
+    }
+}
+
+/// `part` of `all` in percent.
+pub(crate) fn share(part: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| 100.0 * part as f64 / all as f64)
+}
+
+/// The domain's table, and one table for each vCPU.
+pub(crate) fn tables(
+    now: &DomainSample,
+    threads: &[ThreadPair<'_>],
+    unattributed_before: Option<&[ExitCell]>,
+    interval: &SampleInterval,
+) -> (ExitTable, Vec<(u32, ExitTable)>) {
+    if !interval.started {
+        return (ExitTable::default(), Vec::new());
+    }
+    let mut sum: BTreeMap<String, ExitRow> = BTreeMap::new();
+    let mut by_vcpu: BTreeMap<u32, BTreeMap<String, ExitRow>> = BTreeMap::new();
+    let scopes = threads
+        .iter()
+        .map(|(t, before)| {
+            let old = before.map(|b| b.events.exits.as_slice());
+            (t.index.filter(|_| t.role == kvm::thread_name::Role::Vcpu), t.events.exits.as_slice(), old)
+        })
+        .chain([(None, now.unattributed.exits.as_slice(), unattributed_before)]);
+    for (vcpu, cells, old) in scopes {
+        let mut before = Earlier::new(old.filter(|_| interval.engine_continues).unwrap_or_default(), identity);
+        for cell in cells {
+            let row = row(cell, before.find(&identity(cell)));
+            if let Some(v) = vcpu {
+                merge(by_vcpu.entry(v).or_default(), ExitRow { vcpu: Some(v), ..row.clone() });
+            }
+            merge(&mut sum, row);
+        }
+    }
+    let by_vcpu =
+        by_vcpu.into_iter().map(|(v, rows)| (v, ExitTable::build(rows.into_values().collect(), interval.seconds)));
+    (ExitTable::build(sum.into_values().collect(), interval.seconds), by_vcpu.collect())
+}
+
+fn identity(cell: &ExitCell) -> (Isa, u32, Option<&str>) {
+    (cell.isa, cell.code, cell.name.as_deref())
+}
+
+fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
+    let reason =
+        cell.name.clone().unwrap_or_else(|| exit_reason::display(cell.isa, cell.code, &ReasonNames::default()));
+    let idle = exit_reason::is_idle(cell.isa, cell.code) || exit_reason::is_idle_name(&reason);
+    let part = |f: fn(&ExitCell) -> Option<u64>| f(cell).map(|n| since(n, old.and_then(f)));
+    ExitRow {
+        reason,
+        id: Some((cell.isa, exit_reason::basic(cell.isa, cell.code))),
+        idle,
+        span: cell.time.since(old.map(|o| &o.time)),
+        userspace_ns: part(|c| c.userspace_ns),
+        halted_ns: part(|c| c.halted_ns),
+        preempted_ns: part(|c| c.preempted_ns),
+        ..ExitRow::default()
+    }
+}
+
+fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
+    match rows.get_mut(&row.reason) {
+        Some(sum) => {
+            let counts = (sum.span.count, row.span.count);
+            let add = |a: Option<u64>, b: Option<u64>| sum_of_known(counts, a, b, u64::saturating_add);
+            sum.span.merge(&row.span, MissingExtreme::Unknown);
+            sum.userspace_ns = add(sum.userspace_ns, row.userspace_ns);
+            sum.halted_ns = add(sum.halted_ns, row.halted_ns);
+            sum.preempted_ns = add(sum.preempted_ns, row.preempted_ns);
+        }
+        None => {
+            rows.insert(row.reason.clone(), row);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
+
+use super::{DomainModel, SampleInterval};
+use kvm::kernel_log::{LogKind, LogLine};
+use sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The host.
+#[derive(Debug, Clone, Default)]
+pub struct HostModel {
+    /// Facts that do not change.
+    pub facts: Arc<HostFacts>,
+    /// Per CPU, in order of number.
+    pub cpus: Vec<CpuModel>,
+    /// Tasks that belong to no guest, busiest first.
+    pub tasks: Vec<HostTaskModel>,
+    /// Memory.
+    pub memory: Option<HostMemory>,
+    /// Lines of the kernel log that concern KVM.
+    pub kernel_log: Vec<LogLine>,
+}
+
+impl HostModel {
+    /// How many lines of the log are about KVM or a VMM and are judged by no rule, and the first of them; `None` if
+    /// there are none.
+    pub fn unjudged_lines(&self) -> Option<(usize, &str)> {
+        let mut lines = self.kernel_log.iter().filter(|line| line.kind == LogKind::Other);
+        let first = lines.next()?;
+        Some((1 + lines.count(), &first.text))
+    }
+
+    /// A CPU by number.
+    pub fn cpu(&self, number: u32) -> Option<&CpuModel> {
+        self.cpus.iter().find(|c| c.cpu == number)
+    }
+
+    /// All CPUs together, percent of the whole host; `None` before a second reading. The time of CPUs that no tick
+    /// found busy is split as the others' is.
+    pub fn total(&self) -> Option<CpuTimesPercent> {
+        let mut sum = CpuTimesPercent::default();
+        let mut n = 0;
+        for t in self.cpus.iter().filter_map(|c| c.time.as_ref()) {
+            sum.add(t);
+            n += 1;
+        }
+        (n > 0).then(|| sum.scale(1.0 / f64::from(n)).split_unsampled())
+    }
+}
+
+/// Where a CPU's time went, percent of the interval; the parts add up to 100.
+///
+/// How long a CPU was idle is exact to 10 ms: a tickless kernel takes the time when it enters and leaves idle
+/// (`get_idle_time` in fs/proc/stat.c, `get_cpu_idle_time_us` in kernel/time/tick-sched.c). What it did otherwise is
+/// sampled at the timer tick, which misses work between two ticks: a guest that wakes at a timer and sleeps again
+/// before the next tick is never seen. So the busy time is the interval less the idle time, as the scheduler's clock
+/// has it for threads, and the ticks only split it. A kernel that ticks always samples both alike, and the two agree.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuTimesPercent {
+    /// User time outside guests, including niced.
+    pub usr: f64,
+    /// Kernel.
+    pub sys: f64,
+    /// Guests, including niced.
+    pub guest: f64,
+    /// Hard interrupts.
+    pub irq: f64,
+    /// Soft interrupts.
+    pub softirq: f64,
+    /// Taken by the outer hypervisor.
+    pub steal: f64,
+    /// Idle while I/O was outstanding.
+    pub iowait: f64,
+    /// Idle.
+    pub idle: f64,
+    /// Busy in an interval in which no clock tick found the CPU busy, so that the kind is unknown.
+    pub unsampled: f64,
+}
+
+impl CpuTimesPercent {
+    fn parts(&mut self) -> [&mut f64; 9] {
+        [
+            &mut self.usr,
+            &mut self.sys,
+            &mut self.guest,
+            &mut self.irq,
+            &mut self.softirq,
+            &mut self.steal,
+            &mut self.iowait,
+            &mut self.idle,
+            &mut self.unsampled,
+        ]
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        let mut other = *other;
+        for (a, b) in self.parts().into_iter().zip(other.parts()) {
+            *a += *b;
+        }
+    }
+
+    pub(super) fn scale(mut self, by: f64) -> Self {
+        for part in self.parts() {
+            *part *= by;
+        }
+        self
+    }
+
+    /// Everything except idle and iowait.
+    pub fn busy(&self) -> f64 {
+        self.sampled() + self.steal + self.unsampled
+    }
+
+    /// What the ticks split the busy time into. Stolen time has a clock of its own (kernel/sched/cputime.c,
+    /// `steal_account_process_time`).
+    fn sampled(&self) -> f64 {
+        self.usr + self.sys + self.guest + self.irq + self.softirq
+    }
+
+    fn scale_sampled(&mut self, by: f64) {
+        for part in [&mut self.usr, &mut self.sys, &mut self.guest, &mut self.irq, &mut self.softirq] {
+            *part *= by;
+        }
+    }
+
+    pub(super) fn split_unsampled(mut self) -> Self {
+        let sampled = self.sampled();
+        if sampled > 0.0 {
+            self.scale_sampled((sampled + self.unsampled) / sampled);
+            self.unsampled = 0.0;
+        }
+        self
+    }
+
+    /// `wall_ns`: the length of the interval, where it is known.
+    fn between(now: &CpuTimes, before: &CpuTimes, wall_ns: Option<f64>) -> Option<Self> {
+        let d = |f: fn(&CpuTimes) -> u64| f(now).saturating_sub(f(before)) as f64;
+        let guest = d(|c| c.guest_ns) + d(|c| c.guest_nice_ns);
+        let mut parts = Self {
+            usr: (d(|c| c.user_ns) + d(|c| c.nice_ns) - guest).max(0.0),
+            sys: d(|c| c.system_ns),
+            guest,
+            irq: d(|c| c.irq_ns),
+            softirq: d(|c| c.softirq_ns),
+            steal: d(|c| c.steal_ns),
+            iowait: d(|c| c.iowait_ns),
+            idle: d(|c| c.idle_ns),
+            unsampled: 0.0,
+        };
+        if let Some(wall_ns) = wall_ns {
+            let busy = (wall_ns - parts.idle - parts.iowait - parts.steal).max(0.0);
+            match parts.sampled() {
+                sampled if sampled > 0.0 => parts.scale_sampled(busy / sampled),
+                _ => parts.unsampled = busy,
+            }
+        }
+        let all = parts.busy() + parts.iowait + parts.idle;
+        (all > 0.0).then(|| parts.scale(100.0 / all))
+    }
+}
+
+/// A CPU of the host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CpuModel {
+    /// Number.
+    pub cpu: u32,
+    /// Its time by kind; `None` before a second reading.
+    pub time: Option<CpuTimesPercent>,
+    /// Device interrupts per second.
+    pub device_irq_rate: Option<f64>,
+    /// Local timer interrupts per second.
+    pub timer_irq_rate: Option<f64>,
+    /// Frequency as last read, kHz.
+    pub frequency_khz: Option<u64>,
+    /// Threads of guests that ran here last or are pinned here, busiest first.
+    pub guest_threads: Vec<GuestThread>,
+}
+
+/// A guest's thread on a CPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GuestThread {
+    /// Index into [`super::Model::domains`].
+    pub domain: usize,
+    /// Index into that domain's threads.
+    pub thread: usize,
+    /// Whether it may run here only.
+    pub pinned: bool,
+    /// Whether it ran here last (else it is only pinned here).
+    pub here: bool,
+    /// The thread's CPU time, percent of one CPU.
+    pub cpu: f64,
+}
+
+/// A task that belongs to no guest.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostTaskModel {
+    /// Thread id.
+    pub tid: i32,
+    /// Process id.
+    pub pid: i32,
+    /// Name.
+    pub comm: String,
+    /// Whether it is a kernel thread.
+    pub kernel: bool,
+    /// Percent of one CPU.
+    pub cpu_percent: f64,
+    /// The CPU it ran on last.
+    pub last_cpu: u32,
+}
+
+impl HostModel {
+    pub(crate) fn new(
+        now: &HostSample,
+        before: Option<&HostSample>,
+        domains: &[DomainModel],
+        interval: &SampleInterval,
+    ) -> Self {
+        let old: HashMap<u32, &CpuTimes> =
+            before.map(|b| b.cpus.iter().map(|c| (c.cpu, c)).collect()).unwrap_or_default();
+        let mut cpus: Vec<_> = now
+            .cpus
+            .iter()
+            .map(|c| {
+                let old = old.get(&c.cpu).copied();
+                let rate = |f: fn(&CpuTimes) -> Option<u64>| interval.rate(f(c)?.saturating_sub(old.and_then(f)?));
+                CpuModel {
+                    cpu: c.cpu,
+                    time: old.and_then(|o| CpuTimesPercent::between(c, o, interval.seconds.map(|s| s * 1e9))),
+                    device_irq_rate: rate(|c| c.device_irqs),
+                    timer_irq_rate: rate(|c| c.timer_irqs),
+                    frequency_khz: c.frequency_khz,
+                    guest_threads: Vec::new(),
+                }
+            })
+            .collect();
+        list_tenants(&mut cpus, domains);
+        Self {
+            facts: now.facts.clone(),
+            cpus,
+            tasks: tasks(&now.tasks),
+            memory: now.memory,
+            kernel_log: now.kernel_log.clone(),
+        }
+    }
+}
+
+/// Lists on each CPU the guests' threads that ran there last or are pinned there, busiest first.
+pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
+    let index: HashMap<u32, usize> = cpus.iter().enumerate().map(|(i, c)| (c.cpu, i)).collect();
+    for (d, domain) in domains.iter().enumerate() {
+        for (t, thread) in domain.threads.iter().enumerate() {
+            let (pinned, last) = (thread.pinned_cpu(), thread.place.cpu);
+            let cpu = thread.cpu.map_or(0.0, |c| c.busy());
+            let elsewhere = pinned.filter(|p| last != Some(*p));
+            for (number, here) in last.map(|c| (c, true)).into_iter().chain(elsewhere.map(|c| (c, false))) {
+                if let Some(&i) = index.get(&number) {
+                    let pinned = pinned == Some(number);
+                    cpus[i].guest_threads.push(GuestThread { domain: d, thread: t, pinned, here, cpu });
+                }
+            }
+        }
+    }
+    for c in cpus {
+        c.guest_threads.sort_by(|a, b| b.cpu.total_cmp(&a.cpu).then((a.domain, a.thread).cmp(&(b.domain, b.thread))));
+    }
+}
+
+fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
+    let mut tasks: Vec<_> = now
+        .iter()
+        .filter(|t| t.over_ns > 0 && t.used_ns > 0)
+        .map(|t| HostTaskModel {
+            tid: t.tid,
+            pid: t.pid,
+            comm: t.comm.clone(),
+            kernel: t.kernel,
+            cpu_percent: 100.0 * t.used_ns as f64 / t.over_ns as f64,
+            last_cpu: t.last_cpu,
+        })
+        .collect();
+    tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
+    tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A second in which a guest ran for 135 ms between ticks: one tick of 250 found it.
+    fn guest_between_ticks(user_ms: u64) -> CpuTimes {
+        CpuTimes {
+            user_ns: user_ms * MS,
+            guest_ns: user_ms * MS,
+            idle_ns: 860 * MS,
+            iowait_ns: 5 * MS,
+            ..CpuTimes::default()
+        }
+    }
+
+    #[test]
+    fn the_host_is_busy_for_as_long_as_it_is_not_idle() {
+        let time = CpuTimesPercent::between(&guest_between_ticks(4), &CpuTimes::default(), Some(1e9)).unwrap();
+        assert_eq!((time.busy().round(), time.guest.round(), time.idle.round()), (14.0, 14.0, 86.0));
+        let by_ticks = CpuTimesPercent::between(&guest_between_ticks(4), &CpuTimes::default(), None).unwrap();
+        assert!(by_ticks.busy() < 0.5, "a file without times has the ticks only");
+    }
+
+    #[test]
+    fn busy_time_that_no_tick_saw_is_split_as_the_rest_of_the_host() {
+        let unseen = CpuTimesPercent::between(&guest_between_ticks(0), &CpuTimes::default(), Some(1e9)).unwrap();
+        assert_eq!(unseen.unsampled.round() as u32, 14);
+        let seen = CpuTimes { user_ns: 500 * MS, system_ns: 500 * MS, ..CpuTimes::default() };
+        let seen = CpuTimesPercent::between(&seen, &CpuTimes::default(), Some(1e9)).unwrap();
+        let cpu = |time| CpuModel { time: Some(time), ..CpuModel::default() };
+        let total = HostModel { cpus: vec![cpu(unseen), cpu(seen)], ..HostModel::default() }.total().unwrap();
+        assert_eq!(
+            (total.busy().round(), total.unsampled, total.usr.round(), total.sys.round()),
+            (57.0, 0.0, 28.0, 28.0)
+        );
+    }
+
+    #[test]
+    fn stolen_time_is_not_scaled() {
+        let now = CpuTimes { steal_ns: 300 * MS, user_ns: 100 * MS, idle_ns: 500 * MS, ..CpuTimes::default() };
+        let time = CpuTimesPercent::between(&now, &CpuTimes::default(), Some(1e9)).unwrap();
+        assert_eq!((time.steal.round(), time.usr.round(), time.idle.round()), (30.0, 20.0, 50.0));
+    }
+}

@@ -1,0 +1,234 @@
+//! What happened between two samples: rates, shares and joins. Pure: no I/O, no clock, no thread.
+
+mod accesses;
+pub mod call_tree;
+mod config;
+mod cpu;
+mod devices;
+mod domain;
+mod earlier;
+mod exits;
+mod guest;
+mod history;
+mod host;
+mod host_disks;
+mod interrupts;
+mod latency;
+mod sum;
+
+pub use accesses::{AccessRow, DeviceName, HotDevice};
+pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
+pub use cpu::{CpuShare, ThreadModel};
+pub use devices::{DiskRates, NicRates};
+pub use domain::{DomainKey, DomainModel, ExitRateSource, GuestProfile, Rates};
+pub use exits::{ExitRow, ExitTable};
+pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
+pub use history::{HISTORY_POINTS, History, HistoryPoint, PastExits};
+pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
+pub use host_disks::{HostActivity, HostDiskModel, addressed};
+pub use interrupts::{DoorbellModel, InjectionModel};
+pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
+pub use sum::ModelSum;
+
+use std::collections::HashMap;
+
+use sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus};
+
+/// What a sample is compared with.
+#[derive(Debug, Clone, Copy)]
+pub enum Base<'a> {
+    /// There is no earlier sample: facts and states only, no rates.
+    Start,
+    /// The sample before.
+    Previous(&'a Sample),
+    /// The sample's counters cover an interval of their own (a table in a file), with its length in seconds if known.
+    Whole(Option<f64>),
+}
+
+/// One interval of a host, ready to be shown and judged.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    /// End of the interval, milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// End of the interval, seconds of `CLOCK_MONOTONIC`, by which the kernel's log is stamped; 0 for files.
+    pub mono_s: f64,
+    /// When the host was booted by the wall clock as it stands, milliseconds since the Unix epoch: it changes when that
+    /// clock is set, and not while the host sleeps. `None` where the input does not tell.
+    pub booted_ms: Option<i64>,
+    /// Length of the interval in seconds; `None` if there is no interval or its length is unknown.
+    pub interval_s: Option<f64>,
+    /// Number of intervals between samples that the figures are of; 1 except for a whole recording.
+    pub intervals: u64,
+    /// The engine, with `lost` and `overflow` of this interval in [`Model::lost`] and [`Model::overflow`].
+    pub engine: EngineStatus,
+    /// Events lost within the interval.
+    pub lost: u64,
+    /// Events without room in a bounded table within the interval.
+    pub overflow: u64,
+    /// The sources.
+    pub sources: Vec<SourceStatus>,
+    /// kvmtop's own CPU, percent of one CPU.
+    pub own_cpu: Option<f64>,
+    /// kvmtop's resident memory, bytes.
+    pub own_rss: u64,
+    /// The host.
+    pub host: HostModel,
+    /// The guests, in the sample's order.
+    pub domains: Vec<DomainModel>,
+}
+
+impl Model {
+    /// Why not every process of the host could be seen: there may be guests that are not among the domains. `None` when
+    /// all were, or where the input is no live host.
+    pub fn unseen_processes(&self) -> Option<&SourceStatus> {
+        self.sources.iter().find(|s| s.id == SourceId::Procfs && s.state != SourceState::Ok)
+    }
+
+    /// The sources that are not whole.
+    pub fn troubled_sources(&self) -> Vec<(SourceId, SourceState)> {
+        self.sources.iter().filter(|s| s.state != SourceState::Ok).map(|s| (s.id, s.state)).collect()
+    }
+
+    /// Compares a sample with its base.
+    pub fn new(sample: &Sample, base: Base<'_>) -> Self {
+        let previous = match base {
+            Base::Previous(p) => Some(p),
+            Base::Start | Base::Whole(_) => None,
+        };
+        let interval_s = match base {
+            Base::Start => None,
+            Base::Previous(p) => {
+                Some(sample.mono_ns.saturating_sub(p.mono_ns)).filter(|&ns| ns > 0).map(|ns| ns as f64 / 1e9)
+            }
+            Base::Whole(s) => s.filter(|s| *s > 0.0),
+        };
+        let same_engine = previous.filter(|p| p.engine.generation == sample.engine.generation);
+        let interval = SampleInterval {
+            seconds: interval_s,
+            started: !matches!(base, Base::Start),
+            engine_continues: same_engine.is_some(),
+            whole: matches!(base, Base::Whole(_)),
+            previous_boot_ns: previous.map(|p| p.boot_ns),
+        };
+        // The first one stays where two have the same identity.
+        let before = previous.into_iter().flat_map(|p| p.domains.iter().rev());
+        let before: HashMap<_, _> = before.map(|d| (domain::identity(d), d)).collect();
+        let domains = sample
+            .domains
+            .iter()
+            .map(|d| DomainModel::new(d, before.get(&domain::identity(d)).copied(), &interval, sample))
+            .collect::<Vec<_>>();
+        Self {
+            time_ms: sample.time_ms,
+            mono_s: sample.mono_ns as f64 / 1e9,
+            booted_ms: (sample.boot_ns > 0).then(|| sample::booted_ms(sample.time_ms, sample.boot_ns)),
+            interval_s,
+            intervals: 1,
+            engine: sample.engine.clone(),
+            lost: since(sample.engine.lost, same_engine.map(|p| p.engine.lost)),
+            overflow: since(sample.engine.overflow, same_engine.map(|p| p.engine.overflow)),
+            sources: sample.sources.clone(),
+            own_cpu: previous
+                .filter(|p| p.own != OwnCost::default())
+                .and_then(|p| interval.percent(sample.own.cpu_ns.checked_sub(p.own.cpu_ns)?)),
+            own_rss: sample.own.rss_bytes,
+            host: HostModel::new(&sample.host, previous.map(|p| &p.host), &domains, &interval),
+            domains,
+        }
+    }
+
+    /// Removes every other domain, also from the host's CPUs.
+    pub fn retain(&mut self, wanted: impl Fn(&DomainFacts) -> bool) {
+        let mut kept = 0;
+        let numbers: Vec<Option<usize>> = self
+            .domains
+            .iter()
+            .map(|d| {
+                let number = kept;
+                let stays = wanted(&d.facts);
+                kept += usize::from(stays);
+                stays.then_some(number)
+            })
+            .collect();
+        self.domains.retain(|d| wanted(&d.facts));
+        for cpu in &mut self.host.cpus {
+            cpu.guest_threads.retain_mut(|t| match numbers.get(t.domain) {
+                Some(Some(number)) => {
+                    t.domain = *number;
+                    true
+                }
+                _ => false,
+            });
+        }
+    }
+
+    /// Whether this kernel is known to fire no `kvm_exit`.
+    pub fn no_kvm_exit(&self) -> bool {
+        self.engine.fires_kvm_exit == Some(false)
+    }
+}
+
+/// The interval between two samples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SampleInterval {
+    /// Its length, if known.
+    pub seconds: Option<f64>,
+    /// False for a first sample, whose counters belong to no interval.
+    pub started: bool,
+    /// Whether event counters continue those of the previous sample.
+    pub engine_continues: bool,
+    /// Whether all counters began at zero with the interval.
+    pub whole: bool,
+    /// `boot_ns` of the previous sample.
+    pub previous_boot_ns: Option<u64>,
+}
+
+impl SampleInterval {
+    /// A count as a rate per second.
+    pub fn rate(&self, count: u64) -> Option<f64> {
+        self.seconds.map(|s| count as f64 / s)
+    }
+
+    /// CPU nanoseconds as percent of one CPU.
+    pub fn percent(&self, ns: u64) -> Option<f64> {
+        self.seconds.map(|s| ns as f64 / (s * 1e7))
+    }
+
+    /// Whether something that started at `start_ticks` was born within the interval.
+    pub fn born_within(&self, start_ticks: u64) -> bool {
+        self.previous_boot_ns.is_some_and(|boot| born_since(start_ticks, boot))
+    }
+}
+
+/// Whether something that started at `start_ticks` (1/100 s after boot) was born after a sample's `boot_ns`.
+/// `USER_HZ` is 100 on every architecture that runs KVM (include/asm-generic/param.h).
+pub fn born_since(start_ticks: u64, boot_ns: u64) -> bool {
+    const TICK_NS: u64 = 10_000_000;
+    start_ticks.saturating_mul(TICK_NS).saturating_add(2 * TICK_NS) >= boot_ns
+}
+
+/// Growth of named counters, per second. A counter that the previous sample lacks has no rate.
+pub(crate) fn counter_rates(
+    now: &std::collections::BTreeMap<String, u64>,
+    before: Option<&std::collections::BTreeMap<String, u64>>,
+    interval: &SampleInterval,
+) -> Rates {
+    let grown = |name: &String, n: u64| match before {
+        Some(before) => n.checked_sub(*before.get(name)?),
+        None => interval.whole.then_some(n),
+    };
+    now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(grown(k, *n)?)?))).collect()
+}
+
+/// The sum of figures. Forged ones could be more than fits.
+pub fn total(figures: impl Iterator<Item = u64>) -> u64 {
+    figures.fold(0, u64::saturating_add)
+}
+
+/// The growth of a counter. A counter that fell started again from zero.
+pub(crate) fn since(now: u64, before: Option<u64>) -> u64 {
+    match before {
+        Some(b) if b <= now => now - b,
+        _ => now,
+    }
+}

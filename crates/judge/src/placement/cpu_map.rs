@@ -1,0 +1,141 @@
+//! The CPUs of a host that are there, by core and node.
+
+use kvm::CpuSet;
+use kvm::topology::HostTopology;
+use std::collections::BTreeMap;
+
+/// The kind of the slower cores of a hybrid host.
+const EFFICIENCY: u32 = 0;
+
+/// A core with the hardware threads of it that are online.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhysicalCore {
+    /// Its CPUs, ascending.
+    pub cpus: Vec<u32>,
+    /// Its NUMA node.
+    pub node: Option<u32>,
+    /// Its last-level cache.
+    pub llc: Option<u32>,
+    /// Cores of one kind are equal: efficiency cores and cores of one thread, of two threads, ….
+    pub kind: u32,
+}
+
+/// The CPUs that threads may use, by core and node. Every CPU is in exactly one core, whatever the topology says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CpuMap {
+    /// All CPUs that are online.
+    pub all: CpuSet,
+    /// Those among which the scheduler does not balance load; empty where that is all of them.
+    pub isolated: CpuSet,
+    /// The cores, by their first CPU.
+    pub cores: Vec<PhysicalCore>,
+    /// The CPUs of each node; empty where nodes are unknown.
+    pub nodes: BTreeMap<u32, CpuSet>,
+    /// CPUs that busy tasks of the host use: nobody is moved there while others are free.
+    pub busy: CpuSet,
+    core_of: BTreeMap<u32, usize>,
+}
+
+impl CpuMap {
+    /// The CPUs of a topology that are online. `efficiency` names the slower CPUs of a hybrid host, where known.
+    pub fn new(host: &HostTopology, online: &CpuSet, efficiency: &CpuSet) -> Self {
+        let all = host.all().intersection(online);
+        let mut map =
+            Self { isolated: host.isolated.clone().unwrap_or_default().intersection(&all), ..Self::default() };
+        if map.isolated == all {
+            map.isolated = CpuSet::new();
+        }
+        for cpu in all.iter() {
+            if let Some(node) = host.node_of(cpu) {
+                map.nodes.entry(node).or_default().insert(cpu);
+            }
+            if map.core_of.contains_key(&cpu) {
+                continue;
+            }
+            // A topology may contradict itself: a CPU that is in a core already is in no other.
+            let mut cpus: CpuSet =
+                host.siblings(cpu).intersection(&all).iter().filter(|c| !map.core_of.contains_key(c)).collect();
+            cpus.insert(cpu);
+            map.core_of.extend(cpus.iter().map(|c| (c, map.cores.len())));
+            map.cores.push(PhysicalCore {
+                node: host.node_of(cpu),
+                llc: host.cpu(cpu).and_then(|c| c.llc),
+                kind: if efficiency.contains(cpu) { EFFICIENCY } else { cpus.len() as u32 },
+                cpus: cpus.iter().collect(),
+            });
+        }
+        map.all = all;
+        map
+    }
+
+    /// The same host, with tasks of its own that keep some CPUs busy.
+    #[must_use]
+    pub fn with_busy(mut self, cpus: &CpuSet) -> Self {
+        self.busy = cpus.intersection(&self.all);
+        self
+    }
+
+    /// The position of a CPU's core in [`Self::cores`].
+    pub fn core_of(&self, cpu: u32) -> Option<usize> {
+        self.core_of.get(&cpu).copied()
+    }
+
+    /// Whether two CPUs are threads of one core.
+    pub fn same_core(&self, a: u32, b: u32) -> bool {
+        a == b || self.core_of(a).is_some_and(|core| self.core_of(b) == Some(core))
+    }
+
+    /// Whether a CPU is an efficiency core of a hybrid host.
+    pub fn is_slow(&self, cpu: u32) -> bool {
+        self.core_of(cpu).and_then(|core| self.cores.get(core)).is_some_and(|core| core.kind == EFFICIENCY)
+    }
+
+    /// The node of a CPU.
+    pub fn node_of(&self, cpu: u32) -> Option<u32> {
+        self.cores.get(self.core_of(cpu)?)?.node
+    }
+
+    /// The nodes of a set of CPUs.
+    pub fn nodes_of(&self, cpus: &CpuSet) -> CpuSet {
+        self.nodes.iter().filter(|(_, of_node)| of_node.intersects(cpus)).map(|(node, _)| *node).collect()
+    }
+
+    /// The CPUs of some nodes.
+    pub fn cpus_of(&self, nodes: &CpuSet) -> CpuSet {
+        nodes.iter().filter_map(|n| self.nodes.get(&n)).fold(CpuSet::new(), |a, b| a.union(b))
+    }
+
+    /// The most hardware threads of a core.
+    pub fn threads(&self) -> u32 {
+        self.cores.iter().map(|c| c.cpus.len() as u32).max().unwrap_or(1)
+    }
+
+    /// The CPUs that the host's own tasks use: not isolated.
+    pub fn general(&self) -> CpuSet {
+        self.all.difference(&self.isolated)
+    }
+
+    /// The first core of each node, or of the host, that is not isolated.
+    pub fn first_cores(&self) -> CpuSet {
+        let mut seen = Vec::new();
+        let mut cpus = CpuSet::new();
+        for core in self.cores.iter().filter(|c| !c.cpus.iter().any(|cpu| self.isolated.contains(*cpu))) {
+            if !seen.contains(&core.node) {
+                seen.push(core.node);
+                cpus.extend(core.cpus.iter().copied());
+            }
+        }
+        cpus
+    }
+
+    /// Whether a set leaves out a CPU of the host. A set that does not is no restriction. On an unknown host every set
+    /// is one.
+    pub fn restricts(&self, cpus: &CpuSet) -> bool {
+        if self.all.is_empty() { !cpus.is_empty() } else { !self.all.is_subset(cpus) }
+    }
+
+    /// The CPU of a set of one CPU, on a host with several.
+    pub fn pinned(&self, cpus: &CpuSet) -> Option<u32> {
+        cpus.single().filter(|_| self.restricts(cpus))
+    }
+}

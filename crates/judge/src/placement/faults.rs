@@ -1,0 +1,416 @@
+//! What is wrong with a placement. Rules report it, and the plan undoes it.
+
+use super::{CpuMap, GuestLayout, HelperLayout, MoveReason};
+use kvm::CpuSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most guests and vCPUs of one overlap that are listed.
+const MAX_LISTED: usize = 64;
+/// The most distinct sets of CPUs that are compared with each other.
+const MAX_SETS: usize = 256;
+
+/// Two vCPUs of a guest, and the CPUs that they are pinned to.
+pub type PinnedPair = (u32, u32, u32, u32);
+
+/// Guest and vCPU of the first users of a CPU, and how many there are in all.
+pub type CpuUsers = (Vec<(usize, u32)>, usize);
+
+/// vCPUs that share CPUs with a vCPU that is pinned to one of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CpuOverlap {
+    /// The guests, by their position; the first `MAX_LISTED`.
+    pub guests: Vec<usize>,
+    /// How many guests there are in all.
+    pub guest_count: usize,
+    /// By CPU: at most `MAX_LISTED` are listed.
+    pub cpus: BTreeMap<u32, CpuUsers>,
+}
+
+/// What is wrong with one guest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct GuestFaults {
+    /// vCPUs that have to move, and why.
+    pub movers: BTreeMap<u32, MoveReason>,
+    /// The hardware threads that would make its pins right.
+    pub show_threads: Option<u32>,
+    /// It stays where it is, without the CPUs of pinned vCPUs.
+    pub gives_way: bool,
+    /// Its memory is bound to nodes without any of its vCPUs.
+    pub memory_elsewhere: bool,
+}
+
+impl GuestFaults {
+    fn mark(&mut self, vcpu: u32, reason: MoveReason) {
+        self.movers.entry(vcpu).or_insert(reason);
+    }
+}
+
+impl GuestLayout {
+    /// The CPU that a vCPU is pinned to alone.
+    pub fn pin(&self, map: &CpuMap, vcpu: u32) -> Option<u32> {
+        map.pinned(self.vcpus.get(vcpu as usize)?)
+    }
+
+    /// The vCPUs that are pinned to one CPU each.
+    pub fn pins<'a>(&'a self, map: &'a CpuMap) -> impl Iterator<Item = (u32, u32)> + 'a {
+        self.vcpus.iter().enumerate().filter_map(|(v, set)| Some((v as u32, map.pinned(set)?)))
+    }
+
+    /// The CPUs to which single vCPUs are pinned.
+    pub fn single(&self, map: &CpuMap) -> CpuSet {
+        self.pins(map).map(|(_, cpu)| cpu).collect()
+    }
+
+    /// vCPUs with a set of several CPUs, but not all.
+    pub fn pooled<'a>(&'a self, map: &'a CpuMap) -> impl Iterator<Item = (u32, &'a CpuSet)> + 'a {
+        let several = |set: &&CpuSet| set.len() > 1 && map.restricts(set);
+        self.vcpus.iter().enumerate().map(|(v, set)| (v as u32, set)).filter(move |(_, set)| several(set))
+    }
+
+    /// The CPUs of all sets of several.
+    pub fn reach(&self, map: &CpuMap) -> CpuSet {
+        self.pooled(map).fold(CpuSet::new(), |a, (_, set)| a.union(set))
+    }
+
+    /// All CPUs that its vCPUs may use, where each of them is pinned to some; `None` where one is free.
+    pub fn confined(&self, map: &CpuMap) -> Option<CpuSet> {
+        let bound = self.vcpus.iter().all(|set| map.restricts(set) && !set.is_empty());
+        (bound && !self.vcpus.is_empty()).then(|| self.vcpus.iter().fold(CpuSet::new(), |a, b| a.union(b)))
+    }
+
+    /// The vCPUs without a pin, where all others have a CPU of their own.
+    pub fn partly_pinned(&self, map: &CpuMap) -> Vec<u32> {
+        if self.pooled(map).next().is_some() || self.single(map).is_empty() {
+            return Vec::new();
+        }
+        (0..).zip(&self.vcpus).filter(|(_, set)| !map.restricts(set)).map(|(v, _)| v).collect()
+    }
+
+    /// vCPUs that may use several isolated CPUs each, where they are more than one.
+    pub fn on_isolated_sets(&self, map: &CpuMap) -> Vec<u32> {
+        let all: Vec<u32> = self.pooled(map).filter(|(_, set)| set.is_subset(&map.isolated)).map(|(v, _)| v).collect();
+        if all.len() > 1 || self.measured { all } else { Vec::new() }
+    }
+
+    /// Threads of one guest core that are pinned to different cores of the host.
+    pub fn threads_apart(&self, map: &CpuMap) -> Vec<PinnedPair> {
+        if !self.known || self.threads <= 1 || map.threads() <= 1 {
+            return Vec::new();
+        }
+        let first = |v: u32| v - v % self.threads;
+        let pair = |(v, cpu)| Some((first(v), v, self.pin(map, first(v)).filter(|_| v != first(v))?, cpu));
+        self.pins(map).filter_map(pair).filter(|(_, _, a, b)| !map.same_core(*a, *b)).collect()
+    }
+
+    /// vCPUs that are pinned to threads of one core of the host, in a guest that sees one thread per core.
+    pub fn shared_cores(&self, map: &CpuMap) -> Vec<PinnedPair> {
+        if !self.known || self.threads > 1 || map.threads() <= 1 {
+            return Vec::new();
+        }
+        let mut first: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for (v, cpu) in self.pins(map) {
+            let Some(core) = map.core_of(cpu) else { continue };
+            let (w, other) = *first.entry(core).or_insert((v, cpu));
+            if other != cpu {
+                pairs.push((w, v, other, cpu));
+            }
+        }
+        pairs
+    }
+
+    /// Whether the pairs are all vCPUs in order, so that a guest that sees its hardware threads is placed well.
+    pub fn pairs_in_order(&self, pairs: &[PinnedPair]) -> bool {
+        pairs.len() * 2 == self.vcpus.len() && pairs.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2))
+    }
+
+    /// The vCPUs that are pinned to slow cores of a hybrid host while others are pinned to fast ones.
+    pub fn on_slow_cores(&self, map: &CpuMap) -> CpuSet {
+        let (slow, fast): (Vec<_>, Vec<_>) = self.pins(map).partition(|(_, cpu)| map.is_slow(*cpu));
+        if fast.is_empty() { CpuSet::new() } else { slow.into_iter().map(|(v, _)| v).collect() }
+    }
+
+    /// The nodes of a guest that is on several and sees only one.
+    pub fn split_nodes(&self, map: &CpuMap) -> Option<CpuSet> {
+        let nodes = map.nodes_of(&self.confined(map)?);
+        (self.known && self.cells.len() < 2 && nodes.len() > 1).then_some(nodes)
+    }
+
+    /// The cells with vCPUs that have no CPU on the nodes that hold the cell's memory.
+    pub fn cells_elsewhere(&self, map: &CpuMap) -> Vec<(usize, Vec<u32>)> {
+        let away = |cell: &super::CellLayout| -> Vec<u32> {
+            let Some(nodes) = cell.nodes.as_ref().filter(|n| !n.is_empty()) else { return Vec::new() };
+            let near = map.cpus_of(nodes);
+            let is_away = |v: &u32| {
+                self.vcpus.get(*v as usize).is_some_and(|s| !s.is_empty() && map.restricts(s) && !s.intersects(&near))
+            };
+            if near.is_empty() { Vec::new() } else { cell.vcpus.iter().filter(is_away).collect() }
+        };
+        let cells = self.cells.iter().map(away).enumerate();
+        if map.nodes.len() < 2 { Vec::new() } else { cells.filter(|(_, vcpus)| !vcpus.is_empty()).collect() }
+    }
+
+    /// Whether its memory is bound to nodes on which none of its vCPUs runs.
+    pub fn memory_elsewhere(&self, map: &CpuMap) -> bool {
+        let Some(cpus) = self.confined(map) else { return false };
+        let nodes = map.nodes_of(&cpus);
+        let bound = self.bound.as_ref().filter(|b| !b.is_empty());
+        map.nodes.len() > 1 && !nodes.is_empty() && bound.is_some_and(|b| !b.intersects(&nodes))
+    }
+
+    /// Whether a helper of its is pinned to other nodes than all of its vCPUs.
+    pub fn is_elsewhere(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
+        if map.nodes.len() < 2 || !helper.pinned || helper.rests {
+            return false;
+        }
+        let nodes = |cpus: &CpuSet| map.nodes_of(cpus);
+        let (helper, vcpus) = (helper.cpus.as_ref().map(nodes), self.confined(map).as_ref().map(nodes));
+        helper.zip(vcpus).is_some_and(|(h, v)| !h.is_empty() && !v.is_empty() && !h.intersects(&v))
+    }
+
+    /// Whether one of its own helpers disturbs its pinned vCPUs.
+    pub fn disturbs(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
+        let single = self.single(map);
+        match &helper.cpus {
+            Some(cpus) => cpus.intersects(&single) && (!helper.idle || cpus.is_subset(&single)),
+            // The scheduler puts nothing on isolated CPUs by itself.
+            None => {
+                let known = !map.all.is_empty() && !single.is_empty();
+                known && !helper.idle && self.confined(map).is_some() && !single.is_subset(&map.isolated)
+            }
+        }
+    }
+
+    /// The helpers: the emulator without a number, then IOThreads.
+    pub fn helpers(&self) -> impl Iterator<Item = (Option<u32>, &HelperLayout)> {
+        std::iter::once((None, &self.emulator)).chain(self.iothreads.iter().map(|(id, h)| (Some(*id), h)))
+    }
+}
+
+/// CPUs that a vCPU is pinned to and that other vCPUs may use too. CPUs with the same guests are one overlap.
+pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
+    let mut users: BTreeMap<u32, CpuUsers> = BTreeMap::new();
+    let mut by_guest: BTreeMap<u32, (Vec<usize>, usize)> = BTreeMap::new();
+    let mut add = |users: &mut BTreeMap<u32, CpuUsers>, cpu: u32, user: (usize, u32)| {
+        let (list, count) = users.entry(cpu).or_default();
+        let (names, guests) = by_guest.entry(cpu).or_default();
+        // All vCPUs of a guest come one after another.
+        if list.last().is_none_or(|last| last.0 != user.0) && !names.contains(&user.0) {
+            *guests += 1;
+            if names.len() < MAX_LISTED {
+                names.push(user.0);
+                names.sort_unstable();
+            }
+        }
+        *count += 1;
+        if list.len() < MAX_LISTED {
+            list.push(user);
+        }
+    };
+    for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running) {
+        for (v, cpu) in guest.pins(map) {
+            add(&mut users, cpu, (g, v));
+        }
+    }
+    let pinned: CpuSet = users.keys().copied().collect();
+    for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running) {
+        for (v, set) in guest.pooled(map) {
+            for cpu in set.intersection(&pinned).iter() {
+                add(&mut users, cpu, (g, v));
+            }
+        }
+    }
+    let mut found: BTreeMap<(Vec<usize>, usize), CpuOverlap> = BTreeMap::new();
+    for (cpu, at) in users.into_iter().filter(|(_, (_, count))| *count > 1) {
+        let key = by_guest.remove(&cpu).unwrap_or_default();
+        let one = found.entry(key.clone()).or_default();
+        (one.guests, one.guest_count) = key;
+        one.cpus.insert(cpu, at);
+    }
+    found.into_values().collect()
+}
+
+/// Whether pinned vCPUs leave the host's own tasks no CPU.
+pub fn starved(map: &CpuMap, guests: &[GuestLayout]) -> bool {
+    let single = guests.iter().filter(|g| g.running).fold(CpuSet::new(), |a, g| a.union(&g.single(map)));
+    !single.is_empty() && map.general().is_subset(&single)
+}
+
+/// A set of CPUs with more vCPUs than CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CrowdedSet {
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// How many vCPUs may use no other.
+    pub vcpus: usize,
+    /// Their guests.
+    pub guests: Vec<usize>,
+}
+
+/// Sets of several CPUs with more vCPUs than CPUs, where no CPU times say what that costs.
+pub fn crowded(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CrowdedSet> {
+    let mut sets: BTreeMap<CpuSet, (usize, BTreeSet<usize>)> = BTreeMap::new();
+    for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running && !g.measured) {
+        for (_, set) in guest.pooled(map) {
+            let (vcpus, of) = sets.entry(set.clone()).or_default();
+            *vcpus += 1;
+            of.insert(g);
+        }
+    }
+    let mut found = Vec::new();
+    for cpus in sets.keys().take(MAX_SETS) {
+        let inside = sets.iter().take(MAX_SETS).filter(|(s, _)| s.is_subset(cpus));
+        let (mut vcpus, mut of) = (0, BTreeSet::new());
+        for (_, (n, guests)) in inside {
+            vcpus += n;
+            of.extend(guests);
+        }
+        if vcpus > cpus.len() {
+            found.push(CrowdedSet { cpus: cpus.clone(), vcpus, guests: of.into_iter().collect() });
+        }
+    }
+    found
+}
+
+/// What is wrong with each guest, such that as few vCPUs as possible have to move.
+pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
+    let mut faults: Vec<GuestFaults> =
+        guests.iter().map(|g| if g.running { alone(map, g) } else { GuestFaults::default() }).collect();
+    let single = guests.iter().filter(|g| g.running).fold(CpuSet::new(), |a, g| a.union(&g.single(map)));
+    for set in crowded(map, guests) {
+        for g in set.guests {
+            for (v, cpus) in guests[g].pooled(map).filter(|(_, cpus)| cpus.is_subset(&set.cpus)) {
+                let overlaps = cpus.intersects(&single);
+                faults[g].mark(v, if overlaps { MoveReason::PoolOverlap } else { MoveReason::Crowded });
+            }
+        }
+    }
+    let shrinking = pools_that_give_way(map, guests, &mut faults);
+    // Guests that have nothing else wrong keep their CPUs.
+    let mut order: Vec<usize> = (0..guests.len()).filter(|g| guests[*g].running).collect();
+    order.sort_by_key(|g| !faults[*g].movers.is_empty());
+    let mut kept = CpuSet::new();
+    for g in &order {
+        for (v, set) in guests[*g].pooled(map) {
+            if !shrinking.contains(g) && !faults[*g].movers.contains_key(&v) {
+                kept = kept.union(set);
+            }
+        }
+    }
+    for g in order {
+        for (v, cpu) in guests[g].pins(map) {
+            if faults[g].movers.contains_key(&v) {
+                continue;
+            }
+            if !kept.insert(cpu) {
+                faults[g].mark(v, MoveReason::Overlap);
+            }
+        }
+        move_whole_cores(map, &guests[g], &mut faults[g]);
+    }
+    if starved(map, guests)
+        && let Some(cpu) = map.general().first()
+    {
+        for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running) {
+            for (v, _) in guest.pins(map).filter(|(_, c)| *c == cpu) {
+                faults[g].mark(v, MoveReason::HostStarved);
+            }
+            move_whole_cores(map, guest, &mut faults[g]);
+        }
+    }
+    faults
+}
+
+/// What is wrong with a guest by itself.
+fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
+    let mut faults = GuestFaults { memory_elsewhere: guest.memory_elsewhere(map), ..GuestFaults::default() };
+    for (v, _) in (0..).zip(&guest.vcpus).filter(|(_, set)| set.is_empty()) {
+        faults.mark(v, MoveReason::Absent);
+    }
+    guest.partly_pinned(map).into_iter().for_each(|v| faults.mark(v, MoveReason::Partly));
+    if guest.piles {
+        guest.on_isolated_sets(map).into_iter().for_each(|v| faults.mark(v, MoveReason::Isolated));
+    }
+    for (_, vcpus) in guest.cells_elsewhere(map) {
+        vcpus.into_iter().for_each(|v| faults.mark(v, MoveReason::CellElsewhere));
+    }
+    if guest.split_nodes(map).is_some() {
+        (0..guest.vcpus.len() as u32).for_each(|v| faults.mark(v, MoveReason::NodeSplit));
+    }
+    for (v, w, ..) in guest.threads_apart(map) {
+        faults.mark(v, MoveReason::ThreadsApart);
+        faults.mark(w, MoveReason::ThreadsApart);
+    }
+    let shared = guest.shared_cores(map);
+    if !shared.is_empty() && guest.reshapes && guest.pairs_in_order(&shared) {
+        faults.show_threads = Some(2);
+    } else {
+        shared.into_iter().for_each(|(_, w, ..)| faults.mark(w, MoveReason::SharedCore));
+    }
+    faults
+}
+
+/// The threads of a guest core move together.
+pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut GuestFaults) {
+    let threads = unit(map, guest);
+    if threads <= 1 {
+        return;
+    }
+    let cores: BTreeSet<u32> = faults.movers.keys().map(|v| v / threads).collect();
+    for (v, _) in guest.pins(map).filter(|(v, _)| cores.contains(&(v / threads))) {
+        faults.mark(v, MoveReason::Together);
+    }
+}
+
+/// How many vCPUs make a guest core, as far as the host has such cores.
+pub(super) fn unit(map: &CpuMap, guest: &GuestLayout) -> u32 {
+    if guest.known && map.threads() > 1 { guest.threads.max(1) } else { 1 }
+}
+
+/// Guests with a set of CPUs in which pinned vCPUs have their own, and that lose less by leaving these CPUs than the
+/// pinned vCPUs would by moving.
+fn pools_that_give_way(map: &CpuMap, guests: &[GuestLayout], faults: &mut [GuestFaults]) -> BTreeSet<usize> {
+    let pins = guests.iter().filter(|g| g.running).flat_map(|g| g.pins(map).map(|(_, cpu)| cpu));
+    let mut pinned: BTreeMap<u32, usize> = BTreeMap::new();
+    pins.for_each(|cpu| *pinned.entry(cpu).or_default() += 1);
+    let single: CpuSet = pinned.keys().copied().collect();
+    let mut giving = BTreeSet::new();
+    for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running) {
+        let sets: Vec<(u32, &CpuSet)> = guest.pooled(map).collect();
+        let reach = guest.reach(map);
+        let count: usize = reach.intersection(&single).iter().filter_map(|cpu| pinned.get(&cpu)).sum();
+        if count <= sets.len() || sets.iter().any(|(v, _)| faults[g].movers.contains_key(v)) {
+            continue;
+        }
+        if let Some(sets) = shrunk(map, guest, &single)
+            && !crowds(map, guests, g, &sets)
+        {
+            giving.insert(g);
+            faults[g].gives_way = true;
+            sets.into_keys().for_each(|v| faults[g].mark(v, MoveReason::PoolOverlap));
+        }
+    }
+    giving
+}
+
+/// Whether smaller sets for a guest would crowd CPUs that it shares with others.
+fn crowds(map: &CpuMap, guests: &[GuestLayout], g: usize, sets: &BTreeMap<u32, CpuSet>) -> bool {
+    let mut after = guests.to_vec();
+    for (v, set) in sets {
+        after[g].vcpus[*v as usize].clone_from(set);
+    }
+    let before = crowded(map, guests);
+    crowded(map, &after).iter().any(|set| !before.iter().any(|was| was.cpus == set.cpus && was.vcpus >= set.vcpus))
+}
+
+/// The sets of a guest's vCPUs without some CPUs; `None` where that leaves too few.
+pub(super) fn shrunk(map: &CpuMap, guest: &GuestLayout, without: &CpuSet) -> Option<BTreeMap<u32, CpuSet>> {
+    let mut smaller = guest.clone();
+    for (v, set) in guest.pooled(map) {
+        smaller.vcpus[v as usize] = set.difference(without);
+    }
+    let sets: BTreeMap<u32, CpuSet> = guest.pooled(map).map(|(v, _)| (v, smaller.vcpus[v as usize].clone())).collect();
+    let all = sets.values().fold(CpuSet::new(), |a, b| a.union(b));
+    let enough = sets.values().all(|set| set.len() > 1) && all.len() >= sets.len();
+    (enough && alone(map, &smaller) == alone(map, guest)).then_some(sets)
+}

@@ -1,0 +1,87 @@
+//! Moves that are better for a guest and take nothing from anybody: they are made only where there is room for them.
+
+use super::faults::{self, GuestFaults};
+use super::seats::{FreeCpus, GuestSeats, SeatSearch};
+use super::solve::Work;
+use super::{GuestLayout, GuestPlan, MoveReason, helpers};
+use kvm::CpuSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Work<'_> {
+    /// vCPUs on slow cores move to fast ones, where others of their guest are and all of them have room.
+    pub(super) fn leave_slow_cores(&mut self) {
+        let map = self.map;
+        let slow: CpuSet = map.all.iter().filter(|cpu| map.is_slow(*cpu)).collect();
+        for g in (0..self.now.len()).filter(|g| self.now[*g].running).collect::<Vec<_>>() {
+            let movers = self.now[g].on_slow_cores(map);
+            if movers.is_empty() {
+                continue;
+            }
+            let found = self.moving(&BTreeMap::from([(g, (movers.clone(), MoveReason::SlowCore))]));
+            let free: FreeCpus = self.free(&found, &BTreeSet::new()).without(&slow);
+            let Some(seats) = (SeatSearch { map }).place(&self.now[g], &found[g], &free) else { continue };
+            self.seat_if_better(&[(g, seats)], |plan, _| {
+                plan.reasons.entry(MoveReason::SlowCore).or_default().extend(movers.iter());
+            });
+        }
+    }
+
+    /// Gives all guests that are not pinned CPUs of their own, if there is room for all of them.
+    pub(super) fn place_unpinned(&mut self) {
+        let map = self.map;
+        let unpinned = |g: &GuestLayout| g.running && !g.vcpus.is_empty() && g.vcpus.iter().all(|s| !map.restricts(s));
+        let guests: Vec<usize> =
+            (0..self.now.len()).filter(|g| unpinned(&self.now[*g]) && !self.plans[*g].shares).collect();
+        let wanted: usize = guests.iter().map(|g| self.now[*g].vcpus.len()).sum();
+        if guests.is_empty() || wanted >= map.all.len() || self.plans.iter().any(|p| p.shares) {
+            return;
+        }
+        let all = |g: &usize| (*g, ((0..self.now[*g].vcpus.len() as u32).collect(), MoveReason::Unpinned));
+        let found = self.moving(&guests.iter().map(all).collect());
+        let (seats, failed) = self.place_all(&found, &BTreeSet::new());
+        if failed.is_empty() {
+            self.seat_if_better(&seats, |plan, seats| {
+                plan.optional = true;
+                plan.reasons.entry(MoveReason::Unpinned).or_default().extend(seats.pins.keys().copied());
+            });
+        }
+    }
+
+    /// Only these vCPUs of these guests move.
+    fn moving(&self, vcpus: &BTreeMap<usize, (CpuSet, MoveReason)>) -> Vec<GuestFaults> {
+        let of_guest = |g: usize| {
+            let movers = vcpus.get(&g).map(|(vcpus, reason)| vcpus.iter().map(|v| (v, *reason)).collect());
+            GuestFaults { movers: movers.unwrap_or_default(), ..GuestFaults::default() }
+        };
+        (0..self.now.len()).map(of_guest).collect()
+    }
+
+    /// Takes these seats where the guests can stay as they are otherwise, no other guest is touched, no host task
+    /// disturbs them, none of them is then on fast and slow cores, and nothing new is wrong afterwards.
+    fn seat_if_better(&mut self, seats: &[(usize, GuestSeats)], explain: impl Fn(&mut GuestPlan, &GuestSeats)) {
+        let map = self.map;
+        let reshaped = |s: &GuestSeats| s.threads.is_some() || !s.cells.is_empty() || !s.memnodes.is_empty();
+        let disturbed = |s: &GuestSeats| s.pins.values().any(|cpu| map.busy.contains(*cpu));
+        if seats.iter().any(|(_, s)| reshaped(s) || disturbed(s)) {
+            return;
+        }
+        let (now, plans) = (self.now.clone(), self.plans.clone());
+        let wrong_before = faults::find(map, &now);
+        for (g, seats) in seats {
+            self.seat(*g, seats);
+            explain(&mut self.plans[*g], seats);
+        }
+        self.bind_memory(&now);
+        let others: Vec<usize> = (0..now.len()).filter(|g| seats.iter().all(|(seated, _)| seated != g)).collect();
+        let required: Vec<GuestLayout> = others.iter().map(|g| self.now[*g].clone()).collect();
+        helpers::move_away(map, &mut self.now);
+        helpers::bring_near(map, &mut self.now);
+        let mixed = seats.iter().any(|(g, _)| !self.now[*g].on_slow_cores(map).is_empty());
+        let untouched = others.iter().zip(&required).all(|(g, required)| self.now[*g] == *required);
+        let wrong = faults::find(map, &self.now);
+        let is_new = |(now, before): (&GuestFaults, &GuestFaults)| *now != GuestFaults::default() && now != before;
+        if mixed || !untouched || wrong.iter().zip(&wrong_before).any(is_new) {
+            (self.now, self.plans) = (now, plans);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Sets of CPUs to share, for vCPUs for which no CPU of their own is left.
+
+use super::{CpuMap, GuestLayout};
+use kvm::CpuSet;
+use std::collections::BTreeMap;
+
+/// The CPUs that may be shared, by node; one entry without a number where nodes are unknown or there is one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SharedPools {
+    pools: BTreeMap<Option<u32>, (CpuSet, usize)>,
+}
+
+impl SharedPools {
+    /// What is left beside the CPUs that single vCPUs have: not isolated, and without the first cores of the nodes
+    /// where enough is left without them.
+    pub fn new(map: &CpuMap, taken: &CpuSet) -> Self {
+        let left = map.general().difference(taken);
+        let rest = left.difference(&map.first_cores());
+        let pool =
+            |cpus: &CpuSet| [rest.intersection(cpus), left.intersection(cpus)].into_iter().find(|pool| pool.len() > 1);
+        let pools = if map.nodes.len() > 1 {
+            map.nodes.iter().filter_map(|(n, cpus)| Some((Some(*n), (pool(cpus)?, 0)))).collect()
+        } else {
+            pool(&map.all).map(|cpus| (None, (cpus, 0))).into_iter().collect()
+        };
+        Self { pools }
+    }
+
+    /// A set for some vCPUs of a guest: on one of these nodes if there are any, else on the guest's memory's, else
+    /// where the fewest vCPUs share a CPU.
+    pub fn take(&mut self, guest: &GuestLayout, nodes: Option<&CpuSet>, vcpus: usize) -> Option<CpuSet> {
+        let near = guest.bound.as_ref().unwrap_or(&guest.memory);
+        let best = self
+            .pools
+            .iter_mut()
+            .filter(|(node, _)| nodes.is_none_or(|n| node.is_none_or(|node| n.contains(node))))
+            .min_by_key(|(node, (cpus, users))| {
+                let load = (*users + vcpus) * 1000 / cpus.len().max(1);
+                (!near.is_empty() && !node.is_some_and(|n| near.contains(n)), load)
+            })?;
+        best.1.1 += vcpus;
+        Some(best.1.0.clone())
+    }
+}

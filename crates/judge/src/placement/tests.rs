@@ -1,0 +1,228 @@
+//! The branches of the plan, each on the smallest host that has it.
+
+use super::*;
+use kvm::topology::{CpuTopo, HostTopology};
+
+fn set(text: &str) -> CpuSet {
+    CpuSet::parse(text).unwrap()
+}
+
+/// CPUs by node, each a core of its own; those named as efficient are slower.
+fn host(nodes: &[&str], isolated: &str, efficient: &str) -> CpuMap {
+    let mut topology = HostTopology { isolated: Some(set(isolated)), ..HostTopology::default() };
+    for (node, cpus) in (0..).zip(nodes) {
+        topology.cpus.extend(set(cpus).iter().map(|cpu| CpuTopo { cpu, node: Some(node), ..CpuTopo::default() }));
+    }
+    topology.normalise();
+    CpuMap::new(&topology, &topology.all(), &set(efficient))
+}
+
+/// A running guest whose configuration is known: the CPUs of each vCPU, "" for all.
+fn guest(map: &CpuMap, vcpus: &[&str]) -> GuestLayout {
+    GuestLayout {
+        running: true,
+        known: true,
+        threads: 1,
+        vcpus: vcpus.iter().map(|cpus| if cpus.is_empty() { map.all.clone() } else { set(cpus) }).collect(),
+        emulator: HelperLayout { idle: true, ..HelperLayout::default() },
+        takes_cells: true,
+        piles: true,
+        ..GuestLayout::default()
+    }
+}
+
+/// Where the vCPUs of each guest are after the plan.
+fn after(map: &CpuMap, guests: &[GuestLayout]) -> Vec<Vec<String>> {
+    let sets = |g: &GuestLayout| g.vcpus.iter().map(ToString::to_string).collect();
+    plan(map, guests).after.iter().map(sets).collect()
+}
+
+#[test]
+fn on_one_cpu_no_set_is_a_restriction() {
+    let map = host(&["0"], "", "");
+    let two = [guest(&map, &["0", "0"]), guest(&map, &["0"])];
+    assert!(faults::overlaps(&map, &two).is_empty() && !faults::starved(&map, &two));
+    assert_eq!(plan(&map, &two).changed().count(), 0);
+    let isolated = host(&["0"], "0", "");
+    assert!(isolated.isolated.is_empty(), "a host whose only CPU is isolated has no isolated CPUs");
+}
+
+#[test]
+fn cells_that_are_crossed_change_places() {
+    let map = host(&["0-3", "4-7"], "", "");
+    let cells = |a: u32, b: u32| {
+        let cell = |vcpus: &str, node| CellLayout { vcpus: set(vcpus), nodes: Some(CpuSet::from_iter([node])) };
+        vec![cell("0-1", a), cell("2-3", b)]
+    };
+    let straight = GuestLayout { cells: cells(0, 1), ..guest(&map, &["1", "2", "5", "6"]) };
+    assert_eq!(plan(&map, std::slice::from_ref(&straight)).changed().count(), 0);
+    let crossed = GuestLayout { cells: cells(1, 0), ..straight };
+    let plan = plan(&map, std::slice::from_ref(&crossed));
+    assert!(plan.after[0].cells_elsewhere(&map).is_empty(), "{plan:#?}");
+    let nodes = |v: usize| map.nodes_of(&plan.after[0].vcpus[v]).to_string();
+    assert_eq!([nodes(0), nodes(1), nodes(2), nodes(3)], ["1", "1", "0", "0"]);
+    assert_eq!(plan.guests[0].reasons.keys().collect::<Vec<_>>(), [&MoveReason::CellElsewhere]);
+}
+
+#[test]
+fn a_crowded_set_is_left_only_where_its_cost_is_unknown() {
+    let map = host(&["0-7"], "", "");
+    let crowded = guest(&map, &["2-3", "2-3", "2-3", "2-3"]);
+    assert_eq!(faults::crowded(&map, std::slice::from_ref(&crowded)).len(), 1);
+    let moved = after(&map, std::slice::from_ref(&crowded));
+    let distinct: std::collections::BTreeSet<&String> = moved[0].iter().collect();
+    assert_eq!(distinct.len(), 4, "{moved:?}");
+    let measured = GuestLayout { measured: true, ..crowded };
+    assert_eq!(plan(&map, &[measured]).changed().count(), 0);
+    // Six vCPUs on three CPUs: nothing better is to be had, and the set takes in what is left.
+    let small = host(&["0-3"], "", "");
+    let full = guest(&small, &["1-2"; 6]);
+    assert_eq!(after(&small, &[full])[0], ["1-3"; 6]);
+}
+
+#[test]
+fn who_has_its_cpu_already_is_not_said_to_follow_others() {
+    let map = host(&["0-2"], "", "");
+    let guests = [guest(&map, &["1", "2"]), guest(&map, &["1", "2"])];
+    let plan = plan(&map, &guests);
+    assert!(plan.guests.iter().all(|g| g.shares), "{plan:#?}");
+    assert_eq!(plan.guests[0].reasons.keys().collect::<Vec<_>>(), [&MoveReason::Shared]);
+    assert_eq!(plan.guests[1].reasons.keys().collect::<Vec<_>>(), [&MoveReason::Overlap]);
+}
+
+#[test]
+fn a_full_host_keeps_its_first_cpu_and_an_idle_helper_stays() {
+    let map = host(&["0-3"], "", "");
+    let idle = GuestLayout {
+        emulator: HelperLayout { cpus: Some(set("0-3")), idle: true, ..HelperLayout::default() },
+        ..guest(&map, &["1", "2"])
+    };
+    assert_eq!(plan(&map, std::slice::from_ref(&idle)).changed().count(), 0);
+    let mut busy = idle.clone();
+    busy.emulator.idle = false;
+    assert_eq!(plan(&map, &[busy]).guests[0].emulator, Some(set("0")));
+    let full = [guest(&map, &["0", "1"]), guest(&map, &["2", "3"])];
+    assert!(faults::starved(&map, &full));
+    let planned = plan(&map, &full);
+    assert!(!faults::starved(&map, &planned.after), "{planned:#?}");
+}
+
+#[test]
+fn nobody_moves_to_a_cpu_that_the_host_keeps_busy_while_others_are_free() {
+    let map = host(&["0-7"], "", "");
+    let guests = [guest(&map, &["4"]), guest(&map, &["4"])];
+    assert_eq!(after(&map, &guests)[1], ["1"]);
+    assert_eq!(after(&map.clone().with_busy(&set("1-2,5")), &guests)[1], ["3"]);
+    // Where no other is free, a busy one is still better than one that a vCPU has.
+    assert_eq!(after(&map.clone().with_busy(&set("0-3,5-7")), &guests)[1], ["1"]);
+    let free = guest(&map, &["", ""]);
+    assert!(plan(&map, std::slice::from_ref(&free)).guests[0].optional);
+    assert_eq!(plan(&map.with_busy(&set("0-7")), &[free]).changed().count(), 0);
+}
+
+#[test]
+fn vcpus_are_not_mixed_over_fast_and_slow_cores_without_need() {
+    let map = host(&["0-7"], "", "4-7");
+    let on = |cpus: &[&str]| {
+        let guests = [guest(&map, &["2"]), guest(&map, cpus)];
+        after(&map, &guests)[1].clone()
+    };
+    assert_eq!(on(&["2", "3"]), ["1", "3"], "fast ones for a guest that is on fast ones");
+    assert_eq!(on(&["2", "6"])[0], "4", "it has a slow one already");
+    let four = [guest(&map, &["2", "3"]), guest(&map, &["2", "3", "2", "3"])];
+    assert!(after(&map, &four)[1].iter().all(|cpu| set(cpu).is_subset(&set("4-7"))), "room only among slow ones");
+}
+
+/// Two nodes with four cores of two threads each: CPUs 0-3 and 4-7, their siblings 8-11 and 12-15.
+fn two_nodes_with_threads() -> CpuMap {
+    let mut topology = HostTopology { isolated: Some(CpuSet::new()), ..HostTopology::default() };
+    let siblings = |cpu: u32| CpuSet::from_iter([cpu % 8, cpu % 8 + 8]);
+    let cpu = |cpu| CpuTopo { cpu, node: Some(cpu % 8 / 4), siblings: siblings(cpu), ..CpuTopo::default() };
+    topology.cpus.extend((0..16).map(cpu));
+    topology.normalise();
+    CpuMap::new(&topology, &topology.all(), &CpuSet::new())
+}
+
+#[test]
+fn a_guest_larger_than_a_node_sees_nodes_and_hardware_threads() {
+    let map = two_nodes_with_threads();
+    let pins: Vec<String> = (0..12).map(|cpu| cpu.to_string()).collect();
+    let pins: Vec<&str> = pins.iter().map(String::as_str).collect();
+    let large = GuestLayout { reshapes: true, bound: Some(set("0")), ..guest(&map, &pins) };
+    let plan = plan(&map, &[large]);
+    assert!(!plan.guests[0].shares, "{plan:#?}");
+    assert_eq!((plan.guests[0].threads, plan.guests[0].cells.len()), (Some(2), 2));
+    assert_eq!(plan.after[0].single(&map).len(), 12);
+    let again = super::plan(&map, &plan.after);
+    assert_eq!(again.changed().count(), 0, "{again:#?}");
+}
+
+#[test]
+fn cpus_of_a_paused_guest_are_its_own_only_while_others_have_enough() {
+    let map = host(&["0-3"], "", "");
+    let paused = |cpus: &[&str]| GuestLayout { running: false, ..guest(&map, cpus) };
+    let pinned = |cpus: &str| HelperLayout { cpus: Some(set(cpus)), pinned: true, ..HelperLayout::default() };
+    let on_its_vcpu = GuestLayout { emulator: pinned("2"), ..guest(&map, &["2"]) };
+    let emulator = |cpus: &[&str]| plan(&map, &[on_its_vcpu.clone(), paused(cpus)]).guests[0].emulator.clone();
+    assert_eq!(emulator(&["0", "1"]), Some(set("3")));
+    assert_eq!(emulator(&["0", "1", "3"]), Some(set("0")), "better than its own vCPU's");
+    // A set gives way to pins within it, and to those of a paused guest where it can.
+    let wide = host(&["0-8"], "", "");
+    let guests = |paused_on: &'static str| {
+        let now = [guest(&wide, &["1-4", "1", "2", "0", "0-8"]), guest(&wide, &[paused_on])];
+        let mut now = now.to_vec();
+        now[1].running = false;
+        plan(&wide, &now).after[0].vcpus.clone()
+    };
+    for paused_on in ["8", "3"] {
+        let after = guests(paused_on);
+        let pins: CpuSet = [&after[1], &after[2]].into_iter().fold(CpuSet::new(), |a, b| a.union(b));
+        assert!(!after[0].intersects(&pins), "{after:?}");
+    }
+}
+
+#[test]
+fn a_guest_leaves_slow_cores_only_where_fast_ones_are_free() {
+    let map = host(&["0-7"], "", "4-7");
+    let on = |cpus: &[&str], others: &[&str]| {
+        let plan = plan(&map, &[guest(&map, cpus), guest(&map, others)]);
+        assert!(plan.guests[1].is_empty(), "{plan:#?}");
+        (plan.after[0].vcpus.iter().map(ToString::to_string).collect::<Vec<_>>(), plan.guests[0].reasons.clone())
+    };
+    let (moved, reasons) = on(&["2", "5"], &[]);
+    assert_eq!((moved[0].as_str(), moved[1].as_str()), ("2", "1"));
+    assert_eq!(reasons, [(MoveReason::SlowCore, set("1"))].into());
+    assert_eq!(on(&["2", "5"], &["1", "3"]).0, ["2", "5"], "CPU 0 stays with the host");
+    assert_eq!(on(&["4", "5"], &[]).0, ["4", "5"], "all are equal");
+}
+
+#[test]
+fn helpers_come_to_the_node_of_the_vcpus_where_it_has_room() {
+    let map = host(&["0-3", "4-7"], "", "");
+    let pinned = |cpus: &str| HelperLayout { cpus: Some(set(cpus)), pinned: true, ..HelperLayout::default() };
+    let far = |vcpus: &[&str]| GuestLayout {
+        emulator: pinned("1"),
+        iothreads: [(1, pinned("2-3"))].into(),
+        ..guest(&map, vcpus)
+    };
+    let near = plan(&map, &[far(&["5", "6"])]);
+    assert_eq!(near.guests[0].emulator, Some(set("4")));
+    assert_eq!((near.guests[0].vcpus.len(), &near.guests[0].iothreads[&1]), (0, &set("4")));
+    assert_eq!(plan(&map, &near.after).changed().count(), 0);
+    assert_eq!(plan(&map, &[far(&["4", "5", "6", "7"])]).changed().count(), 0, "no CPU is left on the node");
+    let both = GuestLayout { known: false, ..far(&["5", "3-4"]) };
+    assert_eq!(plan(&map, &[both]).guests[0].emulator, None, "a vCPU may be on its node");
+    let mut resting = far(&["5", "6"]);
+    resting.emulator.rests = true;
+    assert_eq!(plan(&map, &[resting]).guests[0].emulator, None);
+}
+
+#[test]
+fn the_plan_takes_no_last_cpu_from_the_host() {
+    let map = host(&["0-3"], "", "");
+    let guests = [guest(&map, &["3"]), guest(&map, &["0", "1", "1"])];
+    assert!(!faults::starved(&map, &guests));
+    let planned = plan(&map, &guests);
+    assert!(!faults::starved(&map, &planned.after), "{planned:#?}");
+    assert!(faults::overlaps(&map, &planned.after).is_empty() && planned.guests[0].is_empty(), "{planned:#?}");
+}

@@ -1,0 +1,114 @@
+//! Disks on a QEMU command line: what backs them, how QEMU does their I/O, and the limits it keeps them to.
+
+use super::values::{Pair, get};
+use crate::sanitize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// At most this many are kept.
+const MAX_DISKS: usize = 256;
+
+/// The limits of `-drive` and of throttle groups (QEMU's `throttle_extract_options` in blockdev.c and `qapi/qom.json`,
+/// `ThrottleLimits`), with their older names, and libvirt's names of the same.
+const LIMITS: [(&str, &str, &str); 6] = [
+    ("iops-total", "iops", "total_iops_sec"),
+    ("iops-read", "iops_rd", "read_iops_sec"),
+    ("iops-write", "iops_wr", "write_iops_sec"),
+    ("bps-total", "bps", "total_bytes_sec"),
+    ("bps-read", "bps_rd", "read_bytes_sec"),
+    ("bps-write", "bps_wr", "write_bytes_sec"),
+];
+
+/// A disk as `-drive`, or `-blockdev` and `-device` together, describe it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandDisk {
+    /// `id` of the `-drive`, or `node-name` of the `-blockdev`.
+    pub drive: String,
+    /// `id` of the `-device`; empty without one.
+    pub device: String,
+    /// Driver of the device, such as `virtio-blk-pci`, or what `if=` of the drive says.
+    pub driver: Option<String>,
+    /// Id of its `IOThread`.
+    pub iothread: Option<String>,
+    /// `cache=`, or `none` and `writeback` by `cache.direct=`.
+    pub cache: Option<String>,
+    /// `aio=`: `threads`, `native`, `io_uring`.
+    pub aio: Option<String>,
+    /// Limits per second by libvirt's names (`total_iops_sec`); those that are 0 limit nothing and are left out.
+    pub limits: BTreeMap<String, u64>,
+}
+
+impl CommandDisk {
+    /// Whether QEMU's statistics call it so.
+    pub fn is_called(&self, name: &str) -> bool {
+        !name.is_empty() && [&self.drive, &self.device].into_iter().any(|own| own == name)
+    }
+}
+
+/// Takes in a `-drive` (with `id`) or a `-blockdev` (with `node-name`).
+pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
+    let Some(id) = get(parts, "id", false).or_else(|| get(parts, "node-name", false)) else { return };
+    // A format node lies upon the node of its file and takes its place: the device names the upper one.
+    let below = get(parts, "file", false).filter(|file| disks.iter().any(|disk| disk.drive == *file));
+    let mut disk = match below.and_then(|file| disks.iter().position(|disk| disk.drive == file)) {
+        Some(at) => disks.remove(at),
+        None => CommandDisk::default(),
+    };
+    disk.drive = sanitize(&id, 64);
+    let direct =
+        get(parts, "cache.direct", false).map(|on| if super::values::is_on(&on) { "none" } else { "writeback" });
+    let text = |key: &str| get(parts, key, false).map(|value| sanitize(&value, 32));
+    disk.cache = text("cache").or(direct.map(str::to_owned)).or(disk.cache);
+    disk.aio = text("aio").or(disk.aio);
+    disk.driver = text("if").filter(|bus| bus != "none").or(disk.driver);
+    disk.limits.extend(limits(parts, "throttling."));
+    if disks.len() < MAX_DISKS {
+        disks.push(disk);
+    }
+}
+
+/// Takes in a `-device` that names its drive.
+pub(super) fn device(disks: &mut [CommandDisk], driver: &str, id: &str, parts: &[Pair]) {
+    let Some(drive) = get(parts, "drive", false) else { return };
+    let Some(disk) = disks.iter_mut().find(|disk| disk.drive == drive) else { return };
+    disk.device = sanitize(id, 64);
+    disk.driver = Some(sanitize(driver, 64));
+    disk.iothread = get(parts, "iothread", false).map(|value| sanitize(&value, 64));
+}
+
+/// The limits among the parts of an option.
+fn limits(parts: &[Pair], prefix: &str) -> BTreeMap<String, u64> {
+    let value = |name: &str| get(parts, name, false)?.parse::<u64>().ok();
+    let limit = |(new, old, name): (&str, &str, &str)| {
+        let set = value(&format!("{prefix}{new}")).or_else(|| value(old))?;
+        (set > 0).then(|| (name.to_owned(), set))
+    };
+    LIMITS.into_iter().filter_map(limit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cmdline::parse_text;
+
+    #[test]
+    fn drives_and_devices_are_joined() {
+        let command = parse_text(
+            "qemu-system-x86_64 -object iothread,id=io1 \
+             -drive file=/a.img,if=none,id=d0,cache=none,aio=native,throttling.iops-total=100,bps=4096 \
+             -device virtio-blk-pci,drive=d0,id=disk0,iothread=io1 \
+             -drive file=/b,if=virtio,id=d1,throttling.iops-total=0 \
+             -blockdev '{\"driver\":\"file\",\"filename\":\"/c\",\"node-name\":\"f\",\"aio\":\"io_uring\"}' \
+             -blockdev driver=raw,node-name=n,file=f -device scsi-hd,drive=n",
+        )
+        .unwrap();
+        let disks = &command.disks;
+        assert_eq!(disks.len(), 3);
+        assert!(disks[0].is_called("d0") && disks[0].is_called("disk0") && !disks[0].is_called(""));
+        assert_eq!((disks[0].iothread.as_deref(), disks[0].driver.as_deref()), (Some("io1"), Some("virtio-blk-pci")));
+        assert_eq!((disks[0].cache.as_deref(), disks[0].aio.as_deref()), (Some("none"), Some("native")));
+        assert_eq!(disks[0].limits.get("total_iops_sec"), Some(&100));
+        assert_eq!(disks[0].limits.get("total_bytes_sec"), Some(&4096));
+        assert_eq!((disks[1].driver.as_deref(), disks[1].limits.len()), (Some("virtio"), 0));
+        assert_eq!((disks[2].drive.as_str(), disks[2].aio.as_deref()), ("n", Some("io_uring")));
+    }
+}

@@ -1,0 +1,286 @@
+//! A QEMU command line: from `/proc/PID/cmdline`, from libvirt's log, from `ps`, or pasted from a script.
+
+mod cpu;
+mod disks;
+mod options;
+mod quoted;
+mod shell;
+mod values;
+
+pub use disks::CommandDisk;
+pub(crate) use shell::{commands as shell_lines, split as shell_words};
+pub use values::is_switched_on;
+
+use super::cpu_set::CpuSet;
+use super::device_property::DeviceProperty;
+use super::guest_numa::GuestNumaCell;
+use super::limits::{self, Implausible};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Command lines of guests with hundreds of devices stay below this.
+const MAX_TEXT: usize = 1024 * 1024;
+/// Arguments of a command line at most.
+pub const MAX_ARGS: usize = 20_000;
+
+/// `-smp` as written. Absent parts are `None`; QEMU fills them in.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Smp {
+    /// vCPUs at start.
+    pub cpus: Option<u32>,
+    /// vCPUs with hotplug.
+    pub maxcpus: Option<u32>,
+    /// Sockets.
+    pub sockets: Option<u32>,
+    /// Dies in a socket.
+    pub dies: Option<u32>,
+    /// Cores in a die.
+    pub cores: Option<u32>,
+    /// Threads in a core.
+    pub threads: Option<u32>,
+}
+
+/// The options of a QEMU command line. `None` means that the option is absent and QEMU's default applies.
+#[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QemuCommand {
+    /// Path of the program.
+    pub program: String,
+    /// `-name guest=`.
+    pub name: Option<String>,
+    /// `-uuid`, lower case.
+    pub uuid: Option<String>,
+    /// Machine type, as written: `pc-q35-6.2`.
+    pub machine: Option<String>,
+    /// Accelerator: `kvm`, `tcg`.
+    pub accel: Option<String>,
+    /// vCPUs and their topology.
+    pub smp: Smp,
+    /// Memory in bytes.
+    pub memory: Option<u64>,
+    /// CPU model without its features: `host`.
+    pub cpu_model: Option<String>,
+    /// CPU features other than Hyper-V's, `-` spelling: `invtsc` to `on`.
+    pub cpu_features: BTreeMap<String, String>,
+    /// Hyper-V enlightenments by libvirt's element names (`stimer`, `stimer_direct`, `vendor_id`), with `on`, `off` or
+    /// a value. `hv-time` is [`QemuCommand::hv_time`]; `hv-passthrough` is `passthrough`.
+    pub hyperv: BTreeMap<String, String>,
+    /// `hv-time`, libvirt's `hypervclock`.
+    pub hv_time: Option<bool>,
+    /// `kvmclock`.
+    pub kvmclock: Option<bool>,
+    /// `invtsc`.
+    pub invtsc: Option<bool>,
+    /// `-machine hpet=` or `-no-hpet`. Absent means that a pc machine has one.
+    pub hpet: Option<bool>,
+    /// `-rtc base=`.
+    pub rtc_base: Option<String>,
+    /// `-rtc driftfix=`.
+    pub rtc_driftfix: Option<String>,
+    /// `-rtc clock=`.
+    pub rtc_clock: Option<String>,
+    /// `kvm-pit.lost_tick_policy`: `delay` or `discard`.
+    pub pit_policy: Option<String>,
+    /// `-machine kernel_irqchip=`: `on`, `off`, `split`.
+    pub kernel_irqchip: Option<String>,
+    /// Paths of the unix sockets of QMP monitors.
+    pub qmp_sockets: Vec<String>,
+    /// `-name debug-threads=on`: vCPU threads carry their number.
+    pub debug_threads: bool,
+    /// `-overcommit cpu-pm=on`: the guest may idle the CPU itself.
+    pub overcommit_cpu_pm: bool,
+    /// Guest memory is locked in host memory.
+    pub mem_lock: bool,
+    /// Guest memory comes from huge pages (by its path or `hugetlb=on`).
+    pub hugepages: bool,
+    /// Whether a serial port is connected.
+    pub serial: bool,
+    /// A network card with `vhost=on`.
+    pub vhost: bool,
+    /// The firmware is UEFI (OVMF, AAVMF).
+    pub uefi: bool,
+    /// Ids of the `IOThread`s.
+    pub iothreads: Vec<String>,
+    /// `-device` in order: driver and id (empty when it has none).
+    pub devices: Vec<(String, String)>,
+    /// Properties of devices that change how they are served.
+    pub device_properties: Vec<DeviceProperty>,
+    /// `-numa node`: the guest's cells, each with the id of the memory behind it. Not recorded.
+    #[serde(skip)]
+    pub cells: Vec<(GuestNumaCell, Option<String>)>,
+    /// Host nodes to which `policy=bind` binds a `memory-backend-*`, by its id. Not recorded.
+    #[serde(skip)]
+    pub bound_memory: BTreeMap<String, CpuSet>,
+    /// The arguments of `-cpu` in order, sanitized. QEMU takes the last one alone (system/vl.c, `QEMU_OPTION_cpu`).
+    pub cpu_options: Vec<String>,
+    /// Names of the files behind drives, without their folders, sanitized.
+    pub drive_files: Vec<String>,
+    /// Disks that have an id.
+    pub disks: Vec<CommandDisk>,
+    /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
+    pub append: Option<String>,
+}
+
+impl QemuCommand {
+    /// The guest's NUMA cells, with the host nodes that their memory is bound to.
+    pub fn numa_cells(&self) -> Vec<GuestNumaCell> {
+        let bound = |memory: &Option<String>| self.bound_memory.get(memory.as_ref()?).cloned();
+        let cell = |(cell, memory): &(GuestNumaCell, Option<String>)| GuestNumaCell {
+            host_nodes: bound(memory),
+            ..cell.clone()
+        };
+        self.cells.iter().map(cell).collect()
+    }
+
+    /// The host nodes that the memory of a guest without cells is bound to.
+    pub fn bound_nodes(&self) -> Option<CpuSet> {
+        let all = self.bound_memory.values().filter(|_| self.cells.is_empty());
+        all.cloned().reduce(|a, b| a.union(&b))
+    }
+
+    /// Whether it is the configuration of a VMM other than QEMU, in QEMU's terms.
+    pub fn is_other_vmm(&self) -> bool {
+        matches!(self.program.as_str(), "cloud-hypervisor" | "firecracker" | "crosvm")
+    }
+
+    /// The guest's architecture, by the program's name: `x86_64`.
+    pub fn arch(&self) -> Option<&str> {
+        self.program.rsplit('/').next()?.strip_prefix("qemu-system-")
+    }
+
+    /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
+    pub fn hyperv_on(&self, name: &str) -> bool {
+        let on = |name: &str| self.hyperv.get(name).is_some_and(|value| is_switched_on(value));
+        on(name) || on("passthrough")
+    }
+
+    /// The number of vCPUs: as written, with those that are plugged in as devices, or the product of the topology;
+    /// `None` beyond what KVM allows.
+    pub fn vcpus(&self) -> Option<u32> {
+        let smp = self.smp;
+        let plugged = self.devices.iter().filter(|(driver, _)| driver.ends_with("-cpu")).count() as u32;
+        let written = smp.cpus.map(|n| n.saturating_add(plugged)).or(smp.maxcpus).or_else(|| {
+            let parts = [smp.sockets, smp.dies, smp.cores, smp.threads];
+            let known: Vec<u32> = parts.into_iter().flatten().collect();
+            if known.is_empty() { None } else { known.into_iter().try_fold(1u32, u32::checked_mul) }
+        });
+        written.filter(|n| *n <= limits::VCPUS)
+    }
+}
+
+/// Why a text could not be read as a command line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CmdlineError {
+    /// No program that looks like QEMU.
+    #[error("no QEMU program (qemu-system-*, qemu-kvm) found in the text")]
+    NoProgram,
+    /// A number that no KVM guest can have.
+    #[error("not a KVM guest's: {0}")]
+    Implausible(#[from] Implausible),
+    /// Too large for a command line.
+    #[error("too large for a command line")]
+    TooLarge,
+}
+
+/// Parses an argument vector, program first. Never fails: unknown options are ignored.
+pub fn parse_argv(argv: &[String]) -> QemuCommand {
+    let (program, options) = argv.split_first().map_or((String::new(), argv), |(first, rest)| (first.clone(), rest));
+    QemuCommand { program, ..parse_options(options) }
+}
+
+/// Parses options without a program before them.
+pub fn parse_options(argv: &[String]) -> QemuCommand {
+    let mut command = QemuCommand::default();
+    let mut args = argv.iter().take(MAX_ARGS).map(String::as_str).peekable();
+    let mut chardevs = options::Chardevs::default();
+    while let Some(arg) = args.next() {
+        let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else { continue };
+        // An option's value never starts like an option, except `-` alone and negative numbers.
+        let value = args.next_if(|next| !next.starts_with('-') || next.len() == 1);
+        options::option(&mut command, &mut chardevs, option, value.unwrap_or_default());
+    }
+    chardevs.finish(&mut command);
+    command
+}
+
+/// Parses pasted text: shell quoting, lines joined by backslashes, environment assignments before the program,
+/// libvirt's log of a guest (the last of several starts counts), a line of `ps`.
+///
+/// # Errors
+/// If it contains no QEMU program, or a number that no guest can have.
+pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
+    if text.len() > MAX_TEXT {
+        return Err(CmdlineError::TooLarge);
+    }
+    let mut found = None;
+    for line in shell::commands(text) {
+        let words = shell::split(quoted::unwrapped(&line));
+        if let Some(at) = words.iter().position(|word| is_program(word))
+            && let Some(argv) = words.get(at..)
+            && argv.iter().skip(1).any(|word| is_option(word))
+        {
+            for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
+                options::check(option.trim_start_matches('-'), value)?;
+            }
+            found = Some(parse_argv(argv));
+        }
+    }
+    if found.is_none()
+        && let Some(argv) = quoted::list(text).filter(|argv| argv.iter().any(|word| is_option(word)))
+    {
+        found = Some(parse_argv(&argv));
+    }
+    found.ok_or(CmdlineError::NoProgram)
+}
+
+/// Whether a text contains a QEMU command line.
+pub fn looks_like(text: &str) -> bool {
+    // A domain XML names the program as well.
+    !text.trim_start().starts_with('<')
+        && text.len() <= MAX_TEXT
+        && text.contains("qemu") | text.contains("kvm")
+        && !matches!(parse_text(text), Err(CmdlineError::NoProgram | CmdlineError::TooLarge))
+}
+
+/// Whether a word is an option of QEMU that other texts are unlikely to contain.
+fn is_option(word: &str) -> bool {
+    const KNOWN: [&str; 26] = [
+        "name",
+        "machine",
+        "M",
+        "m",
+        "smp",
+        "cpu",
+        "device",
+        "drive",
+        "enable-kvm",
+        "accel",
+        "uuid",
+        "S",
+        "nodefaults",
+        "hda",
+        "cdrom",
+        "kernel",
+        "display",
+        "nographic",
+        "id",
+        "blockdev",
+        "netdev",
+        "bios",
+        "boot",
+        "vnc",
+        "serial",
+        "daemonize",
+    ];
+    word.strip_prefix('-').is_some_and(|option| KNOWN.contains(&option.strip_prefix('-').unwrap_or(option)))
+}
+
+/// Whether a path or name is that of a QEMU system emulator.
+pub fn is_program(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    name.starts_with("qemu-system-") && !name.contains(['=', ',', ':'])
+        || matches!(name, "qemu-kvm" | "qemu" | "kvm" if word.starts_with('/') || name != "qemu")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! Properties of devices, as `<driver>` says them and as `<qemu:override>` changes them
+//! (<https://libvirt.org/drvqemu.html>).
+
+use super::xml::{attribute, child, children};
+use crate::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
+use roxmltree::Node;
+
+/// Attributes of `<driver>` that are QEMU's properties of the same name.
+const DRIVER: &[&str] = &["ioeventfd", "event_idx", "vectors"];
+
+/// The properties of a domain's devices.
+pub(super) fn of_domain(domain: Node) -> Vec<DeviceProperty> {
+    let devices = child(domain, "devices").into_iter().flat_map(|devices| devices.children()).filter(Node::is_element);
+    let mut found: Vec<DeviceProperty> = devices.flat_map(of_device).take(MAX_PROPERTIES).collect();
+    // libvirt takes it in QEMU's namespace only.
+    let overrides = children(domain, "override").filter(|node| in_qemu_namespace(*node));
+    for device in overrides.flat_map(|node| children(node, "device")) {
+        let alias = attribute(device, "alias").unwrap_or_default();
+        let properties = children(device, "frontend").flat_map(|frontend| children(frontend, "property"));
+        for property in properties.take(MAX_PROPERTIES) {
+            let (Some(name), value) = (attribute(property, "name"), attribute(property, "value")) else { continue };
+            let device = short(&alias);
+            if attribute(property, "type").as_deref() == Some("remove") {
+                let name = name.replace('_', "-");
+                found.retain(|known| known.device != device || known.name != name);
+            } else if found.len() < MAX_PROPERTIES {
+                let value = value.unwrap_or_default();
+                found.extend(DeviceProperty::new(device, &name, &value, PropertyPlace::Override));
+            }
+        }
+    }
+    found
+}
+
+/// Whether libvirt takes the element for one of its QEMU driver.
+pub(super) fn in_qemu_namespace(node: Node) -> bool {
+    node.tag_name().namespace().is_some_and(|space| space.contains("qemu"))
+}
+
+/// An alias without the mark of those that the user chose.
+fn short(alias: &str) -> &str {
+    alias.strip_prefix("ua-").unwrap_or(alias)
+}
+
+fn of_device(device: Node<'_, '_>) -> Vec<DeviceProperty> {
+    let kind = device.tag_name().name();
+    let inner = |name: &str, value: &str| child(device, name).and_then(|node| attribute(node, value));
+    let target = inner("target", "dev").or_else(|| inner("mac", "address"));
+    let alias = inner("alias", "name").map(|alias| short(&alias).to_owned());
+    let name = alias.or(target).unwrap_or_else(|| kind.to_owned());
+    let Some(driver) = child(device, "driver") else { return Vec::new() };
+    let mut found: Vec<DeviceProperty> = DRIVER
+        .iter()
+        .filter_map(|key| DeviceProperty::new(&name, key, &attribute(driver, key)?, PropertyPlace::Devices))
+        .collect();
+    let virtio = inner("model", "type").is_some_and(|model| model.starts_with("virtio"));
+    if kind == "interface" && virtio && attribute(driver, "name").as_deref() == Some("qemu") {
+        found.extend(DeviceProperty::new(&name, "vhost", "off", PropertyPlace::Devices));
+    }
+    if kind == "interface" && attribute(driver, "txmode").as_deref() == Some("timer") {
+        found.extend(DeviceProperty::new(&name, "tx", "timer", PropertyPlace::Devices));
+    }
+    found
+}

@@ -1,0 +1,511 @@
+//! The collector: every source of the running host, once a tick, as one sample.
+
+mod options;
+mod shared_events;
+
+pub use options::{CollectorCommand, CollectorOptions};
+
+use crate::guest::live_guest::LiveGuest;
+use crate::guest::resources::TickBudget;
+use crate::guest::traced_process::TracedProcess;
+use crate::guest::vanished;
+use crate::host::block_devices::BlockDevices;
+use crate::host::kernel_log::KernelLog;
+use crate::host::qemu_logs::QemuLogs;
+use crate::host::reader::HostReader;
+use crate::host::self_usage;
+use crate::host::tasks::HostTasks;
+use crate::metadata::source::WatchedGuest;
+use crate::metadata::status_xml::StatusFiles;
+use crate::proc::discovery::{Discovered, Discovery};
+use crate::proc::file::FileError;
+use crate::proc::read_context::ReadContext;
+use crate::proc::thread::main_thread;
+use crate::proc::threads::{Liveness, take_where};
+use crate::proc::visibility;
+use crate::source_status::{self, ProcView};
+use crate::timestamps::Timestamps;
+use engine::events::{Engine, EngineError, Reading};
+use kvm::kernel_log::LogLine;
+use sample::Feed;
+use sample::{
+    CLOCK_SET_MS, CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
+};
+use shared_events::SharedEvents;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+/// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
+/// Guests are read in order of PID, so that it is the same threads each time.
+const SCHED_BUDGET: usize = 512;
+/// Time between two looks at how /proc is mounted.
+const MOUNTS_NS: u64 = 60_000_000_000;
+/// Reading /proc takes no longer, unless kvmtop did not run.
+const STOPPED_NS: u64 = 2_000_000_000;
+
+/// Reads the running host. A source that fails becomes a [`SourceStatus`]; a tick never fails.
+pub struct Collector {
+    options: CollectorOptions,
+    reader: ReadContext,
+    budget: TickBudget,
+    discovery: Discovery,
+    guests: BTreeMap<i32, LiveGuest>,
+    host: HostReader,
+    tasks: HostTasks,
+    status_files: StatusFiles,
+    block_devices: BlockDevices,
+    kernel_log: KernelLog,
+    qemu_logs: QemuLogs,
+    generation: u32,
+    refused: Option<EngineError>,
+    own_pid_namespace: bool,
+    /// When to look again for the mount option that hides processes, and the option.
+    hidden_by: (u64, Option<String>),
+    /// Why guests of this tick could not be opened.
+    unopened: Vec<FileError>,
+    shared_events: SharedEvents,
+    /// Processes that no tick saw, with threads that had not ended when the engine was read: it has their last events
+    /// at the next reading.
+    put_off: HashSet<i32>,
+    next_ns: Option<u64>,
+    /// When the host was booted, by the wall clock as it was last set.
+    boot_time_ms: i64,
+}
+
+impl Collector {
+    /// Prepares every source. Never fails: each sample lists what is missing.
+    pub fn new(options: CollectorOptions) -> Self {
+        let paths = &options.paths;
+        Self {
+            reader: ReadContext::new(paths),
+            budget: TickBudget::default(),
+            discovery: Discovery::new(paths.clone()),
+            guests: BTreeMap::new(),
+            host: HostReader::new(paths),
+            tasks: HostTasks::new(paths.clone()),
+            status_files: StatusFiles::new(paths.run.clone()),
+            block_devices: BlockDevices::new(&paths.sys),
+            kernel_log: KernelLog::open(paths),
+            qemu_logs: QemuLogs::new(paths.log.clone(), paths.system_owner()),
+            generation: 0,
+            refused: None,
+            own_pid_namespace: paths.in_own_pid_namespace(),
+            hidden_by: (0, None),
+            unopened: Vec::new(),
+            shared_events: SharedEvents::default(),
+            put_off: HashSet::new(),
+            next_ns: None,
+            boot_time_ms: 0,
+            options,
+        }
+    }
+
+    /// Changes the tracing level. The engine's counters restart from zero, and the sample's `generation` grows.
+    ///
+    /// # Errors
+    /// There is no engine, or the kernel refuses.
+    pub fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
+        let Some(engine) = &mut self.options.engine else {
+            return Err(source_status::no_engine(&self.options.engine_problems));
+        };
+        engine.set_level(level)?;
+        self.restarted();
+        Ok(())
+    }
+
+    /// Switches counting of every `kvm:*` tracepoint by guest on or off.
+    ///
+    /// # Errors
+    /// There is no engine, or the kernel refuses.
+    pub fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
+        match &mut self.options.engine {
+            Some(engine) => engine.set_kvm_events(on),
+            None => Err(source_status::no_engine(&self.options.engine_problems)),
+        }
+    }
+
+    /// Switches timing of the host's block devices for guests on or off.
+    ///
+    /// # Errors
+    /// There is no engine, it cannot, or the kernel refuses.
+    pub fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
+        self.switch(on, |engine| engine.set_disks(on))
+    }
+
+    /// Switches tracing of what interrupts guests on or off.
+    ///
+    /// # Errors
+    /// There is no engine, it cannot, or the kernel refuses.
+    pub fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
+        self.switch(on, |engine| engine.set_interrupts(on))
+    }
+
+    fn switch(
+        &mut self,
+        on: bool,
+        set: impl FnOnce(&mut dyn Engine) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        match &mut self.options.engine {
+            Some(engine) => set(engine.as_mut()),
+            None if on => Err(source_status::no_engine(&self.options.engine_problems)),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads everything once.
+    pub fn tick(&mut self) -> Sample {
+        let now = (self.options.clock)();
+        if now.boot_time_ms().abs_diff(self.boot_time_ms) > CLOCK_SET_MS {
+            self.boot_time_ms = now.boot_time_ms();
+            self.guests.values_mut().for_each(|guest| guest.clock_was_set(self.boot_time_ms));
+        }
+        self.reader.begin(SCHED_BUDGET);
+        let many_nodes = self.host.facts().topology.nodes().len() > 1;
+        let memory = self.host.memory();
+        let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
+        self.budget.begin(&self.options.paths, now.mono_ns, self.reader.keep_below, many_nodes, swapped);
+        self.unopened.clear();
+        if now.mono_ns >= self.hidden_by.0 {
+            self.hidden_by = (now.mono_ns + MOUNTS_NS, visibility::hiding_option(&self.options.paths));
+        }
+        let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
+            Ok(found) => (found, None),
+            Err(e) => (Discovered::default(), Some(e)),
+        };
+        self.open_new_guests(&found.guests, now);
+        self.help(&found);
+        let mut ended = self.read_guests(&found, now);
+        // Stopped (SIGSTOP, a debugger) after /proc was read: the engine's reading would end a longer interval than
+        // the threads' times, and the next interval show their work of this one too.
+        let again = (self.options.clock)();
+        let stopped = again.mono_ns.saturating_sub(now.mono_ns) > STOPPED_NS;
+        let now = if stopped { again } else { now };
+        if stopped {
+            ended.extend(self.read_guests(&found, now));
+        }
+        // The engine is read after /proc, so that a thread gone by then has all of its events in this reading. All
+        // rates are per time between two engine readings: finding guests takes a different time each tick, long on a
+        // busy host.
+        let mut reading = Reading::default();
+        if let Some(engine) = &mut self.options.engine {
+            engine.watch(&self.guests.values().flat_map(LiveGuest::processes).collect::<Vec<_>>());
+            engine.watch_vcpus(&mut self.guests.values().flat_map(LiveGuest::vcpu_threads));
+            reading = engine.read();
+        }
+        let read = (self.options.clock)();
+        for offers in self.options.metadata_sources.iter_mut().filter_map(|source| source.host_offers()) {
+            self.host.inform(offers);
+        }
+        // Right after the clock: the CPUs' busy time is the interval less their idle time.
+        let facts = self.host.facts();
+        let cpus = self.host.cpus(now.mono_ns);
+        if !Arc::ptr_eq(&facts, &self.host.facts())
+            && let Some(engine) = &mut self.options.engine
+        {
+            engine.set_topology(&self.host.facts().topology);
+        }
+        let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
+        let mut domains = self.join(ended, &mut reading, now);
+        domains.sort_by_key(|d| d.facts.pid);
+        self.add_engine_details(&mut domains, &mut reading, now.mono_ns);
+        let engine = self.engine_status(&reading);
+        let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
+        let sample = Sample {
+            time_ms: read.time_ms_at(mono_ns),
+            mono_ns,
+            boot_ns: now.boot_ns,
+            host: self.host_sample(now, cpus, memory, &skip),
+            domains,
+            engine,
+            sources: self.sources(&found, proc_failure, &reading),
+            own: self_usage::cost(&self.options.paths),
+        };
+        self.make_room();
+        sample
+    }
+
+    /// Lets the engine enlarge its tables when they are too small for the guests. The next sample then has another
+    /// generation.
+    fn make_room(&mut self) {
+        let Some(engine) = &mut self.options.engine else { return };
+        match engine.make_room(self.guests.values().map(LiveGuest::vcpus).sum()) {
+            Ok(false) => {}
+            Ok(true) => self.restarted(),
+            Err(why) => self.refused = Some(why),
+        }
+    }
+
+    /// The engine's counters restarted from zero.
+    fn restarted(&mut self) {
+        self.generation += 1;
+        self.put_off.clear();
+        self.guests.values_mut().for_each(LiveGuest::restart_events);
+    }
+
+    /// Opens new guests and passes on what the metadata sources know.
+    fn open_new_guests(&mut self, pids: &[i32], now: Timestamps) {
+        let new: Vec<i32> = pids.iter().copied().filter(|pid| !self.guests.contains_key(pid)).collect();
+        let any_new = !new.is_empty();
+        for pid in new {
+            self.open(pid);
+        }
+        let queries: Vec<_> = self.guests.values().filter_map(LiveGuest::status_query).collect();
+        self.status_files.refresh(now.mono_ns, any_new, &queries);
+        for guest in self.guests.values_mut() {
+            guest.check_claim(&self.status_files);
+        }
+        let watched: Vec<WatchedGuest> = self.guests.values().map(LiveGuest::watched).collect();
+        let counters_wanted = self.wants_counters();
+        for source in &mut self.options.metadata_sources {
+            source.want_counters(counters_wanted);
+            source.watch(&watched);
+        }
+        for guest in self.guests.values_mut() {
+            guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
+        }
+    }
+
+    /// Reading KVM's counters through libvirt costs the guests' monitors, and tracing gives more: they are read only
+    /// without tracing.
+    fn wants_counters(&self) -> bool {
+        self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None)
+    }
+
+    /// Opens a guest; false for one that is already gone, of which only events are left.
+    fn open(&mut self, pid: i32) -> bool {
+        let mut guest = match LiveGuest::open(&self.options.paths, pid, self.boot_time_ms, &mut self.reader) {
+            Ok(guest) => guest,
+            Err(FileError::Gone) => return false,
+            Err(why) => {
+                self.unopened.push(why);
+                return false;
+            }
+        };
+        let counters_wanted = self.wants_counters();
+        guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
+        guest.used_before(self.discovery.used_before(pid, guest.threads.start_ticks()));
+        self.guests.insert(pid, guest);
+        true
+    }
+
+    fn help(&mut self, found: &Discovered) {
+        if found.helpers.is_empty() {
+            return;
+        }
+        for (pid, guest) in &mut self.guests {
+            let mine: Vec<i32> = found.helpers.iter().filter(|(_, owner)| owner == pid).map(|(tid, _)| *tid).collect();
+            guest.help(&self.options.paths, &mine, &mut self.reader);
+        }
+    }
+
+    /// Reads every guest's threads; takes out and returns those that ended.
+    fn read_guests(&mut self, found: &Discovered, now: Timestamps) -> Vec<LiveGuest> {
+        let living: HashSet<i32> = found.guests.iter().copied().collect();
+        let (paths, reader, budget) = (&self.options.paths, &mut self.reader, &mut self.budget);
+        // A process that ended is found by its threads, even when another process took its PID; one that closed its VM
+        // is found by discovery.
+        take_where(&mut self.guests, |pid, guest| {
+            guest.read(paths, now.mono_ns, reader, budget) == Liveness::Ended || !living.contains(pid)
+        })
+    }
+
+    /// Gives every traced thread's events to its guest.
+    fn join(&mut self, ended: Vec<LiveGuest>, reading: &mut Reading, now: Timestamps) -> Vec<DomainSample> {
+        let mut traced = TracedProcess::all(reading, now);
+        let kvm_events = &mut reading.kvm_events;
+        let (mut forget, mut gone) = (Vec::new(), Vec::new());
+        let mut domains = Vec::new();
+        for mut guest in ended {
+            let pid = guest.threads.pid;
+            let mut own = traced.remove(&pid).unwrap_or_default();
+            // Another process may have its PID by now, even another guest.
+            let next = main_thread(&self.options.paths, pid).map(|(start_ticks, _)| start_ticks);
+            let later = own.take_later(next.filter(|start_ticks| *start_ticks != guest.threads.start_ticks()));
+            forget.extend(own.threads().map(|life| life.key));
+            gone.push(pid);
+            let counted = kvm_events.remove(&pid).unwrap_or_default();
+            let counted = self.shared_events.of_one(counted, later.is_empty(), guest.kvm_events);
+            domains.push(guest.last_sample(own, counted));
+            if !later.is_empty() {
+                traced.insert(pid, later);
+            }
+        }
+        let unknown: Vec<i32> = traced.keys().filter(|pid| !self.guests.contains_key(pid)).copied().collect();
+        for pid in unknown {
+            if self.discovery.look_at(pid, now.mono_ns) && self.open(pid) {
+                continue;
+            }
+            let unseen = traced.remove(&pid).unwrap_or_default();
+            // Its process is gone by now or about to be: what its threads did since the reading is in the next one.
+            if unseen.threads().any(|life| life.died_ns.is_none()) && self.put_off.insert(pid) {
+                continue;
+            }
+            self.put_off.remove(&pid);
+            forget.extend(unseen.threads().map(|life| life.key));
+            let mut lives = vanished::from_events(pid, unseen);
+            let counted = kvm_events.remove(&pid).unwrap_or_default();
+            let counted = self.shared_events.of_one(counted, lives.len() <= 1, 0);
+            lives.iter_mut().for_each(|life| life.kvm_events.clone_from(&counted));
+            domains.extend(lives);
+            gone.push(pid);
+        }
+        for (pid, guest) in &mut self.guests {
+            let mut unseen = traced.remove(pid).unwrap_or_default();
+            let own = unseen.take_later(Some(guest.threads.start_ticks()));
+            forget.extend(unseen.threads().map(|life| life.key));
+            let before = vanished::from_events(*pid, unseen);
+            let counted = kvm_events.remove(pid).unwrap_or_default();
+            let alone = before.is_empty();
+            let counted = self.shared_events.of_one(counted, alone, guest.kvm_events);
+            gone.extend((!alone).then_some(*pid));
+            domains.extend(before);
+            domains.push(guest.sample(own, counted, &mut self.reader, &mut forget));
+        }
+        if (!forget.is_empty() || !gone.is_empty())
+            && let Some(engine) = &mut self.options.engine
+        {
+            engine.forget(&forget, &gone);
+        }
+        domains
+    }
+
+    /// Gives each guest the block devices that worked for it, and what interrupted it.
+    fn add_engine_details(&mut self, domains: &mut [DomainSample], reading: &mut Reading, now_ns: u64) {
+        self.block_devices.begin(now_ns);
+        // From the end: of two guests that had one process id the later one, whose process is watched.
+        for domain in domains.iter_mut().rev() {
+            let Some(pid) = domain.facts.pid else { continue };
+            domain.interrupts = reading.interrupts.remove(&pid);
+            let Some(mut disks) = reading.disks.remove(&pid) else { continue };
+            disks.iter_mut().for_each(|disk| self.block_devices.name(disk));
+            domain.host_disks = Some(disks);
+        }
+    }
+
+    fn host_sample(
+        &mut self,
+        now: Timestamps,
+        cpus: Vec<CpuTimes>,
+        memory: Option<HostMemory>,
+        skip: &HashSet<i32>,
+    ) -> HostSample {
+        HostSample {
+            cpus,
+            facts: self.host.facts(),
+            tasks: self.tasks.scan(now.mono_ns, self.discovery.processes(), skip),
+            memory,
+            kernel_log: self.log_lines(now),
+        }
+    }
+
+    /// The host's log and those of libvirt's QEMUs.
+    fn log_lines(&mut self, now: Timestamps) -> Vec<LogLine> {
+        let mut lines = self.kernel_log.read();
+        lines.extend(self.qemu_logs.read(self.guests.values().filter_map(LiveGuest::logged).collect(), now));
+        lines
+    }
+
+    fn engine_status(&self, reading: &Reading) -> EngineStatus {
+        let Some(engine) = &self.options.engine else {
+            return EngineStatus { level: EngineLevel::None, generation: self.generation, ..EngineStatus::default() };
+        };
+        EngineStatus {
+            kind: engine.kind(),
+            level: engine.level(),
+            generation: self.generation,
+            lost: reading.lost.saturating_add(self.shared_events.lost),
+            overflow: reading.overflow,
+            fires_kvm_exit: reading.fires_kvm_exit,
+            events: reading.events,
+        }
+    }
+
+    fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
+        let failures = self.guests.values().filter_map(LiveGuest::failure).chain(self.unopened.iter().copied());
+        let held_back = self.guests.iter().filter(|(_, guest)| guest.holds_back()).map(|(pid, _)| pid);
+        let view = ProcView {
+            found,
+            failure,
+            hidden_by: self.hidden_by.1.as_deref(),
+            unread_guests: (failures.clone().count(), failures.min_by_key(|why| *why == FileError::Denied)),
+            held_back: held_back.clone().next().map(|first| (held_back.count(), *first)),
+            own_namespace: self.own_pid_namespace,
+        };
+        let mut all = vec![source_status::procfs(&view)];
+        all.extend(source_status::no_kvm(&self.options.paths));
+        let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
+        all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
+        let missing: Vec<_> = self.guests.values().map(LiveGuest::missing_counters).collect();
+        all.push(source_status::kvm_stats(&missing, &self.options.paths));
+        all.extend(self.status_files.problem());
+        all.extend(self.kernel_log.status());
+        all.extend(self.options.metadata_sources.iter_mut().flat_map(|i| i.status()));
+        all
+    }
+
+    /// Executes a command; returns whether to end the feed.
+    fn execute(&mut self, command: CollectorCommand) -> bool {
+        let done = match command {
+            CollectorCommand::Level(level) => self.set_level(level),
+            CollectorCommand::KvmEvents(on) => self.set_kvm_events(on),
+            CollectorCommand::Disks(on) => self.set_disks(on),
+            CollectorCommand::Interrupts(on) => self.set_interrupts(on),
+            CollectorCommand::Interval(interval) => {
+                self.options.interval = interval;
+                Ok(())
+            }
+            CollectorCommand::Now => {
+                self.next_ns = None;
+                Ok(())
+            }
+            CollectorCommand::Stop => return true,
+        };
+        self.refused = done.err();
+        false
+    }
+
+    /// Waits until a sample is due; returns whether to end the feed.
+    fn wait(&mut self) -> bool {
+        loop {
+            let now_ns = (self.options.clock)().mono_ns;
+            let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
+            let command = if left.is_zero() {
+                self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
+            } else {
+                self.options.commands.recv_timeout(left).map_err(|e| e == RecvTimeoutError::Disconnected)
+            };
+            match command {
+                Ok(command) => {
+                    if self.execute(command) {
+                        return true;
+                    }
+                    continue;
+                }
+                // All senders are gone, and receiving from a closed channel does not wait.
+                Err(true) => std::thread::sleep(left),
+                Err(false) => {}
+            }
+            if left.is_zero() {
+                let interval = self.options.interval.as_nanos() as u64;
+                // After a tick that is late by more than an interval the schedule starts again from now.
+                let due = self.next_ns.unwrap_or(now_ns) + interval;
+                self.next_ns = Some(if due > now_ns { due } else { now_ns + interval });
+                return false;
+            }
+        }
+    }
+}
+
+impl Feed for Collector {
+    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
+        if self.wait() {
+            return Ok(None);
+        }
+        Ok(Some(self.tick()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

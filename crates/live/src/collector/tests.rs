@@ -1,0 +1,490 @@
+mod ids;
+
+use super::*;
+use crate::metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters};
+use crate::proc::fake::FakeProc;
+use engine::events::{Engine, ThreadKey, TracedThread};
+use kvm::Space;
+use kvm::thread_name::Role;
+use sample::{AccessCell, DomainState, EngineKind, SourceId, SourceState, ThreadEvents, Timing};
+use std::collections::HashMap;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+/// What the engine counts, and what it was asked to forget.
+#[derive(Default)]
+struct Counted {
+    threads: Vec<TracedThread>,
+    forgotten: Vec<i32>,
+    /// `None`: it never has to grow.
+    room: Option<usize>,
+    /// Of `--kvm-events`: how many of its one event each process had.
+    kvm_events: HashMap<i32, u64>,
+}
+
+struct FakeEngine(Arc<Mutex<Counted>>, EngineLevel);
+
+impl Engine for FakeEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Bpf
+    }
+
+    fn level(&self) -> EngineLevel {
+        self.1
+    }
+
+    fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
+        self.1 = level;
+        self.0.lock().unwrap().threads.clear();
+        Ok(())
+    }
+
+    fn set_kvm_events(&mut self, _on: bool) -> Result<(), EngineError> {
+        Err(EngineError { cause: "not here".into(), fix: "none".into() })
+    }
+
+    fn read(&mut self) -> Reading {
+        let counted = self.0.lock().unwrap();
+        let kvm_events = counted.kvm_events.iter().map(|(pid, n)| (*pid, [("kvm_eoi".to_owned(), *n)].into()));
+        Reading { threads: counted.threads.clone(), kvm_events: kvm_events.collect(), ..Reading::default() }
+    }
+
+    fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
+        let mut counted = self.0.lock().unwrap();
+        let grows = counted.room.is_some_and(|room| vcpus > room);
+        if grows {
+            counted.room = Some(vcpus);
+            counted.threads.clear();
+        }
+        Ok(grows)
+    }
+
+    fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]) {
+        let mut counted = self.0.lock().unwrap();
+        counted.kvm_events.retain(|pid, _| !processes.contains(pid));
+        counted.forgotten.extend(threads.iter().map(|key| key.tid));
+        counted.threads.retain(|thread| !threads.contains(&thread.key));
+    }
+}
+
+struct Bench {
+    fake: FakeProc,
+    counted: Arc<Mutex<Counted>>,
+    commands: Sender<CollectorCommand>,
+    collector: Collector,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let fake = FakeProc::new();
+        let counted = Arc::<Mutex<Counted>>::default();
+        let (commands, receiver) = channel();
+        let mut mono_ns = 0;
+        let collector = Collector::new(CollectorOptions {
+            interval: Duration::from_millis(1),
+            engine: Some(Box::new(FakeEngine(counted.clone(), EngineLevel::Full))),
+            commands: receiver,
+            paths: fake.paths(),
+            clock: Box::new(move || {
+                mono_ns += 1_000_000_000;
+                Timestamps { mono_ns, boot_ns: mono_ns + 1_000_000_000_000, time_ms: 0 }
+            }),
+            ..CollectorOptions::default()
+        });
+        Self { fake, counted, commands, collector }
+    }
+
+    /// A guest with a main thread and one more.
+    fn guest(&self, pid: i32, comm: &str, vcpu: &str) {
+        self.fake.process(pid, comm).fd(3, "anon_inode:kvm-vm").fd(4, "anon_inode:kvm-vcpu:0").thread(pid + 1, vcpu);
+    }
+
+    /// A thread has read port 0x71 so often in all.
+    fn reads(&self, pid: i32, tid: i32, count: u64) {
+        self.reads_of(pid, ThreadKey { tid, born_ns: 1 }, None, count);
+    }
+
+    /// The same of a thread that has ended.
+    fn reads_and_ends(&self, pid: i32, tid: i32, count: u64) {
+        self.reads_of(pid, ThreadKey { tid, born_ns: 1 }, Some(2), count);
+    }
+
+    /// The same of one life of a thread's id.
+    fn reads_of(&self, pid: i32, key: ThreadKey, died_ns: Option<u64>, count: u64) {
+        let cell = AccessCell {
+            space: Space::Pio,
+            address: Some(0x71),
+            time: Timing { count, max_ns: Some(5), ..Timing::default() },
+            ..AccessCell::default()
+        };
+        let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
+        let traced = TracedThread { key, died_ns, pid, comm: "guest".into(), vcpu: Some(0), events };
+        let threads = &mut self.counted.lock().unwrap().threads;
+        threads.retain(|thread| thread.key != key);
+        threads.push(traced);
+    }
+
+    fn forgotten(&self) -> Vec<i32> {
+        let mut tids = self.counted.lock().unwrap().forgotten.clone();
+        tids.sort_unstable();
+        tids
+    }
+}
+
+fn count(events: &ThreadEvents) -> u64 {
+    events.accesses.iter().map(|a| a.time.count).sum()
+}
+
+/// PID, state, reads by living threads, reads that are left of others.
+fn seen(sample: &Sample) -> Vec<(i32, DomainState, u64, u64)> {
+    let row = |d: &DomainSample| {
+        let threads = d.threads.iter().map(|t| count(&t.events)).sum();
+        (d.facts.pid.unwrap(), d.state, threads, count(&d.unattributed))
+    };
+    sample.domains.iter().map(row).collect()
+}
+
+const RUNNING: DomainState = DomainState::Running;
+const ENDED: DomainState = DomainState::Ended;
+
+#[test]
+fn events_meet_their_threads() {
+    let mut b = Bench::new();
+    b.guest(10, "hyper", "hyper");
+    b.reads(10, 11, 7);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 7, 0)]);
+    let vcpu = &sample.domains[0].threads[1];
+    assert_eq!((vcpu.tid, vcpu.role, vcpu.index), (11, Role::Vcpu, Some(0)));
+    assert_eq!(sample.domains[0].facts.name.value, "hyper-10");
+    assert_eq!((sample.engine.kind, sample.engine.level), (EngineKind::Bpf, EngineLevel::Full));
+}
+
+#[test]
+fn a_stopped_process_is_a_paused_guest() {
+    let Bench { fake, mut collector, commands: _commands, .. } = Bench::new();
+    let process = fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm").state('T');
+    process.thread(11, "CPU 0/KVM");
+    assert_eq!(collector.tick().domains[0].state, DomainState::Paused);
+    // A signal is work for the thread that takes it.
+    process.state('S').schedstat(1_000, 0, 1);
+    assert_eq!(collector.tick().domains[0].state, RUNNING);
+}
+
+#[test]
+fn a_thread_that_ended_is_there_once_more_and_counts_nothing_twice() {
+    let mut b = Bench::new();
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.reads(10, 11, 7);
+    let first = b.collector.tick();
+    b.reads(10, 11, 9);
+    b.fake.end_thread(10, 11);
+    let second = b.collector.tick();
+    assert_eq!(seen(&second), [(10, RUNNING, 9, 0)]);
+    assert_eq!(second.domains[0].threads[1].cpu, None, "nobody knows what it used last");
+    assert_eq!(b.forgotten(), [11]);
+    let third = b.collector.tick();
+    assert_eq!(seen(&third), [(10, RUNNING, 0, 0)]);
+    let grown = |now: &Sample, before: &Sample| -> u64 {
+        let model = judge::model::Model::new(now, judge::model::Base::Previous(before));
+        model.domains[0].accesses.iter().map(|a| a.span.count).sum()
+    };
+    assert_eq!((grown(&second, &first), grown(&third, &second)), (2, 0));
+}
+
+#[test]
+fn what_a_thread_did_that_no_sample_showed_stays_with_its_guest() {
+    let mut b = Bench::new();
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.collector.tick();
+    b.reads_and_ends(10, 12, 2);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, Some(5));
+    assert_eq!(b.forgotten(), [12]);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, None, "extremes are of one interval");
+}
+
+#[test]
+fn a_guest_that_ended_is_there_once_more_with_all_it_did() {
+    let mut b = Bench::new();
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.reads(10, 11, 7);
+    b.collector.tick();
+    b.reads(10, 11, 20);
+    b.reads(10, 12, 3);
+    b.fake.end(10);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, ENDED, 20, 3)]);
+    assert_eq!(sample.domains[0].threads[0].cpu, None, "nobody knows what it used last");
+    assert_eq!(b.forgotten(), [11, 12]);
+    assert_eq!(seen(&b.collector.tick()), []);
+}
+
+#[test]
+fn a_guest_that_lived_between_two_ticks_is_known_by_its_events() {
+    let mut b = Bench::new();
+    b.collector.tick();
+    b.reads_and_ends(10, 11, 5);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, ENDED, 5, 0)]);
+    let d = &sample.domains[0];
+    assert_eq!((d.facts.name.value.as_str(), d.threads[0].role, d.threads[0].index), ("guest-10", Role::Vcpu, Some(0)));
+    assert_eq!(seen(&b.collector.tick()), []);
+}
+
+#[test]
+fn a_process_that_fires_events_is_looked_at_at_once() {
+    let mut b = Bench::new();
+    b.fake.process(10, "old").thread(11, "x");
+    b.collector.tick();
+    b.guest(10, "old", "x");
+    b.reads(10, 11, 5);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 5, 0)]);
+}
+
+#[test]
+fn another_level_begins_the_counts_anew() {
+    let mut b = Bench::new();
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.reads_and_ends(10, 99, 7);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 7)]);
+    b.collector.set_level(EngineLevel::Counts).unwrap();
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 0)]);
+    assert_eq!((sample.engine.generation, sample.engine.level), (1, EngineLevel::Counts));
+}
+
+#[test]
+fn an_engine_that_had_to_grow_begins_a_new_generation() {
+    let mut b = Bench::new();
+    b.counted.lock().unwrap().room = Some(0);
+    assert_eq!(b.collector.tick().engine.generation, 0);
+    b.guest(10, "a", "CPU 0/KVM");
+    b.reads(10, 11, 7);
+    // What was read before the swap is reported; the sample after it does not continue from there.
+    let before = b.collector.tick();
+    assert_eq!((before.engine.generation, seen(&before)[0].2), (0, 7));
+    b.reads(10, 11, 3);
+    let after = b.collector.tick();
+    assert_eq!((after.engine.generation, seen(&after)[0].2), (1, 3));
+    assert_eq!(b.collector.tick().engine.generation, 1);
+}
+
+#[test]
+fn every_source_may_fail_and_the_tick_goes_on() {
+    let mut b = Bench::new();
+    let sample = b.collector.tick();
+    assert!(sample.host.cpus.is_empty() && sample.host.memory.is_none() && sample.domains.is_empty());
+    std::fs::remove_dir_all(b.fake.paths().proc).unwrap();
+    let mut collector = Collector::new(CollectorOptions { paths: b.fake.paths(), ..CollectorOptions::default() });
+    let sample = collector.tick();
+    let states: Vec<_> = sample.sources.iter().map(|s| (s.id.as_str(), s.state)).collect();
+    assert!(states.contains(&("procfs", SourceState::Missing)), "{states:?}");
+    assert!(states.contains(&("tracepoints", SourceState::Missing)), "{states:?}");
+    assert!(sample.sources.iter().all(|s| s.state == SourceState::Ok || (s.cause.is_some() && s.fix.is_some())));
+}
+
+#[test]
+fn commands_reach_the_feed() {
+    let mut b = Bench::new();
+    assert!(b.collector.next().unwrap().is_some());
+    b.commands.send(CollectorCommand::KvmEvents(true)).unwrap();
+    b.commands.send(CollectorCommand::Level(EngineLevel::None)).unwrap();
+    let sample = b.collector.next().unwrap().unwrap();
+    assert_eq!((sample.engine.level, sample.engine.generation), (EngineLevel::None, 1));
+    b.commands.send(CollectorCommand::Stop).unwrap();
+    assert!(b.collector.next().unwrap().is_none());
+}
+
+/// On a busy host a tick takes long, and not always equally long, from its begin to the engine's reading.
+#[test]
+fn an_interval_is_the_time_between_two_readings_of_the_engine() {
+    /// Counts an event each millisecond of a clock that every tick delays by another time, before it reads and after.
+    struct Metronome(Arc<Mutex<u64>>, u64);
+
+    impl Engine for Metronome {
+        fn kind(&self) -> EngineKind {
+            EngineKind::Bpf
+        }
+
+        fn level(&self) -> EngineLevel {
+            EngineLevel::Full
+        }
+
+        fn set_level(&mut self, _: EngineLevel) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn set_kvm_events(&mut self, _: bool) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn read(&mut self) -> Reading {
+            self.1 += 170_000_000;
+            let mut now = self.0.lock().unwrap();
+            *now += self.1 % 500_000_000;
+            let read_ns = *now;
+            *now += self.1 % 700_000_000;
+            Reading { events: read_ns / 1_000_000, mono_ns: Some(read_ns), ..Reading::default() }
+        }
+
+        fn forget(&mut self, _: &[ThreadKey], _: &[i32]) {}
+    }
+
+    const SET_MS: i64 = 1_600_000_000_000;
+    let (fake, now) = (FakeProc::new(), Arc::<Mutex<u64>>::default());
+    let clock = now.clone();
+    let mut collector = Collector::new(CollectorOptions {
+        engine: Some(Box::new(Metronome(now.clone(), 0))),
+        paths: fake.paths(),
+        clock: Box::new(move || {
+            let mono_ns = *clock.lock().unwrap();
+            Timestamps { mono_ns, boot_ns: 0, time_ms: SET_MS + mono_ns.cast_signed() / 1_000_000 }
+        }),
+        ..CollectorOptions::default()
+    });
+    let mut tick = || {
+        *now.lock().unwrap() += 1_000_000_000;
+        let sample = collector.tick();
+        assert_eq!(sample.time_ms - SET_MS, sample.mono_ns.cast_signed() / 1_000_000, "one instant on both clocks");
+        (sample.engine.events, sample.mono_ns)
+    };
+    let mut before = tick();
+    for _ in 0..5 {
+        let (events, mono_ns) = tick();
+        assert_eq!((events - before.0) * 1_000_000, mono_ns - before.1, "1000 events a second");
+        before = (events, mono_ns);
+    }
+}
+
+/// A source that reads KVM's counters while they are wanted and keeps its last reading afterwards, as libvirt's thread
+/// does.
+struct CountersOnDemand {
+    wanted: bool,
+    metadata: Arc<GuestMetadata>,
+    now_ns: Arc<Mutex<u64>>,
+}
+
+impl MetadataSource for CountersOnDemand {
+    fn watch(&mut self, _: &[WatchedGuest]) {}
+
+    fn want_counters(&mut self, wanted: bool) {
+        self.wanted = wanted;
+    }
+
+    fn metadata(&mut self, _: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
+        let at_ns = *self.now_ns.lock().unwrap();
+        if self.wanted {
+            // 1000 exits a second since the beginning.
+            let counters = NamedCounters::from([("exits".to_owned(), at_ns / 1_000_000)]);
+            let reading = CounterReading { at_ns, every_ns: 1_000_000_000, vm: counters, ..CounterReading::default() };
+            self.metadata = Arc::new(GuestMetadata { counters: Some(Arc::new(reading)), ..GuestMetadata::default() });
+        }
+        Some(self.metadata.clone())
+    }
+
+    fn status(&mut self) -> Vec<SourceStatus> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn counters_that_are_no_longer_read_are_no_longer_shown() {
+    let now_ns = Arc::<Mutex<u64>>::default();
+    let source = CountersOnDemand { wanted: false, metadata: Arc::default(), now_ns: now_ns.clone() };
+    let clock = now_ns.clone();
+    let fake = FakeProc::new();
+    let engine = FakeEngine(Arc::default(), EngineLevel::Full);
+    let mut collector = Collector::new(CollectorOptions {
+        engine: Some(Box::new(engine)),
+        metadata_sources: vec![Box::new(source)],
+        paths: fake.paths(),
+        clock: Box::new(move || Timestamps { mono_ns: *clock.lock().unwrap(), ..Timestamps::default() }),
+        ..CollectorOptions::default()
+    });
+    fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm").thread(11, "CPU 0/KVM");
+    let mut before = collector.tick();
+    let mut rates = |collector: &mut Collector, ticks: usize| -> Vec<Option<u64>> {
+        (0..ticks)
+            .map(|_| {
+                *now_ns.lock().unwrap() += 1_000_000_000;
+                let sample = collector.tick();
+                let model = judge::model::Model::new(&sample, judge::model::Base::Previous(&before));
+                before = sample;
+                model.domains[0].counters.get("exits").map(|r| r.round() as u64)
+            })
+            .collect()
+    };
+    collector.set_level(EngineLevel::None).unwrap();
+    assert_eq!(rates(&mut collector, 5)[3..], [Some(1000); 2]);
+    collector.set_level(EngineLevel::Counts).unwrap();
+    assert_eq!(rates(&mut collector, 60), [None; 60], "a counter that nobody reads has no rate");
+    collector.set_level(EngineLevel::None).unwrap();
+    let again = rates(&mut collector, 6);
+    assert_eq!(again[4..], [Some(1000); 2], "{again:?}");
+    assert!(again.iter().flatten().all(|r| *r == 1000), "no spike of what was not read: {again:?}");
+}
+
+#[test]
+fn a_stop_within_a_tick_shifts_no_cpu_time_to_the_next() {
+    let (fake, now_ns) = (FakeProc::new(), Arc::<Mutex<u64>>::default());
+    let (clock, proc, mut looks) = (now_ns.clone(), fake.paths(), 0);
+    let mut wall = [9_000_000, -4_000, 77].into_iter().cycle();
+    let mut collector = Collector::new(CollectorOptions {
+        paths: fake.paths(),
+        // The wall clock is stepped to and fro: intervals do not depend on it.
+        clock: Box::new(move || {
+            // A tick looks at the clock three times: in the second tick, after /proc was read, it finds that kvmtop was
+            // stopped for 5 s while the guest worked.
+            looks += 1;
+            if looks == 5 {
+                *clock.lock().unwrap() += 5_000_000_000;
+                std::fs::write(proc.process(10, "task/11/schedstat"), "5500000000 0 9\n").unwrap();
+            }
+            let mono_ns = *clock.lock().unwrap();
+            Timestamps { mono_ns, boot_ns: mono_ns, time_ms: wall.next().unwrap_or_default() }
+        }),
+        ..CollectorOptions::default()
+    });
+    let process = fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm");
+    let vcpu = process.thread(11, "CPU 0/KVM");
+    let mut samples = Vec::new();
+    for ran in [0_u64, 500_000_000, 6_000_000_000] {
+        *now_ns.lock().unwrap() += 1_000_000_000;
+        vcpu.schedstat(ran, 0, ran / 100);
+        samples.push(collector.tick());
+    }
+    let shares = samples.windows(2).map(|pair| {
+        let model = judge::model::Model::new(&pair[1], judge::model::Base::Previous(&pair[0]));
+        let run = |s: &Sample| s.domains[0].threads[1].cpu.unwrap().run_ns.unwrap();
+        (model.interval_s, run(&pair[1]) - run(&pair[0]))
+    });
+    assert_eq!(shares.collect::<Vec<_>>(), [(Some(6.0), 5_500_000_000), (Some(1.0), 500_000_000)]);
+}
+
+#[test]
+fn the_start_of_a_guest_follows_a_clock_that_is_set() {
+    let fake = FakeProc::new();
+    fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm");
+    let seconds = Arc::new(Mutex::new((100_u64, 5000_i64)));
+    let clock = seconds.clone();
+    let mut collector = Collector::new(CollectorOptions {
+        paths: fake.paths(),
+        clock: Box::new(move || {
+            let (mono_s, wall_s) = *clock.lock().unwrap();
+            let mono_ns = mono_s * 1_000_000_000;
+            Timestamps { mono_ns, boot_ns: mono_ns, time_ms: wall_s * 1000 }
+        }),
+        ..CollectorOptions::default()
+    });
+    let mut age_s = |mono_s: u64, wall_s: i64| {
+        *seconds.lock().unwrap() = (mono_s, wall_s);
+        let sample = collector.tick();
+        (sample.time_ms - sample.domains[0].facts.started_ms.unwrap()) / 1000
+    };
+    let ages = [age_s(100, 5000), age_s(101, 5001), age_s(102, 8602), age_s(103, 1403), age_s(104, 1404)];
+    assert_eq!(ages, [99, 100, 101, 102, 103], "it started a second after the host");
+}

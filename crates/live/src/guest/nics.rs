@@ -1,0 +1,255 @@
+//! Network interfaces of a guest that no manager reports on: the tap and macvtap devices that its VMM holds open, as
+//! the host's kernel counts them. With vhost the VMM holds them as well.
+
+use crate::proc::fds::KvmFiles;
+use crate::proc::file;
+use crate::proc::paths::SystemPaths;
+use sample::NicSample;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Time between two readings of a network namespace.
+const EVERY_NS: u64 = 5_000_000_000;
+/// At most this many interfaces of one guest are kept.
+const MAX_NICS: usize = 64;
+/// At most this many bytes of `net/dev` are read.
+const MAX_TABLE: usize = 4 << 20;
+/// At most this many namespaces are read in one tick, and kept.
+const MAX_READS: usize = 16;
+const MAX_NAMESPACES: usize = 4096;
+
+/// Counters of interfaces by name, and when they were read, monotonic nanoseconds.
+#[derive(Debug, Default, PartialEq)]
+struct NetworkTable {
+    read_ns: u64,
+    nics: BTreeMap<String, NicSample>,
+}
+
+/// The interfaces of the host's network namespaces: guests of one namespace share its reading.
+#[derive(Debug, Default)]
+pub(crate) struct NetworkTables {
+    tables: HashMap<String, Arc<NetworkTable>>,
+    reads: usize,
+}
+
+impl NetworkTables {
+    /// Begins a tick. Namespaces that no guest asked for lately are forgotten.
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        self.reads = MAX_READS;
+        self.tables.retain(|_, table| now_ns.saturating_sub(table.read_ns) < 4 * EVERY_NS);
+    }
+
+    fn table(&mut self, paths: &SystemPaths, pid: i32, namespace: &str, now_ns: u64) -> Option<Arc<NetworkTable>> {
+        let known = self.tables.get(namespace).cloned();
+        let is_due = known.as_ref().is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= EVERY_NS);
+        if !is_due || self.reads == 0 || known.is_none() && self.tables.len() >= MAX_NAMESPACES {
+            return known;
+        }
+        self.reads -= 1;
+        let text = file::read_text(&paths.process(pid, "net/dev"), MAX_TABLE).ok()?;
+        let table = Arc::new(NetworkTable { read_ns: now_ns, nics: parse(&text) });
+        self.tables.insert(namespace.to_owned(), table.clone());
+        Some(table)
+    }
+}
+
+/// Whose view the host's counters of an interface are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CountedBy {
+    /// The host's: what it receives from a tap device the guest sent (`drivers/net/tun.c`).
+    Host,
+    /// The guest's: what it writes leaves by the macvtap device (`drivers/net/tap.c`, `drivers/net/macvlan.c`).
+    Guest,
+}
+
+/// The tap and macvtap devices of one guest.
+#[derive(Debug, Default)]
+pub(crate) struct GuestNics {
+    names: BTreeMap<String, CountedBy>,
+    /// The VMM's network namespace: `net:[4026531840]`.
+    namespace: String,
+    before: Option<Arc<NetworkTable>>,
+    grown: (Vec<NicSample>, u64),
+}
+
+impl GuestNics {
+    /// Takes over a new list of the VMM's files.
+    pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
+        let name = |fd: &i32| tap_name(&file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096).ok()?);
+        let namespace =
+            |path: PathBuf| std::fs::read_link(path).map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        self.namespace = namespace(paths.process(pid, "ns/net"));
+        let taps = files.taps.iter().filter_map(name).map(|name| (name, CountedBy::Host));
+        // /sys knows the devices of kvmtop's own network namespace; in another one the same number is another device.
+        let is_own = self.namespace == namespace(paths.proc.join("self/ns/net"));
+        let macvtaps = files.macvtaps.iter().filter(|_| is_own).filter_map(|tap| macvtap_name(paths, tap));
+        self.names = taps.chain(macvtaps.map(|name| (name, CountedBy::Guest))).take(MAX_NICS).collect();
+    }
+
+    /// Reads what is due.
+    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, tables: &mut NetworkTables, now_ns: u64) {
+        if self.names.is_empty() {
+            (self.before, self.grown) = (None, (Vec::new(), 0));
+            return;
+        }
+        let Some(table) = tables.table(paths, pid, &self.namespace, now_ns) else { return };
+        if let Some(before) = &self.before
+            && table.read_ns > before.read_ns
+        {
+            let nics = self.names.iter().filter_map(|(name, counted_by)| {
+                let nic = since(table.nics.get(name)?, before.nics.get(name)?)?;
+                Some(if *counted_by == CountedBy::Guest { turned(nic) } else { nic })
+            });
+            self.grown = (nics.collect(), table.read_ns - before.read_ns);
+        }
+        self.before = Some(table);
+    }
+
+    /// How the counters grew between the last two readings, and the time between them, nanoseconds.
+    pub(crate) fn grown(&self) -> (Vec<NicSample>, u64) {
+        self.grown.clone()
+    }
+}
+
+/// The interface of an open `/dev/net/tun` (`drivers/net/tun.c`, `tun_chr_show_fdinfo`); none before `TUNSETIFF`.
+fn tap_name(fdinfo: &str) -> Option<String> {
+    let name = fdinfo.lines().find_map(|line| line.strip_prefix("iff:"))?.trim();
+    Some(kvm::sanitize(name, 16)).filter(|name| !name.is_empty())
+}
+
+/// The interface of a macvtap device: `/sys/class/macvtap/tap6` is a link to `…/net/macvtap0/macvtap/tap6`
+/// (`drivers/net/macvtap.c`, `macvtap_device_event`); its number is that of the interface.
+fn macvtap_name(paths: &SystemPaths, tap: &str) -> Option<String> {
+    let target = std::fs::read_link(paths.sys.join("class/macvtap").join(tap)).ok()?;
+    let name = target.parent()?.parent()?.file_name()?.to_str()?;
+    Some(kvm::sanitize(name, 16)).filter(|name| !name.is_empty())
+}
+
+/// The same interface seen from its other end.
+fn turned(nic: NicSample) -> NicSample {
+    NicSample {
+        rx_bytes: nic.tx_bytes,
+        tx_bytes: nic.rx_bytes,
+        rx_packets: nic.tx_packets,
+        tx_packets: nic.rx_packets,
+        ..nic
+    }
+}
+
+/// The interfaces of `/proc/net/dev` as the guests of tap devices see them: what the host sends into a tap device, the
+/// guest receives. Of each direction there are bytes, packets, errors, drops and more (`net/core/net-procfs.c`,
+/// `dev_seq_printf_stats`).
+fn parse(text: &str) -> BTreeMap<String, NicSample> {
+    let line = |line: &str| {
+        let (name, figures) = line.rsplit_once(':')?;
+        let figures: Vec<u64> = figures.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
+        let &[in_bytes, in_packets, _, in_drops, _, _, _, _, out_bytes, out_packets, _, out_drops, ..] =
+            figures.as_slice()
+        else {
+            return None;
+        };
+        let name = kvm::sanitize(name.trim(), 16);
+        let drops = in_drops.saturating_add(out_drops);
+        let nic = NicSample {
+            name: name.clone(),
+            rx_bytes: out_bytes,
+            tx_bytes: in_bytes,
+            rx_packets: out_packets,
+            tx_packets: in_packets,
+            drops,
+        };
+        Some((name, nic))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// The growth of an interface; `None` for one that was made again since.
+fn since(now: &NicSample, before: &NicSample) -> Option<NicSample> {
+    Some(NicSample {
+        name: now.name.clone(),
+        rx_bytes: now.rx_bytes.checked_sub(before.rx_bytes)?,
+        tx_bytes: now.tx_bytes.checked_sub(before.tx_bytes)?,
+        rx_packets: now.rx_packets.checked_sub(before.rx_packets)?,
+        tx_packets: now.tx_packets.checked_sub(before.tx_packets)?,
+        drops: now.drops.checked_sub(before.drops)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::fake::FakeProc;
+
+    const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop fifo frame \
+                        compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n";
+
+    #[test]
+    fn taps_of_the_guest_are_counted_from_its_side() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu").fd(7, "/dev/net/tun").fd(8, "/dev/net/tun").fd(9, "/dev/net/tun");
+        fake.write("proc/10/fdinfo/7", "pos:\t0\nflags:\t0104002\nmnt_id:\t24\nino:\t5\niff:\ttap0\n");
+        fake.write("proc/10/fdinfo/8", "pos:\t0\niff:\ttap0\n");
+        fake.write("proc/10/fdinfo/9", "pos:\t0\niff:\t\n");
+        std::fs::create_dir_all(fake.paths().process(10, "net")).unwrap();
+        let table = |bytes: u64| {
+            format!(
+                "{HEAD}    lo:  5 1 0 0 0 0 0 0  5 1 0 0 0 0 0 0\n  tap0: {bytes} 10 0 3 0 0 0 0  900 20 0 4 0 0 0 0\n"
+            )
+        };
+        let p = p.process_file("net/dev", table(1000).as_bytes());
+        let (mut nics, mut tables) = (GuestNics::default(), NetworkTables::default());
+        nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
+        assert_eq!(nics.names, [("tap0".to_owned(), CountedBy::Host)].into(), "the queues of one interface are one");
+        tables.begin(0);
+        nics.read(&fake.paths(), 10, &mut tables, 0);
+        assert_eq!(nics.grown(), (Vec::new(), 0));
+        p.process_file("net/dev", table(6000).as_bytes());
+        tables.begin(1);
+        nics.read(&fake.paths(), 10, &mut tables, 1);
+        assert_eq!(nics.grown().1, 0, "read every 5 s");
+        tables.begin(EVERY_NS);
+        nics.read(&fake.paths(), 10, &mut tables, EVERY_NS);
+        let grown = NicSample { name: "tap0".into(), tx_bytes: 5000, ..NicSample::default() };
+        assert_eq!(nics.grown(), (vec![grown], EVERY_NS));
+    }
+
+    #[test]
+    fn a_macvtap_counts_as_its_guest_does() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu").fd(7, "/dev/tap6").fd(8, "/dev/tap9");
+        let class = fake.paths().sys.join("class/macvtap");
+        std::fs::create_dir_all(&class).unwrap();
+        std::os::unix::fs::symlink("../../devices/virtual/net/macvtap0/macvtap/tap6", class.join("tap6")).unwrap();
+        std::fs::create_dir_all(fake.paths().process(10, "net")).unwrap();
+        let table = |got: u64| format!("{HEAD} macvtap0: {got} 7 0 0 0 0 0 0  50 5 0 0 0 0 0 0\n");
+        let p = p.process_file("net/dev", table(100).as_bytes());
+        let (mut nics, mut tables) = (GuestNics::default(), NetworkTables::default());
+        nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
+        assert_eq!(nics.names, [("macvtap0".to_owned(), CountedBy::Guest)].into(), "tap9 is no device here");
+        tables.begin(0);
+        nics.read(&fake.paths(), 10, &mut tables, 0);
+        p.process_file("net/dev", table(900).as_bytes());
+        tables.begin(EVERY_NS);
+        nics.read(&fake.paths(), 10, &mut tables, EVERY_NS);
+        let grown = NicSample { name: "macvtap0".into(), rx_bytes: 800, ..NicSample::default() };
+        assert_eq!(nics.grown(), (vec![grown], EVERY_NS));
+        std::fs::create_dir_all(fake.paths().process(10, "ns")).unwrap();
+        std::os::unix::fs::symlink("net:[4026532999]", fake.paths().process(10, "ns/net")).unwrap();
+        nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
+        assert_eq!(nics.names, BTreeMap::new(), "another namespace");
+    }
+
+    #[test]
+    fn an_interface_that_was_made_again_has_no_growth() {
+        let nic = |bytes| NicSample { rx_bytes: bytes, ..NicSample::default() };
+        assert_eq!(since(&nic(5), &nic(9)), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read(text in ".{0,400}") {
+            let _ = (parse(&text), tap_name(&text));
+        }
+    }
+}

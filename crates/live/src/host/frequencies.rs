@@ -1,0 +1,64 @@
+//! How fast the host's CPUs run.
+
+use crate::proc::file::read_word;
+use sample::CpuTimes;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// Time between two readings.
+const EVERY_NS: u64 = 5_000_000_000;
+/// The first kernel that answers from what each CPU noted at its last tick (arch/x86/kernel/cpu/aperfmperf.c,
+/// `arch_freq_get_on_cpu`). Before, the reading interrupts the CPU and may sleep for 10 ms.
+const SINCE: (u32, u32) = (5, 19);
+
+/// The frequencies as last read.
+#[derive(Debug)]
+pub(super) struct Frequencies {
+    cpus: PathBuf,
+    khz: HashMap<u32, u64>,
+    /// Monotonic nanoseconds; `None`: never, on this kernel or without cpufreq.
+    due_ns: Option<u64>,
+}
+
+impl Frequencies {
+    /// `sys`: where sysfs is mounted. `kernel`: `uname -r`.
+    pub(super) fn new(sys: &std::path::Path, kernel: &str) -> Self {
+        let mut numbers = kernel.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
+        let quick = numbers.next().zip(numbers.next()).is_some_and(|version| version >= SINCE);
+        Self { cpus: sys.join("devices/system/cpu"), khz: HashMap::new(), due_ns: quick.then_some(0) }
+    }
+
+    /// Sets the frequency of each CPU.
+    pub(super) fn set(&mut self, cpus: &mut [CpuTimes], now_ns: u64) {
+        if self.due_ns.is_some_and(|due| now_ns >= due) {
+            let read =
+                |cpu: u32| read_word(&self.cpus.join(format!("cpu{cpu}/cpufreq/scaling_cur_freq")))?.parse().ok();
+            self.khz = cpus.iter().filter_map(|c| Some((c.cpu, read(c.cpu)?))).collect();
+            self.due_ns = (!self.khz.is_empty()).then_some(now_ns + EVERY_NS);
+        }
+        for cpu in cpus {
+            cpu.frequency_khz = self.khz.get(&cpu.cpu).copied();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequencies_are_read_where_that_disturbs_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("devices/system/cpu/cpu1/cpufreq");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("scaling_cur_freq"), "2400000\n").unwrap();
+        let read = |kernel: &str| {
+            let mut cpus = [0, 1].map(|cpu| CpuTimes { cpu, ..CpuTimes::default() });
+            Frequencies::new(dir.path(), kernel).set(&mut cpus, 1);
+            cpus.map(|c| c.frequency_khz)
+        };
+        assert_eq!(read("6.8.0-48-generic"), [None, Some(2_400_000)]);
+        assert_eq!(read("5.15.0"), [None, None]);
+        assert_eq!(read("?"), [None, None]);
+    }
+}

@@ -1,0 +1,127 @@
+//! /proc/interrupts, summed per CPU.
+
+use crate::proc::file;
+use crate::proc::stat::number;
+use sample::CpuTimes;
+use std::path::PathBuf;
+
+/// A file up to this size is read in each tick; a longer one (many CPUs times many devices) is expensive for the kernel
+/// to make.
+const CHEAP_BYTES: usize = 128 * 1024;
+/// A long file is read in a few consecutive ticks, which give rates, out of this many.
+const DEAR_TICKS: u32 = 10;
+/// Three rates in a row show whether a pattern persists.
+const DEAR_READ: u32 = 4;
+/// At most this many bytes are read.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Interrupts taken by one CPU since boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CpuInterrupts {
+    /// Device interrupts: the numbered lines.
+    pub device: u64,
+    /// Local timer interrupts: `LOC`, on arm64 `arch_timer`.
+    pub timer: u64,
+}
+
+/// Reads the file as often as its size allows.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    path: PathBuf,
+    last_bytes: usize,
+    tick: u32,
+}
+
+impl Interrupts {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, last_bytes: 0, tick: 0 }
+    }
+
+    /// Fills in the counts; they stay `None` when the file is not read in this tick.
+    pub(crate) fn read(&mut self, cpus: &mut [CpuTimes]) {
+        let turn = self.tick % DEAR_TICKS;
+        self.tick = self.tick.wrapping_add(1);
+        if self.last_bytes > CHEAP_BYTES && turn >= DEAR_READ {
+            return;
+        }
+        let Ok(text) = file::read_bytes(&self.path, MAX_BYTES) else { return };
+        self.last_bytes = text.len();
+        for (cpu, counts) in parse(&text) {
+            if let Ok(i) = cpus.binary_search_by_key(&cpu, |c| c.cpu)
+                && let Some(c) = cpus.get_mut(i)
+            {
+                c.device_irqs = Some(counts.device);
+                c.timer_irqs = Some(counts.timer);
+            }
+        }
+    }
+}
+
+/// Sums by CPU number. The first line names the CPUs, whose numbers may have gaps.
+pub(crate) fn parse(text: &[u8]) -> Vec<(u32, CpuInterrupts)> {
+    let mut lines = text.split(|b| *b == b'\n');
+    let words = |line| <[u8]>::split(line, u8::is_ascii_whitespace).filter(|w: &&[u8]| !w.is_empty());
+    let mut counts: Vec<(u32, CpuInterrupts)> = words(lines.next().unwrap_or_default())
+        .filter_map(|w| Some((u32::try_from(number(w.strip_prefix(b"CPU")?)?).ok()?, CpuInterrupts::default())))
+        .collect();
+    for line in lines {
+        let mut words = words(line);
+        let Some(label) = words.next().and_then(|l| l.strip_suffix(b":")) else { continue };
+        let numbered = number(label).is_some();
+        if !numbered && label != b"LOC" {
+            continue;
+        }
+        let timer = !numbered || line.ends_with(b"arch_timer");
+        for ((_, c), word) in counts.iter_mut().zip(words) {
+            // After the columns comes the chip's name.
+            let Some(n) = number(word) else { break };
+            let slot = if timer { &mut c.timer } else { &mut c.device };
+            *slot = slot.saturating_add(n);
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "           CPU0       CPU2\n  0:         10          0   IO-APIC   2-edge      timer\n \
+        24:          5          7   PCI-MSI 0-edge virtio0\n NMI:          1          1   Non-maskable interrupts\n\
+        LOC:        100        200   Local timer interrupts\nERR:          3\n\
+        \x20 11:  1000 2000 GICv3 27 Level arch_timer\n";
+
+    #[test]
+    fn devices_and_timer_by_cpu() {
+        let counts = parse(TEXT.as_bytes());
+        assert_eq!(
+            counts,
+            [(0, CpuInterrupts { device: 15, timer: 1100 }), (2, CpuInterrupts { device: 7, timer: 2200 })]
+        );
+    }
+
+    #[test]
+    fn a_long_file_is_read_on_four_ticks_of_ten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("interrupts");
+        std::fs::write(&path, format!("{TEXT}{}", " x: 1 2 chip\n".repeat(20_000))).unwrap();
+        let mut source = Interrupts::new(path);
+        let read: Vec<bool> = (0..20)
+            .map(|_| {
+                let mut cpus = [CpuTimes { cpu: 2, ..CpuTimes::default() }];
+                source.read(&mut cpus);
+                cpus[0].timer_irqs == Some(2200)
+            })
+            .collect();
+        let expected: Vec<bool> = (0..20).map(|i| i % 10 < 4).collect();
+        assert_eq!(read, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Lines of the kernel's log that concern guests, from /dev/kmsg.
+
+use crate::proc::paths::SystemPaths;
+use kvm::kernel_log::{LogKind, LogLine, LogReader};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use sample::{SourceId, SourceStatus};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+/// Lines kept, newest last.
+const KEPT: usize = 64;
+/// At most this many records are read in one tick: a full log takes a few ticks.
+const PER_TICK: usize = 2000;
+
+/// Follows the log from the oldest record that dmesg shows.
+#[derive(Debug)]
+pub(crate) struct KernelLog {
+    file: Result<OwnedFd, Errno>,
+    reader: LogReader,
+    lines: VecDeque<LogLine>,
+}
+
+impl KernelLog {
+    pub(crate) fn open(paths: &SystemPaths) -> Self {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(paths.dev.join("kmsg"), flags, Mode::empty());
+        if let Ok(file) = &file {
+            // What `dmesg -C` cleared is left out, as dmesg leaves it out; anything but a log refuses this.
+            let _ = rustix::fs::seek(file, SeekFrom::Data(0));
+        }
+        Self { file, reader: LogReader::default(), lines: VecDeque::new() }
+    }
+
+    /// Reads new records; returns the lines kept.
+    pub(crate) fn read(&mut self) -> Vec<LogLine> {
+        if let Ok(file) = &self.file {
+            // Each read returns one record, no longer than the kernel's own buffer (kernel/printk,
+            // `PRINTK_MESSAGE_MAX`).
+            let mut buf = [0_u8; 8192];
+            let (mut found, mut news) = (Vec::new(), false);
+            for _ in 0..PER_TICK {
+                match rustix::io::read(file, &mut buf[..]) {
+                    Ok(n) if n > 0 => {
+                        news = true;
+                        let text = String::from_utf8_lossy(buf.get(..n).unwrap_or_default());
+                        if let Some(line) = record(&text) {
+                            self.reader.line(&line, &mut found);
+                        }
+                    }
+                    // Records were overwritten before they were read.
+                    Err(Errno::PIPE | Errno::INTR) => {}
+                    _ => break,
+                }
+            }
+            // A dump or a stack is over when the log has been silent for a tick.
+            if !news {
+                self.reader.finish(&mut found);
+            }
+            self.keep(found);
+        }
+        self.lines.iter().cloned().collect()
+    }
+
+    /// Keeps the newest lines; those that a rule judges stay longest.
+    fn keep(&mut self, found: Vec<LogLine>) {
+        self.lines.extend(found);
+        while self.lines.len() > KEPT {
+            match self.lines.iter().position(|line| line.kind == LogKind::Other) {
+                Some(at) => drop(self.lines.remove(at)),
+                None => drop(self.lines.pop_front()),
+            }
+        }
+    }
+
+    /// The status, if the log is not readable.
+    pub(crate) fn status(&self) -> Option<SourceStatus> {
+        let e = self.file.as_ref().err()?;
+        let cause = format!("the kernel's log, /dev/kmsg, cannot be read: {}", std::io::Error::from(*e));
+        Some(SourceStatus::missing(SourceId::KernelLog, cause, rights::hint()))
+    }
+}
+
+/// The message of a record `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT` with its time in front, as dmesg prints it. The
+/// record's properties follow on lines of their own (Documentation/ABI/testing/dev-kmsg).
+fn record(text: &str) -> Option<String> {
+    let (head, body) = text.split_once(';')?;
+    let microseconds: u64 = head.split(',').nth(2)?.parse().ok()?;
+    Some(format!("[{}.{:06}] {}", microseconds / 1_000_000, microseconds % 1_000_000, body.lines().next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_dmesg_prints_it() {
+        let text = "4,5,12500000,-;kvm [1234]: vcpu0, guest rIP: 0xfff unhandled rdmsr: 0x611\n SUBSYSTEM=x\n";
+        let line = record(text).unwrap();
+        assert_eq!(line, "[12.500000] kvm [1234]: vcpu0, guest rIP: 0xfff unhandled rdmsr: 0x611");
+        let (mut reader, mut found) = (LogReader::default(), Vec::new());
+        reader.line(&line, &mut found);
+        assert_eq!((found[0].msr, found[0].pid, found[0].time_s), (Some(0x611), Some(1234), Some(12.5)));
+        assert_eq!(record("garbage"), None);
+    }
+
+    #[test]
+    fn lines_that_nobody_judges_make_room_first() {
+        let fake = crate::proc::fake::FakeProc::new();
+        let mut log = KernelLog::open(&fake.paths());
+        let (mut reader, mut found) = (LogReader::default(), Vec::new());
+        reader.line("[1.0] Out of memory: Killed process 7 (qemu-kvm) total-vm:1kB", &mut found);
+        for n in 0..200 {
+            reader.line(&format!("[2.{n}] kvm: something new"), &mut found);
+        }
+        log.keep(found);
+        assert_eq!((log.lines.len(), log.lines[0].kind), (KEPT, LogKind::KilledForMemory));
+    }
+
+    #[test]
+    fn a_missing_log_is_said() {
+        let fake = crate::proc::fake::FakeProc::new();
+        let mut log = KernelLog::open(&fake.paths());
+        assert!(log.read().is_empty());
+        assert_eq!(log.status().unwrap().id, SourceId::KernelLog);
+    }
+}

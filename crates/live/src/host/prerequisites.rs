@@ -1,0 +1,268 @@
+//! What decides on this host what kvmtop may see: settings of the kernel and rights, each with the cure of what is
+//! wrong.
+
+use crate::proc::paths::SystemPaths;
+use crate::proc::{file, visibility};
+use rustix::process::geteuid;
+use rustix::thread::{CapabilitySet, capabilities};
+use sample::{EngineKind, HostFacts};
+use std::io::ErrorKind;
+
+/// Lowest `kernel.perf_event_paranoid` that keeps a user without `CAP_PERFMON` from tracepoints
+/// (Documentation/admin-guide/sysctl/kernel.rst).
+const PARANOID: i32 = 0;
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prerequisite {
+    /// Its name: `lockdown`, `tracefs`.
+    pub name: &'static str,
+    /// What it is on this host, in a few words.
+    pub value: String,
+    /// What to run where it keeps kvmtop from seeing something.
+    pub fix: Option<String>,
+}
+
+fn fine(name: &'static str, value: impl Into<String>) -> Prerequisite {
+    Prerequisite { name, value: value.into(), fix: None }
+}
+
+fn wrong(name: &'static str, value: impl Into<String>, fix: impl Into<String>) -> Prerequisite {
+    Prerequisite { name, value: value.into(), fix: Some(fix.into()) }
+}
+
+/// All of them. `engine` is the one that works.
+pub fn prerequisites(
+    paths: &SystemPaths,
+    rights: &HeldRights,
+    engine: EngineKind,
+    facts: &HostFacts,
+) -> Vec<Prerequisite> {
+    vec![
+        rights.prerequisite(),
+        lockdown(paths),
+        paranoid(paths, rights),
+        tracefs(paths, rights),
+        bpf(paths, engine),
+        btf(paths),
+        pid_namespace(paths),
+        processes(paths),
+        kvm(facts),
+    ]
+}
+
+/// The capabilities that kvmtop was started with.
+#[derive(Debug, Clone, Copy)]
+pub struct HeldRights {
+    root: bool,
+    set: CapabilitySet,
+}
+
+impl HeldRights {
+    /// Ask before the sources start: what they no longer need is given up then.
+    pub fn here() -> Self {
+        let set = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
+        Self { root: geteuid().is_root(), set }
+    }
+
+    fn prerequisite(&self) -> Prerequisite {
+        const NAME: &str = "rights";
+        let who = if self.root { "root".to_owned() } else { format!("user {}", geteuid().as_raw()) };
+        let missing = rights::for_hint() - self.set;
+        if missing.is_empty() {
+            fine(NAME, format!("{who}, with all that kvmtop uses"))
+        } else if self.set.is_empty() {
+            wrong(NAME, format!("{who}, without capabilities"), rights::hint())
+        } else {
+            wrong(NAME, format!("{who}, without {}", rights::named(missing)), rights::hint())
+        }
+    }
+}
+
+/// What the kernel refuses to everybody, root included (`kernel_lockdown(7)`).
+fn lockdown(paths: &SystemPaths) -> Prerequisite {
+    const NAME: &str = "lockdown";
+    let text = file::read_word(&paths.sys.join("kernel/security/lockdown")).unwrap_or_default();
+    match text.split(['[', ']']).nth(1) {
+        Some("confidentiality") => wrong(
+            NAME,
+            "confidentiality: nothing can be traced, and KVM's statistics in debugfs are closed",
+            "boot with lockdown=integrity",
+        ),
+        Some("integrity") => {
+            fine(NAME, "integrity: KVM's statistics in debugfs are closed (QEMU 8.1 or later gives them)")
+        }
+        _ => fine(NAME, "none"),
+    }
+}
+
+fn paranoid(paths: &SystemPaths, rights: &HeldRights) -> Prerequisite {
+    const NAME: &str = "kernel.perf_event_paranoid";
+    let Some(value) = file::read_word(&paths.proc.join("sys/kernel/perf_event_paranoid")) else {
+        return wrong(NAME, "this kernel has no perf events", "use --engine bpf");
+    };
+    let value = kvm::sanitize(&value, 16);
+    let level = value.parse::<i32>().ok();
+    let of_mainline = level.is_some_and(|level| level <= rights::PARANOID_OF_MAINLINE);
+    let perfmon = rights.set.contains(CapabilitySet::PERFMON);
+    if rights.set.contains(CapabilitySet::SYS_ADMIN)
+        || perfmon && of_mainline
+        || level.is_some_and(|level| level < PARANOID)
+    {
+        fine(NAME, format!("{value}; no bar to kvmtop"))
+    } else if perfmon {
+        wrong(NAME, format!("{value}: tracepoints need CAP_SYS_ADMIN"), "sysctl kernel.perf_event_paranoid=2")
+    } else {
+        wrong(NAME, format!("{value}: tracepoints need CAP_PERFMON"), rights::hint())
+    }
+}
+
+fn tracefs(paths: &SystemPaths, rights: &HeldRights) -> Prerequisite {
+    const NAME: &str = "tracefs";
+    const MOUNT: &str = "mount -t tracefs tracefs /sys/kernel/tracing";
+    let places = ["kernel/tracing", "kernel/debug/tracing"].map(|place| paths.sys.join(place));
+    let mut refused = false;
+    for place in &places {
+        match std::fs::read_dir(place.join("events")) {
+            Ok(_) if place.join("events/kvm").is_dir() => return fine(NAME, format!("mounted on {}", place.display())),
+            Ok(_) => {
+                return wrong(
+                    NAME,
+                    "it has no kvm events: the kvm module is not loaded",
+                    "modprobe kvm_intel (or kvm_amd)",
+                );
+            }
+            Err(e) => refused |= e.kind() == ErrorKind::PermissionDenied,
+        }
+    }
+    if refused {
+        return wrong(NAME, "not readable", if rights.root { "see lockdown".into() } else { rights::hint() });
+    }
+    if places.iter().any(|place| place.is_dir()) {
+        return wrong(NAME, "not mounted", if rights.root { MOUNT.into() } else { format!("as root: {MOUNT}") });
+    }
+    wrong(NAME, "this kernel has none", "boot a kernel with CONFIG_TRACING=y")
+}
+
+fn bpf(paths: &SystemPaths, engine: EngineKind) -> Prerequisite {
+    const NAME: &str = "BPF";
+    let unprivileged = paths.proc.join("sys/kernel/unprivileged_bpf_disabled");
+    match engine {
+        EngineKind::Bpf => fine(NAME, "in use"),
+        _ if unprivileged.exists() => fine(NAME, "this kernel has it; not in use"),
+        _ => wrong(
+            NAME,
+            "this kernel is built without BPF",
+            "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf",
+        ),
+    }
+}
+
+fn btf(paths: &SystemPaths) -> Prerequisite {
+    let there = paths.sys.join("kernel/btf/vmlinux").exists();
+    fine("BTF", if there { "there; kvmtop does not need it" } else { "none; kvmtop does not need it" })
+}
+
+fn pid_namespace(paths: &SystemPaths) -> Prerequisite {
+    const NAME: &str = "PID namespace";
+    if paths.in_own_pid_namespace() {
+        wrong(
+            NAME,
+            "kvmtop's own: guests outside of it have no name here",
+            "run kvmtop in the host's PID namespace (for a container: --pid=host)",
+        )
+    } else {
+        fine(NAME, "the host's")
+    }
+}
+
+fn processes(paths: &SystemPaths) -> Prerequisite {
+    const NAME: &str = "/proc";
+    match visibility::hiding_option(paths) {
+        Some(option) => wrong(NAME, format!("mounted with {option}: other users' guests are hidden"), rights::hint()),
+        None => fine(NAME, "lists all processes"),
+    }
+}
+
+/// The module that runs guests, and its parameters that decide what exits cost.
+fn kvm(facts: &HostFacts) -> Prerequisite {
+    const NAME: &str = "KVM";
+    const SHOWN: [&str; 8] =
+        ["halt_poll_ns", "nested", "enable_apicv", "avic", "ept", "npt", "ple_gap", "pause_filter_count"];
+    let Some(flavour) = &facts.kvm_flavour else {
+        return wrong(NAME, "no module is loaded", "modprobe kvm_intel (or kvm_amd)");
+    };
+    let parameters = facts.params.iter().filter_map(|(name, value)| {
+        let (module, name) = name.split_once('.')?;
+        (module.starts_with("kvm") && SHOWN.contains(&name)).then(|| format!("{name}={value}"))
+    });
+    fine(NAME, [flavour.clone()].into_iter().chain(parameters).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn held(root: bool, set: CapabilitySet) -> HeldRights {
+        HeldRights { root, set }
+    }
+
+    #[test]
+    fn each_hindrance_has_one_cure_and_what_is_fine_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = SystemPaths::under(dir.path());
+        let (root, user) = (held(true, CapabilitySet::all()), held(false, CapabilitySet::empty()));
+        let hint = Some(rights::hint());
+
+        assert_eq!(root.prerequisite().fix, None);
+        assert_eq!(user.prerequisite().fix, hint);
+        let half = held(false, CapabilitySet::BPF).prerequisite();
+        assert!(half.value.contains("cap_perfmon") && !half.value.contains("cap_bpf"), "{half:?}");
+        assert_eq!(half.fix, hint, "the whole of it, so that nothing is taken away");
+
+        assert_eq!(lockdown(&paths), fine("lockdown", "none"));
+        put(dir.path(), "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+        assert_eq!(lockdown(&paths).fix, None);
+        put(dir.path(), "sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
+        assert!(lockdown(&paths).fix.is_some_and(|fix| fix.contains("lockdown=integrity")));
+
+        for (value, of_root, of_user) in
+            [("2", None, &hint), ("3", None, &hint), ("4", None, &hint), ("-1", None, &None)]
+        {
+            put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
+            assert_eq!((paranoid(&paths, &root).fix, &paranoid(&paths, &user).fix), (of_root, of_user), "{value}");
+        }
+        let perfmon = held(false, CapabilitySet::PERFMON);
+        for (value, cured) in [("2", true), ("3", false), ("4", false)] {
+            put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
+            assert_eq!(paranoid(&paths, &perfmon).fix.is_none(), cured, "{value}");
+        }
+
+        assert!(tracefs(&paths, &root).value.contains("kernel has none"));
+        std::fs::create_dir_all(paths.sys.join("kernel/tracing")).unwrap();
+        assert_eq!(tracefs(&paths, &root).fix.as_deref(), Some("mount -t tracefs tracefs /sys/kernel/tracing"));
+        std::fs::create_dir_all(paths.sys.join("kernel/tracing/events")).unwrap();
+        assert!(tracefs(&paths, &root).fix.is_some_and(|fix| fix.contains("modprobe")));
+        std::fs::create_dir_all(paths.sys.join("kernel/tracing/events/kvm")).unwrap();
+        assert_eq!(tracefs(&paths, &root).fix, None);
+
+        assert!(bpf(&paths, EngineKind::None).fix.is_some_and(|fix| fix.contains("CONFIG_BPF_SYSCALL")));
+        assert_eq!(bpf(&paths, EngineKind::Bpf).fix, None);
+        let facts = HostFacts {
+            kvm_flavour: Some("kvm_amd".into()),
+            params: [("kvm.halt_poll_ns", "0"), ("kvm_amd.avic", "N"), ("kvm.tdp_mmu", "Y")]
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+            ..HostFacts::default()
+        };
+        assert_eq!(kvm(&facts), fine("KVM", "kvm_amd halt_poll_ns=0 avic=N"));
+        assert!(kvm(&HostFacts::default()).fix.is_some());
+    }
+}

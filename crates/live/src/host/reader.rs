@@ -1,0 +1,320 @@
+//! The host's CPU times, memory and constant facts.
+
+use super::frequencies::Frequencies;
+use super::interrupts::Interrupts;
+use super::topology;
+use crate::proc::file::{self, read_kept, read_word};
+use crate::proc::paths::SystemPaths;
+use crate::proc::stat::{TICK_NS, kilobytes, number};
+use kvm::domain_capabilities::DomainCapabilities;
+use kvm::sanitize;
+use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
+use sample::{CpuTimes, HostFacts, HostMemory};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// KVM's vendor modules, the most common first; any other module named `kvm_*` counts too.
+const FLAVOURS: [&str; 3] = ["kvm_intel", "kvm_amd", "kvm_pvm"];
+/// At most this many parameters of one module are kept.
+const MAX_PARAMS: usize = 128;
+
+/// Reads the host in each tick.
+#[derive(Debug)]
+pub(crate) struct HostReader {
+    paths: SystemPaths,
+    facts: Arc<HostFacts>,
+    stat: Option<OwnedFd>,
+    dir: Option<OwnedFd>,
+    buf: Vec<u8>,
+    interrupts: Interrupts,
+    /// What libvirt says that the host offers to its guests.
+    offers: Option<Arc<BTreeMap<String, String>>>,
+    frequencies: Frequencies,
+    /// The CPUs of the last reading: a difference means that one went online or offline.
+    numbers: Vec<u32>,
+}
+
+impl HostReader {
+    pub(crate) fn new(paths: &SystemPaths) -> Self {
+        let facts = Arc::new(facts(paths));
+        Self {
+            frequencies: Frequencies::new(&paths.sys, &facts.kernel),
+            facts,
+            stat: None,
+            dir: file::open_dir(&paths.proc).ok(),
+            buf: vec![0; 64 * 1024],
+            interrupts: Interrupts::new(paths.proc.join("interrupts")),
+            offers: None,
+            numbers: Vec::new(),
+            paths: paths.clone(),
+        }
+    }
+
+    /// The constant facts, as last read.
+    pub(crate) fn facts(&self) -> Arc<HostFacts> {
+        self.facts.clone()
+    }
+
+    /// Takes over what libvirt says that the host offers: it knows the limits of QEMU beside those of KVM.
+    pub(crate) fn inform(&mut self, offers: Arc<BTreeMap<String, String>>) {
+        if !self.offers.as_ref().is_some_and(|known| Arc::ptr_eq(known, &offers)) {
+            self.offers = Some(offers);
+            self.renew();
+        }
+    }
+
+    fn renew(&mut self) {
+        let mut facts = facts(&self.paths);
+        let offers = self.offers.iter().flat_map(|offers| offers.iter());
+        facts.params.extend(offers.map(|(name, value)| (name.clone(), value.clone())));
+        self.facts = Arc::new(facts);
+    }
+
+    /// The CPUs' times and frequencies; empty where /proc/stat cannot be read.
+    pub(crate) fn cpus(&mut self, now_ns: u64) -> Vec<CpuTimes> {
+        let Some(dir) = &self.dir else { return Vec::new() };
+        let mut cpus = match read_kept(dir, || "stat".into(), &mut self.stat, i32::MAX, &mut self.buf) {
+            Ok(text) => parse_stat(text),
+            Err(_) => return Vec::new(),
+        };
+        let numbers: Vec<u32> = cpus.iter().map(|c| c.cpu).collect();
+        if numbers != self.numbers {
+            if !self.numbers.is_empty() {
+                self.renew();
+                self.frequencies = Frequencies::new(&self.paths.sys, &self.facts.kernel);
+            }
+            self.numbers = numbers;
+        }
+        self.interrupts.read(&mut cpus);
+        self.frequencies.set(&mut cpus, now_ns);
+        cpus
+    }
+
+    /// Memory and swap; `None` where /proc/meminfo cannot be read.
+    pub(crate) fn memory(&self) -> Option<HostMemory> {
+        let info = file::read_text(&self.paths.proc.join("meminfo"), 16 * 1024).ok()?;
+        let stat = file::read_text(&self.paths.proc.join("vmstat"), 64 * 1024).unwrap_or_default();
+        let bytes = |name: &str| kilobytes(&info, name);
+        Some(HostMemory {
+            total: bytes("MemTotal")?,
+            available: bytes("MemAvailable")?,
+            swap_used: bytes("SwapTotal")?.saturating_sub(bytes("SwapFree")?),
+            swapped_out_pages: stat
+                .lines()
+                .find_map(|l| l.strip_prefix("pswpout "))
+                .and_then(|n| n.trim().parse().ok())
+                .unwrap_or(0),
+            ksm_running: read_word(&self.paths.sys.join("kernel/mm/ksm/run")).as_deref() == Some("1"),
+        })
+    }
+}
+
+/// The lines `cpuN` of /proc/stat (`proc_stat(5)`), in order of number.
+pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
+    let mut cpus: Vec<CpuTimes> = text
+        .split(|b| *b == b'\n')
+        .filter_map(|line| {
+            let mut words = line.strip_prefix(b"cpu")?.split(|b| *b == b' ');
+            let cpu = u32::try_from(number(words.next()?)?).ok()?;
+            let mut next = || words.next().and_then(number).unwrap_or(0).saturating_mul(TICK_NS);
+            Some(CpuTimes {
+                cpu,
+                user_ns: next(),
+                nice_ns: next(),
+                system_ns: next(),
+                idle_ns: next(),
+                iowait_ns: next(),
+                irq_ns: next(),
+                softirq_ns: next(),
+                steal_ns: next(),
+                guest_ns: next(),
+                guest_nice_ns: next(),
+                device_irqs: None,
+                timer_irqs: None,
+                frequency_khz: None,
+            })
+        })
+        .collect();
+    cpus.sort_by_key(|c| c.cpu);
+    cpus
+}
+
+fn facts(paths: &SystemPaths) -> HostFacts {
+    let kernel = |name: &str| read_word(&paths.proc.join("sys/kernel").join(name)).map(|w| sanitize(&w, 128));
+    // The first CPU's entry is enough; for the whole file the kernel asks each CPU for its frequency.
+    let cpuinfo = file::read_text(&paths.proc.join("cpuinfo"), 4096).unwrap_or_default();
+    let flavour = flavour(&paths.sys, &cpuinfo);
+    let modules = std::iter::once("kvm").chain(flavour.as_deref());
+    // A made-up /sys in a test stands for another host, whose KVM cannot be asked. Without KVM's module, opening
+    // /dev/kvm would load it.
+    let here = flavour.is_some() && paths.sys == Path::new("/sys");
+    // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the kernel shows it as
+    // these flags (arch/x86/kernel/cpu/intel.c and amd.c).
+    let invtsc = || cpu_flags(&cpuinfo).map(|mut flags| flags.any(|flag| flag == "nonstop_tsc"));
+    let offers = DomainCapabilities {
+        enlightenments: here.then(super::kvm_offers::enlightenments).flatten(),
+        invtsc: here.then(invtsc).flatten(),
+        ..DomainCapabilities::default()
+    };
+    let topology = topology::read(&paths.sys);
+    let slower = topology::efficiency(&paths.sys, &topology).map(|set| (EFFICIENCY_CPUS.to_owned(), set.to_string()));
+    HostFacts {
+        hostname: kernel("hostname").unwrap_or_default(),
+        kernel: kernel("osrelease").unwrap_or_default(),
+        arch: rustix::system::uname().machine().to_string_lossy().into_owned(),
+        topology,
+        params: modules
+            .flat_map(|m| parameters(&paths.sys, m))
+            .chain(sysctls(&paths.proc))
+            .chain(HostFacts::offers(&offers))
+            .chain(slower)
+            .chain(cpu_model(&cpuinfo))
+            .collect(),
+        virtualised: cpu_flags(&cpuinfo).map(|mut f| f.any(|flag| flag == "hypervisor")),
+        tick_hz: tick_hz(),
+        kvm_flavour: flavour,
+    }
+}
+
+/// The model of the first CPU; arm64 has only numbers.
+fn cpu_model(cpuinfo: &str) -> Option<(String, String)> {
+    let (_, model) = cpuinfo.lines().find(|line| line.starts_with("model name"))?.split_once(':')?;
+    Some((CPU_MODEL.to_owned(), sanitize(model.trim(), 128)))
+}
+
+/// The flags of the first CPU; arm64 lists features, none of which shows a hypervisor.
+fn cpu_flags(cpuinfo: &str) -> Option<impl Iterator<Item = &str>> {
+    let line = cpuinfo.lines().find(|l| l.starts_with("flags"))?;
+    Some(line.split_once(':')?.1.split_whitespace())
+}
+
+/// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's vendor decides.
+fn flavour(sys: &Path, cpuinfo: &str) -> Option<String> {
+    let base = sys.join("module");
+    let there: Vec<&str> = FLAVOURS.into_iter().filter(|m| base.join(m).is_dir()).collect();
+    if let [first, _, ..] = there.as_slice() {
+        let by_vendor =
+            if cpuinfo.contains("AuthenticAMD") || cpuinfo.contains("HygonGenuine") { "kvm_amd" } else { "kvm_intel" };
+        return Some(if there.contains(&by_vendor) { by_vendor } else { first }.to_owned());
+    }
+    there.first().map(|m| (*m).to_owned()).or_else(|| {
+        let names = std::fs::read_dir(&base).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
+        names.filter(|n| n == "kvm" || n.starts_with("kvm_")).max().map(|n| sanitize(&n, 32))
+    })
+}
+
+fn parameters(sys: &Path, module: &str) -> BTreeMap<String, String> {
+    let Ok(dir) = std::fs::read_dir(sys.join("module").join(module).join("parameters")) else { return BTreeMap::new() };
+    dir.flatten()
+        .take(MAX_PARAMS)
+        .filter_map(|e| {
+            let name = e.file_name().into_string().ok()?;
+            Some((format!("{module}.{}", sanitize(&name, 64)), sanitize(&read_word(&e.path())?, 128)))
+        })
+        .collect()
+}
+
+/// Kernel settings that rules use, by sysctl name.
+const SYSCTLS: [&str; 1] = ["kernel.sched_rt_runtime_us"];
+
+fn sysctls(proc: &Path) -> impl Iterator<Item = (String, String)> {
+    SYSCTLS.into_iter().filter_map(move |name| {
+        let value = read_word(&proc.join("sys").join(name.replace('.', "/")))?;
+        Some((name.to_owned(), sanitize(&value, 128)))
+    })
+}
+
+/// `CONFIG_HZ`: the coarse clock advances once a tick, so its resolution is the tick's length
+/// (kernel/time/posix-timers.c, `posix_get_coarse_res`).
+fn tick_hz() -> Option<u32> {
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    let ns = u32::try_from(tick.tv_nsec).ok().filter(|ns| *ns > 0 && tick.tv_sec == 0)?;
+    Some((1_000_000_000 + ns / 2) / ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::fake::FakeProc;
+
+    const STAT: &str = "cpu  10 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu2 11 0 0 0 0 0 0 0 0 0\nintr 5 6\nctxt 1\n";
+
+    fn host(fake: &FakeProc) -> HostReader {
+        fake.write("proc/stat", STAT);
+        fake.write("proc/interrupts", "  CPU0 CPU2\n 1: 4 5 chip dev\nLOC: 7 8 Local timer\n");
+        fake.write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 40 kB\nSwapTotal: 9 kB\nSwapFree: 2 kB\n");
+        fake.write("proc/vmstat", "pswpin 3\npswpout 77\n");
+        fake.write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\nflags\t\t: fpu svm hypervisor\n");
+        fake.write("proc/sys/kernel/hostname", "h\u{1b}[1mx\n");
+        fake.write("proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+        fake.write("sys/module/kvm/parameters/halt_poll_ns", "200000\n");
+        fake.write("sys/module/kvm_intel/parameters/enable_apicv", "N\n");
+        fake.write("sys/module/kvm_amd/parameters/avic", "Y\n");
+        fake.write("sys/devices/system/cpu/online", "0,2\n");
+        HostReader::new(&fake.paths())
+    }
+
+    #[test]
+    fn cpus_in_nanoseconds() {
+        let fake = FakeProc::new();
+        let cpus = host(&fake).cpus(0);
+        assert_eq!(cpus.iter().map(|c| c.cpu).collect::<Vec<_>>(), [0, 2]);
+        let c = cpus[0];
+        assert_eq!(
+            [
+                c.user_ns,
+                c.nice_ns,
+                c.system_ns,
+                c.idle_ns,
+                c.iowait_ns,
+                c.irq_ns,
+                c.softirq_ns,
+                c.steal_ns,
+                c.guest_ns,
+                c.guest_nice_ns
+            ],
+            [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|t| t * TICK_NS)
+        );
+        assert_eq!((cpus[1].device_irqs, cpus[1].timer_irqs), (Some(5), Some(8)));
+    }
+
+    #[test]
+    fn facts_and_memory() {
+        let fake = FakeProc::new();
+        let host = host(&fake);
+        let f = host.facts();
+        assert_eq!(f.kvm_flavour.as_deref(), Some("kvm_amd"));
+        assert_eq!((f.hostname.as_str(), f.virtualised), ("hx", Some(true)));
+        assert_eq!(f.params.get("kvm.halt_poll_ns").map(String::as_str), Some("200000"));
+        assert_eq!(f.params.get("kernel.sched_rt_runtime_us").map(String::as_str), Some("950000"));
+        assert_eq!(f.params.get("kvm_amd.avic").map(String::as_str), Some("Y"));
+        assert_eq!(f.params.get("kvm_intel.enable_apicv"), None);
+        let expected = HostMemory {
+            total: 102_400,
+            available: 40_960,
+            swap_used: 7168,
+            swapped_out_pages: 77,
+            ksm_running: false,
+        };
+        assert_eq!(host.memory(), Some(expected));
+    }
+
+    #[test]
+    fn a_cpu_that_comes_on_line_renews_the_facts() {
+        let fake = FakeProc::new();
+        let mut host = host(&fake);
+        host.cpus(0);
+        assert_eq!(host.facts().topology.cpus.len(), 2);
+        fake.write("proc/stat", &STAT.replace("intr", "cpu3 1 0 0 0\nintr"));
+        fake.write("sys/devices/system/cpu/online", "0,2-3\n");
+        assert_eq!(host.cpus(0).len(), 3);
+        assert_eq!(host.facts().topology.cpus.len(), 3);
+    }
+
+    #[test]
+    fn the_tick_is_a_usual_one() {
+        assert!([100, 250, 300, 1000].contains(&tick_hz().unwrap()));
+    }
+}

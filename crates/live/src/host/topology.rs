@@ -1,0 +1,166 @@
+//! The host's CPU topology from /sys.
+
+use crate::proc::file::read_word;
+use kvm::CpuSet;
+use kvm::topology::{self, CpuTopo, HostTopology};
+use std::path::Path;
+
+/// Deepest cache level read: `index0` is L1 data, `index3` is L3 on every CPU that runs KVM today.
+const MAX_CACHES: u32 = 8;
+
+/// Reads sockets, dies, cores, siblings, last-level caches, nodes and isolated CPUs.
+pub(crate) fn read(sys: &Path) -> HostTopology {
+    let base = sys.join("devices/system/cpu");
+    let online = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()).unwrap_or_default();
+    let nodes = nodes(sys);
+    let mut topology = HostTopology {
+        cpus: online
+            .iter()
+            .map(|cpu| {
+                let node = nodes.iter().find(|(_, cpus)| cpus.contains(cpu)).map(|(node, _)| *node);
+                CpuTopo { node, ..cpu_topology(&base.join(format!("cpu{cpu}")), cpu) }
+            })
+            .collect(),
+        isolated: isolated(sys, &base),
+        nohz_full: set_file(&base.join("nohz_full")),
+    };
+    topology.normalise();
+    topology
+}
+
+fn cpu_topology(dir: &Path, cpu: u32) -> CpuTopo {
+    let number = |name: &str| read_word(&dir.join("topology").join(name))?.parse().ok();
+    let set = |name: &str| set_file(&dir.join("topology").join(name));
+    CpuTopo {
+        cpu,
+        core: number("core_id"),
+        // -1 where the firmware gives none.
+        socket: number("physical_package_id"),
+        die: number("die_id"),
+        node: None,
+        llc: last_level_cache(&dir.join("cache")),
+        // The name since Linux 5.3, then the old one (Documentation/admin-guide/cputopology.rst).
+        siblings: set("core_cpus_list").or_else(|| set("thread_siblings_list")).unwrap_or_default(),
+    }
+}
+
+/// The last-level cache, identified by the lowest CPU that shares it.
+fn last_level_cache(dir: &Path) -> Option<u32> {
+    (0..MAX_CACHES)
+        .filter_map(|i| {
+            let index = dir.join(format!("index{i}"));
+            let level: u32 = read_word(&index.join("level"))?.parse().ok()?;
+            Some((level, set_file(&index.join("shared_cpu_list"))?.first()?))
+        })
+        .max_by_key(|(level, _)| *level)
+        .map(|(_, first)| first)
+}
+
+fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
+    let base = sys.join("devices/system/node");
+    let Some(online) = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()) else { return Vec::new() };
+    online.iter().filter_map(|n| Some((n, set_file(&base.join(format!("node{n}/cpulist")))?))).collect()
+}
+
+/// The slower CPUs of a hybrid host; `None` where all are of one kind. Intel's kinds are PMUs of their own
+/// (arch/x86/events/intel/core.c, `hybrid_pmu`); arm64 states what each CPU can do
+/// (Documentation/ABI/testing/sysfs-devices-system-cpu, `cpu_capacity`).
+pub(crate) fn efficiency(sys: &Path, topology: &HostTopology) -> Option<CpuSet> {
+    let of_kind = |pmu: &str| set_file(&sys.join("devices").join(pmu).join("cpus")).unwrap_or_default();
+    let intel = of_kind("cpu_atom").union(&of_kind("cpu_lowpower"));
+    let capacity = |cpu: u32| {
+        let word = read_word(&sys.join(format!("devices/system/cpu/cpu{cpu}/cpu_capacity")))?;
+        Some((cpu, word.parse().ok()?))
+    };
+    let found = if intel.is_empty() {
+        let all: Vec<(u32, u64)> = topology.cpus.iter().filter_map(|c| capacity(c.cpu)).collect();
+        topology::slower(&all)
+    } else {
+        intel
+    };
+    (!found.is_empty()).then_some(found)
+}
+
+/// `isolcpus=` and the isolated partitions of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst,
+/// `cpuset.cpus.isolated`).
+fn isolated(sys: &Path, base: &Path) -> Option<CpuSet> {
+    let boot = set_file(&base.join("isolated"));
+    let partitions =
+        ["fs/cgroup", "fs/cgroup/unified"].iter().find_map(|d| set_file(&sys.join(d).join("cpuset.cpus.isolated")));
+    match (boot, partitions) {
+        (Some(a), Some(b)) => Some(a.union(&b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// A file with a CPU list. An empty file, or `(null)` (in `nohz_full` without the boot option), is the empty set.
+fn set_file(path: &Path) -> Option<CpuSet> {
+    let text = crate::proc::file::read_text(path, 64 * 1024).ok()?;
+    match text.trim() {
+        "(null)" => Some(CpuSet::new()),
+        list => CpuSet::parse(list).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::fake::FakeProc;
+
+    #[test]
+    fn two_sockets_with_threads() {
+        let fake = FakeProc::new();
+        let cpu = "sys/devices/system/cpu";
+        fake.write(&format!("{cpu}/online"), "0-3\n");
+        fake.write(&format!("{cpu}/isolated"), "2-3\n");
+        fake.write(&format!("{cpu}/nohz_full"), "(null)\n");
+        fake.write("sys/fs/cgroup/cpuset.cpus.isolated", "1\n");
+        fake.write("sys/devices/system/node/online", "0-1\n");
+        fake.write("sys/devices/system/node/node0/cpulist", "0,2\n");
+        fake.write("sys/devices/system/node/node1/cpulist", "1,3\n");
+        for n in 0..4 {
+            let pair = if n % 2 == 0 { "0,2" } else { "1,3" };
+            fake.write(&format!("{cpu}/cpu{n}/topology/core_id"), "0\n");
+            fake.write(&format!("{cpu}/cpu{n}/topology/physical_package_id"), &format!("{}\n", n % 2));
+            fake.write(&format!("{cpu}/cpu{n}/topology/thread_siblings_list"), &format!("{pair}\n"));
+            fake.write(&format!("{cpu}/cpu{n}/cache/index0/level"), "1\n");
+            fake.write(&format!("{cpu}/cpu{n}/cache/index0/shared_cpu_list"), &format!("{n}\n"));
+            fake.write(&format!("{cpu}/cpu{n}/cache/index3/level"), "3\n");
+            fake.write(&format!("{cpu}/cpu{n}/cache/index3/shared_cpu_list"), &format!("{pair}\n"));
+        }
+        let t = read(&fake.paths().sys);
+        assert_eq!(t.cpus.len(), 4);
+        let three = t.cpu(3).unwrap();
+        assert_eq!((three.core, three.socket, three.node, three.llc), (Some(0), Some(1), Some(1), Some(1)));
+        assert_eq!(t.siblings(3).to_string(), "1,3");
+        assert_eq!(t.isolated.unwrap().to_string(), "1-3");
+        assert_eq!(t.nohz_full, Some(CpuSet::new()));
+    }
+
+    #[test]
+    fn the_slower_cpus_of_a_hybrid_host() {
+        let fake = FakeProc::new();
+        fake.write("sys/devices/system/cpu/online", "0-3\n");
+        let slower = |fake: &FakeProc| {
+            let sys = fake.paths().sys;
+            efficiency(&sys, &read(&sys)).map(|set| set.to_string())
+        };
+        assert_eq!(slower(&fake), None);
+        for (cpu, capacity) in [(0, "1024"), (1, "977"), (2, "414"), (3, "414")] {
+            fake.write(&format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity"), capacity);
+        }
+        assert_eq!(slower(&fake).as_deref(), Some("2-3"), "RK3588: two clusters of A76, one of A55");
+        fake.write("sys/devices/cpu_atom/cpus", "1-2\n");
+        fake.write("sys/devices/cpu_lowpower/cpus", "3\n");
+        assert_eq!(slower(&fake).as_deref(), Some("1-3"));
+    }
+
+    #[test]
+    fn nothing_known_is_none() {
+        let fake = FakeProc::new();
+        fake.write("sys/devices/system/cpu/online", "0\n");
+        let t = read(&fake.paths().sys);
+        assert_eq!((t.cpus[0].core, t.cpus[0].node, t.cpus[0].llc), (None, None, None));
+        assert_eq!((t.isolated, t.nohz_full), (None, None));
+    }
+}

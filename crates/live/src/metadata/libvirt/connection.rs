@@ -1,0 +1,201 @@
+//! The blocking calls to libvirt, made on its threads.
+#![allow(unsafe_code, reason = "virDomainListGetStats returns C structures that the virt crate does not wrap")]
+
+use super::failure::{self, LibvirtFailure, text};
+use super::loader::{Loaded, load};
+use crate::metadata::device_counters::DeviceCounters;
+use crate::metadata::source::CounterReading;
+use crate::timestamps;
+use kvm::domain_capabilities::{self, DomainCapabilities};
+use kvm::sanitize_name;
+use sample::DomainState;
+use sample::domain_stats::{self as stats, Stats, StatsValue};
+use std::ffi::CStr;
+use std::time::{Duration, Instant};
+use virt::connect::Connect;
+use virt_sys as sys;
+
+/// At most this many domains of one host are read.
+const MAX_DOMAINS: usize = 4096;
+/// How often a guest is asked again that libvirt is busy with.
+const BUSY_ATTEMPTS: u32 = 4;
+/// The first pause before that; it grows by itself each time.
+const BUSY_PAUSE: Duration = Duration::from_millis(60);
+/// At most this many statistics of one domain are read.
+const MAX_STATS: usize = 65_536;
+
+/// One domain, as one poll found it.
+pub struct PolledDomain {
+    pub uuid: String,
+    pub name: String,
+    pub state: DomainState,
+    pub xml: Option<String>,
+    /// Whether libvirt keeps its definition.
+    pub persistent: Option<bool>,
+}
+
+/// A connection that opens itself, and reopens after the daemon was away.
+pub struct LibvirtConnection {
+    uri: String,
+    read_only: Option<Connect>,
+    /// Whether this connection was asked what the host offers.
+    offers_asked: bool,
+    /// Opened only for monitor commands.
+    writable: Option<Connect>,
+}
+
+impl LibvirtConnection {
+    pub fn new(uri: Option<String>) -> Self {
+        let uri = uri.unwrap_or_else(|| "qemu:///system".into());
+        Self { uri, read_only: None, offers_asked: false, writable: None }
+    }
+
+    /// Every running or paused domain.
+    pub fn domains(&mut self) -> Result<Vec<PolledDomain>, LibvirtFailure> {
+        let connect = self.open()?;
+        let flags = sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE;
+        let list = connect.list_all_domains(flags).map_err(|e| failure::of_call(&self.uri, &e))?;
+        let mut found = Vec::new();
+        for domain in list.into_iter().take(MAX_DOMAINS) {
+            // A domain may end between the list and the call.
+            let (Ok(uuid), Ok(name)) = (domain.uuid_string(), domain.name()) else { continue };
+            found.push(PolledDomain {
+                state: match domain.state() {
+                    Ok((state, _)) if state.is(virt::domain::DomainState::Paused) => DomainState::Paused,
+                    Ok((state, _)) if state.is(virt::domain::DomainState::PMSuspended) => DomainState::Paused,
+                    _ => DomainState::Running,
+                },
+                xml: domain.xml_desc(0).ok(),
+                persistent: domain.is_persistent().ok(),
+                uuid,
+                name: sanitize_name(&name, 128),
+            });
+        }
+        Ok(found)
+    }
+
+    /// What the host offers to guests under KVM, once a connection: a new daemon can find another QEMU.
+    pub fn new_offers(&mut self) -> Option<DomainCapabilities> {
+        let connect = self.open().ok()?;
+        if std::mem::replace(&mut self.offers_asked, true) {
+            return None;
+        }
+        let text = connect.domain_capabilities(None, None, None, Some("kvm"), 0).ok()?;
+        domain_capabilities::parse(&text).ok()
+    }
+
+    /// KVM's counters of a domain. `every` is the time between two readings.
+    pub fn counters(&mut self, uuid: &str, every: Duration) -> Option<CounterReading> {
+        let began_ns = timestamps::Timestamps::now().mono_ns;
+        let read = self.stats(uuid, sys::VIR_DOMAIN_STATS_VCPU | sys::VIR_DOMAIN_STATS_VM)?;
+        // QEMU does not report when it read them.
+        let at_ns = u64::midpoint(began_ns, timestamps::Timestamps::now().mono_ns);
+        let (vcpus, vm) = stats::kvm_counters(&read);
+        Some(CounterReading { at_ns, every_ns: every.as_nanos() as u64, vm, vcpus })
+    }
+
+    /// The counters of a domain's disks and interfaces, and its balloon.
+    pub fn devices(&mut self, uuid: &str) -> Option<DeviceCounters> {
+        let groups = sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE | sys::VIR_DOMAIN_STATS_BALLOON;
+        let mut read = self.stats(uuid, groups)?;
+        // Another client asks the guest at this moment, perhaps at the same pace.
+        for attempt in 1..=BUSY_ATTEMPTS {
+            if !stats::lacks_disks(&read) {
+                break;
+            }
+            std::thread::sleep(BUSY_PAUSE * attempt);
+            read = self.stats(uuid, groups)?;
+        }
+        let (disks, nics) = (stats::disks(&read), stats::nics(&read));
+        Some(DeviceCounters { at: Instant::now(), disks, nics, balloon: stats::balloon(&read) })
+    }
+
+    /// A human monitor command.
+    pub fn monitor(&mut self, uuid: &str, command: &str) -> Result<String, String> {
+        if *load() != Loaded::Whole {
+            return Err("libvirt-qemu.so.0 is not installed".into());
+        }
+        if self.writable.is_none() {
+            self.writable = Some(Connect::open(Some(&self.uri)).map_err(|e| text(&e))?);
+        }
+        let Some(connect) = &self.writable else { return Err("no connection".into()) };
+        let answer = connect
+            .lookup_domain_by_uuid_string(uuid)
+            .and_then(|d| d.qemu_monitor_command(command, sys::VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP));
+        if answer.is_err() {
+            // Reopened at the next command, in case the connection failed.
+            self.writable = None;
+        }
+        answer.map_err(|e| text(&e))
+    }
+
+    fn open(&mut self) -> Result<Connect, LibvirtFailure> {
+        if let Some(c) = self.read_only.as_ref().filter(|c| c.is_alive().unwrap_or(false)) {
+            return Ok(c.clone());
+        }
+        // By default libvirt prints its errors to stderr, onto the screen.
+        virt::error::clear_error_callback();
+        self.read_only = None;
+        match Connect::open_read_only(Some(&self.uri)) {
+            Ok(c) => {
+                (self.read_only, self.offers_asked) = (Some(c.clone()), false);
+                Ok(c)
+            }
+            Err(e) => Err(failure::of_call(&self.uri, &e)),
+        }
+    }
+
+    /// The statistics of one domain, through the C function: the `virt` crate (0.5) leaks the records. One domain is
+    /// asked at a time, because a QEMU that does not answer would take the answers of all.
+    fn stats(&mut self, uuid: &str, groups: u32) -> Option<Stats> {
+        let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
+        // SAFETY: the domain outlives the list.
+        let mut list = [unsafe { domain.as_ptr() }, std::ptr::null_mut()];
+        let mut records: *mut sys::virDomainStatsRecordPtr = std::ptr::null_mut();
+        let flags = sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT;
+        // SAFETY: the list ends with a null pointer and its domain lives; `records` receives an array freed below.
+        let count = unsafe { sys::virDomainListGetStats(list.as_mut_ptr(), groups, &raw mut records, flags) };
+        let count = usize::try_from(count).ok()?;
+        if records.is_null() {
+            return None;
+        }
+        // SAFETY: libvirt says that `records` holds `count` pointers to records, valid until the list is freed.
+        let found = unsafe { std::slice::from_raw_parts(records, count) };
+        let read = found.first().and_then(|&record| read_record(record));
+        // SAFETY: the list is libvirt's own, freed once; nothing read above points into it.
+        unsafe { sys::virDomainStatsRecordListFree(records) };
+        read
+    }
+}
+
+fn read_record(record: sys::virDomainStatsRecordPtr) -> Option<Stats> {
+    // SAFETY: a non-null pointer out of libvirt's list is a valid record while the list lives.
+    let record = unsafe { record.as_ref() }?;
+    if record.params.is_null() {
+        return None;
+    }
+    let count = usize::try_from(record.nparams).ok()?;
+    // SAFETY: a record holds `nparams` parameters.
+    let params = unsafe { std::slice::from_raw_parts(record.params, count) };
+    Some(params.iter().take(MAX_STATS).filter_map(read_param).collect())
+}
+
+fn read_param(p: &sys::virTypedParameter) -> Option<(String, StatsValue)> {
+    // SAFETY: `field` is an array of bytes of a fixed size that libvirt ends with a NUL.
+    let bytes = unsafe { std::slice::from_raw_parts(p.field.as_ptr().cast::<u8>(), p.field.len()) };
+    let name = CStr::from_bytes_until_nul(bytes).ok()?.to_str().ok()?.to_string();
+    // SAFETY: `type_` says which member of the union is set.
+    let value = unsafe {
+        match u32::try_from(p.type_).ok()? {
+            sys::VIR_TYPED_PARAM_INT => StatsValue::Number(p.value.i.try_into().ok()?),
+            sys::VIR_TYPED_PARAM_UINT => StatsValue::Number(p.value.ui.into()),
+            sys::VIR_TYPED_PARAM_LLONG => StatsValue::Number(p.value.l.try_into().ok()?),
+            sys::VIR_TYPED_PARAM_ULLONG => StatsValue::Number(p.value.ul),
+            sys::VIR_TYPED_PARAM_STRING if !p.value.s.is_null() => {
+                StatsValue::Text(CStr::from_ptr(p.value.s).to_string_lossy().into_owned())
+            }
+            _ => return None,
+        }
+    };
+    Some((name, value))
+}

@@ -1,0 +1,142 @@
+//! Why libvirt does not answer, and what to do about it: absent, stopped and refusing have different cures.
+
+#[cfg(feature = "libvirt")]
+use kvm::sanitize;
+use kvm::shell_quoted;
+#[cfg(feature = "libvirt")]
+use virt::error::{Error, ErrorNumber};
+
+/// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do nothing for the last two.
+pub const RESTART: &str = "systemctl restart libvirtd (or virtqemud.socket); its guests go on running";
+
+/// Cause and fix of a failure.
+pub type LibvirtFailure = (String, String);
+
+/// libvirt's own sentence, cleaned.
+#[cfg(feature = "libvirt")]
+pub fn text(e: &Error) -> String {
+    sanitize(e.message(), 200)
+}
+
+/// kvmtop was built without the feature `libvirt`.
+#[cfg(not(feature = "libvirt"))]
+pub fn not_in_this_build() -> LibvirtFailure {
+    (
+        "libvirt is not used: this build of kvmtop cannot use it, as the static binary cannot load libraries".into(),
+        "if libvirt runs the guests here, use kvmtop's .deb or .rpm, or build it from source (make build)".into(),
+    )
+}
+
+/// No daemon listens on this host.
+pub fn absent() -> LibvirtFailure {
+    (
+        "libvirt is not used: no libvirt daemon listens in /run/libvirt".into(),
+        format!("if libvirt runs the guests here: {RESTART}"),
+    )
+}
+
+/// The client library cannot be used.
+pub fn without_library(why: &str) -> LibvirtFailure {
+    (
+        format!("libvirt is not used: {why}"),
+        "if libvirt runs the guests here, install its client library: libvirt0 on Debian and Ubuntu, libvirt-libs on \
+         Fedora"
+            .into(),
+    )
+}
+
+/// Errors of somebody who may not connect.
+#[cfg(feature = "libvirt")]
+const REFUSALS: [ErrorNumber; 5] = [
+    ErrorNumber::AuthFailed,
+    ErrorNumber::AuthCancelled,
+    ErrorNumber::AuthUnavailable,
+    ErrorNumber::AccessDenied,
+    ErrorNumber::OperationDenied,
+];
+
+/// A call failed.
+#[cfg(feature = "libvirt")]
+pub fn of_call(uri: &str, error: &Error) -> LibvirtFailure {
+    let refused = REFUSALS.into_iter().any(|number| error.code().is(number));
+    explain(uri, refused, &text(error))
+}
+
+fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
+    let says = |part: &str| message.contains(part);
+    let user = rustix::process::geteuid().as_raw();
+    let refuses = || format!("libvirt at {uri} runs but refuses kvmtop as user {user}: {message}");
+    if refused {
+        return (refuses(), format!("run kvmtop as root, or allow its user in polkit, as root: {}", polkit_rule(user)));
+    }
+    // Of the socket. libvirt passes on the system's sentence, in English: kvmtop sets no locale.
+    if says("Permission denied") || says("Operation not permitted") {
+        return (
+            refuses(),
+            format!(
+                "run kvmtop as root, or add its user to the group libvirt and log in again: usermod -aG libvirt \
+                 \"$(id -un {user})\""
+            ),
+        );
+    }
+    // Before a missing socket: polkit is asked over the bus, and its absence reads much like libvirt's.
+    if says("system bus") || says("polkit") {
+        return (
+            format!("libvirt at {uri} runs but cannot ask polkit about kvmtop's user: {message}"),
+            // Looked for once, when it is first needed (src/util/virgdbus.c, virGDBusGetSystemBus).
+            "run kvmtop as root, or start the bus and polkit, and libvirt again, which looks for the bus only once: \
+             systemctl start dbus polkit && systemctl restart libvirtd (or virtqemud); its guests go on running"
+                .into(),
+        );
+    }
+    if says("connect socket") && says("No such file or directory") || says("Connection refused") {
+        return (format!("libvirt at {uri} is stopped: {message}"), RESTART.into());
+    }
+    (
+        format!("libvirt at {uri} does not answer: {message}"),
+        format!(
+            "virsh -r -c {} list tells whether others are answered; or name another with --libvirt-uri",
+            shell_quoted(uri)
+        ),
+    )
+}
+
+/// The command that lets a user look at guests. Rules are asked in the order of their files' names, the first answer
+/// counts (polkit(8)); the group libvirt is let manage guests, which is another action.
+fn polkit_rule(user: u32) -> String {
+    format!(
+        "echo 'polkit.addRule(function(action, subject) {{ if (action.id == \"org.libvirt.unix.monitor\" && \
+         subject.user == \"'\"$(id -un {user})\"'\") return polkit.Result.YES; }});' \
+         > /etc/polkit-1/rules.d/00-kvmtop.rules"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_stopped_and_refusing_have_different_cures() {
+        let socket = |why: &str| format!("Failed to connect socket to '/run/libvirt/libvirt-sock-ro': {why}");
+        let polkit = "authentication unavailable: no polkit agent available to authenticate action \
+                      'org.libvirt.unix.monitor'";
+        let bus = "internal error: Unable to get system bus connection: Could not connect: No such file or directory";
+        let cases = [
+            (false, socket("No such file or directory"), "is stopped", "systemctl restart libvirtd"),
+            (false, socket("Connection refused"), "is stopped", "systemctl restart libvirtd"),
+            (false, bus.into(), "cannot ask polkit", "polkit && systemctl restart libvirtd"),
+            (false, socket("Permission denied"), "refuses kvmtop", "group libvirt"),
+            (true, polkit.into(), "refuses kvmtop", "> /etc/polkit-1/rules.d/00-kvmtop.rules"),
+            (true, "authentication failed: access denied by policy".into(), "refuses kvmtop", "rules.d"),
+            (false, "no connection driver available".into(), "does not answer", "--libvirt-uri"),
+        ];
+        for (refused, message, cause, fix) in cases {
+            let said = explain("qemu:///system", refused, &message);
+            assert!(said.0.contains(cause) && said.0.contains(&message), "{said:?}");
+            assert!(said.1.contains(fix), "{said:?}");
+        }
+        let hostile = explain("x'; reboot #", false, "");
+        assert!(hostile.1.starts_with(r"virsh -r -c 'x'\''; reboot #' list"), "{}", hostile.1);
+        assert!(absent().1.contains("if libvirt runs the guests here"));
+    }
+}

@@ -1,0 +1,108 @@
+//! A monitor's answers about disks and balloon (qapi/block-core.json, `query-blockstats`; qapi/machine.json,
+//! `query-balloon`). No monitor counts what network cards do.
+
+use super::conversation::QmpConversation;
+use crate::metadata::device_counters::DeviceCounters;
+use kvm::sanitize;
+use sample::DiskSample;
+use serde::Deserialize;
+use serde_json::json;
+use std::time::Instant;
+
+/// At most this many disks of one guest are kept.
+const MAX_DISKS: usize = 4096;
+
+#[derive(Deserialize)]
+struct QmpBlock {
+    device: Option<String>,
+    qdev: Option<String>,
+    #[serde(rename = "node-name")]
+    node: Option<String>,
+    stats: QmpBlockStats,
+}
+
+#[derive(Deserialize)]
+struct QmpBlockStats {
+    rd_bytes: u64,
+    wr_bytes: u64,
+    rd_operations: u64,
+    wr_operations: u64,
+    rd_total_time_ns: Option<u64>,
+    wr_total_time_ns: Option<u64>,
+    flush_operations: Option<u64>,
+    flush_total_time_ns: Option<u64>,
+    failed_rd_operations: Option<u64>,
+    failed_wr_operations: Option<u64>,
+    failed_flush_operations: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct QmpBalloon {
+    actual: u64,
+}
+
+/// Asks for the counters of the disks, and for the balloon, which not every guest has.
+pub(super) fn ask(monitor: &mut QmpConversation) -> Result<DeviceCounters, String> {
+    let blocks: Vec<QmpBlock> = monitor.ask(&json!({"execute": "query-blockstats"}))?;
+    let at = Instant::now();
+    let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);
+    let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
+    Ok(DeviceCounters { at, disks, nics: Vec::new(), balloon })
+}
+
+/// An empty drive (no medium) is left out.
+fn disk(block: &QmpBlock) -> Option<DiskSample> {
+    let stats = &block.stats;
+    Some(DiskSample {
+        read_ops: stats.rd_operations,
+        write_ops: stats.wr_operations,
+        read_bytes: stats.rd_bytes,
+        write_bytes: stats.wr_bytes,
+        read_ns: stats.rd_total_time_ns,
+        write_ns: stats.wr_total_time_ns,
+        flush_ops: stats.flush_operations,
+        flush_ns: stats.flush_total_time_ns,
+        failed_ops: failed_ops(stats),
+        name: name(block).filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
+    })
+}
+
+/// Operations that failed; QEMU has always counted all three kinds or none.
+fn failed_ops(stats: &QmpBlockStats) -> Option<u64> {
+    let rest = stats.failed_wr_operations?.saturating_add(stats.failed_flush_operations?);
+    Some(stats.failed_rd_operations?.saturating_add(rest))
+}
+
+/// The name of `-drive`, else the `id` of the device (`/machine/peripheral/disk0/virtio-backend`), else the node's.
+fn name(block: &QmpBlock) -> Option<String> {
+    let given = |name: &Option<String>| name.as_ref().filter(|n| !n.is_empty()).map(|n| sanitize(n, 64));
+    let id = || {
+        let path = block.qdev.as_deref()?;
+        let path = path.strip_suffix("/virtio-backend").unwrap_or(path);
+        path.rsplit('/').next().filter(|id| !id.is_empty()).map(|id| sanitize(id, 64))
+    };
+    given(&block.device).or_else(id).or_else(|| given(&block.node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_have_the_names_that_an_admin_gave() {
+        let block = |device: &str, qdev: Option<&str>, node: Option<&str>| {
+            let stats = r#"{"rd_bytes":512,"wr_bytes":0,"rd_operations":1,"wr_operations":0,"flush_operations":3,
+                            "rd_total_time_ns":9000,"wr_total_time_ns":0,"flush_total_time_ns":600,
+                            "failed_rd_operations":1,"failed_wr_operations":2,"failed_flush_operations":0}"#;
+            let text = json!({"device": device, "qdev": qdev, "node-name": node}).to_string();
+            let text = format!("{},\"stats\":{stats}}}", text.trim_end_matches('}'));
+            disk(&serde_json::from_str(&text).unwrap()).unwrap()
+        };
+        assert_eq!(block("drive-scsi0", Some("/machine/x"), Some("#block1")).name, "drive-scsi0");
+        assert_eq!(block("", Some("/machine/peripheral/disk0/virtio-backend"), Some("n")).name, "disk0");
+        assert_eq!(block("", None, Some("node\u{1b}[2J1")).name, "node1");
+        let disk = block("d", None, None);
+        assert_eq!((disk.read_ops, disk.read_bytes, disk.read_ns), (1, 512, Some(9000)));
+        assert_eq!((disk.flush_ops, disk.flush_ns, disk.failed_ops), (Some(3), Some(600), Some(3)));
+    }
+}

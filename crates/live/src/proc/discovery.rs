@@ -1,0 +1,456 @@
+//! Finds the guests: processes that hold a KVM VM.
+//!
+//! Each tick lists /proc, but looks only into processes that are new or young, hold `/dev/kvm`, or were not looked at
+//! for half a minute: a process may open its VM at any time.
+
+use super::fds::KvmFiles;
+use super::file::{self, FileError};
+use super::paths::SystemPaths;
+use super::stat::{Stat, TICK_NS};
+use super::thread::main_thread;
+use super::visibility;
+use crate::timestamps::Timestamps;
+use kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
+use sample::ThreadTimes;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+/// A process younger than this is looked at in each tick.
+const YOUNG_NS: u64 = 10_000_000_000;
+/// Pause after a look per open file. A look takes some microseconds per file, so that a process with thousands of them
+/// costs less than a percent of a CPU.
+const PAUSE_PER_FILE_NS: u64 = 400_000;
+/// Each process is looked at again after this time.
+const RECHECK_NS: u64 = 30_000_000_000;
+/// At most this many processes are tracked; the kernel's own limit of PIDs is 2^22.
+const MAX_PROCESSES: usize = 1 << 22;
+
+/// How the names of VMMs begin, as `comm` holds them.
+const VMM_NAMES: [&str; 6] = ["qemu", "kvm", "cloud-hyp", "firecracker", "crosvm", "lkvm"];
+
+/// The kind of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcessKind {
+    /// Holds a VM.
+    Guest,
+    /// A kernel thread that works for the guest of this PID.
+    Helper(i32),
+    /// None of the others, so far.
+    Other,
+    /// A kernel thread that works for no guest; that never changes.
+    Kernel,
+}
+
+/// A process and what the last look found.
+#[derive(Debug, Clone, Copy)]
+struct ScannedProcess {
+    /// Inode of /proc/PID: a different one means that the PID was reused (or that the kernel dropped the inode from its
+    /// cache, which costs one needless look).
+    inode: u64,
+    kind: ProcessKind,
+    /// When to look again, monotonic nanoseconds.
+    next_ns: u64,
+    /// The last scan that listed it.
+    scan: u32,
+}
+
+/// Scans /proc for guests.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    paths: SystemPaths,
+    proc_dir: Option<OwnedFd>,
+    /// kvmtop itself: it holds a file for each thread of each guest, but no VM.
+    own: Option<i32>,
+    scanned: HashMap<i32, ScannedProcess>,
+    scan: u32,
+    /// Processes that could not be looked at.
+    unread: HashMap<i32, UnreadProcess>,
+    may_trace_all: bool,
+    /// The main threads of processes that may open a VM soon, as the last two scans found them.
+    candidates: HashMap<i32, Candidate>,
+}
+
+/// A process whose open files are not readable.
+#[derive(Debug, Clone, Copy)]
+struct UnreadProcess {
+    why: FileError,
+    /// What else there is to tell by.
+    looks: Looks,
+}
+
+/// What a process looks like from its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// It has a thread with the name of a vCPU, or it was known as a guest.
+    Guest,
+    /// It has the name of a VMM.
+    Vmm,
+    /// Neither.
+    Unlike,
+}
+
+/// The CPU times of a process that is no guest yet, each with the scan that read them.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    start_ticks: u64,
+    newest: (u32, ThreadTimes),
+    older: Option<(u32, ThreadTimes)>,
+}
+
+/// The result of a scan.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Discovered {
+    /// The PIDs of all guests, ascending.
+    pub guests: Vec<i32>,
+    /// Kernel threads that work for a guest: PID of the thread, PID of the guest.
+    pub helpers: Vec<(i32, i32)>,
+    /// What could not be looked at.
+    pub unread: UnreadCount,
+}
+
+/// Processes whose open files could not be read: whether they hold a VM is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct UnreadCount {
+    /// All of them.
+    pub processes: usize,
+    /// Those that are shown as guests, by their threads' names.
+    pub guessed: usize,
+    /// Those of the others that have the name of a VMM.
+    pub lookalikes: usize,
+    /// Why, where it is not for lack of a right.
+    pub failure: Option<FileError>,
+    /// kvmtop has the right: a security module refuses. Of the processes that it protects, such as the first one of a
+    /// container, only those count that look like a guest.
+    pub protected: bool,
+}
+
+impl Discovery {
+    pub(crate) fn new(paths: SystemPaths) -> Self {
+        let own = paths.real.then(|| std::process::id().cast_signed());
+        Self {
+            proc_dir: None,
+            own,
+            scanned: HashMap::new(),
+            scan: 0,
+            unread: HashMap::new(),
+            may_trace_all: visibility::may_trace_all(&paths),
+            paths,
+            candidates: HashMap::new(),
+        }
+    }
+
+    /// All processes of the last scan, kvmtop included.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = i32> {
+        self.scanned.keys().copied().chain(self.own)
+    }
+
+    /// Lists /proc. `now_ns` is monotonic, `boot_ns` counts from boot as start times do.
+    pub(crate) fn scan(&mut self, now_ns: u64, boot_ns: u64) -> Result<Discovered, FileError> {
+        if self.proc_dir.is_none() {
+            self.proc_dir = Some(file::open_dir(&self.paths.proc)?);
+        }
+        let Some(dir) = &self.proc_dir else { return Err(FileError::Gone) };
+        self.scan = self.scan.wrapping_add(1);
+        let mut due = Vec::new();
+        let (scanned, scan) = (&mut self.scanned, self.scan);
+        let own = self.own;
+        file::list_numbers(dir, |pid, inode| match scanned.get_mut(&pid) {
+            _ if Some(pid) == own => {}
+            Some(s) if s.inode == inode => {
+                s.scan = scan;
+                if now_ns >= s.next_ns && s.kind != ProcessKind::Kernel {
+                    due.push((pid, inode, s.kind == ProcessKind::Guest));
+                }
+            }
+            _ => due.push((pid, inode, false)),
+        })?;
+        self.scanned.retain(|_, s| s.scan == scan);
+        for (pid, inode, was_guest) in due {
+            self.unread.remove(&pid);
+            match self.look(pid, was_guest, now_ns, boot_ns) {
+                Some((kind, next_ns)) if self.scanned.len() < MAX_PROCESSES => {
+                    self.scanned.insert(pid, ScannedProcess { inode, kind, next_ns, scan });
+                }
+                _ => {
+                    self.scanned.remove(&pid);
+                }
+            }
+        }
+        self.unread.retain(|pid, _| self.scanned.contains_key(pid));
+        self.candidates.retain(|_, c| c.newest.0.wrapping_add(1) >= scan);
+        Ok(self.found())
+    }
+
+    /// What the main thread of a process had used by the scan before this one, if the process was read then.
+    pub(crate) fn used_before(&self, pid: i32, start_ticks: u64) -> Option<ThreadTimes> {
+        let candidate = self.candidates.get(&pid).filter(|c| c.start_ticks == start_ticks)?;
+        let before = self.scan.wrapping_sub(1);
+        [Some(candidate.newest), candidate.older].into_iter().flatten().find(|(scan, _)| *scan == before).map(|r| r.1)
+    }
+
+    /// Keeps the CPU times of a process that may open a VM until the next scan.
+    fn note_candidate(&mut self, pid: i32) {
+        let Some((start_ticks, times)) = main_thread(&self.paths, pid) else { return };
+        let old = self.candidates.get(&pid).filter(|c| c.start_ticks == start_ticks).map(|c| c.newest);
+        self.candidates.insert(pid, Candidate { start_ticks, newest: (self.scan, times), older: old });
+    }
+
+    /// Looks at a process that fires KVM's events if it is not known as a guest; returns whether it is one. If its
+    /// files are not readable, its events are proof enough.
+    pub(crate) fn look_at(&mut self, pid: i32, now_ns: u64) -> bool {
+        if let Some(s) = self.scanned.get(&pid)
+            && s.kind == ProcessKind::Guest
+        {
+            return true;
+        }
+        let is_guest = match KvmFiles::read(&self.paths, pid) {
+            Ok(files) => files.vm,
+            Err(e) => e == FileError::Denied,
+        };
+        if is_guest && let Some(s) = self.scanned.get_mut(&pid) {
+            s.kind = ProcessKind::Guest;
+            s.next_ns = recheck(pid, now_ns);
+        }
+        is_guest
+    }
+
+    fn found(&self) -> Discovered {
+        let mut found = Discovered::default();
+        for (pid, s) in &self.scanned {
+            match s.kind {
+                ProcessKind::Guest => found.guests.push(*pid),
+                ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
+                ProcessKind::Other | ProcessKind::Kernel => {}
+            }
+        }
+        found.guests.sort_unstable();
+        found.helpers.sort_unstable();
+        let counts = |process: &&UnreadProcess| {
+            !(self.may_trace_all && process.why == FileError::Denied && process.looks == Looks::Unlike)
+        };
+        let unread: Vec<&UnreadProcess> = self.unread.values().filter(counts).collect();
+        let like = |looks| unread.iter().filter(|process| process.looks == looks).count();
+        found.unread = UnreadCount {
+            processes: unread.len(),
+            guessed: like(Looks::Guest),
+            lookalikes: like(Looks::Vmm),
+            failure: unread.iter().map(|process| process.why).find(|why| *why != FileError::Denied),
+            protected: self.may_trace_all && !unread.is_empty(),
+        };
+        found
+    }
+
+    /// The kind of a process and when to look again; `None` when it is gone.
+    fn look(&mut self, pid: i32, was_guest: bool, now_ns: u64, boot_ns: u64) -> Option<(ProcessKind, u64)> {
+        let line = match file::read_bytes(&self.paths.process(pid, "stat"), 4096) {
+            Ok(line) => line,
+            Err(FileError::Gone) => return None,
+            Err(why) => return Some((self.could_not_look(pid, b"", was_guest, why), now_ns)),
+        };
+        let stat = Stat::parse(&line)?;
+        if stat.kernel {
+            // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their process
+            // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they get the name right after creation.
+            let comm = String::from_utf8_lossy(stat.comm);
+            if let Some(owner) = vhost_owner(&comm).or_else(|| pit_owner(&comm)) {
+                return Some((ProcessKind::Helper(owner), u64::MAX));
+            }
+            let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
+            return Some((if young { ProcessKind::Other } else { ProcessKind::Kernel }, now_ns));
+        }
+        if stat.is_dead() {
+            return Some((ProcessKind::Other, recheck(pid, now_ns)));
+        }
+        let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
+        match KvmFiles::read(&self.paths, pid) {
+            Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns))),
+            Ok(files) if young || files.dev_kvm => {
+                self.note_candidate(pid);
+                Some((ProcessKind::Other, now_ns + files.open as u64 * PAUSE_PER_FILE_NS))
+            }
+            Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns))),
+            Err(FileError::Gone) => None,
+            Err(why) => {
+                let kind = self.could_not_look(pid, stat.comm, was_guest, why);
+                let soon = why != FileError::Denied || (young && kind != ProcessKind::Guest);
+                Some((kind, if soon { now_ns } else { recheck(pid, now_ns) }))
+            }
+        }
+    }
+
+    /// Notes a process that is there but cannot be looked at. One that was a guest still is: that its files cannot be
+    /// read now does not end it.
+    fn could_not_look(&mut self, pid: i32, comm: &[u8], was_guest: bool, why: FileError) -> ProcessKind {
+        let looks = if was_guest || self.has_vcpu_thread(pid) {
+            Looks::Guest
+        } else if VMM_NAMES.iter().any(|name| comm.starts_with(name.as_bytes())) {
+            Looks::Vmm
+        } else {
+            Looks::Unlike
+        };
+        self.unread.insert(pid, UnreadProcess { why, looks });
+        if looks == Looks::Guest { ProcessKind::Guest } else { ProcessKind::Other }
+    }
+
+    /// Whether a thread has the name of a vCPU: the only sign where open files are not readable.
+    fn has_vcpu_thread(&self, pid: i32) -> bool {
+        let dir = self.paths.process(pid, "task");
+        let Ok(fd) = file::open_dir(&dir) else { return false };
+        let mut tids = Vec::new();
+        let _ = file::list_numbers(&fd, |tid, _| tids.push(tid));
+        tids.iter().take(64).any(|tid| {
+            file::read_word(&dir.join(tid.to_string()).join("comm")).is_some_and(|c| vcpu_index(&c).is_some())
+        })
+    }
+}
+
+/// The number of vCPUs of all guests now. Where open files are not readable, each thread of a guest counts, as any may
+/// run a vCPU.
+pub(crate) fn vcpus(paths: &SystemPaths, now: Timestamps) -> usize {
+    let found = Discovery::new(paths.clone()).scan(now.mono_ns, now.boot_ns).unwrap_or_default();
+    let of = |pid: &i32| match KvmFiles::read(paths, *pid) {
+        Ok(files) => files.vcpu_count(),
+        Err(_) => std::fs::read_dir(paths.process(*pid, "task")).map_or(0, Iterator::count),
+    };
+    found.guests.iter().map(of).sum()
+}
+
+/// Half a minute from now plus up to a quarter of a minute, so that not all processes fall due in one tick.
+fn recheck(pid: i32, now_ns: u64) -> u64 {
+    now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeProc;
+    use super::*;
+
+    const OLD: u64 = 1_000_000_000_000;
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_process_with_a_vm_is_a_guest_whatever_its_name() {
+        let fake = FakeProc::new();
+        fake.process(10, "anything").fd(3, "anon_inode:kvm-vm");
+        fake.process(11, "qemu-system-x86").fd(3, "/dev/kvm");
+        fake.process(12, "bash");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
+    }
+
+    #[test]
+    fn a_vm_that_is_opened_later_is_found() {
+        let fake = FakeProc::new();
+        fake.process(11, "young").start(99_900);
+        fake.process(12, "holds").fd(3, "/dev/kvm");
+        fake.process(13, "old");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap(), Discovered::default());
+        for pid in [11, 12, 13] {
+            fake.process(pid, "late").fd(4, "anon_inode:kvm-vm");
+        }
+        assert_eq!(d.scan(S, OLD + S).unwrap().guests, [11, 12]);
+        assert_eq!(d.scan(29 * S, OLD + S).unwrap().guests, [11, 12]);
+        assert_eq!(d.scan(50 * S, OLD + S).unwrap().guests, [11, 12, 13]);
+    }
+
+    #[test]
+    fn vcpus_of_all_guests_add_up() {
+        let fake = FakeProc::new();
+        for pid in [10, 11] {
+            let p = fake.process(pid, "qemu").fd(3, "anon_inode:kvm-vm");
+            p.fd(4, "anon_inode:kvm-vcpu:0").fd(5, "anon_inode:kvm-vcpu:1");
+        }
+        fake.process(12, "bash");
+        assert_eq!(vcpus(&fake.paths(), Timestamps::default()), 4);
+    }
+
+    #[test]
+    fn events_make_a_candidate_at_once() {
+        let fake = FakeProc::new();
+        fake.process(13, "old");
+        let mut d = Discovery::new(fake.paths());
+        d.scan(0, OLD).unwrap();
+        fake.process(13, "old").fd(4, "anon_inode:kvm-vm");
+        assert!(d.look_at(13, S));
+        assert_eq!(d.scan(S, OLD + S).unwrap().guests, [13]);
+        assert!(!d.look_at(99, S));
+    }
+
+    #[test]
+    fn a_guest_that_ends_or_closes_its_vm_is_none() {
+        let fake = FakeProc::new();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        fake.process(11, "b").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10, 11]);
+        fake.end(10);
+        assert_eq!(d.scan(S, OLD).unwrap().guests, [11]);
+        fake.close(11, 3);
+        assert_eq!(d.scan(60 * S, OLD).unwrap().guests, [0; 0]);
+    }
+
+    #[test]
+    fn a_reused_pid_is_another_process() {
+        let fake = FakeProc::new();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery::new(fake.paths());
+        d.scan(0, OLD).unwrap();
+        fake.end(10);
+        // Something else takes the freed inode, so that the new folder has another.
+        fake.process(9, "between");
+        fake.process(10, "bash");
+        assert_eq!(d.scan(S, OLD).unwrap().guests, [0; 0]);
+    }
+
+    #[test]
+    fn kernel_threads_serve_their_guest() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm");
+        fake.process(20, "vhost-10").kernel();
+        fake.process(21, "kvm-pit/10").kernel();
+        fake.process(22, "kworker/0:1").kernel();
+        fake.process(23, "vhost-10");
+        let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
+        assert_eq!(found.helpers, [(20, 10), (21, 10)]);
+    }
+
+    /// A loop of links stands for any reason that is neither the end of the process nor a right: too many open files.
+    #[test]
+    fn a_guest_whose_files_cannot_be_read_for_a_while_has_not_ended() {
+        let fake = FakeProc::new();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
+        let fds = fake.paths().process(10, "fd");
+        std::fs::remove_dir_all(&fds).unwrap();
+        std::os::unix::fs::symlink("fd", &fds).unwrap();
+        let found = d.scan(60 * S, OLD).unwrap();
+        assert_eq!((found.guests, found.unread.processes, found.unread.guessed), (vec![10], 1, 1));
+        assert!(found.unread.failure.is_some());
+        std::fs::remove_file(&fds).unwrap();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        assert_eq!(d.scan(61 * S, OLD).unwrap(), Discovered { guests: vec![10], ..Discovered::default() });
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_read_counts_by_its_name() {
+        let fake = FakeProc::new();
+        for (pid, comm, thread) in [(10, "qemu-system-x86", "x"), (11, "bash", "x"), (12, "other", "CPU 0/KVM")] {
+            fake.process(pid, comm).thread(pid + 10, thread);
+            let fds = fake.paths().process(pid, "fd");
+            std::fs::remove_dir_all(&fds).unwrap();
+            std::os::unix::fs::symlink("fd", &fds).unwrap();
+        }
+        let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
+        let unread = found.unread;
+        assert_eq!((found.guests, unread.processes, unread.guessed, unread.lookalikes), (vec![12], 3, 1, 1));
+    }
+
+    #[test]
+    fn the_dead_are_no_guests() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm").state('Z');
+        assert_eq!(Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests, [0; 0]);
+    }
+}

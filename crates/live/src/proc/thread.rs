@@ -1,0 +1,222 @@
+//! One thread of a process: CPU time, waiting, placement, switches, read through files kept open.
+//!
+//! `schedstat` is read first, as it costs a quarter of `stat`: a thread that got no CPU since the last reading has
+//! unchanged figures. `sched` (switches and migrations) is read for threads that ran, within a budget per tick.
+
+use super::file::{self, FileError, read_kept};
+use super::paths::SystemPaths;
+use super::read_context::ReadContext;
+use super::stat::{SchedStat, Stat, Switches, TICK_NS, status_value};
+use engine::events::ThreadKey;
+use kvm::{CpuSet, sanitize};
+use sample::{Placement, ThreadTimes};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Ticks between two readings of the affinity of a thread that does not run.
+const AFFINITY_TICKS: u32 = 4;
+/// Longest thread name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
+const MAX_COMM: usize = 64;
+
+/// A running thread.
+#[derive(Debug)]
+pub(crate) struct LiveThread {
+    /// Thread id.
+    pub tid: i32,
+    /// Start, ticks after boot.
+    pub start_ticks: u64,
+    /// Name, sanitised.
+    pub comm: String,
+    /// Times; `None` until read.
+    pub times: Option<ThreadTimes>,
+    /// Where it runs.
+    pub place: Placement,
+    /// Migrations between CPUs as of its last run: since its start, or since the first reading after a tick without
+    /// one. `None` where unknown.
+    pub migrations: Option<u64>,
+    /// Its state letter when last read.
+    pub state: u8,
+    stat: Option<OwnedFd>,
+    schedstat: Option<OwnedFd>,
+    sched: Option<OwnedFd>,
+    seen: Option<SchedStat>,
+    /// `se.nr_migrations` where the count begins; `None` after a tick without a reading.
+    first_migrations: Option<u64>,
+    /// This kernel has no `sched` file (no `CONFIG_SCHED_DEBUG` before 6.15); `status` is read instead.
+    no_sched: bool,
+    /// By which the engine knows it, once it has fired an event.
+    pub life: Option<ThreadKey>,
+}
+
+impl LiveThread {
+    pub(super) fn open(task: impl AsFd, tid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
+        let mut thread = Self {
+            tid,
+            start_ticks: 0,
+            comm: String::new(),
+            times: None,
+            place: Placement::default(),
+            migrations: None,
+            state: b'?',
+            stat: None,
+            schedstat: None,
+            sched: None,
+            seen: None,
+            first_migrations: Some(0),
+            no_sched: false,
+            life: None,
+        };
+        thread.read(task, reader)?;
+        Ok(thread)
+    }
+
+    /// The next reading of `se.nr_migrations` begins the count again.
+    pub(super) fn restart_migrations(&mut self) {
+        self.first_migrations = None;
+    }
+
+    /// Reads the files that may have changed.
+    pub(super) fn read(&mut self, task: impl AsFd, reader: &mut ReadContext) -> Result<(), FileError> {
+        let (tid, below) = (self.tid, reader.keep_below);
+        let name = |file: &'static str| move || format!("{tid}/{file}");
+        let now = match read_kept(task.as_fd(), name("schedstat"), &mut self.schedstat, below, &mut reader.buf) {
+            Ok(line) => SchedStat::parse(line),
+            Err(FileError::Gone) if self.times.is_some() && self.seen.is_some() => return Err(FileError::Gone),
+            Err(_) => None,
+        };
+        let ran = now.is_none() || now != self.seen || self.runs();
+        if ran {
+            // What cannot be read is not known: the figures of the last reading would look like a thread at rest.
+            self.read_stat(task.as_fd(), now, reader).inspect_err(|_| self.times = None)?;
+            self.read_switches(task.as_fd(), reader);
+        }
+        self.seen = now;
+        if ran || self.is_affinity_due(reader) {
+            self.read_affinity(task, reader);
+        }
+        Ok(())
+    }
+
+    /// A thread that was running at the last reading may still be on the same CPU: the kernel updates its clocks only
+    /// at the scheduler's tick, which a `nohz_full` CPU does not take.
+    pub(super) fn runs(&self) -> bool {
+        self.state == b'R'
+    }
+
+    pub(super) fn is_affinity_due(&self, reader: &ReadContext) -> bool {
+        let turn = reader.tick.wrapping_add(self.tid.unsigned_abs());
+        turn.is_multiple_of(AFFINITY_TICKS) || self.place.affinity.is_none()
+    }
+
+    fn read_stat(
+        &mut self,
+        task: impl AsFd,
+        sched: Option<SchedStat>,
+        reader: &mut ReadContext,
+    ) -> Result<(), FileError> {
+        let tid = self.tid;
+        let line = read_kept(task, || format!("{tid}/stat"), &mut self.stat, reader.keep_below, &mut reader.buf)?;
+        let stat = Stat::parse(line).ok_or(FileError::Gone)?;
+        // A file that is not kept open may be another thread's by now, one that got the same id.
+        if self.state != b'?' && self.start_ticks != stat.start_ticks {
+            return Err(FileError::Gone);
+        }
+        self.start_ticks = stat.start_ticks;
+        if self.comm.as_bytes() != stat.comm {
+            self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
+        }
+        self.state = stat.state;
+        self.times = Some(times(&stat, sched));
+        self.place.cpu = stat.cpu;
+        self.place.policy = stat.policy;
+        self.place.rt_priority = stat.rt_priority;
+        Ok(())
+    }
+
+    fn read_switches(&mut self, task: impl AsFd, reader: &mut ReadContext) {
+        self.migrations = None;
+        let first = self.first_migrations.take();
+        if reader.sched_budget == 0 {
+            reader.over_budget += 1;
+            return;
+        }
+        reader.sched_budget -= 1;
+        let tid = self.tid;
+        let file = if self.no_sched { "status" } else { "sched" };
+        let name = || format!("{tid}/{file}");
+        match read_kept(task, name, &mut self.sched, reader.keep_below, &mut reader.buf) {
+            Ok(text) => {
+                let switches = Switches::parse(text);
+                self.first_migrations = first.or(switches.migrations);
+                self.migrations = switches.migrations.zip(self.first_migrations).map(|(n, f)| n.saturating_sub(f));
+                if let Some(times) = &mut self.times {
+                    times.voluntary = switches.voluntary;
+                    times.involuntary = switches.involuntary;
+                }
+            }
+            Err(FileError::Gone) if self.sched.is_none() => self.no_sched = true,
+            Err(_) => {}
+        }
+    }
+
+    pub(super) fn read_affinity(&mut self, task: impl AsFd, reader: &mut ReadContext) {
+        let set = if reader.real {
+            affinity_of(self.tid)
+        } else {
+            let tid = self.tid;
+            read_kept(task, || format!("{tid}/status"), &mut None, 0, &mut reader.buf)
+                .ok()
+                .and_then(|text| CpuSet::parse(status_value(&String::from_utf8_lossy(text), "Cpus_allowed_list")?).ok())
+        };
+        if self.place.affinity.as_deref() != set.as_ref() {
+            self.place.affinity = set.map(Arc::new);
+        }
+    }
+}
+
+/// CPU times without switches, which are in another file.
+fn times(stat: &Stat<'_>, sched: Option<SchedStat>) -> ThreadTimes {
+    let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
+    ThreadTimes {
+        user_ns: ns(stat.user_ticks),
+        system_ns: ns(stat.system_ticks),
+        guest_ns: ns(stat.guest_ticks),
+        run_ns: sched.map(|s| s.run_ns),
+        wait_ns: sched.map(|s| s.wait_ns),
+        voluntary: None,
+        involuntary: None,
+    }
+}
+
+/// Start (ticks after boot) and CPU times of a process's main thread, read once.
+pub(crate) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadTimes)> {
+    let task = paths.process(pid, "task").join(pid.to_string());
+    let sched = file::read_bytes(&task.join("schedstat"), 256).ok().and_then(|line| SchedStat::parse(&line));
+    let line = file::read_bytes(&task.join("stat"), 4096).ok()?;
+    let stat = Stat::parse(&line)?;
+    Some((stat.start_ticks, times(&stat, sched)))
+}
+
+/// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.
+#[allow(unsafe_code, reason = "rustix's sched_getaffinity knows 1024 CPUs at most")]
+fn affinity_of(tid: i32) -> Option<CpuSet> {
+    let mut words = [0_u64; kvm::cpu_set::MAX_CPUS as usize / 64];
+    // SAFETY: the kernel writes at most the size given into the array, which is valid for writes and 8-byte aligned as
+    // sched_getaffinity(2) asks; it reads nothing from it.
+    let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr()) };
+    // The kernel returns how many bytes it wrote: as many as its CPUs need.
+    let used = usize::try_from(written).ok().filter(|n| *n > 0)?.div_ceil(8);
+    Some(CpuSet::of_words(words.get(..used)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_affinity_is_that_of_the_library() {
+        let mine = affinity_of(0).unwrap();
+        let other = rustix::thread::sched_getaffinity(None).unwrap();
+        assert_eq!(mine.len() as u32, other.count());
+    }
+}

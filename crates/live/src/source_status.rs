@@ -1,0 +1,271 @@
+//! The state of each source as a sentence: what failed, on what, why, and what to run.
+
+use crate::guest::counters::MissingCounters;
+use crate::proc::discovery::{Discovered, UnreadCount};
+use crate::proc::file::FileError;
+use crate::proc::paths::SystemPaths;
+use crate::proc::visibility;
+use engine::events::{Engine, EngineError, Reading};
+use sample::{EngineLevel, HostFacts, SourceId, SourceStatus};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What /proc showed in a tick.
+pub(crate) struct ProcView<'a> {
+    /// What discovery found.
+    pub found: &'a Discovered,
+    /// Why /proc itself cannot be listed.
+    pub failure: Option<FileError>,
+    /// The mount option that hides processes from kvmtop.
+    pub hidden_by: Option<&'a str>,
+    /// Guests of which not all threads could be read, and why one could not.
+    pub unread_guests: (usize, Option<FileError>),
+    /// How many guests' command lines do not come, and the process of one of them.
+    pub held_back: Option<(usize, i32)>,
+    /// kvmtop runs in a PID namespace other than the host's.
+    pub own_namespace: bool,
+}
+
+/// /proc.
+pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
+    const ID: SourceId = SourceId::Procfs;
+    match view.failure {
+        Some(FileError::Other(why)) => {
+            return SourceStatus::missing(ID, format!("/proc cannot be read: {why}"), cure(why));
+        }
+        Some(_) => return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc"),
+        None => {}
+    }
+    let (mut causes, mut fixes) = (Vec::new(), Vec::new());
+    let unread = view.found.unread;
+    if unread.processes > 0 {
+        let UnreadCount { processes, guessed, lookalikes, .. } = unread;
+        causes.push(format!(
+            "the open files of {processes} processes are not readable: {guessed} of them are guests by their threads' \
+             names, {lookalikes} more have the name of a VMM, and any other may hold a guest too"
+        ));
+    }
+    if let (guests @ 1.., _) = view.unread_guests {
+        causes.push(format!("the threads of {guests} guests could not all be read: they are not shown, or in part"));
+    }
+    if let Some((guests, first)) = view.held_back {
+        causes.push(format!(
+            "the command lines of {guests} guests do not come, one of them that of process {first}: they are shown \
+             without name and set-up"
+        ));
+        fixes.push(format!(
+            "see `grep -e fuse -e nfs /proc/{first}/mountinfo`: such a process waits for a file system that does not \
+             answer, or holds its memory back on purpose; kvmtop goes on without"
+        ));
+    }
+    for why in unread.failure.into_iter().chain(view.unread_guests.1) {
+        match why {
+            FileError::Other(why) if !fixes.contains(&cure(why)) => {
+                causes.push(why.to_string());
+                fixes.push(cure(why));
+            }
+            FileError::Other(_) | FileError::Gone | FileError::Denied => {}
+        }
+    }
+    if let Some(option) = view.hidden_by {
+        causes
+            .push(format!("/proc is mounted with {option}, which hides the processes of other users and their guests"));
+    }
+    let denied = view.unread_guests.1 == Some(FileError::Denied);
+    if view.hidden_by.is_some() || denied || (unread.processes > 0 && unread.failure.is_none() && !unread.protected) {
+        fixes.push(rights::hint());
+    } else if unread.protected && unread.failure.is_none() {
+        fixes.push(
+            "a security module (SELinux, AppArmor) refuses it: allow kvmtop's domain ptrace, or run it unconfined"
+                .into(),
+        );
+    }
+    if view.own_namespace {
+        causes.push(
+            "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events count in \
+             the engine's total but for no guest"
+                .into(),
+        );
+        fixes.push("run kvmtop in the host's PID namespace (for a container: --pid=host)".into());
+    }
+    if causes.is_empty() {
+        SourceStatus::ok(ID)
+    } else {
+        SourceStatus::degraded(ID, causes.join("; "), fixes.join("; "))
+    }
+}
+
+/// What to do about an error that is neither the end of a process nor a missing right.
+fn cure(why: rustix::io::Errno) -> String {
+    use rustix::io::Errno;
+    match why {
+        Errno::MFILE => "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)".into(),
+        Errno::NFILE => "sysctl -w fs.file-max=1000000: this host has no room for more open files".into(),
+        _ => "see dmesg; kvmtop goes on and tries again".into(),
+    }
+}
+
+/// `/dev/kvm`, where it is missing: then no guest can start here.
+pub(crate) fn no_kvm(paths: &SystemPaths) -> Option<SourceStatus> {
+    let there = paths.dev.join("kvm").exists() || paths.sys.join("module/kvm").is_dir();
+    (!there).then(|| {
+        SourceStatus::missing(
+            SourceId::Kvm,
+            "this host has no /dev/kvm: no KVM guest can run on it",
+            "modprobe kvm_intel or kvm_amd; where that fails, enable VT-x or SVM in the firmware, or nested \
+             virtualisation in the hypervisor below",
+        )
+    })
+}
+
+/// Why there is no engine.
+pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
+    problems.first().cloned().unwrap_or_else(|| EngineError {
+        cause: "tracing is off (--engine none)".into(),
+        fix: "start kvmtop with --engine auto".into(),
+    })
+}
+
+/// KVM's own counters: for each guest, why it has none.
+pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths) -> SourceStatus {
+    const ID: SourceId = SourceId::KvmStats;
+    let count = missing.iter().flatten().count();
+    if count == 0 {
+        return SourceStatus::ok(ID);
+    }
+    let denied = missing.contains(&Some(MissingCounters::Denied));
+    let debugfs = Debugfs::of(paths);
+    let why = if debugfs.locked_down {
+        "the VMM keeps no statistics file open (QEMU does since 8.1), and kernel lockdown closes debugfs"
+    } else if denied {
+        "its statistics files are not readable"
+    } else {
+        "the VMM keeps no statistics file open (QEMU does since 8.1), and /sys/kernel/debug/kvm has no folder for it"
+    };
+    let cause = format!("{count} of {} guests without KVM's own counters: {why}", missing.len());
+    let fix = debugfs.cure(denied, visibility::may_trace_all(paths));
+    if count == missing.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
+}
+
+/// Whether KVM's statistics can be read from debugfs.
+struct Debugfs {
+    mounted: bool,
+    /// Lockdown closes its files, to root as well (fs/debugfs/file.c, `debugfs_locked_down`).
+    locked_down: bool,
+}
+
+impl Debugfs {
+    fn of(paths: &SystemPaths) -> Self {
+        let root = paths.sys.join("kernel/debug");
+        let device = |path: &Path| std::fs::metadata(path).ok().map(|m| m.dev());
+        let mounted = device(&root).is_some_and(|debug| Some(debug) != device(&paths.sys.join("kernel")));
+        let lockdown = std::fs::read_to_string(paths.sys.join("kernel/security/lockdown")).unwrap_or_default();
+        Self { mounted, locked_down: lockdown.contains('[') && !lockdown.contains("[none]") }
+    }
+
+    /// What to run: everything that is missing at once, so that no second cure follows the first. `whole`: kvmtop has
+    /// all rights that reading takes.
+    fn cure(&self, denied: bool, whole: bool) -> String {
+        let libvirt = "with --engine none kvmtop asks libvirt for them";
+        if self.locked_down || self.mounted && whole && !denied {
+            let rights = if whole { String::new() } else { format!("{}; ", rights::hint()) };
+            return format!("{rights}use QEMU 8.1 or later; {libvirt}");
+        }
+        let mount = (!self.mounted).then(|| "as root: mount -t debugfs none /sys/kernel/debug".to_owned());
+        let rights = (!whole).then(rights::hint);
+        let steps: Vec<String> = mount.into_iter().chain(rights).chain([libvirt.to_owned()]).collect();
+        steps.join("; ")
+    }
+}
+
+/// The tracing engine.
+pub(crate) fn tracepoints(
+    engine: Option<&dyn Engine>,
+    problems: &[EngineError],
+    reading: &Reading,
+    host: &HostFacts,
+) -> SourceStatus {
+    const ID: SourceId = SourceId::Tracepoints;
+    let Some(engine) = engine else {
+        let why = no_engine(problems);
+        return SourceStatus::missing(ID, why.cause, why.fix);
+    };
+    let gaps = engine.gaps();
+    if let Some(first) = gaps.iter().chain(problems).next() {
+        let more = gaps.len() + problems.len() - 1;
+        let cause = if more > 0 { format!("{} (and {more} more)", first.cause) } else { first.cause.clone() };
+        return SourceStatus::degraded(ID, cause, first.fix.clone());
+    }
+    if engine.level() == EngineLevel::None {
+        return SourceStatus::missing(
+            ID,
+            "tracing is switched off",
+            "press e to switch it on, or start kvmtop with --engine auto",
+        );
+    }
+    if reading.fires_kvm_exit == Some(false) {
+        let flavour = host.kvm_flavour.as_deref().unwrap_or("this kernel's KVM");
+        let cause = format!("{flavour} fires no kvm_exit: exit reasons and their times are not known");
+        return SourceStatus::degraded(ID, cause, "nothing to do: kvmtop counts accesses and exits to the VMM instead");
+    }
+    SourceStatus::ok(ID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn the_cure_of_missing_counters_is_whole() {
+        let said = |mounted, locked_down, denied, root| Debugfs { mounted, locked_down }.cure(denied, root);
+        let has = |text: &str, parts: [bool; 3]| {
+            for (part, there) in ["mount -t debugfs", "setcap", "QEMU 8.1"].into_iter().zip(parts) {
+                assert_eq!(text.contains(part), there, "{part}: {text}");
+            }
+        };
+        has(&said(false, false, false, true), [true, false, false]);
+        // Mounting alone would not do for a user.
+        has(&said(false, false, false, false), [true, true, false]);
+        has(&said(true, false, true, false), [false, true, false]);
+        has(&said(true, false, false, true), [false, false, true]);
+        // Nor would it under lockdown, for anybody.
+        has(&said(false, true, false, true), [false, false, true]);
+        has(&said(true, true, true, true), [false, false, true]);
+        has(&said(false, true, true, false), [false, true, true]);
+    }
+
+    #[test]
+    fn what_proc_hides_is_said_with_its_cure() {
+        let all = Discovered::default();
+        let seen = ProcView {
+            found: &all,
+            failure: None,
+            hidden_by: None,
+            unread_guests: (0, None),
+            held_back: None,
+            own_namespace: false,
+        };
+        assert_eq!(procfs(&seen), SourceStatus::ok(SourceId::Procfs));
+        let full = FileError::Other(Errno::MFILE);
+        let unread = |failure| Discovered {
+            unread: UnreadCount { processes: 9, guessed: 2, lookalikes: 3, failure, protected: false },
+            ..Discovered::default()
+        };
+        let (denied, exhausted) = (unread(None), unread(Some(full)));
+        for (view, cause, fix) in [
+            (ProcView { found: &denied, ..seen }, "3 more have the name of a VMM", "cap_sys_ptrace"),
+            (ProcView { found: &exhausted, ..seen }, "Too many open files", "ulimit -n"),
+            (ProcView { unread_guests: (4, Some(full)), ..seen }, "4 guests could not all be read", "ulimit -n"),
+            (ProcView { hidden_by: Some("hidepid=2"), ..seen }, "mounted with hidepid=2", "cap_sys_ptrace"),
+            (ProcView { own_namespace: true, ..seen }, "PID namespace", "--pid=host"),
+            (ProcView { failure: Some(full), ..seen }, "Too many open files", "ulimit -n"),
+        ] {
+            let status = procfs(&view);
+            assert!(status.cause.as_deref().is_some_and(|said| said.contains(cause)), "{status:?}");
+            assert!(status.fix.as_deref().is_some_and(|said| said.contains(fix)), "{status:?}");
+        }
+        let both = procfs(&ProcView { found: &exhausted, unread_guests: (4, Some(full)), ..seen });
+        assert_eq!(both.fix.as_deref().map(|fix| fix.matches("ulimit").count()), Some(1), "{both:?}");
+    }
+}

@@ -1,0 +1,50 @@
+//! The time of a reading by each clock that a sample needs.
+
+use engine::clock::clock_ns;
+use rustix::time::{ClockId, clock_gettime};
+use sample::booted_ms;
+
+/// One instant on each clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timestamps {
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub mono_ns: u64,
+    /// `CLOCK_BOOTTIME`, nanoseconds.
+    pub boot_ns: u64,
+    /// Wall clock, milliseconds since the Unix epoch.
+    pub time_ms: i64,
+}
+
+impl Timestamps {
+    /// Now.
+    pub fn now() -> Self {
+        let wall = clock_gettime(ClockId::Realtime);
+        Self {
+            mono_ns: clock_ns(ClockId::Monotonic),
+            boot_ns: clock_ns(ClockId::Boottime),
+            time_ms: wall.tv_sec * 1000 + wall.tv_nsec / 1_000_000,
+        }
+    }
+
+    /// When the host was booted by the wall clock, milliseconds since the Unix epoch.
+    pub(crate) fn boot_time_ms(self) -> i64 {
+        booted_ms(self.time_ms, self.boot_ns)
+    }
+
+    /// The wall clock at another instant of the monotonic one, before this.
+    pub(crate) fn time_ms_at(self, mono_ns: u64) -> i64 {
+        let before_ms = self.mono_ns.saturating_sub(mono_ns) / 1_000_000;
+        self.time_ms.saturating_sub(i64::try_from(before_ms).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_go_forward() {
+        let (a, b) = (Timestamps::now(), Timestamps::now());
+        assert!(a.mono_ns <= b.mono_ns && b.boot_ns >= b.mono_ns && a.time_ms > 1_600_000_000_000);
+    }
+}

@@ -1,0 +1,271 @@
+//! Counters of a guest.
+
+use super::ranked::{Ranked, Tally};
+use super::vcpu::{CpuMetrics, VcpuMetrics, add_known};
+use judge::model::{
+    DomainModel, DoorbellModel, ExitRow, ExitTable, HostActivity, HostDiskModel, InjectionModel, born_since,
+};
+use kvm::thread_name::Role;
+use kvm::{Space, userspace_exit};
+use sample::{
+    DiskSample, DomainFacts, DomainSample, DomainState, Injector, IrqSource, MemoryUse, NicSample, Sample,
+    ThreadSample, ThreadTimes, Timing,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Disks, interfaces and limited groups of a guest at most, each kind.
+const MAX_DEVICES: usize = 32;
+/// The device of an address that has no known owner.
+const UNKNOWN_DEVICE: &str = "unknown";
+
+/// A guest: what is known of it, and counters that begin when kvmtop first sees it.
+#[derive(Debug, Clone, Default)]
+pub struct GuestMetrics {
+    /// Its facts.
+    pub facts: Arc<DomainFacts>,
+    /// Whether it runs.
+    pub state: DomainState,
+    /// Its vCPUs: one entry for all, under `None`, or one for each, with what belongs to no known vCPU under `None`.
+    pub vcpus: BTreeMap<Option<u32>, VcpuMetrics>,
+    /// Its other threads by their role.
+    pub vmm: BTreeMap<Role, CpuMetrics>,
+    /// Accesses by address space and device.
+    pub accesses: Ranked<(Space, String)>,
+    /// Exits to the VMM by reason.
+    pub userspace: Ranked<String>,
+    /// Block devices by name.
+    pub disks: BTreeMap<String, DiskSample>,
+    /// The host's block devices that worked for it, by name.
+    pub host_disks: BTreeMap<String, HostDiskMetrics>,
+    /// Its interrupts and doorbells, where they are traced.
+    pub interrupts: InterruptMetrics,
+    /// Network interfaces by name.
+    pub nics: BTreeMap<String, NicSample>,
+    /// Time in which a group of its threads was throttled by its quota, nanoseconds.
+    pub throttled_ns: BTreeMap<String, u64>,
+    /// Memory on the host.
+    pub memory: MemoryUse,
+    /// Memory in swap.
+    pub swap_bytes: Option<u64>,
+    /// Memory by NUMA node.
+    pub node_memory: BTreeMap<u32, u64>,
+}
+
+/// A block device of the host: the guest's requests by the label of their kind, all kinds once it had one.
+#[derive(Debug, Clone, Default)]
+pub struct HostDiskMetrics {
+    /// Reads, writes, flushes and others.
+    pub kinds: [(&'static str, HostRequestMetrics); 4],
+}
+
+/// Requests of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HostRequestMetrics {
+    /// From submission to completion.
+    pub total: Tally,
+    /// From issue to the driver to completion, of those that a driver was timed with.
+    pub device: Tally,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What interrupts are, and who injects them.
+pub type InterruptKind = (IrqSource, Injector);
+
+/// Interrupts of the guest's vCPUs, and doorbells.
+#[derive(Debug, Clone, Default)]
+pub struct InterruptMetrics {
+    /// All interrupts, without a time.
+    pub injected: Ranked<InterruptKind>,
+    /// Those that woke a vCPU: until its thread had a CPU.
+    pub woke: Ranked<InterruptKind>,
+    /// Those that were seen to arrive: until the vCPU ran the guest.
+    pub arrived: Ranked<InterruptKind>,
+    /// Doorbells by device and by what they woke: until that had a CPU.
+    pub rung: Ranked<(String, Injector)>,
+}
+
+impl InterruptMetrics {
+    fn add(&mut self, now_ns: u64, model: &DomainModel) {
+        let all = || model.interrupts.iter().flatten();
+        let time = |part: &Timing| Tally { count: part.count, ns: part.total_ns };
+        let both = |a: &Timing, b: &Timing| {
+            let mut both = time(a);
+            both.add(time(b));
+            both
+        };
+        self.injected.add(now_ns, all().map(|i| ((i.source, i.by), untimed(i.count))));
+        let until_awake = |i: &InjectionModel| Tally { count: i.wake.count, ..both(&i.wake, &i.delay) };
+        self.woke.add(now_ns, all().map(|i| ((i.source, i.by), until_awake(i))));
+        self.arrived.add(now_ns, all().map(|i| ((i.source, i.by), both(&i.slept, &i.kick))));
+        let bells = model.doorbells.iter().flatten();
+        let device = |bell: &DoorbellModel| bell.device.clone().unwrap_or_else(|| UNKNOWN_DEVICE.into());
+        self.rung.add(now_ns, bells.map(|bell| ((device(bell), bell.to), time(&bell.time))));
+    }
+}
+
+impl HostDiskMetrics {
+    fn add(&mut self, disk: &HostDiskModel) {
+        let kinds = [("read", &disk.reads), ("write", &disk.writes), ("flush", &disk.flushes), ("other", &disk.others)];
+        for (sum, (kind, more)) in self.kinds.iter_mut().zip(kinds) {
+            sum.0 = kind;
+            sum.1.add(more);
+        }
+    }
+}
+
+impl HostRequestMetrics {
+    fn add(&mut self, more: &HostActivity) {
+        self.total.add(Tally { count: more.total.count, ns: more.total.total_ns });
+        self.device.add(Tally { count: more.device.count, ns: more.device.total_ns });
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}
+
+impl GuestMetrics {
+    /// Adds an interval: its samples (`before` has none for a new guest) and what the model says about it.
+    pub fn add(
+        &mut self,
+        now: &DomainSample,
+        before: Option<(&Sample, Option<&DomainSample>)>,
+        model: &DomainModel,
+        at: (u64, bool),
+    ) {
+        let (now_ns, per_vcpu) = at;
+        self.facts = now.facts.clone();
+        self.state = now.state;
+        (self.memory, self.swap_bytes, self.node_memory) = (now.memory, now.swap_bytes, now.node_memory.clone());
+        // Without an earlier sample nothing has a known beginning.
+        let Some((base, before)) = before else { return };
+        self.add_cpu(&now.threads, before.map_or(&[], |b| &b.threads), base.boot_ns, per_vcpu);
+        for thread in model.vcpus() {
+            self.vcpu(thread.index, per_vcpu).add(thread);
+        }
+        self.add_exits(model, now_ns, per_vcpu);
+        self.accesses.add(
+            now_ns,
+            model.accesses.iter().map(|row| {
+                let device = row.device_name().unwrap_or(UNKNOWN_DEVICE).to_owned();
+                ((row.space, device), Tally { count: row.span.count, ns: row.span.total_ns })
+            }),
+        );
+        let to_vmm = model.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
+        self.userspace.add(now_ns, to_vmm.map(|(_, reason, count)| (userspace_reason(*reason), untimed(*count))));
+        self.interrupts.add(now_ns, model);
+        self.add_devices(now, before);
+        for disk in model.host_disks.iter().flatten() {
+            add(&mut self.host_disks, &disk.name, |sum: &mut HostDiskMetrics| sum.add(disk));
+        }
+        for group in &model.throttling {
+            let name = if per_vcpu { group.group.as_str() } else { group_of_all(&group.group) };
+            add(&mut self.throttled_ns, name, |ns: &mut u64| *ns = ns.saturating_add(group.throttled_ns));
+        }
+    }
+
+    fn vcpu(&mut self, index: Option<u32>, per_vcpu: bool) -> &mut VcpuMetrics {
+        self.vcpus.entry(index.filter(|_| per_vcpu)).or_default()
+    }
+
+    fn add_cpu(&mut self, now: &[ThreadSample], before: &[ThreadSample], boot_ns: u64, per_vcpu: bool) {
+        let before: HashMap<_, _> = before.iter().map(|t| ((t.tid, t.start_ticks), t.cpu)).collect();
+        for thread in now {
+            let born = ThreadTimes {
+                run_ns: Some(0),
+                wait_ns: Some(0),
+                voluntary: Some(0),
+                involuntary: Some(0),
+                ..ThreadTimes::default()
+            };
+            let older = match before.get(&(thread.tid, thread.start_ticks)) {
+                Some(cpu) => *cpu,
+                None => thread.cpu_before.or_else(|| born_since(thread.start_ticks, boot_ns).then_some(born)),
+            };
+            let Some((now, older)) = thread.cpu.zip(older) else { continue };
+            match thread.role {
+                Role::Vcpu => self.vcpu(thread.index, per_vcpu).cpu.add(&now, &older),
+                role => self.vmm.entry(role).or_default().add(&now, &older),
+            }
+        }
+    }
+
+    fn add_exits(&mut self, model: &DomainModel, now_ns: u64, per_vcpu: bool) {
+        let tally = |row: &ExitRow| (row.reason.clone(), Tally { count: row.span.count, ns: row.span.total_ns });
+        if !per_vcpu {
+            return self.vcpu(None, per_vcpu).exits.add(now_ns, model.exits.rows.iter().map(tally));
+        }
+        for (vcpu, table) in &model.vcpu_exits {
+            self.vcpu(Some(*vcpu), per_vcpu).exits.add(now_ns, table.rows.iter().map(tally));
+        }
+        // Of threads that no sample showed, and of those that are not known to be a vCPU.
+        let others = model.exits.rows.iter().map(|row| (row.reason.clone(), without(row, &model.vcpu_exits)));
+        let others: Vec<_> = others.filter(|(_, tally)| tally.count > 0).collect();
+        if !others.is_empty() {
+            self.vcpu(None, per_vcpu).exits.add(now_ns, others);
+        }
+    }
+
+    fn add_devices(&mut self, now: &DomainSample, before: Option<&DomainSample>) {
+        // A sample repeats the last reading until the next one. Two readings never cover the same time to a nanosecond.
+        let same_disks = before.is_some_and(|b| (b.devices_ns, &b.disks) == (now.devices_ns, &now.disks));
+        for disk in now.disks.iter().filter(|_| !same_disks) {
+            add(&mut self.disks, &disk.name, |sum: &mut DiskSample| {
+                sum.read_ops = sum.read_ops.saturating_add(disk.read_ops);
+                sum.write_ops = sum.write_ops.saturating_add(disk.write_ops);
+                sum.read_bytes = sum.read_bytes.saturating_add(disk.read_bytes);
+                sum.write_bytes = sum.write_bytes.saturating_add(disk.write_bytes);
+                add_known(&mut sum.read_ns, disk.read_ns);
+                add_known(&mut sum.write_ns, disk.write_ns);
+                add_known(&mut sum.flush_ops, disk.flush_ops);
+                add_known(&mut sum.flush_ns, disk.flush_ns);
+                add_known(&mut sum.failed_ops, disk.failed_ops);
+            });
+        }
+        let same_nics = before.is_some_and(|b| (b.nics_ns, &b.nics) == (now.nics_ns, &now.nics));
+        for nic in now.nics.iter().filter(|_| !same_nics) {
+            add(&mut self.nics, &nic.name, |sum: &mut NicSample| {
+                sum.rx_bytes = sum.rx_bytes.saturating_add(nic.rx_bytes);
+                sum.tx_bytes = sum.tx_bytes.saturating_add(nic.tx_bytes);
+                sum.rx_packets = sum.rx_packets.saturating_add(nic.rx_packets);
+                sum.tx_packets = sum.tx_packets.saturating_add(nic.tx_packets);
+                sum.drops = sum.drops.saturating_add(nic.drops);
+            });
+        }
+    }
+}
+
+/// Adds to the entry of a name, if there is one or room for one.
+fn add<T: Default>(all: &mut BTreeMap<String, T>, name: &str, add: impl FnOnce(&mut T)) {
+    if let Some(known) = all.get_mut(name) {
+        add(known);
+    } else if all.len() < MAX_DEVICES {
+        add(all.entry(name.to_owned()).or_default());
+    }
+}
+
+/// `vcpu` for the group of each vCPU, so that a guest with many makes no more series than others.
+fn group_of_all(group: &str) -> &str {
+    let number = group.strip_prefix("vcpu").or_else(|| group.strip_prefix("iothread"));
+    match number {
+        Some(number) if number.bytes().all(|b| b.is_ascii_digit()) => &group[..group.len() - number.len()],
+        _ => group,
+    }
+}
+
+/// What a row of the whole guest has beyond those of its vCPUs.
+fn without(row: &ExitRow, vcpus: &[(u32, ExitTable)]) -> Tally {
+    let same = vcpus.iter().flat_map(|(_, table)| &table.rows).filter(|r| r.reason == row.reason);
+    same.fold(Tally { count: row.span.count, ns: row.span.total_ns }, |left, r| Tally {
+        count: left.count.saturating_sub(r.span.count),
+        ns: left.ns.map(|ns| ns.saturating_sub(r.span.total_ns.unwrap_or(0))),
+    })
+}
+
+fn untimed(count: u64) -> Tally {
+    Tally { count, ns: None }
+}
+
+/// The name of a `KVM_EXIT_*`, or of an errno.
+fn userspace_reason(reason: i32) -> String {
+    userspace_exit::display(u32::try_from(reason).unwrap_or(0), reason.min(0)).into_owned()
+}

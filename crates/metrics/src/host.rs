@@ -1,0 +1,192 @@
+//! Counters of a host and of all its guests.
+
+use super::guest::GuestMetrics;
+use judge::analysis::JudgedInterval;
+use judge::lint::{Finding, Severity};
+use sample::{
+    CpuTimes, DomainFacts, DomainSample, DomainState, EngineStatus, HostFacts, HostMemory, OwnCost, Sample,
+    SourceStatus,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Guests at most; further ones are only counted.
+const MAX_GUESTS: usize = 1024;
+/// Bytes of a name at most.
+const MAX_NAME: usize = 128;
+
+/// A guest's process: its id and when it started.
+type GuestProcess = (Option<i32>, u64);
+
+/// CPU time of all CPUs of the host, nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HostCpuMetrics {
+    /// User time outside of guests, niced or not.
+    pub user: u64,
+    /// Kernel time.
+    pub system: u64,
+    /// Running guests.
+    pub guest: u64,
+    /// Idle.
+    pub idle: u64,
+    /// Idle while I/O was outstanding.
+    pub iowait: u64,
+    /// Hard interrupts.
+    pub irq: u64,
+    /// Soft interrupts.
+    pub softirq: u64,
+    /// Taken by the outer hypervisor.
+    pub steal: u64,
+}
+
+/// How many times a rule reports something of a guest or the host, and since when.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FindingMetrics {
+    /// Number of findings.
+    pub count: u64,
+    /// When the first of them was first seen, milliseconds since the epoch.
+    pub since_ms: Option<i64>,
+}
+
+/// Rule, severity, and the guest's name, which is empty for the host.
+pub type FindingLabels = (&'static str, Severity, String);
+
+/// Everything that is served: the last state, and counters since kvmtop began.
+#[derive(Debug, Clone, Default)]
+pub struct HostMetrics {
+    /// Whether each vCPU has series of its own.
+    pub per_vcpu: bool,
+    /// When the last sample was taken, milliseconds since the epoch.
+    pub time_ms: i64,
+    /// Samples taken.
+    pub samples: u64,
+    /// The guests by the name that their series have.
+    pub guests: BTreeMap<String, GuestMetrics>,
+    /// Guests beyond the number that has series.
+    pub left_out: u64,
+    /// The host's facts.
+    pub facts: Arc<HostFacts>,
+    /// Its CPUs.
+    pub cpus: u64,
+    /// Their time.
+    pub cpu: HostCpuMetrics,
+    /// Its memory.
+    pub memory: Option<HostMemory>,
+    /// What is found.
+    pub findings: BTreeMap<FindingLabels, FindingMetrics>,
+    /// The sources.
+    pub sources: Vec<SourceStatus>,
+    /// The engine as the last sample has it; its counters are `lost`, `overflow` and `events`.
+    pub engine: EngineStatus,
+    /// Events that the kernel dropped.
+    pub lost: u64,
+    /// Events without room in a bounded table.
+    pub overflow: u64,
+    /// Events handled.
+    pub events: u64,
+    /// kvmtop's own cost.
+    pub own: OwnCost,
+}
+
+impl HostMetrics {
+    /// Nothing yet.
+    pub fn new(per_vcpu: bool) -> Self {
+        Self { per_vcpu, ..Self::default() }
+    }
+
+    /// Adds a sample and the interval that ends with it, which has the guests that are asked for. `before` is the
+    /// sample at the interval's beginning.
+    pub fn add(&mut self, now: &Sample, before: Option<&Sample>, interval: &JudgedInterval) {
+        let before = before.filter(|_| interval.model.interval_s.is_some());
+        self.samples += 1;
+        (self.time_ms, self.own, self.engine) = (now.time_ms, now.own, now.engine.clone());
+        self.sources.clone_from(&interval.model.sources);
+        self.add_host(now, before);
+        self.add_guests(now, before, interval);
+        self.find(&interval.report.findings);
+    }
+
+    fn add_host(&mut self, now: &Sample, before: Option<&Sample>) {
+        (self.facts, self.memory) = (now.host.facts.clone(), now.host.memory);
+        self.cpus = now.host.cpus.len() as u64;
+        let Some(before) = before else { return };
+        let grew = |now: u64, before: u64| if now >= before { now - before } else { now };
+        let engine = Some(&before.engine).filter(|e| e.generation == now.engine.generation);
+        self.lost += grew(now.engine.lost, engine.map_or(0, |e| e.lost));
+        self.overflow += grew(now.engine.overflow, engine.map_or(0, |e| e.overflow));
+        self.events += grew(now.engine.events, engine.map_or(0, |e| e.events));
+        let older: HashMap<u32, &CpuTimes> = before.host.cpus.iter().map(|c| (c.cpu, c)).collect();
+        for cpu in &now.host.cpus {
+            // A CPU that came online has counters from before.
+            let Some(older) = older.get(&cpu.cpu) else { continue };
+            // The kernel's idle and iowait can fall by a tick (`get_iowait_time`, fs/proc/stat.c).
+            let grew = |kind: fn(&CpuTimes) -> u64| kind(cpu).saturating_sub(kind(older));
+            let guest = grew(|c| c.guest_ns).saturating_add(grew(|c| c.guest_nice_ns));
+            let user = grew(|c| c.user_ns).saturating_add(grew(|c| c.nice_ns));
+            let sum = &mut self.cpu;
+            sum.user = sum.user.saturating_add(user.saturating_sub(guest));
+            sum.guest = sum.guest.saturating_add(guest);
+            sum.system = sum.system.saturating_add(grew(|c| c.system_ns));
+            sum.idle = sum.idle.saturating_add(grew(|c| c.idle_ns));
+            sum.iowait = sum.iowait.saturating_add(grew(|c| c.iowait_ns));
+            sum.irq = sum.irq.saturating_add(grew(|c| c.irq_ns));
+            sum.softirq = sum.softirq.saturating_add(grew(|c| c.softirq_ns));
+            sum.steal = sum.steal.saturating_add(grew(|c| c.steal_ns));
+        }
+    }
+
+    fn add_guests(&mut self, now: &Sample, before: Option<&Sample>, interval: &JudgedInterval) {
+        let guests = std::mem::take(&mut self.guests).into_values();
+        let mut known: HashMap<GuestProcess, GuestMetrics> = guests.map(|guest| (id(&guest.facts), guest)).collect();
+        let samples: HashMap<GuestProcess, &DomainSample> = now.domains.iter().map(|d| (id(&d.facts), d)).collect();
+        let older = before.into_iter().flat_map(|b| &b.domains).map(|d| (id(&d.facts), d));
+        let older: HashMap<GuestProcess, &DomainSample> = older.collect();
+        let living = interval.model.domains.iter().filter(|d| d.state != DomainState::Ended);
+        let mut names = HashMap::<String, u64>::new();
+        for guest in living.clone() {
+            *names.entry(name(&guest.facts)).or_default() += 1;
+        }
+        for model in living.clone().take(MAX_GUESTS) {
+            let id = id(&model.facts);
+            let Some(sample) = samples.get(&id) else { continue };
+            let mut guest = known.remove(&id).unwrap_or_default();
+            let older = before.map(|before| (before, older.get(&id).copied()));
+            guest.add(sample, older, model, (now.mono_ns, self.per_vcpu));
+            let mut label = name(&model.facts);
+            // Two connections of libvirt can each have a guest of this name.
+            if names.get(&label).is_some_and(|guests| *guests > 1) {
+                label = format!("{label}#{}", id.0.unwrap_or(0));
+            }
+            self.guests.insert(label, guest);
+        }
+        self.left_out = living.count().saturating_sub(MAX_GUESTS) as u64;
+    }
+
+    fn find(&mut self, findings: &[Finding]) {
+        self.findings.clear();
+        for finding in findings {
+            let concerned = finding.domain.iter().chain(&finding.also).map(|name| limited(name));
+            let mut concerned: Vec<String> = concerned.collect();
+            if concerned.is_empty() {
+                concerned.push(String::new());
+            }
+            for domain in concerned {
+                let same = self.findings.entry((finding.rule.as_str(), finding.severity, domain)).or_default();
+                same.count += 1;
+                same.since_ms = [same.since_ms, finding.since_ms].into_iter().flatten().min();
+            }
+        }
+    }
+}
+
+fn id(facts: &DomainFacts) -> GuestProcess {
+    (facts.pid, facts.start_ticks)
+}
+
+fn name(facts: &DomainFacts) -> String {
+    limited(&facts.name.value)
+}
+
+fn limited(name: &str) -> String {
+    kvm::sanitize(name, MAX_NAME)
+}

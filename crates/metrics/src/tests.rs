@@ -1,0 +1,450 @@
+//! What the metrics must not get wrong, and the pages made from them.
+
+use super::*;
+use judge::analysis::{Pattern, Pipeline};
+use kvm::Space;
+use sample::{
+    Direction, DiskSample, DomainState, Doorbell, GuestInterrupts, HostDisk, HostRequests, Injection, Injector,
+    IrqSource, NicSample, Sample, Timing,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use testkit::{Fixture, Guest, Host};
+
+/// The metrics after these samples.
+fn metrics(per_vcpu: bool, samples: impl IntoIterator<Item = Sample>) -> Arc<HostMetrics> {
+    let mut pipeline = Pipeline::default();
+    let (mut metrics, mut before) = (HostMetrics::new(per_vcpu), None::<Arc<Sample>>);
+    for sample in samples {
+        let sample = Arc::new(sample);
+        let interval = pipeline.next_or_first(sample.clone());
+        metrics.add(&sample, before.as_deref(), &interval);
+        before = Some(sample);
+    }
+    Arc::new(metrics)
+}
+
+/// The samples of a text by name and labels.
+fn values(text: &str) -> BTreeMap<String, f64> {
+    let rows = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    rows.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+}
+
+fn seconds(fixture: &Fixture, count: u32) -> impl Iterator<Item = Sample> {
+    (0..=count).map(|second| fixture.sample(f64::from(second)))
+}
+
+/// One guest with something of everything.
+fn small_host() -> Fixture {
+    let mut guest = Fixture::windows_on_pm_timer();
+    guest.rest.devices_ns = 1_000_000_000;
+    guest.rest.disks = vec![DiskSample {
+        name: "vda".into(),
+        read_ops: 7,
+        read_ns: Some(9_000),
+        write_ns: Some(0),
+        flush_ops: Some(2),
+        flush_ns: Some(4_000),
+        failed_ops: Some(1),
+        ..Default::default()
+    }];
+    (guest.rest.nics_ns, guest.rest.nics) =
+        (1, vec![NicSample { name: "vnet0".into(), rx_bytes: 5, ..Default::default() }]);
+    guest.rest.swap_bytes = Some(0);
+    (guest.rest.memory.resident, guest.rest.memory.hugetlb) = (Some(1 << 30), Some(0));
+    (guest.rest.memory.transparent, guest.rest.memory.balloon) = (Some(0), Some(1 << 30));
+    guest.rest.node_memory = [(0, 1 << 30)].into();
+    Fixture::new(Host::numa(1, 2, 1)).guest(guest)
+}
+
+#[test]
+fn counters_are_what_the_guest_did() {
+    let all = metrics(false, seconds(&small_host(), 10));
+    let text = openmetrics(&all).unwrap();
+    let values = values(&text);
+    let value = |name: &str| values.get(name).copied();
+    assert_eq!(value("kvmtop_samples_total"), Some(11.0));
+    // Two vCPUs, ten seconds, 7,939.5 reads a second each.
+    let timer = r#"kvmtop_accesses_total{domain="win10-2",space="pio",device="acpi-tmr"}"#;
+    assert_eq!(value(timer), Some(2.0 * 79_395.0));
+    assert_eq!(value(r#"kvmtop_exits_total{domain="win10-2",reason="IO_INSTRUCTION"}"#), Some(256_738.0));
+    assert_eq!(value(r#"kvmtop_vcpu_wakeup_latency_seconds_count{domain="win10-2"}"#), Some(1040.0));
+    // The one reading of disks counts once, however many samples repeat it.
+    assert_eq!(value(r#"kvmtop_disk_reads_total{domain="win10-2",device="vda"}"#), None, "it is from before");
+    let waited = value(r#"kvmtop_vcpu_wait_seconds_total{domain="win10-2"}"#).unwrap();
+    assert!((waited - 0.14).abs() < 1e-6, "{waited}");
+    let guest = value(r#"kvmtop_vcpu_cpu_seconds_total{domain="win10-2",mode="guest"}"#).unwrap();
+    assert!((guest - 23.6).abs() < 1e-6, "{guest}");
+    insta::with_settings!({ snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/../../snapshots"), prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!("metrics__one_guest", text);
+    });
+}
+
+#[test]
+fn a_reading_of_disks_counts_once() {
+    let mut host = small_host();
+    let mut samples = Vec::new();
+    for second in 0..9_u32 {
+        // Every third second a new reading of seven reads.
+        host.guests[0].rest.devices_ns = 3_000_000_000 + u64::from(second / 3);
+        samples.push(host.sample(f64::from(second)));
+    }
+    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
+    let reads = values.get(r#"kvmtop_disk_reads_total{domain="win10-2",device="vda"}"#);
+    assert_eq!(reads, Some(&14.0));
+}
+
+/// Ten interrupts a second to each of two vCPUs, half of which slept, and five doorbells.
+fn interrupts(second: u64) -> GuestInterrupts {
+    let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
+    let one = |vcpu: u32| Injection {
+        source: IrqSource::Msi(0x31),
+        vcpu,
+        by: Injector::Iothread,
+        count: 10 * second,
+        wake: times(5 * second, 4),
+        delay: times(5 * second, 6),
+        slept: times(5 * second, 20),
+        kick: times(5 * second, 2),
+        ..Injection::default()
+    };
+    let bell = Doorbell {
+        space: Space::Pio,
+        address: 0x608,
+        to: Injector::Vhost,
+        time: times(5 * second, 8),
+        ..Doorbell::default()
+    };
+    GuestInterrupts { injections: vec![one(0), one(1)], doorbells: vec![bell] }
+}
+
+#[test]
+fn interrupts_have_counters_by_source_and_injector() {
+    let mut host = small_host();
+    let mut samples = Vec::new();
+    for second in 0..=10 {
+        host.guests[0].rest.interrupts = Some(interrupts(second));
+        samples.push(host.sample(second as f64));
+    }
+    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
+    let value = |name: &str| {
+        values
+            .get(&format!(r#"kvmtop_{name}_total{{domain="win10-2",source="msi",number="49",by="iothread"}}"#))
+            .copied()
+    };
+    assert_eq!(value("interrupts"), Some(200.0));
+    assert_eq!((value("interrupt_wakeups"), value("interrupt_wakeup_time_seconds")), (Some(100.0), Some(0.001)));
+    assert_eq!((value("interrupt_arrivals"), value("interrupt_arrival_time_seconds")), (Some(200.0), Some(0.0022)));
+    let bell = |name: &str| {
+        values.get(&format!(r#"kvmtop_{name}_total{{domain="win10-2",device="acpi-tmr",to="vhost"}}"#)).copied()
+    };
+    assert_eq!((bell("doorbells"), bell("doorbell_time_seconds")), (Some(50.0), Some(0.0004)));
+}
+
+/// What a device of the host did until this second: 5 reads a second of 4 KiB and 2 ms, 1.5 ms of them in the device.
+fn host_disk(second: u64) -> HostDisk {
+    let times = |us: u64| Timing { count: 5 * second, total_ns: Some(5 * second * us * 1000), ..Timing::default() };
+    let reads = HostRequests { bytes: 5 * second * 4096, total: times(2000), device: times(1500) };
+    HostDisk { name: "sda".into(), number: (8, 0), reads, ..HostDisk::default() }
+}
+
+#[test]
+fn devices_of_the_host_have_counters_by_operation() {
+    let mut host = small_host();
+    let mut samples = Vec::new();
+    for second in 0..=10 {
+        host.guests[0].rest.host_disks = Some(vec![host_disk(second)]);
+        samples.push(host.sample(second as f64));
+    }
+    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
+    let value = |name: &str, operation: &str| {
+        let labels = format!(r#"{{domain="win10-2",device="sda",operation="{operation}"}}"#);
+        values.get(&format!("kvmtop_host_disk_{name}_total{labels}")).copied()
+    };
+    assert_eq!(value("requests", "read"), Some(50.0));
+    assert_eq!(value("bytes", "read"), Some(50.0 * 4096.0));
+    assert_eq!(value("time_seconds", "read"), Some(0.1));
+    assert_eq!(value("device_requests", "read"), Some(50.0));
+    assert_eq!(value("device_time_seconds", "read"), Some(0.075));
+    assert_eq!(value("requests", "flush"), Some(0.0));
+}
+
+#[test]
+fn series_of_each_vcpu_add_up_to_those_of_the_guest() {
+    let host = Fixture::busy_host();
+    let [together, each] = [false, true].map(|per_vcpu| openmetrics(&metrics(per_vcpu, seconds(&host, 5))).unwrap());
+    let sum = |text: &str, name: &str| {
+        let rows = values(text).into_iter().filter(|(row, _)| row.starts_with(name) && row.contains(r#""win10-2""#));
+        rows.map(|(_, value)| value).sum::<f64>()
+    };
+    for name in ["kvmtop_exits_total", "kvmtop_exit_seconds_total", "kvmtop_vcpu_wait_seconds_total"] {
+        let (guest, vcpus) = (sum(&together, name), sum(&each, name));
+        assert!(guest > 0.0 && (guest - vcpus).abs() <= 1e-9 * guest, "{name}: {guest} and {vcpus}");
+    }
+    assert!(each.contains(r#"kvmtop_exits_total{domain="win10-2",vcpu="7",reason="HLT"}"#));
+}
+
+/// The engine's counters begin again when its tables grow, and threads come and go; the guest's counters only grow.
+#[test]
+fn nothing_falls_while_a_guest_lives() {
+    let host = Fixture::busy_host();
+    let mut pipeline = Pipeline::default();
+    let (mut metrics, mut before, mut last) = (HostMetrics::new(true), None::<Arc<Sample>>, BTreeMap::new());
+    for second in 0..30_u32 {
+        let mut sample = host.sample(f64::from(if second < 15 { second } else { second - 14 }));
+        sample.mono_ns += if second < 15 { 0 } else { 14_000_000_000 };
+        sample.boot_ns = sample.mono_ns;
+        // kvmtop itself runs on.
+        sample.own.cpu_ns = u64::from(second);
+        if second >= 15 {
+            sample.engine.generation = 1;
+        }
+        for guest in &mut sample.domains {
+            guest.threads.retain(|thread| second % 5 != 3 || thread.tid % 2 == 0);
+        }
+        let sample = Arc::new(sample);
+        let interval = pipeline.next_or_first(sample.clone());
+        metrics.add(&sample, before.as_deref(), &interval);
+        before = Some(sample);
+        let now = values(&openmetrics(&Arc::new(metrics.clone())).unwrap());
+        let is_counter = |name: &str| ["_total", "_count", "_bucket", "_sum"].iter().any(|end| name.ends_with(end));
+        for (row, value) in now.iter().filter(|(row, _)| is_counter(row.split('{').next().unwrap())) {
+            assert!(last.get(row).is_none_or(|old| old <= value), "second {second}: {row} fell to {value}");
+        }
+        last = now;
+    }
+    assert!(last[r#"kvmtop_exits_total{domain="win10-2",vcpu="0",reason="IO_INSTRUCTION"}"#] > 100_000.0);
+}
+
+#[test]
+fn a_guest_that_ended_leaves_and_equal_names_differ() {
+    let mut host = Fixture::busy_host();
+    let twin = Guest::new("web-1", 9001).vcpus(1, |_, t| t.on(0).cpu(1.0, 0.0, 0.0, 0.0));
+    host.guests.truncate(1);
+    host = host.guest(Guest::new("web-1", 9000)).guest(twin);
+    let first = host.sample(1.0);
+    host.guests[0].state = DomainState::Ended;
+    let all = metrics(false, [first, host.sample(2.0)]);
+    assert_eq!(all.guests.keys().collect::<Vec<_>>(), ["web-1#9000", "web-1#9001"]);
+    assert!(!openmetrics(&all).unwrap().contains("win10-2"));
+}
+
+#[test]
+fn only_selected_guests_are_served() {
+    let host = Fixture::busy_host();
+    let mut pipeline = Pipeline::default();
+    let sample = Arc::new(host.sample(1.0));
+    let mut interval = pipeline.next_or_first(sample.clone());
+    interval.keep_only(&judge::analysis::DomainFilter { patterns: vec![Pattern::new("win*").unwrap()] });
+    let mut metrics = HostMetrics::new(false);
+    metrics.add(&sample, None, &interval);
+    assert_eq!(metrics.guests.len(), 1);
+}
+
+#[test]
+fn findings_have_their_rule_their_guest_and_since_when() {
+    let text = openmetrics(&metrics(false, seconds(&Fixture::busy_host(), 90))).unwrap();
+    let found = r#"{rule="acpi-pm-timer",severity="warning",domain="win10-2"}"#;
+    assert!(text.contains(&format!("kvmtop_finding{found} 1")), "{text}");
+    assert!(text.contains(&format!("kvmtop_finding_since_timestamp_seconds{found} 1795")));
+}
+
+#[test]
+fn names_cannot_break_the_text() {
+    let mut guest = Fixture::windows_on_pm_timer();
+    guest.facts.name.value = "a\"} 1\n\\kvmtop_fake{x=\"".into();
+    let host = Fixture::new(Host::numa(1, 2, 1)).guest(guest);
+    let text = openmetrics(&metrics(false, seconds(&host, 2))).unwrap();
+    assert!(text.lines().all(|line| !line.starts_with("kvmtop_fake") && !line.starts_with('\\')), "{text}");
+    assert!(text.contains(r#"a\"} 1"#));
+}
+
+/// 200 guests of 8 vCPUs, each with as many devices, reasons, disks and interfaces as have series.
+fn large_host() -> Fixture {
+    let mut host = Fixture::new(Host::numa(2, 32, 2));
+    for number in 0..200 {
+        let mut guest =
+            Guest::new(&format!("customer-{number:04}-web"), 10_000 + 100 * number).mtree().vcpus(8, |v, t| {
+                let mut t = t.on(v).cpu(30.0, 1.0, 2.0, 0.5).wakes(50.0, 40.0).moves(1.0, 0.0, 0).userspace(2, 100.0);
+                for reason in ["HLT", "IO_INSTRUCTION", "MSR_WRITE", "EPT_MISCONFIG", "EXTERNAL_INTERRUPT", "CPUID"] {
+                    t = t.exits(reason, 100.0, 5.0);
+                }
+                for port in [0x20, 0x40, 0x60, 0x61, 0x64, 0x70, 0x71, 0x80, 0x3f8, 0x510, 0x608] {
+                    t = t.pio(port, Direction::Read, 10.0, 5.0);
+                }
+                for msr in [0x10, 0x1b, 0x6e0, 0x830, 0x4000_0020, 0x4000_0000, 0x4b56_4d01, 0x175, 0x176] {
+                    t = t.access(Space::Msr, msr, Direction::Write, 10.0, Some(2.0));
+                }
+                t
+            });
+        guest.rest = small_host().guests[0].rest.clone();
+        host = host.guest(guest);
+    }
+    host
+}
+
+#[test]
+fn a_large_host_fits() {
+    let host = large_host();
+    let all = metrics(false, [host.sample(1.0), host.sample(2.0)]);
+    let text = openmetrics(&all).unwrap();
+    assert!(text.len() < 2 << 20, "{} bytes", text.len());
+    let series = |text: &str, guest: &str| text.lines().filter(|line| line.contains(guest)).count();
+    assert!(series(&text, "customer-0007-web") <= 120, "{}", series(&text, "customer-0007-web"));
+    let each = openmetrics(&metrics(true, [host.sample(1.0), host.sample(2.0)])).unwrap();
+    assert!(series(&each, "customer-0007-web") <= 350, "{}", series(&each, "customer-0007-web"));
+}
+
+/// What the page on performance quotes: `cargo test --lib metrics -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn time_of_a_large_host() {
+    let host = large_host();
+    let all = metrics(false, [host.sample(1.0), host.sample(2.0)]);
+    let best = |what: &dyn Fn() -> usize| {
+        let run = |_| {
+            let began = std::time::Instant::now();
+            let bytes = what();
+            (began.elapsed(), bytes)
+        };
+        (0..50).map(run).min().unwrap()
+    };
+    let (time, bytes) = best(&|| openmetrics(&all).unwrap().len());
+    eprintln!("OpenMetrics: {bytes} bytes in {time:?}");
+    let (time, bytes) = best(&|| prometheus_text(&openmetrics(&all).unwrap()).len());
+    eprintln!("text 0.0.4: {bytes} bytes in {time:?}");
+    let (time, guests) = best(&|| HostMetrics::clone(&all).guests.len());
+    eprintln!("publishing {guests} guests: {time:?}");
+}
+
+const HEAD: &str = "\
+# Metrics
+
+What `kvmtop export` serves on `/metrics`, in this order. Names, units and types follow the conventions of
+Prometheus: the samples of a counter end in `_total`, those of an info in `_info`. A counter begins at zero when
+kvmtop first sees the guest, never falls while the guest lives, and ends with it. What a source cannot give has no
+series; it is never 0.
+
+| family | type | labels | what it is |
+|---|---|---|---|
+";
+
+const TAIL: &str = "
+## Labels
+
+- `domain` is the guest's name; where two guests of a host have the same, its PID follows: `web#6455`.
+  `kvmtop_guest_info` has UUID, PID, machine, system and VMM.
+- With `--per-vcpu`, families that begin with `kvmtop_vcpu_` and `kvmtop_exit` have the label `vcpu` as well, and
+  one series for each vCPU in place of one for all; `vcpu=\"other\"` is what belongs to no known vCPU. `sum without
+  (vcpu)` gives the same figures with and without it.
+- `device` of an access is the region's name in the guest's `info mtree` (`rtc-index` is part of `rtc`), or the MSR's
+  name; `unknown` has no owner.
+- `role` is `emulator`, `iothread`, `vhost`, `worker` or `other`. `reason` is the exit reason as the kernel names
+  it, and `KVM_EXIT_*` for exits to the VMM.
+- `device` of `kvmtop_host_disk` is a block device of the host, `operation` is `read`, `write`, `flush` or `other`.
+  They are timed with `--engine-detail disks` alone. Flushes and devices of the device mapper have no time in the
+  device.
+- `source` of an interrupt is `gsi` (a line of the guest's interrupt controller), `msi`, `ipi` or `local` (the local
+  APIC's timer, mostly), `number` the line's, else the vector; `by` is who injects: `main`, `iothread`, `vhost`,
+  `vcpu`, `kworker`, `interrupt` (of the host) or `other`. `to` is what a doorbell wakes, in the same words. They are
+  traced with `--engine-detail interrupts` alone.
+- `kvmtop_finding` has the number of findings of that rule; a finding about the host has an empty `domain`.
+
+## How many series
+
+A host has about 60. A guest at work has about 70 without devices; a disk adds 9, an interface 5, a finding 2; with
+`--engine-detail disks` each block device of the host that works for the guest adds 20, of 32 at most; with
+`--engine-detail interrupts` each source and injector adds 5, each device with doorbells 2, of 20 and one `other`
+at most. What a guest can choose is bounded: 20 devices and one `other`, 20 exit reasons and one `other`, 20
+reasons of exits to the VMM and one `other`, 32 disks, interfaces and throttled groups each. What has no series
+of its own counts in `other`; a device gets the series of one that was idle for a minute, and at most 128
+devices get one in a guest's life. With `--per-vcpu` each vCPU has about 35, at most 65. From the 1,025th guest
+on guests are counted in `kvmtop_guests_left_out` alone.
+
+## Histograms
+
+`kvmtop_vcpu_wakeup_latency_seconds` has classic buckets, each four times as wide as the one before. kvmtop measures
+in powers of two of 64 ns, which are no boundaries of Prometheus' exponential native histograms: converting would
+invent figures. Prometheus 3 stores these buckets as a native histogram with custom buckets when its scrape job says
+`convert_classic_histograms_to_nhcb: true`.
+
+Of the run delay kvmtop knows the sum and the number, not the distribution:
+
+```promql
+rate(kvmtop_vcpu_wait_seconds_total[5m])
+  / sum without (kind) (rate(kvmtop_vcpu_context_switches_total[5m]))
+```
+
+## Formats
+
+`OpenMetrics` 1.0 where the client's `Accept` names it, as Prometheus' does; otherwise the text format 0.0.4, for
+`curl` and older tools.
+";
+
+/// Families with their types and help, and the labels that they have.
+fn page() -> String {
+    let (small, busy) = (small_host(), Fixture::busy_host());
+    let mut samples: Vec<Sample> = seconds(&busy, 90).collect();
+    let mut extra = small.guests[0].clone();
+    (extra.facts.name.value, extra.facts.pid) = ("small".into(), Some(4242));
+    for (second, sample) in samples.iter_mut().enumerate() {
+        extra.rest.devices_ns = second as u64 + 1;
+        extra.rest.nics_ns = second as u64 + 1;
+        extra.rest.host_disks = Some(vec![host_disk(second as u64)]);
+        extra.rest.interrupts = Some(interrupts(second as u64));
+        extra.rest.throttling =
+            vec![sample::Throttling { group: "vcpu0".into(), throttled_ns: second as u64, ..Default::default() }];
+        let with = Fixture::new(Host::numa(1, 2, 1)).guest(extra.clone()).sample(second as f64);
+        sample.domains.extend(with.domains);
+        sample.host.memory = Some(sample::HostMemory::default());
+        for cpu in sample.domains.iter_mut().flat_map(|d| &mut d.threads).filter_map(|t| t.cpu.as_mut()) {
+            (cpu.voluntary, cpu.involuntary) = (Some(1), Some(1));
+        }
+    }
+    let text = openmetrics(&metrics(false, samples)).unwrap();
+    let mut out = HEAD.to_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    for line in &lines {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) else { continue };
+        let kind = lines.iter().find_map(|l| l.strip_prefix(&format!("# TYPE {name} "))).unwrap();
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            "histogram" => "_count",
+            _ => "",
+        };
+        let row = lines
+            .iter()
+            .find(|l| l.strip_prefix(&format!("{name}{suffix}")).is_some_and(|rest| rest.starts_with([' ', '{'])));
+        let labels = row.unwrap().split_once('{').map_or("", |(_, labels)| labels.rsplit_once('}').unwrap().0);
+        let labels: Vec<_> =
+            labels.split("\",").filter_map(|l| l.split_once('=')).map(|l| format!("`{}`", l.0)).collect();
+        let shown = match kind {
+            "histogram" => name.to_owned(),
+            _ => format!("{name}{suffix}"),
+        };
+        out.push_str(&format!("| `{shown}` | {kind} | {} | {help} |\n", labels.join(", ")));
+    }
+    out + TAIL
+}
+
+#[test]
+fn the_page_of_metrics_is_current() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = page();
+    if std::env::var_os("KVMTOP_ACCEPT").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let current = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(current == page, "docs/metrics.md is not what src/metrics makes of it: run `make accept`");
+}
+
+#[test]
+fn the_older_format_names_families_as_their_samples() {
+    let text = openmetrics(&metrics(false, seconds(&small_host(), 2))).unwrap();
+    let old = prometheus_text(&text);
+    assert!(old.contains("# TYPE kvmtop_exits_total counter\nkvmtop_exits_total{"), "{old}");
+    assert!(old.contains("# TYPE kvmtop_build_info gauge\nkvmtop_build_info{"));
+    assert!(!old.contains("# EOF") && !old.contains("# UNIT"));
+    assert_eq!(values(&old), values(&text));
+}

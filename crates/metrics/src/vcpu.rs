@@ -1,0 +1,151 @@
+//! Counters of vCPUs and of a guest's other threads.
+
+use super::ranked::Ranked;
+use judge::model::ThreadModel;
+use sample::{Histogram, ThreadTimes, Timing};
+
+/// CPU time of one or more threads, nanoseconds.
+#[derive(Debug, Clone, Default)]
+pub struct CpuMetrics {
+    /// How much the threads' times grew.
+    pub times: ThreadTimes,
+    /// User time outside the guest. The kernel rounds user and guest time each for itself, so their difference can fall
+    /// by a tick; this does not.
+    pub own_user_ns: u64,
+}
+
+impl CpuMetrics {
+    /// Adds how a thread's times grew from one reading to the next.
+    pub fn add(&mut self, now: &ThreadTimes, before: &ThreadTimes) {
+        let grow = |sum: &mut u64, kind: fn(&ThreadTimes) -> u64| {
+            *sum = sum.saturating_add(kind(now).saturating_sub(kind(before)));
+        };
+        let ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary } = &mut self.times;
+        grow(user_ns, |t| t.user_ns);
+        grow(system_ns, |t| t.system_ns);
+        grow(guest_ns, |t| t.guest_ns);
+        self.own_user_ns = self.own_user_ns.max(user_ns.saturating_sub(*guest_ns));
+        let grow_known = |sum: &mut Option<u64>, kind: fn(&ThreadTimes) -> Option<u64>| {
+            add_known(sum, kind(now).zip(kind(before)).map(|(now, before)| now.saturating_sub(before)));
+        };
+        grow_known(run_ns, |t| t.run_ns);
+        grow_known(wait_ns, |t| t.wait_ns);
+        grow_known(voluntary, |t| t.voluntary);
+        grow_known(involuntary, |t| t.involuntary);
+    }
+}
+
+/// Counters of a vCPU, or of all vCPUs of a guest.
+#[derive(Debug, Clone, Default)]
+pub struct VcpuMetrics {
+    /// CPU time.
+    pub cpu: CpuMetrics,
+    /// Exits by reason.
+    pub exits: Ranked<String>,
+    /// Moves from one pCPU to another; `None` if no source counts them.
+    pub moves: Option<u64>,
+    /// Moves to another NUMA node; otherwise as `moves`.
+    pub node_moves: Option<u64>,
+    /// From woken to running; `None` if not measured.
+    pub wakeups: Option<DurationHistogram>,
+}
+
+impl VcpuMetrics {
+    /// Adds what a thread's interval says, except its CPU time and its exits.
+    pub fn add(&mut self, thread: &ThreadModel) {
+        add_known(&mut self.moves, thread.migrations.total);
+        add_known(&mut self.node_moves, thread.migrations.total.map(|_| thread.migrations.cross_node));
+        if let Some(wakeups) = &thread.wakeups {
+            self.wakeups.get_or_insert_default().add(wakeups);
+        }
+    }
+}
+
+/// Durations in buckets, as a histogram of Prometheus has them.
+#[derive(Debug, Clone, Default)]
+pub struct DurationHistogram {
+    /// Number of durations.
+    pub count: u64,
+    /// Their sum, nanoseconds.
+    pub total_ns: u64,
+    counts: [u64; BOUNDS_NS.len()],
+}
+
+/// Every second limit of [`Histogram`]'s buckets from 1 µs to 1 s.
+const BOUNDS_NS: [u64; 11] = {
+    let mut bounds = [0; 11];
+    let mut i = 0;
+    while i < bounds.len() {
+        bounds[i] = 1024 << (2 * i);
+        i += 1;
+    }
+    bounds
+};
+
+impl DurationHistogram {
+    /// Adds the durations of an interval.
+    fn add(&mut self, timing: &Timing) {
+        let (Some(total_ns), Some(Histogram(buckets))) = (timing.total_ns, &timing.histogram) else { return };
+        self.count = self.count.saturating_add(timing.count);
+        self.total_ns = self.total_ns.saturating_add(total_ns);
+        for (bucket, durations) in buckets.iter().enumerate() {
+            let bound = BOUNDS_NS.iter().position(|bound| Histogram::upper(bucket) <= *bound);
+            if let Some(count) = bound.and_then(|bound| self.counts.get_mut(bound)) {
+                *count = count.saturating_add(*durations);
+            }
+        }
+    }
+
+    /// The upper limits in seconds, each with the number of durations between it and the limit before; the last one is
+    /// without a limit.
+    pub fn buckets(&self) -> Vec<(f64, u64)> {
+        let within: u64 = self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
+        let bounds = BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9);
+        let beyond = (f64::INFINITY, self.count.saturating_sub(within));
+        bounds.zip(self.counts).chain([beyond]).collect()
+    }
+}
+
+/// Adds what grew; what is unknown adds nothing and does not make a sum known.
+pub fn add_known(sum: &mut Option<u64>, grown: Option<u64>) {
+    if let Some(grown) = grown {
+        *sum = Some(sum.unwrap_or(0).saturating_add(grown));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_time_outside_the_guest_never_falls() {
+        let times = |user_ms: u64, guest_ms: u64| ThreadTimes {
+            user_ns: user_ms * 1_000_000,
+            guest_ns: guest_ms * 1_000_000,
+            ..ThreadTimes::default()
+        };
+        let (mut cpu, mut before, mut last) = (CpuMetrics::default(), times(0, 0), 0);
+        // Guest time grows a tick before user time does.
+        for now in [times(20, 10), times(20, 20), times(30, 20), times(50, 30), times(50, 40)] {
+            cpu.add(&now, &before);
+            assert!(cpu.own_user_ns >= last);
+            (before, last) = (now, cpu.own_user_ns);
+        }
+        assert_eq!((cpu.own_user_ns, cpu.times.guest_ns), (20_000_000, 40_000_000));
+        assert_eq!(cpu.times.wait_ns, None);
+    }
+
+    #[test]
+    fn buckets_hold_what_the_samples_do() {
+        let mut timing = Timing::default();
+        for ns in [100, 1_000, 1_100, 5_000, 70_000, 900_000_000, 5_000_000_000] {
+            timing.add(ns);
+        }
+        let mut histogram = DurationHistogram::default();
+        histogram.add(&timing);
+        let buckets = histogram.buckets();
+        assert_eq!(buckets.iter().map(|b| b.1).collect::<Vec<_>>(), [2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!((buckets[0].0, buckets[10].0), (1.024e-6, 1.073_741_824));
+        assert_eq!(histogram.count, 7);
+    }
+}

@@ -1,0 +1,160 @@
+//! Findings as text.
+
+use super::View;
+use super::table::cut;
+use judge::figures::seconds;
+use judge::lint::{Finding, FixKind, Lasting, RuleId, StillWatched, is_command};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use unicode_width::UnicodeWidthStr;
+
+/// The findings in full, or `no findings`; then the rules that could not be judged, and why.
+pub fn all(view: &View<'_>) -> String {
+    let all: Vec<_> = view.selected_findings().map(one).collect();
+    let is_young = view.selected_watching().any(StillWatched::is_every_rule);
+    let judged_all = view.selected_cannot_tell().next().is_none() && view.unjudged_lines().is_none();
+    let mut out = match (all.is_empty(), is_young) {
+        (true, true) => "no findings yet: not enough has been seen\n".to_string(),
+        (true, false) if judged_all => "no findings\n".to_string(),
+        (true, false) => "no findings in what could be judged\n".to_string(),
+        (false, _) => all.join("\n"),
+    };
+    // Often one reason stops many rules: each reason takes one line.
+    let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    let watched: BTreeSet<&str> = view.selected_watching().map(|w| w.because.as_str()).collect();
+    for c in view.selected_cannot_tell().filter(|c| !watched.contains(c.because.as_str())) {
+        let (rules, guests) = by_reason.entry(&c.because).or_default();
+        rules.extend(Some(c.rule).filter(|r| *r != RuleId::Every).map(RuleId::as_str));
+        guests.extend(c.domain.as_deref());
+    }
+    for (because, (rules, guests)) in by_reason {
+        let list = |names: &BTreeSet<&str>| {
+            let more = names.len().saturating_sub(MAX_NAMES);
+            let named = names.iter().take(MAX_NAMES).map(|n| cut(n, 48));
+            named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(", ")
+        };
+        let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests)) };
+        let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules) };
+        out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
+    }
+    out.push_str(&watching(view));
+    if let Some((count, first)) = view.unjudged_lines() {
+        let text = match count {
+            1 => format!("1 line about KVM was not judged: {}", cut(first, 300)),
+            n => format!("{n} lines about KVM were not judged; the first: {}", cut(first, 300)),
+        };
+        out.push_str(&wrapped(&text, 12));
+    }
+    out
+}
+
+/// Where not enough has been seen yet, a line each reason.
+pub(super) fn watching(view: &View<'_>) -> String {
+    let mut by_reason: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for w in view.selected_watching() {
+        by_reason.entry(&w.because).or_default().insert(w.domain.as_deref().unwrap_or("host"));
+    }
+    let left_out = by_reason.len().saturating_sub(MAX_NAMES);
+    let line = |(because, who): (&str, BTreeSet<&str>)| {
+        let more = who.len().saturating_sub(MAX_NAMES);
+        let names = who.iter().take(MAX_NAMES).map(|n| cut(n, 48));
+        let names: Vec<_> = names.chain((more > 0).then(|| format!("and {more} more"))).collect();
+        wrapped(&format!("still watched: {}: {}", names.join(", "), cut(because, 300)), 15)
+    };
+    let mut out: String = by_reason.into_iter().take(MAX_NAMES).map(line).collect();
+    if left_out > 0 {
+        let _ = writeln!(out, "still watched: {left_out} more");
+    }
+    out
+}
+
+/// How steadily a finding held, in words.
+pub fn lasting(l: &Lasting) -> String {
+    let mut out = format!("shown in {} of the last {}", seconds(l.shown_s), seconds(l.of_s));
+    if l.ago_s > 0.0 {
+        let _ = write!(out, ", last {} ago", seconds(l.ago_s));
+    }
+    if let Some(worst) = &l.worst {
+        let _ = write!(out, "; at worst: {}", cut(worst, 300));
+    }
+    out
+}
+
+/// The most guests or rules that one line names.
+const MAX_NAMES: usize = 64;
+/// Width of prose in columns.
+const LINE: usize = 110;
+
+/// Prose in lines; all but the first are indented.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for (i, word) in text.split(' ').enumerate() {
+        let width = word.width();
+        if column > indent && column + 1 + width > LINE {
+            let _ = write!(out, "\n{}", " ".repeat(indent));
+            column = indent;
+        } else if i > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
+    }
+    out.push('\n');
+    out
+}
+
+/// A finding in one line: severity, guest, title, most important figure.
+pub fn line(f: &Finding) -> String {
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
+    let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
+    format!("{:<8} {who}: {}{figure} [{}]", f.severity.as_str(), cut(&f.title, 200), f.rule)
+}
+
+fn one(f: &Finding) -> String {
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
+    let mut out = format!("{:<8} {who}: {}\n", f.severity.as_str(), cut(&f.title, 400));
+    let folded = f.folded.iter().fold(String::new(), |s, r| s + " + " + r.as_str());
+    let _ = writeln!(out, "  rule  {}{folded}, {} confidence", f.rule, f.confidence.as_str());
+    for (i, e) in f.evidence.iter().enumerate() {
+        let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
+        // A command stays on one line, so that it can be pasted.
+        out.push_str(&if is_command(e) { line + "\n" } else { wrapped(&line, 8) });
+    }
+    if let Some(l) = &f.lasting {
+        out.push_str(&wrapped(&format!("        {}", lasting(l)), 8));
+    }
+    if !f.why.is_empty() {
+        out.push_str(&wrapped(&format!("  why   {}", cut(&f.why, 2000)), 8));
+    }
+    for fix in &f.fix {
+        if fix.kind == FixKind::Advice {
+            let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
+            out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8));
+            continue;
+        }
+        let what = match fix.kind {
+            FixKind::LibvirtXml if fix.is_for_creator() => "XML of the guest",
+            FixKind::LibvirtXml => "virsh edit, then",
+            FixKind::Command => "run",
+            FixKind::KernelOption => "kernel command line",
+            FixKind::QemuOption => "QEMU option",
+            FixKind::Advice => "do",
+        };
+        let needs = fix.needs.as_deref().map(|n| format!("({})", cut(n, 300))).unwrap_or_default();
+        let _ = writeln!(out, "{}", format!("  fix   {what} {needs}").trim_end());
+        for line in fix.text.lines() {
+            let _ = writeln!(out, "          {}", cut_keeping_indent(line));
+        }
+    }
+    for s in &f.see {
+        let _ = writeln!(out, "  see   {}", cut(s, 300));
+    }
+    out
+}
+
+/// A line of XML or of a command: sanitised, indentation kept, and not cut at a length that a real one has.
+fn cut_keeping_indent(line: &str) -> String {
+    kvm::sanitize(line, 4096)
+}

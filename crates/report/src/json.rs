@@ -1,0 +1,493 @@
+//! Makes the [`JsonDocument`] of a [`View`].
+
+use super::View;
+use super::document::{
+    JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonDoorbell, JsonExit,
+    JsonFinding, JsonFunction, JsonHost, JsonHostDisk, JsonInterrupt, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic,
+    JsonNodeMemory, JsonProfile, JsonProfiledThread, JsonSource, JsonStack, JsonThread, JsonUnjudgedLines,
+    JsonUserspaceExit, SCHEMA,
+};
+use judge::lint;
+use judge::model::call_tree::{self, FunctionTime};
+use judge::model::{
+    self, AccessRow, CpuModel, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind,
+    HostDiskModel, InjectionModel, Model, Sureness, ThreadModel,
+};
+use kvm::thread_name::Role;
+use kvm::userspace_exit;
+use kvm::without_hidden;
+use sample::{DomainFacts, Function, HostFacts, ProfiledThread, SourceStatus, StackCount, StackProfile, Timing};
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Name and version of the program.
+pub const TOOL: &str = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
+
+/// The document of a view.
+pub fn document(view: &View<'_>) -> JsonDocument {
+    let m = view.model;
+    JsonDocument {
+        schema: SCHEMA,
+        tool: TOOL,
+        time: time(m.time_ms),
+        interval_s: m.interval_s,
+        source: view.source.to_string(),
+        engine: m.engine.kind.as_str(),
+        lost_events: m.lost,
+        own: JsonCost { cpu_percent: m.own_cpu, rss_bytes: Some(m.own_rss).filter(|b| *b > 0) },
+        sources: view.sources().into_iter().map(source).collect(),
+        host: JsonHost { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
+        domains: view.guests().map(|d| domain(d, m)).collect(),
+        findings: view.selected_findings().map(finding).collect(),
+        cannot_tell: view.selected_cannot_tell().cloned().collect(),
+        watching: view.selected_watching().cloned().collect(),
+        unjudged_lines: view
+            .unjudged_lines()
+            .map(|(count, first)| JsonUnjudgedLines { count: count as u64, first: first.to_string() }),
+    }
+}
+
+/// The document as one line.
+///
+/// # Errors
+/// Never in practice: the document holds nothing that JSON cannot.
+pub fn line(view: &View<'_>) -> serde_json::Result<String> {
+    text(&document(view))
+}
+
+/// A value as JSON. Its strings keep line breaks and tabs; other controls and invisible characters, which a terminal
+/// would act on once the JSON is decoded, are left out.
+///
+/// # Errors
+/// If the value holds something that JSON cannot, such as a map whose keys are no strings.
+pub fn text(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    let mut out = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, PlainStrings))?;
+    String::from_utf8(out).map_err(serde::ser::Error::custom)
+}
+
+struct PlainStrings;
+
+impl Formatter for PlainStrings {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        out.write_all(without_hidden(text).as_bytes())
+    }
+
+    fn write_char_escape<W: Write + ?Sized>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
+        match escape {
+            CharEscape::AsciiControl(_) | CharEscape::Backspace | CharEscape::FormFeed | CharEscape::CarriageReturn => {
+                Ok(())
+            }
+            shown => CompactFormatter.write_char_escape(out, shown),
+        }
+    }
+}
+
+/// The samples of a guest's stacks.
+pub fn profile(guest: &str, pid: Option<i32>, profile: &StackProfile) -> JsonProfile {
+    let times = call_tree::functions(profile, None);
+    let position: HashMap<&Function, usize> = times.iter().enumerate().map(|(i, time)| (time.function, i)).collect();
+    let thread = |thread: &ProfiledThread| JsonProfiledThread {
+        tid: thread.tid,
+        comm: thread.comm.clone(),
+        role: thread.role.as_str(),
+        vcpu: thread.index.filter(|_| thread.role == Role::Vcpu),
+        cpu_percent: profile.cpu_percent(thread),
+        samples: profile.samples_of(Some(thread.tid)),
+    };
+    let function = |time: &FunctionTime<'_>| JsonFunction {
+        name: time.function.name.clone(),
+        module: time.function.module.clone(),
+        space: time.function.space.as_str(),
+        own_samples: time.own,
+        total_samples: time.total,
+    };
+    let stack = |stack: &StackCount| JsonStack {
+        tid: stack.tid,
+        samples: stack.samples,
+        functions: profile.named(stack).filter_map(|function| position.get(function).copied()).collect(),
+    };
+    JsonProfile {
+        schema: SCHEMA,
+        tool: TOOL,
+        time: time(profile.began_ms),
+        guest: guest.to_owned(),
+        pid,
+        duration_s: profile.duration_ns as f64 / 1e9,
+        frequency_hz: profile.frequency_hz,
+        samples: profile.samples_of(None),
+        lost_samples: profile.lost,
+        cost_s: profile.cost_ns as f64 / 1e9,
+        gaps: profile.gaps.clone(),
+        threads: profile.threads.iter().map(thread).collect(),
+        functions: times.iter().map(function).collect(),
+        stacks: profile.stacks.iter().map(stack).collect(),
+    }
+}
+
+/// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.
+pub fn time(ms: i64) -> Option<String> {
+    let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
+    Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+/// The JSON of a source's state.
+pub fn source(s: SourceStatus) -> JsonSource {
+    JsonSource { name: s.id.as_str(), state: s.state.as_str(), cause: s.cause, fix: s.fix }
+}
+
+fn cpu(c: &CpuModel, host: &HostFacts) -> JsonCpu {
+    let time = c.time.as_ref();
+    let place = host.topology.cpu(c.cpu);
+    JsonCpu {
+        cpu: c.cpu,
+        usr: time.map(|t| t.usr),
+        sys: time.map(|t| t.sys),
+        guest: time.map(|t| t.guest),
+        irq: time.map(|t| t.irq),
+        softirq: time.map(|t| t.softirq),
+        steal: time.map(|t| t.steal),
+        iowait: time.map(|t| t.iowait),
+        idle: time.map(|t| t.idle),
+        unsampled: time.map(|t| t.unsampled),
+        node: place.and_then(|p| p.node),
+        core: place.and_then(|p| p.core),
+        siblings: place.map(|p| p.siblings.iter().collect()).unwrap_or_default(),
+        isolated: host.topology.isolated.as_ref().map(|set| set.contains(c.cpu)),
+        frequency_khz: c.frequency_khz,
+    }
+}
+
+fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
+    let facts = &d.facts;
+    let rate = |count: u64| m.interval_s.map(|s| count as f64 / s);
+    let guess = GuestGuess::of(d, &GuestConfig::of(facts));
+    let new_profile = d.profile.as_ref().filter(|profile| profile.is_new);
+    JsonDomain {
+        name: d.name().to_string(),
+        uuid: facts.uuid.as_ref().map(|u| u.value.clone()),
+        pid: facts.pid,
+        vcpus: Some(d.vcpu_count()).filter(|n| *n > 0),
+        machine: facts.machine.as_ref().map(|m| m.value.clone()),
+        persistent: facts.persistent,
+        guest_os: guest_os(facts).or_else(|| guessed(&guess)),
+        guest_os_confidence: (guess.kind != GuestKind::Unknown).then_some(guess.sure.as_str()),
+        guest_os_reasons: guess.reasons,
+        vmm: facts.vmm.as_str().to_string(),
+        state: d.state.as_str(),
+        cpu: share(d.cpu.as_ref()),
+        threads: d.threads.iter().map(thread).collect(),
+        exits: exits(d),
+        accesses: accesses(d),
+        userspace_exits: d
+            .userspace
+            .iter()
+            .map(|&(vcpu, reason, count)| JsonUserspaceExit {
+                reason: userspace_reason(reason),
+                vcpu,
+                count,
+                rate: rate(count),
+            })
+            .collect(),
+        kvm_events: d
+            .kvm_events
+            .iter()
+            .map(|(event, &count)| JsonKvmEvent { event: event.clone(), count, rate: rate(count) })
+            .collect(),
+        counters: d.counters.iter().map(|(name, rate)| (name.clone(), *rate)).collect(),
+        disks: d.disks.iter().map(disk).collect(),
+        host_disks: d.host_disks.as_ref().map(|disks| disks.iter().map(host_disk).collect()),
+        interrupts: d.interrupts.as_ref().map(|all| all.iter().map(interrupt).collect()),
+        doorbells: d.doorbells.as_ref().map(|all| all.iter().map(doorbell).collect()),
+        nics: d.nics.iter().map(nic).collect(),
+        memory: JsonMemory {
+            resident_bytes: d.memory.resident,
+            hugetlb_bytes: d.memory.hugetlb,
+            swap_bytes: d.swap.map(|(bytes, _)| bytes),
+            balloon_bytes: d.memory.balloon,
+            transparent_huge_bytes: d.memory.transparent,
+            nodes: d.node_memory.iter().map(|(&node, &bytes)| JsonNodeMemory { node, bytes }).collect(),
+            local_percent: d.local_memory_percent(&m.host.facts.topology),
+        },
+        profile: new_profile.map(|new| profile(d.name(), facts.pid, &new.stacks)),
+    }
+}
+
+fn doorbell(bell: &DoorbellModel) -> JsonDoorbell {
+    JsonDoorbell {
+        space: bell.space.as_str(),
+        address: format!("{:#x}", bell.address),
+        device: bell.device.clone(),
+        to: bell.to.as_str(),
+        thread: bell.comm.clone(),
+        tid: bell.tid,
+        count: bell.time.count,
+        rate: bell.rate,
+        mean_us: bell.time.mean_us(),
+        p99_us: bell.time.quantile_us(0.99),
+    }
+}
+
+fn interrupt(i: &InjectionModel) -> JsonInterrupt {
+    JsonInterrupt {
+        source: i.source.as_str(),
+        number: i.source.number(),
+        line: i.source.line_name(),
+        vcpu: i.vcpu,
+        by: i.by.as_str(),
+        thread: i.comm.clone(),
+        tid: i.tid,
+        count: i.count,
+        rate: i.rate,
+        joined: i.joined,
+        woken: i.wake.count,
+        wake_mean_us: i.wake.mean_us(),
+        wake_p99_us: i.wake.quantile_us(0.99),
+        delay_mean_us: i.delay.mean_us(),
+        delay_p99_us: i.delay.quantile_us(0.99),
+        slept_mean_us: i.slept.mean_us(),
+        slept_p99_us: i.slept.quantile_us(0.99),
+        kicked: (i.kick.count + i.slept.count > 0).then_some(i.kick.count),
+        kick_mean_us: i.kick.mean_us(),
+        kick_p99_us: i.kick.quantile_us(0.99),
+    }
+}
+
+fn host_disk(disk: &HostDiskModel) -> JsonHostDisk {
+    let (major, minor) = disk.number;
+    JsonHostDisk {
+        device: disk.name.clone(),
+        number: format!("{major}:{minor}"),
+        alias: disk.alias.clone(),
+        below: disk.below.clone(),
+        read_ops: disk.reads.ops,
+        write_ops: disk.writes.ops,
+        flush_ops: disk.flushes.ops,
+        other_ops: disk.others.ops,
+        read_bytes: disk.reads.bytes,
+        write_bytes: disk.writes.bytes,
+        read_mean_us: disk.reads.mean_us(),
+        read_p99_us: disk.reads.total.quantile_us(0.99),
+        read_device_mean_us: disk.reads.device.mean_us(),
+        write_mean_us: disk.writes.mean_us(),
+        write_p99_us: disk.writes.total.quantile_us(0.99),
+        write_device_mean_us: disk.writes.device.mean_us(),
+        flush_mean_us: disk.flushes.mean_us(),
+        submitted: disk.submitters.iter().map(|(who, count)| (who.as_str(), *count)).collect(),
+    }
+}
+
+/// The system that several hints agree on.
+/// The guest's operating system in a word: as it is configured, else as its set-up suggests.
+pub fn guest_os_of(d: &DomainModel) -> Option<String> {
+    guest_os(&d.facts).or_else(|| guessed(&GuestGuess::of(d, &GuestConfig::of(&d.facts))))
+}
+
+fn guessed(guess: &GuestGuess) -> Option<String> {
+    let word = match guess.kind {
+        _ if guess.sure < Sureness::Medium => return None,
+        GuestKind::Windows => "windows",
+        GuestKind::Linux => "linux",
+        GuestKind::Other | GuestKind::Unknown => return None,
+    };
+    Some(word.to_owned())
+}
+
+/// The guest's operating system in a word. libosinfo ids end in `/os/version` (`http://microsoft.com/win/10`).
+pub(crate) fn guest_os(facts: &DomainFacts) -> Option<String> {
+    let id = facts.guest_os.as_ref()?.value.to_ascii_lowercase();
+    let word = if id.contains("microsoft") || id.contains("windows") {
+        "windows"
+    } else if id.contains("bsd") {
+        "bsd"
+    } else if id.contains("apple.com") || id.contains("macos") {
+        "macos"
+    } else if LINUXES.iter().any(|l| id.contains(l)) {
+        "linux"
+    } else {
+        return Some(facts.guest_os.as_ref()?.value.clone());
+    };
+    Some(word.to_string())
+}
+
+const LINUXES: &[&str] = &[
+    "linux",
+    "debian",
+    "ubuntu",
+    "fedora",
+    "redhat",
+    "centos",
+    "rocky",
+    "suse",
+    "archlinux",
+    "alpine",
+    "gentoo",
+    "oracle",
+    "nixos",
+];
+
+fn share(c: Option<&model::CpuShare>) -> JsonCpuTime {
+    c.map_or_else(JsonCpuTime::default, |c| JsonCpuTime {
+        usr: c.kind(|c| c.usr),
+        sys: c.kind(|c| c.sys),
+        guest: c.kind(|c| c.guest),
+        wait: c.wait,
+    })
+}
+
+fn thread(t: &ThreadModel) -> JsonThread {
+    let quantile = |times: &Option<Box<Timing>>, q: f64| times.as_ref().and_then(|times| times.quantile_us(q));
+    JsonThread {
+        tid: t.tid,
+        comm: t.comm.clone(),
+        role: t.role.as_str(),
+        vcpu: t.index.filter(|_| t.role == Role::Vcpu),
+        time: share(t.cpu.as_ref()),
+        cpu: t.place.cpu,
+        affinity: t.place.affinity.as_ref().map(ToString::to_string),
+        migrations: t.migrations.total,
+        migrations_cross_node: t.migrations.total.map(|_| t.migrations.cross_node),
+        voluntary_switches: t.voluntary,
+        involuntary_switches: t.involuntary,
+        wakeup_p50_us: quantile(&t.wakeups, 0.5),
+        wakeup_p99_us: quantile(&t.wakeups, 0.99),
+        run_delay_p50_us: quantile(&t.run_delays, 0.5),
+        run_delay_p99_us: quantile(&t.run_delays, 0.99),
+    }
+}
+
+/// For each reason the guest's row, then those of its vCPUs.
+fn exits(d: &DomainModel) -> Vec<JsonExit> {
+    let mut parts: HashMap<&str, Vec<&ExitRow>> = HashMap::new();
+    for row in d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows) {
+        parts.entry(&row.reason).or_default().push(row);
+    }
+    let mut rows = Vec::new();
+    for sum in &d.exits.rows {
+        rows.push(exit(sum, &d.exits));
+        rows.extend(parts.remove(sum.reason.as_str()).into_iter().flatten().map(|row| exit(row, &d.exits)));
+    }
+    rows
+}
+
+/// A row. The shares of a vCPU's row are of the guest's exits, too.
+fn exit(r: &ExitRow, domain: &ExitTable) -> JsonExit {
+    let percent = |part: u64, all: Option<u64>| Some(100.0 * part as f64 / all.filter(|a| *a > 0)? as f64);
+    let time = |all: Option<u64>| percent(r.span.total_ns?, all);
+    JsonExit {
+        reason: r.reason.clone(),
+        isa: r.id.map(|(isa, _)| isa.as_str().into_owned()),
+        code: r.id.map(|(_, code)| code),
+        vcpu: r.vcpu,
+        count: r.span.count,
+        rate: r.rate,
+        count_percent: percent(r.span.count, Some(domain.count)),
+        time_percent: time(domain.total_ns),
+        work_percent: time(domain.work_ns).filter(|_| !r.idle),
+        min_us: micros(r.span.min_ns),
+        max_us: micros(r.span.max_ns),
+        mean_us: r.span.mean_us(),
+        p99_us: r.span.quantile_us(0.99),
+        stderr_percent: stderr(&r.span),
+        idle: r.idle,
+    }
+}
+
+fn stderr(span: &Timing) -> Option<f64> {
+    span.stderr_percent()
+}
+
+fn micros(ns: Option<u64>) -> Option<f64> {
+    ns.map(|n| n as f64 / 1e3)
+}
+
+/// For each address the guest's row, then those of its vCPUs.
+fn accesses(d: &DomainModel) -> Vec<JsonAccess> {
+    let key = |r: &AccessRow| (r.space, r.address, r.direction);
+    let mut parts: HashMap<_, Vec<&AccessRow>> = HashMap::new();
+    for row in &d.vcpu_accesses {
+        parts.entry(key(row)).or_default().push(row);
+    }
+    let mut rows = Vec::new();
+    for sum in &d.accesses {
+        rows.push(access(sum));
+        let mut of_vcpus = parts.remove(&key(sum)).unwrap_or_default();
+        of_vcpus.sort_by_key(|r| r.vcpu);
+        rows.extend(of_vcpus.into_iter().map(access));
+    }
+    rows
+}
+
+fn access(r: &AccessRow) -> JsonAccess {
+    JsonAccess {
+        space: r.space.as_str(),
+        address: r.address_text(),
+        access: r.direction.as_str(),
+        device: r.device_name().map(ToString::to_string),
+        device_source: r.device.as_ref().map(|d| d.from.as_str()),
+        vcpu: r.vcpu,
+        count: r.span.count,
+        rate: r.rate,
+        time_percent: r.time_percent,
+        mean_us: r.span.mean_us(),
+    }
+}
+
+/// Name of an exit to the VMM; a negative number is an errno.
+pub(crate) fn userspace_reason(reason: i32) -> String {
+    userspace_exit::display(reason.max(0).unsigned_abs(), reason.min(0)).into_owned()
+}
+
+fn disk(d: &model::DiskRates) -> JsonDisk {
+    JsonDisk {
+        name: d.name.clone(),
+        read_ops: d.read_ops,
+        write_ops: d.write_ops,
+        read_bytes: d.read_bytes,
+        write_bytes: d.write_bytes,
+        read_mean_us: d.read_mean_us,
+        write_mean_us: d.write_mean_us,
+        flush_ops: d.flush_ops,
+        flush_mean_us: d.flush_mean_us,
+        failed_ops: d.failed_ops,
+        queue_depth: d.queue_depth,
+    }
+}
+
+fn nic(n: &model::NicRates) -> JsonNic {
+    JsonNic {
+        name: n.name.clone(),
+        rx_bytes: n.rx_bytes,
+        tx_bytes: n.tx_bytes,
+        rx_packets: n.rx_packets,
+        tx_packets: n.tx_packets,
+        drops: n.drops,
+    }
+}
+
+fn lasting(l: &lint::Lasting) -> JsonLasting {
+    let lint::Lasting { is_longer, shown_s, of_s, ago_s, worst } = l.clone();
+    JsonLasting { is_longer, shown_s, of_s, ago_s, worst }
+}
+
+/// The JSON of a finding.
+pub(crate) fn finding(f: &lint::Finding) -> JsonFinding {
+    JsonFinding {
+        rule: f.rule.as_str(),
+        severity: f.severity,
+        confidence: f.confidence,
+        domain: f.domain.clone(),
+        also: f.also.clone(),
+        target: f.target,
+        title: f.title.clone(),
+        evidence: f.evidence.clone(),
+        why: f.why.clone(),
+        fix: f.fix.clone(),
+        see: f.see.clone(),
+        cost_percent: f.cost,
+        since: f.since_ms.and_then(time),
+        lasting: f.lasting.as_ref().map(lasting),
+        folded: f.folded.iter().map(|rule| rule.as_str()).collect(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Everything that kvmtop prints without its screen: tables, JSON and comparisons. Pure: a model and its findings in,
+//! text out.
+
+mod counter_tables;
+pub mod diff;
+pub mod diff_text;
+pub mod document;
+pub mod findings_text;
+pub mod html;
+pub mod json;
+pub mod plan;
+pub mod profile;
+pub mod rules;
+pub mod table;
+pub mod text;
+
+use judge::analysis::DomainFilter;
+use judge::lint;
+use judge::model::{DomainModel, Model};
+use sample::SourceStatus;
+
+/// One interval with its findings, and the guests that `--domain` selects.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The interval.
+    pub model: &'a Model,
+    /// What the rules found in it.
+    pub findings: &'a lint::Report,
+    /// Kind of input: `live`, `session`, `perf.data` or `text`.
+    pub source: &'a str,
+    /// The selected guests.
+    pub domains: &'a DomainFilter,
+}
+
+impl<'a> View<'a> {
+    /// The selected guests, in the model's order.
+    pub fn guests(&self) -> impl Iterator<Item = &'a DomainModel> + use<'a> {
+        self.domains.guests(self.model)
+    }
+
+    /// The findings about the host and the selected guests, worst first.
+    pub fn selected_findings(&self) -> impl Iterator<Item = &'a lint::Finding> + use<'a> {
+        self.domains.findings(self.model, self.findings)
+    }
+
+    /// The rules that could not be judged for the host and the selected guests.
+    pub fn selected_cannot_tell(&self) -> impl Iterator<Item = &'a lint::CannotTell> + use<'a> {
+        self.domains.cannot_tell(self.model, self.findings)
+    }
+
+    /// The guests and rules of which not enough has been seen, for the host and the selected guests.
+    pub fn selected_watching(&self) -> impl Iterator<Item = &'a lint::StillWatched> + use<'a> {
+        self.domains.watching(self.model, self.findings)
+    }
+
+    /// How many lines of the host's log and of a trace are about KVM or a VMM and are judged by no rule, and the first
+    /// of them; `None` if there are none.
+    pub fn unjudged_lines(&self) -> Option<(usize, &'a str)> {
+        self.model.host.unjudged_lines()
+    }
+
+    /// The sources, and an entry for each pattern that matches no guest.
+    pub fn sources(&self) -> Vec<SourceStatus> {
+        self.domains.sources(self.model)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,429 @@
+//! `kvmtop plan`: the host before and after, why each thread moves, and what to paste.
+
+use judge::analysis::DomainFilter;
+use judge::figures::count;
+use judge::figures::figure;
+use judge::lint::{Fix, FixKind, HostPlan, PlannedGuest};
+use judge::placement::{CpuMap, GuestLayout, HelperLayout, MoveReason};
+use kvm::{CpuSet, sanitize_name};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The most cores of a map in one line, so that it fits 80 columns.
+const CORES_A_LINE: usize = 14;
+/// The letters of guests in a map; guests beyond them share the last one.
+const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ#";
+
+/// The plan as JSON.
+#[derive(Debug, Serialize)]
+pub struct JsonPlan<'a> {
+    schema: u32,
+    tool: String,
+    source: &'a str,
+    host: JsonPlanHost,
+    guests: Vec<JsonPlannedGuest<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPlanHost {
+    cpus: Vec<JsonPlanCpu>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPlanCpu {
+    cpu: u32,
+    node: Option<u32>,
+    siblings: Vec<u32>,
+    isolated: bool,
+    /// What the host's own tasks use of it, percent, where that is why nobody moves there.
+    host_tasks_percent: Option<f64>,
+    before: Vec<String>,
+    after: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPlannedGuest<'a> {
+    name: &'a str,
+    vcpus: usize,
+    /// Nothing is wrong with it: it could have CPUs of its own.
+    optional: bool,
+    /// It shares a set because CPUs are short.
+    shares: bool,
+    moves: Vec<ThreadMove>,
+    fix: &'a [Fix],
+    undo: &'a [Fix],
+}
+
+/// A thread that moves.
+#[derive(Debug, Serialize)]
+struct ThreadMove {
+    thread: String,
+    from: Option<String>,
+    to: String,
+    reason: String,
+}
+
+impl ThreadMove {
+    /// With the reason that its whole guest has.
+    fn whole(self, guest: &PlannedGuest) -> Self {
+        let reason = if guest.plan.shares { format!("{}; {SHARES}", self.reason) } else { self.reason };
+        Self { reason, ..self }
+    }
+}
+
+/// Why something moves, as a clause.
+fn because(reason: MoveReason) -> &'static str {
+    match reason {
+        MoveReason::Absent => "its pin names CPUs that are offline or missing",
+        MoveReason::Drift => "it runs elsewhere than its configuration says",
+        MoveReason::Overlap => "another vCPU has the CPU",
+        MoveReason::Partly => "it may run on the CPUs of the guest's pinned vCPUs",
+        MoveReason::Isolated => "nothing balances load among isolated CPUs",
+        MoveReason::ThreadsApart => "the threads of its guest core are on different cores",
+        MoveReason::SharedCore => "it shares a core that the guest takes for two",
+        MoveReason::NodeSplit => "the guest is on several nodes and sees one",
+        MoveReason::CellElsewhere => "the memory of its NUMA cell is on another node",
+        MoveReason::SlowCore => "it is on a slow core, other vCPUs of the guest are on fast ones",
+        MoveReason::Crowded => "its set has fewer CPUs than vCPUs, and others are free",
+        MoveReason::HostStarved => "the host has no CPU of its own",
+        MoveReason::PoolOverlap => "pinned vCPUs have CPUs within its set",
+        MoveReason::Shared => "vCPUs of other guests are pinned to its CPU and have no other",
+        MoveReason::Together => "it moves with the rest of its guest core",
+        MoveReason::Unpinned => "it is not pinned, and there is room for a CPU of its own",
+    }
+}
+
+/// Why nobody moves to a CPU.
+fn busy_cpu(percent: f64) -> String {
+    format!("the host's own tasks use {} % of it; nobody moves there while others are free", figure(percent))
+}
+
+/// Why an emulator or `IOThread` moves.
+fn helper_because(guest: &PlannedGuest, map: &CpuMap, before: &HelperLayout) -> &'static str {
+    match &before.cpus {
+        _ if before.absent => because(MoveReason::Absent),
+        _ if before.drifted.is_some() => because(MoveReason::Drift),
+        None => "it has no pin and may run on the CPUs of pinned vCPUs",
+        Some(cpus) if cpus.intersects(&guest.before.single(map)) => "it may run on the CPUs of its guest's vCPUs",
+        Some(_) if guest.after.is_elsewhere(map, before) => "the guest's vCPUs have or get CPUs on another node",
+        Some(_) => "a vCPU has or gets a CPU on which it may run",
+    }
+}
+
+const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
+const SHARES: &str = "too few CPUs for CPUs of their own";
+
+/// What of a guest moves.
+fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
+    let reason = |v: u32| {
+        guest.plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r))
+    };
+    let text = |cpus: &CpuSet| Some(cpus.to_string()).filter(|t| !t.is_empty());
+    let mut all: Vec<ThreadMove> = guest
+        .plan
+        .vcpus
+        .iter()
+        .map(|(v, to)| ThreadMove {
+            thread: format!("vCPU {v}"),
+            from: guest.before.vcpus.get(*v as usize).and_then(text),
+            to: to.to_string(),
+            reason: reason(*v).into(),
+        })
+        .collect();
+    let helper = |thread: String, before: &HelperLayout, to: &CpuSet| ThreadMove {
+        thread,
+        from: before.cpus.as_ref().and_then(text),
+        to: to.to_string(),
+        reason: helper_because(guest, map, before).into(),
+    };
+    all.extend(guest.plan.emulator.iter().map(|to| helper("emulator".into(), &guest.before.emulator, to)));
+    let iothreads = guest.plan.iothreads.iter().filter_map(|(id, to)| Some((id, guest.before.iothreads.get(id)?, to)));
+    all.extend(iothreads.map(|(id, before, to)| helper(format!("IOThread {id}"), before, to)));
+    all
+}
+
+/// What is on each CPU: `name/2` a pinned vCPU, `name/~` a set of several that reaches it.
+fn users<'a>(
+    plan: &'a HostPlan,
+    layout: impl Fn(&'a PlannedGuest) -> &'a GuestLayout,
+) -> BTreeMap<u32, Vec<(usize, Option<u32>)>> {
+    let mut users: BTreeMap<u32, Vec<(usize, Option<u32>)>> = BTreeMap::new();
+    for (g, guest) in plan.guests.iter().enumerate() {
+        let layout = layout(guest);
+        for (v, cpu) in layout.pins(&plan.map) {
+            users.entry(cpu).or_default().push((g, Some(v)));
+        }
+        for cpu in layout.reach(&plan.map).iter() {
+            users.entry(cpu).or_default().push((g, None));
+        }
+    }
+    users
+}
+
+/// The plan as JSON, for the selected guests.
+pub fn json<'a>(plan: &'a HostPlan, source: &'a str, domains: &DomainFilter) -> JsonPlan<'a> {
+    let (before, after) = (users(plan, |g| &g.before), users(plan, |g| &g.after));
+    let names = |users: Option<&Vec<(usize, Option<u32>)>>| {
+        let name = |(g, v): &(usize, Option<u32>)| {
+            let guest = plan.guests.get(*g).map_or("", |g| g.facts.name.value.as_str());
+            v.map_or_else(|| format!("{guest}/~"), |v| format!("{guest}/{v}"))
+        };
+        users.into_iter().flatten().map(name).collect()
+    };
+    let cpus = plan.map.cores.iter().flat_map(|core| {
+        core.cpus.iter().map(|cpu| JsonPlanCpu {
+            cpu: *cpu,
+            node: core.node,
+            siblings: core.cpus.clone(),
+            isolated: plan.map.isolated.contains(*cpu),
+            host_tasks_percent: plan.busy.get(cpu).copied(),
+            before: names(before.get(cpu)),
+            after: names(after.get(cpu)),
+        })
+    });
+    let guest = |g: &'a PlannedGuest| JsonPlannedGuest {
+        name: &g.facts.name.value,
+        vcpus: g.before.vcpus.len(),
+        optional: g.plan.optional,
+        shares: g.plan.shares,
+        moves: moves(g, &plan.map).into_iter().map(|m| m.whole(g)).collect(),
+        fix: &g.fix,
+        undo: &g.undo,
+    };
+    let mut cpus: Vec<JsonPlanCpu> = cpus.collect();
+    cpus.sort_by_key(|c| c.cpu);
+    JsonPlan {
+        schema: 1,
+        tool: format!("kvmtop {}", env!("CARGO_PKG_VERSION")),
+        source,
+        host: JsonPlanHost { cpus },
+        guests: plan.guests.iter().filter(|g| domains.matches(&g.facts)).map(guest).collect(),
+    }
+}
+
+/// The plan as text, for the selected guests; the maps show all.
+pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
+    if plan.map.all.is_empty() {
+        return "no plan: the CPUs of this host are unknown (add the output of lscpu -p or virsh capabilities)\n"
+            .into();
+    }
+    let selected: Vec<&PlannedGuest> = plan.guests.iter().filter(|g| domains.matches(&g.facts)).collect();
+    let changed: Vec<&&PlannedGuest> = selected.iter().filter(|g| !g.plan.is_empty()).collect();
+    let mut out = legend(plan);
+    out.push_str("\nbefore\n");
+    out.push_str(&map(plan, &users(plan, |g| &g.before)));
+    if changed.is_empty() {
+        out.push_str("\nnothing has to move\n");
+        return out;
+    }
+    out.push_str("\nafter\n");
+    out.push_str(&map(plan, &users(plan, |g| &g.after)));
+    for (cpu, percent) in &plan.busy {
+        let _ = writeln!(out, "CPU {cpu}: {}", busy_cpu(*percent));
+    }
+    out.push_str("\nmoves\n");
+    for guest in &changed {
+        let shares = if guest.plan.shares { format!(": {SHARES}") } else { String::new() };
+        let _ = writeln!(out, "  {}{shares}", sanitize_name(&guest.facts.name.value, 64));
+        for m in moves(guest, &plan.map) {
+            let step = format!("{}: {} -> {}", m.thread, m.from.as_deref().unwrap_or("-"), m.to);
+            let _ = writeln!(out, "    {step:<20} {}", m.reason);
+        }
+    }
+    for guest in changed {
+        let optional = if guest.plan.optional { " (optional: nothing is wrong with it)" } else { "" };
+        let _ = writeln!(out, "\n{}{optional}", sanitize_name(&guest.facts.name.value, 64));
+        guest.fix.iter().for_each(|fix| paste(&mut out, fix));
+        if !guest.undo.is_empty() {
+            out.push_str("  to go back:\n");
+            guest.undo.iter().flat_map(|fix| fix.text.lines()).for_each(|line| out.push_str(&format!("    {line}\n")));
+        }
+    }
+    out.push_str("\nkvmtop changes nothing by itself\n");
+    out
+}
+
+fn paste(out: &mut String, fix: &Fix) {
+    if fix.kind == FixKind::Advice {
+        let _ = writeln!(out, "  {}", fix.text);
+        return;
+    }
+    let _ = writeln!(out, "  {}:", fix.needs.as_deref().unwrap_or(fix.kind.as_str()));
+    for line in fix.text.lines() {
+        let _ = writeln!(out, "    {line}");
+    }
+}
+
+fn letter(guest: usize) -> char {
+    LETTERS.chars().nth(guest).unwrap_or('#')
+}
+
+/// What the letters of the maps mean.
+fn legend(plan: &HostPlan) -> String {
+    let map = &plan.map;
+    let isolated = if map.isolated.is_empty() { String::new() } else { format!(", isolated {}", map.isolated) };
+    let mut out = format!(
+        "{} on {} and {}{isolated}\n. free   * several vCPUs   ~ sets that share it   | isolated\n",
+        count(map.all.len(), "CPU"),
+        count(map.cores.len(), "core"),
+        count(map.nodes.len().max(1), "node")
+    );
+    for (g, guest) in plan.guests.iter().enumerate().take(LETTERS.len()) {
+        let name = sanitize_name(&guest.facts.name.value, 64);
+        let _ = writeln!(out, "{} {name}, {}", letter(g), count(guest.before.vcpus.len(), "vCPU"));
+    }
+    if plan.guests.len() > LETTERS.len() {
+        let _ = writeln!(out, "# and {} guests more", plan.guests.len() - LETTERS.len());
+    }
+    out
+}
+
+/// The CPUs by node and core, a line for each hardware thread, as the pCPU panel shows them.
+fn map(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>) -> String {
+    let mut nodes: BTreeMap<Option<u32>, Vec<&[u32]>> = BTreeMap::new();
+    for core in &plan.map.cores {
+        nodes.entry(core.node).or_default().push(&core.cpus);
+    }
+    let mut out = String::new();
+    for (node, cores) in nodes {
+        out.push_str(&node.map_or_else(|| "  host\n".into(), |n| format!("  node {n}\n")));
+        let lines = cores.len().div_ceil(CORES_A_LINE).max(1);
+        for line in cores.chunks(cores.len().div_ceil(lines).max(1)) {
+            let threads = line.iter().map(|core| core.len()).max().unwrap_or(0);
+            out.push_str("    CPU ");
+            for core in line {
+                let _ = write!(out, "{:>5}", core.first().copied().unwrap_or(0));
+            }
+            out.push('\n');
+            for t in 0..threads {
+                let cell = |core: &&[u32]| core.get(t).map_or_else(|| "     ".into(), |cpu| cell(plan, users, *cpu));
+                let row: String = line.iter().map(cell).collect();
+                let _ = writeln!(out, "{:>7} {}", row_label(line, t), row.trim_end());
+            }
+        }
+    }
+    out
+}
+
+/// What to add to the number of a core's first CPU for that of its thread `t`, where it is the same for all cores.
+fn row_label(line: &[&[u32]], t: usize) -> String {
+    let mut offsets = line.iter().filter_map(|core| core.get(t)?.checked_sub(*core.first()?));
+    match offsets.next() {
+        Some(first) if t > 0 && offsets.all(|offset| offset == first) => format!("+{first}"),
+        _ => format!("t{t}"),
+    }
+}
+
+fn cell(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>, cpu: u32) -> String {
+    let here = users.get(&cpu).map_or(&[][..], Vec::as_slice);
+    let pinned: Vec<&(usize, Option<u32>)> = here.iter().filter(|(_, v)| v.is_some()).collect();
+    let mark = match (pinned.as_slice(), here.len()) {
+        ([], 0) => ".".to_owned(),
+        ([], _) => "~".to_owned(),
+        ([(g, Some(v))], 1) => format!("{}{v}", letter(*g)),
+        _ => "*".to_owned(),
+    };
+    let isolated = if plan.map.isolated.contains(cpu) { "|" } else { "" };
+    format!("{:>5}", format!("{isolated}{mark}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use judge::lint::{Options, plan};
+    use judge::testing::FixtureModel as _;
+    use kvm::domain_xml::{self, DomainXml};
+    use sample::{Known, Origin};
+    use std::sync::Arc;
+    use testkit::{Fixture, Guest, Host};
+
+    fn two_guests_on_one_cpu() -> HostPlan {
+        let pinned = |name, pid, cpus: &'static [u32]| {
+            Guest::new(name, pid).vcpus(cpus.len() as u32, move |v, t| t.pinned(cpus[v as usize]))
+        };
+        let fixture = Fixture::new(Host::numa(1, 4, 2).isolated("6-7")).guest(pinned("db", 10, &[1, 5])).guest(pinned(
+            "web",
+            20,
+            &[5, 2],
+        ));
+        plan(&fixture.model(), &Options::default())
+    }
+
+    #[test]
+    fn the_plan_as_text() {
+        insta::with_settings!({ snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/../../snapshots"), prepend_module_to_snapshot => false }, {
+            insta::assert_snapshot!("plan__two_guests", text(&two_guests_on_one_cpu(), &DomainFilter::default()));
+        });
+    }
+
+    #[test]
+    fn the_plan_as_json_names_every_move() {
+        let plan = two_guests_on_one_cpu();
+        let value = serde_json::to_value(json(&plan, "live", &DomainFilter::default())).unwrap();
+        let moves: Vec<&serde_json::Value> =
+            value["guests"].as_array().unwrap().iter().flat_map(|g| g["moves"].as_array().unwrap()).collect();
+        assert_eq!(moves.len(), 1, "{value:#}");
+        assert_eq!((moves[0]["thread"].as_str(), moves[0]["from"].as_str()), (Some("vCPU 0"), Some("5")));
+        assert_eq!(value["host"]["cpus"][5]["before"], serde_json::json!(["db/1", "web/0"]));
+    }
+
+    #[test]
+    fn the_way_back_is_the_pins_of_now() {
+        let pinned = Guest::new("db", 10).vcpus(2, |v, t| t.pinned(v * 4)).emulator(|t| t.may_run("0-3"));
+        let free = Guest::new("web", 20).vcpus(2, |_, t| t.may_run("4")).iothread(1, |t| t.may_run("0-7"));
+        let xml =
+            "<domain><vcpu>2</vcpu><iothreads>1</iothreads><cputune><vcpupin vcpu='1' cpuset='4'/></cputune></domain>";
+        let xml = Known::new(Arc::new(domain_xml::parse(xml).unwrap()), Origin::Libvirt);
+        let fixture = Fixture::new(Host::numa(1, 8, 1)).guest(pinned).guest(free.facts(|f| f.xml = Some(xml)));
+        let plan = plan(&fixture.model(), &Options::default());
+        let lines = |fixes: &[Fix]| fixes.iter().flat_map(|f| f.text.lines()).map(str::to_owned).collect::<Vec<_>>();
+        let undo: Vec<String> = plan.guests.iter().flat_map(|g| lines(&g.undo)).collect();
+        let done: Vec<String> = plan.guests.iter().flat_map(|g| lines(&g.fix)).collect();
+        assert!(!undo.is_empty());
+        for line in &undo {
+            let thread = |line: &str| line.split_whitespace().take(4).map(str::to_owned).collect::<Vec<_>>();
+            assert!(done.iter().any(|d| thread(d) == thread(line)), "{line} of {done:#?}");
+        }
+        assert!(undo.contains(&"virsh vcpupin web 0 4 --live --config".to_owned()), "{undo:#?}");
+    }
+
+    #[test]
+    fn a_guest_that_is_shut_off_is_changed_in_its_configuration_alone() {
+        let xml = "<domain><vcpu>2</vcpu><cputune><vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' cpuset='2'/>\
+            <emulatorpin cpuset='0'/></cputune></domain>";
+        let lines = |state: Option<&str>| {
+            let xml = DomainXml { state: state.map(str::to_owned), ..domain_xml::parse(xml).unwrap() };
+            let mut guest = Guest::new("db", 10).facts(|f| {
+                f.pid = None;
+                f.xml = Some(Known::new(Arc::new(xml), Origin::File));
+            });
+            guest.threads.clear();
+            let plan = plan(&Fixture::new(Host::numa(1, 4, 1)).guest(guest).model(), &Options::default());
+            let of = |fixes: &[Fix]| fixes.iter().find(|f| f.kind == FixKind::Command).unwrap().text.clone();
+            (of(&plan.guests[0].fix), of(&plan.guests[0].undo))
+        };
+        let both =
+            ("virsh vcpupin db 1 1 --live --config".to_owned(), "virsh vcpupin db 1 2 --live --config".to_owned());
+        assert_eq!(lines(None), both);
+        let config = |line: &String| line.replace(" --live", "");
+        assert_eq!(lines(Some(domain_xml::SHUT_OFF)), (config(&both.0), config(&both.1)));
+    }
+
+    #[test]
+    fn lines_of_a_plan_fit_a_terminal() {
+        let guest = Guest::new("a-guest-with-a-long-name", 10).vcpus(2, |_, t| t.pinned(3));
+        for host in [Host::numa(2, 16, 2), Host::numa(1, 14, 1), Host::numa(4, 30, 2)] {
+            let plan = plan(&Fixture::new(host).guest(guest.clone()).model(), &Options::default());
+            let text = text(&plan, &DomainFilter::default());
+            let wide: Vec<&str> = text.lines().filter(|l| l.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{wide:#?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_host_has_no_plan() {
+        let plan = plan(&Fixture::new(Host::default()).guest(Guest::new("a", 5)).model(), &Options::default());
+        assert!(text(&plan, &DomainFilter::default()).starts_with("no plan"));
+    }
+}

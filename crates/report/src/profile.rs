@@ -1,0 +1,242 @@
+//! `kvmtop profile`: what the threads of a guest's process do, as text, JSON and folded stacks.
+
+use super::json;
+use super::table::{Table, cut, more};
+use judge::figures::{count, percent, seconds};
+use judge::model::call_tree::{CallNode, call_tree, functions};
+use kvm::thread_name::label;
+use sample::{CodeSpace, ProfiledThread, StackCount, StackProfile};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// Functions that the text lists.
+const TOP: usize = 15;
+/// Threads that the text lists.
+const TOP_THREADS: usize = 12;
+/// Calls below this share of the samples are left out of the tree.
+const SMALLEST: f64 = 1.0;
+/// Lines of a tree.
+const MAX_LINES: usize = 120;
+/// The widest line.
+const WIDTH: usize = 110;
+
+/// A profile with the guest that it is of.
+#[derive(Debug, Clone, Copy)]
+pub struct ProfileView<'a> {
+    /// The guest's name.
+    pub guest: &'a str,
+    /// Its process.
+    pub pid: Option<i32>,
+    /// What was sampled.
+    pub profile: &'a StackProfile,
+}
+
+/// Those that used CPU time, the busiest first, and how many did not.
+fn busy_threads(profile: &StackProfile) -> (Vec<(&ProfiledThread, u64)>, usize) {
+    let with_samples = profile.threads.iter().map(|t| (t, profile.samples_of(Some(t.tid))));
+    let mut busy: Vec<_> = with_samples.filter(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0)).collect();
+    busy.sort_by_key(|(t, n)| (std::cmp::Reverse((t.cpu_ns, *n)), t.tid));
+    let idle = profile.threads.len() - busy.len();
+    (busy, idle)
+}
+
+/// One JSON object, as a line.
+///
+/// # Errors
+/// Never in practice: it holds nothing that JSON cannot.
+pub fn json(view: ProfileView<'_>) -> serde_json::Result<String> {
+    json::text(&json::profile(view.guest, view.pid, view.profile))
+}
+
+/// Folded stacks, a line each: guest, thread and functions divided by `;`, then the number of samples. Programs that
+/// draw flame graphs read them.
+pub fn folded(view: ProfileView<'_>) -> String {
+    let threads: HashMap<i32, String> = view.profile.threads.iter().map(|t| (t.tid, name_of(t))).collect();
+    let line = |stack: &StackCount| {
+        let thread = threads.get(&stack.tid).map_or("?", String::as_str);
+        let functions = view.profile.named(stack).map(|function| match function.space {
+            // The mark by which such programs colour the kernel.
+            CodeSpace::Kernel => format!("{}_[k]", function.name),
+            _ => function.full_name(),
+        });
+        let parts = [view.guest.to_owned(), thread.to_owned()].into_iter().chain(functions);
+        // The format knows no quoting.
+        let parts: Vec<_> = parts.map(|part| part.replace([';', '\n'], ":")).collect();
+        format!("{} {}\n", parts.join(";"), stack.samples)
+    };
+    let mut lines: Vec<_> = view.profile.stacks.iter().map(line).collect();
+    lines.sort_unstable();
+    lines.concat()
+}
+
+/// A thread with its number, since several may have a name.
+fn name_of(thread: &ProfiledThread) -> String {
+    let label = label(thread.role, thread.index, thread.tid, &thread.comm);
+    let number = thread.tid.to_string();
+    if label.ends_with(&number) { label } else { format!("{label} ({number})") }
+}
+
+/// What a person reads: threads, functions by their own time, and the tree of calls.
+pub fn text(view: ProfileView<'_>) -> String {
+    let ProfileView { guest, pid, profile } = view;
+    let pid = pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();
+    let mut out = format!("{}{pid}  {}\n", cut(guest, 64), summary(profile, None));
+    for gap in &profile.gaps {
+        let _ = writeln!(out, "{gap}");
+    }
+    out.push('\n');
+    out.push_str(&body(profile, None));
+    out
+}
+
+/// How long, how often and at what cost stacks were sampled; of one thread, or of all.
+pub fn summary(profile: &StackProfile, tid: Option<i32>) -> String {
+    let samples = usize::try_from(profile.samples_of(tid)).unwrap_or(usize::MAX);
+    let length = profile.duration_ns as f64 / 1e9;
+    let rate = profile.frequency_hz;
+    let mut out = format!("{}  {} at {rate} a second of CPU time", seconds(length), count(samples, "sample"));
+    if profile.lost > 0 {
+        let _ = write!(out, ", {} lost", profile.lost);
+    }
+    if profile.duration_ns > 0 {
+        let cost = profile.cost_ns as f64 / profile.duration_ns as f64 * 100.0;
+        let _ = write!(out, "; taking them cost {} % of a CPU", percent(cost));
+    }
+    out
+}
+
+/// Threads, functions and calls; of one thread, or of all.
+pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
+    let samples = profile.samples_of(tid);
+    let mut out = String::new();
+    let (mut busy, idle) = busy_threads(profile);
+    busy.retain(|(thread, _)| tid.is_none_or(|tid| thread.tid == tid));
+    let mut table = Table::new(&["<THREAD", "CPU %", "SAMPLES"]);
+    for (thread, samples) in busy.iter().take(TOP_THREADS) {
+        table.row([
+            name_of(thread),
+            profile.cpu_percent(thread).map_or_else(|| "-".into(), percent),
+            samples.to_string(),
+        ]);
+    }
+    if !table.is_empty() {
+        out.push_str(&table.render(2));
+        out.push_str(&more(busy.len(), TOP_THREADS));
+    }
+    if idle > 0 && tid.is_none() {
+        let _ = writeln!(out, "  {} did not run", count(idle, "thread"));
+    }
+    if samples == 0 {
+        out.push_str("\nno samples: the threads used too little CPU time\n");
+        return out;
+    }
+    let of = |part: u64| percent(part as f64 / samples as f64 * 100.0);
+    let times = functions(profile, tid);
+    let mut table = Table::new(&["SELF %", "TOTAL %", "<FUNCTION", "<IN"]);
+    for time in times.iter().filter(|time| time.own > 0).take(TOP) {
+        table.row([of(time.own), of(time.total), time.function.full_name(), time.function.module.clone()]);
+    }
+    out.push_str("\nFunctions, % of all samples: self is its own code, total with all that it called\n");
+    out.push_str(&table.render(2));
+    out.push_str("\nCalls, % of all samples: who called whom\n");
+    out.push_str(&tree(&call_tree(profile, tid), samples));
+    out
+}
+
+/// The tree: a call is indented only where several follow one another's caller.
+fn tree(roots: &[CallNode<'_>], samples: u64) -> String {
+    let mut lines = Vec::new();
+    for root in roots {
+        branch(root, samples, 0, &mut lines);
+    }
+    let left_out = more(lines.len(), MAX_LINES);
+    lines.truncate(MAX_LINES);
+    lines.join("\n") + "\n" + &left_out
+}
+
+fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<String>) {
+    let share = |n: &CallNode<'_>| n.total as f64 / samples as f64 * 100.0;
+    if share(node) < SMALLEST {
+        return;
+    }
+    let mut node = node;
+    let mut figure = percent(share(node));
+    loop {
+        let name = node.function.full_name();
+        let space = if node.function.space == CodeSpace::Kernel { "  [kernel]" } else { "" };
+        lines.push(cut(&format!("{figure:>7}  {}{name}{space}", "  ".repeat(depth.min(MAX_DEPTH))), WIDTH));
+        figure = String::new();
+        match &node.calls[..] {
+            // All of it went on into one function.
+            [only] if only.total == node.total => node = only,
+            calls => {
+                calls.iter().for_each(|call| branch(call, samples, depth + 1, lines));
+                return;
+            }
+        }
+    }
+}
+
+/// Indentations, so that deep calls stay on the line.
+const MAX_DEPTH: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::assert_same;
+    use testkit::profile;
+
+    fn view(profile: &StackProfile) -> ProfileView<'_> {
+        ProfileView { guest: "win10-2", pid: Some(100), profile }
+    }
+
+    #[test]
+    fn as_text() {
+        let mut profile = profile();
+        profile.lost = 3;
+        profile.gaps.push("functions of the kernel have no names: CAP_SYSLOG is missing (kernel.kptr_restrict)".into());
+        profile.threads.push(ProfiledThread { tid: 102, comm: "worker".into(), cpu_ns: Some(0), ..Default::default() });
+        assert_same("profile", &text(view(&profile)));
+    }
+
+    #[test]
+    fn nothing_ran() {
+        let profile = StackProfile { duration_ns: 1_000_000_000, frequency_hz: 199, ..StackProfile::default() };
+        assert!(text(view(&profile)).ends_with("no samples: the threads used too little CPU time\n"));
+    }
+
+    #[test]
+    fn as_folded_stacks() {
+        let mut profile = profile();
+        profile.functions[6].name = "a;b".into();
+        assert_same("profile_folded", &folded(view(&profile)));
+    }
+
+    #[test]
+    fn numbers_of_functions_lead_to_them() {
+        let profile = profile();
+        let document: serde_json::Value = serde_json::from_str(&json(view(&profile)).unwrap()).unwrap();
+        let first = &document["stacks"][0];
+        let names: Vec<_> = first["functions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| document["functions"][n.as_u64().unwrap() as usize]["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["main", "main_loop_wait", "ppoll"]);
+        assert_eq!(document["samples"], 380);
+        assert_eq!(document["threads"][0]["cpu_percent"], 75.0);
+    }
+
+    #[test]
+    fn deep_stacks_stay_on_the_line() {
+        let mut profile = profile();
+        profile.stacks.clear();
+        for depth in 0..60 {
+            let functions = (0..depth).map(|n| n % 6).collect();
+            profile.stacks.push(StackCount { tid: 100, functions, samples: 1 });
+        }
+        let text = text(view(&profile));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    }
+}

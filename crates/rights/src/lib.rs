@@ -1,0 +1,52 @@
+//! What kvmtop has to be allowed to do, and what it gives up as soon as it no longer needs it.
+
+mod capabilities;
+mod environment;
+mod files;
+mod hint;
+mod kept;
+mod regular_file;
+
+pub use capabilities::{keep, keep_none, renounce};
+pub use environment::start_clean;
+pub use files::for_files;
+pub use hint::hint;
+pub use kept::{KEPT, KeptRow, for_hint, for_profile, for_reading, for_rings, for_sampling, for_start, named};
+pub use regular_file::{not_ours, open_regular};
+
+use rustix::thread::CapabilitySet;
+
+/// The calling thread reads files of processes and logs, and does nothing else.
+pub fn keep_for_reading() {
+    // No security module refuses a thread to lose what it has.
+    let _ = keep(for_reading());
+}
+
+/// Whether the kernel splits BPF and tracing off `CAP_SYS_ADMIN` (Linux 5.8, include/uapi/linux/capability.h).
+fn has_cap_bpf() -> bool {
+    let last = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap");
+    let last = last.ok().and_then(|text| text.trim().parse::<u32>().ok());
+    last.is_none_or(|last| last >= CapabilitySet::BPF.bits().trailing_zeros())
+}
+
+/// The highest `kernel.perf_event_paranoid` with which `CAP_PERFMON` opens events. The kernels of Debian and Ubuntu
+/// have more levels, in which `perf_event_open` wants `CAP_SYS_ADMIN` (`perf_paranoid_any` of their
+/// `kernel/events/core.c`).
+pub const PARANOID_OF_MAINLINE: i32 = 2;
+
+/// `kernel.perf_event_paranoid`; `None` where it cannot be read.
+pub fn paranoid() -> Option<i32> {
+    std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?.trim().parse().ok()
+}
+
+fn events_need_admin() -> bool {
+    paranoid().is_some_and(|level| level > PARANOID_OF_MAINLINE)
+}
+
+/// Why a thread with `CAP_PERFMON` opens no event at this level, and the cure; `None` where the level is no bar to it.
+pub fn paranoid_refusal(level: Option<i32>, effective: CapabilitySet) -> Option<(String, String)> {
+    let level = level.filter(|level| *level > PARANOID_OF_MAINLINE)?;
+    let barred = effective.contains(CapabilitySet::PERFMON) && !effective.contains(CapabilitySet::SYS_ADMIN);
+    let why = format!("kernel.perf_event_paranoid is {level}, with which CAP_PERFMON is not enough");
+    barred.then(|| (why, "sysctl kernel.perf_event_paranoid=2".to_owned()))
+}

@@ -1,0 +1,328 @@
+//! A guest's part of a sample: its facts, its threads, its devices' counters.
+
+use super::events::ThreadEvents;
+use super::host::Affinity;
+use super::host_disk::HostDisk;
+use super::interrupts::GuestInterrupts;
+use super::profile::StackProfile;
+use kvm::CpuSet;
+use kvm::cmdline::QemuCommand;
+use kvm::device_map::DeviceMap;
+use kvm::domain_xml::DomainXml;
+use kvm::thread_name::Role;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The source of a fact.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// libvirt's answer.
+    Libvirt,
+    /// libvirt's live status file under /run.
+    StatusXml,
+    /// The VMM's command line.
+    CommandLine,
+    /// The QEMU monitor.
+    Monitor,
+    /// /proc of the VMM: its name, its threads, its file descriptors.
+    #[default]
+    Process,
+    /// A file the user gave.
+    File,
+    /// A table inside kvmtop.
+    BuiltIn,
+}
+
+impl Origin {
+    /// The word on screen and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Libvirt => "libvirt",
+            Self::StatusXml => "status-xml",
+            Self::CommandLine => "cmdline",
+            Self::Monitor => "mtree",
+            Self::Process => "proc",
+            Self::File => "file",
+            Self::BuiltIn => "built-in",
+        }
+    }
+}
+
+/// A fact and its origin.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Known<T> {
+    /// The fact.
+    pub value: T,
+    /// Its source.
+    pub from: Origin,
+}
+
+impl<T> Known<T> {
+    /// A fact with its origin.
+    pub fn new(value: T, from: Origin) -> Self {
+        Self { value, from }
+    }
+}
+
+/// The program that runs the guest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Vmm {
+    /// QEMU.
+    #[default]
+    Qemu,
+    /// Any other program with a KVM VM, by its command's name.
+    Other(String),
+}
+
+impl Vmm {
+    /// The word in JSON: `qemu`, or the command's name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// Whether the guest runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DomainState {
+    /// Its VMM runs and, as far as is known, so do its vCPUs.
+    #[default]
+    Running,
+    /// libvirt reports it as paused, or its process is stopped.
+    Paused,
+    /// Its process is gone. This is its last sample.
+    Ended,
+}
+
+impl DomainState {
+    /// The word on screen and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// The facts of a guest. Samples share them: they change when libvirt or the monitor answers, not with each sample.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DomainFacts {
+    /// The name, sanitized.
+    pub name: Known<String>,
+    /// The UUID.
+    pub uuid: Option<Known<String>>,
+    /// The VMM.
+    pub vmm: Vmm,
+    /// Process id of the VMM; `None` for a domain that a file describes.
+    pub pid: Option<i32>,
+    /// Start of the process, clock ticks after boot (`/proc/PID/stat`). Together with the process id it identifies a
+    /// guest.
+    pub start_ticks: u64,
+    /// Start of the process, wall clock, milliseconds since the epoch.
+    pub started_ms: Option<i64>,
+    /// Machine type, such as `pc-q35-7.2`.
+    pub machine: Option<Known<String>>,
+    /// Number of vCPUs.
+    pub vcpus: Option<Known<u32>>,
+    /// libosinfo id (`http://microsoft.com/win/10`) or another name of the guest's system.
+    pub guest_os: Option<Known<String>>,
+    /// The domain's XML.
+    pub xml: Option<Known<Arc<DomainXml>>>,
+    /// The XML's text, as it is shown and recorded.
+    pub xml_text: Option<Arc<str>>,
+    /// The VMM's command line, parsed as QEMU's.
+    pub command: Option<Arc<QemuCommand>>,
+    /// The devices by port and address.
+    pub devices: Option<Known<Arc<DeviceMap>>>,
+    /// Whether libvirt keeps its definition when it ends; a transient domain has none (`virsh create`). `None`: libvirt
+    /// did not say.
+    pub persistent: Option<bool>,
+    /// The groups of processes above its threads that leave it fewer CPUs than the group above them, from the root
+    /// downwards.
+    pub cpu_groups: Vec<GroupCpus>,
+}
+
+/// The CPUs that a cgroup leaves to the processes in it (`cpuset.cpus.effective`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupCpus {
+    /// Its folder: `/sys/fs/cgroup/machine.slice`.
+    pub folder: String,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+}
+
+/// One reading of a guest.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DomainSample {
+    /// Its facts. A recording stores them separately from the sample.
+    #[serde(skip)]
+    pub facts: Arc<DomainFacts>,
+    /// Whether it runs.
+    pub state: DomainState,
+    /// Its threads and its kernel threads (vhost), in order of thread id.
+    pub threads: Vec<ThreadSample>,
+    /// Events of the guest that belong to none of `threads`, such as those of threads that no sample showed.
+    pub unattributed: ThreadEvents,
+    /// KVM's own statistics of the VM by KVM's names, cumulative.
+    pub counters: BTreeMap<String, u64>,
+    /// Number of events of further `kvm:*` tracepoints, cumulative, if requested.
+    pub kvm_events: BTreeMap<String, u64>,
+    /// Block devices: growth between the last two readings of the VMM's statistics, which covers `devices_ns`.
+    pub disks: Vec<DiskSample>,
+    /// Network interfaces: growth between two readings, which covers `nics_ns`.
+    pub nics: Vec<NicSample>,
+    /// The time that `disks` cover, nanoseconds. They are read less often than samples are taken, because each reading
+    /// costs time of the guest's monitor.
+    pub devices_ns: u64,
+    /// CPU bandwidth control.
+    pub throttling: Vec<Throttling>,
+    /// Bytes of the guest's memory by NUMA node; empty if not read.
+    pub node_memory: BTreeMap<u32, u64>,
+    /// Memory of the VMM in swap, bytes (`VmSwap`).
+    pub swap_bytes: Option<u64>,
+    /// Its memory on the host.
+    pub memory: MemoryUse,
+    /// The time that `nics` cover, nanoseconds.
+    pub nics_ns: u64,
+    /// Samples of the stacks of its threads that somebody asked for, in the first sample after they were taken; `None`
+    /// in all others.
+    pub profile: Option<Arc<StackProfile>>,
+    /// The host's block devices that worked for it; `None` where they are not timed. A recording stores them behind
+    /// the sample.
+    #[serde(skip)]
+    pub host_disks: Option<Vec<HostDisk>>,
+    /// What interrupted its vCPUs; `None` where it is not traced. A recording stores it behind `host_disks`.
+    #[serde(skip)]
+    pub interrupts: Option<GuestInterrupts>,
+}
+
+/// One reading of a thread of a guest.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadSample {
+    /// Thread id.
+    pub tid: i32,
+    /// Start, clock ticks after boot (`/proc/PID/task/TID/stat`). Together with the thread id it identifies a thread.
+    pub start_ticks: u64,
+    /// Name, sanitized.
+    pub comm: String,
+    /// Its role in the guest.
+    pub role: Role,
+    /// Number of the vCPU, or of the IOThread if known.
+    pub index: Option<u32>,
+    /// CPU time (`/proc/PID/task/TID/stat` and `schedstat`); `None` if it could not be read.
+    pub cpu: Option<ThreadTimes>,
+    /// CPU time at the previous sample. Only in the first sample of a thread whose process existed then without a VM.
+    pub cpu_before: Option<ThreadTimes>,
+    /// Its CPU, affinity and scheduling policy.
+    pub place: Placement,
+    /// The events that the engine counted on it.
+    pub events: ThreadEvents,
+    /// KVM's own statistics of the vCPU by KVM's names, cumulative.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// CPU time of a thread, cumulative nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadTimes {
+    /// User time, including `guest_ns` (fs/proc/array.c, `do_task_stat`).
+    pub user_ns: u64,
+    /// Kernel time.
+    pub system_ns: u64,
+    /// Time in the guest.
+    pub guest_ns: u64,
+    /// Time on a CPU by the scheduler's clock (`schedstat`, first figure). The three above count in clock ticks.
+    pub run_ns: Option<u64>,
+    /// Time runnable but not running (`schedstat`, second figure): what the guest sees as steal.
+    pub wait_ns: Option<u64>,
+    /// Number of voluntary context switches (`status`).
+    pub voluntary: Option<u64>,
+    /// Number of involuntary context switches.
+    pub involuntary: Option<u64>,
+}
+
+/// Where a thread ran and may run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The CPU it ran on last.
+    pub cpu: Option<u32>,
+    /// The CPUs it may run on.
+    pub affinity: Option<Arc<Affinity>>,
+    /// Scheduling policy, a `SCHED_*` number.
+    pub policy: Option<u32>,
+    /// Real-time priority.
+    pub rt_priority: Option<u32>,
+}
+
+/// Growth of a block device's statistics within [`DomainSample::devices_ns`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskSample {
+    /// Target name, such as `vda`.
+    pub name: String,
+    /// Number of completed reads.
+    pub read_ops: u64,
+    /// Number of completed writes.
+    pub write_ops: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Sum of the reads' durations, nanoseconds; `None` if not reported.
+    pub read_ns: Option<u64>,
+    /// Sum of the writes' durations, nanoseconds; `None` if not reported.
+    pub write_ns: Option<u64>,
+    /// Number of completed flushes of the disk's write cache; `None` if not reported.
+    pub flush_ops: Option<u64>,
+    /// Sum of the flushes' durations, nanoseconds; `None` if not reported.
+    pub flush_ns: Option<u64>,
+    /// Number of reads, writes and flushes that failed in the VMM or below it, which are not among the completed ones;
+    /// `None` if not reported. Only a QEMU monitor reports it (`failed_rd_operations` and the like,
+    /// qapi/block-core.json): libvirt does not pass it on.
+    pub failed_ops: Option<u64>,
+}
+
+/// Growth of a network interface's statistics within [`DomainSample::nics_ns`], as the guest sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicSample {
+    /// Host-side name, such as `vnet0`.
+    pub name: String,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets dropped, both ways.
+    pub drops: u64,
+}
+
+/// The memory that a guest occupies on the host, as last read, bytes. Swap and nodes are fields of [`DomainSample`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// Resident memory of the VMM (`VmRSS`), explicit huge pages not included.
+    pub resident: Option<u64>,
+    /// Explicit huge pages of the VMM (`HugetlbPages`).
+    pub hugetlb: Option<u64>,
+    /// What the balloon leaves to the guest (`balloon.current` of libvirt, `query-balloon` of the monitor).
+    pub balloon: Option<u64>,
+    /// Transparent huge pages of the VMM (`AnonHugePages` of `smaps_rollup`), part of `resident`.
+    pub transparent: Option<u64>,
+}
+
+/// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Throttling {
+    /// The limited part: `vcpu0`, `emulator`, `domain`.
+    pub group: String,
+    /// Number of periods with runnable threads (`nr_periods`).
+    pub periods: u64,
+    /// Number of periods in which the quota ran out (`nr_throttled`).
+    pub throttled: u64,
+    /// Time throttled, nanoseconds.
+    pub throttled_ns: u64,
+}

@@ -1,0 +1,137 @@
+//! The host's part of a sample.
+
+use kvm::cpu_set::CpuSet;
+use kvm::domain_capabilities::DomainCapabilities;
+use kvm::topology::HostTopology;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One reading of the host.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostSample {
+    /// Facts that do not change while kvmtop runs. A recording stores them separately from the sample.
+    #[serde(skip)]
+    pub facts: Arc<HostFacts>,
+    /// The online CPUs in order of number. Empty for a file without them.
+    pub cpus: Vec<CpuTimes>,
+    /// Tasks that belong to no guest and used CPU recently; see [`HostTask`].
+    pub tasks: Vec<HostTask>,
+    /// The host's memory.
+    pub memory: Option<HostMemory>,
+    /// Lines of the kernel log about unhandled MSRs and the like, newest last; a limited number.
+    pub kernel_log: Vec<kvm::kernel_log::LogLine>,
+}
+
+/// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM offers, by libvirt's names
+/// and separated by spaces.
+pub const ENLIGHTENMENTS_OFFERED: &str = "kvm.hyperv_enlightenments";
+
+/// Name of the entry of [`HostFacts::params`] that says (`Y` or `N`) whether a guest can have `invtsc`: a TSC that does
+/// not stop.
+pub const INVTSC_OFFERED: &str = "kvm.invtsc";
+
+/// The unchanging facts of a host.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// Host name.
+    pub hostname: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// The loaded KVM flavour: `kvm_intel`, `kvm_amd`, `kvm_pvm`, …
+    pub kvm_flavour: Option<String>,
+    /// Machine, as `uname -m`: `x86_64`, `aarch64`.
+    pub arch: String,
+    /// Nodes, cores, siblings, caches, isolated and `nohz_full` CPUs.
+    pub topology: HostTopology,
+    /// Module parameters that rules use, such as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`, `kvm_amd.avic`, and
+    /// kernel settings by their sysctl names, such as `kernel.sched_rt_runtime_us`, with their text; and
+    /// [`ENLIGHTENMENTS_OFFERED`] and [`INVTSC_OFFERED`].
+    pub params: BTreeMap<String, String>,
+    /// Whether this host is itself a guest (the `hypervisor` CPU flag).
+    pub virtualised: Option<bool>,
+    /// `CONFIG_HZ`, the host's tick rate, if known.
+    pub tick_hz: Option<u32>,
+}
+
+impl HostFacts {
+    /// The entries of [`HostFacts::params`] that say what the host's QEMU and KVM offer.
+    pub fn offers(capabilities: &DomainCapabilities) -> BTreeMap<String, String> {
+        let names = capabilities.enlightenments.as_ref().map(|names| names.iter().map(String::as_str));
+        let names = names.map(|names| (ENLIGHTENMENTS_OFFERED.to_owned(), names.collect::<Vec<_>>().join(" ")));
+        let invtsc = capabilities.invtsc.map(|on| (INVTSC_OFFERED.to_owned(), if on { "Y" } else { "N" }.to_owned()));
+        names.into_iter().chain(invtsc).collect()
+    }
+}
+
+/// `/proc/stat` of one CPU, cumulative nanoseconds. As in the file, `user_ns` includes `guest_ns` and `nice_ns`
+/// includes `guest_nice_ns` (kernel/sched/cputime.c, `account_guest_time`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTimes {
+    /// CPU number.
+    pub cpu: u32,
+    /// User time, guests included.
+    pub user_ns: u64,
+    /// Niced user time, niced guests included.
+    pub nice_ns: u64,
+    /// Kernel time.
+    pub system_ns: u64,
+    /// Idle.
+    pub idle_ns: u64,
+    /// Idle while I/O was outstanding.
+    pub iowait_ns: u64,
+    /// Hard interrupts.
+    pub irq_ns: u64,
+    /// Soft interrupts.
+    pub softirq_ns: u64,
+    /// Taken by the outer hypervisor (steal).
+    pub steal_ns: u64,
+    /// Running guests.
+    pub guest_ns: u64,
+    /// Running niced guests.
+    pub guest_nice_ns: u64,
+    /// Device interrupts (`/proc/interrupts`, numbered lines), cumulative; `None` if not read.
+    pub device_irqs: Option<u64>,
+    /// Local timer interrupts (`LOC`), cumulative; `None` if not read.
+    pub timer_irqs: Option<u64>,
+    /// Frequency as last read, kHz (`cpufreq/scaling_cur_freq`); `None` for a CPU without cpufreq.
+    pub frequency_khz: Option<u64>,
+}
+
+/// A task that belongs to no guest and competes with vCPUs. A sample has the busiest tasks of the last scan, a limited
+/// number. Scans can be less frequent than samples.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostTask {
+    /// Thread id.
+    pub tid: i32,
+    /// Process id.
+    pub pid: i32,
+    /// Name, made harmless.
+    pub comm: String,
+    /// Whether it is a kernel thread.
+    pub kernel: bool,
+    /// CPU time used within the last scan, nanoseconds.
+    pub used_ns: u64,
+    /// The time that the scan covers, nanoseconds.
+    pub over_ns: u64,
+    /// The CPU it ran on last.
+    pub last_cpu: u32,
+}
+
+/// The host's memory and swap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostMemory {
+    /// Total memory, bytes.
+    pub total: u64,
+    /// Available memory, bytes.
+    pub available: u64,
+    /// Swap in use, bytes.
+    pub swap_used: u64,
+    /// Pages swapped out, cumulative (`pswpout`).
+    pub swapped_out_pages: u64,
+    /// Whether KSM runs (`/sys/kernel/mm/ksm/run` is 1).
+    pub ksm_running: bool,
+}
+
+/// CPU affinity, as a set of CPU numbers.
+pub type Affinity = CpuSet;

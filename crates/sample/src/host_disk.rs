@@ -1,0 +1,79 @@
+//! What the host's block devices did for a guest.
+
+use super::Timing;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A block device of the host, and its requests for one guest. Counted since somebody asked for it (the Disks view,
+/// `--engine-detail disks`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostDisk {
+    /// Its name in the kernel: `nvme0n1p3`, `dm-0`; its numbers where sysfs does not name it.
+    pub name: String,
+    /// Its major and minor number.
+    pub number: (u32, u32),
+    /// What it stands for: the name of a device-mapper device, or the file behind a loop device.
+    pub alias: Option<String>,
+    /// The names of the devices below it.
+    pub below: Vec<String>,
+    /// Reads.
+    pub reads: HostRequests,
+    /// Writes with data.
+    pub writes: HostRequests,
+    /// Flushes of the device's write cache.
+    pub flushes: HostRequests,
+    /// All other operations, such as discards.
+    pub others: HostRequests,
+    /// Number of requests by who submitted them, cumulative.
+    pub submitters: BTreeMap<Submitter, u64>,
+}
+
+/// Requests of one kind, as the guest's threads handed them to the kernel's block layer (a `bio`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRequests {
+    /// Bytes of completed requests, cumulative.
+    pub bytes: u64,
+    /// Time from submission to completion: the wait in the block layer, and `device`.
+    pub total: Timing,
+    /// Time from issue to the driver to completion. Counts only requests of devices that have a driver of their own:
+    /// none of device-mapper and md, and no flushes, which the kernel turns into requests of its own.
+    pub device: Timing,
+}
+
+/// Whose thread submitted a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Submitter {
+    /// The VMM's main thread.
+    Main,
+    /// An `IOThread` (`aio=native`, or `io_uring` that did not have to wait).
+    Iothread,
+    /// A worker of QEMU's thread pool (`aio=threads`, flushes).
+    Pool,
+    /// A worker thread of `io_uring`.
+    IoUring,
+    /// vhost in the kernel.
+    Vhost,
+    /// A vCPU thread.
+    Vcpu,
+    /// Another thread, or one of a VMM that does not name its threads.
+    Other,
+}
+
+impl Submitter {
+    /// All, in the order of their numbers in `crates/engine/bpf/disks.bpf.c`.
+    pub const ALL: [Self; 7] =
+        [Self::Main, Self::Iothread, Self::Pool, Self::IoUring, Self::Vhost, Self::Vcpu, Self::Other];
+
+    /// The word on screen and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Iothread => "iothread",
+            Self::Pool => "pool",
+            Self::IoUring => "io_uring",
+            Self::Vhost => "vhost",
+            Self::Vcpu => "vcpu",
+            Self::Other => "other",
+        }
+    }
+}

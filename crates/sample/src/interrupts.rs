@@ -1,0 +1,166 @@
+//! What interrupted a guest's vCPUs, and how long each way took.
+
+use super::Timing;
+use kvm::Space;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (the Latency view, `--engine-detail
+/// interrupts`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestInterrupts {
+    /// Interrupts that KVM gave to the vCPUs' local APICs, by what they are and who injected them.
+    pub injections: Vec<Injection>,
+    /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, by place and thread.
+    pub doorbells: Vec<Doorbell>,
+}
+
+/// Writes to one place that woke one thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doorbell {
+    /// Ports or memory.
+    pub space: Space,
+    /// Port number or guest-physical address.
+    pub address: u64,
+    /// What the thread is.
+    pub to: Injector,
+    /// The thread.
+    pub tid: i32,
+    /// Its name, sanitized.
+    pub comm: String,
+    /// From the wake-up until the thread had a CPU.
+    pub time: Timing,
+}
+
+/// Interrupts of one kind to one vCPU, by one injector.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Injection {
+    /// What they are.
+    pub source: IrqSource,
+    /// KVM's number of the vCPU.
+    pub vcpu: u32,
+    /// Who injected them.
+    pub by: Injector,
+    /// The injecting thread of the guest, where it is one and no vCPU.
+    pub tid: Option<i32>,
+    /// That thread's name, sanitized.
+    pub comm: Option<String>,
+    /// Number of interrupts, cumulative.
+    pub count: u64,
+    /// Those that found another one on its way to the same vCPU, which none of the times below covers, cumulative.
+    pub joined: u64,
+    /// To a vCPU that slept: from the injection until KVM woke its thread.
+    pub wake: Timing,
+    /// From there until the thread had a CPU.
+    pub delay: Timing,
+    /// From the injection until the vCPU ran the guest; none where the kernel fires no `kvm_entry`.
+    pub slept: Timing,
+    /// To a vCPU that did not sleep: from the injection until it entered the guest; as `slept`.
+    pub kick: Timing,
+}
+
+/// What an interrupt is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum IrqSource {
+    /// A line of the guest's interrupt controller, by its number.
+    Gsi(u32),
+    /// A message (MSI), by its vector: KVM does not know its device.
+    Msi(u32),
+    /// From one vCPU to another, by its vector.
+    Ipi(u32),
+    /// Announced by nothing, by its vector: the local APIC's timer, mostly.
+    Local(u32),
+}
+
+impl Default for IrqSource {
+    fn default() -> Self {
+        Self::Local(0)
+    }
+}
+
+impl IrqSource {
+    /// The word in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gsi(_) => "gsi",
+            Self::Msi(_) => "msi",
+            Self::Ipi(_) => "ipi",
+            Self::Local(_) => "local",
+        }
+    }
+
+    /// The device that a PC has on this line, by convention (ACPI lets firmware route others freely).
+    pub fn line_name(self) -> Option<&'static str> {
+        let Self::Gsi(line) = self else { return None };
+        Some(match line {
+            0 | 2 => "timer",
+            1 => "keyboard",
+            3 => "serial 2",
+            4 => "serial 1",
+            6 => "floppy",
+            7 => "parallel",
+            8 => "rtc",
+            9 => "acpi",
+            12 => "mouse",
+            14 => "ide 1",
+            15 => "ide 2",
+            _ => return None,
+        })
+    }
+
+    /// The number of the line, or the vector.
+    pub fn number(self) -> u32 {
+        let (Self::Gsi(n) | Self::Msi(n) | Self::Ipi(n) | Self::Local(n)) = self;
+        n
+    }
+}
+
+/// `gsi 4 serial 1`, `msi 0x31`.
+impl fmt::Display for IrqSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.line_name()) {
+            (Self::Gsi(line), Some(device)) => write!(f, "gsi {line} {device}"),
+            (Self::Gsi(line), None) => write!(f, "gsi {line}"),
+            _ => write!(f, "{} {:#04x}", self.as_str(), self.number()),
+        }
+    }
+}
+
+/// Whose thread injects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Injector {
+    /// The VMM's main thread.
+    Main,
+    /// An `IOThread`.
+    Iothread,
+    /// vhost in the kernel.
+    Vhost,
+    /// A vCPU thread: devices that it emulates, messages to other vCPUs, its own timer.
+    Vcpu,
+    /// A kernel worker: irqfd's slow path (`irqfd_inject`, virt/kvm/eventfd.c).
+    Kworker,
+    /// An interrupt of the host: an assigned device without posted interrupts.
+    Interrupt,
+    /// Another thread.
+    #[default]
+    Other,
+}
+
+impl Injector {
+    /// All, in the order of their numbers in `crates/engine/bpf/interrupts.bpf.c`.
+    pub const ALL: [Self; 7] =
+        [Self::Main, Self::Iothread, Self::Vhost, Self::Vcpu, Self::Kworker, Self::Interrupt, Self::Other];
+
+    /// The word on screen and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Iothread => "iothread",
+            Self::Vhost => "vhost",
+            Self::Vcpu => "vcpu",
+            Self::Kworker => "kworker",
+            Self::Interrupt => "interrupt",
+            Self::Other => "other",
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The plain data between the sources and everything that uses them: a [`Sample`] is one reading of a host and its
+//! guests.
+//!
+//! - Every value is as the kernel, the VMM or libvirt reports it. Nothing is computed, rounded or judged here.
+//! - Counters are cumulative unless their documentation names another time. A rate is the difference of two samples
+//!   divided by the difference of their `mono_ns`.
+//! - `None` means that no source reports the value; it never means 0.
+//! - Durations are nanoseconds, sizes are bytes. Names from outside are sanitized for a terminal.
+//! - Session recordings store these types, so a change of their fields is a new schema version
+//!   (`docs/session-format.md`).
+
+mod domain;
+pub mod domain_stats;
+mod events;
+mod feed;
+mod host;
+mod host_disk;
+mod interrupts;
+mod merge;
+mod normalise;
+mod profile;
+mod status;
+mod timing;
+
+pub use domain::*;
+pub use events::*;
+pub use feed::*;
+pub use host::*;
+pub use host_disk::*;
+pub use interrupts::*;
+pub use merge::MissingExtreme;
+pub use merge::sum_of_known;
+pub use normalise::{MAX_FIGURE, MAX_FOLDER, MAX_GROUPS, calendar_ms};
+pub use profile::*;
+pub use status::*;
+
+use serde::{Deserialize, Serialize};
+
+/// One reading of the host, its guests and kvmtop itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The wall clock at `mono_ns`, milliseconds since the Unix epoch. For display only.
+    pub time_ms: i64,
+    /// `CLOCK_MONOTONIC` when the engine's counters were read, nanoseconds. The base of every rate.
+    pub mono_ns: u64,
+    /// `CLOCK_BOOTTIME` before the threads were listed, nanoseconds. A thread that started later is new in the next
+    /// sample.
+    pub boot_ns: u64,
+    /// The host.
+    pub host: HostSample,
+    /// The guests in order of process id. A guest that ended since the previous sample is included once more, as
+    /// `Ended`.
+    pub domains: Vec<DomainSample>,
+    /// The tracing engine, and the events that it lost.
+    pub engine: EngineStatus,
+    /// The state of each source of data.
+    pub sources: Vec<SourceStatus>,
+    /// CPU time and memory of kvmtop itself.
+    pub own: OwnCost,
+}
+
+/// A wall clock that moved so far against the time since boot was set.
+pub const CLOCK_SET_MS: u64 = 1000;
+
+/// When the host was booted by the wall clock, milliseconds since the Unix epoch, from one instant on both clocks.
+pub fn booted_ms(time_ms: i64, boot_ns: u64) -> i64 {
+    time_ms.saturating_sub(i64::try_from(boot_ns / 1_000_000).unwrap_or(0))
+}

@@ -1,0 +1,188 @@
+//! Frames: the units by which a file grows. Each has a checksum of its own. `docs/session-format.md` has the layout.
+
+use anyhow::{Result, bail};
+use sample::calendar_ms;
+
+/// What every session file begins with. The first byte is no text in any encoding, the last shows a file copied as
+/// text.
+pub const MAGIC: [u8; 8] = *b"\x89KVMTOP\n";
+/// The version of everything behind the magic.
+pub const SCHEMA: u32 = 1;
+/// Bytes before the first frame.
+pub const PROLOGUE: usize = 16;
+/// Bytes of a frame before its payload.
+pub const HEAD: usize = 8;
+/// The longest payload: three bytes hold its length.
+const LONGEST: usize = (1 << 24) - 1;
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameKind {
+    /// A [`super::Header`]: a run of the recorder begins.
+    Header = 1,
+    /// The first sample of a segment.
+    First = 2,
+    /// A further sample of the segment.
+    Next = 3,
+    /// Where a segment is: a [`super::Segment`].
+    Index = 4,
+}
+
+impl FrameKind {
+    /// By the first byte of a frame.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Header, Self::First, Self::Next, Self::Index].into_iter().find(|k| *k as u8 == byte)
+    }
+}
+
+/// The first bytes of a file.
+pub fn prologue() -> [u8; PROLOGUE] {
+    let mut out = [0; PROLOGUE];
+    out[..8].copy_from_slice(&MAGIC);
+    out[8..12].copy_from_slice(&SCHEMA.to_le_bytes());
+    let crc = crc32fast::hash(&out[..12]);
+    out[12..].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// Whether these bytes begin a session file.
+pub fn looks_like(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// Whether these bytes begin a session file of a later version.
+pub fn is_newer(bytes: &[u8]) -> bool {
+    looks_like(bytes)
+        && number(bytes, 8) > SCHEMA
+        && bytes.get(..12).is_some_and(|b| crc32fast::hash(b) == number(bytes, 12))
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// Checks the first bytes of a file. The error says in a sentence why this version cannot read it.
+pub fn check_prologue(bytes: &[u8]) -> Result<()> {
+    if bytes.is_empty() {
+        bail!("the file is empty: nothing was recorded into it");
+    }
+    if !looks_like(bytes) && !MAGIC.starts_with(bytes) {
+        bail!("this is not a kvmtop session (its first bytes are not those of `kvmtop record`)");
+    }
+    let Some(bytes) = bytes.get(..PROLOGUE) else {
+        bail!("the file was cut off before its first frame: it holds no sample");
+    };
+    let schema = number(bytes, 8);
+    let swapped = "the file was written in the other byte order, which no kvmtop does: it is damaged or foreign";
+    if crc32fast::hash(&bytes[..12]) != number(bytes, 12) {
+        if schema.swap_bytes() < schema {
+            bail!(swapped);
+        }
+        bail!("the first 16 bytes of the file are damaged: its version is unknown");
+    }
+    match schema {
+        0 => bail!("the file says schema version 0, which never existed"),
+        SCHEMA => Ok(()),
+        newer if newer.swap_bytes() < newer => bail!(swapped),
+        newer => bail!(
+            "the session has schema version {newer}, and this kvmtop ({}) reads up to {SCHEMA}: use a newer kvmtop",
+            env!("CARGO_PKG_VERSION")
+        ),
+    }
+}
+
+/// A frame as bytes. `payload` must begin with [`HEAD`] spare bytes. Fails if it is longer than a frame may be.
+pub fn seal(kind: FrameKind, mut payload: Vec<u8>) -> Result<Vec<u8>> {
+    let length = payload.len().saturating_sub(HEAD);
+    if length > LONGEST {
+        bail!("a frame of {length} bytes is longer than the format allows ({LONGEST})");
+    }
+    payload[..4].copy_from_slice(&((length as u32) << 8 | kind as u32).to_le_bytes());
+    let crc = checksum(&payload[..4], &payload[HEAD..]);
+    payload[4..HEAD].copy_from_slice(&crc.to_le_bytes());
+    Ok(payload)
+}
+
+fn checksum(head: &[u8], payload: &[u8]) -> u32 {
+    let mut h = crc32fast::Hasher::new();
+    h.update(head);
+    h.update(payload);
+    h.finalize()
+}
+
+/// The head of a frame.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameHead {
+    /// What it holds.
+    pub kind: FrameKind,
+    /// Length of the payload.
+    pub length: usize,
+    word: [u8; 4],
+    crc: u32,
+}
+
+impl FrameHead {
+    /// From the first bytes of a frame; `None` for what no writer writes.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let word: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
+        let kind = FrameKind::from_byte(word[0])?;
+        Some(Self { kind, length: (u32::from_le_bytes(word) >> 8) as usize, word, crc: number(bytes.get(..HEAD)?, 4) })
+    }
+
+    /// Whether this is the payload that was written.
+    pub fn fits(&self, payload: &[u8]) -> bool {
+        payload.len() == self.length && checksum(&self.word, payload) == self.crc
+    }
+}
+
+/// What stands uncompressed at the beginning of a sample's frame. The first frame of a segment begins with
+/// [`SEGMENT_MARK`] and a byte that is 1 where a run begins; then every sample has its number (u32) and its time (i64).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Samples before it in the file, damaged ones included.
+    pub number: u32,
+    /// Milliseconds since the epoch.
+    pub time_ms: i64,
+    /// Whether a run of the recorder begins with it. Only a first frame has it.
+    pub run: bool,
+}
+
+/// Length of the marks by which frames are found in a damaged file.
+pub const MARK_LENGTH: usize = 8;
+/// What the payload of a segment's first frame begins with.
+pub const SEGMENT_MARK: [u8; MARK_LENGTH] = *b"KVMTOPsg";
+
+const STAMP: usize = 12;
+const FIRST_STAMP: usize = MARK_LENGTH + 1 + STAMP;
+
+impl Stamp {
+    /// The longest one, with the head of its frame.
+    pub const LONGEST: usize = HEAD + FIRST_STAMP;
+
+    /// The beginning of a frame, with spare bytes for the head.
+    pub fn begin(self, kind: FrameKind) -> Vec<u8> {
+        let mut out = vec![0; HEAD];
+        if kind == FrameKind::First {
+            out.extend(SEGMENT_MARK);
+            out.push(u8::from(self.run));
+        }
+        out.extend(self.number.to_le_bytes());
+        out.extend(self.time_ms.to_le_bytes());
+        out
+    }
+
+    /// The stamp of a sample's frame, and the compressed bytes behind it; `None` for what no writer writes.
+    pub fn split(kind: FrameKind, payload: &[u8]) -> Option<(Self, &[u8])> {
+        let (run, rest) = match kind {
+            FrameKind::First => {
+                let (run, rest) = payload.strip_prefix(&SEGMENT_MARK)?.split_first()?;
+                (*run == 1, rest)
+            }
+            FrameKind::Next => (false, payload),
+            _ => return None,
+        };
+        let (stamp, rest) = rest.split_at_checked(STAMP)?;
+        let time_ms = calendar_ms(i64::from_le_bytes(stamp[4..].try_into().ok()?));
+        Some((Self { number: number(stamp, 0), time_ms, run }, rest))
+    }
+}

@@ -1,0 +1,194 @@
+//! The recorder: a file that nobody else writes, within limits.
+
+use super::part::PartWriter;
+use super::rotation::{self, LockedFile};
+use crate::format::Header;
+use anyhow::{Context, Result, bail, ensure};
+use sample::Sample;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// What a header says of the program.
+const TOOL: &str = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all parts together.
+    pub size: Option<u64>,
+    /// Age of the oldest sample.
+    pub age: Option<Duration>,
+}
+
+/// Parts that a limit is shared out over: one of them is deleted at a time.
+const PARTS: u32 = 8;
+/// A smaller `--max-size` would leave no room for samples.
+const MIN_SIZE: u64 = 256 << 10;
+
+/// Writes samples into a recording.
+///
+/// An existing recording is continued: a new run begins behind its last whole sample. A damaged one is kept as FILE.1.
+/// With limits the recording is cut into parts: FILE is the one being written, FILE.1 the one before, and the oldest is
+/// deleted as a whole.
+pub struct Recorder {
+    path: PathBuf,
+    /// Whether the file has this path; one that the caller made may have no name.
+    named: bool,
+    limits: Limits,
+    writer: PartWriter,
+    header: Header,
+    /// Whether the header of this run stands in the file.
+    begun: bool,
+    /// `CLOCK_MONOTONIC` of the first sample that this recorder put into the part, nanoseconds.
+    part_began_ns: Option<u64>,
+    /// What the user should know about how it began.
+    note: Option<String>,
+}
+
+impl Recorder {
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// When the file cannot be made, another recorder holds it, or it is of another kind: it is never overwritten.
+    pub fn create(path: &Path, limits: Limits) -> Result<Self> {
+        if limits.size.is_some_and(|s| s < MIN_SIZE) {
+            bail!("--max-size must be at least {} KiB: a recording of less would hold no samples", MIN_SIZE >> 10);
+        }
+        rotation::survive_file_size_limits();
+        let LockedFile { file, part, aside } = rotation::lock(path)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let known = part.as_ref().and_then(|p| p.recording.clone());
+        let known = known.or(aside.as_ref().and_then(|a| a.recording.clone()));
+        let header = Header {
+            tool: TOOL.into(),
+            recording: known.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id())),
+            ..Header::default()
+        };
+        let continued = part
+            .as_ref()
+            .map(|p| format!("{} exists: recording continues after its {} samples", path.display(), p.samples()));
+        let note = aside.map(|a| a.note).or(continued);
+        let writer = part.map_or_else(|| PartWriter::new(file), PartWriter::after);
+        Ok(Self { path: path.into(), named: true, limits, writer, header, begun: false, part_began_ns: None, note })
+    }
+
+    /// Begins a recording in an empty file that the caller made; `path` is only what it is called.
+    pub fn into_file(file: std::fs::File, path: &Path) -> Self {
+        let header = Header { tool: TOOL.into(), ..Header::default() };
+        let (path, limits) = (path.into(), Limits::default());
+        let writer = PartWriter::new(file);
+        Self { path, named: false, limits, writer, header, begun: false, part_began_ns: None, note: None }
+    }
+
+    /// What the user should know: that an existing recording is continued, or was moved aside.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Bytes in the file being written.
+    pub fn bytes(&self) -> u64 {
+        self.writer.end
+    }
+
+    /// Whether the file was deleted or moved away, so that nothing more can be added.
+    pub fn is_lost(&self) -> bool {
+        self.still_there().is_err()
+    }
+
+    /// Adds a sample. It is in the file when this returns: it outlives this process, however that ends.
+    ///
+    /// # Errors
+    /// When it cannot be written; what was written before stays whole, and a later sample may be tried. When the file
+    /// was deleted or moved away.
+    pub fn append(&mut self, sample: &Sample) -> Result<()> {
+        self.still_there()?;
+        if self.part_is_full(sample) {
+            self.next_part()?;
+        }
+        self.put(sample).with_context(|| {
+            let path = self.path.display();
+            match self.writer.samples {
+                0 => format!("cannot write to {path}"),
+                1 => format!("cannot write to {path}; the sample recorded before is safe"),
+                n => format!("cannot write to {path}; the {n} samples recorded before are safe"),
+            }
+        })
+    }
+
+    /// Fails if the file was deleted, or moved away, since it was opened.
+    fn still_there(&self) -> Result<()> {
+        if !self.named {
+            return Ok(());
+        }
+        let name = self.path.display();
+        let samples = match self.writer.samples {
+            1 => "the sample in it is".into(),
+            n => format!("the {n} samples in it are"),
+        };
+        let ours = self.writer.file.metadata().with_context(|| format!("cannot record into {name}"))?;
+        ensure!(ours.nlink() > 0, "{name} was deleted while it was being recorded into: {samples} lost");
+        let there = fs::symlink_metadata(&self.path).map(|meta| (meta.dev(), meta.ino())).ok();
+        ensure!(
+            there == Some((ours.dev(), ours.ino())),
+            "{name} was moved away while it was being recorded into: {samples} where it was moved to"
+        );
+        Ok(())
+    }
+
+    fn put(&mut self, sample: &Sample) -> Result<()> {
+        if !self.begun {
+            self.header.started_ms = sample.time_ms;
+            self.writer.begin(&self.header)?;
+            self.begun = true;
+        }
+        self.writer.append(sample)?;
+        self.part_began_ns.get_or_insert(sample.mono_ns);
+        Ok(())
+    }
+
+    fn part_is_full(&self, now: &Sample) -> bool {
+        let long = self.limits.size.is_some_and(|s| self.writer.end >= s / u64::from(PARTS));
+        // The wall clock knows the age of a part that an earlier recorder began; it may be set back, and then a part
+        // would grow until it is as late again.
+        let first_ms = self.writer.first_ms.unwrap_or(now.time_ms);
+        let by_wall_clock = Duration::from_millis(u64::try_from(now.time_ms.saturating_sub(first_ms)).unwrap_or(0));
+        let began_ns = self.part_began_ns.unwrap_or(now.mono_ns);
+        let age = by_wall_clock.max(Duration::from_nanos(now.mono_ns.saturating_sub(began_ns)));
+        let old = self.limits.age.is_some_and(|a| age >= a / PARTS);
+        self.writer.samples > 0 && (long || old)
+    }
+
+    /// Closes the part, begins the next, and deletes what is beyond the limits.
+    fn next_part(&mut self) -> Result<()> {
+        self.writer.close()?;
+        let file = rotation::rotate(&self.path, &self.writer.file)
+            .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
+        (self.writer, self.part_began_ns) = (self.writer.next(file), None);
+        self.begun = false;
+        let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
+        rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
+        Ok(())
+    }
+
+    /// Ends the recording so that it opens at once.
+    ///
+    /// # Errors
+    /// When the disk does not take it, or the file is no longer there.
+    pub fn close(mut self) -> Result<()> {
+        self.finish()?;
+        self.still_there()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.writer.close().with_context(|| format!("cannot close {}", self.path.display()))
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // A recorder that is dropped on the way out of an error ends its file as well as it can.
+        let _ = self.finish();
+    }
+}

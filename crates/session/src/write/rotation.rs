@@ -1,0 +1,196 @@
+//! A recording's files: locked by one recorder at a time, cut into parts, deleted part by part.
+
+use crate::format::{self, MAGIC, PROLOGUE};
+use crate::read::{CHECKED_WHOLE, End, MAX_PARTS, PartReader, part_path, recording_of};
+use anyhow::{Context, Result, bail};
+use rights::{not_ours, open_regular};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// A file that this process may record into.
+pub struct LockedFile {
+    /// The file, locked.
+    pub file: File,
+    /// What is in it already and is continued.
+    pub part: Option<PartReader>,
+    /// What was there before and was moved aside.
+    pub aside: Option<MovedAside>,
+}
+
+/// A damaged recording, to which nothing can be added.
+pub struct MovedAside {
+    /// What its parts have in common.
+    pub recording: Option<String>,
+    /// What became of it.
+    pub note: String,
+}
+
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error instead of the end of the process.
+pub fn survive_file_size_limits() {
+    // Where it cannot be had, the signal keeps its meaning.
+    let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
+
+/// Opens, locks and checks a file to record into.
+pub fn lock(path: &Path) -> Result<LockedFile> {
+    let name = path.display();
+    refuse_foreign(path, fs::symlink_metadata(path))?;
+    let file = locked(path)?;
+    refuse_foreign(path, file.metadata())?;
+    let cannot = || format!("cannot record into {name}");
+    let length = file.metadata().with_context(cannot)?.len();
+    let mut first = [0; PROLOGUE];
+    let n = first.len().min(length as usize);
+    file.read_exact_at(&mut first[..n], 0).with_context(|| format!("cannot read {name}"))?;
+    if n == 0 {
+        return Ok(LockedFile { file, part: None, aside: None });
+    }
+    if !format::looks_like(&first[..n]) && !MAGIC.starts_with(&first[..n]) {
+        bail!(
+            "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite it, give another \
+             name"
+        );
+    }
+    if n < PROLOGUE {
+        // A recorder was killed before it wrote anything of worth.
+        file.set_len(0).with_context(cannot)?;
+        return Ok(LockedFile { file, part: None, aside: None });
+    }
+    if format::is_newer(&first) {
+        format::check_prologue(&first).with_context(cannot)?;
+    }
+    let part = PartReader::open(file.try_clone().with_context(cannot)?, CHECKED_WHOLE);
+    let recording = match part {
+        Ok(part) if part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut) => {
+            if part.stop == End::Cut {
+                // The torn frame at the end holds no whole sample.
+                file.set_len(part.end).with_context(cannot)?;
+            }
+            return Ok(LockedFile { file, part: Some(part), aside: None });
+        }
+        Ok(part) => part.recording,
+        Err(_) => None,
+    };
+    let next = rotate(path, &file).with_context(|| format!("cannot move the recording in {name} aside"))?;
+    let note = format!("the recording in {name} is damaged and was moved to {}", part_path(path, 1).display());
+    Ok(LockedFile { file: next, part: None, aside: Some(MovedAside { recording, note }) })
+}
+
+/// Fails for a file that is not this user's own; one that is not there yet will be.
+fn refuse_foreign(path: &Path, meta: io::Result<fs::Metadata>) -> Result<()> {
+    if let Some(why) = meta.ok().as_ref().and_then(not_ours) {
+        bail!("cannot record into {}: it {why}; give another name", path.display());
+    }
+    Ok(())
+}
+
+/// Opens and locks a file; the lock ends with the process.
+fn locked(path: &Path) -> Result<File> {
+    let name = path.display();
+    for _ in 0..16 {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|e| anyhow::Error::new(e).context(cannot_open(path)))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                bail!("another kvmtop is recording into {name}: stop it, or record into another file")
+            }
+            Err(e) => return Err(e).with_context(|| format!("cannot lock {name}")),
+        }
+        // The recorder that held the lock may have put another file in this place.
+        if let (Ok(ours), Ok(there)) = (file.metadata(), fs::symlink_metadata(path))
+            && (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+        {
+            return Ok(file);
+        }
+    }
+    bail!("cannot record into {name}: it is replaced again and again by something else")
+}
+
+fn cannot_open(path: &Path) -> String {
+    let name = path.display();
+    if path.is_dir() {
+        return format!("cannot record into {name}; give the name of a file in this folder");
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    format!("cannot record into {name}; does the folder {} exist, and may you write there?", folder.display())
+}
+
+/// Puts a new, locked file in the place of `path`, whose old file becomes the part before. At every instant the name is
+/// there and locked, so that no second recorder slips in.
+pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
+    let mut fresh_name = path.as_os_str().to_owned();
+    fresh_name.push(".next");
+    let fresh_name = PathBuf::from(fresh_name);
+    // A recorder that was killed in between leaves an empty one behind.
+    if fs::symlink_metadata(&fresh_name).is_ok_and(|meta| not_ours(&meta).is_none() && meta.len() == 0) {
+        let _ = fs::remove_file(&fresh_name);
+    }
+    let last = last_part(path)?;
+    let fresh = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&fresh_name);
+    let in_the_way = || format!("{} is in the way: move or delete it", fresh_name.display());
+    let fresh = fresh.map_err(|e| if e.kind() == io::ErrorKind::AlreadyExists { foreign(in_the_way()) } else { e })?;
+    flock(&fresh, FlockOperation::NonBlockingLockExclusive)?;
+    let identity = |m: fs::Metadata| (m.dev(), m.ino());
+    let moved = fs::symlink_metadata(part_path(path, 1)).map(identity).ok() == old.metadata().map(identity).ok();
+    if !moved {
+        for n in (1..last).rev() {
+            fs::rename(part_path(path, n), part_path(path, n + 1))?;
+        }
+        // A link first: the name itself is never missing. Where there are no hard links it is for an instant.
+        let before = part_path(path, 1);
+        if fs::hard_link(path, &before).is_err() {
+            fs::rename(path, &before)?;
+        }
+    }
+    fs::rename(&fresh_name, path)?;
+    Ok(fresh)
+}
+
+/// The number behind that of the oldest part. Fails for a part that is not this user's own: it is not moved.
+fn last_part(path: &Path) -> io::Result<u32> {
+    for n in 1..MAX_PARTS {
+        let part = part_path(path, n);
+        let Ok(meta) = fs::symlink_metadata(&part) else { return Ok(n) };
+        if let Some(why) = not_ours(&meta) {
+            return Err(foreign(format!("{} {why}: move it away", part.display())));
+        }
+    }
+    Ok(MAX_PARTS)
+}
+
+fn foreign(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, what)
+}
+
+/// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer than `age` ago.
+/// Files that belong to no such recording are left alone.
+pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<Duration>) {
+    let mut sum = 0;
+    for n in 1..MAX_PARTS {
+        let part = part_path(path, n);
+        let ours = fs::symlink_metadata(&part).is_ok_and(|meta| not_ours(&meta).is_none());
+        let Some(file) = open_regular(&part).ok().filter(|_| ours) else { break };
+        let Ok(meta) = file.metadata() else { break };
+        sum += meta.len();
+        let aged = meta.modified().ok().and_then(|m| m.elapsed().ok());
+        let over = room.is_some_and(|r| sum > r) || age.is_some_and(|a| aged.is_some_and(|t| t > a));
+        if over && recording_of(&file).is_some_and(|r| r == recording) {
+            // One that cannot be removed now is tried again with the next part.
+            let _ = fs::remove_file(&part);
+        }
+    }
+}
