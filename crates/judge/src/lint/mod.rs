@@ -17,6 +17,7 @@ mod machine;
 mod numa;
 mod pinning;
 mod plan;
+mod prelude;
 mod rule;
 mod rule_id;
 mod run;

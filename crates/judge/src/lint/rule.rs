@@ -5,7 +5,6 @@ use super::context::guest::GuestContext;
 use super::engine::hold::Hold;
 use super::rule_id::RuleId;
 use super::verdicts::Verdicts;
-use std::fmt;
 
 /// One rule.
 #[derive(Debug)]
@@ -14,13 +13,13 @@ pub struct Rule {
     pub id: RuleId,
     /// What it sees, in one line.
     pub sees: &'static str,
-    /// How it is asked.
+    /// When it runs, and on what.
     pub(crate) check: Check,
     /// How long its pattern has to last.
     pub(crate) hold: Hold,
     /// The thresholds that decide, by their names in the config file (`timers.rtc`).
     pub thresholds: &'static [&'static str],
-    /// What it cannot tell, or takes for something else.
+    /// What it cannot tell, or confuses with something else.
     pub limits: &'static str,
     /// What its fix changes, and what that needs.
     pub fix: &'static str,
@@ -44,8 +43,8 @@ pub struct Family {
     pub rules: &'static [Rule],
 }
 
-/// How a rule is asked.
-#[derive(Clone, Copy)]
+/// When a rule runs, and on what.
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Check {
     /// Once a guest, about what the guest does: not while it starts or is paused.
     Behaviour(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts)),
@@ -53,14 +52,4 @@ pub(crate) enum Check {
     Setup(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts)),
     /// Once, about the host and all guests together.
     Host(fn(&Context<'_>, &mut Verdicts)),
-}
-
-impl fmt::Debug for Check {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Behaviour(_) => "Behaviour",
-            Self::Setup(_) => "Setup",
-            Self::Host(_) => "Host",
-        })
-    }
 }

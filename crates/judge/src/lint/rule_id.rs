@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A rule by its name, which is fixed: it stands in JSON, in the config file and behind `--warn` and `--allow`.
+/// A rule by its name. Names never change: JSON, the config file, `--warn` and `--allow` use them.
 ///
 /// The variants are in the order of their names, by which findings of equal weight are sorted.
 #[derive(

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::context::guest::{GuestContext, NotJudged};
 use super::engine::finding::{Finding, order, steady_order};
-use super::engine::grouping::{self, Lead};
+use super::engine::grouping;
 use super::engine::hold::Hold;
 use super::engine::memory::{NewInterval, RuleMemory};
 use super::engine::options::{InputKind, Options};
@@ -64,7 +64,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     } else {
         found.into_iter().map(|(_, finding)| finding).collect()
     };
-    let grouped = grouping::group(findings, Lead { rank: table::rank, is_steady });
+    let grouped = grouping::group(findings, is_steady);
     let mut findings: Vec<Finding> = grouped.into_iter().map(Finding::limited).collect();
     for f in &mut findings {
         if options.warn.contains(&f.rule) {
@@ -174,7 +174,7 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
         let counts = !d.counters.is_empty() || !d.kvm_events.is_empty();
         let only_sleep = d.accesses.is_empty() && d.userspace.is_empty() && d.exits.rows.iter().all(|r| r.idle);
         let because = match (events, counts, threads) {
-            (true, ..) if guest.interval_known() && guest.seconds.is_none() => {
+            (true, ..) if guest.interval_known && guest.seconds.is_none() => {
                 "the figures cover less than 50 ms, which is too short for a rate (record some seconds)"
             }
             (true, ..) if only_sleep => {

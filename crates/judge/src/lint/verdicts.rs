@@ -1,4 +1,4 @@
-//! Where rules put their results while they are asked.
+//! Collects the results of the rules for one interval.
 
 use super::context::guest::GuestContext;
 use super::engine::finding::Finding;
@@ -27,14 +27,14 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Names the rule and the guest that the following results are of.
+    /// Sets the rule and the guest of the results that follow.
     pub fn start(&mut self, rule: RuleId, links: &'static [&'static str], guest: Option<(usize, &GuestContext<'_>)>) {
         self.rule = rule;
         self.links = links;
         self.guest = guest.map(|(i, g)| (i, g.domain.facts.clone()));
     }
 
-    /// Adds a finding. Rule and domain are filled in, and the rule's links where the finding has none of its own.
+    /// Adds a finding with its rule and domain, and with the rule's links if it has no links.
     pub fn find(&mut self, finding: Finding) {
         let (index, name) = self.guest.as_ref().map(|(i, facts)| (*i, facts.name.value.clone())).unzip();
         self.push(index, name, finding);
@@ -63,24 +63,24 @@ impl Verdicts {
         self.found.len() as u64 + self.left_out
     }
 
-    /// Takes away what is no finding.
+    /// Takes everything except the findings.
     pub fn take_rest(&mut self) -> Self {
         let (cannot_tell, not_read) = (std::mem::take(&mut self.cannot_tell), std::mem::take(&mut self.not_read));
         Self { cannot_tell, not_read, ..Self::default() }
     }
 
-    /// Adds what other verdicts have besides findings.
+    /// Adds everything except the findings of other verdicts.
     pub fn add_rest(&mut self, mut rest: Self) {
         self.cannot_tell.append(&mut rest.cannot_tell);
         self.not_read.append(&mut rest.not_read);
     }
 
-    /// The rule's figures are read only now and then, and were not read in this interval: earlier findings stand.
+    /// Notes that the rule's figures were not read in this interval, so earlier findings stay.
     pub fn not_read(&mut self) {
         self.not_read.push((self.rule, self.guest.as_ref().map(|g| g.0)));
     }
 
-    /// The rule cannot be judged, and why.
+    /// Notes why the rule cannot be judged.
     pub fn cannot_tell(&mut self, because: impl Into<String>) {
         let domain = self.guest.as_ref().map(|(_, facts)| facts.name.value.clone());
         self.cannot_tell.push(CannotTell { rule: self.rule, domain, because: because.into() });

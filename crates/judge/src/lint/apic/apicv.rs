@@ -1,16 +1,10 @@
 //! `SynIC` without avic: `AutoEOI` inhibits `APICv` (`arch/x86/kvm/hyperv.c`, `synic_update_vector`).
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::context::totals::EventTotals;
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::context::host::apic_parameter;
+use crate::lint::prelude::*;
 use crate::model::total;
-use kvm::{Isa, Space};
-use sample::Direction;
+use kvm::Isa;
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
 const TRAFFIC: f64 = 1000.0;
@@ -131,7 +125,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         (true, _) => Confidence::Medium,
         (false, _) => Confidence::Low,
     };
-    let module = if isa == Some(Isa::Svm) { "kvm_amd/parameters/avic" } else { "kvm_intel/parameters/enable_apicv" };
+    let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
     let mut evidence = signs.evidence(guest);
     evidence.push(texts::module_parameter(module, available == Some(true)));
     let mut fix = fixes::hyperv::enable(guest, &["avic"]);

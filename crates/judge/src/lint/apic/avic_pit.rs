@@ -1,12 +1,7 @@
 //! PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use kvm::Isa;
 
 pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -29,8 +24,6 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
             texts::CHECK_INHIBIT_REASON.into(),
         ],
         fix: fixes::either(guest, fixes::xml(discard), by_hand),
-        cost: window.cost,
-        marks: window.marks,
-        ..texts::AVIC_PIT.finding()
+        ..texts::AVIC_PIT.caused_by(window)
     });
 }

@@ -1,15 +1,8 @@
 //! Inter-processor interrupts.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::{GuestContext, NO_VCPUS};
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::model::{AccessRow, Sureness};
-use kvm::Space;
-use sample::Direction;
+use crate::lint::prelude::*;
+use crate::model::AccessRow;
 
 /// Writes to the interrupt command register: of x2APIC, of Hyper-V, of the APIC's page.
 fn sends_ipi(r: &AccessRow) -> bool {
@@ -39,10 +32,7 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         }
         return;
     }
-    if sent.rate.is_none() {
-        return verdicts.cannot_tell(guest.why_no_rate());
-    }
-    let Some(per_vcpu) = sent.per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
+    let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else { return };
     let Some(severity) = steps.of(per_vcpu) else { return };
     let mut fix = Vec::new();
     if guest.kind.windows(Sureness::Low) {
@@ -54,8 +44,6 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         confidence,
         evidence: vec![sent.describe(guest, what, of), guest.perf_check("msr")],
         fix,
-        cost: sent.cost,
-        marks: sent.marks,
-        ..texts::IPIS.finding()
+        ..texts::IPIS.caused_by(sent)
     });
 }

@@ -1,14 +1,7 @@
 //! The local APIC as memory, where each access is an exit.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::{GuestContext, NO_VCPUS};
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::model::Sureness;
-use kvm::Space;
+use crate::lint::prelude::*;
 
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
@@ -20,10 +13,7 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     if accesses.count == 0 || (inhibited && accesses.marks.iter().all(|m| matches!(m, Mark::Access(..)))) {
         return;
     }
-    if accesses.rate.is_none() {
-        return verdicts.cannot_tell(guest.why_no_rate());
-    }
-    let Some(per_vcpu) = accesses.per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
+    let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else { return };
     if per_vcpu < ctx.thresholds().apic.lapic_exits {
         return;
     }
@@ -49,8 +39,6 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
             guest.perf_check("mmio"),
         ],
         fix,
-        cost: accesses.cost,
-        marks: accesses.marks,
-        ..texts::LAPIC.finding()
+        ..texts::LAPIC.caused_by(accesses)
     });
 }

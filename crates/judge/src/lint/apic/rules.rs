@@ -1,18 +1,13 @@
 //! The rows of the interrupt controller rules in the table of rules.
 
 use super::{apicv, avic_pit, ipis, lapic};
-use crate::lint::engine::hold::Hold;
-use crate::lint::engine::thresholds::thresholds;
-use crate::lint::links;
-use crate::lint::rule::Check::Behaviour;
-use crate::lint::rule::Rule;
-use crate::lint::rule_id::RuleId;
+use crate::lint::prelude::*;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::ApicvInhibited,
         sees: "the interrupt controller's hardware acceleration is disabled, for example by SynIC without avic",
-        check: Behaviour(apicv::inhibited),
+        check: Check::Behaviour(apicv::inhibited),
         hold: Hold::USUAL,
         thresholds: thresholds![apic.page_faults],
         limits: "KVM does not report the state of APICv; the rule infers it from exits that exist only with or only \
@@ -23,7 +18,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::LapicMmio,
         sees: "every access of the guest to its local APIC causes an exit",
-        check: Behaviour(lapic::lapic),
+        check: Check::Behaviour(lapic::lapic),
         hold: Hold::USUAL,
         thresholds: thresholds![apic.lapic_exits, cost.of_one_cpu, cost.of_vcpus],
         limits: "Whether the host's CPU has APICv at all is not visible, only whether kvm_intel uses it",
@@ -33,7 +28,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::AvicInhibitedByPit,
         sees: "the PIT's tick policy keeps AMD's AVIC disabled",
-        check: Behaviour(avic_pit::avic_pit),
+        check: Check::Behaviour(avic_pit::avic_pit),
         hold: Hold::USUAL,
         thresholds: &[],
         limits: "AMD only, with kvm_amd.avic on. Another reason to inhibit AVIC looks the same; the \
@@ -44,7 +39,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::IpiStorm,
         sees: "the guest's vCPUs interrupt each other at a high rate",
-        check: Behaviour(ipis::ipis),
+        check: Check::Behaviour(ipis::ipis),
         hold: Hold::USUAL,
         thresholds: thresholds![apic.ipis],
         limits: "Without MSR addresses, APIC_WRITE exits stand for interrupts with low confidence: timer counts are \

@@ -1,6 +1,7 @@
 //! The prose of the interrupt controller rules.
 
 use crate::figures::{figure, or_unknown};
+use crate::lint::context::host::apic_parameter;
 use crate::lint::engine::prose::Prose;
 use kvm::Isa;
 
@@ -47,11 +48,7 @@ pub(super) const ONLY_SUGGESTED: &str = "this only suggests it; the kvm_apicv_in
 
 /// Where the kernel says whether it virtualises the APIC.
 pub(super) fn check_apic_virtualisation(isa: Option<Isa>) -> String {
-    let parameter = match isa {
-        Some(Isa::Svm) => "kvm_amd/parameters/avic",
-        Some(Isa::Vmx) => "kvm_intel/parameters/enable_apicv",
-        _ => "kvm_*/parameters/{enable_apicv,avic}",
-    };
+    let parameter = apic_parameter(isa).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
     format!("look at: cat /sys/module/{parameter}")
 }
 

@@ -75,7 +75,7 @@ impl ExitKind {
         }
     }
 
-    /// Whether a row of an exit table is of this kind.
+    /// Whether a row of an exit table has this kind.
     pub fn matches(self, row: &ExitRow) -> bool {
         row.id.is_some_and(|id| self.codes().contains(&id))
     }

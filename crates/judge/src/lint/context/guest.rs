@@ -53,7 +53,7 @@ pub(crate) struct GuestContext<'a> {
     /// Length of the interval, where it is long enough for a rate.
     pub seconds: Option<f64>,
     /// Whether the length of the interval is known, even if it is short.
-    interval_known: bool,
+    pub interval_known: bool,
     /// The Hyper-V enlightenments that the host offers, where that is known.
     pub offered: Option<BTreeSet<String>>,
     /// Whether the host offers `invtsc`, where that is known.
@@ -111,12 +111,7 @@ impl<'a> GuestContext<'a> {
         !self.config.pins.realtime.is_empty() || self.vcpu_threads().any(|t| matches!(t.place.policy, Some(1 | 2)))
     }
 
-    /// Whether the time that the figures cover is known.
-    pub fn interval_known(&self) -> bool {
-        self.interval_known
-    }
-
-    /// Why there is no rate.
+    /// The reason for a missing rate.
     pub fn why_no_rate(&self) -> &'static str {
         if self.interval_known { TOO_SHORT } else { NO_INTERVAL }
     }

@@ -27,6 +27,15 @@ pub(crate) struct Context<'a> {
     by_pid: OnceCell<HashMap<i32, usize>>,
 }
 
+/// The module parameter that lets KVM virtualise the APIC, below `/sys/module`.
+pub(crate) fn apic_parameter(isa: Option<Isa>) -> Option<&'static str> {
+    match isa? {
+        Isa::Svm => Some("kvm_amd/parameters/avic"),
+        Isa::Vmx => Some("kvm_intel/parameters/enable_apicv"),
+        Isa::Arm64 | Isa::Other(_) => None,
+    }
+}
+
 impl<'a> Context<'a> {
     pub fn new(
         model: &'a Model,
@@ -41,7 +50,7 @@ impl<'a> Context<'a> {
         Self { model, guests, placement, options, log_judged_s, by_pid: OnceCell::new() }
     }
 
-    /// The thresholds in force.
+    /// The current thresholds.
     pub fn thresholds(&self) -> &'a Thresholds {
         &self.options.thresholds
     }
@@ -51,7 +60,7 @@ impl<'a> Context<'a> {
         &self.model.host.facts.topology
     }
 
-    /// The CPUs that are online, else those of the topology: files may describe a host without its CPU times.
+    /// The CPUs that are online, else all CPUs of the topology: files may describe a host without its CPU times.
     pub fn online(&self) -> CpuSet {
         let online: CpuSet = self.model.host.cpus.iter().map(|c| c.cpu).collect();
         if online.is_empty() { self.topology().all() } else { online }
@@ -67,7 +76,7 @@ impl<'a> Context<'a> {
         &self.placement.layouts[guest.index]
     }
 
-    /// Where they may run once the plan is in force.
+    /// Where they may run after the plan.
     pub fn planned(&self, guest: &GuestContext<'_>) -> Option<&GuestLayout> {
         self.placement.plan().after.get(guest.index)
     }
@@ -83,7 +92,7 @@ impl<'a> Context<'a> {
         self.by_pid.get_or_init(all).get(&pid?).copied()
     }
 
-    /// Whether the data is from a file with an interval of its own.
+    /// Whether the data is from a file that covers one interval.
     pub fn is_file(&self) -> bool {
         self.options.input == InputKind::File
     }

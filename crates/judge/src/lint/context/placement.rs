@@ -51,7 +51,7 @@ pub(crate) fn host_tasks_by_cpu(model: &Model, options: &Options) -> BTreeMap<u3
     used
 }
 
-/// CPUs that are there; all of them where the host is unknown.
+/// The CPUs of a set that the host has; all of them where the host is unknown.
 fn there(map: &CpuMap, cpus: &CpuSet) -> CpuSet {
     if map.all.is_empty() { cpus.clone() } else { cpus.intersection(&map.all) }
 }

@@ -1,16 +1,17 @@
 //! Sums over a guest's exits and accesses by cause, with rate and cost.
 
 use super::exit_kind::ExitKind;
-use super::guest::GuestContext;
+use super::guest::{GuestContext, NO_VCPUS};
 use super::host::Context;
 use crate::figures::{figure, or_unknown};
 use crate::lint::engine::finding::{Mark, Severity, worst};
+use crate::lint::verdicts::Verdicts;
 use crate::model::{AccessRow, ExitRow, ExitTable, ThreadModel, total};
 use kvm::Space;
 use sample::Direction;
 use std::collections::BTreeMap;
 
-/// Fewer events are no pattern, however short the time they took.
+/// A rate over less than half a second needs this many events.
 const FEWEST: u64 = 16;
 /// The most rows of accesses that a finding marks.
 const MAX_MARKS: usize = 8;
@@ -39,6 +40,23 @@ pub(crate) struct EventTotals {
 impl EventTotals {
     pub fn rate_or_zero(&self) -> f64 {
         self.rate.unwrap_or(0.0)
+    }
+
+    /// The rate, where there are any; without a rate the rule cannot tell.
+    pub fn rate_or_tell(&self, guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Option<f64> {
+        if self.count > 0 && self.rate.is_none() {
+            verdicts.cannot_tell(guest.why_no_rate());
+        }
+        self.rate.filter(|_| self.count > 0)
+    }
+
+    /// The same per vCPU.
+    pub fn per_vcpu_or_tell(&self, guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Option<f64> {
+        self.rate_or_tell(guest, verdicts)?;
+        if self.per_vcpu.is_none() {
+            verdicts.cannot_tell(NO_VCPUS);
+        }
+        self.per_vcpu
     }
 
     /// `15.9k reads/s of … over 10 s, 1986/s on vCPU 3, 45 % of the guest's exits, costing 18 % of one CPU`.
@@ -179,7 +197,7 @@ fn busiest(by_vcpu: Vec<(u32, u64)>, all: u64) -> Option<(u32, u64)> {
     by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && counted >= all / 2)
 }
 
-/// The sum of times; `None` when there is none or one of them is unknown.
+/// The sum of times; `None` for an empty list or if a time is unknown.
 fn sum_if_all(times: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let mut all = times.peekable();
     all.peek()?;

@@ -1,13 +1,8 @@
 //! Real load on an emulated network card or disk controller.
 
 use super::texts::{self, EmulatedKind};
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::AccessRow;
-use kvm::Space;
 
 /// How the names of regions of emulated devices begin (QEMU's `info mtree`).
 const KINDS: &[(&EmulatedKind, &[&str])] = &[

@@ -1,11 +1,7 @@
 //! Interrupts that arrive by way of a workqueue.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::{InjectionModel, ThreadModel, total};
 use kvm::thread_name::Role;
 use sample::Injector;

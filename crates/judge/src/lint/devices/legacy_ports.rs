@@ -1,11 +1,7 @@
 //! Polling of old ports.
 
 use super::texts::{self, POLLED, VMPORT};
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 
 pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     for ports in POLLED {

@@ -1,11 +1,7 @@
 //! Properties of devices that make QEMU serve what the kernel could.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Fix, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use kvm::device_property::{self, DeviceProperty, PropertyPlace};
 use sample::DomainFacts;
 
@@ -38,8 +34,7 @@ pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, V
     (all.iter().take(MAX_LISTED).filter_map(texts::property).collect(), fixes_of(&all))
 }
 
-/// The properties in force that cost something. What the process's command line repeats of the XML keeps the XML's
-/// place.
+/// The effective properties that cost something. A property that XML and command line both have counts as the XML's.
 fn of(facts: &DomainFacts, wanted: impl Fn(&DeviceProperty) -> bool) -> Vec<DeviceProperty> {
     let xml = facts.xml.as_ref().map(|xml| &xml.value);
     let of_xml = || {

@@ -1,18 +1,13 @@
 //! The rows of the device rules in the table of rules.
 
 use super::{emulated, irqfd_kworker, legacy_ports, properties, serial, virtio};
-use crate::lint::engine::hold::Hold;
-use crate::lint::engine::thresholds::thresholds;
-use crate::lint::links;
-use crate::lint::rule::Check::{Behaviour, Setup};
-use crate::lint::rule::Rule;
-use crate::lint::rule_id::RuleId;
+use crate::lint::prelude::*;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::VirtioIntx,
         sees: "a virtio device interrupts through INTx instead of MSI-X",
-        check: Behaviour(virtio::intx),
+        check: Check::Behaviour(virtio::intx),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.intx_reads],
         limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device. Why the driver \
@@ -23,7 +18,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::VirtioKicks,
         sees: "the VMM serves virtio notifications itself instead of through an ioeventfd",
-        check: Behaviour(virtio::kicks),
+        check: Check::Behaviour(virtio::kicks),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.kicks],
         limits: "Infers it from exits to the VMM that no other access explains: at least half of the notifications \
@@ -35,7 +30,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::EmulatedDevice,
         sees: "an emulated network card or disk controller does real work",
-        check: Behaviour(emulated::emulated),
+        check: Check::Behaviour(emulated::emulated),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.emulated],
         limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the \
@@ -46,7 +41,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::SerialBurst,
         sees: "output on the serial port holds a vCPU for milliseconds",
-        check: Behaviour(serial::serial),
+        check: Check::Behaviour(serial::serial),
         hold: Hold::For(1.0, 10.0),
         thresholds: thresholds![devices.burst_accesses, devices.burst_ms, cost.of_one_cpu, cost.of_vcpus],
         limits: "Accesses less than 1 ms apart are a burst. Files with sums only are judged from 1000 accesses/s on: \
@@ -57,7 +52,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::LegacyPortPolling,
         sees: "the guest polls VGA, PS/2, vmport or PCI configuration ports",
-        check: Behaviour(legacy_ports::polling),
+        check: Check::Behaviour(legacy_ports::polling),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.polling],
         limits: "Somebody who uses the guest's screen through VNC causes some of it",
@@ -67,7 +62,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::IrqfdKworker,
         sees: "interrupts reach the guest through a kworker on a busy or isolated CPU",
-        check: Behaviour(irqfd_kworker::kworker),
+        check: Check::Behaviour(irqfd_kworker::kworker),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.kworker_wakes],
         limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work. On an isolated \
@@ -79,7 +74,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DeviceProperties,
         sees: "a device has a property that makes QEMU serve what the kernel could",
-        check: Setup(properties::costly),
+        check: Check::Setup(properties::costly),
         hold: Hold::AT_ONCE,
         thresholds: &[],
         limits: "Configuration only: what it costs is not measured. Knows ioeventfd, vectors, event_idx, \

@@ -1,11 +1,7 @@
 //! A run of characters on the serial port.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::AccessRow;
 
 /// Accesses per second that can only come in bursts: on average less than a millisecond apart.

@@ -1,14 +1,8 @@
 //! virtio: interrupts through `INTx`, and notifications that reach the VMM.
 
 use super::{properties, texts};
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::{AccessRow, total};
-use kvm::Space;
-use sample::Direction;
 
 /// Offsets in a legacy virtio device's port window (`uapi/linux/virtio_pci.h`).
 const LEGACY_NOTIFY: u64 = 0x10;
@@ -36,10 +30,7 @@ fn is_notification(r: &AccessRow) -> bool {
 /// A virtio driver that asks which device interrupted.
 pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let reads = guest.accesses(reads_interrupt_status);
-    if reads.count == 0 {
-        return;
-    }
-    let Some(rate) = reads.rate else { return verdicts.cannot_tell(guest.why_no_rate()) };
+    let Some(rate) = reads.rate_or_tell(guest, verdicts) else { return };
     if rate < ctx.thresholds().devices.intx_reads {
         return;
     }
@@ -53,19 +44,14 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         confidence: Confidence::High,
         evidence,
         fix,
-        cost: reads.cost,
-        marks: reads.marks,
-        ..texts::INTX.finding()
+        ..texts::INTX.caused_by(reads)
     });
 }
 
 /// Notifications that reach the VMM.
 pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let kicks = guest.accesses(is_notification);
-    if kicks.count == 0 {
-        return;
-    }
-    let Some(rate) = kicks.rate else { return verdicts.cannot_tell(guest.why_no_rate()) };
+    let Some(rate) = kicks.rate_or_tell(guest, verdicts) else { return };
     if rate < ctx.thresholds().devices.kicks {
         return;
     }
@@ -92,13 +78,5 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         fix.push(fixes::advice(texts::NO_IOEVENTFD_OFF));
     }
     fix.push(fixes::advice(texts::USE_VHOST));
-    verdicts.find(Finding {
-        severity: Severity::Info,
-        confidence,
-        evidence,
-        fix,
-        cost: kicks.cost,
-        marks: kicks.marks,
-        ..texts::KICKS.finding()
-    });
+    verdicts.find(Finding { severity: Severity::Info, confidence, evidence, fix, ..texts::KICKS.caused_by(kicks) });
 }

@@ -1,11 +1,7 @@
 //! Requests that fail on the host.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 
 pub(super) fn errors(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let failing = guest.domain.disks.iter().filter_map(|disk| Some((disk, disk.failed_ops.filter(|n| *n > 0.0)?)));

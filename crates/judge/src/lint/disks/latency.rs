@@ -2,18 +2,14 @@
 
 use super::setup::DiskSetup;
 use super::{texts, throttled};
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Fix};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::{DiskRates, HostDiskModel, addressed};
 use sample::Submitter;
 
 /// The host's devices saw at least this part of the guest's requests, else the page cache or the network answers them.
 /// QEMU splits and merges requests, so the two counts differ on a healthy guest as well.
 const SEEN: f64 = 0.5;
-/// A main thread that is busy so much of the time lets requests wait, percent.
+/// A main thread this busy keeps requests waiting, percent.
 const BUSY: f64 = 50.0;
 
 pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

@@ -1,12 +1,7 @@
 //! The rows of the disks' rules in the table of rules.
 
 use super::{errors, flushes, latency, queue, slow_storage, throttled};
-use crate::lint::engine::hold::Hold;
-use crate::lint::engine::thresholds::thresholds;
-use crate::lint::links;
-use crate::lint::rule::Check::Behaviour;
-use crate::lint::rule::Rule;
-use crate::lint::rule_id::RuleId;
+use crate::lint::prelude::*;
 
 /// Disks are read every 5 s: what holds for 8 of 15 s was seen in two readings.
 const TWO_READINGS: Hold = Hold::For(8.0, 15.0);
@@ -15,7 +10,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskThrottled,
         sees: "the guest's disk is at the limit of its iotune or throttling options",
-        check: Behaviour(throttled::throttled),
+        check: Check::Behaviour(throttled::throttled),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.throttled],
         limits: "Knows limits from the XML's <iotune> and QEMU's -drive throttling options. A limit set through the \
@@ -27,7 +22,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskQueue,
         sees: "the guest has as many requests under way as its disk's bus takes",
-        check: Behaviour(queue::queue),
+        check: Check::Behaviour(queue::queue),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.queue_full, disks.queue_us],
         limits: "The depth is an average by Little's law: the time of all completed requests over the time between \
@@ -39,7 +34,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskFlushes,
         sees: "flushes of the write cache take most of the time of the guest's disk",
-        check: Behaviour(flushes::flushes),
+        check: Check::Behaviour(flushes::flushes),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.flush_time, disks.flushes],
         limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
@@ -50,7 +45,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskLatency,
         sees: "the guest waits much longer for its disks than the host's block devices take",
-        check: Behaviour(latency::latency),
+        check: Check::Behaviour(latency::latency),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.outside_us, disks.outside_percent, disks.timed_ops],
         limits: "Needs the host's block devices timed (--engine-detail disks, or the Disks view), and compares all \
@@ -63,7 +58,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::SlowStorage,
         sees: "a block device of the host takes long for the guest's requests",
-        check: Behaviour(slow_storage::slow_storage),
+        check: Check::Behaviour(slow_storage::slow_storage),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.storage_us, disks.timed_ops],
         limits: "Needs the host's block devices timed, as disk-latency does. Large requests take long on a healthy \
@@ -74,7 +69,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskErrors,
         sees: "requests of the guest's disk fail on the host",
-        check: Behaviour(errors::errors),
+        check: Check::Behaviour(errors::errors),
         hold: Hold::EVENT,
         thresholds: &[],
         limits: "Needs the guest's own QEMU monitor: libvirt does not pass the counts of failed requests on",

@@ -1,6 +1,6 @@
 //! How a disk is configured, by the guest's XML or QEMU's command line.
 
-use crate::lint::context::guest::GuestContext;
+use crate::lint::prelude::*;
 use std::collections::BTreeMap;
 
 /// What is known of a disk's configuration. `None`: it is not written down.

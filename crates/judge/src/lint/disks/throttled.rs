@@ -2,14 +2,10 @@
 
 use super::setup::DiskSetup;
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Fix};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::DiskRates;
 
-/// Requests that wait behind a limit are under way for QEMU: with fewer on average the guest does not want more.
+/// QEMU counts requests that wait for the limit as under way: with fewer on average the limit holds nothing back.
 const MIN_WAITING: f64 = 0.5;
 
 /// A disk at a limit.

@@ -5,10 +5,12 @@ use kvm::Space;
 use sample::Direction;
 use serde::{Serialize, Serializer};
 use std::fmt;
+use strum::{Display, IntoStaticStr};
 
 /// How much a finding matters, from mild to severe.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Display, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing; costs little or nothing now.
     #[default]
@@ -21,16 +23,10 @@ pub enum Severity {
 
 impl Severity {
     /// The word on screen and in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
-}
 
-impl Severity {
     /// One level higher; critical stays critical.
     pub(crate) const fn raised(self) -> Self {
         match self {
@@ -45,15 +41,10 @@ pub(crate) fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<S
     all.into_iter().flatten().max()
 }
 
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// How sure a finding is of its cause, from least to most.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+/// How certain the cause is, from least to most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Display, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Confidence {
     /// The figures only suggest the cause; the text says what to look at next.
     Low,
@@ -66,18 +57,8 @@ pub enum Confidence {
 
 impl Confidence {
     /// The word on screen and in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-}
-
-impl fmt::Display for Confidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -116,8 +97,9 @@ impl Serialize for Target {
 }
 
 /// What kind of text a fix is, and so where it is pasted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum FixKind {
     /// Elements of the domain's XML, from the child of `<domain>` downwards, for `virsh edit`.
     LibvirtXml,
@@ -127,21 +109,15 @@ pub enum FixKind {
     KernelOption,
     /// Options for QEMU's command line, for a guest that libvirt does not run.
     QemuOption,
-    /// Something to do for which there is no text to paste.
+    /// Something to do, without a text to paste.
     #[default]
     Advice,
 }
 
 impl FixKind {
     /// The word on screen and in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::LibvirtXml => "libvirt-xml",
-            Self::Command => "command",
-            Self::KernelOption => "kernel-option",
-            Self::QemuOption => "qemu-option",
-            Self::Advice => "advice",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

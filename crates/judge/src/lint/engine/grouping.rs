@@ -2,17 +2,9 @@
 
 use super::finding::{Finding, Fix, Lasting, Mark, Severity};
 use crate::lint::rule_id::RuleId;
+use crate::lint::table::rank;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// Which of two findings names the group of both.
-#[derive(Clone, Copy)]
-pub(crate) struct Lead {
-    /// The place of a rule in the table.
-    pub rank: fn(RuleId) -> usize,
-    /// On a running host the costs of each second do not decide: the name would change with them.
-    pub is_steady: bool,
-}
 
 /// Timers of a Windows guest without enlightenments: one problem with one fix.
 const WINDOWS_TIMERS: &[RuleId] = &[
@@ -27,46 +19,56 @@ const WINDOWS_TIMERS: &[RuleId] = &[
 const WAIT_CAUSES: &[RuleId] =
     &[RuleId::QuotaThrottled, RuleId::IsolatedPileUp, RuleId::PinOverlap, RuleId::PinnedNotIsolated];
 
-/// Groups findings that have one cause.
-pub(crate) fn group(mut findings: Vec<Finding>, lead: Lead) -> Vec<Finding> {
-    windows_timers(&mut findings, lead);
-    same_fix(&mut findings, lead);
-    absorb(&mut findings, RuleId::ApicvInhibited, &[RuleId::Stage2Faults]);
-    absorb(&mut findings, RuleId::VirtioKicks, &[RuleId::DeviceProperties]);
-    absorb(&mut findings, RuleId::VirtioIntx, &[RuleId::DeviceProperties]);
+/// Groups findings that have one cause. With `is_steady`, as on a running host, the costs of each second do not decide
+/// which finding names the group: the name would change with them.
+pub(crate) fn group(mut findings: Vec<Finding>, is_steady: bool) -> Vec<Finding> {
+    let is_timer = |f: &Finding| f.folded.is_empty() && WINDOWS_TIMERS.contains(&f.rule);
+    for (setup, timers) in take_groups(&mut findings, RuleId::WindowsEnlightenments, is_timer) {
+        findings.push(if timers.is_empty() { setup } else { windows_group(setup, timers, is_steady) });
+    }
+    same_fix(&mut findings, is_steady);
+    for (whole, part) in [
+        (RuleId::ApicvInhibited, RuleId::Stage2Faults),
+        (RuleId::VirtioKicks, RuleId::DeviceProperties),
+        (RuleId::VirtioIntx, RuleId::DeviceProperties),
+    ] {
+        for (mut one, parts) in take_groups(&mut findings, whole, |f| f.rule == part) {
+            take_in(&mut one, parts);
+            findings.push(one);
+        }
+    }
     waits(&mut findings);
     findings
 }
 
-/// Timer findings of a Windows guest join the finding about its missing enlightenments.
-fn windows_timers(findings: &mut Vec<Finding>, lead: Lead) {
-    let is_setup = |f: &Finding| f.rule == RuleId::WindowsEnlightenments;
-    let (setups, others): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(is_setup);
-    let mut groups: HashMap<Option<String>, Vec<Finding>> =
-        setups.iter().map(|setup| (setup.domain.clone(), Vec::new())).collect();
-    for f in others {
-        let fits = f.folded.is_empty() && WINDOWS_TIMERS.contains(&f.rule);
-        match groups.get_mut(&f.domain).filter(|_| fits) {
-            Some(timers) => timers.push(f),
-            None => findings.push(f),
-        }
+/// Takes out the findings of a rule, each with its parts: findings about the same guest that `is_part` picks.
+fn take_groups(
+    findings: &mut Vec<Finding>,
+    rule: RuleId,
+    is_part: impl Fn(&Finding) -> bool,
+) -> Vec<(Finding, Vec<Finding>)> {
+    let heads: Vec<Finding> = findings.extract_if(.., |f| f.rule == rule).collect();
+    let mut parts: HashMap<Option<String>, Vec<Finding>> =
+        heads.iter().map(|head| (head.domain.clone(), Vec::new())).collect();
+    for part in findings.extract_if(.., |f| is_part(f) && parts.contains_key(&f.domain)).collect::<Vec<_>>() {
+        parts.entry(part.domain.clone()).or_default().push(part);
     }
-    for setup in setups {
-        let timers = groups.remove(&setup.domain).unwrap_or_default();
-        findings.push(if timers.is_empty() { setup } else { windows_group(setup, timers, lead) });
-    }
+    let with_parts = |head: Finding| {
+        let parts = parts.remove(&head.domain).unwrap_or_default();
+        (head, parts)
+    };
+    heads.into_iter().map(with_parts).collect()
 }
 
 /// One finding of a Windows guest's missing enlightenments and its timers.
-fn windows_group(setup: Finding, mut timers: Vec<Finding>, names: Lead) -> Finding {
-    timers.sort_by(|a, b| names.cmp(a, b));
+fn windows_group(setup: Finding, mut timers: Vec<Finding>, is_steady: bool) -> Finding {
+    timers.sort_by(|a, b| leading(a, b, is_steady));
     // The most costly one names the group. A clock that was measured comes before wake-ups and before what the
     // configuration only suggests.
     let lead = timers.iter().position(|f| f.cost.is_some()).unwrap_or(0);
-    let named = if setup.cost > timers[lead].cost && !names.is_steady { setup.rule } else { timers[lead].rule };
+    let named = if setup.cost > timers[lead].cost && !is_steady { setup.rule } else { timers[lead].rule };
     let mut all = vec![setup];
     all.extend(timers);
-    let costs: Vec<f64> = all.iter().filter_map(|f| f.cost).collect();
     let mut one = Finding {
         rule: named,
         severity: all.iter().map(|f| f.severity).max().unwrap_or_default().max(Severity::Warning),
@@ -78,7 +80,7 @@ fn windows_group(setup: Finding, mut timers: Vec<Finding>, names: Lead) -> Findi
         fix: all[0].fix.clone(),
         since_ms: all.iter().filter_map(|f| f.since_ms).min(),
         lasting: all.iter().filter_map(|f| f.lasting.clone()).reduce(joined),
-        cost: (!costs.is_empty()).then(|| costs.iter().sum()),
+        cost: all.iter().filter_map(|f| f.cost).reduce(|a, b| a + b),
         ..Finding::default()
     };
     // The configuration's evidence comes last: the figures say more.
@@ -91,19 +93,17 @@ fn windows_group(setup: Finding, mut timers: Vec<Finding>, names: Lead) -> Findi
         join(&mut one.see, f.see);
         join(&mut one.marks, f.marks);
     }
-    one.folded.sort_by_key(|r| (names.rank)(*r));
+    one.folded.sort_by_key(|r| rank(*r));
     one
 }
 
-impl Lead {
-    /// The most costly finding first, then by the place of its rule in the table; on a running host the most severe
-    /// one of those whose cost is known.
-    fn cmp(self, a: &Finding, b: &Finding) -> Ordering {
-        let by_cost = || b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0));
-        let by_severity = || (b.cost.is_some(), b.severity).cmp(&(a.cost.is_some(), a.severity));
-        let first = if self.is_steady { by_severity() } else { by_cost() };
-        first.then_with(|| (self.rank)(a.rule).cmp(&(self.rank)(b.rule)))
-    }
+/// The most costly finding first, then by the place of its rule in the table; on a running host the most severe one of
+/// those whose cost is known.
+fn leading(a: &Finding, b: &Finding, is_steady: bool) -> Ordering {
+    let by_cost = || b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0));
+    let by_severity = || (b.cost.is_some(), b.severity).cmp(&(a.cost.is_some(), a.severity));
+    let first = if is_steady { by_severity() } else { by_cost() };
+    first.then_with(|| rank(a.rule).cmp(&rank(b.rule)))
 }
 
 /// How steadily two findings of one cause hold: as the one that shows more.
@@ -113,47 +113,21 @@ fn joined(a: Lasting, b: Lasting) -> Lasting {
     Lasting { is_longer, ..most }
 }
 
-/// Timer findings of one guest that share their first fix, where the configuration is not known to lack it.
-fn same_fix(findings: &mut Vec<Finding>, names: Lead) {
-    let mut kept: Vec<Finding> = Vec::with_capacity(findings.len());
+/// Joins timer findings of one guest that share their first fix, where the configuration is not known to lack it.
+fn same_fix(findings: &mut Vec<Finding>, is_steady: bool) {
+    findings.sort_by(|a, b| leading(a, b, is_steady));
     let mut leads: HashMap<(Option<String>, Option<Fix>), usize> = HashMap::new();
-    let mut timers = std::mem::take(findings);
-    timers.sort_by(|a, b| names.cmp(a, b));
-    for f in timers {
-        if !WINDOWS_TIMERS.contains(&f.rule) {
-            kept.push(f);
-            continue;
-        }
-        let lead = *leads.entry((f.domain.clone(), f.fix.first().cloned())).or_insert(kept.len());
-        match kept.get_mut(lead) {
-            Some(k) => {
-                k.cost = k.cost.zip(f.cost).map(|(a, b)| a + b).or(k.cost).or(f.cost);
-                let sum = k.cost;
-                take_in(k, vec![f]);
-                k.cost = sum;
+    for f in std::mem::take(findings) {
+        let mut lead = || *leads.entry((f.domain.clone(), f.fix.first().cloned())).or_insert(findings.len());
+        let lead = WINDOWS_TIMERS.contains(&f.rule).then(&mut lead);
+        match lead.and_then(|at| findings.get_mut(at)) {
+            Some(one) => {
+                let costs = [one.cost, f.cost];
+                take_in(one, vec![f]);
+                one.cost = costs.into_iter().flatten().reduce(|a, b| a + b);
             }
-            None => kept.push(f),
-        }
-    }
-    *findings = kept;
-}
-
-/// A guest's finding of the rule `into` takes in the guest's findings of other rules.
-fn absorb(findings: &mut Vec<Finding>, into: RuleId, rules: &[RuleId]) {
-    let (ones, others): (Vec<Finding>, Vec<Finding>) =
-        std::mem::take(findings).into_iter().partition(|f| f.rule == into);
-    let mut parts: HashMap<Option<String>, Vec<Finding>> =
-        ones.iter().map(|one| (one.domain.clone(), Vec::new())).collect();
-    for f in others {
-        match parts.get_mut(&f.domain).filter(|_| rules.contains(&f.rule)) {
-            Some(parts) => parts.push(f),
             None => findings.push(f),
         }
-    }
-    for mut one in ones {
-        let parts = parts.remove(&one.domain).unwrap_or_default();
-        take_in(&mut one, parts);
-        findings.push(one);
     }
 }
 
@@ -178,21 +152,31 @@ fn take_in(one: &mut Finding, parts: Vec<Finding>) {
     }
 }
 
-/// Wait whose cause was found joins the finding of the cause.
+/// Wait whose cause was found joins the finding of the cause: the first about the same guest, or about a CPU that the
+/// guest shares.
 fn waits(findings: &mut Vec<Finding>) {
-    let mut kept = Vec::new();
-    let (waits, mut others): (Vec<Finding>, Vec<Finding>) =
-        std::mem::take(findings).into_iter().partition(|f| f.rule == RuleId::VcpuWait);
-    let causes = WaitCauses::of(&others);
-    let mut explained: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
-    for wait in waits {
-        match causes.explain(&wait) {
-            Some(at) => explained.entry(at).or_default().push(wait),
-            None => kept.push(wait),
+    let waits: Vec<Finding> = findings.extract_if(.., |f| f.rule == RuleId::VcpuWait).collect();
+    let (mut by_guest, mut by_cpu) = (HashMap::new(), HashMap::new());
+    let explains = |f: &Finding| WAIT_CAUSES.contains(&f.rule) && f.severity >= Severity::Warning;
+    for (at, f) in findings.iter().enumerate().filter(|(_, f)| explains(f)) {
+        if matches!(f.rule, RuleId::QuotaThrottled | RuleId::IsolatedPileUp) {
+            by_guest.entry(f.domain.clone()).or_insert(at);
+        }
+        for cpu in f.marks.iter().filter_map(pcpu) {
+            by_cpu.entry(cpu).or_insert(at);
         }
     }
-    for (at, mut waits) in explained {
-        let cause = &mut others[at];
+    let mut explained: BTreeMap<Option<usize>, Vec<Finding>> = BTreeMap::new();
+    for wait in waits {
+        let shared = wait.marks.iter().filter_map(pcpu).filter_map(|cpu| by_cpu.get(&cpu));
+        let cause = by_guest.get(&wait.domain).into_iter().chain(shared).min().copied();
+        explained.entry(cause).or_default().push(wait);
+    }
+    for (cause, mut waits) in explained {
+        let Some(cause) = cause.and_then(|at| findings.get_mut(at)) else {
+            findings.extend(waits);
+            continue;
+        };
         let mut names: HashSet<String> = cause.also.iter().cloned().collect();
         for wait in waits.iter_mut().filter(|wait| wait.domain != cause.domain) {
             let Some(name) = &wait.domain else { continue };
@@ -202,37 +186,6 @@ fn waits(findings: &mut Vec<Finding>) {
             cause.also.extend(Some(name.clone()).filter(|name| names.insert(name.clone())));
         }
         take_in(cause, waits);
-    }
-    others.extend(kept);
-    *findings = others;
-}
-
-/// Where the findings are that can explain why vCPUs wait: the first of each guest, and the first of each CPU.
-#[derive(Default)]
-struct WaitCauses {
-    by_guest: HashMap<Option<String>, usize>,
-    by_cpu: HashMap<u32, usize>,
-}
-
-impl WaitCauses {
-    fn of(findings: &[Finding]) -> Self {
-        let mut causes = Self::default();
-        let explains = |f: &Finding| WAIT_CAUSES.contains(&f.rule) && f.severity >= Severity::Warning;
-        for (at, f) in findings.iter().enumerate().filter(|(_, f)| explains(f)) {
-            if f.rule == RuleId::QuotaThrottled || f.rule == RuleId::IsolatedPileUp {
-                causes.by_guest.entry(f.domain.clone()).or_insert(at);
-            }
-            for cpu in f.marks.iter().filter_map(pcpu) {
-                causes.by_cpu.entry(cpu).or_insert(at);
-            }
-        }
-        causes
-    }
-
-    /// The first finding that explains a wait: it is about the same guest, or about a CPU that the guest shares.
-    fn explain(&self, wait: &Finding) -> Option<usize> {
-        let shared = wait.marks.iter().filter_map(pcpu).filter_map(|cpu| self.by_cpu.get(&cpu));
-        self.by_guest.get(&wait.domain).into_iter().chain(shared).min().copied()
     }
 }
 

@@ -39,7 +39,7 @@ impl Hold {
         }
     }
 
-    /// Within how many seconds it has to show for so long.
+    /// The window for [`Hold::needed_s`], seconds.
     pub fn window_s(self) -> f64 {
         match self {
             Self::While => 0.0,

@@ -252,7 +252,7 @@ mod tests {
         for rule in crate::lint::table::rules().filter(|r| matches!(r.hold, Hold::For(..))) {
             let played = play(rule.hold, &"iwciwiwcwiIwcW.".repeat(24));
             let changes = played.as_bytes().windows(2).filter(|two| two[0] != two[1]).count();
-            // It begins, and rises once it has shown for long enough; 360 seconds later it still stands.
+            // It begins, and rises once it has shown for long enough; it is still there 360 seconds later.
             assert!(changes <= 3 && !played.ends_with('.'), "{}: {played}", rule.id);
         }
         for rule in crate::lint::table::rules().filter(|r| r.hold == Hold::While) {

@@ -15,10 +15,9 @@ pub enum InputKind {
     /// A running host, now or as recorded: short patterns are not reported, and a guest that starts is not judged.
     #[default]
     Live,
-    /// A sample of a recording, of which only so much is judged as its findings need: the same, but what began more
-    /// than a minute ago is not looked up.
+    /// A sample of a recording: the same, but only the last minute is judged, so a longer duration is not known.
     Recording,
-    /// A file with an interval of its own: the whole file is the window.
+    /// A file that covers one interval: the whole file is the window.
     File,
 }
 

@@ -12,7 +12,7 @@ const MAX_KEPT: usize = 1000;
 /// Intervals are never quite as long as asked for, seconds.
 const TOLERANCE_S: f64 = 0.05;
 
-/// A figure is worth a line if it is so many times the newest one.
+/// A past figure is reported if it is at least this multiple of the newest.
 const CLEARLY: f64 = 1.2;
 
 /// What one interval says about a pattern.
@@ -42,7 +42,7 @@ pub(super) struct PatternTrack {
     recent: VecDeque<Observation>,
     /// How many intervals were observed.
     observed: u64,
-    /// Each weighs less than the one before it.
+    /// In falling order of weight.
     peaks: VecDeque<Peak>,
     since_ms: i64,
     /// Seconds since then.
@@ -99,7 +99,7 @@ impl PatternTrack {
         }
     }
 
-    /// The wall clock was set, so many milliseconds ahead.
+    /// Adjusts to a wall clock that was set ahead by `by` milliseconds.
     pub fn clock_was_set(&mut self, by_ms: i64) {
         self.since_ms = self.since_ms.saturating_add(by_ms);
     }
@@ -119,7 +119,7 @@ impl PatternTrack {
         Some(Finding { severity, since_ms: Some(since_ms), lasting: Some(lasting), ..self.last.clone() })
     }
 
-    /// Whether the pattern stands at this severity or a higher one: it showed long enough, and has not been absent for
+    /// Whether the pattern has this severity or a higher one: it showed long enough, and has not been absent for
     /// too long since.
     fn is_reported(&self, hold: Hold, level: Severity) -> bool {
         let (need, of, gone) = (hold.needed_s(), hold.window_s(), hold.gone_s());
@@ -185,7 +185,7 @@ impl PatternTrack {
             shown_s += if o.lingers.is_some() { o.seconds } else { 0.0 };
         }
         let cost = self.last.cost.unwrap_or(0.0);
-        // A figure that has fallen below the threshold does not explain the finding by itself.
+        // A figure that has fallen below the threshold does not explain the finding.
         let is_below = self.recent.back().is_some_and(|o| o.shows < Some(severity));
         let is_worse = |p: &&Peak| {
             let figure = self.last.figure() != Some(p.figure.as_str());

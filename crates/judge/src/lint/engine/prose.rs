@@ -1,6 +1,7 @@
 //! The fixed words of a finding. Each family keeps its own in `texts.rs`, apart from the detection.
 
 use super::finding::Finding;
+use crate::lint::context::totals::EventTotals;
 
 /// A finding's title and explanation.
 #[derive(Debug, Clone, Copy)]
@@ -15,5 +16,10 @@ impl Prose {
     /// A finding with these words and nothing else.
     pub fn finding(self) -> Finding {
         Finding { title: self.title.into(), why: self.why.into(), ..Finding::default() }
+    }
+
+    /// The same with what these events cost and where they are shown.
+    pub fn caused_by(self, events: EventTotals) -> Finding {
+        Finding { cost: events.cost, marks: events.marks, ..self.finding() }
     }
 }

@@ -47,10 +47,10 @@ const NEVER: f64 = f64::INFINITY;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Threshold {
     /// Its name in the config file: `timers.rtc`.
-    pub name: String,
+    pub name: &'static str,
     /// What it limits, with its unit.
     pub about: &'static str,
-    /// Its value in force: `info 256, warning 1000, critical 10k`.
+    /// Its current value: `info 256, warning 1000, critical 10k`.
     pub value: String,
     /// Where its default comes from.
     pub source: &'static str,
@@ -113,9 +113,10 @@ impl ThresholdValue for (f64, f64) {
 
 /// Groups of thresholds: each with its doc comment, its default and the default's source.
 macro_rules! groups {
-    ($($(#[$doc:meta])* $group:ident {
+    ($($(#[$doc:meta])* $name:ident: $group:ident {
         $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr, $source:literal $(, $by:ident)?;)*
-    })*) => {$(
+    })*) => {
+        $(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -134,21 +135,38 @@ macro_rules! groups {
                 Self { $($field: self.$field.times([LOWER, $($by)?].last().copied().unwrap_or(LOWER))),* }
             }
 
-            fn list(&self, group: &str, into: &mut Vec<Threshold>) {
-                $(into.push(Threshold {
-                    name: format!("{group}.{}", stringify!($field)),
+        }
+        )*
+
+        /// All thresholds, by family.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Thresholds {
+            $($(#[$doc])* pub $name: $group,)*
+        }
+
+        impl Thresholds {
+            /// The lower bounds: what is reported stays as long as its figure reaches these.
+            pub(crate) fn lower(&self) -> Self {
+                Self { $($name: self.$name.lower()),* }
+            }
+
+            /// All thresholds with their values, in the order of the config file.
+            pub fn list(&self) -> Vec<Threshold> {
+                vec![$($(Threshold {
+                    name: concat!(stringify!($name), ".", stringify!($field)),
                     about: concat!($($about),*).trim(),
-                    value: self.$field.text(),
+                    value: self.$name.$field.text(),
                     source: $source,
-                });)*
+                },)*)*]
             }
         }
-    )*};
+    };
 }
 
 groups! {
     /// Cost of the exits of one cause.
-    CostThresholds {
+    cost: CostThresholds {
         /// Percent of one CPU for the whole guest.
         of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0),
             "Measured in Windows with emulated timers: 33 % with 8 vCPUs, 78 % with 2; in a healthy guest under 0.5 %";
@@ -158,7 +176,7 @@ groups! {
     }
 
     /// Timer rules, per second.
-    TimerThresholds {
+    timers: TimerThresholds {
         /// Reads of the ACPI PM timer per busy vCPU.
         acpi_pm_per_vcpu: Steps = Steps::new(100.0, 500.0, 10_000.0),
             "Measured: 1985/s per vCPU in Windows without the Hyper-V clock, none in healthy guests";
@@ -201,7 +219,7 @@ groups! {
     }
 
     /// Interrupt controller rules, per second and vCPU.
-    ApicThresholds {
+    apic: ApicThresholds {
         /// Faults on the local APIC's page: a warning.
         page_faults: f64 = 500.0,
             "Measured with an inhibited APICv: 1160/s per vCPU, 3.7 % of a CPU";
@@ -214,7 +232,7 @@ groups! {
     }
 
     /// Device rules, per second and guest.
-    DeviceThresholds {
+    devices: DeviceThresholds {
         /// Reads of virtio's interrupt status: a warning.
         intx_reads: f64 = 100.0,
             "Chosen: with MSI-X there are none";
@@ -239,7 +257,7 @@ groups! {
     }
 
     /// Rules about disks.
-    DiskThresholds {
+    disks: DiskThresholds {
         /// Rate of a limited disk, percent of its limit.
         throttled: Steps = Steps::new(NEVER, 95.0, NEVER),
             "Chosen: a limit holds to a few percent over 5 s";
@@ -270,7 +288,7 @@ groups! {
     }
 
     /// Scheduling rules.
-    SchedulingThresholds {
+    scheduling: SchedulingThresholds {
         /// Pause-loop exits per second and vCPU.
         pause: Steps = Steps::new(1000.0, 5000.0, NEVER),
             "Measured in healthy guests: 1 to 100/s";
@@ -292,7 +310,7 @@ groups! {
     }
 
     /// Pinning rules.
-    PinningThresholds {
+    pinning: PinningThresholds {
         /// A vCPU is busy from this demand for a CPU on, percent.
         busy: f64 = 50.0,
             "Chosen";
@@ -348,7 +366,7 @@ groups! {
     }
 
     /// Machine rules.
-    MachineThresholds {
+    machine: MachineThresholds {
         /// Memory faults per second and vCPU.
         faults: Steps = Steps::new(1000.0, 10_000.0, NEVER),
             "Measured in Windows guests: 317 to 1160/s per vCPU";
@@ -375,58 +393,6 @@ macro_rules! thresholds {
     }};
 }
 pub(crate) use thresholds;
-
-/// All thresholds, by family.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Thresholds {
-    /// Cost of exits.
-    pub cost: CostThresholds,
-    /// Timers.
-    pub timers: TimerThresholds,
-    /// Interrupt controller.
-    pub apic: ApicThresholds,
-    /// Devices.
-    pub devices: DeviceThresholds,
-    /// Disks.
-    pub disks: DiskThresholds,
-    /// Scheduling.
-    pub scheduling: SchedulingThresholds,
-    /// Pinning, contention and NUMA.
-    pub pinning: PinningThresholds,
-    /// Machine.
-    pub machine: MachineThresholds,
-}
-
-impl Thresholds {
-    /// The lower bounds: what is reported stays as long as its figure reaches these.
-    pub(crate) fn lower(&self) -> Self {
-        Self {
-            cost: self.cost.lower(),
-            timers: self.timers.lower(),
-            apic: self.apic.lower(),
-            devices: self.devices.lower(),
-            disks: self.disks.lower(),
-            scheduling: self.scheduling.lower(),
-            pinning: self.pinning.lower(),
-            machine: self.machine.lower(),
-        }
-    }
-
-    /// All thresholds with their values, in the order of the config file.
-    pub fn list(&self) -> Vec<Threshold> {
-        let mut all = Vec::new();
-        self.cost.list("cost", &mut all);
-        self.timers.list("timers", &mut all);
-        self.apic.list("apic", &mut all);
-        self.devices.list("devices", &mut all);
-        self.disks.list("disks", &mut all);
-        self.scheduling.list("scheduling", &mut all);
-        self.pinning.list("pinning", &mut all);
-        self.machine.list("machine", &mut all);
-        all
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
-//! Whom a finding speaks to: nobody is asked for a parameter of another vendor's KVM, or for a setting of a VMM or
-//! manager that the guest does not have.
+//! Cuts each finding to its guest: no parameter of another vendor's KVM, no setting of a VMM or manager that the guest
+//! does not have.
 //!
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 

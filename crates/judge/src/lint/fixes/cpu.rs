@@ -33,7 +33,7 @@ pub(crate) fn argument(guest: &GuestContext<'_>, features: &[String]) -> Fix {
     qemu(format!("-cpu {word}")).needing(QEMU_RESTART)
 }
 
-/// A word that may hold `=`, which a shell takes as it is behind an option.
+/// A quoted word, in which `=` needs no quotes: it follows an option.
 fn quoted(word: &str) -> String {
     let plain = word.replace('=', "");
     if shell::quoted(&plain) == plain { word.to_owned() } else { shell::quoted(word) }

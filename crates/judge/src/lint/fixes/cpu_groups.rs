@@ -24,7 +24,7 @@ pub(super) fn widen<'a>(changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a
     too_narrow(changed).into_iter().map(|(group, cpus)| widened(group, &cpus)).collect()
 }
 
-/// The commands that undo those of a guest, the innermost group first.
+/// The commands that undo a guest's widening, the innermost group first.
 pub(super) fn narrow<'a>(guest: &'a GuestContext<'a>, part: &'a GuestPlan) -> impl Iterator<Item = String> {
     too_narrow(std::iter::once((guest, part))).into_iter().rev().map(|(group, _)| set(group, &group.cpus))
 }

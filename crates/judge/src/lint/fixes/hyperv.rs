@@ -3,6 +3,7 @@
 use super::{advice, command, cpu, either, timer, xml};
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
+use crate::lint::context::host::apic_parameter;
 use crate::lint::engine::finding::Fix;
 use crate::model::CpuPlace;
 use kvm::Isa;
@@ -16,7 +17,7 @@ const STIMER_SINCE: (u32, u32) = (2, 6);
 /// QEMU of this version has `hv-avic`.
 const AVIC_SINCE: (u32, u32) = (6, 2);
 
-/// Enlightenments that other ones are built on and that change no timer by themselves.
+/// Enlightenments that only serve others and change no timer.
 const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
 
 const TOO_OLD: &str = "This Windows lacks Hyper-V clock support; fix it inside the guest: \
@@ -107,11 +108,8 @@ fn hpet_instead(guest: &GuestContext<'_>) -> Vec<Fix> {
 }
 
 fn add_avic(isa: Option<Isa>) -> String {
-    let parameter = match isa {
-        Some(Isa::Svm) => "/sys/module/kvm_amd/parameters/avic",
-        Some(Isa::Vmx) => "/sys/module/kvm_intel/parameters/enable_apicv",
-        _ => "KVM's parameter (enable_apicv on Intel, avic on AMD)",
-    };
+    let either = || "KVM's parameter (enable_apicv on Intel, avic on AMD)".to_owned();
+    let parameter = apic_parameter(isa).map_or_else(either, |parameter| format!("/sys/module/{parameter}"));
     format!(
         "synic disables APIC virtualisation unless avic is on too: add the avic enlightenment (hv-avic=on; libvirt \
          8.10, QEMU 6.2) where {parameter} is Y"
@@ -202,23 +200,11 @@ fn elements(guest: &GuestContext<'_>, names: &[&str]) -> String {
         };
         let _ = write!(features, "\n    {line}");
     }
-    let mut text = String::new();
-    if guest.config.hypervisor_hidden {
-        text.push_str(SHOW_HYPERVISOR);
-    }
-    if !features.is_empty() {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text += &format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>");
-    }
-    if has(hyperv::CLOCK) {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&timer(guest, "<timer name='hypervclock' present='yes'/>"));
-    }
-    text
+    let hidden = guest.config.hypervisor_hidden.then(|| SHOW_HYPERVISOR.to_owned());
+    let some = !features.is_empty();
+    let features = some.then(|| format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>"));
+    let clock = has(hyperv::CLOCK).then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));
+    [hidden, features, clock].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// QEMU's flag of an enlightenment, with its value.

@@ -1,5 +1,5 @@
-//! Which CPUs the host can give to pinned vCPUs alone. One answer for all guests, so that the options of one finding do
-//! not undo those of another.
+//! Which CPUs the host can give to pinned vCPUs alone. One answer for all guests, so that two findings never propose
+//! options that contradict each other.
 
 use super::{advice, kernel};
 use crate::lint::context::Context;
@@ -14,7 +14,7 @@ pub(crate) const KEEP_FIRST_CORES: &str = "Keep a core free of vCPU pins: \
 const UNKNOWN: &str = "Isolate the CPUs of pinned vCPUs with isolcpus= on the host's kernel command line, and leave \
     CPU 0 to the host; lscpu -p beside the other files says which CPUs there are";
 
-/// The CPUs of a host by what they are for, once the plan is in force.
+/// The CPUs of a host by what they are for after the plan.
 pub(crate) struct Isolation {
     /// CPUs that single vCPUs have, and those that are isolated now.
     guests: CpuSet,
@@ -64,7 +64,7 @@ impl Isolation {
         !self.guests.is_subset(&self.isolated)
     }
 
-    /// The kernel options that give the CPUs to the guests, each with the same list; or why there are none.
+    /// The kernel options that give the CPUs to the guests, each with the same list; or the reason against them.
     pub fn options(&self, names: &[&str]) -> Vec<Fix> {
         if !self.is_known {
             return vec![advice(UNKNOWN)];

@@ -26,7 +26,7 @@ const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it to 
     itself a guest without it), and a guest that requires it would not start";
 /// What a `virsh … --live --config` command needs.
 pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
-/// The same for a guest that has no configuration (libvirt.org, "Domain management": transient domains).
+/// The same for a guest without a configuration (libvirt.org, "Domain management": transient domains).
 pub(crate) const LIVE_ALONE: &str = "takes effect at once; the guest is transient, so whoever creates it has to keep \
     this in the XML that it is created from";
 /// Where a piece of XML goes that a transient guest is to have. [`Fix::is_for_creator`] knows it by the last words.
@@ -68,7 +68,7 @@ impl Fix {
         self.kind == FixKind::LibvirtXml && is_named()
     }
 
-    /// The same fix for a transient guest, which has no configuration.
+    /// The same fix for a transient guest, which libvirt keeps no configuration of.
     fn for_transient(mut self) -> Self {
         if self.kind == FixKind::LibvirtXml && !self.is_for_creator() {
             let needs = self.needs.map_or_else(String::new, |needs| format!("; {needs}"));
@@ -97,8 +97,8 @@ pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String 
     format!("virsh {verb} {argument} {rest}").trim_end().to_owned()
 }
 
-/// What a `virsh` command changes: the running guest and its configuration. A guest that is shut off has only the
-/// latter, and `--live` is an error there; a transient one has none, and `--config` is.
+/// What a `virsh` command changes: the running guest and its configuration. `--live` is an error for a guest that is
+/// shut off, `--config` for a transient guest.
 pub(crate) fn scope(guest: &GuestContext<'_>) -> &'static str {
     match guest.domain.facts.persistent {
         _ if guest.is_shut_off() => "--config",

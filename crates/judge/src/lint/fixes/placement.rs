@@ -9,7 +9,7 @@ use crate::figures::bytes;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::Fix;
-use crate::model::Pins;
+use crate::model::{Pins, ThreadModel};
 use crate::placement::GuestPlan;
 use kvm::CpuSet;
 use std::fmt::Write as _;
@@ -69,74 +69,92 @@ pub(crate) fn guest_placement(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Ve
     placement(ctx, &[guest.index])
 }
 
-/// Commands, by what they need.
-#[derive(Default)]
-struct PinCommands {
-    kept: Vec<String>,
-    at_start: Vec<String>,
-    live: Vec<String>,
-    live_alone: Vec<String>,
-    until_end: Vec<String>,
+/// A pin of a plan.
+pub(super) struct PlannedPin<'a> {
+    /// The command of `virsh`, and the number of the vCPU or `IOThread` with a space behind it.
+    verb: &'static str,
+    number: String,
+    pub cpus: &'a CpuSet,
+    /// What the configuration pins the thread to.
+    pub configured: Option<&'a CpuSet>,
+    thread: Option<&'a ThreadModel>,
 }
+
+impl PlannedPin<'_> {
+    pub(super) fn virsh(&self, guest: &GuestContext<'_>, cpus: &str, scope: &str) -> String {
+        virsh(guest, self.verb, &format!("{}{cpus} {scope}", self.number))
+    }
+}
+
+/// The pins of a plan: vCPUs, emulator, `IOThreads`.
+pub(super) fn pins_of<'a>(
+    guest: &'a GuestContext<'_>,
+    part: &'a GuestPlan,
+) -> impl Iterator<Item = PlannedPin<'a>> + 'a {
+    let (pins, domain) = (&guest.config.pins, guest.domain);
+    let vcpus = part.vcpus.iter().map(|(v, cpus)| PlannedPin {
+        verb: "vcpupin",
+        number: format!("{v} "),
+        cpus,
+        configured: pins.vcpus.get(v),
+        thread: domain.vcpu(*v),
+    });
+    let emulator = part.emulator.iter().map(|cpus| PlannedPin {
+        verb: "emulatorpin",
+        number: String::new(),
+        cpus,
+        configured: pins.emulator.as_ref(),
+        thread: domain.helper(None),
+    });
+    let iothreads = part.iothreads.iter().map(|(id, cpus)| PlannedPin {
+        verb: "iothreadpin",
+        number: format!("{id} "),
+        cpus,
+        configured: pins.iothreads.get(id),
+        thread: domain.helper(Some(*id)),
+    });
+    vcpus.chain(emulator).chain(iothreads)
+}
+
+/// Commands, each with what it needs.
+#[derive(Default)]
+struct PinCommands(Vec<(&'static str, String)>);
 
 impl PinCommands {
     /// Adds a guest's commands; whether there was room for all.
     fn add(&mut self, guest: &GuestContext<'_>, part: &GuestPlan) -> bool {
-        let all = [&self.kept, &self.at_start, &self.live, &self.live_alone, &self.until_end];
-        let room = MAX_PINS.saturating_sub(all.into_iter().map(Vec::len).sum());
-        let all = part.vcpus.len() + part.iothreads.len() + usize::from(part.emulator.is_some());
-        if guest.config.libvirt == Some(false) {
-            self.until_end.extend(tasksets(guest, part).take(room));
-            return all <= room;
-        }
-        let pins = &guest.config.pins;
-        let mut pin = |verb: &str, number: &str, cpus: &CpuSet, configured: Option<&CpuSet>| {
-            let (lines, keep) = match scope(guest) {
-                at_start if guest.is_shut_off() => (&mut self.at_start, at_start),
-                _ if configured == Some(cpus) => (&mut self.live, "--live"),
-                alone if is_transient(guest) => (&mut self.live_alone, alone),
-                both => (&mut self.kept, both),
+        let room = MAX_PINS.saturating_sub(self.0.len());
+        let line = |pin: PlannedPin<'_>| {
+            let (need, keep) = match scope(guest) {
+                at_start if guest.is_shut_off() => (AT_NEXT_START, at_start),
+                _ if pin.configured == Some(pin.cpus) => (AT_ONCE, "--live"),
+                alone if is_transient(guest) => (LIVE_ALONE, alone),
+                both => (LIVE_AND_KEPT, both),
             };
-            lines.push(virsh(guest, verb, &format!("{number}{cpus} {keep}")));
+            (need, pin.virsh(guest, &pin.cpus.to_string(), keep))
         };
-        let mut left = room;
-        for (v, cpus) in part.vcpus.iter().take(left) {
-            pin("vcpupin", &format!("{v} "), cpus, pins.vcpus.get(v));
+        if guest.config.libvirt == Some(false) {
+            self.0.extend(tasksets(guest, part).take(room).map(|line| (UNTIL_GUEST_ENDS, line)));
+        } else {
+            self.0.extend(pins_of(guest, part).take(room).map(line));
         }
-        left = left.saturating_sub(part.vcpus.len());
-        if let Some(cpus) = part.emulator.as_ref().filter(|_| left > 0) {
-            pin("emulatorpin", "", cpus, pins.emulator.as_ref());
-            left -= 1;
-        }
-        for (id, cpus) in part.iothreads.iter().take(left) {
-            pin("iothreadpin", &format!("{id} "), cpus, pins.iothreads.get(id));
-        }
-        all <= room
+        pins_of(guest, part).count() <= room
     }
 
     fn commands(self) -> impl Iterator<Item = Fix> {
-        let all = [
-            (self.kept, LIVE_AND_KEPT),
-            (self.at_start, AT_NEXT_START),
-            (self.live, AT_ONCE),
-            (self.live_alone, LIVE_ALONE),
-            (self.until_end, UNTIL_GUEST_ENDS),
-        ];
-        all.into_iter()
-            .filter(|(lines, _)| !lines.is_empty())
-            .map(|(lines, need)| command(lines.join("\n")).needing(need))
+        let needs = [LIVE_AND_KEPT, AT_NEXT_START, AT_ONCE, LIVE_ALONE, UNTIL_GUEST_ENDS];
+        needs.into_iter().filter_map(move |need| {
+            let lines: Vec<&str> = self.0.iter().filter(|(of, _)| *of == need).map(|(_, line)| line.as_str()).collect();
+            (!lines.is_empty()).then(|| command(lines.join("\n")).needing(need))
+        })
     }
 }
 
 /// For a guest that libvirt does not run: one `taskset` per thread.
 pub(super) fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = String> + 'a {
     // A file may not have the threads' ids, and 0 is the shell's own.
-    let line = |cpus: &CpuSet, tid: i32| (tid > 0).then(|| format!("taskset -pc {cpus} {tid}"));
-    let vcpus = part.vcpus.iter().filter_map(move |(v, cpus)| line(cpus, guest.domain.vcpu(*v)?.tid));
-    let helper = move |id: Option<u32>, cpus: &CpuSet| line(cpus, guest.domain.helper(id)?.tid);
-    let emulator = part.emulator.iter().filter_map(move |cpus| helper(None, cpus));
-    let iothreads = part.iothreads.iter().filter_map(move |(id, cpus)| helper(Some(*id), cpus));
-    vcpus.chain(emulator).chain(iothreads)
+    let tid = |pin: &PlannedPin<'_>| pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0);
+    pins_of(guest, part).filter_map(move |pin| Some(format!("taskset -pc {} {}", pin.cpus, tid(&pin)?)))
 }
 
 /// The pins as XML, for a guest of libvirt. Where vCPUs move these are all pins, also those that stay: who replaces

@@ -3,7 +3,7 @@
 pub(crate) use kvm::shell_quoted as quoted;
 
 /// The argument by which `virsh` finds a guest: its name, its UUID where the name is not plain, and without a UUID the
-/// name as a word that is no option, whatever it begins with.
+/// name as a word that `virsh` never reads as an option.
 pub(crate) fn domain_argument(name: &str, uuid: Option<&str>) -> String {
     match uuid.filter(|u| is_uuid(u)) {
         _ if is_plain_name(name) => name.to_owned(),
@@ -12,7 +12,7 @@ pub(crate) fn domain_argument(name: &str, uuid: Option<&str>) -> String {
     }
 }
 
-/// A unit of systemd as a word that is no option, whatever it begins with: the root slice is `-.slice`.
+/// A unit of systemd as a word that is never read as an option: the root slice is `-.slice`.
 pub(crate) fn unit_argument(unit: &str) -> String {
     let end_of_options = if unit.starts_with('-') { "-- " } else { "" };
     format!("{end_of_options}{}", quoted(unit))
@@ -26,7 +26,7 @@ pub fn is_plain_name(name: &str) -> bool {
     !is_id && !name.starts_with('-') && name.chars().all(plain) && !is_uuid(name)
 }
 
-/// The commands of a line, which stand between `; `: one within quotes is part of a name.
+/// The commands of a line, separated by `; ` outside quotes.
 pub(crate) fn commands(line: &str) -> Vec<&str> {
     let (mut all, mut begin) = (Vec::new(), 0);
     let (mut in_quotes, mut is_escaped) = (false, false);

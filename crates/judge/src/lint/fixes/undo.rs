@@ -1,7 +1,7 @@
 //! The way back from the placement plan: the pins as they are now.
 
 use super::cpu_groups::narrow;
-use super::placement::{MAX_PINS, tasksets};
+use super::placement::{MAX_PINS, PlannedPin, pins_of, tasksets};
 use super::shell::quoted;
 use super::{advice, command, is_transient, scope, virsh};
 use crate::lint::context::Context;
@@ -10,7 +10,7 @@ use crate::lint::engine::finding::Fix;
 use crate::placement::GuestPlan;
 use kvm::CpuSet;
 
-/// What brings a guest back to where it is now, once the plan is in force. Empty where the plan leaves it alone.
+/// The fixes that undo the plan for a guest. Empty where the plan changes nothing.
 pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let Some(part) = ctx.placement.plan().guests.get(guest.index).filter(|part| !part.is_empty()) else {
         return Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
         return if lines.is_empty() { Vec::new() } else { vec![command(lines.join("\n"))] };
     }
     let mut fix = Vec::new();
-    let mut lines = pins(ctx, guest, &before);
+    let mut lines = pins(ctx, guest, &before, part);
     lines.extend(narrow(guest, part));
     if !lines.is_empty() {
         fix.push(command(lines.join("\n")));
@@ -50,26 +50,14 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     fix
 }
 
-/// `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
-fn pins(ctx: &Context<'_>, guest: &GuestContext<'_>, before: &GuestPlan) -> Vec<String> {
-    let pins = &guest.config.pins;
-    let line = |verb: &str, number: &str, cpus: &CpuSet, configured: Option<&CpuSet>, new: Option<&CpuSet>| {
+/// The pins before a plan as commands. `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin,
+/// iothreadpin).
+fn pins(ctx: &Context<'_>, guest: &GuestContext<'_>, before: &GuestPlan, part: &GuestPlan) -> Vec<String> {
+    let line = |(old, new): (PlannedPin<'_>, PlannedPin<'_>)| {
         // A pin that was right in the configuration all along stays there.
-        let keep = if configured.is_some() && configured == new { "--live" } else { scope(guest) };
-        let cpus = if ctx.map().restricts(cpus) { cpus.to_string() } else { "r".into() };
-        virsh(guest, verb, &format!("{number}{cpus} {keep}"))
+        let keep = if old.configured == Some(new.cpus) { "--live" } else { scope(guest) };
+        let cpus = if ctx.map().restricts(old.cpus) { old.cpus.to_string() } else { "r".into() };
+        old.virsh(guest, &cpus, keep)
     };
-    let plan = ctx.placement.plan().guests.get(guest.index);
-    let vcpus = before
-        .vcpus
-        .iter()
-        .map(|(v, cpus)| line("vcpupin", &format!("{v} "), cpus, pins.vcpus.get(v), plan.and_then(|p| p.vcpus.get(v))));
-    let emulator = before
-        .emulator
-        .iter()
-        .map(|cpus| line("emulatorpin", "", cpus, pins.emulator.as_ref(), plan.and_then(|p| p.emulator.as_ref())));
-    let iothreads = before.iothreads.iter().map(|(id, cpus)| {
-        line("iothreadpin", &format!("{id} "), cpus, pins.iothreads.get(id), plan.and_then(|p| p.iothreads.get(id)))
-    });
-    vcpus.chain(emulator).chain(iothreads).take(MAX_PINS).collect()
+    pins_of(guest, before).zip(pins_of(guest, part)).take(MAX_PINS).map(line).collect()
 }

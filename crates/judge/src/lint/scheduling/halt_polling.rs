@@ -1,11 +1,7 @@
 //! Halt polling that mostly fails.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::{CpuShare, ThreadModel};
 
 /// On a host that is idle for more than this, polling hurts nobody, percent.

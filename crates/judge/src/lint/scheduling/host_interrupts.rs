@@ -1,12 +1,7 @@
 //! Interrupts of the host while the guest runs.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::{GuestContext, NO_VCPUS};
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::ThreadModel;
 
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
@@ -45,8 +40,6 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
             fixes::command(texts::SHOW_INTERRUPTS).needing(texts::SHOW_INTERRUPTS_NEED),
             fixes::advice(texts::ROUTE_INTERRUPTS),
         ],
-        cost: exits.cost,
-        marks: exits.marks,
-        ..texts::HOST_INTERRUPTS.finding()
+        ..texts::HOST_INTERRUPTS.caused_by(exits)
     });
 }

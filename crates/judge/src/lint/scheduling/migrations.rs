@@ -1,12 +1,8 @@
 //! Busy vCPUs that move.
 
 use super::texts;
-use crate::lint::context::Context;
 use crate::lint::context::cpu_wait::{demand, wait_of_demand};
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::ThreadModel;
 
 /// With less wait, moves within a cache hurt little, percent.

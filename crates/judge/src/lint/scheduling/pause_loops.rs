@@ -1,22 +1,11 @@
 //! Pause-loop exits.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::{GuestContext, NO_VCPUS};
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 
 pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Pause]);
-    if exits.count == 0 {
-        return;
-    }
-    if exits.rate.is_none() {
-        return verdicts.cannot_tell(guest.why_no_rate());
-    }
-    let Some(per_vcpu) = exits.per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
+    let Some(per_vcpu) = exits.per_vcpu_or_tell(guest, verdicts) else { return };
     let t = &ctx.thresholds().scheduling;
     let Some(mut severity) = t.pause.of(per_vcpu) else { return };
     let wait = guest.domain.vcpu_wait_percent();
@@ -40,9 +29,7 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
             guest.perf_check("vmexit"),
         ],
         fix,
-        cost: exits.cost,
-        marks: exits.marks,
-        ..texts::PAUSES.finding()
+        ..texts::PAUSES.caused_by(exits)
     };
     if waiting {
         finding.title = texts::PAUSES_AND_WAIT_TITLE.into();

@@ -1,18 +1,13 @@
 //! The rows of the scheduling rules in the table of rules.
 
 use super::{halt_polling, host_interrupts, migrations, pause_loops, wait, wakeup_latency};
-use crate::lint::engine::hold::Hold;
-use crate::lint::engine::thresholds::thresholds;
-use crate::lint::links;
-use crate::lint::rule::Check::Behaviour;
-use crate::lint::rule::Rule;
-use crate::lint::rule_id::RuleId;
+use crate::lint::prelude::*;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::PauseLoops,
         sees: "vCPUs spin on locks whose holder does not run",
-        check: Behaviour(pause_loops::pauses),
+        check: Check::Behaviour(pause_loops::pauses),
         hold: Hold::USUAL,
         thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
         limits: "Whether the lock's holder waits is inferred from the wait of all vCPUs. Without figures of wait, and \
@@ -23,7 +18,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HostInterrupts,
         sees: "interrupts of the host stop the guest far more often than its tick",
-        check: Behaviour(host_interrupts::interrupts),
+        check: Check::Behaviour(host_interrupts::interrupts),
         hold: Hold::USUAL,
         thresholds: thresholds![scheduling.interrupts_ticks, scheduling.interrupts_isolated],
         limits: "Which interrupts they are is not broken down. Interrupts of passed-through devices and kicks that \
@@ -34,7 +29,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HaltPollBurn,
         sees: "halt polling turns the guest's idle time into host CPU time",
-        check: Behaviour(halt_polling::halt_poll),
+        check: Check::Behaviour(halt_polling::halt_poll),
         hold: Hold::USUAL,
         thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
         limits: "Needs KVM's counters. Where they are sums over the vCPUs, the average is judged. A host that is idle \
@@ -45,7 +40,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::VcpuMigrating,
         sees: "a busy vCPU is moved from CPU to CPU",
-        check: Behaviour(migrations::migrating),
+        check: Check::Behaviour(migrations::migrating),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.busy, pinning.migrations, pinning.far_migrations],
         limits: "The cost of a move is not measured. A move to a sibling thread counts half; without wait and without \
@@ -56,7 +51,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::VcpuWait,
         sees: "vCPUs are ready to run but wait for a CPU",
-        check: Behaviour(wait::wait),
+        check: Check::Behaviour(wait::wait),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.busy, pinning.wait],
         limits: "Who ran meanwhile is known only with scheduler tracepoints. A CPU quota causes wait too; where \
@@ -67,7 +62,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::WakeupLatency,
         sees: "woken vCPUs start late though their CPU is free",
-        check: Behaviour(wakeup_latency::wakeups),
+        check: Check::Behaviour(wakeup_latency::wakeups),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.wakeup_us],
         limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with \

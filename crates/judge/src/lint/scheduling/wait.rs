@@ -1,17 +1,13 @@
 //! Time on the run queue.
 
 use super::texts;
-use crate::lint::context::Context;
 use crate::lint::context::cpu_wait::{demand, wait_of_demand};
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::ThreadModel;
 use kvm::CpuSet;
 use sample::OtherTask;
 
-/// Less idle time of all CPUs together is no CPU to spare, percent of one CPU.
+/// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
 const IDLE_CPU: f64 = 50.0;
 /// The most tasks that evidence names.
 const MAX_TASKS: usize = 3;
@@ -54,15 +50,15 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     });
 }
 
-/// Pins that give a guest what its vCPUs wait for, percent of one CPU. Where the host has no such time left, pins give
-/// none: load has to go first.
+/// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead: load
+/// has to go first.
 pub(super) fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
     let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
     if no_room {
         return vec![fixes::advice(texts::LESS_LOAD)];
     }
-    // A CPU that other tasks use is no CPU of its own.
+    // The plan may only have CPUs that other tasks use.
     let plan = ctx.placement.plan().guests.get(guest.index);
     let new: CpuSet = plan.iter().flat_map(|p| p.vcpus.values()).flat_map(CpuSet::iter).collect();
     if new.intersects(&ctx.map().busy) {

@@ -1,14 +1,10 @@
 //! From woken to running, on a CPU that is free.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::InjectionModel;
 
-/// Fewer wake-ups have no 99th percentile.
+/// A 99th percentile needs this many wake-ups.
 const MIN_WAKEUPS: u64 = 20;
 /// From this wait on, the vCPU competes for its CPU, percent.
 const COMPETES: f64 = 2.0;

@@ -69,7 +69,7 @@ fn disk_errors() {
     silent(&failing(None), RuleId::DiskErrors);
 }
 
-/// A device that took this long for each of so many reads per second.
+/// A device that took `us` for each of `reads` per second.
 fn device(name: &str, reads: u64, us: u64, below: &[&str]) -> HostDiskModel {
     let mut disk = HostDiskModel { name: name.into(), number: (8, name.len() as u32), ..HostDiskModel::default() };
     let times = |us| Timing { count: reads, total_ns: Some(reads * us * 1000), ..Timing::default() };

@@ -119,7 +119,7 @@ fn a_guest_that_starts_is_not_judged_by_what_it_does() {
     assert!(report.cannot_tell.iter().any(|c| c.rule == RuleId::Every && c.because.contains("started")));
     let options = Options { startup_guard_s: 10.0, ..Options::default() };
     fires(&after(&f.model(), 8, &options), RuleId::AcpiPmTimer, Severity::Warning);
-    // A guest that starts has no enlightenments to wait for, though.
+    // Enlightenments need no wait: a guest has them from its start.
     let mut w = on(Guest::new("w", 5).windows("").vcpus(1, |v, t| t.on(v)));
     w.guests[0].facts.started_ms = Some(testkit::START_MS + 59_000);
     fires(&judge(&w.model()), RuleId::WindowsEnlightenments, Severity::Info);

@@ -218,7 +218,7 @@ fn a_guests_own_log_is_worded_for_the_guest() {
          [   22.2] tsc: Marking TSC unstable due to clocksource watchdog\n",
     );
     assert_eq!(get(&clock, RuleId::HostLockup).title, "The guest's own kernel gave up its clock");
-    // A host that is itself a guest runs vCPUs of its own.
+    // A host that is itself a guest runs vCPUs too.
     let host = judged(
         "[    0.000000] Hypervisor detected: KVM\n\
          [  277.584863] watchdog: BUG: soft lockup - CPU#1 stuck for 2471s! [CPU 0/KVM:31664]\n",

@@ -448,7 +448,7 @@ fn tasks_of_the_host_on_a_pinned_cpu() {
     let report = judge(&full.model());
     let fix = &get(&report, RuleId::PinnedNotIsolated).fix;
     assert!(fix.iter().all(|f| !f.text.contains("isolcpus")), "not all CPUs can be isolated: {fix:#?}");
-    // It waits behind another guest: the few percent of the host's task are another matter.
+    // It waits for another guest: the few percent of the host's task are another matter.
     let roaming = Guest::new("b", 20).linux("").vcpus(1, |_, t| busy(40.0, 0.1)(t.may_run("0-7").on(3)));
     let f = Fixture::new(host().task("backup", false, 3, 4.0)).guest(pinned("a", 10, &[3], 55.0, 40.0)).guest(roaming);
     let report = judge(&f.model());
@@ -477,7 +477,7 @@ fn an_emulator_that_waits_behind_pinned_vcpus() {
     silent(&at(&[1], 30.0), RuleId::HostCpusStarved);
 }
 
-/// A transient guest has no configuration: `--config` is an error there, and XML goes to whoever creates it.
+/// libvirt keeps no configuration of a transient guest: `--config` is an error there, and XML goes to whoever creates it.
 #[test]
 fn a_transient_guest_is_changed_live_alone() {
     let at = |persistent: Option<bool>| {

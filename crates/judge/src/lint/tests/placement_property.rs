@@ -274,7 +274,7 @@ fn check(number: u64) -> Result<(), (String, String)> {
     }
     // Nobody was moved who stood well.
     let concerned = |name: &str| placement_findings(&report).iter().any(|f| f.concerns(name));
-    // Who is not named stands in the plan, which the finding refers to.
+    // The finding refers to the plan for guests that it does not name.
     let in_plan = report.findings.iter().flat_map(|f| &f.fix).any(|f| f.text == MORE_IN_PLAN);
     let all = before.host.all();
     for (thread, cpus) in &pasted {

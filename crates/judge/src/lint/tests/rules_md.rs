@@ -9,12 +9,9 @@ const HEAD: &str = "\
 Every finding of kvmtop is reported by one of the rules below. This page is made from the table of rules and their
 thresholds (`src/lint`); `kvmtop check --list-rules` prints the list, with `--json` all of this page.
 
-- **Sees**: the pattern that the rule reports.
-- **Reported**: how long the pattern has to show on a running host. In a file the whole file is the window.
-- **Thresholds**: the names in the config file's `[thresholds]`, such as `timers.rtc = { warning = 2000 }`, with their
-  default values and where these come from. \"Chosen\" means that no measurement or document stands behind the value.
-- **Cannot tell**: what the rule does not know, or takes for something else.
-- **Fix changes**: what the suggested fix touches. kvmtop never applies a fix.
+Each entry says what the rule sees, how long the pattern has to show on a running host (in a file the whole file is the
+window), which thresholds decide, what the rule cannot tell or takes for something else, and what the suggested fix
+touches. kvmtop never applies a fix. [Thresholds](#thresholds) lists the defaults and where they come from.
 
 Five things hold for all rules:
 
@@ -42,7 +39,7 @@ fn escaped(text: &str) -> String {
 }
 
 fn page() -> String {
-    let (thresholds, options) = (Thresholds::default().list(), Options::default());
+    let options = Options::default();
     let mut out = HEAD
         .replace("STARTUP", &options.startup_guard_s.to_string())
         .replace("RESUME", &options.resume_guard_s.to_string());
@@ -50,27 +47,23 @@ fn page() -> String {
         let _ = writeln!(out, "\n## {}", family.name);
         for rule in family.rules {
             let _ = writeln!(out, "\n### {}\n", rule.id);
-            let _ = writeln!(out, "- **Sees**: {}.", escaped(rule.sees));
-            let _ = writeln!(out, "- **Reported**: {}.", rule.reported());
-            if rule.thresholds.is_empty() {
-                let _ = writeln!(out, "- **Thresholds**: none.");
-            } else {
-                let _ = writeln!(out, "- **Thresholds**:\n");
-                let _ = writeln!(out, "  | threshold | limits | default | source |\n  |---|---|---|---|");
-            }
-            for name in rule.thresholds {
-                let t = thresholds.iter().find(|t| t.name == *name).unwrap_or_else(|| panic!("no threshold {name}"));
-                let about = t.about.trim_end_matches('.');
-                let _ = writeln!(out, "  | `{}` | {about} | {} | {} |", t.name, t.value, t.source);
-            }
+            let _ = writeln!(out, "Sees that {}.\n", escaped(rule.sees));
+            let _ = writeln!(out, "- Reported {}.", rule.reported());
             if !rule.thresholds.is_empty() {
-                let _ = writeln!(out);
+                let names: Vec<String> = rule.thresholds.iter().map(|name| format!("`{name}`")).collect();
+                let _ = writeln!(out, "- Thresholds: {}", names.join(", "));
             }
-            let _ = writeln!(out, "- **Cannot tell**: {}.", escaped(rule.limits));
-            let _ = writeln!(out, "- **Fix changes**: {}.", escaped(rule.fix));
+            let _ = writeln!(out, "- Cannot tell: {}.", escaped(rule.limits));
+            let _ = writeln!(out, "- Fix changes: {}.", escaped(rule.fix));
             let links: Vec<String> = rule.links.iter().map(|l| format!("<{l}>")).collect();
-            let _ = writeln!(out, "- **See**: {}", links.join(", "));
+            let _ = writeln!(out, "- See {}", links.join(", "));
         }
+    }
+    out += "\n## Thresholds\n\nThe config file sets them by name, such as `timers.rtc = { warning = 2000 }` in `[thresholds]`. \
+        \"Chosen\" means that no\nmeasurement or document stands behind the value.\n\n\
+        | threshold | limits | default | source |\n|---|---|---|---|\n";
+    for t in Thresholds::default().list() {
+        let _ = writeln!(out, "| `{}` | {} | {} | {} |", t.name, t.about.trim_end_matches('.'), t.value, t.source);
     }
     out
 }
@@ -89,6 +82,6 @@ fn the_page_of_rules_is_current() {
 #[test]
 fn every_threshold_decides_a_rule() {
     for t in Thresholds::default().list() {
-        assert!(super::super::rules().any(|r| r.thresholds.contains(&t.name.as_str())), "{} decides nothing", t.name);
+        assert!(super::super::rules().any(|r| r.thresholds.contains(&t.name)), "{} decides nothing", t.name);
     }
 }

@@ -110,7 +110,7 @@ fn what_check_lines_name_is_what_report_reads() {
             for line in text.split("\"check: ").skip(1) {
                 let line = line.split('"').next().unwrap().split("look at: ").next().unwrap();
                 let commands = line.split([';', ',']).map(|c| c.trim().trim_start_matches("then "));
-                // Behind a comma or semicolon may stand what to look for in the output.
+                // After a comma or semicolon the line may say what to look for in the output.
                 let programs = ["cat ", "grep ", "perf ", "ps ", "taskset ", "trace-cmd ", "virsh ", "watch ", "{"];
                 let commands = commands
                     .enumerate()

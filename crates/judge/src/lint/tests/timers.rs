@@ -23,7 +23,7 @@ fn acpi_pm_timer_on_linux() {
     fires(&judge(&at(150.0).model()), RuleId::AcpiPmTimer, Severity::Info);
     fires(&judge(&at(20_000.0).model()), RuleId::AcpiPmTimer, Severity::Critical);
     silent(&judge(&at(50.0).model()), RuleId::AcpiPmTimer);
-    // Without a duration its share of the exits is all there is.
+    // Without a duration only its share of the exits is known.
     let report = from_file(&at(20_000.0), None);
     fires(&report, RuleId::AcpiPmTimer, Severity::Info);
     assert_eq!(get(&report, RuleId::AcpiPmTimer).confidence, Confidence::Low);
@@ -217,7 +217,7 @@ fn tick_storm() {
 
 #[test]
 fn every_windows_guest_gets_one_finding_about_its_timers() {
-    // The first guest has no timer in use; that must not keep the second one's findings apart.
+    // The first guest has no timer in use; its findings must not split those about the second guest.
     let plain =
         Guest::new("a-quiet", 4).windows("<clock offset='localtime'/>").vcpus(1, |_, t| t.cpu(1.0, 0.0, 0.0, 0.0));
     let busy = Fixture::windows_on_pm_timer().windows("<clock offset='localtime'/>");

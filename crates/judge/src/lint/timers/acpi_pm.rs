@@ -1,14 +1,9 @@
 //! Reads of the ACPI PM timer.
 
 use super::{pc_timer, texts};
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::{GuestContext, NO_VCPUS};
-use crate::lint::engine::finding::{Mark, Severity, worst};
-use crate::lint::verdicts::Verdicts;
-use kvm::Space;
+use crate::lint::prelude::*;
 
-/// From this number of vCPUs on, readers queue up behind QEMU's big lock.
+/// From this number of vCPUs on, readers queue for QEMU's big lock.
 const MANY_VCPUS: f64 = 32.0;
 /// QEMU of this version reads the PM timer without its big lock.
 const LOCKLESS_SINCE: (u32, u32) = (10, 2);
@@ -31,7 +26,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         verdicts.cannot_tell(NO_VCPUS);
     }
     let by_rate = reads.per_vcpu.and_then(|r| t.acpi_pm_per_vcpu.of(r)).map(|s| {
-        // Where the kernel fires no kvm_exit there is no share to test.
+        // A kernel without kvm_exit gives no share to test.
         let share = reads.exit_share.unwrap_or(100.0);
         if s == Severity::Warning && share < t.acpi_pm_exit_share { Severity::Info } else { s }
     });

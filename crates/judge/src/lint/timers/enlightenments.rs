@@ -1,14 +1,9 @@
 //! A Windows guest without the Hyper-V clock or timers, which spare it QEMU's.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Severity, worst};
 use crate::lint::fixes::{self, hyperv};
-use crate::lint::verdicts::Verdicts;
-use crate::model::{CpuPlace, Sureness};
-use kvm::Space;
+use crate::lint::prelude::*;
+use crate::model::CpuPlace;
 use kvm::hyperv::CLOCK;
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

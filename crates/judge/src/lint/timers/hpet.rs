@@ -2,14 +2,7 @@
 
 use super::{pc_timer, texts};
 use crate::figures::{figure, or_unknown};
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, worst};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::model::Sureness;
-use kvm::Space;
+use crate::lint::prelude::*;
 
 /// An access to emulated memory that QEMU serves took at least this long on the hosts that were measured, microseconds;
 /// a virtio doorbell that ends in an ioeventfd takes less.

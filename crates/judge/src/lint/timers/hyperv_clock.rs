@@ -1,21 +1,13 @@
 //! `HV_X64_MSR_TIME_REF_COUNT`, the slow way to read the Hyper-V clock.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use sample::Direction;
+use crate::lint::prelude::*;
 
 const TIME_REF_COUNT: u64 = 0x4000_0020;
 
 pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let reads = guest.msrs(Direction::Read, |msr| msr == TIME_REF_COUNT);
-    if reads.count == 0 {
-        return;
-    }
-    let Some(rate) = reads.rate else { return verdicts.cannot_tell(guest.why_no_rate()) };
+    let Some(rate) = reads.rate_or_tell(guest, verdicts) else { return };
     let Some(severity) = ctx.thresholds().timers.time_ref_count.of(rate) else { return };
     let evidence = vec![
         reads.describe(guest, "reads", "of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)"),
@@ -33,8 +25,6 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         confidence: Confidence::High,
         evidence,
         fix,
-        cost: reads.cost,
-        marks: reads.marks,
-        ..texts::TSC_PAGE.finding()
+        ..texts::TSC_PAGE.caused_by(reads)
     });
 }

@@ -1,13 +1,7 @@
 //! An idle Windows guest that sleeps for less than a millisecond at a time.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Finding, Mark, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::model::Sureness;
-use kvm::Space;
+use crate::lint::prelude::*;
 
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;

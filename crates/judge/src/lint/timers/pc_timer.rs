@@ -1,14 +1,8 @@
 //! What the clocks and timers that QEMU emulates have in common: the fix, and the finding without a rate.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::context::totals::EventTotals;
-use crate::lint::engine::finding::{Confidence, Finding, Fix, Severity};
 use crate::lint::engine::prose::Prose;
-use crate::lint::verdicts::Verdicts;
-use crate::lint::{fixes, links};
-use crate::model::Sureness;
+use crate::lint::prelude::*;
 
 /// Without a known interval a share of the exits is reported from this count on: no boot makes as many accesses.
 const DECISIVE_COUNT: u64 = 10_000;
@@ -48,9 +42,7 @@ pub(super) fn finding(
         evidence,
         fix: better_clock(ctx, guest),
         see: vec![system.into(), links::CLOCK.into()],
-        cost: totals.cost,
-        marks: totals.marks,
-        ..prose.finding()
+        ..prose.caused_by(totals)
     }
 }
 
@@ -66,7 +58,7 @@ pub(super) fn without_rate(
     verdicts: &mut Verdicts,
 ) {
     let share = totals.exit_share.filter(|s| *s >= ctx.thresholds().timers.acpi_pm_exit_share);
-    let Some(share) = share.filter(|_| totals.count >= DECISIVE_COUNT && !guest.interval_known()) else {
+    let Some(share) = share.filter(|_| totals.count >= DECISIVE_COUNT && !guest.interval_known) else {
         return verdicts.cannot_tell(guest.why_no_rate());
     };
     let evidence =

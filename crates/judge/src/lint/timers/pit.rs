@@ -1,20 +1,11 @@
 //! The PIT.
 
 use super::{pc_timer, texts};
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::Severity;
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::model::Sureness;
-use kvm::Space;
+use crate::lint::prelude::*;
 
 pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let accesses = guest.devices(Space::Pio, |n| matches!(n, "kvm-pit" | "pit"));
-    if accesses.count == 0 {
-        return;
-    }
-    let Some(rate) = accesses.rate else { return verdicts.cannot_tell(guest.why_no_rate()) };
+    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else { return };
     if rate < ctx.thresholds().timers.pit {
         return;
     }

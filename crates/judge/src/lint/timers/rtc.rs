@@ -2,13 +2,7 @@
 
 use super::{pc_timer, texts};
 use crate::figures::{figure, or_unknown};
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::worst;
-use crate::lint::verdicts::Verdicts;
-use kvm::Space;
-use sample::Direction;
+use crate::lint::prelude::*;
 
 pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let accesses = guest.devices(Space::Pio, |name| name == "rtc");

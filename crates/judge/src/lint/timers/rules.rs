@@ -1,12 +1,7 @@
 //! The rows of the timer rules in the table of rules.
 
 use super::{acpi_pm, enlightenments, hpet, hyperv_clock, idle_wakeups, pit, rtc, tick_storm};
-use crate::lint::engine::hold::Hold;
-use crate::lint::engine::thresholds::thresholds;
-use crate::lint::links;
-use crate::lint::rule::Check::{Behaviour, Setup};
-use crate::lint::rule::Rule;
-use crate::lint::rule_id::RuleId;
+use crate::lint::prelude::*;
 
 const CLOCK_FIX: &str = "Windows: <hyperv> features and the hypervclock timer in the domain's XML, after a power \
     cycle. Linux: the clocksource, inside the guest, at once";
@@ -15,7 +10,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::AcpiPmTimer,
         sees: "the guest keeps time by reading the ACPI PM timer",
-        check: Behaviour(acpi_pm::acpi_pm),
+        check: Check::Behaviour(acpi_pm::acpi_pm),
         hold: Hold::CLOCK,
         thresholds: thresholds![timers.acpi_pm_per_vcpu, timers.acpi_pm_exit_share, cost.of_one_cpu, cost.of_vcpus],
         limits: "Port addresses have to be in the figures: exits for ports alone are not enough. With 32 or more vCPUs \
@@ -26,7 +21,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::RtcTick,
         sees: "the guest ticks by the emulated RTC",
-        check: Behaviour(rtc::rtc),
+        check: Check::Behaviour(rtc::rtc),
         hold: Hold::CLOCK,
         thresholds: thresholds![timers.rtc, cost.of_one_cpu, cost.of_vcpus],
         limits: "A program that reads the RTC's clock again and again looks the same if at least a quarter of its \
@@ -37,7 +32,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HpetClock,
         sees: "the guest uses the emulated HPET as clock or timer",
-        check: Behaviour(hpet::clock),
+        check: Check::Behaviour(hpet::clock),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.hpet, timers.hpet_per_vcpu, cost.of_one_cpu, cost.of_vcpus],
         limits: "Without MMIO addresses only exits of 5 us and more with an HPET in the configuration count, with low \
@@ -48,7 +43,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HypervTscPage,
         sees: "a Hyper-V guest reads its clock through an MSR because the TSC page is not valid",
-        check: Behaviour(hyperv_clock::tsc_page),
+        check: Check::Behaviour(hyperv_clock::tsc_page),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.time_ref_count],
         limits: "Why KVM does not keep the page valid is not visible: an unstable host TSC, a migration and a restore \
@@ -60,7 +55,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::IdleWakeups,
         sees: "an idle guest is woken by its timer many times a second",
-        check: Behaviour(idle_wakeups::idle_wakeups),
+        check: Check::Behaviour(idle_wakeups::idle_wakeups),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.idle_halts_per_vcpu, timers.idle_guest_cpu, timers.short_sleep_ms, timers.rtc],
         limits: "Windows guests only. Disk and network work wakes vCPUs too; a guest with one request or packet per \
@@ -71,7 +66,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::PitTimer,
         sees: "the guest uses the PIT, the oldest timer of the PC",
-        check: Behaviour(pit::pit),
+        check: Check::Behaviour(pit::pit),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.pit],
         limits: "An old system has no better timer. The rule cannot tell it from a newer one that is forced to use \
@@ -82,7 +77,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HpetIdleCost,
         sees: "an HPET that nobody uses keeps QEMU's main thread awake",
-        check: Behaviour(hpet::idle_cost),
+        check: Check::Behaviour(hpet::idle_cost),
         hold: Hold::LONG,
         thresholds: thresholds![timers.hpet_idle_main, timers.hpet_per_vcpu, timers.idle_guest_cpu, machine.main_loop],
         limits: "The main thread's work is not broken down: a remote display or a backup job looks the same, so \
@@ -93,7 +88,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::WindowsEnlightenments,
         sees: "a Windows guest runs without the Hyper-V clock and timers, or cannot see them",
-        check: Setup(enlightenments::enlightenments),
+        check: Check::Setup(enlightenments::enlightenments),
         hold: Hold::AT_ONCE,
         thresholds: thresholds![timers.rtc, cost.of_one_cpu, cost.of_vcpus],
         limits: "Needs the guest's configuration and a good sign that it is Windows. Windows before 7 and 2008 R2 has \
@@ -104,7 +99,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::GuestTickStorm,
         sees: "an idle guest ticks at its full rate on every vCPU",
-        check: Behaviour(tick_storm::tick_storm),
+        check: Check::Behaviour(tick_storm::tick_storm),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.tick_per_vcpu, timers.tick_storm, timers.idle_guest_cpu],
         limits: "Not for Windows. Rates within 6 % of 100, 250, 300 or 1000 Hz count. A guest that ticks on purpose, \

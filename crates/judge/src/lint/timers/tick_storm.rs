@@ -1,14 +1,8 @@
 //! An idle guest that programs its timer at a tick rate on every vCPU.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::model::{AccessRow, Sureness};
-use kvm::Space;
-use sample::Direction;
+use crate::lint::prelude::*;
+use crate::model::AccessRow;
 
 /// Tick rates that Linux kernels are built with (`kernel/Kconfig.hz`).
 const TICK_RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
@@ -67,8 +61,6 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
             fixes::command(texts::TICK_STORM_LOOK).needing(fixes::IN_GUEST),
             fixes::advice(texts::TICK_STORM_FIX),
         ],
-        cost: all.cost,
-        marks: all.marks,
-        ..texts::TICK_STORM.finding()
+        ..texts::TICK_STORM.caused_by(all)
     });
 }
