@@ -29,3 +29,10 @@ static always_inline u64 log2_bucket(u64 ns)
 	}
 	return r & (BUCKETS - 1);
 }
+
+static always_inline void add(struct span *t, u64 ns)
+{
+	__sync_fetch_and_add(&t->count, 1);
+	__sync_fetch_and_add(&t->ns, ns);
+	__sync_fetch_and_add(&t->histogram[log2_bucket(ns)], 1);
+}

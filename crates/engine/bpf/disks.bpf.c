@@ -15,7 +15,6 @@
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-#define SUBMITTERS 8
 #define MERGED 256 /* bios of a request at most: BLK_MAX_SEGMENTS is 128, some drivers take up to 256 */
 
 /* Where fields are, bytes, by the running kernel's BTF. Set before the programs load. */
@@ -29,41 +28,25 @@ const volatile u32 by_disk = 0;	 /* 1: bio_bdev leads to a gendisk */
 
 enum kind { READ, WRITE, FLUSH, OTHER };
 
-/* Who submits, by the names that QEMU and the kernel give to threads. */
-enum submitter { MAIN, IOTHREAD, POOL, IO_URING, VHOST, VCPU, UNNAMED };
-
 /* A bio on its way. */
-struct flight {
+struct bio_flight {
 	u64 queued, issued; /* ns; issued 0: not yet */
 	u32 owner, dev, kind, submitter;
 	u64 bytes;
 };
 
-struct key {
-	u32 owner, dev, kind, pad;
-};
-
-struct cell {
-	u64 count, bytes, total_ns; /* from queued to completed */
-	u64 issued, device_ns;	    /* those with an issue, from there to completed */
-	u64 submitted[SUBMITTERS];
-	u64 total[BUCKETS], device[BUCKETS];
-};
-
-_Static_assert(sizeof(struct cell) == 77 * 8, "crates/engine/src/bpf/disks.rs reads a cell as words");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, u64);
-	__type(value, struct flight);
+	__type(value, struct bio_flight);
 } flights SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
-	__type(key, struct key);
-	__type(value, struct cell);
+	__type(key, struct disk_key);
+	__type(value, struct disk_cell);
 } cells SEC(".maps");
 
 /* What a new cell holds: it is larger than a program's stack. */
@@ -71,17 +54,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct cell);
+	__type(value, struct disk_cell);
 } empty SEC(".maps");
-
-/* Requests that found no place in `flights` or `cells`. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} untimed SEC(".maps");
 
 static always_inline u64 pointer_at(u64 at)
 {
@@ -89,16 +63,6 @@ static always_inline u64 pointer_at(u64 at)
 
 	bpf_probe_read_kernel(&value, sizeof(value), (void *)at);
 	return value;
-}
-
-static always_inline int lost(void)
-{
-	u32 zero = 0;
-	u64 *n = bpf_map_lookup_elem(&untimed, &zero);
-
-	if (n)
-		__sync_fetch_and_add(n, 1);
-	return 0;
 }
 
 /* A dev_t as the kernel has it: 12 bits major, 20 bits minor (include/linux/kdev_t.h). */
@@ -126,38 +90,12 @@ static always_inline u32 kind_of(u32 opf, u32 bytes)
 	}
 }
 
-#define NAMED(a, b, c, d) (a | b << 8 | c << 16 | d << 24)
-
-/* QEMU names threads with `-name debug-threads=on`, as libvirt starts it: "IO iothread1", "worker", "CPU 0/KVM". */
-static always_inline u32 submitter_of(u64 id)
-{
-	union {
-		char comm[16];
-		u32 begin;
-	} name = {};
-
-	bpf_get_current_comm(name.comm, sizeof(name.comm));
-	switch (name.begin) {
-	case NAMED('i', 'o', 'u', '-'):
-		return IO_URING;
-	case NAMED('v', 'h', 'o', 's'):
-		return VHOST;
-	case NAMED('w', 'o', 'r', 'k'):
-		return POOL;
-	case NAMED('C', 'P', 'U', ' '):
-		return VCPU;
-	}
-	if ((name.begin & 0xffffff) == NAMED('I', 'O', ' ', 0))
-		return IOTHREAD;
-	return (u32)id == id >> 32 ? MAIN : UNNAMED;
-}
-
 static always_inline int queued(u64 bio)
 {
 	u64 id = bpf_get_current_pid_tgid();
 	u32 process = id >> 32, opf, bytes;
 	u32 *owner = bpf_map_lookup_elem(&watched, &process);
-	struct flight flight = {};
+	struct bio_flight flight = {};
 
 	if (!owner)
 		return 0;
@@ -166,7 +104,7 @@ static always_inline int queued(u64 bio)
 	flight.owner = *owner;
 	flight.dev = device_of(bio);
 	flight.kind = kind_of(opf, bytes);
-	flight.submitter = submitter_of(id);
+	flight.submitter = current_kind(id);
 	flight.bytes = bytes;
 	flight.queued = bpf_ktime_get_ns();
 	return bpf_map_update_elem(&flights, &bio, &flight, BPF_ANY) ? lost() : 0;
@@ -189,7 +127,7 @@ int block_bio_queue_old(struct raw_args *ctx)
 static always_inline int issued(u64 request)
 {
 	u64 bio = pointer_at(request + request_bio), now = 0;
-	struct flight *flight;
+	struct bio_flight *flight;
 
 	for (int i = 0; i < MERGED; i++) {
 		if (!bio)
@@ -217,44 +155,30 @@ int block_rq_issue_old(struct raw_args *ctx)
 	return issued(ctx->arg[1]);
 }
 
-static always_inline void add(struct cell *cell, const struct flight *flight)
+static always_inline void add_bio(struct disk_cell *cell, const struct bio_flight *flight)
 {
-	u64 now = bpf_ktime_get_ns(), ns = now - flight->queued;
+	u64 now = bpf_ktime_get_ns();
 
-	__sync_fetch_and_add(&cell->count, 1);
 	__sync_fetch_and_add(&cell->bytes, flight->bytes);
-	__sync_fetch_and_add(&cell->total_ns, ns);
-	__sync_fetch_and_add(&cell->total[log2_bucket(ns)], 1);
-	__sync_fetch_and_add(&cell->submitted[flight->submitter & (SUBMITTERS - 1)], 1);
-	if (!flight->issued)
-		return;
-	ns = now - flight->issued;
-	__sync_fetch_and_add(&cell->issued, 1);
-	__sync_fetch_and_add(&cell->device_ns, ns);
-	__sync_fetch_and_add(&cell->device[log2_bucket(ns)], 1);
+	__sync_fetch_and_add(&cell->submitted[flight->submitter & (THREAD_KINDS - 1)], 1);
+	add(&cell->total, now - flight->queued);
+	if (flight->issued)
+		add(&cell->device, now - flight->issued);
 }
 
 /* Counts a bio that is done; 0 if it is none that is timed. */
 static noinline int completed(u64 bio)
 {
-	struct flight *flight = bpf_map_lookup_elem(&flights, &bio);
-	struct cell *cell;
-	u32 zero = 0;
+	struct bio_flight *flight = bpf_map_lookup_elem(&flights, &bio);
+	struct disk_cell *cell;
 
 	if (!flight)
 		return 0;
-	struct key key = { .owner = flight->owner, .dev = flight->dev, .kind = flight->kind };
+	struct disk_key key = { .owner = flight->owner, .dev = flight->dev, .kind = flight->kind };
 
-	cell = bpf_map_lookup_elem(&cells, &key);
-	if (!cell) {
-		struct cell *none = bpf_map_lookup_elem(&empty, &zero);
-
-		if (none)
-			bpf_map_update_elem(&cells, &key, none, BPF_NOEXIST);
-		cell = bpf_map_lookup_elem(&cells, &key);
-	}
+	cell = find_or_add(&cells, &key, &empty);
 	if (cell)
-		add(cell, flight);
+		add_bio(cell, flight);
 	else
 		lost();
 	bpf_map_delete_elem(&flights, &bio);

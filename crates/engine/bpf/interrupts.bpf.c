@@ -32,76 +32,19 @@ const volatile u32 at_vcpu_id = 0;
 /* 1: the processor takes interrupts by itself (APICv, AVIC), and this kernel does not say which. */
 const volatile u32 any_is_posted = 0;
 
-enum source { OTHER_SOURCE, GSI, MSI, IPI };
-
-/* Who injects. */
-enum injector { MAIN, IOTHREAD, VHOST, VCPU, KWORKER, INTERRUPT, OTHER };
-
-/* What the events of one kind of interrupt have in common. */
-struct key {
-	u32 owner;
-	u32 source; /* its kind << 24 | number of the GSI, else the vector */
-	u32 vcpu;   /* KVM's number of the target */
-	u32 by, tid; /* the injector; its thread id where it is a thread of the guest that is no vCPU, else 0 */
-	u32 pad;
-};
-
-struct span {
-	u64 count, ns;
-	u64 histogram[BUCKETS];
-};
-
-struct cell {
-	u64 count;
-	u64 joined;	     /* those that found another one on its way */
-	char comm[16];	     /* of the injector when it first came, where `tid` is not 0 */
-	struct span wake;  /* a vCPU that slept: from the injection to the wake-up */
-	struct span delay; /* from there until its thread had a CPU */
-	struct span slept; /* from the injection until it ran the guest */
-	struct span kick;  /* a vCPU that did not sleep: the same */
-};
-
-_Static_assert(sizeof(struct cell) == 140 * 8, "crates/engine/src/bpf/interrupts.rs reads a cell as words");
-
 /* What the context of this CPU (a task, or interrupts) announced, and which vCPU accepted it last. */
 struct context {
 	u64 task;
-	u32 kind, number;
+	u32 source, number;
 	u64 at; /* 0: none was accepted, or it was woken */
-	struct key key;
+	struct irq_key key;
 };
-
-/* Doorbells of one place that wake one thread. */
-struct bell_key {
-	u32 owner, space, low, high; /* space: 1 port, 2 memory */
-	u32 to, tid;		     /* the thread, and what it is: enum injector */
-};
-
-struct bell {
-	u64 count;
-	char comm[16];
-	struct span ran; /* from the wake-up until the thread had a CPU */
-};
-
-_Static_assert(sizeof(struct bell) == 37 * 8, "crates/engine/src/bpf/interrupts.rs reads a bell as words");
 
 /* A thread that a doorbell woke. */
 struct ring {
 	u64 at, ran; /* ns; ran 0: it has no CPU yet */
 	struct bell_key key; /* space 0: KVM has not said which place it was */
 	char comm[16];
-};
-
-struct target {
-	u32 owner, vcpu;
-};
-
-/* An interrupt on its way. */
-struct flight {
-	u64 at;
-	u32 asleep;
-	u32 posted; /* a running vCPU takes it without an exit: when, nothing says */
-	struct key key;
 };
 
 /* A vCPU's thread, and the wake-up that an interrupt gave it. */
@@ -143,8 +86,8 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
-	__type(key, struct key);
-	__type(value, struct cell);
+	__type(key, struct irq_key);
+	__type(value, struct irq_cell);
 } cells SEC(".maps");
 
 /* What a new cell holds: it is larger than a program's stack. */
@@ -152,7 +95,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct cell);
+	__type(value, struct irq_cell);
 } empty SEC(".maps");
 
 /* By thread id. */
@@ -178,11 +121,10 @@ struct {
 	__type(value, struct bell);
 } silent SEC(".maps");
 
-/* What the reader wants to know besides. */
-struct totals {
-	u64 untimed;  /* interrupts that found no place in `flights` or `cells` */
-	u64 foreign;  /* injected by a kernel worker or a hard interrupt, which belong to no guest */
-	u64 claimed;  /* of them, those that woke a vCPU and so have a guest */
+/* Interrupts injected by a kernel worker or a hard interrupt, which belong to no guest. */
+struct foreign {
+	u64 all;
+	u64 claimed; /* those that woke a vCPU and so have a guest */
 };
 
 struct {
@@ -190,23 +132,18 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct totals);
-} totals SEC(".maps");
+	__type(value, struct foreign);
+} foreign SEC(".maps");
 
-static always_inline struct totals *all(void)
+static always_inline void count_foreign(u64 all, u64 claimed)
 {
 	u32 zero = 0;
+	struct foreign *n = bpf_map_lookup_elem(&foreign, &zero);
 
-	return bpf_map_lookup_elem(&totals, &zero);
-}
-
-static always_inline int lost(void)
-{
-	struct totals *t = all();
-
-	if (t)
-		__sync_fetch_and_add(&t->untimed, 1);
-	return 0;
+	if (!n)
+		return;
+	__sync_fetch_and_add(&n->all, all);
+	__sync_fetch_and_add(&n->claimed, claimed);
 }
 
 /* Whether kvm_entry fires on this kernel. */
@@ -308,7 +245,7 @@ static always_inline struct context *context(struct cpu *cpu)
 	return &cpu->contexts[cpu->interrupted ? 1 : 0];
 }
 
-static always_inline int announce(u32 kind, u32 number)
+static always_inline int announce(u32 source, u32 number)
 {
 	struct cpu *cpu = this_cpu();
 	struct context *c;
@@ -317,7 +254,7 @@ static always_inline int announce(u32 kind, u32 number)
 		return 0;
 	c = context(cpu);
 	c->task = bpf_get_current_task();
-	c->kind = kind;
+	c->source = source;
 	c->number = number;
 	c->at = 0;
 	return 0;
@@ -329,14 +266,14 @@ int kvm_set_irq(struct raw_args *ctx)
 {
 	u32 gsi = ctx->arg[0], level = ctx->arg[1];
 
-	return level ? announce(GSI, gsi & 0xffffff) : announce(OTHER_SOURCE, 0);
+	return level ? announce(GSI, gsi) : announce(LOCAL, 0);
 }
 
 /* It ends the delivery (arch/x86/kvm/ioapic.c, ioapic_set_irq). */
 SEC("raw_tracepoint/kvm_ioapic_set_irq")
 int kvm_ioapic_set_irq(struct raw_args *ctx)
 {
-	return announce(OTHER_SOURCE, 0);
+	return announce(LOCAL, 0);
 }
 
 /* address, data: the vector is data's low byte. An irqfd of a GSI that is routed to an MSI comes here too. */
@@ -353,71 +290,30 @@ int kvm_apic_ipi(struct raw_args *ctx)
 	return announce(IPI, ctx->arg[0] & 0xff);
 }
 
-#define NAMED(a, b, c, d) (a | b << 8 | c << 16 | d << 24)
-
-/* A thread by its name, which QEMU gives with `-name debug-threads=on`, as libvirt starts it: "IO iothread1". */
-static always_inline u32 named(u32 begin, int is_main)
+static always_inline u32 injector(const struct cpu *cpu, u64 id)
 {
-	if (begin == NAMED('k', 'w', 'o', 'r'))
-		return KWORKER;
-	if (begin == NAMED('v', 'h', 'o', 's'))
-		return VHOST;
-	if ((begin & 0xffffff) == NAMED('I', 'O', ' ', 0))
-		return IOTHREAD;
-	return is_main ? MAIN : OTHER;
-}
-
-union name {
-	char comm[16];
-	u32 begin;
-};
-
-static always_inline u32 injector_of(const struct cpu *cpu, u64 id)
-{
-	union name name = {};
 	u32 tid = id;
 
 	if (cpu->interrupted)
 		return INTERRUPT;
-	if (bpf_map_lookup_elem(&vcpus, &tid))
-		return VCPU;
-	bpf_get_current_comm(name.comm, sizeof(name.comm));
-	return named(name.begin, tid == id >> 32);
+	return bpf_map_lookup_elem(&vcpus, &tid) ? VCPU : current_kind(id);
 }
 
-static noinline struct cell *cell_of(const struct key *key)
+static noinline struct irq_cell *cell_of(const struct irq_key *key)
 {
-	struct cell *cell, *none;
-	u32 zero = 0;
+	struct irq_cell *cell = key ? find_or_add(&cells, key, &empty) : 0;
 
-	if (!key)
-		return 0;
-	cell = bpf_map_lookup_elem(&cells, key);
-	if (cell)
-		return cell;
-	none = bpf_map_lookup_elem(&empty, &zero);
-	if (none && !bpf_map_update_elem(&cells, key, none, BPF_NOEXIST)) {
-		cell = bpf_map_lookup_elem(&cells, key);
-		if (cell && key->tid)
-			bpf_get_current_comm(cell->comm, sizeof(cell->comm));
-		return cell;
-	}
-	return bpf_map_lookup_elem(&cells, key);
-}
-
-static always_inline void add(struct span *t, u64 ns)
-{
-	__sync_fetch_and_add(&t->count, 1);
-	__sync_fetch_and_add(&t->ns, ns);
-	__sync_fetch_and_add(&t->histogram[log2_bucket(ns)], 1);
+	if (cell && key->tid && !cell->comm[0])
+		bpf_get_current_comm(cell->comm, sizeof(cell->comm));
+	return cell;
 }
 
 /* Counts an interrupt, and lets its way begin. */
-static always_inline int begin(const struct key *key, u64 now)
+static always_inline int begin(const struct irq_key *key, u64 now)
 {
 	struct target target = { .owner = key->owner, .vcpu = key->vcpu };
 	struct flight flight = { .at = now, .posted = any_is_posted, .key = *key }, *before;
-	struct cell *cell = cell_of(key);
+	struct irq_cell *cell = cell_of(key);
 
 	if (!cell)
 		return lost();
@@ -446,23 +342,20 @@ int kvm_apic_accept_irq(struct raw_args *ctx)
 	u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
 	u32 process = id >> 32, by, *owner = 0;
 	struct cpu *cpu = this_cpu();
-	struct key key = {};
+	struct irq_key key = {};
 	struct context *c;
-	struct totals *t;
 
 	/* Fixed and lowest priority: the others have no vector (NMI, INIT, ...). */
 	if (!cpu || mode > 1)
 		return 0;
 	c = context(cpu);
-	by = injector_of(cpu, id);
+	by = injector(cpu, id);
 	if (c->task != bpf_get_current_task()) {
 		c->task = bpf_get_current_task();
-		c->kind = OTHER_SOURCE;
+		c->source = LOCAL;
 	}
-	if (c->kind == GSI)
-		key.source = GSI << 24 | c->number;
-	else
-		key.source = (c->number == vector ? c->kind : OTHER_SOURCE) << 24 | vector;
+	key.source = c->source == GSI || c->number == vector ? c->source : LOCAL;
+	key.number = key.source == GSI ? c->number : vector;
 	key.vcpu = ctx->arg[0];
 	key.by = by;
 	if (by != INTERRUPT)
@@ -471,9 +364,8 @@ int kvm_apic_accept_irq(struct raw_args *ctx)
 	if (!owner) {
 		c->key = key;
 		/* Any other task is of a guest that is not watched. */
-		t = by == INTERRUPT || by == KWORKER ? all() : 0;
-		if (t)
-			__sync_fetch_and_add(&t->foreign, 1);
+		if (by == INTERRUPT || by == KWORKER)
+			count_foreign(1, 0);
 		else
 			c->at = 0;
 		return 0;
@@ -540,12 +432,11 @@ static noinline int rings_for(u64 current, u64 task)
 		return 0;
 	__builtin_memcpy(ring.comm, name.comm, sizeof(ring.comm));
 	ring.key.owner = *owner;
-	ring.key.to = named(name.begin, tid == process);
+	ring.key.to = kind_by_name(name.begin, tid == process);
 	ring.key.tid = tid;
 	if (exit->task == current && exit->space) {
 		ring.key.space = exit->space;
-		ring.key.low = exit->written;
-		ring.key.high = exit->written >> 32;
+		ring.key.address = exit->written;
 	} else {
 		exit->rung = tid;
 	}
@@ -558,22 +449,12 @@ static noinline int rings_for(u64 current, u64 task)
 
 static noinline int answered(const struct ring *ring)
 {
-	struct bell *bell, *none;
-	u32 zero = 0;
+	struct bell *bell = ring ? find_or_add(&bells, &ring->key, &silent) : 0;
 
-	if (!ring)
-		return 0;
-	bell = bpf_map_lookup_elem(&bells, &ring->key);
-	if (!bell) {
-		none = bpf_map_lookup_elem(&silent, &zero);
-		if (none)
-			bpf_map_update_elem(&bells, &ring->key, none, BPF_NOEXIST);
-		bell = bpf_map_lookup_elem(&bells, &ring->key);
-		if (!bell)
-			return lost();
+	if (!bell)
+		return lost();
+	if (!bell->comm[0])
 		__builtin_memcpy(bell->comm, ring->comm, sizeof(bell->comm));
-	}
-	__sync_fetch_and_add(&bell->count, 1);
 	add(&bell->ran, ring->ran - ring->at);
 	return 0;
 }
@@ -621,8 +502,7 @@ int kvm_fast_mmio(struct raw_args *ctx)
 	if (!ring || ring->key.space)
 		return 0;
 	ring->key.space = 2;
-	ring->key.low = ctx->arg[0];
-	ring->key.high = ctx->arg[0] >> 32;
+	ring->key.address = ctx->arg[0];
 	if (!ring->ran)
 		return 0;
 	whole = *ring;
@@ -635,7 +515,6 @@ static noinline int wakes_vcpu(struct context *c, u64 task)
 {
 	struct flight *flight;
 	struct target target;
-	struct totals *t;
 	struct vcpu *v;
 	u32 tid;
 
@@ -647,9 +526,7 @@ static noinline int wakes_vcpu(struct context *c, u64 task)
 		return 0;
 	if (!c->key.owner) {
 		c->key.owner = v->owner;
-		t = all();
-		if (t)
-			__sync_fetch_and_add(&t->claimed, 1);
+		count_foreign(0, 1);
 		begin(&c->key, c->at);
 	}
 	target.owner = c->key.owner;
@@ -732,8 +609,8 @@ int kvm_vcpu_wakeup(struct raw_args *ctx)
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &tid);
 	struct target target;
 	struct flight *flight;
-	struct cell *cell;
-	struct key key;
+	struct irq_cell *cell;
+	struct irq_key key;
 	u64 waking;
 
 	if (!v || !v->waking)
@@ -774,8 +651,8 @@ static noinline int arrived(u32 owner, u32 vcpu)
 {
 	struct target target = { .owner = owner, .vcpu = vcpu };
 	struct flight *flight = bpf_map_lookup_elem(&flights, &target);
-	struct cell *cell;
-	struct key key;
+	struct irq_cell *cell;
+	struct irq_key key;
 	u64 ns;
 
 	if (!flight)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What the programs and kvmtop share; crates/engine/src/bpf/layout.rs is the same in Rust. Both check the offsets. */
+/* The records that programs and kvmtop share; crates/engine/src/bpf/layout.rs is the same in Rust. Its test compares. */
 #pragma once
 #include "bpf.h"
 
@@ -114,9 +114,76 @@ struct slot {
 	u64 unused[72];
 };
 
-_Static_assert(sizeof(struct exit_cell) == 368, "exit_cell");
-_Static_assert(sizeof(struct access_cell) == 136, "access_cell");
-_Static_assert(offset_of(struct slot, exits) == 2464, "exits");
-_Static_assert(offset_of(struct slot, accesses) == 10928, "accesses");
-_Static_assert(offset_of(struct slot, access_histogram) == 19632, "access_histogram");
 _Static_assert(sizeof(struct slot) == 36864, "a slot is nine pages, so that each can be mapped by itself");
+
+/* Kinds of threads. */
+enum thread_kind { MAIN, IOTHREAD, POOL, IO_URING, VHOST, VCPU, KWORKER, INTERRUPT, OTHER_THREAD };
+#define THREAD_KINDS 16 /* room for more */
+
+/* Durations that several CPUs add up at once. */
+struct span {
+	u64 count, ns;
+	u64 histogram[BUCKETS];
+};
+
+/* Requests of one kind to one block device, for one guest (disks.bpf.c). `owner` is the guest's process, here and below. */
+struct disk_key {
+	u32 owner, dev, kind, pad;
+};
+
+struct disk_cell {
+	u64 bytes;
+	u64 submitted[THREAD_KINDS];
+	struct span total;  /* from queued to completed */
+	struct span device; /* from issued to completed */
+};
+
+enum irq_source { LOCAL, GSI, MSI, IPI };
+
+/* Interrupts of one kind to one vCPU, by one injector (interrupts.bpf.c). */
+struct irq_key {
+	u32 owner;
+	u32 source, number; /* enum irq_source; the GSI, else the vector */
+	u32 vcpu;	    /* KVM's number of the target */
+	u32 by, tid; /* enum thread_kind; its id where it is a thread of the guest but no vCPU, else 0 */
+};
+
+struct irq_cell {
+	u64 count;
+	u64 joined;	   /* found another interrupt on its way to the vCPU */
+	char comm[16];	   /* the injector's name when it first came, where `tid` is not 0 */
+	struct span wake;  /* a vCPU that slept: from the injection to the wake-up */
+	struct span delay; /* from there until its thread had a CPU */
+	struct span slept; /* from the injection until it ran the guest */
+	struct span kick;  /* a vCPU that did not sleep: the same */
+};
+
+/* A vCPU. */
+struct target {
+	u32 owner, vcpu;
+};
+
+/* An interrupt on its way. */
+struct flight {
+	u64 at;
+	u32 asleep;
+	u32 posted; /* a running vCPU takes it without an exit, at an unknown time */
+	struct irq_key key;
+};
+
+/* Doorbells of one place that wake one thread. */
+struct bell_key {
+	u32 owner, space; /* space: 1 port, 2 memory */
+	u64 address;
+	u32 to, tid; /* the thread: enum thread_kind, id */
+};
+
+struct bell {
+	char comm[16];
+	struct span ran; /* from the wake-up until the thread had a CPU */
+};
+
+/* One tracepoint, counted for one process (events.bpf.c). */
+struct event_key {
+	u32 owner, event;
+};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* What the programs share with each other and with kvmtop. */
 #pragma once
-#include "layout.h"
+#include "tables.h"
 
 /* 1: count; 2: durations and the scheduler too. Set before the programs load. */
 const volatile u32 level = 2;
@@ -28,15 +28,6 @@ struct {
 	__uint(max_entries, 256);
 	__type(value, u32);
 } free_slots SEC(".maps");
-
-/* Events of threads for which no slot was left. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} homeless SEC(".maps");
 
 struct bucket {
 	u64 used;

@@ -37,16 +37,15 @@ found:
 static noinline struct slot *new_slot(u64 task)
 {
 	struct bucket *bucket = bucket_of(task);
-	u32 index = 0, zero = 0;
+	u32 index = 0;
 	u64 id = bpf_get_current_pid_tgid();
 	struct slot *s;
-	u64 *lost;
 	u32 *owner;
 
 	if (!bucket)
 		return 0;
 	if (bpf_map_pop_elem(&free_slots, &index))
-		goto lost;
+		goto full;
 	s = bpf_map_lookup_elem(&slots, &index);
 	owner = bpf_map_lookup_elem(&owners, &index);
 	if (!s || !owner)
@@ -67,10 +66,8 @@ static noinline struct slot *new_slot(u64 task)
 		}
 	}
 	bpf_map_push_elem(&free_slots, &index, 0);
-lost:
-	lost = bpf_map_lookup_elem(&homeless, &zero);
-	if (lost)
-		__sync_fetch_and_add(lost, 1);
+full:
+	lost();
 	return 0;
 }
 

@@ -94,11 +94,7 @@ pub trait Engine: Send {
     /// # Errors
     /// When the kernel refuses, or the engine cannot.
     fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
-        let cannot = || EngineError {
-            cause: format!("the {} engine does not time the host's block devices", self.kind().as_str()),
-            fix: "use --engine bpf".into(),
-        };
-        if on { Err(cannot()) } else { Ok(()) }
+        if on { Err(cannot(self.kind(), "time the host's block devices")) } else { Ok(()) }
     }
 
     /// Starts or stops tracing what interrupts guests ([`Reading::interrupts`]).
@@ -106,11 +102,7 @@ pub trait Engine: Send {
     /// # Errors
     /// When the kernel refuses, or the engine cannot.
     fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
-        let cannot = || EngineError {
-            cause: format!("the {} engine does not trace interrupts of guests", self.kind().as_str()),
-            fix: "use --engine bpf".into(),
-        };
-        if on { Err(cannot()) } else { Ok(()) }
+        if on { Err(cannot(self.kind(), "trace interrupts of guests")) } else { Ok(()) }
     }
 
     /// Whose requests of block devices and whose interrupts count: processes, and the guest's process that each works
@@ -149,4 +141,8 @@ pub trait Engine: Send {
     fn gaps(&self) -> Vec<EngineError> {
         Vec::new()
     }
+}
+
+fn cannot(engine: EngineKind, what: &str) -> EngineError {
+    EngineError { cause: format!("the {} engine does not {what}", engine.as_str()), fix: "use --engine bpf".into() }
 }

@@ -5,7 +5,7 @@ use super::archive;
 use super::detect;
 use super::gathered::Gathered;
 use super::imported::{ImportError, io_message};
-use super::perf_data_file;
+use super::perf_data;
 use super::plain_text;
 use super::text_file::{self, TooLarge};
 use kvm::kernel_log::LogLine;
@@ -72,7 +72,7 @@ impl<'a> MemberReader<'a> {
         }
         if let Some(file_type) = detect::binary(&head) {
             let file = archive::in_memory(head.as_slice().chain(stream))?;
-            perf_data_file::read(path, file_type, file, self.perf_times, self.gathered)?;
+            perf_data::read(path, file_type, file, self.perf_times, self.gathered)?;
             return Ok(true);
         }
         if archive::is_tar(&head) {

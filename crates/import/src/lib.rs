@@ -22,7 +22,6 @@ mod line_marks;
 mod load;
 mod pasted_text;
 mod perf_data;
-mod perf_data_file;
 mod plain_text;
 mod processes;
 mod readings;

@@ -5,7 +5,7 @@ use super::detect::{self, EXPECTED};
 use super::gathered::Gathered;
 use super::imported::{ImportError, ImportOptions, Imported, io_message};
 use super::text_file::{self, TooLarge};
-use super::{archive, assemble, perf_data_file};
+use super::{archive, assemble, perf_data};
 use rights::open_regular;
 use std::fs::File;
 use std::io::{self, Read};
@@ -88,7 +88,7 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
     }
     if let Some(file_type) = detect::binary(&head) {
         drop(head);
-        return perf_data_file::read(path, file_type, file, options.perf_times, gathered);
+        return perf_data::read(path, file_type, file, options.perf_times, gathered);
     }
     let mut stream: Box<dyn Read> = Box::new(file);
     if archive::is_compressed(&head) {
@@ -96,7 +96,7 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
         head = detect::beginning(&mut stream)?;
         if let Some(file_type) = detect::binary(&head) {
             let file = archive::in_memory(head.as_slice().chain(stream))?;
-            return perf_data_file::read(path, file_type, file, options.perf_times, gathered);
+            return perf_data::read(path, file_type, file, options.perf_times, gathered);
         }
     }
     if archive::is_tar(&head) {

@@ -27,6 +27,12 @@ impl Histogram {
         64 << (bucket + 1)
     }
 
+    /// From all buckets: drops the empty ones at the end.
+    pub fn trimmed(buckets: [u64; BUCKETS]) -> Self {
+        let used = buckets.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1);
+        Self(buckets[..used].to_vec())
+    }
+
     /// Counts one duration.
     pub fn add(&mut self, ns: u64) {
         let b = Self::bucket(ns);

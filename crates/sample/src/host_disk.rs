@@ -60,9 +60,11 @@ pub enum Submitter {
 }
 
 impl Submitter {
-    /// All, in the order of their numbers in `crates/engine/bpf/disks.bpf.c`.
-    pub const ALL: [Self; 7] =
-        [Self::Main, Self::Iothread, Self::Pool, Self::IoUring, Self::Vhost, Self::Vcpu, Self::Other];
+    /// By the number of `enum thread_kind` in `crates/engine/bpf/layout.h`.
+    pub fn from_kind(number: usize) -> Self {
+        let known = [Self::Main, Self::Iothread, Self::Pool, Self::IoUring, Self::Vhost, Self::Vcpu];
+        known.get(number).copied().unwrap_or(Self::Other)
+    }
 
     /// The word on screen and in JSON.
     pub fn as_str(self) -> &'static str {

@@ -147,9 +147,18 @@ pub enum Injector {
 }
 
 impl Injector {
-    /// All, in the order of their numbers in `crates/engine/bpf/interrupts.bpf.c`.
-    pub const ALL: [Self; 7] =
-        [Self::Main, Self::Iothread, Self::Vhost, Self::Vcpu, Self::Kworker, Self::Interrupt, Self::Other];
+    /// By the number of `enum thread_kind` in `crates/engine/bpf/layout.h`.
+    pub fn from_kind(number: u32) -> Self {
+        match number {
+            0 => Self::Main,
+            1 => Self::Iothread,
+            4 => Self::Vhost,
+            5 => Self::Vcpu,
+            6 => Self::Kworker,
+            7 => Self::Interrupt,
+            _ => Self::Other,
+        }
+    }
 
     /// The word on screen and in JSON.
     pub fn as_str(self) -> &'static str {

@@ -1,14 +1,14 @@
 //! From the memory of a slot to a [`TracedThread`].
 
-use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE};
+use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE, task_name};
 use super::snapshot::{Extremes, IntervalExtremes, Longest};
 use crate::events::{ThreadKey, TracedThread};
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
 use kvm::{Space, sanitize};
 use sample::{
-    AccessCell, Burst, Direction, ExitCell, Histogram, Migrations, MissingExtreme, OtherTask, ThreadEvents, Timing,
-    UserspaceCell,
+    AccessCell, BUCKETS, Burst, Direction, ExitCell, Histogram, Migrations, MissingExtreme, OtherTask, ThreadEvents,
+    Timing, UserspaceCell,
 };
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -41,17 +41,8 @@ fn get(n: &AtomicU64) -> u64 {
     n.load(Relaxed)
 }
 
-/// A thread's name, which ends with a zero.
 fn text(name: &[AtomicU8; 16]) -> String {
-    let name = name.each_ref().map(|b| b.load(Relaxed));
-    let name = name.split(|b| *b == 0).next().unwrap_or_default();
-    sanitize(&String::from_utf8_lossy(name), 15)
-}
-
-/// Without the empty buckets at the end.
-fn histogram(buckets: &[AtomicU64]) -> Histogram {
-    let used = buckets.iter().rposition(|n| get(n) != 0).map_or(0, |last| last + 1);
-    Histogram(buckets.iter().take(used).map(get).collect())
+    task_name(name.each_ref().map(|byte| byte.load(Relaxed)))
 }
 
 impl SlotDecoder<'_> {
@@ -144,7 +135,7 @@ impl SlotDecoder<'_> {
     fn access(
         &self,
         cell: &RawAccess,
-        histogram: &[AtomicU64],
+        histogram: &[AtomicU64; BUCKETS],
         (extremes, longest): (Extremes, Longest),
     ) -> Option<AccessCell> {
         if get(&cell.time.count) == 0 {
@@ -180,7 +171,7 @@ fn counted(t: &RawTiming) -> Timing {
     Timing { count: get(&t.count), ..Timing::default() }
 }
 
-fn timing(t: &RawTiming, extremes: Extremes, buckets: &[AtomicU64]) -> Timing {
+fn timing(t: &RawTiming, extremes: Extremes, buckets: &[AtomicU64; BUCKETS]) -> Timing {
     let any = extremes.max > 0;
     Timing {
         count: get(&t.count),
@@ -188,7 +179,7 @@ fn timing(t: &RawTiming, extremes: Extremes, buckets: &[AtomicU64]) -> Timing {
         sum_sq: Some(u128::from(get(&t.square_high)) << 64 | u128::from(get(&t.square_low))),
         min_ns: any.then_some(extremes.min),
         max_ns: any.then_some(extremes.max),
-        histogram: Some(histogram(buckets)),
+        histogram: Some(Histogram::trimmed(buckets.each_ref().map(get))),
     }
 }
 

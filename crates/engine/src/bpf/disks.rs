@@ -1,38 +1,28 @@
 //! On demand: times the host's block devices for the requests of guests (`crates/engine/bpf/disks.bpf.c`).
 
-use super::object::{self, Choices, Object};
-use super::refusal::{Refusal, Rights, Stage};
-use super::watched::WatchedIds;
-use super::{kernel_btf, sys};
+use super::attached::Attached;
+use super::guest_tables::{GuestTable, WatchedIds};
+use super::kernel_btf;
+use super::layout::{DiskKey, GuestKey, RawDisk};
+use super::object::{self, Choices, Homeless, Object};
+use super::refusal::{Refusal, Rights};
 use crate::events::EngineError;
 use kvm::kernel_types::{self, KernelField};
-use sample::{BUCKETS, Histogram, HostDisk, HostRequests, Submitter, Timing};
+use sample::{HostDisk, HostRequests, Submitter};
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// `max_entries` of `cells` in `disks.bpf.c`.
-const CELLS: usize = 4096;
-/// Words of `struct key` and `struct cell` there.
-const KEY: usize = 4;
-const CELL: usize = 77;
-/// Where the parts of a cell begin, words.
-const SUBMITTED: usize = 5;
-const TOTAL: usize = 13;
-const DEVICE: usize = TOTAL + BUCKETS;
-const _: () = assert!(DEVICE + BUCKETS == CELL);
 
 /// What is not known without it.
 const UNKNOWN: &str = "the host's block devices are not timed";
 
-/// The programs in the order in which they are attached, the last step first: no request then has an earlier step but
-/// no later one. Each with the one for kernels before 5.11, whose tracepoint has the queue in front (include/trace/
-/// events/block.h). That one is tried first: the kernel refuses a program that reads more arguments than there are.
-pub(super) const PROGRAMS: [(&str, Option<&str>); 4] = [
-    ("block_bio_complete", None),
-    ("block_rq_complete", None),
-    ("block_rq_issue", Some("block_rq_issue_old")),
-    ("block_bio_queue", Some("block_bio_queue_old")),
+/// The tracepoints with their programs, in the order in which they are attached, the last step first: no request then
+/// has an earlier step but no later one. Those for kernels before 5.11, whose tracepoints have the queue in front
+/// (include/trace/events/block.h), are tried first: the kernel refuses a program that reads more arguments than there
+/// are.
+pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
+    ("block_bio_complete", &["block_bio_complete"]),
+    ("block_rq_complete", &["block_rq_complete"]),
+    ("block_rq_issue", &["block_rq_issue_old", "block_rq_issue"]),
+    ("block_bio_queue", &["block_bio_queue_old", "block_bio_queue"]),
 ];
 
 /// The fields of every kernel, and the constants that hold their places.
@@ -46,11 +36,10 @@ const BY_DISK: [KernelField; 2] = [("bio", "bi_disk"), ("gendisk", "major")];
 /// The attached programs. Dropping this removes them from the kernel.
 #[derive(Debug)]
 pub(super) struct DiskTimer {
-    cells: OwnedFd,
-    watched: WatchedIds<1>,
-    untimed: sys::Mapping,
-    programs: Vec<OwnedFd>,
-    _links: Vec<OwnedFd>,
+    cells: GuestTable<DiskKey, RawDisk>,
+    watched: WatchedIds,
+    homeless: Homeless,
+    attached: Attached,
 }
 
 impl DiskTimer {
@@ -64,30 +53,16 @@ impl DiskTimer {
     }
 
     fn attach(choices: &Choices<'_>) -> Result<Self, Refusal> {
-        let mut object = Object::prepare(object::disks_object()?, &[], choices)?;
-        let (mut programs, mut links) = (Vec::new(), Vec::new());
-        for (event, old) in PROGRAMS {
-            let hang = |name: &str| {
-                let program = object.load(name)?;
-                let link = sys::attach_raw(program.as_fd(), event);
-                let link = link.map_err(|e| Refusal::new(Stage::Attach, event, e))?;
-                Ok::<_, Refusal>((link, program))
-            };
-            let too_new = |refusal: &Refusal| refusal.error.raw_os_error() == Some(libc::EINVAL);
-            let (link, program) = match old.map(hang) {
-                Some(Err(refusal)) if refusal.stage == Stage::Attach && too_new(&refusal) => hang(event)?,
-                Some(done) => done?,
-                None => hang(event)?,
-            };
-            links.push(link);
-            programs.push(program);
+        let mut object = Object::prepare(object::DISKS, &[], choices)?;
+        let mut attached = Attached::default();
+        for (event, programs) in PROGRAMS {
+            attached.raw(&object, event, programs)?;
         }
         Ok(Self {
-            untimed: object.mapping("untimed", 1, size_of::<u64>())?,
-            cells: object.take_map("cells")?,
-            watched: WatchedIds::new(object.take_map("watched")?),
-            programs,
-            _links: links,
+            homeless: Homeless::of(&object)?,
+            cells: GuestTable::take(&mut object, "cells")?,
+            watched: WatchedIds::take(&mut object, "watched")?,
+            attached,
         })
     }
 
@@ -99,13 +74,11 @@ impl DiskTimer {
     /// What was timed so far, by the guest's process. Devices have numbers only.
     pub fn read(&mut self) -> HashMap<i32, Vec<HostDisk>> {
         let mut disks: BTreeMap<(i32, u32), HostDisk> = BTreeMap::new();
-        for ([owner, device, kind, _], cell) in
-            sys::lookup_all::<KEY, CELL>(self.cells.as_fd(), CELLS).unwrap_or_default()
-        {
-            let disk = disks.entry((owner.cast_signed(), device)).or_default();
+        for (key, cell) in self.cells.read() {
+            let disk = disks.entry((key.owner(), key.dev)).or_default();
             // MAJOR and MINOR of include/linux/kdev_t.h.
-            disk.number = (device >> 20, device & 0xf_ffff);
-            add(disk, kind, &cell);
+            disk.number = (key.dev >> 20, key.dev & 0xf_ffff);
+            add(disk, key.kind, &cell);
         }
         // A guest without a request yet is timed as well.
         let mut by_guest: HashMap<i32, Vec<HostDisk>> =
@@ -118,20 +91,12 @@ impl DiskTimer {
 
     /// Requests that could not be timed.
     pub fn lost(&self) -> u64 {
-        let missed: u64 = self.programs.iter().filter_map(|program| sys::missed(program.as_fd())).sum();
-        missed + self.untimed.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
+        self.attached.missed("block_") + self.homeless.count()
     }
 
     /// Frees what was counted for these guests.
     pub fn forget(&self, processes: &[i32]) {
-        if processes.is_empty() {
-            return;
-        }
-        for (key, _) in sys::lookup_all::<KEY, CELL>(self.cells.as_fd(), CELLS).unwrap_or_default() {
-            if processes.contains(&key[0].cast_signed()) {
-                let _ = sys::delete(self.cells.as_fd(), key);
-            }
-        }
+        self.cells.forget(processes);
     }
 }
 
@@ -156,22 +121,11 @@ pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineErr
 }
 
 /// Adds a cell to its device.
-fn add(disk: &mut HostDisk, kind: u32, cell: &[u64; CELL]) {
-    let [count, bytes, total_ns, issued, device_ns, ..] = *cell;
-    let part = |start: usize, length: usize| cell.get(start..start + length).unwrap_or_default();
-    for (submitter, n) in Submitter::ALL.into_iter().zip(part(SUBMITTED, Submitter::ALL.len())) {
-        if *n > 0 {
-            *disk.submitters.entry(submitter).or_default() += n;
-        }
+fn add(disk: &mut HostDisk, kind: u32, cell: &RawDisk) {
+    for (number, n) in cell.submitted.into_iter().enumerate().filter(|(_, n)| *n > 0) {
+        *disk.submitters.entry(Submitter::from_kind(number)).or_default() += n;
     }
-    let timing = |count, total_ns, start| Timing {
-        count,
-        total_ns: Some(total_ns),
-        histogram: Some(histogram(part(start, BUCKETS))),
-        ..Timing::default()
-    };
-    let requests =
-        HostRequests { bytes, total: timing(count, total_ns, TOTAL), device: timing(issued, device_ns, DEVICE) };
+    let requests = HostRequests { bytes: cell.bytes, total: (&cell.total).into(), device: (&cell.device).into() };
     match kind {
         0 => disk.reads = requests,
         1 => disk.writes = requests,
@@ -180,32 +134,9 @@ fn add(disk: &mut HostDisk, kind: u32, cell: &[u64; CELL]) {
     }
 }
 
-/// Without the empty buckets at the end.
-pub(super) fn histogram(buckets: &[u64]) -> Histogram {
-    let used = buckets.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1);
-    Histogram(buckets.iter().take(used).copied().collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cell_is_read_as_the_program_writes_it() {
-        let mut cell = [0; CELL];
-        cell[..5].copy_from_slice(&[10, 40_960, 9_000_000, 9, 8_000_000]);
-        cell[SUBMITTED + 2] = 7;
-        cell[SUBMITTED + 6] = 3;
-        cell[TOTAL + 5] = 10;
-        cell[DEVICE + 4] = 9;
-        let mut disk = HostDisk::default();
-        add(&mut disk, 1, &cell);
-        assert_eq!(disk.submitters, [(Submitter::Pool, 7), (Submitter::Other, 3)].into());
-        assert_eq!((disk.writes.bytes, disk.writes.total.count, disk.writes.device.count), (40_960, 10, 9));
-        assert_eq!(disk.writes.total.histogram, Some(Histogram(vec![0, 0, 0, 0, 0, 10])));
-        assert_eq!(disk.writes.device.total_ns, Some(8_000_000));
-        assert_eq!(disk.reads, HostRequests::default());
-    }
 
     #[test]
     fn places_come_from_this_kernel() {

@@ -1,37 +1,21 @@
 //! On demand: traces what interrupts guests (`crates/engine/bpf/interrupts.bpf.c`).
 
 use super::super::tracefs::Tracefs;
-use super::object::{self, Choices, Object};
-use super::refusal::{Refusal, Rights, Stage};
-use super::sys;
-use super::watched::WatchedIds;
-use super::{disks::histogram, kernel_btf};
+use super::attached::Attached;
+use super::guest_tables::{GuestTable, WatchedIds};
+use super::kernel_btf;
+use super::layout::{BellKey, Flight, GuestKey, IrqKey, RawBell, RawIrq, Target, task_name};
+use super::object::{self, Choices, Homeless, Object};
+use super::refusal::{Refusal, Rights};
+use super::sys::Mapping;
 use crate::events::EngineError;
+use kvm::Space;
 use kvm::format::{self, EventFormat};
 use kvm::kernel_types::{self, KernelField};
-use kvm::{Space, sanitize};
-use sample::{BUCKETS, Doorbell, GuestInterrupts, Injection, Injector, IrqSource, Timing};
-use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
+use sample::{Doorbell, GuestInterrupts, Injection, Injector, IrqSource, Timing};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// `max_entries` of `cells` and `flights` in `interrupts.bpf.c`.
-const CELLS: usize = 4096;
-const FLIGHTS: usize = 8192;
-/// Words of `struct key`, `struct cell` and `struct flight` there.
-const KEY: usize = 6;
-const CELL: usize = 140;
-const FLIGHT: usize = 5;
-/// Where the name begins, and the first of the four spans: words.
-const COMM: usize = 2;
-const SPANS: usize = 4;
-const SPAN: usize = 2 + BUCKETS;
-const _: () = assert!(SPANS + 4 * SPAN == CELL);
-
-/// `max_entries` of `bells`, and the words of a bell's value; its name begins at 1, its span at 3.
-const BELLS: usize = 4096;
-const BELL: usize = 3 + SPAN;
 
 /// What is not known without it.
 const UNKNOWN: &str = "interrupts of guests are not traced";
@@ -83,14 +67,15 @@ const VCPU_ID: (&str, KernelField) = ("at_vcpu_id", ("kvm_vcpu", "vcpu_id"));
 /// The attached programs. Dropping this removes them from the kernel.
 #[derive(Debug)]
 pub(super) struct InterruptTracer {
-    cells: OwnedFd,
-    bells: OwnedFd,
-    flights: OwnedFd,
-    watched: WatchedIds<1>,
-    vcpus: WatchedIds<8>,
-    totals: sys::Mapping,
-    programs: Vec<(&'static str, OwnedFd)>,
-    _links: Vec<OwnedFd>,
+    cells: GuestTable<IrqKey, RawIrq>,
+    bells: GuestTable<BellKey, RawBell>,
+    flights: GuestTable<Target, Flight>,
+    watched: WatchedIds,
+    vcpus: WatchedIds,
+    homeless: Homeless,
+    /// `struct foreign`: all, and those claimed.
+    foreign: Mapping,
+    attached: Attached,
 }
 
 impl InterruptTracer {
@@ -123,28 +108,26 @@ impl InterruptTracer {
     /// kernel has [`POSTED`].
     fn attach(classic: Option<(EventFormat, u64)>, says_posted: bool, choices: &Choices<'_>) -> Result<Self, Refusal> {
         let (record, id) = classic.unzip();
-        let mut object = Object::prepare(object::interrupts_object()?, record.as_slice(), choices)?;
-        let (mut programs, mut links) = (Vec::new(), Vec::new());
+        let mut object = Object::prepare(object::INTERRUPTS, record.as_slice(), choices)?;
+        let mut attached = Attached::default();
+        match id {
+            Some(id) => attached.classic(ENTRY, object.load(ENTRY)?, id)?,
+            None => attached.raw(&object, ENTRY, &[RAW_ENTRY])?,
+        }
         let ends_exit = (!FIRE_ENTRY.iter().any(|module| Path::new(module).exists())).then_some(USERSPACE_EXIT);
         let posted = says_posted.then_some(POSTED);
-        for event in [ENTRY].into_iter().chain(ends_exit).chain(posted).chain(PROGRAMS) {
-            let program = object.load(if event == ENTRY && id.is_none() { RAW_ENTRY } else { event })?;
-            let link = match id {
-                Some(id) if event == ENTRY => sys::attach_tracepoint(program.as_fd(), id),
-                _ => sys::attach_raw(program.as_fd(), event),
-            };
-            links.push(link.map_err(|e| Refusal::new(Stage::Attach, event, e))?);
-            programs.push((event, program));
+        for event in ends_exit.into_iter().chain(posted).chain(PROGRAMS) {
+            attached.raw(&object, event, &[event])?;
         }
         Ok(Self {
-            totals: object.mapping("totals", 1, 3 * size_of::<u64>())?,
-            cells: object.take_map("cells")?,
-            bells: object.take_map("bells")?,
-            flights: object.take_map("flights")?,
-            watched: WatchedIds::new(object.take_map("watched")?),
-            vcpus: WatchedIds::new(object.take_map("vcpus")?),
-            programs,
-            _links: links,
+            homeless: Homeless::of(&object)?,
+            foreign: object.mapping("foreign", 1, 2 * size_of::<u64>())?,
+            cells: GuestTable::take(&mut object, "cells")?,
+            bells: GuestTable::take(&mut object, "bells")?,
+            flights: GuestTable::take(&mut object, "flights")?,
+            watched: WatchedIds::take(&mut object, "watched")?,
+            vcpus: WatchedIds::take(&mut object, "vcpus")?,
+            attached,
         })
     }
 
@@ -163,61 +146,34 @@ impl InterruptTracer {
         // A guest without an interrupt yet is traced as well.
         let mut by_guest: HashMap<i32, GuestInterrupts> =
             self.watched.owners().map(|owner| (owner, GuestInterrupts::default())).collect();
-        let mut cells = BTreeMap::new();
-        for (key, cell) in sys::lookup_all::<KEY, CELL>(self.cells.as_fd(), CELLS).unwrap_or_default() {
-            cells.insert(key, cell);
+        let (mut cells, mut bells) = (self.cells.read(), self.bells.read());
+        cells.sort_unstable_by_key(|(key, _)| *key);
+        bells.sort_unstable_by_key(|(key, _)| *key);
+        for (key, cell) in &cells {
+            by_guest.entry(key.owner()).or_default().injections.push(injection(key, cell));
         }
-        for (key, cell) in cells {
-            by_guest.entry(key[0].cast_signed()).or_default().injections.push(injection(key, &cell));
-        }
-        let mut bells = BTreeMap::new();
-        for (key, bell) in sys::lookup_all::<KEY, BELL>(self.bells.as_fd(), BELLS).unwrap_or_default() {
-            bells.insert(key, bell);
-        }
-        for (key, bell) in bells {
-            by_guest.entry(key[0].cast_signed()).or_default().doorbells.push(doorbell(key, &bell));
+        for (key, bell) in &bells {
+            by_guest.entry(key.owner()).or_default().doorbells.push(doorbell(key, bell));
         }
         by_guest
     }
 
     /// Interrupts that could not be counted.
     pub fn lost(&self) -> u64 {
-        // Scheduler events can nest; most of those missed concern threads that run no guest.
-        let of_kvm = self.programs.iter().filter_map(|(event, program)| event.starts_with("kvm_").then_some(program));
-        let missed: u64 = of_kvm.filter_map(|program| sys::missed(program.as_fd())).sum();
-        missed + self.total(0)
+        self.attached.missed("kvm_") + self.homeless.count()
     }
 
     /// Interrupts of kernel workers and of the host's interrupts to vCPUs that ran: nothing says whose they are.
     pub fn of_nobody(&self) -> u64 {
-        self.total(1).saturating_sub(self.total(2))
-    }
-
-    fn total(&self, nth: usize) -> u64 {
-        self.totals.at::<AtomicU64>(nth * size_of::<u64>()).map_or(0, |n| n.load(Relaxed))
+        let [all, claimed] = [0, 8].map(|at| self.foreign.at::<AtomicU64>(at).map_or(0, |n| n.load(Relaxed)));
+        all.saturating_sub(claimed)
     }
 
     /// Frees what was counted for these guests.
     pub fn forget(&self, processes: &[i32]) {
-        if processes.is_empty() {
-            return;
-        }
-        let gone = |owner: u32| processes.contains(&owner.cast_signed());
-        for (key, _) in sys::lookup_all::<KEY, CELL>(self.cells.as_fd(), CELLS).unwrap_or_default() {
-            if gone(key[0]) {
-                let _ = sys::delete(self.cells.as_fd(), key);
-            }
-        }
-        for (key, _) in sys::lookup_all::<KEY, BELL>(self.bells.as_fd(), BELLS).unwrap_or_default() {
-            if gone(key[0]) {
-                let _ = sys::delete(self.bells.as_fd(), key);
-            }
-        }
-        for (key, _) in sys::lookup_all::<2, FLIGHT>(self.flights.as_fd(), FLIGHTS).unwrap_or_default() {
-            if gone(key[0]) {
-                let _ = sys::delete(self.flights.as_fd(), key);
-            }
-        }
+        self.cells.forget(processes);
+        self.bells.forget(processes);
+        self.flights.forget(processes);
     }
 }
 
@@ -236,95 +192,58 @@ pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineErr
     FIELDS.into_iter().map(|(name, field)| Ok((name, kernel_btf::offset(&found, field, UNKNOWN)?))).collect()
 }
 
-/// A cell as the sample has it.
-fn injection([_, source, vcpu, by, tid, _]: [u32; KEY], cell: &[u64; CELL]) -> Injection {
-    let [count, joined, ..] = *cell;
-    let number = source & 0xff_ffff;
-    let part = |start: usize, length: usize| cell.get(start..start + length).unwrap_or_default();
-    let span = |nth: usize| timing(part(SPANS + nth * SPAN, SPAN));
-    let name = comm(part(COMM, 2));
+fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
+    let name = task_name(cell.comm);
+    let [wake, delay, slept, kick] = [&cell.wake, &cell.delay, &cell.slept, &cell.kick].map(Timing::from);
     Injection {
-        source: match source >> 24 {
-            1 => IrqSource::Gsi(number),
-            2 => IrqSource::Msi(number),
-            3 => IrqSource::Ipi(number),
-            _ => IrqSource::Local(number),
+        source: match key.source {
+            1 => IrqSource::Gsi(key.number),
+            2 => IrqSource::Msi(key.number),
+            3 => IrqSource::Ipi(key.number),
+            _ => IrqSource::Local(key.number),
         },
-        vcpu,
-        by: Injector::ALL.get(by as usize).copied().unwrap_or_default(),
-        tid: (tid != 0).then(|| tid.cast_signed()),
+        vcpu: key.vcpu,
+        by: Injector::from_kind(key.by),
+        tid: (key.tid != 0).then(|| key.tid.cast_signed()),
         comm: (!name.is_empty()).then_some(name),
-        count,
-        joined,
-        wake: span(0),
-        delay: span(1),
-        slept: span(2),
-        kick: span(3),
+        count: cell.count,
+        joined: cell.joined,
+        wake,
+        delay,
+        slept,
+        kick,
     }
 }
 
-/// A bell as the sample has it.
-fn doorbell([_, space, low, high, to, tid]: [u32; KEY], bell: &[u64; BELL]) -> Doorbell {
-    let part = |start: usize, length: usize| bell.get(start..start + length).unwrap_or_default();
+fn doorbell(key: &BellKey, bell: &RawBell) -> Doorbell {
     Doorbell {
-        space: if space == 1 { Space::Pio } else { Space::Mmio },
-        address: u64::from(high) << 32 | u64::from(low),
-        to: Injector::ALL.get(to as usize).copied().unwrap_or_default(),
-        tid: tid.cast_signed(),
-        comm: comm(part(1, 2)),
-        time: timing(part(3, SPAN)),
+        space: if key.space == 1 { Space::Pio } else { Space::Mmio },
+        address: key.address,
+        to: Injector::from_kind(key.to),
+        tid: key.tid.cast_signed(),
+        comm: task_name(bell.comm),
+        time: (&bell.ran).into(),
     }
-}
-
-/// A `struct span` of its words.
-fn timing(words: &[u64]) -> Timing {
-    let [count, ns, buckets @ ..] = words else { return Timing::default() };
-    Timing { count: *count, total_ns: Some(*ns), histogram: Some(histogram(buckets)), ..Timing::default() }
-}
-
-/// A task's name of its words.
-fn comm(words: &[u64]) -> String {
-    let name: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).take_while(|b| *b != 0).collect();
-    sanitize(&String::from_utf8_lossy(&name), 64)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::sys;
     use super::*;
-    use sample::Histogram;
-
-    #[test]
-    fn a_cell_is_read_as_the_program_writes_it() {
-        let mut cell = [0; CELL];
-        (cell[0], cell[1]) = (10, 2);
-        cell[COMM] = u64::from_ne_bytes(*b"IO io1\0\0");
-        for nth in 0..4 {
-            let start = SPANS + nth * SPAN;
-            (cell[start], cell[start + 1], cell[start + 2 + nth]) = (nth as u64 + 1, 1000, nth as u64 + 1);
-        }
-        let seen = injection([7, 2 << 24 | 0x31, 2, 1, 99, 0], &cell);
-        assert_eq!((seen.source, seen.vcpu, seen.by), (IrqSource::Msi(0x31), 2, Injector::Iothread));
-        assert_eq!((seen.tid, seen.comm.as_deref()), (Some(99), Some("IO io1")));
-        assert_eq!((seen.count, seen.joined), (10, 2));
-        let counts = [&seen.wake, &seen.delay, &seen.slept, &seen.kick].map(|span| span.count);
-        assert_eq!((counts, seen.kick.total_ns), ([1, 2, 3, 4], Some(1000)));
-        assert_eq!(seen.slept.histogram, Some(Histogram(vec![0, 0, 3])));
-        let timer = injection([7, 0xec, 0, 3, 0, 0], &[0; CELL]);
-        assert_eq!((timer.source, timer.by, timer.tid), (IrqSource::Local(0xec), Injector::Vcpu, None));
-    }
+    use std::os::fd::AsFd;
 
     /// The programs on their own, run in the order in which KVM's events fire: `a` accepts an interrupt, `p` posts it,
     /// `e` enters the guest. Returns how many were counted, joined another one, and kicked the vCPU.
     fn after(any_is_posted: u32, events: &str) -> Result<[u64; 3], String> {
         let choices = Choices { constants: [("any_is_posted", any_is_posted)].into(), ..Choices::default() };
         let explain = |refusal: Refusal| refusal.error.to_string();
-        let mut object = Object::prepare(object::interrupts_object().unwrap(), &[], &choices).map_err(explain)?;
+        let mut object = Object::prepare(object::INTERRUPTS, &[], &choices).map_err(explain)?;
         let programs = ["kvm_apic_accept_irq", POSTED, RAW_ENTRY].map(|name| object.load(name).map_err(explain));
         let [accept, post, enter] = programs;
         let (accept, post, enter) = (accept?, post?, enter?);
-        let cells = object.take_map("cells").unwrap();
+        let cells = GuestTable::<IrqKey, RawIrq>::take(&mut object, "cells").unwrap();
         let process = rustix::process::getpid().as_raw_pid();
-        WatchedIds::<1>::new(object.take_map("watched").unwrap()).set(&[(process, process)]);
+        WatchedIds::take(&mut object, "watched").unwrap().set(&[(process, process)]);
         for event in events.chars() {
             // vCPU 0, fixed delivery, vector 0x40. An entry reads the vCPU's number from nowhere: 0 too.
             let (program, arguments) = match event {
@@ -334,9 +253,8 @@ mod tests {
             };
             sys::run_raw(program.as_fd(), &arguments).map_err(|e| e.to_string())?;
         }
-        let seen = sys::lookup_all::<KEY, CELL>(cells.as_fd(), CELLS).unwrap();
-        let [(key, cell)] = seen.try_into().expect("interrupts of one kind");
-        let seen = injection(key, &cell);
+        let [(key, cell)] = cells.read().try_into().expect("interrupts of one kind");
+        let seen = injection(&key, &cell);
         Ok([seen.count, seen.joined, seen.kick.count])
     }
 

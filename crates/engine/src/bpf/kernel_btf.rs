@@ -2,7 +2,7 @@
 
 use crate::events::EngineError;
 use kvm::kernel_types::{self, KernelField};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
 /// The types of this kernel. `without` says what is not known without them.
@@ -48,4 +48,16 @@ pub(super) fn offset(
         cause: format!("{without}: this kernel's struct {of} has no {name}"),
         fix: "please report the kernel's version (uname -r)".into(),
     })
+}
+
+/// Where KVM on AMD keeps the reason of an exit.
+const EXIT_REASON: [KernelField; 4] =
+    [("kvm_vcpu", "vcpu_id"), ("vcpu_svm", "vmcb"), ("vmcb", "control"), ("vmcb_control_area", "exit_code")];
+
+/// The constants of `exits.h`, by which a raw tracepoint reads the reason on the running kernel. `None` where they are
+/// not known, as on other CPUs and for a KVM that is built in: the classic tracepoint then says the reason.
+pub(super) fn exit_reason() -> Option<HashMap<&'static str, u32>> {
+    let found = with_module("kvm_amd", &read("").ok()?, &EXIT_REASON)?;
+    let [id, vmcb, control, code] = EXIT_REASON.map(|field| found.get(&field).copied());
+    Some([("at_vcpu_id", id?), ("at_vmcb", vmcb?), ("at_exit_code", control? + code?)].into())
 }

@@ -1,19 +1,17 @@
 //! On demand: counts every `kvm:*` tracepoint by process, without copying an event.
 
 use super::super::tracefs::Tracefs;
-use super::object::{self, Choices, Object};
+use super::guest_tables::GuestTable;
+use super::layout::{EventKey, GuestKey};
+use super::object::{self, Choices, Homeless, Object};
 use super::refusal::{Refusal, Rights, Stage};
 use super::sys;
 use crate::events::EngineError;
 use kvm::sanitize;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// `max_entries` of `counts` in `events.bpf.c`.
-const SIZE: usize = 16384;
-
-/// `EVENT` there.
+/// `EVENT` in `events.bpf.c`.
 const EVENT: i32 = 0x4b56_4d45;
 
 /// The most tracepoints counted. A kernel has some hundred.
@@ -23,8 +21,8 @@ const MAX_EVENTS: usize = 512;
 #[derive(Debug)]
 pub(super) struct KvmEvents {
     names: Vec<String>,
-    counts: OwnedFd,
-    uncounted: sys::Mapping,
+    counts: GuestTable<EventKey, u64>,
+    homeless: Homeless,
     _links: Vec<OwnedFd>,
 }
 
@@ -39,7 +37,7 @@ impl KvmEvents {
     }
 
     fn attach(names: &[String]) -> Result<Self, Refusal> {
-        let mut object = Object::prepare(object::events_object()?, &[], &Choices::default())?;
+        let mut object = Object::prepare(object::EVENTS, &[], &Choices::default())?;
         let mut links = Vec::new();
         for (number, name) in names.iter().enumerate() {
             let program = object.load_with("count", |instructions| {
@@ -52,17 +50,17 @@ impl KvmEvents {
                 Err(e) => return Err(Refusal::new(Stage::Attach, name, e)),
             }
         }
-        let uncounted = object.mapping("uncounted", 1, size_of::<u64>())?;
+        let homeless = Homeless::of(&object)?;
         let names = names.iter().map(|name| sanitize(name, 64)).collect();
-        Ok(Self { names, counts: object.take_map("counts")?, uncounted, _links: links })
+        Ok(Self { names, counts: GuestTable::take(&mut object, "counts")?, homeless, _links: links })
     }
 
     /// Counts by process of the events that fired, including processes that are not guests.
     pub fn read(&self) -> HashMap<i32, BTreeMap<String, u64>> {
         let mut by_process: HashMap<i32, BTreeMap<String, u64>> = HashMap::new();
-        for ([process, event], [count]) in sys::lookup_all(self.counts.as_fd(), SIZE).unwrap_or_default() {
-            if let Some(name) = self.names.get(event as usize) {
-                by_process.entry(process.cast_signed()).or_default().insert(name.clone(), count);
+        for (key, count) in self.counts.read() {
+            if let Some(name) = self.names.get(key.event as usize) {
+                by_process.entry(key.owner()).or_default().insert(name.clone(), count);
             }
         }
         by_process
@@ -70,16 +68,11 @@ impl KvmEvents {
 
     /// Events that found no place in the table.
     pub fn overflow(&self) -> u64 {
-        self.uncounted.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
+        self.homeless.count()
     }
 
     /// Frees what was counted for these processes.
     pub fn forget(&self, processes: &[i32]) {
-        for process in processes {
-            for event in 0..self.names.len() as u32 {
-                // Most have no entry.
-                let _ = sys::delete(self.counts.as_fd(), [process.cast_unsigned(), event]);
-            }
-        }
+        self.counts.forget(processes);
     }
 }

@@ -1,9 +1,9 @@
-//! The memory that the programs fill: `crates/engine/bpf/layout.h` in Rust. Both sides check sizes and offsets at compile
-//! time.
-#![allow(unsafe_code, reason = "a promise about types: plain atomics that programs may write meanwhile")]
+//! The records that the programs fill: `crates/engine/bpf/layout.h` in Rust. A test compares both by the objects' BTF.
+#![allow(unsafe_code, reason = "promises about types: numbers alone, or atomics that programs write meanwhile")]
 
-use super::sys::SharedMemory;
-use std::mem::offset_of;
+use super::sys::{Record, SharedMemory};
+use kvm::sanitize;
+use sample::{BUCKETS, Histogram, Timing};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Exit cells of a thread; the last is `other`.
@@ -54,7 +54,7 @@ pub struct RawExit {
     pub isa: AtomicU32,
     pub used: AtomicU32,
     pub pad: AtomicU32,
-    pub histogram: [AtomicU64; sample::BUCKETS],
+    pub histogram: [AtomicU64; BUCKETS],
 }
 
 /// `struct access_cell`.
@@ -133,9 +133,9 @@ pub struct Slot {
     pub cross_llc: AtomicU64,
     pub cross_node: AtomicU64,
     pub wakeup: RawTiming,
-    pub wakeup_histogram: [AtomicU64; sample::BUCKETS],
+    pub wakeup_histogram: [AtomicU64; BUCKETS],
     pub preempted: RawTiming,
-    pub preempted_histogram: [AtomicU64; sample::BUCKETS],
+    pub preempted_histogram: [AtomicU64; BUCKETS],
     pub other_errno: AtomicU32,
     pub pad_2: AtomicU32,
     pub woken_by: RawOthers,
@@ -144,7 +144,7 @@ pub struct Slot {
     pub userspace: [AtomicU64; USERSPACE],
     pub exits: [RawExit; EXITS],
     pub accesses: [RawAccess; ACCESSES],
-    pub access_histogram: [[AtomicU64; sample::BUCKETS]; ACCESSES],
+    pub access_histogram: [[AtomicU64; BUCKETS]; ACCESSES],
     pub exit_index: [AtomicU8; 256],
     pub scratch: AtomicU64,
     pub kvm_vcpu: AtomicU64,
@@ -153,13 +153,6 @@ pub struct Slot {
 
 /// Size of a slot.
 pub const SLOT_SIZE: usize = 36864;
-
-const _: () = assert!(size_of::<RawExit>() == 368);
-const _: () = assert!(size_of::<RawAccess>() == 136);
-const _: () = assert!(offset_of!(Slot, exits) == 2464);
-const _: () = assert!(offset_of!(Slot, accesses) == 10928);
-const _: () = assert!(offset_of!(Slot, access_histogram) == 19632);
-const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
 
 /// A slot as an array of words, to copy and to clear it.
 #[repr(C)]
@@ -184,4 +177,151 @@ unsafe impl SharedMemory for AtomicU64 {}
 /// The bucket of a task, as `bucket_of` in `threads.h` computes it.
 pub fn bucket_of(task: u64) -> usize {
     ((task >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TASK_BITS)) as usize
+}
+
+/// The kinds of threads, by number: `enum thread_kind`.
+pub const THREAD_KINDS: usize = 16;
+
+/// `struct span`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RawSpan {
+    pub count: u64,
+    pub ns: u64,
+    pub histogram: [u64; BUCKETS],
+}
+
+/// `struct disk_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct DiskKey {
+    pub owner: u32,
+    pub dev: u32,
+    pub kind: u32,
+    pub pad: u32,
+}
+
+/// `struct disk_cell`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RawDisk {
+    pub bytes: u64,
+    pub submitted: [u64; THREAD_KINDS],
+    pub total: RawSpan,
+    pub device: RawSpan,
+}
+
+/// `struct irq_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IrqKey {
+    pub owner: u32,
+    pub source: u32,
+    pub number: u32,
+    pub vcpu: u32,
+    pub by: u32,
+    pub tid: u32,
+}
+
+/// `struct irq_cell`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RawIrq {
+    pub count: u64,
+    pub joined: u64,
+    pub comm: [u8; 16],
+    pub wake: RawSpan,
+    pub delay: RawSpan,
+    pub slept: RawSpan,
+    pub kick: RawSpan,
+}
+
+/// `struct target`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    pub owner: u32,
+    pub vcpu: u32,
+}
+
+/// `struct flight`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Flight {
+    pub at: u64,
+    pub asleep: u32,
+    pub posted: u32,
+    pub key: IrqKey,
+}
+
+/// `struct bell_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BellKey {
+    pub owner: u32,
+    pub space: u32,
+    pub address: u64,
+    pub to: u32,
+    pub tid: u32,
+}
+
+/// `struct bell`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RawBell {
+    pub comm: [u8; 16],
+    pub ran: RawSpan,
+}
+
+/// `struct event_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct EventKey {
+    pub owner: u32,
+    pub event: u32,
+}
+
+/// A key that begins with the guest's process.
+pub trait GuestKey: Record {
+    /// The process.
+    fn owner(&self) -> i32;
+}
+
+macro_rules! guest_keys {
+    ($($key:ty),*) => {$(
+        // SAFETY: repr(C), numbers without padding.
+        unsafe impl Record for $key {}
+        impl GuestKey for $key {
+            fn owner(&self) -> i32 {
+                self.owner.cast_signed()
+            }
+        }
+    )*};
+}
+guest_keys!(DiskKey, IrqKey, Target, BellKey, EventKey);
+
+// SAFETY: repr(C), numbers and arrays of them without padding.
+unsafe impl Record for RawDisk {}
+// SAFETY: as above.
+unsafe impl Record for RawIrq {}
+// SAFETY: as above.
+unsafe impl Record for Flight {}
+// SAFETY: as above.
+unsafe impl Record for RawBell {}
+// SAFETY: a number.
+unsafe impl Record for u64 {}
+// SAFETY: a number.
+unsafe impl Record for u32 {}
+
+impl From<&RawSpan> for Timing {
+    fn from(span: &RawSpan) -> Self {
+        let histogram = Some(Histogram::trimmed(span.histogram));
+        Self { count: span.count, total_ns: Some(span.ns), histogram, ..Self::default() }
+    }
+}
+
+/// A task's name, which ends with a zero, sanitized.
+pub fn task_name(comm: [u8; 16]) -> String {
+    let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
+    sanitize(&String::from_utf8_lossy(name), 15)
 }

@@ -3,7 +3,7 @@
 //!
 //! The programs are written in C (`crates/engine/bpf/kvmtop.bpf.c` describes them) and shipped compiled. They use raw
 //! tracepoints wherever the arguments have been the same since Linux 5.5. `kvm_exit` does not pass its reason as an
-//! argument: where KVM's own BTF says where it is (`exit_reason`), a raw tracepoint reads it there; else its program
+//! argument: where KVM's own BTF says where it is (`kernel_btf`), a raw tracepoint reads it there; else its program
 //! uses the classic tracepoint, and finds the fields through a BTF made from the running kernel's `format` file
 //! (`btf`).
 //!
@@ -15,10 +15,11 @@
 //! [`Engine::make_room`] reloads the programs with larger tables. File descriptors hold everything: nothing stays in
 //! the kernel when the process ends, however it ends.
 
+mod attached;
 mod btf;
 mod decode;
 mod disks;
-mod exit_reason;
+mod guest_tables;
 mod interrupts;
 mod kernel_btf;
 mod kvm_events;
@@ -30,7 +31,6 @@ mod running;
 mod snapshot;
 mod sys;
 mod tables;
-mod watched;
 
 use crate::events::{Engine, EngineError, Reading, ThreadKey};
 use disks::DiskTimer;
@@ -116,24 +116,15 @@ impl Engine for BpfEngine {
     }
 
     fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
-        if on != self.kvm_events.is_some() {
-            self.kvm_events = if on { Some(KvmEvents::start(&Rights::here())?) } else { None };
-        }
-        Ok(())
+        switch(&mut self.kvm_events, on, KvmEvents::start)
     }
 
     fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
-        if on != self.disks.is_some() {
-            self.disks = if on { Some(DiskTimer::start(&Rights::here())?) } else { None };
-        }
-        Ok(())
+        switch(&mut self.disks, on, DiskTimer::start)
     }
 
     fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
-        if on != self.interrupts.is_some() {
-            self.interrupts = if on { Some(InterruptTracer::start(&Rights::here())?) } else { None };
-        }
-        Ok(())
+        switch(&mut self.interrupts, on, InterruptTracer::start)
     }
 
     fn watch(&mut self, processes: &[(i32, i32)]) {
@@ -216,6 +207,18 @@ impl Engine for BpfEngine {
     fn gaps(&self) -> Vec<EngineError> {
         self.running.as_ref().map(Running::gaps).unwrap_or_default()
     }
+}
+
+/// Starts or ends what counts on demand.
+fn switch<T>(
+    counting: &mut Option<T>,
+    on: bool,
+    start: impl FnOnce(&Rights) -> Result<T, EngineError>,
+) -> Result<(), EngineError> {
+    if on != counting.is_some() {
+        *counting = if on { Some(start(&Rights::here())?) } else { None };
+    }
+    Ok(())
 }
 
 #[cfg(test)]

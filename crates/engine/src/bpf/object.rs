@@ -1,29 +1,24 @@
 //! The compiled programs: parsing, relocating and loading them.
 
+use super::btf;
 use super::refusal::{Refusal, Stage};
-use super::sys::{self, ProgramType};
-use super::{btf, sys::Mapping};
-use aya_obj::generated::bpf_insn;
+use super::sys::{self, Mapping, Record};
+use aya_obj::generated::{bpf_insn, bpf_prog_type};
 use aya_obj::obj::{EbpfSectionKind, ProgramSection};
 use kvm::format::EventFormat;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes aligned as the ELF parser needs them.
 #[repr(C, align(8))]
 pub(super) struct Aligned<T: ?Sized>(pub T);
 
-/// The object of `crates/engine/bpf/kvmtop.bpf.c`.
-static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.bpf.o"));
-
-/// The object of `crates/engine/bpf/events.bpf.c`.
-static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/events.bpf.o"));
-
-/// The object of `crates/engine/bpf/disks.bpf.c`.
-static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/disks.bpf.o"));
-
-/// The object of `crates/engine/bpf/interrupts.bpf.c`.
-static INTERRUPTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));
+/// The objects, made from `kvmtop.bpf.c`, `events.bpf.c`, `disks.bpf.c` and `interrupts.bpf.c`.
+pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.bpf.o"));
+pub(super) static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/events.bpf.o"));
+pub(super) static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/disks.bpf.o"));
+pub(super) static INTERRUPTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));
 
 /// Settings of an object that are fixed before it is loaded.
 #[derive(Debug, Default)]
@@ -41,33 +36,15 @@ pub(super) struct Object {
     maps: HashMap<String, OwnedFd>,
 }
 
-/// Parses the shipped object. Fails only if the build is broken.
-pub(super) fn main_object() -> Result<aya_obj::Object, Refusal> {
-    aya_obj::Object::parse(&MAIN.0).map_err(|e| Refusal::broken(&e))
-}
-
-/// Parses the one that counts any event.
-pub(super) fn events_object() -> Result<aya_obj::Object, Refusal> {
-    aya_obj::Object::parse(&EVENTS.0).map_err(|e| Refusal::broken(&e))
-}
-
-/// Parses the one that times block devices.
-pub(super) fn disks_object() -> Result<aya_obj::Object, Refusal> {
-    aya_obj::Object::parse(&DISKS.0).map_err(|e| Refusal::broken(&e))
-}
-
-/// Parses the one that traces interrupts.
-pub(super) fn interrupts_object() -> Result<aya_obj::Object, Refusal> {
-    aya_obj::Object::parse(&INTERRUPTS.0).map_err(|e| Refusal::broken(&e))
+/// Parses an object. Fails only if the build is broken.
+pub(super) fn parse(object: &Aligned<[u8]>) -> Result<aya_obj::Object, Refusal> {
+    aya_obj::Object::parse(&object.0).map_err(|e| Refusal::broken(&e))
 }
 
 impl Object {
     /// Creates the maps and relocates the programs for a kernel with these events.
-    pub fn prepare(
-        mut object: aya_obj::Object,
-        events: &[EventFormat],
-        choices: &Choices<'_>,
-    ) -> Result<Self, Refusal> {
+    pub fn prepare(object: &Aligned<[u8]>, events: &[EventFormat], choices: &Choices<'_>) -> Result<Self, Refusal> {
+        let mut object = parse(object)?;
         let constants: HashMap<&str, [u8; 4]> = choices.constants.iter().map(|(n, v)| (*n, v.to_ne_bytes())).collect();
         let globals = constants.iter().map(|(n, v)| (*n, (v.as_slice(), true))).collect();
         object.patch_map_data(globals).map_err(|e| Refusal::broken(&e))?;
@@ -89,7 +66,7 @@ impl Object {
             maps.insert(name.clone(), fd);
         }
         let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
-        let held = std::mem::take(&mut object.maps);
+        let held = object.maps.clone();
         let by_name = held.iter().filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
         object.relocate_maps(by_name, &text).map_err(|e| Refusal::broken(&e))?;
         object.relocate_calls(&text).map_err(|e| Refusal::broken(&e))?;
@@ -107,8 +84,8 @@ impl Object {
         let program = self.object.programs.get(name).ok_or_else(missing)?;
         let function = self.object.functions.get(&program.function_key()).ok_or_else(missing)?;
         let kind = match program.section {
-            ProgramSection::TracePoint => ProgramType::Tracepoint,
-            _ => ProgramType::RawTracepoint,
+            ProgramSection::TracePoint => bpf_prog_type::BPF_PROG_TYPE_TRACEPOINT,
+            _ => bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT,
         };
         let mut instructions = function.instructions.clone();
         change(&mut instructions);
@@ -129,9 +106,38 @@ impl Object {
         self.maps.remove(name).ok_or_else(|| Refusal::broken(&format!("no map {name}")))
     }
 
+    /// The size of a map's values.
+    pub fn value_size(&self, name: &str) -> usize {
+        self.object.maps.get(name).map_or(0, |map| map.value_size() as usize)
+    }
+
+    /// Takes a hash map of these records out; also its number of elements.
+    pub fn take_records<K: Record, V: Record>(&mut self, name: &str) -> Result<(OwnedFd, u32), Refusal> {
+        let map = self.object.maps.get(name);
+        let is_same = |map: &&aya_obj::Map| {
+            (map.key_size() as usize, map.value_size() as usize) == (size_of::<K>(), size_of::<V>())
+        };
+        let size = map.filter(is_same).map(aya_obj::Map::max_entries);
+        Ok((self.take_map(name)?, size.ok_or_else(|| Refusal::broken(&format!("other records in {name}")))?))
+    }
+
     /// Maps the whole of a map of `elements` times `size` bytes into memory.
     pub fn mapping(&self, name: &str, elements: usize, size: usize) -> Result<Mapping, Refusal> {
         let len = (elements * size).next_multiple_of(rustix::param::page_size());
         Mapping::new(self.map(name)?, 0, len).map_err(|e| Refusal::new(Stage::Map, name, e))
+    }
+}
+
+/// Events that found no place in a table of an object's programs.
+#[derive(Debug)]
+pub(super) struct Homeless(Mapping);
+
+impl Homeless {
+    pub fn of(object: &Object) -> Result<Self, Refusal> {
+        object.mapping("homeless", 1, size_of::<u64>()).map(Self)
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
     }
 }

@@ -2,10 +2,10 @@
 
 use super::super::tracefs::Tracefs;
 use super::decode::{self, Measured, SlotDecoder};
-use super::exit_reason;
+use super::kernel_btf;
 use super::layout::Slot;
 use super::object::{self, Choices, Object};
-use super::programs::{Attached, ExitEvent};
+use super::programs::{ExitEvent, Programs};
 use super::refusal::{Refusal, Rights, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
@@ -31,7 +31,7 @@ pub(super) struct Running {
     cpus: OwnedFd,
     snapshot: Snapshot,
     parts: Measured,
-    attached: Attached,
+    programs: Programs,
     names: ReasonNames,
     /// What forgotten threads had counted.
     past: Totals,
@@ -66,26 +66,25 @@ impl Running {
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
         let slots_of = |map| (map, slots as u32);
         let level = [("level", if full { 2 } else { 1 })];
-        let raw = exit_reason::places();
+        let raw = kernel_btf::exit_reason();
         let choices = Choices {
             sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("cpus", cpus)].into(),
             constants: raw.iter().flatten().map(|(name, at)| (*name, *at)).chain(level).collect(),
         };
-        let object = object::main_object().map_err(explain)?;
-        let mut object =
-            Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
+        let mut object = Object::prepare(object::MAIN, exit.as_ref().map_or(&[], std::slice::from_ref), &choices)
+            .map_err(explain)?;
         let tables = Tables::new(&mut object, slots).map_err(explain)?;
         let cpus = object.take_map("cpus").map_err(explain)?;
         fill_cpus(cpus.as_fd(), topology).map_err(explain)?;
         let snapshot = Snapshot::new().map_err(|e| explain(Refusal::new(Stage::Map, "slots", e)))?;
         let by = exit.as_ref().map(|e| ExitEvent { id: e.id, raw: raw.is_some() }).map_err(Clone::clone);
-        let attached = Attached::start(&object, &rights, full, by)?;
+        let programs = Programs::start(&object, &rights, full, by)?;
         Ok(Self {
             tables,
             cpus,
             snapshot,
-            parts: attached.parts(),
-            attached,
+            parts: programs.parts(),
+            programs,
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
             past: Totals::default(),
             read: 0,
@@ -123,7 +122,7 @@ impl Running {
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
         reading.events = sum.events;
         self.read = sum.events;
-        reading.lost = self.attached.missed() + self.unread;
+        reading.lost = self.programs.missed() + self.unread;
         reading.overflow = sum.overflow + self.tables.homeless();
         reading
     }
@@ -175,7 +174,7 @@ impl Running {
 
     /// What is missing.
     pub fn gaps(&self) -> Vec<EngineError> {
-        let mut gaps = self.attached.gaps.clone();
+        let mut gaps = self.programs.gaps.clone();
         if self.tables.homeless() > 0 {
             gaps.push(EngineError {
                 cause: format!(

@@ -4,111 +4,55 @@
 //! reads and keeps the kernel's whole BTF (some 30 MB) and probes for features that are not needed here.
 #![allow(unsafe_code, reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers, without a safe wrapper")]
 
-use aya_obj::generated::bpf_insn;
-use std::ffi::{CStr, CString};
+use aya_obj::generated::{
+    bpf_attr__bindgen_ty_1 as MapCreate, bpf_attr__bindgen_ty_2 as Element, bpf_attr__bindgen_ty_3 as Batch,
+    bpf_attr__bindgen_ty_4 as ProgramLoad, bpf_attr__bindgen_ty_11 as RawTracepoint, bpf_cmd, bpf_insn, bpf_prog_type,
+};
+use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-const BPF_MAP_CREATE: libc::c_int = 0;
-const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
-const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
-const BPF_PROG_LOAD: libc::c_int = 5;
-const BPF_RAW_TRACEPOINT_OPEN: libc::c_int = 17;
-const BPF_MAP_FREEZE: libc::c_int = 22;
-const BPF_MAP_LOOKUP_BATCH: libc::c_int = 24;
-
-/// `enum bpf_prog_type` (uapi/linux/bpf.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProgramType {
-    /// Gets the record that `format` describes.
-    Tracepoint = 5,
-    /// Gets the arguments of the tracepoint's `TP_PROTO`.
-    RawTracepoint = 17,
-}
-
-/// Parts of `union bpf_attr` that are plain data, in the kernel's layout.
+/// Plain numbers without padding: any bytes are a value, and any value is bytes.
 ///
 /// # Safety
-/// `repr(C)`, no padding that is not a field, every pointer in it valid for what its command does with it.
-unsafe trait Attr {}
+/// `repr(C)` and made of numbers, or arrays of them, alone.
+pub unsafe trait Record: Copy {}
 
-#[repr(C)]
-struct MapCreate {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    flags: u32,
-    inner: u32,
-    numa_node: u32,
-    name: [u8; 16],
+/// Parts of `union bpf_attr`.
+///
+/// # Safety
+/// A type of `aya_obj`'s bindings for which zeros are a value.
+pub unsafe trait Attr: Sized {
+    fn zeroed() -> Self {
+        // SAFETY: zeros are a value; the kernel wants unused bytes to be 0, those of padding too.
+        unsafe { std::mem::zeroed() }
+    }
 }
-// SAFETY: numbers only.
+// SAFETY: numbers, and unions of numbers.
 unsafe impl Attr for MapCreate {}
-
-#[repr(C)]
-struct Element {
-    map: u32,
-    pad: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-// SAFETY: `update` points key and value to memory of the map's sizes.
+// SAFETY: as above.
 unsafe impl Attr for Element {}
-
-#[repr(C)]
-struct BatchLookup {
-    begin: u64,
-    end: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    map: u32,
-    element_flags: u64,
-    flags: u64,
-}
-// SAFETY: `lookup_all` points to buffers of `count` elements.
-unsafe impl Attr for BatchLookup {}
-
-#[repr(C)]
-struct ProgramLoad {
-    kind: u32,
-    instruction_count: u32,
-    instructions: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-}
-// SAFETY: `load_program` points to its slices with their lengths.
+// SAFETY: as above.
+unsafe impl Attr for Batch {}
+// SAFETY: as above.
 unsafe impl Attr for ProgramLoad {}
-
-#[repr(C)]
-struct RawTracepoint {
-    name: u64,
-    program: u32,
-    pad: u32,
-}
-// SAFETY: `attach_raw` points to a C string.
+// SAFETY: as above.
 unsafe impl Attr for RawTracepoint {}
+#[cfg(test)]
+// SAFETY: as above.
+unsafe impl Attr for aya_obj::generated::bpf_attr__bindgen_ty_7 {}
 
-#[repr(C)]
-struct One {
-    value: u32,
-    pad: u32,
-}
-// SAFETY: numbers only.
-unsafe impl Attr for One {}
-
-fn bpf<A: Attr>(command: libc::c_int, attr: &A) -> io::Result<libc::c_long> {
-    // SAFETY: `Attr` promises plain data of the command's layout; the kernel takes any size of it.
-    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<A>()) };
+/// Every pointer in `attr` must be valid for what the command does with it: callers fill it from what they borrow.
+fn bpf<A: Attr>(command: bpf_cmd, attr: &mut A) -> io::Result<libc::c_long> {
+    // SAFETY: the kernel takes any size of attributes, and writes back no more than that.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, std::ptr::from_mut(attr), size_of::<A>()) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+fn number(fd: impl AsRawFd) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
 }
 
 fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
@@ -117,12 +61,12 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A name as the kernel takes it: 15 bytes of letters, digits, `_` and `.`.
-fn short_name(name: &str) -> [u8; 16] {
+/// A name as the kernel takes it: 15 bytes of letters, digits and `_`.
+fn short_name(name: &str) -> [c_char; 16] {
     let mut short = [0; 16];
     let allowed = name.bytes().filter(|b| b.is_ascii_alphanumeric() || *b == b'_');
     for (to, from) in short.iter_mut().take(15).zip(allowed) {
-        *to = from;
+        *to = from as c_char;
     }
     short
 }
@@ -132,17 +76,11 @@ fn short_name(name: &str) -> [u8; 16] {
 /// # Errors
 /// The kernel's: EPERM without `CAP_BPF`, ENOMEM, EINVAL for a type it does not know.
 pub fn create_map(map: &aya_obj::Map, name: &str) -> io::Result<OwnedFd> {
-    let attr = MapCreate {
-        map_type: map.map_type(),
-        key_size: map.key_size(),
-        value_size: map.value_size(),
-        max_entries: map.max_entries(),
-        flags: map.map_flags(),
-        inner: 0,
-        numa_node: 0,
-        name: short_name(name),
-    };
-    bpf(BPF_MAP_CREATE, &attr).and_then(owned)
+    let mut attr = MapCreate::zeroed();
+    (attr.map_type, attr.map_flags, attr.max_entries) = (map.map_type(), map.map_flags(), map.max_entries());
+    (attr.key_size, attr.value_size) = (map.key_size(), map.value_size());
+    attr.map_name = short_name(name);
+    bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).and_then(owned)
 }
 
 /// Writes an element; without a key, pushes it onto a stack. `value` must have the map's value size.
@@ -150,55 +88,45 @@ pub fn create_map(map: &aya_obj::Map, name: &str) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's: E2BIG for an index or a stack that is full.
 pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result<()> {
-    let attr = Element {
-        map: map.as_raw_fd().cast_unsigned(),
-        pad: 0,
-        key: key.as_ref().map_or(0, |k| std::ptr::from_ref(k) as u64),
-        value: value.as_ptr() as u64,
-        flags: 0,
-    };
-    bpf(BPF_MAP_UPDATE_ELEM, &attr).map(drop)
+    let mut attr = Element::zeroed();
+    attr.map_fd = number(map);
+    attr.key = key.as_ref().map_or(0, |k| std::ptr::from_ref(k) as u64);
+    attr.__bindgen_anon_1.value = value.as_ptr() as u64;
+    bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
-/// Removes an element of a map whose keys are `K` numbers.
+/// Removes an element of a map whose keys are `K`.
 ///
 /// # Errors
 /// The kernel's: ENOENT where there is none.
-pub fn delete<const K: usize>(map: BorrowedFd<'_>, key: [u32; K]) -> io::Result<()> {
-    let attr = Element { map: map.as_raw_fd().cast_unsigned(), pad: 0, key: key.as_ptr() as u64, value: 0, flags: 0 };
-    bpf(BPF_MAP_DELETE_ELEM, &attr).map(drop)
+pub fn delete<K: Record>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
+    let mut attr = Element::zeroed();
+    (attr.map_fd, attr.key) = (number(map), std::ptr::from_ref(key) as u64);
+    bpf(bpf_cmd::BPF_MAP_DELETE_ELEM, &mut attr).map(drop)
 }
 
-/// All elements of a hash map from `K` numbers to `V` counters, in one call (5.6). `size` is the map's.
+/// All elements of a hash map from `K` to `V` with room for `size`, in one call (5.6).
 ///
 /// # Errors
 /// The kernel's: EINVAL before 5.6.
-pub fn lookup_all<const K: usize, const V: usize>(
-    map: BorrowedFd<'_>,
-    size: usize,
-) -> io::Result<Vec<([u32; K], [u64; V])>> {
-    let (mut keys, mut values) = (vec![[0_u32; K]; size], vec![[0_u64; V]; size]);
+pub fn lookup_all<K: Record, V: Record>(map: BorrowedFd<'_>, size: u32) -> io::Result<Vec<(K, V)>> {
+    let (mut keys, mut values) = (Vec::<K>::with_capacity(size as usize), Vec::<V>::with_capacity(size as usize));
     let mut cursor = 0_u64;
-    let mut attr = BatchLookup {
-        begin: 0,
-        end: std::ptr::from_mut(&mut cursor) as u64,
-        keys: keys.as_mut_ptr() as u64,
-        values: values.as_mut_ptr() as u64,
-        count: size as u32,
-        map: map.as_raw_fd().cast_unsigned(),
-        element_flags: 0,
-        flags: 0,
-    };
-    // SAFETY: as in `bpf`; the kernel writes `count` back, so this one is passed as mutable.
-    let answer = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_MAP_LOOKUP_BATCH, std::ptr::from_mut(&mut attr), size_of::<BatchLookup>())
-    };
-    let error = io::Error::last_os_error();
-    // ENOENT says that there is no more.
-    if answer < 0 && error.raw_os_error() != Some(libc::ENOENT) {
-        return Err(error);
+    let mut attr = Batch::zeroed();
+    attr.out_batch = std::ptr::from_mut(&mut cursor) as u64;
+    (attr.keys, attr.values) = (keys.as_mut_ptr() as u64, values.as_mut_ptr() as u64);
+    (attr.count, attr.map_fd) = (size, number(map));
+    match bpf(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr) {
+        // ENOENT says that there is no more.
+        Err(e) if e.raw_os_error() != Some(libc::ENOENT) => return Err(e),
+        _ => {}
     }
-    Ok(keys.into_iter().zip(values).take(attr.count as usize).collect())
+    // SAFETY: the kernel has written `count` of each, at most `size`; any bytes are a record.
+    unsafe {
+        keys.set_len(attr.count.min(size) as usize);
+        values.set_len(attr.count.min(size) as usize);
+    }
+    Ok(keys.into_iter().zip(values).collect())
 }
 
 /// Closes a map to further writes, so that the verifier takes what is in it for constants.
@@ -206,7 +134,9 @@ pub fn lookup_all<const K: usize, const V: usize>(
 /// # Errors
 /// The kernel's.
 pub fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
-    bpf(BPF_MAP_FREEZE, &One { value: map.as_raw_fd().cast_unsigned(), pad: 0 }).map(drop)
+    let mut attr = Element::zeroed();
+    attr.map_fd = number(map);
+    bpf(bpf_cmd::BPF_MAP_FREEZE, &mut attr).map(drop)
 }
 
 /// Loads a program. On failure `log` holds the verifier's messages.
@@ -214,34 +144,25 @@ pub fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// The kernel's: EPERM without `CAP_PERFMON`, EACCES or EINVAL where the verifier refuses.
 pub fn load_program(
-    kind: ProgramType,
+    kind: bpf_prog_type,
     instructions: &[bpf_insn],
     license: &CStr,
     name: &str,
     log: &mut Vec<u8>,
 ) -> io::Result<OwnedFd> {
-    let mut attr = ProgramLoad {
-        kind: kind as u32,
-        instruction_count: instructions.len() as u32,
-        instructions: instructions.as_ptr() as u64,
-        license: license.as_ptr() as u64,
-        log_level: 0,
-        log_size: 0,
-        log: 0,
-        kernel_version: 0,
-        flags: 0,
-        name: short_name(name),
-    };
-    let first = bpf(BPF_PROG_LOAD, &attr);
-    let refused = match first {
+    let mut attr = ProgramLoad::zeroed();
+    (attr.prog_type, attr.prog_name) = (kind as u32, short_name(name));
+    (attr.insns, attr.insn_cnt) = (instructions.as_ptr() as u64, instructions.len() as u32);
+    attr.license = license.as_ptr() as u64;
+    let refused = match bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr) {
         Ok(fd) => return owned(fd),
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => return Err(e),
         Err(e) => e,
     };
     log.resize(1 << 16, 0);
-    (attr.log_level, attr.log_size, attr.log) = (1, 1 << 16, log.as_mut_ptr() as u64);
+    (attr.log_level, attr.log_size, attr.log_buf) = (1, 1 << 16, log.as_mut_ptr() as u64);
     // The second attempt fails like the first, or with ENOSPC because the log is truncated: the first error matters.
-    let second = bpf(BPF_PROG_LOAD, &attr);
+    let second = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr);
     log.truncate(log.iter().position(|b| *b == 0).unwrap_or(log.len()));
     second.map_err(|_| refused).and_then(owned)
 }
@@ -252,8 +173,9 @@ pub fn load_program(
 /// The kernel's: ENOENT for a tracepoint it does not have, EINVAL when the program reads more arguments than it has.
 pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = CString::new(name)?;
-    let attr = RawTracepoint { name: name.as_ptr() as u64, program: program.as_raw_fd().cast_unsigned(), pad: 0 };
-    bpf(BPF_RAW_TRACEPOINT_OPEN, &attr).and_then(owned)
+    let mut attr = RawTracepoint::zeroed();
+    (attr.name, attr.prog_fd) = (name.as_ptr() as u64, number(program));
+    bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).and_then(owned)
 }
 
 /// Attaches a program to a tracepoint by its number, until the descriptor is closed. One event on one CPU is enough:
@@ -288,35 +210,10 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
 /// The kernel's: EPERM without `CAP_PERFMON`.
 #[cfg(test)]
 pub fn run_raw(program: BorrowedFd<'_>, arguments: &[u64; 12]) -> io::Result<()> {
-    #[repr(C)]
-    struct TestRun {
-        program: u32,
-        answer: u32,
-        sizes: [u32; 2],
-        data: [u64; 2],
-        repeat: u32,
-        duration: u32,
-        arguments_size: u32,
-        arguments_size_out: u32,
-        arguments: u64,
-        arguments_out: u64,
-    }
-    // SAFETY: the arguments are read alone, and have the size that is said.
-    unsafe impl Attr for TestRun {}
-    const BPF_PROG_TEST_RUN: libc::c_int = 10;
-    let attr = TestRun {
-        program: program.as_raw_fd().cast_unsigned(),
-        answer: 0,
-        sizes: [0; 2],
-        data: [0; 2],
-        repeat: 0,
-        duration: 0,
-        arguments_size: size_of_val(arguments) as u32,
-        arguments_size_out: 0,
-        arguments: arguments.as_ptr() as u64,
-        arguments_out: 0,
-    };
-    bpf(BPF_PROG_TEST_RUN, &attr).map(drop)
+    let mut attr = aya_obj::generated::bpf_attr__bindgen_ty_7::zeroed();
+    attr.prog_fd = number(program);
+    (attr.ctx_in, attr.ctx_size_in) = (arguments.as_ptr() as u64, size_of_val(arguments) as u32);
+    bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr).map(drop)
 }
 
 /// Events for which a program did not run, because a BPF program was already running on that CPU (`recursion_misses` of

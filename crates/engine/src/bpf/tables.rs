@@ -1,7 +1,7 @@
 //! The maps of a running engine, seen from user space: the taken slots, their memory, and how to free them.
 
 use super::layout::{Bucket, SLOT_BITS, SLOT_SIZE, Slot, TASK_BITS, WAYS, Words, bucket_of};
-use super::object::Object;
+use super::object::{Homeless, Object};
 use super::refusal::{Refusal, Stage};
 use super::sys::{self, Mapping};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(super) struct Tables {
     windows: BTreeMap<usize, Mapping>,
     owners: Mapping,
     tasks: Mapping,
-    homeless: Mapping,
+    homeless: Homeless,
     free: OwnedFd,
     count: usize,
 }
@@ -39,7 +39,7 @@ impl Tables {
         let tables = Self {
             owners: object.mapping("owners", count, OWNER_SIZE)?,
             tasks: object.mapping("tasks", 1 << TASK_BITS, size_of::<Bucket>())?,
-            homeless: object.mapping("homeless", 1, size_of::<u64>())?,
+            homeless: Homeless::of(object)?,
             slots: object.take_map("slots")?,
             free: object.take_map("free_slots")?,
             windows: BTreeMap::new(),
@@ -114,7 +114,7 @@ impl Tables {
 
     /// Events of threads that found no slot.
     pub fn homeless(&self) -> u64 {
-        self.homeless.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
+        self.homeless.count()
     }
 
     /// The number of slots.

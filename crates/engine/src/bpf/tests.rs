@@ -2,7 +2,7 @@
 
 use super::decode::{self, Measured, SlotDecoder};
 use super::interrupts::{ENTRY, POSTED, RAW_ENTRY, USERSPACE_EXIT};
-use super::layout::{ISA_ARM64, SLOT_SIZE, Slot, USERSPACE, Words};
+use super::layout::{self, ISA_ARM64, SLOT_SIZE, Slot, USERSPACE, Words};
 use super::object::{self, Choices, Object};
 use super::running::kvm_exit_format;
 use super::snapshot::Snapshot;
@@ -35,7 +35,7 @@ fn made(event: &str, fields: &[&str]) -> EventFormat {
 /// The offsets at which `kvm_exit` loads 32 bits once it is relocated for this event.
 fn loads(event: EventFormat) -> BTreeSet<i16> {
     const LDX_MEM_W: u8 = 0x61;
-    let mut object = object::main_object().unwrap();
+    let mut object = object::parse(object::MAIN).unwrap();
     let btf = btf::of(&[event], &object).unwrap();
     object.relocate_btf(&btf).unwrap();
     let key = object.programs["kvm_exit"].function_key();
@@ -81,24 +81,24 @@ fn the_verifier_takes_every_program() {
         return note(&format!("SKIPPED {NAME}: not root"));
     }
     let events: Vec<EventFormat> = kvm_exit_format().into_iter().chain(format::parse(EXIT_6_18)).take(1).collect();
-    let mut object = match Object::prepare(object::main_object().unwrap(), &events, &Choices::default()) {
+    let mut object = match Object::prepare(object::MAIN, &events, &Choices::default()) {
         Ok(object) => object,
         Err(refusal) => return note(&format!("SKIPPED {NAME}: {}", super::Rights::here().explain(&refusal).cause)),
     };
-    for program in programs::PROGRAMS.iter().map(|p| p.program).chain(["sched_switch_old"]).chain(programs::RAW_EXIT) {
+    for program in programs::PROGRAMS.iter().flat_map(|p| p.programs).copied().chain(programs::RAW_EXIT) {
         if let Err(refusal) = object.load(program) {
             let end: Vec<&str> = refusal.log.lines().rev().take(40).collect();
             panic!("{program}: {}\n{}", refusal.error, end.into_iter().rev().collect::<Vec<_>>().join("\n"));
         }
     }
-    let disks = Object::prepare(object::disks_object().unwrap(), &[], &Choices::default()).unwrap();
-    for program in super::disks::PROGRAMS.into_iter().flat_map(|(program, old)| [program].into_iter().chain(old)) {
+    let disks = Object::prepare(object::DISKS, &[], &Choices::default()).unwrap();
+    for program in super::disks::PROGRAMS.iter().flat_map(|(_, programs)| *programs) {
         if let Err(refusal) = disks.load(program) {
             panic!("{program}: {}\n{}", refusal.error, refusal.log);
         }
     }
     let entry = made(ENTRY, &["vcpu_id:8:4"]);
-    let interrupts = Object::prepare(object::interrupts_object().unwrap(), &[entry], &Choices::default()).unwrap();
+    let interrupts = Object::prepare(object::INTERRUPTS, &[entry], &Choices::default()).unwrap();
     let others = [ENTRY, RAW_ENTRY, POSTED, USERSPACE_EXIT];
     for program in super::interrupts::PROGRAMS.into_iter().chain(others) {
         if let Err(refusal) = interrupts.load(program) {
@@ -107,6 +107,54 @@ fn the_verifier_takes_every_program() {
     }
     assert!(object.take_map("slots").is_ok() && object.take_map("slots").is_err());
     note(&format!("RAN {NAME}"));
+}
+
+/// The fields of a struct in Rust: name and offset.
+macro_rules! fields {
+    ($record:ident: $($field:ident)*) => {
+        [$((stringify!($field), std::mem::offset_of!(layout::$record, $field) as u32)),*].to_vec()
+    };
+}
+
+#[test]
+fn records_are_the_same_in_rust_and_in_c() {
+    let exit = fields!(RawExit: time userspace halted preempted code isa used pad histogram);
+    let access = fields!(RawAccess: key time faults last run_start longest_ns longest run timed skip);
+    let slot = fields!(Slot: task tid tgid comm born died vcpu exits_seen overflow changes epoch accesses_used
+        userspace_used exit_at user_at in_halt in_wait in_user_wait exit_cell touched touches shares out_at waking_at
+        runnable cpu from waker waker_comm migrations cross_core cross_llc cross_node wakeup wakeup_histogram preempted
+        preempted_histogram other_errno woken_by held_by rests userspace exits accesses access_histogram exit_index
+        scratch kvm_vcpu unused);
+    let irq = fields!(RawIrq: count joined comm wake delay slept kick);
+    let records: [(&object::Aligned<[u8]>, &'static str, Vec<(&'static str, u32)>); 18] = [
+        (object::MAIN, "extremes", fields!(RawExtremes: min max)),
+        (object::MAIN, "timing", fields!(RawTiming: count total square_low square_high extremes epoch)),
+        (object::MAIN, "exit_cell", exit),
+        (object::MAIN, "access_cell", access),
+        (object::MAIN, "rest", fields!(RawRest: count total)),
+        (object::MAIN, "other_task", fields!(RawOther: tid count ns comm)),
+        (object::MAIN, "other_tasks", fields!(RawOthers: task rest)),
+        (object::MAIN, "slot", slot),
+        (object::MAIN, "bucket", fields!(Bucket: used entry)),
+        (object::DISKS, "span", fields!(RawSpan: count ns histogram)),
+        (object::DISKS, "disk_key", fields!(DiskKey: owner dev kind pad)),
+        (object::DISKS, "disk_cell", fields!(RawDisk: bytes submitted total device)),
+        (object::INTERRUPTS, "irq_key", fields!(IrqKey: owner source number vcpu by tid)),
+        (object::INTERRUPTS, "irq_cell", irq),
+        (object::INTERRUPTS, "flight", fields!(Flight: at asleep posted key)),
+        (object::INTERRUPTS, "bell_key", fields!(BellKey: owner space address to tid)),
+        (object::INTERRUPTS, "bell", fields!(RawBell: comm ran)),
+        (object::EVENTS, "event_key", fields!(EventKey: owner event)),
+    ];
+    for (object, name, fields) in records {
+        use ::object::{Object as _, ObjectSection as _};
+        let file = ::object::read::elf::ElfFile64::<::object::Endianness>::parse(&object.0).unwrap();
+        let btf = file.section_by_name(".BTF").unwrap().data().unwrap();
+        let wanted: Vec<_> = fields.iter().map(|(field, _)| (name, *field)).collect();
+        let in_c = kvm::kernel_types::offsets(btf, &wanted).unwrap();
+        let in_rust = fields.into_iter().map(|(field, at)| ((name, field), at)).collect();
+        assert_eq!(in_c, in_rust, "struct {name}");
+    }
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Decodes a tracepoint's raw record into [`TracedEvent`]s, by the `format` file of the kernel that wrote it.
 
-use super::event::{EventKind, Task, TracedAccess, TracedEvent};
+use super::event::{EventKind, Task, TracedEvent};
 use kvm::Space;
 use kvm::exit_reason::{ReasonNames, arm64_code};
 use kvm::format::{EventFormat, Field};
 use kvm::isa::Isa;
-use kvm::port_exit::PortExit;
-use sample::Direction;
 
 /// The decoded tracepoints: group and name.
 pub const EVENTS: [(&str, &str); 12] = [
@@ -178,11 +176,9 @@ impl EventDecoder {
             emit(tid, pid, kind);
             if !self.has_pio
                 && let (Layout::Exit { info: Some(info), .. }, EventKind::Exit { isa, code, .. }) = (layout, kind)
-                && let Some(exit) = PortExit::of(isa, code, self.get(info, sample).unwrap_or_default())
+                && let Some(access) = EventKind::port_of_exit(isa, code, self.get(info, sample).unwrap_or_default())
             {
-                let direction = if exit.write { Direction::Write } else { Direction::Read };
-                let access = TracedAccess { space: Space::Pio, address: exit.port.into(), direction, fault: false };
-                emit(tid, pid, EventKind::Access(access));
+                emit(tid, pid, access);
             }
         }
     }
@@ -196,10 +192,7 @@ impl EventDecoder {
     fn kind(&self, layout: Layout, sample: &RawSample) -> Option<(i32, i32, EventKind)> {
         let get = |slot: FieldSlot| self.get(slot, sample);
         let number = |slot: FieldSlot| get(slot).map(|value| value as u32);
-        let direction = |write: bool| if write { Direction::Write } else { Direction::Read };
-        let access = |space, address, write, fault| {
-            EventKind::Access(TracedAccess { space, address, direction: direction(write), fault })
-        };
+        let access = EventKind::access;
         let kind = match layout {
             Layout::Exit { reason, isa, vcpu, .. } => EventKind::Exit {
                 isa: Isa::from_code(number(isa)?),

@@ -2,6 +2,7 @@
 
 use kvm::Space;
 use kvm::isa::Isa;
+use kvm::port_exit::PortExit;
 use sample::Direction;
 
 /// Something that happened on a thread.
@@ -74,6 +75,17 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// An access.
+    pub fn access(space: Space, address: u64, write: bool, fault: bool) -> Self {
+        let direction = if write { Direction::Write } else { Direction::Read };
+        Self::Access(TracedAccess { space, address, direction, fault })
+    }
+
+    /// The port access of an exit whose qualification (`info1`) names one.
+    pub fn port_of_exit(isa: Isa, code: u32, info: u64) -> Option<Self> {
+        PortExit::of(isa, code, info).map(|exit| Self::access(Space::Pio, exit.port.into(), exit.write, false))
+    }
+
     /// Whether it is an event of the scheduler, not of KVM.
     pub fn is_scheduling(self) -> bool {
         use EventKind::{Ended, Migrated, SwitchIn, SwitchOut, Waking};

@@ -10,7 +10,6 @@ use crate::events::EngineError;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter, ReadFormat};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::os::unix::fs::DirEntryExt;
 
 /// The most open files.
 const MAX_FILES: usize = 8192;
@@ -19,18 +18,13 @@ const MAX_NEW_FILES: usize = 1024;
 /// The most threads counted in one process.
 const MAX_THREADS: usize = 512;
 
-/// Tells threads apart that have one id after the other. The kernel may drop the inode of a living thread from its
-/// cache, so only a different start shows another thread; the start takes a file to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TaskIdentity {
-    inode: u64,
-    start_ticks: Option<u64>,
-}
+/// A life of a thread: its id and its start, ticks after boot. Ids are used again.
+type ThreadLife = (i32, u64);
 
 /// Counters of all `kvm:*` tracepoints.
 pub(super) struct Counts {
     events: Vec<(String, u64)>,
-    threads: HashMap<i32, CountedThread>,
+    threads: HashMap<ThreadLife, CountedThread>,
     /// Counts of threads that ended.
     ended: HashMap<i32, Vec<u64>>,
     left_out: usize,
@@ -38,7 +32,6 @@ pub(super) struct Counts {
 
 struct CountedThread {
     pid: i32,
-    identity: TaskIdentity,
     counters: Vec<Option<Counter>>,
     last: Vec<u64>,
 }
@@ -56,14 +49,10 @@ impl Counts {
     /// The counts of these processes; opens counters for their new threads.
     pub fn read(&mut self, pids: impl Iterator<Item = i32>) -> HashMap<i32, BTreeMap<String, u64>> {
         let pids: HashSet<i32> = pids.collect();
-        let mut alive = Vec::new();
-        for pid in &pids {
-            for (tid, inode) in tasks(*pid) {
-                self.check(tid, inode);
-                alive.push((*pid, tid, inode));
-            }
-        }
-        self.close(&alive);
+        let alive: HashMap<ThreadLife, i32> =
+            pids.iter().flat_map(|pid| threads_of(*pid).into_iter().map(|life| (life, *pid))).collect();
+        let ended = self.threads.extract_if(|life, _| !alive.contains_key(life)).map(|(_, thread)| thread).collect();
+        self.end(ended);
         self.begin(&alive);
         self.ended.retain(|pid, _| pids.contains(pid));
         let mut sums = self.ended.clone();
@@ -78,39 +67,22 @@ impl Counts {
         sums.into_iter().map(|(pid, counts)| (pid, named(counts))).collect()
     }
 
-    /// Ends the count of a thread whose id is another thread's by now.
-    fn check(&mut self, tid: i32, inode: u64) {
-        let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.identity.inode != inode) else { return };
-        let now = TaskIdentity { inode, start_ticks: start_ticks(thread.pid, tid) };
-        if now.start_ticks == thread.identity.start_ticks {
-            thread.identity = now;
-        } else if let Some(ended) = self.threads.remove(&tid) {
-            self.end(vec![ended]);
-        }
-    }
-
-    fn begin(&mut self, alive: &[(i32, i32, u64)]) {
+    /// Opens the counters of new threads.
+    fn begin(&mut self, alive: &HashMap<ThreadLife, i32>) {
         let mut room = MAX_NEW_FILES;
         self.left_out = 0;
-        for &(pid, tid, inode) in alive.iter().filter(|(_, tid, _)| !self.threads.contains_key(tid)).collect::<Vec<_>>()
-        {
+        for (life, pid) in alive {
+            if self.threads.contains_key(life) {
+                continue;
+            }
             if (self.threads.len() + 1) * self.events.len() > MAX_FILES {
                 self.left_out += 1;
             } else if room >= self.events.len() {
                 room -= self.events.len();
-                let counters = self.events.iter().map(|(_, id)| counter(*id, tid)).collect();
-                let identity = TaskIdentity { inode, start_ticks: start_ticks(pid, tid) };
-                self.threads.insert(tid, CountedThread { pid, identity, counters, last: Vec::new() });
+                let counters = self.events.iter().map(|(_, id)| counter(*id, life.0)).collect();
+                self.threads.insert(*life, CountedThread { pid: *pid, counters, last: Vec::new() });
             }
         }
-    }
-
-    /// Closes the counters of ended threads.
-    fn close(&mut self, alive: &[(i32, i32, u64)]) {
-        let alive: HashSet<i32> = alive.iter().map(|(_, tid, _)| *tid).collect();
-        let gone: Vec<i32> = self.threads.keys().filter(|tid| !alive.contains(tid)).copied().collect();
-        let closing = gone.iter().filter_map(|tid| self.threads.remove(tid)).collect();
-        self.end(closing);
     }
 
     /// Keeps the last counts and closes the counters, on another thread because it takes the kernel long.
@@ -181,16 +153,15 @@ fn counter(id: u64, tid: i32) -> Option<Counter> {
         .ok()
 }
 
-/// The threads of a process with their inodes.
-fn tasks(pid: i32) -> Vec<(i32, u64)> {
+/// The threads of a process.
+fn threads_of(pid: i32) -> Vec<ThreadLife> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let task = |entry: std::fs::DirEntry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()));
-    entries.flatten().filter_map(task).take(MAX_THREADS).collect()
-}
-
-/// Start of a thread, ticks after boot: field 22 of its `stat`, the 20th behind the name (`proc_pid_stat(5)`).
-fn start_ticks(pid: i32, tid: i32) -> Option<u64> {
-    let line = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    let line = String::from_utf8_lossy(&line);
-    line.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    let life = |entry: std::fs::DirEntry| {
+        let line = std::fs::read(entry.path().join("stat")).ok()?;
+        let line = String::from_utf8_lossy(&line);
+        // Field 22, the 20th after the name (`proc_pid_stat(5)`).
+        let start = line.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+        Some((entry.file_name().to_str()?.parse().ok()?, start))
+    };
+    entries.flatten().filter_map(life).take(MAX_THREADS).collect()
 }

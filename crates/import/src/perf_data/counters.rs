@@ -1,7 +1,7 @@
 //! Counts the events of a `perf.data`: pairs exits and entries, and applies perf's rules and times.
 
 use super::event_formats::{KernelFormats, NO_NAME};
-use super::event_reader::{BatchItem, EventBatch, What};
+use super::event_reader::{BatchItem, What};
 use super::perf_rules::{CountedAccess, PerfThread, Step};
 use crate::covered_time::CoveredTime;
 use crate::group_threads::{KvmEventCounts, group_threads};
@@ -15,8 +15,6 @@ use sample::{Direction, Timing};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Limit of the thread names that are kept.
-const MAX_COMMS: usize = 262_144;
 /// Limit of different addresses with perf's times, over all threads.
 const MAX_TIMES: usize = 262_144;
 
@@ -41,7 +39,6 @@ pub(super) struct PerfDataCounters {
     unpaired: Option<Pairing>,
     threads: HashMap<i32, RecordedThread, RandomState>,
     formats: Option<Arc<KernelFormats>>,
-    comms: HashMap<i32, String, RandomState>,
     /// perf's times, if they are requested.
     times: Option<PerfTimes>,
     /// Time of the first kvm event.
@@ -52,10 +49,6 @@ pub(super) struct PerfDataCounters {
     pub covered: CoveredTime,
     /// Events lost.
     pub lost: u64,
-    /// Records that could not be read.
-    pub broken: u64,
-    /// Samples read.
-    pub samples: u64,
 }
 
 impl PerfDataCounters {
@@ -64,24 +57,18 @@ impl PerfDataCounters {
         Self { times: perf_times.then(PerfTimes::default), ..Self::default() }
     }
 
-    /// Takes everything of a batch except its items.
-    pub fn begin(&mut self, batch: &mut EventBatch) {
-        self.broken += batch.broken;
-        self.samples += batch.samples;
-        for (tid, comm) in batch.comms.drain(..) {
-            if self.comms.len() < MAX_COMMS || self.comms.contains_key(&tid) {
-                self.comms.insert(tid, comm);
-            }
+    /// Takes the formats of the events to come.
+    pub fn begin(&mut self, formats: &Arc<KernelFormats>) {
+        if self.formats.is_some() {
+            return;
         }
-        if let Some(formats) = batch.formats.take() {
-            let pairing = || {
-                let names = formats.decoder.reason_names().clone();
-                let pairing = Pairing::new(names, HostTopology::default()).exactly();
-                if formats.migrations { pairing.with_migrations() } else { pairing }
-            };
-            (self.pairing, self.unpaired) = (pairing(), Some(pairing()));
-            self.formats = Some(formats);
-        }
+        let pairing = || {
+            let names = formats.decoder.reason_names().clone();
+            let pairing = Pairing::new(names, HostTopology::default()).exactly();
+            if formats.migrations { pairing.with_migrations() } else { pairing }
+        };
+        (self.pairing, self.unpaired) = (pairing(), Some(pairing()));
+        self.formats = Some(formats.clone());
     }
 
     /// Takes one item. Items must come in order of time.
@@ -158,11 +145,11 @@ impl PerfDataCounters {
         self.unpaired.as_ref().unwrap_or(&self.pairing)
     }
 
-    /// The guests with their counts so far.
-    pub fn guests(&mut self) -> Vec<ImportedGuest> {
+    /// The guests with their counts so far; `comms` has the names of threads.
+    pub fn guests(&mut self, comms: &HashMap<i32, String, RandomState>) -> Vec<ImportedGuest> {
         let pairing = self.unpaired.as_mut().unwrap_or(&mut self.pairing);
         for (tid, _) in pairing.threads().collect::<Vec<_>>() {
-            if let Some(comm) = self.comms.get(&tid) {
+            if let Some(comm) = comms.get(&tid) {
                 pairing.name(tid, comm);
             }
         }
@@ -179,7 +166,7 @@ impl PerfDataCounters {
                 counts.add(*tid, known.pid, name, *count);
             }
         }
-        group_threads(threads, &counts, |pid| self.comms.get(&pid).cloned())
+        group_threads(threads, &counts, |pid| comms.get(&pid).cloned())
     }
 }
 

@@ -5,19 +5,22 @@
 //! as small values, one round at a time.
 
 use super::event_formats::{self, KernelFormats, NO_NAME};
-use super::header;
+use super::header::{self, PerfDataHeader};
 use super::no_exits::Recorded;
-use super::records::{ReadState, Records, SharedState, kind, lock};
+use super::records::{Records, kind};
 use super::sample_layout::SampleLayouts;
 use crate::imported::io_message;
 use engine::pairing::{EventKind, RawSample, TracedEvent};
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
 /// Limit of the events that wait to be sorted. Beyond it the older half is handed out; a file without marks would
 /// otherwise be held in memory completely.
 const MAX_WAITING: usize = 600_000;
+/// Limit of the thread names that are kept.
+const MAX_COMMS: usize = 262_144;
 const NO_EVENTS: &str = "it describes no event: 'perf record' was not ended properly, or the file is damaged";
 const AMBIGUOUS: &str = "its events have different layouts, and its records do not identify theirs";
 
@@ -61,154 +64,133 @@ impl BatchItem {
     }
 }
 
-/// The content of one round.
-#[derive(Debug, Default)]
-pub(super) struct EventBatch {
-    /// Events in order of time.
-    pub items: Vec<BatchItem>,
-    /// Thread ids and names.
-    pub comms: Vec<(i32, String)>,
-    /// Records that could not be read.
-    pub broken: u64,
+/// Reads a file's events.
+pub(super) struct EventReader {
+    pub records: Records<File>,
+    layouts: SampleLayouts,
+    /// The formats, once the first sample is read.
+    pub formats: Option<Arc<KernelFormats>>,
+    /// Names of threads.
+    pub comms: HashMap<i32, String, RandomState>,
     /// Samples read.
     pub samples: u64,
-    /// The formats, in the batch with which they become known.
-    pub formats: Option<Arc<KernelFormats>>,
-}
-
-/// Reads batches.
-pub(super) struct EventReader {
-    records: Records<File>,
-    state: SharedState,
-    layouts: SampleLayouts,
-    formats: Option<Arc<KernelFormats>>,
+    /// Records that could not be read.
+    pub broken: u64,
     waiting: Vec<BatchItem>,
+    /// Events in order of time, before all that wait.
+    ready: VecDeque<BatchItem>,
     /// The latest time of all rounds before the current one.
     settled: u64,
     /// The latest time of all rounds.
     latest: u64,
-    spare: Receiver<Vec<BatchItem>>,
-    batch: EventBatch,
     ended: bool,
 }
 
 impl EventReader {
-    /// From a file at the position of its first record. `spare` returns used buffers.
-    pub fn new(file: File, state: &SharedState, spare: Receiver<Vec<BatchItem>>) -> Result<Self, String> {
-        let (mut layouts, stream) = {
-            let state = lock(state);
-            (SampleLayouts::new(state.header.big_endian), state.header.stream)
-        };
-        for (attr, ids) in std::mem::take(&mut lock(state).header.attrs) {
-            let body: Vec<u8> = attr.iter().chain(&ids).copied().collect();
-            layouts.add(&body);
+    /// From a file at its beginning.
+    pub fn open(mut file: File) -> Result<Self, String> {
+        let header = header::read(&mut file)?;
+        let mut layouts = SampleLayouts::new(header.big_endian);
+        for attr in &header.attrs {
+            layouts.add(attr);
         }
-        if !stream && layouts.is_empty() {
+        if !header.stream && layouts.is_empty() {
             return Err(NO_EVENTS.into());
         }
         Ok(Self {
-            records: Records::new(file, state),
-            state: state.clone(),
+            records: Records::new(file, header),
             layouts,
             formats: None,
+            comms: HashMap::default(),
+            samples: 0,
+            broken: 0,
             waiting: Vec::new(),
+            ready: VecDeque::new(),
             settled: 0,
             latest: 0,
-            spare,
-            batch: EventBatch::default(),
             ended: false,
         })
     }
 
-    /// The next batch; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<EventBatch>, String> {
-        while !self.ended {
-            let Some(record) = self.records.next().map_err(|e| format!("cannot read it: {}", io_message(&e)))? else {
-                self.ended = true;
-                if self.layouts.is_empty() {
-                    return Err(NO_EVENTS.into());
-                }
-                self.settle(u64::MAX);
-                break;
-            };
-            match record.kind {
-                kind::SAMPLE => {
-                    let formats = if let Some(formats) = &self.formats {
-                        formats
-                    } else {
-                        if self.layouts.is_ambiguous() {
-                            return Err(AMBIGUOUS.into());
-                        }
-                        let formats = Arc::new(kernel_formats(&lock(&self.state))?);
-                        self.batch.formats = Some(formats.clone());
-                        self.formats.insert(formats)
-                    };
-                    self.batch.samples += 1;
-                    let put = |item: BatchItem| {
-                        self.latest = self.latest.max(item.time);
-                        self.waiting.push(item);
-                    };
-                    if let Some(sample) = self.layouts.sample(record.body) {
-                        decode(formats, &sample, put);
-                    } else if let Some((raw, sample)) = self.layouts.any_sample(record.body) {
-                        decode(formats, &RawSample { raw: &raw, ..sample }, put);
-                    } else {
-                        self.batch.broken += 1;
-                    }
-                }
-                kind::FINISHED_ROUND => {
-                    let settled = std::mem::replace(&mut self.settled, self.latest);
-                    self.settle(settled);
-                }
-                kind::COMM => self.batch.comms.extend(self.layouts.comm(record.body)),
-                kind::LOST | kind::LOST_SAMPLES => {
-                    if let Some(lost) = self.layouts.lost(record.kind, record.body) {
-                        let time = self.layouts.time(record.kind, record.body).unwrap_or(self.latest);
-                        self.waiting.push(BatchItem {
-                            time,
-                            tid: 0,
-                            pid: 0,
-                            cpu: 0,
-                            name: NO_NAME,
-                            what: What::Lost(lost),
-                        });
-                    }
-                }
-                kind::HEADER_ATTR => {
-                    self.layouts.add(record.body);
-                }
-                _ => {}
-            }
-            if self.waiting.len() >= MAX_WAITING {
-                self.waiting.sort_by_key(|item| item.time);
-                let middle = self.waiting.get(MAX_WAITING / 2).map_or(0, |item| item.time);
-                self.settle(middle);
-            }
-            if !self.batch.items.is_empty() || self.batch.comms.len() > 4096 {
-                return Ok(Some(std::mem::take(&mut self.batch)));
-            }
+    /// The next event, which stays the next one; `None` at the end.
+    pub fn peek(&mut self) -> Result<Option<&BatchItem>, String> {
+        while self.ready.is_empty() && !self.ended {
+            self.record()?;
         }
-        let last = std::mem::take(&mut self.batch);
-        let empty = last.items.is_empty() && last.comms.is_empty() && last.broken == 0 && last.formats.is_none();
-        Ok(if empty { None } else { Some(last) })
+        Ok(self.ready.front())
     }
 
-    /// Moves all events up to this time to the batch.
+    /// Takes the event that was peeked at.
+    pub fn take(&mut self) -> Option<BatchItem> {
+        self.ready.pop_front()
+    }
+
+    fn record(&mut self) -> Result<(), String> {
+        let Some(kind) = self.records.next().map_err(|e| format!("cannot read it: {}", io_message(&e)))? else {
+            self.ended = true;
+            self.settle(u64::MAX);
+            return if self.layouts.is_empty() { Err(NO_EVENTS.into()) } else { Ok(()) };
+        };
+        let body = &self.records.body;
+        match kind {
+            kind::SAMPLE => self.sample()?,
+            kind::FINISHED_ROUND => {
+                let settled = std::mem::replace(&mut self.settled, self.latest);
+                self.settle(settled);
+            }
+            kind::COMM => {
+                if let Some((tid, comm)) = self.layouts.comm(body)
+                    && (self.comms.len() < MAX_COMMS || self.comms.contains_key(&tid))
+                {
+                    self.comms.insert(tid, comm);
+                }
+            }
+            kind::LOST | kind::LOST_SAMPLES => {
+                if let Some(lost) = self.layouts.lost(kind, body) {
+                    let time = self.layouts.time(kind, body).unwrap_or(self.latest);
+                    let what = What::Lost(lost);
+                    self.waiting.push(BatchItem { time, tid: 0, pid: 0, cpu: 0, name: NO_NAME, what });
+                }
+            }
+            kind::HEADER_ATTR => drop(self.layouts.add(body)),
+            _ => {}
+        }
+        if self.waiting.len() >= MAX_WAITING {
+            self.waiting.sort_by_key(|item| item.time);
+            let middle = self.waiting.get(MAX_WAITING / 2).map_or(0, |item| item.time);
+            self.settle(middle);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self) -> Result<(), String> {
+        let formats = if let Some(formats) = &self.formats {
+            formats
+        } else {
+            if self.layouts.is_ambiguous() {
+                return Err(AMBIGUOUS.into());
+            }
+            self.formats.insert(Arc::new(kernel_formats(&self.records.header)?))
+        };
+        self.samples += 1;
+        let Some((raw, sample)) = self.layouts.sample(&self.records.body) else {
+            self.broken += 1;
+            return Ok(());
+        };
+        decode(formats, &RawSample { raw: &raw, ..sample }, |item| {
+            self.latest = self.latest.max(item.time);
+            self.waiting.push(item);
+        });
+        Ok(())
+    }
+
+    /// Hands out all events up to this time.
     fn settle(&mut self, until: u64) {
         // The sort is stable and merges runs that are sorted already, one for each CPU; equal times keep the file's
         // order.
         self.waiting.sort_by_key(|item| item.time);
         let n = self.waiting.partition_point(|item| item.time <= until);
-        if !self.batch.items.is_empty() {
-            self.batch.items.extend(self.waiting.drain(..n));
-            return;
-        }
-        // The buffer of an earlier batch is used again.
-        let mut rest = self.spare.try_recv().unwrap_or_default();
-        rest.clear();
-        rest.extend_from_slice(self.waiting.get(n..).unwrap_or_default());
-        self.waiting.truncate(n);
-        self.batch.items = std::mem::replace(&mut self.waiting, rest);
+        self.ready.extend(self.waiting.drain(..n));
     }
 }
 
@@ -228,19 +210,19 @@ fn decode(formats: &KernelFormats, sample: &RawSample<'_>, mut put: impl FnMut(B
 }
 
 /// The recorded kernel's formats, which precede the first sample.
-fn kernel_formats(state: &ReadState) -> Result<KernelFormats, String> {
-    let Some(data) = state.header.part(header::TRACING_DATA) else {
-        return Err(if state.header.cut {
+fn kernel_formats(header: &PerfDataHeader) -> Result<KernelFormats, String> {
+    let Some(data) = header.part(header::TRACING_DATA) else {
+        return Err(if header.cut {
             "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing"
                 .into()
         } else {
-            Recorded::of(&state.header).no_event(&[])
+            Recorded::of(header).no_event(&[])
         });
     };
     let formats =
-        event_formats::parse(data, state.header.big_endian).ok_or("the kernel's event formats in it cannot be read")?;
+        event_formats::parse(data, header.big_endian).ok_or("the kernel's event formats in it cannot be read")?;
     if formats.names.is_empty() {
-        return Err(Recorded::of(&state.header).no_event(&[]));
+        return Err(Recorded::of(header).no_event(&[]));
     }
     Ok(formats)
 }

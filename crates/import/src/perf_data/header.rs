@@ -1,11 +1,12 @@
 //! Reads the header of a `perf.data` (tools/perf/util/header.h): the positions of its parts, and the few parts that are
 //! needed.
 //!
-//! Every size is checked before it is used, so that a damaged file cannot make kvmtop allocate memory.
+//! Memory is allocated for what the file holds, whatever sizes it states.
 
 use crate::imported::io_message;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 
 /// Limits of attributes (events) in a file, and of ids of an attribute (one for each CPU or thread).
 const MAX_ATTRS: u64 = 4096;
@@ -25,14 +26,15 @@ pub(super) const CPUDESC: u32 = 8;
 pub(super) const CMDLINE: u32 = 11;
 pub(super) const EVENT_DESC: u32 = 12;
 const SAMPLE_TIME: u32 = 21;
+const USED: [u32; 8] = [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, CPUDESC, CMDLINE, EVENT_DESC, SAMPLE_TIME];
 
 /// Positions and formats of the records.
 #[derive(Debug, Default)]
 pub(super) struct PerfDataHeader {
     /// Byte order of the machine that recorded.
     pub big_endian: bool,
-    /// The attributes as in the file, each with its ids. Empty for a stream, which has them among its records.
-    pub attrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The attributes, each followed by its ids. Empty for a stream, which has them among its records.
+    pub attrs: Vec<Vec<u8>>,
     /// Bytes of records; `None`: up to the end of the file.
     pub data_len: Option<u64>,
     /// Whether it was written to a pipe.
@@ -78,99 +80,78 @@ pub(super) fn u32_of(bytes: [u8; 4], big_endian: bool) -> u32 {
     if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
 }
 
-/// The error for a damaged header.
-pub(super) const DAMAGED: &str = "its header is damaged: a part lies outside the file";
+const DAMAGED: &str = "its header is damaged: a part lies outside the file";
 
 /// Reads the header. The file's position is then that of the first record.
 pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
-    let io = |e: io::Error| match e.kind() {
-        io::ErrorKind::UnexpectedEof => "the file ends within its header".to_owned(),
-        _ => format!("cannot read it: {}", io_message(&e)),
-    };
-    let mut magic = [0; 8];
-    file.read_exact(&mut magic).map_err(io)?;
-    let mut header = PerfDataHeader { big_endian: &magic == b"2ELIFREP", ..PerfDataHeader::default() };
-    let mut reader = HeaderReader { file, big_endian: header.big_endian };
-    let size = reader.u64().map_err(io)?;
-    if size < FILE_HEADER {
-        header.stream = true;
-        io::copy(&mut reader.file.by_ref().take(size.saturating_sub(STREAM_HEADER)), &mut io::sink()).map_err(io)?;
-        return Ok(header);
-    }
-    let len = reader.file.metadata().map_err(io)?.len();
-    let inside = |at: u64, size: u64| at.checked_add(size).is_some_and(|end| end <= len);
-    let attr_size = reader.u64().map_err(io)?;
-    let attrs = (reader.u64().map_err(io)?, reader.u64().map_err(io)?);
-    let data = (reader.u64().map_err(io)?, reader.u64().map_err(io)?);
-    reader.u64().map_err(io)?;
-    reader.u64().map_err(io)?;
-    let features =
-        [reader.u64().map_err(io)?, reader.u64().map_err(io)?, reader.u64().map_err(io)?, reader.u64().map_err(io)?];
-    if !inside(attrs.0, attrs.1) || data.0 > len || !(80..=4096).contains(&attr_size) || attrs.1 / attr_size > MAX_ATTRS
-    {
-        return Err(DAMAGED.into());
-    }
-    for i in 0..attrs.1 / attr_size {
-        let attr = reader.bytes(attrs.0 + i * attr_size, attr_size).map_err(io)?;
-        // The attribute itself, then position and size of its ids.
-        let (attr, place) = attr.split_at_checked(attr_size as usize - 16).ok_or(DAMAGED)?;
-        let place: Vec<u64> = place.as_chunks::<8>().0.iter().map(|b| u64_of(*b, header.big_endian)).collect();
-        let [at, size] = place[..] else { return Err(DAMAGED.into()) };
-        if !inside(at, size) || size > 8 * MAX_IDS {
-            return Err(DAMAGED.into());
+    let failed = |e: io::Error| format!("cannot read it: {}", io_message(&e));
+    let mut head = Vec::new();
+    file.take(FILE_HEADER).read_to_end(&mut head).map_err(failed)?;
+    let big_endian = head.starts_with(b"2ELIFREP");
+    let words: Vec<u64> = head.as_chunks::<8>().0.iter().map(|word| u64_of(*word, big_endian)).collect();
+    let mut header = PerfDataHeader { big_endian, ..PerfDataHeader::default() };
+    match words[..] {
+        [_, size, ..] if size < FILE_HEADER => {
+            header.stream = true;
+            file.seek(SeekFrom::Start(size.max(STREAM_HEADER))).map_err(failed)?;
         }
-        header.attrs.push((attr.to_vec(), reader.bytes(at, size).map_err(io)?));
+        [_, _, attr_size, attrs, attrs_size, data, data_size, _, _, a, b, c, d] => {
+            let len = file.metadata().map_err(failed)?.len();
+            if data > len || !(80..=4096).contains(&attr_size) || attrs_size / attr_size > MAX_ATTRS {
+                return Err(DAMAGED.into());
+            }
+            for attr in 0..attrs_size / attr_size {
+                // The attribute itself, then position and size of its ids.
+                let mut attr = bytes(file, attrs.saturating_add(attr * attr_size), attr_size).ok_or(DAMAGED)?;
+                let place = attr.split_off(attr_size as usize - 16);
+                let (at, size) = section(&place, big_endian).filter(|(_, size)| *size <= 8 * MAX_IDS).ok_or(DAMAGED)?;
+                attr.extend(bytes(file, at, size).ok_or(DAMAGED)?);
+                header.attrs.push(attr);
+            }
+            // A killed recorder leaves the size at 0: the records then extend to the end of the file.
+            header.data_len = Some(data_size).filter(|size| *size > 0);
+            let end = data.saturating_add(data_size);
+            header.cut = data_size == 0 || end > len;
+            if data_size > 0 {
+                parts(file, [a, b, c, d], end..len, &mut header);
+            }
+            file.seek(SeekFrom::Start(data)).map_err(failed)?;
+        }
+        _ => return Err("the file ends within its header".into()),
     }
-    // A killed recorder leaves the size at 0: the records then extend to the end of the file.
-    header.data_len = Some(data.1).filter(|size| *size > 0);
-    if let Some(size) = header.data_len {
-        header.cut = !inside(data.0, size);
-        parts(&mut reader, features, data.0.saturating_add(size), len, &mut header);
-    } else {
-        header.cut = true;
-    }
-    reader.file.seek(SeekFrom::Start(data.0)).map_err(io)?;
     Ok(header)
 }
 
-/// Reads the parts. Their table follows the records and has an entry for each feature bit, in order.
-fn parts(reader: &mut HeaderReader, features: [u64; 4], table: u64, len: u64, header: &mut PerfDataHeader) {
-    let set =
-        (0..256u32).filter(|bit| features.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1));
-    for (entry, bit) in (0u64..).zip(set) {
-        let place = reader.bytes(table.saturating_add(16 * entry), 16).ok().and_then(|place| {
-            let at = u64_of(*place.first_chunk::<8>()?, header.big_endian);
-            let size = u64_of(*place.get(8..)?.first_chunk::<8>()?, header.big_endian);
-            at.checked_add(size).is_some_and(|end| end <= len).then_some((at, size))
-        });
-        header.cut |= place.is_none();
-        let wanted =
-            [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, CPUDESC, CMDLINE, EVENT_DESC, SAMPLE_TIME].contains(&bit);
-        if let Some((at, size)) = place.filter(|(_, size)| wanted && *size <= MAX_PART)
-            && let Ok(part) = reader.bytes(at, size)
+/// Reads the parts. Their table follows the records and has an entry for each feature bit, in order. `rest`: what
+/// follows the records.
+fn parts(file: &mut File, features: [u64; 4], rest: Range<u64>, header: &mut PerfDataHeader) {
+    let set = (0..256_u32).filter(|bit| features[*bit as usize / 64] >> (bit % 64) & 1 == 1);
+    for (entry, bit) in (0_u64..).zip(set) {
+        let place = bytes(file, rest.start.saturating_add(16 * entry), 16);
+        let place = place.and_then(|place| section(&place, header.big_endian));
+        let Some((at, size)) = place.filter(|(at, size)| at.saturating_add(*size) <= rest.end) else {
+            header.cut = true;
+            continue;
+        };
+        if USED.contains(&bit)
+            && size <= MAX_PART
+            && let Some(part) = bytes(file, at, size)
         {
             header.parts.push((bit, part));
         }
     }
 }
 
-struct HeaderReader<'a> {
-    file: &'a mut File,
-    big_endian: bool,
+/// Position and size of a part.
+fn section(place: &[u8], big_endian: bool) -> Option<(u64, u64)> {
+    let number = |at: usize| Some(u64_of(*place.get(at..)?.first_chunk()?, big_endian));
+    Some((number(0)?, number(8)?))
 }
 
-impl HeaderReader<'_> {
-    fn u64(&mut self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        self.file.read_exact(&mut bytes)?;
-        Ok(u64_of(bytes, self.big_endian))
-    }
-
-    /// Reads bytes; the caller has checked their number.
-    fn bytes(&mut self, at: u64, size: u64) -> io::Result<Vec<u8>> {
-        self.file.seek(SeekFrom::Start(at))?;
-        let mut bytes = vec![0; usize::try_from(size).map_err(|_| io::ErrorKind::InvalidData)?];
-        self.file.read_exact(&mut bytes)?;
-        Ok(bytes)
-    }
+/// Bytes of the file; `None` if it ends before. The caller bounds their number.
+fn bytes(file: &mut File, at: u64, size: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(at)).ok()?;
+    let read = file.take(size).read_to_end(&mut bytes).ok()?;
+    (read as u64 == size).then_some(bytes)
 }

@@ -1,7 +1,6 @@
 //! Cuts a `perf.data` into intervals, so that it can be replayed on the screen.
 
-use super::recording::{PerfData, counted};
-use super::records;
+use super::recording::PerfData;
 use crate::gathered::InputType;
 use crate::guest::ImportedGuest;
 use crate::imported::io_message;
@@ -75,14 +74,12 @@ impl PerfDataFeed {
         let mut data = PerfData::open(plain(file).map_err(error)?, perf_times).map_err(error)?;
         // The first kvm event shows that the file can be used.
         while data.counters.first.is_none() {
-            let next = data.next_time().map_or(0, |t| t.saturating_add(1));
-            if !data.step(next).map_err(error)? {
-                let why = counted(&data).err().unwrap_or_default();
-                return Err(error(why));
+            if !data.count_before(None).map_err(error)? {
+                return Err(error(data.why_empty()));
             }
         }
         let first = data.counters.last;
-        let last = records::lock(&data.state).header.last_time();
+        let last = data.reader.records.header.last_time();
         let wall =
             modified.and_then(|m| m.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |d| d.as_millis() as i64);
         // The file was last written at the time of its last event.
@@ -99,7 +96,7 @@ impl PerfDataFeed {
             source.state = SourceState::Degraded;
             source.cause = Some(format!("there is no event in the file for {seconds:.0} s: this interval is as long"));
         }
-        let guests = self.data.counters.guests();
+        let guests = self.data.counters.guests(&self.data.reader.comms);
         let counters = &self.data.counters;
         let fires = guests.iter().flat_map(ImportedGuest::events).any(|e| !e.exits.is_empty());
         let mut sample = Sample {
@@ -113,7 +110,7 @@ impl PerfDataFeed {
                 level: EngineLevel::Full,
                 lost: counters.lost,
                 overflow: counters.counted().overflow(),
-                events: counters.samples,
+                events: self.data.reader.samples,
                 fires_kvm_exit: if fires { Some(true) } else { counters.counted().fires_kvm_exit() },
                 ..EngineStatus::default()
             },
@@ -137,20 +134,15 @@ impl Feed for PerfDataFeed {
             let start = Sample { domains: Vec::new(), ..self.sample(first) };
             return Ok(Some(start));
         };
-        while self.data.next_time().is_none_or(|next| next < end) {
-            match self.data.step(end) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.done = true;
-                    // A clock that jumped and came back leaves the last event before the end of an interval.
-                    return Ok(Some(self.sample(self.data.counters.last.max(self.shown))));
-                }
-                Err(what) => anyhow::bail!("{what}"),
-            }
-        }
+        while self.data.count_before(Some(end)).map_err(anyhow::Error::msg)? {}
+        let Some(next) = self.data.next_time().map_err(anyhow::Error::msg)? else {
+            self.done = true;
+            // A clock that jumped and came back leaves the last event before the end of an interval.
+            return Ok(Some(self.sample(self.data.counters.last.max(self.shown))));
+        };
         let sample = self.sample(end);
         // A damaged time stamp may be centuries away: intervals without an event are one, if there are many.
-        let empty = self.data.next_time().map_or(0, |next| next.saturating_sub(end) / self.interval_ns);
+        let empty = next.saturating_sub(end) / self.interval_ns;
         self.empty = if empty > MAX_EMPTY { empty } else { 1 };
         self.end = Some(end.saturating_add(self.interval_ns.saturating_mul(self.empty)));
         Ok(Some(sample))

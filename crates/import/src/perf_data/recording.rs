@@ -1,74 +1,49 @@
 //! A `perf.data` that is read from its beginning to its end.
-//!
-//! One thread reads and decodes (`event_reader`), another pairs and counts (`counters`).
 
 use super::counters::PerfDataCounters;
 use super::event_formats;
-use super::event_reader::{BatchItem, EventBatch, EventReader};
+use super::event_reader::EventReader;
 use super::header;
 use super::no_exits::Recorded;
-use super::records::{self, SharedState};
-use crate::guest::ImportedGuest;
-use crate::imported::io_message;
+use super::records::Records;
+use crate::gathered::{Gathered, InputType};
 use kvm::topology::CPU_MODEL;
 use sample::HostFacts;
 use std::fs::File;
 use std::io::Seek;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-
-/// Limit of the batches that wait for the pairing.
-const MAX_QUEUED: usize = 4;
+use std::path::Path;
 
 /// A `perf.data` that is being read.
 pub(super) struct PerfData {
-    batches: Receiver<Result<EventBatch, String>>,
-    /// Items that were received.
-    waiting: Vec<BatchItem>,
-    /// Position of the next item in `waiting`.
-    at: usize,
-    /// Returns used buffers to the reader.
-    spare: SyncSender<Vec<BatchItem>>,
-    pub(super) state: SharedState,
+    pub(super) reader: EventReader,
     pub(super) counters: PerfDataCounters,
 }
 
-/// The content of a file.
-#[derive(Debug, Default)]
-pub(crate) struct PerfDataContent {
-    /// The guests.
-    pub guests: Vec<ImportedGuest>,
-    /// From the first to the last kvm event, seconds.
-    pub seconds: f64,
-    /// Events that the recorder lost.
-    pub lost: u64,
-    /// Events that found no room in a bounded table.
-    pub overflow: u64,
-    /// Samples read.
-    pub events: u64,
-    /// The host that was recorded.
-    pub host: HostFacts,
-    /// Remarks, a sentence each.
-    pub notes: Vec<String>,
-}
-
 /// Reads a whole file.
-pub(crate) fn read(file: File, perf_times: bool) -> Result<PerfDataContent, String> {
+pub(crate) fn read(
+    path: &Path,
+    file_type: InputType,
+    file: File,
+    perf_times: bool,
+    gathered: &mut Gathered,
+) -> Result<(), String> {
     let mut data = PerfData::open(file, perf_times)?;
-    while data.step(u64::MAX)? {}
-    data.finish()
-}
-
-/// Whether any kvm event was counted.
-///
-/// # Errors
-/// Why there is none.
-pub(super) fn counted(data: &PerfData) -> Result<u64, String> {
-    let state = records::lock(&data.state);
-    let enabled = || {
-        let part = state.header.part(header::TRACING_DATA)?;
-        Some(event_formats::parse(part, state.header.big_endian)?.names)
-    };
-    data.counters.first.ok_or_else(|| Recorded::of(&state.header).no_event(&enabled().unwrap_or_default()))
+    while data.count_before(None)? {}
+    if data.counters.first.is_none() {
+        return Err(data.why_empty());
+    }
+    let host = data.host();
+    let name = path.file_name().map(|n| kvm::sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+    gathered.notes.extend(data.notes(&host.kernel).into_iter().map(|note| format!("{name}: {note}")));
+    let PerfData { reader, mut counters } = data;
+    gathered.seconds.push((file_type, counters.covered.seconds()));
+    gathered.lost = gathered.lost.saturating_add(counters.lost);
+    gathered.overflow = gathered.overflow.saturating_add(counters.counted().overflow());
+    gathered.events = gathered.events.saturating_add(reader.samples);
+    gathered.guests.extend(counters.guests(&reader.comms));
+    gathered.host.get_or_insert(host);
+    gathered.types.push(file_type);
+    Ok(())
 }
 
 impl PerfData {
@@ -76,88 +51,60 @@ impl PerfData {
     pub fn open(mut file: File, perf_times: bool) -> Result<Self, String> {
         // The beginning was read before, to detect the file's type.
         file.rewind().map_err(|_| "a perf.data is read from a file, not from a pipe: save it first".to_owned())?;
-        let state = SharedState::default();
-        let header = header::read(&mut file)?;
-        records::lock(&state).header = header;
-        let (spare, used) = sync_channel(MAX_QUEUED);
-        let mut reader = EventReader::new(file, &state, used)?;
-        let (sender, batches) = sync_channel(MAX_QUEUED);
-        let read = move || {
-            // A send fails when the receiver is gone.
-            while let Some(batch) = reader.next().transpose() {
-                let failed = batch.is_err();
-                if sender.send(batch).is_err() || failed {
-                    break;
-                }
-            }
-        };
-        std::thread::Builder::new()
-            .name("perf.data".into())
-            .spawn(read)
-            .map_err(|e| format!("cannot start a thread to read it: {}", io_message(&e)))?;
-        Ok(Self { batches, waiting: Vec::new(), at: 0, spare, state, counters: PerfDataCounters::new(perf_times) })
+        Ok(Self { reader: EventReader::open(file)?, counters: PerfDataCounters::new(perf_times) })
     }
 
-    /// Counts events before an instant, at most one batch of them. Returns false at the end of the file.
-    pub fn step(&mut self, until: u64) -> Result<bool, String> {
-        if self.at >= self.waiting.len() {
-            match self.batches.recv() {
-                Ok(batch) => {
-                    let mut batch = batch?;
-                    self.counters.begin(&mut batch);
-                    let used = std::mem::replace(&mut self.waiting, batch.items);
-                    self.at = 0;
-                    let _ = self.spare.try_send(used);
-                }
-                // The reader has ended.
-                Err(_) => return Ok(false),
+    /// Counts the next event if it is before an instant. Returns false if it is not, or at the end of the file.
+    pub fn count_before(&mut self, until: Option<u64>) -> Result<bool, String> {
+        let is_before = self.next_time()?.is_some_and(|time| until.is_none_or(|until| time < until));
+        if is_before && let Some(item) = self.reader.take() {
+            if let Some(formats) = &self.reader.formats {
+                self.counters.begin(formats);
             }
+            self.counters.item(&item);
         }
-        while let Some(item) = self.waiting.get(self.at).filter(|item| item.time < until) {
-            self.counters.item(item);
-            self.at += 1;
-        }
-        Ok(true)
+        Ok(is_before)
     }
 
-    /// The time of the next event, if it was read already.
-    pub fn next_time(&self) -> Option<u64> {
-        self.waiting.get(self.at).map(|item| item.time)
+    /// The time of the next event; `None` at the end of the file.
+    pub fn next_time(&mut self) -> Result<Option<u64>, String> {
+        Ok(self.reader.peek()?.map(|item| item.time))
+    }
+
+    /// Why no kvm event was counted.
+    pub fn why_empty(&self) -> String {
+        let header = &self.reader.records.header;
+        let formats = header.part(header::TRACING_DATA).and_then(|part| event_formats::parse(part, header.big_endian));
+        Recorded::of(header).no_event(&formats.unwrap_or_default().names)
     }
 
     /// The host that was recorded.
     pub fn host(&self) -> HostFacts {
-        let state = records::lock(&self.state);
-        let text = |feature| state.header.text(feature).unwrap_or_default();
+        let header = &self.reader.records.header;
+        let text = |feature| header.text(feature).unwrap_or_default();
         HostFacts {
             hostname: text(header::HOSTNAME),
             kernel: text(header::OSRELEASE),
             arch: text(header::ARCH),
-            params: state.header.text(header::CPUDESC).map(|model| (CPU_MODEL.to_owned(), model)).into_iter().collect(),
+            params: header.text(header::CPUDESC).map(|model| (CPU_MODEL.to_owned(), model)).into_iter().collect(),
             ..HostFacts::default()
         }
     }
 
-    /// All counts.
-    pub fn finish(mut self) -> Result<PerfDataContent, String> {
-        counted(&self)?;
-        let kernel = self.host().kernel;
-        let counters = &mut self.counters;
+    /// What is to be said of the counts, a sentence each.
+    fn notes(&self, kernel: &str) -> Vec<String> {
+        let (reader, counters) = (&self.reader, &self.counters);
+        let Records { header, damaged, .. } = &reader.records;
         let (enabled, came) = counters.kvm_events();
-        let recorded = Recorded::of(&records::lock(&self.state).header);
-        let mut notes: Vec<String> = recorded.no_exits(enabled, &came, &kernel).into_iter().collect();
-        let (damaged, cut) = {
-            let state = records::lock(&self.state);
-            (state.damaged, state.header.cut)
-        };
+        let mut notes: Vec<String> = Recorded::of(header).no_exits(enabled, &came, kernel).into_iter().collect();
         if let Some(damage) = damaged {
             notes.push(format!("{damage}; the events before it are used"));
-        } else if cut {
+        } else if header.cut {
             notes.push("it was cut off after its records, which are all used".into());
         }
         notes.extend(counters.covered.note());
-        if counters.broken > 0 {
-            notes.push(format!("{} of its records cannot be read and are left out", counters.broken));
+        if reader.broken > 0 {
+            notes.push(format!("{} of its records cannot be read and are left out", reader.broken));
         }
         if counters.lost > 0 {
             let how = if counters.as_perf() {
@@ -171,14 +118,6 @@ impl PerfData {
             let count = counters.uncounted();
             notes.push(format!("{count} accesses are not counted, as in perf: they share an exit with another access"));
         }
-        Ok(PerfDataContent {
-            seconds: counters.covered.seconds(),
-            lost: counters.lost,
-            overflow: counters.counted().overflow(),
-            events: counters.samples,
-            guests: counters.guests(),
-            host: self.host(),
-            notes,
-        })
+        notes
     }
 }

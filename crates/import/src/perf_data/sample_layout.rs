@@ -1,8 +1,5 @@
 //! The layout of a file's samples (`perf_event_open(2)`, `PERF_RECORD_SAMPLE`), derived from the attributes of its
 //! events.
-//!
-//! Tracepoints are usually recorded with the same few fields at fixed offsets; kvmtop reads those in place.
-//! `linux-perf-data` reads all other layouts.
 
 use super::header::u64_of;
 use super::records::kind;
@@ -18,21 +15,11 @@ use std::collections::HashMap;
 const MAX_ATTRS: usize = 4096;
 const MAX_IDS: usize = 1 << 20;
 
-/// Offsets of the fields in the body of a tracepoint's sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FieldOffsets {
-    pid: usize,
-    time: usize,
-    cpu: Option<usize>,
-    raw: usize,
-}
-
 /// The layouts of a file's events.
 #[derive(Debug, Default)]
 pub(super) struct SampleLayouts {
     big_endian: bool,
     infos: Vec<RecordParseInfo>,
-    offsets: Vec<Option<FieldOffsets>>,
     by_id: HashMap<u64, usize>,
     /// Whether all events have the same layout.
     alike: bool,
@@ -55,7 +42,6 @@ impl SampleLayouts {
         let attr = RawUserRecord { record_type, endian, misc: 0, data: RawData::Single(body) }.parse();
         let Ok(UserRecord::HeaderAttr(attr)) = attr else { return false };
         let info = RecordParseInfo::new(&attr.attr, endian);
-        self.offsets.push(field_offsets(info.sample_format));
         let first = self.infos.first().unwrap_or(&info);
         self.alike &= first.sample_format == info.sample_format
             && first.nonsample_record_time_offset_from_end == info.nonsample_record_time_offset_from_end;
@@ -86,25 +72,8 @@ impl SampleLayouts {
         id.and_then(|id| self.by_id.get(&u64_of(*id, self.big_endian))).copied().unwrap_or(0)
     }
 
-    /// Reads a sample in place.
-    pub fn sample<'a>(&self, body: &'a [u8]) -> Option<RawSample<'a>> {
-        let offsets = (*self.offsets.get(self.index(RecordType::SAMPLE, body))?)?;
-        let u32_at = |at: usize| {
-            let bytes = *body.get(at..)?.first_chunk::<4>()?;
-            Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
-        };
-        let size = u32_at(offsets.raw)? as usize;
-        Some(RawSample {
-            pid: u32_at(offsets.pid)?.cast_signed(),
-            tid: u32_at(offsets.pid + 4)?.cast_signed(),
-            time: u64_of(*body.get(offsets.time..)?.first_chunk::<8>()?, self.big_endian),
-            cpu: offsets.cpu.and_then(u32_at).unwrap_or(0),
-            raw: body.get(offsets.raw + 4..)?.get(..size)?,
-        })
-    }
-
-    /// Reads a sample of any layout.
-    pub fn any_sample<'a>(&self, body: &'a [u8]) -> Option<(Cow<'a, [u8]>, RawSample<'static>)> {
+    /// Reads a sample: its raw bytes, and the rest.
+    pub fn sample<'a>(&self, body: &'a [u8]) -> Option<(Cow<'a, [u8]>, RawSample<'static>)> {
         let EventRecord::Sample(sample) = self.record(kind::SAMPLE, body)?.parse().ok()? else { return None };
         let raw = sample.raw?.as_slice();
         let (pid, tid, time, cpu) = (sample.pid?, sample.tid?, sample.timestamp?, sample.cpu.unwrap_or(0));
@@ -136,33 +105,4 @@ impl SampleLayouts {
         let EventRecord::Lost(lost) = self.record(kind, body)?.parse().ok()? else { return None };
         Some(lost.count)
     }
-}
-
-/// The offsets of the fields, if all fields up to the raw bytes have a fixed size.
-fn field_offsets(format: SampleFormat) -> Option<FieldOffsets> {
-    // The kernel writes them in this order.
-    let fields = [
-        SampleFormat::IDENTIFIER,
-        SampleFormat::IP,
-        SampleFormat::TID,
-        SampleFormat::TIME,
-        SampleFormat::ADDR,
-        SampleFormat::ID,
-        SampleFormat::STREAM_ID,
-        SampleFormat::CPU,
-        SampleFormat::PERIOD,
-    ];
-    if format.intersects(SampleFormat::READ | SampleFormat::CALLCHAIN) || !format.contains(SampleFormat::RAW) {
-        return None;
-    }
-    let offset = |wanted: SampleFormat| {
-        let before = fields.iter().take_while(|f| **f != wanted).filter(|f| format.contains(**f)).count();
-        format.contains(wanted).then_some(8 * before)
-    };
-    Some(FieldOffsets {
-        pid: offset(SampleFormat::TID)?,
-        time: offset(SampleFormat::TIME)?,
-        cpu: offset(SampleFormat::CPU),
-        raw: 8 * fields.iter().filter(|f| format.contains(**f)).count(),
-    })
 }

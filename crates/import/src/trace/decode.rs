@@ -1,12 +1,10 @@
 //! Decodes the text of an event, as all kernels print it.
 
 use super::line::TraceLine;
-use engine::pairing::{EventKind, Task, TracedAccess, TracedEvent};
+use engine::pairing::{EventKind, Task, TracedEvent};
 use kvm::Space;
 use kvm::exit_reason::{self, arm64_code, guess_isa};
 use kvm::isa::Isa;
-use kvm::port_exit::PortExit;
-use sample::Direction;
 use std::collections::HashMap;
 
 /// Limit of different exit reasons in one file. Kernels know about 130.
@@ -159,42 +157,33 @@ fn vcpu(text: &str) -> Option<u32> {
 
 /// `pio_read at 0x608 size 4 count 1 val 0x4`.
 fn pio(text: &str) -> Option<EventKind> {
-    let direction = direction(text, "pio_")?;
-    Some(access(Space::Pio, hex(text.split_once(" at ")?.1)?, direction, false))
+    Some(EventKind::access(Space::Pio, hex(text.split_once(" at ")?.1)?, is_write(text, "pio_")?, false))
 }
 
 /// The port of an exit: `… info 5658000b 0` of older kernels, `… info1 0x000000005658000b info2 …`.
 fn port(isa: Isa, code: u32, text: &str) -> Option<EventKind> {
     let info = text.split_once(" info")?.1;
-    let exit = PortExit::of(isa, code, hex(info.strip_prefix('1').unwrap_or(info).strip_prefix(' ')?)?)?;
-    let direction = if exit.write { Direction::Write } else { Direction::Read };
-    Some(access(Space::Pio, exit.port.into(), direction, false))
+    EventKind::port_of_exit(isa, code, hex(info.strip_prefix('1').unwrap_or(info).strip_prefix(' ')?)?)
 }
 
 /// `mmio write len 4 gpa 0xfee000b0 val 0x0`; a later `read` completes an `unsatisfied-read`.
 fn mmio(text: &str) -> Option<EventKind> {
-    let direction = direction(text, "mmio ")?;
-    Some(access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, direction, false))
+    Some(EventKind::access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, is_write(text, "mmio ")?, false))
 }
 
 /// `msr_read 1b = 0xfee00900 (#GP)`.
 fn msr(text: &str) -> Option<EventKind> {
-    let direction = direction(text, "msr_")?;
     let number = text.split_whitespace().nth(1)?;
-    Some(access(Space::Msr, hex(number)?, direction, text.contains("(#GP)")))
+    Some(EventKind::access(Space::Msr, hex(number)?, is_write(text, "msr_")?, text.contains("(#GP)")))
 }
 
-fn direction(text: &str, prefix: &str) -> Option<Direction> {
+fn is_write(text: &str, prefix: &str) -> Option<bool> {
     let rest = text.strip_prefix(prefix)?;
     match rest.split([' ', ':']).next()? {
-        "read" => Some(Direction::Read),
-        "write" => Some(Direction::Write),
+        "read" => Some(false),
+        "write" => Some(true),
         _ => None,
     }
-}
-
-fn access(space: Space, address: u64, direction: Direction, fault: bool) -> EventKind {
-    EventKind::Access(TracedAccess { space, address, direction, fault })
 }
 
 fn hex(text: &str) -> Option<u64> {

@@ -1,0 +1,69 @@
+//! Programs that hang on tracepoints.
+
+use super::object::Object;
+use super::refusal::{Refusal, Stage};
+use super::sys;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Attached programs, each with its tracepoint. Dropping this removes them from the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    programs: Vec<(&'static str, OwnedFd)>,
+    links: Vec<OwnedFd>,
+}
+
+impl Attached {
+    /// Attaches to a raw tracepoint the first of these programs that the kernel takes: it refuses those that read more
+    /// arguments than the tracepoint has.
+    pub fn raw(&mut self, object: &Object, event: &'static str, programs: &[&str]) -> Result<(), Refusal> {
+        self.first(event, programs, |name| object.load(name))
+    }
+
+    /// The same with another way to load.
+    pub fn first(
+        &mut self,
+        event: &'static str,
+        programs: &[&str],
+        mut load: impl FnMut(&str) -> Result<OwnedFd, Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut refused = Err(Refusal::broken(&"no program"));
+        for name in programs {
+            let program = load(name)?;
+            match sys::attach_raw(program.as_fd(), event) {
+                Ok(link) => return Ok(self.add(event, program, link)),
+                Err(e) => {
+                    let has_fewer_arguments = e.raw_os_error() == Some(libc::EINVAL);
+                    refused = Err(Refusal::new(Stage::Attach, event, e));
+                    if !has_fewer_arguments {
+                        break;
+                    }
+                }
+            }
+        }
+        refused
+    }
+
+    /// Attaches a program to a classic tracepoint, by its number.
+    pub fn classic(&mut self, event: &'static str, program: OwnedFd, id: u64) -> Result<(), Refusal> {
+        let link = sys::attach_tracepoint(program.as_fd(), id).map_err(|e| Refusal::new(Stage::Attach, event, e))?;
+        self.add(event, program, link);
+        Ok(())
+    }
+
+    fn add(&mut self, event: &'static str, program: OwnedFd, link: OwnedFd) {
+        self.programs.push((event, program));
+        self.links.push(link);
+    }
+
+    /// Whether a program hangs on this tracepoint.
+    pub fn has(&self, event: &str) -> bool {
+        self.programs.iter().any(|(attached, _)| *attached == event)
+    }
+
+    /// The events of this group (`kvm_`, `block_`) for which a program did not run. Scheduler events can nest; most of
+    /// those missed concern threads that run no guest.
+    pub fn missed(&self, group: &str) -> u64 {
+        let of_group = self.programs.iter().filter(|(event, _)| event.starts_with(group));
+        of_group.filter_map(|(_, program)| sys::missed(program.as_fd())).sum()
+    }
+}
