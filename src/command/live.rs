@@ -4,7 +4,6 @@ use super::batch::BatchPrinter;
 use super::{keep, say};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
-use ::live::metadata::device_maps::DeviceMaps;
 use ::live::metadata::libvirt::{Libvirt, LibvirtOptions};
 use ::live::{self, Collector, CollectorOptions, LibvirtAndQmp, SystemPaths};
 use engine::events::{Engine, EngineError};
@@ -55,8 +54,8 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
         say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
     }
     let kind = engine.as_ref().map_or(EngineKind::None, |engine| engine.kind());
-    let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None, at_once });
-    let outside = LibvirtAndQmp::new(libvirt, DeviceMaps::new(settings.monitor), COUNTERS_EVERY);
+    let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), at_once });
+    let outside = LibvirtAndQmp::new(libvirt, settings.monitor, COUNTERS_EVERY);
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {
         interval: settings.interval,

@@ -7,7 +7,6 @@ use crate::common::watch::Watch;
 use kvm::Space;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
-use live::metadata::device_maps::DeviceMaps;
 use live::metadata::libvirt::{Libvirt, LibvirtOptions};
 use live::{LibvirtAndQmp, MetadataSource, UuidClaim, WatchedGuest};
 use sample::{DomainFacts, DomainState, Known, Origin, SourceStatus};
@@ -52,7 +51,7 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
 
 fn source() -> LibvirtAndQmp {
     let libvirt = Libvirt::start(LibvirtOptions::default());
-    LibvirtAndQmp::new(libvirt, DeviceMaps::new(true), Duration::from_secs(1))
+    LibvirtAndQmp::new(libvirt, true, Duration::from_secs(1))
 }
 
 fn monitor(source: &mut LibvirtAndQmp) -> SourceStatus {

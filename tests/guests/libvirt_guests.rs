@@ -6,7 +6,6 @@ use crate::common::libvirt::{self, Domain, Setup};
 use crate::common::watch::Watch;
 use engine::bpf::BpfEngine;
 use judge::model::{Base, ExitRateSource, Model};
-use live::metadata::device_maps::DeviceMaps;
 use live::metadata::libvirt::{DomainProcess, Libvirt, LibvirtOptions};
 use live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
 use sample::{EngineLevel, SourceId, SourceStatus};
@@ -262,7 +261,7 @@ fn exit_rates_while_tracing_goes_off_and_on() {
         Err(why) => return common::skipped(TEST, &why.cause),
     };
     let libvirt = Libvirt::start(LibvirtOptions::default());
-    let source = LibvirtAndQmp::new(libvirt, DeviceMaps::new(false), Duration::from_secs(1));
+    let source = LibvirtAndQmp::new(libvirt, false, Duration::from_secs(1));
     let mut collector = Collector::new(CollectorOptions {
         engine: Some(engine),
         metadata_sources: vec![Box::new(source)],
@@ -364,7 +363,7 @@ fn a_guest_that_hangs_takes_nothing_from_the_others() {
     drop(alone);
 
     let libvirt = Libvirt::start(LibvirtOptions::default());
-    let source = LibvirtAndQmp::new(libvirt, DeviceMaps::new(false), Duration::from_secs(1));
+    let source = LibvirtAndQmp::new(libvirt, false, Duration::from_secs(1));
     let options = CollectorOptions { metadata_sources: vec![Box::new(source)], ..CollectorOptions::default() };
     let mut collector = Collector::new(options);
     let pids = [hung.pid(), well.pid()].map(|pid| i32::try_from(pid).expect("a PID"));
@@ -417,7 +416,10 @@ fn many_guests_that_hang_take_nothing_from_the_others() {
     wait("all are read", || names.iter().all(read));
     let process = |(name, guest): (&String, &Domain)| {
         let pid = i32::try_from(guest.pid()).expect("a PID");
-        (alone.domain(None, Some(name)).expect("the domain").uuid.clone(), DomainProcess { pid, stopped: false })
+        (
+            alone.domain(None, Some(name)).expect("the domain").uuid.as_ref().expect("a UUID").value.clone(),
+            DomainProcess { pid, stopped: false },
+        )
     };
     alone.set_processes(names.iter().zip(&guests).map(process).collect());
     let stopped: Vec<Stopped> = guests[..6].iter().map(|guest| Stopped::new(guest.pid())).collect();

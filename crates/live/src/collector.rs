@@ -1,14 +1,14 @@
 //! The collector: every source of the running host, once a tick, as one sample.
 
+mod join;
 mod options;
-mod shared_events;
+mod schedule;
 
 pub use options::{CollectorCommand, CollectorOptions};
 
 use crate::guest::live_guest::LiveGuest;
+use crate::guest::lives::LifeLedger;
 use crate::guest::resources::TickBudget;
-use crate::guest::traced_process::TracedProcess;
-use crate::guest::vanished;
 use crate::host::block_devices::BlockDevices;
 use crate::host::kernel_log::KernelLog;
 use crate::host::qemu_logs::QemuLogs;
@@ -20,22 +20,17 @@ use crate::metadata::status_xml::StatusFiles;
 use crate::proc::discovery::{Discovered, Discovery};
 use crate::proc::file::FileError;
 use crate::proc::read_context::ReadContext;
-use crate::proc::thread::main_thread;
 use crate::proc::threads::{Liveness, take_where};
 use crate::proc::visibility;
 use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, Reading};
 use kvm::kernel_log::LogLine;
-use sample::Feed;
 use sample::{
     CLOCK_SET_MS, CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
 };
-use shared_events::SharedEvents;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
-use std::time::Duration;
 
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
 /// Guests are read in order of PID, so that it is the same threads each time.
@@ -65,10 +60,10 @@ pub struct Collector {
     hidden_by: (u64, Option<String>),
     /// Why guests of this tick could not be opened.
     unopened: Vec<FileError>,
-    shared_events: SharedEvents,
-    /// Processes that no tick saw, with threads that had not ended when the engine was read: it has their last events
-    /// at the next reading.
-    put_off: HashSet<i32>,
+    ledger: LifeLedger,
+    /// Events counted by process (`--kvm-events`) where several guests had the process's id in one interval: nobody
+    /// knows which of them each event belongs to.
+    ambiguous_events: u64,
     next_ns: Option<u64>,
     /// When the host was booted, by the wall clock as it was last set.
     boot_time_ms: i64,
@@ -94,23 +89,24 @@ impl Collector {
             own_pid_namespace: paths.in_own_pid_namespace(),
             hidden_by: (0, None),
             unopened: Vec::new(),
-            shared_events: SharedEvents::default(),
-            put_off: HashSet::new(),
+            ledger: LifeLedger::default(),
+            ambiguous_events: 0,
             next_ns: None,
             boot_time_ms: 0,
             options,
         }
     }
 
+    fn engine(&mut self) -> Result<&mut Box<dyn Engine>, EngineError> {
+        self.options.engine.as_mut().ok_or_else(|| source_status::no_engine(&self.options.engine_problems))
+    }
+
     /// Changes the tracing level. The engine's counters restart from zero, and the sample's `generation` grows.
     ///
     /// # Errors
-    /// There is no engine, or the kernel refuses.
+    /// The host has no engine, or the kernel refuses.
     pub fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
-        let Some(engine) = &mut self.options.engine else {
-            return Err(source_status::no_engine(&self.options.engine_problems));
-        };
-        engine.set_level(level)?;
+        self.engine()?.set_level(level)?;
         self.restarted();
         Ok(())
     }
@@ -118,39 +114,30 @@ impl Collector {
     /// Switches counting of every `kvm:*` tracepoint by guest on or off.
     ///
     /// # Errors
-    /// There is no engine, or the kernel refuses.
+    /// The host has no engine, or the kernel refuses.
     pub fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
-        match &mut self.options.engine {
-            Some(engine) => engine.set_kvm_events(on),
-            None => Err(source_status::no_engine(&self.options.engine_problems)),
-        }
+        self.engine()?.set_kvm_events(on)
     }
 
     /// Switches timing of the host's block devices for guests on or off.
     ///
     /// # Errors
-    /// There is no engine, it cannot, or the kernel refuses.
+    /// The host has no engine, the engine cannot time devices, or the kernel refuses.
     pub fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
-        self.switch(on, |engine| engine.set_disks(on))
+        match self.engine() {
+            Err(_) if !on => Ok(()),
+            engine => engine?.set_disks(on),
+        }
     }
 
     /// Switches tracing of what interrupts guests on or off.
     ///
     /// # Errors
-    /// There is no engine, it cannot, or the kernel refuses.
+    /// The host has no engine, the engine cannot trace interrupts, or the kernel refuses.
     pub fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
-        self.switch(on, |engine| engine.set_interrupts(on))
-    }
-
-    fn switch(
-        &mut self,
-        on: bool,
-        set: impl FnOnce(&mut dyn Engine) -> Result<(), EngineError>,
-    ) -> Result<(), EngineError> {
-        match &mut self.options.engine {
-            Some(engine) => set(engine.as_mut()),
-            None if on => Err(source_status::no_engine(&self.options.engine_problems)),
-            None => Ok(()),
+        match self.engine() {
+            Err(_) if !on => Ok(()),
+            engine => engine?.set_interrupts(on),
         }
     }
 
@@ -159,7 +146,7 @@ impl Collector {
         let now = (self.options.clock)();
         if now.boot_time_ms().abs_diff(self.boot_time_ms) > CLOCK_SET_MS {
             self.boot_time_ms = now.boot_time_ms();
-            self.guests.values_mut().for_each(|guest| guest.clock_was_set(self.boot_time_ms));
+            self.guests.values_mut().for_each(|guest| guest.description.clock_was_set(self.boot_time_ms));
         }
         self.reader.begin(SCHED_BUDGET);
         let many_nodes = self.host.facts().topology.nodes().len() > 1;
@@ -230,7 +217,7 @@ impl Collector {
     /// generation.
     fn make_room(&mut self) {
         let Some(engine) = &mut self.options.engine else { return };
-        match engine.make_room(self.guests.values().map(LiveGuest::vcpus).sum()) {
+        match engine.make_room(self.guests.values().map(|guest| guest.files.vcpu_count()).sum()) {
             Ok(false) => {}
             Ok(true) => self.restarted(),
             Err(why) => self.refused = Some(why),
@@ -240,7 +227,7 @@ impl Collector {
     /// The engine's counters restarted from zero.
     fn restarted(&mut self) {
         self.generation += 1;
-        self.put_off.clear();
+        self.ledger = LifeLedger::default();
         self.guests.values_mut().for_each(LiveGuest::restart_events);
     }
 
@@ -251,10 +238,10 @@ impl Collector {
         for pid in new {
             self.open(pid);
         }
-        let queries: Vec<_> = self.guests.values().filter_map(LiveGuest::status_query).collect();
+        let queries: Vec<_> = self.guests.values().filter_map(|guest| guest.description.status_query()).collect();
         self.status_files.refresh(now.mono_ns, any_new, &queries);
         for guest in self.guests.values_mut() {
-            guest.check_claim(&self.status_files);
+            guest.description.check_claim(&self.status_files);
         }
         let watched: Vec<WatchedGuest> = self.guests.values().map(LiveGuest::watched).collect();
         let counters_wanted = self.wants_counters();
@@ -285,7 +272,7 @@ impl Collector {
         };
         let counters_wanted = self.wants_counters();
         guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
-        guest.used_before(self.discovery.used_before(pid, guest.threads.start_ticks()));
+        guest.main_before = self.discovery.used_before(pid, guest.threads.start_ticks());
         self.guests.insert(pid, guest);
         true
     }
@@ -309,66 +296,6 @@ impl Collector {
         take_where(&mut self.guests, |pid, guest| {
             guest.read(paths, now.mono_ns, reader, budget) == Liveness::Ended || !living.contains(pid)
         })
-    }
-
-    /// Gives every traced thread's events to its guest.
-    fn join(&mut self, ended: Vec<LiveGuest>, reading: &mut Reading, now: Timestamps) -> Vec<DomainSample> {
-        let mut traced = TracedProcess::all(reading, now);
-        let kvm_events = &mut reading.kvm_events;
-        let (mut forget, mut gone) = (Vec::new(), Vec::new());
-        let mut domains = Vec::new();
-        for mut guest in ended {
-            let pid = guest.threads.pid;
-            let mut own = traced.remove(&pid).unwrap_or_default();
-            // Another process may have its PID by now, even another guest.
-            let next = main_thread(&self.options.paths, pid).map(|(start_ticks, _)| start_ticks);
-            let later = own.take_later(next.filter(|start_ticks| *start_ticks != guest.threads.start_ticks()));
-            forget.extend(own.threads().map(|life| life.key));
-            gone.push(pid);
-            let counted = kvm_events.remove(&pid).unwrap_or_default();
-            let counted = self.shared_events.of_one(counted, later.is_empty(), guest.kvm_events);
-            domains.push(guest.last_sample(own, counted));
-            if !later.is_empty() {
-                traced.insert(pid, later);
-            }
-        }
-        let unknown: Vec<i32> = traced.keys().filter(|pid| !self.guests.contains_key(pid)).copied().collect();
-        for pid in unknown {
-            if self.discovery.look_at(pid, now.mono_ns) && self.open(pid) {
-                continue;
-            }
-            let unseen = traced.remove(&pid).unwrap_or_default();
-            // Its process is gone by now or about to be: what its threads did since the reading is in the next one.
-            if unseen.threads().any(|life| life.died_ns.is_none()) && self.put_off.insert(pid) {
-                continue;
-            }
-            self.put_off.remove(&pid);
-            forget.extend(unseen.threads().map(|life| life.key));
-            let mut lives = vanished::from_events(pid, unseen);
-            let counted = kvm_events.remove(&pid).unwrap_or_default();
-            let counted = self.shared_events.of_one(counted, lives.len() <= 1, 0);
-            lives.iter_mut().for_each(|life| life.kvm_events.clone_from(&counted));
-            domains.extend(lives);
-            gone.push(pid);
-        }
-        for (pid, guest) in &mut self.guests {
-            let mut unseen = traced.remove(pid).unwrap_or_default();
-            let own = unseen.take_later(Some(guest.threads.start_ticks()));
-            forget.extend(unseen.threads().map(|life| life.key));
-            let before = vanished::from_events(*pid, unseen);
-            let counted = kvm_events.remove(pid).unwrap_or_default();
-            let alone = before.is_empty();
-            let counted = self.shared_events.of_one(counted, alone, guest.kvm_events);
-            gone.extend((!alone).then_some(*pid));
-            domains.extend(before);
-            domains.push(guest.sample(own, counted, &mut self.reader, &mut forget));
-        }
-        if (!forget.is_empty() || !gone.is_empty())
-            && let Some(engine) = &mut self.options.engine
-        {
-            engine.forget(&forget, &gone);
-        }
-        domains
     }
 
     /// Gives each guest the block devices that worked for it, and what interrupted it.
@@ -400,10 +327,12 @@ impl Collector {
         }
     }
 
-    /// The host's log and those of libvirt's QEMUs.
+    /// The host's log and the logs of libvirt's QEMUs.
     fn log_lines(&mut self, now: Timestamps) -> Vec<LogLine> {
         let mut lines = self.kernel_log.read();
-        lines.extend(self.qemu_logs.read(self.guests.values().filter_map(LiveGuest::logged).collect(), now));
+        lines.extend(
+            self.qemu_logs.read(self.guests.values().filter_map(|guest| guest.description.logged()).collect(), now),
+        );
         lines
     }
 
@@ -415,7 +344,7 @@ impl Collector {
             kind: engine.kind(),
             level: engine.level(),
             generation: self.generation,
-            lost: reading.lost.saturating_add(self.shared_events.lost),
+            lost: reading.lost.saturating_add(self.ambiguous_events),
             overflow: reading.overflow,
             fires_kvm_exit: reading.fires_kvm_exit,
             events: reading.events,
@@ -423,8 +352,10 @@ impl Collector {
     }
 
     fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
-        let failures = self.guests.values().filter_map(LiveGuest::failure).chain(self.unopened.iter().copied());
-        let held_back = self.guests.iter().filter(|(_, guest)| guest.holds_back()).map(|(pid, _)| pid);
+        let failures =
+            self.guests.values().filter_map(|guest| guest.threads.failure).chain(self.unopened.iter().copied());
+        let held_back =
+            self.guests.iter().filter(|(_, guest)| guest.description.command_line.is_some()).map(|(pid, _)| pid);
         let view = ProcView {
             found,
             failure,
@@ -443,67 +374,6 @@ impl Collector {
         all.extend(self.kernel_log.status());
         all.extend(self.options.metadata_sources.iter_mut().flat_map(|i| i.status()));
         all
-    }
-
-    /// Executes a command; returns whether to end the feed.
-    fn execute(&mut self, command: CollectorCommand) -> bool {
-        let done = match command {
-            CollectorCommand::Level(level) => self.set_level(level),
-            CollectorCommand::KvmEvents(on) => self.set_kvm_events(on),
-            CollectorCommand::Disks(on) => self.set_disks(on),
-            CollectorCommand::Interrupts(on) => self.set_interrupts(on),
-            CollectorCommand::Interval(interval) => {
-                self.options.interval = interval;
-                Ok(())
-            }
-            CollectorCommand::Now => {
-                self.next_ns = None;
-                Ok(())
-            }
-            CollectorCommand::Stop => return true,
-        };
-        self.refused = done.err();
-        false
-    }
-
-    /// Waits until a sample is due; returns whether to end the feed.
-    fn wait(&mut self) -> bool {
-        loop {
-            let now_ns = (self.options.clock)().mono_ns;
-            let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
-            let command = if left.is_zero() {
-                self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
-            } else {
-                self.options.commands.recv_timeout(left).map_err(|e| e == RecvTimeoutError::Disconnected)
-            };
-            match command {
-                Ok(command) => {
-                    if self.execute(command) {
-                        return true;
-                    }
-                    continue;
-                }
-                // All senders are gone, and receiving from a closed channel does not wait.
-                Err(true) => std::thread::sleep(left),
-                Err(false) => {}
-            }
-            if left.is_zero() {
-                let interval = self.options.interval.as_nanos() as u64;
-                // After a tick that is late by more than an interval the schedule starts again from now.
-                let due = self.next_ns.unwrap_or(now_ns) + interval;
-                self.next_ns = Some(if due > now_ns { due } else { now_ns + interval });
-                return false;
-            }
-        }
-    }
-}
-
-impl Feed for Collector {
-    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
-        if self.wait() {
-            return Ok(None);
-        }
-        Ok(Some(self.tick()))
     }
 }
 

@@ -4,13 +4,17 @@
 pub mod fuzzing;
 pub mod metadata;
 
+mod backoff;
 mod collector;
 mod guest;
 mod host;
 mod owned_file;
 mod proc;
 mod source_status;
+#[cfg(test)]
+mod tests;
 mod timestamps;
+mod user_slots;
 
 pub use collector::{Collector, CollectorCommand, CollectorOptions};
 pub use host::prerequisites::{HeldRights, Prerequisite, prerequisites};

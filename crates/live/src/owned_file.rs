@@ -3,6 +3,7 @@
 //! A user owns /run/user/UID and puts anything into it: links to devices, pipes that nobody writes to, links to another
 //! user's files, mounts of a file system that answers never (FUSE). None of them may be followed, waited for or read.
 
+use crate::proc::stat::value;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
@@ -47,7 +48,7 @@ impl From<Errno> for FileRefusal {
 /// Identifies a file's content: a file that is replaced or rewritten has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStamp {
-    inode: u64,
+    pub(crate) inode: u64,
     size: i64,
     modified: (i64, i64),
     changed: (i64, i64),
@@ -129,26 +130,19 @@ impl OwnedFolder {
 }
 
 impl OwnedFile {
-    /// Its number on the file system.
-    pub(crate) fn inode(&self) -> u64 {
-        self.stamp.inode
-    }
-
-    /// Reads up to `most` bytes from `offset` on.
-    pub(crate) fn read_at(self, offset: u64, most: u64) -> Result<Vec<u8>, FileRefusal> {
+    /// Reads up to `max` bytes from `offset` on.
+    pub(crate) fn read_at(self, offset: u64, max: u64) -> Result<Vec<u8>, FileRefusal> {
         let mut file = File::from(self.fd);
         let mut bytes = Vec::new();
-        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.take(most).read_to_end(&mut bytes));
+        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.take(max).read_to_end(&mut bytes));
         read.map_err(|e| FileRefusal::System(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
         Ok(bytes)
     }
 
     /// Reads as many bytes as it had when it was opened.
     pub(crate) fn read(self) -> Result<String, FileRefusal> {
-        let mut bytes = Vec::with_capacity(self.len);
-        let read = File::from(self.fd).take(self.len as u64).read_to_end(&mut bytes);
-        read.map_err(|e| FileRefusal::System(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let len = self.len as u64;
+        Ok(String::from_utf8_lossy(&self.read_at(0, len)?).into_owned())
     }
 }
 
@@ -161,7 +155,7 @@ fn inside() -> ResolveFlags {
 fn is_on_fuse(folder: &OwnedFd) -> bool {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let info = text(&format!("/proc/self/fdinfo/{}", folder.as_raw_fd()));
-    let Some(id) = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim) else { return false };
+    let Some(id) = value(&info, "mnt_id") else { return false };
     text("/proc/self/mountinfo").lines().any(|line| {
         line.split(' ').next() == Some(id) && line.split_once(" - ").is_some_and(|(_, rest)| rest.starts_with("fuse"))
     })

@@ -36,62 +36,62 @@ pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
         Some(_) => return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc"),
         None => {}
     }
-    let (mut causes, mut fixes) = (Vec::new(), Vec::new());
-    let unread = view.found.unread;
+    let (unread, (guests, guest_failure)) = (view.found.unread, view.unread_guests);
+    let mut problems: Vec<(Option<String>, Option<String>)> = Vec::new();
     if unread.processes > 0 {
         let UnreadCount { processes, guessed, lookalikes, .. } = unread;
-        causes.push(format!(
+        let cause = format!(
             "the open files of {processes} processes are not readable: {guessed} of them are guests by their threads' \
              names, {lookalikes} more have the name of a VMM, and any other may hold a guest too"
-        ));
+        );
+        problems.push((Some(cause), None));
     }
-    if let (guests @ 1.., _) = view.unread_guests {
-        causes.push(format!("the threads of {guests} guests could not all be read: they are not shown, or in part"));
+    if guests > 0 {
+        let cause = format!("the threads of {guests} guests could not all be read: they are not shown, or in part");
+        problems.push((Some(cause), None));
     }
     if let Some((guests, first)) = view.held_back {
-        causes.push(format!(
+        let cause = format!(
             "the command lines of {guests} guests do not come, one of them that of process {first}: they are shown \
              without name and set-up"
-        ));
-        fixes.push(format!(
+        );
+        let fix = format!(
             "see `grep -e fuse -e nfs /proc/{first}/mountinfo`: such a process waits for a file system that does not \
              answer, or holds its memory back on purpose; kvmtop goes on without"
-        ));
+        );
+        problems.push((Some(cause), Some(fix)));
     }
-    for why in unread.failure.into_iter().chain(view.unread_guests.1) {
-        match why {
-            FileError::Other(why) if !fixes.contains(&cure(why)) => {
-                causes.push(why.to_string());
-                fixes.push(cure(why));
-            }
-            FileError::Other(_) | FileError::Gone | FileError::Denied => {}
+    for why in unread.failure.into_iter().chain(guest_failure) {
+        if let FileError::Other(why) = why
+            && !problems.iter().any(|(_, fix)| fix.as_ref() == Some(&cure(why)))
+        {
+            problems.push((Some(why.to_string()), Some(cure(why))));
         }
     }
-    if let Some(option) = view.hidden_by {
-        causes
-            .push(format!("/proc is mounted with {option}, which hides the processes of other users and their guests"));
-    }
-    let denied = view.unread_guests.1 == Some(FileError::Denied);
-    if view.hidden_by.is_some() || denied || (unread.processes > 0 && unread.failure.is_none() && !unread.protected) {
-        fixes.push(rights::hint());
-    } else if unread.protected && unread.failure.is_none() {
-        fixes.push(
-            "a security module (SELinux, AppArmor) refuses it: allow kvmtop's domain ptrace, or run it unconfined"
-                .into(),
-        );
-    }
-    if view.own_namespace {
-        causes.push(
-            "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events count in \
-             the engine's total but for no guest"
-                .into(),
-        );
-        fixes.push("run kvmtop in the host's PID namespace (for a container: --pid=host)".into());
-    }
-    if causes.is_empty() {
-        SourceStatus::ok(ID)
+    let hides =
+        |option| format!("/proc is mounted with {option}, which hides the processes of other users and their guests");
+    let is_denied = guest_failure == Some(FileError::Denied);
+    let lacks_rights = unread.processes > 0 && unread.failure.is_none() && !unread.protected;
+    let fix = if view.hidden_by.is_some() || is_denied || lacks_rights {
+        Some(rights::hint())
     } else {
-        SourceStatus::degraded(ID, causes.join("; "), fixes.join("; "))
+        (unread.protected && unread.failure.is_none()).then(|| {
+            "a security module (SELinux, AppArmor) refuses it: allow kvmtop's domain ptrace, or run it unconfined"
+                .into()
+        })
+    };
+    problems.push((view.hidden_by.map(hides), fix));
+    if view.own_namespace {
+        let cause = "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events \
+                     count in the engine's total but for no guest";
+        let fix = "run kvmtop in the host's PID namespace (for a container: --pid=host)";
+        problems.push((Some(cause.into()), Some(fix.into())));
+    }
+    let (causes, fixes): (Vec<_>, Vec<_>) = problems.into_iter().unzip();
+    let joined = |parts: Vec<Option<String>>| parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    match joined(causes) {
+        none if none.is_empty() => SourceStatus::ok(ID),
+        causes => SourceStatus::degraded(ID, causes, joined(fixes)),
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn no_kvm(paths: &SystemPaths) -> Option<SourceStatus> {
     })
 }
 
-/// Why there is no engine.
+/// The reason for a missing engine.
 pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
     problems.first().cloned().unwrap_or_else(|| EngineError {
         cause: "tracing is off (--engine none)".into(),
@@ -126,7 +126,7 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
     })
 }
 
-/// KVM's own counters: for each guest, why it has none.
+/// KVM's own counters; `missing` holds for each guest why it lacks them.
 pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths) -> SourceStatus {
     const ID: SourceId = SourceId::KvmStats;
     let count = missing.iter().flatten().count();
@@ -134,7 +134,7 @@ pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths
         return SourceStatus::ok(ID);
     }
     let denied = missing.contains(&Some(MissingCounters::Denied));
-    let debugfs = Debugfs::of(paths);
+    let debugfs = Debugfs::read(paths);
     let why = if debugfs.locked_down {
         "the VMM keeps no statistics file open (QEMU does since 8.1), and kernel lockdown closes debugfs"
     } else if denied {
@@ -155,7 +155,7 @@ struct Debugfs {
 }
 
 impl Debugfs {
-    fn of(paths: &SystemPaths) -> Self {
+    fn read(paths: &SystemPaths) -> Self {
         let root = paths.sys.join("kernel/debug");
         let device = |path: &Path| std::fs::metadata(path).ok().map(|m| m.dev());
         let mounted = device(&root).is_some_and(|debug| Some(debug) != device(&paths.sys.join("kernel")));

@@ -1,5 +1,6 @@
 //! The time of a reading by each clock that a sample needs.
 
+use crate::proc::stat::TICK_NS;
 use engine::clock::clock_ns;
 use rustix::time::{ClockId, clock_gettime};
 use sample::booted_ms;
@@ -29,6 +30,11 @@ impl Timestamps {
     /// When the host was booted by the wall clock, milliseconds since the Unix epoch.
     pub(crate) fn boot_time_ms(self) -> i64 {
         booted_ms(self.time_ms, self.boot_ns)
+    }
+
+    /// `CLOCK_MONOTONIC` at a start time in ticks after boot: boot time less the time spent in suspend.
+    pub(crate) fn mono_ns_of(self, start_ticks: u64) -> u64 {
+        start_ticks.saturating_mul(TICK_NS).saturating_sub(self.boot_ns.saturating_sub(self.mono_ns))
     }
 
     /// The wall clock at another instant of the monotonic one, before this.

@@ -1,5 +1,5 @@
-//! Gives capabilities up. The kernel keeps them per thread, and a new thread begins with those of the thread that
-//! starts it (capabilities(7)).
+//! Gives capabilities up. The kernel keeps them per thread, and a new thread inherits them from the thread that starts
+//! it (capabilities(7)).
 
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -16,7 +16,7 @@ use rustix::thread::{capabilities, clear_ambient_capability_set, set_capabilitie
 /// The kernel's, where a security module refuses it.
 pub fn renounce() -> Result<(), Errno> {
     set_no_new_privs(true)?;
-    // Fails before Linux 4.3, which has no such set.
+    // Fails before Linux 4.3, which lacks this set.
     let _ = clear_ambient_capability_set();
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
@@ -30,7 +30,7 @@ pub fn renounce() -> Result<(), Errno> {
     set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
 }
 
-/// The calling thread keeps these, as far as it has them, and uses them from here on. All others are gone.
+/// Keeps these capabilities of the calling thread, as far as it has them, and gives up all others.
 ///
 /// # Errors
 /// The kernel's, where a security module refuses it.
@@ -39,9 +39,9 @@ pub fn keep(wanted: CapabilitySet) -> Result<(), Errno> {
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() })
 }
 
-/// The calling thread needs none.
+/// Gives up all capabilities of the calling thread.
 pub fn keep_none() {
-    // No security module refuses a thread to lose what it has.
+    // Dropping a capability is always permitted.
     let _ = keep(CapabilitySet::empty());
 }
 
@@ -58,7 +58,7 @@ pub(super) fn without<T>(attempt: impl FnOnce() -> T) -> T {
 mod tests {
     use super::*;
 
-    /// On threads of their own: what they lose is lost.
+    /// On separate threads: what they lose is lost.
     fn on_a_thread(test: impl FnOnce() + Send + 'static) {
         std::thread::spawn(test).join().unwrap();
     }

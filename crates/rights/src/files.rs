@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// At most this many files of the folders named are tried.
 const MAX_TRIED: usize = 4096;
 /// A sosreport has its files this deep.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 /// Root's capabilities to read these inputs and to write into a folder: none where root needs none. Other users open
 /// files as themselves, whatever capabilities the program's file has.
@@ -21,7 +21,10 @@ pub fn for_files(inputs: &[PathBuf], output: Option<&Path>) -> CapabilitySet {
         return set;
     }
     let mut left = MAX_TRIED;
-    set.set(CapabilitySet::DAC_READ_SEARCH, without(|| inputs.iter().any(|path| is_refused(path, DEEPEST, &mut left))));
+    set.set(
+        CapabilitySet::DAC_READ_SEARCH,
+        without(|| inputs.iter().any(|path| is_refused(path, MAX_DEPTH, &mut left))),
+    );
     set.set(CapabilitySet::DAC_OVERRIDE, output.is_some_and(|folder| without(|| is_foreign(folder))));
     set
 }

@@ -29,7 +29,7 @@ mod tests {
         assert!(hint().contains(&format!("setcap {rights}=ep ")));
     }
 
-    /// One command, the same everywhere. The pages have that of kernels since 5.8.
+    /// One command, the same everywhere. The pages show the command for kernels since 5.8.
     #[test]
     fn the_pages_give_the_same_command() {
         let command = format!("setcap {}=ep ", named(for_hint()));

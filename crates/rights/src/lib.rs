@@ -18,7 +18,7 @@ use rustix::thread::CapabilitySet;
 
 /// The calling thread reads files of processes and logs, and does nothing else.
 pub fn keep_for_reading() {
-    // No security module refuses a thread to lose what it has.
+    // Dropping a capability is always permitted.
     let _ = keep(for_reading());
 }
 
@@ -43,7 +43,7 @@ fn events_need_admin() -> bool {
     paranoid().is_some_and(|level| level > PARANOID_OF_MAINLINE)
 }
 
-/// Why a thread with `CAP_PERFMON` opens no event at this level, and the cure; `None` where the level is no bar to it.
+/// Why a thread with `CAP_PERFMON` cannot open an event at this level, and the cure; `None` where it can.
 pub fn paranoid_refusal(level: Option<i32>, effective: CapabilitySet) -> Option<(String, String)> {
     let level = level.filter(|level| *level > PARANOID_OF_MAINLINE)?;
     let barred = effective.contains(CapabilitySet::PERFMON) && !effective.contains(CapabilitySet::SYS_ADMIN);

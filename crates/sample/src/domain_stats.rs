@@ -17,7 +17,7 @@ pub enum StatsValue {
 pub type Stats = BTreeMap<String, StatsValue>;
 
 /// At most this many entries of one kind are read: a reply is not trusted.
-const MOST: u64 = 4096;
+const MAX_ENTRIES: u64 = 4096;
 
 /// Block devices. One without all of its counters is left out: it is not idle, its activity is unknown.
 pub fn disks(stats: &Stats) -> Vec<DiskSample> {
@@ -74,7 +74,7 @@ pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTr
         let (Some(name), StatsValue::Number(n)) = (key.strip_suffix(".sum"), value) else { continue };
         if let Some((index, name)) = name.strip_prefix("vcpu.").and_then(|r| r.split_once('.')) {
             if let Ok(index) = index.parse::<u32>()
-                && u64::from(index) < MOST
+                && u64::from(index) < MAX_ENTRIES
             {
                 vcpus.entry(index).or_default().insert(sanitize(name, 64), *n);
             }
@@ -89,13 +89,13 @@ pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTr
 pub fn vcpu_times(stats: &Stats) -> BTreeMap<u32, (u64, Option<u64>)> {
     let of = |index: u32| {
         let vcpu = StatsEntry { stats, prefix: format!("vcpu.{index}") };
-        // libvirt before 7.2 has no `delay`. Its `wait` is the scheduler's wait_sum, which stays 0 where the host's
+        // libvirt before 7.2 lacks `delay`. Its `wait` is the scheduler's wait_sum, which stays 0 where the host's
         // kernel.sched_schedstats is off (`qemuGetSchedInfo` in libvirt's src/qemu/qemu_driver.c).
         let wait = vcpu.number("delay").or_else(|| vcpu.number("wait").filter(|ns| *ns > 0));
         Some((index, (vcpu.number("time")?, wait)))
     };
     let most = match stats.get("vcpu.maximum") {
-        Some(StatsValue::Number(n)) => (*n).min(MOST),
+        Some(StatsValue::Number(n)) => (*n).min(MAX_ENTRIES),
         _ => 0,
     };
     (0..most as u32).filter_map(of).collect()
@@ -146,7 +146,7 @@ impl StatsEntry<'_> {
 
 fn group<'a>(stats: &'a Stats, name: &'a str) -> impl Iterator<Item = StatsEntry<'a>> {
     let count = match stats.get(&format!("{name}.count")) {
-        Some(StatsValue::Number(n)) => (*n).min(MOST),
+        Some(StatsValue::Number(n)) => (*n).min(MAX_ENTRIES),
         _ => 0,
     };
     (0..count).map(move |i| StatsEntry { stats, prefix: format!("{name}.{i}") })

@@ -15,10 +15,10 @@ pub trait Feed {
 
 /// The samples of a recording by number, in order of time.
 pub trait RecordedSamples: Send {
-    /// How many samples there are; may grow while a file is still being written.
+    /// Number of samples; may grow while a file is still being written.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Whether the recording is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -29,8 +29,8 @@ pub trait RecordedSamples: Send {
     /// The earliest and the latest time of all samples; `None` without a sample.
     fn range_ms(&mut self) -> Option<(i64, i64)>;
 
-    /// The last sample at most so many milliseconds after another, or, if negative, before it. Where the clock was set
-    /// back in between, it is the sample next to that on the way.
+    /// The last sample at most `ms` milliseconds after another, or, if negative, before it. Where the clock was set back
+    /// in between, it is the sample next to that point.
     fn index_beside(&mut self, index: usize, ms: i64) -> usize;
 
     /// The first sample at or after a time, which ends the interval that holds the time; the last when all are
@@ -40,8 +40,8 @@ pub trait RecordedSamples: Send {
     /// The sample from which the time of this length before a sample is read; it may be an earlier one.
     fn index_before(&mut self, index: usize, length: Duration) -> usize;
 
-    /// Whether nothing was counted between the sample before and this one: the first sample of all, and the first of
-    /// each later run of the recorder.
+    /// Whether nothing was counted between the previous sample and this one: true for the first sample of all, and the
+    /// first of each later run of the recorder.
     fn begins_run(&self, index: usize) -> bool;
 
     /// A sample.

@@ -33,7 +33,7 @@ pub struct CollectorOptions {
     pub interval: Duration,
     /// The tracing engine; `None`: no tracing.
     pub engine: Option<Box<dyn Engine>>,
-    /// Why there is no engine, or no better one.
+    /// Why the engine, or a better one, is missing.
     pub engine_problems: Vec<EngineError>,
     /// libvirt, the QEMU monitor.
     pub metadata_sources: Vec<Box<dyn MetadataSource>>,

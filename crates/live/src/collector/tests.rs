@@ -2,14 +2,16 @@ mod ids;
 
 use super::*;
 use crate::metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters};
-use crate::proc::fake::FakeProc;
+use crate::tests::fake_proc::FakeProc;
 use engine::events::{Engine, ThreadKey, TracedThread};
 use kvm::Space;
 use kvm::thread_name::Role;
+use sample::Feed;
 use sample::{AccessCell, DomainState, EngineKind, SourceId, SourceState, ThreadEvents, Timing};
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What the engine counts, and what it was asked to forget.
 #[derive(Default)]
@@ -99,7 +101,7 @@ impl Bench {
         self.fake.process(pid, comm).fd(3, "anon_inode:kvm-vm").fd(4, "anon_inode:kvm-vcpu:0").thread(pid + 1, vcpu);
     }
 
-    /// A thread has read port 0x71 so often in all.
+    /// A thread has read port 0x71 `count` times in all.
     fn reads(&self, pid: i32, tid: i32, count: u64) {
         self.reads_of(pid, ThreadKey { tid, born_ns: 1 }, None, count);
     }

@@ -52,7 +52,7 @@ impl Hierarchies {
                 .find(|g| if h.unified { g.hierarchy == 0 } else { g.controllers.iter().any(is_here) })?;
             let below = group.pathname.strip_prefix(h.root.trim_end_matches('/')).unwrap_or(&group.pathname);
             let below = below.trim_start_matches('/');
-            // The root group has no limit; `..` stands for a group outside of this one's namespace.
+            // The root group cannot have a limit; `..` is a group outside of this namespace.
             if below.is_empty() || below.split('/').any(|part| part == "..") {
                 return None;
             }
@@ -63,7 +63,7 @@ impl Hierarchies {
 }
 
 /// The group of a domain and the one that holds its parts, where this one is the emulator's.
-pub(super) fn of_libvirt(own: &Path) -> Option<(&Path, &Path)> {
+pub(super) fn libvirt_groups(own: &Path) -> Option<(&Path, &Path)> {
     let parts = own.parent().filter(|_| own.file_name().is_some_and(|name| name == "emulator"))?;
     let is_between = parts.file_name().is_some_and(|name| name == "libvirt");
     Some((parts.parent().filter(|_| is_between).unwrap_or(parts), parts))

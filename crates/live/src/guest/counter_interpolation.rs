@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Readings kept: what is shown lies between two of them, and the newest may be more than one ahead.
-const KEPT: usize = 4;
+const MAX_READINGS: usize = 4;
 /// A reading this many times older than the pause between two is stale: its source stopped or hangs, and nothing is
 /// shown of it.
-const STALE_AFTER: u64 = 4;
+const STALE_PERIODS: u64 = 4;
 
 /// The last readings of a guest's counters.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl CounterInterpolation {
         if self.readings.back().is_some_and(|last| last.at_ns >= reading.at_ns) {
             return;
         }
-        if self.readings.len() == KEPT {
+        if self.readings.len() == MAX_READINGS {
             self.readings.pop_front();
         }
         self.readings.push_back(reading.clone());
@@ -50,7 +50,7 @@ impl CounterInterpolation {
     }
 
     /// The counters as they were 1.25 pauses before `now_ns`; empty before there is a reading that old, and once the
-    /// newest is stale. Where the next reading is late, they stand still.
+    /// newest is stale. Until a late reading comes, they do not change.
     fn at(&self, now_ns: u64) -> CounterReading {
         let Some(newest) = self.readings.back().filter(|r| !is_stale(r, now_ns)) else {
             return CounterReading::default();
@@ -68,7 +68,7 @@ impl CounterInterpolation {
 }
 
 fn is_stale(reading: &CounterReading, now_ns: u64) -> bool {
-    now_ns.saturating_sub(reading.at_ns) > reading.every_ns.saturating_mul(STALE_AFTER)
+    now_ns.saturating_sub(reading.at_ns) > reading.every_ns.saturating_mul(STALE_PERIODS)
 }
 
 fn between(before: &CounterReading, after: &CounterReading, at_ns: u64) -> CounterReading {

@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 const MAX_BORROWED: usize = 1024;
 /// At most this many debugfs folders are searched for a guest's.
 const MAX_FOLDERS: usize = 4096;
-/// The counters read from debugfs: each is a file of its own.
+/// The counters read from debugfs, one file each.
 const NAMES: [&str; 18] = [
     "exits",
     "halt_exits",
@@ -39,10 +39,10 @@ const NAMES: [&str; 18] = [
     "nx_lpage_splits",
 ];
 
-/// Why a guest has no counters.
+/// The reason for missing counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MissingCounters {
-    /// Its VMM keeps no statistics file open, and debugfs is not mounted or has no folder for it.
+    /// The VMM keeps its statistics files closed, and debugfs is not mounted or lacks a folder for the guest.
     NoFiles,
     /// There are files, but duplicating or reading them is denied.
     Denied,
@@ -108,7 +108,7 @@ impl GuestCounters {
         (vm, self.vcpus.iter().map(|(vcpu, b)| (*vcpu, b.read())).collect())
     }
 
-    /// Why there are no counters.
+    /// The reason for missing counters.
     pub(crate) fn missing(&self) -> Option<MissingCounters> {
         self.missing.filter(|_| self.vcpus.is_empty() && self.debugfs.is_none())
     }
@@ -192,9 +192,9 @@ impl DebugfsFolder {
         }
         *budget -= self.files.len();
         let mut failed = None;
-        self.files.retain(|name| match file::read_word_at(&self.folder, name) {
-            Ok(word) => {
-                found.extend(number(word.as_bytes()).map(|n| ((*name).to_owned(), n)));
+        self.files.retain(|name| match file::read_bytes_at(&self.folder, name, 64) {
+            Ok(text) => {
+                found.extend(number(text.trim_ascii()).map(|n| ((*name).to_owned(), n)));
                 true
             }
             // Not every kernel has every counter.
@@ -212,7 +212,7 @@ impl DebugfsFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
 
     #[test]
     fn debugfs_where_there_are_no_statistics_files() {

@@ -2,7 +2,7 @@
 //! `AllowedCPUs=` (systemd.resource-control(5)). No pin reaches beyond them: the kernel refuses it, or keeps the part
 //! that they have (kernel/sched/syscalls.c, `__sched_setaffinity`).
 
-use super::cgroups::{Hierarchies, of_libvirt};
+use super::cgroups::{Hierarchies, libvirt_groups};
 use crate::proc::file;
 use kvm::{CpuSet, sanitize};
 use procfs::ProcessCGroups;
@@ -17,7 +17,7 @@ const MAX_LEVELS: usize = 64;
 /// Those of a process, from the root downwards. Below the group of a domain libvirt sets the pins themselves.
 pub(super) fn read(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Vec<GroupCpus> {
     let Some((own, _)) = hierarchies.folder(groups, "cpuset", &FILES) else { return Vec::new() };
-    let domain = of_libvirt(&own).map_or(own.as_path(), |(domain, _)| domain);
+    let domain = libvirt_groups(&own).map_or(own.as_path(), |(domain, _)| domain);
     let mut all: Vec<GroupCpus> = domain.ancestors().take(MAX_LEVELS).map_while(group).collect();
     all.reverse();
     let (mut bounds, mut above) = (Vec::new(), None::<CpuSet>);
@@ -40,7 +40,7 @@ fn group(folder: &Path) -> Option<GroupCpus> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
     use procfs::FromBufRead;
 
     fn bounds(fake: &FakeProc, kind: &str, cgroup: &str) -> Vec<(String, String)> {

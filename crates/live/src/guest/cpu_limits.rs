@@ -4,11 +4,12 @@
 //! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
 //! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
 
-use super::cgroups::{Hierarchies, of_libvirt};
+use super::cgroups::{Hierarchies, libvirt_groups};
 use super::cpu_groups;
 use super::stagger::stagger;
 use crate::proc::file::{self, read_kept};
 use crate::proc::paths::SystemPaths;
+use crate::proc::stat::value;
 use kvm::sanitize_name;
 use procfs::{FromBufRead, ProcessCGroups};
 use sample::{GroupCpus, Throttling};
@@ -88,7 +89,7 @@ impl CpuLimits {
         let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
         let Some((own, unified)) = found else { return self.groups.clear() };
         let mut folders = Vec::new();
-        if let Some((domain, parts)) = of_libvirt(&own) {
+        if let Some((domain, parts)) = libvirt_groups(&own) {
             folders.push(("domain".to_owned(), domain.to_owned()));
             folders.extend(above(domain));
             folders.extend(parts_of(parts));
@@ -136,13 +137,12 @@ fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
 /// `cpu.stat`: microseconds in version 2 (Documentation/admin-guide/cgroup-v2.rst), nanoseconds in version 1
 /// (Documentation/scheduler/sched-bwc.rst). `None` for a group whose `cpu` controller is off.
 fn parse(text: &str, group: &str, unified: bool) -> Option<Throttling> {
-    let value =
-        |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok());
-    let throttled_ns = if unified { value("throttled_usec")?.saturating_mul(1000) } else { value("throttled_time")? };
+    let number = |name: &str| value(text, name)?.parse::<u64>().ok();
+    let throttled_ns = if unified { number("throttled_usec")?.saturating_mul(1000) } else { number("throttled_time")? };
     Some(Throttling {
         group: group.to_owned(),
-        periods: value("nr_periods")?,
-        throttled: value("nr_throttled")?,
+        periods: number("nr_periods")?,
+        throttled: number("nr_throttled")?,
         throttled_ns,
     })
 }
@@ -150,7 +150,7 @@ fn parse(text: &str, group: &str, unified: bool) -> Option<Throttling> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
 
     const V2: &str = "usage_usec 5\nnr_periods 100\nnr_throttled 7\nthrottled_usec 12\nnr_bursts 0\n";
     const V1: &str = "nr_periods 100\nnr_throttled 7\nthrottled_time 12000\n";

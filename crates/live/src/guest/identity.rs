@@ -4,9 +4,10 @@ use crate::metadata::source::GuestMetadata;
 use crate::metadata::status_xml::DomainStatus;
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
-use crate::proc::stat::TICK_NS;
+use crate::proc::stat::{TICK_NS, value};
 use kvm::cmdline::{self, QemuCommand};
 use kvm::device_map;
+use kvm::domain_xml::DomainXml;
 use kvm::{Space, guest_name, sanitize_name};
 use sample::{DomainFacts, GroupCpus, Known, Origin, Vmm};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub(crate) struct ProcessIdentity {
     pub uid: Option<u32>,
     /// Number of its threads that have the name of a vCPU.
     pub vcpu_threads: u32,
-    /// Number of vCPU files it has open. QEMU keeps those of vCPUs that are unplugged.
+    /// Number of open vCPU files. QEMU keeps the files of unplugged vCPUs open.
     pub vcpu_files: u32,
     /// The groups of processes that bound its CPUs.
     pub cpu_groups: Vec<GroupCpus>,
@@ -50,7 +51,7 @@ pub(crate) struct ProcessIdentity {
 impl ProcessIdentity {
     /// Reads the process, all but its command line.
     pub(crate) fn read(paths: &SystemPaths, pid: i32, start_ticks: u64, comm: &str, boot_time_ms: i64) -> Self {
-        let status = file::read_bytes(&paths.process(pid, "status"), 4096).unwrap_or_default();
+        let status = file::read_text(&paths.process(pid, "status"), 4096).unwrap_or_default();
         let cgroup = file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
         let cgroup = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
         let mut identity = Self {
@@ -59,7 +60,7 @@ impl ProcessIdentity {
             comm: comm.to_owned(),
             own_name: cgroup.machine.map(|machine| Known::new(machine, Origin::Process)),
             kind: cgroup.container.unwrap_or_else(|| comm.to_owned()),
-            uid: real_uid(&status),
+            uid: value(&status, "Uid").and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok()),
             ..Self::default()
         };
         identity.started_since_boot(boot_time_ms);
@@ -96,21 +97,21 @@ impl ProcessIdentity {
     /// Merges the facts; among the metadata reports the first that has a fact wins.
     pub(crate) fn facts(&self, status: Option<&DomainStatus>, reports: &[Arc<GuestMetadata>]) -> DomainFacts {
         let command = self.command.as_deref();
-        let xml = status.map(|s| s.xml.as_ref());
         let from_metadata = |f: fn(&GuestMetadata) -> Option<Known<String>>| reports.iter().find_map(|t| clean(&f(t)?));
-        let from_xml = |value: Option<&String>| clean(&Known::new(value?.clone(), Origin::StatusXml));
         let from_command = |value: Option<&String>| clean(&Known::new(value?.clone(), Origin::CommandLine));
         let full_xml = reports
             .iter()
             .find_map(|t| t.xml.clone())
             .or_else(|| status.map(|s| Known::new(s.xml.clone(), Origin::StatusXml)));
-        let machine = from_metadata(|t| t.machine.clone())
-            .or_else(|| from_xml(xml?.machine.as_ref()))
-            .or_else(|| from_command(command?.machine.as_ref()));
+        let from_xml = |value: fn(&DomainXml) -> Option<&String>| {
+            let xml = full_xml.as_ref()?;
+            clean(&Known::new(value(&xml.value)?.clone(), xml.from))
+        };
+        let machine = from_xml(|xml| xml.machine.as_ref()).or_else(|| from_command(command?.machine.as_ref()));
         let vmm = if command.is_some() { Vmm::Qemu } else { Vmm::Other(self.comm.clone()) };
         DomainFacts {
             name: from_metadata(|t| t.name.clone())
-                .or_else(|| from_xml(xml?.name.as_ref()))
+                .or_else(|| from_xml(|xml| xml.name.as_ref()))
                 .or_else(|| from_command(command?.name.as_ref()))
                 .or_else(|| clean(&self.own_name.clone()?))
                 .unwrap_or_else(|| {
@@ -118,7 +119,7 @@ impl ProcessIdentity {
                     Known::new(format!("{kind}-{}", self.pid), Origin::Process)
                 }),
             uuid: from_metadata(|t| t.uuid.clone())
-                .or_else(|| from_xml(xml?.uuid.as_ref()))
+                .or_else(|| from_xml(|xml| xml.uuid.as_ref()))
                 .or_else(|| from_command(command?.uuid.as_ref())),
             pid: Some(self.pid),
             start_ticks: self.start_ticks,
@@ -128,8 +129,7 @@ impl ProcessIdentity {
                 .or_else(|| full_xml.as_ref().and_then(|x| Some(Known::new(x.value.vcpus?, x.from))))
                 .or_else(|| Some(Known::new(command?.vcpus()?, Origin::CommandLine)))
                 .or_else(|| (self.vcpu_files > 0).then(|| Known::new(self.vcpu_files, Origin::Process))),
-            guest_os: from_metadata(|t| t.guest_os.clone())
-                .or_else(|| full_xml.as_ref().and_then(|x| clean(&Known::new(x.value.os_id.clone()?, x.from)))),
+            guest_os: from_xml(|xml| xml.os_id.as_ref()),
             xml_text: reports.iter().find_map(|t| t.xml_text.clone()).or_else(|| status.map(|s| s.text.clone())),
             xml: full_xml,
             command: self.command.clone(),
@@ -156,12 +156,6 @@ fn clean(known: &Known<String>) -> Option<Known<String>> {
     (!value.is_empty()).then_some(Known { value, from: known.from })
 }
 
-/// `Uid:` of `/proc/PID/status`: real, effective, saved and file system user (`proc_pid_status(5)`).
-fn real_uid(status: &[u8]) -> Option<u32> {
-    let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
-    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
-}
-
 /// The last argument ends with a NUL too, so that splitting yields an empty last piece.
 fn cmdline_args(bytes: &[u8]) -> usize {
     bytes.split(|b| *b == 0).count() - usize::from(bytes.last() == Some(&0))
@@ -171,7 +165,7 @@ fn cmdline_args(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::metadata::status_xml::{StatusFiles, StatusQuery};
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
 
     fn identity(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
         fake.process(77, "qemu-system-x86");
@@ -228,12 +222,12 @@ mod tests {
         let mut files = StatusFiles::new(fake.paths().run);
         let query = StatusQuery { pid: 77, uid: None, name: "b".into(), answered: false };
         files.refresh(0, true, &[query]);
-        let f = o.facts(files.of(77), &[]);
+        let f = o.facts(files.status_of(77), &[]);
         assert_eq!(f.name, Known::new("b".into(), Origin::StatusXml));
         assert_eq!(f.machine, Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml)));
         assert_eq!(f.vcpus, Some(Known::new(4, Origin::StatusXml)));
         let reports = GuestMetadata { name: Some(Known::new("a".into(), Origin::Libvirt)), ..GuestMetadata::default() };
-        let f = o.facts(files.of(77), &[Arc::new(reports)]);
+        let f = o.facts(files.status_of(77), &[Arc::new(reports)]);
         assert_eq!(f.name, Known::new("a".into(), Origin::Libvirt));
         assert_eq!(f.vcpus.unwrap().from, Origin::StatusXml);
     }

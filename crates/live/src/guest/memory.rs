@@ -1,10 +1,11 @@
-//! A guest's memory on the host: how much is resident and swapped out, and on which NUMA nodes it lies. The nodes are
-//! read rarely, as the kernel walks the page tables for them.
+//! A guest's memory on the host: how much is resident, swapped out and in transparent huge pages, and on which NUMA
+//! nodes it lies. The kernel walks the VMM's page tables for the last two, so they are read rarely and of one guest at a
+//! time.
 
 use super::stagger::stagger;
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
-use crate::proc::slow_files::{LateFile, PATIENCE, SlowFiles};
+use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, NO_WAIT, SlowFile, SlowFiles};
 use crate::proc::stat::kilobytes;
 use sample::MemoryUse;
 use std::collections::BTreeMap;
@@ -15,8 +16,14 @@ const SWAPPING_NS: u64 = 2_000_000_000;
 const STATUS_NS: u64 = 10_000_000_000;
 /// Time between two readings of `numa_maps`, of one guest per tick.
 const NODES_NS: u64 = 30_000_000_000;
-/// At most this many bytes of `numa_maps` are read.
+/// Maximum length of `numa_maps`, bytes.
 const MAX_MAPS: usize = 4 << 20;
+/// Time before the first reading of huge pages: a short look does without.
+const HUGE_PAGES_FIRST_NS: u64 = 15_000_000_000;
+/// Time between two readings of huge pages.
+const HUGE_PAGES_NS: u64 = 300_000_000_000;
+/// Time until the huge pages of the next guest are read, even if this one has not answered: a process can hold them back.
+const HUGE_PAGES_TURN_NS: u64 = 10_000_000_000;
 
 /// The last reading.
 #[derive(Debug, Default)]
@@ -31,58 +38,107 @@ pub(crate) struct GuestMemory {
     status_ns: Option<u64>,
     nodes_due_ns: u64,
     maps: LateFile,
+    huge_pages_due_ns: Option<u64>,
+    rollup: LateFile,
 }
 
-/// What a tick lets the reading of a guest's memory cost.
-#[derive(Debug)]
-pub(crate) struct MemoryBudget<'t> {
-    /// The user of the guest's process.
-    pub uid: Option<u32>,
+/// What all guests share of a tick for reading their memory.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryBudget {
     /// Whether the host has anything swapped out; if not, no guest has.
     pub swapped: bool,
     /// The permission to read one `numa_maps`; using it clears it.
-    pub may_walk: &'t mut bool,
-    /// Reads it.
-    pub slow_files: &'t mut SlowFiles,
+    pub may_walk: bool,
+    /// From here on the huge pages of another guest may be read, monotonic nanoseconds.
+    pub huge_pages_ns: u64,
+}
+
+/// The process of a guest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GuestProcess<'p> {
+    pub paths: &'p SystemPaths,
+    pub pid: i32,
+    pub uid: Option<u32>,
+}
+
+impl GuestProcess<'_> {
+    fn slow_file(&self, name: &str, max: usize) -> SlowFile {
+        SlowFile { path: self.paths.process(self.pid, name), max, uid: self.uid }
+    }
 }
 
 impl GuestMemory {
     /// Reads what is due.
-    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, budget: &mut MemoryBudget<'_>) {
-        let swapped = budget.swapped;
-        let every_ns = if swapped { SWAPPING_NS + stagger(pid) / 8 } else { STATUS_NS };
+    pub(crate) fn read(
+        &mut self,
+        process: GuestProcess<'_>,
+        now_ns: u64,
+        budget: &mut MemoryBudget,
+        slow_files: &mut SlowFiles,
+    ) {
+        let every_ns = if budget.swapped { SWAPPING_NS + stagger(process.pid) / 8 } else { STATUS_NS };
         if self.status_ns.is_none_or(|at| now_ns.saturating_sub(at) >= every_ns) {
             self.status_ns = Some(now_ns);
-            let status = file::read_text(&paths.process(pid, "status"), 8192).unwrap_or_default();
+            let status = file::read_text(&process.paths.process(process.pid, "status"), 8192).unwrap_or_default();
             let bytes = |name| kilobytes(&status, name);
             self.swap_bytes = bytes("VmSwap");
-            self.used = MemoryUse {
-                resident: bytes("VmRSS"),
-                hugetlb: bytes("HugetlbPages"),
-                balloon: None,
-                transparent: None,
-            };
+            (self.used.resident, self.used.hugetlb) = (bytes("VmRSS"), bytes("HugetlbPages"));
         }
-        if !swapped {
+        if !budget.swapped {
             self.swap_bytes = Some(0);
         }
+        self.read_nodes(process, now_ns, budget, slow_files);
+        self.read_huge_pages(process, now_ns, budget, slow_files);
+    }
+
+    fn read_nodes(
+        &mut self,
+        process: GuestProcess<'_>,
+        now_ns: u64,
+        budget: &mut MemoryBudget,
+        slow_files: &mut SlowFiles,
+    ) {
         if !self.maps.is_awaited() {
-            if !*budget.may_walk || now_ns < self.nodes_due_ns {
+            if !budget.may_walk || now_ns < self.nodes_due_ns {
                 return;
             }
-            *budget.may_walk = false;
+            budget.may_walk = false;
             self.nodes_due_ns = now_ns + NODES_NS;
         }
-        let path = paths.process(pid, "numa_maps");
-        if let Some(maps) = self.maps.read(budget.slow_files, path, MAX_MAPS, budget.uid, PATIENCE) {
+        if let Some(maps) = self.maps.read(slow_files, process.slow_file("numa_maps", MAX_MAPS), FILE_TIMEOUT) {
             self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
+        }
+    }
+
+    /// Reads `AnonHugePages` of `smaps_rollup`.
+    fn read_huge_pages(
+        &mut self,
+        process: GuestProcess<'_>,
+        now_ns: u64,
+        budget: &mut MemoryBudget,
+        slow_files: &mut SlowFiles,
+    ) {
+        if !self.rollup.is_awaited() {
+            let due_ns = *self.huge_pages_due_ns.get_or_insert(now_ns + HUGE_PAGES_FIRST_NS + stagger(process.pid));
+            if now_ns < due_ns.max(budget.huge_pages_ns) {
+                return;
+            }
+            self.huge_pages_due_ns = Some(now_ns + HUGE_PAGES_NS);
+            budget.huge_pages_ns = now_ns + HUGE_PAGES_TURN_NS;
+        }
+        if let Some(rollup) = self.rollup.read(slow_files, process.slow_file("smaps_rollup", 8192), NO_WAIT) {
+            let text = rollup.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            self.used.transparent = text.ok().and_then(|text| kilobytes(&text, "AnonHugePages"));
+        }
+        if !self.rollup.is_awaited() {
+            budget.huge_pages_ns = now_ns;
         }
     }
 }
 
 /// Sums the pages of `numa_maps` by node: each mapping has `N0=pages N1=pages … kernelpagesize_kB=4` (proc(5)). The
-/// program and its libraries are no memory of the guest: pages of a file that nobody has written, which lie where some
-/// process read them first. A guest's memory in a file (memfd, /dev/shm) is `dirty`, in huge pages `huge`
+/// program and its libraries do not count: they are unwritten pages of files, which lie where some process read them
+/// first. A guest's memory in a file (memfd, /dev/shm) is `dirty`, in huge pages `huge`
 /// (`fs/proc/task_mmu.c`, `gather_stats`).
 fn by_node(maps: &str) -> BTreeMap<u32, u64> {
     let mut sums = BTreeMap::new();
@@ -113,7 +169,7 @@ fn by_node(maps: &str) -> BTreeMap<u32, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
 
     const MAPS: &str = "7f0000000000 default anon=3 dirty=3 N0=1 N1=2 kernelpagesize_kB=4\n\
         7f1000000000 bind:0 file=/dev/hugepages/N9=1 huge anon=2 N0=2 kernelpagesize_kB=2048\n7f2 default\n";
@@ -141,10 +197,10 @@ mod tests {
         let mut memory = GuestMemory::default();
         let mut slow_files = SlowFiles::default();
         let mut read = |memory: &mut GuestMemory, now_ns: u64, swapped: bool, may_walk: bool| {
-            let mut may = may_walk;
-            let mut budget = MemoryBudget { uid: None, swapped, may_walk: &mut may, slow_files: &mut slow_files };
-            memory.read(&fake.paths(), 10, now_ns, &mut budget);
-            may
+            let mut budget = MemoryBudget { swapped, may_walk, huge_pages_ns: u64::MAX };
+            let paths = fake.paths();
+            memory.read(GuestProcess { paths: &paths, pid: 10, uid: None }, now_ns, &mut budget, &mut slow_files);
+            budget.may_walk
         };
         read(&mut memory, 0, true, false);
         assert_eq!((memory.swap_bytes, memory.nodes.len()), (Some(12_288), 0));
@@ -161,5 +217,31 @@ mod tests {
         assert_eq!(memory.swap_bytes, Some(0), "nothing of it where the host has nothing swapped out");
         read(&mut memory, 4 * SWAPPING_NS, true, false);
         assert_eq!(memory.swap_bytes, Some(14_336));
+    }
+
+    #[test]
+    fn huge_pages_are_read_of_one_guest_at_a_time_and_rarely() {
+        let fake = FakeProc::new();
+        let rollup = b"7f00-7fff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nAnonHugePages:    2048 kB\n";
+        fake.process(32, "qemu").process_file("smaps_rollup", rollup);
+        let (mut slow_files, mut budget) = (SlowFiles::default(), MemoryBudget::default());
+        let (mut memory, paths) = (GuestMemory::default(), fake.paths());
+        let mut read = |memory: &mut GuestMemory, budget: &mut MemoryBudget, now_ns| {
+            memory.read(GuestProcess { paths: &paths, pid: 32, uid: None }, now_ns, budget, &mut slow_files);
+        };
+        read(&mut memory, &mut budget, 0);
+        assert!(!memory.rollup.is_awaited(), "not at once");
+        budget.huge_pages_ns = HUGE_PAGES_FIRST_NS + 1;
+        read(&mut memory, &mut budget, HUGE_PAGES_FIRST_NS);
+        assert!(!memory.rollup.is_awaited(), "it is the turn of another guest");
+        let begin = HUGE_PAGES_FIRST_NS + 1;
+        while memory.used.transparent.is_none() {
+            read(&mut memory, &mut budget, begin);
+            let next_ns = budget.huge_pages_ns;
+            assert!(next_ns == begin || next_ns == begin + HUGE_PAGES_TURN_NS && memory.rollup.is_awaited());
+        }
+        assert_eq!((memory.used.transparent, budget.huge_pages_ns), (Some(2 << 20), begin));
+        read(&mut memory, &mut budget, begin + HUGE_PAGES_NS - 1);
+        assert!(!memory.rollup.is_awaited(), "not again soon");
     }
 }

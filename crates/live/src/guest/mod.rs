@@ -3,17 +3,14 @@
 
 pub(crate) mod counters;
 pub(crate) mod live_guest;
+pub(crate) mod lives;
 pub(crate) mod resources;
-pub(crate) mod traced_process;
-pub(crate) mod vanished;
 
 mod cgroups;
-mod command_line;
 mod counter_interpolation;
 mod cpu_groups;
 mod cpu_limits;
-mod exited_threads;
-mod huge_pages;
+mod description;
 mod identity;
 mod kvm_stats;
 mod memory;

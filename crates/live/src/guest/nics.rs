@@ -1,16 +1,18 @@
 //! Network interfaces of a guest that no manager reports on: the tap and macvtap devices that its VMM holds open, as
 //! the host's kernel counts them. With vhost the VMM holds them as well.
 
+use crate::metadata::device_counters::nic_since;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
+use crate::proc::stat::value;
 use sample::NicSample;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Time between two readings of a network namespace.
-const EVERY_NS: u64 = 5_000_000_000;
+const PERIOD_NS: u64 = 5_000_000_000;
 /// At most this many interfaces of one guest are kept.
 const MAX_NICS: usize = 64;
 /// At most this many bytes of `net/dev` are read.
@@ -37,12 +39,12 @@ impl NetworkTables {
     /// Begins a tick. Namespaces that no guest asked for lately are forgotten.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.reads = MAX_READS;
-        self.tables.retain(|_, table| now_ns.saturating_sub(table.read_ns) < 4 * EVERY_NS);
+        self.tables.retain(|_, table| now_ns.saturating_sub(table.read_ns) < 4 * PERIOD_NS);
     }
 
     fn table(&mut self, paths: &SystemPaths, pid: i32, namespace: &str, now_ns: u64) -> Option<Arc<NetworkTable>> {
         let known = self.tables.get(namespace).cloned();
-        let is_due = known.as_ref().is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= EVERY_NS);
+        let is_due = known.as_ref().is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= PERIOD_NS);
         if !is_due || self.reads == 0 || known.is_none() && self.tables.len() >= MAX_NAMESPACES {
             return known;
         }
@@ -98,7 +100,7 @@ impl GuestNics {
             && table.read_ns > before.read_ns
         {
             let nics = self.names.iter().filter_map(|(name, counted_by)| {
-                let nic = since(table.nics.get(name)?, before.nics.get(name)?)?;
+                let nic = nic_since(table.nics.get(name)?, before.nics.get(name)?)?;
                 Some(if *counted_by == CountedBy::Guest { turned(nic) } else { nic })
             });
             self.grown = (nics.collect(), table.read_ns - before.read_ns);
@@ -114,12 +116,11 @@ impl GuestNics {
 
 /// The interface of an open `/dev/net/tun` (`drivers/net/tun.c`, `tun_chr_show_fdinfo`); none before `TUNSETIFF`.
 fn tap_name(fdinfo: &str) -> Option<String> {
-    let name = fdinfo.lines().find_map(|line| line.strip_prefix("iff:"))?.trim();
-    Some(kvm::sanitize(name, 16)).filter(|name| !name.is_empty())
+    Some(kvm::sanitize(value(fdinfo, "iff")?, 16)).filter(|name| !name.is_empty())
 }
 
 /// The interface of a macvtap device: `/sys/class/macvtap/tap6` is a link to `…/net/macvtap0/macvtap/tap6`
-/// (`drivers/net/macvtap.c`, `macvtap_device_event`); its number is that of the interface.
+/// (`drivers/net/macvtap.c`, `macvtap_device_event`); it has the number of the interface.
 fn macvtap_name(paths: &SystemPaths, tap: &str) -> Option<String> {
     let target = std::fs::read_link(paths.sys.join("class/macvtap").join(tap)).ok()?;
     let name = target.parent()?.parent()?.file_name()?.to_str()?;
@@ -164,22 +165,10 @@ fn parse(text: &str) -> BTreeMap<String, NicSample> {
     text.lines().filter_map(line).collect()
 }
 
-/// The growth of an interface; `None` for one that was made again since.
-fn since(now: &NicSample, before: &NicSample) -> Option<NicSample> {
-    Some(NicSample {
-        name: now.name.clone(),
-        rx_bytes: now.rx_bytes.checked_sub(before.rx_bytes)?,
-        tx_bytes: now.tx_bytes.checked_sub(before.tx_bytes)?,
-        rx_packets: now.rx_packets.checked_sub(before.rx_packets)?,
-        tx_packets: now.tx_packets.checked_sub(before.tx_packets)?,
-        drops: now.drops.checked_sub(before.drops)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
 
     const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop fifo frame \
                         compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n";
@@ -208,10 +197,10 @@ mod tests {
         tables.begin(1);
         nics.read(&fake.paths(), 10, &mut tables, 1);
         assert_eq!(nics.grown().1, 0, "read every 5 s");
-        tables.begin(EVERY_NS);
-        nics.read(&fake.paths(), 10, &mut tables, EVERY_NS);
+        tables.begin(PERIOD_NS);
+        nics.read(&fake.paths(), 10, &mut tables, PERIOD_NS);
         let grown = NicSample { name: "tap0".into(), tx_bytes: 5000, ..NicSample::default() };
-        assert_eq!(nics.grown(), (vec![grown], EVERY_NS));
+        assert_eq!(nics.grown(), (vec![grown], PERIOD_NS));
     }
 
     #[test]
@@ -230,10 +219,10 @@ mod tests {
         tables.begin(0);
         nics.read(&fake.paths(), 10, &mut tables, 0);
         p.process_file("net/dev", table(900).as_bytes());
-        tables.begin(EVERY_NS);
-        nics.read(&fake.paths(), 10, &mut tables, EVERY_NS);
+        tables.begin(PERIOD_NS);
+        nics.read(&fake.paths(), 10, &mut tables, PERIOD_NS);
         let grown = NicSample { name: "macvtap0".into(), rx_bytes: 800, ..NicSample::default() };
-        assert_eq!(nics.grown(), (vec![grown], EVERY_NS));
+        assert_eq!(nics.grown(), (vec![grown], PERIOD_NS));
         std::fs::create_dir_all(fake.paths().process(10, "ns")).unwrap();
         std::os::unix::fs::symlink("net:[4026532999]", fake.paths().process(10, "ns/net")).unwrap();
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
@@ -243,7 +232,7 @@ mod tests {
     #[test]
     fn an_interface_that_was_made_again_has_no_growth() {
         let nic = |bytes| NicSample { rx_bytes: bytes, ..NicSample::default() };
-        assert_eq!(since(&nic(5), &nic(9)), None);
+        assert_eq!(nic_since(&nic(5), &nic(9)), None);
     }
 
     proptest::proptest! {

@@ -1,15 +1,14 @@
 //! A guest's resources apart from threads: KVM's counters, CPU limits, memory.
 
 use super::cgroups::Hierarchies;
-use super::counters::{GuestCounters, MissingCounters};
+use super::counters::GuestCounters;
 use super::cpu_limits::CpuLimits;
-use super::huge_pages::{HugePages, HugePagesTurn};
-use super::memory::{GuestMemory, MemoryBudget};
+use super::memory::{GuestMemory, GuestProcess, MemoryBudget};
 use super::nics::{GuestNics, NetworkTables};
 use crate::proc::fds::KvmFiles;
 use crate::proc::paths::SystemPaths;
 use crate::proc::slow_files::SlowFiles;
-use sample::{DomainSample, GroupCpus, MemoryUse, Throttling};
+use sample::{DomainSample, Throttling};
 use std::collections::BTreeMap;
 
 /// At most this many debugfs files are read in one tick, for all guests together.
@@ -23,12 +22,7 @@ pub(crate) struct TickBudget {
     hierarchies: Hierarchies,
     mounts_due_ns: u64,
     debugfs: usize,
-    /// Whether this tick may still read one `numa_maps`.
-    walk: bool,
-    /// Whether the host has anything swapped out.
-    swapped: bool,
-    /// From here on the huge pages of another guest may be read, monotonic nanoseconds.
-    huge_pages_ns: u64,
+    memory: MemoryBudget,
     networks: NetworkTables,
     now_ns: u64,
     keep_below: i32,
@@ -41,7 +35,7 @@ impl TickBudget {
             self.mounts_due_ns = now_ns + MOUNTS_NS;
             self.hierarchies = Hierarchies::read(paths);
         }
-        (self.debugfs, self.walk, self.swapped) = (DEBUGFS_BUDGET, many_nodes, swapped);
+        (self.debugfs, self.memory.may_walk, self.memory.swapped) = (DEBUGFS_BUDGET, many_nodes, swapped);
         (self.now_ns, self.keep_below) = (now_ns, keep_below);
         self.networks.begin(now_ns);
     }
@@ -50,14 +44,14 @@ impl TickBudget {
 /// The resources of one guest, as last read.
 #[derive(Debug, Default)]
 pub(crate) struct GuestResources {
-    counters: GuestCounters,
-    limits: CpuLimits,
+    pub(super) counters: GuestCounters,
+    pub(super) limits: CpuLimits,
     memory: GuestMemory,
-    huge_pages: HugePages,
     nics: GuestNics,
     throttling: Vec<Throttling>,
     vm: BTreeMap<String, u64>,
-    vcpus: BTreeMap<u32, BTreeMap<String, u64>>,
+    /// KVM's counters of each vCPU.
+    pub(super) vcpus: BTreeMap<u32, BTreeMap<String, u64>>,
 }
 
 impl GuestResources {
@@ -67,47 +61,19 @@ impl GuestResources {
         self.nics.look(paths, pid, files);
     }
 
-    /// Listing the guest's files is denied.
-    pub(crate) fn deny(&mut self) {
-        self.counters.deny();
-    }
-
-    /// Reads what is due of a process of user `uid`.
-    pub(crate) fn read(
-        &mut self,
-        paths: &SystemPaths,
-        (pid, uid): (i32, Option<u32>),
-        budget: &mut TickBudget,
-        slow_files: &mut SlowFiles,
-    ) {
+    /// Reads what is due.
+    pub(crate) fn read(&mut self, process: GuestProcess<'_>, budget: &mut TickBudget, slow_files: &mut SlowFiles) {
         let (now_ns, keep_below) = (budget.now_ns, budget.keep_below);
+        let GuestProcess { paths, pid, .. } = process;
         (self.vm, self.vcpus) = self.counters.read(&mut budget.debugfs);
         self.throttling = self.limits.read(&budget.hierarchies, paths, pid, now_ns, keep_below);
-        let mut memory = MemoryBudget { uid, swapped: budget.swapped, may_walk: &mut budget.walk, slow_files };
-        self.memory.read(paths, pid, now_ns, &mut memory);
-        let mut turn = HugePagesTurn { uid, next_ns: &mut budget.huge_pages_ns, slow_files };
-        self.huge_pages.read(paths, pid, now_ns, &mut turn);
+        self.memory.read(process, now_ns, &mut budget.memory, slow_files);
         self.nics.read(paths, pid, &mut budget.networks, now_ns);
     }
 
     /// Whether the last reading had KVM's counters.
     pub(crate) fn has_counters(&self) -> bool {
         !self.vm.is_empty() || !self.vcpus.is_empty()
-    }
-
-    /// The groups that bound the guest's CPUs.
-    pub(crate) fn cpu_groups(&self) -> &[GroupCpus] {
-        &self.limits.cpus
-    }
-
-    /// Why it had none.
-    pub(crate) fn missing(&self) -> Option<MissingCounters> {
-        self.counters.missing()
-    }
-
-    /// KVM's counters of one vCPU.
-    pub(crate) fn vcpu(&self, index: u32) -> Option<&BTreeMap<String, u64>> {
-        self.vcpus.get(&index)
     }
 
     /// The guest's own part of its sample.
@@ -120,7 +86,7 @@ impl GuestResources {
             throttling: self.throttling.clone(),
             node_memory: self.memory.nodes.clone(),
             swap_bytes: self.memory.swap_bytes,
-            memory: MemoryUse { transparent: self.huge_pages.bytes, ..self.memory.used },
+            memory: self.memory.used,
             ..DomainSample::default()
         }
     }

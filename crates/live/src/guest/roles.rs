@@ -49,7 +49,6 @@ impl ThreadRoles {
             add(Role::Vcpu, &status.xml.vcpu_threads);
         }
         for report in reports {
-            add(Role::Iothread, &report.iothread_tids);
             add(Role::Vcpu, &report.vcpu_tids);
         }
     }
@@ -105,8 +104,8 @@ impl ThreadRoles {
         self.number_in_order(threads, files);
     }
 
-    /// If there are as many vCPU threads as vCPUs and some have no number, they get the missing numbers in order of
-    /// thread id: VMMs start their vCPUs in order.
+    /// Gives the missing numbers to vCPU threads without a number, in order of thread id, if the numbers of threads and
+    /// vCPUs are equal: VMMs start their vCPUs in order.
     fn number_in_order(&mut self, threads: &Threads, files: &BTreeMap<i32, u32>) {
         let vcpus: Vec<(i32, Option<u32>)> = threads
             .living
@@ -150,8 +149,8 @@ fn parse_syscall(line: &[u8]) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
     use crate::proc::read_context::ReadContext;
+    use crate::tests::fake_proc::FakeProc;
 
     fn open(fake: &FakeProc) -> Threads {
         Threads::open(&fake.paths(), 10, &mut ReadContext::new(&fake.paths())).unwrap()
@@ -192,20 +191,14 @@ mod tests {
         }
         let threads = open(&fake);
         let mut thread_roles = ThreadRoles::default();
-        let report =
-            GuestMetadata { vcpu_tids: [(1, 12)].into(), iothread_tids: [(1, 13)].into(), ..GuestMetadata::default() };
+        let report = GuestMetadata { vcpu_tids: [(1, 12)].into(), ..GuestMetadata::default() };
         thread_roles.report(None, &[Arc::new(report)]);
         thread_roles.fired(11, None);
         thread_roles.fired(11, Some(0));
         thread_roles.fired(11, None);
         assert_eq!(
             roles(&thread_roles, &threads),
-            [
-                (10, Role::Emulator, None),
-                (11, Role::Vcpu, Some(0)),
-                (12, Role::Vcpu, Some(1)),
-                (13, Role::Iothread, Some(1))
-            ]
+            [(10, Role::Emulator, None), (11, Role::Vcpu, Some(0)), (12, Role::Vcpu, Some(1)), (13, Role::Other, None)]
         );
     }
 

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Time for which a name holds: numbers are given to other devices later.
-const HOLDS_NS: u64 = 10_000_000_000;
+const NAME_TTL_NS: u64 = 10_000_000_000;
 /// At most this many devices are kept, and below one.
-const MOST: usize = 4096;
+const MAX_DEVICES: usize = 4096;
 const MAX_BELOW: usize = 64;
 
 /// What sysfs says of a device.
@@ -36,12 +36,12 @@ impl BlockDevices {
     /// Begins a sample: forgets names that held long enough.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
-        self.known.retain(|_, (read_ns, _)| now_ns.saturating_sub(*read_ns) < HOLDS_NS);
+        self.known.retain(|_, (read_ns, _)| now_ns.saturating_sub(*read_ns) < NAME_TTL_NS);
     }
 
     /// Gives a device its names.
     pub(crate) fn name(&mut self, disk: &mut HostDisk) {
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_DEVICES {
             self.known.clear();
         }
         let (sys, now_ns) = (&self.sys, self.now_ns);

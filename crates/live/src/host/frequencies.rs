@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Time between two readings.
-const EVERY_NS: u64 = 5_000_000_000;
+const PERIOD_NS: u64 = 5_000_000_000;
 /// The first kernel that answers from what each CPU noted at its last tick (arch/x86/kernel/cpu/aperfmperf.c,
 /// `arch_freq_get_on_cpu`). Before, the reading interrupts the CPU and may sleep for 10 ms.
-const SINCE: (u32, u32) = (5, 19);
+const MIN_KERNEL: (u32, u32) = (5, 19);
 
 /// The frequencies as last read.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Frequencies {
     /// `sys`: where sysfs is mounted. `kernel`: `uname -r`.
     pub(super) fn new(sys: &std::path::Path, kernel: &str) -> Self {
         let mut numbers = kernel.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
-        let quick = numbers.next().zip(numbers.next()).is_some_and(|version| version >= SINCE);
+        let quick = numbers.next().zip(numbers.next()).is_some_and(|version| version >= MIN_KERNEL);
         Self { cpus: sys.join("devices/system/cpu"), khz: HashMap::new(), due_ns: quick.then_some(0) }
     }
 
@@ -34,7 +34,7 @@ impl Frequencies {
             let read =
                 |cpu: u32| read_word(&self.cpus.join(format!("cpu{cpu}/cpufreq/scaling_cur_freq")))?.parse().ok();
             self.khz = cpus.iter().filter_map(|c| Some((c.cpu, read(c.cpu)?))).collect();
-            self.due_ns = (!self.khz.is_empty()).then_some(now_ns + EVERY_NS);
+            self.due_ns = (!self.khz.is_empty()).then_some(now_ns + PERIOD_NS);
         }
         for cpu in cpus {
             cpu.frequency_khz = self.khz.get(&cpu.cpu).copied();

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 /// A file up to this size is read in each tick; a longer one (many CPUs times many devices) is expensive for the kernel
 /// to make.
-const CHEAP_BYTES: usize = 128 * 1024;
+const SMALL_FILE_BYTES: usize = 128 * 1024;
 /// A long file is read in a few consecutive ticks, which give rates, out of this many.
-const DEAR_TICKS: u32 = 10;
+const LARGE_FILE_PERIOD_TICKS: u32 = 10;
 /// Three rates in a row show whether a pattern persists.
-const DEAR_READ: u32 = 4;
+const LARGE_FILE_READ_TICKS: u32 = 4;
 /// At most this many bytes are read.
 const MAX_BYTES: usize = 64 << 20;
 
@@ -39,9 +39,9 @@ impl Interrupts {
 
     /// Fills in the counts; they stay `None` when the file is not read in this tick.
     pub(crate) fn read(&mut self, cpus: &mut [CpuTimes]) {
-        let turn = self.tick % DEAR_TICKS;
+        let turn = self.tick % LARGE_FILE_PERIOD_TICKS;
         self.tick = self.tick.wrapping_add(1);
-        if self.last_bytes > CHEAP_BYTES && turn >= DEAR_READ {
+        if self.last_bytes > SMALL_FILE_BYTES && turn >= LARGE_FILE_READ_TICKS {
             return;
         }
         let Ok(text) = file::read_bytes(&self.path, MAX_BYTES) else { return };

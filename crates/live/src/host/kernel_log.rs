@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 /// Lines kept, newest last.
-const KEPT: usize = 64;
+const MAX_LINES: usize = 64;
 /// At most this many records are read in one tick: a full log takes a few ticks.
-const PER_TICK: usize = 2000;
+const MAX_RECORDS_PER_TICK: usize = 2000;
 
 /// Follows the log from the oldest record that dmesg shows.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl KernelLog {
             // `PRINTK_MESSAGE_MAX`).
             let mut buf = [0_u8; 8192];
             let (mut found, mut news) = (Vec::new(), false);
-            for _ in 0..PER_TICK {
+            for _ in 0..MAX_RECORDS_PER_TICK {
                 match rustix::io::read(file, &mut buf[..]) {
                     Ok(n) if n > 0 => {
                         news = true;
@@ -65,7 +65,7 @@ impl KernelLog {
     /// Keeps the newest lines; those that a rule judges stay longest.
     fn keep(&mut self, found: Vec<LogLine>) {
         self.lines.extend(found);
-        while self.lines.len() > KEPT {
+        while self.lines.len() > MAX_LINES {
             match self.lines.iter().position(|line| line.kind == LogKind::Other) {
                 Some(at) => drop(self.lines.remove(at)),
                 None => drop(self.lines.pop_front()),
@@ -82,7 +82,7 @@ impl KernelLog {
 }
 
 /// The message of a record `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT` with its time in front, as dmesg prints it. The
-/// record's properties follow on lines of their own (Documentation/ABI/testing/dev-kmsg).
+/// record's properties follow on further lines (Documentation/ABI/testing/dev-kmsg).
 fn record(text: &str) -> Option<String> {
     let (head, body) = text.split_once(';')?;
     let microseconds: u64 = head.split(',').nth(2)?.parse().ok()?;
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn lines_that_nobody_judges_make_room_first() {
-        let fake = crate::proc::fake::FakeProc::new();
+        let fake = crate::tests::fake_proc::FakeProc::new();
         let mut log = KernelLog::open(&fake.paths());
         let (mut reader, mut found) = (LogReader::default(), Vec::new());
         reader.line("[1.0] Out of memory: Killed process 7 (qemu-kvm) total-vm:1kB", &mut found);
@@ -114,12 +114,12 @@ mod tests {
             reader.line(&format!("[2.{n}] kvm: something new"), &mut found);
         }
         log.keep(found);
-        assert_eq!((log.lines.len(), log.lines[0].kind), (KEPT, LogKind::KilledForMemory));
+        assert_eq!((log.lines.len(), log.lines[0].kind), (MAX_LINES, LogKind::KilledForMemory));
     }
 
     #[test]
     fn a_missing_log_is_said() {
-        let fake = crate::proc::fake::FakeProc::new();
+        let fake = crate::tests::fake_proc::FakeProc::new();
         let mut log = KernelLog::open(&fake.paths());
         assert!(log.read().is_empty());
         assert_eq!(log.status().unwrap().id, SourceId::KernelLog);

@@ -35,7 +35,8 @@ struct Cpuid {
     entries: [CpuidEntry; LEAVES],
 }
 
-/// The names by libvirt; empty where KVM has none, `None` where it does not answer or on a machine that is no PC.
+/// The names that libvirt uses; empty where KVM offers nothing, `None` where it does not answer or on another
+/// architecture than x86.
 pub(super) fn enlightenments() -> Option<BTreeSet<String>> {
     let kvm = File::open("/dev/kvm").ok().filter(|_| cfg!(target_arch = "x86_64"))?;
     // SAFETY: the argument is a number.
@@ -43,7 +44,7 @@ pub(super) fn enlightenments() -> Option<BTreeSet<String>> {
         return Some(BTreeSet::new());
     }
     let mut cpuid = Cpuid { count: LEAVES as u32, padding: 0, entries: [CpuidEntry::default(); LEAVES] };
-    // SAFETY: the kernel writes at most `count` entries behind the head, which is the room that `cpuid` has.
+    // SAFETY: the kernel writes at most `count` entries after the head, and `cpuid` has room for them.
     let result = unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_GET_SUPPORTED_HV_CPUID as _, &raw mut cpuid) };
     if result != 0 {
         return None;

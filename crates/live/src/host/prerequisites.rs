@@ -23,12 +23,15 @@ pub struct Prerequisite {
     pub fix: Option<String>,
 }
 
-fn fine(name: &'static str, value: impl Into<String>) -> Prerequisite {
-    Prerequisite { name, value: value.into(), fix: None }
+/// What a prerequisite is on this host, and the cure of what is wrong.
+type State = (String, Option<String>);
+
+fn fine(value: impl Into<String>) -> State {
+    (value.into(), None)
 }
 
-fn wrong(name: &'static str, value: impl Into<String>, fix: impl Into<String>) -> Prerequisite {
-    Prerequisite { name, value: value.into(), fix: Some(fix.into()) }
+fn wrong(value: impl Into<String>, fix: impl Into<String>) -> State {
+    (value.into(), Some(fix.into()))
 }
 
 /// All of them. `engine` is the one that works.
@@ -38,17 +41,18 @@ pub fn prerequisites(
     engine: EngineKind,
     facts: &HostFacts,
 ) -> Vec<Prerequisite> {
-    vec![
-        rights.prerequisite(),
-        lockdown(paths),
-        paranoid(paths, rights),
-        tracefs(paths, rights),
-        bpf(paths, engine),
-        btf(paths),
-        pid_namespace(paths),
-        processes(paths),
-        kvm(facts),
-    ]
+    let table = [
+        ("rights", rights.state()),
+        ("lockdown", lockdown(paths)),
+        ("kernel.perf_event_paranoid", paranoid(paths, rights)),
+        ("tracefs", tracefs(paths, rights)),
+        ("BPF", bpf(paths, engine)),
+        ("BTF", btf(paths)),
+        ("PID namespace", pid_namespace(paths)),
+        ("/proc", processes(paths)),
+        ("KVM", kvm(facts)),
+    ];
+    table.into_iter().map(|(name, (value, fix))| Prerequisite { name, value, fix }).collect()
 }
 
 /// The capabilities that kvmtop was started with.
@@ -65,41 +69,35 @@ impl HeldRights {
         Self { root: geteuid().is_root(), set }
     }
 
-    fn prerequisite(&self) -> Prerequisite {
-        const NAME: &str = "rights";
+    fn state(&self) -> State {
         let who = if self.root { "root".to_owned() } else { format!("user {}", geteuid().as_raw()) };
         let missing = rights::for_hint() - self.set;
         if missing.is_empty() {
-            fine(NAME, format!("{who}, with all that kvmtop uses"))
+            fine(format!("{who}, with all that kvmtop uses"))
         } else if self.set.is_empty() {
-            wrong(NAME, format!("{who}, without capabilities"), rights::hint())
+            wrong(format!("{who}, without capabilities"), rights::hint())
         } else {
-            wrong(NAME, format!("{who}, without {}", rights::named(missing)), rights::hint())
+            wrong(format!("{who}, without {}", rights::named(missing)), rights::hint())
         }
     }
 }
 
 /// What the kernel refuses to everybody, root included (`kernel_lockdown(7)`).
-fn lockdown(paths: &SystemPaths) -> Prerequisite {
-    const NAME: &str = "lockdown";
+fn lockdown(paths: &SystemPaths) -> State {
     let text = file::read_word(&paths.sys.join("kernel/security/lockdown")).unwrap_or_default();
     match text.split(['[', ']']).nth(1) {
         Some("confidentiality") => wrong(
-            NAME,
             "confidentiality: nothing can be traced, and KVM's statistics in debugfs are closed",
             "boot with lockdown=integrity",
         ),
-        Some("integrity") => {
-            fine(NAME, "integrity: KVM's statistics in debugfs are closed (QEMU 8.1 or later gives them)")
-        }
-        _ => fine(NAME, "none"),
+        Some("integrity") => fine("integrity: KVM's statistics in debugfs are closed (QEMU 8.1 or later gives them)"),
+        _ => fine("none"),
     }
 }
 
-fn paranoid(paths: &SystemPaths, rights: &HeldRights) -> Prerequisite {
-    const NAME: &str = "kernel.perf_event_paranoid";
+fn paranoid(paths: &SystemPaths, rights: &HeldRights) -> State {
     let Some(value) = file::read_word(&paths.proc.join("sys/kernel/perf_event_paranoid")) else {
-        return wrong(NAME, "this kernel has no perf events", "use --engine bpf");
+        return wrong("this kernel has no perf events", "use --engine bpf");
     };
     let value = kvm::sanitize(&value, 16);
     let level = value.parse::<i32>().ok();
@@ -109,94 +107,80 @@ fn paranoid(paths: &SystemPaths, rights: &HeldRights) -> Prerequisite {
         || perfmon && of_mainline
         || level.is_some_and(|level| level < PARANOID)
     {
-        fine(NAME, format!("{value}; no bar to kvmtop"))
+        fine(format!("{value}; no bar to kvmtop"))
     } else if perfmon {
-        wrong(NAME, format!("{value}: tracepoints need CAP_SYS_ADMIN"), "sysctl kernel.perf_event_paranoid=2")
+        wrong(format!("{value}: tracepoints need CAP_SYS_ADMIN"), "sysctl kernel.perf_event_paranoid=2")
     } else {
-        wrong(NAME, format!("{value}: tracepoints need CAP_PERFMON"), rights::hint())
+        wrong(format!("{value}: tracepoints need CAP_PERFMON"), rights::hint())
     }
 }
 
-fn tracefs(paths: &SystemPaths, rights: &HeldRights) -> Prerequisite {
-    const NAME: &str = "tracefs";
+fn tracefs(paths: &SystemPaths, rights: &HeldRights) -> State {
     const MOUNT: &str = "mount -t tracefs tracefs /sys/kernel/tracing";
     let places = ["kernel/tracing", "kernel/debug/tracing"].map(|place| paths.sys.join(place));
     let mut refused = false;
     for place in &places {
         match std::fs::read_dir(place.join("events")) {
-            Ok(_) if place.join("events/kvm").is_dir() => return fine(NAME, format!("mounted on {}", place.display())),
+            Ok(_) if place.join("events/kvm").is_dir() => return fine(format!("mounted on {}", place.display())),
             Ok(_) => {
-                return wrong(
-                    NAME,
-                    "it has no kvm events: the kvm module is not loaded",
-                    "modprobe kvm_intel (or kvm_amd)",
-                );
+                return wrong("it has no kvm events: the kvm module is not loaded", "modprobe kvm_intel (or kvm_amd)");
             }
             Err(e) => refused |= e.kind() == ErrorKind::PermissionDenied,
         }
     }
     if refused {
-        return wrong(NAME, "not readable", if rights.root { "see lockdown".into() } else { rights::hint() });
+        return wrong("not readable", if rights.root { "see lockdown".into() } else { rights::hint() });
     }
     if places.iter().any(|place| place.is_dir()) {
-        return wrong(NAME, "not mounted", if rights.root { MOUNT.into() } else { format!("as root: {MOUNT}") });
+        return wrong("not mounted", if rights.root { MOUNT.into() } else { format!("as root: {MOUNT}") });
     }
-    wrong(NAME, "this kernel has none", "boot a kernel with CONFIG_TRACING=y")
+    wrong("this kernel has none", "boot a kernel with CONFIG_TRACING=y")
 }
 
-fn bpf(paths: &SystemPaths, engine: EngineKind) -> Prerequisite {
-    const NAME: &str = "BPF";
+fn bpf(paths: &SystemPaths, engine: EngineKind) -> State {
     let unprivileged = paths.proc.join("sys/kernel/unprivileged_bpf_disabled");
     match engine {
-        EngineKind::Bpf => fine(NAME, "in use"),
-        _ if unprivileged.exists() => fine(NAME, "this kernel has it; not in use"),
-        _ => wrong(
-            NAME,
-            "this kernel is built without BPF",
-            "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf",
-        ),
+        EngineKind::Bpf => fine("in use"),
+        _ if unprivileged.exists() => fine("this kernel has it; not in use"),
+        _ => wrong("this kernel is built without BPF", "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf"),
     }
 }
 
-fn btf(paths: &SystemPaths) -> Prerequisite {
+fn btf(paths: &SystemPaths) -> State {
     let there = paths.sys.join("kernel/btf/vmlinux").exists();
-    fine("BTF", if there { "there; kvmtop does not need it" } else { "none; kvmtop does not need it" })
+    fine(if there { "there; kvmtop does not need it" } else { "none; kvmtop does not need it" })
 }
 
-fn pid_namespace(paths: &SystemPaths) -> Prerequisite {
-    const NAME: &str = "PID namespace";
+fn pid_namespace(paths: &SystemPaths) -> State {
     if paths.in_own_pid_namespace() {
         wrong(
-            NAME,
             "kvmtop's own: guests outside of it have no name here",
             "run kvmtop in the host's PID namespace (for a container: --pid=host)",
         )
     } else {
-        fine(NAME, "the host's")
+        fine("the host's")
     }
 }
 
-fn processes(paths: &SystemPaths) -> Prerequisite {
-    const NAME: &str = "/proc";
+fn processes(paths: &SystemPaths) -> State {
     match visibility::hiding_option(paths) {
-        Some(option) => wrong(NAME, format!("mounted with {option}: other users' guests are hidden"), rights::hint()),
-        None => fine(NAME, "lists all processes"),
+        Some(option) => wrong(format!("mounted with {option}: other users' guests are hidden"), rights::hint()),
+        None => fine("lists all processes"),
     }
 }
 
 /// The module that runs guests, and its parameters that decide what exits cost.
-fn kvm(facts: &HostFacts) -> Prerequisite {
-    const NAME: &str = "KVM";
+fn kvm(facts: &HostFacts) -> State {
     const SHOWN: [&str; 8] =
         ["halt_poll_ns", "nested", "enable_apicv", "avic", "ept", "npt", "ple_gap", "pause_filter_count"];
     let Some(flavour) = &facts.kvm_flavour else {
-        return wrong(NAME, "no module is loaded", "modprobe kvm_intel (or kvm_amd)");
+        return wrong("no module is loaded", "modprobe kvm_intel (or kvm_amd)");
     };
     let parameters = facts.params.iter().filter_map(|(name, value)| {
         let (module, name) = name.split_once('.')?;
         (module.starts_with("kvm") && SHOWN.contains(&name)).then(|| format!("{name}={value}"))
     });
-    fine(NAME, [flavour.clone()].into_iter().chain(parameters).collect::<Vec<_>>().join(" "))
+    fine([flavour.clone()].into_iter().chain(parameters).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -221,40 +205,40 @@ mod tests {
         let (root, user) = (held(true, CapabilitySet::all()), held(false, CapabilitySet::empty()));
         let hint = Some(rights::hint());
 
-        assert_eq!(root.prerequisite().fix, None);
-        assert_eq!(user.prerequisite().fix, hint);
-        let half = held(false, CapabilitySet::BPF).prerequisite();
-        assert!(half.value.contains("cap_perfmon") && !half.value.contains("cap_bpf"), "{half:?}");
-        assert_eq!(half.fix, hint, "the whole of it, so that nothing is taken away");
+        assert_eq!(root.state().1, None);
+        assert_eq!(user.state().1, hint);
+        let half = held(false, CapabilitySet::BPF).state();
+        assert!(half.0.contains("cap_perfmon") && !half.0.contains("cap_bpf"), "{half:?}");
+        assert_eq!(half.1, hint, "the whole of it, so that nothing is taken away");
 
-        assert_eq!(lockdown(&paths), fine("lockdown", "none"));
+        assert_eq!(lockdown(&paths), fine("none"));
         put(dir.path(), "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
-        assert_eq!(lockdown(&paths).fix, None);
+        assert_eq!(lockdown(&paths).1, None);
         put(dir.path(), "sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
-        assert!(lockdown(&paths).fix.is_some_and(|fix| fix.contains("lockdown=integrity")));
+        assert!(lockdown(&paths).1.is_some_and(|fix| fix.contains("lockdown=integrity")));
 
         for (value, of_root, of_user) in
             [("2", None, &hint), ("3", None, &hint), ("4", None, &hint), ("-1", None, &None)]
         {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
-            assert_eq!((paranoid(&paths, &root).fix, &paranoid(&paths, &user).fix), (of_root, of_user), "{value}");
+            assert_eq!((paranoid(&paths, &root).1, &paranoid(&paths, &user).1), (of_root, of_user), "{value}");
         }
         let perfmon = held(false, CapabilitySet::PERFMON);
         for (value, cured) in [("2", true), ("3", false), ("4", false)] {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
-            assert_eq!(paranoid(&paths, &perfmon).fix.is_none(), cured, "{value}");
+            assert_eq!(paranoid(&paths, &perfmon).1.is_none(), cured, "{value}");
         }
 
-        assert!(tracefs(&paths, &root).value.contains("kernel has none"));
+        assert!(tracefs(&paths, &root).0.contains("kernel has none"));
         std::fs::create_dir_all(paths.sys.join("kernel/tracing")).unwrap();
-        assert_eq!(tracefs(&paths, &root).fix.as_deref(), Some("mount -t tracefs tracefs /sys/kernel/tracing"));
+        assert_eq!(tracefs(&paths, &root).1.as_deref(), Some("mount -t tracefs tracefs /sys/kernel/tracing"));
         std::fs::create_dir_all(paths.sys.join("kernel/tracing/events")).unwrap();
-        assert!(tracefs(&paths, &root).fix.is_some_and(|fix| fix.contains("modprobe")));
+        assert!(tracefs(&paths, &root).1.is_some_and(|fix| fix.contains("modprobe")));
         std::fs::create_dir_all(paths.sys.join("kernel/tracing/events/kvm")).unwrap();
-        assert_eq!(tracefs(&paths, &root).fix, None);
+        assert_eq!(tracefs(&paths, &root).1, None);
 
-        assert!(bpf(&paths, EngineKind::None).fix.is_some_and(|fix| fix.contains("CONFIG_BPF_SYSCALL")));
-        assert_eq!(bpf(&paths, EngineKind::Bpf).fix, None);
+        assert!(bpf(&paths, EngineKind::None).1.is_some_and(|fix| fix.contains("CONFIG_BPF_SYSCALL")));
+        assert_eq!(bpf(&paths, EngineKind::Bpf).1, None);
         let facts = HostFacts {
             kvm_flavour: Some("kvm_amd".into()),
             params: [("kvm.halt_poll_ns", "0"), ("kvm_amd.avic", "N"), ("kvm.tdp_mmu", "Y")]
@@ -262,7 +246,7 @@ mod tests {
                 .into(),
             ..HostFacts::default()
         };
-        assert_eq!(kvm(&facts), fine("KVM", "kvm_amd halt_poll_ns=0 avic=N"));
-        assert!(kvm(&HostFacts::default()).fix.is_some());
+        assert_eq!(kvm(&facts), fine("kvm_amd halt_poll_ns=0 avic=N"));
+        assert!(kvm(&HostFacts::default()).1.is_some());
     }
 }

@@ -1,9 +1,8 @@
 //! The logs that libvirt keeps of running QEMUs, `/var/log/libvirt/qemu/NAME.log`: of a guest that KVM could not enter,
 //! or whose QEMU aborted, they alone say why.
 //!
-//! The system daemon's logs are root's, and only root reads them. A user reads those of his own session daemon. They
-//! are read on a thread of their own, new lines only, and a guest can write as much as it likes into its log: each has
-//! a share.
+//! Only root reads the logs of the system daemon; a user reads the logs of his session daemon. A separate thread reads
+//! new lines. A guest can write as much as it likes into its log, so each log has a limit.
 
 use crate::owned_file::OwnedFolder;
 use crate::timestamps::Timestamps;
@@ -16,17 +15,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// Time between two looks.
-const EVERY: Duration = Duration::from_secs(2);
+const PERIOD: Duration = Duration::from_secs(2);
 /// Bytes of a log that are read when its guest is seen first, and of news at a time.
-const FIRST: u64 = 256 * 1024;
-const NEWS: u64 = 64 * 1024;
+const MAX_FIRST_BYTES: u64 = 256 * 1024;
+const MAX_NEW_BYTES: u64 = 64 * 1024;
 /// Looks at the log of a guest that ended: libvirt writes why at the end.
-const AFTER_END: u32 = 5;
-/// Guests at most, and lines that are kept and that wait to be fetched.
+const MAX_LOOKS_AFTER_END: u32 = 5;
+/// Maximum number of guests, and of lines that are kept or wait to be fetched.
 const MAX_GUESTS: usize = 1024;
-const KEPT: usize = 64;
+const MAX_LINES: usize = 64;
 /// What libvirt writes before it starts QEMU (`qemuProcessLaunch` in its `src/qemu/qemu_process.c`).
-const START: &str = ": starting up libvirt version:";
+const START_LINE: &str = ": starting up libvirt version:";
 
 /// A guest of libvirt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +58,8 @@ impl QemuLogs {
     /// `log` is `/var/log`.
     pub(crate) fn new(log: PathBuf, system_owner: u32) -> Self {
         let (guests, wanted) = sync_channel(1);
-        let (to, found) = sync_channel(2 * KEPT);
-        // Without a thread there are no lines, as without the right to read them.
+        let (to, found) = sync_channel(2 * MAX_LINES);
+        // Without a thread no lines come, as without the right to read them.
         let _ = std::thread::Builder::new().name("qemu-logs".into()).spawn(move || {
             keep_for_reading();
             let mut tails = LogTails { log, system_owner, tails: HashMap::new() };
@@ -77,7 +76,7 @@ impl QemuLogs {
         while let Ok(FoundLine { mut line, written_ms }) = self.found.try_recv() {
             let age_s = written_ms.map_or(0.0, |at| now.time_ms.saturating_sub(at).max(0) as f64 / 1e3);
             line.time_s = Some((mono_s - age_s).max(0.0));
-            if self.lines.len() >= KEPT {
+            if self.lines.len() >= MAX_LINES {
                 self.lines.pop_front();
             }
             self.lines.push_back(line);
@@ -89,7 +88,7 @@ impl QemuLogs {
 fn follow(tails: &mut LogTails, wanted: &Receiver<Vec<LoggedGuest>>, to: &SyncSender<FoundLine>) {
     let mut guests = Vec::new();
     loop {
-        match wanted.recv_timeout(EVERY) {
+        match wanted.recv_timeout(PERIOD) {
             Ok(now) => guests = now,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -99,7 +98,7 @@ fn follow(tails: &mut LogTails, wanted: &Receiver<Vec<LoggedGuest>>, to: &SyncSe
                 return;
             }
         }
-        std::thread::sleep(EVERY);
+        std::thread::sleep(PERIOD);
     }
 }
 
@@ -132,7 +131,7 @@ impl LogTails {
         self.tails.retain(|pid, tail| {
             let runs = guests.iter().any(|guest| guest.pid == *pid);
             tail.looks_after_end = if runs { 0 } else { tail.looks_after_end + 1 };
-            tail.looks_after_end <= AFTER_END
+            tail.looks_after_end <= MAX_LOOKS_AFTER_END
         });
         let mut found = Vec::new();
         for tail in self.tails.values_mut() {
@@ -142,7 +141,7 @@ impl LogTails {
                 tail.read(&folder, &mut found);
             }
         }
-        found.truncate(KEPT);
+        found.truncate(MAX_LINES);
         found
     }
 }
@@ -164,39 +163,34 @@ fn folder(log: &Path, system_owner: u32, user: Option<u32>) -> Option<(PathBuf, 
 impl LogTail {
     fn read(&mut self, folder: &OwnedFolder, found: &mut Vec<FoundLine>) {
         let Ok(Some(file)) = folder.file(&format!("{}.log", self.guest.name), usize::MAX) else { return };
-        let (inode, length) = (file.inode(), file.len as u64);
+        let (inode, length) = (file.stamp.inode, file.len as u64);
         let is_first = self.inode == 0;
+        let max = if is_first { MAX_FIRST_BYTES } else { MAX_NEW_BYTES };
         // virtlogd gives a full log another name and begins a new one.
         if self.inode != inode || length < self.offset {
-            (self.inode, self.offset) = (inode, if is_first { length.saturating_sub(FIRST) } else { 0 });
+            (self.inode, self.offset) = (inode, if is_first { length.saturating_sub(max) } else { 0 });
         }
-        let most = if is_first { FIRST } else { NEWS };
-        if length - self.offset > 16 * NEWS {
-            self.offset = length - NEWS;
+        if length - self.offset > 16 * MAX_NEW_BYTES {
+            self.offset = length - MAX_NEW_BYTES;
         }
-        let Ok(bytes) = file.read_at(self.offset, most.min(length - self.offset)) else { return };
+        let Ok(bytes) = file.read_at(self.offset, max) else { return };
         // A line that is still being written is read when it is whole, unless it is longer than a share.
         let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        let used = if whole == 0 && bytes.len() as u64 == most { bytes.len() } else { whole };
+        let used = if whole == 0 && bytes.len() as u64 == max { bytes.len() } else { whole };
         self.offset += used as u64;
         let text = String::from_utf8_lossy(bytes.get(..used).unwrap_or_default());
-        // Before its last start the log is of the guest's earlier runs.
-        let text = match text.rfind(START) {
+        // Lines before the last start belong to earlier runs of the guest.
+        let text = match text.rfind(START_LINE) {
             Some(at) if is_first => text.get(at..).and_then(|rest| rest.split_once('\n')).map_or("", |(_, rest)| rest),
             _ => &text,
         };
         let mut lines = Vec::new();
-        for raw in text.lines() {
-            self.reader.line(raw, &mut lines);
-            for line in lines.drain(..) {
-                found.push(self.found(line, is_first));
-            }
-        }
+        text.lines().for_each(|raw| self.reader.line(raw, &mut lines));
         // A report of several lines is over when the log pauses.
         if used == 0 {
             self.reader.finish(&mut lines);
-            found.extend(lines.drain(..).map(|line| self.found(line, is_first)).collect::<Vec<_>>());
         }
+        found.extend(lines.into_iter().map(|line| self.found(line, is_first)));
     }
 
     fn found(&self, mut line: LogLine, is_first: bool) -> FoundLine {
@@ -258,7 +252,7 @@ mod tests {
         assert_eq!((one.line.kind, one.line.pid, one.written_ms), (LogKind::Killed, Some(77), None));
         assert!(one.line.text.starts_with("web: "), "{}", one.line.text);
         assert!(tails.look(&[]).is_empty());
-        (0..AFTER_END).for_each(|_| drop(tails.look(&[])));
+        (0..MAX_LOOKS_AFTER_END).for_each(|_| drop(tails.look(&[])));
         assert!(tails.tails.is_empty());
     }
 
@@ -282,7 +276,7 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, BEFORE).unwrap();
         tails.look(&guests);
-        append(&file, &"x".repeat(40 * NEWS as usize));
+        append(&file, &"x".repeat(40 * MAX_NEW_BYTES as usize));
         append(&file, &format!("\n{FAILED}"));
         assert_eq!(tails.look(&guests).len(), 1, "the end of a flood");
         guests[0].name = "../../etc/passwd".into();

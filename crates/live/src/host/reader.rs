@@ -5,7 +5,7 @@ use super::interrupts::Interrupts;
 use super::topology;
 use crate::proc::file::{self, read_kept, read_word};
 use crate::proc::paths::SystemPaths;
-use crate::proc::stat::{TICK_NS, kilobytes, number};
+use crate::proc::stat::{TICK_NS, kilobytes, number, value};
 use kvm::domain_capabilities::DomainCapabilities;
 use kvm::sanitize;
 use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
@@ -57,7 +57,7 @@ impl HostReader {
         self.facts.clone()
     }
 
-    /// Takes over what libvirt says that the host offers: it knows the limits of QEMU beside those of KVM.
+    /// Takes over what libvirt says that the host offers: it knows the limits of QEMU and of KVM.
     pub(crate) fn inform(&mut self, offers: Arc<BTreeMap<String, String>>) {
         if !self.offers.as_ref().is_some_and(|known| Arc::ptr_eq(known, &offers)) {
             self.offers = Some(offers);
@@ -101,11 +101,7 @@ impl HostReader {
             total: bytes("MemTotal")?,
             available: bytes("MemAvailable")?,
             swap_used: bytes("SwapTotal")?.saturating_sub(bytes("SwapFree")?),
-            swapped_out_pages: stat
-                .lines()
-                .find_map(|l| l.strip_prefix("pswpout "))
-                .and_then(|n| n.trim().parse().ok())
-                .unwrap_or(0),
+            swapped_out_pages: value(&stat, "pswpout").and_then(|n| n.parse().ok()).unwrap_or(0),
             ksm_running: read_word(&self.paths.sys.join("kernel/mm/ksm/run")).as_deref() == Some("1"),
         })
     }
@@ -152,12 +148,15 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     let here = flavour.is_some() && paths.sys == Path::new("/sys");
     // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the kernel shows it as
     // these flags (arch/x86/kernel/cpu/intel.c and amd.c).
-    let invtsc = || cpu_flags(&cpuinfo).map(|mut flags| flags.any(|flag| flag == "nonstop_tsc"));
+    let has_flag = |name| value(&cpuinfo, "flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
     let offers = DomainCapabilities {
         enlightenments: here.then(super::kvm_offers::enlightenments).flatten(),
-        invtsc: here.then(invtsc).flatten(),
+        invtsc: has_flag("nonstop_tsc").filter(|_| here),
         ..DomainCapabilities::default()
     };
+    // arm64 has only numbers.
+    let model = value(&cpuinfo, "model name").map(|model| (CPU_MODEL.to_owned(), sanitize(model, 128)));
+    let realtime = kernel("sched_rt_runtime_us").map(|us| ("kernel.sched_rt_runtime_us".to_owned(), us));
     let topology = topology::read(&paths.sys);
     let slower = topology::efficiency(&paths.sys, &topology).map(|set| (EFFICIENCY_CPUS.to_owned(), set.to_string()));
     HostFacts {
@@ -167,27 +166,16 @@ fn facts(paths: &SystemPaths) -> HostFacts {
         topology,
         params: modules
             .flat_map(|m| parameters(&paths.sys, m))
-            .chain(sysctls(&paths.proc))
+            .chain(realtime)
             .chain(HostFacts::offers(&offers))
             .chain(slower)
-            .chain(cpu_model(&cpuinfo))
+            .chain(model)
             .collect(),
-        virtualised: cpu_flags(&cpuinfo).map(|mut f| f.any(|flag| flag == "hypervisor")),
+        // arm64 lists features, none of which shows a hypervisor.
+        virtualised: has_flag("hypervisor"),
         tick_hz: tick_hz(),
         kvm_flavour: flavour,
     }
-}
-
-/// The model of the first CPU; arm64 has only numbers.
-fn cpu_model(cpuinfo: &str) -> Option<(String, String)> {
-    let (_, model) = cpuinfo.lines().find(|line| line.starts_with("model name"))?.split_once(':')?;
-    Some((CPU_MODEL.to_owned(), sanitize(model.trim(), 128)))
-}
-
-/// The flags of the first CPU; arm64 lists features, none of which shows a hypervisor.
-fn cpu_flags(cpuinfo: &str) -> Option<impl Iterator<Item = &str>> {
-    let line = cpuinfo.lines().find(|l| l.starts_with("flags"))?;
-    Some(line.split_once(':')?.1.split_whitespace())
 }
 
 /// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's vendor decides.
@@ -216,16 +204,6 @@ fn parameters(sys: &Path, module: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Kernel settings that rules use, by sysctl name.
-const SYSCTLS: [&str; 1] = ["kernel.sched_rt_runtime_us"];
-
-fn sysctls(proc: &Path) -> impl Iterator<Item = (String, String)> {
-    SYSCTLS.into_iter().filter_map(move |name| {
-        let value = read_word(&proc.join("sys").join(name.replace('.', "/")))?;
-        Some((name.to_owned(), sanitize(&value, 128)))
-    })
-}
-
 /// `CONFIG_HZ`: the coarse clock advances once a tick, so its resolution is the tick's length
 /// (kernel/time/posix-timers.c, `posix_get_coarse_res`).
 fn tick_hz() -> Option<u32> {
@@ -237,7 +215,7 @@ fn tick_hz() -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
 
     const STAT: &str = "cpu  10 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu2 11 0 0 0 0 0 0 0 0 0\nintr 5 6\nctxt 1\n";
 

@@ -15,7 +15,7 @@ const ROUND_NS: u64 = 2_000_000_000;
 /// A round has at most this many parts.
 const MAX_PARTS: u64 = 20;
 /// At most this many tasks are kept, the busiest ones.
-const KEPT: usize = 64;
+const MAX_TASKS: usize = 64;
 /// At most this many threads of one busy process are read, and of all processes in one part.
 const MAX_THREADS: usize = 256;
 /// See `MAX_THREADS`.
@@ -74,7 +74,7 @@ impl HostTasks {
         let mut tasks: Vec<_> = self.known.values().flat_map(|p| p.found.iter().cloned()).collect();
         let share = |t: &HostTask| t.used_ns as f64 / t.over_ns.max(1) as f64;
         tasks.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.tid.cmp(&b.tid)));
-        tasks.truncate(KEPT);
+        tasks.truncate(MAX_TASKS);
         tasks
     }
 
@@ -175,7 +175,7 @@ fn task(tid: i32, pid: i32, stat: &Stat<'_>, (used_ns, over_ns): (u64, u64)) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
 
     const S: u64 = 1_000_000_000;
 

@@ -62,7 +62,7 @@ fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
     online.iter().filter_map(|n| Some((n, set_file(&base.join(format!("node{n}/cpulist")))?))).collect()
 }
 
-/// The slower CPUs of a hybrid host; `None` where all are of one kind. Intel's kinds are PMUs of their own
+/// The slower CPUs of a hybrid host; `None` where all CPUs are equal. Intel's kinds have separate PMUs
 /// (arch/x86/events/intel/core.c, `hybrid_pmu`); arm64 states what each CPU can do
 /// (Documentation/ABI/testing/sysfs-devices-system-cpu, `cpu_capacity`).
 pub(crate) fn efficiency(sys: &Path, topology: &HostTopology) -> Option<CpuSet> {
@@ -105,7 +105,7 @@ fn set_file(path: &Path) -> Option<CpuSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::fake::FakeProc;
+    use crate::tests::fake_proc::FakeProc;
 
     #[test]
     fn two_sockets_with_threads() {

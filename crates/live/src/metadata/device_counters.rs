@@ -46,17 +46,17 @@ fn disks_since(now: &[DiskSample], before: &[DiskSample]) -> Vec<DiskSample> {
 }
 
 fn nics_since(now: &[NicSample], before: &[NicSample]) -> Vec<NicSample> {
-    now.iter()
-        .filter_map(|n| {
-            let b = before.iter().find(|b| b.name == n.name)?;
-            Some(NicSample {
-                name: n.name.clone(),
-                rx_bytes: n.rx_bytes.saturating_sub(b.rx_bytes),
-                tx_bytes: n.tx_bytes.saturating_sub(b.tx_bytes),
-                rx_packets: n.rx_packets.saturating_sub(b.rx_packets),
-                tx_packets: n.tx_packets.saturating_sub(b.tx_packets),
-                drops: n.drops.saturating_sub(b.drops),
-            })
-        })
-        .collect()
+    now.iter().filter_map(|n| nic_since(n, before.iter().find(|b| b.name == n.name)?)).collect()
+}
+
+/// The growth of an interface; `None` for one that was made again since.
+pub(crate) fn nic_since(now: &NicSample, before: &NicSample) -> Option<NicSample> {
+    Some(NicSample {
+        name: now.name.clone(),
+        rx_bytes: now.rx_bytes.checked_sub(before.rx_bytes)?,
+        tx_bytes: now.tx_bytes.checked_sub(before.tx_bytes)?,
+        rx_packets: now.rx_packets.checked_sub(before.rx_packets)?,
+        tx_packets: now.tx_packets.checked_sub(before.tx_packets)?,
+        drops: now.drops.checked_sub(before.drops)?,
+    })
 }

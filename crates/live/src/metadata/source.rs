@@ -34,10 +34,17 @@ pub struct WatchedGuest {
     pub claim: UuidClaim,
     /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
     pub stopped: bool,
-    /// Whether its vCPUs used no CPU time since the sample before: it may be paused.
+    /// Whether its vCPUs used no CPU time since the previous sample: it may be paused.
     pub quiet: bool,
     /// Whether it accessed a port or address that the monitor's last answer does not name.
     pub unnamed: bool,
+}
+
+impl WatchedGuest {
+    /// Its process.
+    pub(super) fn key(&self) -> GuestProcessKey {
+        (self.pid, self.start_ticks)
+    }
 }
 
 /// Counters by KVM's names, cumulative.
@@ -65,22 +72,18 @@ pub struct GuestMetadata {
     pub uuid: Option<Known<String>>,
     /// Whether it runs.
     pub state: Option<DomainState>,
-    /// Machine type.
-    pub machine: Option<Known<String>>,
-    /// The guest's operating system (libosinfo id).
-    pub guest_os: Option<Known<String>>,
     /// The domain's XML.
     pub xml: Option<Known<Arc<DomainXml>>>,
     /// The text of the XML.
     pub xml_text: Option<Arc<str>>,
+    /// Why the text is not used.
+    pub xml_error: Option<String>,
     /// Whether libvirt keeps its definition when it ends.
     pub persistent: Option<bool>,
     /// The device of each port and address.
     pub devices: Option<Known<Arc<DeviceMap>>>,
     /// Thread id of each vCPU.
     pub vcpu_tids: BTreeMap<u32, i32>,
-    /// Thread id of each IOThread.
-    pub iothread_tids: BTreeMap<u32, i32>,
     /// KVM's counters, as last read.
     pub counters: Option<Arc<CounterReading>>,
     /// Activity of block devices within `devices_ns`.

@@ -15,7 +15,7 @@ pub(crate) struct ProcessCredentials {
 
 impl ProcessCredentials {
     /// The longest status file: its longest line holds `NGROUPS_MAX` numbers.
-    pub(crate) const LONGEST: usize = 1 << 20;
+    pub(crate) const MAX_STATUS: usize = 1 << 20;
 
     /// Reads the whole file. `None` if a line is missing, or if real, effective, saved and file-system ids differ: one
     /// user started such a process, and it acts as another.

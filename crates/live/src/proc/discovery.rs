@@ -52,6 +52,8 @@ struct ScannedProcess {
     next_ns: u64,
     /// The last scan that listed it.
     scan: u32,
+    /// Why it could not be looked at, and what else there is to tell by.
+    unread: Option<(FileError, Looks)>,
 }
 
 /// Scans /proc for guests.
@@ -63,19 +65,9 @@ pub(crate) struct Discovery {
     own: Option<i32>,
     scanned: HashMap<i32, ScannedProcess>,
     scan: u32,
-    /// Processes that could not be looked at.
-    unread: HashMap<i32, UnreadProcess>,
     may_trace_all: bool,
     /// The main threads of processes that may open a VM soon, as the last two scans found them.
     candidates: HashMap<i32, Candidate>,
-}
-
-/// A process whose open files are not readable.
-#[derive(Debug, Clone, Copy)]
-struct UnreadProcess {
-    why: FileError,
-    /// What else there is to tell by.
-    looks: Looks,
 }
 
 /// What a process looks like from its names.
@@ -89,7 +81,7 @@ enum Looks {
     Unlike,
 }
 
-/// The CPU times of a process that is no guest yet, each with the scan that read them.
+/// The CPU times of a process that may become a guest, each with the scan that read them.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     start_ticks: u64,
@@ -124,6 +116,9 @@ pub(crate) struct UnreadCount {
     pub protected: bool,
 }
 
+/// What a look at a process found: its kind, when to look again, and why it could not be looked at.
+type Look = (ProcessKind, u64, Option<(FileError, Looks)>);
+
 impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
         let own = paths.real.then(|| std::process::id().cast_signed());
@@ -132,7 +127,6 @@ impl Discovery {
             own,
             scanned: HashMap::new(),
             scan: 0,
-            unread: HashMap::new(),
             may_trace_all: visibility::may_trace_all(&paths),
             paths,
             candidates: HashMap::new(),
@@ -166,17 +160,13 @@ impl Discovery {
         })?;
         self.scanned.retain(|_, s| s.scan == scan);
         for (pid, inode, was_guest) in due {
-            self.unread.remove(&pid);
-            match self.look(pid, was_guest, now_ns, boot_ns) {
-                Some((kind, next_ns)) if self.scanned.len() < MAX_PROCESSES => {
-                    self.scanned.insert(pid, ScannedProcess { inode, kind, next_ns, scan });
-                }
-                _ => {
-                    self.scanned.remove(&pid);
-                }
+            self.scanned.remove(&pid);
+            if let Some((kind, next_ns, unread)) = self.look(pid, was_guest, now_ns, boot_ns)
+                && self.scanned.len() < MAX_PROCESSES
+            {
+                self.scanned.insert(pid, ScannedProcess { inode, kind, next_ns, scan, unread });
             }
         }
-        self.unread.retain(|pid, _| self.scanned.contains_key(pid));
         self.candidates.retain(|_, c| c.newest.0.wrapping_add(1) >= scan);
         Ok(self.found())
     }
@@ -225,62 +215,70 @@ impl Discovery {
         }
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
-        let counts = |process: &&UnreadProcess| {
-            !(self.may_trace_all && process.why == FileError::Denied && process.looks == Looks::Unlike)
+        let counts = |(why, looks): &(FileError, Looks)| {
+            !(self.may_trace_all && *why == FileError::Denied && *looks == Looks::Unlike)
         };
-        let unread: Vec<&UnreadProcess> = self.unread.values().filter(counts).collect();
-        let like = |looks| unread.iter().filter(|process| process.looks == looks).count();
+        let unread: Vec<_> = self.scanned.values().filter_map(|s| s.unread).filter(counts).collect();
+        let like = |wanted| unread.iter().filter(|(_, looks)| *looks == wanted).count();
         found.unread = UnreadCount {
             processes: unread.len(),
             guessed: like(Looks::Guest),
             lookalikes: like(Looks::Vmm),
-            failure: unread.iter().map(|process| process.why).find(|why| *why != FileError::Denied),
+            failure: unread.iter().map(|(why, _)| *why).find(|why| *why != FileError::Denied),
             protected: self.may_trace_all && !unread.is_empty(),
         };
         found
     }
 
-    /// The kind of a process and when to look again; `None` when it is gone.
-    fn look(&mut self, pid: i32, was_guest: bool, now_ns: u64, boot_ns: u64) -> Option<(ProcessKind, u64)> {
+    /// The kind of a process, when to look again and why it could not be looked at; `None` when it is gone.
+    fn look(&mut self, pid: i32, was_guest: bool, now_ns: u64, boot_ns: u64) -> Option<Look> {
         let line = match file::read_bytes(&self.paths.process(pid, "stat"), 4096) {
             Ok(line) => line,
             Err(FileError::Gone) => return None,
-            Err(why) => return Some((self.could_not_look(pid, b"", was_guest, why), now_ns)),
+            Err(why) => {
+                let (kind, unread) = self.could_not_look(pid, b"", was_guest, why);
+                return Some((kind, now_ns, Some(unread)));
+            }
         };
         let stat = Stat::parse(&line)?;
+        let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
         if stat.kernel {
             // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their process
             // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they get the name right after creation.
             let comm = String::from_utf8_lossy(stat.comm);
             if let Some(owner) = vhost_owner(&comm).or_else(|| pit_owner(&comm)) {
-                return Some((ProcessKind::Helper(owner), u64::MAX));
+                return Some((ProcessKind::Helper(owner), u64::MAX, None));
             }
-            let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
-            return Some((if young { ProcessKind::Other } else { ProcessKind::Kernel }, now_ns));
+            return Some((if young { ProcessKind::Other } else { ProcessKind::Kernel }, now_ns, None));
         }
         if stat.is_dead() {
-            return Some((ProcessKind::Other, recheck(pid, now_ns)));
+            return Some((ProcessKind::Other, recheck(pid, now_ns), None));
         }
-        let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
         match KvmFiles::read(&self.paths, pid) {
-            Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns))),
+            Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns), None)),
             Ok(files) if young || files.dev_kvm => {
                 self.note_candidate(pid);
-                Some((ProcessKind::Other, now_ns + files.open as u64 * PAUSE_PER_FILE_NS))
+                Some((ProcessKind::Other, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
             }
-            Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns))),
+            Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns), None)),
             Err(FileError::Gone) => None,
             Err(why) => {
-                let kind = self.could_not_look(pid, stat.comm, was_guest, why);
+                let (kind, unread) = self.could_not_look(pid, stat.comm, was_guest, why);
                 let soon = why != FileError::Denied || (young && kind != ProcessKind::Guest);
-                Some((kind, if soon { now_ns } else { recheck(pid, now_ns) }))
+                Some((kind, if soon { now_ns } else { recheck(pid, now_ns) }, Some(unread)))
             }
         }
     }
 
     /// Notes a process that is there but cannot be looked at. One that was a guest still is: that its files cannot be
     /// read now does not end it.
-    fn could_not_look(&mut self, pid: i32, comm: &[u8], was_guest: bool, why: FileError) -> ProcessKind {
+    fn could_not_look(
+        &self,
+        pid: i32,
+        comm: &[u8],
+        was_guest: bool,
+        why: FileError,
+    ) -> (ProcessKind, (FileError, Looks)) {
         let looks = if was_guest || self.has_vcpu_thread(pid) {
             Looks::Guest
         } else if VMM_NAMES.iter().any(|name| comm.starts_with(name.as_bytes())) {
@@ -288,8 +286,7 @@ impl Discovery {
         } else {
             Looks::Unlike
         };
-        self.unread.insert(pid, UnreadProcess { why, looks });
-        if looks == Looks::Guest { ProcessKind::Guest } else { ProcessKind::Other }
+        (if looks == Looks::Guest { ProcessKind::Guest } else { ProcessKind::Other }, (why, looks))
     }
 
     /// Whether a thread has the name of a vCPU: the only sign where open files are not readable.
@@ -322,8 +319,8 @@ fn recheck(pid: i32, now_ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::FakeProc;
     use super::*;
+    use crate::tests::fake_proc::FakeProc;
 
     const OLD: u64 = 1_000_000_000_000;
     const S: u64 = 1_000_000_000;

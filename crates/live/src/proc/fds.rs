@@ -10,8 +10,8 @@ const MAX_FILES: usize = 65_536;
 /// At most this many macvtap devices of one process are kept.
 const MAX_MACVTAPS: usize = 64;
 
-/// The files of a process that show it to be a guest, and what belongs to it. The names are those of the kernel's
-/// anonymous inodes (`virt/kvm/kvm_main.c`).
+/// The files of a process that show it to be a guest, and what belongs to it. The kernel names its anonymous inodes
+/// so (`virt/kvm/kvm_main.c`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
     /// Number of open files of any kind.

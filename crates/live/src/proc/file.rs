@@ -1,5 +1,6 @@
 //! Reads small kernel files: once, or repeatedly through a file kept open.
 
+use super::stat::number;
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
@@ -99,14 +100,6 @@ pub(crate) fn read_bytes_at(dir: impl AsFd, name: &str, max: usize) -> Result<Ve
     read_to_end(&rustix::fs::openat(dir, name, flags, Mode::empty())?, max)
 }
 
-/// Reads the short word in a file of an open folder.
-pub(crate) fn read_word_at(dir: impl AsFd, name: &str) -> Result<String, FileError> {
-    let fd = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
-    let mut bytes = [0_u8; 64];
-    let n = rustix::io::read(&fd, &mut bytes[..])?;
-    Ok(String::from_utf8_lossy(bytes.get(..n).unwrap_or_default()).trim().to_owned())
-}
-
 /// The text of a file, trimmed; `None` where it cannot be read or is empty.
 pub(crate) fn read_word(path: &Path) -> Option<String> {
     let text = read_text(path, 64 * 1024).ok()?;
@@ -121,20 +114,11 @@ pub(crate) fn list_numbers(dir: impl AsFd, mut each: impl FnMut(i32, u64)) -> Re
     let mut entries = RawDir::new(dir, &mut buf);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        if let Some(number) = number(entry.file_name().to_bytes()) {
+        if let Some(number) = number(entry.file_name().to_bytes()).and_then(|n| i32::try_from(n).ok()) {
             each(number, entry.ino());
         }
     }
     Ok(())
-}
-
-fn number(name: &[u8]) -> Option<i32> {
-    if name.is_empty() || name.len() > 10 {
-        return None;
-    }
-    name.iter().try_fold(0_i32, |n, b| {
-        b.is_ascii_digit().then(|| n.checked_mul(10)?.checked_add(i32::from(b - b'0'))).flatten()
-    })
 }
 
 #[cfg(test)]

@@ -11,6 +11,3 @@ pub(crate) mod stat;
 pub(crate) mod thread;
 pub(crate) mod threads;
 pub(crate) mod visibility;
-
-#[cfg(test)]
-pub(crate) mod fake;

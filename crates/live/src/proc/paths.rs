@@ -33,7 +33,7 @@ impl Default for SystemPaths {
 }
 
 impl SystemPaths {
-    /// A tree with `proc`, `sys`, `run` and `dev` below `root`; nothing in it is taken for a living process.
+    /// A tree with `proc`, `sys`, `run` and `dev` below `root`; its PIDs are never passed to system calls.
     pub fn under(root: &Path) -> Self {
         Self {
             proc: root.join("proc"),

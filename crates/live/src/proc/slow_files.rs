@@ -1,30 +1,35 @@
 //! Reads files of a process that another program can hold back.
 //!
 //! `/proc/PID/cmdline` is memory of that process, `numa_maps` and `smaps_rollup` need the lock of its memory
-//! (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`): who reads a page of a file whose server does not
-//! answer (FUSE, NFS) may hold that lock, and a change of the memory then lets nobody else have it. So a thread reads,
-//! and one that takes too long is left behind. It ends with the process at the latest.
+//! (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`): whoever reads a page of a file whose server does not
+//! answer (FUSE, NFS) may hold that lock, and a change of the memory then keeps everybody else waiting. So a separate
+//! thread reads each file, and the tick continues without a thread that takes too long. Such a thread ends with the
+//! process at the latest.
 
 use super::file::{self, FileError};
+use crate::user_slots::UserSlots;
 use rights::keep_for_reading;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
-use std::sync::{Arc, Weak};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The longest wait for a file. Reading takes some microseconds unless the machine is very busy.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const FILE_TIMEOUT: Duration = Duration::from_millis(100);
 /// For a file that takes the kernel long in any case: no tick waits for it.
-pub(crate) const NO_PATIENCE: Duration = Duration::ZERO;
+pub(crate) const NO_WAIT: Duration = Duration::ZERO;
 /// The longest wait in one tick, for all files together.
-const PATIENCE_OF_TICK: Duration = Duration::from_millis(200);
-/// At most this many threads are left behind with processes of kvmtop's own user, and as many with those of others.
-const MAX_LEFT: usize = 32;
-/// At most this many with those of one other user.
-const MAX_LEFT_OF_USER: usize = 4;
+const TICK_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a file holds, or why it cannot be read.
+/// The content of a file, or why it cannot be read.
 pub(crate) type FileBytes = Result<Vec<u8>, FileError>;
+
+/// What to read: at most `max` bytes of a file of a process that runs as user `uid`.
+#[derive(Debug, Clone)]
+pub(crate) struct SlowFile {
+    pub path: PathBuf,
+    pub max: usize,
+    pub uid: Option<u32>,
+}
 
 /// A file that may come late.
 #[derive(Debug, Default)]
@@ -38,71 +43,39 @@ impl LateFile {
         self.awaited.is_some()
     }
 
-    /// What it holds, once that is there. Asks for it unless a thread waits for it already, and waits so long at most:
-    /// for at most `most` bytes of a file of a process of user `uid`.
-    pub(crate) fn read(
-        &mut self,
-        files: &mut SlowFiles,
-        path: PathBuf,
-        most: usize,
-        uid: Option<u32>,
-        patience: Duration,
-    ) -> Option<FileBytes> {
-        if let Some(awaited) = &self.awaited {
-            let received = awaited.try_recv();
-            if received != Err(TryRecvError::Empty) {
-                self.awaited = None;
-            }
-            return received.ok();
+    /// Returns the content once it was read. Starts a thread unless one reads already, and waits at most `timeout`.
+    pub(crate) fn read(&mut self, files: &mut SlowFiles, file: SlowFile, timeout: Duration) -> Option<FileBytes> {
+        let received = if let Some(awaited) = &self.awaited {
+            awaited.try_recv()
+        } else {
+            self.awaited = files.start(file);
+            let left = TICK_TIMEOUT.saturating_sub(files.waited);
+            let begin = Instant::now();
+            let received = self.awaited.as_ref()?.recv_timeout(timeout.min(left));
+            files.waited += begin.elapsed();
+            received.map_err(|e| match e {
+                RecvTimeoutError::Timeout => TryRecvError::Empty,
+                RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
+            })
+        };
+        if received != Err(TryRecvError::Empty) {
+            self.awaited = None;
         }
-        match files.read(path, most, uid, patience) {
-            SlowFile::Read(bytes) => Some(bytes),
-            SlowFile::Waiting(receiver) => {
-                self.awaited = Some(receiver);
-                None
-            }
-            SlowFile::Busy => None,
-        }
+        received.ok()
     }
 }
 
-/// The answer to a question for a file.
-enum SlowFile {
-    /// It was read.
-    Read(FileBytes),
-    /// A thread waits for it; the bytes come later, if they do.
-    Waiting(Receiver<FileBytes>),
-    /// Too many threads wait, or this tick has waited long enough: ask again in another tick.
-    Busy,
-}
-
-struct Question {
-    path: PathBuf,
-    most: usize,
-    reply: SyncSender<FileBytes>,
-}
-
-/// A thread that reads one file after the other.
-#[derive(Debug)]
-struct FileThread {
-    questions: Sender<Question>,
-    /// The thread holds the other end as long as it lives.
-    alive: Weak<()>,
-}
-
-/// The threads that read, and what may be waited for.
+/// The threads that read, and how long this tick has waited for them.
 #[derive(Debug)]
 pub(crate) struct SlowFiles {
     read: fn(&Path, usize) -> FileBytes,
-    thread: Option<FileThread>,
-    /// The threads left behind, with the user of the process that each waits for.
-    left: Vec<(u32, Weak<()>)>,
+    slots: UserSlots,
     waited: Duration,
 }
 
 impl Default for SlowFiles {
     fn default() -> Self {
-        Self { read: file::read_bytes, thread: None, left: Vec::new(), waited: Duration::ZERO }
+        Self { read: file::read_bytes, slots: UserSlots::default(), waited: Duration::ZERO }
     }
 }
 
@@ -110,81 +83,39 @@ impl SlowFiles {
     /// Begins a tick.
     pub(crate) fn begin(&mut self) {
         self.waited = Duration::ZERO;
-        self.left.retain(|(_, alive)| alive.strong_count() > 0);
     }
 
-    /// How many threads are left behind.
-    #[cfg(test)]
-    fn left_behind(&self) -> usize {
-        self.left.len()
-    }
-
-    /// Reads a file of a process of user `uid`, at most `most` bytes.
-    fn read(&mut self, path: PathBuf, most: usize, uid: Option<u32>, patience: Duration) -> SlowFile {
+    /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited long enough; ask again
+    /// in another tick.
+    fn start(&self, SlowFile { path, max, uid }: SlowFile) -> Option<Receiver<FileBytes>> {
         // A user that is not known shares the places of one.
-        let uid = uid.unwrap_or(u32::MAX);
-        if self.waited >= PATIENCE_OF_TICK || !self.has_room(uid) {
-            return SlowFile::Busy;
-        }
-        let Some(thread) = self.thread.take().or_else(|| FileThread::start(self.read)) else { return SlowFile::Busy };
+        let slot = self.slots.take(uid.unwrap_or(u32::MAX)).filter(|_| self.waited < TICK_TIMEOUT)?;
         let (reply, answer) = sync_channel(1);
-        if thread.questions.send(Question { path, most, reply }).is_err() {
-            return SlowFile::Busy;
-        }
-        let begin = Instant::now();
-        let received = answer.recv_timeout(patience.min(PATIENCE_OF_TICK.saturating_sub(self.waited)));
-        match received {
-            Ok(bytes) => {
-                self.thread = Some(thread);
-                SlowFile::Read(bytes)
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                self.waited += begin.elapsed();
-                self.left.push((uid, thread.alive));
-                SlowFile::Waiting(answer)
-            }
-            Err(RecvTimeoutError::Disconnected) => SlowFile::Busy,
-        }
-    }
-
-    fn has_room(&self, uid: u32) -> bool {
-        let own = rustix::process::geteuid().as_raw();
-        let of_user = self.left.iter().filter(|(user, _)| *user == uid).count();
-        let of_others = self.left.iter().filter(|(user, _)| *user != own).count();
-        if uid == own { of_user < MAX_LEFT } else { of_user < MAX_LEFT_OF_USER && of_others < MAX_LEFT }
-    }
-}
-
-impl FileThread {
-    /// Starts a thread; `None` if the system has none to give.
-    fn start(read: fn(&Path, usize) -> FileBytes) -> Option<Self> {
-        let (questions, asked) = channel::<Question>();
-        let living = Arc::new(());
-        let alive = Arc::downgrade(&living);
+        let read = self.read;
         let work = move || {
             keep_for_reading();
-            for Question { path, most, reply } in asked {
-                // Nobody may wait for it any more.
-                let _ = reply.try_send(read(&path, most));
-            }
-            drop(living);
+            let bytes = read(&path, max);
+            drop(slot);
+            // Nobody may wait for it any more.
+            let _ = reply.try_send(bytes);
         };
         std::thread::Builder::new().name("slow-files".into()).stack_size(256 << 10).spawn(work).ok()?;
-        Some(Self { questions, alive })
+        Some(answer)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::user_slots::{MAX_THREADS, MAX_THREADS_OF_USER};
     use std::path::Path;
 
-    /// Reads a file once it is there.
-    fn once_there(path: &Path, most: usize) -> FileBytes {
+    /// Reads a file as soon as it exists.
+    fn once_there(path: &Path, max: usize) -> FileBytes {
         while !path.exists() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        file::read_bytes(path, most)
+        file::read_bytes(path, max)
     }
 
     #[test]
@@ -193,12 +124,11 @@ mod tests {
         std::fs::write(dir.path().join("a"), "text").unwrap();
         let mut files = SlowFiles::default();
         for (name, expected) in [("a", Ok(b"tex".to_vec())), ("b", Err(FileError::Gone)), ("a", Ok(b"tex".to_vec()))] {
-            let SlowFile::Read(bytes) = files.read(dir.path().join(name), 3, None, PATIENCE) else {
-                panic!("it waits")
-            };
-            assert_eq!(bytes, expected);
+            files.begin();
+            let file = SlowFile { path: dir.path().join(name), max: 3, uid: None };
+            assert_eq!(LateFile::default().read(&mut files, file, Duration::from_secs(9)), Some(expected));
         }
-        assert_eq!(files.left_behind(), 0);
+        assert_eq!(files.slots.taken(), 0);
     }
 
     #[test]
@@ -207,36 +137,34 @@ mod tests {
         let held = dir.path().join("held");
         let mut files = SlowFiles { read: once_there, ..SlowFiles::default() };
         let own = rustix::process::geteuid().as_raw();
-        let mut answers = Vec::new();
+        let mut late = Vec::new();
+        let mut ask = |files: &mut SlowFiles, user: u32| {
+            let (mut file, asked) = (LateFile::default(), SlowFile { path: held.clone(), max: 9, uid: Some(user) });
+            assert_eq!(file.read(files, asked, FILE_TIMEOUT), None);
+            let waits = file.is_awaited();
+            late.extend(waits.then_some(file));
+            waits
+        };
         for user in 0..100 {
             for _ in 0..10 {
                 files.begin();
                 let begin = Instant::now();
-                while let SlowFile::Waiting(answer) = files.read(held.clone(), 9, Some(own + 1 + user), PATIENCE) {
-                    answers.push(answer);
-                }
-                assert!(begin.elapsed() < 10 * PATIENCE_OF_TICK, "a tick waits for {:?}", begin.elapsed());
+                while ask(&mut files, own + 1 + user) {}
+                assert!(begin.elapsed() < 10 * TICK_TIMEOUT, "a tick waits for {:?}", begin.elapsed());
             }
-            assert!(files.left_behind() <= MAX_LEFT.min(MAX_LEFT_OF_USER * (user as usize + 1)));
+            assert!(files.slots.taken() <= MAX_THREADS.min(MAX_THREADS_OF_USER * (user as usize + 1)));
         }
-        assert_eq!(files.left_behind(), MAX_LEFT);
+        assert_eq!(files.slots.taken(), MAX_THREADS);
         // Others have used up their places: kvmtop's own user still has some.
         files.begin();
-        let SlowFile::Waiting(answer) = files.read(held.clone(), 9, Some(own), PATIENCE) else {
-            panic!("no place is left")
-        };
-        answers.push(answer);
+        assert!(ask(&mut files, own), "a place is left");
         // It is there with all that is in it.
         std::fs::write(dir.path().join("whole"), "text").unwrap();
         std::fs::rename(dir.path().join("whole"), &held).unwrap();
-        for answer in answers {
-            assert_eq!(answer.recv_timeout(Duration::from_secs(30)).unwrap(), Ok(b"text".to_vec()));
+        for file in late {
+            let answer = file.awaited.unwrap().recv_timeout(Duration::from_secs(30));
+            assert_eq!(answer.unwrap(), Ok(b"text".to_vec()));
         }
-        let until = Instant::now() + Duration::from_secs(30);
-        while files.left_behind() > 0 {
-            assert!(Instant::now() < until, "a thread that has read its file goes on");
-            std::thread::sleep(Duration::from_millis(1));
-            files.begin();
-        }
+        assert_eq!(files.slots.taken(), 0, "a thread that has read its file ends");
     }
 }

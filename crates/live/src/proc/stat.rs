@@ -107,7 +107,7 @@ pub(crate) struct Switches {
     pub voluntary: Option<u64>,
     /// `nr_involuntary_switches`.
     pub involuntary: Option<u64>,
-    /// `se.nr_migrations`; `status` has none.
+    /// `se.nr_migrations`; `None` from `status`.
     pub migrations: Option<u64>,
 }
 
@@ -130,14 +130,19 @@ impl Switches {
     }
 }
 
-/// The value of a line `Name:\tvalue` of `status`.
-pub(crate) fn status_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+/// The value of a line `name: value` or `name value`, as `status`, `meminfo`, `vmstat`, `cpuinfo` and `cpu.stat` have
+/// them.
+pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let is_separator = |c: char| c == ':' || c.is_whitespace();
+    text.lines().find_map(|line| {
+        let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(is_separator))?;
+        Some(rest.trim_start_matches(is_separator).trim_end())
+    })
 }
 
 /// A line `Name:  12 kB`, in bytes.
 pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    status_value(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    value(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Decimal digits only.
@@ -216,7 +221,7 @@ mod tests {
             Switches::parse(status.as_bytes()),
             Switches { voluntary: Some(5), involuntary: Some(6), migrations: None }
         );
-        assert_eq!(status_value("Name:\tx\nVmSwap:\t  12 kB\n", "VmSwap"), Some("12 kB"));
+        assert_eq!(value("Name:\tx\nVmSwap:\t  12 kB\n", "VmSwap"), Some("12 kB"));
     }
 
     proptest! {

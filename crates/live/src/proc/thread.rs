@@ -6,7 +6,7 @@
 use super::file::{self, FileError, read_kept};
 use super::paths::SystemPaths;
 use super::read_context::ReadContext;
-use super::stat::{SchedStat, Stat, Switches, TICK_NS, status_value};
+use super::stat::{SchedStat, Stat, Switches, TICK_NS, value};
 use engine::events::ThreadKey;
 use kvm::{CpuSet, sanitize};
 use sample::{Placement, ThreadTimes};
@@ -42,7 +42,7 @@ pub(crate) struct LiveThread {
     seen: Option<SchedStat>,
     /// `se.nr_migrations` where the count begins; `None` after a tick without a reading.
     first_migrations: Option<u64>,
-    /// This kernel has no `sched` file (no `CONFIG_SCHED_DEBUG` before 6.15); `status` is read instead.
+    /// Whether this kernel lacks the `sched` file (no `CONFIG_SCHED_DEBUG` before 6.15), so that `status` is read.
     no_sched: bool,
     /// By which the engine knows it, once it has fired an event.
     pub life: Option<ThreadKey>,
@@ -166,7 +166,7 @@ impl LiveThread {
             let tid = self.tid;
             read_kept(task, || format!("{tid}/status"), &mut None, 0, &mut reader.buf)
                 .ok()
-                .and_then(|text| CpuSet::parse(status_value(&String::from_utf8_lossy(text), "Cpus_allowed_list")?).ok())
+                .and_then(|text| CpuSet::parse(value(&String::from_utf8_lossy(text), "Cpus_allowed_list")?).ok())
         };
         if self.place.affinity.as_deref() != set.as_ref() {
             self.place.affinity = set.map(Arc::new);

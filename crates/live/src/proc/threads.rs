@@ -44,7 +44,7 @@ pub(crate) struct Threads {
     links: i64,
     listed: u32,
     /// Why its threads could not be read just now; that does not end them.
-    failure: Option<FileError>,
+    pub failure: Option<FileError>,
 }
 
 /// Removes the entries that `fits` accepts from a map and returns them.
@@ -159,11 +159,6 @@ impl Threads {
         Liveness::Alive
     }
 
-    /// Why not all of its threads are known; `None` when they are.
-    pub(crate) fn failure(&self) -> Option<FileError> {
-        self.failure
-    }
-
     fn list(&mut self, reader: &mut ReadContext) -> Result<(), FileError> {
         let mut tids = Vec::with_capacity(self.living.len() + 8);
         file::list_numbers(&self.task, |tid, _| tids.push(tid))?;
@@ -179,8 +174,8 @@ impl Threads {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::FakeProc;
     use super::*;
+    use crate::tests::fake_proc::FakeProc;
 
     fn reader(fake: &FakeProc) -> ReadContext {
         let mut r = ReadContext::new(&fake.paths());

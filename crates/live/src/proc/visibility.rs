@@ -5,6 +5,7 @@
 
 use super::file;
 use super::paths::SystemPaths;
+use super::stat::value;
 
 /// `CAP_SYS_PTRACE` (include/uapi/linux/capability.h).
 const CAP_SYS_PTRACE: u64 = 1 << 19;
@@ -12,7 +13,7 @@ const CAP_SYS_PTRACE: u64 = 1 << 19;
 const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
 
 /// The option of /proc that hides processes from kvmtop, such as `hidepid=invisible`; `None` where all are listed.
-/// Processes that are listed and not readable (`hidepid=noaccess`) count by themselves.
+/// Processes that are listed but not readable (`hidepid=noaccess`) are counted elsewhere.
 pub(crate) fn hiding_option(paths: &SystemPaths) -> Option<String> {
     let own = paths.proc.join("self");
     let mounts = file::read_text(&own.join("mountinfo"), 1 << 20).ok()?;
@@ -30,12 +31,8 @@ fn own_status(paths: &SystemPaths) -> Result<String, file::FileError> {
 }
 
 fn has_all(status: &str, wanted: u64) -> bool {
-    let capabilities = field(status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    let capabilities = value(status, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
     capabilities.is_some_and(|capabilities| capabilities & wanted == wanted)
-}
-
-fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
-    status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()))
 }
 
 fn hiding(mounts: &str, status: &str) -> Option<String> {
@@ -45,11 +42,11 @@ fn hiding(mounts: &str, status: &str) -> Option<String> {
     // The mount that came last covers those before it. The options of the file system itself come last in its line.
     let of_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc") && line.contains(" - proc ");
     let options = mounts.lines().rfind(of_proc)?.rsplit(' ').next()?;
-    let value = |name: &str| options.split(',').find_map(|option| option.strip_prefix(name));
-    let hidden = value("hidepid=").filter(|by| matches!(*by, "2" | "invisible" | "4" | "ptraceable"))?;
+    let option = |name: &str| options.split(',').find_map(|option| option.strip_prefix(name));
+    let hidden = option("hidepid=").filter(|by| matches!(*by, "2" | "invisible" | "4" | "ptraceable"))?;
     // A group may be let see them; it does not change what only tracing shows.
-    let mine = || field(status, "Gid:").into_iter().chain(field(status, "Groups:")).flat_map(str::split_whitespace);
-    let shown = matches!(hidden, "2" | "invisible") && value("gid=").is_some_and(|gid| mine().any(|own| own == gid));
+    let mine = || value(status, "Gid").into_iter().chain(value(status, "Groups")).flat_map(str::split_whitespace);
+    let shown = matches!(hidden, "2" | "invisible") && option("gid=").is_some_and(|gid| mine().any(|own| own == gid));
     (!shown).then(|| format!("hidepid={hidden}"))
 }
 

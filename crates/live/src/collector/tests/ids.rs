@@ -107,7 +107,7 @@ fn a_process_id_of_two_guests_in_one_interval_splits_exactly() {
     assert_eq!(b.forgotten(), [11]);
 }
 
-/// The counts of `--kvm-events` have no start of their process: of two guests in one interval nobody has them.
+/// The counts of `--kvm-events` lack the start of their process: with two guests in one interval, neither gets them.
 #[test]
 fn a_process_id_of_two_guests_gives_neither_the_events_of_both() {
     let mut b = Bench::new();
@@ -185,7 +185,7 @@ fn a_thread_that_ends_after_the_reading_loses_nothing() {
 #[test]
 fn a_thread_id_used_again_in_its_own_process_counts_each_thread() {
     let mut b = Bench::new();
-    // No file is kept open: those of a fake thread that ended could still be read.
+    // No file is kept open: the files of a fake thread that ended could still be read.
     b.collector.reader.keep_below = 0;
     b.guest(10, "hyper", "CPU 0/KVM");
     let first = ThreadKey { tid: 11, born_ns: 1 };

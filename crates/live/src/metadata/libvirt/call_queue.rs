@@ -1,26 +1,25 @@
-//! Which guest is asked next, and which ones are left out for a while. Pure: time and the state of processes come from
-//! the caller.
+//! The order of queries to guests, and the guests that are left out for a while. Pure: time and the state of processes
+//! come from the caller.
 
 use super::MonitorReply;
-use std::collections::{HashMap, HashSet, VecDeque};
+use crate::backoff::Backoff;
+use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// At most this many threads wait for guests. Each is a worker of the daemon too, which has 20 (`max_workers` in
+/// Maximum number of threads that wait for guests. Each is a worker of the daemon too, which has 20 (`max_workers` in
 /// libvirtd.conf) for all of its clients.
 pub(super) const MAX_THREADS: usize = 8;
-/// While so many guests hang, only those are asked that have always answered.
+/// With this many guests hung, query only guests that have always answered.
 const MAX_STUCK: usize = MAX_THREADS / 2;
-/// A guest that takes longer is late: another thread goes on with the others.
+/// Deadline for one answer; after it, another thread takes over the remaining guests.
 pub(super) const DEADLINE: Duration = Duration::from_secs(1);
-/// A guest that takes longer hangs: it is left out for a while when it has answered.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-/// How long; it doubles each time.
-const INITIAL_BACKOFF: Duration = Duration::from_secs(5);
-/// The longest.
-const MAX_BACKOFF: Duration = Duration::from_secs(300);
+/// A guest that takes longer hangs: once it has answered, it is left out for a while.
+pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a guest that hung is left out.
+const HANG_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
-/// What a guest is asked for.
+/// A query to a guest.
 pub(super) enum GuestQuestion {
     /// The counters of its disks and network cards.
     Devices,
@@ -30,38 +29,28 @@ pub(super) enum GuestQuestion {
     Monitor { command: &'static str, reply: SyncSender<MonitorReply> },
 }
 
-impl GuestQuestion {
-    fn is_same(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
+/// How a guest answers.
+#[derive(Default)]
+struct AskedGuest {
+    /// Start of the question under way.
+    running: Option<Instant>,
+    /// Since when its process has been stopped or has waited for storage, whenever it was its turn.
+    blocked: Option<Instant>,
+    /// Start of the question that it answered too late, and until when it is left out.
+    left_out: Option<(Instant, Instant)>,
+    backoff: Option<Backoff>,
+    /// Whether it answered the last question in time.
+    is_proven: bool,
+}
+
+impl AskedGuest {
+    fn is_late(&self, now: Instant) -> bool {
+        self.running.is_some_and(|since| now.saturating_duration_since(since) > DEADLINE)
     }
-}
 
-/// Whether a guest's process can answer its monitor now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readiness {
-    /// It waits for questions, or works.
-    Ready,
-    /// It is stopped, or waits for storage.
-    Stopped,
-    /// It waits for something else than questions: a lock, a pipe. It has left a CPU by itself so often.
-    Asleep(u64),
-}
-
-/// A guest whose process could not answer when it was its turn.
-#[derive(Debug, Clone, Copy)]
-struct Unable {
-    since: Instant,
-    was: Readiness,
-}
-
-/// A guest that answered too late.
-#[derive(Debug, Clone, Copy)]
-struct Suspect {
-    /// The start of that question.
-    since: Instant,
-    /// When it is asked again.
-    again: Instant,
-    pause: Duration,
+    fn is_left_out(&self, now: Instant) -> bool {
+        self.left_out.is_some_and(|(_, until)| now < until)
+    }
 }
 
 /// Questions to guests, by UUID.
@@ -69,114 +58,96 @@ struct Suspect {
 pub(super) struct CallQueue {
     /// Each question of a guest once.
     waiting: VecDeque<(String, GuestQuestion)>,
-    /// Guests that are being asked, and since when. Never two questions to one guest.
-    running: HashMap<String, Instant>,
-    /// Guests whose process could not answer when it was their turn.
-    unable: HashMap<String, Unable>,
-    suspects: HashMap<String, Suspect>,
-    /// Guests that answered in time.
-    proven: HashSet<String>,
+    guests: HashMap<String, AskedGuest>,
+    /// Whether a monitor command came since the last look.
+    has_new: bool,
 }
 
 impl CallQueue {
-    /// Adds a question; gives it back if the guest does not answer, or has been asked the same.
-    pub fn add(&mut self, uuid: &str, question: GuestQuestion, now: Instant) -> Result<(), GuestQuestion> {
-        let waits = self.waiting.iter().any(|(other, q)| other == uuid && q.is_same(&question));
-        if waits || self.is_late(uuid, now) || self.pauses(uuid, now) {
-            return Err(question);
+    /// Adds a question, unless the guest does not answer or is to be asked the same already.
+    pub fn add(&mut self, uuid: &str, question: GuestQuestion, now: Instant) {
+        let kind = std::mem::discriminant(&question);
+        let is_waiting = self.waiting.iter().any(|(other, q)| other == uuid && std::mem::discriminant(q) == kind);
+        let is_silent = self.guests.get(uuid).is_some_and(|guest| guest.is_late(now) || guest.is_left_out(now));
+        match question {
+            GuestQuestion::Monitor { reply, .. } if is_waiting || is_silent => {
+                // The receiver may be gone.
+                let _ = reply.try_send(Err("the guest's QEMU does not answer libvirt".into()));
+            }
+            _ if is_waiting || is_silent => {}
+            question => {
+                self.has_new |= matches!(question, GuestQuestion::Monitor { .. });
+                self.waiting.push_back((uuid.to_owned(), question));
+            }
         }
-        self.waiting.push_back((uuid.to_owned(), question));
-        Ok(())
     }
 
-    /// The next question, to a guest that is not being asked and whose process can answer.
-    pub fn take(&mut self, now: Instant, readiness: impl Fn(&str) -> Readiness) -> Option<(String, GuestQuestion)> {
+    /// Whether a monitor command came since the last call.
+    pub fn has_new(&mut self) -> bool {
+        std::mem::take(&mut self.has_new)
+    }
+
+    /// The next question, to a guest that is not being asked and whose process is not blocked.
+    pub fn take(&mut self, now: Instant, is_blocked: impl Fn(&str) -> bool) -> Option<(String, GuestQuestion)> {
         let crowded = self.stuck(now) >= MAX_STUCK;
         for _ in 0..self.waiting.len() {
             let (uuid, question) = self.waiting.pop_front()?;
-            let may_ask = !self.running.contains_key(&uuid) && (!crowded || self.proven.contains(&uuid));
-            if may_ask && self.can_answer(&uuid, readiness(&uuid), now) {
-                self.unable.remove(&uuid);
-                self.running.insert(uuid.clone(), now);
-                return Some((uuid, question));
+            let guest = self.guests.entry(uuid.clone()).or_default();
+            if guest.running.is_none() && (!crowded || guest.is_proven) {
+                if !is_blocked(&uuid) {
+                    (guest.running, guest.blocked) = (Some(now), None);
+                    return Some((uuid, question));
+                }
+                guest.blocked.get_or_insert(now);
             }
             self.waiting.push_back((uuid, question));
         }
         None
     }
 
-    /// Whether a guest can answer. One that sleeps elsewhere is asked as soon as it has moved since the last look.
-    fn can_answer(&mut self, uuid: &str, is: Readiness, now: Instant) -> bool {
-        match (is, self.unable.get(uuid)) {
-            (Readiness::Ready, _) => true,
-            (Readiness::Asleep(_), Some(Unable { was: was @ Readiness::Asleep(_), .. })) if *was != is => true,
-            (_, before) => {
-                let since = before.map_or(now, |before| before.since);
-                self.unable.insert(uuid.to_owned(), Unable { since, was: is });
-                false
-            }
-        }
-    }
-
     /// A guest answered.
     pub fn end(&mut self, uuid: &str, now: Instant) {
-        let Some(since) = self.running.remove(uuid) else { return };
-        if now.saturating_duration_since(since) <= PATIENCE {
-            self.suspects.remove(uuid);
-            self.proven.insert(uuid.to_owned());
-            return;
+        let Some(guest) = self.guests.get_mut(uuid) else { return };
+        let Some(since) = guest.running.take() else { return };
+        guest.is_proven = now.saturating_duration_since(since) <= HANG_TIMEOUT;
+        if guest.is_proven {
+            (guest.left_out, guest.backoff) = (None, None);
+        } else {
+            let pause = guest.backoff.get_or_insert(HANG_BACKOFF).next();
+            guest.left_out = Some((since, now + pause));
+            self.waiting.retain(|(other, _)| other != uuid);
         }
-        self.proven.remove(uuid);
-        self.waiting.retain(|(other, _)| other != uuid);
-        let before = self.suspects.get(uuid);
-        let pause = before.map_or(INITIAL_BACKOFF, |before| (2 * before.pause).min(MAX_BACKOFF));
-        self.suspects.insert(uuid.to_owned(), Suspect { since, again: now + pause, pause });
     }
 
     /// Guests that are left out now, with the start of the question that they did not answer.
-    pub fn late(&self, now: Instant) -> HashMap<String, Instant> {
-        let long = |since: Instant, limit| now.saturating_duration_since(since) > limit;
-        let running = self.running.iter().filter(|(_, since)| long(**since, DEADLINE));
-        let unable = self.unable.iter().map(|(uuid, unable)| (uuid, &unable.since));
-        let unable = unable.filter(|(_, since)| long(**since, PATIENCE));
-        let pausing = self.suspects.iter().filter(|(_, s)| now < s.again).map(|(uuid, s)| (uuid, &s.since));
-        pausing.chain(unable).chain(running).map(|(uuid, since)| (uuid.clone(), *since)).collect()
+    pub fn late(&self, now: Instant) -> impl Iterator<Item = (&String, Instant)> {
+        self.guests.iter().filter_map(move |(uuid, guest)| {
+            let long = |since: &Instant| now.saturating_duration_since(*since) > HANG_TIMEOUT;
+            let running = guest.running.filter(|_| guest.is_late(now)).or(guest.blocked.filter(long));
+            let left_out = guest.left_out.filter(|_| guest.is_left_out(now)).map(|(since, _)| since);
+            Some((uuid, running.or(left_out)?))
+        })
     }
 
     /// How many guests are being asked for too long.
     pub fn stuck(&self, now: Instant) -> usize {
-        self.running.keys().filter(|uuid| self.is_late(uuid, now)).count()
+        self.guests.values().filter(|guest| guest.is_late(now)).count()
     }
 
     /// How many guests are being asked.
     pub fn running(&self) -> usize {
-        self.running.len()
+        self.guests.values().filter(|guest| guest.running.is_some()).count()
     }
 
     /// Whether questions wait.
     pub fn is_waiting(&self) -> bool {
-        self.waiting.iter().any(|(uuid, _)| !self.running.contains_key(uuid))
+        self.waiting.iter().any(|(uuid, _)| self.guests.get(uuid).is_none_or(|guest| guest.running.is_none()))
     }
 
     /// Forgets the guests that are gone.
     pub fn retain(&mut self, exists: impl Fn(&str) -> bool) {
         self.waiting.retain(|(uuid, _)| exists(uuid));
-        self.unable.retain(|uuid, _| exists(uuid));
-        self.suspects.retain(|uuid, _| exists(uuid));
-        self.proven.retain(|uuid| exists(uuid));
-    }
-
-    /// Drops all questions.
-    pub fn clear(&mut self) {
-        self.waiting.clear();
-    }
-
-    fn is_late(&self, uuid: &str, now: Instant) -> bool {
-        self.running.get(uuid).is_some_and(|since| now.saturating_duration_since(*since) > DEADLINE)
-    }
-
-    fn pauses(&self, uuid: &str, now: Instant) -> bool {
-        self.suspects.get(uuid).is_some_and(|suspect| now < suspect.again)
+        self.guests.retain(|uuid, guest| guest.running.is_some() || exists(uuid));
     }
 }
 
@@ -186,15 +157,13 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    /// Asks for all these guests' devices and takes a question as soon as the ones before are late. Answers who is
-    /// asked.
+    /// Asks for all these guests' devices and takes a question as soon as the earlier ones are late. Returns the
+    /// guests of these questions.
     fn asked(queue: &mut CallQueue, guests: &[String], now: &mut Instant) -> Vec<String> {
-        guests.iter().for_each(|uuid| {
-            let _ = queue.add(uuid, GuestQuestion::Devices, *now);
-        });
+        guests.iter().for_each(|uuid| queue.add(uuid, GuestQuestion::Devices, *now));
         let mut all = Vec::new();
         while queue.running() < MAX_THREADS
-            && let Some((uuid, _)) = queue.take(*now, readiness)
+            && let Some((uuid, _)) = queue.take(*now, is_stopped)
         {
             if !uuid.starts_with("hung") {
                 queue.end(&uuid, *now);
@@ -205,12 +174,8 @@ mod tests {
         all
     }
 
-    fn readiness(uuid: &str) -> Readiness {
-        match uuid.split('-').next() {
-            Some("stopped") => Readiness::Stopped,
-            Some("locked") => Readiness::Asleep(7),
-            _ => Readiness::Ready,
-        }
+    fn is_stopped(uuid: &str) -> bool {
+        uuid.starts_with("stopped")
     }
 
     fn guests(kind: &str, n: usize) -> Vec<String> {
@@ -225,27 +190,10 @@ mod tests {
         let begin = now;
         assert_eq!(asked(&mut queue, &all, &mut now), guests("well", 3));
         assert_eq!(queue.stuck(now), 0);
-        assert_eq!(queue.late(begin + 4 * S).len(), 40);
-        // A process that waits for its disk just now is asked a moment later.
-        queue.take(now, |_| Readiness::Ready).unwrap();
-        assert_eq!(queue.late(now + S / 2).len(), 39);
-    }
-
-    #[test]
-    fn guests_that_wait_for_a_lock_take_no_thread_though_all_have_answered_before() {
-        let (mut queue, mut now) = (CallQueue::default(), Instant::now());
-        let all = [guests("locked", 40), guests("well", 3)].concat();
-        for uuid in &all {
-            queue.running.insert(uuid.clone(), now);
-            queue.end(uuid, now);
-        }
-        for _ in 0..20 {
-            assert_eq!(asked(&mut queue, &all, &mut now), guests("well", 3));
-        }
-        assert_eq!((queue.stuck(now), queue.late(now).len()), (0, 40));
-        // One that works moves between two looks.
-        assert_eq!(queue.take(now, |_| Readiness::Asleep(8)).unwrap().0, "locked-0");
-        assert!(queue.take(now, readiness).is_none());
+        assert_eq!(queue.late(begin + 4 * S).count(), 40);
+        // A process that waits for its disk just now gets its turn a moment later.
+        queue.take(now, |_| false).unwrap();
+        assert_eq!(queue.late(now + S / 2).count(), 39);
     }
 
     #[test]
@@ -259,7 +207,7 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(asked(&mut queue, &all, &mut now), well);
         }
-        assert_eq!((queue.running(), queue.late(now).len()), (MAX_STUCK, MAX_STUCK));
+        assert_eq!((queue.running(), queue.late(now).count()), (MAX_STUCK, MAX_STUCK));
     }
 
     #[test]
@@ -271,19 +219,24 @@ mod tests {
             now += 60 * S;
             queue.end("hung-0", now);
             let begin = now;
-            while queue.add("hung-0", GuestQuestion::Devices, now).is_err() {
-                assert_eq!(queue.late(now).len(), 1, "it is named while it is left out");
+            let is_refused = |queue: &mut CallQueue, now| {
+                queue.add("hung-0", GuestQuestion::Devices, now);
+                !queue.is_waiting()
+            };
+            while is_refused(&mut queue, now) {
+                assert_eq!(queue.late(now).count(), 1, "it is named while it is left out");
                 now += S;
             }
             pauses.push((now - begin).as_secs());
         }
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
         // One answer in time, and it is as the others.
-        queue.take(now, |_| Readiness::Ready).unwrap();
+        queue.take(now, |_| false).unwrap();
         queue.end("hung-0", now + S);
-        assert!(queue.late(now + S).is_empty());
-        assert!(queue.add("hung-0", GuestQuestion::Devices, now + S).is_ok());
+        assert!(queue.late(now + S).next().is_none());
+        queue.add("hung-0", GuestQuestion::Devices, now + S);
+        assert!(queue.is_waiting());
         queue.retain(|_| false);
-        assert!(!queue.is_waiting() && queue.proven.is_empty() && queue.suspects.is_empty());
+        assert!(!queue.is_waiting() && queue.guests.is_empty());
     }
 }

@@ -4,35 +4,27 @@
 use super::failure::{self, LibvirtFailure, text};
 use super::loader::{Loaded, load};
 use crate::metadata::device_counters::DeviceCounters;
-use crate::metadata::source::CounterReading;
+use crate::metadata::source::{CounterReading, GuestMetadata};
 use crate::timestamps;
 use kvm::domain_capabilities::{self, DomainCapabilities};
 use kvm::sanitize_name;
-use sample::DomainState;
 use sample::domain_stats::{self as stats, Stats, StatsValue};
+use sample::{Known, Origin};
 use std::ffi::CStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use virt::connect::Connect;
+use virt::domain::{Domain, DomainState};
 use virt_sys as sys;
 
 /// At most this many domains of one host are read.
 const MAX_DOMAINS: usize = 4096;
-/// How often a guest is asked again that libvirt is busy with.
+/// Number of further attempts while libvirt is busy with a guest.
 const BUSY_ATTEMPTS: u32 = 4;
-/// The first pause before that; it grows by itself each time.
+/// The pause before the first of them; each further pause is longer by this time.
 const BUSY_PAUSE: Duration = Duration::from_millis(60);
 /// At most this many statistics of one domain are read.
 const MAX_STATS: usize = 65_536;
-
-/// One domain, as one poll found it.
-pub struct PolledDomain {
-    pub uuid: String,
-    pub name: String,
-    pub state: DomainState,
-    pub xml: Option<String>,
-    /// Whether libvirt keeps its definition.
-    pub persistent: Option<bool>,
-}
 
 /// A connection that opens itself, and reopens after the daemon was away.
 pub struct LibvirtConnection {
@@ -45,33 +37,17 @@ pub struct LibvirtConnection {
 }
 
 impl LibvirtConnection {
-    pub fn new(uri: Option<String>) -> Self {
-        let uri = uri.unwrap_or_else(|| "qemu:///system".into());
+    pub fn new(uri: String) -> Self {
         Self { uri, read_only: None, offers_asked: false, writable: None }
     }
 
-    /// Every running or paused domain.
-    pub fn domains(&mut self) -> Result<Vec<PolledDomain>, LibvirtFailure> {
+    /// Every running or paused domain, by UUID.
+    pub fn domains(&mut self) -> Result<Vec<(String, GuestMetadata)>, LibvirtFailure> {
         let connect = self.open()?;
         let flags = sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE;
-        let list = connect.list_all_domains(flags).map_err(|e| failure::of_call(&self.uri, &e))?;
-        let mut found = Vec::new();
-        for domain in list.into_iter().take(MAX_DOMAINS) {
-            // A domain may end between the list and the call.
-            let (Ok(uuid), Ok(name)) = (domain.uuid_string(), domain.name()) else { continue };
-            found.push(PolledDomain {
-                state: match domain.state() {
-                    Ok((state, _)) if state.is(virt::domain::DomainState::Paused) => DomainState::Paused,
-                    Ok((state, _)) if state.is(virt::domain::DomainState::PMSuspended) => DomainState::Paused,
-                    _ => DomainState::Running,
-                },
-                xml: domain.xml_desc(0).ok(),
-                persistent: domain.is_persistent().ok(),
-                uuid,
-                name: sanitize_name(&name, 128),
-            });
-        }
-        Ok(found)
+        let list = connect.list_all_domains(flags).map_err(|e| failure::from_error(&self.uri, &e))?;
+        // A domain may end between the list and the call.
+        Ok(list.iter().take(MAX_DOMAINS).filter_map(polled).collect())
     }
 
     /// What the host offers to guests under KVM, once a connection: a new daemon can find another QEMU.
@@ -98,7 +74,7 @@ impl LibvirtConnection {
     pub fn devices(&mut self, uuid: &str) -> Option<DeviceCounters> {
         let groups = sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE | sys::VIR_DOMAIN_STATS_BALLOON;
         let mut read = self.stats(uuid, groups)?;
-        // Another client asks the guest at this moment, perhaps at the same pace.
+        // Another client of libvirt queries the guest at this moment, perhaps at the same pace.
         for attempt in 1..=BUSY_ATTEMPTS {
             if !stats::lacks_disks(&read) {
                 break;
@@ -141,7 +117,7 @@ impl LibvirtConnection {
                 (self.read_only, self.offers_asked) = (Some(c.clone()), false);
                 Ok(c)
             }
-            Err(e) => Err(failure::of_call(&self.uri, &e)),
+            Err(e) => Err(failure::from_error(&self.uri, &e)),
         }
     }
 
@@ -166,6 +142,24 @@ impl LibvirtConnection {
         unsafe { sys::virDomainStatsRecordListFree(records) };
         read
     }
+}
+
+fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
+    let (uuid, name) = (domain.uuid_string().ok()?, domain.name().ok()?);
+    let known = GuestMetadata {
+        name: Some(Known::new(sanitize_name(&name, 128), Origin::Libvirt)),
+        uuid: Some(Known::new(uuid.clone(), Origin::Libvirt)),
+        state: Some(match domain.state() {
+            Ok((state, _)) if state.is(DomainState::Paused) || state.is(DomainState::PMSuspended) => {
+                sample::DomainState::Paused
+            }
+            _ => sample::DomainState::Running,
+        }),
+        xml_text: domain.xml_desc(0).ok().map(Arc::from),
+        persistent: domain.is_persistent().ok(),
+        ..GuestMetadata::default()
+    };
+    Some((uuid, known))
 }
 
 fn read_record(record: sys::virDomainStatsRecordPtr) -> Option<Stats> {

@@ -57,7 +57,7 @@ const REFUSALS: [ErrorNumber; 5] = [
 
 /// A call failed.
 #[cfg(feature = "libvirt")]
-pub fn of_call(uri: &str, error: &Error) -> LibvirtFailure {
+pub fn from_error(uri: &str, error: &Error) -> LibvirtFailure {
     let refused = REFUSALS.into_iter().any(|number| error.code().is(number));
     explain(uri, refused, &text(error))
 }
@@ -79,7 +79,7 @@ fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
             ),
         );
     }
-    // Before a missing socket: polkit is asked over the bus, and its absence reads much like libvirt's.
+    // Before a missing socket: libvirt reaches polkit over the bus, and the error about a missing bus reads much alike.
     if says("system bus") || says("polkit") {
         return (
             format!("libvirt at {uri} runs but cannot ask polkit about kvmtop's user: {message}"),
@@ -101,8 +101,8 @@ fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
     )
 }
 
-/// The command that lets a user look at guests. Rules are asked in the order of their files' names, the first answer
-/// counts (polkit(8)); the group libvirt is let manage guests, which is another action.
+/// The command that lets a user look at guests. polkit reads rules in the order of their files' names, and the first
+/// answer counts (polkit(8)); members of the group libvirt may manage guests, which is another action.
 fn polkit_rule(user: u32) -> String {
     format!(
         "echo 'polkit.addRule(function(action, subject) {{ if (action.id == \"org.libvirt.unix.monitor\" && \

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub enum Loaded {
     /// All functions are available.
     Whole,
-    /// All but the monitor function, which is in a library of its own.
+    /// All but the monitor function, which is in a separate library.
     WithoutMonitor,
     /// libvirt cannot be used on this host; holds the reason.
     Not(String),

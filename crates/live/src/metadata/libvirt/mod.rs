@@ -1,6 +1,6 @@
-//! libvirt's view of its domains, read on a thread of its own: a daemon that hangs delays only its own answers. What
-//! libvirt has to ask a guest's QEMU for is read on further threads (`guest_calls`), so that a guest that hangs delays
-//! only its own figures.
+//! libvirt's view of its domains. A separate thread polls it, so that a daemon that hangs delays only its answers.
+//! Further threads (`calls`) read what libvirt has to get from a guest's QEMU, so that a guest that hangs delays only
+//! its figures.
 //!
 //! The library with its dependencies is larger than kvmtop, so it is loaded only when it is of use: when a guest with a
 //! UUID and a daemon's socket exist, or when a URI is given.
@@ -12,69 +12,34 @@
 
 mod call_queue;
 #[cfg(feature = "libvirt")]
+mod calls;
+#[cfg(feature = "libvirt")]
 mod connection;
 mod failure;
-#[cfg(feature = "libvirt")]
-mod guest_calls;
 #[cfg(feature = "libvirt")]
 mod loader;
 #[cfg(feature = "libvirt")]
 mod polling;
-#[cfg(feature = "libvirt")]
-mod release_pages;
 
 use crate::metadata::device_counters::DeviceCounters;
-use crate::metadata::source::CounterReading;
-use call_queue::{MAX_THREADS, PATIENCE};
+use crate::metadata::source::GuestMetadata;
+use call_queue::{CallQueue, GuestQuestion, HANG_TIMEOUT, MAX_THREADS};
 use failure::LibvirtFailure;
 use kvm::device_map::DeviceMap;
-use kvm::domain_xml::DomainXml;
-use sample::{DiskSample, DomainState, NicSample, SourceId, SourceStatus};
+use sample::{SourceId, SourceStatus};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long libvirt may take for its first answer.
+/// Deadline for libvirt's first answer.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// One domain as libvirt reports it.
-#[derive(Debug, Clone, Default)]
-pub struct LibvirtDomain {
-    /// UUID, as libvirt writes it.
-    pub uuid: String,
-    /// Name.
-    pub name: String,
-    /// Whether it runs or is paused.
-    pub state: DomainState,
-    /// The live XML, parsed.
-    pub xml: Option<Arc<DomainXml>>,
-    /// The live XML's text.
-    pub xml_text: Option<Arc<str>>,
-    /// Whether libvirt keeps its definition when it ends.
-    pub persistent: Option<bool>,
-    /// Activity of its disks within `devices_ns`.
-    pub disks: Vec<DiskSample>,
-    /// Activity of its interfaces within `devices_ns`.
-    pub nics: Vec<NicSample>,
-    /// The time that `disks` and `nics` cover.
-    pub devices_ns: u64,
-    /// What the balloon leaves to the guest, bytes.
-    pub balloon: Option<u64>,
-    /// KVM's counters, when they are wanted.
-    pub counters: Option<Arc<CounterReading>>,
-    /// Why the XML is not used.
-    pub xml_error: Option<String>,
-}
 
 /// How kvmtop uses libvirt.
 #[derive(Debug, Clone, Default)]
 pub struct LibvirtOptions {
     /// `--libvirt-uri`; `None`: `LIBVIRT_DEFAULT_URI`, else `qemu:///system`.
     pub uri: Option<String>,
-    /// Time between two readings of KVM's counters, for hosts without tracing; `None`: never, as they cost the guests'
-    /// monitors.
-    pub counters_every: Option<Duration>,
     /// Connects to the daemon even if no guest is there that it may know.
     pub at_once: bool,
 }
@@ -88,29 +53,37 @@ pub struct DomainProcess {
     pub stopped: bool,
 }
 
-/// The memory map that the monitor shows, or a sentence that says why there is none.
+/// The memory map that the monitor shows, or a sentence with the reason for its absence.
 pub type MonitorReply = Result<DeviceMap, String>;
 
-enum LibvirtRequest {
-    /// A guest appeared: poll soon.
-    Refresh,
-    /// A monitor command (HMP) for a domain, by UUID.
-    Monitor { uuid: String, command: &'static str, reply: SyncSender<MonitorReply> },
-    /// Sets whether KVM's counters are wanted, and how often.
-    Counters(Option<Duration>),
+/// What the front and libvirt's threads share.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<LibvirtState>,
+    /// Signalled when there is work for a thread.
+    work: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, LibvirtState> {
+        // The data are consistent after each statement that changes them, so that a panic elsewhere on the thread does
+        // no harm.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Default)]
 struct LibvirtState {
-    domains: HashMap<String, Arc<LibvirtDomain>>,
+    /// The domains of the last poll, by UUID.
+    domains: HashMap<String, Arc<GuestMetadata>>,
     /// The last counters of each domain's devices.
     devices: HashMap<String, DeviceCounters>,
     /// The processes of domains, by UUID.
     processes: HashMap<String, DomainProcess>,
-    /// Domains whose QEMU has not answered, with the start of the question.
-    late: HashMap<String, Instant>,
-    /// How many of them libvirt waits for now.
-    stuck: usize,
+    /// Questions that libvirt passes on to guests.
+    queue: CallQueue,
+    /// Threads that put these questions.
+    threads: usize,
     /// Start of the call in progress.
     asked: Option<Instant>,
     /// The failure of the last poll.
@@ -121,52 +94,55 @@ struct LibvirtState {
     answered: bool,
     /// Whether libvirt passes on monitor commands.
     monitor: bool,
-    /// Whether KVM's counters are wanted now.
-    counters_wanted: bool,
+    /// Time between two readings of KVM's counters; `None`: they are not wanted, as they cost the guests' monitors.
+    counters_every: Option<Duration>,
+    /// Whether a guest appeared since the last poll.
+    refresh: bool,
+    /// Whether the front is gone.
+    closed: bool,
 }
 
 /// The handle to the libvirt thread; never blocks.
-pub struct Libvirt {
-    shared: Arc<Mutex<LibvirtState>>,
-    requests: Option<SyncSender<LibvirtRequest>>,
-}
+pub struct Libvirt(Arc<Shared>);
 
 impl Libvirt {
     /// Starts the thread. Without a URI it connects only after the first [`Self::refresh`].
     pub fn start(options: LibvirtOptions) -> Self {
-        let state = LibvirtState { counters_wanted: options.counters_every.is_some(), ..LibvirtState::default() };
-        let shared = Arc::new(Mutex::new(state));
-        let requests = start_thread(&shared, options).map_err(|failure| lock(&shared).fail(failure)).ok();
-        Self { shared, requests }
+        let shared = Arc::<Shared>::default();
+        if let Err(failure) = start_thread(&shared, options) {
+            shared.lock().fail(failure);
+        }
+        Self(shared)
     }
 
     /// The domain with this UUID (in any case), or, without a UUID, with this name, as of the last poll.
-    pub fn domain(&self, uuid: Option<&str>, name: Option<&str>) -> Option<Arc<LibvirtDomain>> {
-        let shared = lock(&self.shared);
+    pub fn domain(&self, uuid: Option<&str>, name: Option<&str>) -> Option<Arc<GuestMetadata>> {
+        let state = self.0.lock();
         match uuid {
-            Some(uuid) => shared.domains.get(&uuid.to_ascii_lowercase()).cloned(),
-            None => shared.domains.values().find(|d| Some(d.name.as_str()) == name).cloned(),
+            Some(uuid) => state.domains.get(&uuid.to_ascii_lowercase()).cloned(),
+            None => state.domains.values().find(|d| d.name.as_ref().map(|n| n.value.as_str()) == name).cloned(),
         }
     }
 
     /// What the host offers to its guests, as entries of [`HostFacts::params`](sample::HostFacts::params).
     pub fn host_offers(&self) -> Option<Arc<BTreeMap<String, String>>> {
-        lock(&self.shared).offers.clone()
+        self.0.lock().offers.clone()
     }
 
     /// Whether a poll has ended since the start: before that, a domain that is not found may still be libvirt's.
     pub fn answered(&self) -> bool {
-        lock(&self.shared).answered
+        self.0.lock().answered
     }
 
     /// A guest appeared that libvirt may know: polls soon.
     pub fn refresh(&self) {
-        self.send(LibvirtRequest::Refresh);
+        self.0.lock().refresh = true;
+        self.0.work.notify_all();
     }
 
     /// Sets the processes of the domains, by UUID (lower case): one that is stopped or waits for storage is not asked.
     pub fn set_processes(&self, processes: HashMap<String, DomainProcess>) {
-        let mut state = lock(&self.shared);
+        let mut state = self.0.lock();
         if state.processes != processes {
             let stopped = processes.iter().filter(|(_, process)| process.stopped);
             stopped.for_each(|(uuid, _)| state.leave_out(uuid));
@@ -176,90 +152,83 @@ impl Libvirt {
 
     /// Sets whether KVM's counters are wanted, and how often.
     pub fn set_counters(&self, every: Option<Duration>) {
-        let mut state = lock(&self.shared);
-        state.counters_wanted = every.is_some();
+        let mut state = self.0.lock();
+        state.counters_every = every;
         if every.is_none() {
             state.domains.values_mut().for_each(|d| Arc::make_mut(d).counters = None);
         }
         drop(state);
-        self.send(LibvirtRequest::Counters(every));
+        self.0.work.notify_all();
     }
 
     /// Sends a human monitor command; the reply arrives on the channel. libvirt marks the domain as tainted by it
     /// (`custom-monitor`). `None` where libvirt cannot pass commands on.
     pub fn monitor(&self, uuid: &str, command: &'static str) -> Option<Receiver<MonitorReply>> {
         let (reply, receive) = sync_channel(1);
-        let reachable = lock(&self.shared).monitor;
-        let sent = reachable && self.send(LibvirtRequest::Monitor { uuid: uuid.into(), command, reply });
-        sent.then_some(receive)
+        let mut state = self.0.lock();
+        if !state.monitor {
+            return None;
+        }
+        state.queue.add(uuid, GuestQuestion::Monitor { command, reply }, Instant::now());
+        drop(state);
+        self.0.work.notify_all();
+        Some(receive)
     }
 
     /// The status of this source.
     pub fn status(&self, now: Instant) -> SourceStatus {
-        let shared = lock(&self.shared);
-        let patience = if shared.answered { PATIENCE } else { INITIAL_TIMEOUT };
-        if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > patience) {
+        let state = self.0.lock();
+        let timeout = if state.answered { HANG_TIMEOUT } else { INITIAL_TIMEOUT };
+        if let Some(asked) = state.asked.filter(|asked| now.saturating_duration_since(*asked) > timeout) {
             return SourceStatus::degraded(
                 SourceId::Libvirt,
                 format!("libvirtd has not answered for {} s", now.saturating_duration_since(asked).as_secs()),
                 format!("{}; until then names and settings are those of its last answer", failure::RESTART),
             );
         }
-        match &shared.failure {
+        match &state.failure {
             Some((cause, fix)) => SourceStatus::missing(SourceId::Libvirt, cause.clone(), fix.clone()),
-            None => shared.left_out(now).unwrap_or_else(|| SourceStatus::ok(SourceId::Libvirt)),
-        }
-    }
-
-    fn send(&self, request: LibvirtRequest) -> bool {
-        match &self.requests {
-            // A full queue means that the daemon hangs: the request is dropped.
-            Some(queue) => {
-                !matches!(queue.try_send(request), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
-            }
-            None => false,
+            None => state.left_out(now).unwrap_or_else(|| SourceStatus::ok(SourceId::Libvirt)),
         }
     }
 }
 
-/// Starts the thread that polls libvirt and serves requests.
+impl Drop for Libvirt {
+    /// Ends the threads; one that waits for a guest ends when the guest answers.
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.work.notify_all();
+    }
+}
+
+/// Starts the thread that polls libvirt.
 #[cfg(feature = "libvirt")]
-fn start_thread(
-    shared: &Arc<Mutex<LibvirtState>>,
-    options: LibvirtOptions,
-) -> Result<SyncSender<LibvirtRequest>, LibvirtFailure> {
-    let (send, receive) = sync_channel(64);
+fn start_thread(shared: &Arc<Shared>, options: LibvirtOptions) -> Result<(), LibvirtFailure> {
     let of_thread = shared.clone();
     let thread = std::thread::Builder::new().name("libvirt".into());
-    match thread.spawn(move || polling::serve(&of_thread, &receive, options)) {
-        Ok(_) => Ok(send),
+    match thread.spawn(move || polling::serve(&of_thread, options)) {
+        Ok(_) => Ok(()),
         Err(e) => Err((format!("libvirt is not used: its thread did not start: {e}"), "raise ulimit -u".into())),
     }
 }
 
-/// This build has no libvirt.
+/// A build without libvirt.
 #[cfg(not(feature = "libvirt"))]
-fn start_thread(_: &Arc<Mutex<LibvirtState>>, _: LibvirtOptions) -> Result<SyncSender<LibvirtRequest>, LibvirtFailure> {
+fn start_thread(_: &Arc<Shared>, _: LibvirtOptions) -> Result<(), LibvirtFailure> {
     Err(failure::not_in_this_build())
-}
-
-fn lock(shared: &Mutex<LibvirtState>) -> MutexGuard<'_, LibvirtState> {
-    // The data are consistent after each statement that changes them, so that a panic elsewhere on the thread does no
-    // harm.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LibvirtState {
     /// The status while single guests are left out.
     fn left_out(&self, now: Instant) -> Option<SourceStatus> {
-        let name = |uuid: &String| self.domains.get(uuid).map(|d| d.name.as_str());
+        let name = |uuid: &String| Some(self.domains.get(uuid)?.name.as_ref()?.value.as_str());
         let stopped = self.processes.iter().filter(|(_, process)| process.stopped).filter_map(|(uuid, _)| name(uuid));
-        let late = self.late.iter().filter(|(_, since)| now.saturating_duration_since(**since) > PATIENCE);
+        let late = self.queue.late(now).filter(|(_, since)| now.saturating_duration_since(*since) > HANG_TIMEOUT);
         let mut silent: Vec<&str> = stopped.chain(late.filter_map(|(uuid, _)| name(uuid))).collect();
         silent.sort_unstable();
         silent.dedup();
         if let Some(first) = silent.first() {
-            let others = if self.stuck >= MAX_THREADS {
+            let others = if self.queue.stuck(now) >= MAX_THREADS {
                 "; until one of them does, libvirt is asked about no guest"
             } else {
                 ""
@@ -274,15 +243,15 @@ impl LibvirtState {
                        ps -eo pid,stat,wchan:20,args | grep [q]emu";
             return Some(SourceStatus::degraded(SourceId::Libvirt, cause, fix));
         }
-        let (domain, why) = self.domains.values().find_map(|d| Some((d, d.xml_error.as_ref()?)))?;
-        let cause = format!("libvirt's XML of {} is not used: {why}", domain.name);
+        let (domain, why) = self.domains.values().find_map(|d| Some((d.name.as_ref()?, d.xml_error.as_ref()?)))?;
+        let cause = format!("libvirt's XML of {} is not used: {why}", domain.value);
         Some(SourceStatus::degraded(SourceId::Libvirt, cause, "its settings are those of its command line"))
     }
 
-    /// Drops the figures of a guest that is not read: the last ones are not those of now.
+    /// Drops the figures of a guest that is not read: they are too old.
     fn leave_out(&mut self, uuid: &str) {
         self.devices.remove(uuid);
-        let has_figures = |d: &LibvirtDomain| d.devices_ns > 0 || d.counters.is_some() || d.balloon.is_some();
+        let has_figures = |d: &GuestMetadata| d.devices_ns > 0 || d.counters.is_some() || d.balloon.is_some();
         if let Some(domain) = self.domains.get_mut(uuid).filter(|d| has_figures(d)) {
             let domain = Arc::make_mut(domain);
             domain.balloon = None;

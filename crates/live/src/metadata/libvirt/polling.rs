@@ -1,20 +1,21 @@
 //! The libvirt thread: it waits until libvirt is of use, loads it, and polls.
 
 use super::call_queue::{DEADLINE, GuestQuestion};
-use super::connection::{LibvirtConnection, PolledDomain};
-use super::guest_calls::GuestCalls;
+use super::calls::serve_waiting;
+use super::connection::LibvirtConnection;
 use super::loader::{Loaded, load};
-use super::release_pages::give_back_libraries;
-use super::{LibvirtDomain, LibvirtOptions, LibvirtRequest, LibvirtState, failure, lock};
+use super::{LibvirtOptions, LibvirtState, Shared, failure};
+use crate::metadata::source::GuestMetadata;
 use kvm::domain_xml;
-use sample::HostFacts;
+use sample::{HostFacts, Known, Origin};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time between two polls of the list of domains, their XML and their devices' statistics.
 const POLL: Duration = Duration::from_secs(5);
+/// Pause before the poll that a new guest causes: several new guests cause one poll.
+const REFRESH: Duration = Duration::from_millis(100);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(10);
 /// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of `qemu:///system`
@@ -27,154 +28,154 @@ const SOCKETS: [&str; 4] = [
 ];
 
 /// The whole life of the thread.
-pub(super) fn serve(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, options: LibvirtOptions) {
+pub(super) fn serve(shared: &Arc<Shared>, options: LibvirtOptions) {
     // The daemon asks who kvmtop's user is and nothing else; the threads that follow inherit it.
     rights::keep_none();
-    if let Some(options) = wait_for_use(shared, requests, options) {
-        run(shared, requests, &options);
+    let uri = options.uri.or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|uri| !uri.is_empty());
+    if wait_for_use(shared, uri.is_some(), options.at_once) {
+        run(shared, &uri.unwrap_or_else(|| "qemu:///system".into()));
     }
 }
 
-/// Waits until libvirt is of use and loads it; `None` when it cannot be used or the front is gone.
-fn wait_for_use(
-    shared: &Mutex<LibvirtState>,
-    requests: &Receiver<LibvirtRequest>,
-    mut options: LibvirtOptions,
-) -> Option<LibvirtOptions> {
-    let uri = options.uri.take().or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|u| !u.is_empty());
-    let named = uri.is_some();
-    options.uri = uri;
-    let mut wanted = named || options.at_once;
-    loop {
-        let daemon = named || SOCKETS.iter().any(|s| Path::new(s).exists());
-        if daemon && wanted {
-            lock(shared).answered = false;
-            break;
+fn wait<'s>(shared: &'s Shared, state: MutexGuard<'s, LibvirtState>, time: Duration) -> MutexGuard<'s, LibvirtState> {
+    shared.work.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// Waits until libvirt is of use and loads it; false when it cannot be used or the front is gone. `named`: there is a
+/// URI.
+fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
+    let mut state = shared.lock();
+    while !state.closed {
+        let daemon = named || SOCKETS.iter().any(|socket| Path::new(socket).exists());
+        if daemon && (named || at_once || state.refresh) {
+            (state.answered, state.refresh) = (false, false);
+            drop(state);
+            let loaded = load();
+            state = shared.lock();
+            state.monitor = *loaded == Loaded::Whole;
+            if let Loaded::Not(why) = loaded {
+                state.fail(failure::without_library(why));
+                return false;
+            }
+            return true;
         }
         if daemon {
-            lock(shared).failure = None;
+            state.failure = None;
         } else {
-            lock(shared).fail(failure::absent());
+            state.fail(failure::absent());
         }
-        match requests.recv_timeout(RETRY) {
-            Ok(LibvirtRequest::Refresh) => wanted = true,
-            Ok(LibvirtRequest::Counters(every)) => options.counters_every = every,
-            // Monitor commands come only for domains already found.
-            Ok(LibvirtRequest::Monitor { .. }) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return None,
-        }
+        state = wait(shared, state, RETRY);
     }
-    match load() {
-        Loaded::Not(why) => {
-            lock(shared).fail(failure::without_library(why));
-            return None;
-        }
-        loaded => lock(shared).monitor = *loaded == Loaded::Whole,
-    }
-    Some(options)
+    false
 }
 
-/// The thread's loop: polls, then serves requests until the next poll.
-fn run(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, options: &LibvirtOptions) {
-    let mut connection = LibvirtConnection::new(options.uri.clone());
-    let calls = GuestCalls::new(options.uri.clone(), shared.clone());
-    let mut counters = options.counters_every;
+/// Polls until the front is gone.
+fn run(shared: &Arc<Shared>, uri: &str) {
+    let mut connection = LibvirtConnection::new(uri.to_owned());
     let mut next = Instant::now();
-    let mut next_counters = counters.map(|_| next);
+    let mut next_counters = next;
     loop {
-        let now = Instant::now();
-        if now >= next {
-            let ok = turn(shared, &mut connection);
-            if ok && let Some(offers) = asking(shared, || connection.new_offers()) {
-                lock(shared).offers = Some(Arc::new(HostFacts::offers(&offers)));
-            }
-            give_back_libraries();
-            calls.retain(|uuid| lock(shared).domains.contains_key(uuid));
-            ask_all(shared, &calls, || GuestQuestion::Devices);
+        if Instant::now() >= next {
+            let ok = poll(shared, &mut connection);
+            shared.lock().ask_all(|| GuestQuestion::Devices);
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
-        if let Some(every) = counters.filter(|_| next_counters.is_some_and(|at| now >= at)) {
-            ask_all(shared, &calls, || GuestQuestion::Counters(every));
-            next_counters = Some(Instant::now() + every);
+        let now = Instant::now();
+        let mut state = shared.lock();
+        let mut until = next;
+        match state.counters_every {
+            Some(every) => {
+                if now >= next_counters {
+                    state.ask_all(|| GuestQuestion::Counters(every));
+                    next_counters = now + every;
+                }
+                until = until.min(next_counters);
+            }
+            None => next_counters = now,
         }
-        let (late, stuck) = (calls.late(), calls.stuck());
-        let mut state = lock(shared);
-        late.keys().for_each(|uuid| state.leave_out(uuid));
-        (state.late, state.stuck) = (late, stuck);
-        let waits = !state.late.is_empty();
+        let late: Vec<String> = state.queue.late(now).map(|(uuid, _)| uuid.clone()).collect();
+        late.iter().for_each(|uuid| state.leave_out(uuid));
         drop(state);
-        let mut until = next_counters.map_or(next, |c| c.min(next));
         // A thread may be late a moment from now.
-        if calls.go_on() || waits {
-            until = until.min(Instant::now() + DEADLINE);
+        if serve_waiting(shared, uri) || !late.is_empty() {
+            until = until.min(now + DEADLINE);
         }
-        match requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            // Several new guests cause one poll.
-            Ok(LibvirtRequest::Refresh) => next = next.min(Instant::now() + Duration::from_millis(100)),
-            Ok(LibvirtRequest::Counters(every)) => {
-                counters = every;
-                next_counters = every.map(|_| Instant::now());
-            }
-            Ok(LibvirtRequest::Monitor { uuid, command, reply }) => {
-                calls.ask(&uuid, GuestQuestion::Monitor { command, reply });
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return calls.close(),
+        let mut state = shared.lock();
+        let counters_before = state.counters_every;
+        let has_news = |state: &mut LibvirtState| {
+            state.closed || state.refresh || state.counters_every != counters_before || state.queue.has_new()
+        };
+        while !has_news(&mut state) && Instant::now() < until {
+            state = wait(shared, state, until.saturating_duration_since(Instant::now()));
+        }
+        if state.closed {
+            return;
+        }
+        if std::mem::take(&mut state.refresh) {
+            next = next.min(Instant::now() + REFRESH);
         }
     }
 }
 
-/// Asks every domain whose process is not stopped.
-fn ask_all(shared: &Mutex<LibvirtState>, calls: &GuestCalls, question: impl Fn() -> GuestQuestion) {
-    let state = lock(shared);
-    let stopped = |uuid: &String| state.processes.get(uuid).is_some_and(|process| process.stopped);
-    let domains: Vec<String> = state.domains.keys().filter(|uuid| !stopped(uuid)).cloned().collect();
-    drop(state);
-    domains.iter().for_each(|uuid| calls.ask(uuid, question()));
+impl LibvirtState {
+    /// Asks every domain whose process is not stopped.
+    fn ask_all(&mut self, question: impl Fn() -> GuestQuestion) {
+        let now = Instant::now();
+        let Self { queue, processes, .. } = self;
+        queue.retain(|uuid| self.domains.contains_key(uuid));
+        for uuid in self.domains.keys().filter(|uuid| processes.get(*uuid).is_none_or(|process| !process.stopped)) {
+            queue.add(uuid, question(), now);
+        }
+    }
 }
 
 /// Records the start of a call, so that the front sees how long it takes.
-fn asking<T>(shared: &Mutex<LibvirtState>, question: impl FnOnce() -> T) -> T {
-    lock(shared).asked = Some(Instant::now());
-    let answer = question();
-    lock(shared).asked = None;
+fn asking<T>(shared: &Shared, call: impl FnOnce() -> T) -> T {
+    shared.lock().asked = Some(Instant::now());
+    let answer = call();
+    shared.lock().asked = None;
     answer
 }
 
-fn turn(shared: &Mutex<LibvirtState>, connection: &mut LibvirtConnection) -> bool {
+/// Reads the domains, and on a new connection what the host offers; returns whether libvirt answered.
+fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
     let answer = asking(shared, || connection.domains());
-    let mut shared = lock(shared);
-    shared.answered = true;
+    let mut state = shared.lock();
+    state.answered = true;
     match answer {
         Ok(found) => {
-            shared.failure = None;
-            let mut old = std::mem::take(&mut shared.domains);
-            for answer in found {
-                let before = old.remove(&answer.uuid);
-                let domain = merge(answer, before.as_deref());
-                shared.domains.insert(domain.uuid.clone(), Arc::new(domain));
+            state.failure = None;
+            let mut old = std::mem::take(&mut state.domains);
+            for (uuid, domain) in found {
+                let before = old.remove(&uuid);
+                state.domains.insert(uuid, Arc::new(merge(domain, before.as_deref())));
             }
-            let LibvirtState { domains, devices, .. } = &mut *shared;
+            let LibvirtState { domains, devices, .. } = &mut *state;
             devices.retain(|uuid, _| domains.contains_key(uuid));
-            true
         }
         Err(failure) => {
             // The last known domains stay: a daemon that restarts does not rename guests.
-            shared.fail(failure);
-            false
+            state.fail(failure);
+            return false;
         }
     }
+    drop(state);
+    if let Some(offers) = asking(shared, || connection.new_offers()) {
+        shared.lock().offers = Some(Arc::new(HostFacts::offers(&offers)));
+    }
+    true
 }
 
-fn merge(answer: PolledDomain, before: Option<&LibvirtDomain>) -> LibvirtDomain {
+/// Adds what an earlier poll and the guest itself said to what a poll said.
+fn merge(polled: GuestMetadata, before: Option<&GuestMetadata>) -> GuestMetadata {
     let before = before.cloned().unwrap_or_default();
-    let PolledDomain { uuid, name, state, xml, persistent } = answer;
-    let mut domain = LibvirtDomain { uuid, name, state, persistent, ..before };
-    if domain.xml_text.as_deref() != xml.as_deref() {
-        let parsed = xml.as_deref().map(domain_xml::parse).transpose();
+    let GuestMetadata { name, uuid, state, persistent, xml_text, .. } = polled;
+    let mut domain = GuestMetadata { name, uuid, state, persistent, ..before };
+    if domain.xml_text != xml_text {
+        let parsed = xml_text.as_deref().map(domain_xml::parse).transpose();
         domain.xml_error = parsed.as_ref().err().map(ToString::to_string);
-        domain.xml = parsed.ok().flatten().map(Arc::new);
-        domain.xml_text = xml.map(Arc::from);
+        domain.xml = parsed.ok().flatten().map(|xml| Known::new(Arc::new(xml), Origin::Libvirt));
+        domain.xml_text = xml_text;
     }
     domain
 }

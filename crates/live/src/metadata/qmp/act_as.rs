@@ -1,4 +1,4 @@
-//! A thread that acts as the user of a guest's process, and the process behind a socket.
+//! A thread that acts as the user of a guest's process, and the process that listens on a socket.
 #![allow(
     unsafe_code,
     reason = "setfsuid(2), setfsgid(2), and SO_PEERCRED, which rustix reads as a PID that is never 0"

@@ -12,12 +12,12 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// All that a monitor may send: `info mtree -f` of a large guest has some hundred KiB.
-const LONGEST: u64 = 2 << 20;
+const MAX_REPLY: u64 = 2 << 20;
 /// The longest time for a command, greeting included.
-const DEADLINE: Duration = Duration::from_secs(5);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A conversation with a monitor.
-pub(super) struct QmpConversation {
+pub(crate) struct QmpConversation {
     lines: BufReader<Take<UntilDeadline>>,
 }
 
@@ -61,11 +61,11 @@ impl QmpConversation {
     /// Reads the greeting and agrees on commands.
     ///
     /// # Errors
-    /// A sentence: no greeting came in time, as while another client holds the monitor, or it is no QMP.
+    /// A sentence: no greeting came in time, as while another client holds the monitor, or the other side does not speak QMP.
     pub(super) fn begin(stream: UnixStream) -> Result<Self, String> {
-        let until = Instant::now() + DEADLINE;
-        stream.set_write_timeout(Some(DEADLINE)).map_err(|e| e.to_string())?;
-        let mut monitor = Self { lines: BufReader::new(UntilDeadline { stream, until }.take(LONGEST)) };
+        let until = Instant::now() + COMMAND_TIMEOUT;
+        stream.set_write_timeout(Some(COMMAND_TIMEOUT)).map_err(|e| e.to_string())?;
+        let mut monitor = Self { lines: BufReader::new(UntilDeadline { stream, until }.take(MAX_REPLY)) };
         let greeting = monitor.line().map_err(|e| format!("{e}; another program may hold the monitor"))?;
         serde_json::from_slice::<QmpGreeting>(&greeting).map_err(|_| "does not greet as a QMP monitor does")?;
         monitor.ask::<IgnoredAny>(&json!({"execute": "qmp_capabilities"}))?;

@@ -42,7 +42,7 @@ struct QmpBalloon {
 }
 
 /// Asks for the counters of the disks, and for the balloon, which not every guest has.
-pub(super) fn ask(monitor: &mut QmpConversation) -> Result<DeviceCounters, String> {
+pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<DeviceCounters, String> {
     let blocks: Vec<QmpBlock> = monitor.ask(&json!({"execute": "query-blockstats"}))?;
     let at = Instant::now();
     let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);

@@ -74,7 +74,7 @@ impl QmpSocket {
         if Stat::parse(&stat).is_none_or(|s| s.start_ticks != self.start_ticks) {
             return Err(gone());
         }
-        let status = read("status", ProcessCredentials::LONGEST).map_err(|_| gone())?;
+        let status = read("status", ProcessCredentials::MAX_STATUS).map_err(|_| gone())?;
         ProcessCredentials::parse(&status)
             .ok_or_else(|| "the guest's process acts as another user than the one that started it".into())
     }

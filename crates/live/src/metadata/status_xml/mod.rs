@@ -130,7 +130,7 @@ impl StatusFiles {
     }
 
     /// The domain that runs as this process.
-    pub(crate) fn of(&self, pid: i32) -> Option<&DomainStatus> {
+    pub(crate) fn status_of(&self, pid: i32) -> Option<&DomainStatus> {
         self.by_pid.get(&pid).map(Arc::as_ref)
     }
 
@@ -139,7 +139,7 @@ impl StatusFiles {
         self.system.get(uuid).copied()
     }
 
-    /// What could not be read; a missing file is no problem.
+    /// What could not be read. Missing files are normal.
     pub(crate) fn problem(&self) -> Option<SourceStatus> {
         self.problem.clone()
     }

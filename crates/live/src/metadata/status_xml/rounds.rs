@@ -1,7 +1,7 @@
 //! One look at all status files: what is read, in which order, and how much.
 
 use super::DomainStatus;
-use crate::owned_file::{FileRefusal, FileStamp, OwnedFile, OwnedFolder};
+use crate::owned_file::{FileRefusal, FileStamp, OwnedFolder};
 use kvm::domain_xml::MAX_TEXT;
 use kvm::sanitize;
 use rustix::io::Errno;
@@ -24,18 +24,12 @@ pub(super) enum StatusFolder {
 pub(super) struct ReadLimits {
     /// Length of one file.
     pub file: usize,
-    /// Number of files of one user that are looked at in a round.
-    pub user_files: usize,
     /// Bytes of one user that are parsed in a round.
     pub user_bytes: usize,
     /// Bytes of one user that are kept.
     pub user_kept: usize,
-    /// Number of files of all users that are looked at in a round.
-    pub files: usize,
     /// Bytes of all users that are parsed in a round: some 7 ms.
     pub bytes: usize,
-    /// Bytes of all users that are kept.
-    pub kept: usize,
     /// After this time no further file of a user is read in a round.
     pub time: Duration,
 }
@@ -43,16 +37,8 @@ pub(super) struct ReadLimits {
 impl Default for ReadLimits {
     fn default() -> Self {
         const KIB: usize = 1024;
-        Self {
-            file: 256 * KIB,
-            user_files: 256,
-            user_bytes: 256 * KIB,
-            user_kept: 512 * KIB,
-            files: 1024,
-            bytes: 1024 * KIB,
-            kept: 16 * KIB * KIB,
-            time: Duration::from_millis(10),
-        }
+        let time = Duration::from_millis(10);
+        Self { file: 256 * KIB, user_bytes: 256 * KIB, user_kept: 512 * KIB, bytes: 1024 * KIB, time }
     }
 }
 
@@ -66,30 +52,36 @@ struct ReadFile {
     round: u64,
 }
 
-/// What a round may still spend.
+/// The files of one place, and the round in which they were looked at last.
+#[derive(Default)]
+struct ReadPlace {
+    files: BTreeMap<String, ReadFile>,
+    round: u64,
+}
+
+/// What a place may spend in a round.
 #[derive(Clone, Copy)]
-struct Allowance {
+struct Share {
     file: usize,
-    files: usize,
     bytes: usize,
     kept: usize,
+    until: Option<Instant>,
 }
 
 /// The files read so far.
 pub(super) struct Round {
     limits: ReadLimits,
     number: u64,
-    files: HashMap<StatusFolder, BTreeMap<String, ReadFile>>,
-    /// The round in which each user was served last.
-    served: HashMap<u32, u64>,
-    /// Files that exist and were not read, with the reason; and those for which no budget was left.
+    places: HashMap<StatusFolder, ReadPlace>,
+    /// Files that exist and were not read, with the reason.
     refused: Vec<(PathBuf, String, FileRefusal)>,
+    /// Number of files that were beyond what a round may spend.
     left_out: usize,
 }
 
 impl Round {
     pub(super) fn new(limits: ReadLimits) -> Self {
-        Self { limits, number: 0, files: HashMap::new(), served: HashMap::new(), refused: Vec::new(), left_out: 0 }
+        Self { limits, number: 0, places: HashMap::new(), refused: Vec::new(), left_out: 0 }
     }
 
     /// Looks at the wanted files; forgets all others.
@@ -97,130 +89,95 @@ impl Round {
         self.number += 1;
         self.refused.clear();
         self.left_out = 0;
-        self.files.retain(|place, _| wanted.contains_key(place));
-        for (place, files) in &mut self.files {
-            files.retain(|name, _| wanted.get(place).is_some_and(|names| names.contains(name.as_str())));
-        }
-        self.served.retain(|uid, _| wanted.contains_key(&StatusFolder::User(*uid)));
-        if let Some(names) = wanted.get(&StatusFolder::System) {
-            let all = Allowance { file: MAX_TEXT, files: usize::MAX, bytes: usize::MAX, kept: usize::MAX };
-            self.read_place(run, StatusFolder::System, names, all, None);
-        }
-        self.read_users(run, wanted);
-    }
-
-    /// Users who waited longest go first, so that nobody's flood keeps the others out for ever.
-    fn read_users(&mut self, run: &Path, wanted: &BTreeMap<StatusFolder, BTreeSet<&str>>) {
-        let mut users: Vec<(u64, u32, &BTreeSet<&str>)> = wanted
-            .iter()
-            .filter_map(|(place, names)| match place {
-                StatusFolder::System => None,
-                StatusFolder::User(uid) => Some((self.served.get(uid).copied().unwrap_or(0), *uid, names)),
-            })
-            .collect();
-        users.sort_unstable();
-        let limits = self.limits;
-        let until = Instant::now() + limits.time;
-        let mut all = Allowance { file: limits.file, files: limits.files, bytes: limits.bytes, kept: 0 };
-        for (index, (_, uid, names)) in users.into_iter().enumerate() {
-            // At least one user is served in each round, whatever the load of the machine.
-            if index > 0 && (all.files == 0 || all.bytes < limits.file || Instant::now() >= until) {
+        self.places.retain(|place, read| {
+            let names = wanted.get(place);
+            read.files.retain(|name, _| names.is_some_and(|names| names.contains(name.as_str())));
+            names.is_some()
+        });
+        // Users who waited longest go first, so that nobody's flood keeps the others out for ever.
+        let waited = |place: &StatusFolder| self.places.get(place).map_or(0, |read| read.round);
+        let mut order: Vec<_> = wanted.iter().map(|(place, names)| (waited(place), *place, names)).collect();
+        order.sort_unstable_by_key(|(round, place, _)| (*place != StatusFolder::System, *round, *place));
+        let ReadLimits { file, user_bytes, user_kept, bytes: mut left, time } = self.limits;
+        let until = Instant::now() + time;
+        let mut has_served = false;
+        for (_, place, names) in order {
+            if place == StatusFolder::System {
+                let all = Share { file: MAX_TEXT, bytes: usize::MAX, kept: usize::MAX, until: None };
+                self.read_place(run, place, names, all);
+            } else if has_served && (left < file || Instant::now() >= until) {
                 self.left_out += names.len();
-                continue;
+            } else {
+                // At least one user is served in each round, whatever the load of the machine.
+                has_served = true;
+                let share = Share { file, bytes: left.min(user_bytes), kept: user_kept, until: Some(until) };
+                left -= self.read_place(run, place, names, share);
             }
-            let kept: usize = self.files.values().flat_map(BTreeMap::values).map(|file| file.kept).sum();
-            let share = Allowance {
-                file: limits.file,
-                files: all.files.min(limits.user_files),
-                bytes: all.bytes.min(limits.user_bytes),
-                kept: limits.user_kept.min(limits.kept.saturating_sub(kept) + self.kept(StatusFolder::User(uid))),
-            };
-            let left = self.read_place(run, StatusFolder::User(uid), names, share, Some(until));
-            all.files -= share.files - left.files;
-            all.bytes -= share.bytes - left.bytes;
-            self.served.insert(uid, self.number);
         }
     }
 
-    /// Reads the files of one place within what it may spend; returns what is left of that.
-    fn read_place(
-        &mut self,
-        run: &Path,
-        place: StatusFolder,
-        names: &BTreeSet<&str>,
-        mut left: Allowance,
-        until: Option<Instant>,
-    ) -> Allowance {
+    /// Reads the files of one place within its share; returns the bytes that were parsed.
+    fn read_place(&mut self, run: &Path, place: StatusFolder, names: &BTreeSet<&str>, share: Share) -> usize {
         let (base, below, owner) = match place {
             StatusFolder::System => (run.join("libvirt"), "qemu", system_owner(run)),
             StatusFolder::User(uid) => (run.join(format!("user/{uid}")), "libvirt/qemu/run", uid),
         };
+        let ReadPlace { files: known, round } = self.places.entry(place).or_default();
+        *round = self.number;
         let folder = match OwnedFolder::open(&base, below, owner) {
             Ok(Some(folder)) => folder,
-            Ok(None) => {
-                self.files.remove(&place);
-                return left;
-            }
-            Err(why) => {
-                self.files.remove(&place);
-                self.refused.push((base.join(below), String::new(), why));
-                return left;
+            missing => {
+                known.clear();
+                self.refused.extend(missing.err().map(|why| (base.join(below), String::new(), why)));
+                return 0;
             }
         };
-        let path = |name: &str| base.join(below).join(format!("{name}.xml"));
-        let known = self.files.entry(place).or_default();
         // Those that waited longest first.
-        let mut order: Vec<(u64, &str)> =
+        let mut order: Vec<_> =
             names.iter().map(|name| (known.get(*name).map_or(0, |file| file.round), *name)).collect();
         order.sort_unstable();
+        let mut spent = 0;
         for (index, (_, name)) in order.into_iter().enumerate() {
-            if left.files == 0 || index > 0 && until.is_some_and(|until| Instant::now() >= until) {
+            if index > 0 && share.until.is_some_and(|until| Instant::now() >= until) {
                 self.left_out += 1;
                 continue;
             }
-            left.files -= 1;
-            let file = match folder.file(&format!("{name}.xml"), left.file) {
+            let file_name = format!("{name}.xml");
+            let mut refuse = |why| self.refused.push((base.join(below).join(&file_name), name.to_owned(), why));
+            let file = match folder.file(&file_name, share.file) {
                 Ok(Some(file)) => file,
-                Ok(None) => {
+                missing => {
                     known.remove(name);
-                    continue;
-                }
-                Err(why) => {
-                    known.remove(name);
-                    self.refused.push((path(name), name.to_owned(), why));
+                    missing.err().into_iter().for_each(refuse);
                     continue;
                 }
             };
-            if let Some(same) = known.get_mut(name).filter(|known| known.stamp == file.stamp) {
-                same.round = self.number;
-                if same.status.is_none() {
-                    self.refused.push((path(name), name.to_owned(), FileRefusal::NoStatus));
+            if known.get(name).is_none_or(|known| known.stamp != file.stamp) {
+                let kept: usize = known.iter().filter(|(other, _)| *other != name).map(|(_, file)| file.kept).sum();
+                if file.len > share.bytes - spent || file.len.saturating_add(kept) > share.kept {
+                    known.remove(name);
+                    self.left_out += 1;
+                    continue;
                 }
-                continue;
+                spent += file.len;
+                let (stamp, len) = (file.stamp, file.len);
+                let status = file.read().ok().and_then(|text| DomainStatus::parse(&text)).map(Arc::new);
+                let kept = if status.is_some() { len } else { 0 };
+                known.insert(name.to_owned(), ReadFile { stamp, status, kept, round: 0 });
             }
-            let kept: usize = known.iter().filter(|(other, _)| *other != name).map(|(_, file)| file.kept).sum();
-            if file.len > left.bytes || file.len.saturating_add(kept) > left.kept {
-                known.remove(name);
-                self.left_out += 1;
-                continue;
+            if let Some(file) = known.get_mut(name) {
+                file.round = self.number;
+                if file.status.is_none() {
+                    refuse(FileRefusal::NoStatus);
+                }
             }
-            left.bytes -= file.len;
-            let file = ReadFile::read(file, self.number);
-            if file.status.is_none() {
-                self.refused.push((path(name), name.to_owned(), FileRefusal::NoStatus));
-            }
-            known.insert(name.to_owned(), file);
         }
-        left
-    }
-
-    fn kept(&self, place: StatusFolder) -> usize {
-        self.files.get(&place).into_iter().flat_map(BTreeMap::values).map(|file| file.kept).sum()
+        spent
     }
 
     /// What the file of a domain says.
     pub(super) fn status(&self, place: StatusFolder, name: &str) -> Option<Arc<DomainStatus>> {
-        self.files.get(&place)?.get(name)?.status.clone()
+        self.places.get(&place)?.files.get(name)?.status.clone()
     }
 
     /// Whether a right is missing to read a file.
@@ -231,12 +188,13 @@ impl Round {
     /// What was left out, in a sentence; a right that is missing counts only for the guests of `needed`.
     pub(super) fn problem(&self, needed: impl Fn(&str) -> bool) -> Option<String> {
         let mut refused = self.refused.iter().filter(|(_, name, why)| !is_denied(*why) || needed(name));
-        let first = refused.next();
-        let more = refused.count();
         let mut causes = Vec::new();
-        if let Some((path, _, why)) = first {
+        if let Some((path, _, why)) = refused.next() {
             let path = sanitize(&path.display().to_string(), 200);
-            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            let more = match refused.count() {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
             causes.push(format!("the status file of libvirt {path} is not read: {why}{more}"));
         }
         if self.left_out > 0 {
@@ -249,14 +207,6 @@ impl Round {
             ));
         }
         (!causes.is_empty()).then(|| causes.join("; "))
-    }
-}
-
-impl ReadFile {
-    fn read(file: OwnedFile, round: u64) -> Self {
-        let (stamp, len) = (file.stamp, file.len);
-        let status = file.read().ok().and_then(|text| DomainStatus::parse(&text)).map(Arc::new);
-        Self { stamp, kept: if status.is_some() { len } else { 0 }, status, round }
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::proc::fake::FakeProc;
+use crate::tests::fake_proc::FakeProc;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
@@ -41,13 +41,13 @@ fn a_status_file_is_found_by_name_and_read_again_when_it_changes() {
     let mut files = StatusFiles::new(fake.paths().run);
     let guests = [guest(77, 64055, "a"), guest(78, 64055, "broken")];
     files.refresh(0, true, &guests);
-    assert!(files.of(77).is_none() && files.problem().is_none());
+    assert!(files.status_of(77).is_none() && files.problem().is_none());
     fake.write("run/libvirt/qemu/a.xml", XML);
     fake.write("run/libvirt/qemu/broken.xml", "<domstatus");
     files.refresh(1, false, &guests);
-    assert!(files.of(77).is_none(), "not yet due");
+    assert!(files.status_of(77).is_none(), "not yet due");
     files.refresh(1, true, &guests);
-    let status = files.of(77).unwrap();
+    let status = files.status_of(77).unwrap();
     assert_eq!(status.state(), Some(DomainState::Running));
     assert_eq!(status.xml.vcpu_threads.get(&0), Some(&80));
     assert!(status.text.starts_with("<domain ") && status.text.ends_with("</domain>"));
@@ -57,28 +57,28 @@ fn a_status_file_is_found_by_name_and_read_again_when_it_changes() {
     let later = SystemTime::now() + Duration::from_secs(5);
     std::fs::File::options().append(true).open(&path).unwrap().set_modified(later).unwrap();
     files.refresh(ROUND_NS + 1, false, &guests);
-    assert_eq!(files.of(77).unwrap().state(), Some(DomainState::Paused));
+    assert_eq!(files.status_of(77).unwrap().state(), Some(DomainState::Paused));
     std::fs::remove_file(path).unwrap();
     files.refresh(2 * ROUND_NS + 1, false, &guests);
-    assert!(files.of(77).is_none());
+    assert!(files.status_of(77).is_none());
 }
 
 #[test]
 fn a_users_file_speaks_for_no_process_of_another_user() {
     let fake = FakeProc::new();
     let uid = own_uid();
-    // The user names root's guest of process 77, which runs as another user and has no file of its own.
+    // The user names root's guest of process 77, which runs as another user and lacks a status file.
     write_user(&fake, uid, "mail", &status(77, "mine-now", 0));
     write_user(&fake, uid, "own", &status(90, "own", 0));
     let mut files = StatusFiles::new(fake.paths().run);
     let guests = [guest(77, uid + 1, "mail"), guest(90, uid, "own"), guest(91, uid, "mail")];
     files.refresh(0, true, &guests);
-    assert!(files.of(77).is_none() && files.of(91).is_none());
-    assert_eq!(files.of(90).unwrap().xml.name.as_deref(), Some("own"));
-    // Root's own file goes before that of the user.
+    assert!(files.status_of(77).is_none() && files.status_of(91).is_none());
+    assert_eq!(files.status_of(90).unwrap().xml.name.as_deref(), Some("own"));
+    // Root's file goes before the user's.
     fake.write("run/libvirt/qemu/own.xml", &status(90, "system", 0));
     files.refresh(0, true, &guests);
-    assert_eq!(files.of(90).unwrap().xml.name.as_deref(), Some("system"));
+    assert_eq!(files.status_of(90).unwrap().xml.name.as_deref(), Some("system"));
     assert_eq!(files.system_pid("1b1d2c0a-0000-4000-8000-000000000001"), Some(90));
 }
 
@@ -89,7 +89,7 @@ fn a_folder_that_is_not_the_users_own_is_left_out_and_named() {
     write_user(&fake, other, "a", XML);
     let mut files = StatusFiles::new(fake.paths().run);
     files.refresh(0, true, &[guest(77, other, "a")]);
-    assert!(files.of(77).is_none());
+    assert!(files.status_of(77).is_none());
     assert!(cause(&files).contains("belongs to another user"), "{}", cause(&files));
 }
 
@@ -105,7 +105,7 @@ fn links_and_pipes_are_left_out_and_named_and_nothing_hangs() {
     rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
     let mut files = StatusFiles::with_limits(fake.paths().run, limits());
     files.refresh(0, true, &[guest(1, uid, "link"), guest(2, uid, "zero"), guest(3, uid, "pipe")]);
-    assert!((1..=3).all(|pid| files.of(pid).is_none()));
+    assert!((1..=3).all(|pid| files.status_of(pid).is_none()));
     assert!(cause(&files).contains("a link") && cause(&files).contains("and 2 more"), "{}", cause(&files));
     // Files that no guest asks for are not even opened.
     files.refresh(0, true, &[]);
@@ -137,7 +137,7 @@ fn a_user_who_floods_takes_nothing_from_the_others() {
     let small = ReadLimits { file: 60_000, user_bytes: 100_000, bytes: 200_000, ..limits() };
     let mut files = StatusFiles::with_limits(fake.paths().run, small);
     files.refresh(0, true, &guests);
-    let served = |files: &StatusFiles| [0, 100, 200, 300].map(|pid| files.of(pid).is_some());
+    let served = |files: &StatusFiles| [0, 100, 200, 300].map(|pid| files.status_of(pid).is_some());
     assert_eq!(served(&files), [true, true, false, false]);
     files.refresh(0, true, &guests);
     assert_eq!(served(&files), [true, true, true, true], "who waited goes first");
@@ -153,7 +153,7 @@ fn a_flood_is_read_bit_by_bit_and_said() {
     }
     let small = ReadLimits { user_bytes: 100_000, user_kept: 250_000, ..limits() };
     let mut files = StatusFiles::with_limits(fake.paths().run, small);
-    let known = |files: &StatusFiles| (1..=8).filter(|pid| files.of(*pid).is_some()).count();
+    let known = |files: &StatusFiles| (1..=8).filter(|pid| files.status_of(*pid).is_some()).count();
     let mut seen = Vec::new();
     for _ in 0..4 {
         files.refresh(0, true, &guests);
@@ -164,7 +164,7 @@ fn a_flood_is_read_bit_by_bit_and_said() {
     // Root's own files are not counted against the users' share.
     fake.write("run/libvirt/qemu/g8.xml", &status(8, "g8", 300_000));
     files.refresh(0, true, &guests);
-    assert!(files.of(8).is_some());
+    assert!(files.status_of(8).is_some());
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_file_that_is_not_a_status_is_parsed_once() {
     files.refresh(0, true, &guests);
     write_user(&fake, uid, "b", &status(78, "b", 90_000));
     files.refresh(0, true, &guests);
-    assert!(files.of(77).is_none() && files.of(78).is_some(), "{}", cause(&files));
+    assert!(files.status_of(77).is_none() && files.status_of(78).is_some(), "{}", cause(&files));
     assert!(cause(&files).contains("a.xml is not read: it is not the status"), "{}", cause(&files));
 }
 

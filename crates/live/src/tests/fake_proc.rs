@@ -1,6 +1,6 @@
 //! A small /proc in a temporary folder, for tests.
 
-use super::paths::SystemPaths;
+use crate::proc::paths::SystemPaths;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::symlink;

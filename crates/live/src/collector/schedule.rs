@@ -1,0 +1,70 @@
+//! When samples are taken, and the commands that come in between.
+
+use super::{Collector, CollectorCommand};
+use sample::Feed;
+use sample::Sample;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+impl Collector {
+    /// Executes a command; returns whether to end the feed.
+    fn execute(&mut self, command: CollectorCommand) -> bool {
+        let done = match command {
+            CollectorCommand::Level(level) => self.set_level(level),
+            CollectorCommand::KvmEvents(on) => self.set_kvm_events(on),
+            CollectorCommand::Disks(on) => self.set_disks(on),
+            CollectorCommand::Interrupts(on) => self.set_interrupts(on),
+            CollectorCommand::Interval(interval) => {
+                self.options.interval = interval;
+                Ok(())
+            }
+            CollectorCommand::Now => {
+                self.next_ns = None;
+                Ok(())
+            }
+            CollectorCommand::Stop => return true,
+        };
+        self.refused = done.err();
+        false
+    }
+
+    /// Waits until a sample is due; returns whether to end the feed.
+    fn wait(&mut self) -> bool {
+        loop {
+            let now_ns = (self.options.clock)().mono_ns;
+            let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
+            let command = if left.is_zero() {
+                self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
+            } else {
+                self.options.commands.recv_timeout(left).map_err(|e| e == RecvTimeoutError::Disconnected)
+            };
+            match command {
+                Ok(command) => {
+                    if self.execute(command) {
+                        return true;
+                    }
+                    continue;
+                }
+                // All senders are gone, and receiving from a closed channel does not wait.
+                Err(true) => std::thread::sleep(left),
+                Err(false) => {}
+            }
+            if left.is_zero() {
+                let interval = self.options.interval.as_nanos() as u64;
+                // After a tick that is late by more than an interval the schedule starts again from now.
+                let due = self.next_ns.unwrap_or(now_ns) + interval;
+                self.next_ns = Some(if due > now_ns { due } else { now_ns + interval });
+                return false;
+            }
+        }
+    }
+}
+
+impl Feed for Collector {
+    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
+        if self.wait() {
+            return Ok(None);
+        }
+        Ok(Some(self.tick()))
+    }
+}
