@@ -308,7 +308,7 @@ fn virsh(input: &[u8]) {
     }
 }
 
-/// Command lines and configurations of other VMMs, and Proxmox's.
+/// Configurations of Proxmox.
 fn vmm_config(input: &[u8]) {
     let text = text_of(input);
     for config in vmm::parse(&text) {

@@ -273,14 +273,12 @@ File types are detected by content; a folder means all its files:
   text of `perf kvm stat report|live`      trace-cmd, ftrace, perf-prof, perf script
   libvirt domain XML (or status XML)       a qemu-system command line
   `info mtree` of QEMU                     a kernel log, libvirt's QEMU log
-  `lscpu`, `lscpu -e`, `numactl -H`        `virsh capabilities|domcapabilities`, cpuinfo
+  `lscpu`, `lscpu -e`, -p, `numactl -H`    `virsh capabilities|domcapabilities`
   `virsh vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats|dominfo`
   `virsh dommemstat|domblkstat|domifstat`  `qm config`, `qm status --verbose`
   `numastat -p`, `taskset -p`, `ps -L`     files of /proc/PID: status, numa_maps
   `grep . /sys/kernel/debug/kvm/*`         `kvmexit` of bcc
-  `grep . /sys/module/kvm*/parameters/*`
   a Proxmox .conf                          parts of an XML, also cut or escaped
-  command lines and JSON configurations of cloud-hypervisor, Firecracker, crosvm
   `kvm_stat -1`, -l, -L csv                `perf stat -e 'kvm:*'`
   a sosreport: its folder or archive; any tar or zip; gzip, bzip2, xz and
   zstd files

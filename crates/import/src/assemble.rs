@@ -54,7 +54,6 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
     let mut facts = HostFacts { topology: gathered.topology.unwrap_or_default(), ..gathered.host.unwrap_or_default() };
     facts.params.extend(gathered.offers);
-    facts.params.extend(gathered.params);
     facts.params.extend(gathered.cpu_model.map(|model| (CPU_MODEL.to_owned(), model)));
     if !gathered.efficiency.is_empty() {
         facts.params.insert(EFFICIENCY_CPUS.to_owned(), gathered.efficiency.to_string());

@@ -79,8 +79,6 @@ pub(super) struct Gathered {
     pub host: Option<HostFacts>,
     /// What the host offers to its guests.
     pub offers: BTreeMap<String, String>,
-    /// Parameters of the host's modules.
-    pub params: BTreeMap<String, String>,
     /// Length of each input in seconds.
     pub seconds: Vec<(InputType, f64)>,
     /// Events that the recorder lost.

@@ -205,12 +205,7 @@ fn counts_become_the_counters_of_the_only_guest() {
 }
 
 #[test]
-fn configurations_of_other_vmms_are_domains() {
-    let imported =
-        import(&[("vm.json", r#"{"cpus": {"boot_vcpus": 2, "affinity": [{"vcpu": 1, "host_cpus": [3]}]}}"#)]);
-    assert_eq!(places(&imported), expected(&[("guest", "vcpu1=3")]));
-    let facts = &imported.sample.domains[0].facts;
-    assert_eq!((facts.vmm.as_str(), facts.vcpus.as_ref().unwrap().value), ("cloud-hypervisor", 2));
+fn a_proxmox_configuration_is_a_domain() {
     let proxmox = "cores: 2\nostype: win11\nmemory: 512\nscsihw: virtio-scsi-pci\nname: desk\naffinity: 4-5\n";
     let imported = import(&[("100.conf", proxmox)]);
     assert_eq!(places(&imported), expected(&[("desk", "vcpu0=4-5 vcpu1=4-5 emulator=4-5")]));

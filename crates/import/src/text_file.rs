@@ -11,7 +11,7 @@ use kvm::{
     time_profile, topology_text, virsh_text, vmm_config,
 };
 use rights::open_regular;
-use sample::{HostFacts, Sample, Vmm};
+use sample::{HostFacts, Sample};
 use std::borrow::Cow;
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -176,7 +176,6 @@ fn configs(path: &Path, text: &str, gathered: &mut Gathered) {
             file: path.to_owned(),
             command: Some(Arc::new(config.command)),
             threads: config.threads,
-            vmm: config.vmm.map(|name| Vmm::Other(name.to_owned())),
             guest_os: config.guest_os,
             ..Description::default()
         });
@@ -305,7 +304,6 @@ fn is_running(xml: &str) -> bool {
 fn topology(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String> {
     let found = topology_text::parse(text).map_err(|e| e.to_string())?;
     let file = file_name(path);
-    gathered.params.extend(found.params);
     gathered.notes.extend(found.unread.notes(&file));
     gathered.notes.extend(found.notes.iter().map(|note| format!("{file}: {note}")));
     let known = gathered.topology.get_or_insert_default();

@@ -3,7 +3,6 @@
 //! A process id changes with each start of a guest. These names do not, so two recordings of a guest show the same.
 
 use super::sanitize;
-use super::vmm_config::option;
 
 /// Words that name a kind of file and no guest.
 const ANY_GUEST: [&str; 22] = [
@@ -45,6 +44,16 @@ pub fn of_command(argv: &[String]) -> Option<String> {
     };
     let socket = || of_socket(option(args, sockets)?);
     given.filter(|name| !name.is_empty() && !name.starts_with('-')).map(str::to_owned).or_else(socket)
+}
+
+/// The value of an option: `--id web`, `--id=web`. The first one counts.
+fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
+    args.iter().enumerate().find_map(|(at, arg)| {
+        if names.contains(&arg.as_str()) {
+            return args.get(at + 1).map(String::as_str);
+        }
+        arg.split_once('=').filter(|(name, _)| name.starts_with("--") && names.contains(name)).map(|(_, value)| value)
+    })
 }
 
 /// The guest that an API socket is of: `/run/ch/web.sock`, `path=/run/vc/vm/web/clh-api.sock`.

@@ -21,6 +21,7 @@ pub mod kernel_types;
 pub mod limits;
 pub mod msr;
 pub mod mtree;
+mod pattern;
 pub mod port_exit;
 pub mod process_text;
 pub mod stats_text;

@@ -8,7 +8,7 @@ mod shell;
 mod values;
 
 pub use disks::CommandDisk;
-pub(crate) use shell::{commands as shell_lines, split as shell_words};
+pub(crate) use shell::split as shell_words;
 pub use values::is_switched_on;
 
 use super::cpu_set::CpuSet;

@@ -1,8 +1,9 @@
 //! Reports of several lines: a dump of registers, a stack, the table of the OOM killer, the end of a QEMU.
 
-use super::names::{begins_with_vcpu, begins_with_vmm, guest_of_scope, hex, pid};
+use super::names::{begins_with_vcpu, begins_with_vmm, guest_of_scope};
 use super::{LogKind, LogLine};
-use crate::{Isa, exit_reason};
+use crate::pattern::{Pattern, group, hex, pid};
+use crate::{Isa, exit_reason, sanitize};
 use std::fmt::Write as _;
 
 /// `KVM_INTERNAL_ERROR_DELIVERY_EV`.
@@ -10,12 +11,12 @@ const DELIVERY: u64 = 3;
 /// `VECTORING_INFO_VALID_MASK` (arch/x86/include/asm/vmx.h).
 const VALID: u64 = 1 << 31;
 
-/// What a report consists of.
+/// The kind of a report.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum LogBlockKind {
     /// KVM's dump of a VMCS or VMCB.
     Dump,
-    /// QEMU's dump of a vCPU, or KVM's dump behind an unexpected exit.
+    /// QEMU's dump of a vCPU, or KVM's dump after an unexpected exit.
     Registers,
     /// A stack, with the task that it belongs to.
     Stack,
@@ -26,8 +27,8 @@ pub(super) enum LogBlockKind {
 }
 
 impl LogBlockKind {
-    /// The most lines that it has.
-    fn length(self) -> u32 {
+    /// The maximum number of lines.
+    fn max_lines(self) -> u32 {
         match self {
             Self::Dump => 120,
             Self::Registers => 150,
@@ -41,53 +42,46 @@ impl LogBlockKind {
 /// A report that is being read.
 #[derive(Debug)]
 pub(super) struct LogBlock {
-    /// What it will be reported as.
+    /// The line that it will be reported as.
     pub line: LogLine,
     /// Its kind.
     pub kind: LogBlockKind,
     /// Whether it concerns KVM or a VMM. A stack or an OOM kill may turn out to be of another program.
     pub of_guest: bool,
     left: u32,
-    /// What was being delivered when an exit interrupted it: the first of the extra data of suberror 3.
+    /// The event whose delivery an exit interrupted: the first of the extra data of suberror 3.
     delivered: Option<u64>,
     /// Whether the OOM killer's victim is named.
     pub victim: bool,
 }
 
-/// Words of a stack's lines.
-const STACK: [&str; 18] = [
-    "+0x",
-    "comm:",
-    "call trace",
-    "modules linked in",
-    "rip:",
-    "rip [",
-    "hardware name",
-    "code:",
-    "rsp:",
-    "rbp:",
-    "task:",
-    " running task",
-    "workqueue:",
-    "tainted",
-    "rcu",
-    "nmi backtrace",
-    "sending nmi",
-    "stack",
-];
+/// Lines of a stack.
+static STACK: Pattern = Pattern::new(
+    r"\+0x|comm:|call trace|modules linked in|rip:|rip \[|hardware name|code:|rsp:|rbp:|task:| running task|workqueue:|tainted|rcu|nmi backtrace|sending nmi|stack",
+);
+/// The name of the thread that a stack belongs to.
+static COMM: Pattern = Pattern::new("^(?P<name>.*?)(?: not tainted| tainted| kdump| state:|  |$)");
+static PID: Pattern = Pattern::new("pid: ?(?P<pid>[0-9]+)");
+/// Lines of a dump of registers, a VMCS or a VMCB.
+static DUMP: Pattern = Pattern::new(
+    r"^(?:kvm_intel: |kvm_amd: |svm: |kvm: cr|extra data\[|vmcb|vmcs)|\*\*\* |emulation fail|last attempted vm|dump_invalid_vmc",
+);
+static REASON: Pattern = Pattern::new("reason= *(?:0x)?(?P<hex>[0-9a-f]+)");
+static EXTRA_DATA: Pattern = Pattern::new(r"^extra data\[(?P<index>[01])\]: *(?:0x)?(?P<hex>[0-9a-f]+)");
+static VICTIM: Pattern = Pattern::new("oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)");
 
 impl LogBlock {
     pub fn new(kind: LogBlockKind, line: LogLine, of_guest: bool) -> Self {
-        Self { line, kind, of_guest, left: kind.length(), delivered: None, victim: false }
+        Self { line, kind, of_guest, left: kind.max_lines(), delivered: None, victim: false }
     }
 
-    /// Counts a line; false when the report is over.
-    pub fn goes_on(&mut self) -> bool {
+    /// Counts a line; false once the report is over.
+    pub fn continues(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left > 0
     }
 
-    /// Whether a line belongs to the report and says nothing of its own. Takes from it what it tells.
+    /// Whether a line is a part of the report. Adds its figures and names to the report.
     pub fn takes(&mut self, text: &str) -> bool {
         match self.kind {
             LogBlockKind::Dump | LogBlockKind::Registers => self.takes_dump(text),
@@ -97,8 +91,8 @@ impl LogBlock {
         }
     }
 
-    /// What the report says once it is complete; `None` if it is not about a guest. A lockup without a VMM's thread
-    /// may still have stopped one.
+    /// The complete report; `None` if it is not about a guest. A lockup without a VMM's thread may still have stopped
+    /// a guest.
     pub fn into_line(self) -> Option<LogLine> {
         let kind = match self.line.kind {
             LogKind::Lockup if !self.of_guest => LogKind::OtherLockup,
@@ -124,29 +118,24 @@ impl LogBlock {
     }
 
     fn takes_dump(&mut self, text: &str) -> bool {
-        if let Some((_, reason)) = text.split_once("reason=")
-            && self.line.kind == LogKind::EntryFailed
-        {
-            self.line.data = self.line.data.or(hex(reason));
+        if self.line.kind == LogKind::EntryFailed {
+            self.line.data = self.line.data.or_else(|| hex(&REASON.captures(text)?, "hex"));
         }
         if self.line.kind == LogKind::InternalError && self.line.data == Some(DELIVERY) {
-            self.takes_delivery(text);
+            self.take_delivery(text);
         }
-        let of_dump = ["kvm_intel: ", "kvm_amd: ", "svm: ", "kvm: cr", "extra data[", "vmcb", "vmcs"];
-        of_dump.iter().any(|word| text.starts_with(word))
-            || text.contains("*** ")
-            || text.contains("emulation fail")
-            || text.contains("last attempted vm")
-            || text.contains("dump_invalid_vmc")
+        DUMP.is_match(text)
     }
 
-    /// `extra data[0]: 0x80000b0e` is what was delivered, in the form of the VMCS; `extra data[1]: 0x31` the exit
-    /// (`kvm_prepare_event_vectoring_exit` in arch/x86/kvm/x86.c).
-    fn takes_delivery(&mut self, text: &str) {
-        if let Some(info) = text.strip_prefix("extra data[0]: ").and_then(hex) {
-            self.delivered = self.delivered.or(Some(info));
+    /// Decodes `extra data[0]: 0x80000b0e`, the event that was delivered, in the form of the VMCS, and
+    /// `extra data[1]: 0x31`, the exit (`kvm_prepare_event_vectoring_exit` in arch/x86/kvm/x86.c).
+    fn take_delivery(&mut self, text: &str) {
+        let Some(found) = EXTRA_DATA.captures(text) else { return };
+        let Some(value) = hex(&found, "hex") else { return };
+        if group(&found, "index") == Some("0") {
+            self.delivered = self.delivered.or(Some(value));
+            return;
         }
-        let Some(exit) = text.strip_prefix("extra data[1]: ").and_then(hex) else { return };
         let Some(info) = self.delivered.take().filter(|info| info & VALID != 0) else { return };
         let what = match info >> 8 & 7 {
             0 => "interrupt",
@@ -154,51 +143,44 @@ impl LogBlock {
             3 | 6 => "exception",
             _ => "event",
         };
-        let reason = u32::try_from(exit).ok().and_then(|exit| exit_reason::name(Isa::Vmx, exit));
-        if let Some(reason) = reason {
+        if let Some(reason) = u32::try_from(value).ok().and_then(|exit| exit_reason::name(Isa::Vmx, exit)) {
             let _ = write!(self.line.text, " … {what} {} interrupted by the exit {reason}", info & 0xff);
         }
     }
 
     fn takes_stack(&mut self, text: &str) -> bool {
-        if let Some((_, comm)) = text.split_once("comm: ").or_else(|| text.split_once("task:")) {
-            self.names(comm, text);
-        } else if text.contains(" running task") {
-            self.names(text, text);
+        let named = text.split_once("comm: ").or_else(|| text.split_once("task:")).map(|(_, comm)| comm);
+        if let Some(comm) = named.or_else(|| text.contains(" running task").then_some(text)) {
+            self.take_thread(comm, text);
         }
         // A frame in KVM's modules.
-        let in_kvm = text.contains("+0x") && text.contains("[kvm");
-        self.of_guest |= in_kvm;
-        STACK.iter().any(|word| text.contains(word))
+        self.of_guest |= text.contains("+0x") && text.contains("[kvm");
+        STACK.is_match(text)
     }
 
-    /// The task that the stack belongs to.
-    fn names(&mut self, comm: &str, text: &str) {
+    /// Takes the thread that the stack belongs to, if it is a VMM's.
+    fn take_thread(&mut self, comm: &str, text: &str) {
         if !begins_with_vmm(comm) {
             return;
         }
         self.of_guest = true;
         self.line.vcpu = self.line.vcpu.or_else(|| begins_with_vcpu(comm));
-        let id = text.split_once("pid: ").or_else(|| text.split_once("pid:"));
-        self.line.pid = self.line.pid.or_else(|| pid(id?.1));
-        let end =
-            [" not tainted", " tainted", " kdump", " state:", "  "].iter().filter_map(|word| comm.find(word)).min();
-        let name = comm.get(..end.unwrap_or(comm.len())).unwrap_or(comm).trim();
+        self.line.pid = self.line.pid.or_else(|| pid(&PID.captures(text)?, "pid"));
+        let found = COMM.captures(comm);
+        let name = found.as_ref().and_then(|found| group(found, "name")).unwrap_or_default().trim();
         if !self.line.text.to_ascii_lowercase().contains(name) {
-            self.line.text.push_str(" … Comm: ");
-            self.line.text.push_str(&super::super::sanitize(name, 16).replace("/kvm", "/KVM").replace("cpu ", "CPU "));
+            let name = sanitize(name, 16).replace("/kvm", "/KVM").replace("cpu ", "CPU ");
+            let _ = write!(self.line.text, " … Comm: {name}");
         }
     }
 
     fn takes_oom(&mut self, text: &str) -> bool {
-        if let Some((_, victim)) = text.split_once("task=")
-            && text.contains("oom-kill:")
-        {
+        if let Some(victim) = VICTIM.captures(text) {
             self.line.guest = guest_of_scope(text).or(self.line.guest.take());
-            if begins_with_vmm(victim) {
+            if group(&victim, "task").is_some_and(begins_with_vmm) {
                 self.of_guest = true;
                 self.line.kind = LogKind::KilledForMemory;
-                self.line.pid = victim.split_once("pid=").and_then(|(_, id)| pid(id));
+                self.line.pid = pid(&victim, "pid");
             }
         }
         !text.starts_with("kvm")

@@ -2,19 +2,18 @@
 //! the system's journal, and the log that libvirt keeps of a QEMU.
 
 mod block;
-mod event;
+mod forms;
 mod message;
-mod msr_line;
 mod names;
 mod reader;
+mod wrapped;
 
 pub use reader::LogReader;
 
+use super::pattern::Pattern;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wrapped::unwrap_lines;
-
-mod wrapped;
 
 /// A line is read up to this length, characters.
 const MAX_LINE: usize = 2048;
@@ -150,38 +149,22 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     all
 }
 
-/// Whether a text is the log of a guest's own kernel: it found itself on KVM and runs no guests of its own.
+static IN_GUEST: Pattern = Pattern::new(
+    r"hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|clocksource kvm-clock|(?:hardware name|dmi): (?:qemu|red hat kvm)",
+);
+static ON_HOST: Pattern = Pattern::new(
+    r"/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_intel\]|\[kvm_amd\]",
+);
+
+/// Whether a text is the log of a guest's own kernel: it found itself on KVM and runs no guests.
 fn is_of_guest(text: &str) -> bool {
-    const IN_GUEST: [&str; 9] = [
-        "hypervisor detected: kvm",
-        "kvm-clock: ",
-        "kvm-guest: ",
-        "paravirtualized kernel on kvm",
-        "clocksource kvm-clock",
-        "hardware name: qemu",
-        "hardware name: red hat kvm",
-        "dmi: qemu",
-        "dmi: red hat kvm",
-    ];
-    const ON_HOST: [&str; 9] = [
-        "/kvm[",
-        "/kvm:",
-        "kvm [",
-        "qemu-system",
-        "qemu-kvm",
-        "nested virtualization enabled",
-        "nested paging enabled",
-        "[kvm_intel]",
-        "[kvm_amd]",
-    ];
-    let has = |line: &str, words: &[&str]| words.iter().any(|word| line.contains(word));
     let mut in_guest = false;
     for line in text.lines() {
         let lower = line.get(..line.len().min(MAX_LINE)).unwrap_or_default().to_ascii_lowercase();
-        if has(&lower, &ON_HOST) {
+        if ON_HOST.is_match(&lower) {
             return false;
         }
-        in_guest |= has(&lower, &IN_GUEST);
+        in_guest |= IN_GUEST.is_match(&lower);
     }
     in_guest
 }
@@ -189,19 +172,19 @@ fn is_of_guest(text: &str) -> bool {
 /// Whether a text is a log: it has a recognised line, or most of its first lines have a kernel's time stamp.
 pub fn looks_like(text: &str) -> bool {
     let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(40).collect();
-    let stamped = head.iter().filter(|line| message::is_of_kernel(line)).count();
+    let stamped = head.iter().filter(|line| message::is_from_kernel(line)).count();
     let of_libvirt = [": starting up libvirt version:", ": shutting down, reason="];
     if (stamped > 0 && stamped * 2 >= head.len()) || of_libvirt.iter().any(|words| text.contains(words)) {
         return true;
     }
     let (mut reader, mut found) = (LogReader::default(), Vec::new());
-    let begun = text.lines().take(5000).any(|line| {
+    let has_event = text.lines().take(5000).any(|line| {
         reader.line(line, &mut found);
         !found.is_empty()
     });
     // A report of several lines is complete where the text ends.
     reader.finish(&mut found);
-    begun || !found.is_empty()
+    has_event || !found.is_empty()
 }
 
 #[cfg(test)]

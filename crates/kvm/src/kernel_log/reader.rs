@@ -1,10 +1,11 @@
 //! Reads a log line by line.
 
 use super::block::{LogBlock, LogBlockKind};
-use super::event::{self, Event};
+use super::forms::{self, Event};
 use super::message::{Message, message};
 use super::names::{begins_with_vmm, guest_of_scope};
-use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, msr_line};
+use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE};
+use crate::pattern::{Pattern, group};
 use crate::sanitize;
 
 /// Characters of a line that are kept.
@@ -55,17 +56,18 @@ impl LogReader {
             self.end_of_qemu(reason, line, found);
             return;
         }
-        if is_register(&lower, &mut line) {
-            found.push(line);
+        let of_qemu = self.guest.is_some() || message.program == Some("QEMU");
+        let event = forms::recognise(&lower, of_qemu, self.of_guest_kernel);
+        let is_single_line = event.as_ref().is_some_and(Event::is_single_line);
+        if !is_single_line && !message.stamped && PROSE.is_match(&lower) {
             return;
         }
-        // A sentence of the mail or the issue around a log.
-        if !message.stamped && is_prose(&lower) {
-            return;
-        }
-        let event = event::recognise(&lower, self.guest.is_some() || message.program == Some("QEMU"));
-        let event = if self.of_guest_kernel { event::in_guest(&lower, event) } else { event };
         match event {
+            Some(event) if is_single_line => {
+                forms::fill_header(&lower, &mut line);
+                event.fill(&mut line);
+                found.push(line);
+            }
             Some(event) => self.event(&event, &lower, line, found),
             None => self.other(&message, &lower, line, found),
         }
@@ -82,21 +84,15 @@ impl LogReader {
             self.guest = None;
             return true;
         }
-        let option = text.strip_prefix("-name ").or_else(|| text.split_once(" -name ").map(|(_, rest)| rest));
-        if let Some(value) = option {
-            let value = value.trim_start_matches(['\'', '"']);
-            let value = value.strip_prefix("guest=").unwrap_or(value);
-            let end = value.find([',', ' ', '\\', '\'', '"']).unwrap_or(value.len());
-            self.guest = value.get(..end).map(|name| sanitize(name, 128)).filter(|name| !name.is_empty());
+        if let Some(option) = NAME_OPTION.captures(text) {
+            self.guest = group(&option, "name").map(|name| sanitize(name, 128)).filter(|name| !name.is_empty());
+            return true;
         }
-        // An option on a line of its own; a comment of the script around it.
-        let of_script = text.starts_with('#')
-            || text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
-        option.is_some() || of_script || text.trim_end().ends_with('\\')
+        COMMAND_LINE.is_match(text)
     }
 
     fn event(&mut self, event: &Event, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
-        msr_line::header(lower, &mut line);
+        forms::fill_header(lower, &mut line);
         event.fill(&mut line);
         self.not_taken_over |= line.kind == LogKind::StartFailed && line.data == Some(INCOMING_MIGRATION);
         if self.is_repeated(event, lower, &mut line) {
@@ -191,21 +187,19 @@ impl LogReader {
     fn other(&mut self, message: &Message<'_>, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
         if let Some(block) = &mut self.block {
             let takes = block.takes(lower);
-            if !block.goes_on() || lower.contains("---[ end trace") {
+            if !block.continues() || lower.contains("---[ end trace") {
                 self.close(found);
             }
             if takes {
                 return;
             }
         }
-        let begins = |words: &[&str]| words.iter().any(|word| lower.starts_with(word));
-        let of_qemu = lower.split_whitespace().next().is_some_and(|first| first.ends_with(':'));
-        let plain = begins(&["kvm:", "kvm [", "kvm_intel", "kvm_amd", "qemu:"]) || of_qemu && begins(&["qemu-"]);
-        if !(message.stamped || plain || self.guest.is_some()) || !is_about_guests(message, lower) || is_harmless(lower)
-        {
+        let is_log = message.stamped || UNSTAMPED.is_match(lower) || self.guest.is_some();
+        let by_vmm = message.program.is_some_and(|program| begins_with_vmm(&program.to_ascii_lowercase()));
+        if !is_log || !(by_vmm || ABOUT_GUESTS.is_match(lower)) || HARMLESS.iter().any(|words| words.is_match(lower)) {
             return;
         }
-        msr_line::header(lower, &mut line);
+        forms::fill_header(lower, &mut line);
         line.guest.clone_from(&self.guest);
         found.push(line);
     }
@@ -244,113 +238,41 @@ fn event_is_of_qemu(kind: LogKind) -> bool {
     !matches!(kind, LogKind::KilledForMemory | LogKind::Lockup | LogKind::HungTask | LogKind::KernelBug)
 }
 
-fn is_register(lower: &str, line: &mut LogLine) -> bool {
-    if lower.contains("split lock") || lower.contains("split_lock") || lower.contains("bus_lock") {
-        return msr_line::lock_trap(lower, line);
-    }
-    if !lower.contains("kvm") && !lower.contains("hyper-v") {
-        return false;
-    }
-    let mut found = line.clone();
-    if !msr_line::register(lower, &mut found) {
-        return false;
-    }
-    msr_line::header(lower, &mut found);
-    *line = found;
-    true
-}
+/// A sentence of the mail or the issue around a log, where the line has no stamp.
+static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be ");
+/// The guest's name in QEMU's command line.
+static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<name>[^, \\'"]*)"#);
+/// An option on a line by itself, and a comment of the script around it.
+static COMMAND_LINE: Pattern = Pattern::new(r"^#|^-[A-Za-z]|\\ *$");
+/// Lines of KVM and QEMU that are known without a stamp.
+static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm:|kvm \[|kvm_intel|kvm_amd|qemu:|qemu-[^ ]*:(?: |$))");
+static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|firecracker|crosvm");
 
-/// Whether a line without a stamp is somebody's sentence about what a log says.
-fn is_prose(lower: &str) -> bool {
-    [" would ", " might ", " i ", " we ", " you ", " my ", "could be "].iter().any(|word| lower.contains(word))
-}
-
-fn is_about_guests(message: &Message<'_>, lower: &str) -> bool {
-    let program = message.program.is_some_and(|p| begins_with_vmm(&p.to_ascii_lowercase()));
-    program || ["kvm", "qemu", "vfio", "cloud-hypervisor", "firecracker", "crosvm"].iter().any(|w| lower.contains(w))
-}
-
-/// Whether a line is one of those that every healthy host or guest logs.
-fn is_harmless(lower: &str) -> bool {
-    HARMLESS.iter().any(|words| lower.contains(words))
-}
-
-/// Words of lines about KVM and QEMU that tell of no trouble: what KVM finds at its start, what a guest finds itself
-/// running on, what systemd says of a guest's start and end, and commands that were run.
-const HARMLESS: [&str; 75] = [
-    "nested virtualization enabled",
-    "nested paging enabled",
-    "kvm: nested",
-    "virtual vmload vmsave supported",
-    "virtual gif supported",
-    "lbr virtualization supported",
-    "tsc scaling supported",
-    "pmu virtualization",
-    "virtual nmi enabled",
-    "sev supported",
-    "sev enabled",
-    "sev-es supported",
-    "sev-es enabled",
-    "sev-snp",
-    "avic enabled",
-    "avic supported",
-    "using hv_apicv",
-    "kvm: vmx: ept",
-    "exiting hardware virtualization",
-    "enabling virtualization",
-    "disabling virtualization",
-    "mmio caching ",
-    "kvm-pvm: loaded",
-    "xsave feature",
-    "kvm: mmio generation wraparound",
-    "for mmio generation wraparound",
-    "emulating exchange as write",
-    "smt vulnerable",
-    "cpu bug present and smt on",
-    "kvm: loading out-of-tree",
-    "kvm-clock",
-    "kvm-guest",
-    "kvm setup",
-    "kvm: async",
-    "hypervisor detected: kvm",
-    "paravirtualized kernel on kvm",
-    "detected virtualization kvm",
-    "detected virtualization qemu",
-    "smpboot: cpu0: ",
-    "hardware name: ",
-    "dmi: ",
-    "qemu harddisk",
-    "qemu dvd",
-    "qemu cd",
-    "qemu usb",
-    "qemu qemu",
-    "qemu virtual",
-    "product: qemu",
-    "manufacturer: qemu",
-    "input: qemu",
-    "fw_cfg",
-    "guest agent",
-    "qemu-ga",
-    "command line: ",
-    "unknown kernel command line parameters",
-    "new machine qemu",
-    "started virtual machine",
-    "machine qemu",
-    "deactivated successfully",
-    "consumed ",
-    "apparmor=\"status\"",
-    "apparmor=\"allowed\"",
-    "virt_control",
-    "virt_resource",
-    "virt_machine_id",
-    "qemu:///",
-    "char device redirected to",
-    "main_channel_link",
-    "modules linked in",
-    "vfio - user level",
-    "vfio_pci: add ",
-    "vgaarb: ",
-    "vfio-pci: enabling device",
-    ": enabling device (",
-    ": resetting",
+/// Lines about KVM and QEMU that healthy hosts and guests log.
+static HARMLESS: [Pattern; 6] = [
+    // What KVM finds when it is loaded.
+    Pattern::new(
+        r"(?x)nested\ (?:virtualization|paging)\ enabled|kvm:\ nested|virtual\ vmload\ vmsave\ supported
+        |(?:virtual\ gif|lbr\ virtualization|tsc\ scaling|sev|avic)\ supported|(?:sev|sev-es|avic|virtual\ nmi)\ enabled
+        |pmu\ virtualization|sev-es\ supported|sev-snp|using\ hv_apicv|kvm:\ vmx:\ ept|mmio\ caching\ |xsave\ feature
+        |(?:exiting\ hardware|enabling|disabling)\ virtualization|kvm-pvm:\ loaded|kvm:\ loading\ out-of-tree
+        |smt\ vulnerable|cpu\ bug\ present\ and\ smt\ on",
+    ),
+    // What KVM does now and then.
+    Pattern::new("(?:kvm:|for) mmio generation wraparound|emulating exchange as write"),
+    // What a guest finds itself running on.
+    Pattern::new(
+        r"(?x)kvm-clock|kvm-guest|kvm\ setup|kvm:\ async|hypervisor\ detected:\ kvm|paravirtualized\ kernel\ on\ kvm
+        |detected\ virtualization\ (?:kvm|qemu)|smpboot:\ cpu0:\ |hardware\ name:\ |dmi:\ |modules\ linked\ in
+        |qemu\ (?:harddisk|dvd|cd|usb|qemu|virtual)|(?:product|manufacturer|input):\ qemu|fw_cfg|guest\ agent|qemu-ga
+        |command\ line:\ |unknown\ kernel\ command\ line\ parameters",
+    ),
+    // What systemd, the audit and libvirt say of a guest's start and end.
+    Pattern::new(
+        r#"(?x)machine\ qemu|started\ virtual\ machine|deactivated\ successfully|consumed\ 
+        |apparmor="(?:status|allowed)"|virt_(?:control|resource|machine_id)|qemu:///"#,
+    ),
+    Pattern::new("char device redirected to|main_channel_link"),
+    // Passed-through devices.
+    Pattern::new("vfio - user level|vfio_pci: add |vgaarb: |: enabling device|: resetting"),
 ];

@@ -1,19 +1,26 @@
 //! Joins lines of a log that mail or a terminal wrapped.
 
 use super::message::message;
-use super::msr_line;
+use crate::pattern::Pattern;
 
-/// A line that is shorter was not wrapped.
-const SHORTEST: usize = 50;
-/// The most pieces that make a line.
+/// Shorter lines were not wrapped.
+const MIN_WRAPPED: usize = 50;
+/// Pieces that one line is joined from.
 const MAX_PIECES: usize = 4;
-/// A line is not joined beyond this length, bytes.
-const LONGEST: usize = 1024;
+/// Length of a joined line, bytes.
+const MAX_JOINED: usize = 1024;
+
+/// A line of KVM that ends in the middle: after its header, or before a number.
+static CUT: Pattern = Pattern::new(
+    r"kvm.*(?:guest rip: *[^ ]*|[ :,](?:rdmsr|wrmsr|data|unhandled|ignored|unimplemented|suberror)[ :,]*)$|kvm \[.*[ :,]vcpu[^ :,]*[ :,]*$",
+);
+/// A line that is no continuation.
+static BEGINNING: Pattern = Pattern::new(r"^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|\[)");
 
 /// Calls `put` with each line of a text, with the pieces of wrapped lines joined.
 ///
-/// In a log whose lines begin with a stamp, a line without one continues the line before. A line without a stamp is
-/// known to be cut only where KVM's own words tell.
+/// In a log whose lines begin with a stamp, a line without one continues the previous line. Lines without a stamp are
+/// joined only where KVM's words show that the line was cut.
 pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
     let mut whole = String::new();
     let mut pieces = 0;
@@ -36,8 +43,14 @@ pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
     }
 }
 
-fn continues(before: &str, line: &str) -> bool {
-    if before.len() + line.len() > LONGEST {
+/// Whether a line of KVM, in lower case, ends in the middle.
+pub(super) fn is_cut(lower: &str) -> bool {
+    CUT.is_match(lower)
+}
+
+/// Whether a line continues the previous one.
+fn continues(previous: &str, line: &str) -> bool {
+    if previous.len() + line.len() > MAX_JOINED {
         return false;
     }
     let next = message(line);
@@ -45,12 +58,12 @@ fn continues(before: &str, line: &str) -> bool {
         return false;
     }
     let text = next.text.to_ascii_lowercase();
-    let begins = ["kvm", "qemu", "svm:", "vmx:", "***", "error:", "["].iter().any(|word| text.starts_with(word));
-    let before = before.trim_end();
-    let first = message(before);
-    if msr_line::is_cut(&first.text.to_ascii_lowercase()) {
+    let begins = BEGINNING.is_match(&text);
+    let previous = previous.trim_end();
+    let first = message(previous);
+    if is_cut(&first.text.to_ascii_lowercase()) {
         return !begins;
     }
     // `[CPU 0/KVM:1234]` can be the second piece; a stamp was excluded above.
-    first.time_s.is_some() && before.len() >= SHORTEST && (!begins || text.starts_with('['))
+    first.time_s.is_some() && previous.len() >= MIN_WRAPPED && (!begins || text.starts_with('['))
 }

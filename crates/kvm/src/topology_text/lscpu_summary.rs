@@ -1,4 +1,4 @@
-//! `lscpu` without options: a line for each property, in any locale, and the same as JSON.
+//! `lscpu` without options: a line for each property, in any locale.
 
 use super::TopologyText;
 use crate::cpu_set::CpuSet;
@@ -21,31 +21,20 @@ pub(super) fn looks_like(text: &str) -> bool {
     !found.topology.cpus.is_empty() && (found.threads_per_core.is_some() || text.contains("NUMA"))
 }
 
-/// Label and value of `On-line CPU(s) list:   0-15`; Chinese has a wide colon, JSON has both in quotes.
+/// Label and value of `On-line CPU(s) list:   0-15`; Chinese has a wide colon.
 fn property(line: &str) -> Option<(&str, &str)> {
     let (label, value) = line.trim().split_once([':', '：'])?;
     Some((label.trim(), value.trim()))
 }
 
-/// A list (`0-7,16`) or, with `lscpu -x`, a mask (`0xff`).
 fn cpus(value: &str) -> Option<CpuSet> {
-    let Some(mask) = value.strip_prefix("0x") else { return CpuSet::parse(value).ok().filter(|set| !set.is_empty()) };
-    let mut set = CpuSet::new();
-    for (nibble, digit) in mask.chars().rev().filter(|c| *c != ',').take(2048).enumerate() {
-        let bits = digit.to_digit(16)?;
-        (0..4).filter(|bit| bits >> bit & 1 == 1).for_each(|bit| {
-            set.insert(nibble as u32 * 4 + bit);
-        });
-    }
-    (!set.is_empty()).then_some(set)
+    CpuSet::parse(value).ok().filter(|set| !set.is_empty())
 }
 
 pub(super) fn parse(text: &str) -> TopologyText {
     let mut found = TopologyText::default();
     let (mut online, mut nodes) = (None, Vec::new());
-    let lines = json(text);
-    let lines = lines.as_deref().unwrap_or(text);
-    for (label, value) in lines.lines().take(20_000).filter_map(property) {
+    for (label, value) in text.lines().take(20_000).filter_map(property) {
         let lower = label.to_lowercase();
         let is = |words: &[&str]| words.iter().any(|word| lower.contains(word));
         let of_cpus = lower.contains("cpu") || lower.contains("process");
@@ -75,28 +64,4 @@ pub(super) fn parse(text: &str) -> TopologyText {
         found.add(CpuTopo { cpu, node, ..CpuTopo::default() });
     }
     found
-}
-
-/// `lscpu -J` as lines.
-fn json(text: &str) -> Option<String> {
-    /// Fields can have children, which newer versions nest.
-    fn lines(value: &serde_json::Value, out: &mut String, depth: usize) {
-        for item in value.as_array().into_iter().flatten().take(4096).filter(|_| depth < 8) {
-            if let (Some(field), Some(data)) = (item["field"].as_str(), item["data"].as_str()) {
-                out.push_str(field.trim_end_matches(':'));
-                out.push_str(": ");
-                out.push_str(data);
-                out.push('\n');
-            }
-            lines(&item["children"], out, depth + 1);
-        }
-    }
-    let text = text.trim();
-    if !text.starts_with('{') || !text.contains("\"lscpu\"") {
-        return None;
-    }
-    let document: serde_json::Value = serde_json::from_str(text).ok()?;
-    let mut out = String::new();
-    lines(&document["lscpu"], &mut out, 0);
-    Some(out)
 }

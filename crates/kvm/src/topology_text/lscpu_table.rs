@@ -1,34 +1,13 @@
-//! `lscpu -e`: a table with a row for each CPU, in any locale, and the same as JSON.
+//! `lscpu -e`: a table with a row for each CPU, in any locale.
 
 use super::TopologyText;
 use crate::cpu_set::CpuSet;
 use crate::topology::CpuTopo;
 
-/// Words for "no" in the column ONLINE, as util-linux translates them. The other sign of an offline CPU needs no
-/// language: it has no core.
-const NO: &[&str] = &[
-    "no",
-    "n",
-    "nein",
-    "non",
-    "нет",
-    "ні",
-    "否",
-    "いいえ",
-    "nie",
-    "não",
-    "ne",
-    "nej",
-    "ei",
-    "nem",
-    "nee",
-    "hayır",
-    "không",
-    "아니오",
-    "false",
-];
+/// Values of the column ONLINE of an offline CPU. In other languages it is known by the core that it lacks.
+const NO: [&str; 2] = ["no", "n"];
 
-/// Where the values of a CPU stand in a row.
+/// The columns of a CPU's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuColumns {
     cpu: usize,
@@ -128,11 +107,11 @@ fn is_id(value: &str) -> bool {
 }
 
 pub(super) fn looks_like(text: &str) -> bool {
-    json(text).is_some() || !table(text, 5000).topology.cpus.is_empty()
+    !table(text, 5000).topology.cpus.is_empty()
 }
 
 pub(super) fn parse(text: &str) -> TopologyText {
-    json(text).unwrap_or_else(|| table(text, usize::MAX))
+    table(text, usize::MAX)
 }
 
 fn table(text: &str, lines: usize) -> TopologyText {
@@ -163,25 +142,4 @@ fn table(text: &str, lines: usize) -> TopologyText {
             .filter(|known| values.get(known.cpu).is_some_and(|cpu| is_id(cpu)) && values.len() > 1);
     }
     found
-}
-
-/// `lscpu -e -J`: `{"cpus": [{"cpu": 0, "core": 0, …}]}`. Older versions write all values as text.
-fn json(text: &str) -> Option<TopologyText> {
-    let text = text.trim();
-    if !text.starts_with('{') || !text.contains("\"cpus\"") || !text.contains("\"cpu\"") {
-        return None;
-    }
-    let document: serde_json::Value = serde_json::from_str(text).ok()?;
-    let mut found = TopologyText::default();
-    for cpu in document.get("cpus")?.as_array()?.iter().take(crate::cpu_set::MAX_CPUS as usize) {
-        let row: Vec<(&str, String)> = cpu
-            .as_object()?
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-            .collect();
-        let names: Vec<&str> = row.iter().map(|(key, _)| *key).collect();
-        let values: Vec<&str> = row.iter().map(|(_, value)| if value == "null" { "-" } else { value }).collect();
-        CpuColumns::by_name(&names)?.read(&values, &mut found);
-    }
-    (!found.topology.cpus.is_empty()).then_some(found)
 }

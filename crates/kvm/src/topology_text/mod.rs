@@ -1,13 +1,11 @@
-//! Reads the host's CPU topology from text: `lscpu` in all its forms, `numactl -H`, `virsh capabilities` and
-//! `/proc/cpuinfo`; and the parameters of the host's KVM. A text can hold several; they complete each other.
+//! Reads the host's CPU topology from text: `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`, and
+//! isolated CPUs from the kernel's command line. A text can hold several; they complete each other.
 
 mod capabilities;
-mod cpuinfo;
 mod kernel_cmdline;
 mod lscpu_list;
 mod lscpu_summary;
 mod lscpu_table;
-mod module_params;
 mod numactl;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
@@ -18,7 +16,7 @@ use std::collections::BTreeMap;
 
 const MAX_TEXT: usize = 8 * 1024 * 1024;
 
-/// The remark on a topology that does not say which CPUs share a core.
+/// The note on a topology that does not list which CPUs share a core.
 const SIBLINGS_UNKNOWN: &str = "this text says that cores have several threads, not which CPUs share a core: add the \
     output of 'lscpu -e'";
 
@@ -33,23 +31,21 @@ pub enum TopologyError {
     Xml(#[from] XmlError),
 }
 
-/// What a text says about the host's CPUs.
+/// The host's CPUs as a text describes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopologyText {
     /// The online CPUs.
     pub topology: HostTopology,
-    /// CPUs that it names as offline.
+    /// The CPUs that the text lists as offline.
     pub offline: CpuSet,
     /// Lines within a table that could not be read.
     pub unread: UnreadLines,
-    /// Further remarks, a sentence each.
+    /// Further notes, a sentence each.
     pub notes: Vec<String>,
     /// The slower CPUs of a hybrid host.
     pub efficiency: CpuSet,
     /// The CPU's model, sanitized.
     pub model: Option<String>,
-    /// Parameters of KVM's modules, such as `kvm_amd.avic`.
-    pub params: BTreeMap<String, String>,
     /// Hardware threads of a core, as a summary states them.
     threads_per_core: Option<u32>,
     /// The second-level cache of CPUs.
@@ -77,7 +73,6 @@ impl TopologyText {
         if self.max_mhz.is_empty() {
             self.max_mhz = other.max_mhz;
         }
-        self.params.extend(other.params);
         other.unread.first.iter().for_each(|(number, line)| self.unread.add(*number, line));
         self.unread.count += other.unread.count - other.unread.first.len();
         self.notes.extend(other.notes);
@@ -103,9 +98,7 @@ pub fn looks_like(text: &str) -> bool {
         && (capabilities::looks_like(text)
             || lscpu_list::looks_like(text)
             || numactl::looks_like(text)
-            || cpuinfo::looks_like(text)
             || kernel_cmdline::looks_like(text)
-            || module_params::looks_like(text)
             || lscpu_table::looks_like(text)
             || lscpu_summary::looks_like(text))
 }
@@ -113,7 +106,7 @@ pub fn looks_like(text: &str) -> bool {
 /// Parses all that a text says.
 ///
 /// # Errors
-/// When neither a CPU nor a parameter is found.
+/// When no CPU is found.
 pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
     let mut found = TopologyText::default();
     if text.len() > MAX_TEXT {
@@ -122,23 +115,15 @@ pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
     if capabilities::looks_like(text) {
         found.topology = capabilities::parse(text)?;
     }
-    // The most exact comes first: the others only fill what it leaves open.
-    for read in [
-        lscpu_list::parse,
-        lscpu_table::parse,
-        cpuinfo::parse,
-        numactl::parse,
-        lscpu_summary::parse,
-        kernel_cmdline::parse,
-        module_params::parse,
-    ] {
+    // The most exact reader comes first; the others fill in what it leaves open.
+    for read in [lscpu_list::parse, lscpu_table::parse, numactl::parse, lscpu_summary::parse, kernel_cmdline::parse] {
         found.merge(read(text));
     }
     let offline = found.offline.clone();
     found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
     found.topology.normalise();
     found.efficiency = found.slower();
-    if found.topology == HostTopology::default() && found.params.is_empty() {
+    if found.topology == HostTopology::default() {
         return Err(TopologyError::NothingFound);
     }
     if found.threads_per_core.is_some_and(|n| n > 1) && !found.topology.has_smt() {

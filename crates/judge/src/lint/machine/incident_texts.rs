@@ -1,4 +1,4 @@
-//! What the events that end or break a guest are, in words.
+//! Texts about the events that end or break a guest.
 
 use super::incident::Incident;
 use crate::lint::links;
@@ -26,13 +26,10 @@ pub(super) const INTERNAL_ERROR: Incident = Incident {
         runs into garbage after a crash or because of its firmware; damaged guest memory; nested virtualisation",
     next: "Read Suberror, registers and Code= in the VMM's log; update QEMU, the firmware and the host's \
         kernel, then reset the guest",
-    more: &[PAUSED_BY_IT],
+    more: &["virsh domstate --reason shows whether the guest is paused by it"],
     links: &[links::KVM_API],
 };
-const PAUSED_BY_IT: &str = "virsh domstate --reason shows whether the guest is paused by it";
-const STOPPED_BY_KVM: &str = "KVM could not run the guest any further";
 pub(super) const TWO_EXCEPTIONS: Incident = Incident {
-    title: STOPPED_BY_KVM,
     what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR)",
     means: "An exception came while KVM was delivering another one, and KVM cannot queue both; QEMU stops a guest to \
         which this happens",
@@ -40,12 +37,9 @@ pub(super) const TWO_EXCEPTIONS: Incident = Incident {
         virtualisation",
     next: "Look at the guest's console and crash dumps from before that moment; update the host's kernel, then reset \
         the guest",
-    more: &[PAUSED_BY_IT],
-    links: &[links::KVM_API],
+    ..INTERNAL_ERROR
 };
 pub(super) const INTERRUPTED_DELIVERY: Incident = Incident {
-    title: STOPPED_BY_KVM,
-    what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR)",
     means: "While the CPU delivered an interrupt or exception to the guest, it had to leave the guest for a reason \
         that KVM does not expect there, mostly because the guest's interrupt table or stack is where no memory is; \
         QEMU stops a guest to which this happens",
@@ -55,20 +49,16 @@ pub(super) const INTERRUPTED_DELIVERY: Incident = Incident {
     next: "Compare the registers RSP, CR3, GDT and IDT in the VMM's log with the guest's memory, and look at the \
         guest's console from before that moment; update the host's kernel, and the one below it if there is one, then \
         reset the guest",
-    more: &[PAUSED_BY_IT],
-    links: &[links::KVM_API],
+    ..TWO_EXCEPTIONS
 };
 pub(super) const UNEXPECTED_EXIT: Incident = Incident {
-    title: STOPPED_BY_KVM,
-    what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR)",
     means: "The CPU left the guest for a reason that this kernel does not know or did not ask for; QEMU stops a guest \
         to which this happens",
     causes: "a CPU that is newer than the host's kernel; microcode or firmware that is out of date; a hypervisor below \
         this host that reports wrong exits; a bug of KVM",
     next: "Look up the exit reason in the extra data of the VMM's log; update the host's kernel, firmware and \
         microcode, then reset the guest",
-    more: &[PAUSED_BY_IT],
-    links: &[links::KVM_API],
+    ..TWO_EXCEPTIONS
 };
 pub(super) const START_FAILED: Incident = Incident {
     title: "QEMU could not start the guest",

@@ -1,0 +1,378 @@
+//! The table of messages about guests that a log can have.
+//!
+//! Sources: in the kernel, `vcpu_unimpl` and related macros in `include/linux/kvm_host.h`, `arch/x86/kvm/x86.{c,h}`,
+//! `dump_vmcs` in `arch/x86/kvm/vmx/vmx.c`, `dump_vmcb` in `arch/x86/kvm/svm/svm.c`, `arch/x86/kvm/hyperv.c`,
+//! `arch/arm64/kvm/mmio.c`, `arch/x86/kernel/cpu/bus_lock.c`, `mm/oom_kill.c`, `mm/memory-failure.c`,
+//! `arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c`, `kernel/watchdog.c`, `kernel/hung_task.c`,
+//! `kernel/rcu/tree_stall.h`; in QEMU, `accel/kvm/kvm-all.c`, `target/i386/kvm/kvm.c`, `system/runstate.c`,
+//! `system/physmem.c`, `migration/savevm.c`, `util/error-report.c`; in libvirt, `src/qemu/qemu_process.c`; in systemd,
+//! `src/oom/oomd-util.c`; Proxmox's task log, oVirt's VDSM, Firecracker, cloud-hypervisor, krunvm.
+
+use super::block::LogBlockKind::{self, Dump, EndOfQemu, OutOfMemory, Registers, Stack};
+use super::names::{begins_with_vcpu, begins_with_vmm};
+use super::{INCOMING_MIGRATION, LogKind, LogLine};
+use crate::pattern::{Pattern, group, hex, number, pid};
+use regex::{Captures, RegexSet};
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
+
+/// What a line reports.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub kind: LogKind,
+    pub pid: Option<i32>,
+    pub vcpu: Option<u32>,
+    pub data: Option<u64>,
+    pub msr: Option<u32>,
+    pub write: bool,
+    /// The report that the line begins.
+    pub block: Option<LogBlockKind>,
+    /// Whether the line is about KVM or a VMM, as far as this line shows.
+    pub of_guest: bool,
+}
+
+impl Event {
+    /// Fills in the line.
+    pub fn fill(&self, line: &mut LogLine) {
+        line.kind = self.kind;
+        line.pid = self.pid.or(line.pid);
+        line.vcpu = self.vcpu.or(line.vcpu);
+        (line.data, line.msr, line.write) = (self.data, self.msr, self.write);
+    }
+
+    /// Whether the line reports an access to a register or a lock on the bus.
+    pub fn is_single_line(&self) -> bool {
+        use LogKind::{BusLock, HypervMsr, IgnoredMsr, PerfCounter, SplitLock, UnhandledMsr};
+        let single = [BusLock, HypervMsr, IgnoredMsr, PerfCounter, SplitLock, UnhandledMsr];
+        single.contains(&self.kind)
+    }
+}
+
+/// When a message is about a guest.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Always.
+    Guest,
+    /// If the `task` is a VMM or a thread of one.
+    Task,
+    /// The lines that follow tell.
+    Later,
+    /// In QEMU's log; elsewhere the form does not count.
+    QemuLog,
+    /// In the log of a guest's own kernel; elsewhere the form does not count.
+    GuestKernel,
+}
+use Scope::{Guest, GuestKernel, Later, QemuLog, Task};
+
+/// A form of message. Patterns match lines in lower case. Their groups are fields of the [`Event`]: `pid`, `n` (decimal)
+/// and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name), `incoming`.
+#[derive(Copy, Clone, Debug)]
+struct Form {
+    /// `None`: the message is no event, although a later form matches it.
+    kind: Option<LogKind>,
+    scope: Scope,
+    /// The report that the line begins.
+    block: Option<LogBlockKind>,
+    pattern: &'static str,
+    /// A pattern that the line matches as well.
+    also: Option<&'static str>,
+}
+
+impl Form {
+    const fn new(kind: LogKind, scope: Scope, pattern: &'static str) -> Self {
+        Self { kind: Some(kind), scope, block: None, pattern, also: None }
+    }
+
+    const fn no_event(pattern: &'static str) -> Self {
+        Self { kind: None, ..Self::new(LogKind::Other, Guest, pattern) }
+    }
+
+    const fn begins(self, block: LogBlockKind) -> Self {
+        Self { block: Some(block), ..self }
+    }
+
+    const fn and(self, also: &'static str) -> Self {
+        Self { also: Some(also), ..self }
+    }
+}
+
+/// The pattern of an access to a numbered MSR after the given words: `unhandled rdmsr: 0x611 [data 0x…]`, or since Linux
+/// 6.2 `Unhandled WRMSR(0x…) = 0x…`.
+macro_rules! msr_access {
+    ($words:literal) => {
+        concat!(
+            $words,
+            r"(?:rd|(?P<write>w)r)msr[: ]*(?P<parenthesis>\()?(?:0x)?(?P<msr>[0-9a-f]{1,8})(?-u:\b)",
+            "(?:.*?(?:data |= )(?:0x)?(?P<hex>[0-9a-f]+))?"
+        )
+    };
+}
+
+const KVM: &str = "kvm|hyper-v";
+const QEMU_OPTION: &str = "(?:^|[ /])(?:qemu-[^ /]*|kvm): -[a-z-]{2,}(?:[ :=]|$)";
+const FAULT: &str =
+    r"^(?:traps: )?(?P<task>[^\[]*)\[(?P<pid>[0-9]+)\](?:: segfault at |(?: general protection| trap).* ip:)";
+const KERNEL_BUG: &str = "^(?:bug: |kernel bug at|oops: |general protection fault|kernel panic - not syncing|warning: (?:.* at .*(?:cpu: |\\+0x)|.*cpu: .* at |possible .* locking|suspicious rcu usage))(?:.*: (?P<task>.*))?";
+const IN_KVM: &str = r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu";
+
+/// All forms; of those that match, the first one counts.
+const FORMS: &[Form] = &[
+    // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
+    Form::new(
+        LogKind::UnhandledMsr,
+        Guest,
+        "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)",
+    )
+    .and(KVM),
+    Form::new(
+        LogKind::IgnoredMsr,
+        Guest,
+        "ia32_(?P<register>debugctl|mc0_status|mcg_status|mcg_ctl)(?:_?msr)? 0x(?P<hex>[0-9a-f]+).*, nop",
+    )
+    .and(KVM),
+    Form::new(LogKind::HypervMsr, Guest, msr_access!("hyper-v.*?")),
+    Form::new(LogKind::PerfCounter, Guest, msr_access!("perfctr.*?")).and(KVM),
+    // svm.c says "unimplemented wrmsr" of MSR_VM_IGNNE, whose writes it drops.
+    Form::new(LogKind::IgnoredMsr, Guest, msr_access!("(?:ignored.*?|unimplemented )")).and(KVM),
+    Form::new(LogKind::UnhandledMsr, Guest, msr_access!("(?:unhandled|unimplemented|unsupported).*?")).and(KVM),
+    // `#AC: CPU 0/KVM/1234 took a split_lock trap at address: 0x…`
+    Form::new(LogKind::SplitLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a split"),
+    Form::new(LogKind::BusLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a bus_lock"),
+    // The clock of a guest.
+    Form::new(
+        LogKind::GuestClock,
+        GuestKernel,
+        "clocksource.*(?:(?:as|is) unstable|wd-tsc-|skewed|watchdog hung)|^tsc: marking tsc unstable",
+    ),
+    // Failed entries. Firecracker, cloud-hypervisor, krunvm and others print the Rust name of the exit.
+    Form::no_event(r"^\(xen\)"),
+    Form::new(
+        LogKind::EntryFailed,
+        Guest,
+        "(?:entry failed, hardware error|vm entry failed with error|hardware_entry_failure_reason =) (?:0x)?(?P<hex>[0-9a-f]*)",
+    )
+    .begins(Registers),
+    Form::new(LogKind::EntryFailed, Guest, r"kvm_exit_fail_entry|failentry\(|vcpuexitfailentry").begins(Registers),
+    Form::new(
+        LogKind::EntryFailed,
+        Guest,
+        r"\*\*\* guest state \*\*\*|last attempted vm(?:-entry|run)|failed vmrun with vmcb|vmcb control area:|dump_invalid_vmc[bs]",
+    )
+    .begins(Dump),
+    // Errors of KVM_RUN.
+    Form::new(LogKind::InternalError, Guest, "kvm internal error(?:.*suberror: *(?P<n>[0-9]+))?").begins(Registers),
+    Form::new(
+        LogKind::InternalError,
+        Guest,
+        r"unexpected exit reason 0x|unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|unknown exit reason 0x|unknown exit, hardware reason|kvm_exit_internal_error|internal_error in |kvm: exception .* exit \(",
+    )
+    .begins(Registers),
+    Form::new(
+        LogKind::RunFailed,
+        Guest,
+        "kvm[_ ]run failed|kvm_run returned -|failure during vcpu run: |failed to put registers ",
+    )
+    .begins(Registers),
+    Form::new(
+        LogKind::TripleFault,
+        Guest,
+        "unexpected (?:exit reason on vcpu run|kvm exit received): shutdown|kvm.*triple fault|triple fault.*kvm|kvm_exit_shutdown",
+    ),
+    Form::new(LogKind::InternalError, Guest, "unexpected (?:exit reason on vcpu run|kvm exit received): "),
+    Form::new(LogKind::EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and("kvm"),
+    // Starts that failed.
+    Form::new(
+        LogKind::StartFailed,
+        Guest,
+        "(?P<incoming>error while loading state for instance|load of migration failed|unknown savevm section or instance)",
+    ),
+    Form::new(
+        LogKind::StartFailed,
+        Guest,
+        "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|start failed: (?:qemu exited|command )|the vm start process failed|could not access.*kvm kernel module|failed to initialize kvm|kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)",
+    ),
+    // `qemu-kvm: -device vfio-pci,host=0000:35:00.0: group 75 is not viable`; after a warning QEMU continues.
+    Form::no_event(QEMU_OPTION).and(
+        "warning:|info:|deprecated|is ignored|char device redirected|running on|performance may be slow|option rom",
+    ),
+    Form::new(LogKind::StartFailed, Guest, QEMU_OPTION),
+    // Lockups: `CPU#3 stuck for 22s! [CPU 2/KVM:1234]`, `INFO: task CPU 0/KVM:1234 blocked for more than 120 seconds.`
+    Form::new(
+        LogKind::Lockup,
+        Task,
+        r"soft lockup.*stuck for (?P<n>[0-9]*)(?:.*\[(?P<task>[^\[\]]*?)(?::(?P<pid>[0-9]+))?(?:\]|$))?",
+    )
+    .begins(Stack),
+    Form::new(
+        LogKind::Lockup,
+        Later,
+        "detected hard lockup|not syncing: hard lockup|rcu.*detected (?:expedited )?stall",
+    )
+    .begins(Stack),
+    Form::new(LogKind::Lockup, Guest, "kvm: cpu .*seems to be stuck"),
+    Form::new(
+        LogKind::HungTask,
+        Task,
+        "task (?P<task>.*?)(?::(?P<pid>[0-9]+))? blocked .*for more than (?P<n>[0-9]+)",
+    )
+    .begins(Stack),
+    // The OOM killer; systemd-oomd, and systemd of a unit that the OOM killer hit. Proxmox names a guest's scope by its
+    // number.
+    Form::new(LogKind::Other, Task, "^(?P<task>.*?) invoked oom-killer").begins(OutOfMemory),
+    Form::new(
+        LogKind::KilledForMemory,
+        Task,
+        r"(?:kill|killed|reaped) process (?P<pid>[0-9]*)[^(]*\((?P<task>.*)",
+    ),
+    Form::new(LogKind::KilledForMemory, Task, "oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)")
+        .begins(OutOfMemory),
+    Form::new(
+        LogKind::KilledForMemory,
+        Guest,
+        "systemd-oomd killed|killed by the oom killer|due to memory pressure for|^killed /.*memory (?:pressure|used)",
+    )
+    .and(r"qemu|kvm|libvirt|machine\.slice|^[0-9]+\.scope:"),
+    // Broken memory: `Memory failure: 0x1: Killing qemu-kvm:1234 due to hardware memory corruption`.
+    Form::new(
+        LogKind::MemoryFailure,
+        Task,
+        "killing (?P<task>.*?)(?::(?P<pid>[0-9]+))?(?: early)? due to hardware memory corruption",
+    ),
+    Form::new(
+        LogKind::MachineCheck,
+        Task,
+        "sending sigbus to (?P<task>.*?)(?::(?P<pid>[0-9]+))?(?: early)? due to hardware memory corruption",
+    ),
+    Form::new(
+        LogKind::MachineCheck,
+        Guest,
+        "memory error at qemu addr|hardware memory error at addr|guest mce memory error",
+    ),
+    Form::new(LogKind::MemoryFailure, Guest, "hardware memory error!").begins(EndOfQemu),
+    // Crashes of a VMM.
+    Form::new(LogKind::Killed, Guest, FAULT).and(" in qemu-"),
+    Form::new(LogKind::Killed, Task, FAULT),
+    Form::new(LogKind::Killed, Task, r"process (?P<pid>[0-9]*)[^(]*\((?P<task>.*) dumped core"),
+    Form::new(
+        LogKind::Killed,
+        Task,
+        "(?:type=1701|anom_abend).* pid=(?P<pid>[0-9]+).*comm=\"(?P<task>[^\"]*)(?:.* sig=(?P<n>[0-9]+))?",
+    ),
+    Form::new(LogKind::Killed, Guest, "code=(?:killed|dumped)").and("qemu|kvm"),
+    // QEMU's end.
+    Form::new(
+        LogKind::Terminated,
+        Guest,
+        "terminating on signal (?P<n>[0-9]+).*(?:libvirt|virtqemud|systemd|virt-launcher)",
+    )
+    .begins(EndOfQemu),
+    Form::new(LogKind::Killed, Guest, "terminating on signal (?P<n>[0-9]*)|unexpectedly closed the monitor")
+        .begins(EndOfQemu),
+    Form::new(
+        LogKind::Killed,
+        QemuLog,
+        r"assertion.*failed|double free or corruption|malloc\(\): |(?:free|munmap_chunk)\(\): invalid|corrupted size vs\. prev_size|corrupted double-linked list|stack smashing detected|error:qemu",
+    )
+    .begins(EndOfQemu),
+    // Bugs of the host's kernel: `BUG: scheduling while atomic: CPU 0/KVM/1234/0x00000002`.
+    Form::new(LogKind::KernelBug, Guest, KERNEL_BUG).and(IN_KVM).begins(Stack),
+    Form::new(LogKind::KernelBug, Task, KERNEL_BUG).begins(Stack),
+];
+
+/// MSRs that messages name instead of numbering them.
+const NAMED_MSRS: [(&str, u32); 6] = [
+    ("hwcr", 0xc001_0015),
+    ("mmio_conf_base", 0xc001_0058),
+    ("debugctl", 0x1d9),
+    ("mc0_status", 0x401),
+    ("mcg_status", 0x17a),
+    ("mcg_ctl", 0x17b),
+];
+/// Registers whose writes KVM drops without a fault. Since Linux 6.2 they too are logged as "Unhandled WRMSR(0x…)"
+/// (`kvm_pr_unimpl_wrmsr`): `DEBUGCTL`, `BBL_CR_CTL3`, `VM_IGNNE`.
+const DROPPED: [u32; 3] = [0x1d9, 0x11e, 0xc001_0115];
+/// The same for the performance counters and event selectors of the P6 and the K7.
+const COUNTERS: [RangeInclusive<u32>; 3] = [0xc1..=0xc2, 0x186..=0x187, 0xc001_0000..=0xc001_0007];
+
+static ANY_FORM: LazyLock<RegexSet> =
+    LazyLock::new(|| RegexSet::new(FORMS.iter().map(|form| form.pattern)).unwrap_or_default());
+/// Each form with its pattern and its second pattern.
+static COMPILED_FORMS: LazyLock<Vec<(Form, Pattern, Option<Pattern>)>> = LazyLock::new(|| {
+    FORMS.iter().map(|form| (*form, Pattern::new(form.pattern), form.also.map(Pattern::new))).collect()
+});
+/// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
+static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: ]*(?:v?cpu(?P<vcpu>[0-9]{1,6}))?");
+
+/// Fills in the process and the vCPU that KVM puts before its messages.
+pub(super) fn fill_header(lower: &str, line: &mut LogLine) {
+    if let Some(header) = HEADER.captures(lower) {
+        (line.pid, line.vcpu) = (number(&header, "pid"), number(&header, "vcpu"));
+    }
+}
+
+/// The event of a line in lower case. `of_qemu`: the line is from the log of a QEMU; `of_guest_kernel`: from that of a
+/// guest's own kernel, where stalls and hung tasks concern the guest.
+pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool) -> Option<Event> {
+    let applies = |form: &Form| match form.scope {
+        QemuLog => of_qemu || text.contains("qemu") || text.starts_with("kvm:"),
+        GuestKernel => of_guest_kernel,
+        Guest | Task | Later => true,
+    };
+    let matches = ANY_FORM.matches(text);
+    let (form, pattern, _) = matches
+        .iter()
+        .filter_map(|i| COMPILED_FORMS.get(i))
+        .find(|(form, _, also)| applies(form) && also.as_ref().is_none_or(|also| also.is_match(text)))?;
+    let mut event = event(form, &pattern.captures(text)?)?;
+    event.kind = match event.kind {
+        LogKind::Lockup if of_guest_kernel => LogKind::GuestLockup,
+        LogKind::HungTask if of_guest_kernel => LogKind::GuestHungTask,
+        kind => kind,
+    };
+    event.of_guest |= matches!(event.kind, LogKind::GuestLockup | LogKind::GuestHungTask);
+    Some(event)
+}
+
+fn event(form: &Form, found: &Captures<'_>) -> Option<Event> {
+    let task = group(found, "task").unwrap_or_default();
+    let register = group(found, "register").and_then(|name| NAMED_MSRS.iter().find(|(known, _)| *known == name));
+    let msr = group(found, "msr").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let write = register.is_some() || found.name("write").is_some();
+    let kind = match form.kind? {
+        LogKind::UnhandledMsr if write && found.name("parenthesis").is_some() => match msr {
+            Some(msr) if COUNTERS.iter().any(|range| range.contains(&msr)) => LogKind::PerfCounter,
+            Some(msr) if DROPPED.contains(&msr) => LogKind::IgnoredMsr,
+            _ => LogKind::UnhandledMsr,
+        },
+        kind => kind,
+    };
+    let incoming = found.name("incoming").map(|_| INCOMING_MIGRATION);
+    Some(Event {
+        kind,
+        pid: pid(found, "pid"),
+        vcpu: begins_with_vcpu(task),
+        data: incoming.or_else(|| number(found, "n")).or_else(|| hex(found, "hex")),
+        msr: register.map(|(_, msr)| *msr).or(msr),
+        write,
+        block: form.block,
+        of_guest: match form.scope {
+            Task => begins_with_vmm(task),
+            Later => false,
+            Guest | QemuLog | GuestKernel => true,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_compiles() {
+        assert_eq!(ANY_FORM.len(), FORMS.len());
+        for (form, pattern, also) in &*COMPILED_FORMS {
+            assert!(pattern.regex().is_some(), "{form:?}");
+            assert!(also.as_ref().is_none_or(|also| also.regex().is_some()), "{form:?}");
+        }
+    }
+}

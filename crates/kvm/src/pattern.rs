@@ -1,0 +1,50 @@
+//! Regular expressions that are compiled when they are first used.
+
+use regex::{Captures, Regex};
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+/// A regular expression. One that does not compile matches nothing; a test compiles all.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    source: &'static str,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    pub const fn new(source: &'static str) -> Self {
+        Self { source, compiled: OnceLock::new() }
+    }
+
+    pub fn regex(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| Regex::new(self.source).ok()).as_ref()
+    }
+
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex().is_some_and(|regex| regex.is_match(text))
+    }
+
+    pub fn captures<'a>(&self, text: &'a str) -> Option<Captures<'a>> {
+        self.regex()?.captures(text)
+    }
+}
+
+/// The text of a named group, unless it is empty.
+pub(super) fn group<'a>(captures: &Captures<'a>, name: &str) -> Option<&'a str> {
+    captures.name(name).map(|group| group.as_str()).filter(|text| !text.is_empty())
+}
+
+/// The number in a named group.
+pub(super) fn number<T: FromStr>(captures: &Captures<'_>, name: &str) -> Option<T> {
+    group(captures, name)?.parse().ok()
+}
+
+/// The hexadecimal number in a named group.
+pub(super) fn hex(captures: &Captures<'_>, name: &str) -> Option<u64> {
+    u64::from_str_radix(group(captures, name)?, 16).ok()
+}
+
+/// The process id in a named group.
+pub(super) fn pid(captures: &Captures<'_>, name: &str) -> Option<i32> {
+    number(captures, name).filter(|pid| *pid > 0)
+}
