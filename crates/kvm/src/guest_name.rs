@@ -1,10 +1,10 @@
-//! What a guest without libvirt is called: by its VMM's command line or by its cgroup.
+//! Names of guests without libvirt, from the VMM's command line or cgroup.
 //!
 //! A process id changes with each start of a guest. These names do not, so two recordings of a guest show the same.
 
 use super::sanitize;
 
-/// Words that name a kind of file and no guest.
+/// File names that any guest may have.
 const ANY_GUEST: [&str; 22] = [
     "api",
     "boot",
@@ -56,7 +56,7 @@ fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
     })
 }
 
-/// The guest that an API socket is of: `/run/ch/web.sock`, `path=/run/vc/vm/web/clh-api.sock`.
+/// The guest of an API socket: `/run/ch/web.sock`, `path=/run/vc/vm/web/clh-api.sock`.
 pub fn of_socket(option: &str) -> Option<String> {
     own_file(option.split(',').next()?).map(|name| sanitize(name, 80))
 }
@@ -74,7 +74,7 @@ pub fn of_disk(argv: &[String]) -> Option<String> {
     paths.filter(image).find_map(own_file).map(str::to_owned)
 }
 
-/// The name of a file without its extension, or of its folder where the file's own name is that of any guest.
+/// The name of a file without its extension, or of its folder if any guest may have a file of this name.
 fn own_file(path: &str) -> Option<&str> {
     let path = path.strip_prefix("path=").unwrap_or(path);
     let stem = |name: &'_ str| name.split_once('.').map_or(name.len(), |(stem, _)| stem.len());
@@ -86,7 +86,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What `/proc/PID/cgroup` says of a guest.
+/// Names of a guest in `/proc/PID/cgroup`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CgroupName {
     /// The machine that systemd-machined or libvirt registered under this name.
@@ -106,8 +106,8 @@ pub fn of_cgroup(text: &str) -> CgroupName {
     found
 }
 
-/// `machine-qemu\x2d3\x2dweb.scope` is the guest `web` (libvirt numbers its guests); systemd escapes what is no plain
-/// character (`systemd.unit(5)`).
+/// `machine-qemu\x2d3\x2dweb.scope` is the guest `web` (libvirt numbers its guests); systemd escapes all but
+/// plain characters (`systemd.unit(5)`).
 fn machine(folder: &str) -> Option<String> {
     let escaped = folder.strip_prefix("machine-")?.strip_suffix(".scope")?;
     let name = unescape(escaped);

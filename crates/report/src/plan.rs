@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The most cores of a map in one line, so that it fits 80 columns.
+/// Cores in one line of a map, so that it fits 80 columns.
 const CORES_A_LINE: usize = 14;
 /// The letters of guests in a map; guests beyond them share the last one.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ#";
@@ -36,7 +36,7 @@ struct JsonPlanCpu {
     node: Option<u32>,
     siblings: Vec<u32>,
     isolated: bool,
-    /// What the host's own tasks use of it, percent, where that is why nobody moves there.
+    /// CPU time of the host's own tasks, percent, if the plan avoids the CPU for them.
     host_tasks_percent: Option<f64>,
     before: Vec<String>,
     after: Vec<String>,
@@ -46,9 +46,9 @@ struct JsonPlanCpu {
 struct JsonPlannedGuest<'a> {
     name: &'a str,
     vcpus: usize,
-    /// Nothing is wrong with it: it could have CPUs of its own.
+    /// Whether the guest has no fault and could merely be pinned.
     optional: bool,
-    /// It shares a set because CPUs are short.
+    /// Whether the guest shares CPUs because too few are left.
     shares: bool,
     moves: Vec<ThreadMove>,
     fix: &'a [Fix],
@@ -65,14 +65,14 @@ struct ThreadMove {
 }
 
 impl ThreadMove {
-    /// With the reason that its whole guest has.
+    /// Adds the reason that applies to the whole guest.
     fn whole(self, guest: &PlannedGuest) -> Self {
         let reason = if guest.plan.shares { format!("{}; {SHARES}", self.reason) } else { self.reason };
         Self { reason, ..self }
     }
 }
 
-/// Why something moves, as a clause.
+/// The reason for a move, as a clause.
 fn because(reason: MoveReason) -> &'static str {
     match reason {
         MoveReason::Absent => "its pin names CPUs that are offline or missing",
@@ -94,12 +94,12 @@ fn because(reason: MoveReason) -> &'static str {
     }
 }
 
-/// Why nobody moves to a CPU.
+/// The reason why the plan avoids a CPU.
 fn busy_cpu(percent: f64) -> String {
     format!("the host's own tasks use {} % of it; nobody moves there while others are free", figure(percent))
 }
 
-/// Why an emulator or `IOThread` moves.
+/// The reason why an emulator or `IOThread` moves.
 fn helper_because(guest: &PlannedGuest, map: &CpuMap, before: &HelperLayout) -> &'static str {
     match &before.cpus {
         _ if before.absent => because(MoveReason::Absent),
@@ -114,7 +114,7 @@ fn helper_because(guest: &PlannedGuest, map: &CpuMap, before: &HelperLayout) -> 
 const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
 const SHARES: &str = "too few CPUs for CPUs of their own";
 
-/// What of a guest moves.
+/// The threads of a guest that move.
 fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
     let reason = |v: u32| {
         guest.plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r))
@@ -143,7 +143,7 @@ fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
     all
 }
 
-/// What is on each CPU: `name/2` a pinned vCPU, `name/~` a set of several that reaches it.
+/// The vCPUs on each CPU, with their guest; `None` for vCPUs that are pinned to several CPUs.
 fn users<'a>(
     plan: &'a HostPlan,
     layout: impl Fn(&'a PlannedGuest) -> &'a GuestLayout,
@@ -259,7 +259,7 @@ fn letter(guest: usize) -> char {
     LETTERS.chars().nth(guest).unwrap_or('#')
 }
 
-/// What the letters of the maps mean.
+/// The legend of the maps.
 fn legend(plan: &HostPlan) -> String {
     let map = &plan.map;
     let isolated = if map.isolated.is_empty() { String::new() } else { format!(", isolated {}", map.isolated) };
@@ -306,7 +306,7 @@ fn map(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>) -> Str
     out
 }
 
-/// What to add to the number of a core's first CPU for that of its thread `t`, where it is the same for all cores.
+/// The distance of thread `t` from a core's first CPU, if it is the same for all cores.
 fn row_label(line: &[&[u32]], t: usize) -> String {
     let mut offsets = line.iter().filter_map(|core| core.get(t)?.checked_sub(*core.first()?));
     match offsets.next() {

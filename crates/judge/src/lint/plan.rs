@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct HostPlan {
     /// The host's CPUs; empty where they are unknown, and then nothing is planned.
     pub map: CpuMap,
-    /// What the host's own tasks use of the CPUs that the plan avoids for them, percent.
+    /// CPU time of the host's own tasks on the CPUs that the plan avoids for them, percent.
     pub busy: BTreeMap<u32, f64>,
     /// The guests, in the order of the model.
     pub guests: Vec<PlannedGuest>,
@@ -26,17 +26,17 @@ pub struct HostPlan {
 /// A guest's part of the plan.
 #[derive(Debug, Clone, Default)]
 pub struct PlannedGuest {
-    /// What it is.
+    /// The guest.
     pub facts: Arc<DomainFacts>,
     /// Where its threads may run.
     pub before: GuestLayout,
     /// Where they may run after the plan.
     pub after: GuestLayout,
-    /// What changes.
+    /// The changes.
     pub plan: GuestPlan,
     /// The commands and XML to get there.
     pub fix: Vec<Fix>,
-    /// What brings back the placement of now.
+    /// The commands and XML that restore the current placement.
     pub undo: Vec<Fix>,
 }
 

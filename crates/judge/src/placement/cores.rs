@@ -1,23 +1,23 @@
-//! Chooses free cores for vCPUs: whole ones, of one kind, from as few last-level caches as possible.
+//! Chooses free cores for vCPUs: whole cores of one kind, in as few last-level caches as possible.
 
 use super::CpuMap;
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is asked for.
+/// The cores that are needed.
 #[derive(Debug, Clone)]
 pub(super) struct CoreRequest<'a> {
-    /// How many guest cores.
+    /// Number of guest cores.
     pub count: usize,
     /// Threads of each.
     pub threads: usize,
     /// CPUs to choose from.
     pub free: CpuSet,
-    /// Cores that the guest has already, where it must not have a second thread of them.
+    /// Cores that the guest uses already and of which it must not get a second thread.
     pub not: Option<&'a BTreeSet<usize>>,
-    /// CPUs to prefer: the guest's own.
+    /// The guest's current CPUs, which are preferred.
     pub own: &'a CpuSet,
-    /// The core of another vCPU of the guest: the same kind and cache are best.
+    /// The core of another vCPU of the guest. Its kind and cache are preferred.
     pub near: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ struct FreeCore {
     whole: bool,
 }
 
-/// The CPUs of each guest core, in order of their numbers; `None` where there are too few.
+/// The CPUs of each guest core in numerical order; `None` if there are too few.
 pub(super) fn choose(map: &CpuMap, request: &CoreRequest<'_>) -> Option<Vec<Vec<u32>>> {
     if request.count == 0 {
         return Some(Vec::new());

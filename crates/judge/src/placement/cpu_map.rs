@@ -1,4 +1,4 @@
-//! The CPUs of a host that are there, by core and node.
+//! The online CPUs of a host, by core and node.
 
 use kvm::CpuSet;
 use kvm::topology::HostTopology;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// The kind of the slower cores of a hybrid host.
 const EFFICIENCY: u32 = 0;
 
-/// A core with the hardware threads of it that are online.
+/// A core with its online hardware threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhysicalCore {
     /// Its CPUs, ascending.
@@ -16,22 +16,22 @@ pub struct PhysicalCore {
     pub node: Option<u32>,
     /// Its last-level cache.
     pub llc: Option<u32>,
-    /// Cores of one kind are equal: efficiency cores and cores of one thread, of two threads, ….
+    /// Cores of one kind are equal: 0 for efficiency cores, else the number of threads.
     pub kind: u32,
 }
 
-/// The CPUs that threads may use, by core and node. Every CPU is in exactly one core, whatever the topology says.
+/// The CPUs that threads may use, by core and node. Each CPU belongs to exactly one core.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuMap {
     /// All CPUs that are online.
     pub all: CpuSet,
-    /// Those among which the scheduler does not balance load; empty where that is all of them.
+    /// The CPUs without load balancing; empty if that is all of them.
     pub isolated: CpuSet,
     /// The cores, by their first CPU.
     pub cores: Vec<PhysicalCore>,
-    /// The CPUs of each node; empty where nodes are unknown.
+    /// The CPUs of each node; empty if nodes are unknown.
     pub nodes: BTreeMap<u32, CpuSet>,
-    /// CPUs that busy tasks of the host use: nobody is moved there while others are free.
+    /// CPUs with busy tasks of the host. No thread is moved there while others are free.
     pub busy: CpuSet,
     core_of: BTreeMap<u32, usize>,
 }
@@ -52,7 +52,7 @@ impl CpuMap {
             if map.core_of.contains_key(&cpu) {
                 continue;
             }
-            // A topology may contradict itself: a CPU that is in a core already is in no other.
+            // A topology may contradict itself, so a CPU joins the first of its cores only.
             let mut cpus: CpuSet =
                 host.siblings(cpu).intersection(&all).iter().filter(|c| !map.core_of.contains_key(c)).collect();
             cpus.insert(cpu);
@@ -68,7 +68,7 @@ impl CpuMap {
         map
     }
 
-    /// The same host, with tasks of its own that keep some CPUs busy.
+    /// The same host with CPUs that its own tasks keep busy.
     #[must_use]
     pub fn with_busy(mut self, cpus: &CpuSet) -> Self {
         self.busy = cpus.intersection(&self.all);
@@ -105,12 +105,12 @@ impl CpuMap {
         nodes.iter().filter_map(|n| self.nodes.get(&n)).fold(CpuSet::new(), |a, b| a.union(b))
     }
 
-    /// The most hardware threads of a core.
+    /// The largest number of hardware threads of a core.
     pub fn threads(&self) -> u32 {
         self.cores.iter().map(|c| c.cpus.len() as u32).max().unwrap_or(1)
     }
 
-    /// The CPUs that the host's own tasks use: not isolated.
+    /// The CPUs for the host's own tasks: all but the isolated ones.
     pub fn general(&self) -> CpuSet {
         self.all.difference(&self.isolated)
     }
@@ -128,8 +128,7 @@ impl CpuMap {
         cpus
     }
 
-    /// Whether a set leaves out a CPU of the host. A set that does not is no restriction. On an unknown host every set
-    /// is one.
+    /// Whether a set lacks a CPU of the host, so that it restricts a thread. On an unknown host each set does.
     pub fn restricts(&self, cpus: &CpuSet) -> bool {
         if self.all.is_empty() { !cpus.is_empty() } else { !self.all.is_subset(cpus) }
     }

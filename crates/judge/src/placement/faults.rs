@@ -1,18 +1,18 @@
-//! What is wrong with a placement. Rules report it, and the plan undoes it.
+//! Faults of a placement. Rules report them, and the plan removes them.
 
 use super::{CpuMap, GuestLayout, HelperLayout, MoveReason};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most guests and vCPUs of one overlap that are listed.
+/// Guests and vCPUs of one overlap that are listed.
 const MAX_LISTED: usize = 64;
-/// The most distinct sets of CPUs that are compared with each other.
+/// Distinct sets of CPUs that are compared with each other.
 const MAX_SETS: usize = 256;
 
-/// Two vCPUs of a guest, and the CPUs that they are pinned to.
+/// Two vCPUs of a guest and the CPUs that they are pinned to.
 pub type PinnedPair = (u32, u32, u32, u32);
 
-/// Guest and vCPU of the first users of a CPU, and how many there are in all.
+/// Guest and vCPU of the first users of a CPU, and the number of all users.
 pub type CpuUsers = (Vec<(usize, u32)>, usize);
 
 /// vCPUs that share CPUs with a vCPU that is pinned to one of them.
@@ -20,22 +20,22 @@ pub type CpuUsers = (Vec<(usize, u32)>, usize);
 pub struct CpuOverlap {
     /// The guests, by their position; the first `MAX_LISTED`.
     pub guests: Vec<usize>,
-    /// How many guests there are in all.
+    /// The number of all guests.
     pub guest_count: usize,
-    /// By CPU: at most `MAX_LISTED` are listed.
+    /// The users of each CPU; the first `MAX_LISTED`.
     pub cpus: BTreeMap<u32, CpuUsers>,
 }
 
-/// What is wrong with one guest.
+/// The faults of one guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct GuestFaults {
     /// vCPUs that have to move, and why.
     pub movers: BTreeMap<u32, MoveReason>,
-    /// The hardware threads that would make its pins right.
+    /// The number of hardware threads with which its pins would be right.
     pub show_threads: Option<u32>,
-    /// It stays where it is, without the CPUs of pinned vCPUs.
+    /// Whether it only leaves the CPUs of pinned vCPUs.
     pub gives_way: bool,
-    /// Its memory is bound to nodes without any of its vCPUs.
+    /// Whether its memory is bound to nodes without any of its vCPUs.
     pub memory_elsewhere: bool,
 }
 
@@ -46,7 +46,7 @@ impl GuestFaults {
 }
 
 impl GuestLayout {
-    /// The CPU that a vCPU is pinned to alone.
+    /// The single CPU that a vCPU is pinned to.
     pub fn pin(&self, map: &CpuMap, vcpu: u32) -> Option<u32> {
         map.pinned(self.vcpus.get(vcpu as usize)?)
     }
@@ -56,29 +56,29 @@ impl GuestLayout {
         self.vcpus.iter().enumerate().filter_map(|(v, set)| Some((v as u32, map.pinned(set)?)))
     }
 
-    /// The CPUs to which single vCPUs are pinned.
+    /// The CPUs of vCPUs that are pinned to one CPU each.
     pub fn single(&self, map: &CpuMap) -> CpuSet {
         self.pins(map).map(|(_, cpu)| cpu).collect()
     }
 
-    /// vCPUs with a set of several CPUs, but not all.
+    /// vCPUs that are pinned to several CPUs.
     pub fn pooled<'a>(&'a self, map: &'a CpuMap) -> impl Iterator<Item = (u32, &'a CpuSet)> + 'a {
         let several = |set: &&CpuSet| set.len() > 1 && map.restricts(set);
         self.vcpus.iter().enumerate().map(|(v, set)| (v as u32, set)).filter(move |(_, set)| several(set))
     }
 
-    /// The CPUs of all sets of several.
+    /// All CPUs of vCPUs that are pinned to several.
     pub fn reach(&self, map: &CpuMap) -> CpuSet {
         self.pooled(map).fold(CpuSet::new(), |a, (_, set)| a.union(set))
     }
 
-    /// All CPUs that its vCPUs may use, where each of them is pinned to some; `None` where one is free.
+    /// All CPUs that its vCPUs may use; `None` if one of them is not pinned.
     pub fn confined(&self, map: &CpuMap) -> Option<CpuSet> {
         let bound = self.vcpus.iter().all(|set| map.restricts(set) && !set.is_empty());
         (bound && !self.vcpus.is_empty()).then(|| self.vcpus.iter().fold(CpuSet::new(), |a, b| a.union(b)))
     }
 
-    /// The vCPUs without a pin, where all others have a CPU of their own.
+    /// The vCPUs without a pin, if all others are pinned to one CPU each.
     pub fn partly_pinned(&self, map: &CpuMap) -> Vec<u32> {
         if self.pooled(map).next().is_some() || self.single(map).is_empty() {
             return Vec::new();
@@ -86,7 +86,7 @@ impl GuestLayout {
         (0..).zip(&self.vcpus).filter(|(_, set)| !map.restricts(set)).map(|(v, _)| v).collect()
     }
 
-    /// vCPUs that may use several isolated CPUs each, where they are more than one.
+    /// vCPUs that are pinned to several isolated CPUs, if there is more than one such vCPU.
     pub fn on_isolated_sets(&self, map: &CpuMap) -> Vec<u32> {
         let all: Vec<u32> = self.pooled(map).filter(|(_, set)| set.is_subset(&map.isolated)).map(|(v, _)| v).collect();
         if all.len() > 1 || self.measured { all } else { Vec::new() }
@@ -102,7 +102,7 @@ impl GuestLayout {
         self.pins(map).filter_map(pair).filter(|(_, _, a, b)| !map.same_core(*a, *b)).collect()
     }
 
-    /// vCPUs that are pinned to threads of one core of the host, in a guest that sees one thread per core.
+    /// vCPUs pinned to threads of the same host core, in a guest that sees one thread per core.
     pub fn shared_cores(&self, map: &CpuMap) -> Vec<PinnedPair> {
         if !self.known || self.threads > 1 || map.threads() <= 1 {
             return Vec::new();
@@ -119,24 +119,24 @@ impl GuestLayout {
         pairs
     }
 
-    /// Whether the pairs are all vCPUs in order, so that a guest that sees its hardware threads is placed well.
+    /// Whether the pairs cover all vCPUs in order, so that the pins are right once the guest sees hardware threads.
     pub fn pairs_in_order(&self, pairs: &[PinnedPair]) -> bool {
         pairs.len() * 2 == self.vcpus.len() && pairs.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2))
     }
 
-    /// The vCPUs that are pinned to slow cores of a hybrid host while others are pinned to fast ones.
+    /// The vCPUs pinned to slow cores of a hybrid host while others are pinned to fast ones.
     pub fn on_slow_cores(&self, map: &CpuMap) -> CpuSet {
         let (slow, fast): (Vec<_>, Vec<_>) = self.pins(map).partition(|(_, cpu)| map.is_slow(*cpu));
         if fast.is_empty() { CpuSet::new() } else { slow.into_iter().map(|(v, _)| v).collect() }
     }
 
-    /// The nodes of a guest that is on several and sees only one.
+    /// The nodes of a guest that runs on several and sees only one.
     pub fn split_nodes(&self, map: &CpuMap) -> Option<CpuSet> {
         let nodes = map.nodes_of(&self.confined(map)?);
         (self.known && self.cells.len() < 2 && nodes.len() > 1).then_some(nodes)
     }
 
-    /// The cells with vCPUs that have no CPU on the nodes that hold the cell's memory.
+    /// The cells with vCPUs that cannot run on the nodes of the cell's memory.
     pub fn cells_elsewhere(&self, map: &CpuMap) -> Vec<(usize, Vec<u32>)> {
         let away = |cell: &super::CellLayout| -> Vec<u32> {
             let Some(nodes) = cell.nodes.as_ref().filter(|n| !n.is_empty()) else { return Vec::new() };
@@ -158,7 +158,7 @@ impl GuestLayout {
         map.nodes.len() > 1 && !nodes.is_empty() && bound.is_some_and(|b| !b.intersects(&nodes))
     }
 
-    /// Whether a helper of its is pinned to other nodes than all of its vCPUs.
+    /// Whether one of its helpers is pinned to nodes without any of its vCPUs.
     pub fn is_elsewhere(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
         if map.nodes.len() < 2 || !helper.pinned || helper.rests {
             return false;
@@ -168,12 +168,12 @@ impl GuestLayout {
         helper.zip(vcpus).is_some_and(|(h, v)| !h.is_empty() && !v.is_empty() && !h.intersects(&v))
     }
 
-    /// Whether one of its own helpers disturbs its pinned vCPUs.
+    /// Whether one of the guest's helpers disturbs its pinned vCPUs.
     pub fn disturbs(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
         let single = self.single(map);
         match &helper.cpus {
             Some(cpus) => cpus.intersects(&single) && (!helper.idle || cpus.is_subset(&single)),
-            // The scheduler puts nothing on isolated CPUs by itself.
+            // The scheduler puts unpinned threads on other CPUs than the isolated ones.
             None => {
                 let known = !map.all.is_empty() && !single.is_empty();
                 known && !helper.idle && self.confined(map).is_some() && !single.is_subset(&map.isolated)
@@ -187,7 +187,7 @@ impl GuestLayout {
     }
 }
 
-/// CPUs that a vCPU is pinned to and that other vCPUs may use too. CPUs with the same guests are one overlap.
+/// CPUs that one vCPU is pinned to and other vCPUs may use too. CPUs with the same guests form one overlap.
 pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
     let mut users: BTreeMap<u32, CpuUsers> = BTreeMap::new();
     let mut by_guest: BTreeMap<u32, (Vec<usize>, usize)> = BTreeMap::new();
@@ -230,7 +230,7 @@ pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
     found.into_values().collect()
 }
 
-/// Whether pinned vCPUs leave the host's own tasks no CPU.
+/// Whether pinned vCPUs leave no CPU for the host's own tasks.
 pub fn starved(map: &CpuMap, guests: &[GuestLayout]) -> bool {
     let single = guests.iter().filter(|g| g.running).fold(CpuSet::new(), |a, g| a.union(&g.single(map)));
     !single.is_empty() && map.general().is_subset(&single)
@@ -241,13 +241,13 @@ pub fn starved(map: &CpuMap, guests: &[GuestLayout]) -> bool {
 pub struct CrowdedSet {
     /// The CPUs.
     pub cpus: CpuSet,
-    /// How many vCPUs may use no other.
+    /// Number of vCPUs that may use no other CPU.
     pub vcpus: usize,
     /// Their guests.
     pub guests: Vec<usize>,
 }
 
-/// Sets of several CPUs with more vCPUs than CPUs, where no CPU times say what that costs.
+/// Sets of several CPUs with more vCPUs than CPUs, for guests whose CPU times are not measured.
 pub fn crowded(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CrowdedSet> {
     let mut sets: BTreeMap<CpuSet, (usize, BTreeSet<usize>)> = BTreeMap::new();
     for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running && !g.measured) {
@@ -272,7 +272,7 @@ pub fn crowded(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CrowdedSet> {
     found
 }
 
-/// What is wrong with each guest, such that as few vCPUs as possible have to move.
+/// The faults of each guest, chosen so that as few vCPUs as possible have to move.
 pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     let mut faults: Vec<GuestFaults> =
         guests.iter().map(|g| if g.running { alone(map, g) } else { GuestFaults::default() }).collect();
@@ -286,7 +286,7 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
         }
     }
     let shrinking = pools_that_give_way(map, guests, &mut faults);
-    // Guests that have nothing else wrong keep their CPUs.
+    // Guests without another fault keep their CPUs.
     let mut order: Vec<usize> = (0..guests.len()).filter(|g| guests[*g].running).collect();
     order.sort_by_key(|g| !faults[*g].movers.is_empty());
     let mut kept = CpuSet::new();
@@ -321,7 +321,7 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     faults
 }
 
-/// What is wrong with a guest by itself.
+/// The faults of a guest that do not depend on other guests.
 fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults { memory_elsewhere: guest.memory_elsewhere(map), ..GuestFaults::default() };
     for (v, _) in (0..).zip(&guest.vcpus).filter(|(_, set)| set.is_empty()) {
@@ -350,7 +350,7 @@ fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     faults
 }
 
-/// The threads of a guest core move together.
+/// Marks the other threads of guest cores that have to move.
 pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut GuestFaults) {
     let threads = unit(map, guest);
     if threads <= 1 {
@@ -362,13 +362,13 @@ pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut G
     }
 }
 
-/// How many vCPUs make a guest core, as far as the host has such cores.
+/// Number of vCPUs of a guest core; 1 if the host's cores have one thread.
 pub(super) fn unit(map: &CpuMap, guest: &GuestLayout) -> u32 {
     if guest.known && map.threads() > 1 { guest.threads.max(1) } else { 1 }
 }
 
-/// Guests with a set of CPUs in which pinned vCPUs have their own, and that lose less by leaving these CPUs than the
-/// pinned vCPUs would by moving.
+/// Guests whose sets contain CPUs of pinned vCPUs, where fewer threads change if the set leaves these CPUs than if the
+/// pinned vCPUs move.
 fn pools_that_give_way(map: &CpuMap, guests: &[GuestLayout], faults: &mut [GuestFaults]) -> BTreeSet<usize> {
     let pins = guests.iter().filter(|g| g.running).flat_map(|g| g.pins(map).map(|(_, cpu)| cpu));
     let mut pinned: BTreeMap<u32, usize> = BTreeMap::new();
@@ -403,7 +403,7 @@ fn crowds(map: &CpuMap, guests: &[GuestLayout], g: usize, sets: &BTreeMap<u32, C
     crowded(map, &after).iter().any(|set| !before.iter().any(|was| was.cpus == set.cpus && was.vcpus >= set.vcpus))
 }
 
-/// The sets of a guest's vCPUs without some CPUs; `None` where that leaves too few.
+/// The sets of a guest's vCPUs without some CPUs; `None` if too few are left.
 pub(super) fn shrunk(map: &CpuMap, guest: &GuestLayout, without: &CpuSet) -> Option<BTreeMap<u32, CpuSet>> {
     let mut smaller = guest.clone();
     for (v, set) in guest.pooled(map) {

@@ -1,13 +1,13 @@
-//! Emulators and `IOThreads` that run on the CPUs of pinned vCPUs, of their own guest or of another.
+//! Emulators and `IOThreads` on the CPUs of pinned vCPUs, of their guest or of another.
 
 use super::{CpuMap, GuestLayout, HelperLayout};
 use kvm::CpuSet;
 
-/// For each guest, the CPUs that running guests beside it have for single vCPUs.
+/// For each guest, the CPUs that other running guests have pinned single vCPUs to.
 fn pinned_by_others(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuSet> {
     let mut once = CpuSet::new();
     let mut twice = CpuSet::new();
-    // Nobody disturbs a paused guest.
+    // A paused guest cannot be disturbed.
     let single = |g: &GuestLayout| if g.running { g.single(map) } else { CpuSet::new() };
     let singles: Vec<CpuSet> = guests.iter().map(single).collect();
     for single in &singles {
@@ -17,13 +17,13 @@ fn pinned_by_others(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuSet> {
     singles.iter().map(|own| once.difference(&own.difference(&twice))).collect()
 }
 
-/// Whether a helper has to move, where the vCPUs are now.
+/// Whether a helper has to move, given the current pins of vCPUs.
 fn is_wrong(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, others: &CpuSet) -> bool {
     let on_others = helper.pinned && helper.cpus.as_ref().is_some_and(|c| c.intersects(others));
     helper.absent || guest.disturbs(map, helper) || on_others
 }
 
-/// CPUs of pinned helpers that disturb no one: nothing new is placed there.
+/// CPUs of pinned helpers that disturb no vCPU. Nothing else is placed there.
 pub(super) fn settled(map: &CpuMap, guests: &[GuestLayout]) -> CpuSet {
     let mut cpus = CpuSet::new();
     for (guest, others) in guests.iter().zip(pinned_by_others(map, guests)) {
@@ -34,13 +34,13 @@ pub(super) fn settled(map: &CpuMap, guests: &[GuestLayout]) -> CpuSet {
     cpus
 }
 
-/// The CPUs that the pinned vCPUs of all guests, else of those that run, leave to helpers.
+/// The CPUs without a pinned vCPU of any guest or, unless `all`, of a running guest.
 fn left(map: &CpuMap, guests: &[GuestLayout], all: bool) -> CpuSet {
     let guests = guests.iter().filter(|g| all || g.running);
     map.general().difference(&guests.fold(CpuSet::new(), |a, g| a.union(&g.single(map))))
 }
 
-/// Moves helpers to the node of their guest's vCPUs, where a CPU is left there.
+/// Moves helpers to the node of their guest's vCPUs, if a CPU is left there.
 pub(super) fn bring_near(map: &CpuMap, guests: &mut [GuestLayout]) {
     let room = left(map, guests, true);
     for guest in guests.iter_mut().filter(|g| g.running) {
@@ -50,13 +50,13 @@ pub(super) fn bring_near(map: &CpuMap, guests: &mut [GuestLayout]) {
         let Some(cpus) = [calm, near].into_iter().find(|c| !c.is_empty()) else { continue };
         let elsewhere = guest.helpers().filter(|(_, h)| guest.is_elsewhere(map, h)).map(|(id, _)| id);
         for id in elsewhere.collect::<Vec<_>>() {
-            seat(guest, id, cpus.clone());
+            pin(guest, id, cpus.clone());
         }
     }
 }
 
-/// Gives a helper CPUs.
-fn seat(guest: &mut GuestLayout, id: Option<u32>, cpus: CpuSet) {
+/// Pins a helper.
+fn pin(guest: &mut GuestLayout, id: Option<u32>, cpus: CpuSet) {
     let new = HelperLayout { cpus: Some(cpus), pinned: true, ..HelperLayout::default() };
     match id {
         None => guest.emulator = new,
@@ -64,9 +64,9 @@ fn seat(guest: &mut GuestLayout, id: Option<u32>, cpus: CpuSet) {
     }
 }
 
-/// Moves helpers away from pinned vCPUs, each as little as possible.
+/// Moves helpers away from pinned vCPUs, with as few changes as possible.
 pub(super) fn move_away(map: &CpuMap, guests: &mut [GuestLayout]) {
-    // A paused guest keeps its CPUs to itself as long as that leaves the others any.
+    // A paused guest keeps its CPUs if some are left for the others.
     let room = [true, false].into_iter().map(|all| left(map, guests, all)).find(|room| !room.is_empty());
     let room = room.unwrap_or_default();
     let moved: Vec<Vec<(Option<u32>, CpuSet)>> = guests
@@ -79,12 +79,12 @@ pub(super) fn move_away(map: &CpuMap, guests: &mut [GuestLayout]) {
         .collect();
     for (guest, moved) in guests.iter_mut().zip(moved) {
         for (id, cpus) in moved.into_iter().filter(|(_, cpus)| !cpus.is_empty()) {
-            seat(guest, id, cpus);
+            pin(guest, id, cpus);
         }
     }
 }
 
-/// What a helper keeps of its CPUs, else CPUs on the nodes of its vCPUs, else any without a pinned vCPU.
+/// The CPUs that a helper can keep, else CPUs on the nodes of its vCPUs, else any without a pinned vCPU.
 fn room_for(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, room: &CpuSet) -> CpuSet {
     let kept = helper.cpus.as_ref().filter(|c| helper.pinned || map.restricts(c)).map(|c| c.intersection(room));
     let near = room.intersection(&map.cpus_of(&map.nodes_of(&guest.single(map))));

@@ -1,14 +1,14 @@
-//! Moves that are better for a guest and take nothing from anybody: they are made only where there is room for them.
+//! Moves that help a guest and cost no other guest anything, made where there is room.
 
+use super::assignment::{Assignment, FreeCpus, assign};
 use super::faults::{self, GuestFaults};
-use super::seats::{FreeCpus, GuestSeats, SeatSearch};
 use super::solve::Work;
 use super::{GuestLayout, GuestPlan, MoveReason, helpers};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Work<'_> {
-    /// vCPUs on slow cores move to fast ones, where others of their guest are and all of them have room.
+    /// Moves vCPUs from slow to fast cores, if other vCPUs of the guest run there and all of them fit.
     pub(super) fn leave_slow_cores(&mut self) {
         let map = self.map;
         let slow: CpuSet = map.all.iter().filter(|cpu| map.is_slow(*cpu)).collect();
@@ -19,14 +19,14 @@ impl Work<'_> {
             }
             let found = self.moving(&BTreeMap::from([(g, (movers.clone(), MoveReason::SlowCore))]));
             let free: FreeCpus = self.free(&found, &BTreeSet::new()).without(&slow);
-            let Some(seats) = (SeatSearch { map }).place(&self.now[g], &found[g], &free) else { continue };
-            self.seat_if_better(&[(g, seats)], |plan, _| {
+            let Some(assignment) = assign(map, &self.now[g], &found[g], &free) else { continue };
+            self.apply_if_better(&[(g, assignment)], |plan, _| {
                 plan.reasons.entry(MoveReason::SlowCore).or_default().extend(movers.iter());
             });
         }
     }
 
-    /// Gives all guests that are not pinned CPUs of their own, if there is room for all of them.
+    /// Pins all guests that are not pinned, if there is room for all of them.
     pub(super) fn place_unpinned(&mut self) {
         let map = self.map;
         let unpinned = |g: &GuestLayout| g.running && !g.vcpus.is_empty() && g.vcpus.iter().all(|s| !map.restricts(s));
@@ -38,16 +38,16 @@ impl Work<'_> {
         }
         let all = |g: &usize| (*g, ((0..self.now[*g].vcpus.len() as u32).collect(), MoveReason::Unpinned));
         let found = self.moving(&guests.iter().map(all).collect());
-        let (seats, failed) = self.place_all(&found, &BTreeSet::new());
+        let (assignments, failed) = self.place_all(&found, &BTreeSet::new());
         if failed.is_empty() {
-            self.seat_if_better(&seats, |plan, seats| {
+            self.apply_if_better(&assignments, |plan, assignment| {
                 plan.optional = true;
-                plan.reasons.entry(MoveReason::Unpinned).or_default().extend(seats.pins.keys().copied());
+                plan.reasons.entry(MoveReason::Unpinned).or_default().extend(assignment.pins.keys().copied());
             });
         }
     }
 
-    /// Only these vCPUs of these guests move.
+    /// Faults that move only these vCPUs of these guests.
     fn moving(&self, vcpus: &BTreeMap<usize, (CpuSet, MoveReason)>) -> Vec<GuestFaults> {
         let of_guest = |g: usize| {
             let movers = vcpus.get(&g).map(|(vcpus, reason)| vcpus.iter().map(|v| (v, *reason)).collect());
@@ -56,27 +56,27 @@ impl Work<'_> {
         (0..self.now.len()).map(of_guest).collect()
     }
 
-    /// Takes these seats where the guests can stay as they are otherwise, no other guest is touched, no host task
-    /// disturbs them, none of them is then on fast and slow cores, and nothing new is wrong afterwards.
-    fn seat_if_better(&mut self, seats: &[(usize, GuestSeats)], explain: impl Fn(&mut GuestPlan, &GuestSeats)) {
+    /// Applies assignments if they change pins only, leave the other guests alone, avoid busy host tasks, put no guest
+    /// on both fast and slow cores, and cause no fault.
+    fn apply_if_better(&mut self, assignments: &[(usize, Assignment)], explain: impl Fn(&mut GuestPlan, &Assignment)) {
         let map = self.map;
-        let reshaped = |s: &GuestSeats| s.threads.is_some() || !s.cells.is_empty() || !s.memnodes.is_empty();
-        let disturbed = |s: &GuestSeats| s.pins.values().any(|cpu| map.busy.contains(*cpu));
-        if seats.iter().any(|(_, s)| reshaped(s) || disturbed(s)) {
+        let reshaped = |s: &Assignment| s.threads.is_some() || !s.cells.is_empty() || !s.memnodes.is_empty();
+        let disturbed = |s: &Assignment| s.pins.values().any(|cpu| map.busy.contains(*cpu));
+        if assignments.iter().any(|(_, s)| reshaped(s) || disturbed(s)) {
             return;
         }
         let (now, plans) = (self.now.clone(), self.plans.clone());
         let wrong_before = faults::find(map, &now);
-        for (g, seats) in seats {
-            self.seat(*g, seats);
-            explain(&mut self.plans[*g], seats);
+        for (g, assignment) in assignments {
+            self.apply(*g, assignment);
+            explain(&mut self.plans[*g], assignment);
         }
         self.bind_memory(&now);
-        let others: Vec<usize> = (0..now.len()).filter(|g| seats.iter().all(|(seated, _)| seated != g)).collect();
+        let others: Vec<usize> = (0..now.len()).filter(|g| assignments.iter().all(|(moved, _)| moved != g)).collect();
         let required: Vec<GuestLayout> = others.iter().map(|g| self.now[*g].clone()).collect();
         helpers::move_away(map, &mut self.now);
         helpers::bring_near(map, &mut self.now);
-        let mixed = seats.iter().any(|(g, _)| !self.now[*g].on_slow_cores(map).is_empty());
+        let mixed = assignments.iter().any(|(g, _)| !self.now[*g].on_slow_cores(map).is_empty());
         let untouched = others.iter().zip(&required).all(|(g, required)| self.now[*g] == *required);
         let wrong = faults::find(map, &self.now);
         let is_new = |(now, before): (&GuestFaults, &GuestFaults)| *now != GuestFaults::default() && now != before;

@@ -1,18 +1,18 @@
-//! Where the threads of all guests should run: one plan for a whole host. Pure: topology, pins and needs in, pins out.
+//! Placement of all guests' threads on a host. Pure: it makes new pins from topology, pins and needs.
 //!
-//! [`plan`] changes as little as possible. It finds what is wrong with the pins ([`faults`]), gives the vCPUs concerned
-//! cores of their own (`seats`), lets those share a set for which no CPU is left (`pools`), moves helper threads
-//! away from pinned vCPUs (`helpers`), and looks again until nothing is wrong (`solve`). What then could be better and
-//! can be where it belongs without taking anything from anybody is moved too (`improve`). The rules about placement use
-//! the same functions to find faults, so that a configuration that follows the plan has no finding.
+//! [`plan`] changes as little as possible. It finds faults of the pins ([`faults`]), assigns cores to the vCPUs
+//! concerned (`assignment`), lets vCPUs share a set of CPUs where none is left (`pools`), moves helper threads away from
+//! pinned vCPUs (`helpers`), and repeats this until no fault is left (`solve`). Then it moves threads that can run in a
+//! better place without cost to others (`improve`). The placement rules find faults with the same functions, so they
+//! report nothing about a configuration that follows the plan.
 
+mod assignment;
 mod cores;
 mod cpu_map;
 pub mod faults;
 mod helpers;
 mod improve;
 mod pools;
-mod seats;
 mod solve;
 
 pub use cpu_map::{CpuMap, PhysicalCore};
@@ -21,21 +21,21 @@ pub use solve::plan;
 use kvm::CpuSet;
 use std::collections::BTreeMap;
 
-/// Where a guest's threads may run, and what the guest needs. CPU sets hold CPUs of the [`CpuMap`] only.
+/// Where a guest's threads may run, and what the guest needs. All CPUs are in the [`CpuMap`].
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a guest")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestLayout {
-    /// Whether it runs. The CPUs of a paused guest stay its own, and nothing is moved for it.
+    /// Whether the guest runs. A paused guest keeps its CPUs, and the plan moves nothing for it.
     pub running: bool,
-    /// Whether its configuration is known: without it nothing is said about the cores and nodes that it sees.
+    /// Whether its configuration is known. If not, its cores and nodes are unknown too.
     pub known: bool,
-    /// Hardware threads of a core, as the guest sees them; at least 1.
+    /// Hardware threads of a guest core; at least 1.
     pub threads: u32,
-    /// The CPUs that each vCPU may use: all CPUs where it is not pinned, none where none of its CPUs is there.
+    /// The CPUs that each vCPU may use: all CPUs if it is not pinned, none if its CPUs are offline or missing.
     pub vcpus: Vec<CpuSet>,
     /// vCPUs whose configured pins name CPUs that are offline or missing.
     pub absent: CpuSet,
-    /// The pins that its configuration wants for vCPUs that run under others.
+    /// The configured pins of vCPUs that run under other pins.
     pub drifted: BTreeMap<u32, CpuSet>,
     /// The emulator.
     pub emulator: HelperLayout,
@@ -47,13 +47,13 @@ pub struct GuestLayout {
     pub bound: Option<CpuSet>,
     /// The nodes that hold most of its memory.
     pub memory: CpuSet,
-    /// Whether other hardware threads can be shown to it: its configuration is known, and about these vCPUs only.
+    /// Whether its hardware threads can be changed: its configuration is known and covers these vCPUs only.
     pub reshapes: bool,
-    /// Whether NUMA cells can be shown to it.
+    /// Whether NUMA cells can be added.
     pub takes_cells: bool,
-    /// Whether vCPUs that share a set of isolated CPUs do harm: measured, or likely where nothing is measured.
+    /// Whether sharing a set of isolated CPUs slows its vCPUs: measured, or likely where nothing is measured.
     pub piles: bool,
-    /// Whether CPU times are measured, so that sharing is judged by what it costs.
+    /// Whether CPU times are measured, so that sharing is judged by its cost.
     pub measured: bool,
 }
 
@@ -61,17 +61,17 @@ pub struct GuestLayout {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a thread")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HelperLayout {
-    /// The CPUs that it may use; `None`: nothing restricts it, and where it runs is not measured.
+    /// The CPUs that it may use; `None` if it is not pinned and its CPUs are not measured.
     pub cpus: Option<CpuSet>,
-    /// The pin that its configuration wants, where it runs under another.
+    /// The configured pin, if it runs under another.
     pub drifted: Option<CpuSet>,
     /// Whether the configuration pins it.
     pub pinned: bool,
     /// Whether its pin names CPUs that are offline or missing.
     pub absent: bool,
-    /// Whether it is measured to use so little that it may share a vCPU's CPU now and then.
+    /// Whether its measured CPU time is so low that it may share a vCPU's CPU at times.
     pub idle: bool,
-    /// Whether it is measured to use so little that it matters nowhere.
+    /// Whether its measured CPU time is so low that its place does not matter.
     pub rests: bool,
 }
 
@@ -84,12 +84,12 @@ pub struct CellLayout {
     pub nodes: Option<CpuSet>,
 }
 
-/// Why the plan moves something. In this order where one vCPU has several reasons.
+/// Why the plan moves a thread, the most important reason first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MoveReason {
     /// Its pin names CPUs that are offline or missing.
     Absent,
-    /// It runs elsewhere than its configuration says.
+    /// It does not run where its configuration says.
     Drift,
     /// It shares a CPU with a pinned vCPU.
     Overlap,
@@ -97,9 +97,9 @@ pub enum MoveReason {
     Partly,
     /// It may use several isolated CPUs, among which nothing balances load.
     Isolated,
-    /// It is on another core than the other threads of its guest core.
+    /// It is not on the core of the other threads of its guest core.
     ThreadsApart,
-    /// It shares a core with a vCPU that the guest takes for another core.
+    /// It shares a core with a vCPU that the guest sees on another core.
     SharedCore,
     /// It is on another node than other vCPUs, and the guest does not know.
     NodeSplit,
@@ -109,19 +109,19 @@ pub enum MoveReason {
     SlowCore,
     /// Its set has fewer CPUs than vCPUs while other CPUs are free.
     Crowded,
-    /// The host has no CPU of its own.
+    /// Pinned vCPUs leave no CPU for the host's tasks.
     HostStarved,
     /// Pinned vCPUs have CPUs within its set.
     PoolOverlap,
-    /// It has its CPUs already, and vCPUs for which no other CPU is left are pinned there too.
+    /// It keeps its CPUs, and vCPUs for which no other CPU is left are pinned there too.
     Shared,
     /// It moves with vCPUs of its guest that have to.
     Together,
-    /// It is not pinned, and there is room for CPUs of its own.
+    /// It is not pinned, and there are enough CPUs to pin it.
     Unpinned,
 }
 
-/// What the plan changes of one guest. Empty where the guest stays as it is.
+/// The changes of one guest; empty if it stays as it is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestPlan {
     /// vCPUs with new CPUs.
@@ -130,9 +130,9 @@ pub struct GuestPlan {
     pub emulator: Option<CpuSet>,
     /// IOThreads with new CPUs.
     pub iothreads: BTreeMap<u32, CpuSet>,
-    /// The hardware threads of a core that the guest has to see.
+    /// The new number of hardware threads of a guest core.
     pub threads: Option<u32>,
-    /// NUMA cells that the guest has to see, each with its host nodes.
+    /// The new NUMA cells, each with its vCPUs and host nodes.
     pub cells: Vec<(CpuSet, CpuSet)>,
     /// Host nodes to bind existing cells to, by the cells' positions.
     pub memnodes: BTreeMap<usize, CpuSet>,
@@ -140,9 +140,9 @@ pub struct GuestPlan {
     pub memory: Option<CpuSet>,
     /// Why vCPUs move.
     pub reasons: BTreeMap<MoveReason, CpuSet>,
-    /// Whether its vCPUs share a set with others because too few CPUs are left.
+    /// Whether its vCPUs share CPUs with others because too few are left.
     pub shares: bool,
-    /// Whether nothing is wrong with it: it is not pinned, and could have CPUs of its own.
+    /// Whether the changes are optional: the guest is not pinned, and there are enough CPUs to pin it.
     pub optional: bool,
 }
 
@@ -162,9 +162,9 @@ impl GuestPlan {
 /// One placement for all guests of a host.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlacementPlan {
-    /// What changes, in the order of the guests.
+    /// The changes, in the order of the guests.
     pub guests: Vec<GuestPlan>,
-    /// Where every guest's threads may run afterwards, in the same order; optional changes included.
+    /// Where each guest's threads may run after the plan and its optional changes, in the same order.
     pub after: Vec<GuestLayout>,
 }
 

@@ -1,18 +1,19 @@
-//! Sets of CPUs to share, for vCPUs for which no CPU of their own is left.
+//! Sets of CPUs for vCPUs that have to share.
 
 use super::{CpuMap, GuestLayout};
 use kvm::CpuSet;
 use std::collections::BTreeMap;
 
-/// The CPUs that may be shared, by node; one entry without a number where nodes are unknown or there is one.
+/// The CPUs that may be shared, and their number of vCPUs, by node. A host with one node or unknown nodes has one
+/// entry without a number.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SharedPools {
     pools: BTreeMap<Option<u32>, (CpuSet, usize)>,
 }
 
 impl SharedPools {
-    /// What is left beside the CPUs that single vCPUs have: not isolated, and without the first cores of the nodes
-    /// where enough is left without them.
+    /// The CPUs that are neither isolated nor taken by single vCPUs, without the first cores of the nodes if enough
+    /// are left.
     pub fn new(map: &CpuMap, taken: &CpuSet) -> Self {
         let left = map.general().difference(taken);
         let rest = left.difference(&map.first_cores());
@@ -26,7 +27,7 @@ impl SharedPools {
         Self { pools }
     }
 
-    /// A set for some vCPUs of a guest: on one of these nodes if there are any, else on the guest's memory's, else
+    /// Takes a set for some vCPUs of a guest: on one of `nodes` if there are any, else on a node of its memory, else
     /// where the fewest vCPUs share a CPU.
     pub fn take(&mut self, guest: &GuestLayout, nodes: Option<&CpuSet>, vcpus: usize) -> Option<CpuSet> {
         let near = guest.bound.as_ref().unwrap_or(&guest.memory);

@@ -1,18 +1,18 @@
-//! Makes the plan: finds what is wrong, moves what has to move, and looks again until nothing is wrong.
+//! Makes the plan: finds faults, moves threads, and repeats this until no fault is left.
 
+use super::assignment::{Assignment, FreeCpus, assign};
 use super::faults::{self, GuestFaults};
 use super::pools::SharedPools;
-use super::seats::{FreeCpus, GuestSeats, SeatSearch};
 use super::{CpuMap, GuestLayout, GuestPlan, MoveReason, PlacementPlan, helpers};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// After so many rounds, guests that still have a fault get all CPUs.
+/// Rounds after which guests that still have a fault get all CPUs.
 const ROUNDS: usize = 6;
-/// How often a round begins again because a guest has found no room.
+/// Attempts of one round, which starts again when a guest found no room.
 const ATTEMPTS: usize = 3;
 
-/// Plans a host. The guests' layouts are what is now; nothing is moved that stands well.
+/// Plans a host from the guests' current layouts. Threads without a fault stay.
 pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
     let mut work = Work { map, now: guests.to_vec(), plans: guests.iter().map(|_| GuestPlan::default()).collect() };
     if map.all.is_empty() {
@@ -48,7 +48,7 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
     PlacementPlan { guests: work.plans, after: work.now }
 }
 
-/// The plan while it is made.
+/// An unfinished plan.
 pub(super) struct Work<'a> {
     pub map: &'a CpuMap,
     pub now: Vec<GuestLayout>,
@@ -56,7 +56,7 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The plan begins where the configuration wants the vCPUs.
+    /// Starts the plan from the configured pins.
     fn undo_drift(&mut self) {
         for (guest, plan) in self.now.iter_mut().zip(&mut self.plans) {
             for (v, cpus) in std::mem::take(&mut guest.drifted) {
@@ -71,10 +71,10 @@ impl Work<'_> {
         }
     }
 
-    /// One round: every guest with a fault gets CPUs of its own, else a share of what is left.
+    /// One round: each guest with a fault gets its own CPUs, else a share of the CPUs that are left.
     fn solve(&mut self, found: &[GuestFaults], round: usize) {
         for (plan, faults) in self.plans.iter_mut().zip(found) {
-            // What later rounds find is of the plan's own making, and explains only who stood well at first.
+            // Later rounds find faults that the plan made, which explain only the vCPUs that had none at first.
             let known = plan.reasons.values().fold(CpuSet::new(), |a, b| a.union(b));
             for (v, reason) in faults.movers.iter().filter(|(v, _)| round == 0 || !known.contains(**v)) {
                 plan.reasons.entry(*reason).or_default().insert(*v);
@@ -89,27 +89,27 @@ impl Work<'_> {
         let groups = self.groups();
         let mut sharing: BTreeSet<usize> = BTreeSet::new();
         for attempt in 0..ATTEMPTS {
-            let (seats, failed) = self.place_all(found, &sharing);
+            let (assignments, failed) = self.place_all(found, &sharing);
             let crowded = |g: &usize| found[*g].movers.values().all(|r| *r == MoveReason::Crowded);
             let (stay, failed): (Vec<usize>, Vec<usize>) = failed.into_iter().partition(crowded);
             let failed: BTreeSet<usize> = failed.into_iter().collect();
             if failed.is_subset(&sharing) || attempt + 1 == ATTEMPTS {
-                for (g, seats) in seats {
-                    self.seat(g, &seats);
+                for (g, assignment) in assignments {
+                    self.apply(g, &assignment);
                 }
                 sharing.extend(failed);
                 self.share(found, &sharing);
                 self.widen(&stay);
                 return;
             }
-            // Guests that want the same CPUs share: none of them is worse off than the others.
+            // Guests that want the same CPUs share them, so that none is worse off than the others.
             let wanted: BTreeSet<usize> = failed.iter().map(|g| groups[*g]).collect();
             sharing.extend(failed);
             sharing.extend((0..self.now.len()).filter(|g| wanted.contains(&groups[*g])));
         }
     }
 
-    /// Guests that stood well before do not move because others share their CPUs now: these get all CPUs instead.
+    /// Keeps guests without an earlier fault in place: guests that now share their CPUs get all CPUs instead.
     fn spare_others(&mut self, found: &mut [GuestFaults], concerned: &[bool]) {
         let mut crowded = CpuSet::new();
         for (g, faults) in found.iter_mut().enumerate().filter(|(g, f)| !f.movers.is_empty() && !concerned[*g]) {
@@ -123,7 +123,7 @@ impl Work<'_> {
         }
     }
 
-    /// Guests that have vCPUs on common CPUs, directly or by way of others, have the same number.
+    /// The group of each guest. Guests with vCPUs on common CPUs, directly or through others, are one group.
     fn groups(&self) -> Vec<usize> {
         let mut groups: Vec<usize> = (0..self.now.len()).collect();
         let mut owner: BTreeMap<u32, usize> = BTreeMap::new();
@@ -137,13 +137,13 @@ impl Work<'_> {
         (0..groups.len()).map(|g| root(&mut groups, g)).collect()
     }
 
-    /// Places all guests that move, the largest first. Returns where, and the guests for which there is no room: one
-    /// CPU stays with the host.
+    /// Places all guests that move, the largest first. Returns the assignments, and the guests that found no
+    /// room. One CPU stays with the host.
     pub(super) fn place_all(
         &self,
         found: &[GuestFaults],
         sharing: &BTreeSet<usize>,
-    ) -> (Vec<(usize, GuestSeats)>, Vec<usize>) {
+    ) -> (Vec<(usize, Assignment)>, Vec<usize>) {
         let mut free = self.free(found, sharing);
         let mut of_host = self.map.general().difference(&self.taken(found, sharing, |guest| guest.running));
         let moves = |g: &usize| {
@@ -153,18 +153,17 @@ impl Work<'_> {
         let mut order: Vec<usize> = (0..self.now.len()).filter(moves).collect();
         order.sort_by_key(|g| std::cmp::Reverse(found[*g].movers.len()));
         let (mut placed, mut failed) = (Vec::new(), Vec::new());
-        let search = SeatSearch { map: self.map };
         for g in order {
-            match search.place(&self.now[g], &found[g], &free) {
-                Some(seats) => {
-                    let cpus: CpuSet = seats.pins.values().copied().collect();
+            match assign(self.map, &self.now[g], &found[g], &free) {
+                Some(assignment) => {
+                    let cpus: CpuSet = assignment.pins.values().copied().collect();
                     if of_host.intersects(&cpus) && of_host.is_subset(&cpus) {
                         failed.push(g);
                         continue;
                     }
                     of_host = of_host.difference(&cpus);
                     free = free.without(&cpus);
-                    placed.push((g, seats));
+                    placed.push((g, assignment));
                 }
                 None => failed.push(g),
             }
@@ -172,7 +171,7 @@ impl Work<'_> {
         (placed, failed)
     }
 
-    /// CPUs of vCPUs that stay, of some guests.
+    /// CPUs of the vCPUs that stay, for the guests that `of` selects.
     fn taken(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>, of: impl Fn(&GuestLayout) -> bool) -> CpuSet {
         let mut taken = CpuSet::new();
         for (g, guest) in self.now.iter().enumerate().filter(|(_, guest)| of(guest)) {
@@ -211,15 +210,15 @@ impl Work<'_> {
         FreeCpus { open, levels }
     }
 
-    pub(super) fn seat(&mut self, g: usize, seats: &GuestSeats) {
-        self.now[g] = SeatSearch::after(&self.now[g], seats);
-        self.plans[g].memnodes.extend(seats.memnodes.clone());
-        if let Some(threads) = seats.threads {
+    pub(super) fn apply(&mut self, g: usize, assignment: &Assignment) {
+        self.now[g] = assignment.applied_to(&self.now[g]);
+        self.plans[g].memnodes.extend(assignment.memnodes.clone());
+        if let Some(threads) = assignment.threads {
             self.now[g].threads = threads;
             self.plans[g].threads = Some(threads);
         }
-        if !seats.cells.is_empty() {
-            self.show_cells(g, &seats.cells);
+        if !assignment.cells.is_empty() {
+            self.show_cells(g, &assignment.cells);
         }
     }
 
@@ -230,11 +229,11 @@ impl Work<'_> {
         };
         self.now[g].cells = cells.iter().map(layout).collect();
         self.now[g].bound = Some(cells.iter().map(|c| c.1).collect());
-        // The cells as they are in the end follow in `changes`.
+        // `changes` replaces them by the final cells.
         self.plans[g].cells = cells.iter().map(|(vcpus, node)| (vcpus.clone(), CpuSet::from_iter([*node]))).collect();
     }
 
-    /// Sets that have to leave CPUs of pinned vCPUs, and common sets for the guests without room.
+    /// Removes the CPUs of pinned vCPUs from sets that give way, and gives common sets to guests without room.
     fn share(&mut self, found: &[GuestFaults], sharing: &BTreeSet<usize>) {
         let map = self.map;
         let gives_way = |g: &usize| found[*g].gives_way;
@@ -243,7 +242,7 @@ impl Work<'_> {
                 let guests = self.now.iter().filter(|guest| all || guest.running);
                 guests.flat_map(|guest| guest.pins(map)).map(|(_, cpu)| cpu).collect::<CpuSet>()
             };
-            // A paused guest keeps its CPUs to itself as long as that leaves the others enough.
+            // A paused guest keeps its CPUs if enough are left for the others.
             let sets = [true, false].into_iter().find_map(|all| faults::shrunk(map, &self.now[g], &others(all)));
             for (v, set) in sets.unwrap_or_default() {
                 self.now[g].vcpus[v as usize] = set;
@@ -292,7 +291,7 @@ impl Work<'_> {
         }
     }
 
-    /// Crowded sets for which no vCPU could get a CPU of its own take in what is left.
+    /// Widens crowded sets by the CPUs that are left, where no vCPU could get its own.
     fn widen(&mut self, guests: &[usize]) {
         let taken = self.now.iter().fold(CpuSet::new(), |a, g| a.union(&g.single(self.map)));
         let crowded = faults::crowded(self.map, &self.now);
@@ -313,14 +312,14 @@ impl Work<'_> {
         }
     }
 
-    /// Takes all pins of a guest away.
+    /// Removes all pins of a guest.
     fn unpin(&mut self, g: usize) {
         self.plans[g].shares = true;
         let all = &self.map.all;
         self.now[g].vcpus.iter_mut().for_each(|set| set.clone_from(all));
     }
 
-    /// Binds memory to where the vCPUs are, where they were moved away from it.
+    /// Binds memory to the nodes of the vCPUs, where the plan moved them away from it.
     pub(super) fn bind_memory(&mut self, was: &[GuestLayout]) {
         let map = self.map;
         for (g, was) in was.iter().enumerate().filter(|(_, g)| g.running) {
@@ -336,7 +335,7 @@ impl Work<'_> {
         }
     }
 
-    /// What has changed of one guest since the beginning.
+    /// Records what changed of one guest.
     fn changes(&mut self, g: usize, was: &GuestLayout) {
         let (now, plan) = (&self.now[g], &mut self.plans[g]);
         if !plan.cells.is_empty() {

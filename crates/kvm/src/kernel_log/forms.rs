@@ -68,7 +68,7 @@ use Scope::{Guest, GuestKernel, Later, QemuLog, Task};
 /// and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name), `incoming`.
 #[derive(Copy, Clone, Debug)]
 struct Form {
-    /// `None`: the message is no event, although a later form matches it.
+    /// `None` for a message without an event that a later form would match.
     kind: Option<LogKind>,
     scope: Scope,
     /// The report that the line begins.
@@ -310,8 +310,8 @@ pub(super) fn fill_header(lower: &str, line: &mut LogLine) {
     }
 }
 
-/// The event of a line in lower case. `of_qemu`: the line is from the log of a QEMU; `of_guest_kernel`: from that of a
-/// guest's own kernel, where stalls and hung tasks concern the guest.
+/// The event of a line in lower case. `of_qemu`: QEMU wrote the line. `of_guest_kernel`: a guest's kernel wrote it, so
+/// stalls and hung tasks are the guest's.
 pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool) -> Option<Event> {
     let applies = |form: &Form| match form.scope {
         QemuLog => of_qemu || text.contains("qemu") || text.starts_with("kvm:"),

@@ -23,7 +23,7 @@ pub(super) struct Message<'a> {
     pub text: Cow<'a, str>,
 }
 
-/// The known prefixes. Groups: `s` is the time since boot, `name` and `pid` are those of the program.
+/// The known prefixes. Group `s` is the time since boot; `name` and `pid` belong to the program.
 static PREFIXES: [Pattern; 8] = [
     // Syslog's priority, and the version of RFC 5424.
     Pattern::new("^<[0-9]{1,3}>(?:1 )?"),

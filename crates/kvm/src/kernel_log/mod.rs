@@ -1,5 +1,5 @@
-//! Finds what the logs of a host say about its guests: the kernel's log in the spelling of every kernel since 2.6,
-//! the system's journal, and the log that libvirt keeps of a QEMU.
+//! Reads messages about guests from logs of a host: the kernel's log since Linux 2.6, the system's journal, and libvirt's
+//! log of a QEMU.
 
 mod block;
 mod forms;
@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wrapped::unwrap_lines;
 
-/// A line is read up to this length, characters.
+/// Length up to which a line is read, characters.
 const MAX_LINE: usize = 2048;
 
-/// The most lines of one kind that are kept of a text.
+/// Lines of one kind that are kept of a text.
 pub const MAX_OF_A_KIND: usize = 20_000;
-/// A QEMU that did not start because it could not take over a guest from another host: [`LogLine::data`].
+/// [`LogLine::data`] of a QEMU that did not start because an incoming migration failed.
 pub const INCOMING_MIGRATION: u64 = 0;
 
-/// What a line reports. A recording stores the variant's position, so new ones go to the end.
+/// The kind of message. Recordings store the position of a variant, so new ones go to the end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LogKind {
     /// A register that KVM does not emulate; the guest got a fault.
@@ -32,7 +32,7 @@ pub enum LogKind {
     IgnoredMsr,
     /// A Hyper-V register that KVM does not emulate; the guest got a fault.
     HypervMsr,
-    /// A write to a performance counter while the guest has no virtual PMU: dropped without a fault.
+    /// A write to a performance counter of a guest without virtual PMU, dropped without a fault.
     PerfCounter,
     /// A split lock: one instruction locked two cache lines.
     SplitLock,
@@ -40,7 +40,7 @@ pub enum LogKind {
     BusLock,
     /// KVM could not emulate an instruction.
     EmulationFailure,
-    /// Another line about KVM, a VMM or its threads: no rule judges it.
+    /// Another line about KVM, a VMM or its threads. No rule uses it.
     Other,
     /// The CPU refused to enter the guest: QEMU's message, or KVM's dump of the VMCS (Intel) or VMCB (AMD).
     EntryFailed,
@@ -52,7 +52,7 @@ pub enum LogKind {
     KernelBug,
     /// The VMM was killed because memory ran out.
     KilledForMemory,
-    /// The VMM crashed, or something other than libvirt killed it.
+    /// The VMM crashed, or a process other than libvirt killed it.
     Killed,
     /// libvirt or systemd ended QEMU by a signal: `virsh destroy`, or a shutdown of the host.
     Terminated,
@@ -70,9 +70,9 @@ pub enum LogKind {
     GuestLockup,
     /// A task that waited for minutes, in the log of a guest's own kernel.
     GuestHungTask,
-    /// The log of a guest's own kernel says that it gave up its clock.
+    /// A guest's kernel stopped using its clock.
     GuestClock,
-    /// A lockup or stall in a log that names no thread of a VMM and does not tell whether it is a host's or a guest's.
+    /// A lockup or stall without a thread of a VMM, in a log of a host or a guest.
     OtherLockup,
     /// The OOM killer ran because a VMM asked for memory, and the log ends before its victim.
     OutOfMemory,
@@ -101,12 +101,12 @@ pub struct LogLine {
     pub time_s: Option<f64>,
     /// The line, cleaned.
     pub text: String,
-    /// The guest's name, where the log has it: those of libvirt and systemd do.
+    /// The guest's name, which logs of libvirt and systemd contain.
     pub guest: Option<String>,
 }
 
 impl LogLine {
-    /// A line that no rule judges.
+    /// A line that no rule uses.
     pub fn unjudged(text: String) -> Self {
         Self {
             pid: None,
@@ -142,7 +142,7 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     });
     reader.finish(&mut found);
     keep(&mut found);
-    // Process ids of a guest mean nothing on the host.
+    // Process ids inside a guest are unknown on the host.
     let in_guest =
         |line: &&mut LogLine| matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock);
     all.iter_mut().filter(in_guest).for_each(|line| (line.pid, line.vcpu) = (None, None));
@@ -182,7 +182,7 @@ pub fn looks_like(text: &str) -> bool {
         reader.line(line, &mut found);
         !found.is_empty()
     });
-    // A report of several lines is complete where the text ends.
+    // The end of the text completes a report of several lines.
     reader.finish(&mut found);
     has_event || !found.is_empty()
 }

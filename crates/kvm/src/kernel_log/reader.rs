@@ -17,23 +17,23 @@ pub struct LogReader {
     block: Option<LogBlock>,
     /// The guest whose QEMU wrote the lines, from libvirt's log of it.
     guest: Option<String>,
-    /// Whether the log is that of a guest's own kernel.
+    /// Whether the kernel of a guest wrote the log.
     pub(super) of_guest_kernel: bool,
-    /// The VMM that the OOM killer killed last: it says so several times.
+    /// The VMM that the OOM killer killed last. The kernel reports one kill several times.
     killed: Option<i32>,
-    /// Whether QEMU has said that it could not take the guest over, before libvirt says that it failed.
+    /// Whether QEMU has reported a failed incoming migration, before libvirt reports the failed start.
     not_taken_over: bool,
 }
 
 impl LogReader {
-    /// A reader of the log that libvirt keeps of a guest's QEMU.
+    /// A reader of libvirt's log of a guest's QEMU.
     pub fn of_qemu(guest: &str) -> Self {
         Self { guest: Some(sanitize(guest, 128)).filter(|name| !name.is_empty()), ..Self::default() }
     }
 
-    /// Reads a line and adds what it completes.
+    /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
-        // A journal in JSON is long, and is taken apart before it is cut.
+        // A line of a JSON journal is parsed before it is shortened.
         let limit = if raw.trim_start().starts_with('{') { 64 * 1024 } else { MAX_LINE };
         let clean = sanitize(raw.trim(), limit);
         let message = message(&clean);
@@ -73,12 +73,12 @@ impl LogReader {
         }
     }
 
-    /// Adds a report of several lines that is still being read: the log ends here, or pauses.
+    /// Adds an unfinished report of several lines, at the end of a log or when it pauses.
     pub fn finish(&mut self, found: &mut Vec<LogLine>) {
         self.close(found);
     }
 
-    /// Whether a line is of QEMU's command line, as libvirt logs it. Takes the guest's name from it.
+    /// Whether a line is a part of QEMU's command line as libvirt logs it. Takes the guest's name from it.
     fn is_of_command_line(&mut self, text: &str, lower: &str) -> bool {
         if lower.contains("starting up libvirt version") || lower == "starting up" {
             self.guest = None;
@@ -99,7 +99,7 @@ impl LogReader {
             return;
         }
         line.guest = guest_of_scope(&line.text).or_else(|| self.guest.clone().filter(|_| event_is_of_qemu(line.kind)));
-        // The table before the victim's line has its scope.
+        // The OOM killer's table has the victim's scope.
         let killed = event.of_guest && line.kind == LogKind::KilledForMemory;
         let table = self.block.take_if(|b| b.kind == LogBlockKind::OutOfMemory && killed);
         if let Some(block) = self.block.as_mut().filter(|_| line.kind == LogKind::KilledForMemory) {
@@ -114,7 +114,7 @@ impl LogReader {
         }
     }
 
-    /// Whether the line says again what the current report or the last kill said.
+    /// Whether the line repeats the current report or the last kill.
     fn is_repeated(&mut self, event: &Event, lower: &str, line: &mut LogLine) -> bool {
         if line.kind == LogKind::KilledForMemory && event.of_guest {
             if lower.contains("oom-kill:") && self.block.as_mut().is_some_and(|b| b.takes(lower)) {
@@ -143,7 +143,7 @@ impl LogReader {
         }
     }
 
-    /// libvirt's "shutting down, reason=…", which ends the log of one run.
+    /// Reads libvirt's "shutting down, reason=…", which ends the log of one run.
     fn end_of_qemu(&mut self, reason: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
         let reason = reason.split_once("reason=").map_or("shutdown", |(_, r)| r.trim());
         let end = self.block.take_if(|b| b.kind == LogBlockKind::EndOfQemu);
@@ -209,7 +209,7 @@ impl LogReader {
     }
 }
 
-/// What is kept of a line: its beginning, or if it is too long the part that says what happened.
+/// The beginning of a line, or the telling part of a line that is too long.
 fn excerpt(text: &str) -> String {
     const TELLING: [&str; 6] = [
         "unexpectedly closed the monitor",
@@ -233,16 +233,16 @@ fn excerpt(text: &str) -> String {
     format!("… {}", sanitize(text.get(begin..).unwrap_or(text), KEPT))
 }
 
-/// Whether a kind of event is written by QEMU itself, so that it belongs to the guest of the log.
+/// Whether QEMU writes this kind of line, so that it is about the guest of the log.
 fn event_is_of_qemu(kind: LogKind) -> bool {
     !matches!(kind, LogKind::KilledForMemory | LogKind::Lockup | LogKind::HungTask | LogKind::KernelBug)
 }
 
-/// A sentence of the mail or the issue around a log, where the line has no stamp.
+/// Sentences of the text around a log.
 static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be ");
 /// The guest's name in QEMU's command line.
 static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<name>[^, \\'"]*)"#);
-/// An option on a line by itself, and a comment of the script around it.
+/// A line with an option only, a comment of a script, and a line that a backslash continues.
 static COMMAND_LINE: Pattern = Pattern::new(r"^#|^-[A-Za-z]|\\ *$");
 /// Lines of KVM and QEMU that are known without a stamp.
 static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm:|kvm \[|kvm_intel|kvm_amd|qemu:|qemu-[^ ]*:(?: |$))");

@@ -14,7 +14,7 @@ const MAX_JOINED: usize = 1024;
 static CUT: Pattern = Pattern::new(
     r"kvm.*(?:guest rip: *[^ ]*|[ :,](?:rdmsr|wrmsr|data|unhandled|ignored|unimplemented|suberror)[ :,]*)$|kvm \[.*[ :,]vcpu[^ :,]*[ :,]*$",
 );
-/// A line that is no continuation.
+/// The beginning of a line that does not continue another.
 static BEGINNING: Pattern = Pattern::new(r"^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|\[)");
 
 /// Calls `put` with each line of a text, with the pieces of wrapped lines joined.

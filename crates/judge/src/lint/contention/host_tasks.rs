@@ -43,7 +43,7 @@ fn intrusion<'a>(
     let used: f64 = tasks.iter().map(|k| k.cpu_percent).sum();
     let mut severity = t.host_tasks.of(used)?;
     let wait = vcpu.cpu.filter(|c| demand(c) >= t.busy).as_ref().and_then(wait_of_demand);
-    // Wait behind another guest is not the tasks' fault.
+    // Host tasks are not the cause of waiting for another guest.
     let theirs = used >= used_by_other_guests(ctx, guest, cpu);
     if theirs && wait.is_some_and(|w| w >= t.wait.warning) {
         severity = severity.max(Severity::Warning);

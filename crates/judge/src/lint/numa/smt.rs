@@ -61,8 +61,7 @@ fn shared_core(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdi
     });
 }
 
-/// vCPUs on slow cores of a hybrid host beside others on fast ones. Where the plan has no fast core for them, nothing
-/// better is to be had, and nothing is said.
+/// Reports vCPUs on slow cores of a hybrid host beside others on fast ones, if the plan can move them.
 fn slow_cores(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let slow = ctx.layout(guest).on_slow_cores(ctx.map());
     if slow.is_empty() || !ctx.planned(guest).is_some_and(|after| after.on_slow_cores(ctx.map()).is_empty()) {

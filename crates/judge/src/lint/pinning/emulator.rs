@@ -65,7 +65,7 @@ fn running_helpers(
         }
         let busy = thread.cpu.map_or(0.0, |c| c.busy());
         let there = thread.place.cpu.is_some_and(|c| shared.contains(c));
-        // It counts when it has no other CPU, or when it was found on this one.
+        // A helper counts if it can run on no other CPU, or was seen on this one.
         let severity = if mask.is_subset(single) {
             steps.of(busy).unwrap_or_default()
         } else if there && let Some(s) = steps.of(busy) {
