@@ -1,25 +1,24 @@
 //! Counters of a guest.
 
+use super::devices::{DISKS, HOST_DISKS, NICS, OPERATIONS};
 use super::ranked::{Ranked, Tally};
-use super::vcpu::{CpuMetrics, VcpuMetrics, add_known};
-use judge::model::{
-    DomainModel, DoorbellModel, ExitRow, ExitTable, HostActivity, HostDiskModel, InjectionModel, born_since,
-};
+use super::vcpu::{CpuMetrics, VcpuMetrics};
+use super::write::Sums;
+use judge::model::{DomainModel, DoorbellModel, ExitRow, ExitTable, InjectionModel, born_since};
 use kvm::thread_name::Role;
 use kvm::{Space, userspace_exit};
 use sample::{
-    DiskSample, DomainFacts, DomainSample, DomainState, Injector, IrqSource, MemoryUse, NicSample, Sample,
-    ThreadSample, ThreadTimes, Timing,
+    DomainFacts, DomainSample, DomainState, Injector, IrqSource, MemoryUse, Sample, ThreadSample, ThreadTimes, Timing,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Disks, interfaces and limited groups of a guest at most, each kind.
+/// Devices of one kind that a guest has series for.
 const MAX_DEVICES: usize = 32;
-/// The device of an address that has no known owner.
+/// The device of an address whose owner is unknown.
 const UNKNOWN_DEVICE: &str = "unknown";
 
-/// A guest: what is known of it, and counters that begin when kvmtop first sees it.
+/// A guest: its facts, and counters that start when kvmtop first sees it.
 #[derive(Debug, Clone, Default)]
 pub struct GuestMetrics {
     /// Its facts.
@@ -35,13 +34,13 @@ pub struct GuestMetrics {
     /// Exits to the VMM by reason.
     pub userspace: Ranked<String>,
     /// Block devices by name.
-    pub disks: BTreeMap<String, DiskSample>,
-    /// The host's block devices that worked for it, by name.
-    pub host_disks: BTreeMap<String, HostDiskMetrics>,
+    pub disks: BTreeMap<String, Sums>,
+    /// The host's block devices that worked for it, by name, with the sums of each of [`OPERATIONS`].
+    pub host_disks: BTreeMap<String, [Sums; OPERATIONS.len()]>,
     /// Its interrupts and doorbells, where they are traced.
     pub interrupts: InterruptMetrics,
     /// Network interfaces by name.
-    pub nics: BTreeMap<String, NicSample>,
+    pub nics: BTreeMap<String, Sums>,
     /// Time in which a group of its threads was throttled by its quota, nanoseconds.
     pub throttled_ns: BTreeMap<String, u64>,
     /// Memory on the host.
@@ -50,24 +49,6 @@ pub struct GuestMetrics {
     pub swap_bytes: Option<u64>,
     /// Memory by NUMA node.
     pub node_memory: BTreeMap<u32, u64>,
-}
-
-/// A block device of the host: the guest's requests by the label of their kind, all kinds once it had one.
-#[derive(Debug, Clone, Default)]
-pub struct HostDiskMetrics {
-    /// Reads, writes, flushes and others.
-    pub kinds: [(&'static str, HostRequestMetrics); 4],
-}
-
-/// Requests of one kind.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct HostRequestMetrics {
-    /// From submission to completion.
-    pub total: Tally,
-    /// From issue to the driver to completion, of those that a driver was timed with.
-    pub device: Tally,
-    /// Bytes.
-    pub bytes: u64,
 }
 
 /// What interrupts are, and who injects them.
@@ -89,10 +70,9 @@ pub struct InterruptMetrics {
 impl InterruptMetrics {
     fn add(&mut self, now_ns: u64, model: &DomainModel) {
         let all = || model.interrupts.iter().flatten();
-        let time = |part: &Timing| Tally { count: part.count, ns: part.total_ns };
         let both = |a: &Timing, b: &Timing| {
-            let mut both = time(a);
-            both.add(time(b));
+            let mut both = Tally::from(a);
+            both.add(b.into());
             both
         };
         self.injected.add(now_ns, all().map(|i| ((i.source, i.by), untimed(i.count))));
@@ -101,30 +81,12 @@ impl InterruptMetrics {
         self.arrived.add(now_ns, all().map(|i| ((i.source, i.by), both(&i.slept, &i.kick))));
         let bells = model.doorbells.iter().flatten();
         let device = |bell: &DoorbellModel| bell.device.clone().unwrap_or_else(|| UNKNOWN_DEVICE.into());
-        self.rung.add(now_ns, bells.map(|bell| ((device(bell), bell.to), time(&bell.time))));
-    }
-}
-
-impl HostDiskMetrics {
-    fn add(&mut self, disk: &HostDiskModel) {
-        let kinds = [("read", &disk.reads), ("write", &disk.writes), ("flush", &disk.flushes), ("other", &disk.others)];
-        for (sum, (kind, more)) in self.kinds.iter_mut().zip(kinds) {
-            sum.0 = kind;
-            sum.1.add(more);
-        }
-    }
-}
-
-impl HostRequestMetrics {
-    fn add(&mut self, more: &HostActivity) {
-        self.total.add(Tally { count: more.total.count, ns: more.total.total_ns });
-        self.device.add(Tally { count: more.device.count, ns: more.device.total_ns });
-        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.rung.add(now_ns, bells.map(|bell| ((device(bell), bell.to), (&bell.time).into())));
     }
 }
 
 impl GuestMetrics {
-    /// Adds an interval: its samples (`before` has none for a new guest) and what the model says about it.
+    /// Adds an interval: its samples (without an older one for a new guest) and the guest's model.
     pub fn add(
         &mut self,
         now: &DomainSample,
@@ -155,7 +117,10 @@ impl GuestMetrics {
         self.interrupts.add(now_ns, model);
         self.add_devices(now, before);
         for disk in model.host_disks.iter().flatten() {
-            add(&mut self.host_disks, &disk.name, |sum: &mut HostDiskMetrics| sum.add(disk));
+            let requests = [&disk.reads, &disk.writes, &disk.flushes, &disk.others];
+            add(&mut self.host_disks, &disk.name, |kinds: &mut [Sums; 4]| {
+                kinds.iter_mut().zip(requests).for_each(|(sums, grown)| sums.add(HOST_DISKS, grown));
+            });
         }
         for group in &model.throttling {
             let name = if per_vcpu { group.group.as_str() } else { group_of_all(&group.group) };
@@ -209,27 +174,11 @@ impl GuestMetrics {
         // A sample repeats the last reading until the next one. Two readings never cover the same time to a nanosecond.
         let same_disks = before.is_some_and(|b| (b.devices_ns, &b.disks) == (now.devices_ns, &now.disks));
         for disk in now.disks.iter().filter(|_| !same_disks) {
-            add(&mut self.disks, &disk.name, |sum: &mut DiskSample| {
-                sum.read_ops = sum.read_ops.saturating_add(disk.read_ops);
-                sum.write_ops = sum.write_ops.saturating_add(disk.write_ops);
-                sum.read_bytes = sum.read_bytes.saturating_add(disk.read_bytes);
-                sum.write_bytes = sum.write_bytes.saturating_add(disk.write_bytes);
-                add_known(&mut sum.read_ns, disk.read_ns);
-                add_known(&mut sum.write_ns, disk.write_ns);
-                add_known(&mut sum.flush_ops, disk.flush_ops);
-                add_known(&mut sum.flush_ns, disk.flush_ns);
-                add_known(&mut sum.failed_ops, disk.failed_ops);
-            });
+            add(&mut self.disks, &disk.name, |sums: &mut Sums| sums.add(DISKS, disk));
         }
         let same_nics = before.is_some_and(|b| (b.nics_ns, &b.nics) == (now.nics_ns, &now.nics));
         for nic in now.nics.iter().filter(|_| !same_nics) {
-            add(&mut self.nics, &nic.name, |sum: &mut NicSample| {
-                sum.rx_bytes = sum.rx_bytes.saturating_add(nic.rx_bytes);
-                sum.tx_bytes = sum.tx_bytes.saturating_add(nic.tx_bytes);
-                sum.rx_packets = sum.rx_packets.saturating_add(nic.rx_packets);
-                sum.tx_packets = sum.tx_packets.saturating_add(nic.tx_packets);
-                sum.drops = sum.drops.saturating_add(nic.drops);
-            });
+            add(&mut self.nics, &nic.name, |sums: &mut Sums| sums.add(NICS, nic));
         }
     }
 }
@@ -252,7 +201,7 @@ fn group_of_all(group: &str) -> &str {
     }
 }
 
-/// What a row of the whole guest has beyond those of its vCPUs.
+/// The part of a guest's row that its vCPUs' rows do not contain.
 fn without(row: &ExitRow, vcpus: &[(u32, ExitTable)]) -> Tally {
     let same = vcpus.iter().flat_map(|(_, table)| &table.rows).filter(|r| r.reason == row.reason);
     same.fold(Tally { count: row.span.count, ns: row.span.total_ns }, |left, r| Tally {

@@ -10,36 +10,31 @@ use sample::{
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Guests at most; further ones are only counted.
+/// Guests with series; more are only counted.
 const MAX_GUESTS: usize = 1024;
-/// Bytes of a name at most.
+/// Maximum length of a name, bytes.
 const MAX_NAME: usize = 128;
 
 /// A guest's process: its id and when it started.
 type GuestProcess = (Option<i32>, u64);
 
-/// CPU time of all CPUs of the host, nanoseconds.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct HostCpuMetrics {
-    /// User time outside of guests, niced or not.
-    pub user: u64,
-    /// Kernel time.
-    pub system: u64,
-    /// Running guests.
-    pub guest: u64,
-    /// Idle.
-    pub idle: u64,
-    /// Idle while I/O was outstanding.
-    pub iowait: u64,
-    /// Hard interrupts.
-    pub irq: u64,
-    /// Soft interrupts.
-    pub softirq: u64,
-    /// Taken by the outer hypervisor.
-    pub steal: u64,
+/// Modes of a host CPU, each with its time. The kernel counts guest time as user time, too.
+pub const CPU_MODES: [(&str, fn(&CpuTimes) -> u64); 8] = [
+    ("user", |c| c.user_ns.saturating_add(c.nice_ns).saturating_sub(guest(c))),
+    ("system", |c| c.system_ns),
+    ("guest", guest),
+    ("idle", |c| c.idle_ns),
+    ("iowait", |c| c.iowait_ns),
+    ("irq", |c| c.irq_ns),
+    ("softirq", |c| c.softirq_ns),
+    ("steal", |c| c.steal_ns),
+];
+
+fn guest(cpu: &CpuTimes) -> u64 {
+    cpu.guest_ns.saturating_add(cpu.guest_nice_ns)
 }
 
-/// How many times a rule reports something of a guest or the host, and since when.
+/// Findings of one rule about a guest or the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FindingMetrics {
     /// Number of findings.
@@ -48,10 +43,10 @@ pub struct FindingMetrics {
     pub since_ms: Option<i64>,
 }
 
-/// Rule, severity, and the guest's name, which is empty for the host.
+/// Rule, severity, and the guest's name (empty for the host).
 pub type FindingLabels = (&'static str, Severity, String);
 
-/// Everything that is served: the last state, and counters since kvmtop began.
+/// Everything that is served: the last state, and counters since the start of kvmtop.
 #[derive(Debug, Clone, Default)]
 pub struct HostMetrics {
     /// Whether each vCPU has series of its own.
@@ -68,11 +63,11 @@ pub struct HostMetrics {
     pub facts: Arc<HostFacts>,
     /// Its CPUs.
     pub cpus: u64,
-    /// Their time.
-    pub cpu: HostCpuMetrics,
+    /// Their time by [`CPU_MODES`], nanoseconds.
+    pub cpu: [u64; CPU_MODES.len()],
     /// Its memory.
     pub memory: Option<HostMemory>,
-    /// What is found.
+    /// The findings.
     pub findings: BTreeMap<FindingLabels, FindingMetrics>,
     /// The sources.
     pub sources: Vec<SourceStatus>,
@@ -89,13 +84,13 @@ pub struct HostMetrics {
 }
 
 impl HostMetrics {
-    /// Nothing yet.
+    /// Metrics without a sample.
     pub fn new(per_vcpu: bool) -> Self {
         Self { per_vcpu, ..Self::default() }
     }
 
-    /// Adds a sample and the interval that ends with it, which has the guests that are asked for. `before` is the
-    /// sample at the interval's beginning.
+    /// Adds a sample and the interval that ends with it, which holds the selected guests. `before` is the sample at the
+    /// interval's start.
     pub fn add(&mut self, now: &Sample, before: Option<&Sample>, interval: &JudgedInterval) {
         let before = before.filter(|_| interval.model.interval_s.is_some());
         self.samples += 1;
@@ -119,19 +114,10 @@ impl HostMetrics {
         for cpu in &now.host.cpus {
             // A CPU that came online has counters from before.
             let Some(older) = older.get(&cpu.cpu) else { continue };
-            // The kernel's idle and iowait can fall by a tick (`get_iowait_time`, fs/proc/stat.c).
-            let grew = |kind: fn(&CpuTimes) -> u64| kind(cpu).saturating_sub(kind(older));
-            let guest = grew(|c| c.guest_ns).saturating_add(grew(|c| c.guest_nice_ns));
-            let user = grew(|c| c.user_ns).saturating_add(grew(|c| c.nice_ns));
-            let sum = &mut self.cpu;
-            sum.user = sum.user.saturating_add(user.saturating_sub(guest));
-            sum.guest = sum.guest.saturating_add(guest);
-            sum.system = sum.system.saturating_add(grew(|c| c.system_ns));
-            sum.idle = sum.idle.saturating_add(grew(|c| c.idle_ns));
-            sum.iowait = sum.iowait.saturating_add(grew(|c| c.iowait_ns));
-            sum.irq = sum.irq.saturating_add(grew(|c| c.irq_ns));
-            sum.softirq = sum.softirq.saturating_add(grew(|c| c.softirq_ns));
-            sum.steal = sum.steal.saturating_add(grew(|c| c.steal_ns));
+            for (sum, (_, time)) in self.cpu.iter_mut().zip(CPU_MODES) {
+                // The kernel's idle and iowait can fall by a tick (`get_iowait_time`, fs/proc/stat.c).
+                *sum = sum.saturating_add(time(cpu).saturating_sub(time(older)));
+            }
         }
     }
 

@@ -5,8 +5,9 @@
 //! they grew from sample to sample, so that a counter of a guest never falls while the guest lives. All begin at zero
 //! when kvmtop first sees the guest.
 //!
-//! How many series a guest can make is bounded: [`Ranked`] holds what a guest can name at will.
+//! How many series a guest can make is bounded: `ranked` holds what a guest can name at will.
 
+mod devices;
 mod families;
 mod guest;
 mod host;
@@ -15,11 +16,9 @@ mod text;
 mod vcpu;
 mod write;
 
-pub use guest::GuestMetrics;
 pub use host::HostMetrics;
-pub use ranked::{MAX_SHOWN, Ranked};
+pub use ranked::MAX_SHOWN;
 pub use text::{openmetrics, prometheus_text};
-pub use vcpu::VcpuMetrics;
 
 #[cfg(test)]
 mod tests;

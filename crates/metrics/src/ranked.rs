@@ -1,37 +1,47 @@
 //! Counters by a label that a guest can choose: a bounded number of series, and one for the rest.
 
+use sample::Timing;
 use std::collections::BTreeMap;
 
 /// Labels with a series of their own at a time.
 pub const MAX_SHOWN: usize = 20;
 /// Labels whose counters are kept, shown or not.
 const MAX_KEPT: usize = 128;
-/// A label that did not grow for so long gives its series to one that does, nanoseconds.
+/// Idle time after which a label gives its series to a busy one, nanoseconds.
 const IDLE_NS: u64 = 60 * 1_000_000_000;
 
 /// A count and the time that came with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How often.
+    /// Number of events.
     pub count: u64,
-    /// How long, nanoseconds; `None` where nothing measures it.
+    /// Their time, nanoseconds; `None` where nothing measures it.
     pub ns: Option<u64>,
 }
 
+impl From<&Timing> for Tally {
+    fn from(timing: &Timing) -> Self {
+        Self { count: timing.count, ns: timing.total_ns }
+    }
+}
+
 impl Tally {
+    /// The count, which is always known.
+    pub fn known_count(&self) -> Option<u64> {
+        Some(self.count)
+    }
+
     /// Adds another one; a time that is unknown adds nothing.
     pub fn add(&mut self, more: Self) {
         self.count = self.count.saturating_add(more.count);
-        if let Some(ns) = more.ns {
-            self.ns = Some(self.ns.unwrap_or(0).saturating_add(ns));
-        }
+        add_known(&mut self.ns, more.ns);
     }
 }
 
 #[derive(Debug, Clone, Default)]
 struct Row {
     sum: Tally,
-    /// The label in use, and when it last grew.
+    /// When the label last grew; `None` without a series.
     shown: Option<u64>,
 }
 
@@ -70,7 +80,7 @@ impl<K: Ord + Clone> Ranked<K> {
         }
     }
 
-    /// Whether this label can have a series; takes one from a label that is idle if it must.
+    /// Whether this label can have a series, if need be that of an idle label.
     fn make_room(&mut self, label: &K, now_ns: u64) -> bool {
         if self.rows.len() >= MAX_KEPT && !self.rows.contains_key(label) {
             return false;
@@ -92,6 +102,13 @@ impl<K: Ord + Clone> Ranked<K> {
     pub fn rows(&self) -> impl Iterator<Item = (Option<&K>, Tally)> {
         let shown = self.rows.iter().filter(|(_, row)| row.shown.is_some()).map(|(label, row)| (Some(label), row.sum));
         shown.chain((self.rest.count > 0).then_some((None, self.rest)))
+    }
+}
+
+/// Adds what grew; an unknown growth adds nothing and does not make a sum known.
+pub fn add_known(sum: &mut Option<u64>, grown: Option<u64>) {
+    if let Some(grown) = grown {
+        *sum = Some(sum.unwrap_or(0).saturating_add(grown));
     }
 }
 

@@ -75,7 +75,10 @@ fn counters_are_what_the_guest_did() {
     assert!((waited - 0.14).abs() < 1e-6, "{waited}");
     let guest = value(r#"kvmtop_vcpu_cpu_seconds_total{domain="win10-2",mode="guest"}"#).unwrap();
     assert!((guest - 23.6).abs() < 1e-6, "{guest}");
-    insta::with_settings!({ snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/../../snapshots"), prepend_module_to_snapshot => false }, {
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/../../snapshots"),
+        prepend_module_to_snapshot => false,
+    }, {
         insta::assert_snapshot!("metrics__one_guest", text);
     });
 }
@@ -352,18 +355,25 @@ const TAIL: &str = "
 
 ## How many series
 
-A host has about 60. A guest at work has about 70 without devices; a disk adds 9, an interface 5, a finding 2; with
-`--engine-detail disks` each block device of the host that works for the guest adds 20, of 32 at most; with
-`--engine-detail interrupts` each source and injector adds 5, each device with doorbells 2, of 20 and one `other`
-at most. What a guest can choose is bounded: 20 devices and one `other`, 20 exit reasons and one `other`, 20
-reasons of exits to the VMM and one `other`, 32 disks, interfaces and throttled groups each. What has no series
-of its own counts in `other`; a device gets the series of one that was idle for a minute, and at most 128
-devices get one in a guest's life. With `--per-vcpu` each vCPU has about 35, at most 65. From the 1,025th guest
-on guests are counted in `kvmtop_guests_left_out` alone.
+A host has about 60 series, a busy guest about 70 and more for its devices:
+
+| for each | series | at most |
+|---|---|---|
+| disk | 9 | 32 disks |
+| network interface | 5 | 32 interfaces |
+| finding | 2 | |
+| block device of the host, with `--engine-detail disks` | 20 | 32 devices |
+| source and injector of interrupts, with `--engine-detail interrupts` | 5 | 20 and `other` |
+| device with doorbells, with `--engine-detail interrupts` | 2 | 20 and `other` |
+| vCPU, with `--per-vcpu` | 35 to 65 | |
+
+A guest has at most 20 devices, exit reasons and reasons of exits to the VMM with their own series, and `other` for
+the rest; a busy device gets the series of one that was idle for a minute, and at most 128 devices get one in a guest's
+life. Guests beyond 1,024 are only counted, in `kvmtop_guests_left_out`.
 
 ## Histograms
 
-`kvmtop_vcpu_wakeup_latency_seconds` has classic buckets, each four times as wide as the one before. kvmtop measures
+`kvmtop_vcpu_wakeup_latency_seconds` has classic buckets, each four times as wide as the last. kvmtop measures
 in powers of two of 64 ns, which are no boundaries of Prometheus' exponential native histograms: converting would
 invent figures. Prometheus 3 stores these buckets as a native histogram with custom buckets when its scrape job says
 `convert_classic_histograms_to_nhcb: true`.

@@ -1,6 +1,6 @@
 //! Counters of vCPUs and of a guest's other threads.
 
-use super::ranked::Ranked;
+use super::ranked::{Ranked, add_known};
 use judge::model::ThreadModel;
 use sample::{Histogram, ThreadTimes, Timing};
 
@@ -103,13 +103,6 @@ impl DurationHistogram {
         let bounds = BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9);
         let beyond = (f64::INFINITY, self.count.saturating_sub(within));
         bounds.zip(self.counts).chain([beyond]).collect()
-    }
-}
-
-/// Adds what grew; what is unknown adds nothing and does not make a sum known.
-pub fn add_known(sum: &mut Option<u64>, grown: Option<u64>) {
-    if let Some(grown) = grown {
-        *sum = Some(sum.unwrap_or(0).saturating_add(grown));
     }
 }
 
