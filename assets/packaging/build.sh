@@ -40,6 +40,10 @@ $CARGO build --release --locked
 # Shared libraries cannot be loaded into a static binary, so libvirt is left out.
 $CARGO build --release --locked --no-default-features --target "$static"
 
+step "manual pages and completions"
+rm -rf target/manual
+$CARGO run --release --locked --quiet --example manual -- target/manual
+
 step "packages"
 target/tools/bin/cargo-deb --no-build --no-strip --output "$out/"
 target/tools/bin/cargo-generate-rpm --output "$out/"
@@ -51,7 +55,7 @@ install -Dm755 "target/$static/release/kvmtop" "$tree/$name/kvmtop"
 for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT; do
     install -Dm644 $file "$tree/$name/$file"
 done
-cp -r docs assets/packaging/man assets/packaging/completions "$tree/$name/"
+cp -r docs target/manual/man target/manual/completions "$tree/$name/"
 install -Dm644 assets/screen.svg "$tree/$name/assets/screen.svg"
 install -Dm644 -t "$tree/$name" assets/packaging/kvmtop-record.service assets/packaging/kvmtop-export.service
 tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" \

@@ -121,7 +121,7 @@ fn deb_in_a_clean_root() {
         let usr_merged = format!("/usr{file}");
         assert!(came.contains(file) || came.contains(&usr_merged), "{file} is not among {came:#?}");
     }
-    let pages = std::fs::read_dir(tree().join("assets/packaging/man")).expect("pages").count();
+    let pages = std::fs::read_dir(tree().join("target/manual/man")).expect("pages").count();
     assert_eq!(came.iter().filter(|f| f.starts_with("/usr/share/man/man1/kvmtop")).count(), pages, "{came:#?}");
     runs_in(root, "kvmtop");
     // Neither started nor enabled: recording and serving are the admin's choice.
