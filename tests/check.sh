@@ -14,4 +14,4 @@ if cargo deny --version >/dev/null 2>&1; then
     cargo deny --locked --offline check licenses bans sources
 fi
 step "tests without guests"
-cargo test --workspace --locked --quiet --no-fail-fast
+cargo test --workspace --locked --quiet --no-fail-fast --lib --test it --test guests

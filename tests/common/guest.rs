@@ -1,4 +1,4 @@
-//! A KVM guest of a few bytes of real-mode code, in a process of its own.
+//! A KVM guest of a few bytes of real-mode code, in its own process.
 //!
 //! The test binary starts itself again: the test named `guest_process` (see [`guest_process!`]) is the guest when the
 //! environment says so, and an empty test otherwise. The parent says over a pipe when to go on, so that a watcher can
@@ -42,7 +42,7 @@ pub enum Work {
     MmioLoop(u32),
     /// Halts for ever, a millisecond a time.
     Idle,
-    /// Reads a port for ever, so often a second at most.
+    /// Reads a port for ever, at most this many times a second.
     PacedReads(u16, u32),
     /// Reads a port for ever and counts the rounds in its memory, at [`PROGRESS`].
     CountedPort(u16),
@@ -50,7 +50,7 @@ pub enum Work {
     CountedMsr(u32),
     /// Reads the local APIC's page for ever, counted: memory-mapped, served by the kernel.
     CountedApic,
-    /// Meets a fault that it cannot handle, nor the double fault behind it.
+    /// Meets a fault that it cannot handle, then a double fault.
     TripleFault,
     /// Loads a float from device memory, which KVM's emulator does not have.
     UnknownInstruction,
@@ -65,7 +65,7 @@ pub enum Work {
 pub const PROGRESS: usize = 0x6000;
 /// Names a file that the guest's memory is to be shared through.
 pub const MEMORY_ENV: &str = "KVMTOP_TEST_GUEST_MEMORY";
-/// Whether the vCPUs stand still in user space, as ordered.
+/// Whether the vCPUs rest in user space, as ordered.
 static REST: AtomicBool = AtomicBool::new(false);
 /// Size of the guest's memory.
 pub const MEMORY: usize = 0x10000;
@@ -239,7 +239,7 @@ pub enum Way {
 
 /// The line of [`Way::Line`].
 pub const LINE: u32 = 10;
-/// Where the interrupt handler stands in a vCPU's code.
+/// Offset of the interrupt handler in a vCPU's code.
 const HANDLER: u16 = 0x40;
 
 impl Way {
@@ -254,7 +254,7 @@ impl Way {
 /// The address of a message to vCPU 0.
 const MESSAGE: u32 = 0xfee0_0000;
 
-/// Interrupts vCPU 0 so often.
+/// Interrupts vCPU 0 this many times.
 fn interrupt(vm: &VmFd, progress: &AtomicU32, way: Way, times: u32) {
     let vector = u32::from(way.vector());
     let mut eventfd = None;
@@ -368,7 +368,7 @@ impl Guest {
         self.to.write_all(b"go\n").expect("the guest listens");
     }
 
-    /// Orders endless vCPUs that leave for user space to stand still.
+    /// Orders endless vCPUs to rest at their next exit to user space.
     pub fn rest(&mut self) {
         self.to.write_all(b"rest\n").expect("the guest listens");
     }
@@ -384,7 +384,7 @@ impl Guest {
         self.wait_for("guest done");
     }
 
-    /// Lets the process end by itself.
+    /// Lets the process end.
     pub fn end(mut self) {
         let _ = self.to.write_all(b"end\n");
         let _ = self.child.wait();
@@ -393,7 +393,7 @@ impl Guest {
     fn wait_for(&mut self, what: &str) {
         let mut line = String::new();
         while self.from.read_line(&mut line).expect("the guest speaks") > 0 {
-            // The test harness writes a line of its own in front of the first.
+            // The test harness writes text before the first line.
             if line.trim_end().ends_with(what) {
                 return;
             }
@@ -434,7 +434,7 @@ pub fn main() {
     assert_ne!(memory, libc::MAP_FAILED);
     for (i, w) in work.iter().enumerate() {
         let code = w.code(i);
-        // SAFETY: each vCPU's code has 256 bytes of its own within the mapping.
+        // SAFETY: each vCPU's code has its own 256 bytes of the mapping.
         unsafe {
             let to = memory.cast::<u8>().add(LOAD as usize + i * 256);
             std::ptr::copy_nonoverlapping(code.as_ptr(), to, code.len());
@@ -481,7 +481,7 @@ pub fn main() {
     });
 }
 
-/// Does what the parent says; answers whether to go on.
+/// Does what the parent says; returns whether to continue.
 fn handle_command(vm: &VmFd, progress: &AtomicU32) -> bool {
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);
@@ -543,7 +543,7 @@ impl Pace {
 /// A function of its own: its copies of the registers would take half of the stack that a sample of `run` holds.
 fn enable_apic(vcpu: &VcpuFd) {
     let mut lapic = vcpu.get_lapic().expect("the local APIC");
-    // The spurious-interrupt vector register: enabled. LVT0 masked: the PIC has no lines to this vCPU.
+    // The spurious-interrupt vector register: enabled. LVT0 masked: the PIC does not reach this vCPU.
     (lapic.regs[0xf0], lapic.regs[0xf1], lapic.regs[0x352]) = (-1, 1, 1);
     vcpu.set_lapic(&lapic).expect("the local APIC");
 }

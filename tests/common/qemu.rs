@@ -13,7 +13,7 @@ impl Running {
         self.0.id() as i32
     }
 
-    /// Lets what waits go on to its end.
+    /// Lets the waiting process finish.
     pub fn finish(&mut self) {
         writeln!(self.0.stdin.as_ref().unwrap()).unwrap();
         assert!(self.0.wait().unwrap().success());

@@ -13,7 +13,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub struct Watch {
     child: Child,
     lines: Receiver<Value>,
-    /// Every interval so far, one at least.
+    /// All intervals so far, at least one.
     pub seen: Vec<Value>,
 }
 

@@ -508,10 +508,8 @@ fn the_host_may_sleep() {
 }
 
 /// What changes a whole host, in one that is emulated.
-#[test]
-fn faults_of_an_emulated_host() {
+pub fn faults_of_an_emulated_host() {
     const TEST: &str = "faults_of_an_emulated_host";
-    let _beside = common::beside_others();
     if let Some(why) = common::nested::missing(&[]) {
         return common::skipped(TEST, &why);
     }

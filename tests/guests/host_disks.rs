@@ -173,10 +173,8 @@ fn a_device_that_delays_is_timed_with_its_delay() {
 }
 
 /// Another kernel, and one with a device mapper.
-#[test]
-fn an_emulated_host_is_timed() {
+pub fn an_emulated_host_is_timed() {
     const NAME: &str = "host disks: in an emulated host";
-    let _beside = common::beside_others();
     if let Some(why) = nested::missing(&["losetup", "dmsetup"]) {
         return common::skipped(NAME, &why);
     }

@@ -145,10 +145,8 @@ fn what_the_vmm_wakes_is_no_doorbell() {
 }
 
 /// A real `kvm_amd`, which fires `kvm_entry`.
-#[test]
-fn an_emulated_host_is_traced() {
+pub fn an_emulated_host_is_traced() {
     const NAME: &str = "interrupts: in an emulated host";
-    let _beside = common::beside_others();
     if let Some(why) = nested::missing(&[]) {
         return common::skipped(NAME, &why);
     }

@@ -31,9 +31,7 @@ const WORK: [Work; 6] = [
     Work::Idle,
 ];
 
-#[test]
-fn exits_agree_with_perf_kvm_stat() {
-    let _beside = common::beside_others();
+pub fn exits_agree_with_perf_kvm_stat() {
     if let Some(why) = nested::missing(&["perf", "setcap", "setpriv"]) {
         return common::skipped(TEST, &why);
     }

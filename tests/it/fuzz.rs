@@ -1,5 +1,5 @@
-//! Every reader of `fuzz/readers.rs` with damaged inputs: no panic, no overflow, no endless work. The inputs are the same
-//! in each run; `PROPTEST_CASES=25600` makes a hundred times as many. `make fuzz` looks where coverage leads.
+//! Every reader of `fuzz/readers.rs` with damaged inputs: no panic, no overflow, no endless work. The inputs are the
+//! same in each run; `PROPTEST_CASES=25600` makes a hundred times as many. `make fuzz` looks where coverage leads.
 
 use crate::readers::READERS;
 use proptest::prelude::*;
