@@ -27,7 +27,7 @@ use tempfile::NamedTempFile;
 
 /// A reader, or the way from any file to the report.
 pub struct Reader {
-    /// Its name, also that of its folder in `fuzz/seeds`.
+    /// Its name; `fuzz/seeds` has a folder of the same name.
     pub name: &'static str,
     /// Reads an input.
     pub read: fn(&[u8]),

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs readers under cargo-fuzz: `sh fuzz/run.sh RUNS [READER...]`, all readers without a name. Everything that it writes
-# is below target/fuzz: the inputs that were worth keeping in corpus/, those that failed in artifacts/, a line for each
+# Runs readers under cargo-fuzz: `sh fuzz/run.sh RUNS [READER...]`, all readers without a name. All that it writes is
+# below target/fuzz: the inputs that were worth keeping in corpus/, those that failed in artifacts/, a line for each
 # reader in results. SANITIZER=address looks for wrong uses of memory as well, at a third of the speed; EACH=60 ends
 # each reader after 60 seconds.
 set -eu
@@ -25,7 +25,8 @@ for reader; do
     status=0
     export KVMTOP_READER="$reader" KVMTOP_FUZZ_SEEDS="$out/seeds/$reader"
     "$out/x86_64-unknown-linux-gnu/release/reader" "$out/corpus/$reader" "$out/seeds/$reader" -runs="$runs" \
-        -max_total_time="${EACH:-0}" -max_len=65536 -timeout=60 -rss_limit_mb=2048 -dict=fuzz/words.dict -artifact_prefix="$out/artifacts/$reader/" -print_final_stats=1 \
+        -max_total_time="${EACH:-0}" -max_len=65536 -timeout=60 -rss_limit_mb=2048 \
+        -dict=fuzz/words.dict -artifact_prefix="$out/artifacts/$reader/" -print_final_stats=1 \
         >"$out/$reader.log" 2>&1 || status=$?
     done=$(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$reader.log")
     echo "$reader: ${done:-?} inputs in $(($(date +%s) - begin)) s, status $status" | tee -a "$out/results"

@@ -51,7 +51,7 @@ static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     texts
 });
 
-/// A file of the repository, or those of a folder and the folders in it, in order of name.
+/// A file of the repository, or all files below a folder, in order of name.
 fn files(path: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = if here.join("fuzz").is_dir() { here } else { here.parent().expect("the repository") };

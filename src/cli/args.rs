@@ -512,7 +512,7 @@ pub fn rule(name: &str) -> Result<RuleId, String> {
 /// The name of a theme.
 ///
 /// # Errors
-/// A sentence with the names that there are.
+/// A sentence with the names of all themes.
 pub fn theme(name: &str) -> Result<ThemeChoice, String> {
     let names = || ThemeChoice::ALL.map(ThemeChoice::name).join(", ");
     ThemeChoice::named(name).ok_or_else(|| format!("there is no such theme; there are {}", names()))

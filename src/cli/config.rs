@@ -176,10 +176,10 @@ pub enum KeyList {
 }
 
 impl Config {
-    /// The keys in force.
+    /// The keys of the screen: the defaults, changed by the file.
     ///
     /// # Errors
-    /// A sentence, with where in the file's text the setting stands.
+    /// A sentence, with the setting's position in the file's text.
     fn keys_in_force(&self) -> Result<KeysInForce, (usize, String)> {
         let mut keys = KeysInForce::default();
         let place = |list: &Spanned<KeyList>| list.span().start;
@@ -196,7 +196,7 @@ impl Config {
         Ok(keys)
     }
 
-    /// The keys in force; those that kvmtop has where the file's cannot be taken, which [`Self::parse`] reports.
+    /// The keys of the screen, or the default keys where the file's are wrong, which [`Self::parse`] reports.
     pub fn keys(&self) -> KeysInForce {
         self.keys_in_force().unwrap_or_default()
     }
@@ -229,7 +229,7 @@ pub fn find(
         return Some(path.into());
     }
     let folder = user_folder(&variable);
-    // The second name is that of kvmtop's first builds.
+    // kvmtop's first builds used the second name.
     let user = folder.into_iter().flat_map(|f| ["config.toml", "kvmtop.toml"].map(|name| f.join(name)));
     user.chain([PathBuf::from(SYSTEM)]).find(|path| exists(path))
 }
@@ -331,7 +331,7 @@ fn sort<'de, D: Deserializer<'de>>(d: D) -> Result<Sort, D::Error> {
 
 fn columns<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<ColumnId>>, D::Error> {
     let mut columns = each(d, column_named)?;
-    // The names stay on the left, and no column stands twice.
+    // Names stay on the left, and each column appears once.
     columns.insert(0, ColumnId::Name);
     let mut seen = Vec::new();
     columns.retain(|id| {

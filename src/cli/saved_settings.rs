@@ -6,13 +6,13 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 /// The text of a config file with these settings.
 ///
 /// # Errors
-/// When the text is no TOML, or has no table where the settings belong.
+/// When the text is not TOML, or `screen` in it is not a table.
 pub fn with_settings(text: &str, settings: &ScreenSettings) -> anyhow::Result<String> {
     let mut document: DocumentMut = text.parse()?;
     let screen = document.entry("screen").or_insert(Item::Table(Table::new()));
     let screen = screen.as_table_like_mut().ok_or_else(|| anyhow::anyhow!("'screen' is no section there"))?;
     let mut set = |key: &str, new: Item| {
-        // What stands around the old value, such as a comment behind it, stays.
+        // Comments around the old value stay.
         let decor = screen.get(key).and_then(Item::as_value).map(|v| v.decor().clone());
         let mut new = new;
         if let (Some(value), Some(decor)) = (new.as_value_mut(), decor) {

@@ -20,7 +20,7 @@ pub fn interval(text: &str) -> Result<Duration, String> {
 /// A number of intervals.
 ///
 /// # Errors
-/// A sentence, for zero and for text that is no number.
+/// A sentence, for zero and any other text.
 pub fn count(text: &str) -> Result<u64, String> {
     let number = text.trim().parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "the number of intervals is a whole number, 1 or more".to_string())
@@ -29,7 +29,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// A length of time: `10s`, `10m`, `1h30m`, `7d`, or plain seconds.
 ///
 /// # Errors
-/// A sentence, for zero and for text that is no duration.
+/// A sentence, for zero and any other text.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let value = duration_or_zero(text)?;
     if value.is_zero() { Err(NO_DURATION.into()) } else { Ok(value) }
@@ -38,7 +38,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// A number of bytes: `500M`, `2G`, `65536`; the units are powers of 1024.
 ///
 /// # Errors
-/// A sentence, for zero and for text that is no size.
+/// A sentence, for zero and any other text.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a number of bytes with K, M, G or T, as in 500M".to_string();
     let text = text.trim();
@@ -57,7 +57,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// An address with its port to listen on.
 ///
 /// # Errors
-/// A sentence, for text that is none.
+/// A sentence, for any other text.
 pub fn listen(text: &str) -> Result<SocketAddr, String> {
     let wrong = "an address and port is 127.0.0.1:9753, [::1]:9753, or 0.0.0.0:9753 for all networks";
     text.trim().parse().map_err(|_| wrong.to_string())

@@ -16,7 +16,7 @@ pub struct BatchPrinter<'a> {
     args: &'a BatchArgs,
     source: &'a str,
     pipeline: Pipeline,
-    /// The sources as the text of the interval before showed them.
+    /// The sources as printed with the previous interval.
     shown: Vec<SourceStatus>,
     /// Whether no sample came yet.
     is_empty: bool,

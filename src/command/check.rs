@@ -62,7 +62,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
 fn shortest_s(view: &View<'_>) -> Option<f64> {
     let young = view.selected_watching().filter(|w| w.is_every_rule());
     let missing_s = young.map(|w| w.needed_s - w.seen_s).reduce(f64::max)?;
-    // An interval begins a little behind the guest's start.
+    // An interval starts a little after the guest.
     Some((view.model.interval_s.unwrap_or(0.0) + missing_s - 0.01).ceil())
 }
 
@@ -117,12 +117,12 @@ fn status(view: &View<'_>) -> u8 {
         Some(Severity::Warning) => 1,
         Some(Severity::Info) | None => 0,
     };
-    // Nor is it one for guests that were seen too short.
+    // Guests that were seen too short may have findings later.
     let is_young = view.selected_watching().any(StillWatched::is_every_rule);
     if status == 0 && is_young {
         return COULD_NOT_LOOK;
     }
-    // "Nothing is wrong" is no answer for guests that could not be seen; selected ones that are seen are enough.
+    // Guests that could not be seen may have findings, unless the selected guests were seen.
     if status == 0 && view.model.unseen_processes().is_some() && view.domains.patterns.is_empty() {
         COULD_NOT_LOOK
     } else {
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// The exit status after so many seconds, and how long a useful check takes as it is then said.
+    /// The exit status after this many seconds, and the shortest useful duration that is then printed.
     fn checked(fixture: &Fixture, seconds: u64) -> (u8, Option<f64>) {
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
         let seen = watch(&mut Seconds(fixture.clone(), 0.0), Duration::from_secs(seconds), &settings).unwrap().unwrap();

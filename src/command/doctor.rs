@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How long libvirt and the monitor may take to answer; each has a thread of its own.
+/// Time for libvirt and the monitors to answer.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 #[derive(Serialize)]

@@ -16,8 +16,8 @@ use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// How often libvirt is asked for KVM's statistics while nothing is traced. Each answer costs the guest's monitor
-/// time; a longer pause would delay the figures.
+/// Time between two queries of KVM's statistics through libvirt, made while nothing is traced. Each costs the guest's
+/// monitor time; a longer pause would delay the figures.
 const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 
 /// See [`settle`].

@@ -165,7 +165,7 @@ fn settings(
 fn say(message: &str) {
     let mut err = io::stderr().lock();
     for line in message.lines().filter(|l| !l.trim().is_empty()) {
-        // Without stderr there is no place for a message.
+        // A message that stderr does not take is lost.
         let _ = writeln!(err, "kvmtop: {}", kvm::sanitize(line, 2000));
     }
 }
@@ -177,7 +177,7 @@ fn say_unmatched(view: &::report::View<'_>) {
     }
 }
 
-/// Whether the reader of the output is gone (`kvmtop … | head`), which is no error of kvmtop's.
+/// Whether the reader of the output has gone (`kvmtop … | head`), which is not an error.
 fn reader_is_gone(e: &anyhow::Error) -> bool {
     e.chain().any(|cause| {
         let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);

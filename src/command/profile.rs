@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Guests that an error names.
 const MAX_NAMED: usize = 8;
 
-/// Runs it on the live host. Ctrl-C ends the sampling early and prints what there is; a second one ends kvmtop.
+/// Runs it on the live host. Ctrl-C ends the sampling early and prints the samples so far; a second one ends kvmtop.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
     keep(rights::for_profile());
     let guests = Collector::new(CollectorOptions::default()).tick().domains;
@@ -37,7 +37,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The guest that is asked for, and the threads of it.
+/// The guest that the user named, and its threads or the one that the user named.
 fn selected<'a>(
     guests: &'a [DomainSample],
     target: &Pattern,

@@ -1,5 +1,5 @@
 //! Progress of a long task: one line on the terminal that disappears at the end. Nothing is written where standard
-//! error is no terminal, or one that cannot clear a line. Ctrl-C ends the program as ever: its signal is left alone.
+//! error is not a terminal or cannot clear a line. Ctrl-C still ends the program.
 
 use judge::figures;
 use kvm::sanitize;
@@ -19,17 +19,17 @@ pub struct ProgressLine {
     begin: Instant,
     last: Option<Instant>,
     shown: bool,
-    /// Whether the task went on without a step since the last update.
+    /// Whether the task made no step since the last update.
     stands: bool,
 }
 
 impl ProgressLine {
-    /// Begins a task of this name.
+    /// Starts a task of this name.
     pub fn new(task: String) -> Self {
         Self::since(task, Instant::now())
     }
 
-    /// A task that began then.
+    /// Starts a task whose time counts from `begin`.
     fn since(task: String, begin: Instant) -> Self {
         Self { task, begin, last: can_clear().then_some(begin), shown: false, stands: false }
     }
@@ -64,7 +64,7 @@ impl Drop for ProgressLine {
     }
 }
 
-/// How far a task is, and how long the rest takes if it goes on like this.
+/// The progress of a task, and how long the rest takes at the same speed.
 fn progress(done: u64, all: u64, elapsed: Duration) -> String {
     let all = all.max(1);
     let done = done.min(all);
@@ -112,8 +112,8 @@ impl ReadingLine {
                     begin = Instant::now();
                 }
                 if let Some((_, line)) = &mut line {
-                    // A reader that stands still works on what it has read: how long that takes is not known. So does
-                    // a task without an open file.
+                    // A reader whose position does not move works on what it has read, for an unknown time. So does a
+                    // task without an open file.
                     line.stands = before.replace(position) == Some(position) || size == 0;
                     line.at(position as usize, size as usize);
                 }

@@ -12,7 +12,7 @@ pub struct LastMetrics {
     pub metrics: Option<Arc<HostMetrics>>,
     /// How old they are.
     pub age: Duration,
-    /// How old they are at most when all is well.
+    /// Their maximum age while samples are taken.
     pub oldest: Duration,
 }
 
@@ -24,7 +24,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Nothing yet.
+    /// A place without metrics.
     pub fn new(interval: Duration) -> Arc<Self> {
         let oldest = interval * 3 + Duration::from_secs(5);
         Arc::new(Self { last: Mutex::new((None, Instant::now())), oldest })

@@ -1,4 +1,4 @@
-//! The HTTP server, on a thread of its own. A request never waits for a sample, nor a sample for a request.
+//! The HTTP server and its thread. A request never waits for a sample, nor a sample for a request.
 //!
 //! One request a connection: a scrape comes every few seconds, and with a deadline for the whole connection nobody can
 //! hold one.
@@ -25,18 +25,18 @@ use tokio::sync::Semaphore;
 
 /// Connections at a time; further ones wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 32;
-/// Bytes of a request's head at most.
+/// Maximum size of a request's head, bytes.
 const MAX_HEAD: usize = 16 << 10;
-/// Header lines at most.
+/// Maximum number of header lines.
 const MAX_HEADERS: usize = 64;
-/// Within this time the head of a request has to come.
+/// Deadline for the head of a request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
-/// Within this time a connection has to end, the answer included: Prometheus gives up after 10 s by default.
+/// Deadline for a whole connection: Prometheus gives up after 10 s by default.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// After a connection could not be accepted, as when no file is left.
+/// Pause after a connection could not be accepted, as when the process has no file left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Begins to serve.
+/// Starts the server.
 ///
 /// # Errors
 /// A sentence that names what the system refused.
@@ -68,7 +68,7 @@ async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, publish
         };
         let (access, published, texts) = (access.current(), published.clone(), texts.clone());
         tokio::task::spawn_local(async move {
-            // What a client does wrong, or not at all, ends its connection and concerns nobody else.
+            // A mistake or the silence of a client ends its connection alone.
             let _ = tokio::time::timeout(DEADLINE, connection(stream, &access, &published, &texts)).await;
             drop(place);
         });
@@ -102,6 +102,6 @@ where
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(stream), service);
-    // A client that went away is no error of the server's.
+    // A client may leave at any time.
     let _ = served.await;
 }

@@ -14,7 +14,7 @@ const MAX_COST: u32 = 15;
 /// a tenth of a CPU.
 const PAUSE_FACTOR: u32 = 9;
 
-/// The users and the hashes of their passwords; without any, everybody may read.
+/// Users and the hashes of their passwords; without users, everybody may read.
 #[derive(Debug, Default)]
 pub struct Users {
     hashes: BTreeMap<String, String>,
@@ -28,7 +28,7 @@ impl Users {
     /// Users by their name.
     ///
     /// # Errors
-    /// A sentence about a hash that is none.
+    /// A sentence about text that is not a bcrypt hash.
     pub fn new(hashes: BTreeMap<String, String>) -> anyhow::Result<Self> {
         for (user, hash) in &hashes {
             let cost = hash.parse::<bcrypt::HashParts>().map(|parts| parts.get_cost());

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-/// Bytes of a file at most.
+/// Maximum size of a file, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 /// The part of the file that kvmtop knows; another field is an error, because it may be one that protects something.
