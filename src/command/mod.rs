@@ -12,6 +12,7 @@ mod plan;
 mod profile;
 mod progress_line;
 mod record;
+mod recorded_intervals;
 mod replay;
 mod report;
 mod report_session;

@@ -2,6 +2,7 @@
 
 use super::batch::BatchPrinter;
 use super::progress_line::ReadingLine;
+use super::recorded_intervals::RecordedIntervals;
 use super::{html, say, screen};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, DemoArgs, InputArgs, ReplayArgs};
@@ -9,10 +10,10 @@ use crate::ui::ScreenSource;
 use anyhow::{Context, ensure};
 use import::PerfDataFeed;
 use jiff::tz::TimeZone;
-use judge::analysis::{JudgedInterval, Pipeline, RecordingTime};
-use judge::lint;
+use judge::analysis::{DomainFilter, RecordingTime};
 use sample::Feed;
 use sample::{EngineKind, SourceId};
+use session::SessionSamples;
 use session::{Cursor, Recorder, Session};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -136,39 +137,14 @@ fn print_all(mut cursor: Cursor, from: usize, args: &BatchArgs, settings: &Setti
     let is_perf_data = cursor.at(from)?.engine.kind == EngineKind::File;
     let source = if is_perf_data { SourceId::PerfData } else { SourceId::Session };
     let mut batch = BatchPrinter::new(settings, args, source.as_str());
-    let mut intervals = RecordedIntervals::new(cursor, from, settings.findings.clone());
-    while !batch.enough() {
-        let Some((_, interval)) = intervals.next() else { break };
+    let samples = SessionSamples::new(cursor);
+    let mut intervals = RecordedIntervals::new(samples, settings.findings.clone(), DomainFilter::default());
+    let mut next = from;
+    while !batch.enough()
+        && let Some((index, interval)) = intervals.first_from(next)
+    {
         batch.print(&interval)?;
+        next = index + 1;
     }
     Ok(0)
-}
-
-/// The intervals of a recording from a sample on. What comes before is judged too: findings depend on it.
-pub(super) struct RecordedIntervals {
-    cursor: Cursor,
-    pipeline: Pipeline,
-    next: usize,
-    from: usize,
-}
-
-impl RecordedIntervals {
-    pub fn new(cursor: Cursor, from: usize, findings: lint::Options) -> Self {
-        let pipeline = Pipeline::new(lint::Options { input: lint::InputKind::Recording, ..findings });
-        let next = cursor.index_before(from, pipeline.look_back());
-        Self { cursor, pipeline, next, from }
-    }
-
-    /// The next interval, with the number of the sample that ends it. The first sample of a run ends none, and damaged
-    /// ones are a gap.
-    pub fn next(&mut self) -> Option<(usize, JudgedInterval)> {
-        loop {
-            let (index, sample) = self.cursor.readable_from(self.next)?;
-            self.next = index + 1;
-            let interval = self.pipeline.follow(sample, self.cursor.begins_run(index));
-            if let Some(interval) = interval.filter(|i| index >= self.from && i.model.interval_s.is_some()) {
-                return Some((index, interval));
-            }
-        }
-    }
 }

@@ -1,19 +1,19 @@
 //! A session as input of `report` and `diff`: found among the files, summed up or read at one time.
 
 use super::progress_line::{ProgressLine, ReadingLine};
+use super::recorded_intervals::RecordedIntervals;
 use crate::cli::Settings;
 use ::report::html::TimelineBuilder;
 use import::DescriptionFiles;
 use jiff::tz::TimeZone;
-use judge::analysis::{JudgedInterval, Pipeline, RecordingTime, SessionSummary};
-use judge::lint;
+use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, RecordingTime, SessionSummary};
 use kvm::sanitize;
 use rights::open_regular;
-use sample::{Sample, SourceId, SourceState, SourceStatus};
-use session::{Cursor, Session};
+use sample::RecordedSamples;
+use session::Session;
+use session::SessionSamples;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 /// The session among the inputs, and the other files; `None` if there is no session.
@@ -70,69 +70,27 @@ pub fn read(
     let session = Session::open(path)?;
     drop(opening);
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
-    let mut samples = DescribedSamples { cursor: session.cursor(), descriptions };
-    let all = |samples: &mut DescribedSamples<'_>| {
+    let mut samples = SessionSamples::new(session.cursor());
+    if !descriptions.is_empty() {
+        samples = samples.described_by(|sample| descriptions.complete(sample));
+    }
+    let all = |samples: &mut SessionSamples<'_>| {
         let pipeline = Pipeline::new(settings.findings.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
         whole(samples, pipeline, progress, timeline)
     };
     let Some(at) = at else {
-        return Ok(with_damage(all(&mut samples), samples.cursor.session()));
+        return Ok(all(&mut samples));
     };
     if has_timeline {
         all(&mut samples);
     }
     // The first sample ends no interval.
-    let last = samples.cursor.len() - 1;
-    let index = samples.cursor.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
-    let mut pipeline = Pipeline::new(lint::Options { input: lint::InputKind::Recording, ..settings.findings.clone() });
-    let first = samples.cursor.index_before(index, pipeline.look_back());
-    for i in first..index {
-        if let Ok(sample) = samples.at(i) {
-            pipeline.follow(sample, samples.cursor.begins_run(i));
-        }
-    }
-    let sample = samples.at(index)?;
-    if samples.cursor.begins_run(index) {
-        pipeline.restart();
-    }
-    Ok(with_damage(pipeline.next_or_first(sample), samples.cursor.session()))
-}
-
-/// Reports damage of the file as a source of the interval.
-fn with_damage(mut interval: JudgedInterval, session: &Session) -> JudgedInterval {
-    if let Some(damage) = session.damage() {
-        let (id, state) = (SourceId::Session, SourceState::Degraded);
-        interval.model.sources.push(SourceStatus { id, state, cause: Some(damage), fix: None });
-    }
-    interval
-}
-
-/// The samples of a session, with facts about its guests from other files.
-struct DescribedSamples<'a> {
-    cursor: Cursor,
-    descriptions: &'a mut DescriptionFiles,
-}
-
-impl DescribedSamples<'_> {
-    fn at(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
-        let sample = self.cursor.at(index)?;
-        Ok(self.complete(sample))
-    }
-
-    /// The sample of this number, or the first one behind it that is not damaged, with its number.
-    fn readable_from(&mut self, index: usize) -> Option<(usize, Arc<Sample>)> {
-        let (index, sample) = self.cursor.readable_from(index)?;
-        Some((index, self.complete(sample)))
-    }
-
-    fn complete(&mut self, mut sample: Arc<Sample>) -> Arc<Sample> {
-        if !self.descriptions.is_empty() {
-            self.descriptions.complete(Arc::make_mut(&mut sample));
-        }
-        sample
-    }
+    let last = samples.len() - 1;
+    let index = samples.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
+    let mut intervals = RecordedIntervals::new(samples, settings.findings.clone(), DomainFilter::default());
+    Ok(intervals.at(index)?.interval)
 }
 
 /// Samples that are read ahead of the one being judged.
@@ -140,23 +98,24 @@ const READ_AHEAD: usize = 4;
 
 /// All samples as one interval. Reading takes as long as judging, so each has a thread.
 fn whole(
-    samples: &mut DescribedSamples<'_>,
+    samples: &mut SessionSamples<'_>,
     pipeline: Pipeline,
     mut progress: ProgressLine,
     mut timeline: Option<&mut TimelineBuilder>,
 ) -> JudgedInterval {
     let mut summary = SessionSummary::new(pipeline);
-    let all = samples.cursor.len();
-    std::thread::scope(|scope| {
+    let all = samples.len();
+    let damage = std::thread::scope(|scope| {
         let (send, received) = sync_channel(READ_AHEAD);
-        scope.spawn(move || {
+        let reader = scope.spawn(move || {
             let mut next = 0;
             while let Some((i, sample)) = samples.readable_from(next) {
                 next = i + 1;
-                if send.send((i, sample, samples.cursor.begins_run(i))).is_err() {
+                if send.send((i, sample, samples.begins_run(i))).is_err() {
                     break;
                 }
             }
+            samples.damage()
         });
         for (i, sample, begins_run) in received {
             progress.at(i, all);
@@ -166,9 +125,12 @@ fn whole(
                 }
             });
         }
+        reader.join().ok().flatten()
     });
     drop(progress);
-    summary.finish()
+    let mut interval = summary.finish();
+    interval.model.sources.extend(damage);
+    interval
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::filter::TableFilter;
 use super::idle_threads::IdleThreads;
-use judge::model::DomainKey;
+use judge::model::GuestId;
 use std::collections::BTreeSet;
 
 /// Identifies a column.
@@ -82,7 +82,7 @@ impl TableRow {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableRowKey {
     /// The guest.
-    pub domain: DomainKey,
+    pub domain: GuestId,
     /// The thread, for a row of a thread; [`IDLE_THREADS`] for the row of idle helper threads.
     pub thread: Option<i32>,
 }
@@ -96,7 +96,7 @@ pub struct GuestTable {
     /// The rows, top to bottom.
     pub rows: Vec<TableRow>,
     /// The guests in the order of the last interval, so that those with similar figures keep their places.
-    pub order: Vec<DomainKey>,
+    pub order: Vec<GuestId>,
     /// The selected row. `None` until a key selects one; the first row is selected then.
     pub cursor: Option<TableRowKey>,
     /// Index of the selected row.
@@ -104,7 +104,7 @@ pub struct GuestTable {
     /// Index of the first visible row.
     pub offset: usize,
     /// Guests whose threads are shown.
-    pub unfolded: BTreeSet<DomainKey>,
+    pub unfolded: BTreeSet<GuestId>,
     /// Which helper threads share a row.
     pub idle: IdleThreads,
     /// Top of the scale of all guests' sparklines.
@@ -116,7 +116,7 @@ pub struct GuestTable {
     /// The columns, left to right; `None` for those that it has at first.
     pub columns: Option<Vec<ColumnId>>,
     /// Guests that stay on top, in their order among each other.
-    pub pinned: BTreeSet<DomainKey>,
+    pub pinned: BTreeSet<GuestId>,
 }
 
 impl GuestTable {

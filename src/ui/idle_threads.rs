@@ -1,6 +1,6 @@
 //! Which helper threads of a guest do nothing: lists fold them into one row.
 
-use judge::model::{DomainKey, DomainModel, Model, ThreadModel};
+use judge::model::{DomainModel, GuestId, Model, ThreadModel};
 use kvm::thread_name::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub struct IdleThreads {
     /// The threads that did something lately, and for how many intervals they keep their rows.
     awake: BTreeMap<i32, u8>,
     /// Guests whose idle threads have rows as well.
-    unfolded: BTreeSet<DomainKey>,
+    unfolded: BTreeSet<GuestId>,
 }
 
 impl IdleThreads {
@@ -28,7 +28,7 @@ impl IdleThreads {
         let helpers = model.domains.iter().flat_map(|d| &d.threads).filter(|t| t.role != Role::Vcpu);
         self.awake.extend(helpers.filter(|t| !is_idle(t)).map(|t| (t.tid, KEPT)));
         if !self.unfolded.is_empty() {
-            let guests: BTreeSet<DomainKey> = model.domains.iter().map(DomainModel::key).collect();
+            let guests: BTreeSet<GuestId> = model.domains.iter().map(DomainModel::key).collect();
             self.unfolded.retain(|guest| guests.contains(guest));
         }
     }
@@ -41,7 +41,7 @@ impl IdleThreads {
     }
 
     /// Gives a guest's idle threads rows of their own, or takes them away.
-    pub fn unfold(&mut self, guest: DomainKey, unfold: bool) {
+    pub fn unfold(&mut self, guest: GuestId, unfold: bool) {
         if unfold {
             self.unfolded.insert(guest);
         } else {
@@ -50,7 +50,7 @@ impl IdleThreads {
     }
 
     /// Whether a guest's idle threads have rows of their own.
-    pub fn is_unfolded(&self, guest: &DomainKey) -> bool {
+    pub fn is_unfolded(&self, guest: &GuestId) -> bool {
         self.unfolded.contains(guest)
     }
 }

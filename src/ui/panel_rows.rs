@@ -2,7 +2,7 @@
 //! that nothing jumps when a row comes and goes.
 
 use super::view::ScreenView;
-use judge::model::DomainKey;
+use judge::model::GuestId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// For how many intervals a panel keeps the height of its tallest one, once it is known for as long.
@@ -52,7 +52,7 @@ pub struct PanelRows {
     /// Lines that the view on the screen has needed since it is shown: what stands below it does not move up again.
     pub view_lines: usize,
     shown: Option<ShownView>,
-    guest: Option<DomainKey>,
+    guest: Option<GuestId>,
     /// How many intervals this guest has been watched.
     intervals: usize,
     recent: BTreeMap<ScreenView, VecDeque<usize>>,
@@ -60,7 +60,7 @@ pub struct PanelRows {
 
 impl PanelRows {
     /// Forgets what another guest had to show. Findings are of all guests.
-    pub fn of(&mut self, guest: Option<DomainKey>) {
+    pub fn of(&mut self, guest: Option<GuestId>) {
         if self.guest != guest {
             self.guest = guest;
             self.intervals = 0;
@@ -124,7 +124,7 @@ mod tests {
         interval(&mut rows, 2);
         assert_eq!(rows.of_panel(ScreenView::Exits), 2);
         rows.now.rows.clear();
-        rows.of(Some((Some(1), 2, "g".into())));
+        rows.of(Some(GuestId::Name("g".into())));
         assert_eq!((rows.of_panel(ScreenView::Exits), rows.of_panel(ScreenView::Findings)), (0, 4));
     }
 }

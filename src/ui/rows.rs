@@ -4,7 +4,7 @@ use super::guest_columns::{self, COLUMNS, SortValue};
 use super::guest_table::{ColumnId, GuestTable, IDLE_THREADS, RowPart, TableRow, TableRowKey};
 use super::idle_threads::IdleThreads;
 use judge::lint::Finding;
-use judge::model::{DomainKey, DomainModel, History, Model};
+use judge::model::{DomainModel, GuestId, History, Model};
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,9 +15,9 @@ const MIN_TOP: f64 = 100.0;
 
 /// Rebuilds the rows after a new interval or a change of filter or order.
 pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding], history: &History) {
-    let keys: Vec<DomainKey> = model.domains.iter().map(DomainModel::key).collect();
+    let keys: Vec<GuestId> = model.domains.iter().map(DomainModel::key).collect();
     let mut shown: Vec<usize> = (0..keys.len()).filter(|&i| is_shown(table, &model.domains[i], findings)).collect();
-    let before: HashMap<&DomainKey, usize> = table.order.iter().enumerate().map(|(i, k)| (k, i)).collect();
+    let before: HashMap<&GuestId, usize> = table.order.iter().enumerate().map(|(i, k)| (k, i)).collect();
     shown.sort_by_key(|&i| before.get(&keys[i]).copied().unwrap_or(usize::MAX));
     let reversed = table.sort.reversed;
     let turned = |ahead: Ordering| if reversed { ahead.reverse() } else { ahead };
@@ -33,7 +33,7 @@ pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding], hist
     shown.sort_by_key(|&i| !table.pinned.contains(&keys[i]));
     table.order = shown.iter().map(|&i| keys[i].clone()).collect();
     table.trend_top = scale_top(shown.iter().filter_map(|&i| history.most_exits(&model.domains[i])));
-    let unfolded: BTreeSet<DomainKey> = keys.iter().filter(|k| table.unfolded.contains(k)).cloned().collect();
+    let unfolded: BTreeSet<GuestId> = keys.iter().filter(|k| table.unfolded.contains(k)).cloned().collect();
     table.unfolded = unfolded;
     table.rows.clear();
     for i in shown {
@@ -89,7 +89,7 @@ fn order(shown: &mut [usize], ahead: impl Fn(usize, usize) -> Ordering) {
 }
 
 /// Moves the selection with the selected row. If that row is gone, the row now at its place is selected.
-fn follow(table: &mut GuestTable, model: &Model, keys: &[DomainKey]) {
+fn follow(table: &mut GuestTable, model: &Model, keys: &[GuestId]) {
     let Some(cursor) = &table.cursor else {
         table.at = 0;
         return;

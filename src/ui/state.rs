@@ -11,7 +11,7 @@ use super::terminal_traits::ThemeChoice;
 use super::view::{ScreenView, ViewState};
 use jiff::tz::TimeZone;
 use judge::lint::{CannotTell, Finding, FindingId, StillWatched};
-use judge::model::{DomainKey, DomainModel, History, Model, ThreadModel};
+use judge::model::{DomainModel, GuestId, History, Model, ThreadModel};
 use kvm::thread_name::Role;
 use sample::{SourceId, SourceState};
 use tui_input::Input;
@@ -77,7 +77,7 @@ pub enum Popup {
     /// Stacks of a guest's threads.
     Stacks {
         /// The guest.
-        guest: DomainKey,
+        guest: GuestId,
         /// Its thread; `None` for all.
         tid: Option<i32>,
         /// When they were asked for, milliseconds since the epoch: older ones are not shown. `None` in a recording.

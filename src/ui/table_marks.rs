@@ -1,7 +1,7 @@
 //! Two times A and B, and by how much the table's figures changed from one to the other. Until B is marked, the
 //! interval on the screen is B: so A can be marked in a recording, and the change be seen anywhere in it.
 
-use judge::model::DomainKey;
+use judge::model::GuestId;
 use std::collections::HashMap;
 
 /// The table's figures at one time: of each guest by the index of the column, `None` for an unknown figure or a text.
@@ -10,11 +10,11 @@ pub struct MarkedFigures {
     /// The time, milliseconds since the Unix epoch.
     pub time_ms: i64,
     /// The figures.
-    pub guests: HashMap<DomainKey, Vec<Option<f64>>>,
+    pub guests: HashMap<GuestId, Vec<Option<f64>>>,
 }
 
 impl MarkedFigures {
-    fn figure(&self, guest: &DomainKey, column: usize) -> Option<f64> {
+    fn figure(&self, guest: &GuestId, column: usize) -> Option<f64> {
         *self.guests.get(guest)?.get(column)?
     }
 }
@@ -47,7 +47,7 @@ impl TableMarks {
     }
 
     /// By how much a guest's figure changed from A to B, or to what it is now; `None` where one of them is unknown.
-    pub fn change(&self, guest: &DomainKey, column: usize, now: Option<f64>) -> Option<f64> {
+    pub fn change(&self, guest: &GuestId, column: usize, now: Option<f64>) -> Option<f64> {
         let b = self.b.as_ref().map_or(now, |b| b.figure(guest, column));
         Some(b? - self.a.as_ref()?.figure(guest, column)?)
     }

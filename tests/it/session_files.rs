@@ -94,7 +94,8 @@ fn what_is_no_session_is_said() {
     };
     let newer = say(&with_schema(7u32.to_le_bytes()));
     assert!(newer.contains("schema version 7") && newer.contains("use a newer kvmtop"), "{newer}");
-    assert!(say(&with_schema(1u32.to_be_bytes())).contains("other byte order"));
+    assert!(say(&with_schema(1u32.to_le_bytes())).contains("no longer read"));
+    assert!(say(&with_schema(2u32.to_be_bytes())).contains("other byte order"));
     assert!(said(dir.path()).contains("not a regular file"));
     assert!(said(&dir.path().join("none")).contains("cannot open"));
     let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
@@ -195,7 +196,7 @@ fn limits_drop_the_oldest_parts() {
         assert!(!c.begins_run(i) || i == 0, "sample {i}");
     }
 
-    // By age: a part is an eighth of it, and is dropped when it was written last so long ago.
+    // By age: a part lasts an eighth of it, and is dropped when its last write is older.
     let path = dir.path().join("b.kvmtop");
     let mut r = Recorder::create(&path, Limits { size: None, age: Some(Duration::from_secs(80)) }).unwrap();
     all.iter().take(100).for_each(|s| r.append(s).unwrap());
@@ -207,7 +208,7 @@ fn limits_drop_the_oldest_parts() {
         names.filter(|n| n.starts_with(name)).count()
     };
 
-    // A wall clock that stands still, or is set back, makes no part longer.
+    // A stopped wall clock, or one that is set back, makes no part longer.
     let path = dir.path().join("c.kvmtop");
     let mut r = Recorder::create(&path, Limits { size: None, age: Some(Duration::from_secs(80)) }).unwrap();
     for (n, sample) in all.iter_mut().take(100).enumerate() {
@@ -290,7 +291,7 @@ fn reading_goes_on_behind_damage_at_the_next_segment() {
     }
 }
 
-/// A file of one frame with this payload, behind what a sample's frame of that kind begins with.
+/// A file of one frame with this payload, after the bytes that a frame of that kind begins with.
 fn with_payload(bytes: &[u8], kind: u8, payload: &[u8]) -> Vec<u8> {
     let begin: &[u8] = match kind {
         2 => b"KVMTOPsg\0\0\0\0\0\0\0\0\0\0\0\0\0",
@@ -343,7 +344,7 @@ proptest! {
 
 fn prologue() -> Vec<u8> {
     let mut b = b"\x89KVMTOP\n".to_vec();
-    b.extend(1u32.to_le_bytes());
+    b.extend(2u32.to_le_bytes());
     let crc = crc32fast::hash(&b);
     b.extend(crc.to_le_bytes());
     b

@@ -33,11 +33,11 @@ fn every_sample_comes_back_as_it_was() {
     }
 }
 
-/// A recording of schema 1 as it was first written: later versions must read the same values from it.
+/// A recording of schema 2 as it was first written: later versions must read the same values from it.
 /// `KVMTOP_WRITE_GOLDEN=1` rewrites it while the schema is being made.
 #[test]
-fn schema_1_stays_readable() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/session/schema-1.kvmtop");
+fn schema_2_stays_readable() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/session/schema-2.kvmtop");
     if std::env::var_os("KVMTOP_WRITE_GOLDEN").is_some() {
         let mut host = RandomHost::new(11, 1, 1, mixed);
         // A recorder would continue it.
@@ -72,7 +72,7 @@ fn schema_1_stays_readable() {
         snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"),
         prepend_module_to_snapshot => false,
     }, {
-        insta::assert_snapshot!("session_schema_1", lines.join("\n"));
+        insta::assert_snapshot!("session_schema_2", lines.join("\n"));
     });
 }
 

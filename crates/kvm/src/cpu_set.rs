@@ -285,15 +285,9 @@ impl Serialize for CpuSet {
     }
 }
 
-/// The name by which serde knows a list of CPUs. A short list can be a large set.
-pub const CPU_LIST: &str = "CpuList";
-
-#[derive(Deserialize)]
-struct CpuList(String);
-
 impl<'de> Deserialize<'de> for CpuSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let CpuList(text) = CpuList::deserialize(deserializer)?;
+        let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(serde::de::Error::custom)
     }
 }
@@ -339,8 +333,8 @@ mod tests {
     fn a_set_travels_as_its_list() {
         let cpus = set("0-3,70");
         assert_eq!(serde_json::to_string(&cpus).unwrap(), "\"0-3,70\"");
-        let bytes = postcard::to_stdvec(&cpus).unwrap();
-        assert_eq!(postcard::from_bytes::<CpuSet>(&bytes).unwrap(), cpus);
+        let bytes = rmp_serde::to_vec_named(&cpus).unwrap();
+        assert_eq!(rmp_serde::from_slice::<CpuSet>(&bytes).unwrap(), cpus);
         assert!(serde_json::from_str::<CpuSet>("\"x\"").is_err());
     }
 

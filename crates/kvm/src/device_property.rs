@@ -31,6 +31,7 @@ impl fmt::Display for PropertyPlace {
 
 /// One property of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeviceProperty {
     /// The device's alias or id without libvirt's `ua-`, else what it is; `-global` has the driver. Sanitized.
     pub device: String,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A NUMA cell of the guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GuestNumaCell {
     /// Cell number.
     pub id: u32,

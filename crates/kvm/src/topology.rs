@@ -19,6 +19,7 @@ pub fn slower(speeds: &[(u32, u64)]) -> CpuSet {
 
 /// The position of one host CPU. `None` means that the source does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CpuTopo {
     /// The CPU's number.
     pub cpu: u32,
@@ -38,6 +39,7 @@ pub struct CpuTopo {
 
 /// The host's CPUs and the sets that the kernel treats specially.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostTopology {
     /// One entry for each CPU, sorted by number.
     pub cpus: Vec<CpuTopo>,

@@ -17,21 +17,8 @@ pub struct CpuMetrics {
 impl CpuMetrics {
     /// Adds how a thread's times grew from one reading to the next.
     pub fn add(&mut self, now: &ThreadTimes, before: &ThreadTimes) {
-        let grow = |sum: &mut u64, kind: fn(&ThreadTimes) -> u64| {
-            *sum = sum.saturating_add(kind(now).saturating_sub(kind(before)));
-        };
-        let ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary } = &mut self.times;
-        grow(user_ns, |t| t.user_ns);
-        grow(system_ns, |t| t.system_ns);
-        grow(guest_ns, |t| t.guest_ns);
-        self.own_user_ns = self.own_user_ns.max(user_ns.saturating_sub(*guest_ns));
-        let grow_known = |sum: &mut Option<u64>, kind: fn(&ThreadTimes) -> Option<u64>| {
-            add_known(sum, kind(now).zip(kind(before)).map(|(now, before)| now.saturating_sub(before)));
-        };
-        grow_known(run_ns, |t| t.run_ns);
-        grow_known(wait_ns, |t| t.wait_ns);
-        grow_known(voluntary, |t| t.voluntary);
-        grow_known(involuntary, |t| t.involuntary);
+        self.times.add(&now.since(before));
+        self.own_user_ns = self.own_user_ns.max(self.times.user_ns.saturating_sub(self.times.guest_ns));
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 /// # Errors
 /// When it cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Before it is opened: a watchdog starts when it is. Behind that: it may have been replaced.
+    // Opening a watchdog starts it, so this is checked before; and after, as the file may have been replaced.
     regular(&fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     regular(&file.metadata()?)?;

@@ -1,6 +1,7 @@
 //! A guest's part of a sample: its facts, its threads, its devices' counters.
 
 use super::events::ThreadEvents;
+use super::figures::{bounded, counters};
 use super::host::Affinity;
 use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
@@ -110,6 +111,7 @@ impl DomainState {
 
 /// The facts of a guest. Samples share them: they change when libvirt or the monitor answers, not with each sample.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DomainFacts {
     /// The name, sanitized.
     pub name: Known<String>,
@@ -146,8 +148,33 @@ pub struct DomainFacts {
     pub cpu_groups: Vec<GroupCpus>,
 }
 
+/// Identifies a guest in different samples: by its process or, without one, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GuestId {
+    /// A guest on this host.
+    Process {
+        /// Process id of the VMM.
+        pid: i32,
+        /// Start of the process, clock ticks after boot: process ids are reused.
+        start_ticks: u64,
+    },
+    /// A guest that only a file describes.
+    Name(String),
+}
+
+impl DomainFacts {
+    /// What identifies the guest.
+    pub fn id(&self) -> GuestId {
+        match self.pid {
+            Some(pid) => GuestId::Process { pid, start_ticks: self.start_ticks },
+            None => GuestId::Name(self.name.value.clone()),
+        }
+    }
+}
+
 /// The CPUs that a cgroup leaves to the processes in it (`cpuset.cpus.effective`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GroupCpus {
     /// Its folder: `/sys/fs/cgroup/machine.slice`.
     pub folder: String,
@@ -157,6 +184,7 @@ pub struct GroupCpus {
 
 /// One reading of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DomainSample {
     /// Its facts. A recording stores them separately from the sample.
     #[serde(skip)]
@@ -191,17 +219,20 @@ pub struct DomainSample {
     /// Samples of the stacks of its threads that somebody asked for, in the first sample after they were taken; `None`
     /// in all others.
     pub profile: Option<Arc<StackProfile>>,
-    /// The host's block devices that worked for it; `None` where they are not timed. A recording stores them behind
-    /// the sample.
-    #[serde(skip)]
+    /// The host's block devices that worked for it; `None` where they are not timed.
     pub host_disks: Option<Vec<HostDisk>>,
-    /// What interrupted its vCPUs; `None` where it is not traced. A recording stores it behind `host_disks`.
-    #[serde(skip)]
+    /// What interrupted its vCPUs; `None` where it is not traced.
     pub interrupts: Option<GuestInterrupts>,
 }
 
+bounded!(DomainSample {
+    threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, node_memory, swap_bytes, memory,
+    nics_ns, profile, host_disks, interrupts,
+} facts, state);
+
 /// One reading of a thread of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ThreadSample {
     /// Thread id.
     pub tid: i32,
@@ -225,8 +256,11 @@ pub struct ThreadSample {
     pub counters: BTreeMap<String, u64>,
 }
 
+bounded!(ThreadSample { start_ticks, cpu, cpu_before, events, counters } tid, comm, role, index, place);
+
 /// CPU time of a thread, cumulative nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ThreadTimes {
     /// User time, including `guest_ns` (fs/proc/array.c, `do_task_stat`).
     pub user_ns: u64,
@@ -244,8 +278,11 @@ pub struct ThreadTimes {
     pub involuntary: Option<u64>,
 }
 
+counters!(ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary });
+
 /// Where a thread ran and may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Placement {
     /// The CPU it ran on last.
     pub cpu: Option<u32>,
@@ -259,6 +296,7 @@ pub struct Placement {
 
 /// Growth of a block device's statistics within [`DomainSample::devices_ns`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DiskSample {
     /// Target name, such as `vda`.
     pub name: String,
@@ -284,8 +322,13 @@ pub struct DiskSample {
     pub failed_ops: Option<u64>,
 }
 
+counters!(DiskSample {
+    read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns, flush_ops, flush_ns, failed_ops,
+} name);
+
 /// Growth of a network interface's statistics within [`DomainSample::nics_ns`], as the guest sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NicSample {
     /// Host-side name, such as `vnet0`.
     pub name: String,
@@ -301,8 +344,11 @@ pub struct NicSample {
     pub drops: u64,
 }
 
+counters!(NicSample { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
+
 /// The memory that a guest occupies on the host, as last read, bytes. Swap and nodes are fields of [`DomainSample`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MemoryUse {
     /// Resident memory of the VMM (`VmRSS`), explicit huge pages not included.
     pub resident: Option<u64>,
@@ -314,8 +360,11 @@ pub struct MemoryUse {
     pub transparent: Option<u64>,
 }
 
+bounded!(MemoryUse { resident, hugetlb, balloon, transparent });
+
 /// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Throttling {
     /// The limited part: `vcpu0`, `emulator`, `domain`.
     pub group: String,
@@ -326,3 +375,5 @@ pub struct Throttling {
     /// Time throttled, nanoseconds.
     pub throttled_ns: u64,
 }
+
+counters!(Throttling { periods, throttled, throttled_ns } group);

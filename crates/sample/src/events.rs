@@ -4,6 +4,7 @@
 //! All events of a thread that is new in a sample happened since the previous sample. Extremes and bursts are those of
 //! the interval that ends with the sample.
 
+use super::figures::{Bounded, bounded, counters};
 use kvm::Space;
 use kvm::isa::Isa;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,13 @@ pub const BUCKETS: usize = 32;
 /// 2^(i+1)` ns, the last one all longer ones. Empty buckets at the end are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram(pub Vec<u64>);
+
+impl Bounded for Histogram {
+    fn bound(&mut self) {
+        self.0.truncate(BUCKETS);
+        self.0.bound();
+    }
+}
 
 impl Histogram {
     /// The bucket of a duration.
@@ -45,6 +53,7 @@ impl Histogram {
 
 /// Durations of one kind: count, sum, sum of squares, extremes, distribution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Timing {
     /// Number of durations, cumulative.
     pub count: u64,
@@ -60,6 +69,8 @@ pub struct Timing {
     /// Distribution, cumulative; `None` if not measured.
     pub histogram: Option<Histogram>,
 }
+
+bounded!(Timing { count, total_ns, min_ns, max_ns, histogram } sum_sq);
 
 /// Longest duration in [`Timing::sum_sq`]: longer ones count as this one, nanoseconds.
 pub const SPREAD_CLIP_NS: u64 = 1 << 30;
@@ -90,6 +101,7 @@ impl Timing {
 
 /// The events of one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ThreadEvents {
     /// Exits by reason. An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread.
     pub exits: Vec<ExitCell>,
@@ -112,6 +124,8 @@ pub struct ThreadEvents {
     pub run_delays: Option<Box<Timing>>,
 }
 
+bounded!(ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays });
+
 /// Exits of one reason on one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitCell {
@@ -130,6 +144,8 @@ pub struct ExitCell {
     /// The part of `time` runnable while another task had the pCPU; otherwise as `userspace_ns`.
     pub preempted_ns: Option<u64>,
 }
+
+bounded!(ExitCell { time, userspace_ns, halted_ns, preempted_ns } isa, code, name);
 
 /// Direction of an access.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -153,6 +169,7 @@ impl Direction {
 
 /// Accesses to one port, address or MSR on one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AccessCell {
     /// Port, memory or MSR.
     pub space: Space,
@@ -170,8 +187,11 @@ pub struct AccessCell {
     pub burst: Option<Burst>,
 }
 
+bounded!(AccessCell { time, faults, burst } space, address, direction);
+
 /// Consecutive accesses with gaps below 1 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Burst {
     /// Number of accesses.
     pub count: u64,
@@ -179,8 +199,11 @@ pub struct Burst {
     pub ns: u64,
 }
 
+bounded!(Burst { count, ns });
+
 /// Exits to the VMM for one `KVM_EXIT_*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct UserspaceCell {
     /// `kvm_run.exit_reason`, or a negative errno: -4 (EINTR) for a return on a signal.
     pub reason: i32,
@@ -188,8 +211,11 @@ pub struct UserspaceCell {
     pub count: u64,
 }
 
+counters!(UserspaceCell { count } reason);
+
 /// Migrations between pCPUs, cumulative. The crossings count only migrations between CPUs of known topology.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Migrations {
     /// All migrations; `None` if no source counts them.
     pub total: Option<u64>,
@@ -203,8 +229,11 @@ pub struct Migrations {
     pub from: Option<u32>,
 }
 
+counters!(Migrations { total, cross_core, cross_llc, cross_node } from);
+
 /// Another task that woke or pre-empted this thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OtherTask {
     /// Its thread id; 0 for an interrupt or the idle task, [`OtherTask::REST`] for all tasks without room.
     pub tid: i32,
@@ -215,6 +244,8 @@ pub struct OtherTask {
     /// Time, nanoseconds, cumulative; 0 for wake-ups, which have none.
     pub ns: u64,
 }
+
+counters!(OtherTask { count, ns } tid, comm);
 
 impl OtherTask {
     /// The thread id of the sum of all tasks without room in a bounded table.

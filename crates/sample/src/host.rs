@@ -1,5 +1,6 @@
 //! The host's part of a sample.
 
+use super::figures::bounded;
 use kvm::cpu_set::CpuSet;
 use kvm::domain_capabilities::DomainCapabilities;
 use kvm::topology::HostTopology;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 /// One reading of the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostSample {
     /// Facts that do not change while kvmtop runs. A recording stores them separately from the sample.
     #[serde(skip)]
@@ -23,6 +25,8 @@ pub struct HostSample {
     pub kernel_log: Vec<kvm::kernel_log::LogLine>,
 }
 
+bounded!(HostSample { cpus, tasks, memory } facts, kernel_log);
+
 /// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM offers, by libvirt's names
 /// and separated by spaces.
 pub const ENLIGHTENMENTS_OFFERED: &str = "kvm.hyperv_enlightenments";
@@ -33,6 +37,7 @@ pub const INVTSC_OFFERED: &str = "kvm.invtsc";
 
 /// The unchanging facts of a host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostFacts {
     /// Host name.
     pub hostname: String,
@@ -67,6 +72,7 @@ impl HostFacts {
 /// `/proc/stat` of one CPU, cumulative nanoseconds. As in the file, `user_ns` includes `guest_ns` and `nice_ns`
 /// includes `guest_nice_ns` (kernel/sched/cputime.c, `account_guest_time`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CpuTimes {
     /// CPU number.
     pub cpu: u32,
@@ -98,9 +104,15 @@ pub struct CpuTimes {
     pub frequency_khz: Option<u64>,
 }
 
+bounded!(CpuTimes {
+    user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns, guest_ns, guest_nice_ns,
+    device_irqs, timer_irqs, frequency_khz,
+} cpu);
+
 /// A task that belongs to no guest and competes with vCPUs. A sample has the busiest tasks of the last scan, a limited
 /// number. Scans can be less frequent than samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostTask {
     /// Thread id.
     pub tid: i32,
@@ -118,8 +130,11 @@ pub struct HostTask {
     pub last_cpu: u32,
 }
 
+bounded!(HostTask { used_ns, over_ns } tid, pid, comm, kernel, last_cpu);
+
 /// The host's memory and swap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostMemory {
     /// Total memory, bytes.
     pub total: u64,
@@ -132,6 +147,8 @@ pub struct HostMemory {
     /// Whether KSM runs (`/sys/kernel/mm/ksm/run` is 1).
     pub ksm_running: bool,
 }
+
+bounded!(HostMemory { total, available, swap_used, swapped_out_pages } ksm_running);
 
 /// CPU affinity, as a set of CPU numbers.
 pub type Affinity = CpuSet;

@@ -1,18 +1,20 @@
 //! What the host's block devices did for a guest.
 
 use super::Timing;
+use super::figures::bounded;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A block device of the host, and its requests for one guest. Counted since somebody asked for it (the Disks view,
 /// `--engine-detail disks`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostDisk {
     /// Its name in the kernel: `nvme0n1p3`, `dm-0`; its numbers where sysfs does not name it.
     pub name: String,
     /// Its major and minor number.
     pub number: (u32, u32),
-    /// What it stands for: the name of a device-mapper device, or the file behind a loop device.
+    /// The name of a device-mapper device, or the file of a loop device.
     pub alias: Option<String>,
     /// The names of the devices below it.
     pub below: Vec<String>,
@@ -28,17 +30,22 @@ pub struct HostDisk {
     pub submitters: BTreeMap<Submitter, u64>,
 }
 
+bounded!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
+
 /// Requests of one kind, as the guest's threads handed them to the kernel's block layer (a `bio`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostRequests {
     /// Bytes of completed requests, cumulative.
     pub bytes: u64,
     /// Time from submission to completion: the wait in the block layer, and `device`.
     pub total: Timing,
-    /// Time from issue to the driver to completion. Counts only requests of devices that have a driver of their own:
-    /// none of device-mapper and md, and no flushes, which the kernel turns into requests of its own.
+    /// Time from issue to the driver to completion. Counts only requests of devices with a driver: not those of
+    /// device-mapper and md, nor flushes, which the kernel issues as separate requests.
     pub device: Timing,
 }
+
+bounded!(HostRequests { bytes, total, device });
 
 /// Whose thread submitted a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

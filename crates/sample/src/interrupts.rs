@@ -1,6 +1,7 @@
 //! What interrupted a guest's vCPUs, and how long each way took.
 
 use super::Timing;
+use super::figures::bounded;
 use kvm::Space;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -8,6 +9,7 @@ use std::fmt;
 /// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (the Latency view, `--engine-detail
 /// interrupts`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GuestInterrupts {
     /// Interrupts that KVM gave to the vCPUs' local APICs, by what they are and who injected them.
     pub injections: Vec<Injection>,
@@ -15,8 +17,11 @@ pub struct GuestInterrupts {
     pub doorbells: Vec<Doorbell>,
 }
 
+bounded!(GuestInterrupts { injections, doorbells });
+
 /// Writes to one place that woke one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Doorbell {
     /// Ports or memory.
     pub space: Space,
@@ -32,8 +37,11 @@ pub struct Doorbell {
     pub time: Timing,
 }
 
+bounded!(Doorbell { time } space, address, to, tid, comm);
+
 /// Interrupts of one kind to one vCPU, by one injector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Injection {
     /// What they are.
     pub source: IrqSource,
@@ -58,6 +66,8 @@ pub struct Injection {
     /// To a vCPU that did not sleep: from the injection until it entered the guest; as `slept`.
     pub kick: Timing,
 }
+
+bounded!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
 
 /// What an interrupt is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -6,13 +6,13 @@
 //!   divided by the difference of their `mono_ns`.
 //! - `None` means that no source reports the value; it never means 0.
 //! - Durations are nanoseconds, sizes are bytes. Names from outside are sanitized for a terminal.
-//! - Session recordings store these types, so a change of their fields is a new schema version
-//!   (`docs/session-format.md`).
+//! - Recordings store these types by the names of their fields, so that fields can be added (`docs/session-format.md`).
 
 mod domain;
 pub mod domain_stats;
 mod events;
 mod feed;
+mod figures;
 mod host;
 mod host_disk;
 mod interrupts;
@@ -25,19 +25,22 @@ mod timing;
 pub use domain::*;
 pub use events::*;
 pub use feed::*;
+pub use figures::MAX_FIGURE;
 pub use host::*;
 pub use host_disk::*;
 pub use interrupts::*;
 pub use merge::MissingExtreme;
 pub use merge::sum_of_known;
-pub use normalise::{MAX_FIGURE, MAX_FOLDER, MAX_GROUPS, calendar_ms};
+pub use normalise::{MAX_FOLDER, MAX_GROUPS, calendar_ms};
 pub use profile::*;
 pub use status::*;
 
+use figures::bounded;
 use serde::{Deserialize, Serialize};
 
 /// One reading of the host, its guests and kvmtop itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sample {
     /// The wall clock at `mono_ns`, milliseconds since the Unix epoch. For display only.
     pub time_ms: i64,
@@ -58,6 +61,8 @@ pub struct Sample {
     /// CPU time and memory of kvmtop itself.
     pub own: OwnCost,
 }
+
+bounded!(Sample { mono_ns, boot_ns, host, domains, engine, own } time_ms, sources);
 
 /// A wall clock that moved so far against the time since boot was set.
 pub const CLOCK_SET_MS: u64 = 1000;

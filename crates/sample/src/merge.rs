@@ -1,7 +1,7 @@
 //! Adds up event counters: of several threads, of several files or of several tables. This is the only merge of
 //! [`ThreadEvents`] and of what it is made of.
 //!
-//! Every struct is taken apart without `..`, so that a new field does not compile before its merge is written here.
+//! Structs are taken apart without `..`, so that a new field does not compile until its merge is written.
 //!
 //! - Counts, faults and crossings add, saturating.
 //! - Sum, squares and distribution of durations and the parts of an exit's time add. They describe every counted
@@ -14,17 +14,17 @@
 //!
 //! Merging is associative and commutative, apart from the order of the cells: new cells go to the end.
 
-use super::{AccessCell, Burst, ExitCell, Histogram, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell};
+use super::{AccessCell, Burst, ExitCell, Histogram, Migrations, OtherTask, ThreadEvents, Timing};
 use kvm::Isa;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What it means that a [`Timing`] has counted durations, but has no shortest or longest one.
+/// Why a [`Timing`] with durations lacks the shortest or longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingExtreme {
-    /// Nothing happened within the last interval: the counters go on from sample to sample, and their extremes are
-    /// those of the last interval only. The other side's extreme holds.
+    /// Nothing happened within the last interval: counters continue from sample to sample, but extremes cover only the
+    /// last interval. The other side's extreme holds.
     NothingInInterval,
     /// It is unknown: the counters cover one interval. The sum's extreme is unknown as well.
     Unknown,
@@ -36,7 +36,7 @@ impl ThreadEvents {
         let Self { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays } = other;
         merge_cells(&mut self.exits, exits, ExitCell::key, |sum, cell| sum.merge(cell, missing));
         merge_cells(&mut self.accesses, accesses, AccessCell::key, |sum, cell| sum.merge(cell, missing));
-        merge_cells(&mut self.userspace, userspace, |cell| cell.reason, |sum, cell| sum.merge(&cell));
+        merge_cells(&mut self.userspace, userspace, |cell| cell.reason, |sum, cell| sum.add(&cell));
         self.migrations.merge(migrations);
         for (sum, more) in [(&mut self.wakeups, wakeups), (&mut self.run_delays, run_delays)] {
             match (sum, more) {
@@ -45,8 +45,8 @@ impl ThreadEvents {
                 (_, None) => {}
             }
         }
-        merge_cells(&mut self.woken_by, woken_by, OtherTask::key, |sum, task| sum.merge(&task));
-        merge_cells(&mut self.preempted_by, preempted_by, OtherTask::key, |sum, task| sum.merge(&task));
+        merge_cells(&mut self.woken_by, woken_by, OtherTask::key, |sum, task| sum.add(&task));
+        merge_cells(&mut self.preempted_by, preempted_by, OtherTask::key, |sum, task| sum.add(&task));
     }
 
     /// Bounds the memory of a sum that grows. Accesses beyond the first `max_accesses` cells go to the cell without an
@@ -69,7 +69,7 @@ impl ThreadEvents {
                 let (count, ns) = sums
                     .fold((0, 0), |all: (u64, u64), one| (all.0.saturating_add(one.0), all.1.saturating_add(one.1)));
                 let rest = OtherTask::rest(count, ns).into_iter().collect();
-                merge_cells(tasks, rest, OtherTask::key, |sum, task| sum.merge(&task));
+                merge_cells(tasks, rest, OtherTask::key, |sum, task| sum.add(&task));
             }
         }
     }
@@ -113,13 +113,6 @@ impl AccessCell {
     }
 }
 
-impl UserspaceCell {
-    fn merge(&mut self, other: &Self) {
-        let Self { reason: _, count } = other;
-        self.count = self.count.saturating_add(*count);
-    }
-}
-
 impl Migrations {
     fn merge(&mut self, other: Self) {
         let moved = |m: &Self| Self { total: m.total.filter(|n| *n > 0), ..*m } != Self::default();
@@ -128,26 +121,13 @@ impl Migrations {
             (true, false) => self.from,
             (false, _) => other.from,
         };
-        let Self { total, cross_core, cross_llc, cross_node, from: _ } = other;
-        self.total = match (self.total, total) {
-            (Some(a), Some(b)) => Some(a.saturating_add(b)),
-            (a, b) => a.or(b),
-        };
-        self.cross_core = self.cross_core.saturating_add(cross_core);
-        self.cross_llc = self.cross_llc.saturating_add(cross_llc);
-        self.cross_node = self.cross_node.saturating_add(cross_node);
+        self.add(&other);
     }
 }
 
 impl OtherTask {
     fn key(&self) -> (i32, String) {
         (self.tid, self.comm.clone())
-    }
-
-    fn merge(&mut self, other: &Self) {
-        let Self { tid: _, comm: _, count, ns } = other;
-        self.count = self.count.saturating_add(*count);
-        self.ns = self.ns.saturating_add(*ns);
     }
 }
 

@@ -1,24 +1,19 @@
-//! Makes a sample out of a file as consistent as one of a live host, so that everything behind it may rely on that.
+//! Makes a sample of a file as consistent as one of a live host.
 //!
-//! Every source of samples that is a file calls this once for each sample and its facts. Behind it:
+//! Every source that reads files calls this once for each sample and its facts. After that:
 //!
 //! - A figure is at most [`MAX_FIGURE`]: two of them add up, subtract and convert to a signed number. Sums of many
-//!   saturate. A distribution has at most [`BUCKETS`] buckets.
+//!   saturate. A histogram has at most [`BUCKETS`](super::BUCKETS) buckets.
 //! - Times of the wall clock are between 1970 and 9999.
-//! - XML, command lines and device maps have no more and no larger parts than their parsers accept
+//! - XML, command lines and device maps are within the limits of their parsers
 //!   ([`limits`](kvm::limits)), and names and XML no characters that a terminal acts on.
 //! - CPUs, nodes and vCPUs have numbers below [`MAX_CPUS`]. A host's CPUs are sorted, each of them once.
 //! - The host's topology is as [`HostTopology::normalise`](kvm::topology::HostTopology::normalise) leaves it.
 //!
-//! What is beyond that is cut to the limit, or left out where it is a number of something. Every struct is taken apart
-//! without `..`, so that a new field does not compile before its limit is written here.
+//! Larger figures are cut to the limit; numbers of CPUs and the like that are too large are left out.
 
-use super::{
-    AccessCell, BUCKETS, Burst, CpuTimes, DiskSample, DomainFacts, DomainSample, Doorbell, EngineStatus, ExitCell,
-    Function, GuestInterrupts, Histogram, HostDisk, HostFacts, HostMemory, HostRequests, HostSample, HostTask,
-    Injection, MemoryUse, Migrations, NicSample, OtherTask, OwnCost, Placement, ProfiledThread, Sample, StackCount,
-    StackProfile, ThreadEvents, ThreadSample, ThreadTimes, Throttling, Timing, UserspaceCell,
-};
+use super::figures::{Bounded, MAX_FIGURE};
+use super::{DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Sample, StackProfile};
 use kvm::cmdline::{self, QemuCommand};
 use kvm::cpu_set::MAX_CPUS;
 use kvm::device_property::MAX_PROPERTIES;
@@ -28,14 +23,18 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The largest figure: as nanoseconds 36 years, as bytes an exbibyte.
-pub const MAX_FIGURE: u64 = 1 << 60;
-/// The most groups of one guest that bound its CPUs.
+/// Maximum number of cgroups of one guest that limit its CPUs.
 pub const MAX_GROUPS: usize = 16;
-/// The most characters of the folder of a group.
+/// Maximum length of a cgroup's folder, characters.
 pub const MAX_FOLDER: usize = 1024;
-/// The most characters of a guest's name, UUID, machine or system.
+/// Maximum length of a guest's name, UUID, machine or system, characters.
 const MAX_NAME: usize = 256;
+/// Maximum number of devices below a block device.
+const MAX_NAMES: usize = 256;
+/// Maximum length of a sentence, characters.
+const MAX_SENTENCE: usize = 1024;
+/// Maximum number of calls in a stack: the kernel's limit for each of its two parts, and those between.
+const MAX_CALLS: usize = 300;
 /// The last second of the year 9998, milliseconds since the epoch. The calendar ends a year later, in any time zone.
 const LAST_MS: i64 = 253_370_764_799_000;
 
@@ -45,17 +44,15 @@ pub fn calendar_ms(time_ms: i64) -> i64 {
 }
 
 impl Sample {
-    /// Cuts what no host has; see the module. The facts of host and guests have methods of their own.
+    /// Cuts what no host can have; see the module. Facts of host and guests are normalised separately.
     pub fn normalise(&mut self) {
-        let Self { time_ms, mono_ns, boot_ns, host, domains, engine, sources: _, own } = self;
-        *time_ms = calendar_ms(*time_ms);
-        cut([mono_ns, boot_ns]);
-        host.normalise();
-        domains.iter_mut().for_each(DomainSample::normalise);
-        let EngineStatus { kind: _, level: _, generation: _, lost, overflow, fires_kvm_exit: _, events } = engine;
-        cut([lost, overflow, events]);
-        let OwnCost { cpu_ns, rss_bytes } = own;
-        cut([cpu_ns, rss_bytes]);
+        self.bound();
+        self.time_ms = calendar_ms(self.time_ms);
+        let cpus = &mut self.host.cpus;
+        cpus.retain(|cpu| cpu.cpu < MAX_CPUS);
+        cpus.sort_by_key(|cpu| cpu.cpu);
+        cpus.dedup_by_key(|cpu| cpu.cpu);
+        self.domains.iter_mut().for_each(DomainSample::normalise);
     }
 }
 
@@ -88,7 +85,7 @@ impl DomainFacts {
         } = self;
         clean_name(&mut name.value);
         [uuid, machine, guest_os].into_iter().flatten().for_each(|known| clean_name(&mut known.value));
-        cut([start_ticks]);
+        start_ticks.bound();
         cpu_groups.truncate(MAX_GROUPS);
         cpu_groups.iter_mut().for_each(|group| clean_folder(&mut group.folder));
         *started_ms = started_ms.map(calendar_ms);
@@ -141,12 +138,12 @@ fn normalise_command(command: &mut QemuCommand) {
     }
 }
 
-/// A disk's limits. A parser keeps six of them at most.
+/// A disk's limits, of which a parser keeps at most six.
 fn normalise_limits(limits: &mut BTreeMap<String, u64>) {
     if limits.len() > 6 {
         limits.clear();
     }
-    cut(limits.values_mut());
+    limits.bound();
 }
 
 /// A domain XML that came decoded out of a recording, without its parser.
@@ -176,234 +173,61 @@ fn normalise_xml(xml: &mut DomainXml) {
     let quotas = [quota, global_quota, emulator_quota];
     let most = MAX_FIGURE as i64;
     quotas.into_iter().flatten().for_each(|n| *n = (*n).clamp(-most, most));
-    cut([period, global_period, emulator_period].into_iter().flatten());
+    [period, global_period, emulator_period].into_iter().for_each(Bounded::bound);
     for memory in xml.numa_cells.iter_mut().map(|cell| &mut cell.memory).chain([&mut xml.memory]) {
         memory.take_if(|bytes| *bytes > limits::GUEST_MEMORY);
     }
-    cut(xml.clock.timers.iter_mut().flat_map(|timer| &mut timer.frequency));
+    xml.clock.timers.iter_mut().for_each(|timer| timer.frequency.bound());
     if let Some(command) = &mut xml.qemu_command {
         normalise_command(command);
     }
 }
 
-impl HostSample {
-    fn normalise(&mut self) {
-        let Self { facts: _, cpus, tasks, memory, kernel_log: _ } = self;
-        cpus.retain(|cpu| cpu.cpu < MAX_CPUS);
-        cpus.sort_by_key(|cpu| cpu.cpu);
-        cpus.dedup_by_key(|cpu| cpu.cpu);
-        for CpuTimes {
-            cpu: _,
-            user_ns,
-            nice_ns,
-            system_ns,
-            idle_ns,
-            iowait_ns,
-            irq_ns,
-            softirq_ns,
-            steal_ns,
-            guest_ns,
-            guest_nice_ns,
-            device_irqs,
-            timer_irqs,
-            frequency_khz,
-        } in cpus
-        {
-            cut([user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns]);
-            cut([guest_ns, guest_nice_ns].into_iter().chain(device_irqs).chain(timer_irqs));
-            cut(frequency_khz);
-        }
-        for HostTask { tid: _, pid: _, comm: _, kernel: _, used_ns, over_ns, last_cpu: _ } in tasks {
-            cut([used_ns, over_ns]);
-        }
-        if let Some(HostMemory { total, available, swap_used, swapped_out_pages, ksm_running: _ }) = memory {
-            cut([total, available, swap_used, swapped_out_pages]);
-        }
-    }
-}
-
 impl DomainSample {
     fn normalise(&mut self) {
-        let Self {
-            facts: _,
-            state: _,
-            threads,
-            unattributed,
-            counters,
-            kvm_events,
-            disks,
-            nics,
-            devices_ns,
-            throttling,
-            node_memory,
-            swap_bytes,
-            memory: MemoryUse { resident, hugetlb, balloon, transparent },
-            nics_ns,
-            profile,
-            host_disks,
-            interrupts,
-        } = self;
-        threads.iter_mut().for_each(ThreadSample::normalise);
-        unattributed.normalise();
-        node_memory.retain(|node, _| *node < MAX_CPUS);
-        cut(counters.values_mut().chain(kvm_events.values_mut()).chain(node_memory.values_mut()));
-        cut([devices_ns, nics_ns].into_iter().chain(swap_bytes));
-        cut([resident, hugetlb, balloon, transparent].into_iter().flatten());
-        for DiskSample {
-            name: _,
-            read_ops,
-            write_ops,
-            read_bytes,
-            write_bytes,
-            read_ns,
-            write_ns,
-            flush_ops,
-            flush_ns,
-            failed_ops,
-        } in disks
-        {
-            cut([read_ops, write_ops, read_bytes, write_bytes]);
-            cut([read_ns, write_ns, flush_ops, flush_ns, failed_ops].into_iter().flatten());
+        self.node_memory.retain(|node, _| *node < MAX_CPUS);
+        for thread in &mut self.threads {
+            thread.index.take_if(|n| *n >= MAX_CPUS);
+            thread.place.cpu.take_if(|n| *n >= MAX_CPUS);
         }
-        for NicSample { name: _, rx_bytes, tx_bytes, rx_packets, tx_packets, drops } in nics {
-            cut([rx_bytes, tx_bytes, rx_packets, tx_packets, drops]);
-        }
-        for Throttling { group: _, periods, throttled, throttled_ns } in throttling {
-            cut([periods, throttled, throttled_ns]);
-        }
-        if let Some(profile) = profile {
+        if let Some(profile) = &mut self.profile {
             Arc::make_mut(profile).normalise();
         }
-        host_disks.iter_mut().flatten().for_each(HostDisk::normalise);
-        interrupts.iter_mut().for_each(GuestInterrupts::normalise);
-    }
-}
-
-/// The most devices below one.
-const MAX_NAMES: usize = 256;
-
-impl HostDisk {
-    fn normalise(&mut self) {
-        let Self { name, number: _, alias, below, reads, writes, flushes, others, submitters } = self;
-        below.truncate(MAX_NAMES);
-        [name].into_iter().chain(alias).chain(below).for_each(clean_name);
-        for HostRequests { bytes, total, device } in [reads, writes, flushes, others] {
-            cut([bytes]);
-            total.normalise();
-            device.normalise();
+        for HostDisk { name, alias, below, .. } in self.host_disks.iter_mut().flatten() {
+            below.truncate(MAX_NAMES);
+            [name].into_iter().chain(alias).chain(below).for_each(clean_name);
         }
-        cut(submitters.values_mut());
-    }
-}
-
-impl GuestInterrupts {
-    fn normalise(&mut self) {
-        let Self { injections, doorbells } = self;
-        for Doorbell { space: _, address: _, to: _, tid: _, comm, time } in doorbells {
-            clean_name(comm);
-            time.normalise();
-        }
-        for Injection { source: _, vcpu: _, by: _, tid: _, comm, count, joined, wake, delay, slept, kick } in injections
-        {
-            comm.iter_mut().for_each(clean_name);
-            cut([count, joined]);
-            [wake, delay, slept, kick].into_iter().for_each(Timing::normalise);
+        if let Some(GuestInterrupts { injections, doorbells }) = &mut self.interrupts {
+            doorbells.iter_mut().for_each(|bell| clean_name(&mut bell.comm));
+            injections.iter_mut().filter_map(|injection| injection.comm.as_mut()).for_each(clean_name);
         }
     }
 }
-
-/// The most characters of a sentence.
-const MAX_SENTENCE: usize = 1024;
-/// The most calls of a stack: the kernel's limit for each of its two parts, and those between.
-const MAX_CALLS: usize = 300;
 
 impl StackProfile {
     fn normalise(&mut self) {
-        let Self { began_ms, duration_ns, frequency_hz: _, lost, cost_ns, gaps, threads, functions, stacks } = self;
-        *began_ms = calendar_ms(*began_ms);
-        cut([duration_ns, lost, cost_ns]);
-        for gap in gaps {
-            *gap = sanitize(gap, MAX_SENTENCE);
+        self.began_ms = calendar_ms(self.began_ms);
+        self.gaps.iter_mut().for_each(|gap| *gap = sanitize(gap, MAX_SENTENCE));
+        for thread in &mut self.threads {
+            clean_name(&mut thread.comm);
+            thread.index.take_if(|n| *n >= MAX_CPUS);
         }
-        for ProfiledThread { tid: _, comm, role: _, index, cpu_ns } in threads {
-            clean_name(comm);
-            index.take_if(|n| *n >= MAX_CPUS);
-            cut(cpu_ns);
+        for function in &mut self.functions {
+            clean_name(&mut function.name);
+            clean_name(&mut function.module);
         }
-        let known = functions.len();
-        for Function { name, module, space: _ } in functions {
-            clean_name(name);
-            clean_name(module);
-        }
-        for StackCount { tid: _, functions, samples } in stacks {
-            functions.retain(|number| (*number as usize) < known);
-            functions.truncate(MAX_CALLS);
-            cut([samples]);
+        let known = self.functions.len();
+        for stack in &mut self.stacks {
+            stack.functions.retain(|number| (*number as usize) < known);
+            stack.functions.truncate(MAX_CALLS);
         }
     }
-}
-
-impl ThreadSample {
-    fn normalise(&mut self) {
-        let Self { tid: _, start_ticks, comm: _, role: _, index, cpu, cpu_before, place, events, counters } = self;
-        index.take_if(|n| *n >= MAX_CPUS);
-        for ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary } in
-            cpu.iter_mut().chain(cpu_before)
-        {
-            cut([user_ns, system_ns, guest_ns]);
-            cut([run_ns, wait_ns, voluntary, involuntary].into_iter().flatten());
-        }
-        let Placement { cpu, affinity: _, policy: _, rt_priority: _ } = place;
-        cpu.take_if(|n| *n >= MAX_CPUS);
-        events.normalise();
-        cut(counters.values_mut().chain([start_ticks]));
-    }
-}
-
-impl ThreadEvents {
-    fn normalise(&mut self) {
-        let Self { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays } = self;
-        for ExitCell { isa: _, code: _, name: _, time, userspace_ns, halted_ns, preempted_ns } in exits {
-            time.normalise();
-            cut([userspace_ns, halted_ns, preempted_ns].into_iter().flatten());
-        }
-        for AccessCell { space: _, address: _, direction: _, time, faults, burst } in accesses {
-            time.normalise();
-            cut([faults]);
-            if let Some(Burst { count, ns }) = burst {
-                cut([count, ns]);
-            }
-        }
-        cut(userspace.iter_mut().map(|UserspaceCell { reason: _, count }| count));
-        let Migrations { total, cross_core, cross_llc, cross_node, from: _ } = migrations;
-        cut([cross_core, cross_llc, cross_node].into_iter().chain(total));
-        wakeups.iter_mut().chain(run_delays).for_each(|times| times.normalise());
-        for OtherTask { tid: _, comm: _, count, ns } in woken_by.iter_mut().chain(preempted_by) {
-            cut([count, ns]);
-        }
-    }
-}
-
-impl Timing {
-    fn normalise(&mut self) {
-        // The sum of squares is 128 bits wide and only ever added up saturating.
-        let Self { count, total_ns, sum_sq: _, min_ns, max_ns, histogram } = self;
-        cut([count].into_iter().chain(total_ns).chain(min_ns).chain(max_ns));
-        if let Some(Histogram(buckets)) = histogram {
-            buckets.truncate(BUCKETS);
-            cut(buckets);
-        }
-    }
-}
-
-fn cut<'a>(figures: impl IntoIterator<Item = &'a mut u64>) {
-    figures.into_iter().for_each(|n| *n = (*n).min(MAX_FIGURE));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Known, Origin};
+    use crate::{BUCKETS, CpuTimes, Histogram, Known, Origin, ThreadEvents, ThreadSample, Timing};
     use kvm::CpuSet;
     use kvm::guest_numa::GuestNumaCell;
 

@@ -1,11 +1,13 @@
 //! Where threads spent their CPU time, from samples of their stacks.
 
+use super::figures::bounded;
 use kvm::thread_name::Role;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 /// Samples of the stacks of a process's threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StackProfile {
     /// Wall clock at its begin, milliseconds since the Unix epoch.
     pub began_ms: i64,
@@ -27,8 +29,13 @@ pub struct StackProfile {
     pub stacks: Vec<StackCount>,
 }
 
+bounded!(StackProfile {
+    duration_ns, lost, cost_ns, threads, stacks,
+} began_ms, frequency_hz, gaps, functions);
+
 /// A thread of which samples were taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProfiledThread {
     /// Thread id.
     pub tid: i32,
@@ -41,6 +48,8 @@ pub struct ProfiledThread {
     /// CPU time that it used meanwhile, nanoseconds, as the kernel counted it. In a guest it counts as well.
     pub cpu_ns: Option<u64>,
 }
+
+bounded!(ProfiledThread { cpu_ns } tid, comm, role, index);
 
 /// A function, or what stands for one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,6 +77,7 @@ pub enum CodeSpace {
 
 /// A stack and how often it was seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StackCount {
     /// The thread.
     pub tid: i32,
@@ -76,6 +86,8 @@ pub struct StackCount {
     /// The number of samples.
     pub samples: u64,
 }
+
+bounded!(StackCount { samples } tid, functions);
 
 impl CodeSpace {
     /// The word used in JSON.
@@ -90,7 +102,7 @@ impl CodeSpace {
 }
 
 impl Function {
-    /// Its name; without a symbol that of its file with the offset.
+    /// Its name or, without a symbol, its file and offset.
     pub fn full_name(&self) -> String {
         if self.name.starts_with('+') { format!("{}{}", self.module, self.name) } else { self.name.clone() }
     }
@@ -112,7 +124,7 @@ impl StackProfile {
         self.threads.iter().any(|thread| thread.tid == tid)
     }
 
-    /// With so many different stacks at most: the rarest of each thread become one. No sample is lost.
+    /// The profile with at most `most` different stacks: the rarest of each thread become one. No sample is lost.
     #[must_use]
     pub fn limited(mut self, most: usize) -> Self {
         if self.stacks.len() > most {

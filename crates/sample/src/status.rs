@@ -1,5 +1,6 @@
 //! The state of the sources: what could not be read, which events were lost, what kvmtop costs.
 
+use super::figures::bounded;
 use serde::{Deserialize, Serialize};
 
 /// How exits are counted.
@@ -53,6 +54,7 @@ impl EngineLevel {
 
 /// The engine and the events that it missed. Counters are cumulative since the engine started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EngineStatus {
     /// The engine.
     pub kind: EngineKind,
@@ -70,6 +72,8 @@ pub struct EngineStatus {
     /// Events handled.
     pub events: u64,
 }
+
+bounded!(EngineStatus { lost, overflow, events } kind, level, generation, fires_kvm_exit);
 
 /// The state of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +98,7 @@ impl SourceState {
     }
 }
 
-/// A source of data. A recording stores the variant's position, so new ones go to the end.
+/// A source of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceId {
@@ -210,12 +214,15 @@ impl SourceStatus {
 
 /// What kvmtop itself used, cumulative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OwnCost {
     /// CPU time of the process, all threads, nanoseconds.
     pub cpu_ns: u64,
     /// Resident memory, bytes.
     pub rss_bytes: u64,
 }
+
+bounded!(OwnCost { cpu_ns, rss_bytes });
 
 #[cfg(test)]
 mod tests {

@@ -9,19 +9,46 @@ use std::time::{Duration, Instant};
 const REFRESH: Duration = Duration::from_secs(1);
 
 /// The samples of a recording by number. What is damaged in the file is a source of each sample.
-pub struct SessionSamples {
+pub struct SessionSamples<'a> {
     cursor: Cursor,
     refreshed: Instant,
+    /// Adds facts from other files to a sample.
+    describe: Option<Box<dyn FnMut(&mut Sample) + Send + 'a>>,
 }
 
-impl SessionSamples {
+impl<'a> SessionSamples<'a> {
     /// Reads through this cursor.
     pub fn new(cursor: Cursor) -> Self {
-        Self { cursor, refreshed: Instant::now() }
+        Self { cursor, refreshed: Instant::now(), describe: None }
+    }
+
+    /// Adds facts about the guests from elsewhere to each sample.
+    #[must_use]
+    pub fn described_by(self, describe: impl FnMut(&mut Sample) + Send + 'a) -> Self {
+        Self { describe: Some(Box::new(describe)), ..self }
+    }
+
+    /// The sample of this number, or the first one after it that is not damaged, with its number.
+    pub fn readable_from(&mut self, index: usize) -> Option<(usize, Arc<Sample>)> {
+        let (index, mut sample) = self.cursor.readable_from(index)?;
+        self.describe(&mut sample);
+        Some((index, sample))
+    }
+
+    /// What of the recording cannot be read, as far as it is known.
+    pub fn damage(&self) -> Option<SourceStatus> {
+        let damage = self.cursor.session().damage()?;
+        Some(SourceStatus { id: SourceId::Session, state: SourceState::Degraded, cause: Some(damage), fix: None })
+    }
+
+    fn describe(&mut self, sample: &mut Arc<Sample>) {
+        if let Some(describe) = &mut self.describe {
+            describe(Arc::make_mut(sample));
+        }
     }
 }
 
-impl RecordedSamples for SessionSamples {
+impl RecordedSamples for SessionSamples<'_> {
     fn len(&self) -> usize {
         self.cursor.len()
     }
@@ -56,10 +83,9 @@ impl RecordedSamples for SessionSamples {
             self.cursor.refresh();
         }
         let mut sample = self.cursor.at(index)?;
-        if let Some(damage) = self.cursor.session().damage() {
-            let state = SourceState::Degraded;
-            let status = SourceStatus { id: SourceId::Session, state, cause: Some(damage), fix: None };
-            Arc::make_mut(&mut sample).sources.push(status);
+        self.describe(&mut sample);
+        if let Some(damage) = self.damage() {
+            Arc::make_mut(&mut sample).sources.push(damage);
         }
         Ok(sample)
     }

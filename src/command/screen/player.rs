@@ -3,28 +3,21 @@
 use super::mark_scan::MarkScan;
 use super::{handlers, run_feeder, ui_options};
 use crate::cli::Settings;
+use crate::command::recorded_intervals::{ReachedInterval, RecordedIntervals};
 use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick, UiOptions};
-use judge::analysis::{DomainFilter, JudgedInterval, Pipeline};
-use judge::lint;
-use judge::model::Model;
-use sample::RecordedSamples;
+use judge::analysis::JudgedInterval;
 use session::Cursor;
 use session::SessionSamples;
-use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
 use std::time::Duration;
 
-/// Intervals that the screen's history shows.
-const HISTORY: usize = 60;
-/// A jump forward over at most so many samples judges them on the way.
-const PASSED: usize = 60;
 /// A replay redraws no faster than this; at high speed it skips samples in between.
 const FRAME: Duration = Duration::from_millis(50);
 /// A replay waits no longer than this for a sample, however long the recording paused.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins there and stands
-/// still.
+/// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins there,
+/// paused.
 pub fn replay(
     cursor: Cursor,
     source: ScreenSource,
@@ -34,13 +27,12 @@ pub fn replay(
 ) -> anyhow::Result<()> {
     let (filter, rules) = (settings.domains.clone(), settings.findings.clone());
     let marks = MarkScan::start(&cursor, filter.clone(), rules.clone());
-    let samples = Box::new(SessionSamples::new(cursor));
+    let samples = SessionSamples::new(cursor);
     let (commands, requests) = channel();
     let feeder = move |events: SyncSender<ScreenEvent>| {
         run_feeder(
             || {
-                let rules = lint::Options { input: lint::InputKind::Recording, ..rules };
-                Player::new(samples, marks, Pipeline::new(rules), filter, &events).play(start_ms, &requests);
+                Player::new(RecordedIntervals::new(samples, rules, filter), marks, &events).play(start_ms, &requests);
                 Ok(())
             },
             &events,
@@ -51,39 +43,26 @@ pub fn replay(
 }
 
 struct Player<'a> {
-    samples: Box<dyn RecordedSamples>,
+    intervals: RecordedIntervals<'a>,
     marks: MarkScan,
-    pipeline: Pipeline,
-    filter: DomainFilter,
     events: &'a SyncSender<ScreenEvent>,
     /// The number of the sample that the user is at; a damaged one is not shown.
     position: usize,
     /// The last interval shown, and the number of the sample that ends it.
     shown: Option<(usize, JudgedInterval)>,
-    /// The number of the last sample that the pipeline took, counting damaged ones that follow it.
-    judged: Option<usize>,
-    /// Intervals judged on the way that the screen does not know yet.
-    passed: Vec<Model>,
     playing: bool,
     speed: f64,
 }
 
 impl<'a> Player<'a> {
-    fn new(
-        samples: Box<dyn RecordedSamples>,
-        marks: MarkScan,
-        pipeline: Pipeline,
-        filter: DomainFilter,
-        events: &'a SyncSender<ScreenEvent>,
-    ) -> Self {
-        let (position, shown, judged, passed, playing, speed) = (0, None, None, Vec::new(), true, 1.0);
-        Self { samples, marks, pipeline, filter, events, position, shown, judged, passed, playing, speed }
+    fn new(intervals: RecordedIntervals<'a>, marks: MarkScan, events: &'a SyncSender<ScreenEvent>) -> Self {
+        Self { intervals, marks, events, position: 0, shown: None, playing: true, speed: 1.0 }
     }
 
     /// Plays until nobody sends commands any more.
     fn play(&mut self, start_ms: Option<i64>, commands: &Receiver<Replay>) {
         self.playing = start_ms.is_none();
-        let first = start_ms.map_or(0, |ms| self.samples.index_from(ms));
+        let first = start_ms.map_or(0, |ms| self.intervals.samples.index_from(ms));
         self.go(first);
         loop {
             let command = match self.due() {
@@ -107,13 +86,13 @@ impl<'a> Player<'a> {
     }
 
     fn last(&self) -> usize {
-        self.samples.len().saturating_sub(1)
+        self.intervals.samples.len().saturating_sub(1)
     }
 
     /// Time from this sample to the next at the speed of playing.
     fn step(&mut self) -> Duration {
         let i = self.position;
-        let times = self.samples.time_ms(i + 1).zip(self.samples.time_ms(i));
+        let times = self.intervals.samples.time_ms(i + 1).zip(self.intervals.samples.time_ms(i));
         let ms = times.map_or(1000, |(b, a)| b.saturating_sub(a).max(1));
         Duration::from_secs_f64((ms as f64 / 1e3 / self.speed).min(MAX_WAIT.as_secs_f64()))
     }
@@ -145,11 +124,11 @@ impl<'a> Player<'a> {
                 at.saturating_add_signed(isize::try_from(n).unwrap_or(0))
             }
             Replay::Jump(ms) => {
-                let to = self.samples.index_beside(at, ms);
+                let to = self.intervals.samples.index_beside(at, ms);
                 // Samples may lie further apart than the jump: move at least one.
                 if to == at { at.saturating_add_signed(if ms < 0 { -1 } else { 1 }) } else { to }
             }
-            Replay::Seek(ms) => self.samples.index_from(ms),
+            Replay::Seek(ms) => self.intervals.samples.index_from(ms),
             Replay::End { last } => {
                 if last {
                     self.last()
@@ -179,35 +158,14 @@ impl<'a> Player<'a> {
             let interval = interval.clone();
             return self.show(interval, Passed::default(), true);
         }
-        let next = self.judged.map(|judged| judged + 1).filter(|next| (*next..*next + PASSED).contains(&index));
-        let sample = match self.samples.sample(index) {
-            Ok(sample) => sample,
+        let ReachedInterval { interval, passed: before, is_jump } = match self.intervals.at(index) {
+            Ok(reached) => reached,
             Err(e) => {
                 let _ = self.events.send(ScreenEvent::Say(format!("sample {}: {e:#}", index + 1)));
                 self.playing &= index < self.last();
-                if let Some(next) = next {
-                    let passed = self.judge(next..index);
-                    self.judged = Some(index);
-                    self.passed.extend(passed);
-                }
                 return;
             }
         };
-        let is_jump = next.is_none();
-        let first = next.unwrap_or_else(|| self.samples.index_before(index, self.pipeline.look_back()));
-        if is_jump {
-            self.pipeline.restart();
-            self.passed.clear();
-        }
-        let mut before = std::mem::take(&mut self.passed);
-        before.extend(self.judge(first..index));
-        before.drain(..before.len().saturating_sub(HISTORY));
-        if self.samples.begins_run(index) {
-            self.pipeline.restart();
-        }
-        let mut interval = self.pipeline.next_or_first(sample);
-        interval.keep_only(&self.filter);
-        self.judged = Some(index);
         self.shown = Some((index, interval.clone()));
         if index == self.last() {
             self.playing = false;
@@ -218,28 +176,14 @@ impl<'a> Player<'a> {
     fn show(&mut self, interval: JudgedInterval, passed: Passed, again: bool) {
         let playback = Playback {
             index: self.position,
-            len: self.samples.len(),
-            range_ms: self.samples.range_ms().unwrap_or_default(),
+            len: self.intervals.samples.len(),
+            range_ms: self.intervals.samples.range_ms().unwrap_or_default(),
             speed: self.speed,
             playing: self.playing,
             marks: self.marks.times_ms(),
         };
         let tick = Tick { playback: Some(playback), passed, again, ..interval.into() };
         let _ = self.events.send(ScreenEvent::Tick(Box::new(tick)));
-    }
-
-    /// Judges samples that are not shown. After a jump the first of them is only the base of an interval, unless a
-    /// run of the recorder begins with it: that one is shown when it is played.
-    fn judge(&mut self, range: Range<usize>) -> Vec<Model> {
-        let mut models = Vec::new();
-        for i in range {
-            let Ok(sample) = self.samples.sample(i) else { continue };
-            if let Some(mut interval) = self.pipeline.follow(sample, self.samples.begins_run(i)) {
-                interval.keep_only(&self.filter);
-                models.push(interval.model);
-            }
-        }
-        models
     }
 }
 
@@ -250,8 +194,11 @@ mod same_findings;
 mod tests {
     use super::*;
     use crate::ui::{AppState, Palette, Theme, render};
+    use judge::analysis::{DomainFilter, Pipeline};
+    use judge::lint;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use sample::RecordedSamples;
     use sample::Sample;
     use session::{Limits, Recorder, Session};
     use std::sync::Arc;
@@ -295,8 +242,9 @@ mod tests {
         commands.iter().for_each(|c| ctx.send(*c).unwrap());
         drop(ctx);
         let start = Fixture::busy_host().sample(10.0).time_ms;
-        let (samples, marks) = (Box::new(Made(Fixture::busy_host(), 100)), MarkScan::finished(vec![(30, 0)]));
-        Player::new(samples, marks, Pipeline::default(), DomainFilter::default(), &tx).play(Some(start), &crx);
+        let samples = Made(Fixture::busy_host(), 100);
+        let intervals = RecordedIntervals::new(samples, lint::Options::default(), DomainFilter::default());
+        Player::new(intervals, MarkScan::finished(vec![(30, 0)]), &tx).play(Some(start), &crx);
         drop(tx);
         rx.into_iter()
             .filter_map(|e| match e {

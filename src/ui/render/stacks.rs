@@ -6,7 +6,7 @@ use super::scrolled;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_line, wrap};
 use crate::ui::theme::{Look, Theme};
-use judge::model::{DomainKey, DomainModel, GuestProfile};
+use judge::model::{DomainModel, GuestId, GuestProfile};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use report::profile;
@@ -15,7 +15,7 @@ use report::profile;
 #[derive(Debug, Clone, Copy)]
 pub struct StacksShown<'a> {
     /// The guest.
-    pub guest: &'a DomainKey,
+    pub guest: &'a GuestId,
     /// Its thread; `None` for all.
     pub tid: Option<i32>,
     /// When they were asked for; older ones are not shown.
@@ -72,6 +72,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, shown: StacksShown<'_>, scroll: u16, 
     let thread = domain.and_then(|d| d.threads.iter().find(|t| Some(t.tid) == shown.tid));
     let whose = thread.map_or_else(|| "all threads".to_owned(), |t| clean(&t.label()));
     let when = domain.and_then(|d| shown.profile(d)).map(|p| header::clock(p.stacks.began_ms, state));
-    let left = [Some(clean(&shown.guest.2)), Some(whose), when].into_iter().flatten().collect::<Vec<_>>().join("  ");
+    let name = domain.map(|d| clean(d.name()));
+    let left = [name, Some(whose), when].into_iter().flatten().collect::<Vec<_>>().join("  ");
     scrolled::page(buf, area, "STACKS", &left, &lines(shown, state), scroll, theme);
 }

@@ -36,8 +36,10 @@ const COLUMNS: [(&str, ColumnLayout, ThreadCell); 19] = [
     ("MAY RUN ON", ColumnLayout::left(10, 12, 5), affinity),
     ("MOVES/s", ColumnLayout::right(7, 0, 3), |r, state| Cell::figure(moves(r.thread, seconds(state)), rate)),
     ("FAR/s", ColumnLayout::right(5, 0, 11), far),
-    ("SWITCH/s", ColumnLayout::right(8, 0, 8), |r, state| per_second(r.thread.voluntary, state)),
-    ("FORCED/s", ColumnLayout::right(8, 0, 9), |r, state| per_second(r.thread.involuntary, state)),
+    ("SWITCH/s", ColumnLayout::right(8, 0, 8), |r, state| per_second(r.thread.growth.and_then(|g| g.voluntary), state)),
+    ("FORCED/s", ColumnLayout::right(8, 0, 9), |r, state| {
+        per_second(r.thread.growth.and_then(|g| g.involuntary), state)
+    }),
     ("P50 us", ColumnLayout::right(6, 0, 7), |r, _| wakeup(r, 0.5)),
     ("P99 us", ColumnLayout::right(6, 0, 2), |r, _| wakeup(r, 0.99)),
     ("EXITS/s", ColumnLayout::right(7, 0, 4), exits),

@@ -1,4 +1,4 @@
-//! `--domain`: which guests are asked for.
+//! `--domain`: the selected guests.
 
 use crate::lint;
 use crate::model::{DomainModel, Model};
@@ -65,14 +65,14 @@ pub struct DomainFilter {
 struct SelectedNames<'a>(Option<HashSet<&'a str>>);
 
 impl SelectedNames<'_> {
-    /// Whether something about this guest, or (`None`) about the host, is asked for.
+    /// Whether it selects something about this guest or (`None`) about the host.
     fn concerns(&self, domain: Option<&str>) -> bool {
         domain.is_none_or(|name| self.0.as_ref().is_none_or(|names| names.contains(name)))
     }
 }
 
 impl DomainFilter {
-    /// Whether there is no pattern, so that every guest is selected.
+    /// Whether it has no pattern and so selects every guest.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }

@@ -1,4 +1,4 @@
-//! From samples to judged intervals: the sample before, the rules' memory, gaps.
+//! From samples to judged intervals: the previous sample, the rules' memory, gaps.
 
 use super::DomainFilter;
 use super::recent_profiles::RecentProfiles;
@@ -8,8 +8,8 @@ use sample::Sample;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two samples further apart than a day are no interval: one of them has a wrong time, or is from another start of the
-/// host.
+/// Maximum length of an interval, a day: of two samples further apart, one has a wrong time, or the host was restarted
+/// in between.
 const MAX_INTERVAL_NS: u64 = 86_400 * 1_000_000_000;
 
 /// What happened between two samples, and what the rules say about it.
@@ -38,8 +38,7 @@ impl JudgedInterval {
     }
 }
 
-/// Joins each sample with the one before it and judges the interval between them. The rules remember earlier
-/// intervals.
+/// Judges the interval between each sample and the previous one. The rules remember earlier intervals.
 #[derive(Debug, Default)]
 pub struct Pipeline {
     options: lint::Options,
@@ -79,8 +78,7 @@ impl Pipeline {
     }
 
     /// The next sample of a recording that is played or passed over. The first sample of a run of the recorder, and the
-    /// first behind a jump of the clock, is judged by itself; the first of all that are looked at is the base of an
-    /// interval and nothing else.
+    /// first after a jump of the clock, is judged alone; the very first sample is only the base of an interval.
     pub fn follow(&mut self, sample: Arc<Sample>, begins_run: bool) -> Option<JudgedInterval> {
         if begins_run {
             self.restart();
@@ -88,8 +86,7 @@ impl Pipeline {
         if begins_run || !self.continues(&sample) { Some(self.next_or_first(sample)) } else { self.next(sample) }
     }
 
-    /// The interval of a sample whose counters cover an interval of their own, of this many seconds where that is
-    /// known.
+    /// The interval of a sample whose counters start from zero; it lasted this many seconds, if that is known.
     pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> JudgedInterval {
         self.judge(sample, Base::Whole(seconds))
     }

@@ -1,13 +1,13 @@
 //! The last profile of each guest, so that later intervals have it as well.
 
-use crate::model::{DomainKey, GuestProfile, Model};
+use crate::model::{GuestId, GuestProfile, Model};
 use sample::StackProfile;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The last profile of each guest that is there.
+/// The last profile of each running guest.
 #[derive(Debug, Default)]
-pub(super) struct RecentProfiles(HashMap<DomainKey, Arc<StackProfile>>);
+pub(super) struct RecentProfiles(HashMap<GuestId, Arc<StackProfile>>);
 
 impl RecentProfiles {
     /// Keeps the profiles that came with an interval, and gives it the earlier ones of its other guests.
@@ -24,7 +24,7 @@ impl RecentProfiles {
         }
     }
 
-    /// What follows does not continue what came before.
+    /// Forgets all profiles: the next interval does not continue the previous one.
     pub fn clear(&mut self) {
         self.0.clear();
     }

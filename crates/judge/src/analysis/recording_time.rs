@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, civil};
 use std::time::Duration;
 
-/// The complaint about text that is no duration.
+/// The error for text that is not a duration.
 pub const NO_DURATION: &str = "a duration is a number with a unit, as in 10s, 5m, 1h30m or 7d";
 
 /// A duration, which may be zero: `10s`, `1h30m`, `7d`, or a plain number of seconds.

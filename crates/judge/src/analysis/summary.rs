@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// Changes of the engine that are listed at most.
+/// Maximum number of changes of the engine that are listed.
 const MAX_ENGINES: usize = 8;
-/// Runs of the recorder that the note on several runs lists at most.
+/// Maximum number of runs that the note on several runs lists.
 const MAX_LISTED: usize = 8;
 
-/// Adds up the intervals of a recording, sample by sample. The figures are those of all intervals together, also of
-/// guests and threads that ended on the way and of all runs of the recorder; a finding that held for a while only is
-/// in it as it was when it weighed most.
+/// Adds up the intervals of a recording, sample by sample. Its figures cover all intervals, including guests and
+/// threads that ended on the way and all runs of the recorder. A finding that held only for a while is included as it
+/// was when it weighed most.
 #[derive(Debug)]
 pub struct SessionSummary {
     pipeline: Pipeline,

@@ -88,10 +88,8 @@ pub struct ThreadModel {
     pub place: Placement,
     /// Migrations within the interval.
     pub migrations: Migrations,
-    /// Voluntary and involuntary switches within the interval.
-    pub voluntary: Option<u64>,
-    /// See `voluntary`.
-    pub involuntary: Option<u64>,
+    /// Growth of its times and counts within the interval; `None` before a second reading.
+    pub growth: Option<ThreadTimes>,
     /// From woken to running.
     pub wakeups: Option<Box<Timing>>,
     /// From woken or pre-empted to running.
@@ -122,7 +120,7 @@ impl ThreadModel {
     /// switched out, each of which was followed by one wait. `None` if either is not known or it was never switched
     /// out.
     pub fn run_delay_us(&self, interval_s: Option<f64>) -> Option<f64> {
-        let switches = self.voluntary?.saturating_add(self.involuntary?);
+        let switches = self.growth?.voluntary?.saturating_add(self.growth?.involuntary?);
         let wait_us = self.cpu?.wait? / 100.0 * interval_s? * 1e6;
         (switches > 0).then(|| wait_us / switches as f64)
     }
@@ -136,9 +134,6 @@ impl ThreadModel {
             }
         };
         let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, interval));
-        let count = |f: fn(&ThreadTimes) -> Option<u64>| {
-            Some(since(now.cpu.as_ref().and_then(f)?, Some(older.as_ref().and_then(f)?)))
-        };
         let events = before.filter(|_| interval.engine_continues).map(|b| &b.events);
         let durations = |f: fn(&ThreadEvents) -> Option<&Timing>| {
             Some(Box::new(f(&now.events).filter(|_| interval.started)?.since(events.and_then(f))))
@@ -151,8 +146,7 @@ impl ThreadModel {
             cpu,
             place: now.place.clone(),
             migrations: moves(&now.events.migrations, events.map(|e| &e.migrations), interval),
-            voluntary: count(|c| c.voluntary),
-            involuntary: count(|c| c.involuntary),
+            growth: now.cpu.zip(older).map(|(now, before)| now.since(&before)),
             wakeups: durations(|e| e.wakeups.as_deref()),
             run_delays: durations(|e| e.run_delays.as_deref()),
             woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), interval),

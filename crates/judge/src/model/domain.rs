@@ -9,7 +9,9 @@ use super::{
 use kvm::limits;
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
-use sample::{DomainFacts, DomainSample, DomainState, MemoryUse, Sample, StackProfile, Throttling, UserspaceCell};
+use sample::{
+    DomainFacts, DomainSample, DomainState, GuestId, MemoryUse, Sample, StackProfile, Throttling, UserspaceCell,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -29,10 +31,6 @@ pub enum ExitRateSource {
 
 /// Counters by name, per second.
 pub type Rates = BTreeMap<String, f64>;
-
-/// Identifies a domain across samples: process id, its start in ticks, name. The first two tell apart domains that have
-/// the same name one after the other.
-pub type DomainKey = (Option<i32>, u64, String);
 
 /// One guest within an interval.
 #[derive(Debug, Clone, Default)]
@@ -98,9 +96,9 @@ impl DomainModel {
         &self.facts.name.value
     }
 
-    /// What it is known by from one sample to the next.
-    pub fn key(&self) -> DomainKey {
-        (self.facts.pid, self.facts.start_ticks, self.facts.name.value.clone())
+    /// Identifies the guest from one sample to the next.
+    pub fn key(&self) -> GuestId {
+        self.facts.id()
     }
 
     /// Number of vCPUs: as configured, or else the number of vCPU threads; 0 if unknown. The table of a single vCPU in
@@ -272,14 +270,6 @@ impl DomainModel {
             memory: now.memory,
             profile: now.profile.clone().map(|stacks| GuestProfile { stacks, is_new: true }),
         }
-    }
-}
-
-/// What makes a guest of two samples the same: its process, or its name where it has none.
-pub(crate) fn identity(d: &DomainSample) -> (Option<i32>, u64, &str) {
-    match d.facts.pid {
-        Some(pid) => (Some(pid), d.facts.start_ticks, ""),
-        None => (None, 0, &d.facts.name.value),
     }
 }
 

@@ -2,7 +2,7 @@
 //! number of points, domains and vCPUs is limited.
 
 use super::latency::{self, LatencyRing};
-use super::{DomainKey, DomainModel, ExitTable, LatencyPoint, Model};
+use super::{DomainModel, ExitTable, GuestId, LatencyPoint, Model};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Points kept for each domain.
@@ -44,7 +44,7 @@ struct DomainHistory {
 /// The recent past of all domains.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    domains: HashMap<DomainKey, DomainHistory>,
+    domains: HashMap<GuestId, DomainHistory>,
 }
 
 impl History {

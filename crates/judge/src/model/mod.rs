@@ -20,7 +20,7 @@ pub use accesses::{AccessRow, DeviceName, HotDevice};
 pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
-pub use domain::{DomainKey, DomainModel, ExitRateSource, GuestProfile, Rates};
+pub use domain::{DomainModel, ExitRateSource, GuestProfile, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{HISTORY_POINTS, History, HistoryPoint, PastExits};
@@ -28,6 +28,7 @@ pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
 pub use host_disks::{HostActivity, HostDiskModel, addressed};
 pub use interrupts::{DoorbellModel, InjectionModel};
 pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
+pub use sample::GuestId;
 pub use sum::ModelSum;
 
 use std::collections::HashMap;
@@ -112,11 +113,11 @@ impl Model {
         };
         // The first one stays where two have the same identity.
         let before = previous.into_iter().flat_map(|p| p.domains.iter().rev());
-        let before: HashMap<_, _> = before.map(|d| (domain::identity(d), d)).collect();
+        let before: HashMap<_, _> = before.map(|d| (d.facts.id(), d)).collect();
         let domains = sample
             .domains
             .iter()
-            .map(|d| DomainModel::new(d, before.get(&domain::identity(d)).copied(), &interval, sample))
+            .map(|d| DomainModel::new(d, before.get(&d.facts.id()).copied(), &interval, sample))
             .collect::<Vec<_>>();
         Self {
             time_ms: sample.time_ms,

@@ -11,7 +11,7 @@ mod guest;
 use super::host::{CpuTimesPercent, list_tenants};
 use super::{CpuModel, HostModel, HostTaskModel, Model};
 use guest::GuestSum;
-use sample::DomainState;
+use sample::{DomainState, GuestId};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
@@ -22,9 +22,6 @@ const MAX_TASKS: usize = 4096;
 /// Rows of all guests together at most: threads, exit reasons, addresses, counters. Each takes some hundred bytes. What
 /// has no row of its own is added up in one named other, or left out.
 const MAX_ROWS: usize = 1 << 20;
-
-/// A guest through time: PID and start of its process; the name of a guest without one.
-type GuestId = (Option<i32>, u64, Option<String>);
 
 /// Intervals added up. They need not follow one another: what lies between two of them counts nowhere.
 #[derive(Debug, Default)]
@@ -70,10 +67,7 @@ impl ModelSum {
         add_host(&mut sum.host, host, seconds);
         let before = std::mem::take(&mut self.latest);
         for domain in domains {
-            let id = match domain.facts.pid {
-                Some(pid) => (Some(pid), domain.facts.start_ticks, None),
-                None => (None, 0, Some(domain.name().to_string())),
-            };
+            let id = domain.facts.id();
             if self.guests.len() < MAX_GUESTS || self.guests.contains_key(&id) {
                 self.latest.push(id.clone());
                 self.guests.entry(id).or_default().add(domain, seconds, &mut self.rows);
@@ -155,14 +149,6 @@ fn add_rate(sum: &mut Option<f64>, rate: Option<f64>, seconds: f64) {
 /// The rate over the whole time.
 fn divide(sum: &mut Option<f64>, seconds: Option<f64>) {
     *sum = sum.zip(seconds).map(|(sum, seconds)| sum / seconds);
-}
-
-/// Adds a count; an interval in which it is unknown adds nothing.
-fn add_count(sum: &mut Option<u64>, count: Option<u64>) {
-    if let Some(count) = count {
-        let sum = sum.get_or_insert_default();
-        *sum = sum.saturating_add(count);
-    }
 }
 
 /// How many rows all guests have.

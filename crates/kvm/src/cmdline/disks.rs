@@ -21,6 +21,7 @@ const LIMITS: [(&str, &str, &str); 6] = [
 
 /// A disk as `-drive`, or `-blockdev` and `-device` together, describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CommandDisk {
     /// `id` of the `-drive`, or `node-name` of the `-blockdev`.
     pub drive: String,

@@ -25,6 +25,7 @@ pub const MAX_ARGS: usize = 20_000;
 
 /// `-smp` as written. Absent parts are `None`; QEMU fills them in.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Smp {
     /// vCPUs at start.
     pub cpus: Option<u32>,
@@ -43,6 +44,7 @@ pub struct Smp {
 /// The options of a QEMU command line. `None` means that the option is absent and QEMU's default applies.
 #[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct QemuCommand {
     /// Path of the program.
     pub program: String,

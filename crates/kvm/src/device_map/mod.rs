@@ -32,6 +32,7 @@ pub enum MapSource {
 
 /// A visible range of addresses that belongs to one region.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Region {
     /// First address.
     pub start: u64,
@@ -51,6 +52,7 @@ pub struct Region {
 
 /// Regions by address, for ports and for memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeviceMap {
     /// Where the names come from.
     pub source: MapSource,

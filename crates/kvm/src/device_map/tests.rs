@@ -109,8 +109,8 @@ fn a_later_region_covers_an_earlier_one() {
 #[test]
 fn a_map_travels() {
     let map = builtin("qemu", Some("q35"), None);
-    let bytes = postcard::to_stdvec(&map).unwrap();
-    assert_eq!(postcard::from_bytes::<DeviceMap>(&bytes).unwrap(), map);
+    let bytes = rmp_serde::to_vec_named(&map).unwrap();
+    assert_eq!(rmp_serde::from_slice::<DeviceMap>(&bytes).unwrap(), map);
 }
 
 proptest! {

@@ -46,6 +46,7 @@ pub enum XmlError {
 
 /// Guest CPU topology as the guest sees it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GuestTopology {
     /// Sockets.
     pub sockets: u32,
@@ -59,6 +60,7 @@ pub struct GuestTopology {
 
 /// A `<vcpusched>`, `<iothreadsched>` or `<emulatorsched>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SchedXml {
     /// What it is for: `vcpu`, `iothread` or `emulator`.
     pub target: String,
@@ -72,6 +74,7 @@ pub struct SchedXml {
 
 /// CFS bandwidth limits in microseconds; a quota below zero or absent is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BandwidthXml {
     /// Period of each vCPU.
     pub period: Option<u64>,
@@ -89,6 +92,7 @@ pub struct BandwidthXml {
 
 /// `<numatune><memory>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NumaTune {
     /// `strict`, `preferred`, `interleave`, `restrictive`.
     pub mode: Option<String>,
@@ -100,6 +104,7 @@ pub struct NumaTune {
 
 /// `<features><hyperv>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HypervXml {
     /// `custom`, `passthrough`, `host-model`; `None` when not written.
     pub mode: Option<String>,
@@ -121,6 +126,7 @@ impl HypervXml {
 
 /// A `<timer>` of `<clock>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Timer {
     /// `rtc`, `pit`, `hpet`, `hypervclock`, `kvmclock`, `tsc`, `armvtimer`, `platform`.
     pub name: String,
@@ -138,6 +144,7 @@ pub struct Timer {
 
 /// `<clock>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Clock {
     /// `utc`, `localtime`, `timezone`, `variable`, `absolute`.
     pub offset: Option<String>,
@@ -159,6 +166,7 @@ impl Clock {
 
 /// `<cpu>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CpuXml {
     /// `host-passthrough`, `host-model`, `custom`, `maximum`.
     pub mode: Option<String>,
@@ -170,6 +178,7 @@ pub struct CpuXml {
 
 /// A `<disk>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DiskXml {
     /// `<target dev=>`: `vda`. libvirt's statistics use this name.
     pub target: String,
@@ -189,6 +198,7 @@ pub struct DiskXml {
 
 /// An `<interface>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct InterfaceXml {
     /// Host device, `vnet0`; in live XML only.
     pub target: Option<String>,
@@ -203,6 +213,7 @@ pub struct InterfaceXml {
 /// What a domain XML says. `None` and empty mean that it says nothing.
 #[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DomainXml {
     /// Domain name.
     pub name: Option<String>,

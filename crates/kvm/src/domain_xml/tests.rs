@@ -103,8 +103,8 @@ fn hostile_xml_is_refused_with_a_sentence() {
 #[test]
 fn a_domain_travels() {
     let xml = parse(FULL).unwrap();
-    let bytes = postcard::to_stdvec(&xml).unwrap();
-    assert_eq!(postcard::from_bytes::<DomainXml>(&bytes).unwrap(), xml);
+    let bytes = rmp_serde::to_vec_named(&xml).unwrap();
+    assert_eq!(rmp_serde::from_slice::<DomainXml>(&bytes).unwrap(), xml);
 }
 
 proptest! {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// Exit reason names from the `__print_symbolic` lists of a `kvm_exit` `format` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ReasonNames {
     names: BTreeMap<Isa, BTreeMap<u32, String>>,
 }

@@ -8,6 +8,7 @@ const MAX_LISTS: usize = 64;
 
 /// One list of value names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SymbolList {
     /// The C expression that is looked up, without `REC->`: `exit_reason & 0xffff`.
     pub expression: String,

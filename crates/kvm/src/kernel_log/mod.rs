@@ -23,7 +23,7 @@ pub const MAX_OF_A_KIND: usize = 20_000;
 /// [`LogLine::data`] of a QEMU that did not start because an incoming migration failed.
 pub const INCOMING_MIGRATION: u64 = 0;
 
-/// The kind of message. Recordings store the position of a variant, so new ones go to the end.
+/// The kind of message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LogKind {
     /// A register that KVM does not emulate; the guest got a fault.

@@ -6,7 +6,7 @@ use super::spans::FindingSpans;
 use super::tracks::TimeAxis;
 use crate::json::userspace_reason;
 use judge::analysis::{DomainFilter, JudgedInterval};
-use judge::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitRow, ExitTable, Model, ThreadModel};
+use judge::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitRow, ExitTable, GuestId, Model, ThreadModel};
 use std::collections::BTreeMap;
 
 /// Guests with time lines at most, and their vCPUs together.
@@ -43,7 +43,7 @@ pub struct TimelineBuilder {
 #[derive(Debug, Default)]
 pub(super) struct GuestTracks {
     pub pid: Option<i32>,
-    start_ticks: u64,
+    id: Option<GuestId>,
     pub name: String,
     pub charts: OwnerTracks,
     pub vcpus: BTreeMap<u32, OwnerTracks>,
@@ -151,13 +151,12 @@ impl TimelineBuilder {
 
 /// The series of this guest; `None` if there are too many guests.
 fn followed<'g>(guests: &'g mut Vec<GuestTracks>, d: &DomainModel) -> Option<&'g mut GuestTracks> {
-    let (pid, start_ticks) = (d.facts.pid, d.facts.start_ticks);
-    let same = |g: &GuestTracks| g.pid == pid && g.start_ticks == start_ticks && (pid.is_some() || g.name == d.name());
-    let place = match guests.iter().position(same) {
+    let (id, pid) = (Some(d.facts.id()), d.facts.pid);
+    let place = match guests.iter().position(|guest| guest.id == id) {
         Some(place) => place,
         None if guests.len() >= MAX_GUESTS => return None,
         None => {
-            guests.push(GuestTracks { pid, start_ticks, ..GuestTracks::default() });
+            guests.push(GuestTracks { pid, id, ..GuestTracks::default() });
             guests.len() - 1
         }
     };

@@ -1,13 +1,14 @@
-//! A sample as the bytes of a frame and back: serde's description of it, in postcard's encoding, compressed by zstd.
+//! A sample as the bytes of a frame and back: two `MessagePack` maps with named fields, compressed by zstd.
 //!
-//! A segment is one zstd stream, flushed behind each sample: what a frame holds repeats most of the frames before it. A
-//! sample carries the facts of the host and of guests only where they are new in the segment.
+//! A segment is one zstd stream, flushed after each sample: most of a frame repeats the frames before it. The facts of
+//! the host and of a guest are written only where they are new in the segment, in a separate map before the sample,
+//! so that a reader on its way to a later sample need not decode the sample.
 
-use super::budget;
+use super::bounds;
 use super::frame::{self, FrameKind, HEAD, Stamp};
 use crate::SEGMENT_BYTES;
-use anyhow::{Context, Result, bail, ensure};
-use sample::{DomainFacts, GuestInterrupts, HostDisk, HostFacts, Sample};
+use anyhow::{Context, Result, ensure};
+use sample::{DomainFacts, GuestId, HostFacts, Sample};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -16,26 +17,22 @@ use zstd::stream::write::{Decoder, Encoder};
 
 /// zstd's level: higher ones take twice the time for 1 % fewer bytes.
 const LEVEL: i32 = 3;
-/// zstd looks back so many bytes, as a power of two; a reader refuses streams that want more.
+/// Size of zstd's window, as a power of two; readers refuse streams that need a larger one.
 const WINDOW_LOG: u32 = 21;
-/// The most that a frame may hold uncompressed, bytes. A guest with its XML and its devices is some 60 KB.
-const LONGEST: usize = 64 << 20;
+/// Maximum size of a frame, uncompressed. A guest with its XML and its devices takes some 60 KB.
+const MAX_FRAME: usize = 64 << 20;
 
-/// The memory that the values of a sample may take, bytes: a sample of 5,000 vCPUs at work takes 75 MB.
-const SAMPLE_MEMORY: usize = 256 << 20;
-/// The memory that the facts of a segment may take, bytes.
-const FACTS_MEMORY: usize = 512 << 20;
+const DAMAGED_FACTS: &str = "facts are not what a recorder writes";
+const DAMAGED_SAMPLE: &str = "a sample is not what a recorder writes";
 
-/// A sample's bytes or what stands behind them are damaged.
-const DAMAGED: &str = "a sample is not what a recorder writes";
-
-/// Facts of guests in a segment: a segment with more of them ends.
+/// A segment with facts of more guests ends.
 pub const MAX_FACTS: u32 = 8192;
-/// Facts of guests in a segment that a reader takes: those of the last sample come on top.
+/// Maximum number of guests' facts that a reader accepts in a segment: the last sample may exceed [`MAX_FACTS`].
 const MAX_FACTS_READ: usize = 8 * MAX_FACTS as usize;
 
 /// What a run of the recorder says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Header {
     /// The program and its version.
     pub tool: String,
@@ -45,35 +42,51 @@ pub struct Header {
     pub recording: String,
 }
 
-/// A header as a frame.
-pub fn pack_header(header: &Header) -> Result<Vec<u8>> {
-    frame::seal(FrameKind::Header, postcard::to_extend(header, vec![0; HEAD])?)
+impl Header {
+    /// The header as a frame.
+    pub fn pack(&self) -> Result<Vec<u8>> {
+        frame::seal(FrameKind::Header, append(self, vec![0; HEAD])?)
+    }
+
+    /// The header of a frame's payload.
+    pub fn unpack(payload: &[u8]) -> Option<Self> {
+        rmp_serde::from_slice(payload).ok()
+    }
 }
 
-/// A header out of a frame's payload.
-pub fn unpack_header(payload: &[u8]) -> Option<Header> {
-    postcard::from_bytes(payload).ok()
+/// The first map of a frame, before the sample.
+#[derive(Serialize, Deserialize)]
+pub struct FrameFacts<H, G> {
+    /// The host's facts, if they are new in the segment.
+    pub host: Option<H>,
+    /// Facts of guests that are new in the segment.
+    #[serde(default = "Vec::new")]
+    pub new_guests: Vec<G>,
+    /// For each guest of the sample, the number of its facts among all of the segment.
+    #[serde(default)]
+    pub guests: Vec<u32>,
 }
 
-/// What stands before the sample in a frame.
-type NewFacts = (Option<HostFacts>, Vec<DomainFacts>, Vec<u32>);
+/// Appends a value as a map with named fields.
+pub fn append(value: &impl Serialize, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+    value.serialize(&mut rmp_serde::Serializer::new(&mut bytes).with_struct_map())?;
+    Ok(bytes)
+}
 
-/// What stands behind the sample, if anything, for each guest: its block devices of the host, then its interrupts.
-/// Recorders once wrote nothing there, then only the former, and their readers pass over what they do not know.
-type OfEachGuest<T> = Vec<Option<T>>;
-
-/// What makes a guest the same in two samples: PID, start of the process, name.
-type FactsKey = (Option<i32>, u64, String);
+/// The value at the beginning of the bytes.
+fn from_start<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T> {
+    Ok(T::deserialize(&mut rmp_serde::Deserializer::from_read_ref(bytes))?)
+}
 
 /// Compresses the samples of one segment.
 pub struct SegmentWriter {
     stream: Encoder<'static, Vec<u8>>,
     host: Option<Arc<HostFacts>>,
-    /// The latest facts of each guest, by PID and start of the process, and their number in the segment.
-    domains: HashMap<FactsKey, (u32, Arc<DomainFacts>)>,
-    /// Facts of guests written.
+    /// The latest facts of each guest, and their number in the segment.
+    guests: HashMap<GuestId, (u32, Arc<DomainFacts>)>,
+    /// Number of guests' facts written.
     pub facts: u32,
-    /// The uncompressed sample before: its memory serves the next.
+    /// The previous uncompressed sample: its memory serves the next.
     buffer: Vec<u8>,
     /// Bytes taken in.
     pub raw: usize,
@@ -84,7 +97,7 @@ impl SegmentWriter {
     pub fn new() -> Result<Self> {
         let mut stream = Encoder::new(Vec::new(), LEVEL)?;
         stream.window_log(WINDOW_LOG)?;
-        Ok(Self { stream, host: None, domains: HashMap::new(), facts: 0, buffer: Vec::new(), raw: 0 })
+        Ok(Self { stream, host: None, guests: HashMap::new(), facts: 0, buffer: Vec::new(), raw: 0 })
     }
 
     /// The next sample as a frame. Fails for a sample that is larger than a frame may be; the segment is unusable then.
@@ -92,32 +105,24 @@ impl SegmentWriter {
         let host = &sample.host.facts;
         let new_host = self.host.as_ref().is_none_or(|known| !same(known, host)).then_some(&**host);
         self.host = Some(host.clone());
-        let mut new_domains = Vec::new();
-        let mut numbers = Vec::with_capacity(sample.domains.len());
+        let (mut new_guests, mut numbers) = (Vec::new(), Vec::with_capacity(sample.domains.len()));
         for facts in sample.domains.iter().map(|d| &d.facts) {
-            let guest = key(facts);
-            let known = self.domains.get(&guest).filter(|(_, known)| same(known, facts));
+            let guest = facts.id();
+            let known = self.guests.get(&guest).filter(|(_, known)| same(known, facts));
             numbers.push(known.map_or(self.facts, |(number, _)| *number));
             if known.is_none() {
-                new_domains.push(&**facts);
-                self.domains.insert(guest, (self.facts, facts.clone()));
+                new_guests.push(&**facts);
+                self.guests.insert(guest, (self.facts, facts.clone()));
                 self.facts += 1;
             }
         }
         self.buffer.clear();
-        let sample = (new_host, new_domains, numbers, sample);
-        let mut bytes = postcard::to_extend(&sample, std::mem::take(&mut self.buffer))?;
-        let domains = &sample.3.domains;
-        let disks: OfEachGuest<&[HostDisk]> = domains.iter().map(|d| d.host_disks.as_deref()).collect();
-        let interrupts: OfEachGuest<&GuestInterrupts> = domains.iter().map(|d| d.interrupts.as_ref()).collect();
-        let interrupted = interrupts.iter().any(Option::is_some);
-        if interrupted || disks.iter().any(Option::is_some) {
-            bytes = postcard::to_extend(&disks, bytes)?;
-        }
-        if interrupted {
-            bytes = postcard::to_extend(&interrupts, bytes)?;
-        }
-        ensure!(bytes.len() <= LONGEST, "a sample of {} bytes is larger than the format allows", bytes.len());
+        let bytes =
+            append(&FrameFacts { host: new_host, new_guests, guests: numbers }, std::mem::take(&mut self.buffer))?;
+        let bytes = append(sample, bytes)?;
+        ensure!(bytes.len() <= MAX_FRAME, "a sample of {} bytes is larger than the format allows", bytes.len());
+        let sample = bounds::check(&bytes).and_then(bounds::check).context("a sample is larger than the format allows");
+        sample?;
         self.raw += bytes.len();
         *self.stream.get_mut() = stamp.begin(kind);
         self.stream.write_all(&bytes)?;
@@ -125,16 +130,6 @@ impl SegmentWriter {
         self.buffer = bytes;
         frame::seal(kind, std::mem::take(self.stream.get_mut()))
     }
-}
-
-fn key(facts: &DomainFacts) -> FactsKey {
-    (facts.pid, facts.start_ticks, facts.name.value.clone())
-}
-
-/// What makes a guest the same within a sample: its process, or its name if it has none.
-fn identity(facts: &DomainFacts) -> (Option<i32>, u64, &str) {
-    let name = if facts.pid.is_some() { "" } else { &facts.name.value };
-    (facts.pid, facts.start_ticks, name)
 }
 
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
@@ -145,17 +140,15 @@ fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 pub struct SegmentReader {
     stream: Decoder<'static, Bounded>,
     host: Arc<HostFacts>,
-    domains: Vec<Arc<DomainFacts>>,
+    guests: Vec<Arc<DomainFacts>>,
     /// Facts of the segment read before, which are shared where they are the same.
-    known: HashMap<FactsKey, Arc<DomainFacts>>,
-    /// Facts of the sample read last, by their numbers.
+    known: HashMap<GuestId, Arc<DomainFacts>>,
+    /// For each guest of the last sample, the number of its facts.
     numbers: Vec<u32>,
     /// Where the sample begins in the bytes of its frame.
     begin: usize,
     /// Bytes taken in, uncompressed.
     raw: usize,
-    /// Memory that further facts may take.
-    facts_memory: usize,
 }
 
 impl SegmentReader {
@@ -163,18 +156,9 @@ impl SegmentReader {
     pub fn new(before: Option<Self>) -> Result<Self> {
         let mut stream = Decoder::new(Bounded(Vec::new()))?;
         stream.window_log_max(WINDOW_LOG)?;
-        let (host, known) = before.map(|b| (b.host, b.domains)).unwrap_or_default();
-        let known = known.into_iter().map(|facts| (key(&facts), facts)).collect();
-        Ok(Self {
-            stream,
-            host,
-            domains: Vec::new(),
-            known,
-            numbers: Vec::new(),
-            begin: 0,
-            raw: 0,
-            facts_memory: FACTS_MEMORY,
-        })
+        let (host, known) = before.map(|b| (b.host, b.guests)).unwrap_or_default();
+        let known = known.into_iter().map(|facts| (facts.id(), facts)).collect();
+        Ok(Self { stream, host, guests: Vec::new(), known, numbers: Vec::new(), begin: 0, raw: 0 })
     }
 
     /// Takes in the next sample's compressed bytes. Fails if no recorder wrote them; nothing more of the segment can be
@@ -183,71 +167,52 @@ impl SegmentReader {
         ensure!(self.raw < SEGMENT_BYTES, "a segment is longer than any recorder writes");
         self.stream.get_mut().0.clear();
         self.stream.write_all(packed).and_then(|()| self.stream.flush()).context("a sample does not decompress")?;
-        let bytes = &self.stream.get_ref().0;
+        let bytes = self.stream.get_ref().0.as_slice();
         self.raw += bytes.len();
-        let ((host, domains, numbers), sample): (NewFacts, &[u8]) =
-            budget::take_from(bytes, &mut self.facts_memory).context("facts are not what a recorder writes")?;
-        self.begin = bytes.len() - sample.len();
-        if let Some(mut host) = host {
+        self.begin = bytes.len() - bounds::check(bytes).context(DAMAGED_FACTS)?.len();
+        let facts: FrameFacts<HostFacts, DomainFacts> = from_start(bytes).context(DAMAGED_FACTS)?;
+        if let Some(mut host) = facts.host {
             host.normalise();
             if host != *self.host {
                 self.host = Arc::new(host);
             }
         }
-        let known = &self.known;
-        let shared = |mut facts: DomainFacts| {
-            facts.normalise();
-            known.get(&key(&facts)).filter(|k| ***k == facts).cloned().unwrap_or_else(|| Arc::new(facts))
-        };
         ensure!(
-            self.domains.len() + domains.len() <= MAX_FACTS_READ,
+            self.guests.len() + facts.new_guests.len() <= MAX_FACTS_READ,
             "a segment holds facts of more guests than any recorder writes"
         );
-        self.domains.extend(domains.into_iter().map(shared));
-        self.numbers = numbers;
+        for mut guest in facts.new_guests {
+            guest.normalise();
+            let known = self.known.get(&guest.id()).filter(|known| ***known == guest);
+            self.guests.push(known.cloned().unwrap_or_else(|| Arc::new(guest)));
+        }
+        self.numbers = facts.guests;
         Ok(())
     }
 
     /// The sample taken in last. Fails if no recorder wrote it.
     pub fn sample(&self) -> Result<Sample> {
         let bytes = self.stream.get_ref().0.get(self.begin..).unwrap_or_default();
-        let mut memory = SAMPLE_MEMORY;
-        let (mut sample, rest): (Sample, _) = budget::take_from(bytes, &mut memory).context(DAMAGED)?;
-        if !rest.is_empty() {
-            let (disks, rest): (OfEachGuest<Vec<HostDisk>>, _) =
-                budget::take_from(rest, &mut memory).context(DAMAGED)?;
-            ensure!(disks.len() == sample.domains.len(), DAMAGED);
-            for (domain, disks) in sample.domains.iter_mut().zip(disks) {
-                domain.host_disks = disks;
-            }
-            if !rest.is_empty() {
-                let (interrupts, _): (OfEachGuest<GuestInterrupts>, _) =
-                    budget::take_from(rest, &mut memory).context(DAMAGED)?;
-                ensure!(interrupts.len() == sample.domains.len(), DAMAGED);
-                for (domain, interrupts) in sample.domains.iter_mut().zip(interrupts) {
-                    domain.interrupts = interrupts;
-                }
-            }
-        }
+        bounds::check(bytes).context(DAMAGED_SAMPLE)?;
+        let mut sample: Sample = from_start(bytes).context(DAMAGED_SAMPLE)?;
         ensure!(sample.domains.len() == self.numbers.len(), "a sample has guests without facts");
         sample.normalise();
         sample.host.facts = self.host.clone();
+        let mut seen = HashSet::new();
         for (domain, number) in sample.domains.iter_mut().zip(&self.numbers) {
-            let Some(facts) = self.domains.get(*number as usize) else { bail!("a guest's facts are missing") };
-            domain.facts = facts.clone();
+            domain.facts = self.guests.get(*number as usize).context("a guest's facts are missing")?.clone();
+            ensure!(seen.insert(domain.facts.id()), "a sample has a guest twice");
         }
-        let mut guests = HashSet::new();
-        ensure!(sample.domains.iter().all(|d| guests.insert(identity(&d.facts))), "a sample has a guest twice");
         Ok(sample)
     }
 }
 
-/// Bytes up to [`LONGEST`]: a hostile frame of some kilobytes may decompress to gigabytes.
+/// Bytes up to [`MAX_FRAME`]: a hostile frame of some kilobytes may decompress to gigabytes.
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > LONGEST {
+        if self.0.len() + bytes.len() > MAX_FRAME {
             return Err(io::Error::other("a frame holds more than any recorder writes"));
         }
         self.0.extend_from_slice(bytes);

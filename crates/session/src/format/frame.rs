@@ -1,13 +1,13 @@
-//! Frames: the units by which a file grows. Each has a checksum of its own. `docs/session-format.md` has the layout.
+//! Frames: the units by which a file grows, each with its checksum. `docs/session-format.md` has the layout.
 
 use anyhow::{Result, bail};
 use sample::calendar_ms;
 
-/// What every session file begins with. The first byte is no text in any encoding, the last shows a file copied as
-/// text.
+/// The first bytes of every session file. The first one occurs in no text, and the last one shows whether a file was
+/// copied as text.
 pub const MAGIC: [u8; 8] = *b"\x89KVMTOP\n";
-/// The version of everything behind the magic.
-pub const SCHEMA: u32 = 1;
+/// The version of everything after the magic.
+pub const SCHEMA: u32 = 2;
 /// Bytes before the first frame.
 pub const PROLOGUE: usize = 16;
 /// Bytes of a frame before its payload.
@@ -82,6 +82,7 @@ pub fn check_prologue(bytes: &[u8]) -> Result<()> {
     }
     match schema {
         0 => bail!("the file says schema version 0, which never existed"),
+        1 => bail!("a development version of kvmtop before 0.1.0 recorded it, whose format is no longer read"),
         SCHEMA => Ok(()),
         newer if newer.swap_bytes() < newer => bail!(swapped),
         newer => bail!(
@@ -135,8 +136,8 @@ impl FrameHead {
     }
 }
 
-/// What stands uncompressed at the beginning of a sample's frame. The first frame of a segment begins with
-/// [`SEGMENT_MARK`] and a byte that is 1 where a run begins; then every sample has its number (u32) and its time (i64).
+/// The uncompressed beginning of a sample's frame. The first frame of a segment begins with [`SEGMENT_MARK`] and a byte
+/// that is 1 where a run begins; then every sample has its number (u32) and its time (i64).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Samples before it in the file, damaged ones included.
@@ -171,7 +172,7 @@ impl Stamp {
         out
     }
 
-    /// The stamp of a sample's frame, and the compressed bytes behind it; `None` for what no writer writes.
+    /// The stamp of a sample's frame, and the compressed bytes after it; `None` for what no recorder writes.
     pub fn split(kind: FrameKind, payload: &[u8]) -> Option<(Self, &[u8])> {
         let (run, rest) = match kind {
             FrameKind::First => {

@@ -1,13 +1,13 @@
-//! What stands in a file: frames, what each holds, and a sample as bytes.
+//! The format: frames, what each holds, and a sample as bytes.
 
-mod budget;
+mod bounds;
 mod codec;
 mod frame;
 mod index;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{Header, MAX_FACTS, SegmentReader, SegmentWriter, pack_header, unpack_header};
+pub use codec::{Header, MAX_FACTS, SegmentReader, SegmentWriter};
 pub use frame::{
     FrameHead, FrameKind, HEAD, MAGIC, MARK_LENGTH, PROLOGUE, SCHEMA, SEGMENT_MARK, Stamp, check_prologue, is_newer,
     looks_like, prologue,

@@ -26,7 +26,7 @@ pub struct Cursor {
     broken: Vec<(usize, usize)>,
 }
 
-/// A moment before a sample has at most so many samples.
+/// Maximum number of samples that a look back reads.
 const MAX_BEFORE: usize = 2000;
 
 /// A segment being read.
@@ -60,12 +60,12 @@ impl Cursor {
         &self.session
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn len(&self) -> usize {
         self.session.len()
     }
 
-    /// Whether there is none.
+    /// Whether the recording is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -73,7 +73,7 @@ impl Cursor {
     /// A sample by its number.
     ///
     /// # Errors
-    /// When there is none of that number, or the file is damaged there; [`Cursor::readable_from`] goes on behind.
+    /// If the number is too large, or the file is damaged there; [`Cursor::readable_from`] continues after the damage.
     pub fn at(&mut self, index: usize) -> Result<Arc<Sample>> {
         if let Some((_, s)) = self.recent.iter().find(|(i, _)| *i == index) {
             return Ok(s.clone());
@@ -85,7 +85,7 @@ impl Cursor {
         self.enter(place)?;
         loop {
             let read = self.advance()?;
-            // The sample before comes first as a rule, and is asked for next as a rule.
+            // The previous sample usually comes first, and is usually wanted next.
             if read.sample + 1 < place.sample {
                 continue;
             }
@@ -105,7 +105,7 @@ impl Cursor {
         }
     }
 
-    /// The sample of this number, or the first one behind it that is not damaged, with its number.
+    /// The sample of this number, or the first later one that is not damaged, with its number.
     pub fn readable_from(&mut self, mut index: usize) -> Option<(usize, Arc<Sample>)> {
         loop {
             let place = self.session.place(index)?;
@@ -148,8 +148,8 @@ impl Cursor {
         self.last_at(time_ms, 0..self.len()).unwrap_or(0)
     }
 
-    /// The last sample at most so many milliseconds after another, or, if negative, before it. Where the clock was set
-    /// back in between, it is the sample next to that on the way.
+    /// The last sample within `ms` milliseconds after another, or, if negative, before it. Where the clock was set back
+    /// in between, it is the last sample on the near side.
     pub fn index_beside(&self, index: usize, ms: i64) -> usize {
         let stretch = self.stretch(index);
         let to_ms = self.time_ms(index).unwrap_or(0).saturating_add(ms);
@@ -202,7 +202,7 @@ impl Cursor {
         by_time.min(index.saturating_sub(seconds)).max(index.saturating_sub(MAX_BEFORE))
     }
 
-    /// Whether a sample is the first after a gap: of a run of the recorder, of a part, or behind damage.
+    /// Whether a sample is the first after a gap: of a run of the recorder, of a part, or after damage.
     pub fn begins_run(&self, index: usize) -> bool {
         let Some(Place { part, segment, sample: 0 }) = self.session.place(index) else { return false };
         let segments = &self.session.parts[part].1.segments;
@@ -213,7 +213,7 @@ impl Cursor {
         segments[segment].run || missing || self.broken.contains(&(part, before))
     }
 
-    /// Whether a part begins where the one before ended, without a gap.
+    /// Whether a part continues the previous one without a gap.
     fn continues(&self, part: usize) -> bool {
         let last = part.checked_sub(1).and_then(|before| self.session.parts[before].1.segments.last());
         let first = self.session.parts[part].1.segments.first();
@@ -239,12 +239,12 @@ impl Cursor {
         times
     }
 
-    /// Looks for samples that were added since. Answers whether there are any.
+    /// Looks for samples that were added since. Returns whether there are any.
     pub fn refresh(&mut self) -> bool {
         self.session.refresh()
     }
 
-    /// Makes ready to reach a sample.
+    /// Opens the segment of a sample, unless it is open already.
     fn enter(&mut self, place: Place) -> Result<()> {
         let near = |at: Place| (at.part, at.segment) == (place.part, place.segment) && at.sample <= place.sample;
         if self.open.as_ref().is_some_and(|open| near(open.next)) {
@@ -256,7 +256,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Decompresses the next sample of the open segment. Answers where it is.
+    /// Decompresses the next sample of the open segment. Returns where it is.
     fn advance(&mut self) -> Result<Place> {
         let Some(open) = &mut self.open else { return Err(anyhow!("no segment is open")) };
         let place = open.next;
@@ -276,7 +276,7 @@ impl Cursor {
         Ok(place)
     }
 
-    /// Takes note that a segment cannot be read from this sample on.
+    /// Notes that a segment cannot be read from this sample on.
     fn damaged(&mut self, place: Place) -> anyhow::Error {
         let open = self.open.take();
         let Some((path, part)) = self.session.parts.get_mut(place.part) else { return anyhow!("no such part") };

@@ -1,7 +1,7 @@
 //! One file of a recording, for reading: where its segments are, and what of it is damaged.
 
 use super::scan::{End, Frame, MAX_TRIES, find_marked, read_frame};
-use crate::format::{self, FrameKind, HEAD, INDEX_MARK, PROLOGUE, SEGMENT_MARK, Segment, Stamp};
+use crate::format::{self, FrameKind, HEAD, Header, INDEX_MARK, PROLOGUE, SEGMENT_MARK, Segment, Stamp};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ pub const CHECKED_WHOLE: u64 = 16 << 20;
 /// How far from the end of a file that was not closed an index is looked for.
 const SEARCHED: u64 = 128 << 20;
 
-/// A damaged stretch of a file behind which reading goes on at the next segment.
+/// A damaged stretch of a file, after which reading continues at the next segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hole {
     /// Where the damaged bytes begin.
@@ -21,7 +21,7 @@ pub struct Hole {
     pub samples: u32,
     /// Time of the last sample before them, milliseconds since the epoch.
     pub after_ms: Option<i64>,
-    /// Time of the first sample behind them.
+    /// Time of the first sample after them.
     pub before_ms: Option<i64>,
 }
 
@@ -81,7 +81,7 @@ impl PartReader {
         Ok(Self { file, segments, recording, holes, ..*self })
     }
 
-    /// How many samples can be read.
+    /// The number of samples that can be read.
     pub fn samples(&self) -> usize {
         self.segments.iter().map(|s| s.samples as usize).sum()
     }
@@ -91,7 +91,7 @@ impl PartReader {
         self.segments.last().map_or(0, |s| s.number.saturating_add(s.samples))
     }
 
-    /// Looks for frames behind the last one known. Answers whether there are any.
+    /// Looks for frames after the last known one. Returns whether there are any.
     pub fn refresh(&mut self) -> bool {
         self.length = self.file.metadata().map_or(self.length, |m| m.len());
         let (before, mut at) = (self.end, self.end);
@@ -115,8 +115,7 @@ impl PartReader {
         self.end > before
     }
 
-    /// Takes note of a frame; false for one that cannot follow those before. `damaged` is where damage before it
-    /// begins.
+    /// Notes a frame; false if it cannot follow the previous ones. `damaged` is where damage before it begins.
     fn take(&mut self, at: u64, (kind, payload): &Frame, damaged: &mut Option<u64>) -> bool {
         match kind {
             FrameKind::Header => true,
@@ -180,5 +179,5 @@ impl PartReader {
 pub fn recording_of(file: &File) -> Option<String> {
     let length = file.metadata().ok()?.len();
     let (kind, payload) = read_frame(file, length, PROLOGUE as u64).ok()?;
-    format::unpack_header(&payload).filter(|_| kind == FrameKind::Header).map(|header| header.recording)
+    Header::unpack(&payload).filter(|_| kind == FrameKind::Header).map(|header| header.recording)
 }

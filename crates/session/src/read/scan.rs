@@ -1,4 +1,4 @@
-//! Reading a frame, and finding frames again behind damage.
+//! Reads a frame, and finds the next one after damage.
 
 use crate::format::{FrameHead, FrameKind, HEAD, MARK_LENGTH};
 use std::fs::File;
@@ -7,13 +7,13 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes searched at a time.
 const BLOCK: usize = 1 << 20;
-/// Searches behind damage, and places that look like a frame and are none, in one file: a hostile file could have
+/// Maximum number of searches after damage, and of false marks of a frame, in one file: a hostile file could have
 /// millions of both.
 pub const MAX_TRIES: usize = 256;
-/// The longest index frame, bytes of payload: those written are shorter, and a long chain of long ones takes for ever.
+/// Maximum payload of an index frame, bytes: a hostile chain of longer ones would take minutes to follow.
 const MAX_INDEX: usize = 256;
 
-/// Why there is no frame.
+/// Why a frame cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// At the end of the file.
@@ -29,7 +29,7 @@ pub enum End {
 /// What a frame holds, and its payload.
 pub type Frame = (FrameKind, Vec<u8>);
 
-/// The frame that begins here. The error says what stands here instead.
+/// The frame that begins at `at`; the error says why there is none.
 pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
     let left = length.saturating_sub(at);
     if left == 0 {
@@ -54,8 +54,8 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
     if head.fits(&payload) { Ok((head.kind, payload)) } else { Err(End::Damaged) }
 }
 
-/// The first whole frame of a stretch of the file whose payload begins with this mark, or the last one. Takes the
-/// search and each place that is no frame off `tries`.
+/// The first whole frame of a stretch of the file whose payload begins with this mark, or the last one. The
+/// search and each false mark count in `tries`.
 pub fn find_marked(
     file: &File,
     stretch: Range<u64>,

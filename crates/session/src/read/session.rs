@@ -12,7 +12,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// More parts than this are neither made nor looked for.
+/// Maximum number of parts of a recording.
 pub const MAX_PARTS: u32 = 1000;
 
 /// An opened recording.
@@ -26,8 +26,8 @@ impl Session {
     /// Opens a recording: the file, and the older parts FILE.1, FILE.2, … of the same recording.
     ///
     /// # Errors
-    /// When the file cannot be read, is no session or is of a newer version. A file that is cut or damaged opens up to
-    /// there: see [`Session::damage`].
+    /// If the file cannot be read, is not a session, or has a newer version. A cut or damaged file opens with what can
+    /// be read: see [`Session::damage`].
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display();
         let file = open_regular(path).with_context(|| format!("cannot open {name}"))?;
@@ -65,17 +65,17 @@ impl Session {
         Ok(Self { parts: self.parts.iter().map(again).collect::<Result<_>>()? })
     }
 
-    /// Looks for samples that were added since. Answers whether there are any.
+    /// Looks for samples that were added since. Returns whether there are any.
     pub fn refresh(&mut self) -> bool {
         self.parts.last_mut().is_some_and(|(_, p)| p.refresh())
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn len(&self) -> usize {
         self.parts.iter().map(|(_, p)| p.samples()).sum()
     }
 
-    /// Whether there is none.
+    /// Whether the recording is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -126,7 +126,7 @@ pub(super) struct Place {
     pub sample: u32,
 }
 
-/// The name of an older part: 1 is the one before.
+/// The name of an older part; 1 is the newest of them.
 pub fn part_path(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));

@@ -2,7 +2,7 @@
 
 use super::scan::MAX_TRIES;
 use super::{Cursor, PartReader, Session, part::Hole};
-use crate::format::{FrameKind, SegmentWriter, Stamp, pack_header, prologue};
+use crate::format::{FrameKind, SegmentWriter, Stamp, prologue};
 use crate::{Header, Limits, Recorder};
 use sample::Sample;
 use std::fs::File;
@@ -78,7 +78,7 @@ fn a_file_with_holes_without_end_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a");
     let mut bytes = prologue().to_vec();
-    bytes.extend(pack_header(&Header::default()).unwrap());
+    bytes.extend(Header::default().pack().unwrap());
     for number in 0..2 * MAX_TRIES as u32 {
         let stamp = Stamp { number, time_ms: 0, run: false };
         bytes.extend(SegmentWriter::new().unwrap().pack(FrameKind::First, stamp, &Sample::default()).unwrap());

@@ -34,7 +34,7 @@ impl PartWriter {
         Self { file, end: 0, samples: 0, first_ms: None, unindexed: Vec::new(), last_index: 0, open: None, run: true }
     }
 
-    /// Continues behind the whole frames of a file.
+    /// Continues after the whole frames of a file.
     pub fn after(part: PartReader) -> Self {
         Self {
             end: part.end,
@@ -46,7 +46,7 @@ impl PartWriter {
         }
     }
 
-    /// Goes on with the same run in an empty file.
+    /// Continues the same run in an empty file.
     pub fn next(&self, file: File) -> Self {
         Self { run: self.run, ..Self::new(file) }
     }
@@ -56,7 +56,7 @@ impl PartWriter {
         if self.end == 0 {
             self.put(&format::prologue())?;
         }
-        self.put(&format::pack_header(header)?).map(drop)
+        self.put(&header.pack()?).map(drop)
     }
 
     /// One sample. After an error the file ends where it ended before, and the next sample begins a segment. So does
@@ -105,7 +105,7 @@ impl PartWriter {
         self.file.sync_data().context("cannot bring the recording to disk")
     }
 
-    /// Appends in one go; what was written in part is taken back. Answers where it begins.
+    /// Appends bytes, or nothing if that fails. Returns where they begin.
     fn put(&mut self, bytes: &[u8]) -> Result<u64> {
         let at = self.end;
         if let Err(e) = self.file.write_all(bytes) {

@@ -29,17 +29,17 @@ const MIN_SIZE: u64 = 256 << 10;
 
 /// Writes samples into a recording.
 ///
-/// An existing recording is continued: a new run begins behind its last whole sample. A damaged one is kept as FILE.1.
-/// With limits the recording is cut into parts: FILE is the one being written, FILE.1 the one before, and the oldest is
-/// deleted as a whole.
+/// An existing recording is continued: a new run begins after its last whole sample. A damaged one is kept as FILE.1.
+/// With limits the recording is cut into parts: FILE is being written, FILE.1 is the newest complete part, and the
+/// oldest is deleted as a whole.
 pub struct Recorder {
     path: PathBuf,
-    /// Whether the file has this path; one that the caller made may have no name.
+    /// Whether the file has this path; a file of the caller may be nameless.
     named: bool,
     limits: Limits,
     writer: PartWriter,
     header: Header,
-    /// Whether the header of this run stands in the file.
+    /// Whether the header of this run was written.
     begun: bool,
     /// `CLOCK_MONOTONIC` of the first sample that this recorder put into the part, nanoseconds.
     part_began_ns: Option<u64>,
@@ -51,7 +51,7 @@ impl Recorder {
     /// Begins a recording.
     ///
     /// # Errors
-    /// When the file cannot be made, another recorder holds it, or it is of another kind: it is never overwritten.
+    /// If the file cannot be created, another recorder holds it, or it is not a session: it is never overwritten.
     pub fn create(path: &Path, limits: Limits) -> Result<Self> {
         if limits.size.is_some_and(|s| s < MIN_SIZE) {
             bail!("--max-size must be at least {} KiB: a recording of less would hold no samples", MIN_SIZE >> 10);

@@ -129,13 +129,13 @@ fn cannot_open(path: &Path) -> String {
     format!("cannot record into {name}; does the folder {} exist, and may you write there?", folder.display())
 }
 
-/// Puts a new, locked file in the place of `path`, whose old file becomes the part before. At every instant the name is
-/// there and locked, so that no second recorder slips in.
+/// Puts a new, locked file in the place of `path`, whose old file becomes part 1. The name always exists and is always
+/// locked, so that no second recorder slips in.
 pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
     let mut fresh_name = path.as_os_str().to_owned();
     fresh_name.push(".next");
     let fresh_name = PathBuf::from(fresh_name);
-    // A recorder that was killed in between leaves an empty one behind.
+    // A recorder that was killed in between leaves an empty file.
     if fs::symlink_metadata(&fresh_name).is_ok_and(|meta| not_ours(&meta).is_none() && meta.len() == 0) {
         let _ = fs::remove_file(&fresh_name);
     }
@@ -150,7 +150,7 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
         for n in (1..last).rev() {
             fs::rename(part_path(path, n), part_path(path, n + 1))?;
         }
-        // A link first: the name itself is never missing. Where there are no hard links it is for an instant.
+        // A link first, so that the name never vanishes. Without hard links it does for an instant.
         let before = part_path(path, 1);
         if fs::hard_link(path, &before).is_err() {
             fs::rename(path, &before)?;
@@ -160,7 +160,7 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
     Ok(fresh)
 }
 
-/// The number behind that of the oldest part. Fails for a part that is not this user's own: it is not moved.
+/// One more than the number of the oldest part. Fails if a part belongs to another user.
 fn last_part(path: &Path) -> io::Result<u32> {
     for n in 1..MAX_PARTS {
         let part = part_path(path, n);

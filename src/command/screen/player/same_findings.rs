@@ -4,10 +4,10 @@
 use super::*;
 use crate::cli::args::ChoiceArgs;
 use crate::cli::config::Config;
-use crate::command::replay::RecordedIntervals;
 use crate::command::report_session;
 use import::DescriptionFiles;
-use judge::analysis::RecordingTime;
+use judge::analysis::{DomainFilter, RecordingTime};
+use judge::lint;
 use kvm::kernel_log;
 use sample::{Direction, Sample};
 use session::{Limits, Recorder, Session};
@@ -33,10 +33,9 @@ fn on_screen(path: &Path, commands: &[Replay]) -> Vec<(usize, Answers)> {
     drop(ctx);
     let session = Session::open(path).unwrap();
     let start = session.range_ms().unwrap().0;
-    let samples = Box::new(SessionSamples::new(session.cursor()));
-    let options = lint::Options { input: lint::InputKind::Recording, ..settings().findings };
-    let (marks, pipeline) = (MarkScan::finished(Vec::new()), Pipeline::new(options));
-    Player::new(samples, marks, pipeline, DomainFilter::default(), &tx).play(Some(start), &crx);
+    let samples = SessionSamples::new(session.cursor());
+    let intervals = RecordedIntervals::new(samples, settings().findings, DomainFilter::default());
+    Player::new(intervals, MarkScan::finished(Vec::new()), &tx).play(Some(start), &crx);
     drop(tx);
     let answer = |e| match e {
         ScreenEvent::Tick(t) => Some((t.playback?.index, (t.findings, t.cannot_tell, t.watching))),
@@ -50,9 +49,15 @@ fn answers(interval: JudgedInterval) -> Answers {
 }
 
 fn printed(path: &Path, from: usize) -> Vec<(usize, Answers)> {
-    let cursor = Session::open(path).unwrap().cursor();
-    let mut intervals = RecordedIntervals::new(cursor, from, settings().findings);
-    std::iter::from_fn(|| intervals.next()).map(|(index, interval)| (index, answers(interval))).collect()
+    let samples = SessionSamples::new(Session::open(path).unwrap().cursor());
+    let mut intervals = RecordedIntervals::new(samples, settings().findings, DomainFilter::default());
+    let mut next = from;
+    let interval = || {
+        let (index, interval) = intervals.first_from(next)?;
+        next = index + 1;
+        Some((index, answers(interval)))
+    };
+    std::iter::from_fn(interval).collect()
 }
 
 fn reported(path: &Path, time_ms: i64) -> Answers {
@@ -199,9 +204,9 @@ fn cost_of_a_jump() {
     (0..seconds).for_each(|_| recorder.append(&host.tick()).unwrap());
     recorder.close().unwrap();
     let (events, shown) = mpsc::sync_channel(4);
-    let samples = Box::new(SessionSamples::new(Session::open(&path).unwrap().cursor()));
-    let pipeline = Pipeline::new(lint::Options { input: lint::InputKind::Recording, ..settings().findings });
-    let mut player = Player::new(samples, MarkScan::finished(Vec::new()), pipeline, DomainFilter::default(), &events);
+    let samples = SessionSamples::new(Session::open(&path).unwrap().cursor());
+    let intervals = RecordedIntervals::new(samples, settings().findings, DomainFilter::default());
+    let mut player = Player::new(intervals, MarkScan::finished(Vec::new()), &events);
     let mut r = Random::new(9);
     let mut times_ms: Vec<f64> = (0..200)
         .map(|_| {

@@ -47,7 +47,10 @@ fn a_steady_hosts_summary_is_the_difference_of_its_last_and_first_sample() {
             assert_close(Some(x), Some(y), name);
         }
         let threads = |d: &crate::model::DomainModel| {
-            d.threads.iter().map(|t| (t.tid, t.role, t.index, t.place.clone(), t.voluntary)).collect::<Vec<_>>()
+            d.threads
+                .iter()
+                .map(|t| (t.tid, t.role, t.index, t.place.clone(), t.growth.and_then(|g| g.voluntary)))
+                .collect::<Vec<_>>()
         };
         assert_eq!(threads(a), threads(b), "{name}");
         assert_eq!(

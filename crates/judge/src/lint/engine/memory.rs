@@ -8,7 +8,7 @@ use super::hold::Hold;
 use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
 use super::report::StillWatched;
 use crate::lint::rule_id::RuleId;
-use crate::model::{DomainKey, DomainModel, Model};
+use crate::model::{DomainModel, GuestId, Model};
 use sample::{CLOCK_SET_MS, DomainState};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,7 +18,7 @@ const MAX_PATTERNS: usize = 20_000;
 const MAX_CANDIDATES: usize = 200;
 
 /// The subject of a finding; `None` is the host.
-type Subject = Option<DomainKey>;
+type Subject = Option<GuestId>;
 /// A pattern of a subject; the number tells those apart that look the same.
 type PatternKey = (FindingId, Subject, usize);
 
@@ -26,10 +26,10 @@ type PatternKey = (FindingId, Subject, usize);
 #[derive(Debug, Clone, Default)]
 pub struct RuleMemory {
     tracks: BTreeMap<PatternKey, PatternTrack>,
-    paused: HashMap<DomainKey, f64>,
+    paused: HashMap<GuestId, f64>,
     log_judged_s: Option<f64>,
     /// For how long each guest's behaviour was judged, at most a minute.
-    judged_s: HashMap<DomainKey, f64>,
+    judged_s: HashMap<GuestId, f64>,
     /// For how long the host was watched, at most a minute.
     watched_s: f64,
     /// When the host was booted, by the wall clock that the beginnings of patterns are of.
@@ -67,7 +67,7 @@ impl RuleMemory {
 
     /// Notes which guests are paused and how far the log goes, and forgets guests that are gone.
     pub(crate) fn watch(&mut self, model: &Model) {
-        let alive: HashSet<DomainKey> = model.domains.iter().map(DomainModel::key).collect();
+        let alive: HashSet<GuestId> = model.domains.iter().map(DomainModel::key).collect();
         self.paused.retain(|w, _| alive.contains(w));
         self.judged_s.retain(|w, _| alive.contains(w));
         self.paused.values_mut().for_each(|since_s| *since_s += model.interval_s.unwrap_or(0.0));

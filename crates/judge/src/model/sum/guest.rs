@@ -1,6 +1,6 @@
 //! One guest's intervals as one.
 
-use super::{EntryPlaces, RowCount, add_count, add_rate, divide, same_or_new};
+use super::{EntryPlaces, RowCount, add_rate, divide, same_or_new};
 use crate::model::accesses::{self, AccessRow};
 use crate::model::exits::{self, share};
 use crate::model::interrupts::{self, DoorbellModel, InjectionModel};
@@ -109,7 +109,7 @@ impl GuestSum {
         let nic = (|nic: &NicRates| nic.name.clone(), |name| NicRates { name, ..NicRates::default() });
         add_each(&mut sum.nics, nics, nic, |sum, nic| add_nic(sum, &nic, seconds), rows);
         let group = (|group: &Throttling| group.group.clone(), |group| Throttling { group, ..Throttling::default() });
-        add_each(&mut sum.throttling, throttling, group, |sum, group| add_throttling(sum, &group), rows);
+        add_each(&mut sum.throttling, throttling, group, |sum, group| sum.add(&group), rows);
         if let Some((bytes, growth)) = swap {
             sum.swap = Some((bytes, sum.swap.map_or(0, |(_, sum)| sum).saturating_add(growth)));
         }
@@ -221,8 +221,7 @@ fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f
             cpu,
             place: runs_on,
             migrations,
-            voluntary,
-            involuntary,
+            growth,
             wakeups,
             run_delays,
             woken_by,
@@ -234,9 +233,11 @@ fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f
         let Some(sum) = places.same_or_new(sum, place, id, new, rows) else { continue };
         (sum.comm, sum.place) = (comm, runs_on);
         add_cpu(&mut sum.cpu, cpu, seconds);
-        add_migrations(&mut sum.migrations, migrations);
-        add_count(&mut sum.voluntary, voluntary);
-        add_count(&mut sum.involuntary, involuntary);
+        sum.migrations = Migrations { from: migrations.from.or(sum.migrations.from), ..sum.migrations };
+        sum.migrations.add(&migrations);
+        if let Some(growth) = growth {
+            sum.growth.get_or_insert_default().add(&growth);
+        }
         for (sum, more) in [(&mut sum.wakeups, wakeups), (&mut sum.run_delays, run_delays)] {
             if let Some(more) = more {
                 sum.get_or_insert_default().merge(&more, MissingExtreme::Unknown);
@@ -249,26 +250,14 @@ fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f
     }
 }
 
-fn add_migrations(sum: &mut Migrations, migrations: Migrations) {
-    let Migrations { total, cross_core, cross_llc, cross_node, from } = migrations;
-    add_count(&mut sum.total, total);
-    sum.cross_core = sum.cross_core.saturating_add(cross_core);
-    sum.cross_llc = sum.cross_llc.saturating_add(cross_llc);
-    sum.cross_node = sum.cross_node.saturating_add(cross_node);
-    sum.from = from.or(sum.from);
-}
-
 fn add_tasks(sum: &mut Vec<OtherTask>, tasks: Vec<OtherTask>) {
     for (place, task) in tasks.into_iter().enumerate() {
-        let OtherTask { tid, comm, count, ns } = task;
-        let same = |t: &OtherTask| t.tid == tid && t.comm == comm;
+        let same = |t: &OtherTask| t.tid == task.tid && t.comm == task.comm;
         if sum.len() >= MAX_TASKS && !sum.iter().any(same) {
             continue;
         }
-        let new = || OtherTask { tid, comm: comm.clone(), ..OtherTask::default() };
-        let sum = same_or_new(sum, place, same, new);
-        sum.count = sum.count.saturating_add(count);
-        sum.ns = sum.ns.saturating_add(ns);
+        let new = || OtherTask { tid: task.tid, comm: task.comm.clone(), ..OtherTask::default() };
+        same_or_new(sum, place, same, new).add(&task);
     }
 }
 
@@ -350,11 +339,4 @@ fn finish_nic(nic: &mut NicRates, seconds: f64) {
     for rate in [rx_bytes, tx_bytes, rx_packets, tx_packets, drops] {
         *rate /= seconds;
     }
-}
-
-fn add_throttling(sum: &mut Throttling, now: &Throttling) {
-    let Throttling { group: _, periods, throttled, throttled_ns } = now;
-    sum.periods = sum.periods.saturating_add(*periods);
-    sum.throttled = sum.throttled.saturating_add(*throttled);
-    sum.throttled_ns = sum.throttled_ns.saturating_add(*throttled_ns);
 }
