@@ -7,8 +7,8 @@ use judge::analysis::{DomainFilter, Pattern, Pipeline};
 use judge::lint::{InputKind, Options};
 use kvm::{
     CpuSet, Space, cmdline, device_map, domain_capabilities as capabilities, domain_xml as xml, event_totals as totals,
-    format, guest_name, kernel_log as log, mtree as tree, process_text as processes, sanitize, sanitize_name,
-    stats_text as stats, thread_name, time_profile as profile, topology_text, virsh_text, vmm_config as vmm,
+    format, guest_name, kernel_log as log, mtree as tree, sanitize, sanitize_name, thread_name,
+    time_profile as profile, topology_text, virsh_text, vmm_config as vmm,
 };
 use kvmtop::cli::{config::Config, saved_settings};
 use kvmtop::ui::{AppState, ScreenSession, key};
@@ -19,7 +19,6 @@ use sample::Feed as _;
 use session::Session;
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -44,7 +43,7 @@ pub const READERS: &[Reader] = &[
     reader("cmdline", cmdline, Source::Texts(cmdline::looks_like)),
     reader("config", config, Source::Files("assets/kvmtop.toml")),
     reader("cpu_list", cpu_list, Source::Written),
-    reader("domain_capabilities", domain_capabilities, Source::Texts(|text| capabilities::split(text).is_some())),
+    reader("domain_capabilities", domain_capabilities, Source::Texts(xml::looks_like)),
     reader("domain_xml", domain_xml, Source::Texts(xml::looks_like)),
     reader("event_totals", event_totals, Source::Written),
     reader("filter", filter, Source::Written),
@@ -54,11 +53,9 @@ pub const READERS: &[Reader] = &[
     reader("perf_data", perf_data, Source::Files("tests/fixtures/import/perf_data")),
     reader("perf_tables", input, Source::Texts(|text| text.contains("Samples%") || text.contains("Total Samples"))),
     reader("proc_texts", proc_texts, Source::Written),
-    reader("process_text", process_text, Source::Texts(|text| processes::looks_like(text, None))),
     reader("qmp", qmp, Source::Written),
     reader("report", report, Source::Texts(|_| true)),
     reader("session", session, Source::Files("tests/fixtures/session")),
-    reader("stats_text", stats_text, Source::Written),
     reader("time_profile", time_profile, Source::Texts(|text| profile::remark(text).is_some())),
     reader("topology", topology, Source::Texts(topology_text::looks_like)),
     reader("trace", input, Source::Texts(|text| text.contains("kvm_entry"))),
@@ -173,13 +170,9 @@ fn cpu_list(input: &[u8]) {
     }
 }
 
-/// `virsh domcapabilities` in some text.
+/// What libvirt says that QEMU and KVM of a host offer.
 fn domain_capabilities(input: &[u8]) {
-    let text = text_of(input);
-    let _ = capabilities::parse(&text);
-    if let Some((_, part, _)) = capabilities::split(&text) {
-        let _ = capabilities::parse(part);
-    }
+    let _ = capabilities::parse(&text_of(input));
 }
 
 /// A domain's XML, damaged and in parts too.
@@ -192,7 +185,6 @@ fn domain_xml(input: &[u8]) {
     {
         let _ = xml::parse(&repaired.text);
     }
-    xml::unreadable_sets(&text);
 }
 
 /// The output of `kvm_stat` and `perf stat`.
@@ -251,16 +243,6 @@ fn names(input: &[u8]) {
     sanitize_name(&text, 64);
 }
 
-/// `numastat -p`, `taskset -p`, `ps -L` and files of `/proc/PID`, of which `numa_maps` does not name its process.
-fn process_text(input: &[u8]) {
-    let text = text_of(input);
-    let mut found = processes::parse(&text, None);
-    found.merge(processes::parse(&text, Some(1)));
-    for pid in found.pids() {
-        found.cpus(pid, &BTreeMap::new());
-    }
-}
-
 /// Texts of `/proc`, in which a process has its say by its name, and a file of KVM's counters.
 fn proc_texts(input: &[u8]) {
     fuzzing::proc_texts(input);
@@ -271,15 +253,7 @@ fn qmp(input: &[u8]) {
     let _ = fuzzing::qmp(input);
 }
 
-/// `qm status --verbose` and KVM's files of debugfs.
-fn stats_text(input: &[u8]) {
-    let text = text_of(input);
-    if stats::looks_like(&text) {
-        stats::parse(&text);
-    }
-}
-
-/// `perf top`, `perf report`, `top` and `virsh domblkinfo`.
+/// `perf top` and `perf report`.
 fn time_profile(input: &[u8]) {
     let _ = profile::remark(&text_of(input));
 }

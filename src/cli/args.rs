@@ -273,12 +273,9 @@ File types are detected by content; a folder means all its files:
   text of `perf kvm stat report|live`      trace-cmd, ftrace, perf-prof, perf script
   libvirt domain XML (or status XML)       a qemu-system command line
   `info mtree` of QEMU                     a kernel log, libvirt's QEMU log
-  `lscpu`, `lscpu -e`, -p, `numactl -H`    `virsh capabilities|domcapabilities`
-  `virsh vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats|dominfo`
-  `virsh dommemstat|domblkstat|domifstat`  `qm config`, `qm status --verbose`
-  `numastat -p`, `taskset -p`, `ps -L`     files of /proc/PID: status, numa_maps
-  `grep . /sys/kernel/debug/kvm/*`         `kvmexit` of bcc
-  a Proxmox .conf                          parts of an XML, also cut or escaped
+  `lscpu`, `lscpu -e`, -p, `numactl -H`    `virsh capabilities`
+  `virsh vcpupin|vcpuinfo|emulatorpin|domstats`
+  a Proxmox .conf, `qm config`             parts of an XML, also cut or escaped
   `kvm_stat -1`, -l, -L csv                `perf stat -e 'kvm:*'`
   a sosreport: its folder or archive; any tar or zip; gzip, bzip2, xz and
   zstd files

@@ -9,6 +9,23 @@ use std::path::{Path, PathBuf};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
+/// An archive from its beginning.
+pub(super) struct Archive<'a> {
+    pub stream: Box<dyn Read + 'a>,
+    /// Whether it is a zip archive, otherwise a tar archive.
+    pub zip: bool,
+}
+
+impl Archive<'_> {
+    /// Calls `each` with every regular file.
+    ///
+    /// # Errors
+    /// If the archive is damaged, encrypted or too large; what could be read was.
+    pub fn members(self, each: &mut dyn FnMut(&Path, &mut dyn Read)) -> Result<(), String> {
+        if self.zip { zip_members(self.stream, each) } else { members(self.stream, each) }
+    }
+}
+
 /// Bytes that are unpacked of one file, a bomb's too. A large sosreport has about 2 GiB.
 const MAX_UNPACKED: u64 = 8 << 30;
 /// Members of one archive. A sosreport has about 20,000.
@@ -86,7 +103,7 @@ pub(super) fn is_tar(head: &[u8]) -> bool {
 ///
 /// # Errors
 /// If the archive is damaged or too large; what came before was read.
-pub(super) fn members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) -> Result<(), String> {
+fn members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) -> Result<(), String> {
     let mut archive = tar::Archive::new(BoundedContent { content: stream, left: MAX_UNPACKED });
     let damaged =
         |e: &io::Error| format!("the archive is damaged or cut off: {}; what came before is used", io_message(e));
@@ -128,7 +145,7 @@ pub(super) fn is_zip(head: &[u8]) -> bool {
 ///
 /// # Errors
 /// If the archive is damaged, encrypted or too large; what could be read was.
-pub(super) fn zip_members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) -> Result<(), String> {
+fn zip_members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) -> Result<(), String> {
     let failed = |e: ZipError| match e {
         ZipError::Io(e) => format!("the zip archive is damaged or cut off: {}", io_message(&e)),
         ZipError::UnsupportedArchive(what) => format!("this zip archive cannot be unpacked: {what}; unpack it first"),

@@ -1,17 +1,16 @@
 //! The files of an archive or of an unpacked sosreport, each read by its content. Most of them hold nothing for kvmtop,
 //! which is no error.
 
-use super::archive;
-use super::detect;
+use super::archive::{self, Archive};
+use super::detect::Content;
 use super::gathered::Gathered;
-use super::imported::{ImportError, io_message};
-use super::perf_data;
-use super::plain_text;
+use super::imported::{ImportError, file_name, io_message};
 use super::text_file::{self, TooLarge};
+use super::{perf_data, plain_text};
 use kvm::kernel_log::LogLine;
 use rights::open_regular;
 use std::collections::HashMap;
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Bytes of text that are examined in one archive.
@@ -34,14 +33,13 @@ pub(super) struct MemberReader<'a> {
     damaged: usize,
     examined: u64,
     left_out: usize,
-    perf_times: bool,
     nested: usize,
 }
 
 impl<'a> MemberReader<'a> {
-    pub fn new(archive: &'a Path, gathered: &'a mut Gathered, perf_times: bool) -> Self {
+    pub fn new(archive: &'a Path, gathered: &'a mut Gathered) -> Self {
         let log = LogUnion::default();
-        Self { archive, gathered, log, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0, perf_times, nested: 0 }
+        Self { archive, gathered, log, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0, nested: 0 }
     }
 
     /// Reads one member.
@@ -64,34 +62,20 @@ impl<'a> MemberReader<'a> {
     }
 
     fn content(&mut self, path: &Path, content: &mut dyn Read) -> Result<bool, String> {
-        let mut head = detect::beginning(content)?;
-        let mut stream: Box<dyn Read> = Box::new(content);
-        if archive::is_compressed(&head) {
-            stream = archive::unpacked(&head, Cursor::new(head.clone()).chain(stream))?;
-            head = detect::beginning(&mut stream)?;
-        }
-        if let Some(file_type) = detect::binary(&head) {
-            let file = archive::in_memory(head.as_slice().chain(stream))?;
-            perf_data::read(path, file_type, file, self.perf_times, self.gathered)?;
-            return Ok(true);
-        }
-        if archive::is_tar(&head) {
-            // Boxed, so that the types of archives in archives end.
-            let mut stream: Box<dyn Read + '_> = Box::new(head.as_slice().chain(stream));
-            return self.nested(path, |each| archive::members(&mut stream, each));
-        }
-        if archive::is_zip(&head) {
-            let mut stream: Box<dyn Read + '_> = Box::new(head.as_slice().chain(stream));
-            return self.nested(path, |each| archive::zip_members(&mut stream, each));
-        }
-        if let Some(what) = detect::unsupported(&head).filter(|what| !what.contains("ELF")) {
-            return Err(format!("this is {what}"));
-        }
+        let (head, mut rest) = match Content::detect(content)? {
+            Content::PerfData(stream) => {
+                return perf_data::read(path, archive::in_memory(stream)?, self.gathered).map(|()| true);
+            }
+            Content::Archive(archive) => return self.nested(path, archive),
+            Content::Unsupported(what) if what.contains("ELF") => return Ok(false),
+            Content::Unsupported(what) => return Err(format!("this is {what}")),
+            Content::Other(head, rest) => (head, rest),
+        };
         if head.is_empty() || !plain_text::is_text(&head) {
             return Ok(false);
         }
         let before = self.gathered.log.len();
-        let mut counted = Counted { stream: &mut *stream, bytes: head.len() as u64 };
+        let mut counted = Counted { stream: &mut *rest, bytes: head.len() as u64 };
         let read = text_file::read(path, head, &mut counted, TooLarge::Cut, self.gathered);
         self.examined += counted.bytes;
         let lines = self.gathered.log.split_off(before.min(self.gathered.log.len()));
@@ -101,17 +85,13 @@ impl<'a> MemberReader<'a> {
     }
 
     /// Reads the members of an archive that is a member itself. Its own files are counted, not it.
-    fn nested(
-        &mut self,
-        path: &Path,
-        members: impl FnOnce(&mut dyn FnMut(&Path, &mut dyn Read)) -> Result<(), String>,
-    ) -> Result<bool, String> {
+    fn nested(&mut self, path: &Path, archive: Archive<'_>) -> Result<bool, String> {
         if self.nested >= MAX_NESTED {
             return Err("an archive within archives within an archive: unpack it first".into());
         }
         self.nested += 1;
         let inside = path.strip_prefix(self.archive).unwrap_or(path).to_owned();
-        let end = members(&mut |name, content| self.member(&inside.join(name), content));
+        let end = archive.members(&mut |name, content| self.member(&inside.join(name), content));
         self.nested -= 1;
         end.map(|()| false)
     }
@@ -119,8 +99,7 @@ impl<'a> MemberReader<'a> {
     /// Says what was read, and how the archive ended.
     pub fn finish(self, end: Result<(), String>) -> Result<(), String> {
         let all = self.read + self.other + self.damaged;
-        let name = self.archive.file_name().unwrap_or(self.archive.as_os_str());
-        let name = kvm::sanitize(&name.to_string_lossy(), 80);
+        let name = file_name(self.archive);
         if self.damaged > MAX_ERRORS {
             self.gathered.notes.push(format!("{name}: {} more files cannot be read", self.damaged - MAX_ERRORS));
         }
@@ -198,8 +177,8 @@ fn root_within(path: &Path) -> Option<PathBuf> {
 
 /// Reads all files of an unpacked sosreport, in order of name. Links are not followed: a sosreport holds links to what
 /// is in it anyway, and an absolute one leads to this host.
-pub(super) fn read_folder(path: &Path, gathered: &mut Gathered, perf_times: bool) -> Result<(), String> {
-    let mut members = MemberReader::new(path, gathered, perf_times);
+pub(super) fn read_folder(path: &Path, gathered: &mut Gathered) -> Result<(), String> {
+    let mut members = MemberReader::new(path, gathered);
     let mut open = vec![(path.to_owned(), 0usize)];
     let mut count = 0usize;
     let mut end = Ok(());
@@ -277,7 +256,7 @@ mod tests {
 
     #[test]
     fn archives_and_recordings_within_an_archive_are_read() {
-        let recording = std::fs::read("tests/fixtures/import/perf_data/compressed.data");
+        let recording = std::fs::read("../../tests/fixtures/import/perf_data/compressed.data");
         let recording = recording.unwrap();
         let inner = bzip2(&tar(&[("etc/libvirt/qemu/web.xml", XML), ("perf.data.bz2", &bzip2(&recording))]));
         let imported = import(&bzip2(&tar(&[("sosreport.tar.bz2", &inner), ("README", b"hello\n")])));

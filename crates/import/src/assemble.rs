@@ -8,12 +8,11 @@ use super::describe;
 use super::gathered::{DomainFiles, Gathered, InputType};
 use super::guest::{ImportedGuest, UNNAMED, merge_same_guests, place_threads};
 use super::imported::{ImportError, ImportOptions, Imported};
-use super::processes;
 use super::readings;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::{DomainXml, SHUT_OFF};
-use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
+use kvm::topology::EFFICIENCY_CPUS;
 use sample::{
     DomainFacts, DomainSample, DomainState, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus,
 };
@@ -44,7 +43,6 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     assign_guests(&mut domains, guests, &mut gathered.notes);
     let trees = std::mem::take(&mut gathered.trees);
     assign_trees(&mut domains, trees, &mut gathered.errors);
-    processes::add(&mut domains, &gathered.processes, &mut gathered.notes);
     if domains.len() + beyond > MAX_DOMAINS {
         let all = domains.len() + beyond;
         gathered.notes.insert(0, format!("{all} domains: all but the first {MAX_DOMAINS} are left out"));
@@ -53,8 +51,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     let mut sample = Sample { engine, ..Sample::default() };
     sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
     let mut facts = HostFacts { topology: gathered.topology.unwrap_or_default(), ..gathered.host.unwrap_or_default() };
-    facts.params.extend(gathered.offers);
-    facts.params.extend(gathered.cpu_model.map(|model| (CPU_MODEL.to_owned(), model)));
+    facts.params.extend(gathered.params);
     if !gathered.efficiency.is_empty() {
         facts.params.insert(EFFICIENCY_CPUS.to_owned(), gathered.efficiency.to_string());
     }
@@ -63,10 +60,10 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     sample.normalise();
     gathered.types.sort_unstable();
     gathered.types.dedup();
-    let mut sources: Vec<SourceId> = gathered.types.iter().map(|file_type| source_id(*file_type)).collect();
+    let mut sources: Vec<SourceId> = gathered.types.iter().map(|file_type| file_type.source()).collect();
     sources.dedup();
     sample.sources = sources.into_iter().map(|id| source_status(id, gathered.overflow)).collect();
-    let source = gathered.types.first().map_or("file", |file_type| source_id(*file_type).as_str());
+    let source = gathered.types.first().map_or("file", |file_type| file_type.source().as_str());
     Imported { sample, base, source, errors: gathered.errors, notes: shown(gathered.notes) }
 }
 
@@ -87,23 +84,6 @@ fn source_status(id: SourceId, overflow: u64) -> SourceStatus {
         "{overflow} events have no row of their own: more exit reasons, addresses or threads than kvmtop keeps"
     );
     SourceStatus::degraded(id, cause, "record a shorter time, or one guest alone (perf record -p PID)")
-}
-
-/// The source that a file of this type is.
-fn source_id(file_type: InputType) -> SourceId {
-    match file_type {
-        InputType::PerfData => SourceId::PerfData,
-        InputType::Trace => SourceId::Trace,
-        InputType::Tables | InputType::Counts | InputType::Statistics | InputType::Processes => SourceId::Text,
-        InputType::DomainXml => SourceId::Xml,
-        InputType::CommandLine => SourceId::Cmdline,
-        InputType::Mtree => SourceId::Mtree,
-        InputType::KernelLog => SourceId::KernelLog,
-        InputType::Topology => SourceId::Topology,
-        InputType::Virsh => SourceId::Virsh,
-        InputType::Config => SourceId::Config,
-        InputType::DomainCapabilities => SourceId::DomainCapabilities,
-    }
 }
 
 /// The described domains that a process or a name belongs to, the last one first.
@@ -198,7 +178,6 @@ fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
     let name = description.name().map(str::to_owned);
     let uuid = description.uuid();
     let (threads, paused) = (description.threads.clone(), description.paused);
-    let persistent = description.persistent;
     let mut facts = DomainFacts {
         name: Known::new(name.unwrap_or_default(), Origin::File),
         uuid: known(uuid),
@@ -211,7 +190,6 @@ fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
         command,
         // The monitor printed it, whoever saved it.
         devices: files.tree.map(|t| Known::new(Arc::new(t), Origin::Monitor)),
-        persistent,
         ..DomainFacts::default()
     };
     facts.normalise();

@@ -2,11 +2,12 @@
 
 use super::gathered::Gathered;
 use super::guest::ImportedGuest;
+use super::imported::file_name;
 use kvm::event_totals::EventCounts;
 use kvm::exit_reason::{code, guess_isa};
 use kvm::isa::Isa;
 use kvm::userspace_exit;
-use sample::{ExitCell, ThreadEvents, Timing, UserspaceCell};
+use sample::{DomainSample, ExitCell, ThreadEvents, Timing, UserspaceCell};
 
 /// Two times that differ by less are the same: the tools' sleeps are not exact.
 pub(super) const SAME_TIME: f64 = 0.05;
@@ -23,7 +24,7 @@ pub(super) fn add(gathered: &mut Gathered, mut base: Option<f64>) -> Option<f64>
         if same && (!measured || base.is_some()) {
             gathered.guests.push(guest(totals));
         } else {
-            let name = path.file_name().map(|n| kvm::sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+            let name = file_name(&path);
             let other = base.map_or_else(|| "an unknown time".to_owned(), |s| format!("{s} s"));
             let own = totals.seconds.map_or_else(|| "an unknown time".to_owned(), |s| format!("{s} s"));
             gathered.notes.push(format!("{name}: its counts cover {own} and the other files {other}: it is left out"));
@@ -61,5 +62,6 @@ fn guest(totals: EventCounts) -> ImportedGuest {
     if let Some(exits) = kvm_events.get("kvm_exit") {
         counters.entry("exits".to_owned()).or_insert(*exits);
     }
-    ImportedGuest { pid, unattributed: events, kvm_events, counters, ..ImportedGuest::default() }
+    let sample = DomainSample { unattributed: events, kvm_events, counters, ..DomainSample::default() };
+    ImportedGuest { pid, sample, ..ImportedGuest::default() }
 }

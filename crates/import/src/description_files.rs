@@ -5,7 +5,7 @@ use super::guest::UNNAMED;
 use super::imported::Imported;
 use kvm::kernel_log::LogLine;
 use kvm::topology::HostTopology;
-use sample::{DomainFacts, DomainSample, HostFacts, Known, Origin, Sample, ThreadEvents};
+use sample::{DomainFacts, DomainSample, HostFacts, Origin, Sample, ThreadEvents};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,12 +17,35 @@ const MAX_COMPLETED: usize = 4096;
 pub struct DescriptionFiles {
     described: Vec<Arc<DomainFacts>>,
     topology: Option<HostTopology>,
-    /// What the host offers to its guests, and the like.
+    /// The host's parameters, such as those of its modules.
     params: BTreeMap<String, String>,
     log: Vec<LogLine>,
-    /// Facts as recorded and as completed, so that samples go on sharing them.
-    completed: Vec<(Arc<DomainFacts>, Arc<DomainFacts>)>,
-    host: Option<(Arc<HostFacts>, Arc<HostFacts>)>,
+    domains: Completed<DomainFacts>,
+    host: Completed<HostFacts>,
+}
+
+/// Facts as recorded and as completed, so that samples share the completed ones as they shared the recorded.
+#[derive(Debug)]
+struct Completed<T>(Vec<(Arc<T>, Arc<T>)>);
+
+impl<T> Default for Completed<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Completed<T> {
+    fn get(&mut self, recorded: &Arc<T>, complete: impl FnOnce(&T) -> T) -> Arc<T> {
+        if let Some((_, completed)) = self.0.iter().find(|(from, _)| Arc::ptr_eq(from, recorded)) {
+            return completed.clone();
+        }
+        if self.0.len() >= MAX_COMPLETED {
+            self.0.clear();
+        }
+        let completed = Arc::new(complete(recorded));
+        self.0.push((recorded.clone(), completed.clone()));
+        completed
+    }
 }
 
 impl DescriptionFiles {
@@ -55,50 +78,44 @@ impl DescriptionFiles {
     pub fn complete(&mut self, sample: &mut Sample) {
         let is_only = sample.domains.len() == 1;
         for domain in &mut sample.domains {
-            domain.facts = self.completed(&domain.facts, is_only);
+            let described = &self.described;
+            domain.facts =
+                self.domains.get(&domain.facts, |recorded| match description(described, recorded, is_only) {
+                    Some(description) => fill(recorded, description),
+                    None => recorded.clone(),
+                });
         }
         if self.topology.is_some() || !self.params.is_empty() {
-            let done = self.host.take().filter(|(from, _)| Arc::ptr_eq(from, &sample.host.facts));
-            let (from, to) = done.unwrap_or_else(|| {
-                let mut facts = (*sample.host.facts).clone();
+            sample.host.facts = self.host.get(&sample.host.facts, |recorded| {
+                let mut facts = recorded.clone();
                 let topology = self.topology.as_ref().filter(|_| facts.topology == HostTopology::default());
                 facts.topology = topology.cloned().unwrap_or(facts.topology);
                 for (name, value) in &self.params {
                     facts.params.entry(name.clone()).or_insert_with(|| value.clone());
                 }
-                (sample.host.facts.clone(), Arc::new(facts))
+                facts
             });
-            sample.host.facts = to.clone();
-            self.host = Some((from, to));
         }
         if sample.host.kernel_log.is_empty() {
             sample.host.kernel_log.clone_from(&self.log);
         }
     }
+}
 
-    fn completed(&mut self, recorded: &Arc<DomainFacts>, is_only: bool) -> Arc<DomainFacts> {
-        if let Some((_, completed)) = self.completed.iter().find(|(from, _)| Arc::ptr_eq(from, recorded)) {
-            return completed.clone();
-        }
-        let text = |k: Option<&Known<String>>| k.map(|k| k.value.to_ascii_lowercase());
-        let uuid = text(recorded.uuid.as_ref());
-        let same = |d: &&Arc<DomainFacts>| match (text(d.uuid.as_ref()), &uuid) {
-            (Some(a), Some(b)) => a == *b,
-            _ => d.name.value == recorded.name.value,
-        };
-        // As among files: a single description without a name belongs to the only domain.
-        let unnamed = || match self.described.as_slice() {
-            [one] if is_only && one.uuid.is_none() && one.name.value == UNNAMED => Some(one),
-            _ => None,
-        };
-        let Some(described) = self.described.iter().find(same).or_else(unnamed) else { return recorded.clone() };
-        let completed = Arc::new(fill(recorded, described));
-        if self.completed.len() >= MAX_COMPLETED {
-            self.completed.clear();
-        }
-        self.completed.push((recorded.clone(), completed.clone()));
-        completed
-    }
+/// The description of a recorded domain: by UUID or else by name. A single one without a name belongs to the only
+/// domain.
+fn description<'a>(all: &'a [Arc<DomainFacts>], recorded: &DomainFacts, is_only: bool) -> Option<&'a DomainFacts> {
+    let uuid = |facts: &DomainFacts| facts.uuid.as_ref().map(|uuid| uuid.value.to_ascii_lowercase());
+    let recorded_uuid = uuid(recorded);
+    let same = |d: &&Arc<DomainFacts>| match (uuid(d), &recorded_uuid) {
+        (Some(a), Some(b)) => a == *b,
+        _ => d.name.value == recorded.name.value,
+    };
+    let unnamed = || match all {
+        [one] if is_only && one.uuid.is_none() && one.name.value == UNNAMED => Some(one),
+        _ => None,
+    };
+    all.iter().find(same).or_else(unnamed).map(|facts| &**facts)
 }
 
 /// The recorded facts, with gaps filled from the description.
@@ -113,7 +130,6 @@ fn fill(recorded: &DomainFacts, described: &DomainFacts) -> DomainFacts {
         (all.xml, all.xml_text) = (described.xml, described.xml_text);
     }
     all.command = all.command.or(described.command);
-    all.persistent = all.persistent.or(described.persistent);
     // The guest's own memory tree is better than built-in names, which are a guess.
     if described.devices.is_some() && all.devices.as_ref().is_none_or(|d| d.from == Origin::BuiltIn) {
         all.devices = described.devices;

@@ -8,16 +8,16 @@ use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
 use kvm::event_totals::EventCounts;
 use kvm::kernel_log::LogLine;
-use kvm::process_text::ProcessText;
-use kvm::stats_text::StatsReading;
 use kvm::thread_cpus::ThreadCpus;
 use kvm::topology::HostTopology;
+use kvm::virsh_text::StatsReading;
 use sample::{EngineKind, EngineLevel, EngineStatus, HostFacts, Vmm};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A type of input. One text can hold several: a mail with a table and the domain's XML.
+/// A type of input, in the order in which JSON's `source` prefers them. One text can hold several: a mail with a table
+/// and the domain's XML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum InputType {
     /// `perf.data`, as a file or as written to a pipe.
@@ -42,17 +42,13 @@ pub(super) enum InputType {
     Virsh,
     /// The configuration of a VMM other than a libvirt XML.
     Config,
-    /// `virsh domcapabilities`.
-    DomainCapabilities,
-    /// Statistics since a guest's start: `qm status`, KVM's debugfs.
-    Statistics,
-    /// Memory and threads of a VMM's process: `numastat -p`, `taskset -p`, `ps -L`, files of `/proc/PID`.
-    Processes,
 }
 
 /// The content of all files so far.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
+    /// See [`ImportOptions::perf_times`].
+    pub perf_times: bool,
     /// Measured domains.
     pub guests: Vec<ImportedGuest>,
     /// Descriptions of domains.
@@ -63,8 +59,6 @@ pub(super) struct Gathered {
     pub counts: Vec<(PathBuf, EventCounts)>,
     /// Readings of statistics that count since a guest's start, in order.
     pub readings: Vec<GuestReading>,
-    /// What tools print about processes.
-    pub processes: ProcessText,
     /// The kernel log.
     pub log: Vec<LogLine>,
     /// The host's topology, and the file that it began with.
@@ -73,12 +67,10 @@ pub(super) struct Gathered {
     pub topology_file: Option<String>,
     /// The host's slower CPUs, where it is hybrid.
     pub efficiency: CpuSet,
-    /// The model of the host's CPU.
-    pub cpu_model: Option<String>,
     /// The host that a recording names.
     pub host: Option<HostFacts>,
-    /// What the host offers to its guests.
-    pub offers: BTreeMap<String, String>,
+    /// Facts of the host by name: the model of its CPU.
+    pub params: BTreeMap<String, String>,
     /// Length of each input in seconds.
     pub seconds: Vec<(InputType, f64)>,
     /// Events that the recorder lost.
@@ -131,8 +123,6 @@ pub(super) struct GuestReading {
     pub file: PathBuf,
     /// The guest's name; empty if the file does not name it.
     pub name: String,
-    /// The VMM's process, where the file names it.
-    pub pid: Option<i32>,
     /// The values.
     pub reading: StatsReading,
 }
@@ -152,8 +142,6 @@ pub(super) struct Description {
     pub running: bool,
     /// What a tool calls the domain: its name, UUID or number.
     pub called: Option<String>,
-    /// The UUID that a tool printed, lower case.
-    pub printed_uuid: Option<String>,
     /// The VMM's process, as a listing of processes says.
     pub pid: Option<i32>,
     /// The number of vCPUs that a tool printed.
@@ -162,8 +150,6 @@ pub(super) struct Description {
     pub paused: bool,
     /// Whether a tool found it shut off; `None`: no word of its state.
     pub shut_off: Option<bool>,
-    /// Whether libvirt keeps its definition when it ends, as a tool says.
-    pub persistent: Option<bool>,
     /// Where its threads may run, as a tool printed or a configuration says.
     pub threads: ThreadCpus,
     /// The VMM, where the file is one's own configuration.
@@ -178,7 +164,7 @@ impl Description {
         let xml = self.xml.as_ref().and_then(|(xml, _)| xml.uuid.as_deref());
         let command = || self.command.as_ref()?.uuid.as_deref();
         let called = || self.called.as_deref().filter(|name| is_uuid(name));
-        xml.or_else(command).or(self.printed_uuid.as_deref()).or_else(called).map(str::to_ascii_lowercase)
+        xml.or_else(command).or_else(called).map(str::to_ascii_lowercase)
     }
 
     /// The name.
@@ -243,12 +229,10 @@ impl Description {
         }
         self.command = self.command.take().or(other.command);
         self.called = self.called.take().or(other.called);
-        self.printed_uuid = self.printed_uuid.take().or(other.printed_uuid);
         self.pid = self.pid.or(other.pid);
         self.vcpus = self.vcpus.or(other.vcpus);
         self.paused |= other.paused;
         self.shut_off = self.shut_off.or(other.shut_off);
-        self.persistent = self.persistent.or(other.persistent);
         self.threads.complete(other.threads);
         self.vmm = self.vmm.take().or(other.vmm);
         self.guest_os = self.guest_os.take().or(other.guest_os);

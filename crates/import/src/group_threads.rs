@@ -4,7 +4,7 @@ use super::guest::{ImportedGuest, UNNAMED};
 use engine::events::TracedThread;
 use kvm::sanitize;
 use kvm::thread_name::{Role, classify};
-use sample::{ThreadSample, Vmm};
+use sample::{DomainSample, ThreadSample, Vmm};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Limit of different event names.
@@ -86,7 +86,8 @@ pub(super) fn group_threads(
     }
     if groups.is_empty() && !counts.by_thread.is_empty() {
         // Events outside any exit still show that there is a guest.
-        return vec![ImportedGuest { kvm_events: counts.sums(), ..ImportedGuest::default() }];
+        let sample = DomainSample { kvm_events: counts.sums(), ..DomainSample::default() };
+        return vec![ImportedGuest { sample, ..ImportedGuest::default() }];
     }
     let single = groups.len() == 1;
     let threads = groups.iter().enumerate().flat_map(|(i, (_, threads))| threads.iter().map(move |t| (t.0, i)));
@@ -105,9 +106,11 @@ pub(super) fn group_threads(
                 _ if !single => threads.first().map(|(tid, _)| format!("{UNNAMED}-{tid}")),
                 _ => None,
             },
-            threads: threads.into_iter().map(|(tid, t)| thread_sample(tid, t)).collect(),
-            kvm_events,
-            ..ImportedGuest::default()
+            sample: DomainSample {
+                threads: threads.into_iter().map(|(tid, t)| thread_sample(tid, t)).collect(),
+                kvm_events,
+                ..DomainSample::default()
+            },
         }
     };
     groups.into_iter().zip(events).map(guest).collect()

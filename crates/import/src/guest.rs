@@ -3,11 +3,8 @@
 use super::kvm_stat::TableCounters;
 use kvm::thread_cpus::ThreadCpus;
 use kvm::thread_name::Role;
-use sample::{
-    DiskSample, DomainFacts, DomainSample, Known, MemoryUse, MissingExtreme, NicSample, Origin, Placement,
-    ThreadEvents, ThreadSample, Vmm,
-};
-use std::collections::{BTreeMap, HashMap};
+use sample::{DomainFacts, DomainSample, Known, MissingExtreme, Origin, Placement, ThreadEvents, ThreadSample, Vmm};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The name of a guest that no file names.
@@ -22,22 +19,8 @@ pub(super) struct ImportedGuest {
     pub pid: Option<i32>,
     /// Its VMM, where the file has it.
     pub vmm: Option<Vmm>,
-    /// Its threads.
-    pub threads: Vec<ThreadSample>,
-    /// Events of the guest that belong to no known thread.
-    pub unattributed: ThreadEvents,
-    /// Further kvm events.
-    pub kvm_events: BTreeMap<String, u64>,
-    /// KVM's own statistics.
-    pub counters: BTreeMap<String, u64>,
-    /// Its block devices and network interfaces, and the nanoseconds that their figures cover.
-    pub devices: (Vec<DiskSample>, Vec<NicSample>, u64),
-    /// Bytes of its memory by NUMA node.
-    pub node_memory: BTreeMap<u32, u64>,
-    /// Bytes of the VMM in swap.
-    pub swap_bytes: Option<u64>,
-    /// Its memory on the host.
-    pub memory: MemoryUse,
+    /// What was measured, without its facts.
+    pub sample: DomainSample,
 }
 
 impl ImportedGuest {
@@ -54,15 +37,14 @@ impl ImportedGuest {
         });
         Self {
             pid: pids.and_then(|p| p.parse().ok()),
-            threads: threads.collect(),
-            unattributed: counters.all,
+            sample: DomainSample { threads: threads.collect(), unattributed: counters.all, ..DomainSample::default() },
             ..Self::default()
         }
     }
 
     /// All its event counters.
     pub fn events(&self) -> impl Iterator<Item = &ThreadEvents> + Clone {
-        self.threads.iter().map(|t| &t.events).chain([&self.unattributed])
+        self.sample.threads.iter().map(|t| &t.events).chain([&self.sample.unattributed])
     }
 
     /// The guest as a sample's domain. What `facts` leave open is filled from the measurement.
@@ -72,56 +54,41 @@ impl ImportedGuest {
         }
         facts.vmm = self.vmm.unwrap_or(facts.vmm);
         facts.pid = self.pid.or(facts.pid);
-        DomainSample {
-            facts: Arc::new(facts),
-            threads: self.threads,
-            unattributed: self.unattributed,
-            kvm_events: self.kvm_events,
-            counters: self.counters,
-            disks: self.devices.0,
-            nics: self.devices.1,
-            devices_ns: self.devices.2,
-            nics_ns: self.devices.2,
-            node_memory: self.node_memory,
-            swap_bytes: self.swap_bytes,
-            memory: self.memory,
-            ..DomainSample::default()
-        }
+        DomainSample { facts: Arc::new(facts), ..self.sample }
     }
 
     /// Adds what others measured of the same guest.
     fn merge(&mut self, others: impl IntoIterator<Item = Self>) {
+        let own = &mut self.sample;
+        let key = |thread: &ThreadSample| (thread.tid, thread.start_ticks);
         let mut places: HashMap<(i32, u64), usize> =
-            self.threads.iter().enumerate().map(|(place, t)| ((t.tid, t.start_ticks), place)).collect();
-        for other in others {
+            own.threads.iter().enumerate().map(|(place, thread)| (key(thread), place)).collect();
+        for other in others.into_iter().map(|other| other.sample) {
             for thread in other.threads {
-                let place = *places.entry((thread.tid, thread.start_ticks)).or_insert(self.threads.len());
-                match self.threads.get_mut(place) {
+                let place = *places.entry(key(&thread)).or_insert(own.threads.len());
+                match own.threads.get_mut(place) {
                     Some(same) => {
                         same.events.merge(thread.events, MissingExtreme::Unknown);
                         same.cpu = same.cpu.or(thread.cpu);
                         same.counters.extend(thread.counters);
                     }
-                    None => self.threads.push(thread),
+                    None => own.threads.push(thread),
                 }
             }
-            self.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
+            own.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
             for (name, count) in other.kvm_events {
-                let sum = self.kvm_events.entry(name).or_default();
+                let sum = own.kvm_events.entry(name).or_default();
                 *sum = sum.saturating_add(count);
             }
             for (name, count) in other.counters {
-                self.counters.entry(name).or_insert(count);
+                own.counters.entry(name).or_insert(count);
             }
-            if self.devices.2 == 0 {
-                self.devices = other.devices;
+            if own.devices_ns == 0 {
+                (own.disks, own.nics) = (other.disks, other.nics);
+                (own.devices_ns, own.nics_ns) = (other.devices_ns, other.nics_ns);
             }
-            if self.node_memory.is_empty() {
-                self.node_memory = other.node_memory;
-            }
-            self.swap_bytes = self.swap_bytes.or(other.swap_bytes);
-            self.memory.balloon = self.memory.balloon.or(other.memory.balloon);
-            self.memory.resident = self.memory.resident.or(other.memory.resident);
+            own.memory.balloon = own.memory.balloon.or(other.memory.balloon);
+            own.memory.resident = own.memory.resident.or(other.memory.resident);
         }
     }
 }
@@ -136,9 +103,6 @@ pub(super) fn place_threads(domain: &mut DomainSample, cpus: ThreadCpus) {
     }
     for (vcpu, cpu) in cpus.last {
         threads.place(Role::Vcpu, Some(vcpu)).cpu = Some(cpu);
-    }
-    for (id, set) in cpus.iothreads {
-        threads.place(Role::Iothread, Some(id)).affinity = Some(Arc::new(set));
     }
     if let Some(set) = cpus.emulator {
         threads.place(Role::Emulator, None).affinity = Some(Arc::new(set));
@@ -159,7 +123,6 @@ impl PlacedThreads<'_> {
             // It has no thread id; role and number keep the threads apart.
             let (comm, order) = match role {
                 Role::Vcpu => (format!("CPU {}", index.unwrap_or(0)), 0),
-                Role::Iothread => (format!("IO iothread{}", index.unwrap_or(0)), 1),
                 _ => ("emulator".to_owned(), 2),
             };
             let start_ticks = order << 32 | u64::from(index.unwrap_or(0));
@@ -208,13 +171,14 @@ mod tests {
         let guest = |woken_by, preempted_by| {
             let events = ThreadEvents { woken_by, preempted_by, ..ThreadEvents::default() };
             let thread = ThreadSample { tid: 7, events, ..ThreadSample::default() };
-            ImportedGuest { threads: vec![thread], ..ImportedGuest::default() }
+            let sample = DomainSample { threads: vec![thread], ..DomainSample::default() };
+            ImportedGuest { sample, ..ImportedGuest::default() }
         };
         let first = guest(vec![task(1, 2, 0)], vec![task(3, 1, 100)]);
         let second = guest(vec![task(1, 5, 0), task(2, 1, 0)], vec![task(3, 1, 50)]);
         let merged = merge_same_guests(vec![first, second]);
         let [guest] = merged.as_slice() else { panic!("{merged:?}") };
-        let events = &guest.threads[0].events;
+        let events = &guest.sample.threads[0].events;
         assert_eq!(events.woken_by, [task(1, 7, 0), task(2, 1, 0)]);
         assert_eq!(events.preempted_by, [task(3, 2, 150)]);
     }

@@ -1,8 +1,9 @@
 //! What an import is given and what it returns.
 
+use kvm::sanitize;
 use sample::Sample;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What the command line adds to the files.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,6 +40,11 @@ pub struct Imported {
     pub errors: Vec<ImportError>,
     /// Further remarks, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// A file as remarks name it.
+pub(super) fn file_name(path: &Path) -> String {
+    sanitize(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), 80)
 }
 
 /// The system's message without "(os error N)".

@@ -132,7 +132,7 @@ fn is_read_as_a_whole(imported: &Imported) {
     assert_eq!((host.all().to_string(), host.node_of(3)), ("0-3".into(), Some(1)));
     assert_eq!(host.isolated.as_ref().map(ToString::to_string), Some("2-3".into()));
     assert_eq!(imported.sample.host.kernel_log.len(), 2, "each message of the kernel once");
-    assert!(imported.notes.iter().any(|note| note.contains("9 of 12 files are of use")), "{:?}", imported.notes);
+    assert!(imported.notes.iter().any(|note| note.contains("8 of 12 files are of use")), "{:?}", imported.notes);
 }
 
 fn tarball() -> Vec<u8> {
@@ -268,16 +268,12 @@ fn a_definition_alone_or_what_a_tool_says_is_a_domain_that_is_shut_off() {
         let xml = import(contents).sample.domains[0].facts.xml.clone().unwrap();
         xml.value.state.clone()
     };
-    let info =
-        |state: &str| format!("Id:             -\nName:           web\nState:          {state}\nCPU(s):         2\n");
     let stats = |state: u32| format!("Domain: 'web'\n  state.state={state}\n  state.reason=1\n");
     let running = xml("web").replace("type='kvm'", "type='kvm' id='3'");
     let off = Some("shut off".to_owned());
     assert_eq!(state(&[("a", &xml("web"))]), off);
-    assert_eq!(state(&[("a", &xml("web")), ("b", &info("shut off"))]), off);
     assert_eq!(state(&[("a", &xml("web")), ("b", &stats(5))]), off);
     assert_eq!(state(&[("a", &running)]), None);
-    assert_eq!(state(&[("a", &xml("web")), ("b", &info("running"))]), None);
     assert_eq!(state(&[("a", &xml("web")), ("b", &stats(1))]), None);
     assert_eq!(state(&[("a", &xml("web")), ("b", "qemu-system-x86_64 -name guest=web -smp 2\n")]), None);
 }

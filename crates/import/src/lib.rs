@@ -18,14 +18,12 @@ mod group_threads;
 mod guest;
 mod imported;
 mod kvm_stat;
-mod line_marks;
 mod load;
-mod pasted_text;
 mod perf_data;
 mod plain_text;
-mod processes;
 mod readings;
 mod text_file;
+mod text_readers;
 mod trace;
 
 pub use description_files::DescriptionFiles;

@@ -1,14 +1,14 @@
 //! Opens files and folders, and reads each file by its type.
 
 use super::archive_members::{self, MemberReader};
-use super::detect::{self, EXPECTED};
+use super::detect::{self, Content, EXPECTED};
 use super::gathered::Gathered;
 use super::imported::{ImportError, ImportOptions, Imported, io_message};
 use super::text_file::{self, TooLarge};
 use super::{archive, assemble, perf_data};
 use rights::open_regular;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read as _};
 use std::path::{Path, PathBuf};
 
 /// Limit of the files of one folder, and of all files.
@@ -16,12 +16,12 @@ const MAX_FILES: usize = 4096;
 
 /// Reads files. A folder stands for the files in it.
 pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered { perf_times: options.perf_times, ..Gathered::default() };
     let (reports, paths): (Vec<PathBuf>, Vec<PathBuf>) =
         paths.iter().cloned().partition(|path| archive_members::is_sosreport(path));
     let (files, mut errors) = expand_folders(&paths);
     for path in reports {
-        if let Err(what) = archive_members::read_folder(&path, &mut gathered, options.perf_times) {
+        if let Err(what) = archive_members::read_folder(&path, &mut gathered) {
             errors.push(ImportError { path, what });
         }
     }
@@ -29,7 +29,7 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
         // What the user names may be a pipe, as of `<(zcat FILE)`; a pipe in a folder could block for ever.
         let file = if paths.contains(&path) { File::open(&path) } else { open_regular(&path) };
         let file = file.map_err(|e| format!("cannot open it: {}", io_message(&e)));
-        if let Err(what) = file.and_then(|file| read(&path, file, options, &mut gathered)) {
+        if let Err(what) = file.and_then(|file| read(&path, file, &mut gathered)) {
             errors.push(ImportError { path, what });
         }
     }
@@ -81,37 +81,26 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Adds the content of one file.
-fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gathered) -> Result<(), String> {
-    let mut head = detect::beginning(&mut file)?;
+fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), String> {
+    let head = detect::beginning(&mut file)?;
     if head.is_empty() {
         return Err(format!("the file is empty; expected {EXPECTED}"));
     }
-    if let Some(file_type) = detect::binary(&head) {
-        drop(head);
-        return perf_data::read(path, file_type, file, options.perf_times, gathered);
+    // A large recording is not copied.
+    if detect::is_perf_data(&head) {
+        return perf_data::read(path, file, gathered);
     }
-    let mut stream: Box<dyn Read> = Box::new(file);
-    if archive::is_compressed(&head) {
-        stream = archive::unpacked(&head, std::io::Cursor::new(head.clone()).chain(stream))?;
-        head = detect::beginning(&mut stream)?;
-        if let Some(file_type) = detect::binary(&head) {
-            let file = archive::in_memory(head.as_slice().chain(stream))?;
-            return perf_data::read(path, file_type, file, options.perf_times, gathered);
+    match Content::detect(Cursor::new(head).chain(file))? {
+        Content::PerfData(stream) => perf_data::read(path, archive::in_memory(stream)?, gathered),
+        Content::Archive(archive) => {
+            let mut members = MemberReader::new(path, gathered);
+            let end = archive.members(&mut |name, content| members.member(name, content));
+            members.finish(end)
+        }
+        Content::Unsupported(what) => Err(format!("this is {what}; expected {EXPECTED}")),
+        Content::Other(head, mut rest) => {
+            let is_known = text_file::read(path, head, &mut rest, TooLarge::Refused, gathered)?;
+            is_known.then_some(()).ok_or_else(|| format!("not a type of file that kvmtop reads; expected {EXPECTED}"))
         }
     }
-    if archive::is_tar(&head) {
-        let mut members = MemberReader::new(path, gathered, options.perf_times);
-        let end = archive::members(head.as_slice().chain(stream), |name, content| members.member(name, content));
-        return members.finish(end);
-    }
-    if archive::is_zip(&head) {
-        let mut members = MemberReader::new(path, gathered, options.perf_times);
-        let end = archive::zip_members(head.as_slice().chain(stream), |name, content| members.member(name, content));
-        return members.finish(end);
-    }
-    if let Some(what) = detect::unsupported(&head) {
-        return Err(format!("this is {what}; expected {EXPECTED}"));
-    }
-    let is_known = text_file::read(path, head, &mut stream, TooLarge::Refused, gathered)?;
-    is_known.then_some(()).ok_or_else(|| format!("not a type of file that kvmtop reads; expected {EXPECTED}"))
 }

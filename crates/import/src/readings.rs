@@ -1,14 +1,14 @@
-//! Statistics of a guest that count since its start (`virsh domstats`, `qm status`, KVM's debugfs). Two readings show
-//! what happened between them; one shows only totals.
+//! Statistics of a guest that count since its start (`virsh domstats`). Two readings show what happened between
+//! them; one shows only totals.
 
 use super::counts::SAME_TIME;
 use super::gathered::{Gathered, GuestReading};
 use super::guest::ImportedGuest;
-use kvm::sanitize;
-use kvm::stats_text::StatsReading;
+use super::imported::file_name;
 use kvm::thread_name::Role;
+use kvm::virsh_text::StatsReading;
 use sample::domain_stats::{self, Stats, StatsValue};
-use sample::{MemoryUse, ThreadSample, ThreadTimes};
+use sample::{DomainSample, MemoryUse, ThreadSample, ThreadTimes};
 use std::collections::BTreeMap;
 
 /// Milliseconds of a day, after which a clock begins again.
@@ -17,19 +17,15 @@ const DAY_MS: u64 = 86_400_000;
 /// Adds what grew between the readings of each domain, if that is the time that everything else covers. Returns that
 /// time, where nothing else was measured.
 pub(super) fn add(gathered: &mut Gathered, mut base: Option<f64>, stated_s: Option<f64>) -> Option<f64> {
-    let mut by_guest: BTreeMap<(String, Option<i32>), Vec<GuestReading>> = BTreeMap::new();
+    let mut by_guest: BTreeMap<String, Vec<GuestReading>> = BTreeMap::new();
     for reading in std::mem::take(&mut gathered.readings) {
-        by_guest.entry((reading.name.clone(), reading.pid)).or_default().push(reading);
+        by_guest.entry(reading.name.clone()).or_default().push(reading);
     }
     let measured = !gathered.guests.is_empty();
-    for ((domain, pid), readings) in by_guest {
+    for (domain, readings) in by_guest {
         let (Some(first), Some(last)) = (readings.first(), readings.last()) else { continue };
-        let name = match pid {
-            _ if !domain.is_empty() => domain.clone(),
-            Some(pid) => format!("process {pid}"),
-            None => "the guest".to_owned(),
-        };
-        let file = last.file.file_name().map(|n| sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+        let name = if domain.is_empty() { "the guest".to_owned() } else { domain.clone() };
+        let file = file_name(&last.file);
         let now = values(&last.reading);
         gathered.notes.extend(guest_memory(&now, &name, &file));
         if readings.len() == 1 {
@@ -59,8 +55,7 @@ pub(super) fn add(gathered: &mut Gathered, mut base: Option<f64>, stated_s: Opti
             Some(StatsValue::Number(kib)) => kib.checked_mul(1024),
             _ => None,
         };
-        (guest.pid, guest.memory) =
-            (pid, MemoryUse { balloon: domain_stats::balloon(&now), resident, ..MemoryUse::default() });
+        guest.sample.memory = MemoryUse { balloon: domain_stats::balloon(&now), resident, ..MemoryUse::default() };
         gathered.guests.push(guest);
     }
     base
@@ -98,8 +93,17 @@ fn guest(grown: &Stats, name: Option<String>, seconds: f64) -> ImportedGuest {
         counters,
         ..ThreadSample::default()
     });
-    let devices = (domain_stats::disks(grown), domain_stats::nics(grown), (seconds * 1e9) as u64);
-    ImportedGuest { name, threads: threads.collect(), counters, devices, ..ImportedGuest::default() }
+    let covered_ns = (seconds * 1e9) as u64;
+    let sample = DomainSample {
+        threads: threads.collect(),
+        counters,
+        disks: domain_stats::disks(grown),
+        nics: domain_stats::nics(grown),
+        devices_ns: covered_ns,
+        nics_ns: covered_ns,
+        ..DomainSample::default()
+    };
+    ImportedGuest { name, sample, ..ImportedGuest::default() }
 }
 
 /// What the balloon driver says of the memory within the guest (virDomainMemoryStatTags in libvirt's
@@ -187,12 +191,8 @@ mod tests {
     }
 
     fn added(readings: Vec<StatsReading>, stated_s: Option<f64>) -> (Gathered, Option<f64>) {
-        let named = readings.into_iter().map(|reading| GuestReading {
-            file: "d.txt".into(),
-            name: "web".to_owned(),
-            pid: None,
-            reading,
-        });
+        let named =
+            readings.into_iter().map(|reading| GuestReading { file: "d.txt".into(), name: "web".to_owned(), reading });
         let mut gathered = Gathered { readings: named.collect(), ..Gathered::default() };
         let base = add(&mut gathered, None, stated_s);
         (gathered, base)
@@ -203,12 +203,12 @@ mod tests {
         // Over midnight.
         let (gathered, base) = added(vec![reading(Some(DAY_MS - 4000), 1000), reading(Some(6000), 5000)], None);
         let [guest] = gathered.guests.as_slice() else { panic!("{gathered:?}") };
-        let vcpu = &guest.threads[0];
+        let vcpu = &guest.sample.threads[0];
         assert_eq!((base, vcpu.counters["exits"], guest.name.as_deref()), (Some(10.0), 4000, Some("web")));
         let times = vcpu.cpu.unwrap();
         assert_eq!((times.run_ns, times.wait_ns), (Some(4_000_000_000), Some(400_000_000)));
-        let (disks, _, ns) = &guest.devices;
-        assert_eq!((disks[0].read_ops, disks[0].read_ns, *ns), (400, Some(20_000_000), 10_000_000_000));
+        let disk = &guest.sample.disks[0];
+        assert_eq!((disk.read_ops, disk.read_ns, guest.sample.devices_ns), (400, Some(20_000_000), 10_000_000_000));
         assert!(gathered.notes.is_empty());
     }
 

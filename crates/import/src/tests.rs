@@ -4,7 +4,7 @@ use super::{DescriptionFiles, ImportError, ImportOptions, Imported, load};
 use judge::model::{Base, Model};
 use kvm::Space;
 use proptest::prelude::*;
-use sample::{ENLIGHTENMENTS_OFFERED, Origin};
+use sample::Origin;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -287,31 +287,6 @@ fn files_beside_a_session_complete_what_it_tells() {
     assert!(two.domains.iter().all(|d| d.facts.devices.is_none()));
 
     assert_eq!(DescriptionFiles::new(import(&[("a", TABLE), ("c", XML)], &none)).1, ["web"], "measured, not described");
-}
-
-const CAPABILITIES: &str = "<domainCapabilities>\n  <domain>kvm</domain>\n  <arch>x86_64</arch>\n  <features>\n    \
-    <hyperv supported='yes'><enum name='features'><value>vpindex</value></enum></hyperv>\n  </features>\n\
-    </domainCapabilities>\n";
-
-#[test]
-fn what_the_host_offers_is_read_beside_and_among_other_texts() {
-    let none = ImportOptions::default();
-    let offered = |files: &[(&str, &str)]| {
-        let imported = import(files, &none);
-        assert_eq!(imported.errors, []);
-        let params = &imported.sample.host.facts.params;
-        (params.get(ENLIGHTENMENTS_OFFERED).cloned(), imported.sample.domains.len(), imported.notes.len())
-    };
-    let names = Some("hypervclock vpindex".to_owned());
-    assert_eq!(offered(&[("a", CAPABILITIES)]), (names.clone(), 0, 0), "its <domain> is no guest");
-    assert_eq!(offered(&[("a", CAPABILITIES), ("b", XML)]), (names.clone(), 1, 0));
-    assert_eq!(offered(&[("a", &format!("{XML}{CAPABILITIES}"))]), (names, 1, 0));
-    let without_kvm = CAPABILITIES.replace("<domain>kvm", "<domain>qemu");
-    assert_eq!(offered(&[("a", &without_kvm)]), (None, 0, 1), "it says why it is not used");
-    let (mut files, _) = DescriptionFiles::new(import(&[("a", CAPABILITIES)], &none));
-    let mut recorded = import(&[("c", XML)], &none).sample;
-    files.complete(&mut recorded);
-    assert!(recorded.host.facts.params.contains_key(ENLIGHTENMENTS_OFFERED));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `virsh domcapabilities`: what QEMU and KVM of a host offer to a guest (<https://libvirt.org/formatdomaincaps.html>).
 
-use super::domain_xml::{XmlError, document, element_text};
+use super::domain_xml::{XmlError, document};
 use super::{hyperv, sanitize};
 use roxmltree::Node;
 use std::collections::BTreeSet;
@@ -22,13 +22,6 @@ pub struct DomainCapabilities {
     pub enlightenments: Option<BTreeSet<String>>,
     /// Whether the CPU has a TSC that does not stop (`invtsc`); `None` without a host model.
     pub invtsc: Option<bool>,
-}
-
-/// The part of a text that is a domain's capabilities, and the text before and behind it.
-pub fn split(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, _) = text.split_once("<domainCapabilities")?;
-    let part = element_text(text, "domainCapabilities")?;
-    Some((before, part, text.get(before.len() + part.len()..)?))
 }
 
 /// Reads the capabilities in a text.
@@ -121,21 +114,11 @@ mod tests {
         assert_eq!(parse(&capabilities("<mode name='host-model' supported='no'/>", "")).unwrap().invtsc, None);
     }
 
-    #[test]
-    fn it_is_cut_out_of_a_text() {
-        let text = capabilities("", "");
-        let (before, part, rest) = split(&text).unwrap();
-        assert_eq!((before, rest), ("# virsh domcapabilities\n", "\nrest"));
-        assert!(part.starts_with("<domainCapabilities>") && part.ends_with("</domainCapabilities>"));
-        assert_eq!(split("<domain type='kvm'/>"), None);
-        assert_eq!(split("<domainCapabilities").map(|(_, part, _)| part), None);
-    }
-
     proptest::proptest! {
         #[test]
         fn any_text_is_survived(a in ".{0,60}", b in ".{0,60}") {
             let text = format!("{a}<domainCapabilities>{b}<features>{a}</features></domainCapabilities>{b}");
-            let _ = (split(&text), parse(&text), split(&a), parse(&b));
+            let _ = (parse(&text), parse(&b));
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Counts of KVM's events without times: what `kvm_stat`, `perf stat -e 'kvm:*'` and bcc's `kvmexit` print.
+//! Counts of KVM's events without times: the output of `kvm_stat` and `perf stat -e 'kvm:*'`.
 
-mod bcc;
 mod kvm_stat;
 mod perf_stat;
 
@@ -52,17 +51,12 @@ impl EventCounts {
 
 /// Whether a text holds one of these outputs.
 pub fn looks_like(text: &str) -> bool {
-    kvm_stat::looks_like(text) || perf_stat::looks_like(text) || !bcc::parse(text).is_empty()
+    kvm_stat::looks_like(text) || perf_stat::looks_like(text)
 }
 
-/// Reads a text: the counts of each process that it names, else of all together.
-pub fn parse(text: &str) -> Vec<EventCounts> {
-    let by_process = bcc::parse(text);
-    if !by_process.is_empty() {
-        return by_process;
-    }
-    let one = [perf_stat::parse(text), kvm_stat::parse(text)].into_iter().find(|found| !found.is_empty());
-    one.into_iter().collect()
+/// Reads a text.
+pub fn parse(text: &str) -> Option<EventCounts> {
+    [perf_stat::parse(text), kvm_stat::parse(text)].into_iter().find(|found| !found.is_empty())
 }
 
 #[cfg(test)]

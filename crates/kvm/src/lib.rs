@@ -23,8 +23,6 @@ pub mod msr;
 pub mod mtree;
 mod pattern;
 pub mod port_exit;
-pub mod process_text;
-pub mod stats_text;
 pub mod thread_cpus;
 pub mod thread_name;
 pub mod time_profile;

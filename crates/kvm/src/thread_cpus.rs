@@ -12,14 +12,12 @@ pub struct ThreadCpus {
     pub last: BTreeMap<u32, u32>,
     /// The emulator: the VMM's other threads.
     pub emulator: Option<CpuSet>,
-    /// By number of the `IOThread`.
-    pub iothreads: BTreeMap<u32, CpuSet>,
 }
 
 impl ThreadCpus {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
-        self.vcpus.is_empty() && self.last.is_empty() && self.emulator.is_none() && self.iothreads.is_empty()
+        self.vcpus.is_empty() && self.last.is_empty() && self.emulator.is_none()
     }
 
     /// The same CPUs for all threads of a guest.
@@ -38,9 +36,6 @@ impl ThreadCpus {
         }
         for (vcpu, cpu) in other.last {
             self.last.entry(vcpu).or_insert(cpu);
-        }
-        for (id, cpus) in other.iothreads {
-            self.iothreads.entry(id).or_insert(cpus);
         }
         self.emulator = self.emulator.take().or(other.emulator);
     }

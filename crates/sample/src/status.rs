@@ -143,9 +143,6 @@ pub enum SourceId {
     Virsh,
     /// The configuration of a VMM in a file, other than a libvirt XML.
     Config,
-    /// `virsh domcapabilities` in a file.
-    #[serde(rename = "domcapabilities")]
-    DomainCapabilities,
 }
 
 impl SourceId {
@@ -172,7 +169,6 @@ impl SourceId {
             Self::Topology => "topology",
             Self::Virsh => "virsh",
             Self::Config => "config",
-            Self::DomainCapabilities => "domcapabilities",
         }
     }
 }
@@ -252,7 +248,6 @@ mod tests {
             Topology,
             Virsh,
             Config,
-            DomainCapabilities,
         ];
         for id in all {
             assert_eq!(serde_json::to_value(id).unwrap(), id.as_str());

@@ -3,14 +3,16 @@
 use super::headings::{self, Heading, PrintedColumn};
 use super::table::{FoundTables, PrintedTable, TableKind};
 use super::{row, values};
-use crate::pasted_text;
 use kvm::exit_reason::guess_isa;
 use kvm::isa::Isa;
+use kvm::sanitize;
 
 /// Limit of rows in a text. A guest has 65 536 ports, each in two directions.
 const MAX_ROWS: usize = 200_000;
 /// Limit of tables: an hour of `live`, with a table for each vCPU of a small guest.
 const MAX_TABLES: usize = 20_000;
+/// Longest line in characters.
+const MAX_LINE: usize = 4096;
 /// Longest row in words.
 const MAX_WORDS: usize = 24;
 
@@ -18,7 +20,7 @@ const MAX_WORDS: usize = 24;
 pub(crate) fn looks_like(text: &str) -> bool {
     let mut scanner = Scanner::default();
     for raw in text.lines() {
-        scanner.lines(&pasted_text::line(raw));
+        scanner.lines(sanitize(raw, MAX_LINE).trim());
         if scanner.table.is_some() || !scanner.found.tables.is_empty() {
             return true;
         }
@@ -30,7 +32,7 @@ pub(crate) fn looks_like(text: &str) -> bool {
 pub(crate) fn find_tables(text: &str) -> FoundTables {
     let mut scanner = Scanner::default();
     for raw in text.lines() {
-        scanner.lines(&pasted_text::line(raw));
+        scanner.lines(sanitize(raw, MAX_LINE).trim());
     }
     scanner.end_table();
     scanner.found
@@ -75,7 +77,7 @@ impl Scanner {
     }
 
     fn line(&mut self, line: &str) {
-        if line.is_empty() || line.starts_with("```") || line.starts_with("~~~") {
+        if line.is_empty() {
             return;
         }
         let (recorded, frame) = headings::stated_seconds(line);

@@ -24,7 +24,8 @@ Total Samples:2000, Total events handled time:999086.10us.
 const TOTAL: u64 = 2000;
 
 fn one(text: &str) -> ThreadEvents {
-    let folded = guest_counters(&find_tables(text)).remove(&None).unwrap_or_default();
+    let text = crate::plain_text::plain(text.as_bytes());
+    let folded = guest_counters(&find_tables(&text)).remove(&None).unwrap_or_default();
     assert!(folded.vcpus.is_empty());
     folded.all
 }

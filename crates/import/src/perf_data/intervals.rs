@@ -1,7 +1,6 @@
 //! Cuts a `perf.data` into intervals, so that it can be replayed on the screen.
 
 use super::recording::PerfData;
-use crate::gathered::InputType;
 use crate::guest::ImportedGuest;
 use crate::imported::io_message;
 use crate::{archive, detect};
@@ -58,7 +57,7 @@ pub fn is_perf_data(path: &Path) -> bool {
         file.rewind()?;
         head_of(&mut archive::unpacked(&head, file).map_err(io::Error::other)?)
     };
-    unpacked_head().is_ok_and(|head: Vec<u8>| detect::binary(&head) == Some(InputType::PerfData))
+    unpacked_head().is_ok_and(|head: Vec<u8>| detect::is_perf_data(&head))
 }
 
 impl PerfDataFeed {

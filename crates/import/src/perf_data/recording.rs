@@ -7,6 +7,7 @@ use super::header;
 use super::no_exits::Recorded;
 use super::records::Records;
 use crate::gathered::{Gathered, InputType};
+use crate::imported::file_name;
 use kvm::topology::CPU_MODEL;
 use sample::HostFacts;
 use std::fs::File;
@@ -20,29 +21,23 @@ pub(super) struct PerfData {
 }
 
 /// Reads a whole file.
-pub(crate) fn read(
-    path: &Path,
-    file_type: InputType,
-    file: File,
-    perf_times: bool,
-    gathered: &mut Gathered,
-) -> Result<(), String> {
-    let mut data = PerfData::open(file, perf_times)?;
+pub(crate) fn read(path: &Path, file: File, gathered: &mut Gathered) -> Result<(), String> {
+    let mut data = PerfData::open(file, gathered.perf_times)?;
     while data.count_before(None)? {}
     if data.counters.first.is_none() {
         return Err(data.why_empty());
     }
     let host = data.host();
-    let name = path.file_name().map(|n| kvm::sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+    let name = file_name(path);
     gathered.notes.extend(data.notes(&host.kernel).into_iter().map(|note| format!("{name}: {note}")));
     let PerfData { reader, mut counters } = data;
-    gathered.seconds.push((file_type, counters.covered.seconds()));
+    gathered.seconds.push((InputType::PerfData, counters.covered.seconds()));
     gathered.lost = gathered.lost.saturating_add(counters.lost);
     gathered.overflow = gathered.overflow.saturating_add(counters.counted().overflow());
     gathered.events = gathered.events.saturating_add(reader.samples);
     gathered.guests.extend(counters.guests(&reader.comms));
     gathered.host.get_or_insert(host);
-    gathered.types.push(file_type);
+    gathered.types.push(InputType::PerfData);
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use crate::group_threads::group_threads;
 use crate::guest::ImportedGuest;
 use engine::events::TracedThread;
 use sample::{
-    DomainFacts, EngineKind, EngineLevel, EngineStatus, Sample, SourceId, SourceStatus, ThreadEvents, ThreadSample,
+    DomainFacts, DomainSample, EngineKind, EngineLevel, EngineStatus, Sample, SourceId, SourceStatus, ThreadEvents,
+    ThreadSample,
 };
 use std::collections::HashMap;
 
@@ -106,11 +107,12 @@ impl TraceReader {
             let mut events: HashMap<i32, ThreadEvents> =
                 threads.into_iter().map(|t| (t.key.tid, self.named(t.events))).collect();
             let mut of_guest = |guest: &ImportedGuest| {
-                let threads = guest.threads.iter().filter_map(|t| {
+                let threads = guest.sample.threads.iter().filter_map(|t| {
                     Some(ThreadSample { events: events.remove(&t.tid)?, comm: t.comm.clone(), ..t.clone() })
                 });
-                let (name, vmm, threads) = (guest.name.clone(), guest.vmm.clone(), threads.collect());
-                let guest = ImportedGuest { name, pid: guest.pid, vmm, threads, ..ImportedGuest::default() };
+                let sample = DomainSample { threads: threads.collect(), ..DomainSample::default() };
+                let (name, vmm) = (guest.name.clone(), guest.vmm.clone());
+                let guest = ImportedGuest { name, pid: guest.pid, vmm, sample };
                 guest.into_domain(DomainFacts::default())
             };
             let domains = guests.iter().map(&mut of_guest).collect();

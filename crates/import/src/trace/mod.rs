@@ -9,7 +9,6 @@ use super::covered_time::CoveredTime;
 use super::gathered::{Gathered, InputType};
 use super::group_threads::{KvmEventCounts, group_threads};
 use super::imported::io_message;
-use super::pasted_text::unquote;
 use decode::TraceDecoder;
 use engine::pairing::Pairing;
 use intervals::Readings;
@@ -40,7 +39,7 @@ fn has_times(text: &str) -> bool {
 /// For each kvm event at the beginning of a text whether it has a time.
 fn times(text: &str) -> impl Iterator<Item = bool> {
     let timed = |text: &str| line::parse(text).filter(|l| l.event.starts_with("kvm_")).map(|l| l.timed);
-    let mut lines = text.lines().take(20_000).map(unquote).peekable();
+    let mut lines = text.lines().take(20_000).map(str::trim_start).peekable();
     std::iter::from_fn(move || {
         let line = lines.next()?;
         let whole = lines.peek().filter(|_| line::is_cut(line)).and_then(|next| timed(&joined(line, next)));
@@ -150,7 +149,7 @@ impl TraceReader {
     }
 
     fn line(&mut self, raw: &str) {
-        let text = unquote(raw);
+        let text = raw.trim_start();
         if text.len() as u64 > MAX_LINE || text.starts_with('#') {
             return;
         }

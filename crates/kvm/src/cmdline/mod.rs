@@ -3,7 +3,6 @@
 mod cpu;
 mod disks;
 mod options;
-mod quoted;
 mod shell;
 mod values;
 
@@ -216,7 +215,7 @@ pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
     }
     let mut found = None;
     for line in shell::commands(text) {
-        let words = shell::split(quoted::unwrapped(&line));
+        let words = shell::split(&line);
         if let Some(at) = words.iter().position(|word| is_program(word))
             && let Some(argv) = words.get(at..)
             && argv.iter().skip(1).any(|word| is_option(word))
@@ -226,11 +225,6 @@ pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
             }
             found = Some(parse_argv(argv));
         }
-    }
-    if found.is_none()
-        && let Some(argv) = quoted::list(text).filter(|argv| argv.iter().any(|word| is_option(word)))
-    {
-        found = Some(parse_argv(&argv));
     }
     found.ok_or(CmdlineError::NoProgram)
 }

@@ -2,24 +2,6 @@
 
 use super::is_program;
 
-/// Options without a value, with which a command can end.
-const ALONE: &[&str] = &[
-    "-nographic",
-    "-daemonize",
-    "-enable-kvm",
-    "-nodefaults",
-    "-no-user-config",
-    "-no-hpet",
-    "-no-acpi",
-    "-no-reboot",
-    "-no-shutdown",
-    "-usb",
-    "-snapshot",
-    "-full-screen",
-    "-S",
-    "-s",
-];
-
 /// The commands of a text, each as one line. Joins lines that end with a backslash, and lines that continue with an
 /// option or its value.
 pub(crate) fn commands(text: &str) -> Vec<String> {
@@ -64,14 +46,14 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// Whether mail wrapped a QEMU command after an option whose value is missing, or within a value.
+/// Whether a QEMU command ends with an option, whose value can be on the next line, or within a list of values.
 fn is_incomplete(command: &str) -> bool {
     let command = command.trim_end();
     // Options are short; what mail joined at commas can be a word of any length.
     let begin = command.char_indices().rev().take(64).find(|(_, c)| c.is_whitespace());
     let last = begin.and_then(|(at, space)| command.get(at + space.len_utf8()..)).unwrap_or_default();
     let option = last.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
-    option && !ALONE.contains(&last) || command.ends_with(',')
+    option || command.ends_with(',')
 }
 
 /// Whether a line starts something else: a prompt, a comment, or another QEMU.

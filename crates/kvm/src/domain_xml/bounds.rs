@@ -1,7 +1,6 @@
 //! Refuses an XML whose numbers no KVM guest can have, before anything is made of them.
 
 use super::XmlError;
-use super::unreadable::LISTS;
 use crate::cpu_set::{CpuListError, CpuSet};
 use crate::limits::{self, Implausible};
 use crate::sanitize;
@@ -24,6 +23,19 @@ const NUMBERS: [(&str, &str, u32); 12] = [
     ("topology", "threads", limits::VCPUS),
     ("cell", "id", limits::NUMA_CELLS - 1),
     ("memnode", "cellid", limits::NUMA_CELLS - 1),
+];
+
+/// Attributes that hold a list of CPUs, nodes, vCPUs or `IOThread`s, by their elements.
+const LISTS: [(&str, &str); 9] = [
+    ("vcpu", "cpuset"),
+    ("vcpupin", "cpuset"),
+    ("emulatorpin", "cpuset"),
+    ("iothreadpin", "cpuset"),
+    ("vcpusched", "vcpus"),
+    ("iothreadsched", "iothreads"),
+    ("cell", "cpus"),
+    ("memory", "nodeset"),
+    ("memnode", "nodeset"),
 ];
 
 /// Checks all elements but those of `<metadata>`, which are other programs'.

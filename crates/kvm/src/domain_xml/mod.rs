@@ -4,13 +4,11 @@ mod bounds;
 mod properties;
 mod read;
 mod repair;
-mod unreadable;
 mod xml;
 
 pub use read::parse;
 pub use repair::{Repaired, repair, unescaped};
-pub use unreadable::{UnreadableSet, unreadable_sets};
-pub(crate) use xml::{document, slice as element_text};
+pub(crate) use xml::document;
 
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
@@ -24,7 +22,7 @@ use std::collections::BTreeMap;
 /// A domain with hundreds of devices needs a tenth of this.
 pub const MAX_TEXT: usize = 4 * 1024 * 1024;
 
-/// The state of a domain that does not run, as `virsh dominfo` words it.
+/// The state of a domain that does not run, as `virsh domstate` words it.
 pub const SHUT_OFF: &str = "shut off";
 
 /// Why an XML could not be read.
@@ -315,16 +313,19 @@ impl DomainXml {
     }
 }
 
-/// A text without the capabilities of its host, which name the types of domain that it supports. Lines keep their
-/// numbers.
+/// A text without the capabilities of its host and its QEMU, which name the types of domain that they support. Lines
+/// keep their numbers.
 pub fn without_capabilities(text: &str) -> Cow<'_, str> {
-    match xml::slice(text, "capabilities").and_then(|part| text.split_once(part).map(|rest| (part, rest))) {
-        Some((part, (before, after))) => {
-            let lines: String = part.chars().filter(|c| *c == '\n').collect();
-            Cow::Owned([before, &lines, after].concat())
+    let mut text = Cow::Borrowed(text);
+    for name in ["capabilities", "domainCapabilities"] {
+        if let Some((part, (before, after))) =
+            xml::slice(&text, name).and_then(|part| Some((part, text.split_once(part)?)))
+        {
+            let lines = "\n".repeat(part.matches('\n').count());
+            text = Cow::Owned([before, &lines, after].concat());
         }
-        None => Cow::Borrowed(text),
     }
+    text
 }
 
 /// Whether a text is, or contains, a domain XML or a part of one.

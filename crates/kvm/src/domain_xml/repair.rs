@@ -1,109 +1,66 @@
 //! Domain XML that is not whole: escaped (`&lt;vcpupin`), cut off, or fragments without a root element.
 
 use super::MAX_TEXT;
+use crate::hyperv;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Open elements at a time; libvirt's XML has about eight.
 const MAX_OPEN: usize = 48;
 
-/// Elements that show that a text without a `<domain>` is a part of one.
-const TELLING: &[&str] = &[
-    "cputune",
-    "vcpupin",
-    "emulatorpin",
-    "iothreadpin",
-    "vcpusched",
-    "vcpu",
-    "iothreads",
-    "numatune",
-    "memoryBacking",
-    "hyperv",
-    "clock",
-    "timer",
-    "domain",
-    "domstatus",
-    "relaxed",
-    "vapic",
-    "spinlocks",
-    "vpindex",
-    "synic",
-    "stimer",
-    "reenlightenment",
+/// An element of a domain: its name, the path of its parent below `<domain>`, and whether it shows that a text without a
+/// `<domain>` is a part of one: never (`None`), with this attribute, or always (an empty text).
+type KnownElement = (&'static str, &'static str, Option<&'static str>);
+
+const ELEMENTS: &[KnownElement] = &[
+    ("name", "", None),
+    ("uuid", "", None),
+    ("metadata", "", None),
+    ("memory", "", None),
+    ("currentMemory", "", None),
+    ("memoryBacking", "", Some("")),
+    ("vcpu", "", Some("")),
+    ("vcpus", "", None),
+    ("iothreads", "", Some("")),
+    ("iothreadids", "", None),
+    ("cputune", "", Some("")),
+    ("numatune", "", Some("")),
+    ("os", "", None),
+    ("features", "", None),
+    ("cpu", "", Some(" mode=")),
+    ("clock", "", Some("")),
+    ("devices", "", None),
+    ("vcpupin", "cputune", Some("")),
+    ("emulatorpin", "cputune", Some("")),
+    ("iothreadpin", "cputune", Some("")),
+    ("vcpusched", "cputune", Some("")),
+    ("iothreadsched", "cputune", None),
+    ("emulatorsched", "cputune", None),
+    ("period", "cputune", None),
+    ("quota", "cputune", None),
+    ("memnode", "numatune", None),
+    ("type", "os", Some(" machine=")),
+    ("hyperv", "features", Some("")),
+    ("vendor_id", "features/hyperv", None),
+    ("pmu", "features", None),
+    ("topology", "cpu", Some(" sockets=")),
+    ("feature", "cpu", Some(" policy=")),
+    ("timer", "clock", Some("")),
+    ("disk", "devices", Some(" device=")),
+    ("interface", "devices", Some(" type=")),
+    ("hostdev", "devices", Some(" mode=")),
+    ("memballoon", "devices", None),
+    ("controller", "devices", None),
 ];
 
-/// Elements that other XML has as well, each with an attribute by which a domain's is known.
-const TELLING_BY: &[(&str, &str)] = &[
-    ("cpu", " mode="),
-    ("feature", " policy="),
-    ("topology", " sockets="),
-    ("type", " machine="),
-    ("disk", " device="),
-    ("interface", " type="),
-    ("hostdev", " mode="),
-];
+fn known(name: &str) -> Option<KnownElement> {
+    let enlightenment = || hyperv::find(name).map(|found| (found.name, "features/hyperv", Some(" state=")));
+    ELEMENTS.iter().find(|(known, ..)| *known == name).copied().or_else(enlightenment)
+}
 
-/// Elements that are not direct children of `<domain>`, each with where it belongs.
-const INNER: &[(&str, &str)] = &[
-    ("vcpupin", "cputune"),
-    ("emulatorpin", "cputune"),
-    ("iothreadpin", "cputune"),
-    ("vcpusched", "cputune"),
-    ("iothreadsched", "cputune"),
-    ("emulatorsched", "cputune"),
-    ("period", "cputune"),
-    ("quota", "cputune"),
-    ("timer", "clock"),
-    ("hyperv", "features"),
-    ("pmu", "features"),
-    ("relaxed", "features/hyperv"),
-    ("vapic", "features/hyperv"),
-    ("spinlocks", "features/hyperv"),
-    ("vpindex", "features/hyperv"),
-    ("runtime", "features/hyperv"),
-    ("synic", "features/hyperv"),
-    ("stimer", "features/hyperv"),
-    ("reset", "features/hyperv"),
-    ("vendor_id", "features/hyperv"),
-    ("frequencies", "features/hyperv"),
-    ("reenlightenment", "features/hyperv"),
-    ("tlbflush", "features/hyperv"),
-    ("ipi", "features/hyperv"),
-    ("evmcs", "features/hyperv"),
-    ("avic", "features/hyperv"),
-    ("emsr_bitmap", "features/hyperv"),
-    ("xmm_input", "features/hyperv"),
-    ("topology", "cpu"),
-    ("feature", "cpu"),
-    ("type", "os"),
-    ("memnode", "numatune"),
-    ("disk", "devices"),
-    ("interface", "devices"),
-    ("hostdev", "devices"),
-    ("memballoon", "devices"),
-    ("controller", "devices"),
-];
-
-/// Direct children of `<domain>` that are read.
-const DIRECT: &[&str] = &[
-    "name",
-    "uuid",
-    "metadata",
-    "memory",
-    "currentMemory",
-    "memoryBacking",
-    "vcpu",
-    "vcpus",
-    "iothreads",
-    "iothreadids",
-    "cputune",
-    "numatune",
-    "os",
-    "features",
-    "cpu",
-    "clock",
-    "devices",
-];
+fn is_root(name: &str) -> bool {
+    matches!(name, "domain" | "domstatus")
+}
 
 /// A domain XML made from a text that holds none that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +92,8 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
     // Text that was escaped twice shows `&amp;lt;`.
     for _ in 0..2 {
         // Text inside of real XML stays escaped.
-        let is_xml = || TELLING.iter().any(|name| text.contains(&format!("<{name}")));
+        let always = ELEMENTS.iter().filter(|(.., shows)| *shows == Some("")).map(|(name, ..)| *name);
+        let is_xml = || always.chain(["domain", "domstatus"]).any(|name| text.contains(&format!("<{name}")));
         if text.len() > MAX_TEXT || !ENTITIES.iter().any(|(escaped, _)| text.contains(escaped)) || is_xml() {
             break;
         }
@@ -163,12 +121,11 @@ pub(super) fn is_fragment(text: &str) -> bool {
         && Tokens::new(text).any(|token| matches!(token, Token::Open(name, tag, _) if is_telling(name, tag)))
 }
 
-/// Whether a tag is one of a domain.
+/// Whether a tag shows that its text is about a domain.
 fn is_telling(name: &str, tag: &str) -> bool {
-    TELLING.contains(&name)
-        || TELLING_BY.iter().any(|(known, attribute)| *known == name && tag.contains(attribute))
-            // `virsh iface-dumpxml` prints interfaces of the host.
-            && !(name == "interface" && tag.contains(" name="))
+    let shows = known(name).and_then(|(.., attribute)| attribute).is_some_and(|attribute| tag.contains(attribute));
+    // `virsh iface-dumpxml` prints interfaces of the host.
+    is_root(name) || shows && !(name == "interface" && tag.contains(" name="))
 }
 
 /// Makes well-formed XML of the elements in a text; `None` if it holds none of a domain.
@@ -277,7 +234,7 @@ struct Builder {
     open: Vec<String>,
     cut: Option<usize>,
     damaged: Option<usize>,
-    /// Position behind the last piece.
+    /// Whether a tag showed that the text is about a domain.
     telling: bool,
 }
 
@@ -309,12 +266,10 @@ impl Builder {
 
     /// Whether an element without a parent is one of a domain.
     fn begin(&mut self, name: &str) -> bool {
-        self.parent = if self.whole.is_some() {
-            None
-        } else if matches!(name, "domain" | "domstatus") || DIRECT.contains(&name) {
-            Some("")
-        } else {
-            INNER.iter().find(|(inner, _)| *inner == name).map(|(_, parent)| *parent)
+        self.parent = match known(name) {
+            _ if self.whole.is_some() => None,
+            _ if is_root(name) => Some(""),
+            element => element.map(|(_, parent, _)| parent),
         };
         self.parent.is_some()
     }

@@ -1,11 +1,6 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The only counts of a text.
-fn parse(text: &str) -> Option<EventCounts> {
-    super::parse(text).into_iter().next()
-}
-
 /// As the kernel's script prints it: `%-42s%10d%10d`.
 const BATCH: &str = "exits                                           351826     51826\n\
     halt_exits                                        1105       105\n\
@@ -81,22 +76,6 @@ fn perf_stat_is_read_in_all_its_forms() {
         let found = parse(text).unwrap();
         assert_eq!((found.counts["kvm_exit"], found.seconds), (1234, seconds), "{text}");
     }
-}
-
-#[test]
-fn kvmexit_of_bcc_is_read_per_process() {
-    let all = "# ./kvmexit 5\nDisplay kvm exit reasons\nPID      TID      KVM_EXIT_REASON                     COUNT\n\
-        ^C1273551  1273568  EXIT_REASON_HLT                     12\n1273551  1273569  EXIT_REASON_HLT  6\n\
-        1274253  1274261  EXIT_REASON_MSR_WRITE      1\n";
-    let found = super::parse(all);
-    assert_eq!(found.iter().map(|c| c.pid).collect::<Vec<_>>(), [Some(1_273_551), Some(1_274_253)]);
-    assert_eq!((found[0].exits["HLT"], found[1].exits["MSR_WRITE"], found[0].seconds), (18, 1, Some(5.0)));
-    let arm = "TGID  TID  COMM  KVM_EXIT_REASON  COUNT    AVG_TIME\n\
-        24877    24901    b'CPU 3/KVM'     EC_WFx  7  503369309.4\n";
-    assert_eq!((parse(arm).unwrap().exits["WFx"], parse(arm).unwrap().seconds), (7, None));
-    let one = "# ./kvmexit -p 77\nKVM_EXIT_REASON  COUNT\nEPT_VIOLATION  9\n";
-    assert_eq!((parse(one).unwrap().exits["EPT_VIOLATION"], parse(one).unwrap().pid), (9, None));
-    assert!(looks_like(all) && looks_like(arm) && !looks_like("PID TID KVM_EXIT_REASON COUNT\n"));
 }
 
 #[test]

@@ -51,10 +51,7 @@ pub(super) struct Alias {
 }
 
 pub(super) fn parse(raw: &str) -> Option<MtreeLine> {
-    let clean = sanitize(raw, 1024);
-    let unquoted = clean.trim_start_matches('>');
-    // A mail's quote mark is followed by a space of its own.
-    let line = if unquoted.len() == clean.len() { unquoted } else { unquoted.strip_prefix(' ').unwrap_or(unquoted) };
+    let line = &*sanitize(raw, 1024);
     let text = line.trim();
     if text.contains("(prio ") {
         return region(line).map(MtreeLine::Region);

@@ -86,11 +86,9 @@ fn disabled_regions_are_not_there() {
 }
 
 #[test]
-fn line_ends_escapes_and_quotes_do_no_harm() {
+fn line_ends_and_escapes_do_no_harm() {
     let noisy = format!("(qemu) i\u{1b}[K\u{1b}[Din\u{1b}[Kfo mtree -f\r\n{}(qemu) ", Q35_FLAT.replace('\n', "\r\n"));
     assert_eq!(parse(&noisy).unwrap(), parse(Q35_FLAT).unwrap());
-    let quoted = format!("> {}", Q35_TREE.replace('\n', "\n> "));
-    assert_eq!(parse(&quoted).unwrap(), parse(Q35_TREE).unwrap());
 }
 
 #[test]

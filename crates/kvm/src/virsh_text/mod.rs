@@ -1,38 +1,41 @@
-//! What `virsh vcpupin`, `vcpuinfo`, `emulatorpin`, `iothreadinfo`, `domstats`, `dommemstat`, `domblkstat`,
-//! `domifstat` and `dominfo` print, alone or as pasted from a shell with the prompts and command lines before each
-//! output (libvirt's tools/virsh-domain.c and virsh-domain-monitor.c).
+//! The output of `virsh vcpupin`, `vcpuinfo`, `emulatorpin` and `domstats`, alone or pasted from a shell with the
+//! prompt and command line before each output (libvirt's tools/virsh-domain.c and virsh-domain-monitor.c).
 
-mod device_stats;
 mod prompt;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
-use super::domain_xml::SHUT_OFF;
 use super::limits;
 use super::sanitize;
-pub use super::stats_text::StatsReading;
-use super::stats_text::clock_ms;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
 use prompt::PastedCommand;
-/// Domains of one text, and lines of it.
+use std::collections::BTreeMap;
+
+/// Domains of one text, lines of it, and values of one reading: a guest of 512 vCPUs has about 30,000.
 const MAX_DOMAINS: usize = 1024;
 const MAX_LINES: usize = 500_000;
+const MAX_VALUES: usize = 100_000;
+
+/// One reading of a domain's statistics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatsReading {
+    /// The values by libvirt's names: `vcpu.0.time`.
+    pub values: BTreeMap<String, String>,
+    /// The time of day in milliseconds that a line before it states.
+    pub clock_ms: Option<u64>,
+}
 
 /// What a text says about one domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VirshDomain {
     /// The domain's name, UUID or number, as the command line or the output names it.
     pub name: Option<String>,
-    /// Its UUID, lower case.
-    pub uuid: Option<String>,
     /// Its number of vCPUs.
     pub vcpus: Option<u32>,
     /// Whether it is paused.
     pub paused: bool,
     /// Whether it is shut off; `None`: no word of its state.
     pub shut_off: Option<bool>,
-    /// Whether libvirt keeps its definition when it ends; `None`: no word of it.
-    pub persistent: Option<bool>,
     /// Where its threads may run.
     pub threads: ThreadCpus,
     /// The first and the last reading of its statistics.
@@ -80,18 +83,10 @@ enum VirshOutput {
     Vcpus,
     /// `emulator: CPU Affinity`.
     Emulator,
-    /// `IOThread ID  CPU Affinity`.
-    Iothreads,
     /// `VCPU: 0`, `CPU: 3`, `State: running`, `CPU time: 7.0s`, `CPU Affinity: yy--`; with the vCPU.
     VcpuInfo(Option<u32>),
     /// `Domain: 'web'` and ` vcpu.0.state=1`.
     Stats,
-    /// `actual 8388608`, `rss 8412345`.
-    Memory,
-    /// `vda rd_req 100`, `vnet0 rx_bytes 100`.
-    Devices,
-    /// `Name: web`, `UUID: …`.
-    Info,
 }
 
 #[derive(Debug, Default)]
@@ -118,7 +113,7 @@ impl Reader {
             return;
         }
         if line.is_empty() {
-            if !matches!(self.table, VirshOutput::VcpuInfo(_) | VirshOutput::Stats | VirshOutput::Info) {
+            if !matches!(self.table, VirshOutput::VcpuInfo(_) | VirshOutput::Stats) {
                 self.table = VirshOutput::None;
             }
             return;
@@ -128,7 +123,7 @@ impl Reader {
         }
         match self.row(line) {
             Some(()) => self.read += 1,
-            None if matches!(self.table, VirshOutput::Vcpus | VirshOutput::Emulator | VirshOutput::Iothreads) => {
+            None if matches!(self.table, VirshOutput::Vcpus | VirshOutput::Emulator) => {
                 // Prose ends a table; a row with a number and no list of CPUs is one that cannot be read.
                 if line.starts_with(|c: char| c.is_ascii_digit() || c == '*') {
                     self.found.unread.add(number, line);
@@ -148,7 +143,6 @@ impl Reader {
         let table = match first.as_str() {
             "vcpu" if titled => VirshOutput::Vcpus,
             "emulator" if titled => VirshOutput::Emulator,
-            "iothread" if titled => VirshOutput::Iothreads,
             "domain" if line.split_once(':').is_some_and(|(_, name)| name.trim().starts_with('\'')) => {
                 let name = line.split_once(':').map(|(_, name)| name.trim().trim_matches('\''));
                 self.open(name.map(str::to_owned));
@@ -172,7 +166,6 @@ impl Reader {
             && match table {
                 VirshOutput::Vcpus => !threads.vcpus.is_empty() && threads.last.is_empty(),
                 VirshOutput::Emulator => threads.emulator.is_some(),
-                VirshOutput::Iothreads => !threads.iothreads.is_empty(),
                 _ => false,
             }
     }
@@ -204,9 +197,8 @@ impl Reader {
 
     fn row(&mut self, line: &str) -> Option<()> {
         match self.table {
-            VirshOutput::Vcpus | VirshOutput::Emulator | VirshOutput::Iothreads => self.pin(line),
+            VirshOutput::Vcpus | VirshOutput::Emulator => self.pin(line),
             VirshOutput::Stats if line.contains('=') => self.statistic(line),
-            _ if !line.contains(':') => self.device_statistic(line),
             _ => self.property(line),
         }
     }
@@ -215,15 +207,13 @@ impl Reader {
     fn pin(&mut self, line: &str) -> Option<()> {
         let (id, cpus) = line.split_once([' ', '\t', ':'])?;
         let cpus = CpuSet::parse(cpus.trim_start_matches([':', ' ', '\t'])).ok().filter(|set| !set.is_empty())?;
-        let table = self.table;
         let threads = &mut self.domain()?.threads;
         if id == "*" {
             threads.emulator = Some(cpus);
             return Some(());
         }
         let id = id.parse::<u32>().ok().filter(|id| *id < limits::VCPUS)?;
-        let map = if table == VirshOutput::Iothreads { &mut threads.iothreads } else { &mut threads.vcpus };
-        map.insert(id, cpus);
+        threads.vcpus.insert(id, cpus);
         Some(())
     }
 
@@ -237,18 +227,21 @@ impl Reader {
         match key {
             // virDomainState: 3 paused, 5 shut off.
             "state.state" => (domain.paused, domain.shut_off) = (value == "3", Some(value == "5")),
-            "vcpu.current" => domain.vcpus = Some(vcpus(value)?),
+            "vcpu.current" => domain.vcpus = Some(value.parse().ok().filter(|n| *n <= limits::VCPUS)?),
             _ => {}
         }
         // Without its heading, which `virsh domstats web | grep` cuts off, a name that comes again begins a reading.
         if domain.stats.last().is_none_or(|last| last.values.contains_key(key)) {
             self.open_reading();
         }
-        self.domain()?.stats.last_mut()?.insert(key, value);
+        let reading = self.domain()?.stats.last_mut()?;
+        if reading.values.len() < MAX_VALUES {
+            reading.values.insert(sanitize(key, 128), sanitize(value, 256));
+        }
         Some(())
     }
 
-    /// A line of `vcpuinfo` or `dominfo`. Both are known by their first line.
+    /// A line of `vcpuinfo`, whose first line names the vCPU.
     fn property(&mut self, line: &str) -> Option<()> {
         let (label, value) = line.split_once(':')?;
         let (label, value) = (label.trim(), value.trim());
@@ -275,24 +268,21 @@ impl Reader {
                 self.table = VirshOutput::VcpuInfo(None);
             }
             (VirshOutput::VcpuInfo(Some(_)), "State") => self.domain()?.paused = value == "paused",
-            (VirshOutput::Info, "Name") => self.domain()?.name = Some(sanitize(value, 256)),
-            (_, "Id") if value == "-" || value.parse::<u32>().is_ok() => self.table = VirshOutput::Info,
-            (VirshOutput::Info, "UUID") => self.domain()?.uuid = Some(sanitize(value, 64).to_ascii_lowercase()),
-            (VirshOutput::Info, "CPU(s)") => self.domain()?.vcpus = Some(vcpus(value)?),
-            (VirshOutput::Info, "State") => {
-                let domain = self.domain()?;
-                (domain.paused, domain.shut_off) = (value == "paused", Some(value == SHUT_OFF));
-            }
-            (VirshOutput::Info, "Persistent") => self.domain()?.persistent = Some(value == "yes"),
             _ => return None,
         }
         Some(())
     }
 }
 
-/// A number of vCPUs that a guest can have.
-fn vcpus(value: &str) -> Option<u32> {
-    value.parse().ok().filter(|n| *n <= limits::VCPUS)
+/// The time of day in a line that `date`, `watch` or a prompt prints, milliseconds: `Sun Nov 22 10:00:05 UTC 2026`.
+fn clock_ms(line: &str) -> Option<u64> {
+    let word = |c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.');
+    let time = line.split(word).find(|word| word.matches(':').count() == 2 && word.len() <= 18)?;
+    let mut parts = time.trim_matches('.').split(':');
+    let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let seconds: f64 = parts.next()?.parse().ok()?;
+    (hours < 24 && minutes < 60 && (0.0..61.0).contains(&seconds))
+        .then(|| (hours * 3600 + minutes * 60) * 1000 + (seconds * 1000.0).round() as u64)
 }
 
 /// `yy--` or, with `--pretty`, `0-1 (out of 4)`. Empty if the mask has no gap.

@@ -41,12 +41,8 @@ pub(super) fn command(line: &str) -> Option<PastedCommand> {
             output = Some(match word.trim_end_matches(';') {
                 "vcpupin" => VirshOutput::Vcpus,
                 "emulatorpin" => VirshOutput::Emulator,
-                "iothreadinfo" => VirshOutput::Iothreads,
                 "vcpuinfo" => VirshOutput::VcpuInfo(None),
                 "domstats" => VirshOutput::Stats,
-                "dommemstat" => VirshOutput::Memory,
-                "domblkstat" | "domifstat" => VirshOutput::Devices,
-                "dominfo" => VirshOutput::Info,
                 _ => return None,
             });
         } else if domain.is_none() {

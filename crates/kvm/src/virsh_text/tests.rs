@@ -23,9 +23,6 @@ fn pins_of_all_ages_are_read() {
     }
     let domain = only("emulator: CPU Affinity\n----------------------------------\n       *: 0-1\n");
     assert_eq!(domain.threads.emulator.unwrap().to_string(), "0-1");
-    let domain =
-        only(" IOThread ID   CPU Affinity\n-----------------------------\n 1             0\n 2             4-5\n");
-    assert_eq!(domain.threads.iothreads[&2].to_string(), "4-5");
 }
 
 #[test]
@@ -40,18 +37,13 @@ fn vcpuinfo_gives_the_last_cpu_and_the_mask() {
 }
 
 #[test]
-fn statistics_and_domain_information_are_read() {
+fn statistics_of_several_domains_are_read() {
     let text = "Domain: 'web'\n  state.state=3\n  state.reason=1\n  vcpu.current=4\n  vcpu.maximum=8\n\
         \x20 vcpu.0.state=1\n\n\
         Domain: 'db 2'\n  state.state=1\n  vcpu.current=2\n";
     let found = parse(text);
     let said: Vec<_> = found.domains.iter().map(|d| (d.name.as_deref(), d.vcpus, d.paused)).collect();
     assert_eq!(said, [(Some("web"), Some(4), true), (Some("db 2"), Some(2), false)]);
-    let text = "Id:             3\nName:           web\nUUID:           8280445B-28ae-48ff-8f1c-ceb79b3f8858\n\
-        OS Type:        hvm\nState:          running\nCPU(s):         4\nCPU time:       16.4s\n";
-    let domain = only(text);
-    assert_eq!((domain.name.as_deref(), domain.vcpus), (Some("web"), Some(4)));
-    assert_eq!(domain.uuid.as_deref(), Some("8280445b-28ae-48ff-8f1c-ceb79b3f8858"));
 }
 
 #[test]
@@ -76,12 +68,13 @@ fn a_pasted_shell_names_the_domain_of_each_output() {
         [root@kvm01 ~]# virsh -c qemu:///system emulatorpin --domain 'db 2'\n emulator   CPU Affinity\n\
         -------------------\n *          0-1\n\n$ sudo virsh vcpuinfo web | head\n\
         VCPU:           0\nCPU:            2\n\
-        virsh # iothreadinfo web\n IOThread ID   CPU Affinity\n---\n 1             5\n";
+        virsh # emulatorpin web\n emulator   CPU Affinity\n---\n *             5\n";
     let found = parse(text);
     let names: Vec<_> = found.domains.iter().map(|d| d.name.as_deref().unwrap()).collect();
     assert_eq!((names, found.unread.count), (vec!["web", "db 2"], 0));
     let web = &found.domains[0].threads;
-    assert_eq!((web.last[&0], web.iothreads[&1].to_string(), web.vcpus[&0].to_string()), (2, "5".into(), "2".into()));
+    let emulator = web.emulator.as_ref().map(ToString::to_string);
+    assert_eq!((web.last[&0], emulator, web.vcpus[&0].to_string()), (2, Some("5".into()), "2".into()));
 }
 
 #[test]
@@ -121,18 +114,5 @@ proptest! {
         bytes[place] = byte;
         let _ = parse(&String::from_utf8_lossy(&bytes));
         let _ = parse(&format!("virsh vcpupin {text}"));
-    }
-}
-
-#[test]
-fn whether_a_domain_is_transient() {
-    let info = |persistent| {
-        format!(
-            "Id:             3\nName:           web\nUUID:           a5884a23-73f0-44d2-8ca9-45872223f844\n\
-             OS Type:        hvm\nState:          running\nCPU(s):         2\nPersistent:     {persistent}\n"
-        )
-    };
-    for (word, persistent) in [("no", false), ("yes", true)] {
-        assert_eq!(parse(&info(word)).domains[0].persistent, Some(persistent));
     }
 }

@@ -11,7 +11,6 @@ use crate::lint::verdicts::Verdicts;
 const MAX_LINES: usize = 8;
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    unreadable(ctx, guest, verdicts);
     if guest.running() {
         drift(ctx, guest, verdicts);
     }
@@ -83,28 +82,5 @@ fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         fix,
         marks,
         ..if all_absent { texts::OFFLINE } else { texts::DRIFT }.finding()
-    });
-}
-
-/// `<vcpupin>` and the like whose list of CPUs cannot be read, in a file: libvirt refuses such a domain.
-fn unreadable(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let Some(text) = guest.domain.facts.xml_text.as_deref().filter(|_| ctx.is_file()) else { return };
-    let bad = kvm::domain_xml::unreadable_sets(text);
-    if bad.is_empty() {
-        return;
-    }
-    let mut lines: Vec<String> = bad.iter().take(MAX_LINES).map(texts::unreadable_set).collect();
-    if bad.len() > MAX_LINES {
-        lines.push(texts::more(bad.len() - MAX_LINES));
-    }
-    lines.push(texts::CHECK_XML.into());
-    let meant: Vec<String> = bad.iter().take(MAX_LINES).filter(|b| b.meant.is_some()).map(texts::meant_set).collect();
-    let fix = if meant.is_empty() { fixes::advice(texts::WRITE_A_LIST) } else { fixes::advice(meant.join("; ")) };
-    verdicts.find(Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        evidence: lines,
-        fix: vec![fix],
-        ..texts::UNREADABLE.finding()
     });
 }

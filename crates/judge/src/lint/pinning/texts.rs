@@ -3,7 +3,6 @@
 use crate::figures::figure;
 use crate::lint::engine::prose::Prose;
 use kvm::CpuSet;
-use kvm::domain_xml::UnreadableSet;
 use kvm::thread_name::Role;
 
 /// The most guests or vCPUs that a sentence names.
@@ -35,10 +34,6 @@ pub(super) const OFFLINE: Prose = Prose {
     title: "Threads are pinned to CPUs that the host does not have online",
     why: "Nothing can run on a CPU that is not there: the guest does not start, or it runs on the other CPUs of its \
         pin or where the kernel puts it",
-};
-pub(super) const UNREADABLE: Prose = Prose {
-    title: "A list of CPUs or nodes in the configuration cannot be read",
-    why: "libvirt refuses a domain with such a list, so these pins are not in force. They are not judged here either",
 };
 pub(super) const DRIFT: Prose = Prose {
     title: "A thread's CPU affinity is not the one in the configuration",
@@ -83,7 +78,6 @@ pub(super) const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pin
 pub(super) const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, \
     or use a cpuset partition instead of isolcpus, where the kernel balances load";
 pub(super) const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
-pub(super) const WRITE_A_LIST: &str = "Write a list of numbers and ranges, as 0-3,8";
 
 pub(super) fn helpers_outside(pinned: &CpuSet) -> String {
     format!(
@@ -93,7 +87,6 @@ pub(super) fn helpers_outside(pinned: &CpuSet) -> String {
 }
 
 // Evidence.
-pub(super) const CHECK_XML: &str = "virsh edit refuses it";
 pub(super) const CHECK_ISOLATED: &str = "look at: cat /sys/devices/system/cpu/isolated";
 
 /// A vCPU on a shared CPU; `cpus` is its set where it may use others too.
@@ -182,15 +175,6 @@ pub(super) fn absent_pin(thread: &str, pin: &CpuSet, absent: &CpuSet) -> String 
     } else {
         format!("{thread} is pinned to CPUs {pin}, of which {absent} are offline or missing")
     }
-}
-
-pub(super) fn unreadable_set(set: &UnreadableSet) -> String {
-    let meant = set.meant.as_ref().map_or_else(String::new, |m| format!("; probably {m} is meant"));
-    format!("{}: '{}' is no list of numbers{meant}", set.place, set.text)
-}
-
-pub(super) fn meant_set(set: &UnreadableSet) -> String {
-    format!("Write {}='{}' in {}", set.attribute, set.meant.as_deref().unwrap_or_default(), set.place)
 }
 
 /// A group of processes that leaves fewer CPUs than a pin names.

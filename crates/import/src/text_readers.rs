@@ -1,0 +1,315 @@
+//! The types of text that kvmtop reads: how each is detected and read. A new type is a row of [`READERS`].
+
+use super::gathered::{Description, Gathered, GuestReading, InputType};
+use super::guest::ImportedGuest;
+use super::{kvm_stat, trace};
+use kvm::cmdline::QemuCommand;
+use kvm::topology::CPU_MODEL;
+use kvm::{cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, topology_text, virsh_text, vmm_config};
+use sample::SourceId;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Characters of a line of XML that are kept to be shown.
+const MAX_XML_LINE: usize = 4096;
+/// Limit of the domains or command lines of one text.
+const MAX_PARTS: usize = 1024;
+
+/// The reader of one type of text.
+pub(super) struct TextReader {
+    pub file_type: InputType,
+    source: SourceId,
+    /// Whether a text contains this type.
+    detect: fn(&str) -> bool,
+    /// Types that explain the same lines: this one is not looked for beside them.
+    unless: &'static [InputType],
+    pub read: ReadText,
+}
+
+type ReadText = fn(&mut TextFile<'_>, &mut Gathered) -> Result<(), String>;
+
+const fn reader(
+    file_type: InputType,
+    source: SourceId,
+    detect: fn(&str) -> bool,
+    unless: &'static [InputType],
+    read: ReadText,
+) -> TextReader {
+    TextReader { file_type, source, detect, unless, read }
+}
+
+/// All types in the order in which a text is searched for them.
+const READERS: &[TextReader] = &[
+    reader(InputType::Topology, SourceId::Topology, topology_text::looks_like, &[], topology),
+    reader(InputType::DomainXml, SourceId::Xml, has_domain_xml, &[], domain_xmls),
+    reader(InputType::Virsh, SourceId::Virsh, virsh_text::looks_like, &[], virsh),
+    reader(InputType::Tables, SourceId::Text, kvm_stat::looks_like, &[], tables),
+    reader(InputType::Counts, SourceId::Text, event_totals::looks_like, &[InputType::Tables], counts),
+    reader(InputType::Trace, SourceId::Trace, trace::looks_like, &[InputType::Tables, InputType::Counts], traces),
+    reader(InputType::Mtree, SourceId::Mtree, mtree::looks_like, &[], memory_tree),
+    reader(InputType::CommandLine, SourceId::Cmdline, has_command_line, &[], command_lines),
+    reader(InputType::Config, SourceId::Config, vmm_config::looks_like, &[InputType::Mtree], configs),
+    reader(InputType::KernelLog, SourceId::KernelLog, kernel_log::looks_like, &[InputType::Trace], log),
+];
+
+fn has_domain_xml(text: &str) -> bool {
+    // One paste can hold a host's topology and its guests' configurations.
+    domain_xml::looks_like(&domain_xml::without_capabilities(text))
+}
+
+fn has_command_line(text: &str) -> bool {
+    // A memory tree names devices as options do. Only a command line has a name as well.
+    (text.contains(" -name ") || !mtree::looks_like(text)) && cmdline::looks_like(text)
+}
+
+impl InputType {
+    /// Its name among the sources.
+    pub fn source(self) -> SourceId {
+        READERS.iter().find(|reader| reader.file_type == self).map_or(SourceId::PerfData, |reader| reader.source)
+    }
+}
+
+/// The readers of the types that a text contains.
+pub(super) fn detect(text: &str) -> Vec<&'static TextReader> {
+    let mut found: Vec<&TextReader> = Vec::new();
+    for reader in READERS {
+        if !found.iter().any(|other| reader.unless.contains(&other.file_type)) && (reader.detect)(text) {
+            found.push(reader);
+        }
+    }
+    found
+}
+
+/// A decoded text.
+pub(super) struct TextFile<'a> {
+    path: &'a Path,
+    /// The file as remarks name it.
+    name: String,
+    text: &'a str,
+    /// What the text lacks of a file that is too large.
+    pub rest: Option<&'a mut dyn Read>,
+}
+
+impl<'a> TextFile<'a> {
+    pub fn new(path: &'a Path, text: &'a str) -> Self {
+        Self { path, name: super::imported::file_name(path), text, rest: None }
+    }
+
+    /// A remark on this file.
+    pub fn note(&self, what: &str) -> String {
+        format!("{}: {what}", self.name)
+    }
+
+    fn description(&self) -> Description {
+        Description { file: self.path.to_owned(), ..Description::default() }
+    }
+}
+
+fn traces(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    trace::read(file.text, file.rest.take(), gathered)
+}
+
+fn command_lines(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    for (pid, command) in commands(file.text)? {
+        if command.accel.as_deref() == Some("tcg") {
+            gathered.notes.push(without_kvm(file, command.name.as_deref()));
+        }
+        gathered.descriptions.push(Description { command: Some(Arc::new(command)), pid, ..file.description() });
+    }
+    Ok(())
+}
+
+fn memory_tree(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    gathered.trees.push((file.path.to_owned(), mtree::parse(file.text).map_err(|e| e.to_string())?));
+    Ok(())
+}
+
+fn log(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    let lines = kernel_log::parse(file.text);
+    let most = kernel_log::MAX_OF_A_KIND;
+    if lines.len() >= most {
+        let path = file.path.display();
+        gathered.notes.push(format!("{path}: of each kind of line no more than {most} are counted"));
+    }
+    gathered.log.extend(lines);
+    Ok(())
+}
+
+fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    if let Some(totals) = event_totals::parse(file.text) {
+        gathered.notes.extend(totals.unread.notes(&file.name));
+        gathered.counts.push((file.path.to_owned(), totals));
+    }
+    Ok(())
+}
+
+fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    for config in vmm_config::parse(file.text) {
+        gathered.notes.extend(config.unread.notes(&file.name));
+        gathered.notes.extend(config.notes(&file.name, file.text));
+        gathered.descriptions.push(Description {
+            command: Some(Arc::new(config.command)),
+            threads: config.threads,
+            guest_os: config.guest_os,
+            ..file.description()
+        });
+    }
+    Ok(())
+}
+
+fn virsh(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    let found = virsh_text::parse(file.text);
+    gathered.notes.extend(found.unread.notes(&file.name));
+    for domain in found.domains {
+        let name = domain.name.clone().unwrap_or_default();
+        let reading = |reading| GuestReading { file: file.path.to_owned(), name: name.clone(), reading };
+        gathered.readings.extend(domain.stats.into_iter().map(reading));
+        gathered.descriptions.push(Description {
+            called: domain.name,
+            vcpus: domain.vcpus,
+            paused: domain.paused,
+            shut_off: domain.shut_off,
+            threads: domain.threads,
+            ..file.description()
+        });
+    }
+    Ok(())
+}
+
+/// The domains of a text: whole XML, else what can be read of a cut one or of fragments.
+fn domain_xmls(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    let text = &*domain_xml::without_capabilities(file.text);
+    if text.contains("<domainsnapshot") || text.contains("<domaincheckpoint") {
+        gathered.notes.push(file.note("a snapshot's XML, which is not the present configuration: it is left out"));
+        return Ok(());
+    }
+    for part in domains(text) {
+        let (xml, text, fragment) = match domain_xml::parse(part) {
+            Ok(xml) => (xml, xml_text(part), false),
+            Err(error) => {
+                let Some(repaired) = domain_xml::repair(part) else { return Err(error.to_string()) };
+                let mut xml = domain_xml::parse(&repaired.text).map_err(|_| error.to_string())?;
+                xml.cut = repaired.cut_at.is_some();
+                let name = &file.name;
+                if let Some(line) = repaired.damaged_at {
+                    gathered.notes.push(format!("{name}:{line}: this tag has no end and is left out"));
+                }
+                if let Some(line) = repaired.cut_at {
+                    gathered.notes.push(format!("{name}:{line}: the XML breaks off here; what follows is missing"));
+                } else if !repaired.fragment && repaired.damaged_at.is_none() {
+                    gathered.notes.push(file.note(&format!("{error}; read as far as its tags fit")));
+                }
+                (xml, xml_text(&repaired.text), repaired.fragment)
+            }
+        };
+        if xml.domain_type.as_deref() == Some("qemu") {
+            gathered.notes.push(without_kvm(file, xml.name.as_deref()));
+        }
+        let (xml, running) = (Some((Arc::new(xml), text)), is_running(part));
+        gathered.descriptions.push(Description { xml, fragment, running, ..file.description() });
+    }
+    Ok(())
+}
+
+/// The remark on a guest that its configuration has QEMU emulate.
+fn without_kvm(file: &TextFile<'_>, name: Option<&str>) -> String {
+    let name = name.map_or_else(|| "the guest".to_owned(), |name| sanitize(name, 80));
+    file.note(&format!(
+        "{name} runs without KVM (accel=tcg, or <domain type='qemu'>): QEMU emulates its CPU in software, which is \
+         many times slower, and no figure of KVM is about it"
+    ))
+}
+
+/// Whether an XML is of a running domain, which has a number.
+fn is_running(xml: &str) -> bool {
+    let tag = xml.split_once("<domain ").and_then(|(_, rest)| rest.split_once('>'));
+    tag.is_some_and(|(tag, _)| [" id='", " id=\""].iter().any(|id| tag.contains(id)))
+}
+
+/// Adds the topology of the host, unless it contradicts that of the files before.
+fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    let found = topology_text::parse(file.text).map_err(|e| e.to_string())?;
+    gathered.notes.extend(found.unread.notes(&file.name));
+    gathered.notes.extend(found.notes.iter().map(|note| file.note(note)));
+    let known = gathered.topology.get_or_insert_default();
+    if known.contradicts(&found.topology) {
+        let first = gathered.topology_file.as_deref().unwrap_or("another file");
+        gathered.notes.push(format!(
+            "{} and {first} describe different hosts ({} and {} CPUs): only {first} is used; report the files of one \
+             host at a time",
+            file.name,
+            found.topology.cpus.len(),
+            known.cpus.len()
+        ));
+        return Ok(());
+    }
+    if !found.topology.cpus.is_empty() {
+        gathered.topology_file.get_or_insert_with(|| file.name.clone());
+    }
+    known.complete(&found.topology);
+    if let Some(model) = found.model {
+        gathered.params.entry(CPU_MODEL.to_owned()).or_insert(model);
+    }
+    gathered.efficiency = gathered.efficiency.union(&found.efficiency);
+    Ok(())
+}
+
+fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
+    let found = kvm_stat::find_tables(file.text);
+    if found.cut {
+        gathered.notes.push(file.note("more tables than any perf prints; the last ones are left out"));
+    }
+    for (pids, counters) in kvm_stat::guest_counters(&found) {
+        gathered.notes.extend(counters.notes.iter().map(|note| file.note(note)));
+        gathered.lost = gathered.lost.saturating_add(counters.lost);
+        gathered.seconds.extend(counters.seconds.map(|s| (InputType::Tables, s)));
+        gathered.guests.push(ImportedGuest::from_tables(pids, counters));
+    }
+    Ok(())
+}
+
+/// The XML of each domain in a text; most texts hold one.
+fn domains(text: &str) -> Vec<&str> {
+    let parts = |end: &str, begin: &str| -> Vec<_> {
+        text.split_inclusive(end).filter(|part| part.contains(begin) && part.ends_with(end)).take(MAX_PARTS).collect()
+    };
+    let found = match parts("</domstatus>", "<domstatus") {
+        status if status.is_empty() => parts("</domain>", "<domain"),
+        status => status,
+    };
+    if found.len() > 1 { found } else { vec![text] }
+}
+
+/// The command lines in a text: those of several guests as `ps` lists them with their processes, or a single one, which
+/// can span several lines.
+fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
+    let is_program = |line: &&str| line.split_whitespace().any(cmdline::is_program);
+    let lines = text.lines().filter(|line| line.contains("-name")).filter(is_program).take(MAX_PARTS);
+    let named = lines.filter_map(|line| Some((listed_process(line), cmdline::parse_text(line).ok()?)));
+    let named: Vec<_> = named.filter(|(_, command)| command.name.is_some()).collect();
+    if named.len() > 1 || named.iter().any(|(pid, _)| pid.is_some()) {
+        return Ok(named);
+    }
+    Ok(vec![(None, cmdline::parse_text(text).map_err(|e| e.to_string())?)])
+}
+
+/// The process of a line of `ps` (`aux`, `-ef`, `ax`, `-elf`, `alx`) or `pgrep -a`.
+fn listed_process(line: &str) -> Option<i32> {
+    let before: Vec<&str> = line.split_whitespace().take_while(|word| !cmdline::is_program(word)).take(20).collect();
+    let is_number = |at: usize| before.get(at).is_some_and(|word| word.bytes().all(|b| b.is_ascii_digit()));
+    let is_state = before.get(1).is_some_and(|word| word.len() == 1 && word.bytes().all(|b| b.is_ascii_uppercase()));
+    let at = match (is_number(0), is_number(1)) {
+        (true, _) if is_state => 3,
+        (true, true) => 2,
+        (true, false) => 0,
+        (false, true) => 1,
+        (false, false) => return None,
+    };
+    before.get(at)?.parse().ok().filter(|pid| *pid > 1)
+}
+
+/// The XML as it is shown: every line sanitized.
+fn xml_text(text: &str) -> Arc<str> {
+    text.lines().map(|l| sanitize(l, MAX_XML_LINE) + "\n").collect::<String>().into()
+}
