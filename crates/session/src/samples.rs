@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 /// How often a file that is still being written is read for further samples.
 const REFRESH: Duration = Duration::from_secs(1);
 
+/// Adds facts from elsewhere to a sample.
+type DescribeSample<'a> = Box<dyn FnMut(&mut Sample) + Send + 'a>;
+
 /// The samples of a recording by number. What is damaged in the file is a source of each sample.
 pub struct SessionSamples<'a> {
     cursor: Cursor,
     refreshed: Instant,
     /// Adds facts from other files to a sample.
-    describe: Option<Box<dyn FnMut(&mut Sample) + Send + 'a>>,
+    describe: Option<DescribeSample<'a>>,
 }
 
 impl<'a> SessionSamples<'a> {

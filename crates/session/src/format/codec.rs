@@ -44,7 +44,7 @@ pub struct Header {
 
 impl Header {
     /// The header as a frame.
-    pub fn pack(&self) -> Result<Vec<u8>> {
+    pub(crate) fn pack(&self) -> Result<Vec<u8>> {
         frame::seal(FrameKind::Header, append(self, vec![0; HEAD])?)
     }
 
