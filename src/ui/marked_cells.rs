@@ -90,7 +90,7 @@ mod tests {
         let mut d = state.model.as_ref().unwrap().domains[0].clone();
         d.cpu = None;
         assert_eq!(cell(&state, guest_columns::column(ColumnId::Cpu), &d), Some(Cell::unknown()));
-        std::sync::Arc::make_mut(&mut d.facts).name.value = "new".into();
+        std::sync::Arc::make_mut(&mut d.facts).pid = Some(1);
         assert_eq!(cell(&state, guest_columns::column(ColumnId::Wait), &d), Some(Cell::unknown()));
     }
 }
