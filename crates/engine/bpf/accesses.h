@@ -11,7 +11,7 @@ static always_inline u64 probe(u64 key)
 	return (key * 0x9e3779b97f4a7c15ull) >> 58;
 }
 
-/* Looks further when a key is not at its first place; takes a free cell if it has none. */
+/* Finds the cell of a key that is not at its first place; takes a free cell for a new key. */
 static noinline u64 find_access(struct slot *s, u64 key, u32 epoch)
 {
 	u64 first = probe(key), found = ACCESSES;

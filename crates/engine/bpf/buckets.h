@@ -4,8 +4,8 @@
 #include "layout.h"
 
 /*
- * 1 if `a` < `b`, both below 2^63. It has no branch, of which the verifier would follow each way to the program's end;
- * `opaque` keeps the compiler from making one.
+ * 1 if `a` < `b`, both below 2^63. Without a branch: the verifier would follow each way to the program's end. `opaque`
+ * keeps the compiler from adding one.
  */
 static always_inline u64 is_less(u64 a, u64 b)
 {

@@ -4,7 +4,7 @@
  *
  * Completion and issue run in other contexts (an interrupt, a kernel worker), so a request is known by its bio: who
  * submits it is the current task at block_bio_queue. block_rq_issue says when the driver got it, and block_rq_complete
- * when it was done, both for all bios that were merged into the request. A device without requests of its own
+ * when it was done, both for all bios that were merged into the request. A device that makes no requests
  * (device-mapper, md) issues none, and block_bio_complete ends the bio; the kernel traces one or the other
  * (BIO_TRACE_COMPLETION, blk_update_request in block/blk-mq.c).
  *
@@ -110,7 +110,7 @@ static always_inline int queued(u64 bio)
 	return bpf_map_update_elem(&flights, &bio, &flight, BPF_ANY) ? lost() : 0;
 }
 
-/* 5.11 and later: bio. Before: queue, bio. A program that reads a second argument is refused where there is none. */
+/* Arguments since 5.11: bio. Before: queue, bio. The kernel refuses a program that reads too many arguments. */
 SEC("raw_tracepoint/block_bio_queue")
 int block_bio_queue(struct raw_args *ctx)
 {
@@ -166,7 +166,7 @@ static always_inline void add_bio(struct disk_cell *cell, const struct bio_fligh
 		add(&cell->device, now - flight->issued);
 }
 
-/* Counts a bio that is done; 0 if it is none that is timed. */
+/* Counts a completed bio. Returns 0 if the bio is not timed. */
 static noinline int completed(u64 bio)
 {
 	struct bio_flight *flight = bpf_map_lookup_elem(&flights, &bio);

@@ -3,7 +3,7 @@
 #pragma once
 #include "accesses.h"
 
-/* A byte that stands for a reason: VMX and SVM reasons that occur get one of their own, the rest share 0xff. */
+/* A byte for each VMX and SVM reason that occurs; 0xff for all others. */
 static always_inline u64 short_code(u32 code)
 {
 	if (code < 0xc0)
@@ -175,7 +175,7 @@ int kvm_exit_raw_old(struct raw_args *ctx)
 	return 0;
 }
 
-/* `bucket` is that of `ns`: the caller has it already and need not find it twice. */
+/* Charges `times` accesses with `ns` each. `bucket`: log2_bucket(ns), which the caller has computed. */
 static always_inline void charge(struct slot *s, u32 epoch, u64 touch, u64 ns, u64 bucket, u64 times)
 {
 	u64 i = s->touches[touch];

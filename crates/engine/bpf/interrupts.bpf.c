@@ -14,8 +14,8 @@
  * the exit: what a vCPU thread wakes after kvm_pio or kvm_mmio, before it returns to the guest or to the VMM. A thread
  * that was awake anyway is not seen.
  *
- * A guest that exits often runs the program of kvm_entry as often, and the whole host those of the scheduler, though
- * few of these events are of an interrupt. So each asks a small table first whether there is anything to do.
+ * The programs of kvm_entry and of the scheduler run very often, and few of their events concern an interrupt. So each
+ * checks a small table first.
  */
 #include "buckets.h"
 #include "watched.h"
@@ -29,7 +29,7 @@ const volatile u32 task_comm = 0;
 const volatile u32 task_notifiers = 0; /* preempt_notifiers */
 /* In a kvm_vcpu, by the BTF of KVM. */
 const volatile u32 at_vcpu_id = 0;
-/* 1: the processor takes interrupts by itself (APICv, AVIC), and this kernel does not say which. */
+/* 1: the processor delivers some interrupts (APICv, AVIC), and this kernel does not say which. */
 const volatile u32 any_is_posted = 0;
 
 /* What the context of this CPU (a task, or interrupts) announced, and which vCPU accepted it last. */
@@ -345,7 +345,7 @@ int kvm_apic_accept_irq(struct raw_args *ctx)
 	struct irq_key key = {};
 	struct context *c;
 
-	/* Fixed and lowest priority: the others have no vector (NMI, INIT, ...). */
+	/* 0 and 1: fixed and lowest priority. The other modes (NMI, INIT, ...) lack a vector. */
 	if (!cpu || mode > 1)
 		return 0;
 	c = context(cpu);
@@ -363,7 +363,7 @@ int kvm_apic_accept_irq(struct raw_args *ctx)
 	c->at = now;
 	if (!owner) {
 		c->key = key;
-		/* Any other task is of a guest that is not watched. */
+		/* All other tasks belong to guests that are not watched. */
 		if (by == INTERRUPT || by == KWORKER)
 			count_foreign(1, 0);
 		else
@@ -427,7 +427,7 @@ static noinline int rings_for(u64 current, u64 task)
 	if (!owner || *owner != v->owner)
 		return 0;
 	bpf_probe_read_kernel(name.comm, sizeof(name.comm), (void *)(task + task_comm));
-	/* KVM's own threads (kvm-pit, after an end of interrupt) have no eventfd. */
+	/* KVM's threads (kvm-pit, after an end of interrupt) do not wait for an eventfd. */
 	if (name.begin == NAMED('k', 'v', 'm', '-'))
 		return 0;
 	__builtin_memcpy(ring.comm, name.comm, sizeof(ring.comm));
@@ -635,7 +635,7 @@ int kvm_vcpu_wakeup(struct raw_args *ctx)
 	return 0;
 }
 
-/* Where kvm_entry does not fire: what the thread wakes in its next exit is no answer to an earlier one's write. */
+/* Ends an exit where kvm_entry does not fire: what the thread wakes later is not due to this exit's write. */
 SEC("raw_tracepoint/kvm_userspace_exit")
 int kvm_userspace_exit(struct raw_args *ctx)
 {

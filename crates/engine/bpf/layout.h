@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The records that programs and kvmtop share; crates/engine/src/bpf/layout.rs is the same in Rust. Its test compares. */
+/* The records that programs and kvmtop share. src/bpf/layout.rs is the same in Rust; a test compares both. */
 #pragma once
 #include "bpf.h"
 
@@ -126,7 +126,7 @@ struct span {
 	u64 histogram[BUCKETS];
 };
 
-/* Requests of one kind to one block device, for one guest (disks.bpf.c). `owner` is the guest's process, here and below. */
+/* Requests of one kind to one block device, for one guest (disks.bpf.c). `owner`, here and below: its process. */
 struct disk_key {
 	u32 owner, dev, kind, pad;
 };

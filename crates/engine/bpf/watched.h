@@ -3,7 +3,8 @@
 #pragma once
 #include "tables.h"
 
-/* By process: the guest's process that it works for, itself or that of a vhost kernel thread. kvmtop fills it. */
+/* From a process to the guest's process that it works for: itself, or for a vhost kernel thread its guest. kvmtop fills
+ * it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);

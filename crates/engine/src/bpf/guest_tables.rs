@@ -26,7 +26,7 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
         Ok(Self { map, size, records: PhantomData })
     }
 
-    /// All records, in no order. None on a kernel before 5.6, which has no call for it.
+    /// All records, unsorted; empty on a kernel before 5.6, which lacks the call.
     pub fn read(&self) -> Vec<(K, V)> {
         sys::lookup_all(self.map.as_fd(), self.size).unwrap_or_default()
     }

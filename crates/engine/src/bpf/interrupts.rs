@@ -46,7 +46,7 @@ pub(super) const RAW_ENTRY: &str = "kvm_entry_raw";
 
 /// What KVM passes on to the vCPU's processor, since 5.17.
 pub(super) const POSTED: &str = "kvm_apicv_accept_irq";
-/// Whether processors take interrupts by themselves, by the parameters of KVM's modules.
+/// The parameters of KVM's modules that say whether processors deliver interrupts.
 const POSTS: [&str; 2] = ["/sys/module/kvm_intel/parameters/enable_apicv", "/sys/module/kvm_amd/parameters/avic"];
 
 /// What ends an exit where [`ENTRY`] does not fire, at a price for each exit to the VMM.

@@ -17,8 +17,8 @@ pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
     btf_of("vmlinux").map_err(missing)
 }
 
-/// The offsets of these fields by the BTF of the kernel and of a module. `None`: there is no such module, or it is part
-/// of the kernel itself.
+/// The offsets of these fields by the BTF of the kernel and of a module. `None`: the module is not loaded, or is built
+/// into the kernel.
 pub(super) fn with_module(module: &str, kernel: &[u8], fields: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
     let module = btf_of(module).ok()?;
     // What the kernel itself uses as well is not said again in the module's.

@@ -45,7 +45,7 @@ impl KvmEvents {
             })?;
             match sys::attach_raw(program.as_fd(), name) {
                 Ok(link) => links.push(link),
-                // Listed in tracefs, but not a tracepoint of its own: it never fires.
+                // Listed in tracefs but not a tracepoint: it never fires.
                 Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
                 Err(e) => return Err(Refusal::new(Stage::Attach, name, e)),
             }

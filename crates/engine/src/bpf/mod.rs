@@ -190,7 +190,7 @@ impl Engine for BpfEngine {
 
     fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
         let Some(old) = &mut self.running else { return Ok(false) };
-        // A thread without a slot shows that there are more threads, even where the guest's files cannot be read.
+        // A thread without a slot proves that more threads exist, even where the guest's files cannot be read.
         let wanted = if old.is_full() { vcpus.max(old.slots() + 1) } else { vcpus };
         if wanted <= old.slots() || old.slots() >= self.ceiling {
             return Ok(false);

@@ -14,7 +14,7 @@ pub(super) struct ProgramSpec {
     event: &'static str,
     /// Only at [`EngineLevel::Full`](sample::EngineLevel::Full).
     full: bool,
-    /// What is missing without it; empty: nothing worth a message, or this architecture has no such event.
+    /// What is missing without it; empty: nothing worth a message, or this architecture lacks the event.
     without: &'static str,
 }
 

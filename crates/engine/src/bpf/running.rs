@@ -145,8 +145,8 @@ impl Running {
         }
     }
 
-    /// CPUs went online or offline. One that was not possible when the programs loaded has no place, so that what a
-    /// migration to it crosses stays unknown.
+    /// CPUs went online or offline. The table lacks CPUs that were impossible when the programs loaded: what a
+    /// migration to them crosses stays unknown.
     pub fn set_topology(&self, topology: &HostTopology) {
         let _ = fill_cpus(self.cpus.as_fd(), topology);
     }
@@ -157,7 +157,7 @@ impl Running {
         self.read().events.saturating_sub(before)
     }
 
-    /// The number of threads that there is room for.
+    /// The number of slots.
     pub fn slots(&self) -> usize {
         self.tables.count()
     }

@@ -1,7 +1,7 @@
 //! Copies a slot consistently while programs write to it, and ends the slot's epoch.
 //!
-//! `crates/engine/bpf/layout.h` describes the programs' side: `changes` is odd while a program writes, and all figures of an
-//! event go into the epoch that the program read when it started. The reader closes an interval without a lock: it
+//! `layout.h` describes the programs' side: `changes` is odd while a program writes, and all figures of an event go
+//! into the epoch that the program read when it started. The reader closes an interval without a lock: it
 //! sets a new epoch, copies the slot, and checks whether an event was counted in between. Usually none was. Otherwise
 //! the event is in the sums of the copy but in the extremes of the new epoch; the reader then closes that epoch too
 //! and adds its extremes to the interval. So every event belongs to exactly one interval with all its figures.
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-/// The cell of exits that found no cell of their own; valid only if the slot overflowed.
+/// The cell of exits that found no other cell; valid only if the slot overflowed.
 const OTHER_EXIT: usize = EXITS - 1;
 /// The most epochs closed in one reading; the epoch number's low byte has room for more.
 const MAX_EPOCHS: u32 = 64;
@@ -32,7 +32,7 @@ const WAIT: Duration = Duration::from_micros(50);
 /// The most waits. Where this host is itself a guest, the program's CPU may be descheduled for a while.
 const WAITS: u32 = 1000;
 
-/// The shortest and the longest duration of an interval, nanoseconds; a longest of 0 is none.
+/// The shortest and the longest duration of an interval, nanoseconds; 0 in `max`: nothing was timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Extremes {
     pub min: u64,
@@ -81,7 +81,7 @@ impl Snapshot {
         Ok(Self { memory: Mapping::anonymous(SLOT_SIZE)?, interval: IntervalExtremes::default(), waits: WAITS })
     }
 
-    /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold those of the previous
+    /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold data of the previous
     /// slot.
     pub fn take(&mut self, slot: &Slot, words: &Words) -> Option<(&Slot, &IntervalExtremes)> {
         let (copy, copied) = (self.memory.at::<Slot>(0)?, self.memory.at::<Words>(0)?);

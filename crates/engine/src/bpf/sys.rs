@@ -25,7 +25,7 @@ pub unsafe trait Record: Copy {}
 /// A type of `aya_obj`'s bindings for which zeros are a value.
 pub unsafe trait Attr: Sized {
     fn zeroed() -> Self {
-        // SAFETY: zeros are a value; the kernel wants unused bytes to be 0, those of padding too.
+        // SAFETY: zeros are a value. The kernel wants unused bytes and padding to be 0.
         unsafe { std::mem::zeroed() }
     }
 }
@@ -98,7 +98,7 @@ pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result
 /// Removes an element of a map whose keys are `K`.
 ///
 /// # Errors
-/// The kernel's: ENOENT where there is none.
+/// The kernel's: ENOENT for an unknown key.
 pub fn delete<K: Record>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     let mut attr = Element::zeroed();
     (attr.map_fd, attr.key) = (number(map), std::ptr::from_ref(key) as u64);
@@ -117,7 +117,7 @@ pub fn lookup_all<K: Record, V: Record>(map: BorrowedFd<'_>, size: u32) -> io::R
     (attr.keys, attr.values) = (keys.as_mut_ptr() as u64, values.as_mut_ptr() as u64);
     (attr.count, attr.map_fd) = (size, number(map));
     match bpf(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr) {
-        // ENOENT says that there is no more.
+        // ENOENT: all were read.
         Err(e) if e.raw_os_error() != Some(libc::ENOENT) => return Err(e),
         _ => {}
     }

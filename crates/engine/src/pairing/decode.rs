@@ -151,7 +151,7 @@ impl EventDecoder {
         &self.names
     }
 
-    /// Whether there is no format.
+    /// Whether no format was added.
     pub fn is_empty(&self) -> bool {
         self.layouts.is_empty()
     }

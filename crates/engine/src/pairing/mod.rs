@@ -77,8 +77,8 @@ pub struct Pairing {
 }
 
 impl Pairing {
-    /// Without any counts. `names` are the names of exit reasons on the kernel that fired the events. `topology` is
-    /// that of the host, to find what a migration crossed. Both can be empty.
+    /// Without any counts. `names` are the names of exit reasons on the kernel that fired the events. `topology`
+    /// describes the host, to find what a migration crossed. Both can be empty.
     pub fn new(names: ReasonNames, topology: HostTopology) -> Self {
         Self { names, topology, ..Self::default() }
     }
@@ -98,8 +98,8 @@ impl Pairing {
         self
     }
 
-    /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: what follows is of another
-    /// thread with the same id. For a live host, where ids are used again; a recording names its threads by them.
+    /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: later events belong to
+    /// another thread with the same id. For a live host, which reuses ids; a recording names its threads by them.
     #[must_use]
     pub fn separating_lives(mut self) -> Self {
         self.ended = Some(HashMap::default());
@@ -201,7 +201,7 @@ impl Pairing {
         self.threads.values_mut().for_each(PairedThread::distrust);
     }
 
-    /// There are no more events. Counts exits that are still open: after a crash, no entry follows.
+    /// Ends the events. Counts exits that are still open: after a crash, no entry follows.
     pub fn end(&mut self) {
         for thread in self.threads.values_mut() {
             let before = thread.reasons();
@@ -223,7 +223,7 @@ impl Pairing {
         }
     }
 
-    /// The threads that are new since the last call, which have no name yet.
+    /// The threads that are new since the last call. They still lack names.
     pub fn take_new(&mut self) -> Vec<i32> {
         std::mem::take(&mut self.new)
     }

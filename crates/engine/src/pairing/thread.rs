@@ -72,7 +72,7 @@ impl PairedThread {
         true
     }
 
-    /// `room`: a new reason may have a cell; also below.
+    /// `room`: whether a new reason may take a cell; also below.
     pub fn exit_untimed(&mut self, isa: Isa, code: u32, vcpu: Option<u32>, room: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
         self.exits.add_untimed(isa, code, room)
@@ -90,7 +90,7 @@ impl PairedThread {
         self.exits.add((open.isa, open.code), ns, open.parts, self.exact, room)
     }
 
-    /// There are no more events. An exit without an entry counts, unless the reason has times, whose mean it would
+    /// Ends the thread's events. An exit without an entry counts, unless the reason has times, whose mean it would
     /// distort.
     pub fn end(&mut self, room: bool) -> bool {
         let last = self.open.take().filter(|open| !self.exits.is_timed(open.isa, open.code));
@@ -108,7 +108,7 @@ impl PairedThread {
         self.exits.len()
     }
 
-    /// `room`: a new address may have a cell of its own.
+    /// `room`: whether a new address may take a cell.
     pub fn access(&mut self, time: u64, access: TracedAccess, room: bool) -> bool {
         self.leave_userspace(time, 0);
         let (key, own) = self.accesses.key(access, room);
@@ -149,7 +149,7 @@ impl PairedThread {
         }
     }
 
-    /// Counts the accesses of the exit that ended. Without its duration they have no time.
+    /// Counts the accesses of the exit that ended. Without its duration only their number counts.
     fn settle(&mut self, ns: Option<u64>) {
         let sharers = self.sharing.len() as u64;
         for (i, key) in self.sharing.drain(..).enumerate() {

@@ -47,7 +47,7 @@ struct ExitCounts {
 pub(super) struct Exits(HashMap<(Isa, u32), ExitCounts>);
 
 impl Exits {
-    /// How many cells there are.
+    /// The number of cells.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -57,7 +57,7 @@ impl Exits {
         if room { Some(self.0.entry((isa, code)).or_default()) } else { self.0.get_mut(&(isa, code)) }
     }
 
-    /// Counts one exit. Returns false if there is no room for its reason. `room`: a new one may have a cell.
+    /// Counts one exit. Returns false if its reason finds no cell. `room`: whether a new reason may take a cell.
     pub fn add(&mut self, (isa, code): (Isa, u32), ns: u64, parts: ExitParts, exact: bool, room: bool) -> bool {
         self.cell(isa, code, room).is_some_and(|exit| {
             if exact {
@@ -72,7 +72,7 @@ impl Exits {
         })
     }
 
-    /// Counts one exit without its time. Returns false if there is no room for its reason.
+    /// Counts one exit without its time. Returns false if its reason finds no cell.
     pub fn add_untimed(&mut self, isa: Isa, code: u32, room: bool) -> bool {
         self.cell(isa, code, room).is_some_and(|exit| {
             exit.time.count += 1;
@@ -134,7 +134,7 @@ struct AccessCounts {
 pub(super) struct Accesses(HashMap<AccessKey, AccessCounts>);
 
 impl Accesses {
-    /// How many cells there are.
+    /// The number of cells.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -200,7 +200,7 @@ impl Accesses {
 pub(super) struct Userspace(HashMap<i32, u64>);
 
 impl Userspace {
-    /// Counts one exit to the VMM. Returns false if there is no room.
+    /// Counts one exit to the VMM. Returns false if the table is full.
     pub fn add(&mut self, reason: i32) -> bool {
         if self.0.len() >= MAX_USERSPACE && !self.0.contains_key(&reason) {
             return false;
@@ -218,7 +218,7 @@ impl Userspace {
     }
 }
 
-/// Other tasks with count and time. If there is no room, the counts of the least important one go to the rest.
+/// Other tasks with count and time. A full table adds its least important task to the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     tasks: HashMap<i32, (Task, u64, u64)>,

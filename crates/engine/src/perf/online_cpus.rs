@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Two readings of how long the host slept that differ by more are of a sleep in between, nanoseconds.
+/// The host slept between two readings of its sleep time that differ by more, nanoseconds.
 const SLEPT_NS: u64 = 10_000_000;
 /// Passes over the rings from one look at every CPU to the next; the list of all is one file and read each time.
 const EVERY: u32 = 5;

@@ -173,7 +173,7 @@ impl Ring {
         self.sampler.enable()
     }
 
-    /// Whether the scheduler's frequent events are among those of this ring.
+    /// Whether this ring receives the scheduler's frequent events.
     pub fn has_scheduler(&self) -> bool {
         !self.scheduler.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Sorts the events of all CPUs by time.
 //!
 //! A thread that migrates leaves its exit in one CPU's ring and its entry in another's. Each pass over the rings
-//! starts by reading the clock. A tracepoint writes its record before the thread goes on, so all events up to that
+//! starts by reading the clock. A tracepoint writes its record before the thread continues, so all events up to that
 //! time are in the rings and can be handed over in order. Later events wait for the next pass.
 
 use crate::pairing::{EventKind, Pairing, TracedEvent};

@@ -238,7 +238,7 @@ impl State {
         horizon
     }
 
-    /// Opens rings for CPUs that came online and closes those of CPUs that went offline, after their last events were
+    /// Opens rings for CPUs that came online and closes the rings of offline CPUs after their last events were
     /// taken out. Only the thread that polls the rings may call this.
     fn follow_cpus(&mut self) {
         let now = monotonic_ns();

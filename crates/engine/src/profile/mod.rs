@@ -1,8 +1,8 @@
 //! Samples the stacks of a guest's host threads: what the VMM and the kernel do while they use CPU time.
 //!
-//! The kernel's clock interrupts each thread after so much of its CPU time (`PERF_COUNT_SW_CPU_CLOCK`, which needs no
-//! hardware counter) and writes down where it is: the callers in the kernel, the registers and the top of the user
-//! stack. A thread that does not run costs nothing and is not interrupted.
+//! A software clock (`PERF_COUNT_SW_CPU_CLOCK`) interrupts each thread at regular amounts of its CPU time. The kernel
+//! then records its callers in the kernel, the registers and the top of the user stack. A thread that does not run is
+//! not interrupted.
 
 mod modules;
 mod record;

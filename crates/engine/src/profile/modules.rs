@@ -77,12 +77,12 @@ struct CodeMapping<'a> {
     addresses: Range<u64>,
     offset: u64,
     inode: u64,
-    /// Empty for anonymous memory; in brackets for what is no file.
+    /// Empty for anonymous memory; in brackets for the kernel's mappings, such as `[vdso]`.
     name: &'a [u8],
 }
 
 impl<'a> CodeMapping<'a> {
-    /// `None` for what is no code, too.
+    /// `None` also for mappings without code.
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = line.splitn(6, |byte| *byte == b' ');
         let mut word = || words.next().and_then(|word| std::str::from_utf8(word).ok());

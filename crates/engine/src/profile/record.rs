@@ -62,7 +62,7 @@ pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
     let size = usize::try_from(words.next()?).ok()?;
     if size > 0 {
         let (stack, rest) = words.0.split_at_checked(size)?;
-        // The kernel says behind it how much of it is filled.
+        // The number of bytes filled follows.
         let filled = usize::try_from(RecordWords(rest).next()?).ok()?;
         sampled.stack = stack.get(..filled)?;
     }

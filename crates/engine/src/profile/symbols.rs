@@ -25,7 +25,7 @@ impl Symbols {
     pub fn new() -> Self {
         let kernel = Kernel {
             kallsyms: MaybeDefault::Some(KALLSYMS.into()),
-            // Kallsyms has all functions, those of modules as well.
+            // Kallsyms lists the functions of modules too.
             vmlinux: MaybeDefault::None,
             debug_syms: false,
             ..Kernel::default()

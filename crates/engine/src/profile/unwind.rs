@@ -19,7 +19,7 @@ pub(super) struct StackUnwinder {
 pub(super) struct UserStack {
     /// Addresses within each function, the innermost first.
     pub addresses: Vec<u64>,
-    /// Whether callers are missing: the copy of the stack is too short, or a function has no unwind table.
+    /// Whether callers are missing: the copy of the stack is too short, or a function lacks an unwind table.
     pub is_cut: bool,
 }
 
@@ -62,10 +62,10 @@ impl StackUnwinder {
                 Ok(Some(frame)) => {
                     let address = match frame {
                         FrameAddress::InstructionPointer(address) => address,
-                        // The call is in front of the address to return to, which may be another function's.
+                        // The call precedes the return address, which may belong to the next function.
                         FrameAddress::ReturnAddress(address) => address.get() - 1,
                     };
-                    // No code is there: what was found is no caller.
+                    // An address outside code is not a caller.
                     let is_code = super::module_of(modules, address).is_some();
                     if !is_code && !found.addresses.is_empty() || found.addresses.len() == DEEPEST {
                         found.is_cut = true;
@@ -89,7 +89,7 @@ fn native([bp, sp, ip]: [u64; REGISTERS.len()]) -> (u64, u64, UnwindRegsNative) 
     (ip, sp, UnwindRegsNative::new(ip, sp, bp))
 }
 
-/// See above. User addresses have 48 bits unless a program asks for more; above them stand signatures of pointers.
+/// See above. User addresses have 48 bits unless a program asks for more; the bits above hold pointer signatures.
 #[cfg(target_arch = "aarch64")]
 fn native([fp, lr, sp, pc]: [u64; REGISTERS.len()]) -> (u64, u64, UnwindRegsNative) {
     let mask = framehop::aarch64::PtrAuthMask(0x0000_ffff_ffff_ffff);

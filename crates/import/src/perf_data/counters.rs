@@ -133,7 +133,7 @@ impl PerfDataCounters {
         self.threads.values().map(|t| t.rules.uncounted).sum()
     }
 
-    /// The kvm events whose formats the file has, and those of them that came.
+    /// The kvm events whose formats the file has, and which of them came.
     pub fn kvm_events(&self) -> (&[String], BTreeSet<&str>) {
         let names = self.formats.as_ref().map(|f| f.names.as_slice()).unwrap_or_default();
         let counted = self.threads.values().flat_map(|known| names.iter().zip(&known.counts));

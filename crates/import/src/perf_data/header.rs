@@ -82,7 +82,7 @@ pub(super) fn u32_of(bytes: [u8; 4], big_endian: bool) -> u32 {
 
 const DAMAGED: &str = "its header is damaged: a part lies outside the file";
 
-/// Reads the header. The file's position is then that of the first record.
+/// Reads the header, and moves to the first record.
 pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
     let failed = |e: io::Error| format!("cannot read it: {}", io_message(&e));
     let mut head = Vec::new();

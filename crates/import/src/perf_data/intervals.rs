@@ -14,7 +14,7 @@ use std::io::{self, Read, Seek as _};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Intervals without an event that are samples of their own, one after the other.
+/// The most successive intervals without an event that each become a sample.
 const MAX_EMPTY: u64 = 60;
 
 /// Yields a sample at the end of each interval of a `perf.data`, with cumulative counters, after a first one without

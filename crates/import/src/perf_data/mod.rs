@@ -1,7 +1,7 @@
 //! Reads a `perf.data` of `perf kvm stat record`, or of any `perf record` with kvm tracepoints: of any age, byte order
 //! and machine, written to a file or a pipe, compressed or not. It is read as a stream, whatever its size.
 //!
-//! Counts are perf's own (`perf_rules`). Times are those of the whole exit unless perf's times are requested.
+//! Counts are perf's own (`perf_rules`). Times cover the whole exit unless perf's times are requested.
 
 mod counters;
 mod event_formats;

@@ -14,7 +14,7 @@ const RECORD: &str = "record with 'perf kvm stat record -p PID sleep 10' while t
 /// What a file says of how it was recorded.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
-    /// Names of all events, as `kvm:kvm_exit` or `cycles`. Old and cut files have none.
+    /// Names of all events, as `kvm:kvm_exit` or `cycles`. Old and cut files lack them.
     pub events: Vec<String>,
     /// perf's command line.
     pub command: Vec<String>,
@@ -28,7 +28,7 @@ impl Recorded {
         Self { events, command }
     }
 
-    /// Why there is no kvm event at all; `formats` are the kvm events whose formats the file has.
+    /// Explains why the file holds no kvm event; `formats` are the kvm events whose formats the file has.
     pub fn no_event(&self, formats: &[String]) -> String {
         let of_kvm = !formats.is_empty() || self.events.iter().any(|name| name.starts_with("kvm:"));
         let why = match (of_kvm, self.events.as_slice()) {
@@ -47,7 +47,7 @@ impl Recorded {
         format!("it holds no kvm event: {why}; {RECORD}")
     }
 
-    /// Why there is no table of exits though kvm events came; `None` if there is one.
+    /// Explains why kvm events came but no exits can be counted; `None` if they can.
     ///
     /// `enabled` are the kvm events whose formats the file has, `came` those with a sample.
     pub fn no_exits(&self, enabled: &[String], came: &BTreeSet<&str>, kernel: &str) -> Option<String> {
@@ -106,7 +106,7 @@ fn listed(names: &[String]) -> String {
     if more > 0 { format!("{first} and {more} more") } else { first }
 }
 
-/// A number of texts, each behind its length.
+/// A number of texts, each after its length.
 fn strings(part: &[u8], big_endian: bool) -> Vec<String> {
     let (mut rest, mut all) = (part.get(4..).unwrap_or_default(), Vec::new());
     while all.len() < MAX_WORDS
@@ -118,7 +118,7 @@ fn strings(part: &[u8], big_endian: bool) -> Vec<String> {
     all
 }
 
-/// A text behind its length, and the bytes behind it.
+/// A text that follows its length, and the bytes after the text.
 fn sized(part: &[u8], big_endian: bool) -> Option<(String, &[u8])> {
     let length = usize::try_from(u32_of(*part.first_chunk::<4>()?, big_endian)).ok()?;
     let behind = part.get(4..)?.get(length..)?;

@@ -191,7 +191,7 @@ impl<R: Read> Records<R> {
 }
 
 impl Decompression {
-    /// Decompresses another piece after the unused bytes, some 100 KiB at most. Returns false at the end.
+    /// Decompresses at most some 100 KiB more, after the unused bytes. Returns false at the end.
     fn piece(&mut self) -> io::Result<bool> {
         if self.at > self.packed.len() {
             return Ok(false);

@@ -52,7 +52,7 @@ impl SampleLayouts {
         true
     }
 
-    /// Whether there is no layout.
+    /// Whether no layout was added.
     pub fn is_empty(&self) -> bool {
         self.infos.is_empty()
     }

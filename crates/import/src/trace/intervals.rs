@@ -11,7 +11,7 @@ use sample::{
 };
 use std::collections::HashMap;
 
-/// Readings that are kept at most, and threads in all of them: beyond that every other reading goes, and intervals
+/// Limits of the readings kept and of the threads in all of them: beyond, every other reading is dropped, and intervals
 /// become twice as long.
 const MAX_READINGS: usize = 1200;
 const MAX_THREADS: usize = 100_000;
@@ -24,7 +24,7 @@ pub(super) struct Readings {
     end: u64,
     taken: Vec<(u64, Vec<TracedThread>)>,
     threads: usize,
-    /// A clock that jumps has no time line.
+    /// Set when the clock jumps: no more readings.
     is_over: bool,
 }
 
@@ -47,7 +47,7 @@ impl Readings {
         self.take(self.end, threads.clone());
         let empty = (time - self.end) / self.every_ns;
         if empty > 0 {
-            // Nothing happened: an interval of its own, or what comes next would be spread over it.
+            // Nothing happened. Without an interval for it, the next events would be spread over it.
             self.take(self.end.saturating_add(empty * self.every_ns), threads);
         }
         self.end = self.end.saturating_add((empty + 1).saturating_mul(self.every_ns));

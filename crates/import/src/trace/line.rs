@@ -172,7 +172,7 @@ fn task_cpu_flags(before: &str) -> Option<(&str, u32, &str)> {
     Some((before, 0, ""))
 }
 
-/// The task without a date before it (perf-prof) and without flags behind its thread id (perf-prof's `d.h.`, perf
+/// The task without a date before it (perf-prof) and without flags after its thread id (perf-prof's `d.h.`, perf
 /// script's `K` of the field misc); and the flags.
 fn without_date_and_flags(task: &str) -> (&str, &str) {
     let mut task = task.trim();

@@ -30,7 +30,7 @@ pub(super) fn looks_like(text: &str) -> bool {
     times(text).next().is_some()
 }
 
-/// Whether events of a text have times; what it cites of an event in a sentence has none.
+/// Whether events of a text have times. Events cited in prose lack times.
 fn has_times(text: &str) -> bool {
     let mut times = times(text).peekable();
     times.peek().is_none() || times.any(|timed| timed)
@@ -108,11 +108,11 @@ struct TraceReader {
     timed: bool,
     /// A line that continues in the next one.
     cut: String,
-    /// Lines that are no events: a trace is often pasted together with the host's log.
+    /// Reads all other lines: a trace is often pasted together with the host's log.
     log: LogReader,
     /// What the log says, and events of KVM that could not be read.
     found: Vec<LogLine>,
-    /// Readings at the ends of intervals, where time lines are asked for.
+    /// Readings at the ends of intervals, for time lines.
     readings: Option<Readings>,
 }
 
@@ -120,7 +120,7 @@ impl TraceReader {
     fn new(head: &str, topology: HostTopology) -> Self {
         let mut pairing = Pairing::new(ReasonNames::new(), topology);
         let timed = has_times(head);
-        // Without entries or times exits have no duration; they are counted all the same.
+        // Without entries or times, exits count without durations.
         if !timed || !head.contains("kvm_entry:") {
             pairing = pairing.untimed();
         }
