@@ -379,10 +379,10 @@ fn engine_probe() {
 #[test]
 fn missing_rights_are_said() {
     const NAME: &str = "bpf: missing rights are reported";
-    let _alone = common::alone();
     if engine(NAME).is_none() {
         return;
     }
+    let _alone = common::alone();
     let cases: [(&[&str], &[&str]); 5] = [
         (&["setpriv", "--bounding-set", "-all"], &["neither CAP_BPF nor CAP_SYS_ADMIN", "setcap cap_bpf,cap_perfmon"]),
         (&["setpriv", "--bounding-set", "-all,+bpf"], &["CAP_BPF but not CAP_PERFMON", "setcap cap_bpf,cap_perfmon"]),
@@ -423,12 +423,12 @@ fn is_loaded(program: u32) -> bool {
 
 #[test]
 fn nothing_stays_in_the_kernel_after_a_kill() {
-    let _alone = common::alone();
     use std::io::{BufRead, BufReader};
     const NAME: &str = "bpf: nothing stays in the kernel after a kill";
     if engine(NAME).is_none() {
         return;
     }
+    let _alone = common::alone();
     let mut child = std::process::Command::new(std::env::current_exe().expect("own path"))
         .args(["bpf_engine::engine_probe", "--exact", "--nocapture", "--test-threads=1"])
         .envs([("KVMTOP_TEST_PROBE", "1"), ("KVMTOP_TEST_HOLD", "1")])
@@ -457,10 +457,10 @@ fn switches() -> Option<String> {
 #[test]
 fn a_kill_at_any_time_leaves_nothing() {
     const NAME: &str = "a kill at any time leaves nothing";
-    let _alone = common::alone();
     if engine(NAME).is_none() {
         return;
     }
+    let _alone = common::alone();
     let before = switches();
     let mut programs = Vec::new();
     for (n, engine) in ["bpf", "perf"].into_iter().cycle().take(24).enumerate() {
