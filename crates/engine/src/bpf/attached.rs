@@ -30,7 +30,10 @@ impl Attached {
         for name in programs {
             let program = load(name)?;
             match sys::attach_raw(program.as_fd(), event) {
-                Ok(link) => return Ok(self.add(event, program, link)),
+                Ok(link) => {
+                    self.add(event, program, link);
+                    return Ok(());
+                }
                 Err(e) => {
                     let has_fewer_arguments = e.raw_os_error() == Some(libc::EINVAL);
                     refused = Err(Refusal::new(Stage::Attach, event, e));

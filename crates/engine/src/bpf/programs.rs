@@ -80,12 +80,12 @@ impl Programs {
         object: &Object,
         rights: &Rights,
         full: bool,
-        exit: Result<ExitEvent, EngineError>,
+        exit: Result<ExitEvent, &EngineError>,
     ) -> Result<Self, EngineError> {
         let mut programs = Self::default();
         let mut loaded = Vec::new();
         for spec in PROGRAMS.iter().filter(|p| full || !p.full) {
-            match (&exit, object.load(spec.event)) {
+            match (exit, object.load(spec.event)) {
                 (Err(error), _) if spec.event == "kvm_exit" => programs.gap(spec, error.clone()),
                 (_, Ok(program)) => loaded.push((spec, program)),
                 (_, Err(refusal)) => programs.refused(spec, rights, &refusal)?,
@@ -93,7 +93,7 @@ impl Programs {
         }
         for (spec, program) in loaded {
             let attached = &mut programs.attached;
-            let done = match &exit {
+            let done = match exit {
                 Ok(exit) if spec.event == "kvm_exit" => {
                     let is_raw = exit.raw && attached.raw(object, "kvm_exit", &RAW_EXIT).is_ok();
                     if is_raw { Ok(()) } else { attached.classic("kvm_exit", program, exit.id) }

@@ -77,7 +77,7 @@ impl Running {
         let cpus = object.take_map("cpus").map_err(explain)?;
         fill_cpus(cpus.as_fd(), topology).map_err(explain)?;
         let snapshot = Snapshot::new().map_err(|e| explain(Refusal::new(Stage::Map, "slots", e)))?;
-        let by = exit.as_ref().map(|e| ExitEvent { id: e.id, raw: raw.is_some() }).map_err(Clone::clone);
+        let by = exit.as_ref().map(|e| ExitEvent { id: e.id, raw: raw.is_some() });
         let programs = Programs::start(&object, &rights, full, by)?;
         Ok(Self {
             tables,

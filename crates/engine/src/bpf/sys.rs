@@ -51,7 +51,7 @@ fn bpf<A: Attr>(command: bpf_cmd, attr: &mut A) -> io::Result<libc::c_long> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
-fn number(fd: impl AsRawFd) -> u32 {
+fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 

@@ -110,6 +110,8 @@ fn the_verifier_takes_every_program() {
 }
 
 /// The fields of a struct in Rust: name and offset.
+type Fields = Vec<(&'static str, u32)>;
+
 macro_rules! fields {
     ($record:ident: $($field:ident)*) => {
         [$((stringify!($field), std::mem::offset_of!(layout::$record, $field) as u32)),*].to_vec()
@@ -126,7 +128,7 @@ fn records_are_the_same_in_rust_and_in_c() {
         preempted_histogram other_errno woken_by held_by rests userspace exits accesses access_histogram exit_index
         scratch kvm_vcpu unused);
     let irq = fields!(RawIrq: count joined comm wake delay slept kick);
-    let records: [(&object::Aligned<[u8]>, &'static str, Vec<(&'static str, u32)>); 18] = [
+    let records: [(&object::Aligned<[u8]>, &'static str, Fields); 18] = [
         (object::MAIN, "extremes", fields!(RawExtremes: min max)),
         (object::MAIN, "timing", fields!(RawTiming: count total square_low square_high extremes epoch)),
         (object::MAIN, "exit_cell", exit),
