@@ -18,6 +18,13 @@ function colour(name) {
   return getComputedStyle(probe).color;
 }
 
+// An element in the colour of a variable of page.css.
+function swatch(name, isHatched) {
+  const e = el(isHatched ? "i.colour.hatched" : "i.colour");
+  e.style.setProperty("--colour", `var(--${name})`);
+  return e;
+}
+
 // Times of an axis in seconds, with the slot of each, and whether the slot ends there. Gaps are times without a slot.
 function timesOf(axis) {
   const x = [];
@@ -223,10 +230,9 @@ function plotOptions(spec, view, width, say) {
 function makeChart(spec, times, view) {
   const when = el("span.when");
   const items = spec.lines.map((line, i) => {
-    const swatch = el(isHatched(spec, line) ? "i.swatch.hatched" : "i.swatch");
-    swatch.style.setProperty("--colour", `var(--${colourName(spec, line, i)})`);
+    const colour = swatch(colourName(spec, line, i), isHatched(spec, line));
     const value = el("b");
-    return { line, value, element: el("span.item", swatch, named(line.name), " ", value) };
+    return { line, value, element: el("span", colour, named(line.name), " ", value) };
   });
   const legend = el("div.legend", items.map((item) => item.element), when);
   const canvas = el("div.canvas");

@@ -1,5 +1,5 @@
 "use strict";
-// Figures as src/figures.rs prints them; tests/it/html_page.rs compares both. A value that JSON has as null is unknown, not 0.
+// Figures as src/figures.rs prints them; tests/it/html_page.rs compares both. A null of the JSON is unknown, not 0.
 
 const UNKNOWN = "-";
 

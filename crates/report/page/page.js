@@ -4,30 +4,19 @@ const LANES_SHOWN = 8;
 const MARKS_SHOWN = 60;
 // Guests or vCPUs that a chart compares.
 const MAX_LINES = 6;
+const PEAKS = { format: duration, peaks: true };
+// The charts of a guest; those with `isOwn` are not compared between guests.
 const SPECS = [
   { id: "cpu", title: "CPU time", unit: "% of one host CPU", format: percent, stacked: true, isByKind: true },
   { id: "exits", title: "Exits by reason", unit: "per second", format: rate, stacked: true },
   { id: "devices", title: "Accesses by device", unit: "per second", format: rate, stacked: true },
   { id: "vmm", title: "Exits to the VMM", unit: "per second", format: rate, stacked: true },
   { id: "wait", title: "Wait", unit: "% of the time, of the vCPU that waits longest", format: percent },
-  {
-    id: "wakeup",
-    title: "Wake-up latency",
-    unit: "99th percentile of the slowest vCPU",
-    format: duration,
-    peaks: true,
-  },
+  { id: "wakeup", title: "Wake-up latency", unit: "99th percentile of the slowest vCPU", ...PEAKS },
   { id: "moves", title: "Moves between host CPUs", unit: "per second", format: rate, stacked: true },
-  { id: "disk_requests", title: "Disk requests", unit: "per second", format: rate, isOfOneGuest: true },
-  {
-    id: "disk_time",
-    title: "Disk latency",
-    unit: "mean of a request",
-    format: duration,
-    peaks: true,
-    isOfOneGuest: true,
-  },
-  { id: "network", title: "Network", unit: "bytes per second", format: bytesPerSecond, isOfOneGuest: true },
+  { id: "disk_requests", title: "Disk requests", unit: "per second", format: rate, isOwn: true },
+  { id: "disk_time", title: "Disk latency", unit: "mean of a request", ...PEAKS, isOwn: true },
+  { id: "network", title: "Network", unit: "bytes per second", format: bytesPerSecond, isOwn: true },
 ];
 
 // Sums of lines at each time; null where none has a value.
@@ -62,7 +51,7 @@ function specsOf(owner) {
 function specsOfAll() {
   const host = data.host.filter((c) => c.id === "cpu");
   const ofHost = host.map(({ lines }) => ({ ...SPECS[0], title: "Host CPUs", unit: "% of all CPUs", lines }));
-  const compared = SPECS.filter((spec) => !spec.isOfOneGuest).flatMap((spec) => {
+  const compared = SPECS.filter((spec) => !spec.isOwn).flatMap((spec) => {
     const guests = data.guests.flatMap((g) => {
       const chart = g.charts.find((c) => c.id === spec.id);
       return chart ? [{ ...sumOf(chart), name: g.name, order: guestOrder.findIndex(({ i }) => i === g.domain) }] : [];
@@ -195,7 +184,8 @@ function options(all, choices) {
 function tools() {
   const number = (id) => (byId(id).value === "" ? null : Number(byId(id).value));
   const guests = guestOrder.map(({ d, i }) => [i, d.name]);
-  const guest = el("select", { id: "guest", change: () => select(number("guest"), null) }, options("All guests", guests));
+  const choose = () => select(number("guest"), null);
+  const guest = el("select", { id: "guest", change: choose }, options("All guests", guests));
   const vcpu = el("select", { id: "vcpu", change: () => select(state.guest, number("vcpu")) });
   const tool = (text, label, run) => button(text, run, { "aria-label": label, title: label });
   const zoom = [

@@ -124,7 +124,7 @@ function cpuBar({ cpu, vcpus }) {
   const label = parts.map((part) => `${part} ${percent(cpu[part])}`).join(", ") + " percent";
   const bar = el("span.bar", { role: "img", "aria-label": label });
   for (const part of parts) {
-    const piece = el(`i.${part}`);
+    const piece = swatch(part, part === "wait");
     piece.style.width = `${Math.min(100, (cpu[part] || 0) / Math.max(vcpus || 1, 1))}%`;
     bar.append(piece);
   }

@@ -24,8 +24,8 @@ function named(text) {
   return el("bdi", { title: text.length > 40 ? text : null }, text);
 }
 
-// The cells of each column. A column is its head, the field or function that gives its value, and the format of a figure;
-// a head that begins with "<" makes it a column of text.
+// The cells of each column. A column is its head, the field or function that gives its value, and the format of a
+// figure; a head that begins with "<" makes it a column of text.
 function layOut(columns, rows) {
   return columns.map(([head, value, format = plain]) => {
     const cells = rows.map((row) => {
