@@ -10,6 +10,7 @@ use judge::figures::count;
 use rustix::thread::CapabilitySet;
 use sample::Feed;
 use sample::{Sample, SourceState};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,20 +18,34 @@ use std::time::Duration;
 /// Time for libvirt and the monitors to answer.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-#[derive(Serialize)]
-struct DoctorJson {
+/// What this host lets kvmtop see (`doctor --json`).
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "doctor")]
+pub(super) struct DoctorJson {
+    /// Version of this format.
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    /// `kvmtop` and its version.
     tool: &'static str,
+    /// The engine that `--engine` and this host allow, as in a report.
+    #[schemars(extend("enum" = ["bpf", "perf", "none", "file"]))]
     engine: &'static str,
+    /// Guests found.
     guests: usize,
+    /// Each source of data and its state.
     sources: Vec<document::JsonSource>,
+    /// Settings of the kernel and rights that decide what kvmtop may see.
     host: Vec<JsonPrerequisite>,
 }
 
-#[derive(Serialize)]
+/// A setting of the kernel, or a right.
+#[derive(Serialize, JsonSchema)]
 struct JsonPrerequisite {
+    /// `rights`, `lockdown`, `kernel.perf_event_paranoid`, `tracefs`, `BPF`, `BTF`, `PID namespace`, `/proc` or `KVM`.
     name: &'static str,
+    /// What it is on this host.
     value: String,
+    /// What to run where it keeps kvmtop from seeing something. `null`: nothing is wrong.
     fix: Option<String>,
 }
 

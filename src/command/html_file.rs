@@ -17,7 +17,7 @@ pub const STDOUT: &str = "-";
 /// Fails if the file cannot be written for a reason that is known before the work is done.
 ///
 /// # Errors
-/// For something that is no regular file of this user, and for a folder that does not exist.
+/// If the path is not a regular file of this user, or its folder does not exist.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     if path == Path::new(STDOUT) {
         return Ok(());
@@ -46,7 +46,7 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
 /// Writes the file, readable by its owner alone. An existing one is replaced as a whole.
 ///
 /// # Errors
-/// As [`check`], and when the folder or the disk refuses it; nothing is left behind then.
+/// As [`check`], and when the folder or the disk refuses it; the folder is left as it was.
 pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     if path == Path::new(STDOUT) {
         return Ok(print_bytes(content)?);
@@ -54,7 +54,7 @@ pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     check(path)?;
     let name = path.display();
     let signals = HeldSignals::new().with_context(|| format!("cannot write {name}: no handler for signals"))?;
-    // A name of its own, created by O_EXCL with mode 0600; the rename replaces a link instead of following it.
+    // A new file with mode 0600, created by O_EXCL; the rename replaces a link instead of following it.
     let mut file = tempfile::Builder::new()
         .prefix(".kvmtop-")
         .tempfile_in(folder(path))

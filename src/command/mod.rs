@@ -7,6 +7,8 @@ mod doctor;
 mod export;
 mod html;
 mod html_file;
+#[cfg(test)]
+mod json_schema;
 mod live;
 mod plan;
 mod profile;

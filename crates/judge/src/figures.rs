@@ -20,7 +20,7 @@
 pub const UNKNOWN: &str = "-";
 
 /// A figure in a cell of a table, at most five characters below 10^15: `0.42`, `4.00`, `960`, `9999`, `15.9k`.
-/// Trailing zeros stay, so that the digits of a column stand still.
+/// Trailing zeros stay, so that the digits of a column do not move.
 pub fn rate(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.into();
@@ -173,6 +173,12 @@ fn without_trailing_zeros(text: &str) -> String {
 /// `1 guest`, `2 guests`.
 pub fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.
+pub fn utc(ms: i64) -> Option<String> {
+    let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
+    Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 #[cfg(test)]

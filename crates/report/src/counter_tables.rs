@@ -10,7 +10,7 @@ pub(super) fn all(d: &DomainModel, rows: usize) -> String {
     statistics(d, rows) + &disks(d) + &host_disks(d) + &interrupts(d, rows) + &doorbells(d, rows) + &nics(d)
 }
 
-/// KVM's statistics that grew, the fastest first. Those in nanoseconds are no counts of events.
+/// KVM's statistics that grew, the fastest first. Statistics in nanoseconds do not count events.
 fn statistics(d: &DomainModel, rows: usize) -> String {
     let mut grown: Vec<_> = d.counters.iter().filter(|(name, rate)| **rate > 0.0 && !name.ends_with("_ns")).collect();
     if grown.is_empty() {

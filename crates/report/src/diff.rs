@@ -18,54 +18,62 @@ pub use verdict::Cause;
 
 use super::View;
 use super::json;
+use judge::lint::Finding;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// Two inputs compared: what `diff --json` writes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Two inputs compared (`diff --json`). A change is called one when it is beyond chance (one in a thousand) and at
+/// least a tenth.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Diff {
-    /// Number of the JSON schema: 1.
+    /// Version of this format.
+    #[schemars(extend("const" = 1))]
     pub schema: u32,
-    /// Program and version, such as `kvmtop 0.1.0`.
+    /// `kvmtop` and its version.
     pub tool: &'static str,
-    /// How the inputs were measured differently; read this first.
+    /// How the sides were measured differently; read it first, because it can look like a change of a guest. Empty: in
+    /// the same way.
     pub conditions: Vec<Condition>,
-    /// The answer in one sentence.
+    /// The answer in a sentence.
     pub summary: String,
-    /// What all changes together mean.
+    /// What all changes together mean. `only-duration`: one side was watched longer, and rates or shares are equal.
+    /// `not-comparable`: no guest is on both sides, or one side counted nothing.
     pub cause: Cause,
-    /// Seconds that the first input covers. `null` where it does not say.
+    /// Seconds that the first side covers. `null`: its files do not say.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub before_s: Option<f64>,
-    /// Seconds that the second input covers. `null` where it does not say.
+    /// Seconds that the second side covers. `null`: its files do not say.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub after_s: Option<f64>,
-    /// Guests, those of the first input first.
+    /// The guests; guests of the first side come first.
     pub domains: Vec<DomainDiff>,
-    /// Guests that were matched by a weak sign or not at all, a sentence each.
+    /// Guests that were matched by a weak sign, or not at all because several could be it: a sentence each.
     pub unsure: Vec<String>,
-    /// Findings of both inputs.
+    /// What became of the findings.
     pub findings: FindingsDiff,
 }
 
-/// The findings of both inputs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+/// What became of the findings. Two are the same if rule, target and guest are.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct FindingsDiff {
-    /// Only in the first input.
-    pub gone: Vec<super::document::JsonFinding>,
-    /// Only in the second input.
-    pub new: Vec<super::document::JsonFinding>,
-    /// In both, with another severity.
+    /// On the first side only.
+    pub gone: Vec<Finding>,
+    /// On the second side only.
+    pub new: Vec<Finding>,
+    /// On both, with another severity.
     pub changed: Vec<ChangedFinding>,
-    /// In both, with the same severity, as they stand in the second input.
-    pub same: Vec<super::document::JsonFinding>,
+    /// On both, as the second side has it.
+    pub same: Vec<Finding>,
 }
 
 /// A finding whose severity changed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ChangedFinding {
-    /// As in the first input.
-    pub before: super::document::JsonFinding,
-    /// As in the second input.
-    pub after: super::document::JsonFinding,
+    /// On the first side.
+    pub before: Finding,
+    /// On the second side.
+    pub after: Finding,
 }
 
 /// Compares two inputs.
@@ -90,7 +98,7 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
 /// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A rule that a finding of
 /// the other input covers counts as present there.
 fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> FindingsDiff {
-    // A guest's findings are those of its partner in the second input.
+    // Findings are compared between a guest and its partner in the second input.
     let pairs = domains.iter().filter_map(|d| Some((d.before.as_deref()?, d.after.as_deref()?)));
     let partners: HashMap<&str, &str> = pairs.collect();
     let partner = |guest: Option<&'_ str>| guest.map(|name| partners.get(name).copied().unwrap_or(name).to_owned());
@@ -111,7 +119,7 @@ fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> Find
         covered_before.extend(f.folded.iter().map(|rule| (*rule, domain.clone())));
         let twin = twins.get(&(f.rule, f.target, domain.clone())).or_else(|| covered.get(&(f.rule, domain)));
         let Some(at) = twin.copied() else {
-            diff.gone.push(json::finding(f));
+            diff.gone.push((*f).clone());
             continue;
         };
         if std::mem::replace(&mut lined_up[at], true) {
@@ -119,14 +127,14 @@ fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> Find
         }
         let n = new[at];
         if n.severity == f.severity {
-            diff.same.push(json::finding(n));
+            diff.same.push(n.clone());
         } else {
-            diff.changed.push(ChangedFinding { before: json::finding(f), after: json::finding(n) });
+            diff.changed.push(ChangedFinding { before: (*f).clone(), after: n.clone() });
         }
     }
     for (n, _) in new.iter().zip(lined_up).filter(|(_, lined_up)| !lined_up) {
         let covered = covered_before.contains(&(n.rule, n.domain.clone()));
-        if covered { &mut diff.same } else { &mut diff.new }.push(json::finding(n));
+        if covered { &mut diff.same } else { &mut diff.new }.push((*n).clone());
     }
     diff
 }

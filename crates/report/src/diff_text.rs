@@ -3,6 +3,7 @@
 use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
 use super::table::{Table, cut};
 use judge::figures::{change, figure, micros, or_unknown, percent, rate, seconds};
+use judge::lint::Finding;
 use std::fmt::Write as _;
 
 /// Rows of each table.
@@ -24,7 +25,7 @@ pub fn text(diff: &Diff) -> String {
     for d in &diff.domains {
         out.push_str(&domain(d, timed));
     }
-    let one = |f: &super::document::JsonFinding| {
+    let one = |f: &Finding| {
         let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
         format!("{} {who}: {} [{}]", f.severity.as_str(), cut(&f.title, 200), f.rule)
     };
@@ -61,8 +62,7 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
     if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
         let _ = writeln!(out, "  CPU {} % before, {} % after (of one host CPU)", percent(b), percent(a));
     }
-    // The change stands behind the figures that it is of: a rate's and a mean's in percent of what it was before, a
-    // share's in percentage points.
+    // The change follows its figures: in percent for a rate or a mean, in percentage points for a share.
     let figure = if timed { ["per s", "per s after", "rate +/-"] } else { ["share %", "share after", "points +/-"] };
     let heads = |name: &'static str| {
         Table::new(&[

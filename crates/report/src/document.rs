@@ -5,224 +5,245 @@
 //! - A value that was not measured or is not known is `null`, never 0. A field that is left out instead says so.
 //! - Figures are not rounded: a duration is the kernel's nanoseconds divided by 1000, a rate the count divided by
 //!   `interval_s`.
-//! - Counts and times are those of the interval that ends at `time`, not totals.
-//! - Percentages of CPU time are of one host CPU, so a guest with four busy vCPUs has 400.
+//! - Counts and times cover the interval that ends at `time`; they are not totals.
+//! - 100 percent of CPU time is one host CPU, so a guest with four busy vCPUs has 400.
 //! - Text from guests and files is passed on as it is, escaped as JSON demands.
 
-use judge::lint::{CannotTell, Confidence, Fix, Severity, StillWatched, Target};
+use judge::lint::{CannotTell, Finding, StillWatched};
+use judge::model::{DiskRates, NicRates};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The schema's number: the value of every object's `schema`.
 pub const SCHEMA: u32 = 1;
 
-/// One interval, or a whole report: one line of `--batch --json`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// One interval (`--batch --json`, a line each), or the whole of what was read (`report --json`) or watched (`check
+/// --json`).
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "report")]
 pub struct JsonDocument {
-    /// Number of this schema: 1.
+    /// Version of this format. A new version would change or remove fields; fields are added without one.
+    #[schemars(extend("const" = 1))]
     pub schema: u32,
-    /// Program and version, such as `kvmtop 0.1.0`.
+    /// `kvmtop` and its version.
     pub tool: &'static str,
-    /// End of the interval: RFC 3339, UTC, milliseconds. `null` where the input has no clock time.
+    /// End of the interval: RFC 3339, UTC, with milliseconds. `null`: the file holds no wall clock.
+    #[schemars(extend("format" = "date-time"))]
     pub time: Option<String>,
-    /// Length of the interval in seconds. `null` in the first interval of a live run, and for a file that does not say
-    /// how long it covers and was read without `--duration`; every rate is `null` then.
+    /// Length of the interval, seconds. `null`: first interval of a host, or a file that does not say; every rate is
+    /// `null` then.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub interval_s: Option<f64>,
-    /// Kind of input: `live`, `session`, `perf.data` or `text`.
+    /// Where the data comes from: `live`, `session` (a kvmtop recording), `perf.data`, `text`.
     pub source: String,
-    /// What counted the exits: `bpf`, `perf`, `none` (no tracing) or `file` (a file that another tool wrote).
+    /// What counted exits: `bpf` (in the kernel by BPF programs), `perf` (tracepoints through perf rings), `none`
+    /// (KVM's counters and /proc only) or `file` (another tool made the file).
+    #[schemars(extend("enum" = ["bpf", "perf", "none", "file"]))]
     pub engine: &'static str,
-    /// Trace events that the kernel dropped within the interval. Above 0 the counts are too low by up to as many.
+    /// Events that the kernel dropped within the interval. 0: every count is exact.
     pub lost_events: u64,
-    /// What kvmtop itself costs.
+    /// What kvmtop itself used.
     #[serde(rename = "self")]
     pub own: JsonCost,
-    /// State of each source of data, and one `domain` entry for each `--domain` pattern that matches no guest.
+    /// Each source of data and its state.
     pub sources: Vec<JsonSource>,
     /// The host.
     pub host: JsonHost,
-    /// The guests that `--domain` selects, all of them without it.
+    /// The guests that `--domain` selects, in order of PID.
     pub domains: Vec<JsonDomain>,
-    /// What is wrong with the host and the selected guests, worst first.
-    pub findings: Vec<JsonFinding>,
-    /// Rules that could not be judged, with the reason. Left out when there are none.
+    /// What the rules found, worst first.
+    pub findings: Vec<Finding>,
+    /// Rules that could not be judged, with the reason. Absent: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cannot_tell: Vec<CannotTell>,
-    /// Guests and rules of which not enough has been seen yet: that they have no finding says nothing. Left out when
-    /// there are none.
+    /// Guests and rules that have not been watched for long enough; a missing finding says nothing about them yet.
+    /// Absent: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1))]
     pub watching: Vec<StillWatched>,
-    /// Lines of the host's log, of a QEMU's log or of a trace that are about KVM or a VMM and that no rule judges. Left
-    /// out when there are none.
+    /// Lines of the host's log, of a QEMU log or of a trace that are about KVM or a VMM and that no rule judges.
+    /// Absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unjudged_lines: Option<JsonUnjudgedLines>,
 }
 
 /// Lines that no rule judges.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonUnjudgedLines {
-    /// Their number.
+    /// Number of lines.
     pub count: u64,
     /// The first of them.
     pub first: String,
 }
 
-/// What kvmtop itself costs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// kvmtop's own cost.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonCost {
-    /// CPU time of the kvmtop process, percent of one host CPU. `null` in the first interval and for files.
+    /// CPU time, percent of one host CPU. `null`: no earlier sample, or a file.
     pub cpu_percent: Option<f64>,
-    /// Resident memory of the kvmtop process in bytes. `null` for files.
+    /// Resident memory, bytes. `null`: a file.
     pub rss_bytes: Option<u64>,
 }
 
-/// State of a source of data.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A source of data.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonSource {
-    /// Name of the source, such as `procfs`, `tracepoints`, `kvm-stats`, `libvirt`, `monitor`.
+    /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics), `kernel-log`, `libvirt`,
+    /// `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being written), `domain` (a
+    /// `--domain` pattern that matches no guest). Files: `session`, `perf.data`, `trace`, `text` (tables), `xml`,
+    /// `cmdline`, `mtree`, `topology`, `virsh` (what virsh prints about a domain), `config` (of a VMM, other than XML).
+    #[schemars(extend("enum" = [
+        "procfs", "kvm", "tracepoints", "kvm-stats", "kernel-log", "libvirt", "status-xml", "monitor",
+        "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
+        "topology", "virsh", "config",
+    ]))]
     pub name: &'static str,
-    /// `ok`, `degraded` (works in part) or `missing`.
+    /// `ok`; `degraded`: works, but gives less than it could; `missing`: gives nothing.
+    #[schemars(extend("enum" = ["ok", "degraded", "missing"]))]
     pub state: &'static str,
-    /// What failed, on what, and why. Left out for a source that works.
+    /// What failed, on what, and why. Absent: nothing failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// What to run or change to enable it. Left out where nothing helps or nothing is needed.
+    /// A command or step that makes the source whole. Absent: none is known or needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
 /// The host.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonHost {
-    /// Its online CPUs. Empty for an input that does not describe them.
+    /// Its CPUs, by number. Empty: a file that holds no topology.
     pub cpus: Vec<JsonCpu>,
 }
 
-/// A CPU of the host: where its time went, percent of the interval, and where it sits. The percentages are `null` in
-/// the first interval and where the input holds no CPU times.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A CPU of the host. The kinds of time add up to 100.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonCpu {
-    /// Number of the CPU.
+    /// Its number.
     pub cpu: u32,
-    /// Time in user mode without guest code, percent.
+    /// Percent of the CPU's time in user space, without guests. `null`: no earlier reading.
     pub usr: Option<f64>,
-    /// Time in the kernel without interrupts, percent.
+    /// Percent of the CPU's time in the kernel. `null`: no earlier reading.
     pub sys: Option<f64>,
-    /// Time in guest code, percent.
+    /// Percent of the CPU's time in guests. `null`: no earlier reading.
     pub guest: Option<f64>,
-    /// Time in hardware interrupts, percent.
+    /// Percent of the CPU's time in hard interrupts. `null`: no earlier reading.
     pub irq: Option<f64>,
-    /// Time in soft interrupts, percent.
+    /// Percent of the CPU's time in soft interrupts. `null`: no earlier reading.
     pub softirq: Option<f64>,
-    /// Time that a hypervisor below this host gave to others, percent.
+    /// Percent of the CPU's time that the hypervisor below this host gave to others. `null`: no earlier reading.
     pub steal: Option<f64>,
-    /// Time idle while a task of this CPU waited for I/O, percent.
+    /// Percent of the CPU's time idle while a task waited for a disk. `null`: no earlier reading.
     pub iowait: Option<f64>,
-    /// Time idle otherwise, percent.
+    /// Percent of the CPU's time idle. `null`: no earlier reading.
     pub idle: Option<f64>,
-    /// Time busy between two timer ticks, percent: its kind is unknown.
+    /// Percent of the CPU's time busy between two timer ticks: its kind is unknown. `null`: no earlier reading.
     pub unsampled: Option<f64>,
-    /// NUMA node. `null` where the topology is not known.
+    /// NUMA node. `null`: unknown.
     pub node: Option<u32>,
-    /// Core id, unique within a socket. `null` where the topology is not known.
+    /// Core within its socket. `null`: unknown.
     pub core: Option<u32>,
-    /// The hardware threads of the same core, this CPU included. Empty where the topology is not known.
+    /// CPUs of the same core, itself included. Empty: unknown.
     pub siblings: Vec<u32>,
-    /// Whether the CPU is isolated from the scheduler (`isolcpus=`). `null` where that is not known.
+    /// Whether the CPU is kept out of the scheduler's load balancing (`isolcpus`). `null`: unknown.
     pub isolated: Option<bool>,
-    /// Frequency as last read, kHz. `null` without cpufreq, and on kernels before 5.19, where reading it disturbs the
-    /// CPU.
+    /// Frequency as last read, kHz. `null`: no cpufreq, or a kernel before 5.19.
     pub frequency_khz: Option<u64>,
 }
 
 /// A guest.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonDomain {
-    /// Name: libvirt's, else that of the command line (`-name`), else one made from the process id.
+    /// Name: from libvirt, the command line or the process.
     pub name: String,
-    /// UUID. `null` where no source gives it.
+    /// UUID. `null`: unknown.
     pub uuid: Option<String>,
-    /// Process id of the VMM. `null` for files that do not hold it.
+    /// Process id of the VMM. `null`: a file that does not say.
     pub pid: Option<i32>,
-    /// Number of vCPUs. `null` where it is not known.
+    /// Number of vCPUs. `null`: unknown.
+    #[schemars(range(min = 1))]
     pub vcpus: Option<u32>,
-    /// Machine type, such as `pc-q35-8.2`. `null` where it is not known.
+    /// Machine type, such as `pc-q35-7.2`. `null`: unknown.
     pub machine: Option<String>,
-    /// Whether libvirt keeps the guest's definition when it ends. `null` where libvirt does not say.
+    /// Whether libvirt keeps the guest's definition when it ends; `false` is a transient domain (`virsh create`), whose
+    /// configuration cannot be changed. `null`: libvirt did not say.
     pub persistent: Option<bool>,
-    /// Operating system of the guest as configured: `windows`, `linux`, `bsd`, `macos`, else the configured id; where
-    /// none is configured, the one that several hints agree on. `null` where it is not known.
+    /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself; where none is configured,
+    /// the one that several hints agree on. `null`: not known.
     pub guest_os: Option<String>,
-    /// How sure `guest_os` is: `high` (configured), `medium` or `low`; `low` leaves `guest_os` out. `null` without a
-    /// hint.
+    /// How sure the system is: `high` (configured), `medium` (several hints agree) or `low` (few hints: `guest_os`
+    /// stays `null`). `null`: unknown, no hint.
+    #[schemars(extend("enum" = ["high", "medium", "low", null]))]
     pub guest_os_confidence: Option<&'static str>,
-    /// What `guest_os_confidence` rests on, a few words each.
+    /// What the confidence rests on, a few words each.
     pub guest_os_reasons: Vec<String>,
-    /// Name of the VMM: `qemu`, else that of its program.
+    /// `qemu`, or the VMM's command name.
     pub vmm: String,
-    /// `running`, `paused` or `ended`. A guest that ended within the interval is listed once more, with all it did.
+    /// `ended`: the guest ended within the interval; this is its last object, with all that it did.
+    #[schemars(extend("enum" = ["running", "paused", "ended"]))]
     pub state: &'static str,
-    /// CPU time of all threads of the guest together.
+    /// All its threads together.
     pub cpu: JsonCpuTime,
-    /// Threads of the VMM, and the vhost and KVM worker threads that serve the guest.
+    /// Its threads, kernel helpers such as vhost included.
     pub threads: Vec<JsonThread>,
-    /// Exits by reason: a row for the guest, then one for each vCPU that had such exits.
+    /// Exits by reason: the guest's row of a reason, then its vCPUs' rows. Only reasons that occurred. Empty where no
+    /// `kvm_exit` is traced: see `userspace_exits`.
     pub exits: Vec<JsonExit>,
-    /// Accesses to I/O ports, device memory and MSRs by address: a row for the guest, then one for each vCPU.
+    /// Accesses by address: the guest's row of an address, then its vCPUs' rows. Only those that occurred.
     pub accesses: Vec<JsonAccess>,
-    /// Exits that the VMM served, by reason: a row for the guest and one for each vCPU. All there is where the kernel
-    /// fires no `kvm_exit`.
+    /// Exits that the VMM served, by reason.
     pub userspace_exits: Vec<JsonUserspaceExit>,
-    /// Other kvm tracepoints, by name. Empty unless they are counted (`--kvm-events`, the key `K`).
+    /// Every other `kvm:*` tracepoint, with `--kvm-events`.
     pub kvm_events: Vec<JsonKvmEvent>,
-    /// KVM's own statistics by KVM's names, per second (a `_ns` counter: nanoseconds per second). Empty where they
-    /// cannot be read, and in the first interval.
+    /// KVM's own statistics of the VM and its vCPUs, by KVM's names, per second.
     pub counters: BTreeMap<String, f64>,
-    /// Block devices, from libvirt, or from the monitor of a guest that libvirt does not know. Empty without either,
-    /// and until two readings were made (every 5 s).
-    pub disks: Vec<JsonDisk>,
-    /// What the host's block devices did for the guest. Left out unless they are timed (`--engine-detail disks`, the
-    /// Disks view).
+    /// Block devices, from the VMM's statistics.
+    pub disks: Vec<DiskRates>,
+    /// What the host's block devices did for the guest. Absent: they are not timed (`--engine-detail disks`, the Disks
+    /// view).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_disks: Option<Vec<JsonHostDisk>>,
-    /// What interrupted the vCPUs, the most frequent first. Left out unless it is traced (`--engine-detail interrupts`,
-    /// the Latency view).
+    /// What interrupted the vCPUs, the most frequent first. Absent: it is not traced (`--engine-detail interrupts`, the
+    /// Latency view).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<Vec<JsonInterrupt>>,
-    /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, the most frequent first. Left out
-    /// as `interrupts`.
+    /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, the most frequent first. Absent: as
+    /// for `interrupts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doorbells: Option<Vec<JsonDoorbell>>,
-    /// Network interfaces, from libvirt. Empty without it, and in the first interval.
-    pub nics: Vec<JsonNic>,
+    /// Network interfaces, seen from the host's side.
+    pub nics: Vec<NicRates>,
     /// Its memory on the host.
     pub memory: JsonMemory,
-    /// What its threads did, as `kvmtop profile --json` prints it. Left out unless it was asked for in the interval.
+    /// What its threads did, from samples of their stacks that the key `b` of the screen took, in the interval in which
+    /// they came. Absent: none came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<JsonProfile>,
 }
 
-/// A guest's memory on the host, bytes, as last read. Values are `null` for files without them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+/// A guest's memory on the host, as last read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct JsonMemory {
-    /// Resident memory of the VMM, explicit huge pages not included.
+    /// Resident memory of the VMM, explicit huge pages not included. `null`: not read.
     pub resident_bytes: Option<u64>,
-    /// Explicit huge pages of the VMM.
+    /// Explicit huge pages of the VMM. `null`: not read.
     pub hugetlb_bytes: Option<u64>,
-    /// Memory of the VMM in swap.
+    /// Memory of the VMM in swap. `null`: not read.
     pub swap_bytes: Option<u64>,
-    /// What the balloon leaves to the guest. `null` as well without a balloon, and without libvirt and monitor.
+    /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a monitor that reports it.
     pub balloon_bytes: Option<u64>,
-    /// Transparent huge pages of the VMM, part of `resident_bytes`. `null`: not read yet.
+    /// Transparent huge pages of the VMM, part of `resident_bytes`; read every 5 minutes. `null`: not read yet.
     pub transparent_huge_bytes: Option<u64>,
-    /// Memory by NUMA node. Empty on a host with one node, and until it was read (every 30 s).
+    /// Memory by NUMA node. Empty on a host with one node, and until it was read.
     pub nodes: Vec<JsonNodeMemory>,
-    /// The part on the nodes where the vCPUs ran last, percent of `nodes`. `null` without nodes.
+    /// The part on the nodes where the vCPUs ran last, percent of the memory in `nodes`. `null`: no nodes known.
+    #[schemars(range(max = 100))]
     pub local_percent: Option<f64>,
 }
 
 /// Memory of a guest on one NUMA node.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonNodeMemory {
     /// Number of the node.
     pub node: u32,
@@ -230,220 +251,196 @@ pub struct JsonNodeMemory {
     pub bytes: u64,
 }
 
-/// Where CPU time went, percent of one host CPU. All are `null` where it was not measured: in the first interval and
-/// for files without CPU times.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+/// CPU time of a guest's threads together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct JsonCpuTime {
-    /// Time of the VMM in user mode, guest code excluded.
+    /// User time outside the guest, percent of one host CPU. `null`: no earlier reading.
     pub usr: Option<f64>,
-    /// Time in the host's kernel on the guest's behalf: KVM, system calls, vhost.
+    /// Kernel time, percent of one host CPU. `null`: no earlier reading.
     pub sys: Option<f64>,
-    /// Time in guest code.
+    /// Time in the guest, percent of one host CPU. `null`: no earlier reading.
     pub guest: Option<f64>,
-    /// Time runnable but not running: what the guest sees as steal. `null` as well where the kernel keeps no
-    /// `schedstat`.
+    /// Runnable but not running, percent of one host CPU: what the guest sees as steal. `null`: no earlier reading, or
+    /// a kernel without `schedstat`.
     pub wait: Option<f64>,
 }
 
 /// A thread of a guest.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonThread {
     /// Thread id.
     pub tid: i32,
-    /// Name of the thread, as the kernel has it (`comm`).
+    /// The thread's name; control characters replaced.
     pub comm: String,
-    /// `vcpu`, `emulator`, `iothread`, `vhost`, `worker` or `other`.
+    /// `emulator`: the VMM's main thread. `worker`: a helper thread of the VMM.
+    #[schemars(extend("enum" = ["vcpu", "emulator", "iothread", "vhost", "worker", "other"]))]
     pub role: &'static str,
-    /// Number of the vCPU. `null` for other threads, and for a vCPU whose number is not known.
+    /// vCPU number. `null`: not a vCPU thread, or its number is unknown.
     pub vcpu: Option<u32>,
-    /// Where its time went: `usr`, `sys`, `guest` and `wait` stand in the thread itself.
+    /// Its `usr`, `sys`, `guest` and `wait`.
     #[serde(flatten)]
     pub time: JsonCpuTime,
-    /// The host CPU it ran on last. `null` where the input does not hold it.
+    /// The CPU it ran on last. `null`: unknown.
     pub cpu: Option<u32>,
-    /// The host CPUs it may run on, as a list such as `0-3,8`. `null` where the input does not hold it.
+    /// CPUs it may run on, as a list: `0-3,8`. `null`: unknown.
     pub affinity: Option<String>,
-    /// Moves from one host CPU to another. `null` where they were not counted.
+    /// Moves between CPUs within the interval. `null`: not traced.
     pub migrations: Option<u64>,
-    /// Those moves that went to another NUMA node. `null` where moves were not counted.
+    /// Those to another NUMA node. `null`: not traced.
     pub migrations_cross_node: Option<u64>,
-    /// Context switches because the thread waited for something. `null` where they were not counted.
+    /// Context switches within the interval because it went to sleep. `null`: unknown.
     pub voluntary_switches: Option<u64>,
-    /// Context switches because another task took the CPU. `null` where they were not counted.
+    /// Context switches within the interval because another task took the CPU. `null`: unknown.
     pub involuntary_switches: Option<u64>,
-    /// Time from woken to running, median, microseconds; estimated from a histogram by powers of two. `null` without a
-    /// wake-up in the interval, and where wake-ups are not traced.
+    /// Time from woken to running, median, microseconds; from a power-of-two histogram. `null`: not traced, or never
+    /// woken.
     pub wakeup_p50_us: Option<f64>,
-    /// The same, 99th percentile, microseconds.
+    /// The same, 99th percentile. `null`: not traced, or never woken.
     pub wakeup_p99_us: Option<f64>,
-    /// Median of the time from woken or pre-empted to running.
+    /// Time from woken or pre-empted to running, median, microseconds; from a power-of-two histogram. `null`: not
+    /// traced, or it never waited for a CPU.
     pub run_delay_p50_us: Option<f64>,
-    /// 99th percentile of it.
+    /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
     pub run_delay_p99_us: Option<f64>,
 }
 
-/// Exits of one reason, of the guest or of one vCPU. Times run from `kvm_exit` to the next `kvm_entry` of the same
-/// vCPU; they are `null` where the source counts without measuring times.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Exits of one reason. Shares are shares of the guest's exits, in a vCPU's row as well.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonExit {
-    /// Name of the reason as the kernel has it, such as `EPT_MISCONFIG`; the number where nobody names it.
+    /// Name of the reason, as the kernel prints it; its number if the kernel has no name for it.
     pub reason: String,
-    /// Architecture that numbers the reasons: `vmx` (Intel), `svm` (AMD), `arm64`, else `isa` with the number that the
-    /// kernel gives it. `null` where the source has names only.
+    /// Instruction set of the code: `vmx`, `svm`, `arm64`, or `isaN`. `null`: a file that does not say.
     pub isa: Option<String>,
-    /// Number of the reason without flag bits. `null` where the source has names only.
+    /// Number of the reason, without flag bits. `null`: a file that does not say.
     pub code: Option<u32>,
-    /// Number of the vCPU. `null` in the guest's row, which is the sum of all.
+    /// vCPU number. `null`: the sum over the guest.
     pub vcpu: Option<u32>,
-    /// Number of these exits.
+    /// Exits within the interval.
     pub count: u64,
-    /// Exits per second. `null` where the length of the interval is not known.
+    /// Per second. `null`: the interval's length is unknown.
     pub rate: Option<f64>,
-    /// Percent of all exits of the guest, also in a vCPU's row.
+    /// Percent of the guest's exits. `null`: unknown.
     pub count_percent: Option<f64>,
-    /// Percent of the time in all exits of the guest, idle ones included, also in a vCPU's row.
+    /// Percent of the time in all of the guest's exits, as perf prints it. `null`: no times.
     pub time_percent: Option<f64>,
-    /// Percent of the time in all exits of the guest but idle ones. `null` for an idle reason.
+    /// Percent of that time without idle reasons. `null`: no times, or an idle reason.
     pub work_percent: Option<f64>,
-    /// Shortest exit of the interval, microseconds.
+    /// Shortest time from exit to the next entry, microseconds. `null`: no times.
     pub min_us: Option<f64>,
-    /// Longest exit of the interval, microseconds.
+    /// Longest time, microseconds. `null`: no times.
     pub max_us: Option<f64>,
-    /// Mean time of an exit, microseconds.
+    /// Mean time, microseconds. `null`: no times.
     pub mean_us: Option<f64>,
-    /// 99th percentile, microseconds; estimated from a histogram by powers of two.
+    /// 99th percentile, microseconds; from a power-of-two histogram. `null`: no histogram.
     pub p99_us: Option<f64>,
-    /// Standard error of the mean, percent of the mean. `null` with fewer than two exits.
+    /// Relative standard error of the mean, percent, as `perf kvm stat` prints it after `+-`. `null`: no times.
     pub stderr_percent: Option<f64>,
-    /// Whether the guest sleeps in these exits (HLT, `WFx`).
+    /// Whether the guest sleeps in this exit (HLT, `WFx`, MWAIT).
     pub idle: bool,
 }
 
-/// Accesses to one address in one direction, of the guest or of one vCPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Accesses to one port, address or MSR in one direction. The whole time from the exit to the next entry counts as the
+/// access's.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonAccess {
-    /// `pio` (I/O port), `mmio` (device memory) or `msr`.
+    /// Port, memory or model-specific register.
+    #[schemars(extend("enum" = ["pio", "mmio", "msr"]))]
     pub space: &'static str,
-    /// Port, guest-physical address or MSR number in hexadecimal, such as `0x608`; `other` for the accesses that did
-    /// not fit the engine's table of addresses.
+    /// Hexadecimal: `0x608`; the MSR's number; `other`: all that did not fit into kvmtop's tables.
+    #[schemars(extend("pattern" = "^(0x[0-9a-f]+|other)$"))]
     pub address: String,
-    /// `read` or `write`.
+    /// Direction.
+    #[schemars(extend("enum" = ["read", "write"]))]
     pub access: &'static str,
-    /// Name of the device that owns the address, or of the MSR. `null` where nobody names it.
+    /// The device that owns the address, or the MSR's name. `null`: unknown.
     pub device: Option<String>,
-    /// Where the name comes from: `mtree` (the guest's own memory tree), `built-in` (a table of its machine type) or
-    /// `file`. `null` without a name.
+    /// Where the device's name comes from: `mtree` (QEMU's memory map), `libvirt`, `status-xml`, `cmdline`, `proc`,
+    /// `file`, `built-in` (a table of usual addresses). `null`: no device.
     pub device_source: Option<&'static str>,
-    /// Number of the vCPU. `null` in the guest's row, which is the sum of all.
+    /// vCPU number. `null`: the sum over the guest.
     pub vcpu: Option<u32>,
-    /// Number of these accesses.
+    /// Accesses within the interval.
     pub count: u64,
-    /// Accesses per second. `null` where the length of the interval is not known.
+    /// Per second. `null`: the interval's length is unknown.
     pub rate: Option<f64>,
-    /// Time in the exits that held these accesses, percent of the time in all exits of the guest; from a table of
-    /// `perf kvm stat`, percent of that table. `null` where no times were measured.
+    /// Percent of the time in all of the guest's exits; in tables and traces from files, of its accesses in the same
+    /// space, as perf prints it. `null`: no times.
     pub time_percent: Option<f64>,
-    /// Mean time of those exits, microseconds. `null` where no times were measured.
+    /// Mean time, microseconds. `null`: no times.
     pub mean_us: Option<f64>,
 }
 
-/// Exits of one reason that the VMM served, of the guest or of one vCPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Exits that the VMM served.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonUserspaceExit {
-    /// Name of the reason, such as `KVM_EXIT_IO`; of an errno where `KVM_RUN` failed.
+    /// `KVM_EXIT_*` of linux/kvm.h; `restart` for an exit because of a signal; `error N` for another errno.
     pub reason: String,
-    /// Number of the vCPU. `null` in the guest's row.
+    /// vCPU number. `null`: the sum over the guest.
     pub vcpu: Option<u32>,
-    /// Number of these exits.
+    /// Exits within the interval.
     pub count: u64,
-    /// Exits per second. `null` where the length of the interval is not known.
+    /// Per second. `null`: the interval's length is unknown.
     pub rate: Option<f64>,
 }
 
-/// Another tracepoint of KVM.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A tracepoint of KVM.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonKvmEvent {
-    /// Name of the tracepoint, such as `kvm_set_irq`.
+    /// Its name, without `kvm:`.
     pub event: String,
-    /// How often it fired.
+    /// Events within the interval.
     pub count: u64,
-    /// The same per second. `null` where the length of the interval is not known.
+    /// Per second. `null`: the interval's length is unknown.
     pub rate: Option<f64>,
 }
 
-/// A block device of a guest, as libvirt counts it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JsonDisk {
-    /// Target name in the guest's XML, such as `vda`.
-    pub name: String,
-    /// Read requests per second.
-    pub read_ops: f64,
-    /// Write requests per second.
-    pub write_ops: f64,
-    /// Bytes read per second.
-    pub read_bytes: f64,
-    /// Bytes written per second.
-    pub write_bytes: f64,
-    /// Mean time of a read, microseconds. `null` without a read in the interval.
-    pub read_mean_us: Option<f64>,
-    /// Mean time of a write, microseconds. `null` without a write in the interval.
-    pub write_mean_us: Option<f64>,
-    /// Flushes of the write cache per second. `null`: not reported.
-    pub flush_ops: Option<f64>,
-    /// Mean time of a flush, microseconds. `null` without a flush in the interval.
-    pub flush_mean_us: Option<f64>,
-    /// Failed operations per second. `null`: not reported.
-    pub failed_ops: Option<f64>,
-    /// Operations under way on average, by Little's law. `null`: no times are reported.
-    pub queue_depth: Option<f64>,
-}
-
-/// A block device of the host, and its requests for one guest. Times run from the submission by a thread of the guest
-/// to the completion; those called `device` begin later, when the device's driver got the request.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A block device of the host, and its requests for one guest in the interval.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonHostDisk {
     /// Name of the device in the host's kernel, such as `nvme0n1p3` or `dm-0`.
     pub device: String,
     /// Major and minor number, such as `259:3`.
     pub number: String,
-    /// Name of a device-mapper device, or the file behind a loop device. `null` for others.
+    /// Name of a device-mapper device, or the file of a loop device. `null`: another kind of device.
     pub alias: Option<String>,
     /// Names of the devices below it.
     pub below: Vec<String>,
-    /// Reads per second. `null` where the length of the interval is not known; so in the others.
+    /// Reads per second. `null`: the length of the interval is not known.
     pub read_ops: Option<f64>,
-    /// Writes per second.
+    /// Writes per second. `null`: as for reads.
     pub write_ops: Option<f64>,
-    /// Flushes of the device's write cache per second.
+    /// Flushes of the device's write cache per second. `null`: as for reads.
     pub flush_ops: Option<f64>,
-    /// Other operations, such as discards, per second.
+    /// Other operations, such as discards, per second. `null`: as for reads.
     pub other_ops: Option<f64>,
     /// Bytes read in the interval.
     pub read_bytes: u64,
     /// Bytes written in the interval.
     pub write_bytes: u64,
-    /// Mean time of a read, microseconds. `null` without one in the interval; so in the others.
+    /// Mean time of a read from its submission by a thread of the guest to its completion, microseconds. `null`: no
+    /// read.
     pub read_mean_us: Option<f64>,
-    /// 99th percentile of it, microseconds; estimated from a histogram by powers of two.
+    /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: no read.
     pub read_p99_us: Option<f64>,
-    /// Mean time of a read in the device. `null` as well for a device without a driver of its own (device-mapper,
-    /// md).
+    /// Mean time of a read in the device, from its issue to the driver to its completion, microseconds. `null`: no
+    /// read, or a device on top of others (device-mapper, md).
     pub read_device_mean_us: Option<f64>,
-    /// Mean time of a write, microseconds.
+    /// Mean time of a write, as for reads. `null`: no write.
     pub write_mean_us: Option<f64>,
-    /// 99th percentile of it, microseconds.
+    /// 99th percentile of it. `null`: no write.
     pub write_p99_us: Option<f64>,
-    /// Mean time of a write in the device, as for reads.
+    /// Mean time of a write in the device, as for reads. `null`: no write, or no driver.
     pub write_device_mean_us: Option<f64>,
-    /// Mean time of a flush, microseconds.
+    /// Mean time of a flush, microseconds. `null`: no flush.
     pub flush_mean_us: Option<f64>,
     /// Number of requests by the thread that submitted them: `main`, `iothread`, `pool` (QEMU's thread pool),
     /// `io_uring` (a worker of it), `vhost`, `vcpu`, `other`.
+    #[schemars(extend("additionalProperties" = {"type": "integer", "minimum": 1}))]
     pub submitted: BTreeMap<&'static str, u64>,
 }
 
-/// Interrupts of one kind to one vCPU, by one injector.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Interrupts of one kind to one vCPU, by one injector, in the interval.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonInterrupt {
     /// What it is: `gsi` (a line of the interrupt controller), `msi` (a message), `ipi` (from another vCPU), `local`
     /// (announced by nothing: the local APIC's timer, mostly).
@@ -460,8 +457,10 @@ pub struct JsonInterrupt {
     /// Name of the injecting thread. `null`: a vCPU, or no thread of the guest.
     pub thread: Option<String>,
     /// Its thread id. `null`: as for `thread`.
+    #[schemars(range(min = 0))]
     pub tid: Option<i32>,
     /// Number of interrupts in the interval.
+    #[schemars(range(min = 1))]
     pub count: u64,
     /// Interrupts per second. `null`: the length of the interval is not known.
     pub rate: Option<f64>,
@@ -492,8 +491,8 @@ pub struct JsonInterrupt {
     pub kick_p99_us: Option<f64>,
 }
 
-/// Writes of a guest to one place that woke one thread.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Writes of a guest to one place that woke one thread, in the interval.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonDoorbell {
     /// `pio` or `mmio`.
     pub space: &'static str,
@@ -506,8 +505,10 @@ pub struct JsonDoorbell {
     /// Its name.
     pub thread: String,
     /// Its thread id.
+    #[schemars(range(min = 0))]
     pub tid: i32,
     /// Number of such writes in the interval that woke it; while it is awake none does.
+    #[schemars(range(min = 1))]
     pub count: u64,
     /// The same per second. `null`: the length of the interval is not known.
     pub rate: Option<f64>,
@@ -517,151 +518,83 @@ pub struct JsonDoorbell {
     pub p99_us: Option<f64>,
 }
 
-/// A network interface of a guest, as libvirt counts it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JsonNic {
-    /// Name of the host's interface, such as `vnet0`.
-    pub name: String,
-    /// Bytes received per second.
-    pub rx_bytes: f64,
-    /// Bytes sent per second.
-    pub tx_bytes: f64,
-    /// Packets received per second.
-    pub rx_packets: f64,
-    /// Packets sent per second.
-    pub tx_packets: f64,
-    /// Packets dropped per second, received and sent together.
-    pub drops: f64,
-}
-
-/// How steadily a finding held.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JsonLasting {
-    /// Whether `since` is only how far a recording was looked back on, and the finding is older.
-    pub is_longer: bool,
-    /// For how many of the last `of_s` seconds it showed.
-    pub shown_s: f64,
-    /// Seconds since it began, at most 60.
-    pub of_s: f64,
-    /// How many seconds ago the interval ended that the evidence is of: 0 is this one.
-    pub ago_s: f64,
-    /// The decisive figure of the worst interval of the last minute. Left out if it is the one in the evidence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worst: Option<String>,
-}
-
-/// Something that is wrong, or costs what need not be paid.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JsonFinding {
-    /// Name of the rule, such as `acpi-pm-timer`.
-    pub rule: &'static str,
-    /// `info`, `warning` or `critical`.
-    pub severity: Severity,
-    /// How sure the cause is: `low`, `medium` or `high`.
-    pub confidence: Confidence,
-    /// Name of the guest. `null` for the host.
-    pub domain: Option<String>,
-    /// Other guests that it concerns as well. Left out when there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<String>,
-    /// What it is about: `host`, `domain`, `vcpu 3`, `thread 4711` (a thread id) or `pcpu 12` (a CPU of the host).
-    pub target: Target,
-    /// The finding in one line.
-    pub title: String,
-    /// The figures that made it fire, and how to read them without kvmtop.
-    pub evidence: Vec<String>,
-    /// Why these figures mean this cause.
-    pub why: String,
-    /// What to do, best first.
-    pub fix: Vec<Fix>,
-    /// Documents to read: URLs, and files of the kernel's tree.
-    pub see: Vec<String>,
-    /// What it costs now, percent of one host CPU. Left out where that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_percent: Option<f64>,
-    /// Since when it holds: RFC 3339, UTC. Left out for files and configuration.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
-    /// How steadily it held. Left out for files and configuration.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lasting: Option<JsonLasting>,
-    /// Other rules that fired for the same cause and are covered here. Left out when there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub folded: Vec<&'static str>,
-}
-
-/// A profile as JSON has it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What the host threads of a guest did (`profile --json`), from samples of their stacks.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "profile")]
 pub struct JsonProfile {
-    /// Number of this schema: 1.
+    /// Version of this format.
+    #[schemars(extend("const" = 1))]
     pub schema: u32,
-    /// Program and version.
+    /// `kvmtop` and its version.
     pub tool: &'static str,
-    /// Its begin: RFC 3339, UTC, milliseconds.
+    /// Begin of the sampling: RFC 3339, UTC, with milliseconds. `null`: the clock gave no such time.
+    #[schemars(extend("format" = "date-time"))]
     pub time: Option<String>,
     /// Name of the guest.
     pub guest: String,
-    /// Its process. `null` for files that do not hold it.
+    /// Its process. `null`: not known.
     pub pid: Option<i32>,
-    /// How long was sampled; 0 where that was refused, as `gaps` says.
+    /// How long was sampled, seconds; 0 where that was refused, as `gaps` says.
     pub duration_s: f64,
-    /// Samples for each second of CPU time.
+    /// Samples for each second of CPU time that a thread uses.
     pub frequency_hz: u32,
-    /// Number of samples.
+    /// Samples in `stacks`.
     pub samples: u64,
-    /// Samples that the kernel could not deliver.
+    /// Samples that were taken and are in no stack.
     pub lost_samples: u64,
     /// CPU time that kvmtop used for it, seconds.
     pub cost_s: f64,
-    /// What is not shown and why.
+    /// What is not shown and why, such as the names of the kernel's functions.
     pub gaps: Vec<String>,
-    /// The sampled threads.
+    /// The sampled threads, in order of `tid`.
     pub threads: Vec<JsonProfiledThread>,
-    /// Those with most samples of their own first.
+    /// The functions, sorted by `own_samples`, largest first.
     pub functions: Vec<JsonFunction>,
     /// The different stacks, most frequent first.
     pub stacks: Vec<JsonStack>,
 }
 
 /// A sampled thread.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonProfiledThread {
     /// Thread id.
     pub tid: i32,
-    /// Name.
+    /// Name of the thread.
     pub comm: String,
-    /// What it does.
+    /// As in `thread`.
     pub role: &'static str,
-    /// Number of the vCPU.
+    /// Number of the vCPU. `null`: another thread.
     pub vcpu: Option<u32>,
-    /// CPU time, percent of one host CPU.
+    /// CPU time meanwhile, percent of one host CPU, time in the guest included. `null`: could not be read.
     pub cpu_percent: Option<f64>,
-    /// Number of samples.
+    /// Its samples; 0 for a thread that did not run.
     pub samples: u64,
 }
 
-/// A function.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A function, or what stands for one.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonFunction {
-    /// Its name, or the offset in its file.
+    /// Its name; `+0x1234`, the offset in its file, where no symbol covers it; `[guest]` for all code of the guest.
     pub name: String,
-    /// The file that it is in.
+    /// The file that it is in, without the path; `kernel` for the kernel and its modules.
     pub module: String,
-    /// Whose code it is.
+    /// Whose code it is: the VMM's, the host kernel's, the guest's; `unknown` stands for callers that could not be
+    /// found.
+    #[schemars(extend("enum" = ["user", "kernel", "guest", "unknown"]))]
     pub space: &'static str,
     /// Samples in which it ran itself.
     pub own_samples: u64,
-    /// Samples in which it or something that it called ran.
+    /// The same with those in which something that it called ran.
     pub total_samples: u64,
 }
 
 /// A stack and how often it was seen.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct JsonStack {
-    /// Thread id.
+    /// The thread.
     pub tid: i32,
-    /// Number of samples.
+    /// How often.
     pub samples: u64,
-    /// Positions in `functions`, the outermost caller first.
+    /// Positions in `functions`, counted from 0, the outermost caller first.
     pub functions: Vec<usize>,
 }

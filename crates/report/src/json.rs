@@ -2,12 +2,11 @@
 
 use super::View;
 use super::document::{
-    JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonDoorbell, JsonExit,
-    JsonFinding, JsonFunction, JsonHost, JsonHostDisk, JsonInterrupt, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic,
-    JsonNodeMemory, JsonProfile, JsonProfiledThread, JsonSource, JsonStack, JsonThread, JsonUnjudgedLines,
-    JsonUserspaceExit, SCHEMA,
+    JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDocument, JsonDomain, JsonDoorbell, JsonExit, JsonFunction,
+    JsonHost, JsonHostDisk, JsonInterrupt, JsonKvmEvent, JsonMemory, JsonNodeMemory, JsonProfile, JsonProfiledThread,
+    JsonSource, JsonStack, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
 };
-use judge::lint;
+use judge::figures;
 use judge::model::call_tree::{self, FunctionTime};
 use judge::model::{
     self, AccessRow, CpuModel, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind,
@@ -30,7 +29,7 @@ pub fn document(view: &View<'_>) -> JsonDocument {
     JsonDocument {
         schema: SCHEMA,
         tool: TOOL,
-        time: time(m.time_ms),
+        time: figures::utc(m.time_ms),
         interval_s: m.interval_s,
         source: view.source.to_string(),
         engine: m.engine.kind.as_str(),
@@ -39,7 +38,7 @@ pub fn document(view: &View<'_>) -> JsonDocument {
         sources: view.sources().into_iter().map(source).collect(),
         host: JsonHost { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
         domains: view.guests().map(|d| domain(d, m)).collect(),
-        findings: view.selected_findings().map(finding).collect(),
+        findings: view.selected_findings().cloned().collect(),
         cannot_tell: view.selected_cannot_tell().cloned().collect(),
         watching: view.selected_watching().cloned().collect(),
         unjudged_lines: view
@@ -60,7 +59,7 @@ pub fn line(view: &View<'_>) -> serde_json::Result<String> {
 /// would act on once the JSON is decoded, are left out.
 ///
 /// # Errors
-/// If the value holds something that JSON cannot, such as a map whose keys are no strings.
+/// If JSON cannot hold the value, such as a map whose keys are not strings.
 pub fn text(value: &impl serde::Serialize) -> serde_json::Result<String> {
     let mut out = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, PlainStrings))?;
@@ -111,7 +110,7 @@ pub fn profile(guest: &str, pid: Option<i32>, profile: &StackProfile) -> JsonPro
     JsonProfile {
         schema: SCHEMA,
         tool: TOOL,
-        time: time(profile.began_ms),
+        time: figures::utc(profile.began_ms),
         guest: guest.to_owned(),
         pid,
         duration_s: profile.duration_ns as f64 / 1e9,
@@ -124,12 +123,6 @@ pub fn profile(guest: &str, pid: Option<i32>, profile: &StackProfile) -> JsonPro
         functions: times.iter().map(function).collect(),
         stacks: profile.stacks.iter().map(stack).collect(),
     }
-}
-
-/// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.
-pub fn time(ms: i64) -> Option<String> {
-    let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
-    Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 /// The JSON of a source's state.
@@ -196,11 +189,11 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
             .map(|(event, &count)| JsonKvmEvent { event: event.clone(), count, rate: rate(count) })
             .collect(),
         counters: d.counters.iter().map(|(name, rate)| (name.clone(), *rate)).collect(),
-        disks: d.disks.iter().map(disk).collect(),
+        disks: d.disks.clone(),
         host_disks: d.host_disks.as_ref().map(|disks| disks.iter().map(host_disk).collect()),
         interrupts: d.interrupts.as_ref().map(|all| all.iter().map(interrupt).collect()),
         doorbells: d.doorbells.as_ref().map(|all| all.iter().map(doorbell).collect()),
-        nics: d.nics.iter().map(nic).collect(),
+        nics: d.nics.clone(),
         memory: JsonMemory {
             resident_bytes: d.memory.resident,
             hugetlb_bytes: d.memory.hugetlb,
@@ -278,7 +271,6 @@ fn host_disk(disk: &HostDiskModel) -> JsonHostDisk {
     }
 }
 
-/// The system that several hints agree on.
 /// The guest's operating system in a word: as it is configured, else as its set-up suggests.
 pub fn guest_os_of(d: &DomainModel) -> Option<String> {
     guest_os(&d.facts).or_else(|| guessed(&GuestGuess::of(d, &GuestConfig::of(&d.facts))))
@@ -357,7 +349,7 @@ fn thread(t: &ThreadModel) -> JsonThread {
     }
 }
 
-/// For each reason the guest's row, then those of its vCPUs.
+/// For each reason the guest's row, then the rows of its vCPUs.
 fn exits(d: &DomainModel) -> Vec<JsonExit> {
     let mut parts: HashMap<&str, Vec<&ExitRow>> = HashMap::new();
     for row in d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows) {
@@ -371,9 +363,10 @@ fn exits(d: &DomainModel) -> Vec<JsonExit> {
     rows
 }
 
-/// A row. The shares of a vCPU's row are of the guest's exits, too.
+/// A row. A vCPU's row has its shares of the guest's exits as well.
 fn exit(r: &ExitRow, domain: &ExitTable) -> JsonExit {
     let percent = |part: u64, all: Option<u64>| Some(100.0 * part as f64 / all.filter(|a| *a > 0)? as f64);
+    let micros = |ns: u64| ns as f64 / 1e3;
     let time = |all: Option<u64>| percent(r.span.total_ns?, all);
     JsonExit {
         reason: r.reason.clone(),
@@ -385,24 +378,16 @@ fn exit(r: &ExitRow, domain: &ExitTable) -> JsonExit {
         count_percent: percent(r.span.count, Some(domain.count)),
         time_percent: time(domain.total_ns),
         work_percent: time(domain.work_ns).filter(|_| !r.idle),
-        min_us: micros(r.span.min_ns),
-        max_us: micros(r.span.max_ns),
+        min_us: r.span.min_ns.map(micros),
+        max_us: r.span.max_ns.map(micros),
         mean_us: r.span.mean_us(),
         p99_us: r.span.quantile_us(0.99),
-        stderr_percent: stderr(&r.span),
+        stderr_percent: r.span.stderr_percent(),
         idle: r.idle,
     }
 }
 
-fn stderr(span: &Timing) -> Option<f64> {
-    span.stderr_percent()
-}
-
-fn micros(ns: Option<u64>) -> Option<f64> {
-    ns.map(|n| n as f64 / 1e3)
-}
-
-/// For each address the guest's row, then those of its vCPUs.
+/// For each address the guest's row, then the rows of its vCPUs.
 fn accesses(d: &DomainModel) -> Vec<JsonAccess> {
     let key = |r: &AccessRow| (r.space, r.address, r.direction);
     let mut parts: HashMap<_, Vec<&AccessRow>> = HashMap::new();
@@ -437,57 +422,4 @@ fn access(r: &AccessRow) -> JsonAccess {
 /// Name of an exit to the VMM; a negative number is an errno.
 pub(crate) fn userspace_reason(reason: i32) -> String {
     userspace_exit::display(reason.max(0).unsigned_abs(), reason.min(0)).into_owned()
-}
-
-fn disk(d: &model::DiskRates) -> JsonDisk {
-    JsonDisk {
-        name: d.name.clone(),
-        read_ops: d.read_ops,
-        write_ops: d.write_ops,
-        read_bytes: d.read_bytes,
-        write_bytes: d.write_bytes,
-        read_mean_us: d.read_mean_us,
-        write_mean_us: d.write_mean_us,
-        flush_ops: d.flush_ops,
-        flush_mean_us: d.flush_mean_us,
-        failed_ops: d.failed_ops,
-        queue_depth: d.queue_depth,
-    }
-}
-
-fn nic(n: &model::NicRates) -> JsonNic {
-    JsonNic {
-        name: n.name.clone(),
-        rx_bytes: n.rx_bytes,
-        tx_bytes: n.tx_bytes,
-        rx_packets: n.rx_packets,
-        tx_packets: n.tx_packets,
-        drops: n.drops,
-    }
-}
-
-fn lasting(l: &lint::Lasting) -> JsonLasting {
-    let lint::Lasting { is_longer, shown_s, of_s, ago_s, worst } = l.clone();
-    JsonLasting { is_longer, shown_s, of_s, ago_s, worst }
-}
-
-/// The JSON of a finding.
-pub(crate) fn finding(f: &lint::Finding) -> JsonFinding {
-    JsonFinding {
-        rule: f.rule.as_str(),
-        severity: f.severity,
-        confidence: f.confidence,
-        domain: f.domain.clone(),
-        also: f.also.clone(),
-        target: f.target,
-        title: f.title.clone(),
-        evidence: f.evidence.clone(),
-        why: f.why.clone(),
-        fix: f.fix.clone(),
-        see: f.see.clone(),
-        cost_percent: f.cost,
-        since: f.since_ms.and_then(time),
-        lasting: f.lasting.as_ref().map(lasting),
-        folded: f.folded.iter().map(|rule| rule.as_str()).collect(),
-    }
 }

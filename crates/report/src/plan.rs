@@ -6,6 +6,7 @@ use judge::figures::figure;
 use judge::lint::{Fix, FixKind, HostPlan, PlannedGuest};
 use judge::placement::{CpuMap, GuestLayout, HelperLayout, MoveReason};
 use kvm::{CpuSet, sanitize_name};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,52 +16,80 @@ const CORES_A_LINE: usize = 14;
 /// The letters of guests in a map; guests beyond them share the last one.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ#";
 
-/// The plan as JSON.
-#[derive(Debug, Serialize)]
+/// One placement of all guests (`plan --json`). Nothing is applied.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "plan")]
 pub struct JsonPlan<'a> {
+    /// Version of this format.
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    /// `kvmtop` and its version.
     tool: String,
+    /// Kind of input, as in a report.
     source: &'a str,
+    /// The host before and after.
     host: JsonPlanHost,
+    /// The selected guests, in order of the input.
     guests: Vec<JsonPlannedGuest<'a>>,
 }
 
-#[derive(Debug, Serialize)]
+/// The host of a plan.
+#[derive(Debug, Serialize, JsonSchema)]
 struct JsonPlanHost {
+    /// The CPUs that are online; empty where they are unknown, and then nothing is planned.
     cpus: Vec<JsonPlanCpu>,
 }
 
-#[derive(Debug, Serialize)]
+/// A CPU before and after the plan.
+#[derive(Debug, Serialize, JsonSchema)]
 struct JsonPlanCpu {
+    /// Its number.
     cpu: u32,
+    /// Its NUMA node. `null`: unknown.
     node: Option<u32>,
+    /// The online hardware threads of its core, itself included.
     siblings: Vec<u32>,
+    /// Whether the scheduler balances no load on it.
     isolated: bool,
-    /// CPU time of the host's own tasks, percent, if the plan avoids the CPU for them.
+    /// What the host's own tasks use of it, percent, where that is why nobody is moved there while others are free.
+    /// `null`: little, or unknown.
     host_tasks_percent: Option<f64>,
+    /// Who may run there: `guest/2` is vCPU 2, pinned to this CPU alone; `guest/~` a set of several CPUs that reaches
+    /// it.
     before: Vec<String>,
+    /// The same after the plan, optional moves included.
     after: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// A guest of a plan.
+#[derive(Debug, Serialize, JsonSchema)]
 struct JsonPlannedGuest<'a> {
+    /// Its name.
     name: &'a str,
+    /// Its vCPUs.
     vcpus: usize,
-    /// Whether the guest has no fault and could merely be pinned.
+    /// Nothing is wrong with it: it is not pinned and could have CPUs of its own.
     optional: bool,
-    /// Whether the guest shares CPUs because too few are left.
+    /// Its vCPUs get a set to share, because too few CPUs are left for CPUs of their own.
     shares: bool,
+    /// The threads that get other CPUs; empty where it stays.
     moves: Vec<ThreadMove>,
+    /// The commands and XML to get there.
     fix: &'a [Fix],
+    /// What brings its threads back to where they may run now; empty where it stays.
     undo: &'a [Fix],
 }
 
-/// A thread that moves.
-#[derive(Debug, Serialize)]
+/// A thread that gets other CPUs.
+#[derive(Debug, Serialize, JsonSchema)]
 struct ThreadMove {
+    /// `vCPU 2`, `emulator` or `IOThread 1`.
     thread: String,
+    /// The CPUs that it may use now. `null`: nothing restricts it, and where it runs is not measured.
     from: Option<String>,
+    /// The CPUs that it gets.
     to: String,
+    /// Why.
     reason: String,
 }
 

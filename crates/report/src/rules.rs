@@ -3,6 +3,7 @@
 use super::document::SCHEMA;
 use super::json::TOOL;
 use judge::lint::{self, Rule, RuleId, Threshold, Thresholds};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -19,33 +20,42 @@ pub fn text() -> String {
     out
 }
 
-/// What `check --list-rules --json` prints.
-#[derive(Debug, Serialize)]
+/// All rules (`check --list-rules --json`).
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "rules")]
 pub struct JsonRules {
-    /// Number of the schema: 1.
+    /// Version of this format.
+    #[schemars(extend("const" = 1))]
     schema: u32,
-    /// Program and version.
+    /// `kvmtop` and its version.
     tool: &'static str,
-    /// All rules.
+    /// The rules, by family.
     rules: Vec<JsonRule>,
 }
 
-/// One rule.
-#[derive(Debug, Serialize)]
+/// One rule. docs/rules.md has the same as a page.
+#[derive(Debug, Serialize, JsonSchema)]
 struct JsonRule {
+    /// The name in findings, in the config file and after `--warn` and `--allow`.
     name: RuleId,
+    /// The part of the machine that it is about.
     family: &'static str,
+    /// What it sees.
     sees: &'static str,
-    /// When a pattern is reported on a running host.
+    /// When its pattern is reported on a running host, such as `after 3 of the last 5 s`.
     reported: String,
+    /// The thresholds that decide.
     thresholds: Vec<Threshold>,
+    /// What it cannot tell, or confuses with something else.
     cannot_tell: &'static str,
+    /// What its fix changes, and what that needs.
     fix: &'static str,
+    /// Public documents about the cause.
     see: &'static [&'static str],
 }
 
 impl JsonRules {
-    /// The list with the thresholds in force.
+    /// The list with the current thresholds.
     pub fn new(thresholds: &Thresholds) -> Self {
         let all = thresholds.list();
         let of = |family: &'static str, rule: &'static Rule| JsonRule {

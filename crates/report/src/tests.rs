@@ -2,6 +2,7 @@
 
 use super::{View, diff, diff_text, json, text};
 use judge::analysis::{DomainFilter, JudgedInterval, Pattern};
+use judge::figures;
 use judge::lint::{
     CannotTell, Confidence, Finding, Fix, FixKind, Lasting, Report, RuleId, Severity, StillWatched, Target,
 };
@@ -257,8 +258,8 @@ fn unknown_values_are_null() {
     {
         assert_eq!(value.pointer(path), Some(&Value::Null), "{path}");
     }
-    assert_eq!(json::time(0), None);
-    assert_eq!(json::time(i64::MAX), None);
+    assert_eq!(figures::utc(0), None);
+    assert_eq!(figures::utc(i64::MAX), None);
 }
 
 #[test]
@@ -447,7 +448,7 @@ fn inputs_that_cannot_be_compared_are_reported() {
     let alone = report_of(vec![Finding { rule: RuleId::VcpuWait, ..finding(Severity::Warning, Some("g")) }]);
     let d = compare(&ports, &ports, &led(RuleId::PinOverlap, RuleId::VcpuWait), &alone).findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 1, 0));
-    assert_eq!((d.same[0].rule, d.gone[0].rule), ("vcpu-wait", "pin-overlap"));
+    assert_eq!((d.same[0].rule, d.gone[0].rule), (RuleId::VcpuWait, RuleId::PinOverlap));
     assert_eq!(compare(&empty, &empty, &none, &none).summary, "Neither input holds a guest.");
     let d = compare(&guest, &empty, &none, &none);
     assert_eq!(d.cause, diff::Cause::NotComparable);
@@ -520,7 +521,7 @@ fn guests_are_matched_by_what_is_theirs() {
     let (found, unsure) = pairs(&[("vm-100", 100), ("vm-200", 200)], &[("vm-300", 300), ("vm-400", 400)]);
     assert_eq!(found, "vm-100 None, vm-200 None, None vm-300, None vm-400");
     assert_eq!(unsure, "'vm' is not compared: 2 guests before and 2 guests after could be it");
-    // A process id that another guest has now is no sign.
+    // A process id may have been given to another guest since.
     let (found, unsure) = pairs(&[("a-100", 100), ("b-200", 200)], &[("b-100", 100), ("a-200", 200)]);
     assert_eq!((found.as_str(), unsure.matches("taken for").count()), ("a-100 a-200, b-200 b-100", 2));
 }
@@ -549,7 +550,7 @@ fn findings_are_gone_new_or_changed() {
 
 #[test]
 fn words_of_a_finding_are_as_the_contract_has_them() {
-    let json = serde_json::to_value(json::finding(&finding(Severity::Warning, Some("win10-2")))).unwrap();
+    let json = serde_json::to_value(finding(Severity::Warning, Some("win10-2"))).unwrap();
     assert_eq!(
         (json["severity"].as_str(), json["confidence"].as_str(), json["target"].as_str()),
         (Some("warning"), Some("high"), Some("domain"))

@@ -278,7 +278,7 @@ fn details(d: &DomainModel, rows: usize) -> String {
     out
 }
 
-/// A time, seconds; that of a few lines of a trace in smaller units.
+/// A time in seconds, or in smaller units if it is shorter, as for a few lines of a trace.
 fn length(s: f64) -> String {
     if s > 0.0 && s < 0.1 { duration(s * 1e6) } else { seconds(s) }
 }

@@ -1,15 +1,29 @@
 //! The names of the rules.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A rule by its name. Names never change: JSON, the config file, `--warn` and `--allow` use them.
 ///
 /// The variants are in the order of their names, by which findings of equal weight are sorted.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::Display, strum::IntoStaticStr,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    JsonSchema,
+    strum::Display,
+    strum::IntoStaticStr,
 )]
 #[expect(missing_docs, reason = "the table of rules says what each of them sees")]
 #[serde(rename_all = "kebab-case")]
+#[schemars(with = "String")]
 #[strum(serialize_all = "kebab-case")]
 pub enum RuleId {
     /// All rules, where none of them can be judged.

@@ -69,7 +69,7 @@ impl AccessRow {
 /// A device with all its addresses, read and written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotDevice {
-    /// Its name, or the address of one that has none.
+    /// Its name, or its address if it has no name.
     pub name: String,
     /// Accesses per second.
     pub rate: Option<f64>,

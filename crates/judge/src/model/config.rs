@@ -52,7 +52,7 @@ pub enum CpuPlace {
     /// The elements of its XML.
     #[default]
     Xml,
-    /// `-cpu` in the XML's `<qemu:commandline>`: libvirt puts it behind its own, and QEMU takes the last one.
+    /// `-cpu` in the XML's `<qemu:commandline>`: libvirt puts it after its own, and QEMU takes the last one.
     QemuCommandline,
     /// The command line: the last of this many `-cpu` options.
     CommandLine(usize),
@@ -133,13 +133,13 @@ pub struct TimerConfig {
 /// The CPUs that the guest's threads may use, as configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
-    /// vCPUs with a pin of their own.
+    /// Pinned vCPUs.
     pub vcpus: BTreeMap<u32, CpuSet>,
     /// CPUs of all other threads of the guest (`<vcpu cpuset=…>`).
     pub rest: Option<CpuSet>,
     /// The emulator's own pin.
     pub emulator: Option<CpuSet>,
-    /// IOThreads with a pin of their own.
+    /// Pinned IOThreads.
     pub iothreads: BTreeMap<u32, CpuSet>,
     /// Number of IOThreads.
     pub iothread_count: u32,
@@ -310,7 +310,7 @@ impl GuestConfig {
         }
     }
 
-    /// A VMM other than QEMU has none of its devices and defaults: [`GuestConfig::known`] stays false.
+    /// A VMM other than QEMU lacks its devices and defaults: [`GuestConfig::known`] stays false.
     fn add_other_vmm(&mut self, command: &QemuCommand) {
         self.libvirt.get_or_insert(false);
         self.vcpus = self.vcpus.or(command.vcpus());

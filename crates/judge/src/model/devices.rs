@@ -1,11 +1,13 @@
 //! Disks and network interfaces, per second.
 
 use sample::DomainSample;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-/// A block device.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A block device of a guest. The figures come from the last reading; readings may be less frequent than intervals.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DiskRates {
-    /// Target name.
+    /// Target name, such as `vda`.
     pub name: String,
     /// Reads per second.
     pub read_ops: f64,
@@ -15,18 +17,19 @@ pub struct DiskRates {
     pub read_bytes: f64,
     /// Bytes written per second.
     pub write_bytes: f64,
-    /// Mean time of a read, microseconds; `None` without reads.
+    /// Mean time of a read, microseconds. `null`: no read, or the VMM gives no times.
     pub read_mean_us: Option<f64>,
-    /// Mean time of a write, microseconds; `None` without writes.
+    /// Mean time of a write, microseconds. `null`: no write, or the VMM gives no times.
     pub write_mean_us: Option<f64>,
-    /// Flushes of the write cache per second; `None` if not reported.
+    /// Flushes of the write cache per second. `null`: the VMM does not count them.
     pub flush_ops: Option<f64>,
-    /// Mean time of a flush, microseconds; `None` without flushes.
+    /// Mean time of a flush, microseconds. `null`: no flush, or the VMM gives no times.
     pub flush_mean_us: Option<f64>,
-    /// Failed operations per second; `None` if not reported.
+    /// Reads, writes and flushes per second that failed in the VMM or below it. `null`: not counted; only a QEMU
+    /// monitor that kvmtop asks itself counts them.
     pub failed_ops: Option<f64>,
-    /// Operations under way on average, flushes included: the time of all that completed, over the time that the
-    /// reading covers (Little's law). `None` if no times are reported.
+    /// Operations under way on average: the time of all that completed (reads, writes, flushes), over the time that the
+    /// reading covers. `null`: the VMM gives no times.
     pub queue_depth: Option<f64>,
 }
 
@@ -37,10 +40,11 @@ impl DiskRates {
     }
 }
 
-/// A network interface, from the host's side.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A network interface of a guest. The figures come from the last reading; readings may be less frequent than
+/// intervals.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct NicRates {
-    /// Host-side name.
+    /// Name on the host, such as `vnet0`.
     pub name: String,
     /// Bytes received per second.
     pub rx_bytes: f64,
@@ -50,7 +54,7 @@ pub struct NicRates {
     pub rx_packets: f64,
     /// Packets sent per second.
     pub tx_packets: f64,
-    /// Packets dropped per second, both ways.
+    /// Packets dropped per second, both directions.
     pub drops: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Finds the entries of a list of the sample before.
+//! Finds the entries of a list in the previous sample.
 
 use sample::ThreadSample;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::hash::Hash;
 /// A list this long is searched from its begin; a longer one, which no live host has, by its entries' keys.
 const SHORT: usize = 64;
 
-/// A thread, and what it was in the sample before.
+/// A thread, and its state in the previous sample.
 pub(crate) type ThreadPair<'a> = (&'a ThreadSample, Option<&'a ThreadSample>);
 
-/// The threads of a guest, each with what it was in the sample before.
+/// The threads of a guest, each with its state in the previous sample.
 pub(crate) fn pairs<'a>(now: &'a [ThreadSample], before: &'a [ThreadSample]) -> Vec<ThreadPair<'a>> {
     let before: HashMap<(i32, u64), &ThreadSample> = before.iter().map(|t| ((t.tid, t.start_ticks), t)).collect();
     now.iter().map(|t| (t, before.get(&(t.tid, t.start_ticks)).copied())).collect()

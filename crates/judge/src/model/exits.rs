@@ -7,13 +7,13 @@ use kvm::isa::Isa;
 use sample::{DomainSample, ExitCell, MissingExtreme, Timing, sum_of_known};
 use std::collections::BTreeMap;
 
-/// Reasons that are added up over time at most; no instruction set has more.
+/// Limit of the reasons that are added up over time; no instruction set has more.
 const MAX_REASONS: usize = 1024;
 
 /// Exits of one reason within an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExitRow {
-    /// The reason's name, or its number if it has no name.
+    /// The reason's name, or its number if nobody names it.
     pub reason: String,
     /// Instruction set and code without flag bits, if the source has them.
     pub id: Option<(Isa, u32)>,
@@ -103,7 +103,7 @@ impl ExitTable {
         Self::build(sum.rows, seconds)
     }
 
-    /// Adds the rows of another interval. Totals and shares stand again after [`ExitTable::build`].
+    /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares again.
     pub(super) fn add(&mut self, table: Self) {
         let Self { rows, count: _, total_ns: _, work_ns: _ } = table;
         for row in rows {
@@ -115,7 +115,7 @@ impl ExitTable {
         }
     }
 
-    /// The table of these rows, whose counts and times are those of so many seconds.
+    /// Builds the table; counts and times cover `seconds`.
     pub(super) fn build(mut rows: Vec<ExitRow>, seconds: Option<f64>) -> Self {
         rows.retain(|r| r.span.count > 0);
         let count = total(rows.iter().map(|r| r.span.count));

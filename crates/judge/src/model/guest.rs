@@ -194,7 +194,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
         hint(-1, "its name");
     }
     let (kind, reasons) = match score {
-        // One weak hint is none: guests of any system keep local time.
+        // One weak hint does not count: guests of any system keep local time.
         2.. => (GuestKind::Windows, windows),
         0 | 1 => return GuestGuess::default(),
         _ => (GuestKind::Linux, linux),

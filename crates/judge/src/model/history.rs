@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Points kept for each domain.
 pub const HISTORY_POINTS: usize = 60;
-/// Limit of domains. Further domains have no history.
+/// Limit of domains with a history.
 const DOMAINS: usize = 4096;
-/// Limit of vCPUs of all domains together. Further vCPUs have no history of latencies.
+/// Limit of vCPUs, of all domains together, with a history of latencies.
 const VCPUS: usize = 2048;
 
 /// One interval of one domain.

@@ -12,7 +12,7 @@ pub struct HostDiskModel {
     pub name: String,
     /// Its major and minor number.
     pub number: (u32, u32),
-    /// The name of a device-mapper device, or the file behind a loop device.
+    /// The name of a device-mapper device, or the file of a loop device.
     pub alias: Option<String>,
     /// The names of the devices below it.
     pub below: Vec<String>,

@@ -4,12 +4,12 @@ use super::{Model, ThreadModel};
 use sample::{BUCKETS, Histogram, Timing};
 use std::collections::VecDeque;
 
-/// Points kept for each vCPU at least.
+/// Minimum of the points that are kept for each vCPU.
 pub const LATENCY_POINTS: usize = 120;
 /// As many of the oldest points are dropped at once, so that a picture of them moves once in so many intervals: a
 /// moving picture is most of what a terminal is sent.
 pub const LATENCY_STEP: usize = 10;
-/// Bands of latencies, each twice as long as the one before; see [`LatencyPoint::upper_us`].
+/// Bands of latencies, each twice as long as its predecessor; see [`LatencyPoint::upper_us`].
 pub const LATENCY_BANDS: usize = 16;
 /// The bucket of a [`Histogram`] that is the second band.
 const SECOND: usize = 4;

@@ -38,11 +38,11 @@ use sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, 
 /// What a sample is compared with.
 #[derive(Debug, Clone, Copy)]
 pub enum Base<'a> {
-    /// There is no earlier sample: facts and states only, no rates.
+    /// Without an earlier sample: facts and states only, no rates.
     Start,
     /// The sample before.
     Previous(&'a Sample),
-    /// The sample's counters cover an interval of their own (a table in a file), with its length in seconds if known.
+    /// The sample's counters cover one interval (a table in a file), with its length in seconds if known.
     Whole(Option<f64>),
 }
 
@@ -56,7 +56,7 @@ pub struct Model {
     /// When the host was booted by the wall clock as it stands, milliseconds since the Unix epoch: it changes when that
     /// clock is set, and not while the host sleeps. `None` where the input does not tell.
     pub booted_ms: Option<i64>,
-    /// Length of the interval in seconds; `None` if there is no interval or its length is unknown.
+    /// Length of the interval in seconds; `None` without an interval or if its length is unknown.
     pub interval_s: Option<f64>,
     /// Number of intervals between samples that the figures are of; 1 except for a whole recording.
     pub intervals: u64,
@@ -176,7 +176,7 @@ pub(crate) struct SampleInterval {
     pub seconds: Option<f64>,
     /// False for a first sample, whose counters belong to no interval.
     pub started: bool,
-    /// Whether event counters continue those of the previous sample.
+    /// Whether event counters continue from the previous sample.
     pub engine_continues: bool,
     /// Whether all counters began at zero with the interval.
     pub whole: bool,
@@ -208,7 +208,7 @@ pub fn born_since(start_ticks: u64, boot_ns: u64) -> bool {
     start_ticks.saturating_mul(TICK_NS).saturating_add(2 * TICK_NS) >= boot_ns
 }
 
-/// Growth of named counters, per second. A counter that the previous sample lacks has no rate.
+/// Growth of named counters, per second. A counter that the previous sample lacks is left out.
 pub(crate) fn counter_rates(
     now: &std::collections::BTreeMap<String, u64>,
     before: Option<&std::collections::BTreeMap<String, u64>>,

@@ -15,9 +15,9 @@ use sample::{DomainState, GuestId};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// Guests at most; further ones are left out.
+/// Limit of guests; further ones are left out.
 const MAX_GUESTS: usize = 4096;
-/// Tasks of the host at most; further ones are left out.
+/// Limit of tasks of the host; further ones are left out.
 const MAX_TASKS: usize = 4096;
 /// Rows of all guests together at most: threads, exit reasons, addresses, counters. Each takes some hundred bytes. What
 /// has no row of its own is added up in one named other, or left out.
@@ -156,7 +156,7 @@ fn divide(sum: &mut Option<f64>, seconds: Option<f64>) {
 struct RowCount(usize);
 
 impl RowCount {
-    /// Takes room for a row; false if there is none.
+    /// Takes room for a row; false if all room is taken.
     fn take(&mut self) -> bool {
         let room = self.0 < MAX_ROWS;
         self.0 += usize::from(room);

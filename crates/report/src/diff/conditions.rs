@@ -1,23 +1,27 @@
-//! Whether both inputs were measured in the same way: a change of the way is easily taken for a change of the guest.
+//! Whether both inputs were measured in the same way. A different way can look like a change of the guest.
 
 use crate::View;
 use judge::figures::seconds;
 use judge::model::DomainModel;
 use kvm::topology::CPU_MODEL;
 use sample::{EngineKind, HostFacts, SourceId, SourceState, SourceStatus};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// Something that differs in how the inputs were measured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Something that differs in how two inputs were measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Condition {
-    /// `source`, `engine`, `level`, `kvm-exit`, `interval`, `lost-events`, `kernel`, `host`, `cpu` (its model), `cpus`
-    /// (how many), `kvm` (the vendor's module), `guests` (one was recorded with `--domain`) or `recording` (runs,
-    /// changes of the engine, damage within one).
+    /// What differs. `guests`: one was recorded with `--domain`. `recording`: one has several runs, engines or damage
+    /// within.
+    #[schemars(extend("enum" = [
+        "source", "engine", "level", "kvm-exit", "interval", "lost-events", "kernel", "host", "cpu", "cpus",
+        "kvm", "guests", "recording",
+    ]))]
     pub what: &'static str,
-    /// In the first input. `null` where it is not known.
+    /// On the first side. `null`: unknown.
     pub before: Option<String>,
-    /// In the second input. `null` where it is not known.
+    /// On the second side. `null`: unknown.
     pub after: Option<String>,
     /// What it does to the comparison.
     pub effect: String,

@@ -6,72 +6,78 @@ use crate::View;
 use judge::model::{AccessRow, DomainModel, ExitRow, total};
 use kvm::Space;
 use sample::{Direction, EngineKind, Timing};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A row of both sides: an exit reason, or an address.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// The figures of an exit reason or an address on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Change {
-    /// Count of the first input. `null` where it did not count such a thing at all.
+    /// Count on the first side. `null`: that side did not count such a thing.
     pub before: Option<u64>,
-    /// Count of the second input. `null` where it did not count such a thing at all.
+    /// Count on the second side. `null`: that side did not count such a thing.
     pub after: Option<u64>,
-    /// Per second. `unknown` where the length of one input is not known.
+    /// Per second.
     pub rate: Compared,
-    /// Percent of the guest's exits; for an access, of the accesses to the same space.
+    /// Percent: of the guest's exits, or of its accesses in the same space.
     pub share: Compared,
-    /// Mean time, microseconds. `unknown` where one input has no times.
+    /// Mean time, microseconds.
     pub mean_us: Compared,
-    /// 99th percentile, microseconds. `unknown` where one input has no histogram.
+    /// 99th percentile of the time, microseconds.
     pub p99_us: Compared,
-    /// What became of the row: the verdict of its rate, of its share where no rate is known.
+    /// The row's verdict: the verdict of `rate`, or of `share` where a side's duration is unknown.
     pub verdict: Verdict,
 }
 
-/// An exit reason in both inputs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// An exit reason on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ExitLine {
     /// Name of the reason.
     pub reason: String,
-    /// Whether the guest sleeps in these exits (HLT, `WFx`).
+    /// Whether the guest sleeps in it.
     pub idle: bool,
-    /// The figures; they stand in the row itself.
+    /// The figures.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// An address in both inputs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// An address on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AccessLine {
-    /// `pio` (I/O port), `mmio` (device memory) or `msr`.
+    /// Port, memory or model-specific register.
+    #[schemars(extend("enum" = ["pio", "mmio", "msr"]))]
     pub space: &'static str,
-    /// Port, guest-physical address or MSR number in hexadecimal; `other` for what did not fit the table of addresses.
+    /// As in `access`.
+    #[schemars(extend("pattern" = "^(0x[0-9a-f]+|other)$"))]
     pub address: String,
-    /// `read` or `write`.
+    /// Direction.
+    #[schemars(extend("enum" = ["read", "write"]))]
     pub access: &'static str,
-    /// Name of the device that owns the address, or of the MSR. `null` where nobody names it.
+    /// The device that owns the address. `null`: unknown.
     pub device: Option<String>,
-    /// The figures; they stand in the row itself.
+    /// The figures.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// A guest in both inputs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A guest on both sides, matched by its process, UUID or name, else by its name without the process id if no other
+/// guest has it; a single guest on each side is the same one.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DomainDiff {
-    /// Its name in the first input. `null` if it is not there.
+    /// Its name on the first side. `null`: not there.
     pub before: Option<String>,
-    /// Its name in the second input. `null` if it is not there.
+    /// Its name on the second side. `null`: not there.
     pub after: Option<String>,
-    /// What the two are taken for the same by. `null` if it is in one input only.
+    /// How both were matched: `process`, `uuid`, `name`, `kind` or `alone`. `kind`: the name without the process id.
+    /// `alone`: each side has a single guest. `null`: on one side only.
     pub matched_by: Option<MatchedBy>,
-    /// All exits but idle ones, per second.
+    /// Exits per second in which the guest does not sleep.
     pub work: Compared,
-    /// CPU time, percent of one host CPU. Its verdict is always `unknown`: one value says nothing of its noise.
+    /// CPU time of all threads, percent of one host CPU.
     pub cpu_percent: Compared,
-    /// Exits by reason, the largest first.
+    /// By reason, largest first.
     pub exits: Vec<ExitLine>,
-    /// Accesses by address, the largest first.
+    /// By address, largest first.
     pub accesses: Vec<AccessLine>,
 }
 

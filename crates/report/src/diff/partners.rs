@@ -6,12 +6,13 @@
 
 use judge::model::DomainModel;
 use sample::DomainState;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What two guests were taken for the same by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// How two guests were matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MatchedBy {
     /// One process in both inputs.
@@ -35,10 +36,10 @@ pub(super) struct Partners<'a> {
     pub remarks: Vec<String>,
 }
 
-/// Remarks at most.
+/// Limit of remarks.
 const MAX_REMARKS: usize = 20;
 
-/// Pairs the guests, those of the first input first.
+/// Pairs the guests. Guests of the first input come first.
 pub(super) fn partners<'a>(old: &[&'a DomainModel], new: &[&'a DomainModel]) -> Partners<'a> {
     let mut table = Matching { old, new, of_old: vec![None; old.len()], taken: vec![false; new.len()] };
     let mut remarks = Vec::new();

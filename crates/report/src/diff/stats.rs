@@ -1,6 +1,7 @@
 //! Distinguishes a change from noise.
 
 use sample::Timing;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Figures that differ by more standard errors of their difference than this do so by chance once in a thousand times.
@@ -9,7 +10,7 @@ const BEYOND_CHANCE: f64 = 3.29;
 const MATTERS: f64 = 0.1;
 
 /// What became of a figure.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Only in the second input.
@@ -44,16 +45,16 @@ impl Verdict {
     }
 }
 
-/// A figure of both inputs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+/// A figure on both sides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Compared {
-    /// In the first input. `null` where it is not known.
+    /// On the first side. `null`: unknown.
     pub before: Option<f64>,
-    /// In the second input. `null` where it is not known.
+    /// On the second side. `null`: unknown.
     pub after: Option<f64>,
-    /// Change in percent of `before`. `null` where one of the two is not known or `before` is 0.
+    /// The change in percent of the first side's figure. `null`: a side is unknown, or the first is 0.
     pub change_percent: Option<f64>,
-    /// Whether the change is more than noise.
+    /// Whether it changed.
     pub verdict: Verdict,
 }
 
@@ -70,7 +71,7 @@ pub(super) fn rates(before: u64, before_s: Option<f64>, after: u64, after_s: Opt
         return Compared::new(None, None, Verdict::Unknown);
     };
     let (rb, ra) = (before as f64 / tb, after as f64 / ta);
-    // The spread of a count of zero is that of one.
+    // A count of zero has the spread of a count of one.
     let spread = |count: u64, t: f64| count.max(1) as f64 / (t * t);
     let error = (spread(before, tb) + spread(after, ta)).sqrt();
     let verdict = match (before, after, Verdict::of(rb, ra, error)) {

@@ -6,11 +6,12 @@ use super::{FindingsDiff, View};
 use crate::table::cut;
 use judge::figures::{change, duration, figure, or_unknown, percent, seconds};
 use judge::model::total;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 
 /// What all changes together mean.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// Something changed by more than noise.
@@ -162,7 +163,7 @@ fn accesses(space: &str) -> &'static str {
     }
 }
 
-/// `share_of` is the unit of a share, which stands in where no rate is known.
+/// `share_of` is the unit of a share, which is used where no rate is known.
 fn from_to(c: &Change, timed: bool, share_of: &'static str) -> String {
     let (x, write, unit): (_, fn(f64) -> String, _) = if timed && c.rate.verdict != Verdict::Unknown {
         (&c.rate, figure, "/s")

@@ -30,12 +30,12 @@ pub(super) enum Chart {
 }
 
 impl Chart {
-    /// Whether a series that an interval lacks was 0 in it: what did not happen is no row of a table.
+    /// Whether a series that an interval lacks was 0 in it: tables have rows only for what happened.
     const fn absent_is_zero(self) -> bool {
         matches!(self, Self::Exits | Self::Vmm | Self::Devices)
     }
 
-    /// Whether a slot shows the highest of its values: a percentile has no mean.
+    /// Whether a slot shows the highest of its values instead of a mean, which percentiles do not have.
     pub const fn shows_peaks(self) -> bool {
         matches!(self, Self::Wakeup | Self::DiskTime)
     }
@@ -43,7 +43,7 @@ impl Chart {
 
 /// Name of the series that sums up those that are not drawn.
 pub(super) const OTHER: &str = "other";
-/// Characters of a series' name at most.
+/// Limit of the characters of a series' name.
 const MAX_NAME: usize = 64;
 
 /// The series of one chart.

@@ -4,9 +4,10 @@ use super::charts::{Chart, ChartTracks, OTHER, OwnerTracks};
 use super::spans::FindingSpan;
 use super::timeline::{GuestTracks, TimelineBuilder};
 use super::tracks::{TimeAxis, Track, TrackCell};
-use crate::document::{JsonDomain, JsonFinding};
+use crate::document::JsonDomain;
 use crate::{View, json, text};
 use base64::Engine as _;
+use judge::lint::Finding;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ const BODY: &str = include_str!("../../page/page.html");
 pub const WANTED_BYTES: usize = 4_900_000;
 /// Slots below which thinning does not go.
 const MIN_SLOTS: usize = 64;
-/// Slots to which the vCPUs' series go down before those of guests do.
+/// Slots that the series of vCPUs are thinned to before the series of guests are thinned.
 const FEW_SLOTS: usize = 256;
 
 /// A page, ready to be written.
@@ -275,10 +276,9 @@ fn places(timeline: &TimelineBuilder, domains: &[JsonDomain]) -> Vec<Option<usiz
 }
 
 /// Notes for each span which finding of the report it belongs to.
-fn link_findings(spans: &mut [FindingSpan], findings: &[JsonFinding]) {
+fn link_findings(spans: &mut [FindingSpan], findings: &[Finding]) {
     for s in spans {
-        let rule = s.rule.as_str();
-        let same = |f: &JsonFinding| f.domain == s.domain && (f.rule == rule || f.folded.contains(&rule));
+        let same = |f: &Finding| f.domain == s.domain && f.covers(s.rule);
         let exact = findings.iter().position(|f| same(f) && f.target == s.target);
         s.finding = exact.or_else(|| findings.iter().position(same));
     }
@@ -319,7 +319,7 @@ fn line<'a>(name: &'a str, track: &Track, chart: Chart, slots: usize) -> PageLin
     PageLine { name, mean, max: has_max.then_some(max) }
 }
 
-/// Times of the first year after 1970 are none of a wall clock: a trace's clock counts from the boot of its host.
+/// Earlier times are from the clock of a trace, which counts from the boot of its host.
 const MIN_WALL_MS: i64 = 365 * 86_400_000;
 
 /// Offset from UTC in seconds, and name, of the system's time zone at a time.

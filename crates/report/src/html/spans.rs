@@ -4,7 +4,7 @@ use judge::lint::{Finding, FindingId, RuleId, Severity, Target};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Spans at most; further ones are counted.
+/// Limit of spans; further ones are counted.
 const MAX_SPANS: usize = 2000;
 
 /// A time during which a finding held, as the page's data have it.
@@ -35,7 +35,7 @@ pub(super) struct FindingSpans {
 }
 
 impl FindingSpans {
-    /// Adds the findings of an interval. What is true of a configuration begins at no time and has no span.
+    /// Adds the findings of an interval. Findings about a configuration have no beginning and so no span.
     pub fn add<'f>(&mut self, findings: impl Iterator<Item = &'f Finding>, end_ms: i64) {
         let before = std::mem::take(&mut self.holding);
         for f in findings {

@@ -9,7 +9,7 @@ use judge::analysis::{DomainFilter, JudgedInterval};
 use judge::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitRow, ExitTable, GuestId, Model, ThreadModel};
 use std::collections::BTreeMap;
 
-/// Guests with time lines at most, and their vCPUs together.
+/// Limit of guests with time lines, and of the vCPUs of all guests together.
 const MAX_GUESTS: usize = 256;
 const MAX_VCPUS: usize = 1024;
 /// Exit reasons or devices of a guest that are followed, and of a vCPU.
@@ -55,7 +55,7 @@ impl TimelineBuilder {
         Self { filter, ..Self::default() }
     }
 
-    /// Adds an interval of known length; others have no place in time.
+    /// Adds an interval of known length; other intervals are skipped.
     pub fn add(&mut self, interval: &JudgedInterval) {
         let JudgedInterval { model, report } = interval;
         let Some(seconds) = model.interval_s.filter(|s| *s > 0.0) else { return };
@@ -247,7 +247,7 @@ fn add_exits(charts: &mut OwnerTracks, table: &ExitTable, most: usize, at: (usiz
     charts.chart(Chart::Exits).add(at, most, rates);
 }
 
-/// Accesses by device; those of an address without a device by its address.
+/// Accesses by device, or by address where the address has no device.
 fn add_accesses<'a>(
     charts: &mut OwnerTracks,
     rows: impl Iterator<Item = &'a AccessRow>,

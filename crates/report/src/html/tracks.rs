@@ -1,11 +1,11 @@
 //! Values over time in bounded memory: slots of one or more intervals. Each slot keeps the mean and the maximum of its
 //! intervals, so that a peak survives however many intervals share a slot.
 
-/// Slots at most.
+/// Limit of slots.
 const MAX_SLOTS: usize = 4096;
-/// Slots that remain however many series there are.
+/// Slots that remain even with very many series.
 const MIN_SLOTS: usize = 64;
-/// Cells of all series of a time axis together, at most; [`MIN_SLOTS`] wins.
+/// Limit of the cells of all series of a time axis; [`MIN_SLOTS`] has precedence.
 const MAX_CELLS: usize = 1_500_000;
 /// Latest time, milliseconds since the epoch: the end of the year 9999, up to which every browser knows dates.
 const LATEST_MS: i64 = 253_402_300_799_999;
@@ -50,7 +50,7 @@ impl TimeAxis {
         self.slots.len() - 1
     }
 
-    /// Slots that fit, with so many series.
+    /// Number of slots that fit for a number of series.
     pub fn room(series: usize) -> usize {
         (MAX_CELLS / series.max(1)).clamp(MIN_SLOTS, MAX_SLOTS)
     }
@@ -128,7 +128,7 @@ impl TrackCell {
         self.seconds += other.seconds;
     }
 
-    /// The mean over the measured time; `None` if there is none.
+    /// The mean over the measured time; `None` if nothing was measured.
     pub fn mean(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.sum / f64::from(self.seconds))
     }
@@ -148,7 +148,7 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// Adds the value of an interval of so many seconds. A value that is no number adds nothing.
+    /// Adds the value of an interval that lasts `seconds`. A value that is not a number adds nothing.
     pub fn add(&mut self, slot: usize, value: f64, seconds: f64) {
         if value.is_finite() && seconds > 0.0 {
             if self.cells.len() <= slot {

@@ -1,14 +1,18 @@
 //! What a rule reports: a finding with its evidence and a fix to paste.
 
+use crate::figures;
 use crate::lint::rule_id::RuleId;
 use kvm::Space;
 use sample::Direction;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use strum::{Display, IntoStaticStr};
 
 /// How much a finding matters, from mild to severe.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Display, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Display, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Severity {
@@ -42,7 +46,9 @@ pub(crate) fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<S
 }
 
 /// How certain the cause is, from least to most.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Display, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Display, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Confidence {
@@ -63,7 +69,8 @@ impl Confidence {
 }
 
 /// What a finding is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(with = "String")]
 pub enum Target {
     /// The host as a whole.
     Host,
@@ -97,7 +104,7 @@ impl Serialize for Target {
 }
 
 /// What kind of text a fix is, and so where it is pasted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum FixKind {
@@ -121,14 +128,15 @@ impl FixKind {
     }
 }
 
-/// One thing to do. kvmtop never does it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+/// One thing to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Fix {
-    /// What the text is.
+    /// Where the text is pasted: `virsh edit`, the host's shell, the host's kernel command line, QEMU's command line;
+    /// or nowhere.
     pub kind: FixKind,
     /// The text to paste, or the advice.
     pub text: String,
-    /// What makes it effective, or what it costs: a power cycle of the guest, a reboot of the host.
+    /// What it takes to become effective, or what it costs. Absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
 }
@@ -148,18 +156,19 @@ pub enum Mark {
     Vcpu(u32),
 }
 
-/// How steadily a finding held lately, on a running host.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// How steadily a finding held on a running host or in a recording.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Lasting {
-    /// Whether it has held for longer than a recording is looked back on; its beginning is not known then.
+    /// Whether the finding is older than `since`: a recording is looked back on for a minute.
     pub is_longer: bool,
-    /// For how many seconds of the last [`Lasting::of_s`] the pattern showed.
+    /// For how many of the last `of_s` seconds it showed, or almost reached its threshold.
     pub shown_s: f64,
-    /// Seconds since it began, at most a minute.
+    /// Seconds since it began, at most 60.
     pub of_s: f64,
-    /// How many seconds ago the interval ended that the evidence is of; 0 if it is this one.
+    /// How many seconds ago the interval ended that the evidence is of. 0: this interval.
     pub ago_s: f64,
-    /// The decisive figure of the interval in the last minute in which it was worst, if it is another one.
+    /// The decisive figure of the worst interval of the last minute. Absent: the one in the evidence.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<String>,
 }
 
@@ -176,41 +185,62 @@ pub struct FindingId {
     other: Option<String>,
 }
 
-/// Something that is wrong, or that costs performance needlessly. `report::document` holds its JSON form.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// What a rule found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// The rule's name, as in the table of rules.
+    /// Name of the rule; docs/rules.md lists them.
     pub rule: RuleId,
-    /// How much it matters.
+    /// `critical` ruins performance, `warning` costs what could be saved, `info` is worth knowing.
     pub severity: Severity,
-    /// How sure the cause is.
+    /// How sure the cause is. `low`: the evidence only suggests it; the text says what to look at next.
     pub confidence: Confidence,
-    /// The guest; `None` for a finding about the host.
+    /// The guest. `null`: the host.
     pub domain: Option<String>,
-    /// Other guests that it concerns.
+    /// Other guests that it is about. Absent: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1))]
     pub also: Vec<String>,
-    /// Which part of the guest or host it is about.
+    /// What it is about: `host`, `domain`, `vcpu N`, `thread TID`, `pcpu N`.
+    #[schemars(extend("pattern" = "^(host|domain|(vcpu|thread|pcpu) [0-9]+)$"))]
     pub target: Target,
     /// One line.
     pub title: String,
-    /// The figures that made it fire, each with unit and window, and a command that shows them without kvmtop.
+    /// The figures that made the rule fire, with units, the most telling first.
     pub evidence: Vec<String>,
-    /// Why these figures point to this cause.
+    /// Why these figures mean this cause.
     pub why: String,
-    /// What to do, best first.
+    /// What to do, best first. kvmtop applies nothing.
     pub fix: Vec<Fix>,
-    /// Public documents about the cause.
+    /// Documents of libvirt, QEMU and the kernel.
+    #[schemars(inner(url))]
     pub see: Vec<String>,
-    /// What it costs now, percent of one host CPU; `None` when unknown.
+    /// What it costs, percent of one host CPU. Absent: not known.
+    #[serde(rename = "cost_percent", skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// When it was first seen, milliseconds since the Unix epoch; `None` for files and configuration.
+    /// Since when it has been true: RFC 3339, UTC. Absent: not known, as for files and configuration.
+    #[serde(rename = "since", serialize_with = "utc", skip_serializing_if = "has_no_utc")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub since_ms: Option<i64>,
-    /// How steadily it held; `None` for files and configuration.
+    /// How steadily it held. The evidence comes from the newest interval in which it showed. Absent: files and
+    /// configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lasting: Option<Lasting>,
-    /// Other rules that fired for the same cause and are part of this finding.
+    /// Other rules that fired for the same cause and are part of this finding. Absent: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1))]
     pub folded: Vec<RuleId>,
     /// The table cells that made it fire.
+    #[serde(skip)]
     pub marks: Vec<Mark>,
+}
+
+/// Whether JSON leaves a time out.
+fn has_no_utc(ms: &Option<i64>) -> bool {
+    ms.and_then(figures::utc).is_none()
+}
+
+fn utc<S: Serializer>(ms: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
+    ms.and_then(figures::utc).serialize(serializer)
 }
 
 impl Finding {

@@ -3,27 +3,29 @@
 use super::finding::Finding;
 use crate::figures::seconds;
 use crate::lint::rule_id::RuleId;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A rule that could not be judged, and why.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// A rule that could not be judged.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct CannotTell {
-    /// The rule, or [`RuleId::Every`].
+    /// Name of the rule; `*`: every rule about the guest's behaviour.
     pub rule: RuleId,
-    /// The guest; `None` for the host.
+    /// The guest. `null`: the host.
     pub domain: Option<String>,
-    /// What is missing, in a sentence.
+    /// What is missing.
     pub because: String,
 }
 
-/// Something of which not enough has been seen to tell whether it is a finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Something of which not enough has been seen to tell whether it is a finding: a guest that runs or is watched for too
+/// short a time, or a pattern that shows and has not lasted.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StillWatched {
-    /// A rule whose pattern shows and has not lasted, or [`RuleId::Every`].
+    /// Name of the rule whose pattern shows; `*`: every rule.
     pub rule: RuleId,
-    /// The guest; `None` for the host.
+    /// The guest. `null`: the host.
     pub domain: Option<String>,
-    /// What is still missing, in a sentence.
+    /// What is still missing.
     pub because: String,
     /// For how long it was seen, seconds.
     pub seen_s: f64,

@@ -2,6 +2,7 @@
 
 use super::finding::Severity;
 use crate::figures::figure;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The figures from which a rule reports each severity. A missing step is never reached.
@@ -43,16 +44,16 @@ impl Steps {
 
 const NEVER: f64 = f64::INFINITY;
 
-/// One threshold, for lists of rules.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// One threshold of the config file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Threshold {
-    /// Its name in the config file: `timers.rtc`.
+    /// The name in the config file's `[thresholds]`, such as `timers.rtc`.
     pub name: &'static str,
     /// What it limits, with its unit.
     pub about: &'static str,
-    /// Its current value: `info 256, warning 1000, critical 10k`.
+    /// The current value, such as `info 256, warning 1000, critical 10k`.
     pub value: String,
-    /// Where its default comes from.
+    /// Where the default comes from.
     pub source: &'static str,
 }
 

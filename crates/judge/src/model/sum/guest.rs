@@ -13,11 +13,11 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 
-/// Access rows of one guest at most; further addresses are added up in one row of their kind.
+/// Limit of access rows of one guest; further addresses are added up in one row of their kind.
 const MAX_ACCESSES: usize = 65_536;
-/// Threads of one guest at most, when vCPU threads ended.
+/// Limit of threads of one guest, counting vCPU threads that ended.
 const MAX_THREADS: usize = 4096;
-/// Wakers and pre-empting tasks of one thread at most; further ones are left out.
+/// Limit of wakers and of pre-empting tasks of one thread; further ones are left out.
 const MAX_TASKS: usize = 1024;
 
 /// vCPU, space, address, direction.
