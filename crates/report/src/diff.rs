@@ -6,13 +6,13 @@
 
 mod conditions;
 mod lines;
-mod partners;
+mod matching;
 mod stats;
 mod verdict;
 
 pub use conditions::Condition;
 pub use lines::{AccessLine, Change, DomainDiff, ExitLine};
-pub use partners::MatchedBy;
+pub use matching::MatchedBy;
 pub use stats::{Compared, Verdict};
 pub use verdict::Cause;
 

@@ -64,44 +64,37 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
     }
     // The change follows its figures: in percent for a rate or a mean, in percentage points for a share.
     let figure = if timed { ["per s", "per s after", "rate +/-"] } else { ["share %", "share after", "points +/-"] };
-    let heads = |name: &'static str| {
-        Table::new(&[
-            name,
-            "count",
-            figure[0],
-            "count after",
-            figure[1],
-            figure[2],
-            "mean us",
-            "mean after",
-            "mean +/-",
-            "p99 us",
-            "p99 after",
-            "p99 +/-",
-        ])
-    };
-    let mut t = heads("<EXIT");
-    for e in d.exits.iter().take(ROWS) {
-        t.row(row(if e.idle { format!("{} (sleep)", e.reason) } else { e.reason.clone() }, &e.change, timed));
-    }
-    if !t.is_empty() {
-        out.push_str(&t.render(2));
-        out.push_str(&more(d.exits.len()));
-    }
-    let mut t = heads("<ACCESS");
-    for a in d.accesses.iter().take(ROWS) {
+    let exits = d.exits.iter().map(|e| {
+        let name = if e.idle { format!("{} (sleep)", e.reason) } else { e.reason.clone() };
+        (name, &e.change)
+    });
+    let accesses = d.accesses.iter().map(|a| {
         let device = a.device.as_deref().map(|d| format!(" {d}")).unwrap_or_default();
-        t.row(row(format!("{} {} {}{device}", a.space, a.address, a.access), &a.change, timed));
-    }
-    if !t.is_empty() {
-        out.push_str(&t.render(2));
-        out.push_str(&more(d.accesses.len()));
-    }
+        (format!("{} {} {}{device}", a.space, a.address, a.access), &a.change)
+    });
+    out.push_str(&table("<EXIT", figure, exits, timed));
+    out.push_str(&table("<ACCESS", figure, accesses, timed));
     out
 }
 
-fn more(all: usize) -> String {
-    if all > ROWS { format!("  … {} more\n", all - ROWS) } else { String::new() }
+/// A table of the first rows, and how many more there are.
+fn table<'a>(
+    name: &'static str,
+    figure: [&'static str; 3],
+    rows: impl ExactSizeIterator<Item = (String, &'a Change)>,
+    timed: bool,
+) -> String {
+    let [before, after, moved] = figure;
+    let times = ["mean us", "mean after", "mean +/-", "p99 us", "p99 after", "p99 +/-"];
+    let counts = [name, "count", before, "count after", after, moved];
+    let mut table = Table::new(&[counts, times].concat());
+    let more = rows.len().saturating_sub(ROWS);
+    rows.take(ROWS).for_each(|(name, change)| table.row(row(name, change, timed)));
+    let mut out = if table.is_empty() { String::new() } else { table.render(2) };
+    if more > 0 {
+        let _ = writeln!(out, "  … {more} more");
+    }
+    out
 }
 
 fn row(name: String, c: &Change, timed: bool) -> [String; 12] {

@@ -10,7 +10,8 @@ use kvm::limits;
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
-    DomainFacts, DomainSample, DomainState, GuestId, MemoryUse, Sample, StackProfile, Throttling, UserspaceCell,
+    DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, GuestId, MemoryUse, Sample,
+    StackProfile, Throttling, UserspaceCell,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -193,43 +194,9 @@ impl DomainModel {
                 model
             })
             .collect();
-        let all_exits = exits.count;
-        let exits_of: HashMap<u32, u64> = vcpu_exits.iter().map(|(v, table)| (*v, table.count)).collect();
-        let mut to_vmm: HashMap<u32, u64> = HashMap::new();
-        for (vcpu, _, count) in &userspace {
-            let Some(vcpu) = vcpu else { continue };
-            let sum = to_vmm.entry(*vcpu).or_default();
-            *sum = sum.saturating_add(*count);
-        }
-        for t in &mut threads {
-            let of_vcpu = |counts: &HashMap<u32, u64>| t.index.and_then(|i| counts.get(&i)).copied().unwrap_or(0);
-            t.exit_rate = if t.role != Role::Vcpu {
-                None
-            } else if all_exits > 0 && exits_of.is_empty() {
-                // A table of all vCPUs together.
-                None
-            } else if all_exits > 0 {
-                interval.rate(of_vcpu(&exits_of))
-            } else if let Some(rate) = t.counters.get("exits") {
-                Some(*rate)
-            } else {
-                interval.rate(of_vcpu(&to_vmm)).filter(|_| !userspace.is_empty())
-            };
-        }
+        set_exit_rates(&mut threads, exits.count, &vcpu_exits, &userspace, interval);
         threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
-        let exit_rate = if all_exits > 0 {
-            (interval.rate(all_exits), ExitRateSource::Traced)
-        } else if let Some(rate) = counters.get("exits") {
-            (Some(*rate), ExitRateSource::Counters)
-        } else if sample.engine.fires_kvm_exit != Some(false)
-            && sample.engine.level != sample::EngineLevel::None
-            && sample.engine.kind != sample::EngineKind::None
-        {
-            (interval.rate(0), ExitRateSource::Traced)
-        } else {
-            let all = total(userspace.iter().filter(|(v, ..)| v.is_none()).map(|u| u.2));
-            if all > 0 { (interval.rate(all), ExitRateSource::Userspace) } else { (None, ExitRateSource::Nothing) }
-        };
+        let exit_rate = exit_rate(exits.count, &counters, &userspace, &sample.engine, interval);
         let kvm_events = if interval.started {
             let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
             now.kvm_events.iter().map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied()))).collect()
@@ -259,17 +226,68 @@ impl DomainModel {
             nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             node_memory: now.node_memory.clone(),
-            swap: now.swap_bytes.map(|s| {
-                (
-                    s,
-                    before
-                        .and_then(|b| b.swap_bytes)
-                        .map_or(0, |b| i64::try_from(s).unwrap_or(0) - i64::try_from(b).unwrap_or(0)),
-                )
+            swap: now.swap_bytes.map(|bytes| {
+                let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(0);
+                (bytes, before.and_then(|b| b.swap_bytes).map_or(0, |old| signed(bytes) - signed(old)))
             }),
             memory: now.memory,
             profile: now.profile.clone().map(|stacks| GuestProfile { stacks, is_new: true }),
         }
+    }
+}
+
+/// Exits to the VMM: the vCPU (`None`: all), the `KVM_EXIT_*` number, the count.
+type UserspaceRows = [(Option<u32>, i32, u64)];
+
+/// Sets the exits per second of each vCPU.
+fn set_exit_rates(
+    threads: &mut [ThreadModel],
+    all: u64,
+    vcpu_exits: &[(u32, ExitTable)],
+    userspace: &UserspaceRows,
+    interval: &SampleInterval,
+) {
+    let traced: HashMap<u32, u64> = vcpu_exits.iter().map(|(v, table)| (*v, table.count)).collect();
+    let mut to_vmm: HashMap<u32, u64> = HashMap::new();
+    for &(vcpu, _, count) in userspace {
+        let Some(vcpu) = vcpu else { continue };
+        let sum = to_vmm.entry(vcpu).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    for t in threads.iter_mut().filter(|t| t.role == Role::Vcpu) {
+        let of_vcpu = |counts: &HashMap<u32, u64>| t.index.and_then(|i| counts.get(&i)).copied().unwrap_or(0);
+        t.exit_rate = if all > 0 {
+            // A table of all vCPUs together has no rates of vCPUs.
+            interval.rate(of_vcpu(&traced)).filter(|_| !traced.is_empty())
+        } else if let Some(rate) = t.counters.get("exits") {
+            Some(*rate)
+        } else {
+            interval.rate(of_vcpu(&to_vmm)).filter(|_| !userspace.is_empty())
+        };
+    }
+}
+
+/// Exits per second of a guest, and the source of the figure.
+fn exit_rate(
+    all: u64,
+    counters: &Rates,
+    userspace: &UserspaceRows,
+    engine: &EngineStatus,
+    interval: &SampleInterval,
+) -> (Option<f64>, ExitRateSource) {
+    if all > 0 {
+        return (interval.rate(all), ExitRateSource::Traced);
+    }
+    if let Some(rate) = counters.get("exits") {
+        return (Some(*rate), ExitRateSource::Counters);
+    }
+    let is_traced = engine.level != EngineLevel::None && engine.kind != EngineKind::None;
+    if is_traced && engine.fires_kvm_exit != Some(false) {
+        return (interval.rate(0), ExitRateSource::Traced);
+    }
+    match total(userspace.iter().filter(|(v, ..)| v.is_none()).map(|u| u.2)) {
+        0 => (None, ExitRateSource::Nothing),
+        count => (interval.rate(count), ExitRateSource::Userspace),
     }
 }
 

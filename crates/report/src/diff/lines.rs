@@ -1,6 +1,6 @@
 //! Pairs the guests, exit reasons and addresses of both inputs.
 
-use super::partners::{MatchedBy, Partners, partners};
+use super::matching::{MatchedBy, MatchedGuests, matched};
 use super::stats::{self, Compared, Verdict};
 use crate::View;
 use judge::model::{AccessRow, DomainModel, ExitRow, total};
@@ -101,7 +101,7 @@ impl DomainDiff {
 /// Compares the guests, and says which could not be matched.
 pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> (Vec<DomainDiff>, Vec<String>) {
     let (old, new): (Vec<_>, Vec<_>) = (before.guests().collect(), after.guests().collect());
-    let Partners { pairs, remarks } = partners(&old, &new);
+    let MatchedGuests { pairs, remarks } = matched(&old, &new);
     let compared = pairs.into_iter().map(|(b, a, by)| DomainDiff { matched_by: by, ..domain(b, a, before, after) });
     (compared.collect(), remarks)
 }

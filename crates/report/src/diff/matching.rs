@@ -1,8 +1,7 @@
 //! Which guest of one input is which guest of the other.
 //!
-//! A guest is the same process, has the same UUID, the same name, or is the only one of its kind: a name that ends in a
-//! process id tells by what comes before it (the guest's disk, container or program). Where several could be it, none
-//! is.
+//! Guests match by process, UUID or name. A name that ends in a process id matches by the part before the id (the
+//! guest's disk, container or program) if that part is unique. Ambiguous guests are not matched.
 
 use judge::model::DomainModel;
 use sample::DomainState;
@@ -29,10 +28,10 @@ pub enum MatchedBy {
 
 /// The guests of two inputs.
 #[derive(Debug, Default)]
-pub(super) struct Partners<'a> {
+pub(super) struct MatchedGuests<'a> {
     /// A guest of the first input, its partner of the second, and why.
     pub pairs: Vec<(Option<&'a DomainModel>, Option<&'a DomainModel>, Option<MatchedBy>)>,
-    /// What a reader must know of guests that were matched by a weak sign or not at all, a sentence each.
+    /// Guests that were matched by a weak sign or not at all, a sentence each.
     pub remarks: Vec<String>,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct Partners<'a> {
 const MAX_REMARKS: usize = 20;
 
 /// Pairs the guests. Guests of the first input come first.
-pub(super) fn partners<'a>(old: &[&'a DomainModel], new: &[&'a DomainModel]) -> Partners<'a> {
+pub(super) fn matched<'a>(old: &[&'a DomainModel], new: &[&'a DomainModel]) -> MatchedGuests<'a> {
     let mut table = Matching { old, new, of_old: vec![None; old.len()], taken: vec![false; new.len()] };
     let mut remarks = Vec::new();
     table.pair(MatchedBy::Process, |d| (d.facts.start_ticks > 0).then_some((d.facts.pid?, d.facts.start_ticks)));
@@ -68,7 +67,7 @@ pub(super) fn partners<'a>(old: &[&'a DomainModel], new: &[&'a DomainModel]) -> 
     let more = remarks.len().saturating_sub(MAX_REMARKS);
     remarks.truncate(MAX_REMARKS);
     remarks.extend((more > 0).then(|| format!("and {more} more such guests")));
-    Partners { pairs, remarks }
+    MatchedGuests { pairs, remarks }
 }
 
 fn guests(count: usize) -> String {
@@ -108,8 +107,8 @@ struct Matching<'a, 'b> {
 type Candidates = [Vec<usize>; 2];
 
 impl Matching<'_, '_> {
-    /// Pairs those that are the only ones with their key. The others come back: the name of one, and how many there are
-    /// on each side.
+    /// Pairs the guests whose key is unique on both sides. Returns the others: a name, and the number of guests with
+    /// that key on each side.
     fn pair<K: Eq + Hash>(
         &mut self,
         by: MatchedBy,
@@ -142,7 +141,7 @@ impl Matching<'_, '_> {
     }
 }
 
-/// A guest that was started again is in a recording twice: the one that still runs stands for both.
+/// A recording has a restarted guest twice: the running guest represents both.
 fn living(places: &[usize], guests: &[&DomainModel]) -> Vec<usize> {
     let living: Vec<_> = places.iter().copied().filter(|i| guests[*i].state != DomainState::Ended).collect();
     if living.is_empty() { places.to_vec() } else { living }
