@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the exits of a recording, as docs/session-format.md describes it: guest, thread, instruction set, reason, count."""
+"""Prints the exits of a recording (docs/session-format.md): guest, thread, instruction set, reason, count."""
 
 import struct
 import sys

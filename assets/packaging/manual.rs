@@ -1,6 +1,6 @@
 //! Writes the manual pages (`man`) and completions (`completions/bash`, `zsh`, `fish`) into a folder, from the command
 //! line as clap sees it: `cargo run --example manual -- FOLDER`. The packages contain them.
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(missing_docs, clippy::expect_used, clippy::missing_panics_doc)]
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;

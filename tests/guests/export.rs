@@ -201,9 +201,9 @@ fn other_hosts_are_warned_of_and_a_port_in_use_is_named() {
 #[test]
 fn a_real_guests_counters_are_exact() {
     const TEST: &str = "a_real_guests_counters_are_exact";
-    let _alone = common::alone();
     const READS: u32 = 30_011;
     const WRITES: u32 = 5_003;
+    let _alone = common::alone();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }

@@ -233,8 +233,8 @@ impl Drop for Prometheus {
 #[test]
 fn prometheus_scrapes_a_real_host() {
     const TEST: &str = "prometheus_scrapes_a_real_host";
-    let _alone = common::alone();
     const READS: u32 = 20_011;
+    let _alone = common::alone();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }

@@ -1,5 +1,5 @@
-//! The rules of the house that the compiler does not hold (`ARCHITECTURE.md`): what thinks and shows touches no machine,
-//! lines have at most 120 columns, and comments refer to what a reader can find.
+//! The rules of the house that the compiler does not hold (`ARCHITECTURE.md`): what thinks and shows touches no
+//! machine, lines have at most 120 columns, and comments refer to what a reader can find.
 
 use std::path::Path;
 
@@ -83,7 +83,7 @@ fn pure_code() -> impl Iterator<Item = (String, String)> {
     let pure = |name: &str| PURE.iter().any(|folder| name.strip_prefix(folder).is_some_and(|r| r.starts_with('/')));
     files()
         .into_iter()
-        .filter(move |(name, _)| pure(name) && name.ends_with(".rs") && !EDGE.contains(&name.as_str()))
+        .filter(move |(name, _)| pure(name) && is_code(name) && !EDGE.contains(&name.as_str()))
         .filter(|(name, _)| !name.contains("tests"))
         .map(|(name, text)| (name, text.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned()))
 }

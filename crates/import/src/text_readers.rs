@@ -1,5 +1,7 @@
 //! The types of text that kvmtop reads: how each is detected and read. A new type is a row of [`READERS`].
 
+#![allow(clippy::unnecessary_wraps, reason = "every reader has the same signature")]
+
 use super::gathered::{Description, Gathered, GuestReading, InputType};
 use super::guest::ImportedGuest;
 use super::{kvm_stat, trace};

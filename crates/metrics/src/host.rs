@@ -18,8 +18,11 @@ const MAX_NAME: usize = 128;
 /// A guest's process: its id and when it started.
 type GuestProcess = (Option<i32>, u64);
 
+/// A mode of a host CPU and its time, nanoseconds.
+pub type CpuMode = (&'static str, fn(&CpuTimes) -> u64);
+
 /// Modes of a host CPU, each with its time. The kernel counts guest time as user time, too.
-pub const CPU_MODES: [(&str, fn(&CpuTimes) -> u64); 8] = [
+pub const CPU_MODES: [CpuMode; 8] = [
     ("user", |c| c.user_ns.saturating_add(c.nice_ns).saturating_sub(guest(c))),
     ("system", |c| c.system_ns),
     ("guest", guest),

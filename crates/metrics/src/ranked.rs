@@ -27,6 +27,7 @@ impl From<&Timing> for Tally {
 
 impl Tally {
     /// The count, which is always known.
+    #[allow(clippy::unnecessary_wraps, reason = "columns of metrics read figures that may be missing")]
     pub fn known_count(&self) -> Option<u64> {
         Some(self.count)
     }

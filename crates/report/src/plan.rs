@@ -381,7 +381,10 @@ mod tests {
 
     #[test]
     fn the_plan_as_text() {
-        insta::with_settings!({ snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/../../snapshots"), prepend_module_to_snapshot => false }, {
+        insta::with_settings!({
+            snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/../../snapshots"),
+            prepend_module_to_snapshot => false,
+        }, {
             insta::assert_snapshot!("plan__two_guests", text(&two_guests_on_one_cpu(), &DomainFilter::default()));
         });
     }

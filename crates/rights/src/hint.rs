@@ -34,7 +34,9 @@ mod tests {
     fn the_pages_give_the_same_command() {
         let command = format!("setcap {}=ep ", named(for_hint()));
         for page in ["README.md", "docs/security.md"] {
-            let page_has = std::fs::read_to_string(page).unwrap().contains(&command);
+            let page_has = std::fs::read_to_string(format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR")))
+                .unwrap()
+                .contains(&command);
             assert!(page_has || command.contains("cap_sys_admin"), "{page}: {command}");
         }
     }

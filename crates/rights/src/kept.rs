@@ -135,7 +135,7 @@ pub fn named(set: CapabilitySet) -> String {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "docs/security.md";
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md");
 
     #[test]
     fn the_page_shows_the_table() {

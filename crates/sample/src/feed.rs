@@ -29,8 +29,8 @@ pub trait RecordedSamples: Send {
     /// The earliest and the latest time of all samples; `None` without a sample.
     fn range_ms(&mut self) -> Option<(i64, i64)>;
 
-    /// The last sample at most `ms` milliseconds after another, or, if negative, before it. Where the clock was set back
-    /// in between, it is the sample next to that point.
+    /// The last sample at most `ms` milliseconds after another, or, if negative, before it. Where the clock was set
+    /// back in between, it is the sample next to that point.
     fn index_beside(&mut self, index: usize, ms: i64) -> usize;
 
     /// The first sample at or after a time, which ends the interval that holds the time; the last when all are

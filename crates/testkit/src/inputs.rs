@@ -1,7 +1,5 @@
 //! Files of any size for `report`, one kind each: what a large host, a long measurement or somebody hostile hands over.
 
-#![allow(dead_code, reason = "each test uses a part of this")]
-
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -9,8 +9,15 @@
 //! let model = f.model();
 //! ```
 
-#![allow(dead_code, reason = "each test uses a part of this")]
-#![allow(missing_docs)]
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::missing_errors_doc,
+    clippy::should_implement_trait,
+    clippy::unwrap_used,
+    clippy::wildcard_imports,
+    reason = "it serves tests alone"
+)]
 
 pub mod hosts;
 pub mod inputs;

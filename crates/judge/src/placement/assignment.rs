@@ -110,8 +110,8 @@ impl Search<'_> {
         (self.guest.reshapes && self.guest.known && most > 1 && fits).then_some(other)
     }
 
-    /// The CPUs of each node, best first: the node that memory is bound to, the node of the vCPUs that stay, the node of
-    /// its memory, the node with the most free CPUs.
+    /// The CPUs of each node, best first: the node that memory is bound to, the node of the vCPUs that stay, the node
+    /// of its memory, the node with the most free CPUs.
     fn nodes(&self) -> Vec<CpuSet> {
         let Self { map, guest, movers, free, .. } = *self;
         if map.nodes.len() < 2 {

@@ -1,10 +1,10 @@
 //! Placement of all guests' threads on a host. Pure: it makes new pins from topology, pins and needs.
 //!
 //! [`plan`] changes as little as possible. It finds faults of the pins ([`faults`]), assigns cores to the vCPUs
-//! concerned (`assignment`), lets vCPUs share a set of CPUs where none is left (`pools`), moves helper threads away from
-//! pinned vCPUs (`helpers`), and repeats this until no fault is left (`solve`). Then it moves threads that can run in a
-//! better place without cost to others (`improve`). The placement rules find faults with the same functions, so they
-//! report nothing about a configuration that follows the plan.
+//! concerned (`assignment`), lets vCPUs share a set of CPUs where none is left (`pools`), moves helper threads away
+//! from pinned vCPUs (`helpers`), and repeats this until no fault is left (`solve`). Then it moves threads that can run
+//! in a better place without cost to others (`improve`). The placement rules find faults with the same functions, so
+//! they report nothing about a configuration that follows the plan.
 
 mod assignment;
 mod cores;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// Open elements at a time; libvirt's XML has about eight.
 const MAX_OPEN: usize = 48;
 
-/// An element of a domain: its name, the path of its parent below `<domain>`, and whether it shows that a text without a
+/// An element of a domain: its name, the path of its parent below `<domain>`, and whether it shows that a text without
+/// a
 /// `<domain>` is a part of one: never (`None`), with this attribute, or always (an empty text).
 type KnownElement = (&'static str, &'static str, Option<&'static str>);
 

@@ -56,16 +56,18 @@ pub(super) struct LogBlock {
 }
 
 /// Lines of a stack.
-static STACK: Pattern = Pattern::new(
-    r"\+0x|comm:|call trace|modules linked in|rip:|rip \[|hardware name|code:|rsp:|rbp:|task:| running task|workqueue:|tainted|rcu|nmi backtrace|sending nmi|stack",
-);
+static STACK: Pattern = Pattern::new(concat!(
+    r"\+0x|comm:|call trace|modules linked in|rip:|rip \[|hardware name|code:|rsp:|rbp:|task:|",
+    r" running task|workqueue:|tainted|rcu|nmi backtrace|sending nmi|stack",
+));
 /// The name of the thread that a stack belongs to.
 static COMM: Pattern = Pattern::new("^(?P<name>.*?)(?: not tainted| tainted| kdump| state:|  |$)");
 static PID: Pattern = Pattern::new("pid: ?(?P<pid>[0-9]+)");
 /// Lines of a dump of registers, a VMCS or a VMCB.
-static DUMP: Pattern = Pattern::new(
-    r"^(?:kvm_intel: |kvm_amd: |svm: |kvm: cr|extra data\[|vmcb|vmcs)|\*\*\* |emulation fail|last attempted vm|dump_invalid_vmc",
-);
+static DUMP: Pattern = Pattern::new(concat!(
+    r"^(?:kvm_intel: |kvm_amd: |svm: |kvm: cr|extra data\[|vmcb|vmcs)|\*\*\* |emulation fail|",
+    r"last attempted vm|dump_invalid_vmc",
+));
 static REASON: Pattern = Pattern::new("reason= *(?:0x)?(?P<hex>[0-9a-f]+)");
 static EXTRA_DATA: Pattern = Pattern::new(r"^extra data\[(?P<index>[01])\]: *(?:0x)?(?P<hex>[0-9a-f]+)");
 static VICTIM: Pattern = Pattern::new("oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)");

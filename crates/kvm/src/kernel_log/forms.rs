@@ -64,8 +64,9 @@ enum Scope {
 }
 use Scope::{Guest, GuestKernel, Later, QemuLog, Task};
 
-/// A form of message. Patterns match lines in lower case. Their groups are fields of the [`Event`]: `pid`, `n` (decimal)
-/// and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name), `incoming`.
+/// A form of message. Patterns match lines in lower case. Their groups are fields of the [`Event`]: `pid`, `n`
+/// (decimal) and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name),
+/// `incoming`.
 #[derive(Copy, Clone, Debug)]
 struct Form {
     /// `None` for a message without an event that a later form would match.
@@ -96,7 +97,8 @@ impl Form {
     }
 }
 
-/// The pattern of an access to a numbered MSR after the given words: `unhandled rdmsr: 0x611 [data 0x…]`, or since Linux
+/// The pattern of an access to a numbered MSR after the given words: `unhandled rdmsr: 0x611 [data 0x…]`, or since
+/// Linux
 /// 6.2 `Unhandled WRMSR(0x…) = 0x…`.
 macro_rules! msr_access {
     ($words:literal) => {
@@ -112,18 +114,18 @@ const KVM: &str = "kvm|hyper-v";
 const QEMU_OPTION: &str = "(?:^|[ /])(?:qemu-[^ /]*|kvm): -[a-z-]{2,}(?:[ :=]|$)";
 const FAULT: &str =
     r"^(?:traps: )?(?P<task>[^\[]*)\[(?P<pid>[0-9]+)\](?:: segfault at |(?: general protection| trap).* ip:)";
-const KERNEL_BUG: &str = "^(?:bug: |kernel bug at|oops: |general protection fault|kernel panic - not syncing|warning: (?:.* at .*(?:cpu: |\\+0x)|.*cpu: .* at |possible .* locking|suspicious rcu usage))(?:.*: (?P<task>.*))?";
+const KERNEL_BUG: &str = concat!(
+    "^(?:bug: |kernel bug at|oops: |general protection fault|kernel panic - not syncing|",
+    "warning: (?:.* at .*(?:cpu: |\\+0x)|.*cpu: .* at |possible .* locking|",
+    "suspicious rcu usage))(?:.*: (?P<task>.*))?",
+);
 const IN_KVM: &str = r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu";
 
 /// All forms; of those that match, the first one counts.
 const FORMS: &[Form] = &[
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
-    Form::new(
-        LogKind::UnhandledMsr,
-        Guest,
-        "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)",
-    )
-    .and(KVM),
+    Form::new(LogKind::UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)")
+        .and(KVM),
     Form::new(
         LogKind::IgnoredMsr,
         Guest,
@@ -149,14 +151,20 @@ const FORMS: &[Form] = &[
     Form::new(
         LogKind::EntryFailed,
         Guest,
-        "(?:entry failed, hardware error|vm entry failed with error|hardware_entry_failure_reason =) (?:0x)?(?P<hex>[0-9a-f]*)",
+        concat!(
+            "(?:entry failed, hardware error|vm entry failed with error|",
+            "hardware_entry_failure_reason =) (?:0x)?(?P<hex>[0-9a-f]*)",
+        ),
     )
     .begins(Registers),
     Form::new(LogKind::EntryFailed, Guest, r"kvm_exit_fail_entry|failentry\(|vcpuexitfailentry").begins(Registers),
     Form::new(
         LogKind::EntryFailed,
         Guest,
-        r"\*\*\* guest state \*\*\*|last attempted vm(?:-entry|run)|failed vmrun with vmcb|vmcb control area:|dump_invalid_vmc[bs]",
+        concat!(
+            r"\*\*\* guest state \*\*\*|last attempted vm(?:-entry|run)|failed vmrun with vmcb|",
+            r"vmcb control area:|dump_invalid_vmc[bs]",
+        ),
     )
     .begins(Dump),
     // Errors of KVM_RUN.
@@ -164,7 +172,11 @@ const FORMS: &[Form] = &[
     Form::new(
         LogKind::InternalError,
         Guest,
-        r"unexpected exit reason 0x|unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|unknown exit reason 0x|unknown exit, hardware reason|kvm_exit_internal_error|internal_error in |kvm: exception .* exit \(",
+        concat!(
+            r"unexpected exit reason 0x|unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|",
+            r"unknown exit reason 0x|unknown exit, hardware reason|kvm_exit_internal_error|internal_error in |",
+            r"kvm: exception .* exit \(",
+        ),
     )
     .begins(Registers),
     Form::new(
@@ -176,7 +188,10 @@ const FORMS: &[Form] = &[
     Form::new(
         LogKind::TripleFault,
         Guest,
-        "unexpected (?:exit reason on vcpu run|kvm exit received): shutdown|kvm.*triple fault|triple fault.*kvm|kvm_exit_shutdown",
+        concat!(
+            "unexpected (?:exit reason on vcpu run|kvm exit received): shutdown|kvm.*triple fault|",
+            "triple fault.*kvm|kvm_exit_shutdown",
+        ),
     ),
     Form::new(LogKind::InternalError, Guest, "unexpected (?:exit reason on vcpu run|kvm exit received): "),
     Form::new(LogKind::EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and("kvm"),
@@ -184,12 +199,21 @@ const FORMS: &[Form] = &[
     Form::new(
         LogKind::StartFailed,
         Guest,
-        "(?P<incoming>error while loading state for instance|load of migration failed|unknown savevm section or instance)",
+        concat!(
+            "(?P<incoming>error while loading state for instance|load of migration failed|",
+            "unknown savevm section or instance)",
+        ),
     ),
     Form::new(
         LogKind::StartFailed,
         Guest,
-        "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|start failed: (?:qemu exited|command )|the vm start process failed|could not access.*kvm kernel module|failed to initialize kvm|kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)",
+        concat!(
+            "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|",
+            "kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|",
+            "start failed: (?:qemu exited|command )|the vm start process failed|",
+            "could not access.*kvm kernel module|failed to initialize kvm|",
+            "kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)",
+        ),
     ),
     // `qemu-kvm: -device vfio-pci,host=0000:35:00.0: group 75 is not viable`; after a warning QEMU continues.
     Form::no_event(QEMU_OPTION).and(
@@ -210,20 +234,12 @@ const FORMS: &[Form] = &[
     )
     .begins(Stack),
     Form::new(LogKind::Lockup, Guest, "kvm: cpu .*seems to be stuck"),
-    Form::new(
-        LogKind::HungTask,
-        Task,
-        "task (?P<task>.*?)(?::(?P<pid>[0-9]+))? blocked .*for more than (?P<n>[0-9]+)",
-    )
-    .begins(Stack),
+    Form::new(LogKind::HungTask, Task, "task (?P<task>.*?)(?::(?P<pid>[0-9]+))? blocked .*for more than (?P<n>[0-9]+)")
+        .begins(Stack),
     // The OOM killer; systemd-oomd, and systemd of a unit that the OOM killer hit. Proxmox names a guest's scope by its
     // number.
     Form::new(LogKind::Other, Task, "^(?P<task>.*?) invoked oom-killer").begins(OutOfMemory),
-    Form::new(
-        LogKind::KilledForMemory,
-        Task,
-        r"(?:kill|killed|reaped) process (?P<pid>[0-9]*)[^(]*\((?P<task>.*)",
-    ),
+    Form::new(LogKind::KilledForMemory, Task, r"(?:kill|killed|reaped) process (?P<pid>[0-9]*)[^(]*\((?P<task>.*)"),
     Form::new(LogKind::KilledForMemory, Task, "oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)")
         .begins(OutOfMemory),
     Form::new(
@@ -271,7 +287,10 @@ const FORMS: &[Form] = &[
     Form::new(
         LogKind::Killed,
         QemuLog,
-        r"assertion.*failed|double free or corruption|malloc\(\): |(?:free|munmap_chunk)\(\): invalid|corrupted size vs\. prev_size|corrupted double-linked list|stack smashing detected|error:qemu",
+        concat!(
+            r"assertion.*failed|double free or corruption|malloc\(\): |(?:free|munmap_chunk)\(\): invalid|",
+            r"corrupted size vs\. prev_size|corrupted double-linked list|stack smashing detected|error:qemu",
+        ),
     )
     .begins(EndOfQemu),
     // Bugs of the host's kernel: `BUG: scheduling while atomic: CPU 0/KVM/1234/0x00000002`.

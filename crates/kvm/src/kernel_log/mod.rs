@@ -1,5 +1,5 @@
-//! Reads messages about guests from logs of a host: the kernel's log since Linux 2.6, the system's journal, and libvirt's
-//! log of a QEMU.
+//! Reads messages about guests from logs of a host: the kernel's log since Linux 2.6, the system's journal, and
+//! libvirt's log of a QEMU.
 
 mod block;
 mod forms;
@@ -149,9 +149,10 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     all
 }
 
-static IN_GUEST: Pattern = Pattern::new(
-    r"hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|clocksource kvm-clock|(?:hardware name|dmi): (?:qemu|red hat kvm)",
-);
+static IN_GUEST: Pattern = Pattern::new(concat!(
+    r"hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|",
+    r"clocksource kvm-clock|(?:hardware name|dmi): (?:qemu|red hat kvm)",
+));
 static ON_HOST: Pattern = Pattern::new(
     r"/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_intel\]|\[kvm_amd\]",
 );

@@ -4,9 +4,10 @@ use crate::pattern::{Pattern, group, number};
 use crate::sanitize;
 
 /// Names (`comm`, 15 bytes) that only VMMs, their threads and KVM's kernel threads have; `kvm` is Proxmox's QEMU.
-static VMM: Pattern = Pattern::new(
-    r"^(?:qemu|cloud-hyperviso|firecracker|fc_vcpu|crosvm|lkvm|kvmtool|kvm-|vhost-|virt-launcher|io (?:mon_)?iothread|spice worker|vnc_worker|cpu [0-9]{1,5}/kv|kvm(?:[^a-z0-9_]|$))",
-);
+static VMM: Pattern = Pattern::new(concat!(
+    r"^(?:qemu|cloud-hyperviso|firecracker|fc_vcpu|crosvm|lkvm|kvmtool|kvm-|vhost-|virt-launcher|",
+    r"io (?:mon_)?iothread|spice worker|vnc_worker|cpu [0-9]{1,5}/kv|kvm(?:[^a-z0-9_]|$))",
+));
 static VCPU: Pattern = Pattern::new("^cpu (?P<vcpu>[0-9]{1,5})/kv");
 static SCOPE: Pattern = Pattern::new(r"machine-qemu\\x2d[^.]*?\\x2d(?P<name>.*?)\.scope");
 static ESCAPE: Pattern = Pattern::new(r"\\x(?P<code>[0-7][0-9a-f])");

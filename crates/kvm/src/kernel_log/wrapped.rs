@@ -11,9 +11,10 @@ const MAX_PIECES: usize = 4;
 const MAX_JOINED: usize = 1024;
 
 /// A line of KVM that ends in the middle: after its header, or before a number.
-static CUT: Pattern = Pattern::new(
-    r"kvm.*(?:guest rip: *[^ ]*|[ :,](?:rdmsr|wrmsr|data|unhandled|ignored|unimplemented|suberror)[ :,]*)$|kvm \[.*[ :,]vcpu[^ :,]*[ :,]*$",
-);
+static CUT: Pattern = Pattern::new(concat!(
+    r"kvm.*(?:guest rip: *[^ ]*|[ :,](?:rdmsr|wrmsr|data|unhandled|ignored|unimplemented|",
+    r"suberror)[ :,]*)$|kvm \[.*[ :,]vcpu[^ :,]*[ :,]*$",
+));
 /// The beginning of a line that does not continue another.
 static BEGINNING: Pattern = Pattern::new(r"^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|\[)");
 

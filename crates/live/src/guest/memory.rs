@@ -1,6 +1,6 @@
 //! A guest's memory on the host: how much is resident, swapped out and in transparent huge pages, and on which NUMA
-//! nodes it lies. The kernel walks the VMM's page tables for the last two, so they are read rarely and of one guest at a
-//! time.
+//! nodes it lies. The kernel walks the VMM's page tables for the last two, so they are read rarely and of one guest at
+//! a time.
 
 use super::stagger::stagger;
 use crate::proc::file;
@@ -22,7 +22,8 @@ const MAX_MAPS: usize = 4 << 20;
 const HUGE_PAGES_FIRST_NS: u64 = 15_000_000_000;
 /// Time between two readings of huge pages.
 const HUGE_PAGES_NS: u64 = 300_000_000_000;
-/// Time until the huge pages of the next guest are read, even if this one has not answered: a process can hold them back.
+/// Time until the huge pages of the next guest are read, even if this one has not answered: a process can hold them
+/// back.
 const HUGE_PAGES_TURN_NS: u64 = 10_000_000_000;
 
 /// The last reading.

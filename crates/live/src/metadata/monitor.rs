@@ -204,7 +204,7 @@ impl GuestMonitor {
             self.map.ask(reply, now);
         }
         // Without an answer their activity shows which threads are vCPUs.
-        if !self.vcpus_settled && !(is_own && self.is_asking()) {
+        if !(self.vcpus_settled || is_own && self.is_asking()) {
             let reply = has_unnamed_threads(facts).then(|| own.ask(facts, qmp::vcpu_threads));
             self.vcpus_settled = !matches!(reply, Some(None));
             self.vcpu_query.ask(reply.flatten(), now);

@@ -235,10 +235,12 @@ pub struct Finding {
 }
 
 /// Whether JSON leaves a time out.
+#[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn has_no_utc(ms: &Option<i64>) -> bool {
     ms.and_then(figures::utc).is_none()
 }
 
+#[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn utc<S: Serializer>(ms: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
     ms.and_then(figures::utc).serialize(serializer)
 }

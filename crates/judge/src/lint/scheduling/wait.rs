@@ -50,8 +50,8 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     });
 }
 
-/// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead: load
-/// has to go first.
+/// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead:
+/// load has to go first.
 pub(super) fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
     let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);

@@ -70,7 +70,7 @@ fn rules(report: &Report) -> Vec<RuleId> {
     report.findings.iter().map(|f| f.rule).collect()
 }
 
-fn get<'r>(report: &'r Report, rule: RuleId) -> &'r Finding {
+fn get(report: &Report, rule: RuleId) -> &Finding {
     report.findings.iter().find(|f| f.rule == rule).unwrap_or_else(|| panic!("no {rule} in {:?}", rules(report)))
 }
 

@@ -477,7 +477,8 @@ fn an_emulator_that_waits_behind_pinned_vcpus() {
     silent(&at(&[1], 30.0), RuleId::HostCpusStarved);
 }
 
-/// libvirt keeps no configuration of a transient guest: `--config` is an error there, and XML goes to whoever creates it.
+/// libvirt keeps no configuration of a transient guest: `--config` is an error there, and XML goes to whoever creates
+/// it.
 #[test]
 fn a_transient_guest_is_changed_live_alone() {
     let at = |persistent: Option<bool>| {

@@ -59,8 +59,8 @@ fn page() -> String {
             let _ = writeln!(out, "- See {}", links.join(", "));
         }
     }
-    out += "\n## Thresholds\n\nThe config file sets them by name, such as `timers.rtc = { warning = 2000 }` in `[thresholds]`. \
-        \"Chosen\" means that no\nmeasurement or document stands behind the value.\n\n\
+    out += "\n## Thresholds\n\nThe config file sets them by name, such as `timers.rtc = { warning = 2000 }` in \
+        `[thresholds]`. \"Chosen\" means that no\nmeasurement or document stands behind the value.\n\n\
         | threshold | limits | default | source |\n|---|---|---|---|\n";
     for t in Thresholds::default().list() {
         let _ = writeln!(out, "| `{}` | {} | {} | {} |", t.name, t.about.trim_end_matches('.'), t.value, t.source);

@@ -1,8 +1,8 @@
 //! Calls that libvirt passes on to a guest's QEMU, on separate threads.
 //!
 //! libvirt waits for the answer as long as QEMU takes: forever for a QEMU that is stopped or whose storage hangs, even
-//! with the no-wait flags, which concern other jobs of the domain. So each call is about one guest, and a thread that waits
-//! too long leaves only its guest out; it continues when QEMU does. Guests that are known to hang are left out.
+//! with the no-wait flags, which concern other jobs of the domain. So each call is about one guest, and a thread that
+//! waits too long leaves only its guest out; it continues when QEMU does. Guests that are known to hang are left out.
 
 use super::call_queue::{GuestQuestion, MAX_THREADS};
 use super::connection::LibvirtConnection;

@@ -73,6 +73,7 @@ impl Shared {
 }
 
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate message between two threads")]
 struct LibvirtState {
     /// The domains of the last poll, by UUID.
     domains: HashMap<String, Arc<GuestMetadata>>,

@@ -61,7 +61,8 @@ impl QmpConversation {
     /// Reads the greeting and agrees on commands.
     ///
     /// # Errors
-    /// A sentence: no greeting came in time, as while another client holds the monitor, or the other side does not speak QMP.
+    /// A sentence: no greeting came in time, as while another client holds the monitor, or the other side does not
+    /// speak QMP.
     pub(super) fn begin(stream: UnixStream) -> Result<Self, String> {
         let until = Instant::now() + COMMAND_TIMEOUT;
         stream.set_write_timeout(Some(COMMAND_TIMEOUT)).map_err(|e| e.to_string())?;
