@@ -66,7 +66,7 @@ pub struct HostMetrics {
     pub facts: Arc<HostFacts>,
     /// Its CPUs.
     pub cpus: u64,
-    /// Their time by [`CPU_MODES`], nanoseconds.
+    /// Their time in each mode of `CPU_MODES`, nanoseconds.
     pub cpu: [u64; CPU_MODES.len()],
     /// Its memory.
     pub memory: Option<HostMemory>,
