@@ -15,7 +15,7 @@ const LONGEST: usize = 28;
 /// What an event means.
 #[derive(Debug, Default, PartialEq)]
 pub struct Heard {
-    /// Events that are no part of an answer, in their order.
+    /// Events outside any answer, in their order.
     pub events: Vec<Event>,
     /// The answer, if this was its end.
     pub tone: Option<Tone>,
@@ -62,7 +62,7 @@ impl AnswerReader {
         fits && at < LONGEST
     }
 
-    /// It was no answer.
+    /// Returns the held events with `last`: they were not an answer.
     fn release(&mut self, last: Event) -> Heard {
         let Self { held: mut events, .. } = std::mem::take(self);
         events.push(last);

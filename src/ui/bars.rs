@@ -74,8 +74,8 @@ pub fn parts(buf: &mut Buffer, x: u16, y: u16, width: u16, parts: [f64; 4], whol
     }
 }
 
-/// A sparkline of the last points on a scale that ends at `top`. A column shows the mean of as many points as it takes
-/// to show all that are kept, so that it moves on when its last column is full and stands still in between.
+/// A sparkline of the last points on a scale that ends at `top`. Each column is the mean of as many points as it takes
+/// to show all kept points, so the line moves only when its last column is full.
 pub fn spark(buf: &mut Buffer, area: Rect, (points, first): (&[Option<f64>], usize), top: f64, theme: &Theme) {
     let columns = means(points, first, (HISTORY_POINTS / usize::from(area.width.max(1))).max(1));
     let shown = &columns[columns.len().saturating_sub(area.width.into())..];
@@ -87,7 +87,7 @@ pub fn spark(buf: &mut Buffer, area: Rect, (points, first): (&[Option<f64>], usi
     }
 }
 
-/// The means of `each` neighbours, by their numbers, of which `first` is that of the first point.
+/// The means of groups of `each` neighbouring points. `first` is the number of the first point.
 fn means(points: &[Option<f64>], first: usize, each: usize) -> Vec<Option<f64>> {
     let ends = each - first % each;
     let (begun, rest) = points.split_at(ends.min(points.len()));

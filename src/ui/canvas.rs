@@ -6,7 +6,7 @@ use super::theme::Theme;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-/// For how long the clock may stand still on a screen on which nothing else changes, milliseconds.
+/// How long the clock may stay the same while nothing else on the screen changes, in milliseconds.
 const CLOCK_STANDS_MS: i64 = 60_000;
 
 /// What the terminal shows.

@@ -29,7 +29,7 @@ impl<'a> RowView<'a> {
         self.thread.map_or(self.domain.cpu, |t| t.cpu)
     }
 
-    /// How many CPUs the row can use at most.
+    /// The maximum number of CPUs that the row can use.
     pub(super) fn capacity(&self) -> f64 {
         if self.thread.is_some() { 1.0 } else { f64::from(self.domain.vcpu_count().max(1)) }
     }
@@ -39,7 +39,7 @@ impl<'a> RowView<'a> {
         self.thread.filter(|t| t.role == Role::Vcpu)?.index
     }
 
-    /// Its exits; `None` for a thread that is no vCPU.
+    /// The row's exits; `None` for a thread other than a vCPU.
     pub(super) fn exits(&self) -> Option<&'a ExitTable> {
         match (self.thread, self.vcpu()) {
             (None, _) => Some(&self.domain.exits),
@@ -106,7 +106,7 @@ pub(super) fn name(r: &RowView<'_>) -> Cell {
     Cell::name(format!("  {}", clean(&t.label()))).role(if dim { Look::Dim } else { Look::Text })
 }
 
-/// A thread of a guest where other threads stand beside it: `win10-2/3` for a vCPU, else `win10-2/emulator`.
+/// The name of a thread in a list of threads: `win10-2/3` for a vCPU, else `win10-2/emulator`.
 pub fn thread_of_guest(domain: &DomainModel, thread: &ThreadModel) -> String {
     match (thread.role, thread.index) {
         (Role::Vcpu, Some(vcpu)) => format!("{}/{vcpu}", clean(domain.name())),

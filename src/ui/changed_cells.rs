@@ -12,11 +12,11 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 use std::io::{self, Write};
 
-/// What a jump within a line takes, `ESC [ 12 C`. A VT100 has no jump to a column (`ESC [ 12 G`).
+/// Bytes of a jump within a line, `ESC [ 12 C`. A VT100 cannot jump to a column (`ESC [ 12 G`).
 const JUMP: usize = 5;
 /// Modifiers that show on a blank cell.
 const ON_BLANKS: Modifier = Modifier::REVERSED.union(Modifier::UNDERLINED).union(Modifier::CROSSED_OUT);
-/// The modifiers that a terminal is asked for.
+/// The modifiers that are sent to a terminal.
 const MODIFIERS: [(Modifier, Attribute); 7] = [
     (Modifier::BOLD, Attribute::Bold),
     (Modifier::DIM, Attribute::Dim),
@@ -27,13 +27,14 @@ const MODIFIERS: [(Modifier, Attribute); 7] = [
     (Modifier::CROSSED_OUT, Attribute::CrossedOut),
 ];
 
-/// Writes what changed. Both pictures are of one size; the cursor ends anywhere, and the style is the terminal's own.
+/// Writes the cells that changed. Both pictures have the same size. Afterwards the cursor may be anywhere, and the
+/// style is the terminal's default.
 ///
 /// # Errors
 /// As the writer has them.
 pub fn write_changes(out: &mut impl Write, shown: &Buffer, now: &Buffer) -> io::Result<()> {
     let mut pen = Pen::default();
-    // Where the cursor stands, if that is known.
+    // The position of the cursor, if known.
     let mut cursor: Option<(u16, u16)> = None;
     for (style, cells) in by_style(shown, now) {
         pen.change(out, style)?;
@@ -147,8 +148,8 @@ impl Pen {
     }
 }
 
-/// The number of a colour among the terminal's own sixteen. A terminal that has no more of them may take the sequence
-/// for one of 256, which crossterm sends, as two modifiers.
+/// The index of a colour among the terminal's sixteen colours. Without it, crossterm sends a 256-colour sequence, which
+/// a terminal with only sixteen colours may read as two modifiers.
 fn place_among_sixteen(colour: Color) -> Option<usize> {
     use Color as C;
     #[rustfmt::skip]

@@ -21,7 +21,7 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: St
     }
 }
 
-/// Gives a painted row the one background of a selected row. Without colours of its own the row is reversed as a whole.
+/// Gives a painted row the single background of a selected row. Without theme colours the whole row is reversed.
 pub fn highlight(buf: &mut Buffer, row: Rect, theme: &Theme) {
     let style = theme.selected();
     for at in row.intersection(buf.area).positions() {

@@ -22,6 +22,6 @@ pub enum ScreenEvent {
     Continued,
     /// A message for the user.
     Say(String),
-    /// There are no more samples, with the reason if the feed failed.
+    /// The samples ended, with the reason if the feed failed.
     Ended(Option<anyhow::Error>),
 }

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// Events that wait for the screen at most; a live interval beyond that is dropped.
+/// The maximum number of events that wait for the screen; a live interval beyond it is dropped.
 const WAITING: usize = 32;
 /// How long leaving waits for the collector to close what it has open.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -77,8 +77,8 @@ pub struct ScreenHandlers {
     pub stop: Arc<AtomicBool>,
 }
 
-/// Shows what a feeder sends until the user quits. The feeder runs on a thread of its own and ends when nobody
-/// receives its events, or when the senders of `handlers` are dropped.
+/// Shows what a feeder sends until the user quits. The feeder runs on a separate thread and ends when nobody receives
+/// its events, or when the senders of `handlers` are dropped.
 ///
 /// # Errors
 /// Without a terminal, when the terminal goes away, or when the feeder reports an error.
@@ -116,7 +116,7 @@ pub fn run(
     let asks = can_be_asked && state.theme == ThemeChoice::Auto;
     let result = event_loop(&mut guard, &mut state, (&mut look, asks), &mut handlers, &wake);
     drop(guard);
-    // A terminal that is gone is no error: its user left.
+    // A terminal that is gone means that its user left, which is not an error.
     let result = result.or_else(|e| if std::io::stdout().is_terminal() { Err(e) } else { Ok(()) });
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
     handlers.stop.store(true, Ordering::Relaxed);
@@ -143,9 +143,9 @@ fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyho
     ended
 }
 
-/// Leaves when the terminal is gone. Neither SIGHUP nor a failing write has to say so: the signal goes to the leader of
-/// the terminal's session alone, a screen that stands still writes nothing, and crossterm reads the end of its input
-/// again and again. Where keys come from elsewhere than stdin there is nothing to watch.
+/// Leaves when the terminal is gone. SIGHUP and failing writes may not report this: the signal goes only to the leader
+/// of the terminal's session, an unchanged screen writes nothing, and crossterm reads the end of its input again and
+/// again. Where keys do not come from stdin there is nothing to watch.
 fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
         return Ok(());
@@ -160,7 +160,7 @@ fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads keys on a thread of its own; it ends with the process.
+/// Reads keys on a separate thread, which ends with the process.
 fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     std::thread::Builder::new().name("keys".into()).spawn(move || {
         let mut answers = AnswerReader::default();
@@ -214,9 +214,9 @@ impl Appearance {
     }
 }
 
-/// Draws, sleeps until something happens, handles all that happened, and draws again. `asks` says whether the terminal
-/// is asked for its background: with the first sample, when the program is not about to fail and leave the answer to
-/// the shell.
+/// Draws, sleeps until something happens, handles all that happened, and draws again. `asks` says whether to query the
+/// terminal's background. The query waits for the first sample: a program that failed earlier would leave the answer
+/// to the shell.
 fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,

@@ -6,16 +6,16 @@ use std::collections::HashMap;
 /// A finding, and the same one about other guests.
 #[derive(Debug, PartialEq)]
 pub struct FoldedFinding<'a> {
-    /// The most costly one: its figure stands in the line.
+    /// The most costly finding: the line shows its figure.
     pub worst: &'a Finding,
     /// The other guests, in the order of the findings.
     pub others: Vec<&'a str>,
 }
 
-/// The findings, a line each: one of a rule, a severity and a title, wherever the first of them stands.
+/// Folds the findings into lines: one line for each rule, severity and title, at the place of the first such finding.
 pub fn fold(findings: &[Finding]) -> Vec<FoldedFinding<'_>> {
     let mut lines: Vec<Vec<&Finding>> = Vec::new();
-    // Two of a guest stand in two lines: its first in the first of them, its second in the second.
+    // A guest with two such findings appears in two lines: its first finding in the first, its second in the second.
     let mut nth: HashMap<_, usize> = HashMap::new();
     let mut line_of: HashMap<_, usize> = HashMap::new();
     for f in findings {

@@ -235,7 +235,7 @@ pub fn header(
 
 /// The rows of a list. A cell is made when it is painted: there may be thousands of rows, and a screen shows fifty.
 pub trait ListRows {
-    /// How many rows there are.
+    /// The number of rows.
     fn count(&self) -> usize;
     /// A cell by the indices of its row and column.
     fn cell(&self, row: usize, column: usize) -> Cow<'_, Cell>;
@@ -291,7 +291,7 @@ impl<Rows: ListRows> List<'_, Rows> {
         }
     }
 
-    /// Width of a column in an area of so many screen columns; 0 if it is left out.
+    /// Width of a column in an area of `columns` screen columns; 0 if the column is left out.
     pub fn width_of(&self, column: usize, columns: u16) -> u16 {
         let layouts: Vec<ColumnLayout> = self.columns.iter().map(|(_, s)| *s).collect();
         self.fit(&layouts, columns).into_iter().find(|(i, ..)| *i == column).map_or(0, |(.., w)| w)

@@ -69,7 +69,7 @@ pub fn column(id: ColumnId) -> &'static GuestColumn {
 /// The column of a name, which filters, CSV and the config file use.
 ///
 /// # Errors
-/// A sentence with the names that there are.
+/// A sentence that lists the known names.
 pub fn column_named(name: &str) -> Result<ColumnId, String> {
     let names = || COLUMNS.iter().map(|c| c.name).collect::<Vec<_>>().join(", ");
     let found = COLUMNS.iter().find(|c| c.name == name).map(|c| c.id);
@@ -91,7 +91,7 @@ impl GuestColumn {
 impl GuestTable {
     /// The columns shown, left to right.
     pub fn columns(&self) -> Vec<ColumnId> {
-        // The state stands behind the name as well.
+        // The name's column also shows the state.
         let at_first = || COLUMNS.iter().map(|c| c.id).filter(|id| *id != ColumnId::State).collect();
         self.columns.clone().unwrap_or_else(at_first)
     }

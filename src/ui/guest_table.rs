@@ -78,7 +78,7 @@ impl TableRow {
     }
 }
 
-/// Identifies a row by what it shows, wherever it stands.
+/// Identifies a row by its content, independent of its position.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableRowKey {
     /// The guest.

@@ -1,5 +1,5 @@
-//! What findings say on a live screen. Their figures are those of one interval and differ in each; on the screen they
-//! stand for some seconds, so that a list of findings can be read. What is found, and how bad it is, is shown at once.
+//! Texts of findings on a live screen. The figures in a text cover one interval and differ in each; the screen keeps
+//! them for some seconds, so that a list can be read. New findings and changed severities appear immediately.
 
 use judge::lint::{Finding, FindingId};
 use std::collections::HashMap;

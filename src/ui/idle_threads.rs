@@ -33,14 +33,14 @@ impl IdleThreads {
         }
     }
 
-    /// The indices of a guest's threads: of those with rows of their own, and of those that share one.
+    /// The indices of a guest's threads: first the threads with separate rows, then the threads that share one row.
     pub fn split(&self, domain: &DomainModel) -> (Vec<usize>, Vec<usize>) {
         let all = !self.unfolded.is_empty() && self.unfolded.contains(&domain.key());
         let threads = &domain.threads;
         (0..threads.len()).partition(|&i| all || !is_idle(&threads[i]) || self.awake.contains_key(&threads[i].tid))
     }
 
-    /// Gives a guest's idle threads rows of their own, or takes them away.
+    /// Gives a guest's idle threads separate rows, or folds them into one row again.
     pub fn unfold(&mut self, guest: GuestId, unfold: bool) {
         if unfold {
             self.unfolded.insert(guest);
@@ -49,7 +49,7 @@ impl IdleThreads {
         }
     }
 
-    /// Whether a guest's idle threads have rows of their own.
+    /// Whether a guest's idle threads have separate rows.
     pub fn is_unfolded(&self, guest: &GuestId) -> bool {
         self.unfolded.contains(guest)
     }

@@ -1,4 +1,4 @@
-//! Which binding of the keys in force acts in the current state.
+//! Finds the key binding that acts in the current state.
 
 use super::action::Action;
 use super::keymap::{Binding, KeyPress, When};

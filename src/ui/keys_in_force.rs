@@ -1,4 +1,4 @@
-//! The keys in force: those of [`KEYMAP`], with the changes of the config file.
+//! The active keys: [`KEYMAP`] with the changes of the config file.
 
 use super::action::Action;
 use super::keymap::{Binding, KEYMAP, KeyPress};
@@ -15,10 +15,10 @@ impl Default for KeysInForce {
 }
 
 impl KeysInForce {
-    /// Gives these keys to an action in place of its own; none takes the action off the keyboard.
+    /// Replaces the keys of an action; an empty list takes the action off the keyboard.
     ///
     /// # Errors
-    /// A sentence, when there is no such action or no such key.
+    /// A sentence, when the action or a key is unknown.
     pub fn set(&mut self, action: &str, keys: &[String]) -> Result<(), String> {
         let keys = keys.iter().map(|name| KeyPress::named(name).ok_or_else(|| unknown_key(name)));
         let keys: Vec<KeyPress> = keys.collect::<Result<_, _>>()?;
@@ -36,7 +36,7 @@ impl KeysInForce {
         KEYMAP.iter().zip(&self.0).map(|(b, keys)| (b, keys.as_slice()))
     }
 
-    /// The first key of an action; `None` if it has none.
+    /// The first key of an action; `None` for an action without keys.
     pub fn of(&self, action: Action) -> Option<KeyPress> {
         self.bindings().find(|(b, _)| b.action == action).and_then(|(_, keys)| keys.first().copied())
     }

@@ -10,8 +10,8 @@
 //!  footer
 //! ```
 //!
-//! Panels stand in the order of what matters. Each gets the lines it needs as long as there are any; what is left goes
-//! to those that have more to show, and to disks and memory of all guests instead of the selected one.
+//! Panels are ordered by importance. Each gets the lines it needs while lines are left. The remaining lines go to
+//! panels that have more to show, and to disks and memory of all guests instead of the selected guest.
 
 use super::panel_rows::MovedPanel;
 use super::render::{LATENCY_PICTURE, PANEL_CPUS};
@@ -24,9 +24,9 @@ use std::collections::BTreeSet;
 
 /// Smallest screen (columns, rows) that can show anything.
 pub const SMALLEST: (u16, u16) = (40, 10);
-/// From this width on, exits and accesses stand side by side below the table.
+/// From this width on, exits and accesses are side by side below the table.
 const SIDE_BY_SIDE: u16 = 120;
-/// From this size (columns, rows) on, the selected guest's exits and accesses stand to the right of the table.
+/// From this size (columns, rows) on, the selected guest's exits and accesses are to the right of the table.
 pub const RIGHT_OF_TABLE: (u16, u16) = (180, 30);
 /// With fewer rows the host's line and the line of views are left out.
 const ROOMY: u16 = 16;
@@ -109,7 +109,7 @@ pub fn plan(state: &AppState) -> Plan {
     plan
 }
 
-/// What stands around every view, and the area that it leaves.
+/// The parts around every view, and the area left for the view.
 fn frame(state: &AppState) -> (Plan, Cutter) {
     let (width, height) = state.size;
     let mut cut = Cutter { area: Rect::new(0, 0, width, height) };
@@ -133,7 +133,7 @@ fn with_companions(state: &AppState, mut cut: Cutter) -> Vec<(ScreenView, Rect)>
         ScreenView::Cpus => &[ScreenView::Threads, ScreenView::Latency],
         ScreenView::Disks => &[ScreenView::Threads, ScreenView::Memory, ScreenView::Latency],
         ScreenView::Memory => &[ScreenView::Cpus, ScreenView::Threads, ScreenView::Latency],
-        // Panels of exits and accesses are of one guest.
+        // Panels of exits and accesses show one guest.
         _ if state.view.is_of_all() => &[],
         ScreenView::Threads => &[ScreenView::Latency, ScreenView::Cpus],
         ScreenView::Exits => &[ScreenView::Accesses, ScreenView::Threads, ScreenView::Latency],
@@ -155,7 +155,7 @@ fn with_companions(state: &AppState, mut cut: Cutter) -> Vec<(ScreenView, Rect)>
     panels
 }
 
-/// What stands in a column of the first screen.
+/// A part of a column of the first screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Table,
@@ -211,7 +211,7 @@ fn first_screen(plan: &mut Plan, mut cut: Cutter, state: &AppState) {
     stack(plan, cut.area, &left, state);
 }
 
-/// What stands below the table, behind `left`, and what stands beside it.
+/// The parts below the table, beginning with `left`, and the parts beside the table.
 fn two_columns(state: &AppState, left: &[Need], moved: Option<MovedPanel>) -> [Vec<Need>; 2] {
     let panel = |view| panel_need(state, view);
     let (mut below, mut beside) = (left.to_vec(), vec![panel(ScreenView::Exits), panel(ScreenView::Accesses)]);
@@ -228,14 +228,14 @@ fn two_columns(state: &AppState, left: &[Need], moved: Option<MovedPanel>) -> [V
     [below, beside]
 }
 
-/// Width of what stands to the right of the table: the table keeps all of its columns at 200.
+/// Width of the area to the right of the table. At 200 columns the table keeps all of its columns.
 pub fn right_width(columns: u16) -> u16 {
     (columns * 19 / 50).clamp(76, 100)
 }
 
 /// The table takes the rows it has, up to a bit less than half of the screen before the others had theirs.
 fn table_need(state: &AppState, height: usize) -> Need {
-    // Without rows a text says why, and which guests there are.
+    // Without rows, a text gives the reason and lists the guests.
     let rows = if state.table.rows.is_empty() { 6 } else { state.table.rows.len() + 1 };
     Need { slot: Part::Table, least: 2, want: rows.min((height * 9 / 20).max(6)), most: rows }
 }
@@ -254,7 +254,7 @@ fn panel_need(state: &AppState, view: ScreenView) -> Need {
         (_, 0) => (0, 0, 0),
         // A filter that shows no guest leaves the host.
         (view, _) if view != ScreenView::Cpus && state.domain().is_none() => (0, 0, 0),
-        // Exits to the VMM have no distribution.
+        // Exits to the VMM come without a distribution.
         (ScreenView::Exits, n) if state.model.as_ref().is_some_and(Model::no_kvm_exit) => (3, n + 2, n + 2),
         (ScreenView::Exits, n) => (4, (n + 2).min(10), n + 2 + EXITS_FOOT),
         (ScreenView::Cpus, n) => {
@@ -263,7 +263,7 @@ fn panel_need(state: &AppState, view: ScreenView) -> Need {
         }
         (ScreenView::Threads, n) => (4, (n + 2).min(8), n + 2),
         (ScreenView::Latency, n) => (3, (n + 2).min(8), n + 2 + usize::from(LATENCY_PICTURE)),
-        // Two tables with headers of their own.
+        // Two tables, each with headers.
         (ScreenView::Disks, n) if state.domain().is_some_and(|d| !d.nics.is_empty()) => (6, (n + 4).min(8), n + 4),
         (_, n) => (3, (n + 2).min(8), n + 2),
     };

@@ -17,7 +17,7 @@ pub fn figures(state: &AppState) -> Option<MarkedFigures> {
     Some(MarkedFigures { time_ms: model.time_ms, guests })
 }
 
-/// The cell of a guest with the change of its figure; `None` where the column has no figure, or nothing is marked.
+/// The cell with the change of a guest's figure; `None` for a column without a figure, or when nothing is marked.
 pub fn cell(state: &AppState, column: &GuestColumn, domain: &DomainModel) -> Option<Cell> {
     let index = COLUMNS.iter().position(|c| c.id == column.id)?;
     let now = guest_columns::value(column, domain, &state.findings);

@@ -63,7 +63,7 @@ fn click_in_view(state: &mut AppState, row: u16, title: u16) -> Vec<Effect> {
     let Some(line) = render::selected_line(state) else { return Vec::new() };
     let rows = render::ids(state, state.view.shown).len();
     let mut to = state.view.at.checked_add_signed(isize::from(row as i16 - line as i16));
-    // A second list of a view stands below a rule and headers of its own.
+    // The second list of a view is below a rule and its headers.
     for _ in 0..2 {
         let Some(at) = to.filter(|at| *at < rows) else { return Vec::new() };
         let mut there = state.clone();

@@ -13,7 +13,7 @@ const KEPT_AT_FIRST: usize = 5;
 /// How many lines a panel may leave blank for rows that it had longer ago than a few intervals.
 const MAX_SPARE: usize = 3;
 
-/// A panel that usually stands beside the table and was moved below it, where there is more room.
+/// A panel that is usually beside the table and was moved below it, where there is more room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MovedPanel {
     /// The worst finding.
@@ -37,7 +37,7 @@ pub struct PanelSizes {
     pub worst: (usize, usize),
 }
 
-/// A view, whether it is of all guests, and the size of the screen.
+/// A view, whether it shows all guests, and the size of the screen.
 type ShownView = (ScreenView, bool, (u16, u16));
 
 /// What there is to show now, and what there was lately.
@@ -49,7 +49,7 @@ pub struct PanelRows {
     pub of_all: BTreeSet<ScreenView>,
     /// The panel that was moved below the table.
     pub moved: Option<MovedPanel>,
-    /// Lines that the view on the screen has needed since it is shown: what stands below it does not move up again.
+    /// The most lines that the view has needed since it was opened: panels below it do not move up again.
     pub view_lines: usize,
     shown: Option<ShownView>,
     guest: Option<GuestId>,
@@ -59,7 +59,7 @@ pub struct PanelRows {
 }
 
 impl PanelRows {
-    /// Forgets what another guest had to show. Findings are of all guests.
+    /// Forgets the sizes from another guest. Findings are kept because they cover all guests.
     pub fn of(&mut self, guest: Option<GuestId>) {
         if self.guest != guest {
             self.guest = guest;

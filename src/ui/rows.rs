@@ -8,7 +8,7 @@ use judge::model::{DomainModel, GuestId, History, Model};
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 
-/// Within so many points, and this share, two guests are equally busy in the order by guilt.
+/// Two guests within this many points, and this share, are equally busy in the order by guilt.
 const SAME_CPU: (f64, f64) = (2.0, 0.2);
 /// Lowest top of the scale of the sparklines, per second, so that noise stays flat.
 const MIN_TOP: f64 = 100.0;

@@ -108,7 +108,7 @@ pub enum Popup {
 pub struct Playback {
     /// Index of the sample shown.
     pub index: usize,
-    /// How many there are.
+    /// The number of samples.
     pub len: usize,
     /// Time of the first and the last, milliseconds since the epoch.
     pub range_ms: (i64, i64),

@@ -57,8 +57,8 @@ impl Guard {
         terminal::size().map(Size::from)
     }
 
-    /// Shows a picture, and the cursor where text is typed. A terminal that can do so shows it once all of it is there.
-    /// One that has another size by now reports it, and is painted again.
+    /// Shows a picture, and the cursor where text is typed. Terminals with synchronised updates show the picture when
+    /// it is complete. A terminal whose size has changed reports the new size, and is painted again.
     ///
     /// # Errors
     /// When the terminal is gone.

@@ -50,8 +50,8 @@ pub fn fit(text: &str, columns: u16, mark: char) -> String {
     out
 }
 
-/// Cuts a sentence to a width in columns, behind a word; `mark` ends text that was cut. A first word that is wider than
-/// all of the room is cut itself.
+/// Cuts a sentence after a word to fit a width in columns; `mark` ends text that was cut. A first word wider than the
+/// whole width is cut itself.
 pub fn fit_words(text: &str, columns: u16, mark: char) -> String {
     if width(text) <= columns {
         return text.to_string();

@@ -80,7 +80,7 @@ pub enum Charset {
 pub struct Glyphs {
     /// Bar cells: guest, usr, sys, wait.
     pub bar: [char; 4],
-    /// The end of a bar: one to seven eighths of a cell; `None` where the font has none.
+    /// The end of a bar: one to seven eighths of a cell; `None` if the font lacks these characters.
     pub eighths: Option<[char; 7]>,
     /// Frame of a bar.
     pub edges: [char; 2],
@@ -240,7 +240,7 @@ impl Theme {
         self.charset == Charset::Ascii
     }
 
-    /// The colour of a meaning; `None` for that of the terminal's text.
+    /// The colour of a meaning; `None` for the terminal's text colour.
     fn colour(&self, role: Look) -> Option<Color> {
         let at = match role {
             Look::Text | Look::Strong | Look::Head | Look::Key => return None,
@@ -284,7 +284,7 @@ impl Theme {
         self.glyphs.shades[i.clamp(1, 4) - 1]
     }
 
-    /// Whether the terminal has neither colours nor modifiers: those of a picture are taken out again.
+    /// Whether the terminal has neither colours nor modifiers; modifiers are then removed from a picture.
     pub fn is_plain(&self) -> bool {
         self.palette == Palette::Plain
     }

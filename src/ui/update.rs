@@ -79,7 +79,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Stack => return stacks::ask(state),
         Action::Latencies => {
             state.view.latencies = state.view.latencies.next();
-            // A small screen has no room for the picture itself.
+            // The message also names the choice because a small screen cannot show the picture.
             state.say(state.view.latencies.description());
         }
         Action::Sleep => state.view.exits.with_sleep = !state.view.exits.with_sleep,

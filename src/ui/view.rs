@@ -203,7 +203,7 @@ impl LatenciesShown {
 pub struct ViewState {
     /// The view.
     pub shown: ScreenView,
-    /// Index of its selected row; that of the table of guests is `AppState::table`'s.
+    /// Index of its selected row; for the table of guests, `AppState::table` has the index.
     pub at: usize,
     /// What the selected row is about: the selection stays with it. `None` until a key selects a row; the first one is
     /// selected then.

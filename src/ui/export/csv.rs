@@ -9,7 +9,7 @@ use report::document::JsonDocument;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Fields that stand first, in this order; the others follow in alphabetical order.
+/// Fields that come first, in this order; the others follow in alphabetical order.
 const FIRST: [&str; 12] =
     ["domain", "kind", "rule", "severity", "name", "reason", "space", "address", "tid", "comm", "role", "cpu"];
 

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 /// Size of a cell, and the margin around the screen.
 const CELL: (f64, f64) = (8.0, 17.0);
 const MARGIN: f64 = 14.0;
-/// Where text stands within the height of its cell.
+/// The baseline of text within the height of its cell.
 const BASELINE: f64 = 13.0;
 const FONT: &str = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace";
 
@@ -21,7 +21,7 @@ const FONT: &str = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono
 struct Paper {
     background: &'static str,
     foreground: &'static str,
-    /// Text in bold that has no colour of its own.
+    /// Bold text without a colour.
     bright: &'static str,
     border: &'static str,
     sixteen: [&'static str; 16],
@@ -108,7 +108,7 @@ fn line(out: &mut String, cells: &[&Cell], top: f64, paper: &Paper) {
 
 /// Text of one look, a piece for each stretch without wide gaps.
 fn words(out: &mut String, cells: &[&Cell], (left, top): (f64, f64), look: &CellLook) {
-    // The columns that a wide character covers hold nothing of their own.
+    // A wide character covers further columns, which stay empty.
     let mut text = vec![""; cells.len()];
     let mut at = 0;
     while at < cells.len() {
@@ -250,7 +250,7 @@ fn colour(c: Color, paper: &Paper) -> Option<String> {
     }
 }
 
-/// Text within an element or an attribute. XML 1.0 has no place for control characters.
+/// Text within an element or an attribute. XML 1.0 does not allow control characters.
 fn escaped(text: &str) -> String {
     without_hidden(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

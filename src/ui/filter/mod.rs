@@ -69,8 +69,8 @@ pub enum Filter {
     Not(Box<Filter>),
 }
 
-/// The filter of the table: as typed, and as in force. While what is typed cannot be read, the last one that could be
-/// stays in force.
+/// The filter of the table: the text as typed, and the active filter. While the typed text is invalid, the last valid
+/// filter stays active.
 #[derive(Debug, Clone, Default)]
 pub struct TableFilter {
     typed: String,
@@ -92,7 +92,7 @@ impl TableFilter {
         }
     }
 
-    /// Ends the typing: the text in force is the filter's text. Answers what was wrong with the text typed last.
+    /// Ends the typing and keeps the active text. Returns the error in the text typed last.
     pub fn settle(&mut self) -> Option<FilterError> {
         self.typed.clone_from(&self.text);
         self.error.take()
@@ -108,7 +108,7 @@ impl TableFilter {
         self.text.is_empty()
     }
 
-    /// The text in force.
+    /// The active text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -207,8 +207,8 @@ impl Comparison {
     }
 }
 
-/// The names of columns that continue a filter at its end, while it is typed: those that begin with its last word.
-/// Empty where no column can stand.
+/// The names of columns that can complete a filter while it is typed: the names that begin with its last word. Empty
+/// where a column name is not allowed.
 pub fn suggestions(text: &str, fields: &[FilterField]) -> Vec<&'static str> {
     let start = last_word(text);
     let word = text[start..].to_lowercase();

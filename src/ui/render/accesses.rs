@@ -1,4 +1,4 @@
-//! Ports, addresses and MSRs that the selected guest or vCPU touched, or all guests, with the device behind each.
+//! Ports, addresses and MSRs that the selected guest or vCPU touched, or all guests, with the device at each.
 
 use super::{missing, say, scope, title};
 use crate::ui::cells::severity_role;
@@ -49,7 +49,7 @@ pub const HELP: [(&str, &str); 10] = [
     ),
 ];
 
-/// Rows of all guests at most; those beyond are the least.
+/// The maximum number of rows of all guests; the smallest rows are left out.
 const MOST: usize = 2000;
 
 /// A row and its guest.
@@ -75,7 +75,7 @@ fn rows(state: &AppState) -> (Vec<GuestAccess<'_>>, usize) {
     (rows, all)
 }
 
-/// How many rows there are.
+/// The number of rows.
 pub fn len(state: &AppState) -> usize {
     rows(state).0.len()
 }
@@ -96,7 +96,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let right = total.map(|t| format!("{}/s", rate(t))).unwrap_or_default();
     let mut left = scope(state);
     if in_view {
-        // Without times their order is that of the counts.
+        // Without times the rows are ordered by count.
         let timed = rows.iter().any(|(_, row)| row.span.total_ns.is_some());
         let order = if timed { state.view.order() } else { order::COUNT };
         left = format!("{left}  by {order}");

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// A vCPU that uses less CPU time than this, in percent, shares its pCPU without harm.
 const BUSY: f64 = 10.0;
-/// From so many moves a second to a CPU on the map shows them.
+/// The map marks CPUs with at least this many moves to them per second.
 const MOVED: f64 = 1.0;
 /// Width of a core in the map.
 const CORE: u16 = 3;
@@ -202,7 +202,7 @@ fn mark(cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) -> Optio
     if mine(state, model, cpu) {
         return Some(('<', Look::Strong));
     }
-    // Beside other panels the map stands still.
+    // Beside other panels the map does not mark moves, so that it stays steady.
     let moved = state.view.shown == ScreenView::Cpus && moves_here(model, cpu) >= MOVED;
     moved.then_some(('+', Look::Dim))
 }

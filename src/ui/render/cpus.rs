@@ -70,8 +70,8 @@ pub const HELP: [(&str, &str); 6] = [
     ),
 ];
 
-/// The CPUs in the list. In the panel those that are shared, the selected guest's, and all that are busy; in the view
-/// all of them, or those of the selected guest.
+/// The CPUs in the list. The panel lists shared CPUs, the selected guest's CPUs, and all busy CPUs; the view lists all
+/// CPUs, or the selected guest's CPUs.
 fn listed<'a>(state: &AppState, model: &'a Model) -> Vec<&'a CpuModel> {
     let in_view = state.view.shown == ScreenView::Cpus;
     let rank = |c: &CpuModel| match () {
@@ -206,7 +206,7 @@ fn moves(model: &Model, cpu: &CpuModel) -> (Option<f64>, String) {
     (moved.zip(model.interval_s).map(|(n, s)| n as f64 / s), from)
 }
 
-/// A percentage, from 20 on in steps of 5: it is read for its size, and what stands behind it must not move.
+/// A percentage, from 20 on in steps of 5: only its rough size matters, and the text after it must not move.
 fn about(percent: f64) -> f64 {
     if percent < 20.0 { percent } else { (percent / 5.0).round() * 5.0 }
 }

@@ -119,7 +119,7 @@ pub fn len(state: &AppState) -> usize {
     state.guests_in_view().iter().map(|d| d.disks.len() + d.nics.len()).sum()
 }
 
-/// Lines of a panel of all guests: two tables with headers of their own, if there are interfaces.
+/// Lines of a panel of all guests: two tables, each with headers, if there are interfaces.
 pub fn lines_of_all(state: &AppState) -> usize {
     let guests = state.guests();
     let nics: usize = guests.iter().map(|d| d.nics.len()).sum();
@@ -183,7 +183,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if nics.is_empty() {
         let nothing = "No network interface is known: neither libvirt nor an open tap or macvtap device \
                        of the VMM names one.";
-        // Its cause is said above if there is no disk either.
+        // Without disks, the text above already gives the cause.
         let sources = if disks.is_empty() { &[] } else { &SOURCES[..1] };
         say(buf, lower, &missing::because(state, nothing, sources), Look::Dim, theme);
     } else {
@@ -192,8 +192,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
 }
 
-/// An upper and a lower area with these wishes in rows; the lower one has a rule on top. The upper one has half of the
-/// room at least, if it wants it.
+/// Splits an area into an upper and a lower part for these numbers of rows; the lower part begins with a rule. The
+/// upper part gets at least half of the area if it wants that much.
 fn halves(area: Rect, upper: u16, lower: u16) -> [Rect; 2] {
     let upper = upper.min(area.height.saturating_sub(lower + 1).max(area.height / 2));
     [Rect { height: upper, ..area }, Rect { y: area.y + upper, height: area.height - upper, ..area }]

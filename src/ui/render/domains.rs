@@ -77,7 +77,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             marks(buf, Rect { y, ..area }, &view, theme);
         }
         if at == state.table.at {
-            // A dim mark follows the worst guest by itself.
+            // Without a cursor, a dim mark follows the worst guest.
             let look = if state.table.cursor.is_some() { Look::Strong } else { Look::Dim };
             put(buf, area.x, y, &theme.glyphs.cursor.to_string(), 1, theme.style(look));
             highlight(buf, Rect { y, height: 1, width: area.width.saturating_sub(1), ..area }, theme);
@@ -86,12 +86,12 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     scrollbar(buf, area, state, theme);
 }
 
-/// Where the cells stand, right of the marks.
+/// The area of the cells, right of the marks.
 fn cells(area: Rect) -> Rect {
     Rect { x: area.x + MARKS, width: area.width.saturating_sub(MARKS + 1), height: 1, ..area }
 }
 
-/// The column whose cells stand at this column of the screen.
+/// The table column at column `x` of the screen.
 pub fn column_at(area: Rect, state: &AppState, x: u16) -> Option<ColumnId> {
     let ids = state.table.columns();
     let columns: Vec<&GuestColumn> = ids.iter().map(|id| guest_columns::column(*id)).collect();

@@ -26,7 +26,7 @@ const SHADE: u16 = 3;
 
 /// Rows and columns of figures.
 pub struct ExitMap {
-    /// The names of the columns; the first is that of the sums.
+    /// The names of the columns; the first column has the sums.
     heads: Vec<String>,
     /// Name of a row, whether the guest sleeps in it, and its figures.
     rows: Vec<(String, bool, Vec<f64>)>,
@@ -79,7 +79,7 @@ impl ExitMeasure {
     }
 }
 
-/// The table and those of the vCPUs over the time of the view, and its length in seconds.
+/// The exits of the guest and of each vCPU over the time of the view, and its length in seconds.
 pub fn tables<'a>(state: &'a AppState, d: &'a DomainModel) -> (&'a ExitTable, Vec<(u32, &'a ExitTable)>, Option<f64>) {
     let past = state.history.exits(d).filter(|_| state.view.exits.span == ExitSpan::Start);
     match past {

@@ -20,11 +20,11 @@ use sample::{EngineLevel, SourceId};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-/// From this width on, exits to the VMM stand beside the list.
+/// From this width on, exits to the VMM are beside the list.
 const WIDE: u16 = 150;
 /// Lines below the list for the distribution and the meaning of the selected reason.
 const FOOT: u16 = histogram::LINES + 1 + MEANING;
-/// Lines of the meaning at most.
+/// The maximum number of lines of the meaning.
 const MEANING: u16 = 2;
 
 /// Headers and layout.
@@ -87,7 +87,7 @@ pub fn table(state: &AppState) -> Option<Cow<'_, ExitTable>> {
 /// How many rows it has.
 pub fn len(state: &AppState) -> usize {
     let rows = table(state).map_or(0, |t| t.rows.len());
-    // Where there are none, a sentence of two lines says why.
+    // An empty list shows a sentence of two lines with the reason.
     let userspace = if instead(state) { userspace::exits(state).len() } else { 0 };
     match rows.max(userspace) {
         0 if instead(state) => 2,
@@ -276,7 +276,7 @@ fn look(r: &ExitRow, state: &AppState) -> RowLook {
     }
 }
 
-/// Why there is no exit to show, and where a rate beside the empty list comes from.
+/// Why the list of exits is empty, and the source of the rate beside it.
 fn nothing(state: &AppState) -> String {
     let Some(m) = &state.model else { return String::new() };
     if m.interval_s.is_none() {

@@ -88,8 +88,8 @@ pub fn lines(f: &Finding, state: &AppState, columns: u16) -> Vec<StyledLine> {
     text.lines
 }
 
-/// What to know at first sight: the figures, the first fix, the reason. With little room the decisive figure alone
-/// stands before the fix.
+/// The essentials: the figures, the first fix, the reason. With little room, only the decisive figure comes before the
+/// fix.
 pub fn brief(f: &Finding, state: &AppState, columns: u16, room: usize) -> Vec<StyledLine> {
     let whole = first_sight(f, state, columns, 2);
     if whole.len() > room { first_sight(f, state, columns, 1) } else { whole }

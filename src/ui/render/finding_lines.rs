@@ -18,7 +18,7 @@ const SINCE_FROM: u16 = 100;
 const SINCE_WIDTH: u16 = 16;
 /// With less room a line has the figure and no title.
 const FIGURE_ALONE: u16 = 50;
-/// How many other guests with the same finding are named at most.
+/// The maximum number of other guests with the same finding that are named.
 const MAX_OTHERS: usize = 30;
 /// The narrowest and the widest column of guests.
 pub const WHO: (u16, u16) = (4, 24);
@@ -65,7 +65,7 @@ impl FindingLine {
     }
 }
 
-/// Where the parts of a line stand: the same on each line of a list, so that they can be read downwards.
+/// The columns of a line's parts: the same on each line of a list, so that they can be read downwards.
 pub struct LineColumns {
     who: u16,
     figure: u16,

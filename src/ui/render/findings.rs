@@ -15,7 +15,7 @@ use ratatui::layout::Rect;
 
 /// Narrowest column of reasons why a rule cannot tell.
 const MIN_REASON: u16 = 24;
-/// Lines from which on the rules that cannot tell stand below the selected finding.
+/// With at least this many lines left below the selected finding, the rules that cannot tell are listed there.
 const MIN_TABLE: u16 = 4;
 
 /// How many lines the strip can fill below its title.
@@ -59,7 +59,7 @@ impl TooNew {
     }
 }
 
-/// In one line that stands still: the view of findings says for each guest what it waits for.
+/// Guests too new to judge in full, in one steady line; the view of findings gives the details for each guest.
 fn too_new(state: &AppState) -> Option<TooNew> {
     let model = state.model.as_ref()?;
     let new: Vec<&StillWatched> = state.watching.iter().filter(|w| w.is_every_rule()).collect();
@@ -72,7 +72,7 @@ fn too_new(state: &AppState) -> Option<TooNew> {
     };
     let left_s = new.iter().map(|w| w.needed_s - w.seen_s).fold(0.0, f64::max);
     let until_ms = model.time_ms.saturating_add((left_s * 1e3) as i64);
-    // To the full minute behind it.
+    // Rounded up to the full minute.
     Some(TooNew { who, until: header::clock_minute(until_ms.saturating_add(59_999), state) })
 }
 
@@ -157,7 +157,7 @@ fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rule_width = all.iter().map(|(rule, ..)| width(rule)).max().unwrap_or(0).max(width(head.0));
     let who_width = all.iter().map(|(_, who, _)| width(who)).max().unwrap_or(0).clamp(width(head.1), WHO.1);
     let who_at = area.x + rule_width + 1;
-    // Without room beside its rule and guest a reason stands below them.
+    // A reason without enough room beside its rule and guest goes below them.
     let beside = rule_width + who_width + 2;
     let (because_at, first) = if beside + MIN_REASON <= area.width { (beside, 0) } else { (2, 1) };
     let room = area.width.saturating_sub(because_at);

@@ -36,7 +36,7 @@ pub fn clock(ms: i64, state: &AppState) -> String {
     }
 }
 
-/// Where the clock stands.
+/// The area of the clock.
 pub fn clock_area(screen: Rect) -> Rect {
     let width = CLOCK.min(screen.width);
     Rect { x: screen.right() - width, y: screen.y, width, height: screen.height.min(1) }
@@ -166,7 +166,7 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let other = time.irq + time.softirq + time.steal;
     bars::parts(buf, x, area.y, bar, [time.guest, time.usr, time.sys, other], 100.0, theme);
     x += bar + u16::from(bar > 0);
-    // A slot is left out for want of room, never for its value: what stands where is the same in each interval.
+    // A slot is left out for lack of room, never for its value, so each slot keeps its place in every interval.
     let figures = [
         ("guest", Some(time.guest), Look::Guest),
         ("usr", Some(time.usr), Look::Usr),

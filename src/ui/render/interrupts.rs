@@ -98,7 +98,7 @@ impl<'a> InterruptRows<'a> {
         [self.interrupts.len().clamp(1, 16) as u16 + 1, bells]
     }
 
-    /// The lines that they take of so many: with a rule, at most two fifths.
+    /// Height including the rule: at most two fifths of the `all` available lines.
     pub fn height(&self, all: u16) -> u16 {
         (self.lines().iter().sum::<u16>() + 1).min(all * 2 / 5)
     }

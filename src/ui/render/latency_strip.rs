@@ -18,18 +18,18 @@ use sample::OtherTask;
 const FRAME: u16 = 3;
 /// Width of the scale.
 const SCALE: u16 = 6;
-/// From this width on, who woke and who pre-empted the vCPU stands on the right.
+/// From this width on, the list of who woke and who pre-empted the vCPU is on the right.
 const WIDE: u16 = 100;
 /// Width of that list.
 const OTHERS: u16 = 34;
 /// Latencies from here on are those that a guest notices.
 const LONG_US: f64 = 1000.0;
 
-/// Lines of the picture at most.
+/// The maximum number of lines of the picture.
 pub const MOST: u16 = LATENCY_BANDS as u16 + FRAME;
 
-/// Lines that the picture takes of so many if the table wants `table` of them; 0 without room. In the view it has half
-/// of the room at least, in a panel what the table leaves.
+/// Height of the picture in `all` lines that it shares with a table of `table` lines; 0 if it does not fit. In the view
+/// it gets at least half of the lines, in a panel the lines that the table leaves.
 pub fn height(all: u16, table: u16, in_view: bool) -> u16 {
     let left = all.saturating_sub(table);
     match all {
@@ -42,8 +42,8 @@ pub fn height(all: u16, table: u16, in_view: bool) -> u16 {
 /// Intervals that a panel draws at once.
 const AT_ONCE: usize = LATENCY_STEP / 2;
 
-/// Paints the picture. That of the view has each interval at once; a panel beside other things takes up some at a time,
-/// so that it stands still in between.
+/// Paints the picture. The view adds each interval immediately; a panel beside others adds several at a time, so that
+/// it moves less often.
 pub fn paint(
     buf: &mut Buffer,
     area: Rect,

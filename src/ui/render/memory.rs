@@ -154,7 +154,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     List { columns: &COLUMNS, rows, at: selected }.paint(buf, inner, theme);
 }
 
-/// The host's memory in so many columns.
+/// The host's memory; swap and KSM only if they fit in `room` columns.
 fn host(m: &Model, room: u16) -> Option<String> {
     let memory = m.host.memory?;
     let free = format!("host {} free of {}", bytes(memory.available), bytes(memory.total));

@@ -171,7 +171,7 @@ pub fn ids(state: &AppState, view: ScreenView) -> Vec<ListRowId> {
     }
 }
 
-/// The line of the screen on which the view's selected row stands.
+/// The screen line of the view's selected row.
 pub fn selected_line(state: &AppState) -> Option<u16> {
     let theme = Theme::default();
     let background = theme.selected().bg?;
@@ -308,17 +308,17 @@ fn guests(state: &AppState, view: ScreenView) -> String {
     state.domain().map(|d| super::text::clean(d.name())).unwrap_or_default()
 }
 
-/// The selected row of a view; a panel of the first screen has none.
+/// The selected row of a view; `None` for a panel of the first screen.
 fn row_of(state: &AppState, view: ScreenView) -> Option<usize> {
     (state.view.shown == view).then_some(state.view.at)
 }
 
-/// The guest's name where a view is of all guests.
+/// The guest's name where a view shows all guests.
 fn guest_cell(state: &AppState, view: ScreenView, d: &DomainModel) -> Cell {
     if state.is_of_all(view) { Cell::text(super::text::clean(d.name())) } else { Cell::blank() }
 }
 
-/// Paints sentences in a panel that has no table to show. Returns the number of lines.
+/// Paints sentences in a panel without a table. Returns the number of lines.
 fn say(buf: &mut Buffer, area: Rect, text: &str, role: Look, theme: &Theme) -> u16 {
     let lines = super::text::wrap(text, area.width);
     let n = lines.len().min(area.height.into());

@@ -15,7 +15,7 @@ use sample::{SourceId, SourceState};
 /// Width of name and state on the left.
 const LABEL: u16 = 26;
 
-/// From this width on the text stands beside name and state, else below them, indented.
+/// From this width on the text is beside name and state, else below them, indented.
 const BESIDE_FROM: u16 = 64;
 const INDENT: u16 = 2;
 

@@ -53,7 +53,7 @@ fn places(area: Rect, state: &AppState, theme: &Theme) -> Vec<Tab> {
     place(1, &|v| if v == state.view.shown { v.tab().to_string() } else { String::new() }).0
 }
 
-/// The view whose name stands in this column.
+/// The view whose name is in this column.
 pub fn at(area: Rect, state: &AppState, column: u16) -> Option<ScreenView> {
     let tabs = places(area, state, &Theme::default());
     tabs.into_iter().find(|(_, x, name, _)| (*x..=x + width(name)).contains(&column)).map(|(view, ..)| view)

@@ -107,7 +107,7 @@ impl ListRows for ThreadRows<'_> {
     }
 }
 
-/// The threads with rows of their own, and how many share one: helpers that are idle and that no finding is about.
+/// The threads with separate rows, and how many share one row: idle helpers without a finding.
 fn unsorted(state: &AppState) -> (Vec<ThreadRow<'_>>, usize) {
     let (mut rows, mut folded) = (Vec::new(), Vec::new());
     for domain in state.guests_in_view() {

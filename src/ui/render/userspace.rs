@@ -58,7 +58,7 @@ fn rates(state: &AppState) -> Vec<(String, f64)> {
     sums.into_iter().collect()
 }
 
-/// Exits to the VMM, unless they stand in the place of the exits already.
+/// Exits to the VMM, unless they already replace the list of exits.
 fn beside_exits(state: &AppState) -> Vec<(i32, u64)> {
     if state.model.as_ref().is_some_and(Model::no_kvm_exit) { Vec::new() } else { exits(state) }
 }

@@ -32,7 +32,7 @@ fn every_view() {
     }
 }
 
-/// The views that are of one guest at first are shown of all, and the other way round; in another order.
+/// Views that start with one guest show all guests, and the other way round; in another order.
 #[test]
 fn every_view_in_its_other_scope() {
     let devices = devices();
@@ -129,7 +129,7 @@ fn unusual_hosts() {
     at_sizes("host_hostile_names", &judged(&Fixture::hostile_names(), 120, 40), "<Down><Enter>");
 }
 
-/// A list without rows never stands beside a figure without a word on where the figure is from.
+/// A list without rows beside a figure always comes with the source of the figure.
 #[test]
 fn an_empty_list_of_exits_says_why_beside_a_rate() {
     let counted = |f: &mut Fixture| {
