@@ -78,7 +78,7 @@ pub(super) fn in_memory(stream: impl Read) -> Result<File, String> {
     Ok(file)
 }
 
-/// Ends with an error at its limit, so that a bomb is not taken for a whole file.
+/// A reader that fails at its limit, so that the first part of a decompression bomb does not pass as a whole file.
 struct BoundedContent<R> {
     content: R,
     left: u64,

@@ -1,5 +1,5 @@
-//! The files of an archive or of an unpacked sosreport, each read by its content. Most of them hold nothing for kvmtop,
-//! which is no error.
+//! The files of an archive or of an unpacked sosreport, each read by its content. Most of them hold nothing for kvmtop;
+//! such files are not an error.
 
 use super::archive::{self, Archive};
 use super::detect::Content;

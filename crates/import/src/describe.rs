@@ -91,7 +91,7 @@ pub(super) fn domains(
     domains
 }
 
-/// Whether a description without a name can be about this domain: it has no such part yet.
+/// Whether a description without a name can be about this domain: the domain still lacks the parts it adds.
 fn completes(domain: &Description, nameless: &Description) -> bool {
     let new = |has: bool, adds: bool| !(has && adds);
     new(domain.xml.is_some(), nameless.xml.is_some()) && new(domain.command.is_some(), nameless.command.is_some())
@@ -112,7 +112,7 @@ fn named_by_file(domains: &[Description], description: &Description) -> Option<u
     best.max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at))).map(|(_, at)| at)
 }
 
-/// Two parts of an XML, each in a file of its own, as one.
+/// Joins two parts of an XML that come from separate files.
 fn join_fragments(domain: &mut Description, other: &Description) {
     let (Some((_, first)), Some((_, second))) = (&domain.xml, &other.xml) else { return };
     let inner = |text: &str| text.trim().trim_start_matches("<domain>").trim_end_matches("</domain>").to_owned();

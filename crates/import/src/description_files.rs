@@ -17,7 +17,7 @@ const MAX_COMPLETED: usize = 4096;
 pub struct DescriptionFiles {
     described: Vec<Arc<DomainFacts>>,
     topology: Option<HostTopology>,
-    /// The host's parameters, such as those of its modules.
+    /// The host's parameters, such as its module parameters.
     params: BTreeMap<String, String>,
     log: Vec<LogLine>,
     domains: Completed<DomainFacts>,

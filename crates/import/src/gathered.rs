@@ -136,9 +136,9 @@ pub(super) struct Description {
     pub xml: Option<(Arc<DomainXml>, Arc<str>)>,
     /// The command line.
     pub command: Option<Arc<QemuCommand>>,
-    /// The XML is a part of one, without a `<domain>`.
+    /// Whether the XML is only a part, without a `<domain>`.
     pub fragment: bool,
-    /// The XML is of the running domain (`virsh dumpxml`), not its definition.
+    /// Whether the XML describes the running domain (`virsh dumpxml`), not its definition.
     pub running: bool,
     /// What a tool calls the domain: its name, UUID or number.
     pub called: Option<String>,
@@ -197,7 +197,8 @@ impl Description {
         }
     }
 
-    /// Whether two command lines or two XMLs cannot be of one guest: they differ in what no restart changes by itself.
+    /// Whether two command lines or two XMLs must belong to different guests: they differ in values that a restart
+    /// alone never changes.
     fn contradicts(&self, other: &Self) -> bool {
         let commands = self.command.as_ref().zip(other.command.as_ref());
         let xmls = self.xml.as_ref().zip(other.xml.as_ref()).map(|((a, _), (b, _))| (a, b));
@@ -221,8 +222,8 @@ impl Description {
     /// Adds another description of the same domain.
     pub fn merge(&mut self, other: Self) {
         let is_status = |d: &Self| d.xml.as_ref().is_some_and(|(xml, _)| xml.pid.is_some());
-        // The status XML knows more than that of the running domain, this more than its definition, and the XML more
-        // than a part of it.
+        // From most to least complete: the status XML, the XML of the running domain, its definition, a part of an
+        // XML.
         let knows = |d: &Self| (!d.fragment, is_status(d), d.running);
         if other.xml.is_some() && (self.xml.is_none() || knows(&other) > knows(self)) {
             (self.xml, self.fragment, self.running) = (other.xml, other.fragment, other.running);

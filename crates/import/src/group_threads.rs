@@ -85,7 +85,7 @@ pub(super) fn group_threads(
         }
     }
     if groups.is_empty() && !counts.by_thread.is_empty() {
-        // Events outside any exit still show that there is a guest.
+        // Events outside any exit still show that a guest exists.
         let sample = DomainSample { kvm_events: counts.sums(), ..DomainSample::default() };
         return vec![ImportedGuest { sample, ..ImportedGuest::default() }];
     }

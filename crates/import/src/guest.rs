@@ -24,10 +24,10 @@ pub(super) struct ImportedGuest {
 }
 
 impl ImportedGuest {
-    /// A guest from the tables of `perf kvm stat`. Each vCPU with a table of its own becomes a thread.
+    /// Builds a guest from the tables of `perf kvm stat`. Each vCPU with a separate table becomes a thread.
     pub fn from_tables(pids: Option<String>, counters: TableCounters) -> Self {
         let threads = counters.vcpus.into_iter().map(|(vcpu, events)| ThreadSample {
-            // The tables have no thread ids; the vCPU's number keeps the threads apart.
+            // The tables lack thread ids; the vCPU's number keeps the threads apart.
             start_ticks: u64::from(vcpu),
             comm: format!("CPU {vcpu}"),
             role: Role::Vcpu,
@@ -120,7 +120,7 @@ impl PlacedThreads<'_> {
     fn place(&mut self, role: Role, index: Option<u32>) -> &mut Placement {
         let threads = &mut *self.threads;
         let at = *self.known.entry((role, index)).or_insert_with(|| {
-            // It has no thread id; role and number keep the threads apart.
+            // The thread id is unknown; role and number keep the threads apart.
             let (comm, order) = match role {
                 Role::Vcpu => (format!("CPU {}", index.unwrap_or(0)), 0),
                 _ => ("emulator".to_owned(), 2),

@@ -30,7 +30,7 @@ pub struct ImportError {
 /// The content of all files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Imported {
-    /// The counters. They cover an interval of their own: `Model::new(&sample, Base::Whole(base))`.
+    /// The counters. They already cover one whole interval: `Model::new(&sample, Base::Whole(base))`.
     pub sample: Sample,
     /// Length of that interval in seconds, where it is known.
     pub base: Option<f64>,

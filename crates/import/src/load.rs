@@ -38,8 +38,7 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
     imported
 }
 
-/// The files that the paths stand for: a folder is replaced by its files in order of name, without those of its
-/// subfolders.
+/// Replaces each folder among the paths with its files, sorted by name. Subfolders are left out.
 fn expand_folders(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<ImportError>) {
     let (mut files, mut errors) = (Vec::new(), Vec::new());
     for path in paths {

@@ -56,7 +56,7 @@ fn without_escapes(text: &str) -> Cow<'_, str> {
 /// Removes the `>` marks of quoted mail, if most lines have one or at least two do.
 fn without_quotes(text: &str) -> Cow<'_, str> {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-    // The `>` that ends an element can be on a line of its own.
+    // The `>` that ends an element can be alone on a line.
     let quoted = lines().filter(|line| line.starts_with('>') && *line != ">").count();
     if quoted == 0 || quoted < 2 && lines().count() > 1 {
         return Cow::Borrowed(text);

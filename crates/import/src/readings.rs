@@ -79,7 +79,7 @@ fn guest(grown: &Stats, name: Option<String>, seconds: f64) -> ImportedGuest {
         vcpus.entry(*vcpu).or_default();
     });
     let threads = vcpus.into_iter().map(|(vcpu, counters)| ThreadSample {
-        // There are no thread ids; the vCPU's number keeps the threads apart.
+        // The thread ids are unknown; the vCPU's number keeps the threads apart.
         start_ticks: u64::from(vcpu),
         comm: format!("CPU {vcpu}"),
         role: Role::Vcpu,

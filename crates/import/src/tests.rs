@@ -215,7 +215,7 @@ fn damaged(name: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
     (at, any::<proptest::sample::Index>(), any::<bool>()).prop_map(move |(changes, end, cut)| {
         let mut bytes = whole.clone();
         for (i, (index, value)) in changes.into_iter().enumerate() {
-            // Half of the changes go to the header and the descriptions behind it.
+            // Half of the changes go to the header and the descriptions after it.
             let room = if i % 2 == 0 { bytes.len().min(2048) } else { bytes.len() };
             bytes[index.index(room)] = value;
         }

@@ -223,13 +223,13 @@ fn without_kvm(file: &TextFile<'_>, name: Option<&str>) -> String {
     ))
 }
 
-/// Whether an XML is of a running domain, which has a number.
+/// Whether an XML describes a running domain: only a running domain has an id.
 fn is_running(xml: &str) -> bool {
     let tag = xml.split_once("<domain ").and_then(|(_, rest)| rest.split_once('>'));
     tag.is_some_and(|(tag, _)| [" id='", " id=\""].iter().any(|id| tag.contains(id)))
 }
 
-/// Adds the topology of the host, unless it contradicts that of the files before.
+/// Adds the topology of the host, unless it contradicts the topology from earlier files.
 fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     let found = topology_text::parse(file.text).map_err(|e| e.to_string())?;
     gathered.notes.extend(found.unread.notes(&file.name));
@@ -283,8 +283,8 @@ fn domains(text: &str) -> Vec<&str> {
     if found.len() > 1 { found } else { vec![text] }
 }
 
-/// The command lines in a text: those of several guests as `ps` lists them with their processes, or a single one, which
-/// can span several lines.
+/// The command lines in a text: either one guest per line with its process, as `ps` lists them, or a single command
+/// line, which can span several lines.
 fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
     let is_program = |line: &&str| line.split_whitespace().any(cmdline::is_program);
     let lines = text.lines().filter(|line| line.contains("-name")).filter(is_program).take(MAX_PARTS);

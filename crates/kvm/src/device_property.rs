@@ -92,7 +92,7 @@ fn effect(name: &str) -> Option<&'static (&'static str, &'static str, &'static s
     EFFECTS.iter().find(|(known, ..)| *known == name)
 }
 
-/// The properties in force: of each device and name the one that decides.
+/// The effective properties: for each device and name, the property that takes precedence.
 pub fn in_force<'a>(all: impl IntoIterator<Item = &'a DeviceProperty>) -> Vec<&'a DeviceProperty> {
     let mut found: Vec<&DeviceProperty> = Vec::new();
     for property in all.into_iter().take(2 * MAX_PROPERTIES) {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// More values than QEMU has enlightenments.
 const MAX_VALUES: usize = 256;
 
-/// Enlightenments that need nothing of KVM: a host that offers only these has no Hyper-V interfaces in its KVM.
+/// Enlightenments that work without KVM: if a host offers only these, its KVM lacks the Hyper-V interfaces.
 const WITHOUT_KVM: [&str; 2] = ["spinlocks", "vendor_id"];
 
 /// What a host offers to its guests, as far as fixes ask for it.

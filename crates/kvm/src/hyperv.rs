@@ -1,7 +1,7 @@
 //! The Hyper-V enlightenments of KVM: their names, and what each of them needs.
 //!
-//! Names are those of libvirt's elements in `<hyperv>`; an inner element follows its outer one (`stimer_direct`). The
-//! clock is libvirt's timer `hypervclock`.
+//! The names come from libvirt's elements in `<hyperv>`; the name of an inner element follows the name of its outer
+//! element (`stimer_direct`). The clock is libvirt's timer `hypervclock`.
 
 use std::collections::BTreeSet;
 
@@ -66,8 +66,8 @@ pub fn find(name: &str) -> Option<&'static Enlightenment> {
     ALL.iter().find(|known| known.name == name)
 }
 
-/// libvirt's name of QEMU's flag, both without `hv-`. A flag without a name of its own (`vendor-id`) keeps its
-/// spelling, with underscores.
+/// libvirt's name for a QEMU flag, both without `hv-`. A flag without a different name in libvirt (`vendor-id`) keeps
+/// its spelling, with underscores.
 pub fn of_flag(flag: &str) -> String {
     let flag = if flag == "apicv" { "avic" } else { flag };
     match ALL.iter().find(|known| known.flag == flag) {

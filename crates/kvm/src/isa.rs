@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Which virtualisation extension an exit came from. Codes are those of the `isa` field of `kvm_exit`.
+/// The virtualisation extension that an exit came from. The `isa` field of `kvm_exit` holds its code.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
 pub enum Isa {
     /// Intel VMX (`isa` 1).
     Vmx,
     /// AMD SVM (`isa` 2).
     Svm,
-    /// arm64, whose `kvm_exit` has no `isa` field.
+    /// arm64, whose `kvm_exit` lacks the `isa` field.
     Arm64,
     /// Anything else, with the kernel's number.
     Other(u32),

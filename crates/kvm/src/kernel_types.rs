@@ -14,9 +14,8 @@ const KIND_STRUCT: u32 = 4;
 /// A field: the struct's name, and its own.
 pub type KernelField = (&'static str, &'static str);
 
-/// The offsets of these fields from the beginning of their structs, bytes. Those that the kernel does not have are left
-/// out, and fields of anonymous structs within a struct are not found. `None`: this is no BTF of this machine's byte
-/// order.
+/// The offsets of these fields from the beginning of their structs, bytes. The result leaves out fields that the kernel
+/// lacks and fields of anonymous structs within a struct. `None`: the data is not BTF in this machine's byte order.
 pub fn offsets(btf: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
     offsets_of(btf, &[], wanted)
 }
@@ -85,7 +84,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// Zero-terminated texts. Places in a module's go on where the kernel's end.
+/// Zero-terminated texts. Offsets in a module's texts start where the kernel's texts end.
 struct Strings<'b> {
     before: &'b [u8],
     own: &'b [u8],

@@ -37,7 +37,7 @@ pub struct Implausible {
     pub most: u64,
 }
 
-/// Whether a text is a number beyond `most`. Other texts are no numbers, which is for their reader to say.
+/// Whether a text is a number above `most`. False for text that is not a number; the text's parser handles it.
 pub(crate) fn beyond(text: &str, most: u64) -> bool {
     let text = text.trim();
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && !text.parse::<u64>().is_ok_and(|n| n <= most)

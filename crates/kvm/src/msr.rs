@@ -20,7 +20,7 @@ const STIMER: &str = "The guest arms a Hyper-V synthetic timer; the cheap way fo
 const MITIGATION: &str = "A mitigation of CPU vulnerabilities in the guest";
 const PVM: &str = "The guest runs under PVM, without hardware virtualisation";
 
-/// Registers with a name of their own, sorted by number; meaning empty where there is nothing to add.
+/// Registers with individual names, sorted by number. The meaning is empty if the name says enough.
 #[rustfmt::skip]
 const TABLE: &[(u32, &str, &str)] = &[
     (0x10, "IA32_TSC", "The guest sets its time stamp counter"),
@@ -172,7 +172,7 @@ fn row(msr: u32) -> Option<&'static (u32, &'static str, &'static str)> {
     TABLE.binary_search_by_key(&msr, |row| row.0).ok().and_then(|index| TABLE.get(index))
 }
 
-/// The name of a register; `None` when it has none here.
+/// The name of a register; `None` for an unknown register.
 pub fn name(msr: u32) -> Option<Cow<'static, str>> {
     if let Some(row) = row(msr) {
         return Some(Cow::Borrowed(row.1));

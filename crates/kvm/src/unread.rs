@@ -5,12 +5,12 @@ use super::sanitize;
 /// Lines that are kept with their text.
 const KEPT: usize = 3;
 
-/// The first unread lines of a text, and how many there are.
+/// The first unread lines of a text, and the number of all unread lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnreadLines {
     /// Line numbers, from 1, each with the line, cleaned and cut.
     pub first: Vec<(usize, String)>,
-    /// All of them.
+    /// Number of all unread lines.
     pub count: usize,
 }
 

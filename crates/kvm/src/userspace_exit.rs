@@ -70,14 +70,13 @@ pub const MEMORY_FAULT: i32 = 39;
 /// A memory error that an arm64 guest met.
 pub const ARM_SEA: i32 = 41;
 
-/// Whether a run that returned this negative errno is an ordinary one: EINTR for a signal, and EAGAIN for a vCPU that
-/// waits to be started (`kvm_arch_vcpu_ioctl_run` in `arch/x86/kvm/x86.c`). QEMU goes on after both
-/// (`accel/kvm/kvm-all.c`).
+/// Whether this negative errno is normal for `KVM_RUN`: EINTR for a signal, and EAGAIN for a vCPU that waits to be
+/// started (`kvm_arch_vcpu_ioctl_run` in `arch/x86/kvm/x86.c`). QEMU continues after both (`accel/kvm/kvm-all.c`).
 pub fn is_ordinary_errno(errno: i32) -> bool {
     matches!(errno, -4 | -11)
 }
 
-/// The name of a negative errno of `KVM_RUN`, and what it stands for.
+/// The name and the meaning of a negative errno of `KVM_RUN`.
 pub fn errno_meaning(errno: i32) -> Option<&'static str> {
     Some(match errno {
         -1 => "EPERM, Operation not permitted",

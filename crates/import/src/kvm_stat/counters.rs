@@ -22,7 +22,7 @@ pub(crate) struct TableCounters {
     pub notes: Vec<String>,
 }
 
-/// The remark on tables whose times are not those of the exits.
+/// The remark on tables whose times do not measure the exits.
 const GUEST_TIMES: &str = "on this architecture perf measures how long the guest ran before each exit, not how long \
     the exit took: the table's times are left out";
 
@@ -238,7 +238,7 @@ fn events(cells: Cells, isa: Isa) -> ThreadEvents {
             (TableKind::Exits, RowKey::Address(..)) => {}
         }
     }
-    // A reason can stand there in two spellings.
+    // A table can spell the same reason in two ways.
     let mut merged = ThreadEvents::default();
     merged.merge(events, MissingExtreme::Unknown);
     merged

@@ -104,7 +104,8 @@ pub(super) fn total(line: &str) -> Option<(u64, Option<f64>)> {
     digits.parse().ok().map(|count| (count, ns))
 }
 
-/// `Total events handled time:42782518.51us.` in nanoseconds. Mail can wrap it to a line of its own.
+/// The time in `Total events handled time:42782518.51us.`, nanoseconds. A mail program can wrap `time:` onto a separate
+/// line.
 pub(super) fn handled_time(line: &str) -> Option<f64> {
     let text = line.split_once("handled time:").map(|(_, after)| after).or_else(|| line.strip_prefix("time:"))?;
     time(text.trim().trim_end_matches('.'))

@@ -85,7 +85,7 @@ impl Scanner {
         self.recorded = recorded.or(self.recorded);
         self.found.frame_s = self.found.frame_s.or(frame);
         if headings::is_report(line) && self.found.tables.is_empty() && self.table.is_none() {
-            // The tables below are of this command, not of the one before.
+            // The tables below come from this command, not from the previous command.
             self.found.frame_s = None;
         }
         self.requested = headings::requested_kind(line).or(self.requested);
@@ -145,7 +145,7 @@ impl Scanner {
         }
         let starts_with_count = words.first().is_some_and(|w| values::count(w).is_some());
         if starts_with_count && words.len() > 1 && words.iter().skip(1).all(is_value) && self.words.len() == 1 {
-            // The name is on a line of its own.
+            // The name is on a separate line.
             self.words.extend(words);
             return;
         }

@@ -303,7 +303,7 @@ fn the_browsers_layout_is_read() {
                 HLT        3750    35.00%      99.00%          3945206\n";
     let events = one(few);
     assert_eq!((events.exits[0].time.count, events.exits[0].time.total_ns), (3750, Some(14_794_522_500)));
-    // One title stands above all kinds of rows.
+    // All kinds of rows have the same title.
     let title = "Event name  Samples  Sample%  Time (ns)  Time%  Max Time (ns)  Min Time (ns)  Mean Time (ns)\n";
     for (asked, row, space) in [
         ("", "0x608:PIN", Space::Pio),

@@ -28,7 +28,7 @@ fn decimal(digits: &str) -> Option<f64> {
     if plain { digits.parse().ok() } else { None }
 }
 
-/// Whether the word can follow a row's count. `bare`: times have no unit.
+/// Whether the word can follow a row's count. `bare`: times are printed without a unit.
 pub(super) fn is_value(word: &str, bare: bool) -> bool {
     word == "+-" || percent(word).is_some() || is_nan(word) || time(word).is_some() || bare && count(word).is_some()
 }

@@ -69,8 +69,8 @@ impl Readings {
 }
 
 impl TraceReader {
-    /// The samples at the ends of the intervals, after a first one without guests; none for a trace without times. They
-    /// are of the trace's own clock, which on most hosts counts from the boot.
+    /// The samples at the ends of the intervals, after a first sample without guests; empty for a trace without times.
+    /// Their times use the trace's clock, which on most hosts counts from the boot.
     pub(super) fn samples(mut self) -> Vec<Sample> {
         let cut = std::mem::take(&mut self.cut);
         self.event(&cut);

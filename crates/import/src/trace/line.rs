@@ -152,7 +152,7 @@ fn seconds(text: &str) -> Option<u64> {
 /// Brackets that are tried before the time of a line.
 const MAX_BRACKETS: usize = 16;
 
-/// Splits the part before the time into task, CPU and flags.
+/// Splits the start of a line, up to the time, into task, CPU and flags.
 fn task_cpu_flags(before: &str) -> Option<(&str, u32, &str)> {
     let mut end = before.len();
     // A task's name has a bracket or two, a hostile line millions.

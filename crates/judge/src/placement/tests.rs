@@ -7,7 +7,7 @@ fn set(text: &str) -> CpuSet {
     CpuSet::parse(text).unwrap()
 }
 
-/// CPUs by node, each a core of its own; those named as efficient are slower.
+/// A host with these CPUs on each node. Each CPU is a separate core; `efficient` CPUs are slower.
 fn host(nodes: &[&str], isolated: &str, efficient: &str) -> CpuMap {
     let mut topology = HostTopology { isolated: Some(set(isolated)), ..HostTopology::default() };
     for (node, cpus) in (0..).zip(nodes) {
@@ -166,7 +166,7 @@ fn cpus_of_a_paused_guest_are_its_own_only_while_others_have_enough() {
     let emulator = |cpus: &[&str]| plan(&map, &[on_its_vcpu.clone(), paused(cpus)]).guests[0].emulator.clone();
     assert_eq!(emulator(&["0", "1"]), Some(set("3")));
     assert_eq!(emulator(&["0", "1", "3"]), Some(set("0")), "better than its own vCPU's");
-    // A set gives way to pins within it, and to those of a paused guest where it can.
+    // A vCPU with a set of CPUs avoids pins within the set, and where possible the pins of a paused guest.
     let wide = host(&["0-8"], "", "");
     let guests = |paused_on: &'static str| {
         let now = [guest(&wide, &["1-4", "1", "2", "0", "0-8"]), guest(&wide, &[paused_on])];

@@ -20,7 +20,7 @@ pub(super) fn cpu(command: &mut QemuCommand, value: &str) {
     command.hyperv.clear();
     (command.hv_time, command.kvmclock, command.invtsc) = (None, None, None);
     let parts = pairs(value);
-    // `feature=on` first, then each `+feature`, then each `-feature`, in whatever order they stand.
+    // QEMU applies `feature=on` first, then each `+feature`, then each `-feature`, in any order on the command line.
     for sign in [None, Some('+'), Some('-')] {
         for (index, (key, value)) in parts.iter().enumerate() {
             if index == 0 && value.is_none() {

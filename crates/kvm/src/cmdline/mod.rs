@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 /// Command lines of guests with hundreds of devices stay below this.
 const MAX_TEXT: usize = 1024 * 1024;
-/// Arguments of a command line at most.
+/// Maximum number of arguments on a command line.
 pub const MAX_ARGS: usize = 20_000;
 
 /// `-smp` as written. Absent parts are `None`; QEMU fills them in.
@@ -102,11 +102,11 @@ pub struct QemuCommand {
     pub uefi: bool,
     /// Ids of the `IOThread`s.
     pub iothreads: Vec<String>,
-    /// `-device` in order: driver and id (empty when it has none).
+    /// `-device` in order: driver and id (empty without an id).
     pub devices: Vec<(String, String)>,
     /// Properties of devices that change how they are served.
     pub device_properties: Vec<DeviceProperty>,
-    /// `-numa node`: the guest's cells, each with the id of the memory behind it. Not recorded.
+    /// `-numa node`: the guest's cells, each with the id of the memory backend that it uses. Not recorded.
     #[serde(skip)]
     pub cells: Vec<(GuestNumaCell, Option<String>)>,
     /// Host nodes to which `policy=bind` binds a `memory-backend-*`, by its id. Not recorded.
@@ -114,7 +114,7 @@ pub struct QemuCommand {
     pub bound_memory: BTreeMap<String, CpuSet>,
     /// The arguments of `-cpu` in order, sanitized. QEMU takes the last one alone (system/vl.c, `QEMU_OPTION_cpu`).
     pub cpu_options: Vec<String>,
-    /// Names of the files behind drives, without their folders, sanitized.
+    /// Names of the files that drives use, without their folders, sanitized.
     pub drive_files: Vec<String>,
     /// Disks that have an id.
     pub disks: Vec<CommandDisk>,
@@ -271,7 +271,7 @@ fn is_option(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|option| KNOWN.contains(&option.strip_prefix('-').unwrap_or(option)))
 }
 
-/// Whether a path or name is that of a QEMU system emulator.
+/// Whether a path or name belongs to a QEMU system emulator.
 pub fn is_program(word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or(word);
     name.starts_with("qemu-system-") && !name.contains(['=', ',', ':'])

@@ -43,8 +43,8 @@ impl Chardevs {
     }
 }
 
-/// Whether QEMU listens on a socket in a folder. Without `server` it connects to another program's, and an `abstract`
-/// name is no path (QEMU's qemu-options.hx).
+/// Whether QEMU listens on a socket in a folder. Without `server` QEMU connects to another program's socket, and an
+/// `abstract` name is not a path (QEMU's qemu-options.hx).
 fn listens(pairs: &[Pair]) -> bool {
     let flag = |key: &str| pairs.iter().rev().find(|(known, _)| known == key).map(|(_, value)| value);
     let on = |key: &str| flag(key).is_some_and(|value| value.as_deref().is_none_or(is_on));
@@ -286,7 +286,7 @@ fn drive_file(command: &mut QemuCommand, path: &str) {
     }
 }
 
-/// Whether an option's numbers are those of a possible guest.
+/// Checks that an option's numbers are possible for a guest.
 pub(super) fn check(option: &str, value: &str) -> Result<(), Implausible> {
     let pairs = pairs(value);
     let (what, most) = match option {

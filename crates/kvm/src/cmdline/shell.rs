@@ -20,7 +20,7 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
             .strip_prefix('-')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '-'));
         if goes_on && option.is_empty() {
-            // Mail wrapped the backslash to a line of its own.
+            // A mail program wrapped the backslash onto a separate line.
             joined = true;
             continue;
         }

@@ -4,7 +4,7 @@
 pub(super) type Pair = (String, Option<String>);
 pub(super) type Pairs = Vec<Pair>;
 
-/// `key=value,flag,key2=a,,b`: a double comma is a literal comma. A word without `=` has no value.
+/// `key=value,flag,key2=a,,b`: a double comma is a literal comma. The value of a word without `=` is `None`.
 pub(super) fn pairs(text: &str) -> Pairs {
     let mut parts = vec![String::new()];
     let mut chars = text.chars().peekable();

@@ -93,8 +93,8 @@ const VIRT_MMIO: &[FixedRegion] = &[
 /// The fixed devices of a guest, as far as they are known: of a VMM by its process name (`qemu`, `firecracker`), a
 /// machine type of QEMU (`pc-q35-6.2`, `virt-8.1`) and an architecture (`x86_64`, `aarch64`).
 ///
-/// A machine or an architecture that is not known here has none. An x86 guest without a machine type gets those of `pc`
-/// and `q35` together; so does a program that is no known VMM, because most build a PC.
+/// The map is empty for an unknown machine or architecture. An x86 guest without a machine type gets the devices of
+/// both `pc` and `q35`; so does a guest of an unknown VMM, because most VMMs build a PC.
 pub fn builtin(vmm: &str, machine: Option<&str>, arch: Option<&str>) -> DeviceMap {
     let machine = machine.unwrap_or_default();
     let arch = arch.unwrap_or_default();
@@ -108,7 +108,7 @@ pub fn builtin(vmm: &str, machine: Option<&str>, arch: Option<&str>) -> DeviceMa
         add(&mut map, Space::Mmio, mmio);
     } else if arm && (machine.is_empty() || machine.starts_with("virt")) {
         add(&mut map, Space::Mmio, VIRT_MMIO);
-        // 32 slots of 512 bytes. The slot identifies the device, so each is a region of its own.
+        // 32 slots of 512 bytes. The slot identifies the device, so each slot is a separate region.
         for slot in 0..32 {
             let start = 0x0a00_0000 + slot * 0x200;
             map.paint(Space::Mmio, region(start, start + 0x1ff, "virtio-mmio"));

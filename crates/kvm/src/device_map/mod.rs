@@ -104,7 +104,7 @@ impl DeviceMap {
         }
     }
 
-    /// Puts a region on top of what is there; covered parts of older regions vanish.
+    /// Puts a region on top of the older regions and removes the parts of them that it covers.
     /// Ignored for [`Space::Msr`], for a reversed range and beyond [`MAX_REGIONS`].
     pub fn paint(&mut self, space: Space, region: Region) {
         let regions = match space {

@@ -91,7 +91,7 @@ const PREFIXES: &[(&str, &str)] = &[
     ("gpex_ioport", "PCI I/O ports"),
 ];
 
-/// A region name in words; the name itself when there are none for it.
+/// A region name in words; the name itself if it is unknown.
 pub fn friendly(name: &str) -> &str {
     if let Some((_, words)) = NAMES.iter().find(|(known, _)| *known == name) {
         return words;
@@ -119,7 +119,7 @@ pub fn is_in_kernel(name: &str) -> bool {
     name.starts_with("kvm-") || name.starts_with("gicv3_") || name.starts_with("gic_")
 }
 
-/// The device that a region of `info mtree` belongs to. QEMU's RTC has a region of its own for its index port
+/// The device that a region of `info mtree` belongs to. QEMU's RTC has a separate region for its index port
 /// (hw/rtc/mc146818rtc.c, `rtc_realizefn`).
 pub fn device_of(region: &str) -> &str {
     if region == "rtc-index" { "rtc" } else { region }

@@ -69,8 +69,8 @@ static CLOUD_HYPERVISOR: VmmTables = VmmTables {
     ],
 };
 
-/// `x86_64/src/lib.rs`, `arch/src/serial.rs`, `aarch64/src/lib.rs`: the ports of ACPI are placed at each start, and
-/// there is no PM timer.
+/// `x86_64/src/lib.rs`, `arch/src/serial.rs`, `aarch64/src/lib.rs`: crosvm places the ports of ACPI at each start
+/// and lacks a PM timer.
 #[rustfmt::skip]
 static CROSVM: VmmTables = VmmTables {
     x86: (

@@ -38,7 +38,7 @@ const LISTS: [(&str, &str); 9] = [
     ("memnode", "nodeset"),
 ];
 
-/// Checks all elements but those of `<metadata>`, which are other programs'.
+/// Checks all elements except `<metadata>`, which other programs write.
 ///
 /// # Errors
 /// The first number that is too large.

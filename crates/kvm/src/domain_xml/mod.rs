@@ -70,7 +70,7 @@ pub struct SchedXml {
     pub priority: Option<i32>,
 }
 
-/// CFS bandwidth limits in microseconds; a quota below zero or absent is no limit.
+/// CFS bandwidth limits in microseconds; without a quota, or with one below zero, CPU time is unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BandwidthXml {
@@ -241,7 +241,7 @@ pub struct DomainXml {
     pub iothread_pins: BTreeMap<u32, CpuSet>,
     /// Number of `IOThread`s.
     pub iothreads: u32,
-    /// `<vcpu cpuset=>`: where vCPUs without a pin of their own may run.
+    /// `<vcpu cpuset=>`: where vCPUs without a `<vcpupin>` may run.
     pub vcpu_cpuset: Option<CpuSet>,
     /// `<vcpu placement=>`: `static` or `auto`.
     pub placement: Option<String>,

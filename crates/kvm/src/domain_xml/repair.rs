@@ -72,11 +72,11 @@ pub struct Repaired {
     pub cut_at: Option<usize>,
     /// The line, from 1, of the first tag without an end: it is left out, and what follows it is read.
     pub damaged_at: Option<usize>,
-    /// Whether the text has no `<domain>` of its own.
+    /// Whether the text lacks a `<domain>` element.
     pub fragment: bool,
 }
 
-/// The text with escaped markup restored, as web forms and mail programs escape it; borrowed if it has none.
+/// The text with escaped markup restored, as web forms and mail programs escape it; borrowed if nothing is escaped.
 pub fn unescaped(text: &str) -> Cow<'_, str> {
     const ENTITIES: [(&str, &str); 9] = [
         ("&lt;", "<"),
@@ -154,7 +154,7 @@ enum Token<'a> {
     Damaged(usize),
 }
 
-/// Splits a text into tags and what stands between them. Never fails.
+/// Splits a text into tags and the text between them. Never fails.
 struct Tokens<'a> {
     text: &'a str,
     at: usize,
@@ -225,9 +225,9 @@ fn tag_end(rest: &str) -> Option<usize> {
 
 #[derive(Default)]
 struct Builder {
-    /// The XML of a `<domain>` or `<domstatus>` of the text's own.
+    /// The XML of a `<domain>` or `<domstatus>` in the text.
     whole: Option<String>,
-    /// Fragments by the element that they belong to; those of the domain itself under an empty name.
+    /// Fragments by the element that they belong to; the domain's own fragments have an empty name.
     parts: BTreeMap<&'static str, String>,
     /// The element being read, and where it belongs.
     current: String,

@@ -45,7 +45,8 @@ fn clock(words: &[&str]) -> Option<f64> {
     Some(parts.next()?? * 3600.0 + parts.next()?? * 60.0 + parts.next()??)
 }
 
-/// A row of `-1` or of the screen: name, and events per second. Rows of `kvm_stat | grep kvm_exit` have no heading.
+/// The name and events per second in a row of `kvm_stat -1` or of its screen. The output of `kvm_stat | grep kvm_exit`
+/// lacks a heading.
 fn row<'a>(words: &[&'a str]) -> Option<(&'a str, u64)> {
     let [name, total, rest @ ..] = words else { return None };
     total.parse::<u64>().ok()?;

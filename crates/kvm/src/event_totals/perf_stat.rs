@@ -21,7 +21,7 @@ fn event(word: &str) -> Option<&str> {
     (plain && name.starts_with("kvm_") && name.len() <= 64).then_some(name)
 }
 
-/// A count as any locale groups it: `1,234`, `1.234`, `1'234`. Counts of tracepoints have no fraction.
+/// A count as any locale groups it: `1,234`, `1.234`, `1'234`. Counts of tracepoints are whole numbers.
 fn count(word: &str) -> Option<u64> {
     let mut groups = word.split([',', '.', '\'', '\u{202f}', '\u{a0}', '’']);
     let first = groups.next()?;
@@ -61,7 +61,7 @@ fn row(line: &str) -> Option<StatRow<'_>> {
     let before = words.get(at.checked_sub(1)?)?;
     let count = count(before);
     let skipped = before.contains("counted>") || before.contains("supported>");
-    // perf script and others print `kvm:kvm_exit:` behind a time.
+    // perf script and other tools print `kvm:kvm_exit:` after a time, not after a count.
     if count.is_none() && !skipped {
         return None;
     }

@@ -1,6 +1,6 @@
 //! The reasons of exits from guest mode: names, meanings and the idle reasons of each instruction set.
 //!
-//! Codes are those of the `kvm_exit` tracepoint: VMX basic exit reason (`uapi/asm/vmx.h`, 16 bits, flags above),
+//! The `kvm_exit` tracepoint gives the codes: VMX basic exit reason (`uapi/asm/vmx.h`, 16 bits, flags above),
 //! SVM exit code (`uapi/asm/svm.h`), and for arm64 one number made of two fields by [`arm64_code`].
 
 mod arm64;
@@ -30,8 +30,8 @@ pub const fn arm64_code(ret: u32, esr_ec: u32) -> u32 {
 
 /// The code without the flags that VMX keeps in its upper bits.
 ///
-/// Bits 16 to 24 are zero in every reason of the hardware. A KVM flavour that sets them uses numbers of its own, so
-/// these bits stay: the code then has no name, rather than that of an unrelated reason.
+/// Bits 16 to 24 are zero in every hardware reason. A KVM flavour that sets them uses its own numbers. These bits stay,
+/// so that such a code does not get the name of an unrelated reason.
 pub const fn basic(isa: Isa, code: u32) -> u32 {
     match isa {
         Isa::Vmx => code & 0x01ff_ffff,

@@ -46,7 +46,7 @@ fn agrees(tree: &str, flat: &str) {
         for region in flat.regions(space) {
             for addr in [region.start, region.end] {
                 let found = name(&tree, space, addr);
-                // Memory is mirrored into ROM areas by names of its own; devices must agree.
+                // ROM areas mirror memory under different names, so only the names of devices must agree.
                 if !region.ram {
                     assert_eq!(found, Some(region.name.as_str()), "{space:?} {addr:#x}");
                 }

@@ -22,7 +22,7 @@ struct Painter<'a, 'b> {
     space: Space,
     /// The listings of memory regions, by name.
     blocks: &'b HashMap<&'b str, Vec<&'b Block>>,
-    /// Lines visited; those of alias targets count each time.
+    /// Lines visited; lines of an alias target count on every visit.
     steps: usize,
     /// Regions painted.
     painted: usize,

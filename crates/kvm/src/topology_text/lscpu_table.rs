@@ -66,7 +66,7 @@ impl CpuColumns {
         })
     }
 
-    /// Reads a row; false if it has no CPU number.
+    /// Reads a row; false if its CPU number is missing.
     pub fn read(&self, values: &[&str], found: &mut TopologyText) -> bool {
         let value = |at: Option<usize>| at.and_then(|at| values.get(at)).copied();
         let number = |at: Option<usize>| value(at).and_then(|text| text.parse::<u32>().ok());

@@ -113,7 +113,7 @@ fn a_table_in_another_language_is_read_by_its_columns() {
     }
 }
 
-/// util-linux 2.38 on a host with two nodes; the values are those of an English and two translated outputs.
+/// util-linux 2.38 on a host with two nodes; the values come from an English and two translated outputs.
 #[test]
 fn a_summary_gives_nodes_in_any_language() {
     let english = "Architecture:          x86_64\nCPU(s):                8\nOn-line CPU(s) list:   0-6\n\

@@ -261,7 +261,7 @@ impl Reader {
                 }
             }
             (VirshOutput::VcpuInfo(Some(vcpu)), _) if affinity(value).is_some() => {
-                // A mask without a gap is no restriction.
+                // A mask that includes every CPU does not restrict the vCPU.
                 if let Some(cpus) = affinity(value).filter(|cpus| !cpus.is_empty()) {
                     self.domain()?.threads.vcpus.insert(vcpu, cpus);
                 }
@@ -285,7 +285,7 @@ fn clock_ms(line: &str) -> Option<u64> {
         .then(|| (hours * 3600 + minutes * 60) * 1000 + (seconds * 1000.0).round() as u64)
 }
 
-/// `yy--` or, with `--pretty`, `0-1 (out of 4)`. Empty if the mask has no gap.
+/// Parses `yy--` or, with `--pretty`, `0-1 (out of 4)`. Empty if the mask includes every CPU.
 fn affinity(value: &str) -> Option<CpuSet> {
     if let Some((list, all)) = value.split_once(" (out of ") {
         let all: usize = all.trim_end_matches(')').parse().ok()?;

@@ -34,7 +34,7 @@ pub(super) fn command(line: &str) -> Option<PastedCommand> {
         } else if WITH_VALUE.contains(&word.as_str()) {
             words.next();
         } else if word.starts_with('-') {
-            // An option without a value, or with one behind `=`.
+            // An option without a value, or with a value after `=`.
         } else if matches!(word.as_str(), "|" | ">" | ">>" | ";" | "&&" | "2>&1") {
             break;
         } else if output.is_none() {

@@ -50,7 +50,7 @@ fn several_proxmox_configurations_of_one_text_are_separated() {
     for between in ["", "\n", "\n### VMID 101\n\n", "root@pve:~# qm config 101\n", snapshot] {
         assert_eq!(said(&format!("{}{between}{}", one("a", 2), one("b", 8))), both, "{between:?}");
     }
-    // A blank line or an indentation within one is no end.
+    // A blank line or indentation does not end a configuration.
     assert_eq!(said(&one("a", 2).replace("name", "\n  name")), both[..1]);
     assert_eq!(said(&(one("a", 2) + snapshot)), both[..1]);
 }

@@ -20,7 +20,7 @@ struct Noise {
     devices: bool,
     /// The kernel's own work.
     kernel: bool,
-    /// The tick of a CPU that should have none.
+    /// The timer tick on a CPU that should not get it.
     tick: bool,
 }
 

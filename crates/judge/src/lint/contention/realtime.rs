@@ -17,7 +17,7 @@ fn is_realtime(thread: &ThreadModel) -> bool {
     matches!(thread.place.policy, Some(1 | 2))
 }
 
-/// Real-time vCPUs without an isolated CPU of their own, each with the CPU to which it is pinned.
+/// Real-time vCPUs that are not pinned to an isolated CPU, each with the single CPU to which it is pinned, if any.
 fn sharing(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<(u32, Option<u32>)> {
     let host = ctx.topology();
     // Not every description of a host says which CPUs are isolated.

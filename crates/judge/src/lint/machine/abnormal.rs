@@ -73,7 +73,7 @@ fn is_new(ctx: &Context<'_>, line: &LogLine) -> bool {
 }
 
 fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents) {
-    // A guest that goes on running has rebooted.
+    // A guest that still runs after a triple fault has rebooted.
     let goes_on = !ctx.is_file() && guest.domain.state == DomainState::Running;
     let reboot = |incident: &Incident, n: u64| *incident == words_of::TRIPLE_FAULT && goes_on && n <= REBOOT_FAULTS;
     for (kind, severity, incident) in EXITS {

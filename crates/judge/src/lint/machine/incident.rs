@@ -8,10 +8,10 @@ use crate::lint::verdicts::Verdicts;
 use kvm::kernel_log::{INCOMING_MIGRATION, LogKind, LogLine};
 use std::collections::BTreeMap;
 
-/// On a running host, lines of its log count for so long, seconds: whoever opens kvmtop looks for what just happened.
+/// Maximum age of a log line that counts on a running host, seconds: users open kvmtop to find recent events.
 const RECENT_S: f64 = 3600.0;
 
-/// What such an event is, in words.
+/// The texts that describe such an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Incident {
     /// The finding's title, if it is the worst event.
@@ -151,7 +151,7 @@ pub(super) fn add_log_lines(
     }
 }
 
-/// Whether a line is of the last hour, or from a file.
+/// Whether a line was logged within the last hour, or comes from a file.
 pub(super) fn is_recent(ctx: &Context<'_>, line: &LogLine) -> bool {
     let age = line.time_s.map(|at| ctx.model.mono_s - at);
     ctx.is_file() || age.is_some_and(|age| age <= RECENT_S)

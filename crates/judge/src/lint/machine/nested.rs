@@ -1,4 +1,4 @@
-//! A guest with guests of its own.
+//! Nested virtualisation: a guest that runs guests.
 
 use super::texts;
 use crate::lint::context::Context;

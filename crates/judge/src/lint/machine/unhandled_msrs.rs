@@ -28,12 +28,12 @@ struct UnhandledMsrs {
 }
 
 impl UnhandledMsrs {
-    /// Whether some of them raised a fault in the guest. A trace is asked for nothing else.
+    /// Whether some of the accesses raised a fault in the guest. Traced accesses count here only if they did.
     fn faulted(&self) -> bool {
         self.traced || self.logged.contains(&LogKind::UnhandledMsr) || self.logged.contains(&LogKind::HypervMsr)
     }
 
-    /// Whether some of them passed without a fault.
+    /// Whether some of the accesses passed without a fault.
     fn ignored(&self) -> bool {
         self.logged.contains(&LogKind::IgnoredMsr) || self.logged.contains(&LogKind::PerfCounter)
     }
@@ -112,7 +112,7 @@ fn something_broke(ctx: &Context<'_>) -> bool {
     of_log || ctx.guests.iter().any(abnormal::has_exits)
 }
 
-/// `broken`: something ended or broke a guest, so that doing nothing is no advice.
+/// Advice for the finding. `broken`: something ended or broke a guest, so "no action" would be wrong advice.
 fn fixes(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
     let mut all = vec![fixes::advice(match (broken, sensors, found.faulted(), found.ignored()) {
         (true, ..) => texts::SEE_THE_CRASH,

@@ -92,8 +92,8 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     });
 }
 
-/// Helpers that are pinned to other nodes than all vCPUs. Where the plan has no CPU for them on the vCPUs' nodes,
-/// nothing better is to be had, and nothing is said.
+/// Reports helpers that are pinned to nodes without any of the guest's vCPUs. If the plan cannot place the helpers on
+/// the vCPUs' nodes either, it reports nothing.
 fn helpers_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: &PinnedNodes, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
     let helpers: Vec<(Option<u32>, &HelperLayout)> =
