@@ -89,7 +89,7 @@ fn take_out_null(property: &mut Value) {
     *property = inner;
 }
 
-/// The definition that a property refers to, by itself or by its items.
+/// The definition that a property refers to: directly, through its items or through the first option of `anyOf`.
 fn referred(property: &Value) -> Option<&str> {
     let direct = [&property["$ref"], &property["items"]["$ref"], &property["anyOf"][0]["$ref"]];
     direct.iter().find_map(|name| name.as_str()).map(|name| name.trim_start_matches("#/$defs/"))

@@ -16,7 +16,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
-/// The session among the inputs, and the other files; `None` if there is no session.
+/// The session among the inputs, and the other files; `None` without a session.
 ///
 /// # Errors
 /// When there is more than one.

@@ -1,8 +1,8 @@
 //! A KVM guest of a few bytes of real-mode code, in its own process.
 //!
 //! The test binary starts itself again: the test named `guest_process` (see [`guest_process!`]) is the guest when the
-//! environment says so, and an empty test otherwise. The parent says over a pipe when to go on, so that a watcher can
-//! be in place before the first access.
+//! environment says so, and an empty test otherwise. The parent says over a pipe when to continue, so that a watcher
+//! can be in place before the first access.
 #![allow(unsafe_code, reason = "maps a guest's memory and hands it to KVM")]
 
 use kvm_bindings::{
@@ -373,7 +373,8 @@ impl Guest {
         self.to.write_all(b"rest\n").expect("the guest listens");
     }
 
-    /// Interrupts vCPU 0 so often in this way, each time after it has handled the one before and could sleep again.
+    /// Interrupts vCPU 0 `times` times in this way, each time after it has handled the previous interrupt and could
+    /// sleep again.
     pub fn interrupt(&mut self, way: Way, times: u32) {
         self.to.write_all(format!("{way:?} {times}\n").as_bytes()).expect("the guest listens");
         self.wait_for("guest interrupted");
@@ -509,7 +510,7 @@ fn expect(what: &str) {
     }
 }
 
-/// Holds a vCPU to so many accesses a second, in bursts of five milliseconds, or one at a time if they are few.
+/// Limits a vCPU to a number of accesses per second: in bursts every five milliseconds, or one at a time at low rates.
 struct Pace {
     /// Accesses in a burst; `None`: as fast as it goes.
     burst: Option<u32>,
@@ -540,7 +541,8 @@ impl Pace {
     }
 }
 
-/// A function of its own: its copies of the registers would take half of the stack that a sample of `run` holds.
+/// Enables the local APIC. A separate function: its copies of the registers would take half of the stack that a sample
+/// of `run` holds.
 fn enable_apic(vcpu: &VcpuFd) {
     let mut lapic = vcpu.get_lapic().expect("the local APIC");
     // The spurious-interrupt vector register: enabled. LVT0 masked: the PIC does not reach this vCPU.

@@ -36,8 +36,8 @@ pub enum Clock {
     Instructions,
 }
 
-/// Runs a job in the emulated host, for so many seconds at most, until it wrote `finished` to its shared folder, which
-/// is returned; or why that could not be had.
+/// Runs a job in the emulated host for at most `seconds`, until the job has written `finished` to its shared folder.
+/// Returns that folder, or why the job did not finish.
 pub fn run(name: &str, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf, String> {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested");
     {
@@ -55,16 +55,16 @@ pub fn run(name: &str, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf,
     Err(format!("the emulated host did not finish in {TRIES} tries: {died}"))
 }
 
-/// Runs these tests of the calling binary in the emulated host, with these settings of their environment, for so many
-/// seconds at most; they have to pass and to say `ran` times that they ran. Or why the host could not be had.
+/// Runs these tests of the calling binary in the emulated host, with these environment settings, for at most `seconds`.
+/// The tests have to pass and to say `ran` times that they ran. Returns an error if the host is not available.
 pub fn run_tests(name: &str, environment: &str, tests: &[&str], seconds: u32, ran: usize) -> Result<(), String> {
     let shared = run(name, Clock::RealTime, &(tests_job(environment, tests) + "touch /shared/finished\n"), seconds)?;
     assert_passed(&shared, ran);
     Ok(())
 }
 
-/// The same, and then the tests of `alone` as `alone.sh` runs them. What those say goes to the log of this machine's
-/// tests.
+/// Runs tests as [`run_tests`] does, then the tests of `alone` as `alone.sh` runs them. The log lines of the latter go
+/// to this machine's test log.
 pub fn run_tests_then_alone(
     name: &str,
     environment: &str,

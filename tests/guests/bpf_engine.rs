@@ -1,4 +1,4 @@
-//! The BPF engine by itself, on real guests that do known work.
+//! The BPF engine alone, on real guests that do known work.
 #![allow(unsafe_code, reason = "asks bpf(2) whether a program is still loaded")]
 
 use crate::common;
@@ -12,8 +12,8 @@ use sample::{AccessCell, Direction, EngineLevel, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 
-/// An engine counts every guest there is, and has room for so many: tests with one run one after the other, each with
-/// no guest about but its own.
+/// A BPF engine, and this test's turn. An engine counts every guest on the machine and has room for a limited number,
+/// so tests with an engine run in turn, and only the test's own guests exist.
 struct Alone {
     engine: BpfEngine,
     _turn: common::Alone,
@@ -277,9 +277,9 @@ fn run_delays_are_those_of_the_kernel() {
         assert!(count.abs_diff(got) <= 2 + got / 100, "thread {tid}: {count} waits, the kernel says {got}");
         let slack = 20_000_000 + waited / 20;
         assert!(total + slack >= waited, "thread {tid}: {total} ns of waiting, the kernel says {waited}");
-        // The kernel's clock starts when the thread is put into a queue. One that was woken gets there when the other
-        // CPU answers an interrupt (kernel/sched/core.c, ttwu_queue_wakelist), and that has no bound; one that was
-        // pre-empted is in it already.
+        // The kernel's clock starts when the thread enters a queue. A woken thread enters the queue when the other CPU
+        // answers an interrupt (kernel/sched/core.c, ttwu_queue_wakelist), which can take any time; a pre-empted thread
+        // is in the queue already.
         if tid != sleeper {
             assert!(total <= waited + slack, "thread {tid}: {total} ns of waiting, the kernel says {waited}");
         }

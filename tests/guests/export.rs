@@ -44,7 +44,7 @@ fn it_serves_two_paths_and_nothing_else() {
     assert_eq!(post.status, 405);
 }
 
-/// The rights of each thread: the one that listens to the network has none.
+/// Checks the rights of each thread: the thread that listens to the network holds no rights.
 #[test]
 fn the_thread_that_serves_has_no_rights() {
     let _alone = common::alone();
@@ -75,7 +75,7 @@ fn large_and_broken_requests_are_refused() {
     assert_eq!(exporter.get("/healthz", "").status, 200, "it lives");
 }
 
-/// Clients that send a byte now and then, or read nothing, are closed in time, and sampling goes on.
+/// Checks that clients that send a byte now and then, or read nothing, are closed in time, and that sampling continues.
 #[test]
 fn slow_clients_hold_nothing_up() {
     let _alone = common::alone();
@@ -197,7 +197,7 @@ fn other_hosts_are_warned_of_and_a_port_in_use_is_named() {
     assert!(said.contains(&format!("cannot listen on {address}")) && said.contains("--listen"), "{said}");
 }
 
-/// A guest that does exactly so many accesses: each is in the metrics, and none twice.
+/// Checks a guest that does a known number of accesses: the metrics count each access exactly once.
 #[test]
 fn a_real_guests_counters_are_exact() {
     const TEST: &str = "a_real_guests_counters_are_exact";
@@ -253,7 +253,7 @@ fn scrapes_of_a_large_host() {
     scrapes.sort_unstable();
     let status = std::fs::read_to_string(format!("/proc/{}/status", exporter.pid())).expect("it lives");
     let memory: Vec<_> = status.lines().filter(|l| l.starts_with("VmRSS") || l.starts_with("VmHWM")).collect();
-    // Most find the text of the last sample written already, by the request before.
+    // Most scrapes find that an earlier request has already written the text of the last sample.
     eprintln!("median and longest of 7 scrapes with bytes: {:?} {:?}; {memory:?}", scrapes[3], scrapes[6]);
     common::ran(TEST);
 }

@@ -46,12 +46,12 @@ fn reads(seen: &[Value], pids: &BTreeSet<u32>) -> (u64, u64) {
     (sums.map(|a| a["count"].as_u64().expect("count")).sum(), lost.sum())
 }
 
-/// All reads were counted; where events were lost, no more than those are missing.
+/// Asserts that no read was counted twice, and that no more reads are missing than events were lost.
 fn assert_counted(what: &str, seen: &[Value], pids: &BTreeSet<u32>) {
     assert_counted_of(what, seen, pids, pids.len());
 }
 
-/// The same of so many guests, of which some had the process id of an earlier one.
+/// Asserts the same for `guests` guests, some of which had the process id of an earlier guest.
 fn assert_counted_of(what: &str, seen: &[Value], pids: &BTreeSet<u32>, guests: usize) {
     let (counted, lost) = reads(seen, pids);
     let expected = u64::from(READS) * guests as u64;
@@ -448,8 +448,8 @@ fn longest_gap(seen: &[Value]) -> f64 {
     gaps.zip(&seen[1..]).map(|(passed, interval)| passed - length(interval)).fold(0.0, f64::max)
 }
 
-/// Reads that go on while the host falls asleep and after it woke are counted, once each, or said to be missing; no
-/// interval has the time asleep in it, and the times of its neighbours show it as a gap.
+/// Checks that reads made while the host falls asleep and after it wakes are counted once each, or reported as missing.
+/// No interval includes the time asleep, and the times of the neighbouring intervals show it as a gap.
 #[test]
 fn the_host_may_sleep() {
     const TEST: &str = "the_host_may_sleep";

@@ -1,5 +1,5 @@
-//! Block devices of the host as the BPF engine times them: on a process that does so many requests, and on a QEMU guest
-//! beside what perf saw of the same requests.
+//! Block devices of the host as the BPF engine times them: on a process that makes a known number of requests, and on a
+//! QEMU guest, compared with what perf saw of the same requests.
 
 use crate::common;
 use crate::common::nested;
@@ -68,7 +68,7 @@ fn waiting(command: &str) -> Running {
     Running(Command::new("sh").args(["-c", &shell]).stdin(Stdio::piped()).spawn().unwrap())
 }
 
-/// An engine that times, or why there is none.
+/// Returns an engine that times disks, or why it cannot.
 fn engine() -> Result<BpfEngine, String> {
     if let Some(why) = common::cannot_trace() {
         return Err(why);
@@ -115,7 +115,7 @@ fn every_request_of_a_watched_process_counts() {
     }
     assert!(disk.of(&reading, unwatched).is_none() && disk.of(&reading, b).is_none());
     assert_eq!(reading.lost, 0);
-    // A guest that ended leaves nothing behind.
+    // Nothing remains of a guest that ended.
     engine.watch(&[]);
     engine.forget(&[], &[a]);
     assert_eq!(engine.read().disks, HashMap::new());
@@ -163,11 +163,11 @@ fn a_device_that_delays_is_timed_with_its_delay() {
     let most_ns = began.elapsed().as_nanos() as u64;
     let reading = engine.read();
     let reads = &of(device, &reading, reader.pid()).expect("the device").reads;
-    // It hands requests on and has none of its own.
+    // The device mapper passes requests on, so its `device` count is zero.
     assert_eq!(counts(reads), (50, 0, 204_800));
     let total_ns = reads.total.total_ns.unwrap();
     assert!(total_ns >= 50 * 20_000_000 && total_ns <= most_ns, "{total_ns} of {most_ns} ns");
-    // What it hands on, the kernel submits.
+    // The kernel, not the reader, submits the requests that the device mapper passes on.
     assert!(disk.of(&reading, reader.pid()).is_none());
     common::ran(NAME);
 }
@@ -245,7 +245,7 @@ fn the_device_takes_as_long_as_perf_says() {
         assert!(std::time::Instant::now() < until, "the guest reads nothing");
         std::thread::sleep(Duration::from_millis(200));
     }
-    // The guest stands still when perf begins and when it ends, so that both see the very same requests.
+    // The guest is stopped when perf begins and when perf ends, so that both see the very same requests.
     guest.signal(Signal::STOP);
     let folder = tempfile::tempdir().unwrap();
     let (file, begun) = (folder.path().join("perf.data"), folder.path().join("begun"));

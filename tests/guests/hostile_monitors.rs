@@ -1,5 +1,5 @@
-//! Guests whose command line names a monitor that is not theirs, or whose monitor is hostile; and that those of other
-//! users are asked all the same.
+//! Guests whose command line names a monitor that is not theirs, or whose monitor is hostile. kvmtop still queries the
+//! monitors of other users' guests.
 
 use crate::common;
 use crate::common::qemu::Running;
@@ -58,7 +58,7 @@ fn monitor(source: &mut LibvirtAndQmp) -> SourceStatus {
     source.status().pop().unwrap()
 }
 
-/// The guest's device map, or why there is none.
+/// Returns the guest's device map, or why it is missing.
 fn map_of(source: &mut LibvirtAndQmp, guest: &WatchedGuest) -> Result<Arc<DeviceMap>, String> {
     source.watch(std::slice::from_ref(guest));
     let until = Instant::now() + Duration::from_secs(30);
@@ -122,7 +122,7 @@ fn another_users_socket_is_not_opened() {
     let why = map_of(&mut source(), &guest(hostile.pid(), &secret)).unwrap_err();
     assert_eq!(clients.load(Ordering::SeqCst), 0, "{why}");
     assert!(why.contains("Permission denied"), "{why}");
-    // Nor through a link in a folder of its own.
+    // Nor does the source connect through a link in a folder that everyone can read.
     let open = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let link = open.path().join("link");
@@ -247,7 +247,7 @@ fn a_monitor_of_another_process_is_not_asked() {
     common::ran(TEST);
 }
 
-/// A UUID that two processes claim makes neither libvirt's, but each still has a monitor of its own.
+/// Checks that a UUID claimed by two processes makes neither process libvirt's, but that each keeps its own monitor.
 #[test]
 fn a_uuid_that_another_claims_takes_no_monitor_away() {
     const TEST: &str = "a_uuid_that_another_claims_takes_no_monitor_away";
@@ -272,7 +272,7 @@ fn a_uuid_that_another_claims_takes_no_monitor_away() {
     common::ran(TEST);
 }
 
-/// Two guests with the same path: the one in a container is asked in its own folder, not in the host's.
+/// Checks two guests with the same path: kvmtop queries the guest in a container in its own folder, not in the host's.
 #[test]
 fn a_path_is_that_of_the_guests_own_root() {
     const TEST: &str = "a_path_is_that_of_the_guests_own_root";
@@ -336,7 +336,7 @@ fn count(what: &str) -> usize {
     std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
 }
 
-/// Waits until there are no more threads and files than before.
+/// Waits until this process has at most `threads` threads and `files` open files.
 fn settle(threads: usize, files: usize) {
     let until = Instant::now() + Duration::from_secs(30);
     while count("task") > threads || count("fd") > files {
@@ -401,7 +401,7 @@ fn guest_of_nobody(folder: &Path) -> Result<Running, String> {
     Ok(qemu)
 }
 
-/// The same in a folder of its own, or a line in the log that says why the test did not run.
+/// Starts `guest_of_nobody` in a new folder, or logs why the test did not run.
 fn with_guest_of_nobody(test: &str) -> Option<(TempDir, Running)> {
     let not_root = (!rustix::process::geteuid().is_root()).then(|| "not root, who can be another user".into());
     let start = || {

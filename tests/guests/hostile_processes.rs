@@ -1,4 +1,5 @@
-//! Processes that hold a VM and hold back what kvmtop reads of them: the tick goes on, and others keep their names.
+//! Processes that hold a VM and block what kvmtop reads about them: the tick continues, and other guests keep their
+//! names.
 #![allow(unsafe_code, reason = "asks the kernel what no crate asks")]
 
 use crate::common;
@@ -29,7 +30,7 @@ struct HeldBack {
 
 impl Drop for HeldBack {
     fn drop(&mut self) {
-        // The server first: the other one cannot end while it waits for an answer. Both may have ended by themselves.
+        // The server first: the child cannot end while it waits for the server's answer. Both may have ended already.
         let _ = self.server.map(|server| kill_process(server, Signal::KILL));
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -104,9 +105,9 @@ fn stalled_fs_server() {
     std::process::exit(0);
 }
 
-/// Makes reading `/proc/PID/cmdline` wait for ever, as any user can: a read of memory that is a page of a file whose
-/// server does not answer holds the lock of this process's memory, a change of the memory waits for it, and whoever
-/// reads the command line then waits behind that change (mm/memory.c, `__access_remote_vm`; fs/proc/base.c).
+/// Makes reading `/proc/PID/cmdline` wait for ever, as any user can. A read of memory that maps a file whose server
+/// does not answer holds the lock of this process's memory. A change of the memory waits for that lock, and whoever
+/// reads the command line then waits for the change (mm/memory.c, `__access_remote_vm`; fs/proc/base.c).
 fn hold_back_memory(folder: &Path) -> std::io::Result<()> {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::FileExt;

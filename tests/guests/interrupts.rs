@@ -1,5 +1,5 @@
-//! The way of interrupts as the BPF engine traces it: on a guest that is interrupted so often, and beside what ftrace
-//! saw of the same interrupts and doorbells.
+//! The way of interrupts as the BPF engine traces it: on a guest that gets a known number of interrupts, and compared
+//! with what ftrace saw of the same interrupts and doorbells.
 
 use crate::common;
 use crate::common::ftrace::{self, Instance};
@@ -90,7 +90,7 @@ fn every_interrupt_of_a_sleeping_vcpu_counts() {
         }
     }
     assert_eq!(engine.read().lost, 0);
-    // A guest that ended leaves nothing behind.
+    // Nothing remains of a guest that ended.
     let pid = guest.pid() as i32;
     engine.watch(&[]);
     engine.watch_vcpus(&mut std::iter::empty());
@@ -111,7 +111,7 @@ fn a_running_vcpu_is_kicked() {
     let Some((mut engine, _turn)) = engine(NAME) else { return };
     common::ran(NAME);
     let mut guest = watched(&mut engine, false);
-    // The engine's own, and that of interrupts: a classic one costs a guest a fifth of its speed.
+    // The engine's own program and the interrupt program: a classic program costs a guest a fifth of its speed.
     if fires_entry() && Path::new("/sys/kernel/btf/kvm").exists() {
         assert_eq!(raw_entries(), 2);
     }
@@ -170,9 +170,10 @@ fn stay_on_one_cpu() {
     rustix::thread::sched_setaffinity(None, &one).unwrap();
 }
 
-/// The interrupts by a thread that woke the vCPU, by ftrace: how many, and the mean times from the interrupt to the
-/// wake-up, from there to the CPU, and from the interrupt to the guest, microseconds. An interrupt began between its
-/// two events, when it is set and when it is accepted: each time is of the shortest and of the longest way.
+/// Returns how many interrupts by the `injector` thread woke the vCPU, according to ftrace, and the mean times from the
+/// interrupt to the wake-up, from there to the CPU, and from the interrupt to the guest, in microseconds. An interrupt
+/// began between its two events, when it is set and when it is accepted: each time has a value for the shortest way and
+/// a value for the longest.
 fn ways_by_ftrace(text: &str, injector: i32) -> (u64, [(f64, f64); 3]) {
     let (mut set, mut accepted, mut woken, mut enters) = (0.0, None, None, None);
     let (mut count, mut before, mut sums) = (0, 0.0, [0.0; 3]);
@@ -279,7 +280,7 @@ fn doorbells_wake_an_iothread_as_ftrace_says() {
         assert!(Instant::now() < until, "the guest reads nothing");
         std::thread::sleep(Duration::from_millis(200));
     }
-    // The guest stands still when ftrace begins and when it ends, so that both see the very same wake-ups.
+    // The guest is stopped when ftrace begins and when ftrace ends, so that both see the very same wake-ups.
     guest.signal(Signal::STOP);
     std::thread::sleep(Duration::from_millis(500));
     let ftrace = Instance::new().unwrap();

@@ -112,8 +112,8 @@ fn two_guests_under_libvirt() {
         assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
     }
 
-    // Load that changes while the two begin is another for each, so a comparison that fails is made again, whole, a few
-    // times at most.
+    // kvmtop and pidstat do not begin at the same instant, so a change of load in between makes them differ. A
+    // comparison that fails is repeated as a whole, a few times.
     let mut seen = Vec::new();
     for last in [false, false, false, false, true] {
         let (intervals, oracle) = beside_pidstat(busy.pid(), 5);
@@ -187,7 +187,7 @@ fn pasted_commands_cure_badly_pinned_guests() {
     pasted_commands_cure("pasted_commands_cure_badly_pinned_guests", true);
 }
 
-/// The same for guests that libvirt has no configuration of (`virsh create`), on which `--config` is an error.
+/// Checks the same for guests without a configuration in libvirt (`virsh create`), for which `--config` is an error.
 #[test]
 fn pasted_commands_cure_transient_guests() {
     let _alone = common::alone();
@@ -331,8 +331,8 @@ fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A QEMU under SIGSTOP loses its own figures only, is named, and is read again when it goes on. vCPUs that are plugged
-/// in count.
+/// Checks that a QEMU under SIGSTOP loses only its own figures, is named, and is read again when it continues.
+/// Hot-plugged vCPUs count.
 #[test]
 fn a_guest_that_hangs_takes_nothing_from_the_others() {
     const TEST: &str = "a_guest_that_hangs_takes_nothing_from_the_others";
@@ -347,7 +347,7 @@ fn a_guest_that_hangs_takes_nothing_from_the_others() {
         (Ok(a), Ok(b)) => (a, b),
         (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
     };
-    // Asked by itself, libvirt's source does not know that the process is stopped: the call waits.
+    // Used alone, libvirt's source does not know that the process is stopped: the call waits.
     let alone = Libvirt::start(LibvirtOptions { uri: Some("qemu:///system".into()), ..LibvirtOptions::default() });
     let read = |name: &str| alone.domain(None, Some(name)).is_some_and(|d| !d.disks.is_empty());
     let said = || alone.status(Instant::now()).sentence();

@@ -1,5 +1,5 @@
 //! Findings about real guests: each is reported within ten seconds of the beginning of its cause and withdrawn within
-//! thirty seconds of its end. An idle guest has none.
+//! thirty seconds of its end. An idle guest gets no findings.
 
 use crate::common;
 use crate::common::cpu_group::CpuGroup;
@@ -18,7 +18,7 @@ fn pin(tid: i32, cpus: &[usize]) {
     sched_setaffinity(Pid::from_raw(tid), &set).expect("affinity");
 }
 
-/// The CPUs this test may use, two at least.
+/// The CPUs that this test may use; `None` if there are fewer than two.
 fn cpus() -> Option<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None).ok()?;
     let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|c| set.is_set(*c)).collect();
@@ -190,7 +190,7 @@ fn silence() {
         (Ok(a), Ok(b)) => (a, b),
         (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
     };
-    // The firmware takes seconds, and is no healthy guest: it polls its timers.
+    // The firmware runs for seconds and does not act like a healthy guest: it polls its timers.
     let mut watch = Judge::guarding(30);
     let names = [watch.name(busy.pid()), watch.name(idle.pid())];
     let until = Instant::now() + Duration::from_secs(seconds);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 /// Two events each, some 90 bytes an event: far more than the perf engine's rings hold.
 const READS: u32 = 150_007;
-/// How long the watcher stands still.
+/// How long the watcher is stopped.
 const STOP: Duration = Duration::from_secs(5);
 
-/// Stops a watcher for 5 s, in which a guest does all of its work. How many reads it counted, how many events it says
-/// it lost, and the length of its longest interval.
+/// Stops a watcher for 5 s, in which a guest does all of its work. Returns how many reads the watcher counted, how many
+/// events it says it lost, and the length of its longest interval.
 fn stopped(engine: &str) -> (u64, u64, f64) {
     let mut guest = Guest::start(&[Work::PortReads(0x608, READS)], true);
     let of = guest.pid();

@@ -1,6 +1,6 @@
 //! Exits on a real `kvm_amd`, in a host that QEMU emulates in software: kvmtop, with each tracing engine, against `perf
-//! kvm stat` over the same life of the same guest. `tests/nested/` boots that host. kvmtop has no more rights there
-//! than its service has, or a user of a binary that `docs/security.md` gives some.
+//! kvm stat` over the same life of the same guest. `tests/nested/` boots that host. There kvmtop has only the rights of
+//! its service, or the rights that `docs/security.md` gives to a binary for its users.
 //!
 //! What can be equal: `kvmtop report` reads perf's own recording, so its figures are perf's to the last printed digit.
 //! The live engines see the same exits, so their counts are perf's. Each watcher reads the clock for itself, some
@@ -21,7 +21,7 @@ const MMIO: u32 = 1_201;
 const MSRS: u32 = 1_301;
 /// So few that one long exit shows in the mean and in the maximum.
 const RARE: u32 = 5;
-/// A vCPU that does nothing but halt goes on as long as the others work.
+/// The work of each vCPU. The vCPU that only halts continues as long as the others work.
 const WORK: [Work; 6] = [
     Work::PortReads(0x608, READS),
     Work::PortWrites(0x70, WRITES),
@@ -104,7 +104,7 @@ fn perf_table(text: &str) -> Table {
     table
 }
 
-/// Sums the rows of all intervals that have no vCPU of their own.
+/// Sums the guest-wide rows, whose `vcpu` is null, of all intervals.
 fn kvmtop_table(intervals: &[Value], rows: &str, name: impl Fn(&Value) -> String) -> Table {
     let mut table = Table::new();
     let domains = intervals.iter().flat_map(|i| i["domains"].as_array().expect("domains"));
@@ -176,8 +176,9 @@ fn live_times_are_close(engine: &str, live: &Table, perfs: &Table) {
     }
 }
 
-/// KVM's own count, out of debugfs, is that of `kvm_exit`. The two are read some ten milliseconds apart here, which is
-/// many exits while the guest works and few once it only halts: the median of the intervals' ratios is compared.
+/// Asserts that KVM's own count, from debugfs, matches the number of `kvm_exit` events. The two are read some ten
+/// milliseconds apart here, which is many exits while the guest works and few once it only halts, so the check uses the
+/// median of the intervals' ratios.
 fn kvm_counts_as_many(engine: &str, intervals: &[Value]) {
     let mut ratios: Vec<f64> = intervals
         .iter()

@@ -60,7 +60,7 @@ fn a_vcpu_that_is_served_by_its_vmm() {
     common::ran(TEST);
 }
 
-/// One thread of it, as folded stacks: each line is of that thread, and they add up.
+/// Checks the folded stacks of one thread: each line names that thread and has a count above zero.
 #[test]
 fn one_thread_as_folded_stacks() {
     const TEST: &str = "one_thread_as_folded_stacks";

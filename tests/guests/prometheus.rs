@@ -83,7 +83,7 @@ fn names_in(text: &str) -> BTreeSet<&str> {
     words.filter(|word| word.starts_with("kvmtop_") || word.contains(":kvmtop_")).collect()
 }
 
-/// Rules and dashboard ask for metrics that there are.
+/// Checks that rules and dashboard query only metrics that exist.
 #[test]
 fn rules_and_dashboard_name_metrics_that_exist() {
     let _alone = common::alone();
@@ -149,7 +149,7 @@ fn the_dashboard_has_grafanas_structure() {
     assert!(queries_of_the_dashboard().len() > 25);
 }
 
-/// A running Prometheus with a folder of its own.
+/// A running Prometheus with its own folder.
 struct Prometheus {
     child: Child,
     address: String,

@@ -34,7 +34,8 @@ fn assert_could_not_look(out: &Output, why: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Root without it sees no open files of processes with more rights: guests among them have no name.
+/// Checks root without `CAP_SYS_PTRACE`, who sees no open files of processes with more rights: guests among those
+/// processes lack a name.
 #[test]
 fn root_without_ptrace_could_not_look() {
     const TEST: &str = "root_without_ptrace_could_not_look";
@@ -49,7 +50,7 @@ fn root_without_ptrace_could_not_look() {
     }
 }
 
-/// A user for whom /proc has no processes but his own.
+/// Checks a user who sees only his own processes in /proc.
 #[test]
 fn a_user_from_whom_processes_are_hidden_could_not_look() {
     const TEST: &str = "a_user_from_whom_processes_are_hidden_could_not_look";
@@ -100,7 +101,7 @@ struct Watched(Child);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // kvmtop may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -119,8 +120,9 @@ fn threads(pid: u32) -> Vec<(String, [CapabilitySet; 5])> {
     statuses.map(rights).collect()
 }
 
-/// The thread that samples has exactly this, those of the rings, of stacks and of files what they need, all others
-/// nothing. A thread that has not run yet still has what it inherited, and no name.
+/// Asserts that the sampling thread has exactly `expected`, that the threads for rings, stacks and files have what they
+/// need, and that all others have nothing. A thread that has not run yet still has its inherited rights, and not yet a
+/// name.
 fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet) {
     let expected_of = |name: &str| match name {
         name if name == sampler => expected,
@@ -358,7 +360,7 @@ fn cure_of(cures: &[(String, Option<String>)], name: &str) -> Option<String> {
     cures.iter().find(|(other, _)| other == name).expect("an entry").1.clone()
 }
 
-/// tracefs is unmounted, doctor's command run, and doctor is content: in a mount namespace of its own.
+/// Unmounts tracefs in a separate mount namespace and runs doctor's command: doctor is then content.
 #[test]
 fn the_cure_of_an_unmounted_tracefs_cures() {
     const TEST: &str = "the_cure_of_an_unmounted_tracefs_cures";

@@ -6,12 +6,13 @@ use std::sync::{Arc, Barrier};
 
 const THREADS: usize = 1500;
 const BURSTS: usize = 24;
-/// So many bursts fill what is kept of threads that ended a moment ago.
+/// Number of bursts that fills the memory kept for threads that ended a moment ago.
 const FILLING: usize = 10;
 /// What the later bursts may add to the memory, bytes: the allocator's own.
 const MAX_GROWTH: u64 = 2 << 20;
 
-/// Waits for an interval in which this process has so many threads, or fewer; kvmtop's resident memory then.
+/// Waits for an interval in which this process's number of threads satisfies `is_so`. Returns kvmtop's resident memory
+/// in that interval.
 fn memory_when(watch: &mut Watch, is_so: impl Fn(usize) -> bool) -> u64 {
     for _ in 0..300 {
         let interval = watch.next();

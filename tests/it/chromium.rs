@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 /// Programs that are a headless Chromium, the smallest first.
 const PROGRAMS: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
-/// A page in a browser of its own, which ends with it.
+/// A page in its own browser, which ends with the page.
 pub struct Tab {
     browser: Child,
     to: File,

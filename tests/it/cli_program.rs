@@ -374,7 +374,7 @@ fn a_page_that_is_interrupted_leaves_no_file_behind() {
             ended = child.try_wait().expect("a child").is_some();
         }
         if !ended {
-            // It may end by itself in this very moment.
+            // The program may end at this very moment, without the signal.
             let _ = kill_process(Pid::from_child(&child), Signal::INT);
         }
         let status = child.wait().expect("it ends");

@@ -1,5 +1,5 @@
-//! Every key of the table of keys is pressed on the demo in a pseudo terminal: the screen has to change. A new key is
-//! covered as soon as it stands in the table.
+//! Presses every key of the table of keys on the demo in a pseudo terminal: the screen has to change. A new key is
+//! covered as soon as it is in the table.
 
 use crossterm::event::{KeyCode, KeyModifiers};
 use kvmtop::ui::{Action, KEYMAP, KeyPress, When};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const COLUMNS: u16 = 100;
 const ROWS: u16 = 30;
-/// On the screen while the demo stands still.
+/// Symbol on the screen while the demo is paused.
 const PAUSED: &str = "‖";
 
 /// What the terminal has shown so far, and how many bytes of it came.
@@ -198,7 +198,7 @@ fn no_key_of_a_recording_is_dead() {
     let mut dead = Vec::new();
     let mut pressed = 0;
     for b in KEYMAP.iter().filter(|b| b.when.is_for(true)) {
-        // Leaving has a test of its own. The kernel ignores the stop of a session's leader.
+        // Leaving has its own test. The kernel ignores the stop of a session's leader.
         if matches!(b.action, Action::Quit | Action::Suspend) {
             continue;
         }

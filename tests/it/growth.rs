@@ -7,11 +7,11 @@ use crate::inputs::MadeInput;
 use std::process::Command;
 use std::time::Duration;
 
-/// A fourfold input may take so many times the CPU time: more than `n log n`, less than a square.
+/// Allowed growth of CPU time for a fourfold input: more than `n log n`, less than a square.
 const MOST: f64 = 8.0;
 /// Less CPU time says nothing.
 const NOISE: Duration = Duration::from_millis(60);
-/// A fourfold input may take so many times the memory: it is linear at most.
+/// Allowed growth of memory for a fourfold input: memory must not grow faster than linearly.
 const MAX_MEMORY: f64 = 5.0;
 /// Less memory says nothing, bytes: kvmtop itself takes a part of it.
 const MEMORY_NOISE: u64 = 24 << 20;

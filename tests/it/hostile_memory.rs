@@ -140,7 +140,7 @@ fn on_the_screen(path: &Path) -> u64 {
     most
 }
 
-/// Lines of ftrace: what each of so many threads does.
+/// Builds lines of ftrace: `events` says what each of the `threads` threads does.
 fn trace(threads: u32, mut events: impl FnMut(u32, &mut dyn FnMut(&str))) -> String {
     let (mut text, mut time) = (String::new(), 100_000_000_u64);
     for tid in 1..=threads {
@@ -153,7 +153,7 @@ fn trace(threads: u32, mut events: impl FnMut(u32, &mut dyn FnMut(&str))) -> Str
     text
 }
 
-/// A trace costs at most so many times its size, and [`TRACE_BASE`]: 60,000 threads in 8 MB take 239 to 252 MiB.
+/// A trace costs at most this many times its size, plus [`TRACE_BASE`]: 60,000 threads in 8 MB take 239 to 252 MiB.
 const TRACE_MULTIPLE: u64 = 20;
 const TRACE_BASE: u64 = 128 << 20;
 

@@ -1,5 +1,5 @@
-//! The page of `report --html` in a real browser: it draws, zooms, reports no error, loads nothing, and its figures are
-//! those of `report --json`.
+//! The page of `report --html` in a real browser: it draws, zooms, reports no error, loads nothing, and shows the same
+//! figures as `report --json`.
 
 use crate::chromium;
 use crate::chromium::Tab;

@@ -128,7 +128,8 @@ fn an_access_is_charged_its_whole_exit_unless_perfs_time_is_asked_for() {
     assert!(own[port].total_ns > perfs[port].total_ns.map(|t| 2 * t), "most of a read is over when kvm_pio fires");
 }
 
-/// perf's own report does not read what it wrote to a pipe; the exits' number is that of `perf script`'s lines.
+/// Reads what perf wrote to a pipe, which perf's own report does not read; the expected number of exits comes from the
+/// lines of `perf script`.
 #[test]
 fn what_was_written_to_a_pipe_is_read_too() {
     let (imported, model) = read("pipe.data", false);
@@ -146,7 +147,7 @@ fn exits_around_lost_events_are_left_out_and_said() {
     let (report, own) = (exits(&printed("lost.txt")), exits(&model));
     let sum = |t: &BTreeMap<String, Timing>| t.values().map(|s| s.count).sum::<u64>();
     assert!(sum(&own) < sum(&report) && sum(&own) > sum(&report) * 9 / 10, "{} of {}", sum(&own), sum(&report));
-    // Where perf's ways are asked for, its pairs across the gaps are there as well.
+    // With `perf_times`, perf's pairs across the gaps appear as well.
     let (_, perfs) = read("lost.data", true);
     assert_eq!(all(&exits(&perfs)), all(&report));
     assert_eq!(all(&accesses(&perfs)), all(&accesses(&printed("lost.txt"))));
@@ -226,8 +227,8 @@ fn a_time_stamp_years_away_is_a_gap() {
     }
 }
 
-/// A file that was cut off while it was written or copied: the formats stand at its end, so nothing can be read without
-/// them, and the note says this. A cut stream is read up to the cut.
+/// Checks a file that was cut off while it was written or copied. The formats are at the file's end, so nothing can be
+/// read without them, and the note says this. A cut stream is read up to the cut.
 #[test]
 fn a_cut_file_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -120,7 +120,7 @@ fn a_terminal_that_is_resized_a_thousand_times() {
         let new = size(1 + n.wrapping_mul(7919) % 97, 1 + n.wrapping_mul(104_729_u32 as u16) % 397);
         terminal.resize(new).unwrap();
         if n % 10 == 0 {
-            // What was drawn before may still be in the pipe: two frames later it is of this size.
+            // Output drawn for an earlier size may still be in the pipe: discard it, then wait for new output.
             drawn.try_iter().for_each(drop);
             drawn.recv_timeout(WAIT).expect("it draws");
             assert!(child.try_wait().unwrap().is_none(), "it ended at {new:?}");

@@ -1,5 +1,5 @@
-//! The packages of `make packages`: what is in them, and that they install, run and leave nothing behind. `make
-//! packages-test` makes them and runs this; without `KVMTOP_TEST_PACKAGES=1` only the systemd unit is looked at.
+//! The packages of `make packages`: what is in them, and that they install, run and leave no files after removal. `make
+//! packages-test` makes them and runs this; without `KVMTOP_TEST_PACKAGES=1` only the systemd unit is checked.
 
 use crate::common;
 use std::collections::BTreeSet;
@@ -126,7 +126,7 @@ fn deb_in_a_clean_root() {
     runs_in(root, "kvmtop");
     // Neither started nor enabled: recording and serving are the admin's choice.
     assert!(!came.iter().any(|f| f.contains("multi-user.target.wants")), "{came:#?}");
-    // What a host has after a while: recordings, and options of its own.
+    // Files that a host has after a while: recordings, and its own options.
     std::fs::create_dir_all(root.join("var/lib/kvmtop")).expect("folder");
     std::fs::write(root.join("var/lib/kvmtop/host.kvmtop"), "a recording").expect("recording");
     std::fs::write(root.join("etc/default/kvmtop-record"), "KVMTOP_RECORD_OPTIONS=\"--max-age 1d\"\n")

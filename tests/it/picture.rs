@@ -13,7 +13,7 @@ const COLUMNS: u16 = 120;
 const ROWS: u16 = 33;
 /// The sample shown: one at which every panel has something to show.
 const SAMPLE: usize = 58;
-/// On the screen while the demo stands still.
+/// Symbol on the screen while the demo is paused.
 const PAUSED: &str = "‖";
 
 /// The picture of the demo's screen at `SAMPLE`, and its text.

@@ -71,8 +71,8 @@ fn commands_of_the_table() {
     }
 }
 
-/// Each command that installs or removes is one that a test runs: `make packages-test` does, and it finds the files
-/// under the names that stand here.
+/// Checks that a test runs each command that installs or removes: `make packages-test` runs these commands, and it
+/// finds the files under the names that the README gives.
 #[test]
 fn commands_of_installing() {
     let text = readme();

@@ -61,7 +61,7 @@ fn a_recording_is_its_users_alone_and_goes_through_no_link() {
     common::ran("a recording of another user");
 }
 
-/// The suffix of what stands in the way, what it is, and how the error calls it.
+/// The suffix of the file in the way, a function that creates the file, and the error's words for it.
 type Case = (&'static str, fn(&Path), &'static str);
 
 #[test]
@@ -88,7 +88,7 @@ fn rotation_touches_no_file_that_is_not_its_own() {
         drop(recorder);
         assert_eq!(Session::open(&path).unwrap().len(), 1, "{said}");
     }
-    // What a recorder that was killed leaves behind is no obstacle.
+    // A file left by a killed recorder does not stop a new recorder.
     let path = dir.path().join("killed");
     fs::write(beside(&path, ".next"), "").unwrap();
     let mut recorder = Recorder::create(&path, AGE).unwrap();

@@ -111,7 +111,7 @@ fn draw_page(intervals: &Intervals) {
     assert!(page.html.ends_with("</html>\n"));
 }
 
-/// Nothing in a text acts on a terminal, reorders what stands around it, or is invisible.
+/// Asserts that nothing in a text acts on a terminal, reorders the text around it, or is invisible.
 fn assert_plain(text: &str) {
     let hidden = |c: &char| match c {
         '\n' => false,

@@ -211,7 +211,7 @@ impl HostMetrics {
         Ok(())
     }
 
-    /// Writes a row for each vCPU, or for each guest where vCPUs have no series.
+    /// Writes a row for each vCPU, or for each guest if vCPUs lack their own series.
     fn each_vcpu(&self, row: WriteRow<'_, VcpuMetrics>) -> fmt::Result {
         for (name, guest) in &self.guests {
             for (vcpu, metrics) in &guest.vcpus {

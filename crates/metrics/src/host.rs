@@ -52,7 +52,7 @@ pub type FindingLabels = (&'static str, Severity, String);
 /// Everything that is served: the last state, and counters since the start of kvmtop.
 #[derive(Debug, Clone, Default)]
 pub struct HostMetrics {
-    /// Whether each vCPU has series of its own.
+    /// Whether each vCPU has its own series.
     pub per_vcpu: bool,
     /// When the last sample was taken, milliseconds since the epoch.
     pub time_ms: i64,

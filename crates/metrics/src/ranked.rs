@@ -3,9 +3,9 @@
 use sample::Timing;
 use std::collections::BTreeMap;
 
-/// Labels with a series of their own at a time.
+/// Maximum number of labels that have their own series at the same time.
 pub const MAX_SHOWN: usize = 20;
-/// Labels whose counters are kept, shown or not.
+/// Maximum number of labels whose counters are kept, shown or not.
 const MAX_KEPT: usize = 128;
 /// Idle time after which a label gives its series to a busy one, nanoseconds.
 const IDLE_NS: u64 = 60 * 1_000_000_000;
@@ -81,7 +81,7 @@ impl<K: Ord + Clone> Ranked<K> {
         }
     }
 
-    /// Whether this label can have a series, if need be that of an idle label.
+    /// Whether this label can have a series. If all are in use, a label idle for over [`IDLE_NS`] gives its up.
     fn make_room(&mut self, label: &K, now_ns: u64) -> bool {
         if self.rows.len() >= MAX_KEPT && !self.rows.contains_key(label) {
             return false;

@@ -333,14 +333,14 @@ fn attributes(n: usize) -> Vec<(String, String)> {
     vec![("domain.xml".into(), format!("<domain type='kvm'><name>a</name><x{attributes}/></domain>"))]
 }
 
-/// Elements with a namespace of their own below one that declares many.
+/// Elements that each declare their own namespace, below an element that declares many.
 fn namespaces(n: usize) -> Vec<(String, String)> {
     let declared = lines(200, |t, i| write!(t, " xmlns:n{i}='urn:{i}'"));
     let elements = lines(n, |t, i| write!(t, "<y xmlns:m='urn:m{i}'/>"));
     vec![("domain.xml".into(), format!("<domain type='kvm'><name>a</name><x{declared}>{elements}</x></domain>"))]
 }
 
-/// A command line that mail wrapped again and again, its program behind a long prompt.
+/// A command line that mail wrapped again and again, with its program after a long prompt.
 fn wrapped(n: usize) -> Vec<(String, String)> {
     let values = lines(n, |t, _| writeln!(t, "a,"));
     let command = format!("{} /usr/bin/qemu-system-x86_64 -name a -smp 2 -device\n{values}", "x ".repeat(n));
@@ -359,7 +359,7 @@ fn listings(n: usize) -> Vec<(String, String)> {
     vec![("mtree.txt".into(), format!("{root}{aliases}\n{listings}"))]
 }
 
-/// Titles that go on and on, then rows.
+/// A very long run of titles, then rows.
 fn titles(n: usize) -> Vec<(String, String)> {
     let more = "Min Time\n".repeat(n);
     vec![("table.txt".into(), format!("{EXITS}{more}{}", lines(n, |t, i| row(t, &format!("REASON_{i}"), 700))))]

@@ -1,5 +1,5 @@
 //! The synthetic hosts and guests of all tests. Say what each thread does per second and get the cumulative samples of
-//! any instant; [`random`] gives every event a duration of its own instead.
+//! any instant; [`random`] gives every event its own duration instead.
 //!
 //! ```ignore
 //! let f = Fixture::new(Host::numa(2, 9, 2).isolated("4-17"))
@@ -78,7 +78,7 @@ impl Fixture {
         self
     }
 
-    /// The cumulative counters after so many seconds.
+    /// Returns the cumulative counters after `seconds`.
     pub fn sample(&self, seconds: f64) -> Sample {
         let ns = (seconds * 1e9) as u64;
         Sample {
@@ -99,7 +99,7 @@ impl Fixture {
     }
 }
 
-/// A rate as the count after so many seconds.
+/// Returns the count after `seconds` at a steady `rate`.
 fn per(rate: f64, seconds: f64) -> u64 {
     (rate * seconds).round() as u64
 }
@@ -173,7 +173,7 @@ impl Host {
     /// Takes CPUs out of load balancing, as `isolcpus=`.
     ///
     /// # Panics
-    /// On what is no list of CPUs.
+    /// If `list` is not a list of CPUs.
     #[must_use]
     pub fn isolated(mut self, list: &str) -> Self {
         self.facts.topology.isolated = Some(CpuSet::parse(list).unwrap());
@@ -397,7 +397,7 @@ impl Thread {
     /// Where it may run.
     ///
     /// # Panics
-    /// On what is no list of CPUs.
+    /// If `list` is not a list of CPUs.
     #[must_use]
     pub fn may_run(mut self, list: &str) -> Self {
         self.affinity = Some(Arc::new(CpuSet::parse(list).unwrap()));

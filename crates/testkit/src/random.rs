@@ -1,4 +1,4 @@
-//! Synthetic hosts whose counters move as real ones do: every event has a duration of its own.
+//! Synthetic hosts whose counters move as real ones do: every event has its own duration.
 
 use super::{BOOT_NS, Fixture, Guest, Host, START_MS, Thread};
 use kvm::kernel_log::{LogKind, LogLine};
@@ -99,7 +99,7 @@ pub fn storming(r: &mut Random) -> Load {
     h
 }
 
-/// A host on which every event has a duration of its own, a second at a time.
+/// A host that advances a second at a time; every event on it has its own duration.
 pub struct RandomHost {
     pub random: Random,
     pub sample: Sample,
@@ -311,7 +311,7 @@ fn run_vcpu(r: &mut Random, t: &mut ThreadSample, h: &Load) {
         let n = r.count(a.3);
         let d: Vec<u64> = (0..n).map(|_| r.duration(a.4, 0.25)).collect();
         add(&mut cell.time, &d);
-        // As the BPF engine has it: no distribution of accesses, and a run of none when there was none.
+        // As in the BPF engine: accesses come without a distribution, and without accesses their run is empty.
         cell.time.histogram = None;
         let run = |r: &mut Random| Burst { count: 1 + r.count(n as f64 / 20.0), ns: r.duration(5e4, 1.0) };
         cell.burst = Some(if n > 0 { run(r) } else { Burst::default() });

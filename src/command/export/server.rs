@@ -33,7 +33,7 @@ const MAX_HEADERS: usize = 64;
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Deadline for a whole connection: Prometheus gives up after 10 s by default.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// Pause after a connection could not be accepted, as when the process has no file left.
+/// Pause after a connection could not be accepted, for example because the process is out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Starts the server.

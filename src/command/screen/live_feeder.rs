@@ -1,4 +1,4 @@
-//! The live screen: a collector behind it, and what the screen asks of the collector.
+//! The live screen: the collector that feeds it, and the requests that the screen sends to the collector.
 
 use super::profiler::{ProfiledFeed, Profiler};
 use super::{handlers, run_feeder, ui_options};
@@ -52,7 +52,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
 }
 
 /// Judges the samples of a feed for the screen until it ends or `stop` is set. A screen that is slow to draw (a stuck
-/// ssh) loses intervals, never samples: the collector must go on reading.
+/// ssh) loses intervals, never samples: the collector must continue to read.
 pub(crate) fn feed(
     mut samples: impl Feed,
     mut pipeline: Pipeline,

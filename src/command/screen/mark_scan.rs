@@ -35,7 +35,7 @@ impl MarkScan {
         if let Ok(cursor) = cursor.again() {
             let (found, stop) = (scan.found.clone(), scan.stop.clone());
             let finder = MarkFinder::new(options, filter);
-            // Without a thread there are no marks; the replay works without them.
+            // If the thread cannot start, the replay works without marks.
             let _ = std::thread::Builder::new().name("marks".into()).spawn(move || run(cursor, finder, &found, &stop));
         }
         scan

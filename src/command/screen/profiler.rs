@@ -31,16 +31,16 @@ pub struct TakenProfile {
 }
 
 impl Profiler {
-    /// Starts the thread, which keeps the rights for this of what the calling thread has. It waits for requests, and
-    /// has nothing attached meanwhile. `stop` ends a sampling early.
+    /// Starts the thread. Of the calling thread's rights it keeps only the rights for profiling. It waits for requests,
+    /// and has nothing attached meanwhile. `stop` ends a sampling early.
     ///
     /// # Errors
-    /// When there can be no further thread.
+    /// If the thread cannot be started.
     pub fn start(stop: Arc<AtomicBool>) -> io::Result<Self> {
         let (requests, asked) = channel::<ProfileRequest>();
         let (done, taken) = channel();
         std::thread::Builder::new().name("profiler".into()).spawn(move || {
-            // Without the right to give up rights it goes on with them, as `keep` of the main thread says.
+            // Without the right to give up rights, the thread continues with them; `keep` on the main thread says so.
             let _ = rights::keep(rights::for_profile());
             for ProfileRequest { pid, start_ticks, threads } in asked {
                 let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
