@@ -1,13 +1,13 @@
 //! The files of an archive or of an unpacked sosreport, each read by its content. Most of them hold nothing for kvmtop;
 //! such files are not an error.
 
-use super::archive::{self, Archive};
+use super::archive::Archive;
 use super::detect::Content;
 use super::gathered::Gathered;
 use super::imported::{ImportError, file_name, io_message};
-use super::text_file::{self, TooLarge};
-use super::{perf_data, plain_text};
-use kvm::kernel_log::LogLine;
+use super::load::read_content;
+use super::plain_text;
+use super::text_file::TooLarge;
 use rights::open_regular;
 use std::collections::HashMap;
 use std::io::Read;
@@ -27,7 +27,8 @@ const MAX_DEPTH: usize = 24;
 pub(super) struct MemberReader<'a> {
     archive: &'a Path,
     gathered: &'a mut Gathered,
-    log: LogUnion,
+    /// How often each message of the kernel was taken: dmesg, the journal and syslog each hold it.
+    messages: HashMap<String, usize>,
     read: usize,
     other: usize,
     damaged: usize,
@@ -38,8 +39,8 @@ pub(super) struct MemberReader<'a> {
 
 impl<'a> MemberReader<'a> {
     pub fn new(archive: &'a Path, gathered: &'a mut Gathered) -> Self {
-        let log = LogUnion::default();
-        Self { archive, gathered, log, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0, nested: 0 }
+        let messages = HashMap::new();
+        Self { archive, gathered, messages, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0, nested: 0 }
     }
 
     /// Reads one member.
@@ -52,35 +53,39 @@ impl<'a> MemberReader<'a> {
         match self.content(&path, content) {
             Ok(true) => self.read += 1,
             Ok(false) => self.other += 1,
-            Err(what) => {
-                self.damaged += 1;
-                if self.damaged <= MAX_ERRORS {
-                    self.gathered.errors.push(ImportError { path, what });
-                }
-            }
+            Err(what) => self.error(path, what),
+        }
+    }
+
+    fn error(&mut self, path: PathBuf, what: String) {
+        self.damaged += 1;
+        if self.damaged <= MAX_ERRORS {
+            self.gathered.errors.push(ImportError { path, what });
         }
     }
 
     fn content(&mut self, path: &Path, content: &mut dyn Read) -> Result<bool, String> {
-        let (head, mut rest) = match Content::detect(content)? {
-            Content::PerfData(stream) => {
-                return perf_data::read(path, archive::in_memory(stream)?, self.gathered).map(|()| true);
-            }
+        let content = match Content::detect(content)? {
             Content::Archive(archive) => return self.nested(path, archive),
             Content::Unsupported(what) if what.contains("ELF") => return Ok(false),
-            Content::Unsupported(what) => return Err(format!("this is {what}")),
-            Content::Other(head, rest) => (head, rest),
+            Content::Other(head, _) if head.is_empty() || !plain_text::is_text(&head) => return Ok(false),
+            content => content,
         };
-        if head.is_empty() || !plain_text::is_text(&head) {
-            return Ok(false);
-        }
-        let before = self.gathered.log.len();
-        let mut counted = Counted { stream: &mut *rest, bytes: head.len() as u64 };
-        let read = text_file::read(path, head, &mut counted, TooLarge::Cut, self.gathered);
-        self.examined += counted.bytes;
-        let lines = self.gathered.log.split_off(before.min(self.gathered.log.len()));
-        let new = self.log.new_lines(lines);
-        self.gathered.log.extend(new);
+        let (lines, bytes) = (self.gathered.log.len(), self.gathered.text_bytes);
+        let read = read_content(path, content, TooLarge::Cut, self.gathered);
+        self.examined += self.gathered.text_bytes - bytes;
+        let mut new = self.gathered.log.split_off(lines);
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        new.retain(|line| {
+            let message = message(&line.text).to_owned();
+            let taken = self.messages.entry(message.clone()).or_default();
+            let seen = seen.entry(message).or_default();
+            *seen += 1;
+            let is_new = *seen > *taken;
+            *taken = (*taken).max(*seen);
+            is_new
+        });
+        self.gathered.log.append(&mut new);
         read
     }
 
@@ -117,46 +122,6 @@ impl<'a> MemberReader<'a> {
     }
 }
 
-/// Counts what is read.
-struct Counted<'a> {
-    stream: &'a mut dyn Read,
-    bytes: u64,
-}
-
-impl Read for Counted<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let n = self.stream.read(buffer)?;
-        self.bytes += n as u64;
-        Ok(n)
-    }
-}
-
-/// The kernel's messages once, though dmesg, the journal and syslog each hold them.
-#[derive(Default)]
-struct LogUnion {
-    /// How often a message was taken.
-    taken: HashMap<String, usize>,
-}
-
-impl LogUnion {
-    /// The lines of a log that the logs before did not hold.
-    fn new_lines(&mut self, lines: Vec<LogLine>) -> Vec<LogLine> {
-        let mut seen: HashMap<String, usize> = HashMap::new();
-        let mut new = Vec::new();
-        for line in lines {
-            let message = message(&line.text).to_owned();
-            let seen = seen.entry(message.clone()).or_default();
-            *seen += 1;
-            let taken = self.taken.entry(message).or_default();
-            if *seen > *taken {
-                *taken = *seen;
-                new.push(line);
-            }
-        }
-        new
-    }
-}
-
 /// A kernel's message without date, host and time stamp.
 fn message(text: &str) -> &str {
     let text = text.split_once("kernel: ").map_or(text, |(_, message)| message).trim_start();
@@ -178,49 +143,35 @@ fn root_within(path: &Path) -> Option<PathBuf> {
 /// Reads all files of an unpacked sosreport, in order of name. Links are not followed: a sosreport holds links to what
 /// is in it anyway, and an absolute one leads to this host.
 pub(super) fn read_folder(path: &Path, gathered: &mut Gathered) -> Result<(), String> {
+    let mut files = Vec::new();
+    files_below(path, 0, &mut files);
     let mut members = MemberReader::new(path, gathered);
-    let mut open = vec![(path.to_owned(), 0usize)];
-    let mut count = 0usize;
-    let mut end = Ok(());
-    while let Some((folder, depth)) = open.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        let mut entries: Vec<_> = entries.flatten().take(MAX_FILES).collect();
-        entries.sort_by_key(std::fs::DirEntry::file_name);
-        let mut folders = Vec::new();
-        for entry in entries {
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && depth < MAX_DEPTH {
-                folders.push((entry.path(), depth + 1));
-            } else if kind.is_file() {
-                count += 1;
-                if count > MAX_FILES {
-                    end = Err(format!("it has more than {MAX_FILES} files; the others are left out"));
-                    break;
-                }
-                let path = entry.path();
-                let name = path.strip_prefix(members.archive).unwrap_or(&path).to_owned();
-                match open_regular(&path) {
-                    Ok(mut file) => members.member(&name, &mut file),
-                    Err(e) => members.unreadable(path, &io_message(&e)),
-                }
-            }
+    for path in files.iter().take(MAX_FILES) {
+        let name = path.strip_prefix(members.archive).unwrap_or(path);
+        match open_regular(path) {
+            Ok(mut file) => members.member(name, &mut file),
+            Err(e) => members.error(path.clone(), format!("cannot open it: {}", io_message(&e))),
         }
-        if end.is_err() {
-            break;
-        }
-        folders.reverse();
-        open.extend(folders);
     }
-    members.finish(end)
+    let is_whole = files.len() <= MAX_FILES;
+    let cut = || format!("it has more than {MAX_FILES} files; the others are left out");
+    members.finish(is_whole.then_some(()).ok_or_else(cut))
 }
 
-impl MemberReader<'_> {
-    fn unreadable(&mut self, path: PathBuf, why: &str) {
-        self.damaged += 1;
-        if self.damaged <= MAX_ERRORS {
-            self.gathered.errors.push(ImportError { path, what: format!("cannot open it: {why}") });
+/// The files of a folder, then those of its folders.
+fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut entries: Vec<_> = entries.flatten().take(MAX_FILES).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    let mut folders = Vec::new();
+    for entry in entries {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => folders.push(entry.path()),
+            Ok(kind) if kind.is_file() && files.len() <= MAX_FILES => files.push(entry.path()),
+            _ => {}
         }
     }
+    folders.iter().for_each(|folder| files_below(folder, depth + 1, files));
 }
 
 #[cfg(test)]

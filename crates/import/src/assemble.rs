@@ -3,67 +3,72 @@
 //! A measured guest and a description belong together if their process or name agrees; two descriptions, if their UUID
 //! or else their name agrees. If there is only one domain, every file belongs to it.
 
-use super::counts;
+use super::counted;
 use super::describe;
-use super::gathered::{DomainFiles, Gathered, InputType};
-use super::guest::{ImportedGuest, UNNAMED, merge_same_guests, place_threads};
+use super::gathered::{Description, Gathered};
+use super::guest::{self, UNNAMED, merge_same_guests, place_threads};
 use super::imported::{ImportError, ImportOptions, Imported};
-use super::readings;
-use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
-use kvm::domain_xml::{DomainXml, SHUT_OFF};
+use kvm::domain_xml::SHUT_OFF;
 use kvm::topology::EFFICIENCY_CPUS;
 use sample::{
     DomainFacts, DomainSample, DomainState, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus,
 };
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Limit of domains: the rules compare guests with each other, and what they say of each takes some kilobytes.
 const MAX_DOMAINS: usize = 4096;
-
 /// Limit of the remarks that are shown.
 const MAX_NOTES: usize = 32;
+/// The sources, those first that JSON's `source` prefers.
+const SOURCES: [SourceId; 10] = [
+    SourceId::PerfData,
+    SourceId::Text,
+    SourceId::Trace,
+    SourceId::Xml,
+    SourceId::Cmdline,
+    SourceId::Mtree,
+    SourceId::KernelLog,
+    SourceId::Topology,
+    SourceId::Virsh,
+    SourceId::Config,
+];
 
 /// Makes one sample of all files.
 pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
-    let described =
-        describe::domains(std::mem::take(&mut gathered.descriptions), &mut gathered.errors, &mut gathered.notes);
-    let with = |description| DomainFiles { description, ..DomainFiles::default() };
-    let mut domains: Vec<DomainFiles> = described.into_iter().map(with).collect();
+    let mut domains = describe::domains(&mut gathered);
     let base = interval(&gathered, options);
-    let base = counts::add(&mut gathered, base);
-    let base = readings::add(&mut gathered, base, options.duration_s);
-    let engine = gathered.engine();
-    let mut guests = merge_same_guests(std::mem::take(&mut gathered.guests));
+    let base = counted::add(&mut gathered, base, options.duration_s);
+    let engine = guest::engine(&gathered.guests, gathered.engine);
+    let mut guests = merge_same_guests(gathered.guests);
     // Before each of them gets what describes a domain: a trace may have a guest for every line.
-    let beyond = guests.len().saturating_sub(MAX_DOMAINS);
+    let beyond = domains.len().saturating_sub(MAX_DOMAINS) + guests.len().saturating_sub(MAX_DOMAINS);
+    domains.truncate(MAX_DOMAINS);
     guests.truncate(MAX_DOMAINS);
     assign_guests(&mut domains, guests, &mut gathered.notes);
-    let trees = std::mem::take(&mut gathered.trees);
-    assign_trees(&mut domains, trees, &mut gathered.errors);
-    if domains.len() + beyond > MAX_DOMAINS {
-        let all = domains.len() + beyond;
+    assign_trees(&mut domains, gathered.trees, &mut gathered.errors);
+    let all = domains.len() + beyond;
+    if all > MAX_DOMAINS {
         gathered.notes.insert(0, format!("{all} domains: all but the first {MAX_DOMAINS} are left out"));
         domains.truncate(MAX_DOMAINS);
     }
-    let mut sample = Sample { engine, ..Sample::default() };
-    sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
-    let mut facts = HostFacts { topology: gathered.topology.unwrap_or_default(), ..gathered.host.unwrap_or_default() };
+    let mut facts = HostFacts { topology: gathered.topology, ..gathered.host.unwrap_or_default() };
     facts.params.extend(gathered.params);
     if !gathered.efficiency.is_empty() {
         facts.params.insert(EFFICIENCY_CPUS.to_owned(), gathered.efficiency.to_string());
     }
-    sample.host = HostSample { facts: Arc::new(facts), kernel_log: gathered.log, ..HostSample::default() };
-    sample.domains = domains.into_iter().map(|files| domain(files, options)).collect();
+    let sources: Vec<SourceId> = SOURCES.into_iter().filter(|id| gathered.types.contains(id)).collect();
+    let mut sample = Sample {
+        mono_ns: base.map_or(0, |s| (s * 1e9) as u64),
+        host: HostSample { facts: Arc::new(facts), kernel_log: gathered.log, ..HostSample::default() },
+        domains: domains.into_iter().map(|description| domain(description, options)).collect(),
+        sources: sources.iter().map(|id| source_status(*id, engine.overflow)).collect(),
+        engine,
+        ..Sample::default()
+    };
     sample.normalise();
-    gathered.types.sort_unstable();
-    gathered.types.dedup();
-    let mut sources: Vec<SourceId> = gathered.types.iter().map(|file_type| file_type.source()).collect();
-    sources.dedup();
-    sample.sources = sources.into_iter().map(|id| source_status(id, gathered.overflow)).collect();
-    let source = gathered.types.first().map_or("file", |file_type| file_type.source().as_str());
+    let source = sources.first().map_or("file", |id| id.as_str());
     Imported { sample, base, source, errors: gathered.errors, notes: shown(gathered.notes) }
 }
 
@@ -86,117 +91,97 @@ fn source_status(id: SourceId, overflow: u64) -> SourceStatus {
     SourceStatus::degraded(id, cause, "record a shorter time, or one guest alone (perf record -p PID)")
 }
 
-/// The described domains that a process or a name belongs to, the last one first.
-type Places<K> = HashMap<K, Vec<usize>>;
-
 /// Gives each measured guest to the domain whose description names its process or its name.
-fn assign_guests(domains: &mut Vec<DomainFiles>, guests: Vec<ImportedGuest>, notes: &mut Vec<String>) {
+fn assign_guests(domains: &mut Vec<Description>, guests: Vec<DomainSample>, notes: &mut Vec<String>) {
     let described = domains.len();
     let single = guests.len() == 1;
-    let (mut by_pid, mut by_name): (Places<i32>, Places<String>) = (HashMap::new(), HashMap::new());
-    for (i, domain) in domains.iter().enumerate().rev() {
-        if let Some(pid) = domain.description.process() {
-            by_pid.entry(pid).or_default().push(i);
-        }
-        if let Some(name) = domain.description.name() {
-            by_name.entry(name.to_owned()).or_default().push(i);
-        }
-    }
     for guest in guests {
-        let first_free = |places: Option<&mut Vec<usize>>| {
-            let places = places?;
-            while places.last().is_some_and(|i| domains[*i].guest.is_some()) {
-                places.pop();
-            }
-            places.last().copied()
+        let name = Some(guest.facts.name.value.as_str()).filter(|name| !name.is_empty());
+        let fits = |d: &Description| {
+            let is_named = name.is_some() && d.name() == name;
+            d.guest.is_none() && (is_named || guest.facts.pid.is_some() && d.process() == guest.facts.pid)
         };
-        let of_pid = first_free(guest.pid.and_then(|pid| by_pid.get_mut(&pid)));
-        let of_name = first_free(guest.name.as_ref().and_then(|name| by_name.get_mut(name)));
-        let known = of_pid.into_iter().chain(of_name).min();
+        let known = domains.iter().take(described).position(fits);
         let place = known.or_else(|| (single && described == 1).then_some(0));
         if let Some(domain) = place.and_then(|i| domains.get_mut(i)) {
             domain.guest = Some(guest);
             continue;
         }
         if described > 0 {
-            let name = guest.name.as_deref().unwrap_or(UNNAMED);
+            let name = name.unwrap_or(UNNAMED);
             notes.push(format!("cannot tell which of the described domains '{name}' is; it is listed separately"));
         }
-        domains.push(DomainFiles { guest: Some(guest), ..DomainFiles::default() });
+        domains.push(Description { guest: Some(guest), ..Description::default() });
     }
 }
 
 /// Gives a memory tree to the only domain: the tree itself does not name one.
-fn assign_trees(domains: &mut Vec<DomainFiles>, trees: Vec<(PathBuf, DeviceMap)>, errors: &mut Vec<ImportError>) {
+fn assign_trees(domains: &mut Vec<Description>, trees: Vec<(PathBuf, DeviceMap)>, errors: &mut Vec<ImportError>) {
     for (path, tree) in trees {
         if domains.is_empty() {
-            domains.push(DomainFiles::default());
+            domains.push(Description::default());
         }
-        match domains.as_mut_slice() {
-            [only] if only.tree.is_none() => only.tree = Some(tree),
-            [_] => {
-                let what = "a second memory tree for one domain; the first in order of name is used".into();
-                errors.push(ImportError { path, what });
+        let what = match domains.as_mut_slice() {
+            [only] if only.tree.is_none() => {
+                only.tree = Some(tree);
+                continue;
             }
-            all => {
-                let what = format!(
-                    "a memory tree does not name its domain, and there are {}; pass it with the files of one domain",
-                    all.len()
-                );
-                errors.push(ImportError { path, what });
-            }
-        }
+            [_] => "a second memory tree for one domain; the first in order of name is used".into(),
+            all => format!(
+                "a memory tree does not name its domain, and there are {}; pass it with the files of one domain",
+                all.len()
+            ),
+        };
+        errors.push(ImportError { path, what });
     }
 }
 
 /// Seconds that the counters cover. For tables it is `--duration`, else what their text states. A trace and a perf.data
 /// have their own.
 fn interval(gathered: &Gathered, options: &ImportOptions) -> Option<f64> {
-    let longest = |types: &[InputType]| {
-        gathered.seconds.iter().filter(|(file_type, _)| types.contains(file_type)).map(|s| s.1).reduce(f64::max)
-    };
-    if gathered.types.contains(&InputType::Tables) {
-        return options.duration_s.or_else(|| longest(&[InputType::Tables]));
-    }
-    longest(&[InputType::PerfData, InputType::Trace]).or(options.duration_s)
+    let lengths = gathered.seconds.iter().filter(|(source, _)| (*source == SourceId::Text) == gathered.has_tables);
+    let longest = lengths.map(|(_, seconds)| *seconds).reduce(f64::max);
+    if gathered.has_tables { options.duration_s.or(longest) } else { longest.or(options.duration_s) }
 }
 
-fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
-    let is_shut_off = files.description.is_shut_off(files.guest.is_some());
-    let guest = files.guest.unwrap_or_default();
-    let mut xml = files.description.xml.as_ref().map(|(xml, _)| xml.clone());
-    if let Some(xml) = xml.as_mut().filter(|_| is_shut_off) {
+fn domain(mut description: Description, options: &ImportOptions) -> DomainSample {
+    if description.is_shut_off()
+        && let Some((xml, _)) = &mut description.xml
+    {
         Arc::make_mut(xml).state = Some(SHUT_OFF.into());
     }
-    let command = files.description.command.clone();
+    let mut domain = description.guest.take().unwrap_or_default();
     let known = |text: Option<String>| text.map(|t| Known::new(t, Origin::File));
-    let of_xml = |f: fn(&DomainXml) -> Option<String>| xml.as_deref().and_then(f);
-    let of_command = |f: fn(&QemuCommand) -> Option<String>| command.as_deref().and_then(f);
-    let description = &files.description;
+    let (xml, command) = (description.xml(), description.command.as_deref());
     let printed = description.vcpus.or_else(|| description.threads.vcpus.keys().last().map(|last| last + 1));
-    let vcpus = options.vcpus.or_else(|| xml.as_ref()?.vcpus).or_else(|| command.as_ref()?.vcpus()).or(printed);
-    let name = description.name().map(str::to_owned);
-    let uuid = description.uuid();
-    let (threads, paused) = (description.threads.clone(), description.paused);
+    let vcpus = options.vcpus.or_else(|| xml?.vcpus).or_else(|| command?.vcpus()).or(printed);
+    let machine = xml.and_then(|xml| xml.machine.clone()).or_else(|| command?.machine.clone());
+    let guest_os = xml.and_then(|xml| xml.os_id.clone()).or_else(|| description.guest_os.clone());
+    let measured = &*domain.facts;
     let mut facts = DomainFacts {
-        name: Known::new(name.unwrap_or_default(), Origin::File),
-        uuid: known(uuid),
-        vmm: description.vmm.clone().unwrap_or_default(),
-        machine: known(of_xml(|x| x.machine.clone()).or_else(|| of_command(|c| c.machine.clone()))),
+        name: Known::new(description.name().unwrap_or_default().to_owned(), Origin::File),
+        uuid: known(description.uuid()),
+        vmm: measured.vmm.clone(),
+        pid: measured.pid,
+        machine: known(machine),
         vcpus: vcpus.map(|n| Known::new(n, Origin::File)),
-        guest_os: known(of_xml(|x| x.os_id.clone()).or_else(|| description.guest_os.clone())),
-        xml: xml.map(|x| Known::new(x, Origin::File)),
-        xml_text: files.description.xml.map(|(_, text)| text),
-        command,
-        // The monitor printed it, whoever saved it.
-        devices: files.tree.map(|t| Known::new(Arc::new(t), Origin::Monitor)),
+        guest_os: known(guest_os),
         ..DomainFacts::default()
     };
+    if let Some((xml, text)) = description.xml {
+        (facts.xml, facts.xml_text) = (Some(Known::new(xml, Origin::File)), Some(text));
+    }
+    facts.command = description.command;
+    // The monitor printed it, whoever saved it.
+    facts.devices = description.tree.map(|tree| Known::new(Arc::new(tree), Origin::Monitor));
     facts.normalise();
-    let mut domain = guest.into_domain(facts);
-    place_threads(&mut domain, threads);
-    if paused {
+    if facts.name.value.is_empty() {
+        facts.name = measured.name.clone();
+    }
+    domain.facts = Arc::new(facts);
+    place_threads(&mut domain, description.threads);
+    if description.paused {
         domain.state = DomainState::Paused;
     }
-    domain
+    guest::with_name(domain)
 }

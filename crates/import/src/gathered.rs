@@ -1,69 +1,42 @@
 //! What the files gave, before the files of one domain are combined.
 
-use super::guest::ImportedGuest;
 use super::imported::ImportError;
 use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
-use kvm::event_totals::EventCounts;
 use kvm::kernel_log::LogLine;
 use kvm::thread_cpus::ThreadCpus;
 use kvm::topology::HostTopology;
 use kvm::virsh_text::StatsReading;
-use sample::{EngineKind, EngineLevel, EngineStatus, HostFacts, Vmm};
-use std::collections::BTreeMap;
+use sample::{DomainSample, EngineStatus, HostFacts, SourceId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// A type of input, in the order in which JSON's `source` prefers them. One text can hold several: a mail with a table
-/// and the domain's XML.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum InputType {
-    /// `perf.data`, as a file or as written to a pipe.
-    PerfData,
-    /// Tables of `perf kvm stat`.
-    Tables,
-    /// Counts of events: `kvm_stat`, `perf stat`.
-    Counts,
-    /// Lines of `trace-cmd report`, ftrace or `perf script`.
-    Trace,
-    /// A libvirt domain XML or status XML.
-    DomainXml,
-    /// A QEMU command line.
-    CommandLine,
-    /// `info mtree`, flat or not.
-    Mtree,
-    /// A kernel log.
-    KernelLog,
-    /// `lscpu`, `numactl -H` or `virsh capabilities`.
-    Topology,
-    /// `virsh vcpupin`, `vcpuinfo` and the like.
-    Virsh,
-    /// The configuration of a VMM other than a libvirt XML.
-    Config,
-}
 
 /// The content of all files so far.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    /// See [`ImportOptions::perf_times`].
+    /// See [`ImportOptions::perf_times`](super::ImportOptions::perf_times).
     pub perf_times: bool,
     /// Measured domains.
-    pub guests: Vec<ImportedGuest>,
+    pub guests: Vec<DomainSample>,
+    /// Domains that were only counted.
+    pub counted: Vec<CountedGuest>,
     /// Descriptions of domains.
     pub descriptions: Vec<Description>,
     /// Memory trees, each with its file.
     pub trees: Vec<(PathBuf, DeviceMap)>,
-    /// Counts of events, each with its file.
-    pub counts: Vec<(PathBuf, EventCounts)>,
-    /// Readings of statistics that count since a guest's start, in order.
-    pub readings: Vec<GuestReading>,
+    /// Readings of statistics that count since a guest's start, in order, by its name. It is empty if the file does
+    /// not name the guest.
+    pub readings: BTreeMap<String, Vec<(PathBuf, StatsReading)>>,
     /// The kernel log.
     pub log: Vec<LogLine>,
-    /// The host's topology, and the file that it began with.
-    pub topology: Option<HostTopology>,
-    /// See `topology`.
+    /// Bytes of text.
+    pub text_bytes: u64,
+    /// The host's topology.
+    pub topology: HostTopology,
+    /// The file that the topology began with.
     pub topology_file: Option<String>,
     /// The host's slower CPUs, where it is hybrid.
     pub efficiency: CpuSet,
@@ -71,60 +44,29 @@ pub(super) struct Gathered {
     pub host: Option<HostFacts>,
     /// Facts of the host by name: the model of its CPU.
     pub params: BTreeMap<String, String>,
+    /// Whether there are tables of `perf kvm stat`.
+    pub has_tables: bool,
     /// Length of each input in seconds.
-    pub seconds: Vec<(InputType, f64)>,
-    /// Events that the recorder lost.
-    pub lost: u64,
-    /// Events that found no room in a bounded table.
-    pub overflow: u64,
-    /// Events read.
-    pub events: u64,
+    pub seconds: Vec<(SourceId, f64)>,
+    /// The files as a tracing engine.
+    pub engine: EngineStatus,
     /// The types found.
-    pub types: Vec<InputType>,
+    pub types: BTreeSet<SourceId>,
     /// Files that could not be used.
     pub errors: Vec<ImportError>,
     /// Further remarks, a sentence each.
     pub notes: Vec<String>,
 }
 
-impl Gathered {
-    /// The files as a tracing engine.
-    pub fn engine(&self) -> EngineStatus {
-        let measured = self.guests.iter().flat_map(ImportedGuest::events);
-        let exits = measured.clone().any(|e| !e.exits.is_empty());
-        let served = measured.flat_map(|e| &e.userspace).any(|u| u.count > 0);
-        EngineStatus {
-            kind: EngineKind::File,
-            level: EngineLevel::Full,
-            lost: self.lost,
-            overflow: self.overflow,
-            events: self.events,
-            fires_kvm_exit: if exits { Some(true) } else { served.then_some(false) },
-            ..EngineStatus::default()
-        }
-    }
-}
-
-/// What belongs to one domain.
-#[derive(Debug, Default)]
-pub(super) struct DomainFiles {
-    /// What describes it.
-    pub description: Description,
-    /// What was measured of it.
-    pub guest: Option<ImportedGuest>,
-    /// Its memory tree.
-    pub tree: Option<DeviceMap>,
-}
-
-/// A reading of a guest's statistics.
-#[derive(Debug, Clone, Default)]
-pub(super) struct GuestReading {
-    /// The file.
-    pub file: PathBuf,
-    /// The guest's name; empty if the file does not name it.
-    pub name: String,
-    /// The values.
-    pub reading: StatsReading,
+/// A guest whose counters have no times of their own.
+#[derive(Debug)]
+pub(super) struct CountedGuest {
+    /// The file, as remarks name it.
+    pub file: String,
+    /// The time that the counters cover.
+    pub seconds: Option<f64>,
+    /// The guest.
+    pub guest: DomainSample,
 }
 
 /// A domain as its XML, its command line or a tool describes it.
@@ -152,16 +94,23 @@ pub(super) struct Description {
     pub shut_off: Option<bool>,
     /// Where its threads may run, as a tool printed or a configuration says.
     pub threads: ThreadCpus,
-    /// The VMM, where the file is one's own configuration.
-    pub vmm: Option<Vmm>,
     /// The guest's system, where its configuration says it.
     pub guest_os: Option<String>,
+    /// What was measured of it.
+    pub guest: Option<DomainSample>,
+    /// Its memory tree.
+    pub tree: Option<DeviceMap>,
 }
 
 impl Description {
+    /// The XML.
+    pub fn xml(&self) -> Option<&DomainXml> {
+        self.xml.as_ref().map(|(xml, _)| &**xml)
+    }
+
     /// The UUID in lower case.
     pub fn uuid(&self) -> Option<String> {
-        let xml = self.xml.as_ref().and_then(|(xml, _)| xml.uuid.as_deref());
+        let xml = self.xml().and_then(|xml| xml.uuid.as_deref());
         let command = || self.command.as_ref()?.uuid.as_deref();
         let called = || self.called.as_deref().filter(|name| is_uuid(name));
         xml.or_else(command).or_else(called).map(str::to_ascii_lowercase)
@@ -169,19 +118,14 @@ impl Description {
 
     /// The name.
     pub fn name(&self) -> Option<&str> {
-        let xml = self.xml.as_ref().and_then(|(xml, _)| xml.name.as_deref());
+        let xml = self.xml().and_then(|xml| xml.name.as_deref());
         let called = || self.called.as_deref().filter(|name| !is_uuid(name));
         xml.or_else(|| self.command.as_ref()?.name.as_deref()).or_else(called)
     }
 
     /// The VMM's process.
     pub fn process(&self) -> Option<i32> {
-        self.xml.as_ref().and_then(|(xml, _)| xml.pid).or(self.pid)
-    }
-
-    /// Whether it only completes what another file describes: it neither is a configuration nor names a domain.
-    pub fn is_nameless(&self) -> bool {
-        self.name().is_none() && self.uuid().is_none()
+        self.xml().and_then(|xml| xml.pid).or(self.pid)
     }
 
     /// Whether it holds nothing but what a tool printed.
@@ -189,29 +133,25 @@ impl Description {
         self.xml.is_none() && self.command.is_none()
     }
 
-    /// Whether both describe one domain.
+    /// Whether both describe one domain. The same name is not enough if they differ in values that a restart alone
+    /// never changes.
     pub fn is_same(&self, other: &Self) -> bool {
+        fn differ<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
+            a.zip(b).is_some_and(|(a, b)| a != b)
+        }
+        let command = |d: &Self| d.command.as_ref().map(|c| (c.vcpus(), c.memory, c.machine.clone()));
+        let xml = |d: &Self| d.xml().filter(|_| !d.fragment).map(|xml| (xml.vcpus, xml.memory, xml.machine.clone()));
         match (self.uuid(), other.uuid()) {
             (Some(a), Some(b)) => a == b,
-            _ => self.name().is_some() && self.name() == other.name() && !self.contradicts(other),
+            _ if self.name().is_none() || self.name() != other.name() => false,
+            _ => !differ(command(self), command(other)) && !differ(xml(self), xml(other)),
         }
     }
 
-    /// Whether two command lines or two XMLs must belong to different guests: they differ in values that a restart
-    /// alone never changes.
-    fn contradicts(&self, other: &Self) -> bool {
-        let commands = self.command.as_ref().zip(other.command.as_ref());
-        let xmls = self.xml.as_ref().zip(other.xml.as_ref()).map(|((a, _), (b, _))| (a, b));
-        commands.is_some_and(|(a, b)| a.vcpus() != b.vcpus() || a.memory != b.memory || a.machine != b.machine)
-            || !self.fragment
-                && !other.fragment
-                && xmls.is_some_and(|(a, b)| a.vcpus != b.vcpus || a.memory != b.memory || a.machine != b.machine)
-    }
-
     /// Whether it does not run: a tool says so, or there is its definition and nothing that only a running one has.
-    pub fn is_shut_off(&self, is_measured: bool) -> bool {
+    pub fn is_shut_off(&self) -> bool {
         let is_definition = self.xml.is_some() && !self.fragment && !self.running;
-        let runs = is_measured
+        let runs = self.guest.is_some()
             || self.command.is_some()
             || self.process().is_some()
             || self.paused
@@ -221,11 +161,10 @@ impl Description {
 
     /// Adds another description of the same domain.
     pub fn merge(&mut self, other: Self) {
-        let is_status = |d: &Self| d.xml.as_ref().is_some_and(|(xml, _)| xml.pid.is_some());
         // From most to least complete: the status XML, the XML of the running domain, its definition, a part of an
         // XML.
-        let knows = |d: &Self| (!d.fragment, is_status(d), d.running);
-        if other.xml.is_some() && (self.xml.is_none() || knows(&other) > knows(self)) {
+        let knows = |d: &Self| (d.xml().map(|xml| (!d.fragment, xml.pid.is_some())), d.running);
+        if other.xml.is_some() && knows(&other) > knows(self) {
             (self.xml, self.fragment, self.running) = (other.xml, other.fragment, other.running);
         }
         self.command = self.command.take().or(other.command);
@@ -235,7 +174,6 @@ impl Description {
         self.paused |= other.paused;
         self.shut_off = self.shut_off.or(other.shut_off);
         self.threads.complete(other.threads);
-        self.vmm = self.vmm.take().or(other.vmm);
         self.guest_os = self.guest_os.take().or(other.guest_os);
     }
 }

@@ -8,7 +8,7 @@
 mod archive;
 mod archive_members;
 mod assemble;
-mod counts;
+mod counted;
 mod covered_time;
 mod describe;
 mod description_files;
@@ -21,7 +21,6 @@ mod kvm_stat;
 mod load;
 mod perf_data;
 mod plain_text;
-mod readings;
 mod text_file;
 mod text_readers;
 mod trace;

@@ -19,10 +19,10 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
     let mut gathered = Gathered { perf_times: options.perf_times, ..Gathered::default() };
     let (reports, paths): (Vec<PathBuf>, Vec<PathBuf>) =
         paths.iter().cloned().partition(|path| archive_members::is_sosreport(path));
-    let (files, mut errors) = expand_folders(&paths);
+    let files = expand_folders(&paths, &mut gathered.errors);
     for path in reports {
         if let Err(what) = archive_members::read_folder(&path, &mut gathered) {
-            errors.push(ImportError { path, what });
+            gathered.errors.push(ImportError { path, what });
         }
     }
     for path in files {
@@ -30,39 +30,33 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
         let file = if paths.contains(&path) { File::open(&path) } else { open_regular(&path) };
         let file = file.map_err(|e| format!("cannot open it: {}", io_message(&e)));
         if let Err(what) = file.and_then(|file| read(&path, file, &mut gathered)) {
-            errors.push(ImportError { path, what });
+            gathered.errors.push(ImportError { path, what });
         }
     }
-    let mut imported = assemble::assemble(gathered, options);
-    imported.errors.splice(0..0, errors);
-    imported
+    assemble::assemble(gathered, options)
 }
 
 /// Replaces each folder among the paths with its files, sorted by name. Subfolders are left out.
-fn expand_folders(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<ImportError>) {
-    let (mut files, mut errors) = (Vec::new(), Vec::new());
+fn expand_folders(paths: &[PathBuf], errors: &mut Vec<ImportError>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        match files_of_folder(path) {
-            Ok(found) if found.is_empty() => {
-                errors.push(ImportError { path: path.clone(), what: "the folder holds no file".into() });
+        let found = if path.is_dir() { files_of_folder(path) } else { Ok(vec![path.clone()]) };
+        let what = match found {
+            Ok(found) if found.is_empty() => "the folder holds no file".into(),
+            Ok(found) => {
+                files.extend(found);
+                continue;
             }
-            Ok(found) => files.extend(found),
-            Err(e) => {
-                let what = format!("cannot list the folder: {}", io_message(&e));
-                errors.push(ImportError { path: path.clone(), what });
-            }
-        }
+            Err(e) => format!("cannot list the folder: {}", io_message(&e)),
+        };
+        errors.push(ImportError { path: path.clone(), what });
     }
-    if files.len() > MAX_FILES {
+    if let Some(path) = files.get(MAX_FILES).cloned() {
         let what = format!("more than {MAX_FILES} files; this one and those after it are left out");
-        errors.extend(files.get(MAX_FILES).map(|path| ImportError { path: path.clone(), what }));
+        errors.push(ImportError { path, what });
         files.truncate(MAX_FILES);
     }
-    (files, errors)
+    files
 }
 
 fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -90,16 +84,30 @@ fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), Stri
         return perf_data::read(path, file, gathered);
     }
     match Content::detect(Cursor::new(head).chain(file))? {
-        Content::PerfData(stream) => perf_data::read(path, archive::in_memory(stream)?, gathered),
         Content::Archive(archive) => {
             let mut members = MemberReader::new(path, gathered);
             let end = archive.members(&mut |name, content| members.member(name, content));
             members.finish(end)
         }
         Content::Unsupported(what) => Err(format!("this is {what}; expected {EXPECTED}")),
-        Content::Other(head, mut rest) => {
-            let is_known = text_file::read(path, head, &mut rest, TooLarge::Refused, gathered)?;
-            is_known.then_some(()).ok_or_else(|| format!("not a type of file that kvmtop reads; expected {EXPECTED}"))
-        }
+        content => match read_content(path, content, TooLarge::Refused, gathered)? {
+            true => Ok(()),
+            false => Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}")),
+        },
+    }
+}
+
+/// Adds the content of a file that is no archive. False if it holds nothing that kvmtop reads.
+pub(super) fn read_content(
+    path: &Path,
+    content: Content<'_>,
+    too_large: TooLarge,
+    gathered: &mut Gathered,
+) -> Result<bool, String> {
+    match content {
+        Content::PerfData(stream) => perf_data::read(path, archive::in_memory(stream)?, gathered).map(|()| true),
+        Content::Other(head, mut rest) => text_file::read(path, head, &mut rest, too_large, gathered),
+        Content::Unsupported(what) => Err(format!("this is {what}")),
+        Content::Archive(_) => Ok(false),
     }
 }

@@ -1,13 +1,13 @@
 //! Text files: decodes one, and reads every type of input that it contains.
 
 use super::detect::Content;
-use super::gathered::{Gathered, InputType};
+use super::gathered::Gathered;
 use super::imported::io_message;
 use super::text_readers::{self, TextFile};
 use super::{plain_text, trace};
 use kvm::time_profile;
 use rights::open_regular;
-use sample::Sample;
+use sample::{Sample, SourceId};
 use std::io::Read;
 use std::path::Path;
 
@@ -32,6 +32,7 @@ pub(super) fn read(
     gathered: &mut Gathered,
 ) -> Result<bool, String> {
     let (text, is_whole) = decoded(head, rest)?;
+    gathered.text_bytes += text.len() as u64;
     let mut file = TextFile::new(path, &text);
     let readers = text_readers::detect(&text);
     if let Some(remark) = time_profile::remark(&text) {
@@ -41,10 +42,7 @@ pub(super) fn read(
         }
         gathered.notes.push(file.note(&format!("not used: {remark}")));
     }
-    if readers.is_empty() {
-        return Ok(false);
-    }
-    let is_trace = readers.iter().all(|reader| reader.file_type == InputType::Trace);
+    let is_trace = readers.iter().all(|reader| reader.source == SourceId::Trace);
     if !is_whole && !is_trace {
         let limit = format!("larger than {} MiB, the limit for files of this type", MAX_TEXT >> 20);
         if too_large == TooLarge::Refused {
@@ -52,17 +50,16 @@ pub(super) fn read(
         }
         gathered.notes.push(file.note(&format!("{limit}; its beginning is used")));
     }
-    let counted = readers.iter().any(|reader| matches!(reader.file_type, InputType::Tables | InputType::Counts));
-    if counted && trace::looks_like(&text) {
+    if readers.iter().any(|reader| reader.source == SourceId::Text) && trace::looks_like(&text) {
         let what = "its trace lines are not counted beside its table; put them into a file of their own and report it";
         gathered.notes.push(file.note(what));
     }
     file.rest = (!is_whole).then_some(rest);
-    for reader in readers {
+    for reader in &readers {
         (reader.read)(&mut file, gathered)?;
-        gathered.types.push(reader.file_type);
+        gathered.types.insert(reader.source);
     }
-    Ok(true)
+    Ok(!readers.is_empty())
 }
 
 /// The samples of a text trace at the ends of its intervals; none for another file, or a trace without times.
@@ -76,7 +73,7 @@ pub fn trace_samples(path: &Path, interval_s: f64) -> anyhow::Result<Vec<Sample>
         let (text, is_whole) = decoded(head, &mut rest)?;
         // Trace lines beside a table are not counted.
         match text_readers::detect(&text)[..] {
-            [only] if only.file_type == InputType::Trace => {
+            [only] if only.source == SourceId::Trace => {
                 trace::samples(&text, (!is_whole).then_some(&mut rest), interval_s)
             }
             _ => Ok(Vec::new()),

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unnecessary_wraps, reason = "every reader has the same signature")]
 
-use super::gathered::{Description, Gathered, GuestReading, InputType};
-use super::guest::ImportedGuest;
-use super::{kvm_stat, trace};
+use super::gathered::{CountedGuest, Description, Gathered};
+use super::{counted, guest, kvm_stat, trace};
 use kvm::cmdline::QemuCommand;
 use kvm::topology::CPU_MODEL;
 use kvm::{cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, topology_text, virsh_text, vmm_config};
-use sample::SourceId;
+use sample::{DomainSample, SourceId, ThreadSample};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,39 +19,33 @@ const MAX_PARTS: usize = 1024;
 
 /// The reader of one type of text.
 pub(super) struct TextReader {
-    pub file_type: InputType,
-    source: SourceId,
+    /// The type.
+    pub source: SourceId,
     /// Whether a text contains this type.
     detect: fn(&str) -> bool,
     /// Types that explain the same lines: this one is not looked for beside them.
-    unless: &'static [InputType],
+    unless: &'static [SourceId],
     pub read: ReadText,
 }
 
 type ReadText = fn(&mut TextFile<'_>, &mut Gathered) -> Result<(), String>;
 
-const fn reader(
-    file_type: InputType,
-    source: SourceId,
-    detect: fn(&str) -> bool,
-    unless: &'static [InputType],
-    read: ReadText,
-) -> TextReader {
-    TextReader { file_type, source, detect, unless, read }
+const fn reader(source: SourceId, detect: fn(&str) -> bool, unless: &'static [SourceId], read: ReadText) -> TextReader {
+    TextReader { source, detect, unless, read }
 }
 
 /// All types in the order in which a text is searched for them.
 const READERS: &[TextReader] = &[
-    reader(InputType::Topology, SourceId::Topology, topology_text::looks_like, &[], topology),
-    reader(InputType::DomainXml, SourceId::Xml, has_domain_xml, &[], domain_xmls),
-    reader(InputType::Virsh, SourceId::Virsh, virsh_text::looks_like, &[], virsh),
-    reader(InputType::Tables, SourceId::Text, kvm_stat::looks_like, &[], tables),
-    reader(InputType::Counts, SourceId::Text, event_totals::looks_like, &[InputType::Tables], counts),
-    reader(InputType::Trace, SourceId::Trace, trace::looks_like, &[InputType::Tables, InputType::Counts], traces),
-    reader(InputType::Mtree, SourceId::Mtree, mtree::looks_like, &[], memory_tree),
-    reader(InputType::CommandLine, SourceId::Cmdline, has_command_line, &[], command_lines),
-    reader(InputType::Config, SourceId::Config, vmm_config::looks_like, &[InputType::Mtree], configs),
-    reader(InputType::KernelLog, SourceId::KernelLog, kernel_log::looks_like, &[InputType::Trace], log),
+    reader(SourceId::Topology, topology_text::looks_like, &[], topology),
+    reader(SourceId::Xml, has_domain_xml, &[], domain_xmls),
+    reader(SourceId::Virsh, virsh_text::looks_like, &[], virsh),
+    reader(SourceId::Text, kvm_stat::looks_like, &[], tables),
+    reader(SourceId::Text, event_totals::looks_like, &[SourceId::Text], counts),
+    reader(SourceId::Trace, trace::looks_like, &[SourceId::Text], traces),
+    reader(SourceId::Mtree, mtree::looks_like, &[], memory_tree),
+    reader(SourceId::Cmdline, has_command_line, &[], command_lines),
+    reader(SourceId::Config, vmm_config::looks_like, &[SourceId::Mtree], configs),
+    reader(SourceId::KernelLog, kernel_log::looks_like, &[SourceId::Trace], log),
 ];
 
 fn has_domain_xml(text: &str) -> bool {
@@ -65,18 +58,11 @@ fn has_command_line(text: &str) -> bool {
     (text.contains(" -name ") || !mtree::looks_like(text)) && cmdline::looks_like(text)
 }
 
-impl InputType {
-    /// Its name among the sources.
-    pub fn source(self) -> SourceId {
-        READERS.iter().find(|reader| reader.file_type == self).map_or(SourceId::PerfData, |reader| reader.source)
-    }
-}
-
 /// The readers of the types that a text contains.
 pub(super) fn detect(text: &str) -> Vec<&'static TextReader> {
     let mut found: Vec<&TextReader> = Vec::new();
     for reader in READERS {
-        if !found.iter().any(|other| reader.unless.contains(&other.file_type)) && (reader.detect)(text) {
+        if !found.iter().any(|other| reader.unless.contains(&other.source)) && (reader.detect)(text) {
             found.push(reader);
         }
     }
@@ -141,7 +127,8 @@ fn log(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
 fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     if let Some(totals) = event_totals::parse(file.text) {
         gathered.notes.extend(totals.unread.notes(&file.name));
-        gathered.counts.push((file.path.to_owned(), totals));
+        let (file, seconds) = (file.name.clone(), totals.seconds);
+        gathered.counted.push(CountedGuest { file, seconds, guest: counted::guest(totals) });
     }
     Ok(())
 }
@@ -164,9 +151,10 @@ fn virsh(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String>
     let found = virsh_text::parse(file.text);
     gathered.notes.extend(found.unread.notes(&file.name));
     for domain in found.domains {
-        let name = domain.name.clone().unwrap_or_default();
-        let reading = |reading| GuestReading { file: file.path.to_owned(), name: name.clone(), reading };
-        gathered.readings.extend(domain.stats.into_iter().map(reading));
+        if !domain.stats.is_empty() {
+            let readings = gathered.readings.entry(domain.name.clone().unwrap_or_default()).or_default();
+            readings.extend(domain.stats.into_iter().map(|reading| (file.path.to_owned(), reading)));
+        }
         gathered.descriptions.push(Description {
             called: domain.name,
             vcpus: domain.vcpus,
@@ -234,7 +222,7 @@ fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Stri
     let found = topology_text::parse(file.text).map_err(|e| e.to_string())?;
     gathered.notes.extend(found.unread.notes(&file.name));
     gathered.notes.extend(found.notes.iter().map(|note| file.note(note)));
-    let known = gathered.topology.get_or_insert_default();
+    let known = &mut gathered.topology;
     if known.contradicts(&found.topology) {
         let first = gathered.topology_file.as_deref().unwrap_or("another file");
         gathered.notes.push(format!(
@@ -262,11 +250,18 @@ fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
     if found.cut {
         gathered.notes.push(file.note("more tables than any perf prints; the last ones are left out"));
     }
+    gathered.has_tables = true;
     for (pids, counters) in kvm_stat::guest_counters(&found) {
         gathered.notes.extend(counters.notes.iter().map(|note| file.note(note)));
-        gathered.lost = gathered.lost.saturating_add(counters.lost);
-        gathered.seconds.extend(counters.seconds.map(|s| (InputType::Tables, s)));
-        gathered.guests.push(ImportedGuest::from_tables(pids, counters));
+        gathered.engine.lost = gathered.engine.lost.saturating_add(counters.lost);
+        gathered.seconds.extend(counters.seconds.map(|s| (SourceId::Text, s)));
+        let vcpus = counters.vcpus.into_iter();
+        gathered.guests.push(DomainSample {
+            facts: Arc::new(guest::facts(pids.and_then(|pids| pids.parse().ok()), None)),
+            threads: vcpus.map(|(vcpu, events)| ThreadSample { events, ..guest::vcpu_thread(vcpu) }).collect(),
+            unattributed: counters.all,
+            ..DomainSample::default()
+        });
     }
     Ok(())
 }

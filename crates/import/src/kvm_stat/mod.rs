@@ -11,7 +11,7 @@ mod scanner;
 mod table;
 mod values;
 
-pub(super) use counters::{TableCounters, guest_counters};
+pub(super) use counters::guest_counters;
 pub(super) use scanner::{find_tables, looks_like};
 
 #[cfg(test)]

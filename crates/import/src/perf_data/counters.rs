@@ -5,13 +5,12 @@ use super::event_reader::{BatchItem, What};
 use super::perf_rules::{CountedAccess, PerfThread, Step};
 use crate::covered_time::CoveredTime;
 use crate::group_threads::{KvmEventCounts, group_threads};
-use crate::guest::ImportedGuest;
 use engine::events::TracedThread;
 use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedEvent};
 use foldhash::fast::RandomState;
 use kvm::Space;
 use kvm::topology::HostTopology;
-use sample::{Direction, Timing};
+use sample::{Direction, DomainSample, Timing};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -146,7 +145,7 @@ impl PerfDataCounters {
     }
 
     /// The guests with their counts so far; `comms` has the names of threads.
-    pub fn guests(&mut self, comms: &HashMap<i32, String, RandomState>) -> Vec<ImportedGuest> {
+    pub fn guests(&mut self, comms: &HashMap<i32, String, RandomState>) -> Vec<DomainSample> {
         let pairing = self.unpaired.as_mut().unwrap_or(&mut self.pairing);
         for (tid, _) in pairing.threads().collect::<Vec<_>>() {
             if let Some(comm) = comms.get(&tid) {

@@ -1,14 +1,11 @@
 //! Cuts a `perf.data` into intervals, so that it can be replayed on the screen.
 
 use super::recording::PerfData;
-use crate::guest::ImportedGuest;
+use crate::guest;
 use crate::imported::io_message;
 use crate::{archive, detect};
 use rights::open_regular;
-use sample::Feed;
-use sample::{
-    DomainFacts, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceId, SourceState, SourceStatus,
-};
+use sample::{Feed, Sample, SourceId, SourceState, SourceStatus};
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
 use std::path::Path;
@@ -95,27 +92,9 @@ impl PerfDataFeed {
             source.state = SourceState::Degraded;
             source.cause = Some(format!("there is no event in the file for {seconds:.0} s: this interval is as long"));
         }
-        let guests = self.data.counters.guests(&self.data.reader.comms);
-        let counters = &self.data.counters;
-        let fires = guests.iter().flat_map(ImportedGuest::events).any(|e| !e.exits.is_empty());
-        let mut sample = Sample {
-            time_ms: self.zero_ms.saturating_add((now / 1_000_000) as i64),
-            mono_ns: now,
-            boot_ns: now,
-            host: HostSample { facts: Arc::new(self.data.host()), ..HostSample::default() },
-            domains: guests.into_iter().map(|g| g.into_domain(DomainFacts::default())).collect(),
-            engine: EngineStatus {
-                kind: EngineKind::File,
-                level: EngineLevel::Full,
-                lost: counters.lost,
-                overflow: counters.counted().overflow(),
-                events: self.data.reader.samples,
-                fires_kvm_exit: if fires { Some(true) } else { counters.counted().fires_kvm_exit() },
-                ..EngineStatus::default()
-            },
-            sources: vec![source],
-            ..Sample::default()
-        };
+        let mut sample = guest::sample_at(now, source, self.data.guests(), self.data.engine());
+        sample.time_ms = sample.time_ms.saturating_add(self.zero_ms);
+        sample.host.facts = Arc::new(self.data.host());
         sample.normalise();
         sample
     }

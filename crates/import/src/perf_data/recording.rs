@@ -6,10 +6,10 @@ use super::event_reader::EventReader;
 use super::header;
 use super::no_exits::Recorded;
 use super::records::Records;
-use crate::gathered::{Gathered, InputType};
+use crate::gathered::Gathered;
 use crate::imported::file_name;
 use kvm::topology::CPU_MODEL;
-use sample::HostFacts;
+use sample::{DomainSample, EngineStatus, HostFacts, SourceId};
 use std::fs::File;
 use std::io::Seek;
 use std::path::Path;
@@ -30,14 +30,14 @@ pub(crate) fn read(path: &Path, file: File, gathered: &mut Gathered) -> Result<(
     let host = data.host();
     let name = file_name(path);
     gathered.notes.extend(data.notes(&host.kernel).into_iter().map(|note| format!("{name}: {note}")));
-    let PerfData { reader, mut counters } = data;
-    gathered.seconds.push((InputType::PerfData, counters.covered.seconds()));
-    gathered.lost = gathered.lost.saturating_add(counters.lost);
-    gathered.overflow = gathered.overflow.saturating_add(counters.counted().overflow());
-    gathered.events = gathered.events.saturating_add(reader.samples);
-    gathered.guests.extend(counters.guests(&reader.comms));
+    gathered.seconds.push((SourceId::PerfData, data.counters.covered.seconds()));
+    let (counts, engine) = (data.engine(), &mut gathered.engine);
+    engine.lost = engine.lost.saturating_add(counts.lost);
+    engine.overflow = engine.overflow.saturating_add(counts.overflow);
+    engine.events = engine.events.saturating_add(counts.events);
+    gathered.guests.extend(data.guests());
     gathered.host.get_or_insert(host);
-    gathered.types.push(InputType::PerfData);
+    gathered.types.insert(SourceId::PerfData);
     Ok(())
 }
 
@@ -64,6 +64,17 @@ impl PerfData {
     /// The time of the next event; `None` at the end of the file.
     pub fn next_time(&mut self) -> Result<Option<u64>, String> {
         Ok(self.reader.peek()?.map(|item| item.time))
+    }
+
+    /// The guests with their counts so far.
+    pub fn guests(&mut self) -> Vec<DomainSample> {
+        self.counters.guests(&self.reader.comms)
+    }
+
+    /// What was read so far.
+    pub fn engine(&self) -> EngineStatus {
+        let (lost, overflow) = (self.counters.lost, self.counters.counted().overflow());
+        EngineStatus { lost, overflow, events: self.reader.samples, ..EngineStatus::default() }
     }
 
     /// Why no kvm event was counted.

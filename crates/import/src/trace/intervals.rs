@@ -3,12 +3,9 @@
 use super::TraceReader;
 use crate::covered_time::MAX_BACKOFF;
 use crate::group_threads::group_threads;
-use crate::guest::ImportedGuest;
+use crate::guest::sample_at;
 use engine::events::TracedThread;
-use sample::{
-    DomainFacts, DomainSample, EngineKind, EngineLevel, EngineStatus, Sample, SourceId, SourceStatus, ThreadEvents,
-    ThreadSample,
-};
+use sample::{DomainSample, EngineStatus, Sample, SourceId, SourceStatus, ThreadEvents, ThreadSample};
 use std::collections::HashMap;
 
 /// Limits of the readings kept and of the threads in all of them: beyond, every other reading is dropped, and intervals
@@ -87,36 +84,19 @@ impl TraceReader {
         }
         // Which threads belong to a guest is known at the end.
         let guests = group_threads(all, &self.counts, |_| None);
-        let fires = guests.iter().flat_map(ImportedGuest::events).any(|e| !e.exits.is_empty());
-        let engine = EngineStatus {
-            kind: EngineKind::File,
-            level: EngineLevel::Full,
-            fires_kvm_exit: Some(fires),
-            ..EngineStatus::default()
-        };
-        let sample = |time: u64| Sample {
-            time_ms: (time / 1_000_000) as i64,
-            mono_ns: time,
-            boot_ns: time,
-            engine: engine.clone(),
-            sources: vec![SourceStatus::ok(SourceId::Trace)],
-            ..Sample::default()
-        };
-        let mut samples = vec![sample(first)];
-        for (time, threads) in readings.taken {
+        let mut samples = Vec::new();
+        for (time, threads) in std::iter::once((first, Vec::new())).chain(readings.taken) {
             let mut events: HashMap<i32, ThreadEvents> =
                 threads.into_iter().map(|t| (t.key.tid, self.named(t.events))).collect();
-            let mut of_guest = |guest: &ImportedGuest| {
-                let threads = guest.sample.threads.iter().filter_map(|t| {
-                    Some(ThreadSample { events: events.remove(&t.tid)?, comm: t.comm.clone(), ..t.clone() })
-                });
-                let sample = DomainSample { threads: threads.collect(), ..DomainSample::default() };
-                let (name, vmm) = (guest.name.clone(), guest.vmm.clone());
-                let guest = ImportedGuest { name, pid: guest.pid, vmm, sample };
-                guest.into_domain(DomainFacts::default())
+            let of_guest = |guest: &DomainSample| {
+                let threads = guest.threads.iter();
+                let threads =
+                    threads.filter_map(|t| Some(ThreadSample { events: events.remove(&t.tid)?, ..t.clone() }));
+                let (facts, threads) = (guest.facts.clone(), threads.collect());
+                DomainSample { facts, threads, ..DomainSample::default() }
             };
-            let domains = guests.iter().map(&mut of_guest).collect();
-            let mut sample = Sample { domains, ..sample(time) };
+            let guests = guests.iter().filter(|_| time > first).map(of_guest).collect();
+            let mut sample = sample_at(time, SourceStatus::ok(SourceId::Trace), guests, EngineStatus::default());
             sample.normalise();
             samples.push(sample);
         }

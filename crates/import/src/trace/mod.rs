@@ -6,7 +6,7 @@ mod intervals;
 mod line;
 
 use super::covered_time::CoveredTime;
-use super::gathered::{Gathered, InputType};
+use super::gathered::Gathered;
 use super::group_threads::{KvmEventCounts, group_threads};
 use super::imported::io_message;
 use decode::TraceDecoder;
@@ -16,7 +16,7 @@ use kvm::exit_reason::ReasonNames;
 use kvm::kernel_log::{LogKind, LogLine, LogReader, MAX_OF_A_KIND};
 use kvm::sanitize;
 use kvm::topology::HostTopology;
-use sample::{Sample, ThreadEvents};
+use sample::{Sample, SourceId, ThreadEvents};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 
@@ -55,7 +55,7 @@ fn joined(line: &str, next: &str) -> String {
 
 /// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
 pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathered) -> Result<(), String> {
-    let mut reader = TraceReader::new(text, gathered.topology.clone().unwrap_or_default());
+    let mut reader = TraceReader::new(text, gathered.topology.clone());
     read_lines(&mut reader, text, more)?;
     reader.finish(gathered)
 }
@@ -235,11 +235,12 @@ impl TraceReader {
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
         threads.iter_mut().for_each(|t| t.events = self.named(std::mem::take(&mut t.events)));
-        gathered.lost = gathered.lost.saturating_add(self.lost);
-        gathered.overflow = gathered.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond());
-        gathered.events = gathered.events.saturating_add(events);
+        let engine = &mut gathered.engine;
+        engine.lost = engine.lost.saturating_add(self.lost);
+        engine.overflow = engine.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond());
+        engine.events = engine.events.saturating_add(events);
         if self.timed {
-            gathered.seconds.push((InputType::Trace, self.covered.seconds()));
+            gathered.seconds.push((SourceId::Trace, self.covered.seconds()));
         } else {
             gathered.notes.push("the trace: its lines have no times, so there are no rates and no durations".into());
         }
