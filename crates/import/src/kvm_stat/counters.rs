@@ -1,6 +1,8 @@
 //! Counters from printed tables. Sums that perf rounded or left out are restored as closely as its figures allow.
 
-use super::table::{FoundTables, PrintedRow, PrintedTable, RowKey, TableKind};
+use super::headings::PrintedColumn::{Max, Mean, Min, TimePercent, Total};
+use super::row::{PrintedRow, PrintedTable, RowKey, TableKind};
+use super::scanner::FoundTables;
 use kvm::exit_reason;
 use kvm::isa::Isa;
 use kvm::sanitize;
@@ -26,7 +28,7 @@ pub(crate) struct TableCounters {
 const GUEST_TIMES: &str = "on this architecture perf measures how long the guest ran before each exit, not how long \
     the exit took: the table's times are left out";
 
-type Cells = BTreeMap<(TableKind, RowKey), Timing>;
+type Cells = BTreeMap<RowKey, Timing>;
 
 /// Adds up the tables of one text by the processes that they are restricted to (`None`: not restricted).
 pub(crate) fn guest_counters(found: &FoundTables) -> BTreeMap<Option<String>, TableCounters> {
@@ -40,15 +42,19 @@ pub(crate) fn guest_counters(found: &FoundTables) -> BTreeMap<Option<String>, Ta
 fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
     let mut counters = TableCounters::default();
     let tables = &if found.frame_s.is_none() { distinct(tables) } else { tables.to_vec() };
-    let names = tables.iter().flat_map(|t| &t.rows).filter_map(|r| match &r.key {
-        RowKey::Reason(name, _) => Some(name.as_str()),
-        RowKey::Address(..) => None,
-    });
-    let isa = exit_reason::guess_isa(names);
+    let rows = || tables.iter().flat_map(|t| &t.rows);
+    let names = || {
+        rows().filter_map(|row| match &row.key {
+            RowKey::Reason(name, _) => Some(name.as_str()),
+            RowKey::Address(..) => None,
+        })
+    };
+    let isa = exit_reason::guess_isa(names());
     // There perf counts from the entry to the exit (tools/perf/util/kvm-stat-arch/kvm-stat-arm64.c and -riscv.c,
     // `event_begin`).
-    let guest_times = isa == Isa::Arm64 || tables.iter().flat_map(|t| &t.rows).any(riscv);
-    if guest_times && tables.iter().flat_map(|t| &t.rows).any(|r| r.mean.is_some() || r.total.is_some()) {
+    let guest_times = isa == Isa::Arm64 || names().any(is_riscv);
+    let is_timed = |r: &PrintedRow| r.figures.contains_key(&Mean) || r.figures.contains_key(&Total);
+    if guest_times && rows().any(is_timed) {
         counters.notes.push(GUEST_TIMES.into());
     }
     let mut scopes: BTreeMap<Option<u32>, Cells> = BTreeMap::new();
@@ -61,7 +67,7 @@ fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
             } else {
                 timing(row, table.total.and_then(|t| t.1))
             };
-            cells.entry((table.kind, row.key.clone())).or_default().merge(&time, MissingExtreme::Unknown);
+            cells.entry(row.key.clone()).or_default().merge(&time, MissingExtreme::Unknown);
         }
         if table.rows.is_empty() && table.total.is_none() {
             let why = "it is cut off, or its numbers do not have perf's format (12.5, not 12,5)";
@@ -69,11 +75,8 @@ fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
         }
         let held = table.rows.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
         if let Some((stated, _)) = table.total.filter(|(stated, _)| *stated != held) {
-            counters.notes.push(if held < stated {
-                format!("the table states {stated} samples and its rows hold {held}: rows are missing")
-            } else {
-                format!("the table states {stated} samples and its rows hold {held}: a row or the total is wrong")
-            });
+            let what = if held < stated { "rows are missing" } else { "a row or the total is wrong" };
+            counters.notes.push(format!("the table states {stated} samples and its rows hold {held}: {what}"));
         }
     }
     counters.notes.dedup();
@@ -81,7 +84,7 @@ fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
     // A text can hold a sum and its parts. The parts must not count twice.
     let kinds_of_sum: BTreeSet<TableKind> = tables.iter().filter(|t| t.vcpu.is_none()).map(|t| t.kind).collect();
     let mut all = scopes.remove(&None).unwrap_or_default();
-    for (key, part) in scopes.values().flatten().filter(|((kind, _), _)| kinds_of_sum.contains(kind)) {
+    for (key, part) in scopes.values().flatten().filter(|(key, _)| kinds_of_sum.contains(&key.kind())) {
         if let Some(sum) = all.get_mut(key) {
             subtract(sum, part);
         }
@@ -95,28 +98,14 @@ fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
 /// The tables without those that repeat another one: sorted by another column, or quoted in a reply. Frames of `live`
 /// have clocks and are all kept.
 fn distinct<'a>(tables: &[&'a PrintedTable]) -> Vec<&'a PrintedTable> {
-    type TableShape = (TableKind, Option<u32>, Option<u64>, usize);
-    let mut kept = Vec::with_capacity(tables.len());
-    // Only the first tables are compared: a comparison with thousands of frames would take long.
-    let mut compared: BTreeMap<TableShape, Vec<Vec<&PrintedRow>>> = BTreeMap::new();
-    let mut left = 64;
-    for &table in tables {
-        if table.clock.is_none() && !table.rows.is_empty() {
-            let shape = (table.kind, table.vcpu, table.total.map(|t| t.0), table.rows.len());
-            let mut rows: Vec<&PrintedRow> = table.rows.iter().collect();
-            rows.sort_by(|a, b| (&a.key, a.count).cmp(&(&b.key, b.count)));
-            let known = compared.entry(shape).or_default();
-            if known.contains(&rows) {
-                continue;
-            }
-            if left > 0 {
-                left -= 1;
-                known.push(rows);
-            }
-        }
-        kept.push(table);
-    }
-    kept
+    let mut known = BTreeSet::new();
+    let mut is_new = |table: &'a PrintedTable| {
+        let mut rows: Vec<_> = table.rows.iter().map(|row| (&row.key, row.count)).collect();
+        rows.sort_unstable();
+        let total = table.total.map(|(count, ns)| (count, ns.map(f64::to_bits)));
+        table.clock.is_some() || rows.is_empty() || known.insert((table.kind, table.vcpu, total, rows))
+    };
+    tables.iter().filter(|table| is_new(table)).copied().collect()
 }
 
 /// The seconds that the tables cover, by the clocks of `live` or by the command lines in the text.
@@ -160,10 +149,10 @@ fn covered_seconds(found: &FoundTables, tables: &[&PrintedTable], notes: &mut Ve
     found.frame_s.map(|s| s * frames as f64).or(found.recorded_s)
 }
 
-/// Whether perf printed a row on RISC-V, where it names exits by their `scause`.
-fn riscv(row: &PrintedRow) -> bool {
+/// Whether perf printed this reason on RISC-V, where it names exits by their `scause`.
+fn is_riscv(name: &str) -> bool {
     const NAMES: &[&str] = &["GUEST_PAGE_FAULT", "VIRTUAL_INST_FAULT", "SUPERVISOR_SYSCALL", "HYPERVISOR_SYSCALL"];
-    matches!(&row.key, RowKey::Reason(name, _) if NAMES.iter().any(|n| name.ends_with(n)) || name.starts_with("IRQ_"))
+    NAMES.iter().any(|n| name.ends_with(n)) || name.starts_with("IRQ_")
 }
 
 /// A row's durations. The sum comes from the printed mean, or from the printed share of the total where that is more
@@ -172,28 +161,24 @@ fn timing(row: &PrintedRow, handled: Option<f64>) -> Timing {
     /// Half of the last digit of a printed time, and of a printed percentage.
     const HALF_DIGIT_NS: f64 = 5.0;
     const HALF_DIGIT_SHARE: f64 = 0.000_05;
-    let mut timing = Timing { count: row.count, ..Timing::default() };
-    timing.min_ns = row.min.map(|ns| ns as u64);
-    timing.max_ns = row.max.map(|ns| ns as u64);
+    let figure = |column| row.figures.get(&column).copied();
+    let ns = |column| figure(column).map(|ns| ns as u64);
+    let mut timing = Timing { count: row.count, min_ns: ns(Min), max_ns: ns(Max), ..Timing::default() };
     if row.count == 0 {
         return timing;
     }
     let n = row.count as f64;
-    let by_mean = row.mean.map(|mean| mean * n);
-    let by_share = row.time_percent.zip(handled).map(|(p, all)| p / 100.0 * all);
-    let total = match (by_mean, by_share, handled) {
-        _ if row.total.is_some() => row.total.unwrap_or_default(),
+    let by_mean = figure(Mean).map(|mean| mean * n);
+    let by_share = figure(TimePercent).zip(handled).map(|(p, all)| p / 100.0 * all);
+    let total = figure(Total).or(match (by_mean, by_share, handled) {
         (Some(mean), Some(share), Some(all)) if all * HALF_DIGIT_SHARE < n * HALF_DIGIT_NS => {
             // A little less than half a digit, so that the mean is printed as it was.
             let room = 0.99 * n * HALF_DIGIT_NS;
-            share.clamp((mean - room).max(0.0), mean + room)
+            Some(share.clamp((mean - room).max(0.0), mean + room))
         }
-        (Some(mean), ..) => mean,
-        (None, share, _) => match share {
-            Some(share) => share,
-            None => return timing,
-        },
-    };
+        (mean, share, _) => mean.or(share),
+    });
+    let Some(total) = total else { return timing };
     let total = total.round();
     timing.total_ns = Some(total as u64);
     // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum of squares.
@@ -212,30 +197,17 @@ fn subtract(sum: &mut Timing, part: &Timing) {
 
 fn events(cells: Cells, isa: Isa) -> ThreadEvents {
     let mut events = ThreadEvents::default();
-    for ((kind, key), time) in cells {
-        match (kind, key) {
-            (TableKind::Accesses(space), RowKey::Address(address, direction)) => {
-                events.accesses.push(AccessCell {
-                    space,
-                    address: Some(address),
-                    direction,
-                    time,
-                    ..AccessCell::default()
-                });
+    for (key, time) in cells {
+        match key {
+            RowKey::Address(space, address, direction) => {
+                let address = Some(address);
+                events.accesses.push(AccessCell { space, address, direction, time, ..AccessCell::default() });
             }
-            (_, RowKey::Reason(name, printed)) => {
+            RowKey::Reason(name, printed) => {
                 let (isa, code, name) = reason(isa, &name, printed);
-                events.exits.push(ExitCell {
-                    isa,
-                    code,
-                    name,
-                    time,
-                    userspace_ns: None,
-                    halted_ns: None,
-                    preempted_ns: None,
-                });
+                let (userspace_ns, halted_ns, preempted_ns) = (None, None, None);
+                events.exits.push(ExitCell { isa, code, name, time, userspace_ns, halted_ns, preempted_ns });
             }
-            (TableKind::Exits, RowKey::Address(..)) => {}
         }
     }
     // A table can spell the same reason in two ways.

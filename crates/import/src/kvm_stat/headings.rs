@@ -1,12 +1,11 @@
 //! Parses the lines around the rows: headings, column titles, totals, command lines.
 
-use super::table::TableKind;
-use super::values::time;
+use super::row::{TableKind, decimal, time};
 use kvm::Space;
 
 /// A column after `Samples`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PrintedColumn {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PrintedColumn {
     SamplesPercent,
     TimePercent,
     /// Not a column but the word `(ns)` in the titles, as in the text that perf's terminal browser shows since 6.4:
@@ -98,10 +97,8 @@ pub(super) fn heading(line: &str) -> Option<Heading> {
 /// `Total Samples:309, Total events handled time:42782518.51us.`: the count and nanoseconds.
 pub(super) fn total(line: &str) -> Option<(u64, Option<f64>)> {
     let rest = line.split_once("Total Samples:")?.1.trim_start();
-    let digits: String =
-        rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(char::is_ascii_digit).collect();
-    let ns = handled_time(line);
-    digits.parse().ok().map(|count| (count, ns))
+    let count = rest.split(|c: char| !c.is_ascii_digit() && c != ',').next()?;
+    Some((count.replace(',', "").parse().ok()?, handled_time(line)))
 }
 
 /// The time in `Total events handled time:42782518.51us.`, nanoseconds. A mail program can wrap `time:` onto a separate
@@ -119,14 +116,10 @@ pub(super) fn lost(line: &str) -> Option<u64> {
 /// Seconds of the day from a line with nothing but the time of day, as `live` prints above each frame.
 pub(super) fn clock(line: &str) -> Option<f64> {
     let mut parts = line.trim().split(':');
-    let (h, m, s) = (parts.next()?, parts.next()?, parts.next()?);
-    if parts.next().is_some() || h.len() != 2 || m.len() != 2 {
-        return None;
-    }
+    let (h, m, seconds) = (parts.next()?, parts.next()?, decimal(parts.next()?)?);
     let (hours, minutes): (u32, u32) = (h.parse().ok()?, m.parse().ok()?);
-    let plain = s.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let seconds: f64 = s.parse().ok().filter(|_| plain)?;
-    (hours < 24 && minutes < 60 && seconds < 61.0).then(|| f64::from(hours * 3600 + minutes * 60) + seconds)
+    let is_clock = parts.next().is_none() && h.len() == 2 && m.len() == 2;
+    (is_clock && hours < 24 && minutes < 60 && seconds < 61.0).then(|| f64::from(hours * 3600 + minutes * 60) + seconds)
 }
 
 /// `unknown kvm exit code:131072 on VMX`, printed above the row `UNKNOWN`.
@@ -146,15 +139,12 @@ pub(super) fn stated_seconds(line: &str) -> (Option<f64>, Option<f64>) {
     }
     let after = |word: &str| words.windows(2).find(|w| w.first() == Some(&word)).and_then(|w| seconds(w.last()?));
     if has("record") {
-        (after("sleep"), None)
-    } else if has("live") {
-        let joined =
-            words.iter().find_map(|w| w.strip_prefix("--display=").or_else(|| w.strip_prefix("-d")).and_then(seconds));
-        // A frame covers one second by default (perf-kvm(1), `--display`).
-        (None, after("-d").or_else(|| after("--display")).or(joined).or(Some(1.0)))
-    } else {
-        (None, None)
+        return (after("sleep"), None);
     }
+    let joined = |w: &&str| w.strip_prefix("--display=").or_else(|| w.strip_prefix("-d")).and_then(seconds);
+    let stated = || after("-d").or_else(|| after("--display")).or_else(|| words.iter().find_map(joined));
+    // A frame covers one second by default (perf-kvm(1), `--display`).
+    (None, has("live").then(|| stated().unwrap_or(1.0)))
 }
 
 /// Whether a line is the command `perf kvm stat report`.
@@ -164,11 +154,9 @@ pub(super) fn is_report(line: &str) -> bool {
 
 /// Parses `10`, `10s`, `0.5`, `2m` as sleep(1) does.
 fn seconds(text: &str) -> Option<f64> {
-    let (digits, factor) =
-        match text.strip_suffix('s').map(|d| (d, 1.0)).or_else(|| text.strip_suffix('m').map(|d| (d, 60.0))) {
-            Some(parts) => parts,
-            None => (text, 1.0),
-        };
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    digits.parse::<f64>().ok().filter(|s| plain && *s > 0.0 && *s < 1e9).map(|s| s * factor)
+    let (digits, factor) = match text.strip_suffix('m') {
+        Some(minutes) => (minutes, 60.0),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    decimal(digits).filter(|s| *s > 0.0 && *s < 1e9).map(|s| s * factor)
 }

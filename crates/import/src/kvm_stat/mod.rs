@@ -8,8 +8,6 @@ mod counters;
 mod headings;
 mod row;
 mod scanner;
-mod table;
-mod values;
 
 pub(super) use counters::guest_counters;
 pub(super) use scanner::{find_tables, looks_like};

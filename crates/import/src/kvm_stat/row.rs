@@ -1,23 +1,81 @@
-//! Parses one row from its words.
+//! Tables as printed, and the words of one row: a count, percentages, times, addresses.
 
 use super::headings::{LEADING_MARKS, PrintedColumn};
-use super::table::{PrintedRow, RowKey, TableKind};
-use super::values::{address, count, is_nan, percent, time};
 use kvm::{Space, msr};
+use sample::Direction;
+use std::collections::BTreeMap;
 
 /// Longest name of a reason, in characters. perf's own names are shorter than 30.
 const MAX_NAME: usize = 64;
 
-/// The words of a line without brackets and table rules: `( +- 0.5% )` becomes `+-`, `0.5%`.
-pub(super) fn words(line: &str) -> Vec<String> {
-    let mut plain = String::with_capacity(line.len() + 8);
-    for c in line.chars() {
-        match c {
-            '(' | ')' | '|' | '[' | ']' | '`' | '*' => plain.push(' '),
-            '±' => plain.push_str(" +- "),
-            c => plain.push(c),
+/// One table.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct PrintedTable {
+    /// What its rows count.
+    pub kind: TableKind,
+    /// The columns after `Samples`.
+    pub columns: Vec<PrintedColumn>,
+    /// The vCPU it is restricted to.
+    pub vcpu: Option<u32>,
+    /// The processes it is restricted to, as its heading prints them.
+    pub pids: Option<String>,
+    /// Time of day printed above it, seconds (`live`).
+    pub clock: Option<f64>,
+    /// Seconds that the last command line above it states (`perf kvm stat record … sleep 10`).
+    pub recorded_s: Option<f64>,
+    /// Its rows.
+    pub rows: Vec<PrintedRow>,
+    /// `Total Samples` and `Total events handled time` (nanoseconds).
+    pub total: Option<(u64, Option<f64>)>,
+    /// `Lost events`.
+    pub lost: u64,
+}
+
+/// What the rows of a table count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TableKind {
+    /// Exits by reason.
+    #[default]
+    Exits,
+    /// Accesses by address.
+    Accesses(Space),
+}
+
+/// What a row counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RowKey {
+    /// A reason by its printed name, and its code if a line above states it (`unknown kvm exit code:N on VMX`).
+    Reason(String, Option<u32>),
+    /// A port, address or MSR.
+    Address(Space, u64, Direction),
+}
+
+impl RowKey {
+    /// The kind of table that has such rows.
+    pub fn kind(&self) -> TableKind {
+        match self {
+            Self::Reason(..) => TableKind::Exits,
+            Self::Address(space, ..) => TableKind::Accesses(*space),
         }
     }
+}
+
+/// One row. Times are nanoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PrintedRow {
+    /// What it counts.
+    pub key: RowKey,
+    /// `Samples`.
+    pub count: u64,
+    /// The figures of its columns.
+    pub figures: BTreeMap<PrintedColumn, f64>,
+    /// The number after `+-`: relative standard error of the mean, percent.
+    pub error: Option<f64>,
+}
+
+/// The words of a line without brackets and table rules: `( +- 0.5% )` becomes `+-`, `0.5%`.
+pub(super) fn words(line: &str) -> Vec<String> {
+    let plain = line.replace(['(', ')', '|', '[', ']', '`', '*'], " ").replace('±', "+-");
     let mut words: Vec<String> = Vec::new();
     for word in plain.replace("+-", " +- ").replace("+/-", " +- ").split_whitespace() {
         // "0.30 us" is one value.
@@ -38,13 +96,12 @@ pub(super) fn words(line: &str) -> Vec<String> {
 /// or else whether the number is a known MSR.
 pub(super) fn space_of(word: &str, requested: Option<TableKind>) -> Option<TableKind> {
     let (address, _, space) = address(word)?;
-    let msr = u32::try_from(address).ok().and_then(msr::name).is_some();
-    Some(match (space, requested) {
-        (Some(space), _) | (None, Some(TableKind::Accesses(space @ (Space::Mmio | Space::Msr)))) => {
-            TableKind::Accesses(space)
-        }
-        _ => TableKind::Accesses(if msr { Space::Msr } else { Space::Mmio }),
-    })
+    let is_msr = || u32::try_from(address).ok().and_then(msr::name).is_some();
+    Some(TableKind::Accesses(match (space, requested) {
+        (Some(space), _) | (None, Some(TableKind::Accesses(space @ (Space::Mmio | Space::Msr)))) => space,
+        _ if is_msr() => Space::Msr,
+        _ => Space::Mmio,
+    }))
 }
 
 /// Splits words into a row's name and the rest, which starts with the count.
@@ -60,6 +117,7 @@ pub(super) fn parse(
     words: &[String],
     code: Option<u32>,
 ) -> Option<PrintedRow> {
+    use PrintedColumn::{Bare, Max, Mean, Min, SamplesPercent, TimePercent};
     let (name, values) = split(words)?;
     let (number, values) = values.split_first()?;
     let key = match kind {
@@ -68,13 +126,13 @@ pub(super) fn parse(
             let plain = name.chars().count() <= MAX_NAME && name.starts_with(|c: char| c.is_alphanumeric());
             plain.then(|| RowKey::Reason(name.clone(), code.filter(|_| name == "UNKNOWN")))?
         }
-        TableKind::Accesses(_) => {
+        TableKind::Accesses(space) => {
             let (address, direction, _) = address(&name.concat())?;
-            RowKey::Address(address, direction)
+            RowKey::Address(space, address, direction)
         }
     };
-    let bare = columns.contains(&PrintedColumn::Bare);
-    let mut row = PrintedRow::new(key, count(number)?);
+    let bare = columns.contains(&Bare);
+    let mut row = PrintedRow { key, count: count(number)?, figures: BTreeMap::new(), error: None };
     let (mut percents, mut times) = (Vec::new(), Vec::new());
     let mut after_sign = false;
     for word in values {
@@ -91,31 +149,72 @@ pub(super) fn parse(
     if percents.is_empty() && times.is_empty() {
         return None;
     }
-    let of = |wanted: &[PrintedColumn]| columns.iter().copied().filter(|c| wanted.contains(c)).collect::<Vec<_>>();
-    let mut percent_columns = of(&[PrintedColumn::SamplesPercent, PrintedColumn::TimePercent]);
-    if percent_columns.len() < percents.len() {
-        percent_columns = vec![PrintedColumn::SamplesPercent, PrintedColumn::TimePercent];
+    let (mut of_percents, of_times): (Vec<PrintedColumn>, Vec<PrintedColumn>) =
+        columns.iter().filter(|c| **c != Bare).partition(|c| matches!(c, SamplesPercent | TimePercent));
+    if of_percents.len() < percents.len() {
+        of_percents = vec![SamplesPercent, TimePercent];
     }
-    row.time_percent =
-        percent_columns.iter().position(|c| *c == PrintedColumn::TimePercent).and_then(|i| percents.get(i).copied()?);
-    let time_columns = of(&[PrintedColumn::Total, PrintedColumn::Min, PrintedColumn::Max, PrintedColumn::Mean]);
-    match (times.as_slice(), time_columns.len()) {
+    let of_times: &[PrintedColumn] = match (times.len(), of_times.as_slice()) {
         // A narrow terminal cuts off the last columns.
-        (times, n) if n == times.len() || bare => {
-            for (column, value) in time_columns.iter().zip(times) {
-                match column {
-                    PrintedColumn::Total => row.total = Some(*value),
-                    PrintedColumn::Min => row.min = Some(*value),
-                    PrintedColumn::Max => row.max = Some(*value),
-                    _ => row.mean = Some(*value),
-                }
-            }
-        }
-        ([min, max, mean], _) => (row.min, row.max, row.mean) = (Some(*min), Some(*max), Some(*mean)),
-        ([mean], _) if row.error.is_some() || time_columns == [PrintedColumn::Mean] => row.mean = Some(*mean),
+        (n, all) if n == all.len() || bare => all,
+        (3, _) => &[Min, Max, Mean],
+        (1, all) if row.error.is_some() || all == [Mean] => &[Mean],
         // A row that was cut off: the position of the remaining values identifies them.
-        ([min, rest @ ..], 3) => (row.min, row.max) = (Some(*min), rest.first().copied()),
-        _ => {}
-    }
+        (_, [_, _, _]) => &[Min, Max],
+        _ => &[],
+    };
+    row.figures.extend(of_percents.into_iter().zip(percents).filter_map(|(column, p)| Some((column, p?))));
+    row.figures.extend(of_times.iter().copied().zip(times));
     Some(row)
+}
+
+/// A count, with or without thousands separators.
+pub(super) fn count(word: &str) -> Option<u64> {
+    let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b',') && word.starts_with(|c: char| c.is_ascii_digit());
+    if plain { word.replace(',', "").parse().ok() } else { None }
+}
+
+/// `12.34%`.
+pub(super) fn percent(word: &str) -> Option<f64> {
+    decimal(word.strip_suffix('%')?).filter(|p| *p <= 1e6)
+}
+
+/// `12.34us` and the like, in nanoseconds.
+pub(super) fn time(word: &str) -> Option<f64> {
+    let units = [("us", 1e3), ("µs", 1e3), ("ns", 1.0), ("ms", 1e6), ("s", 1e9)];
+    let (digits, factor) = units.iter().find_map(|(unit, factor)| Some((word.strip_suffix(unit)?, *factor)))?;
+    decimal(digits).map(|n| n * factor).filter(|ns| *ns < 1e19)
+}
+
+/// `12.34`, without a sign or an exponent.
+pub(super) fn decimal(digits: &str) -> Option<f64> {
+    let plain =
+        digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if plain { digits.parse().ok() } else { None }
+}
+
+/// Whether the word can follow a row's count. `bare`: times are printed without a unit.
+pub(super) fn is_value(word: &str, bare: bool) -> bool {
+    word == "+-" || percent(word).is_some() || is_nan(word) || time(word).is_some() || bare && count(word).is_some()
+}
+
+/// A share of no time at all, as C prints it.
+fn is_nan(word: &str) -> bool {
+    matches!(word, "-nan%" | "nan%" | "-nan" | "nan")
+}
+
+/// `0x608:PIN`, `0xfee00300:W`: the address, the direction, and the space where the word implies it.
+fn address(word: &str) -> Option<(u64, Direction, Option<Space>)> {
+    let (digits, access) = word.split_once(':')?;
+    // C's "%#llx" writes no prefix for zero.
+    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")).or(Some(digits).filter(|d| *d == "0"))?;
+    let address = u64::from_str_radix(hex, 16).ok().filter(|_| hex.bytes().all(|b| b.is_ascii_hexdigit()))?;
+    let (direction, space) = match access {
+        "PIN" => (Direction::Read, Some(Space::Pio)),
+        "POUT" => (Direction::Write, Some(Space::Pio)),
+        "R" => (Direction::Read, None),
+        "W" => (Direction::Write, None),
+        _ => return None,
+    };
+    Some((address, direction, space))
 }

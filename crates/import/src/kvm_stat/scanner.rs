@@ -1,8 +1,7 @@
 //! Finds the tables in a text: a small state machine over its lines.
 
 use super::headings::{self, Heading, PrintedColumn};
-use super::table::{FoundTables, PrintedTable, TableKind};
-use super::{row, values};
+use super::row::{self, PrintedTable, TableKind};
 use kvm::exit_reason::guess_isa;
 use kvm::isa::Isa;
 use kvm::sanitize;
@@ -16,24 +15,32 @@ const MAX_LINE: usize = 4096;
 /// Longest row in words.
 const MAX_WORDS: usize = 24;
 
+/// All that was found in a text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct FoundTables {
+    /// The tables, in order.
+    pub tables: Vec<PrintedTable>,
+    /// Seconds of the first recording whose command line the text contains (`perf kvm stat record … sleep 10`).
+    pub recorded_s: Option<f64>,
+    /// Seconds of one frame, from a command line in the text (`perf kvm stat live -d 2`).
+    pub frame_s: Option<f64>,
+    /// Whether rows or tables beyond the limits were left out.
+    pub cut: bool,
+}
+
 /// Whether a text holds a table, even an empty one.
 pub(crate) fn looks_like(text: &str) -> bool {
     let mut scanner = Scanner::default();
-    for raw in text.lines() {
-        scanner.lines(sanitize(raw, MAX_LINE).trim());
-        if scanner.table.is_some() || !scanner.found.tables.is_empty() {
-            return true;
-        }
-    }
-    false
+    text.lines().any(|raw| {
+        scanner.line(sanitize(raw, MAX_LINE).trim());
+        scanner.table.is_some() || !scanner.found.tables.is_empty()
+    })
 }
 
 /// Finds the tables of a text.
 pub(crate) fn find_tables(text: &str) -> FoundTables {
     let mut scanner = Scanner::default();
-    for raw in text.lines() {
-        scanner.lines(sanitize(raw, MAX_LINE).trim());
-    }
+    text.lines().for_each(|raw| scanner.line(sanitize(raw, MAX_LINE).trim()));
     scanner.end_table();
     scanner.found
 }
@@ -48,8 +55,8 @@ struct Scanner {
     requested: Option<TableKind>,
     clock: Option<f64>,
     recorded: Option<f64>,
-    /// The current table and its columns.
-    table: Option<(PrintedTable, Vec<PrintedColumn>)>,
+    /// The current table.
+    table: Option<PrintedTable>,
     /// Whether the next line can continue the titles.
     titles_open: bool,
     /// The words of the current row.
@@ -61,21 +68,6 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Takes a line, or a whole table that lost its line breaks.
-    fn lines(&mut self, line: &str) {
-        if !(line.contains("Samples%") && line.contains(" )")) {
-            return self.line(line);
-        }
-        let mut broken = line.replace(" )", " )\n");
-        for begin in ["Analyze events for", "Total Samples:"] {
-            broken = broken.replace(begin, &format!("\n{begin}"));
-        }
-        for end in ["VCPUs:", "Avg time"] {
-            broken = broken.replace(end, &format!("{end}\n"));
-        }
-        broken.lines().for_each(|l| self.line(l.trim()));
-    }
-
     fn line(&mut self, line: &str) {
         if line.is_empty() {
             return;
@@ -101,16 +93,16 @@ impl Scanner {
             self.titles_open = true;
         } else if let Some(total) = headings::total(line) {
             self.end_row();
-            if let Some((table, _)) = self.table.as_mut() {
+            if let Some(table) = &mut self.table {
                 table.total = Some(total);
             }
         } else if let Some(ns) = headings::handled_time(line) {
-            if let Some((_, time @ None)) = self.table.as_mut().and_then(|(t, _)| t.total.as_mut()) {
+            if let Some((_, time @ None)) = self.table.as_mut().and_then(|table| table.total.as_mut()) {
                 *time = Some(ns);
             }
         } else if let Some(lost) = headings::lost(line) {
             self.end_row();
-            if let Some(table) = self.table.as_mut().map(|(t, _)| t).or(self.found.tables.last_mut()) {
+            if let Some(table) = self.table.as_mut().or(self.found.tables.last_mut()) {
                 table.lost = table.lost.saturating_add(lost);
             }
         } else if let Some(code) = headings::unknown_code(line) {
@@ -128,14 +120,14 @@ impl Scanner {
             return;
         }
         if self.titles_open
-            && let (Some(more), Some((_, columns))) = (headings::columns(line), self.table.as_mut())
+            && let (Some(more), Some(table)) = (headings::columns(line), self.table.as_mut())
         {
-            columns.extend(more.into_iter().take(MAX_WORDS.saturating_sub(columns.len())));
+            table.columns.extend(more.into_iter().take(MAX_WORDS.saturating_sub(table.columns.len())));
             return;
         }
         self.titles_open = false;
-        let bare = self.table.as_ref().is_some_and(|(_, columns)| columns.contains(&PrintedColumn::Bare));
-        let is_value = |w: &String| values::is_value(w, bare);
+        let bare = self.table.as_ref().is_some_and(|table| table.columns.contains(&PrintedColumn::Bare));
+        let is_value = |w: &String| row::is_value(w, bare);
         if words.iter().all(is_value) {
             // The rest of a row that mail wrapped.
             if row::split(&self.words).is_some() && self.words.len() + words.len() <= MAX_WORDS {
@@ -143,7 +135,7 @@ impl Scanner {
             }
             return;
         }
-        let starts_with_count = words.first().is_some_and(|w| values::count(w).is_some());
+        let starts_with_count = words.first().is_some_and(|w| row::count(w).is_some());
         if starts_with_count && words.len() > 1 && words.iter().skip(1).all(is_value) && self.words.len() == 1 {
             // The name is on a separate line.
             self.words.extend(words);
@@ -154,54 +146,46 @@ impl Scanner {
             if !rest.iter().skip(1).all(is_value) {
                 return;
             }
-            if self.table.as_ref().is_none_or(|(t, _)| t.total.is_some()) {
+            if self.table.as_ref().is_none_or(|table| table.total.is_some()) {
                 let Some(kind) = kind_without_titles(name, rest, self.requested) else { return };
                 self.end_table();
                 self.begin_table(kind, Vec::new());
             }
-            self.words = words;
-            self.code = self.next_code.take();
-        } else if let [name] = words.as_slice()
-            && self.table.is_some()
-        {
-            self.words = vec![name.clone()];
-            self.code = self.next_code.take();
+        } else if words.len() > 1 || self.table.is_none() {
+            return;
         }
+        self.words = words;
+        self.code = self.next_code.take();
     }
 
     fn begin_table(&mut self, kind: TableKind, columns: Vec<PrintedColumn>) {
         let Heading { pids, vcpu } = self.heading.clone();
         let (clock, recorded_s) = (self.clock.take(), self.recorded);
-        self.table = Some((PrintedTable { kind, vcpu, pids, clock, recorded_s, ..PrintedTable::default() }, columns));
+        self.table = Some(PrintedTable { kind, columns, vcpu, pids, clock, recorded_s, ..PrintedTable::default() });
     }
 
     fn end_row(&mut self) {
         self.titles_open = false;
         let words = std::mem::take(&mut self.words);
         let code = self.code.take();
-        let requested = self.requested;
-        let Some((table, columns)) = self.table.as_mut() else { return };
+        let Some(table) = &mut self.table else { return };
         // perf's terminal browser has the same title for all kinds of rows.
         if table.kind == TableKind::Exits
             && table.rows.is_empty()
-            && let Some(kind) = words.first().and_then(|w| row::space_of(w, requested))
+            && let Some(kind) = words.first().and_then(|w| row::space_of(w, self.requested))
         {
             table.kind = kind;
         }
-        if let Some(row) = row::parse(table.kind, columns, &words, code) {
-            if self.rows >= MAX_ROWS {
-                self.found.cut = true;
-                return;
-            }
+        if let Some(row) = row::parse(table.kind, &table.columns, &words, code) {
             self.rows += 1;
-            table.rows.push(row);
+            if self.rows <= MAX_ROWS { table.rows.push(row) } else { self.found.cut = true }
         }
     }
 
     fn end_table(&mut self) {
         self.end_row();
         self.next_code = None;
-        if let Some((table, _)) = self.table.take() {
+        if let Some(table) = self.table.take() {
             if self.found.tables.len() < MAX_TABLES { self.found.tables.push(table) } else { self.found.cut = true }
         }
     }
@@ -211,9 +195,7 @@ impl Scanner {
 /// and a time.
 fn kind_without_titles(name: &[String], rest: &[String], requested: Option<TableKind>) -> Option<TableKind> {
     let [name] = name else { return None };
-    let valued = rest.iter().any(|w| values::percent(w).is_some()) && rest.iter().any(|w| values::time(w).is_some());
-    if !valued {
-        return None;
-    }
-    row::space_of(name, requested).or_else(|| (guess_isa([name.as_str()]) != Isa::Other(0)).then_some(TableKind::Exits))
+    let valued = rest.iter().any(|w| row::percent(w).is_some()) && rest.iter().any(|w| row::time(w).is_some());
+    let is_reason = || guess_isa([name.as_str()]) != Isa::Other(0);
+    row::space_of(name, requested).or_else(|| is_reason().then_some(TableKind::Exits)).filter(|_| valued)
 }
