@@ -7,7 +7,7 @@ use crate::cli::Settings;
 use crate::cli::args::InputArgs;
 use ::report::html::{TimelineBuilder, page};
 use anyhow::Context as _;
-use import::{PerfDataFeed, is_perf_data, trace_samples};
+use import::PerfDataFeed;
 use judge::analysis::Pipeline;
 use judge::figures;
 use sample::Feed as _;
@@ -17,22 +17,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The intervals that a perf.data file or a trace is cut into, seconds.
-const INTERVAL_S: f64 = 1.0;
+pub(super) const INTERVAL_S: f64 = 1.0;
 
 /// Writes the page of these inputs to a file, or to the standard output.
 pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Settings) -> anyhow::Result<u8> {
     html_file::check(file)?;
     let mut timeline = TimelineBuilder::new(settings.domains.clone());
-    let read = report::read_timed(inputs, reading, settings, Some(&mut timeline))?;
+    let mut read = report::read_timed(inputs, reading, settings, Some(&mut timeline))?;
     let progress = ReadingLine::new(inputs);
     for path in inputs {
-        if read.source == SourceId::PerfData.as_str() && is_perf_data(path) {
-            let mut feed = PerfDataFeed::open(path, INTERVAL_S, reading.perf_times)?;
+        // The report said of a file that cannot be used.
+        if read.source == SourceId::PerfData.as_str()
+            && let Ok(mut feed) = PerfDataFeed::open(path, INTERVAL_S, reading.perf_times)
+        {
             add_intervals(iter::from_fn(|| feed.next().transpose()), settings, &mut timeline)
                 .with_context(|| format!("{}: its time lines", path.display()))?;
-        } else if read.source == SourceId::Trace.as_str() && path.is_file() {
-            add_intervals(trace_samples(path, INTERVAL_S)?.into_iter().map(Ok), settings, &mut timeline)?;
         }
+    }
+    for samples in read.intervals.drain(..) {
+        add_intervals(samples.into_iter().map(Ok), settings, &mut timeline)?;
     }
     let view = read.view(settings);
     let names: Vec<_> = inputs.iter().map(|i| i.file_name().unwrap_or(i.as_os_str()).to_string_lossy()).collect();

@@ -75,7 +75,7 @@ fn replay_format(path: &Path) -> anyhow::Result<ReplayFormat> {
         return Ok(ReplayFormat::Session);
     }
     ensure!(
-        matches!(&head, b"PERFILE2" | b"2ELIFREP"),
+        &head == b"PERFILE2",
         "cannot replay {name}: it is neither a session of `kvmtop record` nor a perf.data of `perf kvm stat record`"
     );
     Ok(ReplayFormat::PerfData)

@@ -1,5 +1,6 @@
 //! `report` and `diff`: files instead of a live host.
 
+use super::html::INTERVAL_S;
 use super::progress_line::ReadingLine;
 use super::{FAILED, print, report_session, say, say_unmatched};
 use crate::cli::Settings;
@@ -9,13 +10,15 @@ use ::report::{View, diff, diff_text, json, text};
 use import::{DescriptionFiles, ImportOptions, Imported};
 use judge::analysis::{JudgedInterval, Pipeline};
 use judge::lint;
-use sample::SourceId;
+use sample::{Sample, SourceId};
 use std::path::PathBuf;
 
 /// Files read, joined and judged.
 pub(super) struct JudgedInput {
     pub interval: JudgedInterval,
     pub source: &'static str,
+    /// The intervals of each trace, for a time line.
+    pub intervals: Vec<Vec<Sample>>,
     /// Whether a file could not be used; the others were used.
     pub damaged: bool,
 }
@@ -69,7 +72,7 @@ pub(super) fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings)
     read_timed(inputs, reading, settings, None)
 }
 
-/// The same; all intervals of a session go to the time line as well.
+/// The same; all intervals of a session go to the time line as well, and a trace is cut into intervals.
 pub(super) fn read_timed(
     inputs: &[PathBuf],
     reading: &InputArgs,
@@ -80,15 +83,16 @@ pub(super) fn read_timed(
         duration_s: reading.duration.map(|d| d.as_secs_f64()),
         vcpus: reading.vcpus,
         perf_times: reading.perf_times,
+        interval_s: timeline.is_some().then_some(INTERVAL_S),
     };
     if let Some((session, others)) = report_session::find(inputs)? {
         let (mut descriptions, damaged) = describe(&others, &options);
         let interval = report_session::read(&session, reading.at, &mut descriptions, settings, timeline)?;
-        return Ok(JudgedInput { interval, source: "session", damaged });
+        return Ok(JudgedInput { interval, source: "session", intervals: Vec::new(), damaged });
     }
     anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");
     let reading = ReadingLine::new(inputs);
-    let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
+    let Imported { sample, base, mut intervals, source, errors, notes } = import::load(inputs, &options);
     drop(reading);
     for error in &errors {
         say(&error.to_string());
@@ -100,7 +104,10 @@ pub(super) fn read_timed(
     let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
     let _judging = ReadingLine::new(inputs);
     let interval = Pipeline::new(options).whole(&sample, base);
-    Ok(JudgedInput { interval, source, damaged: !errors.is_empty() })
+    if source != SourceId::Trace.as_str() {
+        intervals.clear();
+    }
+    Ok(JudgedInput { interval, source, intervals, damaged: !errors.is_empty() })
 }
 
 /// Reads the files that describe the guests and the host of a session; also returns whether one of them could not be

@@ -1,6 +1,6 @@
 //! perf.data files recorded on a real KVM (kernel 6.1, AMD) against what perf itself prints of them.
 
-use import::{ImportOptions, Imported, PerfDataFeed, is_perf_data, load};
+use import::{ImportOptions, Imported, PerfDataFeed, load};
 use judge::model::{AccessRow, Base, DomainModel, ExitRow, Model};
 use sample::Feed;
 use sample::{MissingExtreme, Timing};
@@ -181,7 +181,6 @@ fn a_compressed_file_has_the_same_intervals() {
     let packed = folder.path().join("two-guests.data.zst");
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&packed, zstd::stream::encode_all(bytes.as_slice(), 1).unwrap()).unwrap();
-    assert!(is_perf_data(&path) && is_perf_data(&packed));
     let counts = |path: &Path| {
         let mut feed = PerfDataFeed::open(path, 0.1, false).unwrap();
         let samples = std::iter::from_fn(|| feed.next().unwrap());
@@ -189,7 +188,7 @@ fn a_compressed_file_has_the_same_intervals() {
     };
     assert_eq!(counts(&packed), counts(&path));
     std::fs::write(&packed, zstd::stream::encode_all(&b"text"[..], 1).unwrap()).unwrap();
-    assert!(!is_perf_data(&packed));
+    assert!(PerfDataFeed::open(&packed, 0.1, false).is_err());
 }
 
 /// One damaged time stamp, at the beginning, in the middle and at the end of a file: years ahead or back.

@@ -69,7 +69,8 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     };
     sample.normalise();
     let source = sources.first().map_or("file", |id| id.as_str());
-    Imported { sample, base, source, errors: gathered.errors, notes: shown(gathered.notes) }
+    let Gathered { intervals, errors, notes, .. } = gathered;
+    Imported { sample, base, intervals, source, errors, notes: shown(notes) }
 }
 
 /// The first remarks, and how many there are more.

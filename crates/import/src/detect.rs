@@ -52,16 +52,16 @@ pub(super) fn beginning(stream: &mut dyn Read) -> Result<Vec<u8>, String> {
     Ok(head)
 }
 
-/// Whether a file begins with the magic number of a `perf.data` of version 2 in either byte order
-/// (tools/perf/util/header.c).
+/// Whether a file begins with the magic number of a `perf.data` of version 2 (tools/perf/util/header.c).
 pub(super) fn is_perf_data(head: &[u8]) -> bool {
-    head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP")
+    head.starts_with(b"PERFILE2")
 }
 
 fn unsupported(head: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 3] = [
+    let known: [(&[u8], &str); 4] = [
         (b"\x7fELF", "an ELF program or library"),
         (b"PERFFILE", "a perf.data from before Linux 2.6.32, which no current perf reads"),
+        (b"2ELIFREP", "a perf.data of a big-endian machine"),
         (b"\x17\x08\x44traci", "a trace.dat: run 'trace-cmd report' on it and pass its output"),
     ];
     known.into_iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, what)| what)

@@ -213,20 +213,6 @@ fn a_proxmox_configuration_is_a_domain() {
 }
 
 #[test]
-fn traces_of_any_tool_have_their_flags() {
-    for line in [
-        "2026-01-01 10:00:00.000001  CPU 0/KVM   4711 d... [000] 1234.567890: kvm:kvm_exit: vcpu 0 reason HLT rip 0x1",
-        "CPU 0/KVM  4711 K [000]  1234.567890: kvm:kvm_exit: vcpu 0 reason HLT rip 0x1",
-        "CPU 0/KVM-4711  [000] d..1.  1234.567890: kvm_exit: vcpu 0 reason HLT rip 0x1",
-    ] {
-        let imported = import(&[("a", &format!("{line}\n"))]);
-        assert_eq!(imported.errors, [], "{line}");
-        let thread = &imported.sample.domains[0].threads[0];
-        assert_eq!((thread.tid, thread.comm.as_str(), thread.index), (4711, "CPU 0/KVM", Some(0)), "{line}");
-    }
-}
-
-#[test]
 fn guests_of_one_name_that_differ_are_listed_each() {
     let line = |cpus: u32| format!("/usr/bin/qemu-system-x86_64 -name web -smp {cpus} -accel kvm -cpu host\n");
     // Each comes twice, as two listings of processes in a sosreport show them.

@@ -28,8 +28,7 @@ mod trace;
 pub use description_files::DescriptionFiles;
 pub use imported::{ImportError, ImportOptions, Imported};
 pub use load::load;
-pub use perf_data::{PerfDataFeed, is_perf_data};
-pub use text_file::trace_samples;
+pub use perf_data::PerfDataFeed;
 
 #[cfg(test)]
 mod joining_tests;

@@ -1,13 +1,11 @@
 //! Text files: decodes one, and reads every type of input that it contains.
 
-use super::detect::Content;
 use super::gathered::Gathered;
 use super::imported::io_message;
 use super::text_readers::{self, TextFile};
 use super::{plain_text, trace};
 use kvm::time_profile;
-use rights::open_regular;
-use sample::{Sample, SourceId};
+use sample::SourceId;
 use std::io::Read;
 use std::path::Path;
 
@@ -60,26 +58,6 @@ pub(super) fn read(
         gathered.types.insert(reader.source);
     }
     Ok(!readers.is_empty())
-}
-
-/// The samples of a text trace at the ends of its intervals; none for another file, or a trace without times.
-///
-/// # Errors
-/// When the file cannot be read.
-pub fn trace_samples(path: &Path, interval_s: f64) -> anyhow::Result<Vec<Sample>> {
-    let samples = || {
-        let file = open_regular(path).map_err(|e| format!("cannot open it: {}", io_message(&e)))?;
-        let Content::Other(head, mut rest) = Content::detect(file)? else { return Ok(Vec::new()) };
-        let (text, is_whole) = decoded(head, &mut rest)?;
-        // Trace lines beside a table are not counted.
-        match text_readers::detect(&text)[..] {
-            [only] if only.source == SourceId::Trace => {
-                trace::samples(&text, (!is_whole).then_some(&mut rest), interval_s)
-            }
-            _ => Ok(Vec::new()),
-        }
-    };
-    samples().map_err(|what: String| anyhow::anyhow!("{}: {what}", path.display()))
 }
 
 /// The text of a file, and whether that is all of it.

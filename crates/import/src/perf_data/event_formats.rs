@@ -1,6 +1,7 @@
 //! Reads the `TRACING_DATA` of a `perf.data`: the `format` files of the recorded kernel
 //! (tools/perf/util/trace-event-info.c).
 
+use super::header::PartReader;
 use engine::pairing::{EVENTS, EventDecoder};
 use kvm::format;
 
@@ -21,36 +22,45 @@ pub(super) struct KernelFormats {
     positions: Vec<u16>,
     /// Whether `sched_migrate_task` was recorded.
     pub migrations: bool,
-    big_endian: bool,
 }
 
-/// Reads the formats of `kvm` and `sched` events. `big_endian` is the byte order of the records.
-pub(super) fn parse(data: &[u8], big_endian: bool) -> Option<KernelFormats> {
-    let mut bytes = ByteReader { rest: data, big_endian: false };
-    bytes.expect(b"\x17\x08\x44tracing")?;
-    bytes.text()?;
-    bytes.big_endian = bytes.byte()? == 1;
-    bytes.byte()?;
-    bytes.u32()?;
-    bytes.expect(b"header_page\0")?;
-    bytes.sized()?;
-    bytes.expect(b"header_event\0")?;
-    bytes.sized()?;
-    for _ in 0..bytes.u32()?.min(MAX_EVENTS) {
-        bytes.sized()?;
+/// Reads the formats of `kvm` and `sched` events.
+pub(super) fn parse(data: &[u8]) -> Option<KernelFormats> {
+    let mut bytes = PartReader(data);
+    bytes.take(10).filter(|magic| *magic == b"\x17\x08\x44tracing")?;
+    text(&mut bytes)?;
+    // Byte order, size of a word, size of a page.
+    bytes.take(6).filter(|machine| machine[0] == 0)?;
+    for header in [&b"header_page"[..], b"header_event"] {
+        (text(&mut bytes)? == header).then_some(())?;
+        sized(&mut bytes)?;
     }
-    let mut formats =
-        KernelFormats { decoder: EventDecoder::with_endian(big_endian), big_endian, ..KernelFormats::default() };
+    for _ in 0..bytes.u32()?.min(MAX_EVENTS) {
+        sized(&mut bytes)?;
+    }
+    let mut formats = KernelFormats::default();
     for _ in 0..bytes.u32()?.min(MAX_SYSTEMS) {
-        let system = bytes.text()?;
+        let system = text(&mut bytes)?;
         for _ in 0..bytes.u32()?.min(MAX_EVENTS) {
-            let text = bytes.sized()?;
+            let text = sized(&mut bytes)?;
             if system == b"kvm" || system == b"sched" {
                 formats.add(system, &String::from_utf8_lossy(text));
             }
         }
     }
     Some(formats)
+}
+
+/// A text after its length.
+fn sized<'a>(bytes: &mut PartReader<'a>) -> Option<&'a [u8]> {
+    let length = bytes.u64()?;
+    bytes.take(usize::try_from(length).ok()?)
+}
+
+/// A text that ends with NUL.
+fn text<'a>(bytes: &mut PartReader<'a>) -> Option<&'a [u8]> {
+    let end = bytes.0.iter().take(4096).position(|b| *b == 0)?;
+    bytes.take(end + 1)?.split_last().map(|(_, text)| text)
 }
 
 impl KernelFormats {
@@ -75,50 +85,7 @@ impl KernelFormats {
 
     /// The position in `names` of a record's event; `NO_NAME` if it is not one of `kvm`.
     pub fn name_of(&self, raw: &[u8]) -> u16 {
-        let Some(id) = raw.first_chunk::<2>() else { return NO_NAME };
-        let id = if self.big_endian { u16::from_be_bytes(*id) } else { u16::from_le_bytes(*id) };
-        self.positions.get(usize::from(id)).copied().unwrap_or(NO_NAME)
-    }
-}
-
-#[derive(Debug)]
-struct ByteReader<'a> {
-    rest: &'a [u8],
-    big_endian: bool,
-}
-
-impl<'a> ByteReader<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(n)?;
-        self.rest = rest;
-        Some(taken)
-    }
-
-    fn expect(&mut self, wanted: &[u8]) -> Option<()> {
-        (self.take(wanted.len())? == wanted).then_some(())
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1)?.first().copied()
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        let bytes = *self.take(4)?.first_chunk::<4>()?;
-        Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
-    }
-
-    /// A text after its length.
-    fn sized(&mut self) -> Option<&'a [u8]> {
-        let bytes = *self.take(8)?.first_chunk::<8>()?;
-        let length = if self.big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
-        self.take(usize::try_from(length).ok()?)
-    }
-
-    /// A text that ends with NUL.
-    fn text(&mut self) -> Option<&'a [u8]> {
-        let end = self.rest.iter().take(4096).position(|b| *b == 0)?;
-        let text = self.take(end)?;
-        self.take(1)?;
-        Some(text)
+        let id = raw.first_chunk().map(|id| usize::from(u16::from_le_bytes(*id)));
+        id.and_then(|id| self.positions.get(id)).copied().unwrap_or(NO_NAME)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::event_formats::{self, KernelFormats, NO_NAME};
 use super::header::{self, PerfDataHeader};
-use super::no_exits::Recorded;
+use super::no_exits::no_event;
 use super::records::{Records, kind};
 use super::sample_layout::SampleLayouts;
 use crate::imported::io_message;
@@ -90,7 +90,7 @@ impl EventReader {
     /// From a file at its beginning.
     pub fn open(mut file: File) -> Result<Self, String> {
         let header = header::read(&mut file)?;
-        let mut layouts = SampleLayouts::new(header.big_endian);
+        let mut layouts = SampleLayouts::default();
         for attr in &header.attrs {
             layouts.add(attr);
         }
@@ -112,17 +112,18 @@ impl EventReader {
         })
     }
 
-    /// The next event, which stays the next one; `None` at the end.
-    pub fn peek(&mut self) -> Result<Option<&BatchItem>, String> {
+    /// The time of the next event; `None` at the end.
+    pub fn next_time(&mut self) -> Result<Option<u64>, String> {
         while self.ready.is_empty() && !self.ended {
             self.record()?;
         }
-        Ok(self.ready.front())
+        Ok(self.ready.front().map(|item| item.time))
     }
 
-    /// Takes the event that was peeked at.
-    pub fn take(&mut self) -> Option<BatchItem> {
-        self.ready.pop_front()
+    /// Takes the next event if it is before an instant.
+    pub fn next_before(&mut self, until: Option<u64>) -> Result<Option<BatchItem>, String> {
+        let is_before = |time: u64| until.is_none_or(|until| time < until);
+        Ok(if self.next_time()?.is_some_and(is_before) { self.ready.pop_front() } else { None })
     }
 
     fn record(&mut self) -> Result<(), String> {
@@ -216,13 +217,12 @@ fn kernel_formats(header: &PerfDataHeader) -> Result<KernelFormats, String> {
             "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing"
                 .into()
         } else {
-            Recorded::of(header).no_event(&[])
+            no_event(header, &[])
         });
     };
-    let formats =
-        event_formats::parse(data, header.big_endian).ok_or("the kernel's event formats in it cannot be read")?;
+    let formats = event_formats::parse(data).ok_or("the kernel's event formats in it cannot be read")?;
     if formats.names.is_empty() {
-        return Err(Recorded::of(header).no_event(&[]));
+        return Err(no_event(header, &[]));
     }
     Ok(formats)
 }

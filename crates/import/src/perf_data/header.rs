@@ -23,16 +23,13 @@ pub(super) const HOSTNAME: u32 = 3;
 pub(super) const OSRELEASE: u32 = 4;
 pub(super) const ARCH: u32 = 6;
 pub(super) const CPUDESC: u32 = 8;
-pub(super) const CMDLINE: u32 = 11;
 pub(super) const EVENT_DESC: u32 = 12;
 const SAMPLE_TIME: u32 = 21;
-const USED: [u32; 8] = [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, CPUDESC, CMDLINE, EVENT_DESC, SAMPLE_TIME];
+const USED: [u32; 7] = [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, CPUDESC, EVENT_DESC, SAMPLE_TIME];
 
 /// Positions and formats of the records.
 #[derive(Debug, Default)]
 pub(super) struct PerfDataHeader {
-    /// Byte order of the machine that recorded.
-    pub big_endian: bool,
     /// The attributes, each followed by its ids. Empty for a stream, which has them among its records.
     pub attrs: Vec<Vec<u8>>,
     /// Bytes of records; `None`: up to the end of the file.
@@ -53,31 +50,44 @@ impl PerfDataHeader {
 
     /// A part that holds a text: its length, then the padded text.
     pub fn text(&self, feature: u32) -> Option<String> {
-        text_of(self.part(feature)?)
+        PartReader(self.part(feature)?).text().filter(|text| !text.is_empty())
     }
 
     /// The time of the last event, if the header has it.
     pub fn last_time(&self) -> Option<u64> {
-        let bytes = *self.part(SAMPLE_TIME)?.get(8..16)?.first_chunk::<8>()?;
-        Some(u64_of(bytes, self.big_endian)).filter(|t| *t > 0)
+        PartReader(self.part(SAMPLE_TIME)?.get(8..)?).u64().filter(|time| *time > 0)
     }
 }
 
-/// A text after a length of four bytes.
-pub(super) fn text_of(part: &[u8]) -> Option<String> {
-    let text = part.get(4..)?;
-    let text = text.split(|b| *b == 0).next()?;
-    Some(kvm::sanitize(&String::from_utf8_lossy(text), 128)).filter(|t| !t.is_empty())
-}
+/// Reads the values of a part one after the other.
+#[derive(Debug)]
+pub(super) struct PartReader<'a>(pub &'a [u8]);
 
-/// A number in the file's byte order.
-pub(super) fn u64_of(bytes: [u8; 8], big_endian: bool) -> u64 {
-    if big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
-}
+impl<'a> PartReader<'a> {
+    /// The next bytes.
+    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(taken)
+    }
 
-/// A number of four bytes in the file's byte order.
-pub(super) fn u32_of(bytes: [u8; 4], big_endian: bool) -> u32 {
-    if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    /// A number of four bytes.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.take(4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    /// A number of eight bytes.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.take(8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// A padded text after its length of four bytes.
+    pub fn text(&mut self) -> Option<String> {
+        let length = self.u32()? as usize;
+        // The last part of a header that was cut off is shorter than it says.
+        let text = self.take(length.min(self.0.len()))?.split(|b| *b == 0).next()?;
+        Some(kvm::sanitize(&String::from_utf8_lossy(text), 128))
+    }
 }
 
 const DAMAGED: &str = "its header is damaged: a part lies outside the file";
@@ -87,9 +97,8 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
     let failed = |e: io::Error| format!("cannot read it: {}", io_message(&e));
     let mut head = Vec::new();
     file.take(FILE_HEADER).read_to_end(&mut head).map_err(failed)?;
-    let big_endian = head.starts_with(b"2ELIFREP");
-    let words: Vec<u64> = head.as_chunks::<8>().0.iter().map(|word| u64_of(*word, big_endian)).collect();
-    let mut header = PerfDataHeader { big_endian, ..PerfDataHeader::default() };
+    let words: Vec<u64> = head.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let mut header = PerfDataHeader::default();
     match words[..] {
         [_, size, ..] if size < FILE_HEADER => {
             header.stream = true;
@@ -104,7 +113,7 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
                 // The attribute itself, then position and size of its ids.
                 let mut attr = bytes(file, attrs.saturating_add(attr * attr_size), attr_size).ok_or(DAMAGED)?;
                 let place = attr.split_off(attr_size as usize - 16);
-                let (at, size) = section(&place, big_endian).filter(|(_, size)| *size <= 8 * MAX_IDS).ok_or(DAMAGED)?;
+                let (at, size) = section(&place).filter(|(_, size)| *size <= 8 * MAX_IDS).ok_or(DAMAGED)?;
                 attr.extend(bytes(file, at, size).ok_or(DAMAGED)?);
                 header.attrs.push(attr);
             }
@@ -128,7 +137,7 @@ fn parts(file: &mut File, features: [u64; 4], rest: Range<u64>, header: &mut Per
     let set = (0..256_u32).filter(|bit| features[*bit as usize / 64] >> (bit % 64) & 1 == 1);
     for (entry, bit) in (0_u64..).zip(set) {
         let place = bytes(file, rest.start.saturating_add(16 * entry), 16);
-        let place = place.and_then(|place| section(&place, header.big_endian));
+        let place = place.and_then(|place| section(&place));
         let Some((at, size)) = place.filter(|(at, size)| at.saturating_add(*size) <= rest.end) else {
             header.cut = true;
             continue;
@@ -143,9 +152,9 @@ fn parts(file: &mut File, features: [u64; 4], rest: Range<u64>, header: &mut Per
 }
 
 /// Position and size of a part.
-fn section(place: &[u8], big_endian: bool) -> Option<(u64, u64)> {
-    let number = |at: usize| Some(u64_of(*place.get(at..)?.first_chunk()?, big_endian));
-    Some((number(0)?, number(8)?))
+fn section(place: &[u8]) -> Option<(u64, u64)> {
+    let mut place = PartReader(place);
+    Some((place.u64()?, place.u64()?))
 }
 
 /// Bytes of the file; `None` if it ends before. The caller bounds their number.

@@ -1,4 +1,4 @@
-//! Reads a `perf.data` of `perf kvm stat record`, or of any `perf record` with kvm tracepoints: of any age, byte order
+//! Reads a `perf.data` of `perf kvm stat record`, or of any `perf record` with kvm tracepoints: of any age
 //! and machine, written to a file or a pipe, compressed or not. It is read as a stream, whatever its size.
 //!
 //! Counts are perf's own (`perf_rules`). Times cover the whole exit unless perf's times are requested.
@@ -7,12 +7,11 @@ mod counters;
 mod event_formats;
 mod event_reader;
 mod header;
-mod intervals;
 mod no_exits;
 mod perf_rules;
 mod recording;
 mod records;
 mod sample_layout;
 
-pub use intervals::{PerfDataFeed, is_perf_data};
+pub use recording::PerfDataFeed;
 pub(super) use recording::read;

@@ -1,23 +1,46 @@
-//! A `perf.data` that is read from its beginning to its end.
+//! A `perf.data` that is read from its beginning to its end, at once or interval by interval.
 
 use super::counters::PerfDataCounters;
 use super::event_formats;
 use super::event_reader::EventReader;
 use super::header;
-use super::no_exits::Recorded;
+use super::no_exits::{no_event, no_exits};
 use super::records::Records;
+use crate::detect::{self, Content};
 use crate::gathered::Gathered;
-use crate::imported::file_name;
+use crate::imported::{file_name, io_message};
+use crate::{archive, guest};
 use kvm::topology::CPU_MODEL;
-use sample::{DomainSample, EngineStatus, HostFacts, SourceId};
+use rights::open_regular;
+use sample::{DomainSample, EngineStatus, Feed, HostFacts, Sample, SourceId, SourceState, SourceStatus};
 use std::fs::File;
 use std::io::Seek;
 use std::path::Path;
+use std::sync::Arc;
+
+/// The most successive intervals without an event that each become a sample.
+const MAX_EMPTY: u64 = 60;
 
 /// A `perf.data` that is being read.
-pub(super) struct PerfData {
-    pub(super) reader: EventReader,
-    pub(super) counters: PerfDataCounters,
+struct PerfData {
+    reader: EventReader,
+    counters: PerfDataCounters,
+}
+
+/// Yields a sample at the end of each interval of a `perf.data`, with cumulative counters, after a first one without
+/// guests.
+pub struct PerfDataFeed {
+    data: PerfData,
+    interval_ns: u64,
+    /// End of the current interval by the recorder's clock; `None` before the first sample.
+    end: Option<u64>,
+    /// The time of the last sample.
+    shown: u64,
+    /// Intervals without an event that the next sample covers.
+    empty: u64,
+    /// Wall clock at the zero of the recorder's clock, milliseconds since the epoch.
+    zero_ms: i64,
+    done: bool,
 }
 
 /// Reads a whole file.
@@ -43,49 +66,42 @@ pub(crate) fn read(path: &Path, file: File, gathered: &mut Gathered) -> Result<(
 
 impl PerfData {
     /// Opens a file. Whether it holds kvm events turns out when it is read.
-    pub fn open(mut file: File, perf_times: bool) -> Result<Self, String> {
+    fn open(mut file: File, perf_times: bool) -> Result<Self, String> {
         // The beginning was read before, to detect the file's type.
         file.rewind().map_err(|_| "a perf.data is read from a file, not from a pipe: save it first".to_owned())?;
         Ok(Self { reader: EventReader::open(file)?, counters: PerfDataCounters::new(perf_times) })
     }
 
     /// Counts the next event if it is before an instant. Returns false if it is not, or at the end of the file.
-    pub fn count_before(&mut self, until: Option<u64>) -> Result<bool, String> {
-        let is_before = self.next_time()?.is_some_and(|time| until.is_none_or(|until| time < until));
-        if is_before && let Some(item) = self.reader.take() {
-            if let Some(formats) = &self.reader.formats {
-                self.counters.begin(formats);
-            }
-            self.counters.item(&item);
+    fn count_before(&mut self, until: Option<u64>) -> Result<bool, String> {
+        let Some(item) = self.reader.next_before(until)? else { return Ok(false) };
+        if let Some(formats) = &self.reader.formats {
+            self.counters.begin(formats);
         }
-        Ok(is_before)
-    }
-
-    /// The time of the next event; `None` at the end of the file.
-    pub fn next_time(&mut self) -> Result<Option<u64>, String> {
-        Ok(self.reader.peek()?.map(|item| item.time))
+        self.counters.item(&item);
+        Ok(true)
     }
 
     /// The guests with their counts so far.
-    pub fn guests(&mut self) -> Vec<DomainSample> {
+    fn guests(&mut self) -> Vec<DomainSample> {
         self.counters.guests(&self.reader.comms)
     }
 
     /// What was read so far.
-    pub fn engine(&self) -> EngineStatus {
+    fn engine(&self) -> EngineStatus {
         let (lost, overflow) = (self.counters.lost, self.counters.counted().overflow());
         EngineStatus { lost, overflow, events: self.reader.samples, ..EngineStatus::default() }
     }
 
     /// Why no kvm event was counted.
-    pub fn why_empty(&self) -> String {
+    fn why_empty(&self) -> String {
         let header = &self.reader.records.header;
-        let formats = header.part(header::TRACING_DATA).and_then(|part| event_formats::parse(part, header.big_endian));
-        Recorded::of(header).no_event(&formats.unwrap_or_default().names)
+        let formats = header.part(header::TRACING_DATA).and_then(event_formats::parse);
+        no_event(header, &formats.unwrap_or_default().names)
     }
 
     /// The host that was recorded.
-    pub fn host(&self) -> HostFacts {
+    fn host(&self) -> HostFacts {
         let header = &self.reader.records.header;
         let text = |feature| header.text(feature).unwrap_or_default();
         HostFacts {
@@ -102,7 +118,7 @@ impl PerfData {
         let (reader, counters) = (&self.reader, &self.counters);
         let Records { header, damaged, .. } = &reader.records;
         let (enabled, came) = counters.kvm_events();
-        let mut notes: Vec<String> = Recorded::of(header).no_exits(enabled, &came, kernel).into_iter().collect();
+        let mut notes: Vec<String> = no_exits(enabled, &came, kernel).into_iter().collect();
         if let Some(damage) = damaged {
             notes.push(format!("{damage}; the events before it are used"));
         } else if header.cut {
@@ -125,5 +141,87 @@ impl PerfData {
             notes.push(format!("{count} accesses are not counted, as in perf: they share an exit with another access"));
         }
         notes
+    }
+}
+
+/// A file as it is, or what a compressed one holds.
+fn plain(mut file: File) -> Result<File, String> {
+    if detect::is_perf_data(&detect::beginning(&mut file)?) {
+        return Ok(file);
+    }
+    file.rewind().map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    match Content::detect(file)? {
+        Content::PerfData(stream) => archive::in_memory(stream),
+        _ => Err("it is no perf.data".into()),
+    }
+}
+
+impl PerfDataFeed {
+    /// Opens a file. `interval_s` is the length of an interval in seconds; `perf_times` as in
+    /// [`ImportOptions`](crate::ImportOptions).
+    ///
+    /// # Errors
+    /// One sentence that names the file and what is wrong with it.
+    pub fn open(path: &Path, interval_s: f64, perf_times: bool) -> anyhow::Result<Self> {
+        let error = |what: String| anyhow::anyhow!("{}: {what}", path.display());
+        let file = open_regular(path).map_err(|e| error(format!("cannot open it: {}", io_message(&e))))?;
+        let modified = file.metadata().and_then(|m| m.modified()).ok();
+        let mut data = PerfData::open(plain(file).map_err(error)?, perf_times).map_err(error)?;
+        // The first kvm event shows that the file can be used.
+        while data.counters.first.is_none() {
+            if !data.count_before(None).map_err(error)? {
+                return Err(error(data.why_empty()));
+            }
+        }
+        let first = data.counters.last;
+        let last = data.reader.records.header.last_time();
+        let wall =
+            modified.and_then(|m| m.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |d| d.as_millis() as i64);
+        // The file was last written at the time of its last event.
+        let zero_ms = wall.saturating_sub((last.unwrap_or(first) / 1_000_000) as i64);
+        let interval_ns = ((interval_s * 1e9) as u64).max(1_000_000);
+        Ok(Self { data, interval_ns, end: None, shown: 0, empty: 0, zero_ms, done: false })
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        self.shown = now;
+        let mut source = SourceStatus::ok(SourceId::PerfData);
+        if self.empty > 1 {
+            let seconds = self.empty as f64 * self.interval_ns as f64 / 1e9;
+            source.state = SourceState::Degraded;
+            source.cause = Some(format!("there is no event in the file for {seconds:.0} s: this interval is as long"));
+        }
+        let mut sample = guest::sample_at(now, source, self.data.guests(), self.data.engine());
+        sample.time_ms = sample.time_ms.saturating_add(self.zero_ms);
+        sample.host.facts = Arc::new(self.data.host());
+        sample.normalise();
+        sample
+    }
+}
+
+impl Feed for PerfDataFeed {
+    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
+        if self.done {
+            return Ok(None);
+        }
+        let first = self.data.counters.first.unwrap_or_default();
+        let Some(end) = self.end else {
+            self.end = Some(first.saturating_add(self.interval_ns));
+            // Nothing happened before the first interval.
+            let start = Sample { domains: Vec::new(), ..self.sample(first) };
+            return Ok(Some(start));
+        };
+        while self.data.count_before(Some(end)).map_err(anyhow::Error::msg)? {}
+        let Some(next) = self.data.reader.next_time().map_err(anyhow::Error::msg)? else {
+            self.done = true;
+            // A clock that jumped and came back leaves the last event before the end of an interval.
+            return Ok(Some(self.sample(self.data.counters.last.max(self.shown))));
+        };
+        let sample = self.sample(end);
+        // A damaged time stamp may be centuries away: intervals without an event are one, if there are many.
+        let empty = next.saturating_sub(end) / self.interval_ns;
+        self.empty = if empty > MAX_EMPTY { empty } else { 1 };
+        self.end = Some(end.saturating_add(self.interval_ns.saturating_mul(self.empty)));
+        Ok(Some(sample))
     }
 }

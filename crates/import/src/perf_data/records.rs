@@ -3,7 +3,7 @@
 //! The formats and header parts that a pipe has between its records are stored on the way. The limits here bound the
 //! memory that a damaged file can make kvmtop use.
 
-use super::header::{self, PerfDataHeader, u32_of, u64_of};
+use super::header::{self, PartReader, PerfDataHeader};
 use std::io::{self, BufRead, BufReader, Read, Take, Write};
 use zstd::stream::write::Decoder;
 
@@ -89,7 +89,7 @@ impl<R: Read> Records<R> {
         }
         let mut start = [0; 8];
         let mut read = self.source.read_exact(&mut start);
-        let (kind, size) = head(&start, self.header.big_endian).unwrap_or_default();
+        let (kind, size) = head(&start).unwrap_or_default();
         if read.is_ok() {
             let Some(length) = size.checked_sub(start.len()) else {
                 self.end(Some(SIZE));
@@ -110,13 +110,11 @@ impl<R: Read> Records<R> {
 
     /// Handles records about the file itself. Returns false for all others.
     fn handle(&mut self, kind: u32) -> io::Result<bool> {
-        let big_endian = self.header.big_endian;
-        let word = self.body.first_chunk().map_or(0, |bytes| u64_of(*bytes, big_endian));
+        let word = PartReader(&self.body).u64().unwrap_or(0);
         let rest = self.body.get(8..).unwrap_or_default();
         match kind {
             kind::HEADER_TRACING_DATA => {
-                let size = self.body.first_chunk().map_or(0, |bytes| u32_of(*bytes, big_endian));
-                let size = u64::from(size).next_multiple_of(8);
+                let size = u64::from(PartReader(&self.body).u32().unwrap_or(0)).next_multiple_of(8);
                 if size > MAX_TRACING_DATA {
                     self.end(Some("its kernel event formats have an impossible size"));
                     return Ok(true);
@@ -170,7 +168,7 @@ impl<R: Read> Records<R> {
         loop {
             let zstd = self.zstd.as_mut()?;
             let rest = zstd.decoder.get_ref().get(zstd.used..).unwrap_or_default();
-            let damage = match head(rest, self.header.big_endian) {
+            let damage = match head(rest) {
                 Some((_, size)) if size < 8 => SIZE,
                 Some((kind, size)) if rest.len() >= size => {
                     self.body.clear();
@@ -209,8 +207,7 @@ impl Decompression {
 }
 
 /// Type and size of the record that starts here.
-fn head(bytes: &[u8], big_endian: bool) -> Option<(u32, usize)> {
+fn head(bytes: &[u8]) -> Option<(u32, usize)> {
     let [k0, k1, k2, k3, _, _, s0, s1] = *bytes.first_chunk::<8>()?;
-    let size = if big_endian { u16::from_be_bytes([s0, s1]) } else { u16::from_le_bytes([s0, s1]) };
-    Some((u32_of([k0, k1, k2, k3], big_endian), size.into()))
+    Some((u32::from_le_bytes([k0, k1, k2, k3]), u16::from_le_bytes([s0, s1]).into()))
 }

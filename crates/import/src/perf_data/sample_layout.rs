@@ -1,7 +1,7 @@
 //! The layout of a file's samples (`perf_event_open(2)`, `PERF_RECORD_SAMPLE`), derived from the attributes of its
 //! events.
 
-use super::header::u64_of;
+use super::header::PartReader;
 use super::records::kind;
 use engine::pairing::RawSample;
 use linux_perf_data::linux_perf_event_reader::{
@@ -18,33 +18,27 @@ const MAX_IDS: usize = 1 << 20;
 /// The layouts of a file's events.
 #[derive(Debug, Default)]
 pub(super) struct SampleLayouts {
-    big_endian: bool,
     infos: Vec<RecordParseInfo>,
     by_id: HashMap<u64, usize>,
-    /// Whether all events have the same layout.
-    alike: bool,
+    /// Whether events have different layouts.
+    differ: bool,
 }
 
 impl SampleLayouts {
-    /// Without any layout.
-    pub fn new(big_endian: bool) -> Self {
-        Self { big_endian, alike: true, ..Self::default() }
-    }
-
     /// Adds an attribute in the form that a stream has: the attribute, then the ids of its events. Returns false if it
     /// cannot be used.
     pub fn add(&mut self, body: &[u8]) -> bool {
         if self.infos.len() >= MAX_ATTRS {
             return false;
         }
-        let endian = if self.big_endian { Endianness::BigEndian } else { Endianness::LittleEndian };
+        let endian = Endianness::LittleEndian;
         let record_type = UserRecordType::PERF_HEADER_ATTR;
         let attr = RawUserRecord { record_type, endian, misc: 0, data: RawData::Single(body) }.parse();
         let Ok(UserRecord::HeaderAttr(attr)) = attr else { return false };
         let info = RecordParseInfo::new(&attr.attr, endian);
         let first = self.infos.first().unwrap_or(&info);
-        self.alike &= first.sample_format == info.sample_format
-            && first.nonsample_record_time_offset_from_end == info.nonsample_record_time_offset_from_end;
+        self.differ |= first.sample_format != info.sample_format
+            || first.nonsample_record_time_offset_from_end != info.nonsample_record_time_offset_from_end;
         for id in attr.ids.into_iter().take(MAX_IDS.saturating_sub(self.by_id.len())) {
             self.by_id.insert(id, self.infos.len());
         }
@@ -59,17 +53,17 @@ impl SampleLayouts {
 
     /// Whether there are different layouts and the records do not identify theirs.
     pub fn is_ambiguous(&self) -> bool {
-        !self.alike && self.infos.iter().any(|info| !info.sample_format.contains(SampleFormat::IDENTIFIER))
+        self.differ && self.infos.iter().any(|info| !info.sample_format.contains(SampleFormat::IDENTIFIER))
     }
 
     /// The position of a record's event.
     fn index(&self, record: RecordType, body: &[u8]) -> usize {
-        if self.alike {
+        if !self.differ {
             return 0;
         }
         // PERF_SAMPLE_IDENTIFIER is at the beginning of a sample and at the end of every other record.
         let id = if record == RecordType::SAMPLE { body.first_chunk::<8>() } else { body.last_chunk::<8>() };
-        id.and_then(|id| self.by_id.get(&u64_of(*id, self.big_endian))).copied().unwrap_or(0)
+        id.and_then(|id| self.by_id.get(&u64::from_le_bytes(*id))).copied().unwrap_or(0)
     }
 
     /// Reads a sample: its raw bytes, and the rest.
@@ -100,7 +94,7 @@ impl SampleLayouts {
     /// The number of lost events that a record states.
     pub fn lost(&self, kind: u32, body: &[u8]) -> Option<u64> {
         if kind == kind::LOST_SAMPLES {
-            return body.first_chunk::<8>().map(|b| u64_of(*b, self.big_endian));
+            return PartReader(body).u64();
         }
         let EventRecord::Lost(lost) = self.record(kind, body)?.parse().ok()? else { return None };
         Some(lost.count)

@@ -5,6 +5,7 @@ use engine::pairing::{EventKind, Task, TracedEvent};
 use kvm::Space;
 use kvm::exit_reason::{self, arm64_code, guess_isa};
 use kvm::isa::Isa;
+use sample::ExitCell;
 use std::collections::HashMap;
 
 /// Limit of different exit reasons in one file. Kernels know about 130.
@@ -18,25 +19,17 @@ pub(super) struct TraceDecoder {
     unknown: Vec<String>,
     isa: Isa,
     /// Exits with a reason beyond [`MAX_REASONS`].
-    beyond: u64,
-    /// Whether exits name the ports.
-    ports_of_exits: bool,
+    pub beyond: u64,
+    /// Whether exits name the ports, as in a trace without `kvm_pio`.
+    pub ports_of_exits: bool,
 }
 
 impl TraceDecoder {
-    /// For a trace without `kvm_pio`: the ports are those that the exits name.
-    pub fn with_ports_of_exits() -> Self {
-        Self { ports_of_exits: true, ..Self::default() }
-    }
-
-    /// The name of a reason that no built-in table knows.
-    pub fn name(&self, isa: Isa, code: u32) -> Option<&str> {
-        (isa == Isa::Other(0)).then(|| self.unknown.get(code as usize).map(String::as_str)).flatten()
-    }
-
-    /// Exits that are not counted, because the file has too many different reasons.
-    pub fn beyond(&self) -> u64 {
-        self.beyond
+    /// Gives exits the names of reasons that no built-in table knows.
+    pub fn name(&self, exits: &mut [ExitCell]) {
+        for cell in exits.iter_mut().filter(|cell| cell.isa == Isa::Other(0)) {
+            cell.name = self.unknown.get(cell.code as usize).cloned().or(cell.name.take());
+        }
     }
 
     /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch` and for an exit that
@@ -53,14 +46,14 @@ impl TraceDecoder {
         }
         let by = || Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
         let (tid, kind) = match line.event {
-            "kvm_exit" => match self.exit(line.text) {
-                Some(Ok(exit)) => (line.tid, Some(exit)),
-                Some(Err(TooManyReasons)) => {
+            "kvm_exit" => {
+                let exit = self.exit(line.text);
+                if exit.is_none() && reason(line.text).is_some() {
                     self.beyond += 1;
                     return true;
                 }
-                None => (line.tid, None),
-            },
+                (line.tid, exit)
+            }
             "kvm_entry" => (line.tid, Some(EventKind::Entry { vcpu: vcpu(line.text) })),
             "kvm_pio" => (line.tid, pio(line.text)),
             // The line of the read that completes it follows.
@@ -90,21 +83,22 @@ impl TraceDecoder {
         read
     }
 
-    fn exit(&mut self, text: &str) -> Option<Result<EventKind, TooManyReasons>> {
+    fn exit(&mut self, text: &str) -> Option<EventKind> {
         let vcpu = text.starts_with("vcpu ").then(|| vcpu(text)).flatten();
-        let found = match arm64(text) {
-            Some(code) => Ok((Isa::Arm64, code)),
-            None => self.reason(reason(text)?),
+        let (isa, code) = match arm64(text) {
+            Some(code) => (Isa::Arm64, code),
+            None => self.reason(reason(text)?)?,
         };
-        Some(found.map(|(isa, code)| EventKind::Exit { isa, code, vcpu }))
+        Some(EventKind::Exit { isa, code, vcpu })
     }
 
-    fn reason(&mut self, name: &str) -> Result<(Isa, u32), TooManyReasons> {
+    /// Instruction set and code of a reason; `None` if there are too many different ones.
+    fn reason(&mut self, name: &str) -> Option<(Isa, u32)> {
         if let Some(known) = self.reasons.get(name) {
-            return Ok(*known);
+            return Some(*known);
         }
         if self.reasons.len() >= MAX_REASONS {
-            return Err(TooManyReasons);
+            return None;
         }
         let guess = match guess_isa([name.split_whitespace().next().unwrap_or(name)]) {
             Isa::Other(_) => self.isa,
@@ -119,12 +113,9 @@ impl TraceDecoder {
             self.unknown.push(kvm::sanitize(name, 64));
         }
         self.reasons.insert(name.to_owned(), found);
-        Ok(found)
+        Some(found)
     }
 }
-
-/// The file has more different exit reasons than are kept.
-struct TooManyReasons;
 
 /// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4 info 5658000b 0`.
 fn reason(text: &str) -> Option<&str> {

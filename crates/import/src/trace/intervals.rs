@@ -1,11 +1,10 @@
 //! Cuts a trace into intervals, for time lines: what had been counted at the end of each.
 
-use super::TraceReader;
+use super::decode::TraceDecoder;
 use crate::covered_time::MAX_BACKOFF;
-use crate::group_threads::group_threads;
 use crate::guest::sample_at;
 use engine::events::TracedThread;
-use sample::{DomainSample, EngineStatus, Sample, SourceId, SourceStatus, ThreadEvents, ThreadSample};
+use sample::{DomainSample, EngineStatus, Sample, SourceId, SourceStatus, ThreadSample};
 use std::collections::HashMap;
 
 /// Limits of the readings kept and of the threads in all of them: beyond, every other reading is dropped, and intervals
@@ -63,43 +62,38 @@ impl Readings {
             self.every_ns = self.every_ns.saturating_mul(2);
         }
     }
-}
 
-impl TraceReader {
-    /// The samples at the ends of the intervals, after a first sample without guests; empty for a trace without times.
-    /// Their times use the trace's clock, which on most hosts counts from the boot.
-    pub(super) fn samples(mut self) -> Vec<Sample> {
-        let cut = std::mem::take(&mut self.cut);
-        self.event(&cut);
-        let Some(mut readings) = self.readings.take() else { return Vec::new() };
-        let Some(first) = readings.first.filter(|_| self.timed) else { return Vec::new() };
-        let last = self.last.max(readings.taken.last().map_or(0, |(time, _)| *time));
-        for (tid, comm) in &self.names {
-            self.pairing.name(*tid, comm);
+    /// The last reading, unless the clock jumped.
+    pub(super) fn end(&mut self, last: u64, threads: &[TracedThread]) {
+        let last = last.max(self.taken.last().map_or(0, |(time, _)| *time));
+        if !self.is_over && self.first.is_some_and(|first| last > first) {
+            self.take(last, threads.to_vec());
         }
-        self.pairing.end();
-        let all = self.pairing.snapshot();
-        if !readings.is_over && last > first {
-            readings.take(last, all.clone());
-        }
-        // Which threads belong to a guest is known at the end.
-        let guests = group_threads(all, &self.counts, |_| None);
-        let mut samples = Vec::new();
-        for (time, threads) in std::iter::once((first, Vec::new())).chain(readings.taken) {
-            let mut events: HashMap<i32, ThreadEvents> =
-                threads.into_iter().map(|t| (t.key.tid, self.named(t.events))).collect();
+    }
+
+    /// The samples at the ends of the intervals, after a first sample without guests. Which threads belong to a guest
+    /// is known at the end: `guests`. Their times use the trace's clock, which on most hosts counts from the boot.
+    pub(super) fn samples(self, guests: &[DomainSample], decoder: &TraceDecoder) -> Vec<Sample> {
+        let begin = self.first.map(|first| sample_of(first, Vec::new()));
+        let at_end = |(time, threads): (u64, Vec<TracedThread>)| {
+            let mut events: HashMap<i32, _> = threads.into_iter().map(|t| (t.key.tid, t.events)).collect();
             let of_guest = |guest: &DomainSample| {
-                let threads = guest.threads.iter();
-                let threads =
-                    threads.filter_map(|t| Some(ThreadSample { events: events.remove(&t.tid)?, ..t.clone() }));
+                let threads = guest.threads.iter().filter_map(|thread| {
+                    let mut events = events.remove(&thread.tid)?;
+                    decoder.name(&mut events.exits);
+                    Some(ThreadSample { events, ..thread.clone() })
+                });
                 let (facts, threads) = (guest.facts.clone(), threads.collect());
                 DomainSample { facts, threads, ..DomainSample::default() }
             };
-            let guests = guests.iter().filter(|_| time > first).map(of_guest).collect();
-            let mut sample = sample_at(time, SourceStatus::ok(SourceId::Trace), guests, EngineStatus::default());
-            sample.normalise();
-            samples.push(sample);
-        }
-        samples
+            sample_of(time, guests.iter().map(of_guest).collect())
+        };
+        begin.into_iter().chain(self.taken.into_iter().map(at_end)).collect()
     }
+}
+
+fn sample_of(time: u64, guests: Vec<DomainSample>) -> Sample {
+    let mut sample = sample_at(time, SourceStatus::ok(SourceId::Trace), guests, EngineStatus::default());
+    sample.normalise();
+    sample
 }

@@ -1,7 +1,7 @@
 //! Parses one line of a trace: task, CPU, time, event and its text.
 
 /// A line that holds an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TraceLine<'a> {
     /// The task's name; it can contain spaces (`CPU 0/KVM`).
     pub comm: &'a str,
@@ -32,7 +32,6 @@ pub(super) struct TraceLine<'a> {
 /// CPU 1/KVM   120/131 [000]    12.108283:       kvm:kvm_exit: …                   perf script -F pid,tid
 /// [000]    12.108283:          kvm:kvm_exit: …                                    perf script -F cpu,time,event,trace
 /// CPU 1/KVM-131     [001] kvm_exit: vcpu 1 reason npf …                            cut down for a document or an issue
-/// 2026-01-01 10:00:00.000001 CPU 1/KVM 131 d... [000] 58.246573: kvm:kvm_exit: …   perf-prof
 /// ```
 pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     let Some((time_at, after_time, time)) = timestamp(line) else { return timeless(line) };
@@ -42,9 +41,7 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     if event.is_empty() || event.len() > 64 || !event.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return None;
     }
-    let (task, cpu, flags) = task_cpu_flags(line.get(..time_at)?)?;
-    let (task, own_flags) = without_date_and_flags(task);
-    let flags = if flags.is_empty() { own_flags } else { flags };
+    let (task, cpu, flags) = task_cpu_flags(line.get(..time_at)?);
     let (comm, tid, pid) = match task.trim() {
         // `perf script -F cpu,time,event,trace` omits the task: each CPU then stands for a thread.
         "" if flags.is_empty() => ("", i32::try_from(cpu).ok()? + 1, None),
@@ -61,7 +58,7 @@ fn timeless(line: &str) -> Option<TraceLine<'_>> {
     let (event, text) = line.get(at..)?.split_once(": ")?;
     let text = text.trim();
     let before = line.get(..at)?;
-    let (task, cpu, flags) = task_cpu_flags(before.strip_suffix("kvm:").unwrap_or(before).trim_end())?;
+    let (task, cpu, flags) = task_cpu_flags(before.strip_suffix("kvm:").unwrap_or(before).trim_end());
     let known = match event {
         "kvm_exit" => text.contains("reason ") && text.contains(" rip ") || text.contains("SR_EC: 0x"),
         "kvm_entry" => text.starts_with("vcpu "),
@@ -78,17 +75,7 @@ fn timeless(line: &str) -> Option<TraceLine<'_>> {
         "" => ("", i32::try_from(cpu).ok()? + 1, None),
         task => task_ids(task)?,
     };
-    (known && flags_of_trace).then_some(TraceLine {
-        comm,
-        tid,
-        pid,
-        cpu,
-        in_interrupt: false,
-        time: 0,
-        timed: false,
-        event,
-        text,
-    })
+    (known && flags_of_trace).then_some(TraceLine { comm, tid, pid, cpu, event, text, ..TraceLine::default() })
 }
 
 /// Whether mail wrapped an event's line here: after the time, after the event's name, or between a field and its value.
@@ -96,46 +83,22 @@ pub(super) fn is_cut(line: &str) -> bool {
     let last = line.trim_end().rsplit([' ', '\t']).next().unwrap_or("");
     let of_kvm =
         |empty: bool| parse(line).is_some_and(|l| l.event.starts_with("kvm_") && (!empty || l.text.is_empty()));
-    if NEVER_LAST.contains(&last) {
-        return of_kvm(false);
+    match last {
+        // A kvm event's text never ends with these words.
+        "reason" | "vcpu" | "rip" | "info" | "info1" | "info2" | "intr_info" | "error_code" | "at" | "size"
+        | "count" | "val" | "len" | "gpa" | "PC:" | "=" => of_kvm(false),
+        _ => last.strip_suffix(':').is_some_and(|word| seconds(word).is_some() || of_kvm(true)),
     }
-    last.strip_suffix(':').is_some_and(|word| seconds(word).is_some() || of_kvm(true))
 }
-
-/// Words that a kvm event's text never ends with.
-const NEVER_LAST: &[&str] = &[
-    "reason",
-    "vcpu",
-    "rip",
-    "info",
-    "info1",
-    "info2",
-    "intr_info",
-    "error_code",
-    "at",
-    "size",
-    "count",
-    "val",
-    "len",
-    "gpa",
-    "PC:",
-    "=",
-];
 
 /// Finds `58.246573:`. Returns its position, the text after it, and nanoseconds.
 fn timestamp(line: &str) -> Option<(usize, &str, u64)> {
-    let mut from = 0;
     // A task's name can look like a time. A few candidates are tried.
-    for _ in 0..8 {
-        let colon = from + line.get(from..)?.find(": ")?;
+    line.match_indices(": ").take(8).find_map(|(colon, _)| {
         let before = line.get(..colon)?;
         let start = before.rfind([' ', '\t']).map_or(0, |i| i + 1);
-        if let Some(time) = before.get(start..).and_then(seconds) {
-            return Some((start, line.get(colon + 1..)?, time));
-        }
-        from = colon + 1;
-    }
-    None
+        Some((start, line.get(colon + 1..)?, seconds(before.get(start..)?)?))
+    })
 }
 
 /// `58.246573` in nanoseconds.
@@ -153,47 +116,15 @@ fn seconds(text: &str) -> Option<u64> {
 const MAX_BRACKETS: usize = 16;
 
 /// Splits the start of a line, up to the time, into task, CPU and flags.
-fn task_cpu_flags(before: &str) -> Option<(&str, u32, &str)> {
-    let mut end = before.len();
+fn task_cpu_flags(before: &str) -> (&str, u32, &str) {
     // A task's name has a bracket or two, a hostile line millions.
-    for _ in 0..MAX_BRACKETS {
-        let Some(open) = before.get(..end)?.rfind('[') else { break };
-        let inner = before.get(open + 1..)?;
-        if let Some((digits, flags)) = inner.split_once(']')
-            && !digits.is_empty()
-            && digits.len() <= 5
-            && digits.bytes().all(|b| b.is_ascii_digit())
-        {
-            return Some((before.get(..open)?, digits.parse().ok()?, flags.trim()));
-        }
-        end = open;
-    }
+    let found = before.rmatch_indices('[').take(MAX_BRACKETS).find_map(|(open, _)| {
+        let (digits, flags) = before.get(open + 1..)?.split_once(']')?;
+        let cpu = number(digits).filter(|_| digits.len() <= 5)?;
+        Some((before.get(..open)?, cpu.cast_unsigned(), flags.trim()))
+    });
     // `perf script -F comm,tid,time,event,trace` omits the CPU.
-    Some((before, 0, ""))
-}
-
-/// The task without a date before it (perf-prof) and without flags after its thread id (perf-prof's `d.h.`, perf
-/// script's `K` of the field misc); and the flags.
-fn without_date_and_flags(task: &str) -> (&str, &str) {
-    let mut task = task.trim();
-    let is_date = |word: &str| word.len() == 10 && word.as_bytes().get(4) == Some(&b'-');
-    if let Some((_, rest)) = task.split_once(' ').filter(|(date, _)| is_date(date))
-        && let Some((_, rest)) = rest.trim_start().split_once(' ').filter(|(time, _)| time.contains(':'))
-    {
-        task = rest.trim_start();
-    }
-    let is_flag = |c: char| c == '.' || c == '#' || c == 'X' || c.is_ascii_digit() || "dDnNhHsSzZpPbBUKGM".contains(c);
-    match task.rsplit_once([' ', '\t']) {
-        Some((before, flags))
-            if flags.len() <= 8
-                && flags.chars().all(is_flag)
-                && !flags.chars().all(|c| c.is_ascii_digit())
-                && before.trim_end().ends_with(|c: char| c.is_ascii_digit()) =>
-        {
-            (before.trim_end(), flags)
-        }
-        _ => (task, ""),
-    }
+    found.unwrap_or((before, 0, ""))
 }
 
 /// Name, thread id and process id of `CPU 1/KVM-131`, `CPU 1/KVM-131 (120)`, `CPU 1/KVM 131`, `CPU 1/KVM 120/131`.

@@ -16,7 +16,7 @@ use kvm::exit_reason::ReasonNames;
 use kvm::kernel_log::{LogKind, LogLine, LogReader, MAX_OF_A_KIND};
 use kvm::sanitize;
 use kvm::topology::HostTopology;
-use sample::{Sample, SourceId, ThreadEvents};
+use sample::SourceId;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 
@@ -56,44 +56,32 @@ fn joined(line: &str, next: &str) -> String {
 /// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
 pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathered) -> Result<(), String> {
     let mut reader = TraceReader::new(text, gathered.topology.clone());
+    reader.readings = gathered.interval_s.filter(|_| reader.timed).map(Readings::new);
     read_lines(&mut reader, text, more)?;
     reader.finish(gathered)
 }
 
-/// The samples of a trace at the ends of its intervals, each of this many seconds, or more in a long trace.
-pub(super) fn samples(text: &str, more: Option<&mut dyn Read>, interval_s: f64) -> Result<Vec<Sample>, String> {
-    let mut reader = TraceReader::new(text, HostTopology::default());
-    reader.readings = Some(Readings::new(interval_s));
-    read_lines(&mut reader, text, more)?;
-    Ok(reader.samples())
-}
-
 fn read_lines(reader: &mut TraceReader, text: &str, more: Option<&mut dyn Read>) -> Result<(), String> {
-    match more {
-        None => text.lines().for_each(|l| reader.line(l)),
-        Some(file) => {
-            let (whole, begun) = text.rsplit_once('\n').unwrap_or(("", text));
-            whole.lines().for_each(|l| reader.line(l));
-            let mut file = BufReader::with_capacity(1 << 20, file);
-            let mut bytes = begun.as_bytes().to_vec();
-            loop {
-                let n = file
-                    .by_ref()
-                    .take(MAX_LINE)
-                    .read_until(b'\n', &mut bytes)
-                    .map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
-                reader.line(&String::from_utf8_lossy(&bytes));
-                bytes.clear();
-                if n == 0 {
-                    break;
-                }
-            }
+    let Some(file) = more else {
+        text.lines().for_each(|line| reader.line(line));
+        return Ok(());
+    };
+    let (whole, begun) = text.rsplit_once('\n').unwrap_or(("", text));
+    whole.lines().for_each(|line| reader.line(line));
+    let mut file = BufReader::with_capacity(1 << 20, file);
+    let mut bytes = begun.as_bytes().to_vec();
+    loop {
+        let read = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes);
+        let n = read.map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+        reader.line(&String::from_utf8_lossy(&bytes));
+        bytes.clear();
+        if n == 0 {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TraceReader {
     pairing: Pairing,
     decoder: TraceDecoder,
@@ -128,24 +116,9 @@ impl TraceReader {
             pairing = pairing.with_migrations();
         }
         // A nested guest's exit can be for its own hypervisor to serve.
-        let ports_of_exits = !head.contains("kvm_pio") && !head.contains("kvm_nested_vmexit");
-        let decoder = if ports_of_exits { TraceDecoder::with_ports_of_exits() } else { TraceDecoder::default() };
-        Self {
-            pairing,
-            decoder,
-            counts: KvmEventCounts::default(),
-            names: HashMap::new(),
-            first: None,
-            last: 0,
-            covered: CoveredTime::default(),
-            lost: 0,
-            gap: false,
-            timed,
-            cut: String::new(),
-            log: LogReader::default(),
-            found: Vec::new(),
-            readings: None,
-        }
+        let mut decoder = TraceDecoder::default();
+        decoder.ports_of_exits = !head.contains("kvm_pio") && !head.contains("kvm_nested_vmexit");
+        Self { pairing, decoder, timed, ..Self::default() }
     }
 
     fn line(&mut self, raw: &str) {
@@ -209,16 +182,6 @@ impl TraceReader {
         }
     }
 
-    /// The same events, with the names of exit reasons that no table knows.
-    fn named(&self, mut events: ThreadEvents) -> ThreadEvents {
-        for cell in &mut events.exits {
-            if let Some(name) = self.decoder.name(cell.isa, cell.code) {
-                cell.name = Some(name.to_owned());
-            }
-        }
-        events
-    }
-
     fn finish(mut self, gathered: &mut Gathered) -> Result<(), String> {
         let cut = std::mem::take(&mut self.cut);
         self.event(&cut);
@@ -234,10 +197,13 @@ impl TraceReader {
         let (overflow, events) = (self.pairing.overflow(), self.pairing.events());
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
-        threads.iter_mut().for_each(|t| t.events = self.named(std::mem::take(&mut t.events)));
+        if let Some(readings) = &mut self.readings {
+            readings.end(self.last, &threads);
+        }
+        threads.iter_mut().for_each(|t| self.decoder.name(&mut t.events.exits));
         let engine = &mut gathered.engine;
         engine.lost = engine.lost.saturating_add(self.lost);
-        engine.overflow = engine.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond());
+        engine.overflow = engine.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond);
         engine.events = engine.events.saturating_add(events);
         if self.timed {
             gathered.seconds.push((SourceId::Trace, self.covered.seconds()));
@@ -245,7 +211,9 @@ impl TraceReader {
             gathered.notes.push("the trace: its lines have no times, so there are no rates and no durations".into());
         }
         gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));
-        gathered.guests.extend(group_threads(threads, &self.counts, |_| None));
+        let guests = group_threads(threads, &self.counts, |_| None);
+        gathered.intervals.extend(self.readings.map(|readings| readings.samples(&guests, &self.decoder)));
+        gathered.guests.extend(guests);
         Ok(())
     }
 }

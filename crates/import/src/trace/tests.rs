@@ -2,7 +2,7 @@
 
 use super::has_times;
 use super::line::{TraceLine, lost, parse};
-use crate::{ImportOptions, load, trace_samples};
+use crate::{ImportOptions, load};
 use kvm::Space;
 use kvm::isa::Isa;
 use kvm::thread_name::Role;
@@ -188,8 +188,12 @@ fn a_trace_is_cut_into_intervals() {
     let text: String = [100.5, 101.2, 104.9].map(exit).concat();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.txt");
-    std::fs::write(&path, &text).unwrap();
-    let samples = trace_samples(&path, 1.0).unwrap();
+    let intervals = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let options = ImportOptions { interval_s: Some(1.0), ..ImportOptions::default() };
+        load(std::slice::from_ref(&path), &options).intervals.concat()
+    };
+    let samples = intervals(&text);
     let counts: Vec<(i64, u64)> = samples
         .iter()
         .map(|s| (s.time_ms, s.domains.iter().flat_map(exits).map(|(.., count, _)| count).sum()))
@@ -199,12 +203,10 @@ fn a_trace_is_cut_into_intervals() {
     assert_eq!(last.threads[0].events.exits[0].name.as_deref(), Some("WOBBLE"));
     assert_eq!(last.facts.name, samples[1].domains[0].facts.name, "it is one guest throughout");
     let long: String = (0..5_000).map(|s| exit(100.0 + f64::from(s))).collect();
-    std::fs::write(&path, long).unwrap();
-    let long = trace_samples(&path, 1.0).unwrap();
+    let long = intervals(&long);
     assert!((600..1300).contains(&long.len()), "{}", long.len());
     assert_eq!(long.last().unwrap().domains[0].threads[0].events.exits[0].time.count, 5_000);
-    std::fs::write(&path, "kvm_exit: vcpu 0 reason HLT rip 0x1 info1 0x0 info2 0x0\n").unwrap();
-    assert_eq!(trace_samples(&path, 1.0).unwrap(), [], "no times");
+    assert_eq!(intervals("kvm_exit: vcpu 0 reason HLT rip 0x1 info1 0x0 info2 0x0\n"), [], "no times");
 }
 
 const ROUND: &str = "\
