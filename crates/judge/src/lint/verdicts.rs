@@ -1,7 +1,8 @@
 //! Collects the results of the rules for one interval.
 
+use super::context::Context;
 use super::context::guest::GuestContext;
-use super::engine::finding::Finding;
+use super::engine::finding::{Finding, Target};
 use super::engine::limits::{MAX_FINDINGS, MAX_TEXT};
 use super::engine::report::CannotTell;
 use super::rule_id::RuleId;
@@ -43,6 +44,14 @@ impl Verdicts {
     /// Adds a finding about one guest by a rule that looks at all guests together.
     pub fn find_for(&mut self, index: usize, guest: &GuestContext<'_>, finding: Finding) {
         self.push(Some(index), Some(guest.name().to_owned()), finding);
+    }
+
+    /// Adds a finding about a guest by its index; about the host where the guest is unknown.
+    pub fn find_of(&mut self, ctx: &Context<'_>, index: Option<usize>, finding: Finding) {
+        match index.and_then(|i| ctx.guests.get(i)) {
+            Some(guest) => self.push(index, Some(guest.name().to_owned()), finding),
+            None => self.find(Finding { target: Target::Host, ..finding }),
+        }
     }
 
     fn push(&mut self, index: Option<usize>, domain: Option<String>, mut finding: Finding) {

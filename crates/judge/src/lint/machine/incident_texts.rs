@@ -1,7 +1,25 @@
 //! Texts about the events that end or break a guest.
 
-use super::incident::Incident;
 use crate::lint::links;
+
+/// The texts that describe such an event.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Incident {
+    /// The finding's title, if it is the worst event.
+    pub title: &'static str,
+    /// A name in the plural, for evidence.
+    pub what: &'static str,
+    /// What it means, in one sentence without its full stop.
+    pub means: &'static str,
+    /// Likely causes, the likeliest first.
+    pub causes: &'static str,
+    /// What to look at next.
+    pub next: &'static str,
+    /// What else helps where the guest has this vendor's KVM, this VMM or this manager, an advice each.
+    pub more: &'static [&'static str],
+    /// Documents about it.
+    pub links: &'static [&'static str],
+}
 
 pub(super) const ENTRY_FAILED: Incident = Incident {
     title: "The CPU refused to run the guest",
@@ -107,8 +125,7 @@ pub(super) const EMULATION: Incident = Incident {
     causes: "an instruction that KVM's emulator does not have; a guest that runs into garbage after a crash; an old \
         kernel or firmware",
     next: "Read the registers in the VMM's log; update QEMU, the firmware and the host's kernel",
-    more: &[],
-    links: &[links::KVM_API],
+    ..RUN_FAILED
 };
 pub(super) const TRIPLE_FAULT: Incident = Incident {
     title: "The guest crashed or reset itself by a triple fault",
@@ -261,8 +278,7 @@ pub(super) const OTHER_LOCKUP: Incident = Incident {
         storage or firmware (SMIs) that holds a CPU; broken hardware",
     next: "Read the stack below the line: it names the function; the line Hardware name there tells a host from a \
         guest. On a guest, look at its vCPUs' wait on the host (kvmtop's WAIT column, steal inside the guest)",
-    more: &[],
-    links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
+    ..LOCKUP
 };
 pub(super) const HUNG_TASK: Incident = Incident {
     title: "A guest's thread waited in the kernel for minutes",
@@ -284,8 +300,7 @@ pub(super) const GUEST_LOCKUP: Incident = Incident {
         for a snapshot, a backup or a migration; storage of the host that held QEMU; a bug of the guest's kernel",
     next: "On the host, look at the vCPUs' wait (kvmtop's WAIT column, steal inside the guest) and at what ran at that \
         moment; a pause shows in the log of the management tool",
-    more: &[],
-    links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
+    ..LOCKUP
 };
 pub(super) const GUEST_HUNG_TASK: Incident = Incident {
     title: "A task inside the guest waited for minutes",
@@ -296,8 +311,7 @@ pub(super) const GUEST_HUNG_TASK: Incident = Incident {
         lock in the guest's kernel",
     next: "On the host, look at iostat -x 1 and at the host's own log at that moment; inside the guest, the stack \
         below the line names what it waited for",
-    more: &[],
-    links: &[links::HUNG_TASK],
+    ..HUNG_TASK
 };
 pub(super) const GUEST_CLOCK: Incident = Incident {
     title: "The guest's own kernel gave up its clock",

@@ -2,11 +2,7 @@
 
 use super::texts;
 use crate::figures::{figure, or_unknown};
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::call_tree;
 
 /// From this rate of accesses on, emulated timers are worth naming.

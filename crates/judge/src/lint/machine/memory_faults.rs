@@ -1,13 +1,8 @@
 //! Memory faults of the guest that the host serves.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::{GuestContext, NO_VCPUS};
-use crate::lint::engine::finding::{Confidence, Finding, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use kvm::{Isa, Space};
+use crate::lint::prelude::*;
+use kvm::Isa;
 
 /// A warning from this cost on, percent of one CPU.
 const COST_WARNING: f64 = 10.0;

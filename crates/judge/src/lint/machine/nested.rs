@@ -1,14 +1,9 @@
 //! Nested virtualisation: a guest that runs guests.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::exit_kind::ExitKind;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Fix, Severity};
-use crate::lint::fixes::{self, hyperv};
-use crate::lint::verdicts::Verdicts;
-use crate::model::{AccessRow, Sureness, total};
-use kvm::{Isa, Space};
+use crate::lint::prelude::*;
+use crate::model::{AccessRow, total};
+use kvm::Isa;
 
 /// Tracepoints of nested exits and entries.
 const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
@@ -69,7 +64,7 @@ fn fewer_exits(guest: &GuestContext<'_>, port: Option<&AccessRow>) -> Vec<Fix> {
     if guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx)) {
         wanted.push("evmcs");
     }
-    fix.extend(hyperv::enable(guest, &wanted));
+    fix.extend(fixes::hyperv::enable(guest, &wanted));
     fix.push(fixes::advice(texts::WINDOWS_HYPERVISOR));
     fix
 }

@@ -1,12 +1,8 @@
 //! The rows of the machine rules in the table of rules.
 
-use super::{abnormal, host_memory, killed, lockups, main_loop, memory_faults, nested, steal, unhandled_msrs};
-use crate::lint::engine::hold::Hold;
-use crate::lint::engine::thresholds::thresholds;
-use crate::lint::links;
-use crate::lint::rule::Check::{Behaviour, Host};
-use crate::lint::rule::Rule;
-use crate::lint::rule_id::RuleId;
+use super::{host, incidents, main_loop, memory_faults, nested, unhandled_msrs};
+use crate::lint::prelude::*;
+use Check::{Behaviour, Host};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
@@ -35,7 +31,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HostMemoryPressure,
         sees: "the host swaps guest memory out, or KSM uses much CPU",
-        check: Host(host_memory::memory),
+        check: Host(host::memory),
         hold: Hold::SPARSE,
         thresholds: thresholds![machine.ksmd],
         limits: "Swap that does not grow is not reported. Whether the guest needs the swapped pages is not visible",
@@ -45,7 +41,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HostSteal,
         sees: "this host is itself a guest and does not get its CPUs",
-        check: Host(steal::steal),
+        check: Host(host::steal),
         hold: Hold::USUAL,
         thresholds: thresholds![machine.steal],
         limits: "Hypervisors that report no steal hide this",
@@ -56,7 +52,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         id: RuleId::AbnormalExit,
         sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a failed start, a defect or an \
             attack on the memory bus",
-        check: Host(abnormal::abnormal),
+        check: Host(incidents::abnormal),
         hold: Hold::EVENT,
         thresholds: &[],
         limits: "One or two triple faults of a guest that goes on running are an info: it may reboot that way. Log \
@@ -68,7 +64,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::GuestKilled,
         sees: "a guest's VMM was killed, for memory or by a signal, or crashed; memory ran out as it asked for some",
-        check: Host(killed::killed),
+        check: Host(incidents::killed),
         hold: Hold::While,
         thresholds: &[],
         limits: "It is seen only where a log tells: the kernel's (on a running host, of the last hour), the journal, \
@@ -79,7 +75,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HostLockup,
         sees: "a CPU, or a thread of a VMM, hung in the kernel",
-        check: Host(lockups::lockups),
+        check: Host(incidents::lockups),
         hold: Hold::While,
         thresholds: &[],
         limits: "A lockup or stall that names no VMM's thread and no function of KVM is a warning of its own: the log \

@@ -126,6 +126,10 @@ pub(super) fn stolen(share: f64, cpu: u32, total: f64) -> String {
     format!("{} % of CPU {cpu} is stolen; {} % of one CPU over the whole host", figure(share), figure(total))
 }
 
+pub(super) fn incident(means: &str, causes: &str) -> String {
+    format!("{means}. Likely causes, the likeliest first: {causes}")
+}
+
 pub(super) fn abnormal(count: u64, what: &str, window: &str) -> String {
     format!("{} {what} {window}", figure(count as f64))
 }

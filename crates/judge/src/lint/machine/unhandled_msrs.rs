@@ -1,13 +1,9 @@
 //! MSRs that KVM does not have.
 
-use super::{abnormal, incident, killed, texts};
-use crate::lint::context::Context;
-use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use kvm::kernel_log::{LogKind, LogLine};
-use kvm::{Space, msr};
-use sample::Direction;
+use super::{incidents, texts};
+use crate::lint::prelude::*;
+use kvm::kernel_log::LogKind;
+use kvm::msr;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most MSRs that evidence lists.
@@ -74,7 +70,7 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
 
 pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let all = by_guest(ctx);
-    let broken = !all.is_empty() && something_broke(ctx);
+    let broken = !all.is_empty() && incidents::something_broke(ctx);
     for (owner, found) in all {
         let sensors = found.accesses.keys().all(|(m, _)| msr::is_power_meter(*m));
         let line =
@@ -94,26 +90,16 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             title: prose.title.into(),
             why: why.join(". "),
             evidence,
-            fix: fixes(sensors, &found, broken),
+            fix: advice(sensors, &found, broken),
             marks: found.marks,
             ..Finding::default()
         };
-        match owner.and_then(|i| Some((i, ctx.guests.get(i)?))) {
-            Some((i, guest)) => verdicts.find_for(i, guest, finding),
-            None => verdicts.find(Finding { target: Target::Host, ..finding }),
-        }
+        verdicts.find_of(ctx, owner, finding);
     }
 }
 
-/// Whether anything that ended or broke a guest is known: then no finding says that all is well.
-fn something_broke(ctx: &Context<'_>) -> bool {
-    let words = |l: &LogLine| abnormal::words(l.kind, l.data).or_else(|| killed::words(l.kind, l.data));
-    let of_log = ctx.model.host.kernel_log.iter().any(|l| words(l).is_some() && incident::is_recent(ctx, l));
-    of_log || ctx.guests.iter().any(abnormal::has_exits)
-}
-
 /// Advice for the finding. `broken`: something ended or broke a guest, so "no action" would be wrong advice.
-fn fixes(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
+fn advice(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
     let mut all = vec![fixes::advice(match (broken, sensors, found.faulted(), found.ignored()) {
         (true, ..) => texts::SEE_THE_CRASH,
         (_, true, ..) => texts::NO_ACTION_SENSORS,
