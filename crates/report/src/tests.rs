@@ -38,12 +38,13 @@ fn finding(severity: Severity, domain: Option<&str>) -> Finding {
                 kind: FixKind::LibvirtXml,
                 text: "<clock>\n  <timer name='hypervclock' present='yes'/>\n</clock>".into(),
                 needs: Some("power-off and start of the domain".into()),
+                ..Fix::default()
             },
-            Fix { kind: FixKind::Command, text: "virsh shutdown win10-2".into(), needs: None },
+            Fix { kind: FixKind::Command, text: "virsh shutdown win10-2".into(), ..Fix::default() },
             Fix {
                 kind: FixKind::Advice,
                 text: "Long advice is broken into lines. ".repeat(5).trim_end().into(),
-                needs: None,
+                ..Fix::default()
             },
         ],
         see: vec!["https://libvirt.org/formatdomain.html".into()],

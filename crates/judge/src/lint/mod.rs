@@ -27,7 +27,7 @@ mod timers;
 mod verdicts;
 
 pub use engine::finding::{
-    Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target, is_command, order,
+    Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target, is_command, order,
 };
 pub(crate) use engine::limits::{MAX_FINDINGS, MAX_TEXT};
 pub use engine::memory::RuleMemory;

@@ -1,11 +1,8 @@
 //! The placement plan as a whole, with the text to paste.
 
-use super::context::Context;
-use super::context::guest::GuestContext;
 use super::context::placement::host_tasks_by_cpu;
-use super::engine::finding::Fix;
 use super::engine::options::Options;
-use super::fixes;
+use super::prelude::*;
 use crate::model::Model;
 use crate::placement::{CpuMap, GuestLayout, GuestPlan};
 use sample::DomainFacts;
@@ -42,8 +39,7 @@ pub struct PlannedGuest {
 
 /// Plans the placement of all guests of a host. Pure, and applies nothing.
 pub fn plan(model: &Model, options: &Options) -> HostPlan {
-    let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d)).collect();
-    let ctx = Context::new(model, guests, options, None);
+    let ctx = Context::new(model, options, None);
     let whole = ctx.placement.plan();
     let part = |guest: &GuestContext<'_>| PlannedGuest {
         facts: guest.domain.facts.clone(),
@@ -51,7 +47,7 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
         after: whole.after.get(guest.index).cloned().unwrap_or_default(),
         plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
         fix: fixes::placement::guest_placement(&ctx, guest),
-        undo: fixes::undo::undo(&ctx, guest),
+        undo: fixes::placement::undo(&ctx, guest),
     };
     let busy = host_tasks_by_cpu(model, options);
     HostPlan { map: ctx.map().clone(), busy, guests: ctx.guests.iter().map(part).collect() }

@@ -1,50 +1,46 @@
 //! Runs all rules over one interval.
 
-use super::context::Context;
-use super::context::guest::{GuestContext, NotJudged};
-use super::engine::finding::{Finding, order, steady_order};
+use super::context::guest::NotJudged;
+use super::engine::finding::{order, steady_order};
 use super::engine::grouping;
-use super::engine::hold::Hold;
 use super::engine::memory::{NewInterval, RuleMemory};
 use super::engine::options::{InputKind, Options};
 use super::engine::report::{CannotTell, Report, StillWatched};
-use super::fixes::audience::Audience;
-use super::rule::{Check, Rule};
-use super::rule_id::RuleId;
+use super::fixes::audience::Surroundings;
+use super::prelude::*;
 use super::table;
-use super::verdicts::Verdicts;
 use crate::figures::seconds;
 use crate::model::Model;
 use sample::DomainState;
+
+/// Findings, each with the index of its guest.
+type Found = Vec<(Option<usize>, Finding)>;
 
 /// Judges one interval.
 pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report {
     let is_steady = options.input != InputKind::File;
     let lower = is_steady.then(|| Options { thresholds: options.thresholds.lower(), ..options.clone() });
-    let log_judged_s = memory.log_judged_s();
+    let log_judged_s = memory.log_judged_s;
     memory.watch(model);
-    let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d)).collect();
-    let mut context = Context::new(model, guests, options, log_judged_s);
+    let mut context = Context::new(model, options, log_judged_s);
     for guest in &mut context.guests {
         guest.not_judged = not_judged(guest, memory, options, model);
     }
-    let (mut verdicts, lingering) = ask_all(&mut context, options, lower.as_ref());
+    let (verdicts, lingering) = ask_all(&mut context, options, lower.as_ref());
     let mut watching = still_watched(&context, memory);
-    verdicts.cannot_tell.extend(unmeasured(&context));
+    let Verdicts { found, mut cannot_tell, not_read, left_out, .. } = verdicts;
+    cannot_tell.extend(unmeasured(&context));
     for guest in &context.guests {
-        if let Some(because) = guest.not_judged.as_ref().map(NotJudged::because) {
-            let domain = Some(guest.name().to_owned());
-            verdicts.cannot_tell.push(CannotTell { rule: RuleId::Every, domain, because });
-        }
+        let because = guest.not_judged.as_ref().map(|not| not.because.clone());
+        cannot_tell.extend(because.map(|because| CannotTell::every(Some(guest), because)));
     }
-    if verdicts.left_out > 0 {
-        let because = format!("there are more findings than are kept: {} are left out", verdicts.left_out);
-        verdicts.cannot_tell.push(CannotTell { rule: RuleId::Every, domain: None, because });
+    if left_out > 0 {
+        let because = format!("there are more findings than are kept: {left_out} are left out");
+        cannot_tell.push(CannotTell::every(None, because));
     }
-    let Verdicts { found, mut cannot_tell, not_read, .. } = verdicts;
     let findings: Vec<Finding> = if is_steady {
         let key = |guest: Option<usize>| guest.map(|i| context.guests[i].domain.key());
-        let keyed = |all: Vec<(Option<usize>, Finding)>| all.into_iter().map(|(guest, f)| (key(guest), f)).collect();
+        let keyed = |all: Found| all.into_iter().map(|(guest, f)| (key(guest), f)).collect();
         let interval = NewInterval {
             found: keyed(found),
             lingering: keyed(lingering),
@@ -66,10 +62,8 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     };
     let grouped = grouping::group(findings, is_steady);
     let mut findings: Vec<Finding> = grouped.into_iter().map(Finding::limited).collect();
-    for f in &mut findings {
-        if options.warn.contains(&f.rule) {
-            f.severity = f.severity.raised();
-        }
+    for f in findings.iter_mut().filter(|f| options.warn.contains(&f.rule)) {
+        f.severity = f.severity.raised();
     }
     findings.sort_by(if is_steady { steady_order } else { order });
     cannot_tell.sort();
@@ -79,38 +73,32 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
 
 /// The guests, and the host, of which less has been seen than a rule needs.
 fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWatched> {
-    let (options, model) = (context.options, context.model);
-    if options.input == InputKind::File {
+    if context.is_file() {
         return Vec::new();
     }
     let needed_s = |is_host: bool| {
-        let asked = table::rules().filter(|r| options.reports(r.id) && matches!(r.check, Check::Host(_)) == is_host);
+        let reported = table::rules().filter(|r| context.options.reports(r.id));
+        let asked = reported.filter(|r| matches!(r.check, Check::Host(_)) == is_host);
         asked.map(|r| r.hold.needed_s()).fold(0.0, f64::max)
     };
     let (of_host, of_guest) = (needed_s(true), needed_s(false));
-    // A tick comes a little early now and then.
-    let is_young = |seen_s: f64, needed_s: f64| seen_s < needed_s * 0.95;
-    let mut all = Vec::new();
-    if is_young(memory.watched_s(), of_host) && !context.guests.is_empty() {
-        all.push(StillWatched::young(None, memory.watched_s(), of_host));
-    }
+    let young = |guest: Option<&GuestContext<'_>>, seen_s: f64, needed_s: f64| {
+        let because = format!("watched for {}; rules look at up to {}", seconds(seen_s), seconds(needed_s));
+        // A tick comes a little early now and then.
+        (seen_s < needed_s * 0.95).then(|| StillWatched::every(guest, because, seen_s, needed_s))
+    };
+    let mut all: Vec<_> =
+        young(None, memory.watched_s, of_host).filter(|_| !context.guests.is_empty()).into_iter().collect();
     for guest in context.guests.iter().filter(|g| g.running()) {
-        let name = Some(guest.name().to_owned());
         match &guest.not_judged {
-            Some(NotJudged::For { because, seen_s, needed_s }) if of_guest > 0.0 => all.push(StillWatched {
-                rule: RuleId::Every,
-                domain: name,
-                because: because.clone(),
-                seen_s: *seen_s,
-                // Behind the guard a rule still needs its time.
-                needed_s: *needed_s + of_guest,
-            }),
+            // After the guard a rule still needs its time.
+            Some(NotJudged { because, watched: Some((seen_s, needed_s)) }) if of_guest > 0.0 => {
+                all.push(StillWatched::every(Some(guest), because.clone(), *seen_s, needed_s + of_guest));
+            }
             Some(_) => {}
             None => {
-                let seen_s = memory.judged_s(guest.domain, model.interval_s.unwrap_or(0.0));
-                if is_young(seen_s, of_guest) {
-                    all.push(StillWatched::young(name, seen_s, of_guest));
-                }
+                let seen_s = memory.judged_s(guest.domain, context.model.interval_s.unwrap_or(0.0));
+                all.extend(young(Some(guest), seen_s, of_guest));
             }
         }
     }
@@ -119,52 +107,47 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
 
 /// What every rule that is switched on reports of this interval alone: by the thresholds, and what it finds by their
 /// lower bounds. These are reached first, so a rule that finds nothing by them is not asked again.
-fn ask_all<'a>(
-    context: &mut Context<'a>,
-    options: &'a Options,
-    lower: Option<&'a Options>,
-) -> (Verdicts, Vec<(Option<usize>, Finding)>) {
+fn ask_all<'a>(context: &mut Context<'a>, options: &'a Options, lower: Option<&'a Options>) -> (Verdicts, Found) {
     let (mut verdicts, mut lingering) = (Verdicts::default(), Verdicts::default());
     for rule in table::rules().filter(|r| options.reports(r.id)) {
         let about_host = matches!(rule.check, Check::Host(_));
-        let guests: Vec<Option<usize>> =
-            if about_host { vec![None] } else { (0..context.guests.len()).map(Some).collect() };
-        for guest in guests {
+        let guests = if about_host { 0..1 } else { 0..context.guests.len() };
+        for guest in guests.map(|i| Some(i).filter(|_| !about_host)) {
             if let Some(lower) = lower {
                 context.options = lower;
-                let before = lingering.count();
-                ask(context, rule, guest, &mut lingering);
-                let (is_silent, rest) = (lingering.count() == before, lingering.take_rest());
-                if is_silent {
-                    verdicts.add_rest(rest);
+                let low = ask(context, rule, guest);
+                if low.is_silent() {
+                    verdicts.append(low);
                     continue;
                 }
+                lingering.append(low);
             }
             context.options = options;
-            ask(context, rule, guest, &mut verdicts);
+            verdicts.append(ask(context, rule, guest));
         }
     }
     context.options = options;
-    let fit = |(guest, finding): (Option<usize>, Finding)| (guest, Audience::of(context, guest).fit(finding));
+    let fit = |(guest, finding): (Option<usize>, Finding)| (guest, Surroundings::of(context, guest).fit(finding));
     verdicts.found = std::mem::take(&mut verdicts.found).into_iter().map(fit).collect();
     (verdicts, lingering.found.into_iter().map(fit).collect())
 }
 
 /// Asks a rule about a guest, or about the host.
-fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>, verdicts: &mut Verdicts) {
-    let guest = guest.and_then(|i| Some((i, context.guests.get(i)?)));
-    verdicts.start(rule.id, rule.links, guest);
-    match (rule.check, guest.map(|g| g.1).filter(|g| g.domain.state != DomainState::Ended)) {
-        (Check::Host(check), _) => check(context, verdicts),
-        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => check(context, guest, verdicts),
-        (Check::Setup(check), Some(guest)) => check(context, guest, verdicts),
+fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>) -> Verdicts {
+    let guest = guest.and_then(|i| context.guests.get(i));
+    let mut verdicts = Verdicts::of(rule, guest);
+    match (rule.check, guest.filter(|g| g.domain.state != DomainState::Ended)) {
+        (Check::Host(check), _) => check(context, &mut verdicts),
+        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => check(context, guest, &mut verdicts),
+        (Check::Setup(check), Some(guest)) => check(context, guest, &mut verdicts),
         (Check::Behaviour(_) | Check::Setup(_), _) => {}
     }
+    verdicts
 }
 
 /// What files leave open as a whole: guests that they describe and do not measure, or whose exits they only count.
 fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
-    if context.options.input != InputKind::File {
+    if !context.is_file() {
         return Vec::new();
     }
     let of_guest = |guest: &GuestContext<'_>| {
@@ -184,14 +167,12 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
             (_, true, _) => "these counts have no exit reasons (add perf kvm stat, or kvm_stat -1 -f kvm_exit)",
             _ => "these files describe the guest and measure nothing of it (add perf kvm stat or a recording)",
         };
-        Some(CannotTell { rule: RuleId::Every, domain: Some(guest.name().to_owned()), because: because.into() })
+        Some(CannotTell::every(Some(guest), because))
     };
-    let mut all: Vec<_> = context.guests.iter().filter_map(of_guest).collect();
     if context.guests.is_empty() {
-        let because = "no file describes or measures a guest".to_owned();
-        all.push(CannotTell { rule: RuleId::Every, domain: None, because });
+        return vec![CannotTell::every(None, "no file describes or measures a guest")];
     }
-    all
+    context.guests.iter().filter_map(of_guest).collect()
 }
 
 /// Why a guest's behaviour is not judged in this interval; `None` when it is.
@@ -200,18 +181,19 @@ fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options, 
         return None;
     }
     if guest.domain.state == DomainState::Paused {
-        return Some(NotJudged::Paused);
+        return Some(NotJudged { because: "the guest is paused".into(), watched: None });
     }
+    let guard_s = options.startup_guard_s;
     let age = guest.domain.facts.started_ms.map(|at| (model.time_ms - at) as f64 / 1e3);
-    if let Some(age) = age.filter(|a| (0.0..options.startup_guard_s).contains(a)) {
+    if let Some(age) = age.filter(|a| (0.0..guard_s).contains(a)) {
         let because = format!(
             "the guest started {} ago; firmware and a booting system poll timers heavily, so judging starts after {}",
             seconds(age),
-            seconds(options.startup_guard_s)
+            seconds(guard_s)
         );
-        return Some(NotJudged::For { because, seen_s: age, needed_s: options.startup_guard_s });
+        return Some(NotJudged { because, watched: Some((age, guard_s)) });
     }
     let resumed = memory.resumed_s(guest.domain).filter(|s| *s < options.resume_guard_s)?;
     let because = format!("the guest was resumed {} ago", seconds(resumed));
-    Some(NotJudged::For { because, seen_s: resumed, needed_s: options.resume_guard_s })
+    Some(NotJudged { because, watched: Some((resumed, options.resume_guard_s)) })
 }

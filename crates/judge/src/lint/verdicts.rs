@@ -5,6 +5,7 @@ use super::context::guest::GuestContext;
 use super::engine::finding::{Finding, Target};
 use super::engine::limits::{MAX_FINDINGS, MAX_TEXT};
 use super::engine::report::CannotTell;
+use super::rule::Rule;
 use super::rule_id::RuleId;
 use sample::DomainFacts;
 use std::sync::Arc;
@@ -28,11 +29,10 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Sets the rule and the guest of the results that follow.
-    pub fn start(&mut self, rule: RuleId, links: &'static [&'static str], guest: Option<(usize, &GuestContext<'_>)>) {
-        self.rule = rule;
-        self.links = links;
-        self.guest = guest.map(|(i, g)| (i, g.domain.facts.clone()));
+    /// For the results of a rule about a guest, or about the host.
+    pub fn of(rule: &Rule, guest: Option<&GuestContext<'_>>) -> Self {
+        let guest = guest.map(|g| (g.index, g.domain.facts.clone()));
+        Self { rule: rule.id, links: rule.links, guest, ..Self::default() }
     }
 
     /// Adds a finding with its rule and domain, and with the rule's links if it has no links.
@@ -58,7 +58,10 @@ impl Verdicts {
         if finding.see.is_empty() {
             finding.see = self.links.iter().map(|l| (*l).to_owned()).collect();
         }
-        let finding = Finding { rule: self.rule, domain, ..finding }.limited();
+        self.keep(index, Finding { rule: self.rule, domain, ..finding }.limited());
+    }
+
+    fn keep(&mut self, index: Option<usize>, finding: Finding) {
         self.text += finding.text_len();
         if self.found.len() < MAX_FINDINGS && self.text <= MAX_TEXT {
             self.found.push((index, finding));
@@ -67,21 +70,19 @@ impl Verdicts {
         }
     }
 
-    /// How many findings there were, kept or not.
-    pub fn count(&self) -> u64 {
-        self.found.len() as u64 + self.left_out
+    /// Whether the rule found nothing.
+    pub fn is_silent(&self) -> bool {
+        self.found.is_empty() && self.left_out == 0
     }
 
-    /// Takes everything except the findings.
-    pub fn take_rest(&mut self) -> Self {
-        let (cannot_tell, not_read) = (std::mem::take(&mut self.cannot_tell), std::mem::take(&mut self.not_read));
-        Self { cannot_tell, not_read, ..Self::default() }
-    }
-
-    /// Adds everything except the findings of other verdicts.
-    pub fn add_rest(&mut self, mut rest: Self) {
-        self.cannot_tell.append(&mut rest.cannot_tell);
-        self.not_read.append(&mut rest.not_read);
+    /// Adds everything from other verdicts.
+    pub fn append(&mut self, mut other: Self) {
+        self.cannot_tell.append(&mut other.cannot_tell);
+        self.not_read.append(&mut other.not_read);
+        self.left_out += other.left_out;
+        for (index, finding) in other.found {
+            self.keep(index, finding);
+        }
     }
 
     /// Notes that the rule's figures were not read in this interval, so earlier findings stay.

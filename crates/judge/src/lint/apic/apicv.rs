@@ -129,7 +129,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let mut evidence = signs.evidence(guest);
     evidence.push(texts::module_parameter(module, available == Some(true)));
     let mut fix = fixes::hyperv::enable(guest, &["avic"]);
-    fix.push(fixes::advice(texts::AVIC_NEEDS));
+    fix.push(fixes::libvirt_advice(texts::AVIC_NEEDS));
     let mut marks = signs.windows.marks;
     if signs.page_storm && signs.page.count == 0 {
         marks.extend(signs.faults.marks);

@@ -70,6 +70,6 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 fn isolate(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let mut fix = placement::guest_placement(ctx, guest);
     fix.extend(Isolation::new(ctx).options(&["isolcpus", "nohz_full", "rcu_nocbs"]));
-    fix.push(fixes::advice(texts::NO_REALTIME));
+    fix.push(fixes::libvirt_advice(texts::NO_REALTIME));
     fix
 }

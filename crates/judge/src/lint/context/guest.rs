@@ -17,28 +17,11 @@ const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there 
 const TOO_SHORT: &str = "too few events in too short a time for a rate";
 
 /// Why a guest's behaviour is not judged.
-pub(crate) enum NotJudged {
-    /// It does nothing.
-    Paused,
-    /// It has to run for a while first.
-    For {
-        /// The reason, in a sentence.
-        because: String,
-        /// Seconds that it has run.
-        seen_s: f64,
-        /// Seconds after which it is judged.
-        needed_s: f64,
-    },
-}
-
-impl NotJudged {
+pub(crate) struct NotJudged {
     /// The reason, in a sentence.
-    pub fn because(&self) -> String {
-        match self {
-            Self::Paused => "the guest is paused".into(),
-            Self::For { because, .. } => because.clone(),
-        }
-    }
+    pub because: String,
+    /// For how many seconds it has run, and after how many it is judged; `None` while it does nothing.
+    pub watched: Option<(f64, f64)>,
 }
 
 /// One guest, with its configuration and its guessed system.

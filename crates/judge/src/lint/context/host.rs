@@ -37,12 +37,9 @@ pub(crate) fn apic_parameter(isa: Option<Isa>) -> Option<&'static str> {
 }
 
 impl<'a> Context<'a> {
-    pub fn new(
-        model: &'a Model,
-        mut guests: Vec<GuestContext<'a>>,
-        options: &'a Options,
-        log_judged_s: Option<f64>,
-    ) -> Self {
+    pub fn new(model: &'a Model, options: &'a Options, log_judged_s: Option<f64>) -> Self {
+        let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d));
+        let mut guests: Vec<GuestContext<'a>> = guests.collect();
         let mut names: HashMap<&str, usize> = HashMap::new();
         guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
         guests.iter_mut().for_each(|g| g.is_namesake = names.get(g.name()).is_some_and(|n| *n > 1));

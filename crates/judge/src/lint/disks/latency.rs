@@ -46,11 +46,11 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 
 fn cures(submitter: Option<Submitter>) -> Vec<Fix> {
     let first = match submitter {
-        Some(Submitter::Main) => Some(texts::GIVE_IOTHREAD),
-        Some(Submitter::Pool) => Some(texts::USE_DIRECT),
+        Some(Submitter::Main) => Some(fixes::libvirt_advice(texts::GIVE_IOTHREAD)),
+        Some(Submitter::Pool) => Some(fixes::advice(texts::USE_DIRECT)),
         _ => None,
     };
-    first.into_iter().chain([texts::LOOK_AT_THREADS]).map(fixes::advice).collect()
+    first.into_iter().chain([fixes::advice(texts::LOOK_AT_THREADS)]).collect()
 }
 
 /// Reads and writes of all disks per second, and their mean time, microseconds.

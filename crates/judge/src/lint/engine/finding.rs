@@ -128,6 +128,22 @@ impl FixKind {
     }
 }
 
+/// Whom a fix that is a command, a kernel option or advice is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Audience {
+    /// Everyone.
+    #[default]
+    Everyone,
+    /// Guests of libvirt.
+    Libvirt,
+    /// Guests of QEMU.
+    Qemu,
+    /// Hosts with KVM for Intel's CPUs.
+    Intel,
+    /// Hosts with KVM for AMD's CPUs.
+    Amd,
+}
+
 /// One thing to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Fix {
@@ -139,6 +155,9 @@ pub struct Fix {
     /// What it takes to become effective, or what it costs. Absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
+    /// Whom it is for.
+    #[serde(skip)]
+    pub audience: Audience,
 }
 
 /// A table cell that made the finding fire, for panels to highlight.

@@ -1,6 +1,6 @@
 //! Groups findings that have one cause into one finding.
 
-use super::finding::{Finding, Fix, Lasting, Mark, Severity};
+use super::finding::{Confidence, Finding, Fix, Lasting, Mark, Severity};
 use crate::lint::rule_id::RuleId;
 use crate::lint::table::rank;
 use std::cmp::Ordering;
@@ -33,7 +33,7 @@ pub(crate) fn group(mut findings: Vec<Finding>, is_steady: bool) -> Vec<Finding>
         (RuleId::VirtioIntx, RuleId::DeviceProperties),
     ] {
         for (mut one, parts) in take_groups(&mut findings, whole, |f| f.rule == part) {
-            take_in(&mut one, parts);
+            take_in(&mut one, parts, f64::max);
             findings.push(one);
         }
     }
@@ -61,38 +61,32 @@ fn take_groups(
 }
 
 /// One finding of a Windows guest's missing enlightenments and its timers.
-fn windows_group(setup: Finding, mut timers: Vec<Finding>, is_steady: bool) -> Finding {
+fn windows_group(mut setup: Finding, mut timers: Vec<Finding>, is_steady: bool) -> Finding {
     timers.sort_by(|a, b| leading(a, b, is_steady));
     // The most costly one names the group. A clock that was measured comes before wake-ups and before what the
     // configuration only suggests.
     let lead = timers.iter().position(|f| f.cost.is_some()).unwrap_or(0);
     let named = if setup.cost > timers[lead].cost && !is_steady { setup.rule } else { timers[lead].rule };
-    let mut all = vec![setup];
-    all.extend(timers);
     let mut one = Finding {
         rule: named,
-        severity: all.iter().map(|f| f.severity).max().unwrap_or_default().max(Severity::Warning),
-        confidence: all.iter().map(|f| f.confidence).max().unwrap_or_default(),
-        domain: all[0].domain.clone(),
-        target: all[0].target,
+        severity: Severity::Warning,
+        confidence: Confidence::Low,
+        domain: setup.domain.clone(),
+        target: setup.target,
         title: "QEMU emulates the timers of this Windows guest".into(),
-        why: all[0].why.clone(),
-        fix: all[0].fix.clone(),
-        since_ms: all.iter().filter_map(|f| f.since_ms).min(),
-        lasting: all.iter().filter_map(|f| f.lasting.clone()).reduce(joined),
-        cost: all.iter().filter_map(|f| f.cost).reduce(|a, b| a + b),
+        why: setup.why.clone(),
+        fix: setup.fix.clone(),
+        cost: setup.cost.take(),
         ..Finding::default()
     };
     // The configuration's evidence comes last: the figures say more.
-    all.rotate_left(1);
-    for f in all {
-        if f.rule != named {
-            one.folded.push(f.rule);
-        }
-        join(&mut one.evidence, f.evidence);
-        join(&mut one.see, f.see);
-        join(&mut one.marks, f.marks);
+    timers.push(setup);
+    for f in &timers {
+        one.confidence = one.confidence.max(f.confidence);
+        join(&mut one.see, f.see.clone());
     }
+    take_in(&mut one, timers, |a, b| a + b);
+    one.folded.retain(|rule| *rule != named);
     one.folded.sort_by_key(|r| rank(*r));
     one
 }
@@ -121,18 +115,14 @@ fn same_fix(findings: &mut Vec<Finding>, is_steady: bool) {
         let mut lead = || *leads.entry((f.domain.clone(), f.fix.first().cloned())).or_insert(findings.len());
         let lead = WINDOWS_TIMERS.contains(&f.rule).then(&mut lead);
         match lead.and_then(|at| findings.get_mut(at)) {
-            Some(one) => {
-                let costs = [one.cost, f.cost];
-                take_in(one, vec![f]);
-                one.cost = costs.into_iter().flatten().reduce(|a, b| a + b);
-            }
+            Some(one) => take_in(one, vec![f], |a, b| a + b),
             None => findings.push(f),
         }
     }
 }
 
 /// Adds findings that have the same cause to the one that names it.
-fn take_in(one: &mut Finding, parts: Vec<Finding>) {
+fn take_in(one: &mut Finding, parts: Vec<Finding>, cost: fn(f64, f64) -> f64) {
     let own = one.evidence.len();
     let mut lines: HashSet<String> = HashSet::new();
     let mut marks: HashSet<Mark> = one.marks.iter().cloned().collect();
@@ -140,7 +130,7 @@ fn take_in(one: &mut Finding, parts: Vec<Finding>) {
         one.severity = one.severity.max(part.severity);
         one.since_ms = one.since_ms.into_iter().chain(part.since_ms).min();
         one.lasting = one.lasting.take().into_iter().chain(part.lasting).reduce(joined);
-        one.cost = one.cost.into_iter().chain(part.cost).reduce(f64::max);
+        one.cost = one.cost.into_iter().chain(part.cost).reduce(cost);
         join(&mut one.folded, vec![part.rule]);
         for line in part.evidence {
             // Evidence that is already there, perhaps with more detail, is not repeated.
@@ -185,7 +175,7 @@ fn waits(findings: &mut Vec<Finding>) {
             }
             cause.also.extend(Some(name.clone()).filter(|name| names.insert(name.clone())));
         }
-        take_in(cause, waits);
+        take_in(cause, waits, f64::max);
     }
 }
 

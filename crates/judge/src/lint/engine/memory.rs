@@ -3,10 +3,11 @@
 //! On a running host a single second says little: a finding is reported once its pattern showed in a few of the last
 //! seconds, and is withdrawn when the pattern has been absent for a while.
 
-use super::finding::{Finding, FindingId, Severity};
+use super::finding::{Finding, FindingId};
 use super::hold::Hold;
 use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
 use super::report::StillWatched;
+use crate::figures::seconds;
 use crate::lint::rule_id::RuleId;
 use crate::model::{DomainModel, GuestId, Model};
 use sample::{CLOCK_SET_MS, DomainState};
@@ -27,11 +28,12 @@ type PatternKey = (FindingId, Subject, usize);
 pub struct RuleMemory {
     tracks: BTreeMap<PatternKey, PatternTrack>,
     paused: HashMap<GuestId, f64>,
-    log_judged_s: Option<f64>,
+    /// The newest line of the host's log that was judged so far, seconds after boot.
+    pub(crate) log_judged_s: Option<f64>,
     /// For how long each guest's behaviour was judged, at most a minute.
     judged_s: HashMap<GuestId, f64>,
     /// For how long the host was watched, at most a minute.
-    watched_s: f64,
+    pub(crate) watched_s: f64,
     /// When the host was booted, by the wall clock that the beginnings of patterns are of.
     booted_ms: Option<i64>,
 }
@@ -60,11 +62,6 @@ impl RuleMemory {
         *self = Self::default();
     }
 
-    /// The newest line of the host's log that was judged so far, seconds after boot.
-    pub(crate) fn log_judged_s(&self) -> Option<f64> {
-        self.log_judged_s
-    }
-
     /// Notes which guests are paused and how far the log goes, and forgets guests that are gone.
     pub(crate) fn watch(&mut self, model: &Model) {
         let alive: HashSet<GuestId> = model.domains.iter().map(DomainModel::key).collect();
@@ -78,11 +75,6 @@ impl RuleMemory {
         self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
         self.tracks.retain(|(_, w, _), track| track.is_event || w.as_ref().is_none_or(|w| alive.contains(w)));
         self.watched_s = (self.watched_s + model.interval_s.unwrap_or(0.0)).min(REMEMBERED_S);
-    }
-
-    /// For how long the host was watched, seconds, at most a minute.
-    pub(crate) fn watched_s(&self) -> f64 {
-        self.watched_s
     }
 
     /// Notes that a guest's behaviour is judged in an interval of this length. Returns for how long it was by now.
@@ -101,41 +93,31 @@ impl RuleMemory {
     pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(RuleId) -> Hold) -> Vec<Finding> {
         let NewInterval { found, lingering, not_read, now_ms, booted_ms, seconds, exactly } = new;
         self.follow_clock(booted_ms);
-        let mut reported = Vec::new();
-        let (mut now, is_lasting) = (BTreeMap::new(), |f: &Finding| hold(f.rule) != Hold::While);
-        for ((_, subject, number), severity, finding) in numbered(found) {
-            if !is_lasting(&finding) {
-                reported.push(finding);
-                continue;
+        let is_lasting = |f: &Finding| hold(f.rule) != Hold::While;
+        let (lasting, at_once): (Vec<_>, Vec<_>) = numbered(found).into_iter().partition(|(_, f)| is_lasting(f));
+        let shows = |(key, finding): (PatternKey, Finding)| {
+            let severity = Some(finding.severity);
+            (key, (Observation { seconds, shows: severity, lingers: severity, ..Observation::default() }, finding))
+        };
+        let mut now: BTreeMap<PatternKey, (Observation, Finding)> = lasting.into_iter().map(shows).collect();
+        for (key, finding) in numbered(lingering).into_iter().filter(|(_, f)| is_lasting(f)) {
+            let severity = Some(finding.severity);
+            let absent = Observation { seconds, ..Observation::default() };
+            let seen = &mut now.entry(key).or_insert((absent, finding)).0;
+            seen.lingers = seen.lingers.max(severity);
+        }
+        for (key, track) in self.tracks.iter_mut().filter(|(key, _)| !now.contains_key(key)) {
+            let not_read = not_read.contains(&(key.0.rule, key.1.clone()));
+            track.observe(hold(key.0.rule), Observation { seconds, not_read, ..Observation::default() });
+        }
+        for (key, (observation, finding)) in now {
+            if self.tracks.len() < MAX_PATTERNS || self.tracks.contains_key(&key) {
+                let hold = hold(finding.rule);
+                self.tracks.entry(key).or_default().shows(hold, observation, finding, now_ms);
             }
-            now.insert((finding.id(), subject, number), (Some(severity), finding));
         }
-        let mut lower = numbered(lingering);
-        lower.retain(|(_, _, finding)| is_lasting(finding));
-        let mut seen = HashSet::new();
-        for (key, severity, finding) in lower {
-            let (shows, finding) = now.remove(&key).unwrap_or((None, finding));
-            seen.insert(key.clone());
-            self.show(
-                key,
-                Observation { seconds, shows, lingers: Some(severity).max(shows), not_read: false },
-                finding,
-                now_ms,
-                &hold,
-            );
-        }
-        for (key, (shows, finding)) in now {
-            seen.insert(key.clone());
-            self.show(key, Observation { seconds, shows, lingers: shows, not_read: false }, finding, now_ms, &hold);
-        }
-        for (key, track) in &mut self.tracks {
-            let hold = hold(key.0.rule);
-            if !seen.contains(key) {
-                let not_read = not_read.contains(&(key.0.rule, key.1.clone()));
-                track.observe(hold, Observation { seconds, not_read, ..Observation::default() });
-            }
-            reported.extend(track.report(hold, now_ms, exactly));
-        }
+        let mut reported: Vec<Finding> = at_once.into_iter().map(|(_, finding)| finding).collect();
+        reported.extend(self.tracks.iter().filter_map(|(key, t)| t.report(hold(key.0.rule), now_ms, exactly)));
         self.tracks.retain(|_, track| !track.is_over());
         reported
     }
@@ -146,24 +128,8 @@ impl RuleMemory {
         let by = now.saturating_sub(self.booted_ms.unwrap_or(now));
         if self.booted_ms.is_none() || by.unsigned_abs() > CLOCK_SET_MS {
             self.booted_ms = Some(now);
-            self.tracks.values_mut().for_each(|track| track.clock_was_set(by));
+            self.tracks.values_mut().for_each(|track| track.since_ms = track.since_ms.saturating_add(by));
         }
-    }
-
-    /// Takes note of a pattern that shows or lingers.
-    fn show(
-        &mut self,
-        key: PatternKey,
-        now: Observation,
-        finding: Finding,
-        now_ms: i64,
-        hold: &impl Fn(RuleId) -> Hold,
-    ) {
-        if self.tracks.len() >= MAX_PATTERNS && !self.tracks.contains_key(&key) {
-            return;
-        }
-        let hold = hold(finding.rule);
-        self.tracks.entry(key).or_default().shows(hold, now, finding, now_ms);
     }
 
     /// The patterns that show and have not lasted.
@@ -171,27 +137,31 @@ impl RuleMemory {
         let candidate = |((id, ..), track): (&PatternKey, &PatternTrack)| {
             let hold @ Hold::For(needed_s, of) = hold(id.rule) else { return None };
             let seen_s = track.shown_lately_s(hold).filter(|_| track.report(hold, 0, true).is_none())?;
-            let domain = track.last().domain.clone();
-            Some(StillWatched::pattern(id.rule, domain, (seen_s, needed_s, of), track.last().figure()))
+            let (rule, domain) = (id.rule, track.last.domain.clone());
+            let figure = track.last.figure().map_or_else(String::new, |figure| format!(" ({figure})"));
+            let shown = seconds(seen_s);
+            let because =
+                format!("{rule} shows for {shown}{figure}; it is reported after {needed_s} of the last {of} s");
+            Some(StillWatched { rule, domain, because, seen_s, needed_s })
         };
         self.tracks.iter().filter_map(candidate).take(MAX_CANDIDATES).collect()
     }
 }
 
-/// Findings with their keys and severities.
-fn numbered(found: Vec<(Subject, Finding)>) -> Vec<(PatternKey, Severity, Finding)> {
+/// Findings with their keys.
+fn numbered(found: Vec<(Subject, Finding)>) -> Vec<(PatternKey, Finding)> {
     let mut same: HashMap<(FindingId, Subject), usize> = HashMap::new();
     let key = |(subject, finding): (Subject, Finding)| {
         let number = same.entry((finding.id(), subject.clone())).or_default();
         *number += 1;
-        ((finding.id(), subject, *number), finding.severity, finding)
+        ((finding.id(), subject, *number), finding)
     };
     found.into_iter().map(key).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Lasting;
+    use super::super::finding::{Lasting, Severity};
     use super::*;
 
     const THREE_OF_FIVE: Hold = Hold::For(3.0, 5.0);

@@ -16,7 +16,7 @@ const TOLERANCE_S: f64 = 0.05;
 const CLEARLY: f64 = 1.2;
 
 /// What one interval says about a pattern.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Observation {
     /// Length of the interval.
     pub seconds: f64,
@@ -26,25 +26,18 @@ pub(super) struct Observation {
     pub lingers: Option<Severity>,
     /// Whether its figures were not read: the interval then counts neither for nor against it.
     pub not_read: bool,
-}
-
-/// A figure that may be the worst of the last minute.
-#[derive(Debug, Clone)]
-struct Peak {
-    number: u64,
-    weight: (Severity, f64),
-    figure: String,
+    /// What it costs, percent of one CPU.
+    pub cost: f64,
+    /// The decisive figure, if it shows or lingers.
+    pub figure: String,
 }
 
 /// A pattern in recent intervals.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PatternTrack {
     recent: VecDeque<Observation>,
-    /// How many intervals were observed.
-    observed: u64,
-    /// In falling order of weight.
-    peaks: VecDeque<Peak>,
-    since_ms: i64,
+    /// When it began, by the wall clock.
+    pub since_ms: i64,
     /// Seconds since then.
     age_s: f64,
     /// Seconds since the pattern showed or lingered.
@@ -52,23 +45,18 @@ pub(super) struct PatternTrack {
     /// Whether it is a single event, which is reported although its guest is gone: it may be what ended the guest.
     pub is_event: bool,
     /// The finding of the newest interval in which it showed.
-    last: Finding,
+    pub last: Finding,
 }
 
 impl PatternTrack {
-    /// A pattern that shows, with its finding, in an interval that ends at `now_ms`.
-    pub fn shows(&mut self, hold: Hold, now: Observation, finding: Finding, now_ms: i64) {
-        if self.observed == 0 || self.absent_s >= hold.gone_s() - TOLERANCE_S {
+    /// A pattern that shows or lingers, with its finding, in an interval that ends at `now_ms`.
+    pub fn shows(&mut self, hold: Hold, mut now: Observation, finding: Finding, now_ms: i64) {
+        if self.recent.is_empty() || self.absent_s >= hold.gone_s() - TOLERANCE_S {
             self.since_ms = now_ms - (now.seconds * 1e3) as i64;
             self.age_s = 0.0;
         }
-        let weight = (now.lingers.unwrap_or_default(), finding.cost.unwrap_or(0.0));
-        let lighter = |p: &Peak| p.weight.0.cmp(&weight.0).then(p.weight.1.total_cmp(&weight.1)).is_le();
-        while self.peaks.back().is_some_and(lighter) {
-            self.peaks.pop_back();
-        }
-        let figure = finding.figure().unwrap_or_default().to_owned();
-        self.peaks.push_back(Peak { number: self.observed, weight, figure });
+        now.cost = finding.cost.unwrap_or(0.0);
+        now.figure = finding.figure().unwrap_or_default().to_owned();
         self.is_event = matches!(hold, Hold::Once(_));
         self.last = finding;
         self.observe(hold, now);
@@ -85,7 +73,6 @@ impl PatternTrack {
             return;
         }
         self.recent.push_back(now);
-        self.observed += 1;
         let mut seconds = 0.0;
         let enough = self.recent.iter().rev().position(|o| {
             seconds += o.seconds;
@@ -93,15 +80,6 @@ impl PatternTrack {
         });
         let keep = enough.map_or(self.recent.len(), |n| n + 1).min(MAX_KEPT);
         self.recent.drain(..self.recent.len() - keep);
-        let oldest = self.observed - keep as u64;
-        while self.peaks.front().is_some_and(|p| p.number < oldest) {
-            self.peaks.pop_front();
-        }
-    }
-
-    /// Adjusts to a wall clock that was set ahead by `by` milliseconds.
-    pub fn clock_was_set(&mut self, by_ms: i64) {
-        self.since_ms = self.since_ms.saturating_add(by_ms);
     }
 
     /// Whether nothing of it is left to remember.
@@ -169,11 +147,6 @@ impl PatternTrack {
         shown
     }
 
-    /// Its newest finding.
-    pub fn last(&self) -> &Finding {
-        &self.last
-    }
-
     fn lasting(&self, is_longer: bool, severity: Severity) -> Lasting {
         let (mut of_s, mut shown_s) = (0.0, 0.0);
         let age_s = self.age_s.min(REMEMBERED_S);
@@ -187,11 +160,13 @@ impl PatternTrack {
         let cost = self.last.cost.unwrap_or(0.0);
         // A figure that has fallen below the threshold does not explain the finding.
         let is_below = self.recent.back().is_some_and(|o| o.shows < Some(severity));
-        let is_worse = |p: &&Peak| {
-            let figure = self.last.figure() != Some(p.figure.as_str());
-            p.weight.0 > self.last.severity || p.weight.1 > cost * CLEARLY || is_below && figure
+        let heavier = |a: &&Observation, b: &&Observation| a.lingers.cmp(&b.lingers).then(a.cost.total_cmp(&b.cost));
+        let is_worse = |o: &&Observation| {
+            let other = self.last.figure() != Some(o.figure.as_str());
+            o.lingers > Some(self.last.severity) || o.cost > cost * CLEARLY || is_below && other
         };
-        let worst = self.peaks.front().filter(is_worse).map(|p| p.figure.clone()).filter(|f| !f.is_empty());
+        let worst = self.recent.iter().filter(|o| o.lingers.is_some()).max_by(heavier);
+        let worst = worst.filter(is_worse).map(|o| o.figure.clone()).filter(|figure| !figure.is_empty());
         Lasting { is_longer, shown_s, of_s, ago_s: self.absent_s, worst }
     }
 }

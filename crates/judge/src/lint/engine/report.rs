@@ -1,7 +1,7 @@
 //! The answer of all rules to one interval.
 
 use super::finding::Finding;
-use crate::figures::seconds;
+use crate::lint::context::guest::GuestContext;
 use crate::lint::rule_id::RuleId;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,6 +15,13 @@ pub struct CannotTell {
     pub domain: Option<String>,
     /// What is missing.
     pub because: String,
+}
+
+impl CannotTell {
+    /// Every rule about a guest, or all rules.
+    pub(crate) fn every(guest: Option<&GuestContext<'_>>, because: impl Into<String>) -> Self {
+        Self { rule: RuleId::Every, domain: guest.map(|g| g.name().to_owned()), because: because.into() }
+    }
 }
 
 /// Something of which not enough has been seen to tell whether it is a finding: a guest that runs or is watched for too
@@ -34,25 +41,9 @@ pub struct StillWatched {
 }
 
 impl StillWatched {
-    /// A guest or the host that has been watched for less time than a rule needs.
-    pub(crate) fn young(domain: Option<String>, seen_s: f64, needed_s: f64) -> Self {
-        let because = format!("watched for {}; rules look at up to {}", seconds(seen_s), seconds(needed_s));
-        Self { rule: RuleId::Every, domain, because, seen_s, needed_s }
-    }
-
-    /// A pattern that has shown for some seconds and is reported after others, within a window.
-    pub(crate) fn pattern(
-        rule: RuleId,
-        domain: Option<String>,
-        (seen_s, needed_s, window_s): (f64, f64, f64),
-        figure: Option<&str>,
-    ) -> Self {
-        let figure = figure.map(|f| format!(" ({f})")).unwrap_or_default();
-        let because = format!(
-            "{rule} shows for {}{figure}; it is reported after {needed_s} of the last {window_s} s",
-            seconds(seen_s)
-        );
-        Self { rule, domain, because, seen_s, needed_s }
+    /// A guest or the host, for all rules.
+    pub(crate) fn every(guest: Option<&GuestContext<'_>>, because: String, seen_s: f64, needed_s: f64) -> Self {
+        Self { rule: RuleId::Every, domain: guest.map(|g| g.name().to_owned()), because, seen_s, needed_s }
     }
 
     /// Whether it is about all rules: no finding says nothing yet.

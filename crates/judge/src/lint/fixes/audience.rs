@@ -3,29 +3,22 @@
 //!
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
-use super::advice;
 use super::shell::commands;
-use crate::lint::context::Context;
-use crate::lint::engine::finding::{Finding, Fix, FixKind};
+use super::{advice, command_line_of, is_transient, pins_of};
+use crate::lint::engine::finding::{Audience, FixKind, is_command};
+use crate::lint::prelude::*;
 use kvm::Isa;
 use kvm::cmdline::QemuCommand;
 use sample::Vmm;
 
-/// What QEMU's options begin with in advice.
-const QEMU_OPTIONS: [&str; 6] = ["-accel ", "-device ", "-global ", "-machine ", "-overcommit ", "-no-reboot"];
-
-/// What only a PC has.
-const X86_ONLY: [&str; 9] =
-    ["kvm_amd", "kvm_intel", "enable_apicv", "intel_idle", "hyperv", "hv-", "hpet", "invtsc", "kvm-clock"];
-
 /// The number of a guest in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`).
 fn proxmox_id(command: &QemuCommand) -> Option<String> {
     let id = command.qmp_sockets.iter().find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
-    id.bytes().all(|b| b.is_ascii_digit()).then(|| id.to_owned()).filter(|id| !id.is_empty())
+    (!id.is_empty() && id.bytes().all(|b| b.is_ascii_digit())).then(|| id.to_owned())
 }
 
 /// The host and the VMM that a finding is about.
-pub(crate) struct Audience {
+pub(crate) struct Surroundings {
     /// libvirt runs the guest, or may.
     libvirt: bool,
     /// The VMM, if it is not QEMU.
@@ -41,31 +34,26 @@ pub(crate) struct Audience {
     transient: bool,
 }
 
-impl Audience {
+impl Surroundings {
     /// Of a guest, or of all guests together where a finding is about the host.
     pub fn of(ctx: &Context<'_>, guest: Option<usize>) -> Self {
-        let guests = || ctx.guests.iter().enumerate().filter(move |(i, _)| guest.is_none_or(|only| only == *i));
-        let vmm = |vmm: &Vmm| match vmm {
-            Vmm::Qemu => None,
-            Vmm::Other(name) => Some(name.clone()),
-        };
-        // What is about several guests has to fit each of them.
-        let is_any = guests().next().is_none();
         let one = guest.and_then(|only| ctx.guests.get(only));
+        // What is about several guests has to fit each of them.
+        let guests = if let Some(one) = one { std::slice::from_ref(one) } else { ctx.guests.as_slice() };
+        let is_qemu = |g: &GuestContext<'_>| g.domain.facts.vmm == Vmm::Qemu;
         let host = &ctx.model.host.facts.arch;
         Self {
-            x86: guests().all(|(_, g)| g.config.is_x86()) && (host.is_empty() || host == "x86_64" || host == "i686"),
+            x86: guests.iter().all(|g| g.config.is_x86()) && ["", "x86_64", "i686"].contains(&host.as_str()),
             proxmox: one.and_then(|g| g.domain.facts.command.as_deref()).and_then(proxmox_id),
             pid: one.and_then(|g| g.domain.facts.pid),
-            transient: one.is_some_and(super::is_transient),
-            libvirt: is_any || guests().any(|(_, g)| g.config.libvirt != Some(false)),
-            other_vmm: guests()
-                .map(|(_, g)| vmm(&g.domain.facts.vmm))
-                .reduce(|a, b| a.filter(|_| b.is_some()))
-                .flatten()
-                // Of the host, or of a guest that is gone: nobody knows whose the VMM is.
-                .map(|name| if guest.is_some() { name } else { "the VMM".to_owned() }),
-            isa: guests().find_map(|(_, g)| ctx.isa(g)).or_else(|| ctx.host_isa()),
+            transient: one.is_some_and(is_transient),
+            libvirt: guests.is_empty() || guests.iter().any(|g| g.config.libvirt != Some(false)),
+            other_vmm: (!guests.is_empty() && !guests.iter().any(is_qemu)).then(|| match one {
+                Some(guest) => guest.domain.facts.vmm.as_str().to_owned(),
+                // Nobody knows whose the VMM is.
+                None => "the VMM".to_owned(),
+            }),
+            isa: guests.iter().find_map(|g| ctx.isa(g)).or_else(|| ctx.host_isa()),
         }
     }
 
@@ -75,7 +63,7 @@ impl Audience {
         finding.why = self.named(finding.why);
         finding.evidence = finding.evidence.into_iter().filter_map(|line| self.fit_line(line)).collect();
         let had = !finding.fix.is_empty();
-        finding.fix.retain(|fix| !self.is_foreign_fix(fix));
+        finding.fix.retain(|fix| !self.is_foreign(fix));
         for fix in finding.fix.iter_mut().filter(|fix| fix.kind == FixKind::Advice) {
             fix.text = self.named(std::mem::take(&mut fix.text));
         }
@@ -91,19 +79,20 @@ impl Audience {
 
     /// A line of evidence; of commands to run only those that exist here.
     fn fit_line(&self, line: String) -> Option<String> {
-        if !(line.starts_with("check: ") || line.starts_with("look at: ")) {
+        if !is_command(&line) {
             return Some(self.named(line));
+        }
+        if self.libvirt {
+            return Some(line);
         }
         let mut kept: Vec<String> = Vec::new();
         for part in commands(&line) {
-            let fitting = if self.is_foreign(part) { self.instead(part) } else { Some(part.to_owned()) };
+            let is_foreign = part.contains("virsh ") || part.contains("/libvirt/");
+            let fitting = if is_foreign { self.instead(part) } else { Some(part.to_owned()) };
             kept.extend(fitting.filter(|part| !kept.contains(part)));
         }
         let kept = kept.join("; ");
-        if kept == line {
-            return Some(line);
-        }
-        let verb = if kept.starts_with("check: ") || kept.starts_with("look at: ") { "" } else { "check: " };
+        let verb = if is_command(&kept) { "" } else { "check: " };
         (!kept.is_empty()).then(|| format!("{verb}{kept}"))
     }
 
@@ -114,32 +103,23 @@ impl Audience {
         match (verb, &self.proxmox) {
             ("dumpxml", Some(id)) => Some(format!("qm config {id}")),
             ("domstats" | "domstate", Some(id)) => Some(format!("qm status {id} --verbose")),
-            ("dumpxml", None) => Some(super::command_line_of(self.pid)),
-            ("vcpupin" | "vcpuinfo" | "emulatorpin" | "iothreadinfo", _) => Some(super::pins_of(&pid?)),
+            ("dumpxml", None) => Some(command_line_of(self.pid)),
+            ("vcpupin" | "vcpuinfo" | "emulatorpin" | "iothreadinfo", _) => Some(pins_of(&pid?)),
             ("numatune", _) => Some(format!("numastat -p {}", pid?)),
             _ => None,
         }
     }
 
-    fn is_foreign_fix(&self, fix: &Fix) -> bool {
-        match fix.kind {
-            FixKind::LibvirtXml => !self.libvirt || self.other_vmm.is_some(),
-            FixKind::QemuOption => self.other_vmm.is_some(),
-            FixKind::Command | FixKind::KernelOption | FixKind::Advice => self.is_foreign(&fix.text),
+    fn is_foreign(&self, fix: &Fix) -> bool {
+        let other_vmm = self.other_vmm.is_some();
+        match (fix.kind, fix.audience) {
+            (FixKind::LibvirtXml, _) => !self.libvirt || other_vmm,
+            (FixKind::QemuOption, _) | (_, Audience::Qemu) => other_vmm,
+            (_, Audience::Libvirt) => !self.libvirt,
+            (_, Audience::Intel) => !self.x86 || self.isa == Some(Isa::Svm),
+            (_, Audience::Amd) => !self.x86 || self.isa == Some(Isa::Vmx),
+            (_, Audience::Everyone) => false,
         }
-    }
-
-    fn is_foreign(&self, text: &str) -> bool {
-        let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        let element = || text.split('<').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
-        let manager = !self.libvirt && (has(&["virsh ", "libvirt"]) || element());
-        let vmm = self.other_vmm.is_some() && has(&QEMU_OPTIONS);
-        let vendor = match self.isa {
-            Some(Isa::Vmx) => has(&["kvm_amd"]),
-            Some(Isa::Svm) => has(&["kvm_intel", "enable_apicv"]),
-            Some(Isa::Arm64 | Isa::Other(_)) | None => false,
-        };
-        manager || vmm || vendor || !self.x86 && has(&X86_ONLY)
     }
 
     /// Prose about QEMU in the name of the VMM that the guest has.

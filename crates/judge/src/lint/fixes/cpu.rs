@@ -1,8 +1,7 @@
 //! Changes of a guest's `-cpu`: always the whole argument, because QEMU takes the last one alone.
 
-use super::{POWER_CYCLE, QEMU_RESTART, qemu, shell, xml};
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::Fix;
+use super::{POWER_CYCLE, qemu, shell, xml};
+use crate::lint::prelude::*;
 use crate::model::CpuPlace;
 
 /// QEMU's CPU model without `-cpu` (hw/i386/pc.c and target/i386/cpu.h, `TARGET_DEFAULT_CPU_TYPE`).
@@ -30,7 +29,16 @@ pub(crate) fn argument(guest: &GuestContext<'_>, features: &[String]) -> Fix {
         return xml(text).needing(if by_hand.is_some() { REPLACE_ARGUMENT } else { POWER_CYCLE });
     }
     let word = if after.contains('=') { quoted(&after) } else { shell::quoted(&after) };
-    qemu(format!("-cpu {word}")).needing(QEMU_RESTART)
+    qemu(format!("-cpu {word}"))
+}
+
+/// An element of libvirt's, or the features by hand; these alone where the XML's `-cpu` decides.
+pub(crate) fn either(guest: &GuestContext<'_>, element: Fix, features: &[String]) -> Vec<Fix> {
+    let argument = argument(guest, features);
+    if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
+        return vec![argument];
+    }
+    super::either(guest, element, argument)
 }
 
 /// A quoted word, in which `=` needs no quotes: it follows an option.

@@ -2,8 +2,7 @@
 
 use super::command;
 use super::shell::{quoted, unit_argument};
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::Fix;
+use crate::lint::prelude::*;
 use crate::placement::GuestPlan;
 use kvm::CpuSet;
 use sample::GroupCpus;
@@ -21,7 +20,15 @@ pub(crate) fn name(group: &GroupCpus) -> String {
 
 /// The commands without which the kernel refuses the pins of a plan: from the root downwards, one for each group.
 pub(super) fn widen<'a>(changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)>) -> Vec<Fix> {
-    too_narrow(changed).into_iter().map(|(group, cpus)| widened(group, &cpus)).collect()
+    let widened = |(group, cpus): (&GroupCpus, CpuSet)| {
+        command(set(group, &cpus)).needing(&format!(
+            "comes first: {} leaves its guests only CPUs {}, and the kernel refuses pins beyond them; to keep that \
+             bound, pin the guests within it instead",
+            name(group),
+            group.cpus
+        ))
+    };
+    too_narrow(changed).into_iter().map(widened).collect()
 }
 
 /// The commands that undo a guest's widening, the innermost group first.
@@ -44,16 +51,6 @@ fn too_narrow<'a>(
         }
     }
     groups.into_values().collect()
-}
-
-fn widened(group: &GroupCpus, cpus: &CpuSet) -> Fix {
-    let need = format!(
-        "comes first: {} leaves its guests only CPUs {}, and the kernel refuses pins beyond them; to keep that bound, \
-         pin the guests within it instead",
-        name(group),
-        group.cpus
-    );
-    command(set(group, cpus)).needing(&need)
 }
 
 /// The command that gives a group these CPUs.

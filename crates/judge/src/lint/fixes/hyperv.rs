@@ -1,11 +1,8 @@
 //! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
 
-use super::{advice, command, cpu, either, timer, xml};
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
+use super::{advice, command, cpu, either, libvirt_advice, timer, xml};
 use crate::lint::context::host::apic_parameter;
-use crate::lint::engine::finding::Fix;
-use crate::model::CpuPlace;
+use crate::lint::prelude::*;
 use kvm::Isa;
 use kvm::hyperv::{self, Enlightenment};
 use std::fmt::Write as _;
@@ -93,7 +90,7 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
     }
     let possible = ctx.apic_virtualisation() != Some(false) && host_offers(guest, "avic");
     if !avic && possible && synic && !guest.config.hyperv.has("avic") {
-        fixes.push(advice(add_avic(ctx.isa(guest))));
+        fixes.push(libvirt_advice(add_avic(ctx.isa(guest))));
     }
     fixes
 }
@@ -143,7 +140,7 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     if !refused.is_empty() {
         let useless = wanted.iter().filter(|name| guest.config.hyperv.has(name) && !host_offers(guest, name));
         fixes.extend(useless.map(|name| advice(switch_off(name))));
-        fixes.push(advice(not_offered(&refused, names.is_empty())));
+        fixes.push(libvirt_advice(not_offered(&refused, names.is_empty())));
     }
     fixes
 }
@@ -176,10 +173,7 @@ fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
     if guest.config.hypervisor_hidden {
         flags.insert(0, "hypervisor=on".into());
     }
-    if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
-        return vec![cpu::argument(guest, &flags)];
-    }
-    either(guest, xml(elements(guest, names)), cpu::argument(guest, &flags))
+    cpu::either(guest, xml(elements(guest, names)), &flags)
 }
 
 /// libvirt's elements.

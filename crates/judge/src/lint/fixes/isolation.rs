@@ -2,9 +2,7 @@
 //! options that contradict each other.
 
 use super::{advice, kernel};
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::Fix;
+use crate::lint::prelude::*;
 use kvm::CpuSet;
 
 /// What a host without a spare CPU can do.

@@ -7,11 +7,9 @@ pub(super) mod hyperv;
 pub(super) mod isolation;
 pub(super) mod placement;
 pub(super) mod shell;
-pub(super) mod undo;
 
-use super::context::guest::GuestContext;
-use super::engine::finding::{Fix, FixKind};
-use crate::model::CpuPlace;
+use super::engine::finding::FixKind;
+use super::prelude::*;
 use shell::domain_argument;
 
 /// What a changed CPU or machine needs.
@@ -37,29 +35,39 @@ pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
 pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
 
 pub(crate) fn xml(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::LibvirtXml, text: text.into(), needs: Some(POWER_CYCLE.into()) }
+    Fix { kind: FixKind::LibvirtXml, text: text.into(), needs: Some(POWER_CYCLE.into()), ..Fix::default() }
 }
 
 pub(crate) fn command(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::Command, text: text.into(), needs: None }
+    Fix { kind: FixKind::Command, text: text.into(), ..Fix::default() }
 }
 
 pub(crate) fn qemu(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some(QEMU_RESTART.into()) }
+    Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some(QEMU_RESTART.into()), ..Fix::default() }
 }
 
 pub(crate) fn kernel(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::KernelOption, text: text.into(), needs: Some(HOST_REBOOT.into()) }
+    Fix { kind: FixKind::KernelOption, text: text.into(), needs: Some(HOST_REBOOT.into()), ..Fix::default() }
 }
 
 pub(crate) fn advice(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::Advice, text: text.into(), needs: None }
+    Fix { kind: FixKind::Advice, text: text.into(), ..Fix::default() }
+}
+
+/// Advice for guests of libvirt alone.
+pub(crate) fn libvirt_advice(text: impl Into<String>) -> Fix {
+    advice(text).only(Audience::Libvirt)
 }
 
 impl Fix {
     /// The same fix with another need.
     pub(crate) fn needing(self, needs: &str) -> Self {
         Self { needs: Some(needs.to_owned()), ..self }
+    }
+
+    /// The same fix, for some hosts and guests alone.
+    pub(crate) fn only(self, audience: Audience) -> Self {
+        Self { audience, ..self }
     }
 
     /// Whether it is XML for whoever creates a transient guest, which `virsh edit` would make a persistent one.
@@ -172,14 +180,7 @@ pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str, needs: &str, by_
         return vec![advice(NO_INVTSC)];
     }
     let features: Vec<String> = by_hand.iter().map(|feature| (*feature).to_owned()).collect();
-    let argument = cpu::argument(guest, &features);
-    if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
-        return vec![argument];
-    }
-    either(guest, feature_element(guest, name).needing(needs), argument)
-}
-
-fn feature_element(guest: &GuestContext<'_>, name: &str) -> Fix {
     let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
-    xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"))
+    let element = xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>")).needing(needs);
+    cpu::either(guest, element, &features)
 }

@@ -1,21 +1,20 @@
-//! The placement plan as fixes: commands to try at once, XML to keep.
+//! The placement plan as fixes: commands to try at once, XML to keep, and the way back to the pins as they are now.
 
-use super::cpu_groups::widen;
+use super::cpu_groups::{narrow, widen};
+use super::shell::quoted;
 use super::{
     AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml,
-    is_transient, qemu, scope, virsh, xml,
+    is_transient, libvirt_advice, qemu, scope, virsh, xml,
 };
 use crate::figures::bytes;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::Fix;
+use crate::lint::prelude::*;
 use crate::model::{Pins, ThreadModel};
 use crate::placement::GuestPlan;
 use kvm::CpuSet;
 use std::fmt::Write as _;
 
 /// The most pins in one fix.
-pub(super) const MAX_PINS: usize = 512;
+const MAX_PINS: usize = 512;
 /// What a pin that the configuration has already needs.
 const AT_ONCE: &str = "takes effect at once";
 /// Comes first where CPUs are short.
@@ -35,14 +34,22 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
         .collect();
     let mut fix = Vec::new();
     if changed.iter().any(|(_, p)| p.shares) {
-        fix.push(advice(TOO_FEW_CPUS));
+        fix.push(libvirt_advice(TOO_FEW_CPUS));
     }
     fix.extend(widen(changed.iter().copied()));
-    let (mut lines, mut cut) = (PinCommands::default(), false);
+    let (mut lines, mut cut) = (Vec::new(), false);
     for (guest, part) in &changed {
-        cut |= !lines.add(guest, part);
+        let room = MAX_PINS.saturating_sub(lines.len());
+        lines.extend(pin_commands(guest, part, room));
+        cut |= pins_of(guest, part).count() > room;
     }
-    fix.extend(lines.commands());
+    for need in [LIVE_AND_KEPT, AT_NEXT_START, AT_ONCE, LIVE_ALONE, UNTIL_GUEST_ENDS] {
+        let lines: Vec<&str> = lines.iter().filter(|(of, _)| *of == need).map(|(_, line)| line.as_str()).collect();
+        if !lines.is_empty() {
+            let audience = if need == UNTIL_GUEST_ENDS { Audience::Everyone } else { Audience::Libvirt };
+            fix.push(command(lines.join("\n")).needing(need).only(audience));
+        }
+    }
     // Without this the vCPUs are far from the memory until the guest starts again.
     let unbound = |g: &GuestContext<'_>| g.config.numa.nodes.is_none() && g.config.numa.cells.is_empty();
     let moved = changed.iter().filter(|(guest, _)| unbound(guest)).take(MAX_PINS);
@@ -70,88 +77,57 @@ pub(crate) fn guest_placement(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Ve
 }
 
 /// A pin of a plan.
-pub(super) struct PlannedPin<'a> {
-    /// The command of `virsh`, and the number of the vCPU or `IOThread` with a space behind it.
+struct PlannedPin<'a> {
+    /// The command of `virsh`.
     verb: &'static str,
-    number: String,
-    pub cpus: &'a CpuSet,
+    /// The number of the vCPU or `IOThread`.
+    number: Option<u32>,
+    cpus: &'a CpuSet,
     /// What the configuration pins the thread to.
-    pub configured: Option<&'a CpuSet>,
+    configured: Option<&'a CpuSet>,
     thread: Option<&'a ThreadModel>,
 }
 
 impl PlannedPin<'_> {
-    pub(super) fn virsh(&self, guest: &GuestContext<'_>, cpus: &str, scope: &str) -> String {
-        virsh(guest, self.verb, &format!("{}{cpus} {scope}", self.number))
+    fn virsh(&self, guest: &GuestContext<'_>, cpus: &str, scope: &str) -> String {
+        let number = self.number.map_or_else(String::new, |n| format!("{n} "));
+        virsh(guest, self.verb, &format!("{number}{cpus} {scope}"))
     }
 }
 
 /// The pins of a plan: vCPUs, emulator, `IOThreads`.
-pub(super) fn pins_of<'a>(
-    guest: &'a GuestContext<'_>,
-    part: &'a GuestPlan,
-) -> impl Iterator<Item = PlannedPin<'a>> + 'a {
+fn pins_of<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = PlannedPin<'a>> + 'a {
     let (pins, domain) = (&guest.config.pins, guest.domain);
-    let vcpus = part.vcpus.iter().map(|(v, cpus)| PlannedPin {
-        verb: "vcpupin",
-        number: format!("{v} "),
-        cpus,
-        configured: pins.vcpus.get(v),
-        thread: domain.vcpu(*v),
-    });
-    let emulator = part.emulator.iter().map(|cpus| PlannedPin {
-        verb: "emulatorpin",
-        number: String::new(),
-        cpus,
-        configured: pins.emulator.as_ref(),
-        thread: domain.helper(None),
-    });
-    let iothreads = part.iothreads.iter().map(|(id, cpus)| PlannedPin {
-        verb: "iothreadpin",
-        number: format!("{id} "),
-        cpus,
-        configured: pins.iothreads.get(id),
-        thread: domain.helper(Some(*id)),
-    });
+    let pin = |verb, number, cpus, configured, thread| PlannedPin { verb, number, cpus, configured, thread };
+    let vcpus = part.vcpus.iter().map(move |(v, on)| pin("vcpupin", Some(*v), on, pins.vcpus.get(v), domain.vcpu(*v)));
+    let emulator = part.emulator.iter();
+    let emulator = emulator.map(move |on| pin("emulatorpin", None, on, pins.emulator.as_ref(), domain.helper(None)));
+    let iothreads = part
+        .iothreads
+        .iter()
+        .map(move |(id, on)| pin("iothreadpin", Some(*id), on, pins.iothreads.get(id), domain.helper(Some(*id))));
     vcpus.chain(emulator).chain(iothreads)
 }
 
-/// Commands, each with what it needs.
-#[derive(Default)]
-struct PinCommands(Vec<(&'static str, String)>);
-
-impl PinCommands {
-    /// Adds a guest's commands; whether there was room for all.
-    fn add(&mut self, guest: &GuestContext<'_>, part: &GuestPlan) -> bool {
-        let room = MAX_PINS.saturating_sub(self.0.len());
-        let line = |pin: PlannedPin<'_>| {
-            let (need, keep) = match scope(guest) {
-                at_start if guest.is_shut_off() => (AT_NEXT_START, at_start),
-                _ if pin.configured == Some(pin.cpus) => (AT_ONCE, "--live"),
-                alone if is_transient(guest) => (LIVE_ALONE, alone),
-                both => (LIVE_AND_KEPT, both),
-            };
-            (need, pin.virsh(guest, &pin.cpus.to_string(), keep))
+/// The commands that pin a guest's threads, each with what it needs.
+fn pin_commands(guest: &GuestContext<'_>, part: &GuestPlan, room: usize) -> Vec<(&'static str, String)> {
+    if guest.config.libvirt == Some(false) {
+        return tasksets(guest, part).take(room).map(|line| (UNTIL_GUEST_ENDS, line)).collect();
+    }
+    let line = |pin: PlannedPin<'_>| {
+        let (need, keep) = match scope(guest) {
+            at_start if guest.is_shut_off() => (AT_NEXT_START, at_start),
+            _ if pin.configured == Some(pin.cpus) => (AT_ONCE, "--live"),
+            alone if is_transient(guest) => (LIVE_ALONE, alone),
+            both => (LIVE_AND_KEPT, both),
         };
-        if guest.config.libvirt == Some(false) {
-            self.0.extend(tasksets(guest, part).take(room).map(|line| (UNTIL_GUEST_ENDS, line)));
-        } else {
-            self.0.extend(pins_of(guest, part).take(room).map(line));
-        }
-        pins_of(guest, part).count() <= room
-    }
-
-    fn commands(self) -> impl Iterator<Item = Fix> {
-        let needs = [LIVE_AND_KEPT, AT_NEXT_START, AT_ONCE, LIVE_ALONE, UNTIL_GUEST_ENDS];
-        needs.into_iter().filter_map(move |need| {
-            let lines: Vec<&str> = self.0.iter().filter(|(of, _)| *of == need).map(|(_, line)| line.as_str()).collect();
-            (!lines.is_empty()).then(|| command(lines.join("\n")).needing(need))
-        })
-    }
+        (need, pin.virsh(guest, &pin.cpus.to_string(), keep))
+    };
+    pins_of(guest, part).take(room).map(line).collect()
 }
 
 /// For a guest that libvirt does not run: one `taskset` per thread.
-pub(super) fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = String> + 'a {
+fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = String> + 'a {
     // A file may not have the threads' ids, and 0 is the shell's own.
     let tid = |pin: &PlannedPin<'_>| pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0);
     pins_of(guest, part).filter_map(move |pin| Some(format!("taskset -pc {} {}", pin.cpus, tid(&pin)?)))
@@ -202,14 +178,11 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
     if let (false, Some(memory)) = (part.cells.is_empty(), guest.config.memory) {
         fix.push(xml(cells_xml(part, memory, count)).needing(&need));
     } else if part.memory.is_some() || !part.memnodes.is_empty() {
-        let room = format!("{need}; the guest's memory ({}) has to fit on the node", size(guest));
+        let size = guest.config.memory.map_or_else(|| "size unknown".into(), bytes);
+        let room = format!("{need}; the guest's memory ({size}) has to fit on the node");
         fix.push(xml(numatune_xml(guest, part)).needing(&room));
     }
     fix
-}
-
-fn size(guest: &GuestContext<'_>) -> String {
-    guest.config.memory.map_or_else(|| "size unknown".into(), bytes)
 }
 
 /// The nodes of a guest's memory, and of all its cells where one of them changes.
@@ -246,4 +219,49 @@ fn cells_xml(part: &GuestPlan, memory: u64, vcpus: u32) -> String {
         let _ = writeln!(text, "  <memnode cellid='{id}' mode='strict' nodeset='{nodes}'/>");
     }
     text + "</numatune>"
+}
+
+/// The fixes that undo the plan for a guest. Empty where the plan changes nothing.
+pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
+    let Some(part) = ctx.placement.plan().guests.get(guest.index).filter(|part| !part.is_empty()) else {
+        return Vec::new();
+    };
+    let (map, now) = (ctx.map(), ctx.layout(guest));
+    let set = |cpus: Option<&CpuSet>| cpus.filter(|c| !c.is_empty()).unwrap_or(&map.all).clone();
+    let iothread = |i: &u32| (*i, set(now.iothreads.get(i).and_then(|h| h.cpus.as_ref())));
+    let before = GuestPlan {
+        vcpus: part.vcpus.keys().map(|v| (*v, set(now.vcpus.get(*v as usize)))).collect(),
+        emulator: part.emulator.as_ref().map(|_| set(now.emulator.cpus.as_ref())),
+        iothreads: part.iothreads.keys().map(iothread).collect(),
+        ..GuestPlan::default()
+    };
+    // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
+    let pin_back = |(old, new): (PlannedPin<'_>, PlannedPin<'_>)| {
+        // A pin that was right in the configuration all along stays there.
+        let keep = if old.configured == Some(new.cpus) { "--live" } else { scope(guest) };
+        let cpus = if map.restricts(old.cpus) { old.cpus.to_string() } else { "r".into() };
+        old.virsh(guest, &cpus, keep)
+    };
+    let by_hand = guest.config.libvirt == Some(false);
+    let mut lines: Vec<String> = if by_hand {
+        tasksets(guest, &before).take(MAX_PINS).collect()
+    } else {
+        pins_of(guest, &before).zip(pins_of(guest, part)).take(MAX_PINS).map(pin_back).collect()
+    };
+    lines.extend(narrow(guest, part));
+    let mut fix = if lines.is_empty() { Vec::new() } else { vec![command(lines.join("\n"))] };
+    if by_hand {
+        return fix;
+    }
+    if part.threads.is_some() || part.memory.is_some() || !part.cells.is_empty() || !part.memnodes.is_empty() {
+        if is_transient(guest) {
+            fix.push(advice("the rest of its XML stays as it is in what it is created from"));
+            return fix;
+        }
+        let file = guest.name().replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_");
+        let file = quoted(&format!("./{file}.xml"));
+        let save = virsh(guest, "dumpxml", "--inactive");
+        fix.push(advice(format!("the rest of its XML: {save} > {file} before, virsh define {file} to go back")));
+    }
+    fix
 }

@@ -1,5 +1,6 @@
 //! Texts about the events that end or break a guest.
 
+use crate::lint::engine::finding::Audience::{self, Amd, Intel, Libvirt, Qemu};
 use crate::lint::links;
 
 /// The texts that describe such an event.
@@ -13,10 +14,10 @@ pub(super) struct Incident {
     pub means: &'static str,
     /// Likely causes, the likeliest first.
     pub causes: &'static str,
-    /// What to look at next.
+    /// What to look at next; may be empty.
     pub next: &'static str,
-    /// What else helps where the guest has this vendor's KVM, this VMM or this manager, an advice each.
-    pub more: &'static [&'static str],
+    /// What else helps some guests, an advice each.
+    pub more: &'static [(Audience, &'static str)],
     /// Documents about it.
     pub links: &'static [&'static str],
 }
@@ -31,8 +32,8 @@ pub(super) const ENTRY_FAILED: Incident = Incident {
     next: "Read the VMM's log and KVM's dump in the kernel's log, and update microcode, the host's kernel and \
         QEMU; on Linux 5.15 to 5.19 try kvm.tdp_mmu=N",
     more: &[
-        "kvm_intel.dump_invalid_vmcs=1 puts the whole state into the kernel's log",
-        "kvm_amd.dump_invalid_vmcb=1 puts the whole state into the kernel's log",
+        (Intel, "kvm_intel.dump_invalid_vmcs=1 puts the whole state into the kernel's log"),
+        (Amd, "kvm_amd.dump_invalid_vmcb=1 puts the whole state into the kernel's log"),
     ],
     links: &[links::KVM_API],
 };
@@ -44,7 +45,7 @@ pub(super) const INTERNAL_ERROR: Incident = Incident {
         runs into garbage after a crash or because of its firmware; damaged guest memory; nested virtualisation",
     next: "Read Suberror, registers and Code= in the VMM's log; update QEMU, the firmware and the host's \
         kernel, then reset the guest",
-    more: &["virsh domstate --reason shows whether the guest is paused by it"],
+    more: &[(Libvirt, "virsh domstate --reason shows whether the guest is paused by it")],
     links: &[links::KVM_API],
 };
 pub(super) const TWO_EXCEPTIONS: Incident = Incident {
@@ -88,7 +89,7 @@ pub(super) const START_FAILED: Incident = Incident {
         a limit of the process or container); a CPU feature, device or option that this QEMU or host does not have; \
         missing rights",
     next: "Read QEMU's message behind the option that it names, change what it asks for, and start the guest again",
-    more: &["libvirt keeps the whole message under /var/log/libvirt/qemu"],
+    more: &[(Libvirt, "libvirt keeps the whole message under /var/log/libvirt/qemu")],
     links: &[links::KVM_API],
 };
 pub(super) const NOT_TAKEN_OVER: Incident = Incident {
@@ -100,7 +101,7 @@ pub(super) const NOT_TAKEN_OVER: Incident = Incident {
         CPU that this host does not offer; firmware, memory or disks of another size; a connection that broke off",
     next: "Read which device QEMU names, compare machine type, CPU model, firmware and QEMU of both hosts, and migrate \
         again",
-    more: &["virsh cpu-compare and virsh domcapabilities on the new host say which CPU features it lacks"],
+    more: &[(Libvirt, "virsh cpu-compare and virsh domcapabilities on the new host say which CPU features it lacks")],
     links: &[links::MIGRATION],
 };
 pub(super) const RUN_FAILED: Incident = Incident {
@@ -138,8 +139,8 @@ pub(super) const TRIPLE_FAULT: Incident = Incident {
     next: "Look at the guest's console and crash dumps; kvm_inj_exception events in a trace show the faults \
         before it",
     more: &[
-        "<on_reboot>preserve</on_reboot> in its XML keeps the guest as it is",
-        "-no-reboot of QEMU keeps the guest from starting again",
+        (Libvirt, "<on_reboot>preserve</on_reboot> in its XML keeps the guest as it is"),
+        (Qemu, "-no-reboot of QEMU keeps the guest from starting again"),
     ],
     links: &[links::KVM_API],
 };
@@ -150,7 +151,7 @@ pub(super) const NOTIFY: Incident = Incident {
     causes: "an endless fault inside of the guest's fault handling; an attack on the host; a limit of notify-window \
         that is too short",
     next: "Look at the guest's console",
-    more: &["-accel kvm,notify-vmexit=… sets what QEMU does then"],
+    more: &[(Qemu, "-accel kvm,notify-vmexit=… sets what QEMU does then")],
     links: &[links::KVM_API],
 };
 pub(super) const BUS_LOCKS: Incident = Incident {
@@ -162,7 +163,7 @@ pub(super) const BUS_LOCKS: Incident = Incident {
         neighbours",
     next: "Find the program in the guest (split lock warnings in its log); where the penalty hurts more than the \
         locks, split_lock_mitigate=0 (sysctl kernel.split_lock_mitigate) takes it away",
-    more: &["-machine …,bus-lock-ratelimit=N lets QEMU slow the guest down"],
+    more: &[(Qemu, "-machine …,bus-lock-ratelimit=N lets QEMU slow the guest down")],
     links: &[links::BUS_LOCK],
 };
 pub(super) const WINDOWS_CRASH: Incident = Incident {
@@ -171,7 +172,7 @@ pub(super) const WINDOWS_CRASH: Incident = Incident {
     means: "Windows shows a blue screen and writes the bugcheck's parameters to Hyper-V's crash registers",
     causes: "a driver or an update of the guest; a CPU feature or MSR that it does not find; damaged memory or disk",
     next: "Read the guest's memory dump (bugcheck)",
-    more: &["libvirt's log has the parameters if the guest has a hyperv panic device"],
+    more: &[(Libvirt, "libvirt's log has the parameters if the guest has a hyperv panic device")],
     links: &[links::HYPERV],
 };
 pub(super) const MACHINE_CHECK: Incident = Incident {
@@ -205,10 +206,11 @@ pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
         aside for huge pages that is not used",
     next: "Add up the guests' memory and compare with free -h; take memory from guests, raise the limit of \
         the guest's cgroup, or add swap; journalctl -k -g oom shows who used how much",
-    more: &[
+    more: &[(
+        Libvirt,
         "virsh setmaxmem and virsh setmem with --config take memory from a guest; <memtune><hard_limit> is libvirt's \
         limit",
-    ],
+    )],
     links: &[links::OOM],
 };
 pub(super) const OUT_OF_MEMORY: Incident = Incident {
@@ -233,7 +235,7 @@ pub(super) const KILLED: Incident = Incident {
         admin, such as fencing or a container runtime; the OOM killer, which logs in the kernel's log; broken memory",
     next: "Read the last lines of the VMM's log, coredumpctl list, and the kernel's log of that moment; update \
         QEMU",
-    more: &["libvirt keeps the guest's log under /var/log/libvirt/qemu"],
+    more: &[(Libvirt, "libvirt keeps the guest's log under /var/log/libvirt/qemu")],
     links: &[links::SIGNALS],
 };
 pub(super) const TERMINATED: Incident = Incident {
@@ -241,8 +243,8 @@ pub(super) const TERMINATED: Incident = Incident {
     what: "guests that were switched off",
     means: "libvirt or systemd ended QEMU by a signal, without the guest having shut down",
     causes: "virsh destroy or a management tool; a shutdown of the host; fencing",
-    next: "journalctl -u libvirtd -u virtqemud of that moment shows who asked for it",
-    more: &[],
+    next: "",
+    more: &[(Libvirt, "journalctl -u libvirtd -u virtqemud of that moment shows who asked for it")],
     links: &[links::SIGNALS],
 };
 pub(super) const MEMORY_FAILURE: Incident = Incident {

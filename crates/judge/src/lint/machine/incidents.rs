@@ -165,14 +165,15 @@ fn report(ctx: &Context<'_>, all: ByGuest, verdicts: &mut Verdicts) {
                 see.push((*link).to_owned());
             }
         }
-        let fix = events.all.iter().flat_map(|i| [i.next].into_iter().chain(i.more.iter().copied()));
+        let advice = |i: &&Incident| [(Audience::Everyone, i.next)].into_iter().chain(i.more.iter().copied());
+        let advice = events.all.iter().flat_map(advice).filter(|(_, text)| !text.is_empty());
         let finding = Finding {
             severity,
             confidence: Confidence::High,
             title: worst.title.into(),
             why,
             evidence: events.evidence,
-            fix: fix.map(fixes::advice).collect(),
+            fix: advice.map(|(audience, text)| fixes::advice(text).only(audience)).collect(),
             marks: events.marks,
             see,
             ..Finding::default()

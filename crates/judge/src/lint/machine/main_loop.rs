@@ -41,7 +41,7 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     evidence.push(functions(ctx, guest, thread.tid).unwrap_or_else(|| texts::check_thread(thread.tid)));
     let mut fix = Vec::new();
     if guest.config.pins.iothread_count == 0 {
-        fix.extend([fixes::advice(texts::USE_IOTHREAD), fixes::advice(texts::IOTHREAD_XML)]);
+        fix.extend([fixes::advice(texts::USE_IOTHREAD), fixes::libvirt_advice(texts::IOTHREAD_XML)]);
     }
     fix.push(fixes::advice(texts::CLOSE_SCREENS));
     verdicts.find(Finding {

@@ -46,7 +46,7 @@ fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedNodes,
     let must_span = ctx.layout(guest).vcpus.len() > biggest;
     let mut fix = placement::guest_placement(ctx, guest);
     if fix.is_empty() {
-        fix.push(fixes::advice(texts::SHOW_NODES));
+        fix.push(fixes::libvirt_advice(texts::SHOW_NODES));
     }
     let mut evidence = vec![texts::vcpus_split(&cpus, &nodes)];
     if let Some(bound) = guest.config.numa.nodes.as_ref().filter(|b| !b.is_empty() && !nodes.is_subset(b)) {
@@ -80,7 +80,7 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     evidence.push(texts::CHECK_NODES.into());
     let mut fix = placement::guest_placement(ctx, guest);
     if fix.is_empty() {
-        fix.push(fixes::advice(texts::MATCH_CELLS));
+        fix.push(fixes::libvirt_advice(texts::MATCH_CELLS));
     }
     verdicts.find(Finding {
         severity: Severity::Warning,

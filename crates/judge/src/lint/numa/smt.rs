@@ -49,7 +49,7 @@ fn shared_core(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdi
     }
     let mut fix = placement::guest_placement(ctx, guest);
     if fix.is_empty() {
-        fix.push(fixes::advice(texts::SHOW_THREADS_OR_PIN_CORES));
+        fix.push(fixes::libvirt_advice(texts::SHOW_THREADS_OR_PIN_CORES));
     }
     verdicts.find(Finding {
         severity: Severity::Info,

@@ -73,7 +73,7 @@ fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     lines.push(texts::check_drift(&fixes::virsh(guest, "vcpupin", "")));
     let mut fix = fixes::placement::guest_placement(ctx, guest);
     if fix.is_empty() {
-        fix.push(fixes::advice(texts::ONLINE_CPUS));
+        fix.push(fixes::libvirt_advice(texts::ONLINE_CPUS));
     }
     verdicts.find(Finding {
         severity: if all_absent && !unreachable { Severity::Info } else { Severity::Warning },

@@ -23,7 +23,7 @@ fn move_helpers(ctx: &Context<'_>, guests: &[usize], pinned: &CpuSet) -> Vec<Fix
         return fix;
     }
     vec![if ctx.map().all.is_empty() {
-        fixes::advice(texts::helpers_outside(pinned))
+        fixes::libvirt_advice(texts::helpers_outside(pinned))
     } else {
         fixes::advice(texts::NO_ROOM_FOR_HELPERS)
     }]

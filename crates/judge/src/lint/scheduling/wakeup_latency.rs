@@ -43,7 +43,7 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             evidence,
             fix: vec![
                 fixes::command(texts::SHALLOW_SLEEP).needing(texts::SHALLOW_SLEEP_NEED),
-                fixes::advice(texts::GUEST_IDLES_CPU),
+                fixes::advice(texts::GUEST_IDLES_CPU).only(Audience::Qemu),
             ],
             marks: thread.index.map(Mark::Vcpu).into_iter().chain([Mark::Pcpu(cpu)]).collect(),
             ..texts::WAKEUPS.finding()
