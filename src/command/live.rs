@@ -61,7 +61,7 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
         interval: settings.interval,
         engine,
         engine_problems: problems,
-        metadata_sources: vec![Box::new(outside)],
+        metadata: Some(Box::new(outside)),
         commands: receiver,
         paths,
         ..CollectorOptions::default()

@@ -264,7 +264,7 @@ fn exit_rates_while_tracing_goes_off_and_on() {
     let source = LibvirtAndQmp::new(libvirt, false, Duration::from_secs(1));
     let mut collector = Collector::new(CollectorOptions {
         engine: Some(engine),
-        metadata_sources: vec![Box::new(source)],
+        metadata: Some(Box::new(source)),
         paths,
         ..CollectorOptions::default()
     });
@@ -349,7 +349,7 @@ fn a_guest_that_hangs_takes_nothing_from_the_others() {
     };
     // Used alone, libvirt's source does not know that the process is stopped: the call waits.
     let alone = Libvirt::start(LibvirtOptions { uri: Some("qemu:///system".into()), ..LibvirtOptions::default() });
-    let read = |name: &str| alone.domain(None, Some(name)).is_some_and(|d| !d.disks.is_empty());
+    let read = |name: &str| alone.domain(None, Some(name)).is_some_and(|d| !d.activity.disks.is_empty());
     let said = || alone.status(Instant::now()).sentence();
     wait("both are read", || read("kvmtop-hung") && read("kvmtop-well"));
     let stopped = Stopped::new(hung.pid());
@@ -364,7 +364,7 @@ fn a_guest_that_hangs_takes_nothing_from_the_others() {
 
     let libvirt = Libvirt::start(LibvirtOptions::default());
     let source = LibvirtAndQmp::new(libvirt, false, Duration::from_secs(1));
-    let options = CollectorOptions { metadata_sources: vec![Box::new(source)], ..CollectorOptions::default() };
+    let options = CollectorOptions { metadata: Some(Box::new(source)), ..CollectorOptions::default() };
     let mut collector = Collector::new(options);
     let pids = [hung.pid(), well.pid()].map(|pid| i32::try_from(pid).expect("a PID"));
     // Whether each has figures of its disks, and what is said of libvirt.
@@ -412,7 +412,7 @@ fn many_guests_that_hang_take_nothing_from_the_others() {
         Err(why) => return common::skipped(TEST, &why),
     };
     let alone = Libvirt::start(LibvirtOptions { at_once: true, ..LibvirtOptions::default() });
-    let read = |name: &String| alone.domain(None, Some(name)).is_some_and(|d| !d.disks.is_empty());
+    let read = |name: &String| alone.domain(None, Some(name)).is_some_and(|d| !d.activity.disks.is_empty());
     wait("all are read", || names.iter().all(read));
     let process = |(name, guest): (&String, &Domain)| {
         let pid = i32::try_from(guest.pid()).expect("a PID");

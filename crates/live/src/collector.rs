@@ -148,11 +148,11 @@ impl Collector {
             self.boot_time_ms = now.boot_time_ms();
             self.guests.values_mut().for_each(|guest| guest.description.clock_was_set(self.boot_time_ms));
         }
-        self.reader.begin(SCHED_BUDGET);
+        self.reader.begin(now.mono_ns, SCHED_BUDGET);
         let many_nodes = self.host.facts().topology.nodes().len() > 1;
         let memory = self.host.memory();
         let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
-        self.budget.begin(&self.options.paths, now.mono_ns, self.reader.keep_below, many_nodes, swapped);
+        self.budget.begin(&self.reader, many_nodes, swapped);
         self.unopened.clear();
         if now.mono_ns >= self.hidden_by.0 {
             self.hidden_by = (now.mono_ns + MOUNTS_NS, visibility::hiding_option(&self.options.paths));
@@ -182,9 +182,6 @@ impl Collector {
             reading = engine.read();
         }
         let read = (self.options.clock)();
-        for offers in self.options.metadata_sources.iter_mut().filter_map(|source| source.host_offers()) {
-            self.host.inform(offers);
-        }
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
         let facts = self.host.facts();
         let cpus = self.host.cpus(now.mono_ns);
@@ -245,13 +242,19 @@ impl Collector {
         }
         let watched: Vec<WatchedGuest> = self.guests.values().map(LiveGuest::watched).collect();
         let counters_wanted = self.wants_counters();
-        for source in &mut self.options.metadata_sources {
+        if let Some(source) = &mut self.options.metadata {
             source.want_counters(counters_wanted);
             source.watch(&watched);
         }
-        for guest in self.guests.values_mut() {
-            guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
-        }
+        self.guests.keys().copied().collect::<Vec<_>>().into_iter().for_each(|pid| self.inform(pid));
+    }
+
+    /// Passes on to a guest what libvirt and its monitor know.
+    fn inform(&mut self, pid: i32) {
+        let counters_wanted = self.wants_counters();
+        let Some(guest) = self.guests.get_mut(&pid) else { return };
+        let report = self.options.metadata.as_mut().map(|source| source.metadata(&guest.watched()));
+        guest.inform(&self.status_files, report.unwrap_or_default(), counters_wanted);
     }
 
     /// Reading KVM's counters through libvirt costs the guests' monitors, and tracing gives more: they are read only
@@ -262,7 +265,7 @@ impl Collector {
 
     /// Opens a guest; false for one that is already gone, of which only events are left.
     fn open(&mut self, pid: i32) -> bool {
-        let mut guest = match LiveGuest::open(&self.options.paths, pid, self.boot_time_ms, &mut self.reader) {
+        let mut guest = match LiveGuest::open(pid, self.boot_time_ms, &mut self.reader) {
             Ok(guest) => guest,
             Err(FileError::Gone) => return false,
             Err(why) => {
@@ -270,10 +273,9 @@ impl Collector {
                 return false;
             }
         };
-        let counters_wanted = self.wants_counters();
-        guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
         guest.main_before = self.discovery.used_before(pid, guest.threads.start_ticks());
         self.guests.insert(pid, guest);
+        self.inform(pid);
         true
     }
 
@@ -283,18 +285,19 @@ impl Collector {
         }
         for (pid, guest) in &mut self.guests {
             let mine: Vec<i32> = found.helpers.iter().filter(|(_, owner)| owner == pid).map(|(tid, _)| *tid).collect();
-            guest.help(&self.options.paths, &mine, &mut self.reader);
+            guest.help(&mine, &mut self.reader);
         }
     }
 
     /// Reads every guest's threads; takes out and returns those that ended.
     fn read_guests(&mut self, found: &Discovered, now: Timestamps) -> Vec<LiveGuest> {
         let living: HashSet<i32> = found.guests.iter().copied().collect();
-        let (paths, reader, budget) = (&self.options.paths, &mut self.reader, &mut self.budget);
+        let (reader, budget) = (&mut self.reader, &mut self.budget);
+        reader.now_ns = now.mono_ns;
         // A process that ended is found by its threads, even when another process took its PID; one that closed its VM
         // is found by discovery.
         take_where(&mut self.guests, |pid, guest| {
-            guest.read(paths, now.mono_ns, reader, budget) == Liveness::Ended || !living.contains(pid)
+            guest.read(reader, budget) == Liveness::Ended || !living.contains(pid)
         })
     }
 
@@ -372,7 +375,7 @@ impl Collector {
         all.push(source_status::kvm_stats(&missing, &self.options.paths));
         all.extend(self.status_files.problem());
         all.extend(self.kernel_log.status());
-        all.extend(self.options.metadata_sources.iter_mut().flat_map(|i| i.status()));
+        all.extend(self.options.metadata.iter_mut().flat_map(|source| source.status()));
         all
     }
 }

@@ -35,8 +35,8 @@ pub struct CollectorOptions {
     pub engine: Option<Box<dyn Engine>>,
     /// Why the engine, or a better one, is missing.
     pub engine_problems: Vec<EngineError>,
-    /// libvirt, the QEMU monitor.
-    pub metadata_sources: Vec<Box<dyn MetadataSource>>,
+    /// libvirt and the QEMU monitor.
+    pub metadata: Option<Box<dyn MetadataSource>>,
     /// Commands for the collector while it runs.
     pub commands: Receiver<CollectorCommand>,
     /// Where the kernel's files are.
@@ -51,7 +51,7 @@ impl Default for CollectorOptions {
             interval: Duration::from_secs(1),
             engine: None,
             engine_problems: Vec::new(),
-            metadata_sources: Vec::new(),
+            metadata: None,
             commands: channel().1,
             paths: SystemPaths::default(),
             clock: Box::new(Timestamps::now),

@@ -377,7 +377,7 @@ impl MetadataSource for CountersOnDemand {
         self.wanted = wanted;
     }
 
-    fn metadata(&mut self, _: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
+    fn metadata(&mut self, _: &WatchedGuest) -> Arc<GuestMetadata> {
         let at_ns = *self.now_ns.lock().unwrap();
         if self.wanted {
             // 1000 exits a second since the beginning.
@@ -385,7 +385,7 @@ impl MetadataSource for CountersOnDemand {
             let reading = CounterReading { at_ns, every_ns: 1_000_000_000, vm: counters, ..CounterReading::default() };
             self.metadata = Arc::new(GuestMetadata { counters: Some(Arc::new(reading)), ..GuestMetadata::default() });
         }
-        Some(self.metadata.clone())
+        self.metadata.clone()
     }
 
     fn status(&mut self) -> Vec<SourceStatus> {
@@ -402,7 +402,7 @@ fn counters_that_are_no_longer_read_are_no_longer_shown() {
     let engine = FakeEngine(Arc::default(), EngineLevel::Full);
     let mut collector = Collector::new(CollectorOptions {
         engine: Some(Box::new(engine)),
-        metadata_sources: vec![Box::new(source)],
+        metadata: Some(Box::new(source)),
         paths: fake.paths(),
         clock: Box::new(move || Timestamps { mono_ns: *clock.lock().unwrap(), ..Timestamps::default() }),
         ..CollectorOptions::default()

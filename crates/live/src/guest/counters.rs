@@ -8,6 +8,7 @@ use super::kvm_stats::{StatsHeader, StatsLayout};
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::{self, FileError};
 use crate::proc::paths::SystemPaths;
+use crate::proc::read_context::ReadContext;
 use crate::proc::stat::number;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::BTreeMap;
@@ -73,17 +74,17 @@ struct DebugfsFolder {
 
 impl GuestCounters {
     /// Looks for sources again; `files` are the guest's.
-    pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles, keep_below: i32) {
+    pub(crate) fn look(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
         let wanted = files.vcpu_stats.len() + usize::from(files.vm_stats.is_some());
         let have = self.vcpus.len() + usize::from(self.vm.is_some());
-        if paths.real && wanted != have {
+        if reader.paths.real && wanted != have {
             *self = Self::default();
             if wanted > 0 {
-                self.borrow(paths, pid, files, keep_below);
+                self.borrow(pid, files, reader);
             }
         }
         if self.vcpus.is_empty() && self.debugfs.is_none() {
-            self.debugfs = DebugfsFolder::open(paths, pid);
+            self.debugfs = DebugfsFolder::open(&reader.paths, pid);
             if self.debugfs.is_none() && self.missing.is_none() {
                 self.missing = Some(MissingCounters::NoFiles);
             }
@@ -113,10 +114,10 @@ impl GuestCounters {
         self.missing.filter(|_| self.vcpus.is_empty() && self.debugfs.is_none())
     }
 
-    fn borrow(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles, keep_below: i32) {
+    fn borrow(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
         let Some(process) = Pid::from_raw(pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok()) else { return };
-        let mut take = |fd: i32, name: &str| match BorrowedStatsFile::take(paths, &process, fd, name) {
-            Ok(b) if b.file.as_raw_fd() < keep_below => Some(b),
+        let mut take = |fd: i32, name: &str| match BorrowedStatsFile::take(&reader.paths, &process, fd, name) {
+            Ok(b) if b.file.as_raw_fd() < reader.keep_below => Some(b),
             Ok(_) => None,
             Err(e) => {
                 if e == FileError::Denied {
@@ -221,7 +222,7 @@ mod tests {
             fake.write(&format!("sys/kernel/debug/kvm/10-8/{name}"), value);
         }
         let mut counters = GuestCounters::default();
-        counters.look(&fake.paths(), 10, &KvmFiles::default(), 500);
+        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         let mut budget = 100;
         let (vm, vcpus) = counters.read(&mut budget);
         assert_eq!(vm, [("exits".to_owned(), 12), ("halt_exits".to_owned(), 3)].into());
@@ -237,7 +238,7 @@ mod tests {
         fake.write("sys/kernel/debug/kvm/12-8/exits", "12\n");
         fake.write("sys/kernel/debug/kvm/99-8/exits", "99\n");
         let mut counters = GuestCounters::default();
-        counters.look(&fake.paths(), 10, &KvmFiles::default(), 500);
+        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         assert_eq!(counters.read(&mut 100).0, [("exits".to_owned(), 12)].into());
     }
 
@@ -245,7 +246,7 @@ mod tests {
     fn nothing_at_all_is_said() {
         let fake = FakeProc::new();
         let mut counters = GuestCounters::default();
-        counters.look(&fake.paths(), 10, &KvmFiles::default(), 500);
+        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         assert_eq!(counters.missing(), Some(MissingCounters::NoFiles));
         assert_eq!(counters.read(&mut 100), (BTreeMap::new(), BTreeMap::new()));
     }

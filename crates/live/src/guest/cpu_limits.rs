@@ -6,9 +6,10 @@
 
 use super::cgroups::{Hierarchies, libvirt_groups};
 use super::cpu_groups;
-use super::stagger::stagger;
+use super::stagger;
 use crate::proc::file::{self, read_kept};
 use crate::proc::paths::SystemPaths;
+use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
 use kvm::sanitize_name;
 use procfs::{FromBufRead, ProcessCGroups};
@@ -49,18 +50,12 @@ pub(crate) struct CpuLimits {
 
 impl CpuLimits {
     /// Reads the groups that have a limit.
-    pub(crate) fn read(
-        &mut self,
-        hierarchies: &Hierarchies,
-        paths: &SystemPaths,
-        pid: i32,
-        now_ns: u64,
-        keep_below: i32,
-    ) -> Vec<Throttling> {
+    pub(crate) fn read(&mut self, hierarchies: &Hierarchies, pid: i32, reader: &ReadContext) -> Vec<Throttling> {
+        let now_ns = reader.now_ns;
         let look = now_ns >= self.look_due_ns;
         if look {
             self.look_due_ns = now_ns + LOOK_NS + stagger(pid);
-            self.look(hierarchies, paths, pid);
+            self.look(hierarchies, &reader.paths, pid);
         }
         let all = look || now_ns >= self.unlimited_due_ns;
         if all {
@@ -70,7 +65,7 @@ impl CpuLimits {
         let mut found = Vec::new();
         for group in self.groups.iter_mut().filter(|g| g.limited || all) {
             let Ok(dir) = file::open_dir(&group.folder) else { continue };
-            let Ok(text) = read_kept(&dir, || "cpu.stat".into(), &mut group.file, keep_below, &mut buf) else {
+            let Ok(text) = read_kept(&dir, || "cpu.stat".into(), &mut group.file, reader.keep_below, &mut buf) else {
                 continue;
             };
             let Some(throttling) = parse(&String::from_utf8_lossy(text), &group.name, group.unified) else { continue };
@@ -165,8 +160,10 @@ mod tests {
         fake.process(10, "qemu").process_file("cgroup", cgroup.as_bytes());
         let hierarchies = Hierarchies::read(&fake.paths());
         let mut limits = CpuLimits::default();
-        let first = limits.read(&hierarchies, &fake.paths(), 10, 0, 500);
-        assert_eq!(limits.read(&hierarchies, &fake.paths(), 10, 1, 500), first, "limited groups are read each time");
+        let mut reader = ReadContext::new(&fake.paths());
+        let first = limits.read(&hierarchies, 10, &reader);
+        reader.now_ns = 1;
+        assert_eq!(limits.read(&hierarchies, 10, &reader), first, "limited groups are read each time");
         first
     }
 
@@ -211,7 +208,11 @@ mod tests {
         assert_eq!(guest(&fake, "0::/a.service\n", true), []);
         let hierarchies = Hierarchies::read(&fake.paths());
         let mut limits = CpuLimits::default();
-        let mut read = |second: u64| limits.read(&hierarchies, &fake.paths(), 10, second * 1_000_000_000, 500).len();
+        let mut reader = ReadContext::new(&fake.paths());
+        let mut read = |second: u64| {
+            reader.now_ns = second * 1_000_000_000;
+            limits.read(&hierarchies, 10, &reader).len()
+        };
         assert_eq!([0, 1, 2].map(&mut read), [0; 3]);
         fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);
         assert!((3..=6).any(|second| read(second) == 1));

@@ -1,14 +1,143 @@
-//! A guest's identity and configuration, merged from its process, libvirt and its monitor.
+//! A guest's identity and configuration, merged from its process, libvirt and its monitor, each fact with its origin.
 
-use super::identity::{MAX_COMMAND, ProcessIdentity};
 use crate::host::qemu_logs::LoggedGuest;
 use crate::metadata::source::{GuestMetadata, UuidClaim};
 use crate::metadata::status_xml::{DomainStatus, StatusFiles, StatusQuery};
+use crate::proc::file;
 use crate::proc::paths::SystemPaths;
-use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, SlowFile, SlowFiles};
+use crate::proc::read_context::ReadContext;
+use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, SlowFile};
+use crate::proc::stat::{TICK_NS, value};
+use kvm::cmdline::{self, QemuCommand};
+use kvm::device_map;
 use kvm::domain_xml::DomainXml;
-use sample::{DomainFacts, DomainState, GroupCpus, Known, Origin};
+use kvm::{Space, guest_name, sanitize_name};
+use sample::{DomainFacts, DomainState, GroupCpus, Known, Origin, Vmm};
 use std::sync::Arc;
+
+/// A longer command line is cut; the kernel limits one argument to 128 KiB and all to some MiB (execve(2)).
+const MAX_COMMAND: usize = 1 << 20;
+/// A guest is in a few cgroups, one a line.
+const MAX_CGROUP: usize = 64 * 1024;
+/// At most this many characters of a name are kept.
+const MAX_NAME: usize = 256;
+
+/// The facts of a guest's process in /proc, read once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProcessIdentity {
+    /// Process id.
+    pub pid: i32,
+    /// Start, ticks after boot.
+    pub start_ticks: u64,
+    /// The start by the wall clock, milliseconds since the epoch.
+    pub started_ms: Option<i64>,
+    /// The main thread's name.
+    pub comm: String,
+    /// The parsed command line of a QEMU.
+    pub command: Option<Arc<QemuCommand>>,
+    /// The name that libvirt's status file has: `-name` of the command line, as written.
+    pub libvirt_name: Option<String>,
+    /// The name that a VMM without libvirt, or a registered machine, gives it.
+    pub own_name: Option<Known<String>>,
+    /// What its name says besides the process id: its container, its disk or its program. Others may share it.
+    pub kind: String,
+    /// The user that it runs as (the real one).
+    pub uid: Option<u32>,
+    /// Number of its threads that have the name of a vCPU.
+    pub vcpu_threads: u32,
+    /// Number of open vCPU files. QEMU keeps the files of unplugged vCPUs open.
+    pub vcpu_files: u32,
+    /// The groups of processes that bound its CPUs.
+    pub cpu_groups: Vec<GroupCpus>,
+}
+
+impl ProcessIdentity {
+    /// Reads the process, all but its command line.
+    pub(crate) fn read(paths: &SystemPaths, pid: i32, start_ticks: u64, comm: &str, boot_time_ms: i64) -> Self {
+        let status = file::read_text(&paths.process(pid, "status"), 4096).unwrap_or_default();
+        let cgroup = file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
+        let cgroup = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
+        let mut identity = Self {
+            pid,
+            start_ticks,
+            comm: comm.to_owned(),
+            own_name: cgroup.machine.map(|machine| Known::new(machine, Origin::Process)),
+            kind: cgroup.container.unwrap_or_else(|| comm.to_owned()),
+            uid: value(&status, "Uid").and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok()),
+            ..Self::default()
+        };
+        identity.started_since_boot(boot_time_ms);
+        identity
+    }
+
+    /// Takes its start by the wall clock, from the time of the boot by that clock.
+    pub(crate) fn started_since_boot(&mut self, boot_time_ms: i64) {
+        let since_boot_ms = i64::try_from(self.start_ticks.saturating_mul(TICK_NS / 1_000_000)).ok();
+        self.started_ms = since_boot_ms.map(|ms| boot_time_ms.saturating_add(ms));
+    }
+
+    /// Takes over the command line: the content of `/proc/PID/cmdline`.
+    pub(crate) fn learn(&mut self, cmdline: &[u8]) {
+        // The last argument ends with a NUL too.
+        let words = cmdline.strip_suffix(b"\0").unwrap_or(cmdline).split(|b| *b == 0);
+        let argv: Vec<String> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let command = cmdline::parse_argv(&argv);
+        let given = guest_name::of_command(&argv).map(|name| Known::new(name, Origin::CommandLine));
+        self.own_name = given.or(self.own_name.take());
+        if self.kind == self.comm
+            && let Some(disk) = guest_name::of_disk(&argv)
+        {
+            self.kind = disk;
+        }
+        // An emulator by another name may well be libvirt's.
+        self.libvirt_name.clone_from(&command.name);
+        let is_qemu = argv.first().is_some_and(|program| cmdline::is_program(program));
+        self.command = is_qemu.then(|| Arc::new(command));
+    }
+
+    /// Merges the facts. Of each the first source that has it wins.
+    pub(crate) fn facts(&self, status: Option<&DomainStatus>, report: &GuestMetadata) -> DomainFacts {
+        let command = self.command.as_deref();
+        let from_command = |value: fn(&QemuCommand) -> &Option<String>| {
+            Some(Known::new(value(command?).clone()?, Origin::CommandLine))
+        };
+        let xml = report.xml.clone().or_else(|| Some(Known::new(status?.xml.clone(), Origin::StatusXml)));
+        let from_xml = |value: fn(&DomainXml) -> &Option<String>| {
+            let xml = xml.as_ref()?;
+            Some(Known::new(value(&xml.value).clone()?, xml.from))
+        };
+        let from_process = |vcpus: u32| (vcpus > 0).then(|| Known::new(vcpus, Origin::Process));
+        let machine = clean([from_xml(|xml| &xml.machine), from_command(|c| &c.machine)]);
+        let vmm = if command.is_some() { Vmm::Qemu } else { Vmm::Other(self.comm.clone()) };
+        let given = [report.name.clone(), from_xml(|xml| &xml.name), from_command(|c| &c.name), self.own_name.clone()];
+        let vcpus = [
+            from_process(self.vcpu_threads),
+            xml.as_ref().and_then(|xml| Some(Known::new(xml.value.vcpus?, xml.from))),
+            command.and_then(|c| Some(Known::new(c.vcpus()?, Origin::CommandLine))),
+            from_process(self.vcpu_files),
+        ];
+        DomainFacts {
+            name: clean(given).unwrap_or_else(|| {
+                let kind = sanitize_name(&self.kind, MAX_NAME);
+                Known::new(format!("{kind}-{}", self.pid), Origin::Process)
+            }),
+            uuid: clean([report.uuid.clone(), from_xml(|xml| &xml.uuid), from_command(|c| &c.uuid)]),
+            pid: Some(self.pid),
+            start_ticks: self.start_ticks,
+            started_ms: self.started_ms,
+            vcpus: vcpus.into_iter().flatten().next(),
+            guest_os: clean([from_xml(|xml| &xml.os_id)]),
+            xml_text: report.xml_text.clone().or_else(|| Some(status?.text.clone())),
+            xml,
+            command: self.command.clone(),
+            devices: report.devices.clone().or_else(|| built_in(&vmm, machine.as_ref())),
+            machine,
+            vmm,
+            persistent: report.persistent,
+            cpu_groups: self.cpu_groups.clone(),
+        }
+    }
+}
 
 /// What is known of a guest.
 pub(crate) struct GuestDescription {
@@ -16,42 +145,50 @@ pub(crate) struct GuestDescription {
     pub(super) identity: ProcessIdentity,
     /// Its command line, until that is read: the process can hold it back.
     pub command_line: Option<LateFile>,
-    /// Whether the command line came since `facts` were merged.
-    has_new_command_line: bool,
     /// All facts together.
     pub(super) facts: Arc<DomainFacts>,
-    /// The last reports of the metadata sources.
-    pub(super) reports: Vec<Arc<GuestMetadata>>,
-    status_seen: Option<Arc<DomainXml>>,
+    /// Whether something changed since `facts` were merged.
+    changed: bool,
+    /// The last report of libvirt and the monitor.
+    pub(super) report: Arc<GuestMetadata>,
+    /// libvirt's status file.
+    pub(super) status: Option<Arc<DomainStatus>>,
     pub(super) state: DomainState,
     pub(super) claim: UuidClaim,
 }
 
 impl GuestDescription {
-    pub(super) fn new(identity: ProcessIdentity, paths: &SystemPaths, slow_files: &mut SlowFiles) -> Self {
+    pub(super) fn new(identity: ProcessIdentity, reader: &mut ReadContext) -> Self {
         let mut description = Self {
             identity,
             command_line: Some(LateFile::default()),
-            has_new_command_line: false,
             facts: Arc::default(),
-            reports: Vec::new(),
-            status_seen: None,
+            changed: true,
+            report: Arc::default(),
+            status: None,
             state: DomainState::Running,
             claim: UuidClaim::Unknown,
         };
-        description.read_command_line(paths, slow_files);
-        description.facts = Arc::new(description.identity.facts(None, &[]));
+        description.read_command_line(reader);
+        description.merge();
         description
     }
 
+    /// Merges the facts again if any of them changed.
+    pub(super) fn merge(&mut self) {
+        if std::mem::take(&mut self.changed) {
+            self.facts = Arc::new(self.identity.facts(self.status.as_deref(), &self.report));
+        }
+    }
+
     /// Reads the command line, unless it is known.
-    pub(super) fn read_command_line(&mut self, paths: &SystemPaths, slow_files: &mut SlowFiles) {
+    pub(super) fn read_command_line(&mut self, reader: &mut ReadContext) {
         let Some(file) = &mut self.command_line else { return };
-        let path = paths.process(self.identity.pid, "cmdline");
+        let path = reader.paths.process(self.identity.pid, "cmdline");
         let cmdline = SlowFile { path, max: MAX_COMMAND, uid: self.identity.uid };
-        if let Some(bytes) = file.read(slow_files, cmdline, FILE_TIMEOUT) {
+        if let Some(bytes) = file.read(&mut reader.slow_files, cmdline, FILE_TIMEOUT) {
             self.identity.learn(&bytes.unwrap_or_default());
-            (self.command_line, self.has_new_command_line) = (None, true);
+            (self.command_line, self.changed) = (None, true);
         }
     }
 
@@ -86,49 +223,114 @@ impl GuestDescription {
         };
     }
 
-    /// Takes over what the metadata sources and libvirt's status file say; returns whether anything changed.
-    pub(super) fn inform(&mut self, reports: Vec<Arc<GuestMetadata>>, status: Option<&DomainStatus>) -> bool {
-        self.state = reports.iter().find_map(|t| t.state).or_else(|| status?.state()).unwrap_or_default();
-        let same_reports =
-            reports.len() == self.reports.len() && reports.iter().zip(&self.reports).all(|(a, b)| Arc::ptr_eq(a, b));
-        let same_status = match (&self.status_seen, status) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, &b.xml),
-            (a, b) => a.is_none() && b.is_none(),
-        };
-        let same_files = self.facts.vcpus.is_some() || self.identity.vcpu_files == 0;
-        let has_new_command_line = std::mem::take(&mut self.has_new_command_line);
-        if same_reports && same_status && same_files && !has_new_command_line {
-            return false;
+    /// Takes over what libvirt, its status file and the monitor say.
+    pub(super) fn inform(&mut self, report: Arc<GuestMetadata>, status: Option<&Arc<DomainStatus>>) {
+        self.state = report.state.or_else(|| status?.state()).unwrap_or_default();
+        let has_status = |now: &Arc<DomainStatus>| self.status.as_ref().is_some_and(|known| Arc::ptr_eq(known, now));
+        if !Arc::ptr_eq(&report, &self.report) || !status.map_or(self.status.is_none(), has_status) {
+            (self.report, self.status, self.changed) = (report, status.cloned(), true);
+            self.merge();
         }
-        self.reports = reports;
-        self.status_seen = status.map(|s| s.xml.clone());
-        let facts = self.identity.facts(status, &self.reports);
-        if facts != *self.facts {
-            self.facts = Arc::new(facts);
-        }
-        true
     }
 
     /// Takes over a new time of the boot: the wall clock was set.
     pub(crate) fn clock_was_set(&mut self, boot_time_ms: i64) {
         self.identity.started_since_boot(boot_time_ms);
-        Arc::make_mut(&mut self.facts).started_ms = self.identity.started_ms;
+        self.changed = true;
     }
 
-    /// Sets the groups of processes that bound its CPUs.
-    pub(super) fn set_cpu_groups(&mut self, groups: &[GroupCpus]) {
-        if groups != self.facts.cpu_groups {
-            self.identity.cpu_groups = groups.to_vec();
-            Arc::make_mut(&mut self.facts).cpu_groups = groups.to_vec();
+    /// Takes over what `/proc` and the cgroups show now.
+    pub(super) fn update(&mut self, vcpu_threads: u32, vcpu_files: u32, cpu_groups: &[GroupCpus]) {
+        let known = &mut self.identity;
+        if (known.vcpu_threads, known.vcpu_files) != (vcpu_threads, vcpu_files) || known.cpu_groups != cpu_groups {
+            (known.vcpu_threads, known.vcpu_files, known.cpu_groups) = (vcpu_threads, vcpu_files, cpu_groups.to_vec());
+            self.changed = true;
         }
     }
+}
 
-    /// Sets the number of threads with the name of a vCPU.
-    pub(super) fn set_vcpu_threads(&mut self, named: u32) {
-        self.identity.vcpu_threads = named;
-        let known = self.facts.vcpus.as_ref().map(|known| known.value);
-        if named > 0 && known != Some(named) {
-            Arc::make_mut(&mut self.facts).vcpus = Some(Known::new(named, Origin::Process));
-        }
+/// The built-in table, used until the monitor reports the guest's own devices.
+fn built_in(vmm: &Vmm, machine: Option<&Known<String>>) -> Option<Known<Arc<device_map::DeviceMap>>> {
+    let machine = machine.map(|m| m.value.as_str());
+    let map = device_map::builtin(vmm.as_str(), machine, Some(std::env::consts::ARCH));
+    let empty = map.regions(Space::Pio).is_empty() && map.regions(Space::Mmio).is_empty();
+    (!empty).then(|| Known::new(Arc::new(map), Origin::BuiltIn))
+}
+
+/// The first of these that has anything left when it is sanitised.
+fn clean<const N: usize>(given: [Option<Known<String>>; N]) -> Option<Known<String>> {
+    let clean = |known: Known<String>| Known { value: sanitize_name(known.value.trim(), MAX_NAME), ..known };
+    given.into_iter().flatten().map(clean).find(|known| !known.value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::status_xml::{StatusFiles, StatusQuery};
+    use crate::tests::fake_proc::FakeProc;
+
+    fn identity(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
+        fake.process(77, "qemu-system-x86");
+        let mut identity = ProcessIdentity::read(&fake.paths(), 77, 500, "qemu-system-x86", 1_000_000);
+        identity.learn(command);
+        identity
+    }
+
+    #[test]
+    fn the_command_line_tells_a_guest_of_no_libvirt() {
+        let fake = FakeProc::new();
+        let o = identity(
+            &fake,
+            b"qemu-system-x86_64\0-name\0guest=a\x1b[31mb,debug-threads=on\0-smp\x003\0-machine\0q35\0",
+        );
+        let f = o.facts(None, &GuestMetadata::default());
+        assert_eq!(f.name, Known::new("a\u{fffd}b".into(), Origin::CommandLine));
+        assert_eq!(f.vcpus, Some(Known::new(3, Origin::CommandLine)));
+        assert_eq!(f.started_ms, Some(1_005_000));
+        assert_eq!(f.vmm, Vmm::Qemu);
+        assert_eq!(f.devices.unwrap().from, Origin::BuiltIn);
+    }
+
+    #[test]
+    fn a_guest_of_no_name_is_called_by_its_process() {
+        let fake = FakeProc::new();
+        let mut o = identity(&fake, b"./vmm\0");
+        o.vcpu_files = 2;
+        let f = o.facts(None, &GuestMetadata::default());
+        assert_eq!(f.name, Known::new("qemu-system-x86-77".into(), Origin::Process));
+        assert_eq!(f.vmm, Vmm::Other("qemu-system-x86".into()));
+        assert_eq!(f.vcpus, Some(Known::new(2, Origin::Process)));
+    }
+
+    #[test]
+    fn a_vmm_without_libvirt_names_its_guest() {
+        let fake = FakeProc::new();
+        let name = |cmdline: &[u8]| identity(&fake, cmdline).facts(None, &GuestMetadata::default()).name;
+        assert_eq!(name(b"/firecracker\0--id\0web\x1b[1m\0"), Known::new("web\u{fffd}".into(), Origin::CommandLine));
+        assert_eq!(name(b"qemu-system-x86_64\0-hda\0/vm/web.img\0").value, "web-77");
+        fake.process(77, "vmm").process_file("cgroup", b"0::/machine.slice/machine-db.scope\n");
+        assert_eq!(name(b"vmm\0run\0"), Known::new("db".into(), Origin::Process));
+    }
+
+    #[test]
+    fn libvirt_is_believed_first_then_its_file() {
+        let fake = FakeProc::new();
+        let o = identity(&fake, b"qemu-system-x86_64\0-name\0guest=c\0");
+        fake.write(
+            "run/libvirt/qemu/b.xml",
+            "<domstatus state='running' pid='77'><domain type='kvm'><name>b</name><vcpu>4</vcpu>\
+             <os><type machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>",
+        );
+        let mut files = StatusFiles::new(fake.paths().run);
+        let query = StatusQuery { pid: 77, uid: None, name: "b".into(), answered: false };
+        files.refresh(0, true, &[query]);
+        let f = o.facts(files.status_of(77).map(Arc::as_ref), &GuestMetadata::default());
+        assert_eq!(f.name, Known::new("b".into(), Origin::StatusXml));
+        assert_eq!(f.machine, Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml)));
+        assert_eq!(f.vcpus, Some(Known::new(4, Origin::StatusXml)));
+        let report = GuestMetadata { name: Some(Known::new("a".into(), Origin::Libvirt)), ..GuestMetadata::default() };
+        let f = o.facts(files.status_of(77).map(Arc::as_ref), &report);
+        assert_eq!(f.name, Known::new("a".into(), Origin::Libvirt));
+        assert_eq!(f.vcpus.unwrap().from, Origin::StatusXml);
     }
 }

@@ -2,19 +2,17 @@
 
 use super::counter_interpolation::CounterInterpolation;
 use super::counters::MissingCounters;
-use super::description::GuestDescription;
-use super::identity::ProcessIdentity;
+use super::description::{GuestDescription, ProcessIdentity};
 use super::lives::{self, LifeLedger, Lives};
 use super::memory::GuestProcess;
 use super::resources::{GuestResources, TickBudget};
 use super::roles::ThreadRoles;
-use super::stagger::stagger;
+use super::stagger;
 use crate::backoff::Backoff;
-use crate::metadata::source::{MetadataSource, WatchedGuest};
+use crate::metadata::source::{DeviceActivity, GuestMetadata, WatchedGuest};
 use crate::metadata::status_xml::StatusFiles;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::FileError;
-use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::thread::LiveThread;
 use crate::proc::threads::{Liveness, Threads};
@@ -24,6 +22,7 @@ use kvm::Space;
 use kvm::thread_name::{Role, vcpu_index};
 use sample::{AccessCell, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Pauses between two readings of its open files, most of which are opened at the start.
@@ -60,19 +59,14 @@ pub(crate) struct LiveGuest {
 
 impl LiveGuest {
     /// Opens a process that discovery found to be a guest.
-    pub(crate) fn open(
-        paths: &SystemPaths,
-        pid: i32,
-        boot_time_ms: i64,
-        reader: &mut ReadContext,
-    ) -> Result<Self, FileError> {
-        let threads = Threads::open(paths, pid, reader)?;
+    pub(crate) fn open(pid: i32, boot_time_ms: i64, reader: &mut ReadContext) -> Result<Self, FileError> {
+        let threads = Threads::open(pid, reader)?;
         let comm = threads.living.get(&pid).map(|t| t.comm.clone()).unwrap_or_default();
-        let files = KvmFiles::read(paths, pid).unwrap_or_default();
-        let mut identity = ProcessIdentity::read(paths, pid, threads.start_ticks(), &comm, boot_time_ms);
+        let files = KvmFiles::read(&reader.paths, pid).unwrap_or_default();
+        let mut identity = ProcessIdentity::read(&reader.paths, pid, threads.start_ticks(), &comm, boot_time_ms);
         identity.vcpu_files = files.vcpu_count() as u32;
         Ok(Self {
-            description: GuestDescription::new(identity, paths, &mut reader.slow_files),
+            description: GuestDescription::new(identity, reader),
             threads,
             helpers: BTreeMap::new(),
             files,
@@ -116,68 +110,52 @@ impl LiveGuest {
         }
     }
 
-    /// Takes over what the metadata sources know. `counters_wanted`: whether they read KVM's counters.
-    pub(crate) fn inform(
-        &mut self,
-        files: &StatusFiles,
-        metadata_sources: &mut [Box<dyn MetadataSource>],
-        counters_wanted: bool,
-    ) {
-        let watched = self.watched();
-        let reports: Vec<_> = metadata_sources.iter_mut().filter_map(|i| i.metadata(&watched)).collect();
-        match reports.iter().find_map(|t| t.counters.as_ref()).filter(|_| counters_wanted) {
+    /// Takes over what libvirt, its status file and the monitor know. `counters_wanted`: whether KVM's counters are
+    /// read.
+    pub(crate) fn inform(&mut self, files: &StatusFiles, report: Arc<GuestMetadata>, counters_wanted: bool) {
+        match report.counters.as_ref().filter(|_| counters_wanted) {
             Some(reading) => self.interpolation.take(reading),
             None => self.interpolation.clear(),
         }
         let status = files.status_of(self.description.identity.pid);
-        if self.description.inform(reports, status) {
-            self.roles.report(status, &self.description.reports);
-        }
+        self.description.inform(report, status);
+        self.roles.report(status.map(|status| &*status.xml));
     }
 
     /// Reads the threads and everything else that is due.
-    pub(crate) fn read(
-        &mut self,
-        paths: &SystemPaths,
-        now_ns: u64,
-        reader: &mut ReadContext,
-        budget: &mut TickBudget,
-    ) -> Liveness {
+    pub(crate) fn read(&mut self, reader: &mut ReadContext, budget: &mut TickBudget) -> Liveness {
         if self.threads.read(reader) == Liveness::Ended {
             return Liveness::Ended;
         }
         self.helpers.retain(|_, h| h.read(reader) == Liveness::Alive);
-        if now_ns >= self.files_due_ns {
+        let process = GuestProcess { pid: self.threads.pid, uid: self.description.identity.uid };
+        if reader.now_ns >= self.files_due_ns {
             let pause_ns = self.files_backoff.next().as_nanos() as u64;
-            self.files_due_ns = now_ns + pause_ns + stagger(self.description.identity.pid).min(pause_ns / 4);
-            match KvmFiles::read(paths, self.description.identity.pid) {
-                Ok(files) => {
-                    self.description.identity.vcpu_files = files.vcpu_count() as u32;
-                    self.files = files;
-                }
+            self.files_due_ns = reader.now_ns + pause_ns + stagger(process.pid).min(pause_ns / 4);
+            match KvmFiles::read(&reader.paths, process.pid) {
+                Ok(files) => self.files = files,
                 Err(FileError::Denied) => self.resources.counters.deny(),
                 Err(_) => {}
             }
-            self.resources.look(paths, self.description.identity.pid, &self.files, reader.keep_below);
+            self.resources.look(process.pid, &self.files, reader);
         }
-        self.description.read_command_line(paths, &mut reader.slow_files);
-        let process = GuestProcess { paths, pid: self.description.identity.pid, uid: self.description.identity.uid };
-        self.resources.read(process, budget, &mut reader.slow_files);
-        self.description.set_cpu_groups(&self.resources.limits.cpus);
-        self.interpolation.show(now_ns);
-        self.roles.look(paths, &self.threads, &self.files.vcpus);
+        self.description.read_command_line(reader);
+        self.resources.read(process, budget, reader);
+        self.interpolation.show(reader.now_ns);
+        self.roles.look(&reader.paths, &self.threads, &self.files.vcpus);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();
-        self.description.set_vcpu_threads(named as u32);
+        self.description.update(named as u32, self.files.vcpu_count() as u32, &self.resources.limits.cpus);
+        self.description.merge();
         Liveness::Alive
     }
 
     /// Sets the kernel threads that work for it now.
-    pub(crate) fn help(&mut self, paths: &SystemPaths, pids: &[i32], reader: &mut ReadContext) {
+    pub(crate) fn help(&mut self, pids: &[i32], reader: &mut ReadContext) {
         self.helpers.retain(|pid, _| pids.contains(pid));
         for pid in pids {
             if !self.helpers.contains_key(pid)
-                && let Ok(threads) = Threads::open(paths, *pid, reader)
+                && let Ok(threads) = Threads::open(*pid, reader)
             {
                 self.helpers.insert(*pid, threads);
             }
@@ -306,15 +284,11 @@ impl LiveGuest {
     /// counters read here are fresher than theirs and go first.
     fn without_threads(&self) -> DomainSample {
         let mut sample = self.resources.sample();
-        for t in &self.description.reports {
-            if sample.devices_ns == 0 {
-                (sample.disks, sample.devices_ns) = (t.disks.clone(), t.devices_ns);
-            }
-            // libvirt knows more interfaces than the tap devices that the VMM holds open.
-            if !t.nics.is_empty() {
-                (sample.nics, sample.nics_ns) = (t.nics.clone(), t.devices_ns);
-            }
-            sample.memory.balloon = sample.memory.balloon.or(t.balloon);
+        let DeviceActivity { disks, nics, ns, balloon } = &self.description.report.activity;
+        (sample.disks, sample.devices_ns, sample.memory.balloon) = (disks.clone(), *ns, *balloon);
+        // libvirt knows more interfaces than the tap devices that the VMM holds open.
+        if !nics.is_empty() {
+            (sample.nics, sample.nics_ns) = (nics.clone(), *ns);
         }
         if !self.resources.has_counters() {
             sample.counters.clone_from(&self.interpolation.shown().vm);
@@ -331,8 +305,7 @@ impl LiveGuest {
 
     /// The reason for missing KVM counters; `None` when they are known.
     pub(crate) fn missing_counters(&self) -> Option<MissingCounters> {
-        let reports = self.description.reports.iter().any(|t| t.counters.is_some());
-        self.resources.counters.missing().filter(|_| !reports)
+        self.resources.counters.missing().filter(|_| self.description.report.counters.is_none())
     }
 
     fn thread(&self, t: &LiveThread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {

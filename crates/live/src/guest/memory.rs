@@ -2,10 +2,10 @@
 //! nodes it lies. The kernel walks the VMM's page tables for the last two, so they are read rarely and of one guest at
 //! a time.
 
-use super::stagger::stagger;
+use super::stagger;
 use crate::proc::file;
-use crate::proc::paths::SystemPaths;
-use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, NO_WAIT, SlowFile, SlowFiles};
+use crate::proc::read_context::ReadContext;
+use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, NO_WAIT, SlowFile};
 use crate::proc::stat::kilobytes;
 use sample::MemoryUse;
 use std::collections::BTreeMap;
@@ -54,33 +54,22 @@ pub(crate) struct MemoryBudget {
     pub huge_pages_ns: u64,
 }
 
-/// The process of a guest.
+/// The process of a guest and the user that it runs as.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct GuestProcess<'p> {
-    pub paths: &'p SystemPaths,
+pub(crate) struct GuestProcess {
     pub pid: i32,
     pub uid: Option<u32>,
 }
 
-impl GuestProcess<'_> {
-    fn slow_file(&self, name: &str, max: usize) -> SlowFile {
-        SlowFile { path: self.paths.process(self.pid, name), max, uid: self.uid }
-    }
-}
-
 impl GuestMemory {
     /// Reads what is due.
-    pub(crate) fn read(
-        &mut self,
-        process: GuestProcess<'_>,
-        now_ns: u64,
-        budget: &mut MemoryBudget,
-        slow_files: &mut SlowFiles,
-    ) {
-        let every_ns = if budget.swapped { SWAPPING_NS + stagger(process.pid) / 8 } else { STATUS_NS };
+    pub(crate) fn read(&mut self, process: GuestProcess, budget: &mut MemoryBudget, reader: &mut ReadContext) {
+        let GuestProcess { pid, uid } = process;
+        let (now_ns, paths) = (reader.now_ns, &reader.paths);
+        let every_ns = if budget.swapped { SWAPPING_NS + stagger(pid) / 8 } else { STATUS_NS };
         if self.status_ns.is_none_or(|at| now_ns.saturating_sub(at) >= every_ns) {
             self.status_ns = Some(now_ns);
-            let status = file::read_text(&process.paths.process(process.pid, "status"), 8192).unwrap_or_default();
+            let status = file::read_text(&paths.process(pid, "status"), 8192).unwrap_or_default();
             let bytes = |name| kilobytes(&status, name);
             self.swap_bytes = bytes("VmSwap");
             (self.used.resident, self.used.hugetlb) = (bytes("VmRSS"), bytes("HugetlbPages"));
@@ -88,51 +77,31 @@ impl GuestMemory {
         if !budget.swapped {
             self.swap_bytes = Some(0);
         }
-        self.read_nodes(process, now_ns, budget, slow_files);
-        self.read_huge_pages(process, now_ns, budget, slow_files);
-    }
-
-    fn read_nodes(
-        &mut self,
-        process: GuestProcess<'_>,
-        now_ns: u64,
-        budget: &mut MemoryBudget,
-        slow_files: &mut SlowFiles,
-    ) {
-        if !self.maps.is_awaited() {
-            if !budget.may_walk || now_ns < self.nodes_due_ns {
-                return;
+        let is_turn = budget.may_walk && now_ns >= self.nodes_due_ns;
+        if self.maps.is_awaited() || is_turn {
+            if !self.maps.is_awaited() {
+                (budget.may_walk, self.nodes_due_ns) = (false, now_ns + NODES_NS);
             }
-            budget.may_walk = false;
-            self.nodes_due_ns = now_ns + NODES_NS;
-        }
-        if let Some(maps) = self.maps.read(slow_files, process.slow_file("numa_maps", MAX_MAPS), FILE_TIMEOUT) {
-            self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
-        }
-    }
-
-    /// Reads `AnonHugePages` of `smaps_rollup`.
-    fn read_huge_pages(
-        &mut self,
-        process: GuestProcess<'_>,
-        now_ns: u64,
-        budget: &mut MemoryBudget,
-        slow_files: &mut SlowFiles,
-    ) {
-        if !self.rollup.is_awaited() {
-            let due_ns = *self.huge_pages_due_ns.get_or_insert(now_ns + HUGE_PAGES_FIRST_NS + stagger(process.pid));
-            if now_ns < due_ns.max(budget.huge_pages_ns) {
-                return;
+            let maps = SlowFile { path: paths.process(pid, "numa_maps"), max: MAX_MAPS, uid };
+            if let Some(maps) = self.maps.read(&mut reader.slow_files, maps, FILE_TIMEOUT) {
+                self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
             }
-            self.huge_pages_due_ns = Some(now_ns + HUGE_PAGES_NS);
-            budget.huge_pages_ns = now_ns + HUGE_PAGES_TURN_NS;
         }
-        if let Some(rollup) = self.rollup.read(slow_files, process.slow_file("smaps_rollup", 8192), NO_WAIT) {
-            let text = rollup.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            self.used.transparent = text.ok().and_then(|text| kilobytes(&text, "AnonHugePages"));
-        }
-        if !self.rollup.is_awaited() {
-            budget.huge_pages_ns = now_ns;
+        let due_ns = *self.huge_pages_due_ns.get_or_insert(now_ns + HUGE_PAGES_FIRST_NS + stagger(pid));
+        let is_turn = now_ns >= due_ns.max(budget.huge_pages_ns);
+        if self.rollup.is_awaited() || is_turn {
+            if !self.rollup.is_awaited() {
+                self.huge_pages_due_ns = Some(now_ns + HUGE_PAGES_NS);
+                budget.huge_pages_ns = now_ns + HUGE_PAGES_TURN_NS;
+            }
+            let rollup = SlowFile { path: paths.process(pid, "smaps_rollup"), max: 8192, uid };
+            if let Some(rollup) = self.rollup.read(&mut reader.slow_files, rollup, NO_WAIT) {
+                let text = rollup.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+                self.used.transparent = text.ok().and_then(|text| kilobytes(&text, "AnonHugePages"));
+            }
+            if !self.rollup.is_awaited() {
+                budget.huge_pages_ns = now_ns;
+            }
         }
     }
 }
@@ -196,11 +165,11 @@ mod tests {
             .process_file("status", b"VmRSS:\t 1000 kB\nVmSwap:\t    12 kB\nHugetlbPages:\t 2048 kB\n")
             .process_file("numa_maps", MAPS.as_bytes());
         let mut memory = GuestMemory::default();
-        let mut slow_files = SlowFiles::default();
+        let mut reader = ReadContext::new(&fake.paths());
         let mut read = |memory: &mut GuestMemory, now_ns: u64, swapped: bool, may_walk: bool| {
             let mut budget = MemoryBudget { swapped, may_walk, huge_pages_ns: u64::MAX };
-            let paths = fake.paths();
-            memory.read(GuestProcess { paths: &paths, pid: 10, uid: None }, now_ns, &mut budget, &mut slow_files);
+            reader.now_ns = now_ns;
+            memory.read(GuestProcess { pid: 10, uid: None }, &mut budget, &mut reader);
             budget.may_walk
         };
         read(&mut memory, 0, true, false);
@@ -225,10 +194,11 @@ mod tests {
         let fake = FakeProc::new();
         let rollup = b"7f00-7fff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nAnonHugePages:    2048 kB\n";
         fake.process(32, "qemu").process_file("smaps_rollup", rollup);
-        let (mut slow_files, mut budget) = (SlowFiles::default(), MemoryBudget::default());
-        let (mut memory, paths) = (GuestMemory::default(), fake.paths());
+        let (mut memory, mut budget) = (GuestMemory::default(), MemoryBudget::default());
+        let mut reader = ReadContext::new(&fake.paths());
         let mut read = |memory: &mut GuestMemory, budget: &mut MemoryBudget, now_ns| {
-            memory.read(GuestProcess { paths: &paths, pid: 32, uid: None }, now_ns, budget, &mut slow_files);
+            reader.now_ns = now_ns;
+            memory.read(GuestProcess { pid: 32, uid: None }, budget, &mut reader);
         };
         read(&mut memory, &mut budget, 0);
         assert!(!memory.rollup.is_awaited(), "not at once");

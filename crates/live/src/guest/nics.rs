@@ -1,10 +1,11 @@
 //! Network interfaces of a guest that no manager reports on: the tap and macvtap devices that its VMM holds open, as
 //! the host's kernel counts them. With vhost the VMM holds them as well.
 
-use crate::metadata::device_counters::nic_since;
+use crate::metadata::source::nic_since;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
+use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
 use sample::NicSample;
 use std::collections::{BTreeMap, HashMap};
@@ -90,12 +91,12 @@ impl GuestNics {
     }
 
     /// Reads what is due.
-    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, tables: &mut NetworkTables, now_ns: u64) {
+    pub(crate) fn read(&mut self, pid: i32, tables: &mut NetworkTables, reader: &ReadContext) {
         if self.names.is_empty() {
             (self.before, self.grown) = (None, (Vec::new(), 0));
             return;
         }
-        let Some(table) = tables.table(paths, pid, &self.namespace, now_ns) else { return };
+        let Some(table) = tables.table(&reader.paths, pid, &self.namespace, reader.now_ns) else { return };
         if let Some(before) = &self.before
             && table.read_ns > before.read_ns
         {
@@ -188,17 +189,20 @@ mod tests {
         };
         let p = p.process_file("net/dev", table(1000).as_bytes());
         let (mut nics, mut tables) = (GuestNics::default(), NetworkTables::default());
+        let mut reader = ReadContext::new(&fake.paths());
+        let mut read = |nics: &mut GuestNics, now_ns: u64| {
+            reader.now_ns = now_ns;
+            tables.begin(now_ns);
+            nics.read(10, &mut tables, &reader);
+        };
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
         assert_eq!(nics.names, [("tap0".to_owned(), CountedBy::Host)].into(), "the queues of one interface are one");
-        tables.begin(0);
-        nics.read(&fake.paths(), 10, &mut tables, 0);
+        read(&mut nics, 0);
         assert_eq!(nics.grown(), (Vec::new(), 0));
         p.process_file("net/dev", table(6000).as_bytes());
-        tables.begin(1);
-        nics.read(&fake.paths(), 10, &mut tables, 1);
+        read(&mut nics, 1);
         assert_eq!(nics.grown().1, 0, "read every 5 s");
-        tables.begin(PERIOD_NS);
-        nics.read(&fake.paths(), 10, &mut tables, PERIOD_NS);
+        read(&mut nics, PERIOD_NS);
         let grown = NicSample { name: "tap0".into(), tx_bytes: 5000, ..NicSample::default() };
         assert_eq!(nics.grown(), (vec![grown], PERIOD_NS));
     }
@@ -214,13 +218,17 @@ mod tests {
         let table = |got: u64| format!("{HEAD} macvtap0: {got} 7 0 0 0 0 0 0  50 5 0 0 0 0 0 0\n");
         let p = p.process_file("net/dev", table(100).as_bytes());
         let (mut nics, mut tables) = (GuestNics::default(), NetworkTables::default());
+        let mut reader = ReadContext::new(&fake.paths());
+        let mut read = |nics: &mut GuestNics, now_ns: u64| {
+            reader.now_ns = now_ns;
+            tables.begin(now_ns);
+            nics.read(10, &mut tables, &reader);
+        };
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
         assert_eq!(nics.names, [("macvtap0".to_owned(), CountedBy::Guest)].into(), "tap9 is no device here");
-        tables.begin(0);
-        nics.read(&fake.paths(), 10, &mut tables, 0);
+        read(&mut nics, 0);
         p.process_file("net/dev", table(900).as_bytes());
-        tables.begin(PERIOD_NS);
-        nics.read(&fake.paths(), 10, &mut tables, PERIOD_NS);
+        read(&mut nics, PERIOD_NS);
         let grown = NicSample { name: "macvtap0".into(), rx_bytes: 800, ..NicSample::default() };
         assert_eq!(nics.grown(), (vec![grown], PERIOD_NS));
         std::fs::create_dir_all(fake.paths().process(10, "ns")).unwrap();

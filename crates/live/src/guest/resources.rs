@@ -6,8 +6,7 @@ use super::cpu_limits::CpuLimits;
 use super::memory::{GuestMemory, GuestProcess, MemoryBudget};
 use super::nics::{GuestNics, NetworkTables};
 use crate::proc::fds::KvmFiles;
-use crate::proc::paths::SystemPaths;
-use crate::proc::slow_files::SlowFiles;
+use crate::proc::read_context::ReadContext;
 use sample::{DomainSample, Throttling};
 use std::collections::BTreeMap;
 
@@ -24,20 +23,17 @@ pub(crate) struct TickBudget {
     debugfs: usize,
     memory: MemoryBudget,
     networks: NetworkTables,
-    now_ns: u64,
-    keep_below: i32,
 }
 
 impl TickBudget {
     /// Begins a tick. On a host with one node the place of memory is not read.
-    pub(crate) fn begin(&mut self, paths: &SystemPaths, now_ns: u64, keep_below: i32, many_nodes: bool, swapped: bool) {
-        if now_ns >= self.mounts_due_ns {
-            self.mounts_due_ns = now_ns + MOUNTS_NS;
-            self.hierarchies = Hierarchies::read(paths);
+    pub(crate) fn begin(&mut self, reader: &ReadContext, many_nodes: bool, swapped: bool) {
+        if reader.now_ns >= self.mounts_due_ns {
+            self.mounts_due_ns = reader.now_ns + MOUNTS_NS;
+            self.hierarchies = Hierarchies::read(&reader.paths);
         }
         (self.debugfs, self.memory.may_walk, self.memory.swapped) = (DEBUGFS_BUDGET, many_nodes, swapped);
-        (self.now_ns, self.keep_below) = (now_ns, keep_below);
-        self.networks.begin(now_ns);
+        self.networks.begin(reader.now_ns);
     }
 }
 
@@ -56,19 +52,17 @@ pub(crate) struct GuestResources {
 
 impl GuestResources {
     /// Takes over a new list of the guest's files.
-    pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles, keep_below: i32) {
-        self.counters.look(paths, pid, files, keep_below);
-        self.nics.look(paths, pid, files);
+    pub(crate) fn look(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
+        self.counters.look(pid, files, reader);
+        self.nics.look(&reader.paths, pid, files);
     }
 
     /// Reads what is due.
-    pub(crate) fn read(&mut self, process: GuestProcess<'_>, budget: &mut TickBudget, slow_files: &mut SlowFiles) {
-        let (now_ns, keep_below) = (budget.now_ns, budget.keep_below);
-        let GuestProcess { paths, pid, .. } = process;
+    pub(crate) fn read(&mut self, process: GuestProcess, budget: &mut TickBudget, reader: &mut ReadContext) {
         (self.vm, self.vcpus) = self.counters.read(&mut budget.debugfs);
-        self.throttling = self.limits.read(&budget.hierarchies, paths, pid, now_ns, keep_below);
-        self.memory.read(process, now_ns, &mut budget.memory, slow_files);
-        self.nics.read(paths, pid, &mut budget.networks, now_ns);
+        self.throttling = self.limits.read(&budget.hierarchies, process.pid, reader);
+        self.memory.read(process, &mut budget.memory, reader);
+        self.nics.read(process.pid, &mut budget.networks, reader);
     }
 
     /// Whether the last reading had KVM's counters.

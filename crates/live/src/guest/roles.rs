@@ -1,19 +1,17 @@
 //! The role of each thread of a guest.
 //!
 //! The thread's name shows the role where the VMM names its threads (QEMU with `debug-threads=on`). Otherwise it comes
-//! from, in this order: libvirt and the monitor, the vCPU number in KVM's events, the vCPU file that the thread runs
+//! from, in this order: libvirt's status file, the vCPU number in KVM's events, the vCPU file that the thread runs
 //! right now, its guest time.
 
-use crate::metadata::source::GuestMetadata;
-use crate::metadata::status_xml::DomainStatus;
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::number;
 use crate::proc::thread::LiveThread;
 use crate::proc::threads::Threads;
+use kvm::domain_xml::DomainXml;
 use kvm::thread_name::{Role, classify};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 /// `KVM_RUN` is `_IO(0xAE, 0x80)` on x86 and arm64 (include/uapi/linux/kvm.h).
 const KVM_RUN: u64 = 0xae80;
@@ -27,7 +25,7 @@ pub(crate) struct ThreadRoles {
     fired: HashMap<i32, Option<u32>>,
     /// Threads that look like a vCPU from /proc, with its number where that is known too.
     inferred: HashMap<i32, Option<u32>>,
-    /// From libvirt, its status file or the monitor.
+    /// From libvirt's status file.
     reported: HashMap<i32, (Role, Option<u32>)>,
 }
 
@@ -38,19 +36,13 @@ impl ThreadRoles {
         *known = vcpu.or(*known);
     }
 
-    /// Takes over what libvirt and the monitor report.
-    pub(crate) fn report(&mut self, status: Option<&DomainStatus>, reports: &[Arc<GuestMetadata>]) {
-        self.reported.clear();
-        let mut add = |role: Role, tids: &BTreeMap<u32, i32>| {
-            self.reported.extend(tids.iter().map(|(index, tid)| (*tid, (role, Some(*index)))));
+    /// Takes over what libvirt's status file says.
+    pub(crate) fn report(&mut self, xml: Option<&DomainXml>) {
+        let add = |role: Role, tids: &BTreeMap<u32, i32>| -> Vec<_> {
+            tids.iter().map(|(index, tid)| (*tid, (role, Some(*index)))).collect()
         };
-        if let Some(status) = status {
-            add(Role::Iothread, &status.xml.iothread_threads);
-            add(Role::Vcpu, &status.xml.vcpu_threads);
-        }
-        for report in reports {
-            add(Role::Vcpu, &report.vcpu_tids);
-        }
+        let roles = |xml: &DomainXml| [add(Role::Iothread, &xml.iothread_threads), add(Role::Vcpu, &xml.vcpu_threads)];
+        self.reported = xml.map(roles).into_iter().flatten().flatten().collect();
     }
 
     /// The role of a thread, and its number.
@@ -153,7 +145,7 @@ mod tests {
     use crate::tests::fake_proc::FakeProc;
 
     fn open(fake: &FakeProc) -> Threads {
-        Threads::open(&fake.paths(), 10, &mut ReadContext::new(&fake.paths())).unwrap()
+        Threads::open(10, &mut ReadContext::new(&fake.paths())).unwrap()
     }
 
     fn roles(thread_roles: &ThreadRoles, threads: &Threads) -> Vec<(i32, Role, Option<u32>)> {
@@ -191,8 +183,7 @@ mod tests {
         }
         let threads = open(&fake);
         let mut thread_roles = ThreadRoles::default();
-        let report = GuestMetadata { vcpu_tids: [(1, 12)].into(), ..GuestMetadata::default() };
-        thread_roles.report(None, &[Arc::new(report)]);
+        thread_roles.report(Some(&DomainXml { vcpu_threads: [(1, 12)].into(), ..DomainXml::default() }));
         thread_roles.fired(11, None);
         thread_roles.fired(11, Some(0));
         thread_roles.fired(11, None);

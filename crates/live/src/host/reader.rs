@@ -29,8 +29,6 @@ pub(crate) struct HostReader {
     dir: Option<OwnedFd>,
     buf: Vec<u8>,
     interrupts: Interrupts,
-    /// What libvirt says that the host offers to its guests.
-    offers: Option<Arc<BTreeMap<String, String>>>,
     frequencies: Frequencies,
     /// The CPUs of the last reading: a difference means that one went online or offline.
     numbers: Vec<u32>,
@@ -46,7 +44,6 @@ impl HostReader {
             dir: file::open_dir(&paths.proc).ok(),
             buf: vec![0; 64 * 1024],
             interrupts: Interrupts::new(paths.proc.join("interrupts")),
-            offers: None,
             numbers: Vec::new(),
             paths: paths.clone(),
         }
@@ -55,21 +52,6 @@ impl HostReader {
     /// The constant facts, as last read.
     pub(crate) fn facts(&self) -> Arc<HostFacts> {
         self.facts.clone()
-    }
-
-    /// Takes over what libvirt says that the host offers: it knows the limits of QEMU and of KVM.
-    pub(crate) fn inform(&mut self, offers: Arc<BTreeMap<String, String>>) {
-        if !self.offers.as_ref().is_some_and(|known| Arc::ptr_eq(known, &offers)) {
-            self.offers = Some(offers);
-            self.renew();
-        }
-    }
-
-    fn renew(&mut self) {
-        let mut facts = facts(&self.paths);
-        let offers = self.offers.iter().flat_map(|offers| offers.iter());
-        facts.params.extend(offers.map(|(name, value)| (name.clone(), value.clone())));
-        self.facts = Arc::new(facts);
     }
 
     /// The CPUs' times and frequencies; empty where /proc/stat cannot be read.
@@ -82,7 +64,7 @@ impl HostReader {
         let numbers: Vec<u32> = cpus.iter().map(|c| c.cpu).collect();
         if numbers != self.numbers {
             if !self.numbers.is_empty() {
-                self.renew();
+                self.facts = Arc::new(facts(&self.paths));
                 self.frequencies = Frequencies::new(&self.paths.sys, &self.facts.kernel);
             }
             self.numbers = numbers;

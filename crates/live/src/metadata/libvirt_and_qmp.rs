@@ -6,11 +6,12 @@ use super::monitor::{GuestMonitor, MonitorRoute};
 use super::qmp::QmpQuestions;
 use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
 use sample::{SourceId, SourceStatus};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// One guest: what libvirt and its monitor know.
+#[derive(Default)]
 struct KnownGuest {
     domain: Option<Arc<GuestMetadata>>,
     monitor: GuestMonitor,
@@ -101,17 +102,13 @@ impl MetadataSource for LibvirtAndQmp {
         }
     }
 
-    fn metadata(&mut self, guest: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
+    fn metadata(&mut self, guest: &WatchedGuest) -> Arc<GuestMetadata> {
         let now = Instant::now();
         let its_own = self.is_its_own(guest);
         // A name proves nothing: another program may have given the same name to one of its guests.
         let uuid = uuid(guest).filter(|_| its_own);
         let domain = uuid.as_ref().and_then(|uuid| self.libvirt.domain(Some(uuid), None));
-        let known = self.guests.entry(guest.key()).or_insert_with(|| KnownGuest {
-            domain: None,
-            monitor: GuestMonitor::new(),
-            metadata: Arc::default(),
-        });
+        let known = self.guests.entry(guest.key()).or_default();
         let was_libvirts = known.domain.is_some();
         let route = match (&domain, &uuid) {
             (Some(_), Some(_)) if !was_libvirts && known.monitor.is_asking() => MonitorRoute::Undecided,
@@ -124,21 +121,14 @@ impl MetadataSource for LibvirtAndQmp {
         if let Some(questions) = &self.questions {
             known.monitor.ask(guest, &route, questions, now);
         }
-        changed |= match (&known.domain, &domain) {
-            (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
-            (before, now) => before.is_some() != now.is_some(),
-        };
+        changed |= known.domain.as_ref().map(Arc::as_ptr) != domain.as_ref().map(Arc::as_ptr);
         if changed {
             let mut metadata = domain.as_deref().cloned().unwrap_or_default();
             known.monitor.add_to(&mut metadata, domain.is_some());
             known.metadata = Arc::new(metadata);
             known.domain = domain;
         }
-        Some(known.metadata.clone())
-    }
-
-    fn host_offers(&mut self) -> Option<Arc<BTreeMap<String, String>>> {
-        self.libvirt.host_offers()
+        known.metadata.clone()
     }
 
     fn status(&mut self) -> Vec<SourceStatus> {

@@ -1,6 +1,5 @@
 //! What libvirt, its status files and the QEMU monitor know about the guests.
 
-pub(super) mod device_counters;
 pub mod libvirt;
 mod monitor;
 pub(crate) mod qmp;

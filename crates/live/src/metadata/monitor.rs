@@ -1,13 +1,11 @@
 //! Questions to a guest's own monitor (QMP), one at a time: a monitor serves one client at a time.
 
-use super::device_counters::DeviceCounters;
 use super::libvirt::Libvirt;
 use super::qmp::{self, MEMORY_MAP, QmpQuestions, QmpReply};
-use super::source::{GuestMetadata, WatchedGuest};
+use super::source::{DeviceActivity, DeviceCounters, GuestMetadata, WatchedGuest};
 use crate::backoff::Backoff;
 use kvm::device_map::DeviceMap;
-use sample::{DiskSample, DomainFacts, DomainState, Known, Origin};
-use std::collections::BTreeMap;
+use sample::{DomainState, Known, Origin};
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
@@ -82,42 +80,30 @@ pub(super) struct GuestMonitor {
     failure: Option<String>,
     counters: Query<DeviceCounters>,
     counters_before: Option<DeviceCounters>,
-    disks: Vec<DiskSample>,
-    devices_ns: u64,
-    balloon: Option<u64>,
-    vcpu_query: Query<BTreeMap<u32, i32>>,
-    vcpu_tids: BTreeMap<u32, i32>,
-    /// Whether the vCPU threads were asked for, or need not be.
-    vcpus_settled: bool,
+    activity: DeviceActivity,
     may_run: Query<bool>,
     paused: bool,
 }
 
-impl GuestMonitor {
-    pub(super) fn new() -> Self {
+impl Default for GuestMonitor {
+    fn default() -> Self {
         Self {
             map: Query::new(MAP_BACKOFF),
             devices: None,
             failure: None,
             counters: Query::new(DISKS_BACKOFF),
             counters_before: None,
-            disks: Vec::new(),
-            devices_ns: 0,
-            balloon: None,
-            vcpu_query: Query::new(MAP_BACKOFF),
-            vcpu_tids: BTreeMap::new(),
-            vcpus_settled: false,
+            activity: DeviceActivity::default(),
             may_run: Query::new(PAUSED_BACKOFF),
             paused: false,
         }
     }
+}
 
+impl GuestMonitor {
     /// Whether the guest's own monitor may be under a question now.
     pub(super) fn is_asking(&self) -> bool {
-        self.map.pending.is_some()
-            || self.counters.pending.is_some()
-            || self.vcpu_query.pending.is_some()
-            || self.may_run.pending.is_some()
+        self.map.pending.is_some() || self.counters.pending.is_some() || self.may_run.pending.is_some()
     }
 
     /// The reason for a missing memory map.
@@ -128,9 +114,8 @@ impl GuestMonitor {
     /// Adds what the monitor said to what libvirt knows.
     pub(super) fn add_to(&self, known: &mut GuestMetadata, is_libvirts: bool) {
         known.devices.clone_from(&self.devices);
-        known.vcpu_tids.clone_from(&self.vcpu_tids);
         if !is_libvirts {
-            (known.disks, known.devices_ns, known.balloon) = (self.disks.clone(), self.devices_ns, self.balloon);
+            known.activity.clone_from(&self.activity);
             known.state = self.paused.then_some(DomainState::Paused);
         }
     }
@@ -146,19 +131,10 @@ impl GuestMonitor {
             Some(Err(why)) => self.failure = Some(why),
             None => {}
         }
-        if let Some(answer) = self.vcpu_query.answer(now) {
-            self.vcpu_tids = answer.unwrap_or_default();
-            changed = true;
-        }
-        if let Some(answer) = self.counters.answer(now) {
+        let is_old = || self.counters.next.is_some_and(|next| now > next + DISKS_PERIOD);
+        let expired = self.counters.pending.is_none() && self.counters_before.is_some() && is_old();
+        if let Some(answer) = self.counters.answer(now).or(expired.then(|| Err(String::new()))) {
             self.take_counters(answer.ok(), now);
-            changed = true;
-        } else if self.counters.pending.is_none()
-            && self.counters_before.is_some()
-            && self.counters.next.is_some_and(|next| now > next + DISKS_PERIOD)
-        {
-            // The last figures are too old.
-            self.take_counters(None, now);
             changed = true;
         }
         let was_paused = self.paused;
@@ -179,22 +155,17 @@ impl GuestMonitor {
     }
 
     fn take_counters(&mut self, counters: Option<DeviceCounters>, now: Instant) {
-        (self.disks, self.devices_ns, self.balloon) = (Vec::new(), 0, None);
-        if let Some(read) = &counters {
-            self.balloon = read.balloon;
-            if let Some(before) = &self.counters_before {
-                (self.disks, _, self.devices_ns) = read.since(before);
-            }
+        let read = counters.as_ref().map(|read| read.since(self.counters_before.as_ref()));
+        if read.is_some() {
             self.counters.backoff.reset();
             self.counters.next = Some(now + DISKS_PERIOD);
         }
-        self.counters_before = counters;
+        (self.activity, self.counters_before) = (read.unwrap_or_default(), counters);
     }
 
     /// Asks what is due.
     pub(super) fn ask(&mut self, guest: &WatchedGuest, route: &MonitorRoute<'_>, own: &QmpQuestions, now: Instant) {
         let facts = &guest.facts;
-        let is_own = matches!(route, MonitorRoute::Own);
         if self.map.is_due(now) && (self.devices.is_none() || guest.unnamed) {
             let reply = match route {
                 MonitorRoute::Libvirt(libvirt, uuid) => libvirt.monitor(uuid, MEMORY_MAP),
@@ -203,15 +174,9 @@ impl GuestMonitor {
             };
             self.map.ask(reply, now);
         }
-        // Without an answer their activity shows which threads are vCPUs.
-        if !(self.vcpus_settled || is_own && self.is_asking()) {
-            let reply = has_unnamed_threads(facts).then(|| own.ask(facts, qmp::vcpu_threads));
-            self.vcpus_settled = !matches!(reply, Some(None));
-            self.vcpu_query.ask(reply.flatten(), now);
-        }
         // Of its own guests libvirt knows the rest, and their monitors serve libvirt alone. The monitor of a guest with
         // a map answers kvmtop.
-        if !is_own || guest.stopped {
+        if !matches!(route, MonitorRoute::Own) || guest.stopped {
             return;
         }
         if self.devices.is_some() && self.counters.is_due(now) && !self.is_asking() {
@@ -221,9 +186,4 @@ impl GuestMonitor {
             self.may_run.ask(own.ask(facts, qmp::may_run), now);
         }
     }
-}
-
-/// Whether a QEMU's threads are unnamed (`debug-threads=off`) and its command line names a monitor.
-fn has_unnamed_threads(facts: &DomainFacts) -> bool {
-    facts.command.as_ref().is_some_and(|c| !c.debug_threads && !c.qmp_sockets.is_empty())
 }

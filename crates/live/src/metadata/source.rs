@@ -5,6 +5,7 @@ use kvm::domain_xml::DomainXml;
 use sample::{DiskSample, DomainFacts, DomainState, Known, NicSample, SourceStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A guest: PID and start of its process in ticks after boot.
 pub(super) type GuestProcessKey = (i32, u64);
@@ -82,18 +83,61 @@ pub struct GuestMetadata {
     pub persistent: Option<bool>,
     /// The device of each port and address.
     pub devices: Option<Known<Arc<DeviceMap>>>,
-    /// Thread id of each vCPU.
-    pub vcpu_tids: BTreeMap<u32, i32>,
     /// KVM's counters, as last read.
     pub counters: Option<Arc<CounterReading>>,
-    /// Activity of block devices within `devices_ns`.
+    /// What its devices did lately.
+    pub activity: DeviceActivity,
+}
+
+/// What a guest's devices did between two readings.
+#[derive(Debug, Clone, Default)]
+pub struct DeviceActivity {
+    /// Block devices.
     pub disks: Vec<DiskSample>,
-    /// Activity of network interfaces within `devices_ns`.
+    /// Network interfaces.
     pub nics: Vec<NicSample>,
-    /// The time that `disks` and `nics` cover, nanoseconds.
-    pub devices_ns: u64,
+    /// The time that `disks` and `nics` cover, nanoseconds; 0 before the second reading.
+    pub ns: u64,
     /// What the balloon leaves to the guest, bytes.
     pub balloon: Option<u64>,
+}
+
+/// Cumulative counters of a guest's devices at one instant.
+#[derive(Debug)]
+pub(super) struct DeviceCounters {
+    /// When they were read.
+    pub at: Instant,
+    pub disks: Vec<DiskSample>,
+    pub nics: Vec<NicSample>,
+    pub balloon: Option<u64>,
+}
+
+impl DeviceCounters {
+    /// The activity since an earlier reading.
+    pub(super) fn since(&self, before: Option<&Self>) -> DeviceActivity {
+        let balloon = self.balloon;
+        let Some(before) = before else { return DeviceActivity { balloon, ..DeviceActivity::default() } };
+        DeviceActivity {
+            disks: growth(&self.disks, &before.disks, |disk| &disk.name, |now, before| Some(now.since(before))),
+            nics: growth(&self.nics, &before.nics, |nic| &nic.name, nic_since),
+            ns: self.at.saturating_duration_since(before.at).as_nanos() as u64,
+            balloon,
+        }
+    }
+}
+
+/// The growth of each device that had counters before.
+fn growth<T>(now: &[T], before: &[T], name: fn(&T) -> &str, since: fn(&T, &T) -> Option<T>) -> Vec<T> {
+    let earlier = |device: &T| before.iter().find(|b| name(b) == name(device));
+    now.iter().filter_map(|device| since(device, earlier(device)?)).collect()
+}
+
+/// The growth of an interface; `None` if it was created again since.
+pub(crate) fn nic_since(now: &NicSample, before: &NicSample) -> Option<NicSample> {
+    let grown = now.since(before);
+    let mut sum = before.clone();
+    sum.add(&grown);
+    (sum == *now).then_some(grown)
 }
 
 /// A source that answers from its last readings and never blocks the tick.
@@ -102,18 +146,10 @@ pub trait MetadataSource: Send {
     fn watch(&mut self, guests: &[WatchedGuest]);
 
     /// Sets whether KVM's counters are wanted: reading them costs the guests' monitors, and tracing gives more.
-    fn want_counters(&mut self, wanted: bool) {
-        let _ = wanted;
-    }
+    fn want_counters(&mut self, wanted: bool);
 
     /// What is known of a guest. Returns at once. The same `Arc` as before means that nothing changed.
-    fn metadata(&mut self, guest: &WatchedGuest) -> Option<Arc<GuestMetadata>>;
-
-    /// What the host offers to its guests, as entries of [`sample::HostFacts::params`]. The same `Arc` as before
-    /// means that nothing changed.
-    fn host_offers(&mut self) -> Option<Arc<BTreeMap<String, String>>> {
-        None
-    }
+    fn metadata(&mut self, guest: &WatchedGuest) -> Arc<GuestMetadata>;
 
     /// The status of the source.
     fn status(&mut self) -> Vec<SourceStatus>;

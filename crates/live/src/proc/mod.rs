@@ -1,6 +1,5 @@
 //! Reading /proc: files, processes, their threads and open files.
 
-pub(crate) mod credentials;
 pub(crate) mod discovery;
 pub(crate) mod fds;
 pub(crate) mod file;

@@ -3,6 +3,7 @@
 use super::file;
 use super::paths::SystemPaths;
 use super::slow_files::SlowFiles;
+use std::time::Duration;
 
 /// The buffer and the limits that all readings of a tick share.
 #[derive(Debug)]
@@ -13,12 +14,12 @@ pub(crate) struct ReadContext {
     pub keep_below: i32,
     /// How many `sched` files may still be read in this tick.
     pub sched_budget: usize,
-    /// Threads that ran in this tick but whose switches were beyond the budget.
-    pub over_budget: usize,
     /// Number of the tick.
     pub tick: u32,
-    /// Whether PIDs may be passed to system calls.
-    pub real: bool,
+    /// Begin of the tick, monotonic nanoseconds.
+    pub now_ns: u64,
+    /// Where the kernel's files are.
+    pub paths: SystemPaths,
     /// Reads what a process can hold back.
     pub slow_files: SlowFiles,
 }
@@ -29,18 +30,18 @@ impl ReadContext {
             buf: vec![0; 8192],
             keep_below: if paths.real { file::keep_below() } else { 512 },
             sched_budget: 0,
-            over_budget: 0,
             tick: 0,
-            real: paths.real,
+            now_ns: 0,
+            paths: paths.clone(),
             slow_files: SlowFiles::default(),
         }
     }
 
     /// Begins a tick that may read `sched_budget` files named `sched`.
-    pub(crate) fn begin(&mut self, sched_budget: usize) {
+    pub(crate) fn begin(&mut self, now_ns: u64, sched_budget: usize) {
+        self.now_ns = now_ns;
         self.tick = self.tick.wrapping_add(1);
         self.sched_budget = sched_budget;
-        self.over_budget = 0;
-        self.slow_files.begin();
+        self.slow_files.waited = Duration::ZERO;
     }
 }

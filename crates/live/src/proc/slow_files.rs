@@ -65,12 +65,13 @@ impl LateFile {
     }
 }
 
-/// The threads that read, and how long this tick has waited for them.
+/// The threads that read.
 #[derive(Debug)]
 pub(crate) struct SlowFiles {
     read: fn(&Path, usize) -> FileBytes,
     slots: UserSlots,
-    waited: Duration,
+    /// How long this tick has waited for files.
+    pub waited: Duration,
 }
 
 impl Default for SlowFiles {
@@ -80,11 +81,6 @@ impl Default for SlowFiles {
 }
 
 impl SlowFiles {
-    /// Begins a tick.
-    pub(crate) fn begin(&mut self) {
-        self.waited = Duration::ZERO;
-    }
-
     /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited long enough; ask again
     /// in another tick.
     fn start(&self, SlowFile { path, max, uid }: SlowFile) -> Option<Receiver<FileBytes>> {
@@ -124,7 +120,7 @@ mod tests {
         std::fs::write(dir.path().join("a"), "text").unwrap();
         let mut files = SlowFiles::default();
         for (name, expected) in [("a", Ok(b"tex".to_vec())), ("b", Err(FileError::Gone)), ("a", Ok(b"tex".to_vec()))] {
-            files.begin();
+            files.waited = Duration::ZERO;
             let file = SlowFile { path: dir.path().join(name), max: 3, uid: None };
             assert_eq!(LateFile::default().read(&mut files, file, Duration::from_secs(9)), Some(expected));
         }
@@ -147,7 +143,7 @@ mod tests {
         };
         for user in 0..100 {
             for _ in 0..10 {
-                files.begin();
+                files.waited = Duration::ZERO;
                 let begin = Instant::now();
                 while ask(&mut files, own + 1 + user) {}
                 assert!(begin.elapsed() < 10 * TICK_TIMEOUT, "a tick waits for {:?}", begin.elapsed());
@@ -156,7 +152,7 @@ mod tests {
         }
         assert_eq!(files.slots.taken(), MAX_THREADS);
         // Others have used up their places: kvmtop's own user still has some.
-        files.begin();
+        files.waited = Duration::ZERO;
         assert!(ask(&mut files, own), "a place is left");
         // It is there with all that is in it.
         std::fs::write(dir.path().join("whole"), "text").unwrap();

@@ -111,7 +111,7 @@ impl LiveThread {
     fn read_stat(
         &mut self,
         task: impl AsFd,
-        sched: Option<SchedStat>,
+        now: Option<SchedStat>,
         reader: &mut ReadContext,
     ) -> Result<(), FileError> {
         let tid = self.tid;
@@ -126,7 +126,7 @@ impl LiveThread {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
         self.state = stat.state;
-        self.times = Some(times(&stat, sched));
+        self.times = Some(times(&stat, now));
         self.place.cpu = stat.cpu;
         self.place.policy = stat.policy;
         self.place.rt_priority = stat.rt_priority;
@@ -136,11 +136,8 @@ impl LiveThread {
     fn read_switches(&mut self, task: impl AsFd, reader: &mut ReadContext) {
         self.migrations = None;
         let first = self.first_migrations.take();
-        if reader.sched_budget == 0 {
-            reader.over_budget += 1;
-            return;
-        }
-        reader.sched_budget -= 1;
+        let Some(left) = reader.sched_budget.checked_sub(1) else { return };
+        reader.sched_budget = left;
         let tid = self.tid;
         let file = if self.no_sched { "status" } else { "sched" };
         let name = || format!("{tid}/{file}");
@@ -160,7 +157,7 @@ impl LiveThread {
     }
 
     pub(super) fn read_affinity(&mut self, task: impl AsFd, reader: &mut ReadContext) {
-        let set = if reader.real {
+        let set = if reader.paths.real {
             affinity_of(self.tid)
         } else {
             let tid = self.tid;

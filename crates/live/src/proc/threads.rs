@@ -3,7 +3,6 @@
 //! If the CPU clock of a process did not move, none of its threads ran, and none is read.
 
 use super::file::{self, FileError};
-use super::paths::SystemPaths;
 use super::read_context::ReadContext;
 use super::thread::LiveThread;
 use std::collections::BTreeMap;
@@ -67,8 +66,8 @@ pub(crate) enum Liveness {
 
 impl Threads {
     /// Opens a process and reads its threads.
-    pub(crate) fn open(paths: &SystemPaths, pid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
-        let task = file::open_dir(&paths.process(pid, "task"))?;
+    pub(crate) fn open(pid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
+        let task = file::open_dir(&reader.paths.process(pid, "task"))?;
         let mut threads = Self {
             pid,
             living: BTreeMap::new(),
@@ -99,7 +98,7 @@ impl Threads {
         // Spread by PID, so that not all processes are listed in the same tick.
         let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
         // Read before the threads: what runs meanwhile shows at the next reading.
-        let clock = if reader.real { clock_of(self.pid) } else { None };
+        let clock = if reader.paths.real { clock_of(self.pid) } else { None };
         let stood = clock.is_some() && clock == self.clock && !self.living.values().any(LiveThread::runs);
         self.clock = clock;
         if stood && !due {
@@ -175,11 +174,12 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::paths::SystemPaths;
     use crate::tests::fake_proc::FakeProc;
 
     fn reader(fake: &FakeProc) -> ReadContext {
         let mut r = ReadContext::new(&fake.paths());
-        r.begin(100);
+        r.begin(0, 100);
         r
     }
 
@@ -197,7 +197,7 @@ mod tests {
             .file("status", "Name:\tx\nCpus_allowed_list:\t2-3\n");
         t.schedstat(3_200_000_001, 77, 12);
         let mut r = reader(&fake);
-        let threads = Threads::open(&fake.paths(), 10, &mut r).unwrap();
+        let threads = Threads::open(10, &mut r).unwrap();
         let vcpu = &threads.living[&11];
         let times = vcpu.times.unwrap();
         assert_eq!((times.user_ns, times.system_ns, times.guest_ns), (3_000_000_000, 200_000_000, 2_500_000_000));
@@ -214,16 +214,16 @@ mod tests {
         let p = fake.process(10, "qemu").ticks(1, 0, 0);
         p.schedstat(10_000_000, 0, 1);
         let mut r = reader(&fake);
-        let mut threads = Threads::open(&fake.paths(), 10, &mut r).unwrap();
+        let mut threads = Threads::open(10, &mut r).unwrap();
         let p = p.ticks(2, 0, 0);
-        r.begin(100);
+        r.begin(0, 100);
         threads.read(&mut r);
         assert_eq!(threads.living[&10].times.unwrap().user_ns, 10_000_000);
         p.schedstat(20_000_000, 0, 2);
-        r.begin(0);
+        r.begin(0, 0);
         threads.read(&mut r);
         assert_eq!(threads.living[&10].times.unwrap().user_ns, 20_000_000);
-        assert_eq!(r.over_budget, 1);
+        assert_eq!(threads.living[&10].migrations, None, "beyond the budget");
         // A running thread is read in each tick.
         p.ticks(3, 0, 0).state('R').schedstat(30_000_000, 0, 3);
         threads.read(&mut r);
@@ -246,12 +246,12 @@ mod tests {
         };
         settled();
         let mut r = ReadContext::new(&SystemPaths::default());
-        r.begin(100);
-        let mut threads = Threads::open(&SystemPaths::default(), pid, &mut r).unwrap();
+        r.begin(0, 100);
+        let mut threads = Threads::open(pid, &mut r).unwrap();
         let asleep = threads.living[&pid].times.unwrap();
         // It shows the last reading.
         threads.living.get_mut(&pid).unwrap().times.as_mut().unwrap().wait_ns = Some(u64::MAX);
-        r.begin(100);
+        r.begin(0, 100);
         assert_eq!(threads.read(&mut r), Liveness::Alive);
         assert_eq!(threads.living[&pid].times.unwrap().wait_ns, Some(u64::MAX));
         child.stdin.as_ref().unwrap().write_all(b"go\n").unwrap();
@@ -259,7 +259,7 @@ mod tests {
             std::thread::yield_now();
         }
         settled();
-        r.begin(100);
+        r.begin(0, 100);
         assert_eq!(threads.read(&mut r), Liveness::Alive);
         let ran = threads.living[&pid].times.unwrap();
         assert!(ran.run_ns > asleep.run_ns && ran.wait_ns < Some(u64::MAX), "{asleep:?} {ran:?}");
@@ -276,17 +276,17 @@ mod tests {
         let p = fake.process(10, "qemu");
         p.thread(11, "worker");
         let mut r = reader(&fake);
-        let mut threads = Threads::open(&fake.paths(), 10, &mut r).unwrap();
+        let mut threads = Threads::open(10, &mut r).unwrap();
         p.thread(12, "worker");
         fake.end_thread(10, 11);
         for _ in 0..=2 * RELIST_TICKS {
-            r.begin(100);
+            r.begin(0, 100);
             assert_eq!(threads.read(&mut r), Liveness::Alive);
         }
         assert_eq!(threads.living.keys().copied().collect::<Vec<_>>(), [10, 12]);
         fake.end(10);
         for _ in 0..=2 * RELIST_TICKS {
-            r.begin(100);
+            r.begin(0, 100);
             threads.read(&mut r);
         }
         assert_eq!(threads.read(&mut r), Liveness::Ended);
@@ -297,9 +297,9 @@ mod tests {
         let fake = FakeProc::new();
         let p = fake.process(10, "qemu").state('Z');
         let mut r = reader(&fake);
-        assert_eq!(Threads::open(&fake.paths(), 10, &mut r).map(|t| t.pid), Err(FileError::Gone));
+        assert_eq!(Threads::open(10, &mut r).map(|t| t.pid), Err(FileError::Gone));
         p.thread(11, "CPU 0/KVM");
-        assert!(Threads::open(&fake.paths(), 10, &mut r).is_ok());
+        assert!(Threads::open(10, &mut r).is_ok());
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         let fake = FakeProc::new();
         fake.process(10, "a) R\n\u{1b}[31m(b");
         let mut r = reader(&fake);
-        let threads = Threads::open(&fake.paths(), 10, &mut r).unwrap();
+        let threads = Threads::open(10, &mut r).unwrap();
         assert_eq!(threads.living[&10].comm, "a) R (b");
     }
 
@@ -317,7 +317,7 @@ mod tests {
         fake.process(10, "qemu").ticks(5, 5, 0);
         std::fs::remove_file(fake.paths().proc.join("10/task/10/schedstat")).unwrap();
         let mut r = reader(&fake);
-        let threads = Threads::open(&fake.paths(), 10, &mut r).unwrap();
+        let threads = Threads::open(10, &mut r).unwrap();
         let times = threads.living[&10].times.unwrap();
         assert_eq!((times.user_ns, times.run_ns, times.wait_ns), (50_000_000, None, None));
     }

@@ -59,8 +59,6 @@ pub(super) struct CallQueue {
     /// Each question of a guest once.
     waiting: VecDeque<(String, GuestQuestion)>,
     guests: HashMap<String, AskedGuest>,
-    /// Whether a monitor command came since the last look.
-    has_new: bool,
 }
 
 impl CallQueue {
@@ -75,16 +73,8 @@ impl CallQueue {
                 let _ = reply.try_send(Err("the guest's QEMU does not answer libvirt".into()));
             }
             _ if is_waiting || is_silent => {}
-            question => {
-                self.has_new |= matches!(question, GuestQuestion::Monitor { .. });
-                self.waiting.push_back((uuid.to_owned(), question));
-            }
+            question => self.waiting.push_back((uuid.to_owned(), question)),
         }
-    }
-
-    /// Whether a monitor command came since the last call.
-    pub fn has_new(&mut self) -> bool {
-        std::mem::take(&mut self.has_new)
     }
 
     /// The next question, to a guest that is not being asked and whose process is not blocked.
@@ -134,11 +124,6 @@ impl CallQueue {
         self.guests.values().filter(|guest| guest.is_late(now)).count()
     }
 
-    /// How many guests are being asked.
-    pub fn running(&self) -> usize {
-        self.guests.values().filter(|guest| guest.running.is_some()).count()
-    }
-
     /// Whether questions wait.
     pub fn is_waiting(&self) -> bool {
         self.waiting.iter().any(|(uuid, _)| self.guests.get(uuid).is_none_or(|guest| guest.running.is_none()))
@@ -162,7 +147,7 @@ mod tests {
     fn asked(queue: &mut CallQueue, guests: &[String], now: &mut Instant) -> Vec<String> {
         guests.iter().for_each(|uuid| queue.add(uuid, GuestQuestion::Devices, *now));
         let mut all = Vec::new();
-        while queue.running() < MAX_THREADS
+        while running(queue) < MAX_THREADS
             && let Some((uuid, _)) = queue.take(*now, is_stopped)
         {
             if !uuid.starts_with("hung") {
@@ -172,6 +157,10 @@ mod tests {
             *now += 2 * S;
         }
         all
+    }
+
+    fn running(queue: &CallQueue) -> usize {
+        queue.guests.values().filter(|guest| guest.running.is_some()).count()
     }
 
     fn is_stopped(uuid: &str) -> bool {
@@ -207,7 +196,7 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(asked(&mut queue, &all, &mut now), well);
         }
-        assert_eq!((queue.running(), queue.late(now).count()), (MAX_STUCK, MAX_STUCK));
+        assert_eq!((running(&queue), queue.late(now).count()), (MAX_STUCK, MAX_STUCK));
     }
 
     #[test]

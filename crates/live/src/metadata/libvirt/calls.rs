@@ -12,46 +12,43 @@ use crate::proc::stat::Stat;
 use kvm::mtree;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Wakes the threads; starts another if questions wait and all threads are late. Returns whether questions wait.
-pub(super) fn serve_waiting(shared: &Arc<Shared>, uri: &str) -> bool {
+/// Connections that no thread uses.
+pub(super) type IdleConnections = Arc<Mutex<Vec<LibvirtConnection>>>;
+
+/// Starts another thread if questions wait and all threads are late.
+pub(super) fn serve_waiting(shared: &Arc<Shared>, idle: &IdleConnections, uri: &str) {
     let mut state = shared.lock();
-    let waiting = state.queue.is_waiting();
-    if waiting && state.threads < MAX_THREADS && state.queue.stuck(Instant::now()) == state.threads {
-        let (of_thread, uri) = (shared.clone(), uri.to_owned());
-        let started = std::thread::Builder::new().name("libvirt-guest".into()).spawn(move || work(&of_thread, uri));
+    let all_late = state.threads < MAX_THREADS && state.queue.stuck(Instant::now()) == state.threads;
+    if all_late && state.queue.is_waiting() {
+        let (of_thread, idle, uri) = (shared.clone(), idle.clone(), uri.to_owned());
+        let work = move || {
+            let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut connection = kept.unwrap_or_else(|| LibvirtConnection::new(uri));
+            work(&of_thread, &mut connection);
+            idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        };
+        let started = std::thread::Builder::new().name("libvirt-guest".into()).spawn(work);
         // Without a thread the questions wait for one that is late.
         state.threads += usize::from(started.is_ok());
     }
-    drop(state);
-    shared.work.notify_all();
-    waiting
 }
 
-fn work(shared: &Shared, uri: String) {
-    let mut connection = LibvirtConnection::new(uri);
-    while let Some((uuid, question)) = next(shared) {
-        answer(shared, &mut connection, &uuid, question);
-        shared.lock().queue.end(&uuid, Instant::now());
-    }
-}
-
-/// Waits for a question; `None` ends the thread, as no further one is of use.
-fn next(shared: &Shared) -> Option<(String, GuestQuestion)> {
-    let mut state = shared.lock();
+/// Puts the questions that wait.
+fn work(shared: &Shared, connection: &mut LibvirtConnection) {
     loop {
+        let mut state = shared.lock();
         let LibvirtState { queue, processes, closed, .. } = &mut *state;
-        if !*closed && let Some(question) = queue.take(Instant::now(), |uuid| is_blocked(processes, uuid)) {
-            return Some(question);
-        }
-        let others_idle = state.threads - state.queue.running() > 1;
-        if state.closed || others_idle {
+        let next = queue.take(Instant::now(), |uuid| is_blocked(processes, uuid)).filter(|_| !*closed);
+        let Some((uuid, question)) = next else {
             state.threads -= 1;
-            return None;
-        }
-        state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            return;
+        };
+        drop(state);
+        answer(shared, connection, &uuid, question);
+        shared.lock().queue.end(&uuid, Instant::now());
     }
 }
 
@@ -68,13 +65,11 @@ fn answer(shared: &Shared, connection: &mut LibvirtConnection, uuid: &str, quest
         GuestQuestion::Devices => {
             let Some(read) = connection.devices(uuid) else { return };
             let mut state = shared.lock();
-            let before = state.devices.remove(uuid);
-            let Some(domain) = state.domains.get_mut(uuid).map(Arc::make_mut) else { return };
-            domain.balloon = read.balloon;
-            if let Some(before) = before {
-                (domain.disks, domain.nics, domain.devices_ns) = read.since(&before);
+            let LibvirtState { domains, devices, .. } = &mut *state;
+            if let Some(domain) = domains.get_mut(uuid).map(Arc::make_mut) {
+                domain.activity = read.since(devices.get(uuid));
+                devices.insert(uuid.to_owned(), read);
             }
-            state.devices.insert(uuid.to_owned(), read);
         }
         GuestQuestion::Counters(every) => {
             let Some(read) = connection.counters(uuid, every) else { return };

@@ -3,10 +3,8 @@
 
 use super::failure::{self, LibvirtFailure, text};
 use super::loader::{Loaded, load};
-use crate::metadata::device_counters::DeviceCounters;
-use crate::metadata::source::{CounterReading, GuestMetadata};
-use crate::timestamps;
-use kvm::domain_capabilities::{self, DomainCapabilities};
+use crate::metadata::source::{CounterReading, DeviceCounters, GuestMetadata};
+use crate::timestamps::Timestamps;
 use kvm::sanitize_name;
 use sample::domain_stats::{self as stats, Stats, StatsValue};
 use sample::{Known, Origin};
@@ -30,15 +28,13 @@ const MAX_STATS: usize = 65_536;
 pub struct LibvirtConnection {
     uri: String,
     read_only: Option<Connect>,
-    /// Whether this connection was asked what the host offers.
-    offers_asked: bool,
     /// Opened only for monitor commands.
     writable: Option<Connect>,
 }
 
 impl LibvirtConnection {
     pub fn new(uri: String) -> Self {
-        Self { uri, read_only: None, offers_asked: false, writable: None }
+        Self { uri, read_only: None, writable: None }
     }
 
     /// Every running or paused domain, by UUID.
@@ -50,22 +46,12 @@ impl LibvirtConnection {
         Ok(list.iter().take(MAX_DOMAINS).filter_map(polled).collect())
     }
 
-    /// What the host offers to guests under KVM, once a connection: a new daemon can find another QEMU.
-    pub fn new_offers(&mut self) -> Option<DomainCapabilities> {
-        let connect = self.open().ok()?;
-        if std::mem::replace(&mut self.offers_asked, true) {
-            return None;
-        }
-        let text = connect.domain_capabilities(None, None, None, Some("kvm"), 0).ok()?;
-        domain_capabilities::parse(&text).ok()
-    }
-
     /// KVM's counters of a domain. `every` is the time between two readings.
     pub fn counters(&mut self, uuid: &str, every: Duration) -> Option<CounterReading> {
-        let began_ns = timestamps::Timestamps::now().mono_ns;
+        let began_ns = Timestamps::now().mono_ns;
         let read = self.stats(uuid, sys::VIR_DOMAIN_STATS_VCPU | sys::VIR_DOMAIN_STATS_VM)?;
         // QEMU does not report when it read them.
-        let at_ns = u64::midpoint(began_ns, timestamps::Timestamps::now().mono_ns);
+        let at_ns = u64::midpoint(began_ns, Timestamps::now().mono_ns);
         let (vcpus, vm) = stats::kvm_counters(&read);
         Some(CounterReading { at_ns, every_ns: every.as_nanos() as u64, vm, vcpus })
     }
@@ -91,17 +77,15 @@ impl LibvirtConnection {
         if *load() != Loaded::Whole {
             return Err("libvirt-qemu.so.0 is not installed".into());
         }
-        if self.writable.is_none() {
-            self.writable = Some(Connect::open(Some(&self.uri)).map_err(|e| text(&e))?);
-        }
-        let Some(connect) = &self.writable else { return Err("no connection".into()) };
+        let connect = match self.writable.take() {
+            Some(connect) => connect,
+            None => Connect::open(Some(&self.uri)).map_err(|e| text(&e))?,
+        };
         let answer = connect
             .lookup_domain_by_uuid_string(uuid)
             .and_then(|d| d.qemu_monitor_command(command, sys::VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP));
-        if answer.is_err() {
-            // Reopened at the next command, in case the connection failed.
-            self.writable = None;
-        }
+        // After an error the connection is opened again, in case it failed.
+        self.writable = answer.is_ok().then_some(connect);
         answer.map_err(|e| text(&e))
     }
 
@@ -112,13 +96,8 @@ impl LibvirtConnection {
         // By default libvirt prints its errors to stderr, onto the screen.
         virt::error::clear_error_callback();
         self.read_only = None;
-        match Connect::open_read_only(Some(&self.uri)) {
-            Ok(c) => {
-                (self.read_only, self.offers_asked) = (Some(c.clone()), false);
-                Ok(c)
-            }
-            Err(e) => Err(failure::from_error(&self.uri, &e)),
-        }
+        let opened = Connect::open_read_only(Some(&self.uri)).map_err(|e| failure::from_error(&self.uri, &e))?;
+        Ok(self.read_only.insert(opened).clone())
     }
 
     /// The statistics of one domain, through the C function: the `virt` crate (0.5) leaks the records. One domain is

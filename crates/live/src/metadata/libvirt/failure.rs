@@ -65,40 +65,30 @@ pub fn from_error(uri: &str, error: &Error) -> LibvirtFailure {
 fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
     let says = |part: &str| message.contains(part);
     let user = rustix::process::geteuid().as_raw();
-    let refuses = || format!("libvirt at {uri} runs but refuses kvmtop as user {user}: {message}");
-    if refused {
-        return (refuses(), format!("run kvmtop as root, or allow its user in polkit, as root: {}", polkit_rule(user)));
-    }
-    // Of the socket. libvirt passes on the system's sentence, in English: kvmtop sets no locale.
-    if says("Permission denied") || says("Operation not permitted") {
-        return (
-            refuses(),
-            format!(
-                "run kvmtop as root, or add its user to the group libvirt and log in again: usermod -aG libvirt \
-                 \"$(id -un {user})\""
-            ),
-        );
-    }
-    // Before a missing socket: libvirt reaches polkit over the bus, and the error about a missing bus reads much alike.
-    if says("system bus") || says("polkit") {
-        return (
-            format!("libvirt at {uri} runs but cannot ask polkit about kvmtop's user: {message}"),
-            // Looked for once, when it is first needed (src/util/virgdbus.c, virGDBusGetSystemBus).
-            "run kvmtop as root, or start the bus and polkit, and libvirt again, which looks for the bus only once: \
-             systemctl start dbus polkit && systemctl restart libvirtd (or virtqemud); its guests go on running"
-                .into(),
-        );
-    }
-    if says("connect socket") && says("No such file or directory") || says("Connection refused") {
-        return (format!("libvirt at {uri} is stopped: {message}"), RESTART.into());
-    }
-    (
-        format!("libvirt at {uri} does not answer: {message}"),
-        format!(
-            "virsh -r -c {} list tells whether others are answered; or name another with --libvirt-uri",
-            shell_quoted(uri)
-        ),
-    )
+    let refuses = format!("runs but refuses kvmtop as user {user}");
+    let (cause, fix) = if refused {
+        (refuses, format!("run kvmtop as root, or allow its user in polkit, as root: {}", polkit_rule(user)))
+    } else if says("Permission denied") || says("Operation not permitted") {
+        // Of the socket. libvirt passes on the system's sentence, in English: kvmtop sets no locale.
+        let join = format!("usermod -aG libvirt \"$(id -un {user})\"");
+        (refuses, format!("run kvmtop as root, or add its user to the group libvirt and log in again: {join}"))
+    } else if says("system bus") || says("polkit") {
+        // Before a missing socket: libvirt reaches polkit over the bus, and the error about a missing bus reads much
+        // alike. It looks for the bus once, when it first needs it (src/util/virgdbus.c, virGDBusGetSystemBus).
+        let fix = "run kvmtop as root, or start the bus and polkit, and libvirt again, which looks for the bus only \
+                   once: systemctl start dbus polkit && systemctl restart libvirtd (or virtqemud); its guests go on \
+                   running";
+        ("runs but cannot ask polkit about kvmtop's user".into(), fix.into())
+    } else if says("connect socket") && says("No such file or directory") || says("Connection refused") {
+        ("is stopped".into(), RESTART.into())
+    } else {
+        let list = format!("virsh -r -c {} list", shell_quoted(uri));
+        (
+            "does not answer".into(),
+            format!("{list} tells whether others are answered; or name another with --libvirt-uri"),
+        )
+    };
+    (format!("libvirt at {uri} {cause}: {message}"), fix)
 }
 
 /// The command that lets a user look at guests. polkit reads rules in the order of their files' names, and the first

@@ -60,7 +60,7 @@ macro_rules! functions {
 functions! {
     virSetErrorFunc virGetLastError virResetLastError
     virConnectOpen virConnectOpenReadOnly virConnectClose virConnectRef virConnectIsAlive virConnectSetKeepAlive
-    virConnectGetLibVersion virConnectGetDomainCapabilities virConnectListAllDomains virDomainListGetStats
+    virConnectGetLibVersion virConnectListAllDomains virDomainListGetStats
     virDomainStatsRecordListFree virDomainRef virDomainFree virDomainGetName virDomainGetUUIDString virDomainGetID
     virDomainGetXMLDesc virDomainGetState virDomainIsPersistent virDomainLookupByUUIDString virEventRegisterDefaultImpl
     virDomainQemuMonitorCommand

@@ -21,13 +21,12 @@ mod loader;
 #[cfg(feature = "libvirt")]
 mod polling;
 
-use crate::metadata::device_counters::DeviceCounters;
-use crate::metadata::source::GuestMetadata;
+use crate::metadata::source::{DeviceActivity, DeviceCounters, GuestMetadata};
 use call_queue::{CallQueue, GuestQuestion, HANG_TIMEOUT, MAX_THREADS};
 use failure::LibvirtFailure;
 use kvm::device_map::DeviceMap;
 use sample::{SourceId, SourceStatus};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,8 +88,6 @@ struct LibvirtState {
     asked: Option<Instant>,
     /// The failure of the last poll.
     failure: Option<LibvirtFailure>,
-    /// What the host offers to its guests.
-    offers: Option<Arc<BTreeMap<String, String>>>,
     /// Whether a poll has ended, successfully or not.
     answered: bool,
     /// Whether libvirt passes on monitor commands.
@@ -123,11 +120,6 @@ impl Libvirt {
             Some(uuid) => state.domains.get(&uuid.to_ascii_lowercase()).cloned(),
             None => state.domains.values().find(|d| d.name.as_ref().map(|n| n.value.as_str()) == name).cloned(),
         }
-    }
-
-    /// What the host offers to its guests, as entries of [`HostFacts::params`](sample::HostFacts::params).
-    pub fn host_offers(&self) -> Option<Arc<BTreeMap<String, String>>> {
-        self.0.lock().offers.clone()
     }
 
     /// Whether a poll has ended since the start: before that, a domain that is not found may still be libvirt's.
@@ -252,11 +244,9 @@ impl LibvirtState {
     /// Drops the figures of a guest that is not read: they are too old.
     fn leave_out(&mut self, uuid: &str) {
         self.devices.remove(uuid);
-        let has_figures = |d: &GuestMetadata| d.devices_ns > 0 || d.counters.is_some() || d.balloon.is_some();
-        if let Some(domain) = self.domains.get_mut(uuid).filter(|d| has_figures(d)) {
-            let domain = Arc::make_mut(domain);
-            domain.balloon = None;
-            (domain.disks, domain.nics, domain.devices_ns, domain.counters) = (Vec::new(), Vec::new(), 0, None);
+        let has_figures = |d: &GuestMetadata| d.activity.ns > 0 || d.activity.balloon.is_some() || d.counters.is_some();
+        if let Some(domain) = self.domains.get_mut(uuid).filter(|d| has_figures(d)).map(Arc::make_mut) {
+            (domain.activity, domain.counters) = (DeviceActivity::default(), None);
         }
     }
 

@@ -1,23 +1,25 @@
 //! The libvirt thread: it waits until libvirt is of use, loads it, and polls.
 
-use super::call_queue::{DEADLINE, GuestQuestion};
-use super::calls::serve_waiting;
+use super::call_queue::GuestQuestion;
+use super::calls::{IdleConnections, serve_waiting};
 use super::connection::LibvirtConnection;
 use super::loader::{Loaded, load};
 use super::{LibvirtOptions, LibvirtState, Shared, failure};
 use crate::metadata::source::GuestMetadata;
 use kvm::domain_xml;
-use sample::{HostFacts, Known, Origin};
+use sample::{Known, Origin};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time between two polls of the list of domains, their XML and their devices' statistics.
 const POLL: Duration = Duration::from_secs(5);
-/// Pause before the poll that a new guest causes: several new guests cause one poll.
-const REFRESH: Duration = Duration::from_millis(100);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(10);
+/// Time between two looks for work that nobody announces, such as a thread that is late.
+const STEP: Duration = Duration::from_millis(500);
+/// A poll that a new guest causes waits for further new guests.
+const REFRESH: Duration = Duration::from_millis(100);
 /// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of `qemu:///system`
 /// connects.
 const SOCKETS: [&str; 4] = [
@@ -72,6 +74,7 @@ fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
 /// Polls until the front is gone.
 fn run(shared: &Arc<Shared>, uri: &str) {
     let mut connection = LibvirtConnection::new(uri.to_owned());
+    let idle = IdleConnections::default();
     let mut next = Instant::now();
     let mut next_counters = next;
     loop {
@@ -82,37 +85,27 @@ fn run(shared: &Arc<Shared>, uri: &str) {
         }
         let now = Instant::now();
         let mut state = shared.lock();
-        let mut until = next;
-        match state.counters_every {
-            Some(every) => {
-                if now >= next_counters {
-                    state.ask_all(|| GuestQuestion::Counters(every));
-                    next_counters = now + every;
-                }
-                until = until.min(next_counters);
-            }
-            None => next_counters = now,
+        if let Some(every) = state.counters_every.filter(|_| now >= next_counters) {
+            state.ask_all(|| GuestQuestion::Counters(every));
+            next_counters = now + every;
         }
         let late: Vec<String> = state.queue.late(now).map(|(uuid, _)| uuid.clone()).collect();
         late.iter().for_each(|uuid| state.leave_out(uuid));
         drop(state);
-        // A thread may be late a moment from now.
-        if serve_waiting(shared, uri) || !late.is_empty() {
-            until = until.min(now + DEADLINE);
-        }
+        serve_waiting(shared, &idle, uri);
+        let until = if shared.lock().counters_every.is_some() { next.min(next_counters) } else { next };
         let mut state = shared.lock();
-        let counters_before = state.counters_every;
-        let has_news = |state: &mut LibvirtState| {
-            state.closed || state.refresh || state.counters_every != counters_before || state.queue.has_new()
-        };
-        while !has_news(&mut state) && Instant::now() < until {
-            state = wait(shared, state, until.saturating_duration_since(Instant::now()));
+        if !state.closed && !state.refresh {
+            state = wait(shared, state, until.saturating_duration_since(Instant::now()).min(STEP));
         }
         if state.closed {
             return;
         }
-        if std::mem::take(&mut state.refresh) {
-            next = next.min(Instant::now() + REFRESH);
+        if state.refresh {
+            drop(state);
+            std::thread::sleep(REFRESH);
+            shared.lock().refresh = false;
+            next = Instant::now();
         }
     }
 }
@@ -129,19 +122,13 @@ impl LibvirtState {
     }
 }
 
-/// Records the start of a call, so that the front sees how long it takes.
-fn asking<T>(shared: &Shared, call: impl FnOnce() -> T) -> T {
-    shared.lock().asked = Some(Instant::now());
-    let answer = call();
-    shared.lock().asked = None;
-    answer
-}
-
-/// Reads the domains, and on a new connection what the host offers; returns whether libvirt answered.
+/// Reads the domains; returns whether libvirt answered.
 fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
-    let answer = asking(shared, || connection.domains());
+    // The front sees how long the call takes.
+    shared.lock().asked = Some(Instant::now());
+    let answer = connection.domains();
     let mut state = shared.lock();
-    state.answered = true;
+    (state.asked, state.answered) = (None, true);
     match answer {
         Ok(found) => {
             state.failure = None;
@@ -158,10 +145,6 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
             state.fail(failure);
             return false;
         }
-    }
-    drop(state);
-    if let Some(offers) = asking(shared, || connection.new_offers()) {
-        shared.lock().offers = Some(Arc::new(HostFacts::offers(&offers)));
     }
     true
 }

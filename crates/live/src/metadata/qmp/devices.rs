@@ -2,7 +2,7 @@
 //! `query-balloon`). No monitor counts what network cards do.
 
 use super::conversation::QmpConversation;
-use crate::metadata::device_counters::DeviceCounters;
+use crate::metadata::source::DeviceCounters;
 use kvm::sanitize;
 use sample::DiskSample;
 use serde::Deserialize;

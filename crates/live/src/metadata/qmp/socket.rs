@@ -3,16 +3,19 @@
 //! Any user may run a process that holds a KVM VM and has any command line. So the path is opened as that process
 //! could open it: below its root folder, in its mount namespace, with its user's rights; and only the process itself
 //! may listen there.
+#![allow(
+    unsafe_code,
+    reason = "setfsuid(2), setfsgid(2), and SO_PEERCRED, which rustix reads as a PID that is never 0"
+)]
 
-use super::act_as::{act_as, listener};
-use crate::proc::credentials::ProcessCredentials;
 use crate::proc::file;
-use crate::proc::stat::Stat;
+use crate::proc::stat::{Stat, number};
 use kvm::sanitize;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::thread::{CapabilitySet, Gid, set_thread_groups};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +58,7 @@ impl QmpSocket {
         let file = openat2(&base, &self.path, how, Mode::empty(), resolve | ResolveFlags::NO_MAGICLINKS)
             .map_err(|e| as_user(e, user.uid))?;
         let socket = connect_to(&file, user.uid)?;
-        let listener = listener(socket.as_fd()).map_err(|e| e.to_string())?;
+        let listener = listener(&socket)?;
         if listener != self.pid {
             return Err(match listener {
                 0 => "a process outside of kvmtop's PID namespace listens there, not the guest".into(),
@@ -100,5 +103,98 @@ fn as_user(e: Errno, uid: u32) -> String {
     match e {
         Errno::NOSYS => "needs openat2(2) (Linux 5.6)".into(),
         e => format!("{e}, as user {uid}"),
+    }
+}
+
+/// Lets the calling thread, for the rest of its life, open files as this user could and no others.
+///
+/// Only the ids for file access change (capabilities(7), "Effect of user ID changes"): with the others the user could
+/// send signals to kvmtop. The kernel keeps all of them per thread.
+///
+/// # Errors
+/// If kvmtop may not act as this user.
+fn act_as(user: &ProcessCredentials) -> Result<(), Errno> {
+    let own = rustix::process::geteuid().as_raw() == user.uid;
+    let groups: Vec<Gid> = user.groups.iter().map(|g| Gid::from_raw(*g)).collect();
+    match set_thread_groups(&groups) {
+        Ok(()) => {}
+        // Without the right to change groups, a guest of kvmtop's own user is met with kvmtop's groups.
+        Err(Errno::PERM) if own => {}
+        Err(e) => return Err(e),
+    }
+    // SAFETY: both calls take and return a number; they change the calling thread only.
+    let now = unsafe {
+        libc::setfsgid(user.gid);
+        libc::setfsuid(user.uid);
+        // No user has this id, so that the call changes nothing and returns the present one (setfsuid(2), "BUGS").
+        (libc::setfsuid(u32::MAX).cast_unsigned(), libc::setfsgid(u32::MAX).cast_unsigned())
+    };
+    if now.0 != user.uid || (now.1 != user.gid && !own) {
+        return Err(Errno::PERM);
+    }
+    rights::keep(CapabilitySet::empty())
+}
+
+/// The process that called listen(2) on the socket at the other end (unix(7), `SO_PEERCRED`); 0 if it is not in
+/// kvmtop's PID namespace.
+fn listener(socket: &OwnedFd) -> Result<i32, String> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let (fd, peer_at) = (socket.as_raw_fd(), (&raw mut peer).cast());
+    // SAFETY: the buffer is a `ucred`, and `length` is its size.
+    match unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, peer_at, &raw mut length) } {
+        0 => Ok(peer.pid),
+        _ => Err(std::io::Error::last_os_error().to_string()),
+    }
+}
+
+/// The user and the groups as which a process opens files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ProcessCredentials {
+    /// User id.
+    uid: u32,
+    /// Group id.
+    gid: u32,
+    /// Supplementary groups; at most 65,536 (`NGROUPS_MAX`, include/uapi/linux/limits.h).
+    groups: Vec<u32>,
+}
+
+impl ProcessCredentials {
+    /// The longest status file: its longest line holds `NGROUPS_MAX` numbers.
+    const MAX_STATUS: usize = 1 << 20;
+
+    /// Reads the whole file. `None` if a line is missing, or if real, effective, saved and file-system ids differ: one
+    /// user started such a process, and it acts as another.
+    fn parse(status: &[u8]) -> Option<Self> {
+        let numbers = |name: &[u8]| -> Option<Vec<u32>> {
+            let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(name))?;
+            let words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+            words.map(|w| number(w).and_then(|n| u32::try_from(n).ok())).collect()
+        };
+        let same = |ids: Vec<u32>| match ids.as_slice() {
+            [id, rest @ ..] if rest.len() == 3 && rest.iter().all(|r| r == id) => Some(*id),
+            _ => None,
+        };
+        Some(Self { uid: same(numbers(b"Uid:")?)?, gid: same(numbers(b"Gid:")?)?, groups: numbers(b"Groups:")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_process_of_one_user_has_an_identity() {
+        let status = |uid: &str, gid: &str| {
+            ProcessCredentials::parse(format!("Name:\tqemu\nUid:\t{uid}\nGid:\t{gid}\nGroups:\t36 107 \n").as_bytes())
+        };
+        let plain = Some(ProcessCredentials { uid: 107, gid: 36, groups: vec![36, 107] });
+        assert_eq!(status("107\t107\t107\t107", "36\t36\t36\t36"), plain);
+        // A program that is set-user-id takes its arguments from whoever starts it.
+        assert_eq!(status("1000\t0\t0\t0", "36\t36\t36\t36"), None);
+        assert_eq!(status("1000\t1000\t0\t1000", "36\t36\t36\t36"), None);
+        assert_eq!(status("107\t107\t107\t107", "36\t0\t36\t36"), None);
+        assert_eq!(status("107", "36\t36\t36\t36"), None);
+        assert_eq!(ProcessCredentials::parse(b""), None);
     }
 }

@@ -130,8 +130,8 @@ impl StatusFiles {
     }
 
     /// The domain that runs as this process.
-    pub(crate) fn status_of(&self, pid: i32) -> Option<&DomainStatus> {
-        self.by_pid.get(&pid).map(Arc::as_ref)
+    pub(crate) fn status_of(&self, pid: i32) -> Option<&Arc<DomainStatus>> {
+        self.by_pid.get(&pid)
     }
 
     /// The process of the system daemon's domain with this UUID (lower case).
