@@ -41,7 +41,7 @@ pub(super) struct DoctorJson {
 /// A setting of the kernel, or a right.
 #[derive(Serialize, JsonSchema)]
 struct JsonPrerequisite {
-    /// `rights`, `lockdown`, `kernel.perf_event_paranoid`, `tracefs`, `BPF`, `BTF`, `PID namespace`, `/proc` or `KVM`.
+    /// `rights`, `lockdown`, `kernel.perf_event_paranoid`, `tracefs` or `KVM`.
     name: &'static str,
     /// What it is on this host.
     value: String,
@@ -57,7 +57,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     live::stop_on_signals(live.commands)?;
     let first = live.feed.next()?;
     let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };
-    let host = prerequisites(&SystemPaths::default(), &rights, sample.engine.kind, &sample.host.facts);
+    let host = prerequisites(&SystemPaths::default(), &rights, &sample.host.facts);
     if args.json {
         let document = DoctorJson {
             schema: document::SCHEMA,

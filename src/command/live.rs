@@ -5,7 +5,7 @@ use super::{keep, say};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
 use ::live::metadata::libvirt::{Libvirt, LibvirtOptions};
-use ::live::{self, Collector, CollectorOptions, LibvirtAndQmp, SystemPaths};
+use ::live::{self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, SystemPaths};
 use engine::events::{Engine, EngineError};
 use engine::{bpf::BpfEngine, perf::PerfEngine};
 use kvm::topology::HostTopology;
@@ -32,7 +32,7 @@ pub struct LiveHost {
     /// Yields the samples.
     pub feed: Collector,
     /// Level, interval, stop.
-    pub commands: Sender<live::CollectorCommand>,
+    pub commands: Sender<CollectorCommand>,
 }
 
 /// Starts every source. Each sample reports sources that are missing; none of them is an error here. From then on the
@@ -66,20 +66,15 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
         paths,
         ..CollectorOptions::default()
     });
-    if settings.kvm_events
-        && let Err(why) = feed.set_kvm_events(true)
-    {
-        say(&format!("--kvm-events: {}; {}", why.cause, why.fix));
-    }
-    if settings.engine_detail.contains(&EngineDetail::Disks)
-        && let Err(why) = feed.set_disks(true)
-    {
-        say(&format!("--engine-detail disks: {}; {}", why.cause, why.fix));
-    }
-    if settings.engine_detail.contains(&EngineDetail::Interrupts)
-        && let Err(why) = feed.set_interrupts(true)
-    {
-        say(&format!("--engine-detail interrupts: {}; {}", why.cause, why.fix));
+    let traces = |detail| settings.engine_detail.contains(&detail);
+    for (wanted, option, command) in [
+        (settings.kvm_events, "--kvm-events", CollectorCommand::KvmEvents(true)),
+        (traces(EngineDetail::Disks), "--engine-detail disks", CollectorCommand::Disks(true)),
+        (traces(EngineDetail::Interrupts), "--engine-detail interrupts", CollectorCommand::Interrupts(true)),
+    ] {
+        if wanted && let Err(why) = feed.execute(command) {
+            say(&format!("{option}: {}; {}", why.cause, why.fix));
+        }
     }
     keep(rights::for_sampling(kind, settings.monitor) | files);
     LiveHost { feed, commands }
@@ -109,14 +104,14 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
 
 /// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something
 /// hangs.
-pub fn stop_on_signals(commands: Sender<live::CollectorCommand>) -> std::io::Result<()> {
+pub fn stop_on_signals(commands: Sender<CollectorCommand>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         rights::keep_none();
         let mut seen = signals.forever();
         seen.next();
         // A feed that is gone already needs no stop.
-        let _ = commands.send(live::CollectorCommand::Stop);
+        let _ = commands.send(CollectorCommand::Stop);
         if let Some(signal) = seen.next() {
             std::process::exit(128 + signal);
         }

@@ -7,7 +7,7 @@ use crate::common::watch::Watch;
 use engine::bpf::BpfEngine;
 use judge::model::{Base, ExitRateSource, Model};
 use live::metadata::libvirt::{DomainProcess, Libvirt, LibvirtOptions};
-use live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
+use live::{Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
 use sample::{EngineLevel, SourceId, SourceStatus};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -286,17 +286,17 @@ fn exit_rates_while_tracing_goes_off_and_on() {
     while !rates(&mut collector, 1).iter().any(|(rate, _)| rate.is_some_and(|r| r > 5000.0)) {
         assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
     }
-    collector.set_level(EngineLevel::None).expect("tracing off");
+    collector.execute(CollectorCommand::Level(EngineLevel::None)).expect("tracing off");
     let untraced = rates(&mut collector, 8);
     let counted = |r: &(Option<f64>, ExitRateSource)| r.1 == ExitRateSource::Counters && r.0 > Some(100.0);
     assert!(untraced[5..].iter().all(counted), "libvirt's counters: {untraced:?}");
-    collector.set_level(EngineLevel::Counts).expect("tracing on");
+    collector.execute(CollectorCommand::Level(EngineLevel::Counts)).expect("tracing on");
     let traced = rates(&mut collector, 6);
     let by_events = |r: &(Option<f64>, ExitRateSource)| {
         matches!(r.1, ExitRateSource::Traced | ExitRateSource::Userspace) && r.0 > Some(100.0)
     };
     assert!(traced[1..].iter().all(by_events), "traced again: {traced:?}");
-    collector.set_level(EngineLevel::None).expect("tracing off");
+    collector.execute(CollectorCommand::Level(EngineLevel::None)).expect("tracing off");
     let again = rates(&mut collector, 8);
     assert!(again[5..].iter().all(counted), "libvirt's counters again: {again:?}");
     let highest = |rates: &[(Option<f64>, ExitRateSource)]| rates.iter().filter_map(|r| r.0).fold(0.0, f64::max);

@@ -242,8 +242,7 @@ fn doctor_lists_every_source() {
         assert!(names.contains(&name), "{names:?}");
     }
     let facts = said["host"].as_array().expect("host").iter().filter_map(|fact| fact["name"].as_str());
-    let all =
-        ["rights", "lockdown", "kernel.perf_event_paranoid", "tracefs", "BPF", "BTF", "PID namespace", "/proc", "KVM"];
+    let all = ["rights", "lockdown", "kernel.perf_event_paranoid", "tracefs", "KVM"];
     assert_eq!(facts.collect::<Vec<_>>(), all);
     let plain = text(&run(&["doctor", "--engine", "none"]).stdout);
     assert!(plain.contains("start kvmtop with --engine auto"));

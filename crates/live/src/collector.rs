@@ -1,10 +1,7 @@
 //! The collector: every source of the running host, once a tick, as one sample.
 
 mod join;
-mod options;
 mod schedule;
-
-pub use options::{CollectorCommand, CollectorOptions};
 
 use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives::LifeLedger;
@@ -12,25 +9,24 @@ use crate::guest::resources::TickBudget;
 use crate::host::block_devices::BlockDevices;
 use crate::host::kernel_log::KernelLog;
 use crate::host::qemu_logs::QemuLogs;
-use crate::host::reader::HostReader;
-use crate::host::self_usage;
+use crate::host::reader::{HostReader, own_cost};
 use crate::host::tasks::HostTasks;
-use crate::metadata::source::WatchedGuest;
+use crate::metadata::source::{MetadataSource, WatchedGuest};
 use crate::metadata::status_xml::StatusFiles;
 use crate::proc::discovery::{Discovered, Discovery};
 use crate::proc::file::FileError;
+use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::threads::{Liveness, take_where};
 use crate::proc::visibility;
 use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, Reading};
-use kvm::kernel_log::LogLine;
-use sample::{
-    CLOCK_SET_MS, CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
-};
+use sample::{CLOCK_SET_MS, DomainSample, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
 /// Guests are read in order of PID, so that it is the same threads each time.
@@ -39,6 +35,57 @@ const SCHED_BUDGET: usize = 512;
 const MOUNTS_NS: u64 = 60_000_000_000;
 /// Reading /proc takes no longer, unless kvmtop did not run.
 const STOPPED_NS: u64 = 2_000_000_000;
+
+/// A command to a running collector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CollectorCommand {
+    /// Change the tracing level: the engine's counters restart from zero, and the sample's `generation` grows.
+    Level(EngineLevel),
+    /// Switch counting of every `kvm:*` tracepoint on or off.
+    KvmEvents(bool),
+    /// Switch timing of the host's block devices on or off.
+    Disks(bool),
+    /// Switch tracing of interrupts of guests on or off.
+    Interrupts(bool),
+    /// Set the time between samples.
+    Interval(Duration),
+    /// Take a sample at once.
+    Now,
+    /// End the feed.
+    Stop,
+}
+
+/// The sources and settings of a collector.
+pub struct CollectorOptions {
+    /// Time between samples.
+    pub interval: Duration,
+    /// The tracing engine; `None`: no tracing.
+    pub engine: Option<Box<dyn Engine>>,
+    /// Why the engine, or a better one, is missing.
+    pub engine_problems: Vec<EngineError>,
+    /// libvirt and the QEMU monitor.
+    pub metadata: Option<Box<dyn MetadataSource>>,
+    /// Commands for the collector while it runs.
+    pub commands: Receiver<CollectorCommand>,
+    /// Where the kernel's files are.
+    pub paths: SystemPaths,
+    /// The clock.
+    pub clock: Box<dyn FnMut() -> Timestamps + Send>,
+}
+
+impl Default for CollectorOptions {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            engine: None,
+            engine_problems: Vec::new(),
+            metadata: None,
+            commands: channel().1,
+            paths: SystemPaths::default(),
+            clock: Box::new(Timestamps::now),
+        }
+    }
+}
 
 /// Reads the running host. A source that fails becomes a [`SourceStatus`]; a tick never fails.
 pub struct Collector {
@@ -101,43 +148,31 @@ impl Collector {
         self.options.engine.as_mut().ok_or_else(|| source_status::no_engine(&self.options.engine_problems))
     }
 
-    /// Changes the tracing level. The engine's counters restart from zero, and the sample's `generation` grows.
+    /// Executes a command at once.
     ///
     /// # Errors
-    /// The host has no engine, or the kernel refuses.
-    pub fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
-        self.engine()?.set_level(level)?;
-        self.restarted();
-        Ok(())
-    }
-
-    /// Switches counting of every `kvm:*` tracepoint by guest on or off.
-    ///
-    /// # Errors
-    /// The host has no engine, or the kernel refuses.
-    pub fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
-        self.engine()?.set_kvm_events(on)
-    }
-
-    /// Switches timing of the host's block devices for guests on or off.
-    ///
-    /// # Errors
-    /// The host has no engine, the engine cannot time devices, or the kernel refuses.
-    pub fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
-        match self.engine() {
-            Err(_) if !on => Ok(()),
-            engine => engine?.set_disks(on),
-        }
-    }
-
-    /// Switches tracing of what interrupts guests on or off.
-    ///
-    /// # Errors
-    /// The host has no engine, the engine cannot trace interrupts, or the kernel refuses.
-    pub fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
-        match self.engine() {
-            Err(_) if !on => Ok(()),
-            engine => engine?.set_interrupts(on),
+    /// The host has no engine, the engine cannot do that, or the kernel refuses.
+    pub fn execute(&mut self, command: CollectorCommand) -> Result<(), EngineError> {
+        match command {
+            CollectorCommand::Level(level) => {
+                self.engine()?.set_level(level)?;
+                self.restarted();
+                Ok(())
+            }
+            CollectorCommand::KvmEvents(on) => self.engine()?.set_kvm_events(on),
+            CollectorCommand::Disks(false) | CollectorCommand::Interrupts(false) if self.options.engine.is_none() => {
+                Ok(())
+            }
+            CollectorCommand::Disks(on) => self.engine()?.set_disks(on),
+            CollectorCommand::Interrupts(on) => self.engine()?.set_interrupts(on),
+            CollectorCommand::Interval(interval) => {
+                self.options.interval = interval;
+                Ok(())
+            }
+            CollectorCommand::Now | CollectorCommand::Stop => {
+                self.next_ns = None;
+                Ok(())
+            }
         }
     }
 
@@ -196,15 +231,24 @@ impl Collector {
         self.add_engine_details(&mut domains, &mut reading, now.mono_ns);
         let engine = self.engine_status(&reading);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
+        let mut kernel_log = self.kernel_log.read();
+        let logged = self.guests.values().filter_map(|guest| guest.description.logged()).collect();
+        kernel_log.extend(self.qemu_logs.read(logged, now));
         let sample = Sample {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,
             boot_ns: now.boot_ns,
-            host: self.host_sample(now, cpus, memory, &skip),
+            host: HostSample {
+                cpus,
+                facts: self.host.facts(),
+                tasks: self.tasks.scan(now.mono_ns, self.discovery.processes(), &skip),
+                memory,
+                kernel_log,
+            },
             domains,
             engine,
             sources: self.sources(&found, proc_failure, &reading),
-            own: self_usage::cost(&self.options.paths),
+            own: own_cost(&self.options.paths),
         };
         self.make_room();
         sample
@@ -312,31 +356,6 @@ impl Collector {
             disks.iter_mut().for_each(|disk| self.block_devices.name(disk));
             domain.host_disks = Some(disks);
         }
-    }
-
-    fn host_sample(
-        &mut self,
-        now: Timestamps,
-        cpus: Vec<CpuTimes>,
-        memory: Option<HostMemory>,
-        skip: &HashSet<i32>,
-    ) -> HostSample {
-        HostSample {
-            cpus,
-            facts: self.host.facts(),
-            tasks: self.tasks.scan(now.mono_ns, self.discovery.processes(), skip),
-            memory,
-            kernel_log: self.log_lines(now),
-        }
-    }
-
-    /// The host's log and the logs of libvirt's QEMUs.
-    fn log_lines(&mut self, now: Timestamps) -> Vec<LogLine> {
-        let mut lines = self.kernel_log.read();
-        lines.extend(
-            self.qemu_logs.read(self.guests.values().filter_map(|guest| guest.description.logged()).collect(), now),
-        );
-        lines
     }
 
     fn engine_status(&self, reading: &Reading) -> EngineStatus {

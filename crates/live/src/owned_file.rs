@@ -45,14 +45,9 @@ impl From<Errno> for FileRefusal {
     }
 }
 
-/// Identifies a file's content: a file that is replaced or rewritten has another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileStamp {
-    pub(crate) inode: u64,
-    size: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
+/// Identifies a file's content by its inode, size and times of change: a file that is replaced or rewritten has another
+/// stamp.
+pub(crate) type FileStamp = (u64, i64, [i64; 4]);
 
 /// A folder, opened.
 pub(crate) struct OwnedFolder {
@@ -119,13 +114,9 @@ impl OwnedFolder {
             return Err(FileRefusal::HardLink);
         }
         let len = usize::try_from(stat.st_size).ok().filter(|len| *len <= max).ok_or(FileRefusal::TooLarge(max))?;
-        let stamp = FileStamp {
-            inode: stat.st_ino,
-            size: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec.cast_signed()),
-            changed: (stat.st_ctime, stat.st_ctime_nsec.cast_signed()),
-        };
-        Ok(Some(OwnedFile { fd, stamp, len }))
+        let nanoseconds = [stat.st_mtime_nsec.cast_signed(), stat.st_ctime_nsec.cast_signed()];
+        let times = [stat.st_mtime, nanoseconds[0], stat.st_ctime, nanoseconds[1]];
+        Ok(Some(OwnedFile { fd, stamp: (stat.st_ino, stat.st_size, times), len }))
     }
 }
 

@@ -37,18 +37,36 @@ pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
         None => {}
     }
     let (unread, (guests, guest_failure)) = (view.found.unread, view.unread_guests);
-    let mut problems: Vec<(Option<String>, Option<String>)> = Vec::new();
+    let (mut causes, mut fixes): (Vec<String>, Vec<String>) = Default::default();
+    let mut add = |cause: String, fix: String| {
+        causes.push(cause);
+        if !fixes.contains(&fix) {
+            fixes.push(fix);
+        }
+    };
+    let because = |failure: Option<FileError>| match failure {
+        Some(FileError::Other(why)) => (format!(": {why}"), cure(why)),
+        _ => (String::new(), rights::hint()),
+    };
     if unread.processes > 0 {
-        let UnreadCount { processes, guessed, lookalikes, .. } = unread;
+        let UnreadCount { processes, guessed, failure, protected } = unread;
+        let (why, fix) = match because(failure) {
+            (why, _) if protected && failure.is_none() => (
+                why,
+                "a security module (SELinux, AppArmor) refuses it: allow kvmtop's domain ptrace, or run it unconfined"
+                    .into(),
+            ),
+            because => because,
+        };
         let cause = format!(
-            "the open files of {processes} processes are not readable: {guessed} of them are guests by their threads' \
-             names, {lookalikes} more have the name of a VMM, and any other may hold a guest too"
+            "the open files of {processes} processes are not readable{why}; {guessed} of them are guests by their \
+             threads' names, and any other may hold a guest too"
         );
-        problems.push((Some(cause), None));
+        add(cause, fix);
     }
     if guests > 0 {
-        let cause = format!("the threads of {guests} guests could not all be read: they are not shown, or in part");
-        problems.push((Some(cause), None));
+        let (why, fix) = because(guest_failure);
+        add(format!("the threads of {guests} guests could not all be read{why}; they are not shown, or in part"), fix);
     }
     if let Some((guests, first)) = view.held_back {
         let cause = format!(
@@ -59,40 +77,21 @@ pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
             "see `grep -e fuse -e nfs /proc/{first}/mountinfo`: such a process waits for a file system that does not \
              answer, or holds its memory back on purpose; kvmtop goes on without"
         );
-        problems.push((Some(cause), Some(fix)));
+        add(cause, fix);
     }
-    for why in unread.failure.into_iter().chain(guest_failure) {
-        if let FileError::Other(why) = why
-            && !problems.iter().any(|(_, fix)| fix.as_ref() == Some(&cure(why)))
-        {
-            problems.push((Some(why.to_string()), Some(cure(why))));
-        }
+    if let Some(option) = view.hidden_by {
+        let cause = "which hides the processes of other users and their guests";
+        add(format!("/proc is mounted with {option}, {cause}"), rights::hint());
     }
-    let hides =
-        |option| format!("/proc is mounted with {option}, which hides the processes of other users and their guests");
-    let is_denied = guest_failure == Some(FileError::Denied);
-    let lacks_rights = unread.processes > 0 && unread.failure.is_none() && !unread.protected;
-    let fix = if view.hidden_by.is_some() || is_denied || lacks_rights {
-        Some(rights::hint())
-    } else {
-        (unread.protected && unread.failure.is_none()).then(|| {
-            "a security module (SELinux, AppArmor) refuses it: allow kvmtop's domain ptrace, or run it unconfined"
-                .into()
-        })
-    };
-    problems.push((view.hidden_by.map(hides), fix));
     if view.own_namespace {
         let cause = "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events \
                      count in the engine's total but for no guest";
-        let fix = "run kvmtop in the host's PID namespace (for a container: --pid=host)";
-        problems.push((Some(cause.into()), Some(fix.into())));
+        add(cause.into(), "run kvmtop in the host's PID namespace (for a container: --pid=host)".into());
     }
-    let (causes, fixes): (Vec<_>, Vec<_>) = problems.into_iter().unzip();
-    let joined = |parts: Vec<Option<String>>| parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
-    match joined(causes) {
-        none if none.is_empty() => SourceStatus::ok(ID),
-        causes => SourceStatus::degraded(ID, causes, joined(fixes)),
+    if causes.is_empty() {
+        return SourceStatus::ok(ID);
     }
+    SourceStatus::degraded(ID, causes.join("; "), fixes.join("; "))
 }
 
 /// What to do about an error that is neither the end of a process nor a missing right.
@@ -166,15 +165,14 @@ impl Debugfs {
     /// What to run: everything that is missing at once, so that no second cure follows the first. `whole`: kvmtop has
     /// all rights that reading takes.
     fn cure(&self, denied: bool, whole: bool) -> String {
-        let libvirt = "with --engine none kvmtop asks libvirt for them";
-        if self.locked_down || self.mounted && whole && !denied {
-            let rights = if whole { String::new() } else { format!("{}; ", rights::hint()) };
-            return format!("{rights}use QEMU 8.1 or later; {libvirt}");
-        }
-        let mount = (!self.mounted).then(|| "as root: mount -t debugfs none /sys/kernel/debug".to_owned());
-        let rights = (!whole).then(rights::hint);
-        let steps: Vec<String> = mount.into_iter().chain(rights).chain([libvirt.to_owned()]).collect();
-        steps.join("; ")
+        let closed = self.locked_down || self.mounted && whole && !denied;
+        let steps = [
+            (!closed && !self.mounted).then(|| "as root: mount -t debugfs none /sys/kernel/debug".to_owned()),
+            (!whole).then(rights::hint),
+            closed.then(|| "use QEMU 8.1 or later".to_owned()),
+            Some("with --engine none kvmtop asks libvirt for them".to_owned()),
+        ];
+        steps.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -249,12 +247,12 @@ mod tests {
         assert_eq!(procfs(&seen), SourceStatus::ok(SourceId::Procfs));
         let full = FileError::Other(Errno::MFILE);
         let unread = |failure| Discovered {
-            unread: UnreadCount { processes: 9, guessed: 2, lookalikes: 3, failure, protected: false },
+            unread: UnreadCount { processes: 9, guessed: 2, failure, protected: false },
             ..Discovered::default()
         };
         let (denied, exhausted) = (unread(None), unread(Some(full)));
         for (view, cause, fix) in [
-            (ProcView { found: &denied, ..seen }, "3 more have the name of a VMM", "cap_sys_ptrace"),
+            (ProcView { found: &denied, ..seen }, "2 of them are guests by their threads", "cap_sys_ptrace"),
             (ProcView { found: &exhausted, ..seen }, "Too many open files", "ulimit -n"),
             (ProcView { unread_guests: (4, Some(full)), ..seen }, "4 guests could not all be read", "ulimit -n"),
             (ProcView { hidden_by: Some("hidepid=2"), ..seen }, "mounted with hidepid=2", "cap_sys_ptrace"),

@@ -1,33 +1,11 @@
 //! When samples are taken, and the commands that come in between.
 
 use super::{Collector, CollectorCommand};
-use sample::Feed;
-use sample::Sample;
+use sample::{Feed, Sample};
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 impl Collector {
-    /// Executes a command; returns whether to end the feed.
-    fn execute(&mut self, command: CollectorCommand) -> bool {
-        let done = match command {
-            CollectorCommand::Level(level) => self.set_level(level),
-            CollectorCommand::KvmEvents(on) => self.set_kvm_events(on),
-            CollectorCommand::Disks(on) => self.set_disks(on),
-            CollectorCommand::Interrupts(on) => self.set_interrupts(on),
-            CollectorCommand::Interval(interval) => {
-                self.options.interval = interval;
-                Ok(())
-            }
-            CollectorCommand::Now => {
-                self.next_ns = None;
-                Ok(())
-            }
-            CollectorCommand::Stop => return true,
-        };
-        self.refused = done.err();
-        false
-    }
-
     /// Waits until a sample is due; returns whether to end the feed.
     fn wait(&mut self) -> bool {
         loop {
@@ -39,10 +17,9 @@ impl Collector {
                 self.options.commands.recv_timeout(left).map_err(|e| e == RecvTimeoutError::Disconnected)
             };
             match command {
+                Ok(CollectorCommand::Stop) => return true,
                 Ok(command) => {
-                    if self.execute(command) {
-                        return true;
-                    }
+                    self.refused = self.execute(command).err();
                     continue;
                 }
                 // All senders are gone, and receiving from a closed channel does not wait.
@@ -62,9 +39,6 @@ impl Collector {
 
 impl Feed for Collector {
     fn next(&mut self) -> anyhow::Result<Option<Sample>> {
-        if self.wait() {
-            return Ok(None);
-        }
-        Ok(Some(self.tick()))
+        Ok(if self.wait() { None } else { Some(self.tick()) })
     }
 }

@@ -9,9 +9,8 @@ use kvm::thread_name::Role;
 use sample::Feed;
 use sample::{AccessCell, DomainState, EngineKind, SourceId, SourceState, ThreadEvents, Timing};
 use std::collections::HashMap;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::sync::mpsc::Sender;
 
 /// What the engine counts, and what it was asked to forget.
 #[derive(Default)]
@@ -253,7 +252,7 @@ fn another_level_begins_the_counts_anew() {
     b.guest(10, "hyper", "CPU 0/KVM");
     b.reads_and_ends(10, 99, 7);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 7)]);
-    b.collector.set_level(EngineLevel::Counts).unwrap();
+    b.collector.execute(CollectorCommand::Level(EngineLevel::Counts)).unwrap();
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 0)]);
     assert_eq!((sample.engine.generation, sample.engine.level), (1, EngineLevel::Counts));
@@ -420,11 +419,11 @@ fn counters_that_are_no_longer_read_are_no_longer_shown() {
             })
             .collect()
     };
-    collector.set_level(EngineLevel::None).unwrap();
+    collector.execute(CollectorCommand::Level(EngineLevel::None)).unwrap();
     assert_eq!(rates(&mut collector, 5)[3..], [Some(1000); 2]);
-    collector.set_level(EngineLevel::Counts).unwrap();
+    collector.execute(CollectorCommand::Level(EngineLevel::Counts)).unwrap();
     assert_eq!(rates(&mut collector, 60), [None; 60], "a counter that nobody reads has no rate");
-    collector.set_level(EngineLevel::None).unwrap();
+    collector.execute(CollectorCommand::Level(EngineLevel::None)).unwrap();
     let again = rates(&mut collector, 6);
     assert_eq!(again[4..], [Some(1000); 2], "{again:?}");
     assert!(again.iter().flatten().all(|r| *r == 1000), "no spike of what was not read: {again:?}");

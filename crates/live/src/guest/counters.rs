@@ -4,7 +4,7 @@
 //! Another process can duplicate an open statistics file (`pidfd_getfd`) and read it, but cannot create one: KVM
 //! requires the VMM's own address space for that (`virt/kvm/kvm_main.c`). QEMU keeps one per vCPU open since 8.1.
 
-use super::kvm_stats::{StatsHeader, StatsLayout};
+use super::kvm_stats::StatsLayout;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::{self, FileError};
 use crate::proc::paths::SystemPaths;
@@ -67,10 +67,7 @@ pub(crate) struct GuestCounters {
 
 /// A guest's folder in debugfs: the sums over its vCPUs, and the VM's own.
 #[derive(Debug)]
-struct DebugfsFolder {
-    folder: OwnedFd,
-    files: Vec<&'static str>,
-}
+struct DebugfsFolder(OwnedFd);
 
 impl GuestCounters {
     /// Looks for sources again; `files` are the guest's.
@@ -99,7 +96,7 @@ impl GuestCounters {
     /// The counters of the VM, and of each vCPU by number. `budget` is how many debugfs files this tick may still read.
     pub(crate) fn read(&mut self, budget: &mut usize) -> (BTreeMap<String, u64>, BTreeMap<u32, BTreeMap<String, u64>>) {
         let mut vm = self.vm.as_ref().map(BorrowedStatsFile::read).unwrap_or_default();
-        if let Some(debugfs) = &mut self.debugfs {
+        if let Some(debugfs) = &self.debugfs {
             if let Ok(found) = debugfs.read(budget) {
                 vm.extend(found);
             } else {
@@ -145,8 +142,7 @@ impl BorrowedStatsFile {
         if target.as_os_str().as_encoded_bytes() != format!("anon_inode:{name}").as_bytes() {
             return Err(FileError::Gone);
         }
-        let header = StatsHeader::parse(&read_at(&file, 0, StatsHeader::LENGTH)?).ok_or(FileError::Gone)?;
-        let layout = header.layout(&read_at(&file, header.descriptors_offset, header.descriptors_length())?);
+        let layout = StatsLayout::read(|at, length| read_at(&file, at, length).ok()).ok_or(FileError::Gone)?;
         Ok(Self { file, layout })
     }
 
@@ -180,33 +176,26 @@ impl DebugfsFolder {
         let tasks = paths.process(pid, "task");
         let by_main = made.iter().find(|(tid, _)| *tid == pid.to_string());
         let (_, name) = by_main.or_else(|| made.iter().find(|(tid, _)| tasks.join(tid).is_dir()))?;
-        let folder = file::open_dir(&all.join(name)).ok()?;
-        Some(Self { folder, files: NAMES.to_vec() })
+        file::open_dir(&all.join(name)).ok().map(Self)
     }
 
     /// Opens each file at each reading: a file cannot be read twice from its beginning (`kvm_debugfs_open` makes it
     /// `nonseekable_open`, which refuses pread(2) too).
-    fn read(&mut self, budget: &mut usize) -> Result<BTreeMap<String, u64>, FileError> {
+    fn read(&self, budget: &mut usize) -> Result<BTreeMap<String, u64>, FileError> {
         let mut found = BTreeMap::new();
-        if *budget < self.files.len() {
-            return Ok(found);
+        let Some(left) = budget.checked_sub(NAMES.len()) else { return Ok(found) };
+        *budget = left;
+        for name in NAMES {
+            match file::read_bytes_at(&self.0, name, 64) {
+                Ok(text) => found.extend(number(text.trim_ascii()).map(|n| (name.to_owned(), n))),
+                // Not every kernel has every counter.
+                Err(FileError::Gone) => {}
+                // Under lockdown the folders can be listed, but no file can be read (security/lockdown,
+                // LOCKDOWN_DEBUGFS).
+                Err(e) => return Err(e),
+            }
         }
-        *budget -= self.files.len();
-        let mut failed = None;
-        self.files.retain(|name| match file::read_bytes_at(&self.folder, name, 64) {
-            Ok(text) => {
-                found.extend(number(text.trim_ascii()).map(|n| ((*name).to_owned(), n)));
-                true
-            }
-            // Not every kernel has every counter.
-            Err(FileError::Gone) => false,
-            // Under lockdown the folders can be listed, but no file can be read (security/lockdown, LOCKDOWN_DEBUGFS).
-            Err(e) => {
-                failed = Some(e);
-                true
-            }
-        });
-        failed.map_or(Ok(found), Err)
+        Ok(found)
     }
 }
 

@@ -4,8 +4,7 @@
 //! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
 //! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
 
-use super::cgroups::{Hierarchies, libvirt_groups};
-use super::cpu_groups;
+use super::cgroups::{Hierarchies, cpu_bounds, libvirt_groups};
 use super::stagger;
 use crate::proc::file::{self, read_kept};
 use crate::proc::paths::SystemPaths;
@@ -80,7 +79,7 @@ impl CpuLimits {
     fn look(&mut self, hierarchies: &Hierarchies, paths: &SystemPaths, pid: i32) {
         let text = file::read_bytes(&paths.process(pid, "cgroup"), 64 * 1024).unwrap_or_default();
         let groups = ProcessCGroups::from_buf_read(Cursor::new(text)).ok();
-        self.cpus = groups.as_ref().map(|groups| cpu_groups::read(hierarchies, groups)).unwrap_or_default();
+        self.cpus = groups.as_ref().map(|groups| cpu_bounds(hierarchies, groups)).unwrap_or_default();
         let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
         let Some((own, unified)) = found else { return self.groups.clear() };
         let mut folders = Vec::new();

@@ -9,6 +9,8 @@ const MAX_DESCRIPTORS: usize = 512;
 const MAX_NAME: usize = 256;
 /// Longest block of values in bytes.
 const MAX_DATA: usize = 64 * 1024;
+/// Bytes of the header.
+const HEADER: usize = 24;
 /// Bytes of a descriptor without its name.
 const DESCRIPTOR: usize = 16;
 /// `KVM_STATS_TYPE_MASK`, and `KVM_STATS_TYPE_CUMULATIVE` below it.
@@ -25,40 +27,18 @@ pub(crate) struct StatsLayout {
     counters: Vec<(String, usize)>,
 }
 
-/// Where the descriptors are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StatsHeader {
-    name_size: usize,
-    descriptors: usize,
-    /// Offset of the first descriptor in the file.
-    pub descriptors_offset: u64,
-    data_offset: u64,
-}
-
-impl StatsHeader {
-    /// Bytes of a header.
-    pub(crate) const LENGTH: usize = 24;
-
-    /// Reads a header.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let header = Self {
-            name_size: word(bytes, 4)? as usize,
-            descriptors: word(bytes, 8)? as usize,
-            descriptors_offset: word(bytes, 16)?.into(),
-            data_offset: word(bytes, 20)?.into(),
-        };
-        (header.name_size <= MAX_NAME && header.descriptors <= MAX_DESCRIPTORS).then_some(header)
-    }
-
-    /// Bytes of all descriptors.
-    pub(crate) fn descriptors_length(&self) -> usize {
-        self.descriptors * (DESCRIPTOR + self.name_size)
-    }
-
-    /// Parses the descriptors. Keeps only counters: single values that grow.
-    pub(crate) fn layout(&self, bytes: &[u8]) -> StatsLayout {
-        let mut layout = StatsLayout { data_offset: self.data_offset, ..StatsLayout::default() };
-        for d in bytes.chunks_exact(DESCRIPTOR + self.name_size) {
+impl StatsLayout {
+    /// Reads header and descriptors through `read`, which returns so many bytes from an offset on. Keeps only counters:
+    /// single values that grow.
+    pub(crate) fn read(read: impl Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Self> {
+        let header = read(0, HEADER)?;
+        let (name_size, count) = (word(&header, 4)? as usize, word(&header, 8)? as usize);
+        if name_size > MAX_NAME || count > MAX_DESCRIPTORS {
+            return None;
+        }
+        let descriptors = read(word(&header, 16)?.into(), count * (DESCRIPTOR + name_size))?;
+        let mut layout = Self { data_offset: word(&header, 20)?.into(), ..Self::default() };
+        for d in descriptors.chunks_exact(DESCRIPTOR + name_size) {
             let (Some(flags), Some(size), Some(offset)) = (word(d, 0), half(d, 6), word(d, 8)) else { continue };
             let name = d.get(DESCRIPTOR..).unwrap_or_default().split(|b| *b == 0).next().unwrap_or_default();
             let end = (offset as usize).saturating_add(8);
@@ -68,11 +48,9 @@ impl StatsHeader {
             layout.counters.push((sanitize(&String::from_utf8_lossy(name), 64), offset as usize));
             layout.data_length = layout.data_length.max(end);
         }
-        layout
+        Some(layout)
     }
-}
 
-impl StatsLayout {
     /// Counters by name. Values are in the unit of the name: `_ns` is nanoseconds.
     pub(crate) fn values(&self, data: &[u8]) -> BTreeMap<String, u64> {
         self.counters
@@ -124,10 +102,15 @@ pub(crate) mod tests {
         bytes
     }
 
+    fn layout(bytes: &[u8]) -> Option<StatsLayout> {
+        StatsLayout::read(|at, length| {
+            let rest = bytes.get(at as usize..)?;
+            Some(rest[..rest.len().min(length)].to_vec())
+        })
+    }
+
     fn read(bytes: &[u8]) -> Option<BTreeMap<String, u64>> {
-        let header = StatsHeader::parse(bytes)?;
-        let from = header.descriptors_offset as usize;
-        let layout = header.layout(bytes.get(from..from + header.descriptors_length())?);
+        let layout = layout(bytes)?;
         let data = bytes.get(layout.data_offset as usize..)?;
         Some(layout.values(data.get(..layout.data_length)?))
     }
@@ -149,26 +132,23 @@ pub(crate) mod tests {
     #[test]
     fn a_cut_file_gives_what_is_there() {
         let bytes = file(&[("exits", 0, 1, 7), ("io_exits", 0, 1, 8)]);
-        let header = StatsHeader::parse(&bytes).unwrap();
-        let from = header.descriptors_offset as usize;
-        let layout = header.layout(&bytes[from..]);
+        let layout = layout(&bytes).unwrap();
         assert_eq!(layout.values(&7_u64.to_ne_bytes()), [("exits".to_owned(), 7)].into());
-        assert_eq!(StatsHeader::parse(&bytes[..20]), None);
+        assert_eq!(read(&bytes[..20]), None);
     }
 
     #[test]
     fn absurd_sizes_are_refused() {
         let mut bytes = file(&[]);
         bytes[8..12].copy_from_slice(&u32::MAX.to_ne_bytes());
-        assert_eq!(StatsHeader::parse(&bytes), None);
+        assert_eq!(layout(&bytes), None);
     }
 
     proptest! {
         #[test]
         fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             let _ = read(&bytes);
-            if let Some(header) = StatsHeader::parse(&bytes) {
-                let layout = header.layout(&bytes);
+            if let Some(layout) = layout(&bytes) {
                 prop_assert!(layout.data_length <= MAX_DATA);
                 let _ = layout.values(&bytes);
             }

@@ -8,7 +8,6 @@ pub(crate) mod resources;
 
 mod cgroups;
 mod counter_interpolation;
-mod cpu_groups;
 mod cpu_limits;
 mod description;
 mod kvm_stats;

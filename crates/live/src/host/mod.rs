@@ -5,7 +5,6 @@ pub(crate) mod kernel_log;
 pub(crate) mod prerequisites;
 pub(crate) mod qemu_logs;
 pub(crate) mod reader;
-pub(crate) mod self_usage;
 pub(crate) mod tasks;
 pub(crate) mod topology;
 

@@ -1,11 +1,11 @@
 //! What decides on this host what kvmtop may see: settings of the kernel and rights, each with the cure of what is
 //! wrong.
 
+use crate::proc::file;
 use crate::proc::paths::SystemPaths;
-use crate::proc::{file, visibility};
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
-use sample::{EngineKind, HostFacts};
+use sample::HostFacts;
 use std::io::ErrorKind;
 
 /// Lowest `kernel.perf_event_paranoid` that keeps a user without `CAP_PERFMON` from tracepoints
@@ -34,22 +34,13 @@ fn wrong(value: impl Into<String>, fix: impl Into<String>) -> State {
     (value.into(), Some(fix.into()))
 }
 
-/// All of them. `engine` is the one that works.
-pub fn prerequisites(
-    paths: &SystemPaths,
-    rights: &HeldRights,
-    engine: EngineKind,
-    facts: &HostFacts,
-) -> Vec<Prerequisite> {
+/// All of them.
+pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts) -> Vec<Prerequisite> {
     let table = [
         ("rights", rights.state()),
         ("lockdown", lockdown(paths)),
         ("kernel.perf_event_paranoid", paranoid(paths, rights)),
         ("tracefs", tracefs(paths, rights)),
-        ("BPF", bpf(paths, engine)),
-        ("BTF", btf(paths)),
-        ("PID namespace", pid_namespace(paths)),
-        ("/proc", processes(paths)),
         ("KVM", kvm(facts)),
     ];
     table.into_iter().map(|(name, (value, fix))| Prerequisite { name, value, fix }).collect()
@@ -137,38 +128,6 @@ fn tracefs(paths: &SystemPaths, rights: &HeldRights) -> State {
     wrong("this kernel has none", "boot a kernel with CONFIG_TRACING=y")
 }
 
-fn bpf(paths: &SystemPaths, engine: EngineKind) -> State {
-    let unprivileged = paths.proc.join("sys/kernel/unprivileged_bpf_disabled");
-    match engine {
-        EngineKind::Bpf => fine("in use"),
-        _ if unprivileged.exists() => fine("this kernel has it; not in use"),
-        _ => wrong("this kernel is built without BPF", "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf"),
-    }
-}
-
-fn btf(paths: &SystemPaths) -> State {
-    let there = paths.sys.join("kernel/btf/vmlinux").exists();
-    fine(if there { "there; kvmtop does not need it" } else { "none; kvmtop does not need it" })
-}
-
-fn pid_namespace(paths: &SystemPaths) -> State {
-    if paths.in_own_pid_namespace() {
-        wrong(
-            "kvmtop's own: guests outside of it have no name here",
-            "run kvmtop in the host's PID namespace (for a container: --pid=host)",
-        )
-    } else {
-        fine("the host's")
-    }
-}
-
-fn processes(paths: &SystemPaths) -> State {
-    match visibility::hiding_option(paths) {
-        Some(option) => wrong(format!("mounted with {option}: other users' guests are hidden"), rights::hint()),
-        None => fine("lists all processes"),
-    }
-}
-
 /// The module that runs guests, and its parameters that decide what exits cost.
 fn kvm(facts: &HostFacts) -> State {
     const SHOWN: [&str; 8] =
@@ -237,8 +196,6 @@ mod tests {
         std::fs::create_dir_all(paths.sys.join("kernel/tracing/events/kvm")).unwrap();
         assert_eq!(tracefs(&paths, &root).1, None);
 
-        assert!(bpf(&paths, EngineKind::None).1.is_some_and(|fix| fix.contains("CONFIG_BPF_SYSCALL")));
-        assert_eq!(bpf(&paths, EngineKind::Bpf).1, None);
         let facts = HostFacts {
             kvm_flavour: Some("kvm_amd".into()),
             params: [("kvm.halt_poll_ns", "0"), ("kvm_amd.avic", "N"), ("kvm.tdp_mmu", "Y")]

@@ -163,7 +163,7 @@ fn folder(log: &Path, system_owner: u32, user: Option<u32>) -> Option<(PathBuf, 
 impl LogTail {
     fn read(&mut self, folder: &OwnedFolder, found: &mut Vec<FoundLine>) {
         let Ok(Some(file)) = folder.file(&format!("{}.log", self.guest.name), usize::MAX) else { return };
-        let (inode, length) = (file.stamp.inode, file.len as u64);
+        let (inode, length) = (file.stamp.0, file.len as u64);
         let is_first = self.inode == 0;
         let max = if is_first { MAX_FIRST_BYTES } else { MAX_NEW_BYTES };
         // virtlogd gives a full log another name and begins a new one.

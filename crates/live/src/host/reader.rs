@@ -6,10 +6,12 @@ use super::topology;
 use crate::proc::file::{self, read_kept, read_word};
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::{TICK_NS, kilobytes, number, value};
+use engine::clock::clock_ns;
 use kvm::domain_capabilities::DomainCapabilities;
 use kvm::sanitize;
 use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
-use sample::{CpuTimes, HostFacts, HostMemory};
+use rustix::time::ClockId;
+use sample::{CpuTimes, HostFacts, HostMemory, OwnCost};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -189,9 +191,18 @@ fn parameters(sys: &Path, module: &str) -> BTreeMap<String, String> {
 /// `CONFIG_HZ`: the coarse clock advances once a tick, so its resolution is the tick's length
 /// (kernel/time/posix-timers.c, `posix_get_coarse_res`).
 fn tick_hz() -> Option<u32> {
-    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    let tick = rustix::time::clock_getres(ClockId::MonotonicCoarse);
     let ns = u32::try_from(tick.tv_nsec).ok().filter(|ns| *ns > 0 && tick.tv_sec == 0)?;
     Some((1_000_000_000 + ns / 2) / ns)
+}
+
+/// CPU time and resident memory of this process.
+pub(crate) fn own_cost(paths: &SystemPaths) -> OwnCost {
+    let pages = file::read_text(&paths.proc.join("self/statm"), 256)
+        .ok()
+        .and_then(|t| t.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .unwrap_or(0);
+    OwnCost { cpu_ns: clock_ns(ClockId::ProcessCPUTime), rss_bytes: pages * rustix::param::page_size() as u64 }
 }
 
 #[cfg(test)]
@@ -276,5 +287,11 @@ mod tests {
     #[test]
     fn the_tick_is_a_usual_one() {
         assert!([100, 250, 300, 1000].contains(&tick_hz().unwrap()));
+    }
+
+    #[test]
+    fn own_cost_is_some() {
+        let cost = own_cost(&SystemPaths::default());
+        assert!(cost.cpu_ns > 0 && cost.rss_bytes > 100_000);
     }
 }

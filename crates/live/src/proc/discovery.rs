@@ -41,6 +41,9 @@ enum ProcessKind {
     Kernel,
 }
 
+/// Why a process could not be looked at, and whether its names are those of a VMM.
+type Unread = Option<(FileError, bool)>;
+
 /// A process and what the last look found.
 #[derive(Debug, Clone, Copy)]
 struct ScannedProcess {
@@ -52,8 +55,7 @@ struct ScannedProcess {
     next_ns: u64,
     /// The last scan that listed it.
     scan: u32,
-    /// Why it could not be looked at, and what else there is to tell by.
-    unread: Option<(FileError, Looks)>,
+    unread: Unread,
 }
 
 /// Scans /proc for guests.
@@ -66,27 +68,10 @@ pub(crate) struct Discovery {
     scanned: HashMap<i32, ScannedProcess>,
     scan: u32,
     may_trace_all: bool,
-    /// The main threads of processes that may open a VM soon, as the last two scans found them.
-    candidates: HashMap<i32, Candidate>,
-}
-
-/// What a process looks like from its names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Looks {
-    /// It has a thread with the name of a vCPU, or it was known as a guest.
-    Guest,
-    /// It has the name of a VMM.
-    Vmm,
-    /// Neither.
-    Unlike,
-}
-
-/// The CPU times of a process that may become a guest, each with the scan that read them.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    start_ticks: u64,
-    newest: (u32, ThreadTimes),
-    older: Option<(u32, ThreadTimes)>,
+    /// Processes that may open a VM soon: start (ticks after boot) and CPU times of their main threads.
+    candidates: HashMap<i32, (u64, ThreadTimes)>,
+    /// Those of the scan before.
+    candidates_before: HashMap<i32, (u64, ThreadTimes)>,
 }
 
 /// The result of a scan.
@@ -107,8 +92,6 @@ pub(crate) struct UnreadCount {
     pub processes: usize,
     /// Those that are shown as guests, by their threads' names.
     pub guessed: usize,
-    /// Those of the others that have the name of a VMM.
-    pub lookalikes: usize,
     /// Why, where it is not for lack of a right.
     pub failure: Option<FileError>,
     /// kvmtop has the right: a security module refuses. Of the processes that it protects, such as the first one of a
@@ -117,7 +100,7 @@ pub(crate) struct UnreadCount {
 }
 
 /// What a look at a process found: its kind, when to look again, and why it could not be looked at.
-type Look = (ProcessKind, u64, Option<(FileError, Looks)>);
+type Look = (ProcessKind, u64, Unread);
 
 impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
@@ -130,6 +113,7 @@ impl Discovery {
             may_trace_all: visibility::may_trace_all(&paths),
             paths,
             candidates: HashMap::new(),
+            candidates_before: HashMap::new(),
         }
     }
 
@@ -145,6 +129,7 @@ impl Discovery {
         }
         let Some(dir) = &self.proc_dir else { return Err(FileError::Gone) };
         self.scan = self.scan.wrapping_add(1);
+        self.candidates_before = std::mem::take(&mut self.candidates);
         let mut due = Vec::new();
         let (scanned, scan) = (&mut self.scanned, self.scan);
         let own = self.own;
@@ -167,22 +152,12 @@ impl Discovery {
                 self.scanned.insert(pid, ScannedProcess { inode, kind, next_ns, scan, unread });
             }
         }
-        self.candidates.retain(|_, c| c.newest.0.wrapping_add(1) >= scan);
         Ok(self.found())
     }
 
     /// What the main thread of a process had used by the scan before this one, if the process was read then.
     pub(crate) fn used_before(&self, pid: i32, start_ticks: u64) -> Option<ThreadTimes> {
-        let candidate = self.candidates.get(&pid).filter(|c| c.start_ticks == start_ticks)?;
-        let before = self.scan.wrapping_sub(1);
-        [Some(candidate.newest), candidate.older].into_iter().flatten().find(|(scan, _)| *scan == before).map(|r| r.1)
-    }
-
-    /// Keeps the CPU times of a process that may open a VM until the next scan.
-    fn note_candidate(&mut self, pid: i32) {
-        let Some((start_ticks, times)) = main_thread(&self.paths, pid) else { return };
-        let old = self.candidates.get(&pid).filter(|c| c.start_ticks == start_ticks).map(|c| c.newest);
-        self.candidates.insert(pid, Candidate { start_ticks, newest: (self.scan, times), older: old });
+        self.candidates_before.get(&pid).filter(|(start, _)| *start == start_ticks).map(|(_, times)| *times)
     }
 
     /// Looks at a process that fires KVM's events if it is not known as a guest; returns whether it is one. If its
@@ -215,18 +190,17 @@ impl Discovery {
         }
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
-        let counts = |(why, looks): &(FileError, Looks)| {
-            !(self.may_trace_all && *why == FileError::Denied && *looks == Looks::Unlike)
-        };
-        let unread: Vec<_> = self.scanned.values().filter_map(|s| s.unread).filter(counts).collect();
-        let like = |wanted| unread.iter().filter(|(_, looks)| *looks == wanted).count();
-        found.unread = UnreadCount {
-            processes: unread.len(),
-            guessed: like(Looks::Guest),
-            lookalikes: like(Looks::Vmm),
-            failure: unread.iter().map(|(why, _)| *why).find(|why| *why != FileError::Denied),
-            protected: self.may_trace_all && !unread.is_empty(),
-        };
+        for (process, (why, is_like_a_vmm)) in self.scanned.values().filter_map(|s| Some((s, s.unread?))) {
+            let unread = &mut found.unread;
+            if why != FileError::Denied {
+                unread.failure = Some(why);
+            } else if self.may_trace_all && !is_like_a_vmm {
+                continue;
+            }
+            unread.processes += 1;
+            unread.guessed += usize::from(process.kind == ProcessKind::Guest);
+            unread.protected = self.may_trace_all;
+        }
         found
     }
 
@@ -235,10 +209,7 @@ impl Discovery {
         let line = match file::read_bytes(&self.paths.process(pid, "stat"), 4096) {
             Ok(line) => line,
             Err(FileError::Gone) => return None,
-            Err(why) => {
-                let (kind, unread) = self.could_not_look(pid, b"", was_guest, why);
-                return Some((kind, now_ns, Some(unread)));
-            }
+            Err(why) => return Some(self.could_not_look(pid, b"", was_guest, (why, now_ns))),
         };
         let stat = Stat::parse(&line)?;
         let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
@@ -257,36 +228,25 @@ impl Discovery {
         match KvmFiles::read(&self.paths, pid) {
             Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns), None)),
             Ok(files) if young || files.dev_kvm => {
-                self.note_candidate(pid);
+                self.candidates.extend(main_thread(&self.paths, pid).map(|main| (pid, main)));
                 Some((ProcessKind::Other, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
             }
             Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns), None)),
             Err(FileError::Gone) => None,
             Err(why) => {
-                let (kind, unread) = self.could_not_look(pid, stat.comm, was_guest, why);
-                let soon = why != FileError::Denied || (young && kind != ProcessKind::Guest);
-                Some((kind, if soon { now_ns } else { recheck(pid, now_ns) }, Some(unread)))
+                let soon = why != FileError::Denied || young;
+                let next_ns = if soon { now_ns } else { recheck(pid, now_ns) };
+                Some(self.could_not_look(pid, stat.comm, was_guest, (why, next_ns)))
             }
         }
     }
 
     /// Notes a process that is there but cannot be looked at. One that was a guest still is: that its files cannot be
     /// read now does not end it.
-    fn could_not_look(
-        &self,
-        pid: i32,
-        comm: &[u8],
-        was_guest: bool,
-        why: FileError,
-    ) -> (ProcessKind, (FileError, Looks)) {
-        let looks = if was_guest || self.has_vcpu_thread(pid) {
-            Looks::Guest
-        } else if VMM_NAMES.iter().any(|name| comm.starts_with(name.as_bytes())) {
-            Looks::Vmm
-        } else {
-            Looks::Unlike
-        };
-        (if looks == Looks::Guest { ProcessKind::Guest } else { ProcessKind::Other }, (why, looks))
+    fn could_not_look(&self, pid: i32, comm: &[u8], was_guest: bool, (why, next_ns): (FileError, u64)) -> Look {
+        let is_guest = was_guest || self.has_vcpu_thread(pid);
+        let is_like_a_vmm = is_guest || VMM_NAMES.iter().any(|name| comm.starts_with(name.as_bytes()));
+        (if is_guest { ProcessKind::Guest } else { ProcessKind::Other }, next_ns, Some((why, is_like_a_vmm)))
     }
 
     /// Whether a thread has the name of a vCPU: the only sign where open files are not readable.
@@ -441,7 +401,7 @@ mod tests {
         }
         let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
         let unread = found.unread;
-        assert_eq!((found.guests, unread.processes, unread.guessed, unread.lookalikes), (vec![12], 3, 1, 1));
+        assert_eq!((found.guests, unread.processes, unread.guessed), (vec![12], 3, 1));
     }
 
     #[test]

@@ -27,8 +27,8 @@ fn write_user(fake: &FakeProc, uid: u32, name: &str, text: &str) {
     fake.write(&format!("run/user/{uid}/libvirt/qemu/run/{name}.xml"), text);
 }
 
-fn limits() -> ReadLimits {
-    ReadLimits { time: Duration::from_secs(3600), ..ReadLimits::default() }
+fn limited(fake: &FakeProc, limits: ReadLimits) -> StatusFiles {
+    StatusFiles { limits, ..StatusFiles::new(fake.paths().run) }
 }
 
 fn cause(files: &StatusFiles) -> String {
@@ -103,7 +103,7 @@ fn links_and_pipes_are_left_out_and_named_and_nothing_hangs() {
     symlink("/dev/zero", folder.join("zero.xml")).unwrap();
     let pipe = folder.join("pipe.xml");
     rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-    let mut files = StatusFiles::with_limits(fake.paths().run, limits());
+    let mut files = StatusFiles::new(fake.paths().run);
     files.refresh(0, true, &[guest(1, uid, "link"), guest(2, uid, "zero"), guest(3, uid, "pipe")]);
     assert!((1..=3).all(|pid| files.status_of(pid).is_none()));
     assert!(cause(&files).contains("a link") && cause(&files).contains("and 2 more"), "{}", cause(&files));
@@ -134,8 +134,8 @@ fn a_user_who_floods_takes_nothing_from_the_others() {
             }
         }
     }
-    let small = ReadLimits { file: 60_000, user_bytes: 100_000, bytes: 200_000, ..limits() };
-    let mut files = StatusFiles::with_limits(fake.paths().run, small);
+    let small = ReadLimits { file: 60_000, user_bytes: 100_000, bytes: 200_000, ..LIMITS };
+    let mut files = limited(&fake, small);
     files.refresh(0, true, &guests);
     let served = |files: &StatusFiles| [0, 100, 200, 300].map(|pid| files.status_of(pid).is_some());
     assert_eq!(served(&files), [true, true, false, false]);
@@ -151,8 +151,8 @@ fn a_flood_is_read_bit_by_bit_and_said() {
     for (pid, guest) in (1..).zip(&guests) {
         write_user(&fake, uid, &guest.name, &status(pid, &guest.name, 40_000));
     }
-    let small = ReadLimits { user_bytes: 100_000, user_kept: 250_000, ..limits() };
-    let mut files = StatusFiles::with_limits(fake.paths().run, small);
+    let small = ReadLimits { user_bytes: 100_000, user_kept: 250_000, ..LIMITS };
+    let mut files = limited(&fake, small);
     let known = |files: &StatusFiles| (1..=8).filter(|pid| files.status_of(*pid).is_some()).count();
     let mut seen = Vec::new();
     for _ in 0..4 {
@@ -172,8 +172,8 @@ fn a_file_that_is_not_a_status_is_parsed_once() {
     let fake = FakeProc::new();
     let uid = own_uid();
     write_user(&fake, uid, "a", &"<a>".repeat(30_000));
-    let once = ReadLimits { user_bytes: 100_000, ..limits() };
-    let mut files = StatusFiles::with_limits(fake.paths().run, once);
+    let once = ReadLimits { user_bytes: 100_000, ..LIMITS };
+    let mut files = limited(&fake, once);
     let guests = [guest(77, uid, "a"), guest(78, uid, "b")];
     files.refresh(0, true, &guests);
     write_user(&fake, uid, "b", &status(78, "b", 90_000));
