@@ -8,7 +8,7 @@ mod export;
 mod html;
 mod html_file;
 #[cfg(test)]
-mod json_schema;
+mod json_schema_tests;
 mod live;
 mod plan;
 mod profile;

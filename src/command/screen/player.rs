@@ -188,7 +188,7 @@ impl<'a> Player<'a> {
 }
 
 #[cfg(test)]
-mod same_findings;
+mod same_findings_tests;
 
 #[cfg(test)]
 mod tests {
