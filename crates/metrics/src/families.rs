@@ -1,11 +1,11 @@
 //! The families of metrics. `docs/metrics.md` lists them.
 
 use super::devices::{DISKS, HOST_DISKS, NICS, OPERATIONS};
-use super::guest::{GuestMetrics, InterruptKind};
-use super::host::{CPU_MODES, FindingMetrics, HostMetrics};
+use super::guest::GuestMetrics;
+use super::host::{FindingMetrics, HOST_CPU, HostMetrics};
 use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics};
-use super::write::{Column, Labels, MetricFamily, Rows, Sums, WriteRow, table, table_of_sums};
+use super::write::{Column, Labels, histograms, table, table_of_sums};
 use kvm::sanitize;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -16,20 +16,8 @@ use std::fmt;
 /// The label of the rest, where the number of labels is bounded.
 const OTHER: &str = "other";
 
-impl Collector for HostMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let e = &mut encoder;
-        self.own(e)?;
-        self.host(e)?;
-        self.found(e)?;
-        self.guest_facts(e)?;
-        self.vcpus(e)?;
-        self.vmm(e)?;
-        self.exits(e)?;
-        self.interrupts(e)?;
-        self.devices(e)
-    }
-}
+const SOURCES: &[Column<u64>] =
+    &[Column::gauge("kvmtop_source_state", "1 for the state that the source has", |is_it| Some(*is_it))];
 
 const OWN: &[Column<HostMetrics>] = &[
     Column::time("process_cpu", "CPU time of kvmtop itself", |m| Some(m.own.cpu_ns)),
@@ -40,6 +28,21 @@ const OWN: &[Column<HostMetrics>] = &[
     Column::count("kvmtop_lost_events", "Events that the kernel dropped before kvmtop read them", |m| Some(m.lost)),
     Column::count("kvmtop_overflow_events", "Events counted without their detail: a bounded table was full", |m| {
         Some(m.overflow)
+    }),
+];
+
+const HOST_CPUS: &[Column<HostMetrics>] =
+    &[Column::gauge("kvmtop_host_cpus", "CPUs that are online", |m| Some(m.cpus))];
+
+const GUESTS: &[Column<u64>] = &[Column::gauge("kvmtop_guests", "Guests by their state", |guests| Some(*guests))];
+
+const LEFT_OUT: &[Column<HostMetrics>] =
+    &[Column::gauge("kvmtop_guests_left_out", "Guests without series: there are too many", |m| Some(m.left_out))];
+
+const FINDINGS: &[Column<FindingMetrics>] = &[
+    Column::gauge("kvmtop_finding", "Findings of a rule about a guest or the host", |f| Some(f.count)),
+    Column::instant("kvmtop_finding_since_timestamp", "When the finding was first seen", |f| {
+        f.since_ms.map(nanoseconds)
     }),
 ];
 
@@ -68,7 +71,23 @@ const GUEST_GAUGES: &[Column<GuestMetrics>] = &[
     Column::size("kvmtop_guest_swap", "Memory of the VMM in swap", |g| g.swap_bytes),
 ];
 
+const NODE_MEMORY: &[Column<u64>] =
+    &[Column::size("kvmtop_guest_node_memory", "Memory of the VMM on a NUMA node of the host", |bytes| Some(*bytes))];
+
+const THROTTLED: &[Column<u64>] = &[Column::time(
+    "kvmtop_guest_throttled",
+    "Time in which threads of the guest were throttled by a CPU quota",
+    |ns| Some(*ns),
+)];
+
+const VCPU_CPU: &str = "CPU time of vCPU threads by kind, in the kernel's ticks";
+const SWITCHES: &str =
+    "Context switches of vCPU threads; kvmtop_vcpu_wait_seconds_total over these is the mean run delay";
+
 const VCPUS: &[Column<VcpuMetrics>] = &[
+    Column::with("mode", "user", Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.own_user_ns))),
+    Column::with("mode", "system", Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.times.system_ns))),
+    Column::with("mode", "guest", Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.times.guest_ns))),
     Column::time("kvmtop_vcpu_run", "Time of vCPU threads on a CPU, by the scheduler's clock", |v| v.cpu.times.run_ns),
     Column::time(
         "kvmtop_vcpu_wait",
@@ -77,9 +96,23 @@ const VCPUS: &[Column<VcpuMetrics>] = &[
     ),
     Column::count("kvmtop_vcpu_moves", "Moves of vCPUs from one CPU of the host to another", |v| v.moves),
     Column::count("kvmtop_vcpu_node_moves", "Moves of vCPUs to another NUMA node", |v| v.node_moves),
+    Column::with(
+        "kind",
+        "voluntary",
+        Column::count("kvmtop_vcpu_context_switches", SWITCHES, |v| v.cpu.times.voluntary),
+    ),
+    Column::with(
+        "kind",
+        "involuntary",
+        Column::count("kvmtop_vcpu_context_switches", SWITCHES, |v| v.cpu.times.involuntary),
+    ),
 ];
 
+const VMM_CPU: &str = "CPU time of the VMM's other threads by their role, in the kernel's ticks";
+
 const VMM: &[Column<CpuMetrics>] = &[
+    Column::with("mode", "user", Column::time("kvmtop_vmm_cpu", VMM_CPU, |c| Some(c.own_user_ns))),
+    Column::with("mode", "system", Column::time("kvmtop_vmm_cpu", VMM_CPU, |c| Some(c.times.system_ns))),
     Column::time("kvmtop_vmm_run", "Time of the VMM's other threads on a CPU, by the scheduler's clock", |c| {
         c.times.run_ns
     }),
@@ -87,20 +120,23 @@ const VMM: &[Column<CpuMetrics>] = &[
 ];
 
 const EXITS: &[Column<Tally>] = &[
-    Column::count("kvmtop_exits", "Exits of the guest by their reason", Tally::known_count),
+    Column::count("kvmtop_exits", "Exits of the guest by their reason", |t| Some(t.count)),
     Column::time("kvmtop_exit", "Time in exits of the guest by their reason, with sleep", |t| t.ns),
 ];
 
+const USERSPACE: &[Column<Tally>] =
+    &[Column::count("kvmtop_userspace_exits", "Exits to the VMM by their reason", |t| Some(t.count))];
+
 const ACCESSES: &[Column<Tally>] = &[
-    Column::count("kvmtop_accesses", "Accesses of the guest to ports, device memory and MSRs", Tally::known_count),
+    Column::count("kvmtop_accesses", "Accesses of the guest to ports, device memory and MSRs", |t| Some(t.count)),
     Column::time("kvmtop_access", "Time in exits that served an access", |t| t.ns),
 ];
 
 const INJECTED: &[Column<Tally>] =
-    &[Column::count("kvmtop_interrupts", "Interrupts that KVM gave to the guest's vCPUs", Tally::known_count)];
+    &[Column::count("kvmtop_interrupts", "Interrupts that KVM gave to the guest's vCPUs", |t| Some(t.count))];
 
 const WOKE: &[Column<Tally>] = &[
-    Column::count("kvmtop_interrupt_wakeups", "Interrupts that woke a sleeping vCPU", Tally::known_count),
+    Column::count("kvmtop_interrupt_wakeups", "Interrupts that woke a sleeping vCPU", |t| Some(t.count)),
     Column::time("kvmtop_interrupt_wakeup_time", "From their injection until the vCPU had a CPU", |t| t.ns),
 ];
 
@@ -108,7 +144,7 @@ const ARRIVED: &[Column<Tally>] = &[
     Column::count(
         "kvmtop_interrupt_arrivals",
         "Interrupts of which the whole way was timed, where the kernel fires kvm_entry",
-        Tally::known_count,
+        |t| Some(t.count),
     ),
     Column::time("kvmtop_interrupt_arrival_time", "From their injection until the vCPU ran the guest", |t| t.ns),
 ];
@@ -117,241 +153,157 @@ const DOORBELLS: &[Column<Tally>] = &[
     Column::count(
         "kvmtop_doorbells",
         "Writes of the guest that KVM passed on as an eventfd and that woke a thread",
-        Tally::known_count,
+        |t| Some(t.count),
     ),
     Column::time("kvmtop_doorbell_time", "From these until the thread had a CPU", |t| t.ns),
 ];
 
+impl Collector for HostMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let e = &mut encoder;
+        self.own(e)?;
+        self.host(e)?;
+        self.guest_facts(e)?;
+        self.threads(e)?;
+        self.ranked(e)?;
+        self.devices(e)
+    }
+}
+
 impl HostMetrics {
     fn own(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let about = [("version", env!("CARGO_PKG_VERSION"))];
-        Rows::new(e, MetricFamily::info("kvmtop_build", "The kvmtop that serves this")).add(&about, 1)?;
-        table(e, OWN, |row| row(&[], self))?;
-        let engine = [("engine", self.engine.kind.as_str()), ("level", self.engine.level.as_str())];
-        Rows::new(e, MetricFamily::info("kvmtop_engine", "How exits are counted")).add(&engine, 1)?;
-        let mut sources =
-            Rows::new(e, MetricFamily::gauge("kvmtop_source_state", "1 for the state that the source has"));
-        let mut ids: Vec<_> = self.sources.iter().map(|s| s.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        for id in ids {
-            let worst = self.sources.iter().filter(|s| s.id == id).map(|s| s.state).max_by_key(|s| *s as u8);
-            for state in [SourceState::Ok, SourceState::Degraded, SourceState::Missing] {
-                let labels = [("source", id.as_str()), ("state", state.as_str())];
-                sources.add(&labels, u64::from(worst == Some(state)))?;
-            }
+        let version = Labels::default().with("version", env!("CARGO_PKG_VERSION"));
+        table(e, &[Column::info("kvmtop_build", "The kvmtop that serves this")], [(version, ())])?;
+        table(e, OWN, [(Labels::default(), self)])?;
+        let engine = Labels::default().with("engine", self.engine.kind.as_str());
+        let engine = engine.with("level", self.engine.level.as_str());
+        table(e, &[Column::info("kvmtop_engine", "How exits are counted")], [(engine, ())])?;
+        let mut worst = BTreeMap::new();
+        for source in &self.sources {
+            let state = worst.entry(source.id).or_insert(source.state);
+            *state = [*state, source.state].into_iter().max_by_key(|state| *state as u8).unwrap_or_default();
         }
-        Ok(())
+        let states = worst.into_iter().flat_map(|(id, worst)| {
+            [SourceState::Ok, SourceState::Degraded, SourceState::Missing].map(|state| {
+                let labels = Labels::default().with("source", id.as_str()).with("state", state.as_str());
+                (labels, u64::from(state == worst))
+            })
+        });
+        table(e, SOURCES, states)
     }
 
     fn host(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let facts = &self.facts;
-        let kvm = facts.kvm_flavour.as_deref().unwrap_or_default();
-        let about = [("host", facts.hostname.as_str()), ("kernel", &facts.kernel), ("kvm", kvm)];
-        Rows::new(e, MetricFamily::info("kvmtop_host", "This host")).add(&about, 1)?;
-        Rows::new(e, MetricFamily::gauge("kvmtop_host_cpus", "CPUs that are online")).add(&[], self.cpus)?;
-        let help = "Time of all CPUs of the host by what they did";
-        let mut rows = Rows::new(e, MetricFamily::counter("kvmtop_host_cpu", help).seconds());
-        for ((mode, _), ns) in CPU_MODES.iter().zip(self.cpu) {
-            rows.add(&[("mode", mode)], ns)?;
-        }
-        table(e, HOST_MEMORY, |row| row(&[], self))?;
-        let mut rows = Rows::new(e, MetricFamily::gauge("kvmtop_guests", "Guests by their state"));
-        for state in [DomainState::Running, DomainState::Paused] {
-            let guests = self.guests.values().filter(|g| g.state == state).count();
-            rows.add(&[("state", state.as_str())], guests as u64)?;
-        }
-        let family = MetricFamily::gauge("kvmtop_guests_left_out", "Guests without series: there are too many");
-        Rows::new(e, family).add(&[], self.left_out)
+        let labels = Labels::default().with("host", &facts.hostname).with("kernel", &facts.kernel);
+        let labels = labels.with("kvm", facts.kvm_flavour.as_deref().unwrap_or_default());
+        table(e, &[Column::info("kvmtop_host", "This host")], [(labels, ())])?;
+        table(e, HOST_CPUS, [(Labels::default(), self)])?;
+        table_of_sums(e, HOST_CPU, [(Labels::default(), &self.cpu)])?;
+        table(e, HOST_MEMORY, [(Labels::default(), self)])?;
+        let states = [DomainState::Running, DomainState::Paused].map(|state| {
+            let guests = self.guests.values().filter(|guest| guest.state == state).count() as u64;
+            (Labels::default().with("state", state.as_str()), guests)
+        });
+        table(e, GUESTS, states)?;
+        table(e, LEFT_OUT, [(Labels::default(), self)])?;
+        let findings = self.findings.iter().map(|((rule, severity, domain), finding)| {
+            let labels = Labels::default().with("rule", *rule).with("severity", severity.as_str());
+            (labels.with("domain", domain), finding)
+        });
+        table(e, FINDINGS, findings)
     }
 
-    fn found(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let columns = [
-            Column::gauge("kvmtop_finding", "Findings of a rule about a guest or the host", |f: &FindingMetrics| {
-                Some(f.count)
-            }),
-            Column::instant("kvmtop_finding_since_timestamp", "When the finding was first seen", |f| {
-                f.since_ms.map(nanoseconds)
-            }),
-        ];
-        table(e, &columns, |row| {
-            self.findings.iter().try_for_each(|((rule, severity, domain), finding)| {
-                row(&[("rule", rule), ("severity", severity.as_str()), ("domain", domain)], finding)
-            })
-        })
+    /// Rows of all guests, whose labels begin with the guest's name.
+    fn each<'a, T: 'a, R: IntoIterator<Item = (Labels<'a>, T)> + 'a>(
+        &'a self,
+        rows: impl Fn(Labels<'a>, &'a GuestMetrics) -> R + 'a,
+    ) -> impl Iterator<Item = (Labels<'a>, T)> {
+        self.guests.iter().flat_map(move |(name, guest)| rows(Labels::default().with("domain", name), guest))
     }
 
     fn guest_facts(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut rows = Rows::new(e, MetricFamily::info("kvmtop_guest", "A guest"));
-        for (name, guest) in &self.guests {
+        let facts = self.each(|labels, guest| {
             let facts = &guest.facts;
-            let pid = facts.pid.map(|pid| pid.to_string()).unwrap_or_default();
             let text =
                 |known: &Option<Known<String>>| known.as_ref().map(|k| sanitize(&k.value, 128)).unwrap_or_default();
-            let (uuid, machine, os) = (text(&facts.uuid), text(&facts.machine), text(&facts.guest_os));
-            let vmm = facts.vmm.as_str();
-            let about = [("domain", name.as_str()), ("uuid", &uuid), ("pid", &pid), ("machine", &machine), ("os", &os)];
-            rows.add(&with(&about, ("vmm", vmm)), 1)?;
-        }
-        table(e, GUEST_GAUGES, |row| self.guests.iter().try_for_each(|(name, guest)| row(&[("domain", name)], guest)))?;
-        let help = "Memory of the VMM on a NUMA node of the host";
-        let mut rows = Rows::new(e, MetricFamily::gauge("kvmtop_guest_node_memory", help).bytes());
-        for (name, guest) in &self.guests {
-            for (node, bytes) in &guest.node_memory {
-                rows.add(&[("domain", name), ("node", &node.to_string())], *bytes)?;
-            }
-        }
-        let help = "Time in which threads of the guest were throttled by a CPU quota";
-        let mut rows = Rows::new(e, MetricFamily::counter("kvmtop_guest_throttled", help).seconds());
-        for (name, guest) in &self.guests {
-            for (group, ns) in &guest.throttled_ns {
-                rows.add(&[("domain", name), ("group", group)], *ns)?;
-            }
-        }
-        Ok(())
+            let labels = labels.with("uuid", text(&facts.uuid));
+            let labels = labels.with("pid", facts.pid.map(|pid| pid.to_string()).unwrap_or_default());
+            let labels = labels.with("machine", text(&facts.machine)).with("os", text(&facts.guest_os));
+            [(labels.with("vmm", facts.vmm.as_str()), ())]
+        });
+        table(e, &[Column::info("kvmtop_guest", "A guest")], facts)?;
+        table(e, GUEST_GAUGES, self.each(|labels, guest| [(labels, guest)]))?;
+        table(e, NODE_MEMORY, self.each(|labels, guest| by("node", labels, &guest.node_memory)))?;
+        table(e, THROTTLED, self.each(|labels, guest| by("group", labels, &guest.throttled_ns)))
     }
 
-    /// Writes a row for each vCPU, or for each guest if vCPUs lack their own series.
-    fn each_vcpu(&self, row: WriteRow<'_, VcpuMetrics>) -> fmt::Result {
-        for (name, guest) in &self.guests {
-            for (vcpu, metrics) in &guest.vcpus {
-                if self.per_vcpu {
-                    let vcpu = vcpu.map_or_else(|| OTHER.to_owned(), |vcpu| vcpu.to_string());
-                    row(&[("domain", name), ("vcpu", &vcpu)], metrics)?;
-                } else {
-                    row(&[("domain", name)], metrics)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn vcpus(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "CPU time of vCPU threads by kind, in the kernel's ticks";
-        let mut rows = Rows::new(e, MetricFamily::counter("kvmtop_vcpu_cpu", help).seconds());
-        self.each_vcpu(&mut |labels, vcpu| {
-            let CpuMetrics { times, own_user_ns } = &vcpu.cpu;
-            for (mode, ns) in [("user", *own_user_ns), ("system", times.system_ns), ("guest", times.guest_ns)] {
-                rows.add(&with(labels, ("mode", mode)), ns)?;
-            }
-            Ok(())
-        })?;
-        table(e, VCPUS, |row| self.each_vcpu(row))?;
-        let help = "From the wake-up of a vCPU until it runs";
-        let mut rows = Rows::new(e, MetricFamily::histogram("kvmtop_vcpu_wakeup_latency", help));
-        self.each_vcpu(&mut |labels, vcpu| {
-            vcpu.wakeups.as_ref().map_or(Ok(()), |wakeups| rows.add_durations(labels, wakeups))
-        })?;
-        let help = "Context switches of vCPU threads; kvmtop_vcpu_wait_seconds_total over these is the mean run delay";
-        let mut rows = Rows::new(e, MetricFamily::counter("kvmtop_vcpu_context_switches", help));
-        self.each_vcpu(&mut |labels, vcpu| {
-            rows.add_known(&with(labels, ("kind", "voluntary")), vcpu.cpu.times.voluntary)?;
-            rows.add_known(&with(labels, ("kind", "involuntary")), vcpu.cpu.times.involuntary)
-        })
-    }
-
-    fn vmm(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let each = |row: WriteRow<'_, CpuMetrics>| {
-            let roles = |(name, guest): (&String, &GuestMetrics)| {
-                guest.vmm.iter().try_for_each(|(role, cpu)| row(&[("domain", name), ("role", role.as_str())], cpu))
-            };
-            self.guests.iter().try_for_each(roles)
-        };
-        let help = "CPU time of the VMM's other threads by their role, in the kernel's ticks";
-        let mut rows = Rows::new(e, MetricFamily::counter("kvmtop_vmm_cpu", help).seconds());
-        each(&mut |labels, cpu| {
-            rows.add(&with(labels, ("mode", "user")), cpu.own_user_ns)?;
-            rows.add(&with(labels, ("mode", "system")), cpu.times.system_ns)
-        })?;
-        table(e, VMM, each)
-    }
-
-    fn exits(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        table(e, EXITS, |row| {
-            self.each_vcpu(&mut |labels, vcpu| {
-                vcpu.exits.rows().try_for_each(|(reason, tally)| {
-                    row(&with(labels, ("reason", reason.map_or(OTHER, String::as_str))), &tally)
-                })
+    /// Rows of each vCPU, or of each guest if vCPUs lack their own series.
+    fn vcpus(&self) -> impl Iterator<Item = (Labels<'_>, &VcpuMetrics)> {
+        self.each(move |labels, guest| {
+            guest.vcpus.iter().map(move |(vcpu, metrics)| {
+                let vcpu = || vcpu.map_or_else(|| OTHER.to_owned(), |vcpu| vcpu.to_string());
+                let labels = labels.clone();
+                (if self.per_vcpu { labels.with("vcpu", vcpu()) } else { labels }, metrics)
             })
-        })?;
-        let mut rows =
-            Rows::new(e, MetricFamily::counter("kvmtop_userspace_exits", "Exits to the VMM by their reason"));
-        for (name, guest) in &self.guests {
-            for (reason, tally) in guest.userspace.rows() {
-                let reason = reason.map_or(OTHER, String::as_str);
-                rows.add(&[("domain", name), ("reason", reason)], tally.count)?;
-            }
-        }
-        table(e, ACCESSES, |row| {
-            for (name, guest) in &self.guests {
-                for (access, tally) in guest.accesses.rows() {
-                    let (space, device) = access.map_or((OTHER, OTHER), |(s, device)| (s.as_str(), device.as_str()));
-                    row(&[("domain", name), ("space", space), ("device", device)], &tally)?;
-                }
-            }
-            Ok(())
         })
     }
 
-    fn interrupts(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        type Tallies = fn(&GuestMetrics) -> &Ranked<InterruptKind>;
-        let tables: [(&[Column<Tally>], Tallies); 3] = [
-            (INJECTED, |g| &g.interrupts.injected),
-            (WOKE, |g| &g.interrupts.woke),
-            (ARRIVED, |g| &g.interrupts.arrived),
-        ];
-        for (columns, tallies) in tables {
-            table(e, columns, |row| {
-                for (name, guest) in &self.guests {
-                    for (kind, tally) in tallies(guest).rows() {
-                        let number = kind.map(|(source, _)| source.number().to_string());
-                        let (source, by) = kind.map_or((OTHER, OTHER), |(source, by)| (source.as_str(), by.as_str()));
-                        let number = number.as_deref().unwrap_or(OTHER);
-                        row(&[("domain", name), ("source", source), ("number", number), ("by", by)], &tally)?;
-                    }
-                }
-                Ok(())
-            })?;
-        }
-        table(e, DOORBELLS, |row| {
-            for (name, guest) in &self.guests {
-                for (bell, tally) in guest.interrupts.rung.rows() {
-                    let (device, to) = bell.map_or((OTHER, OTHER), |(device, to)| (device.as_str(), to.as_str()));
-                    row(&[("domain", name), ("device", device), ("to", to)], &tally)?;
-                }
-            }
-            Ok(())
-        })
+    fn threads(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        table(e, VCPUS, self.vcpus())?;
+        let wakeups = self.vcpus().filter_map(|(labels, vcpu)| Some((labels, vcpu.wakeups.as_ref()?)));
+        histograms(e, ("kvmtop_vcpu_wakeup_latency", "From the wake-up of a vCPU until it runs"), wakeups)?;
+        let roles = self.each(|labels, guest| {
+            guest.vmm.iter().map(move |(role, cpu)| (labels.clone().with("role", role.as_str()), cpu))
+        });
+        table(e, VMM, roles)
+    }
+
+    fn ranked(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let reasons = self.vcpus().flat_map(|(labels, vcpu)| ranked(["reason"], labels, &vcpu.exits));
+        table(e, EXITS, reasons)?;
+        table(e, USERSPACE, self.each(|labels, guest| ranked(["reason"], labels, &guest.userspace)))?;
+        table(e, ACCESSES, self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)))?;
+        let kind = ["source", "number", "by"];
+        table(e, INJECTED, self.each(|labels, guest| ranked(kind, labels, &guest.injected)))?;
+        table(e, WOKE, self.each(|labels, guest| ranked(kind, labels, &guest.woke)))?;
+        table(e, ARRIVED, self.each(|labels, guest| ranked(kind, labels, &guest.arrived)))?;
+        table(e, DOORBELLS, self.each(|labels, guest| ranked(["device", "to"], labels, &guest.doorbells)))
     }
 
     fn devices(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let each = |devices: fn(&GuestMetrics) -> &BTreeMap<String, Sums>, row: WriteRow<'_, Sums>| {
-            let of_guest = |(name, guest): (&String, &GuestMetrics)| {
-                devices(guest).iter().try_for_each(|(device, sums)| row(&[("domain", name), ("device", device)], sums))
-            };
-            self.guests.iter().try_for_each(of_guest)
-        };
-        table_of_sums(e, DISKS, |row| each(|guest| &guest.disks, row))?;
-        table_of_sums(e, HOST_DISKS, |row| {
-            for (name, guest) in &self.guests {
-                for (device, kinds) in &guest.host_disks {
-                    for (operation, sums) in OPERATIONS.iter().zip(kinds) {
-                        row(&[("domain", name), ("device", device), ("operation", operation)], sums)?;
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        table_of_sums(e, NICS, |row| each(|guest| &guest.nics, row))
+        table_of_sums(e, DISKS, self.each(|labels, guest| by("device", labels, &guest.disks)))?;
+        let operations =
+            self.each(|labels, guest| by("device", labels, &guest.host_disks)).flat_map(|(labels, kinds)| {
+                OPERATIONS.iter().zip(kinds).map(move |(name, sums)| (labels.clone().with("operation", *name), sums))
+            });
+        table_of_sums(e, HOST_DISKS, operations)?;
+        table_of_sums(e, NICS, self.each(|labels, guest| by("device", labels, &guest.nics)))
     }
+}
+
+/// A row for each entry, whose key is a label of this name.
+fn by<'a, K: ToString, T>(
+    name: &'static str,
+    labels: Labels<'a>,
+    all: &'a BTreeMap<K, T>,
+) -> impl Iterator<Item = (Labels<'a>, &'a T)> {
+    all.iter().map(move |(key, value)| (labels.clone().with(name, key.to_string()), value))
+}
+
+/// A row for each label that has a series, and for the rest.
+fn ranked<'a, const N: usize>(
+    names: [&'static str; N],
+    labels: Labels<'a>,
+    all: &'a Ranked<[String; N]>,
+) -> impl Iterator<Item = (Labels<'a>, Tally)> {
+    all.rows().map(move |(values, tally)| {
+        let label = |n: usize| values.map_or(OTHER, |values| &values[n]);
+        let with = |labels: Labels<'a>, (n, name)| labels.with(name, label(n));
+        (names.into_iter().enumerate().fold(labels.clone(), with), tally)
+    })
 }
 
 /// Nanoseconds since the epoch.
 fn nanoseconds(ms: i64) -> u64 {
     u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000)
-}
-
-/// The labels and one more.
-fn with<'a>(labels: Labels<'a>, more: (&'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
-    [labels, &[more]].concat()
 }

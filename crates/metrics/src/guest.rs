@@ -4,12 +4,10 @@ use super::devices::{DISKS, HOST_DISKS, NICS, OPERATIONS};
 use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics};
 use super::write::Sums;
-use judge::model::{DomainModel, DoorbellModel, ExitRow, ExitTable, InjectionModel, born_since};
+use judge::model::{DomainModel, ExitRow, ExitTable, InjectionModel, born_since};
 use kvm::thread_name::Role;
-use kvm::{Space, userspace_exit};
-use sample::{
-    DomainFacts, DomainSample, DomainState, Injector, IrqSource, MemoryUse, Sample, ThreadSample, ThreadTimes, Timing,
-};
+use kvm::userspace_exit;
+use sample::{DomainFacts, DomainSample, DomainState, MemoryUse, Sample, ThreadSample, ThreadTimes, Timing};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -30,15 +28,21 @@ pub struct GuestMetrics {
     /// Its other threads by their role.
     pub vmm: BTreeMap<Role, CpuMetrics>,
     /// Accesses by address space and device.
-    pub accesses: Ranked<(Space, String)>,
+    pub accesses: Ranked<[String; 2]>,
     /// Exits to the VMM by reason.
-    pub userspace: Ranked<String>,
+    pub userspace: Ranked<[String; 1]>,
     /// Block devices by name.
     pub disks: BTreeMap<String, Sums>,
     /// The host's block devices that worked for it, by name, with the sums of each of [`OPERATIONS`].
     pub host_disks: BTreeMap<String, [Sums; OPERATIONS.len()]>,
-    /// Its interrupts and doorbells, where they are traced.
-    pub interrupts: InterruptMetrics,
+    /// Interrupts of its vCPUs by source, number and injector, without a time.
+    pub injected: Ranked<[String; 3]>,
+    /// Those that woke a vCPU: until its thread had a CPU.
+    pub woke: Ranked<[String; 3]>,
+    /// Those that were seen to arrive: until the vCPU ran the guest.
+    pub arrived: Ranked<[String; 3]>,
+    /// Doorbells by device and by what they woke: until that had a CPU.
+    pub doorbells: Ranked<[String; 2]>,
     /// Network interfaces by name.
     pub nics: BTreeMap<String, Sums>,
     /// Time in which a group of its threads was throttled by its quota, nanoseconds.
@@ -49,40 +53,6 @@ pub struct GuestMetrics {
     pub swap_bytes: Option<u64>,
     /// Memory by NUMA node.
     pub node_memory: BTreeMap<u32, u64>,
-}
-
-/// What interrupts are, and who injects them.
-pub type InterruptKind = (IrqSource, Injector);
-
-/// Interrupts of the guest's vCPUs, and doorbells.
-#[derive(Debug, Clone, Default)]
-pub struct InterruptMetrics {
-    /// All interrupts, without a time.
-    pub injected: Ranked<InterruptKind>,
-    /// Those that woke a vCPU: until its thread had a CPU.
-    pub woke: Ranked<InterruptKind>,
-    /// Those that were seen to arrive: until the vCPU ran the guest.
-    pub arrived: Ranked<InterruptKind>,
-    /// Doorbells by device and by what they woke: until that had a CPU.
-    pub rung: Ranked<(String, Injector)>,
-}
-
-impl InterruptMetrics {
-    fn add(&mut self, now_ns: u64, model: &DomainModel) {
-        let all = || model.interrupts.iter().flatten();
-        let both = |a: &Timing, b: &Timing| {
-            let mut both = Tally::from(a);
-            both.add(b.into());
-            both
-        };
-        self.injected.add(now_ns, all().map(|i| ((i.source, i.by), untimed(i.count))));
-        let until_awake = |i: &InjectionModel| Tally { count: i.wake.count, ..both(&i.wake, &i.delay) };
-        self.woke.add(now_ns, all().map(|i| ((i.source, i.by), until_awake(i))));
-        self.arrived.add(now_ns, all().map(|i| ((i.source, i.by), both(&i.slept, &i.kick))));
-        let bells = model.doorbells.iter().flatten();
-        let device = |bell: &DoorbellModel| bell.device.clone().unwrap_or_else(|| UNKNOWN_DEVICE.into());
-        self.rung.add(now_ns, bells.map(|bell| ((device(bell), bell.to), (&bell.time).into())));
-    }
 }
 
 impl GuestMetrics {
@@ -109,17 +79,17 @@ impl GuestMetrics {
             now_ns,
             model.accesses.iter().map(|row| {
                 let device = row.device_name().unwrap_or(UNKNOWN_DEVICE).to_owned();
-                ((row.space, device), Tally { count: row.span.count, ns: row.span.total_ns })
+                ([row.space.as_str().to_owned(), device], Tally { count: row.span.count, ns: row.span.total_ns })
             }),
         );
         let to_vmm = model.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
-        self.userspace.add(now_ns, to_vmm.map(|(_, reason, count)| (userspace_reason(*reason), untimed(*count))));
-        self.interrupts.add(now_ns, model);
+        self.userspace.add(now_ns, to_vmm.map(|(_, reason, count)| ([userspace_reason(*reason)], untimed(*count))));
+        self.add_interrupts(model, now_ns);
         self.add_devices(now, before);
         for disk in model.host_disks.iter().flatten() {
             let requests = [&disk.reads, &disk.writes, &disk.flushes, &disk.others];
             add(&mut self.host_disks, &disk.name, |kinds: &mut [Sums; 4]| {
-                kinds.iter_mut().zip(requests).for_each(|(sums, grown)| sums.add(HOST_DISKS, grown));
+                kinds.iter_mut().zip(requests).for_each(|(sums, grown)| sums.add(HOST_DISKS, grown, None));
             });
         }
         for group in &model.throttling {
@@ -135,13 +105,9 @@ impl GuestMetrics {
     fn add_cpu(&mut self, now: &[ThreadSample], before: &[ThreadSample], boot_ns: u64, per_vcpu: bool) {
         let before: HashMap<_, _> = before.iter().map(|t| ((t.tid, t.start_ticks), t.cpu)).collect();
         for thread in now {
-            let born = ThreadTimes {
-                run_ns: Some(0),
-                wait_ns: Some(0),
-                voluntary: Some(0),
-                involuntary: Some(0),
-                ..ThreadTimes::default()
-            };
+            let zero = Some(0);
+            let born =
+                ThreadTimes { run_ns: zero, wait_ns: zero, voluntary: zero, involuntary: zero, ..Default::default() };
             let older = match before.get(&(thread.tid, thread.start_ticks)) {
                 Some(cpu) => *cpu,
                 None => thread.cpu_before.or_else(|| born_since(thread.start_ticks, boot_ns).then_some(born)),
@@ -155,7 +121,7 @@ impl GuestMetrics {
     }
 
     fn add_exits(&mut self, model: &DomainModel, now_ns: u64, per_vcpu: bool) {
-        let tally = |row: &ExitRow| (row.reason.clone(), Tally { count: row.span.count, ns: row.span.total_ns });
+        let tally = |row: &ExitRow| ([row.reason.clone()], Tally { count: row.span.count, ns: row.span.total_ns });
         if !per_vcpu {
             return self.vcpu(None, per_vcpu).exits.add(now_ns, model.exits.rows.iter().map(tally));
         }
@@ -163,22 +129,44 @@ impl GuestMetrics {
             self.vcpu(Some(*vcpu), per_vcpu).exits.add(now_ns, table.rows.iter().map(tally));
         }
         // Of threads that no sample showed, and of those that are not known to be a vCPU.
-        let others = model.exits.rows.iter().map(|row| (row.reason.clone(), without(row, &model.vcpu_exits)));
+        let others = model.exits.rows.iter().map(|row| ([row.reason.clone()], without(row, &model.vcpu_exits)));
         let others: Vec<_> = others.filter(|(_, tally)| tally.count > 0).collect();
         if !others.is_empty() {
             self.vcpu(None, per_vcpu).exits.add(now_ns, others);
         }
     }
 
+    fn add_interrupts(&mut self, model: &DomainModel, now_ns: u64) {
+        let both = |a: &Timing, b: &Timing| {
+            let mut both = Tally::from(a);
+            both.add(b.into());
+            both
+        };
+        let grown = |tally: &dyn Fn(&InjectionModel) -> Tally| {
+            let kind = |i: &InjectionModel| {
+                [i.source.as_str().to_owned(), i.source.number().to_string(), i.by.as_str().to_owned()]
+            };
+            model.interrupts.iter().flatten().map(|i| (kind(i), tally(i))).collect::<Vec<_>>()
+        };
+        self.injected.add(now_ns, grown(&|i| untimed(i.count)));
+        self.woke.add(now_ns, grown(&|i| Tally { count: i.wake.count, ..both(&i.wake, &i.delay) }));
+        self.arrived.add(now_ns, grown(&|i| both(&i.slept, &i.kick)));
+        let rung = model.doorbells.iter().flatten().map(|bell| {
+            let device = bell.device.as_deref().unwrap_or(UNKNOWN_DEVICE);
+            ([device.to_owned(), bell.to.as_str().to_owned()], Tally::from(&bell.time))
+        });
+        self.doorbells.add(now_ns, rung);
+    }
+
     fn add_devices(&mut self, now: &DomainSample, before: Option<&DomainSample>) {
         // A sample repeats the last reading until the next one. Two readings never cover the same time to a nanosecond.
         let same_disks = before.is_some_and(|b| (b.devices_ns, &b.disks) == (now.devices_ns, &now.disks));
         for disk in now.disks.iter().filter(|_| !same_disks) {
-            add(&mut self.disks, &disk.name, |sums: &mut Sums| sums.add(DISKS, disk));
+            add(&mut self.disks, &disk.name, |sums: &mut Sums| sums.add(DISKS, disk, None));
         }
         let same_nics = before.is_some_and(|b| (b.nics_ns, &b.nics) == (now.nics_ns, &now.nics));
         for nic in now.nics.iter().filter(|_| !same_nics) {
-            add(&mut self.nics, &nic.name, |sums: &mut Sums| sums.add(NICS, nic));
+            add(&mut self.nics, &nic.name, |sums: &mut Sums| sums.add(NICS, nic, None));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Counters of a host and of all its guests.
 
 use super::guest::GuestMetrics;
+use super::write::{Column, Sums};
 use judge::analysis::JudgedInterval;
 use judge::lint::{Finding, Severity};
 use sample::{
@@ -18,20 +19,21 @@ const MAX_NAME: usize = 128;
 /// A guest's process: its id and when it started.
 type GuestProcess = (Option<i32>, u64);
 
-/// A mode of a host CPU and its time, nanoseconds.
-pub type CpuMode = (&'static str, fn(&CpuTimes) -> u64);
-
-/// Modes of a host CPU, each with its time. The kernel counts guest time as user time, too.
-pub const CPU_MODES: [CpuMode; 8] = [
-    ("user", |c| c.user_ns.saturating_add(c.nice_ns).saturating_sub(guest(c))),
-    ("system", |c| c.system_ns),
-    ("guest", guest),
-    ("idle", |c| c.idle_ns),
-    ("iowait", |c| c.iowait_ns),
-    ("irq", |c| c.irq_ns),
-    ("softirq", |c| c.softirq_ns),
-    ("steal", |c| c.steal_ns),
+/// Modes of a host CPU. The kernel counts guest time as user time, too.
+pub const HOST_CPU: &[Column<CpuTimes>] = &[
+    mode("user", |c| Some(c.user_ns.saturating_add(c.nice_ns).saturating_sub(guest(c)))),
+    mode("system", |c| Some(c.system_ns)),
+    mode("guest", |c| Some(guest(c))),
+    mode("idle", |c| Some(c.idle_ns)),
+    mode("iowait", |c| Some(c.iowait_ns)),
+    mode("irq", |c| Some(c.irq_ns)),
+    mode("softirq", |c| Some(c.softirq_ns)),
+    mode("steal", |c| Some(c.steal_ns)),
 ];
+
+const fn mode(name: &'static str, time: fn(&CpuTimes) -> Option<u64>) -> Column<CpuTimes> {
+    Column::with("mode", name, Column::time("kvmtop_host_cpu", "Time of all CPUs of the host by what they did", time))
+}
 
 fn guest(cpu: &CpuTimes) -> u64 {
     cpu.guest_ns.saturating_add(cpu.guest_nice_ns)
@@ -66,8 +68,8 @@ pub struct HostMetrics {
     pub facts: Arc<HostFacts>,
     /// Its CPUs.
     pub cpus: u64,
-    /// Their time in each mode of `CPU_MODES`, nanoseconds.
-    pub cpu: [u64; CPU_MODES.len()],
+    /// Their time by [`HOST_CPU`].
+    pub cpu: Sums,
     /// Its memory.
     pub memory: Option<HostMemory>,
     /// The findings.
@@ -107,6 +109,7 @@ impl HostMetrics {
     fn add_host(&mut self, now: &Sample, before: Option<&Sample>) {
         (self.facts, self.memory) = (now.host.facts.clone(), now.host.memory);
         self.cpus = now.host.cpus.len() as u64;
+        self.cpu.add(HOST_CPU, &CpuTimes::default(), None);
         let Some(before) = before else { return };
         let grew = |now: u64, before: u64| if now >= before { now - before } else { now };
         let engine = Some(&before.engine).filter(|e| e.generation == now.engine.generation);
@@ -117,10 +120,8 @@ impl HostMetrics {
         for cpu in &now.host.cpus {
             // A CPU that came online has counters from before.
             let Some(older) = older.get(&cpu.cpu) else { continue };
-            for (sum, (_, time)) in self.cpu.iter_mut().zip(CPU_MODES) {
-                // The kernel's idle and iowait can fall by a tick (`get_iowait_time`, fs/proc/stat.c).
-                *sum = sum.saturating_add(time(cpu).saturating_sub(time(older)));
-            }
+            // The kernel's idle and iowait can fall by a tick (`get_iowait_time`, fs/proc/stat.c).
+            self.cpu.add(HOST_CPU, cpu, Some(older));
         }
     }
 
@@ -133,7 +134,7 @@ impl HostMetrics {
         let living = interval.model.domains.iter().filter(|d| d.state != DomainState::Ended);
         let mut names = HashMap::<String, u64>::new();
         for guest in living.clone() {
-            *names.entry(name(&guest.facts)).or_default() += 1;
+            *names.entry(limited(&guest.facts.name.value)).or_default() += 1;
         }
         for model in living.clone().take(MAX_GUESTS) {
             let id = id(&model.facts);
@@ -141,7 +142,7 @@ impl HostMetrics {
             let mut guest = known.remove(&id).unwrap_or_default();
             let older = before.map(|before| (before, older.get(&id).copied()));
             guest.add(sample, older, model, (now.mono_ns, self.per_vcpu));
-            let mut label = name(&model.facts);
+            let mut label = limited(&model.facts.name.value);
             // Two connections of libvirt can each have a guest of this name.
             if names.get(&label).is_some_and(|guests| *guests > 1) {
                 label = format!("{label}#{}", id.0.unwrap_or(0));
@@ -170,10 +171,6 @@ impl HostMetrics {
 
 fn id(facts: &DomainFacts) -> GuestProcess {
     (facts.pid, facts.start_ticks)
-}
-
-fn name(facts: &DomainFacts) -> String {
-    limited(&facts.name.value)
 }
 
 fn limited(name: &str) -> String {

@@ -26,12 +26,6 @@ impl From<&Timing> for Tally {
 }
 
 impl Tally {
-    /// The count, which is always known.
-    #[allow(clippy::unnecessary_wraps, reason = "columns of metrics read figures that may be missing")]
-    pub fn known_count(&self) -> Option<u64> {
-        Some(self.count)
-    }
-
     /// Adds another one; a time that is unknown adds nothing.
     pub fn add(&mut self, more: Self) {
         self.count = self.count.saturating_add(more.count);

@@ -28,7 +28,7 @@ pub struct VcpuMetrics {
     /// CPU time.
     pub cpu: CpuMetrics,
     /// Exits by reason.
-    pub exits: Ranked<String>,
+    pub exits: Ranked<[String; 1]>,
     /// Moves from one pCPU to another; `None` if no source counts them.
     pub moves: Option<u64>,
     /// Moves to another NUMA node; otherwise as `moves`.
@@ -55,19 +55,14 @@ pub struct DurationHistogram {
     pub count: u64,
     /// Their sum, nanoseconds.
     pub total_ns: u64,
-    counts: [u64; BOUNDS_NS.len()],
+    /// How many were at most this long, without those of the bounds before.
+    counts: [u64; 11],
 }
 
 /// Every second limit of [`Histogram`]'s buckets from 1 µs to 1 s.
-const BOUNDS_NS: [u64; 11] = {
-    let mut bounds = [0; 11];
-    let mut i = 0;
-    while i < bounds.len() {
-        bounds[i] = 1024 << (2 * i);
-        i += 1;
-    }
-    bounds
-};
+fn bounds_ns() -> [u64; 11] {
+    std::array::from_fn(|i| 1024 << (2 * i))
+}
 
 impl DurationHistogram {
     /// Adds the durations of an interval.
@@ -76,7 +71,7 @@ impl DurationHistogram {
         self.count = self.count.saturating_add(timing.count);
         self.total_ns = self.total_ns.saturating_add(total_ns);
         for (bucket, durations) in buckets.iter().enumerate() {
-            let bound = BOUNDS_NS.iter().position(|bound| Histogram::upper(bucket) <= *bound);
+            let bound = bounds_ns().iter().position(|bound| Histogram::upper(bucket) <= *bound);
             if let Some(count) = bound.and_then(|bound| self.counts.get_mut(bound)) {
                 *count = count.saturating_add(*durations);
             }
@@ -87,7 +82,7 @@ impl DurationHistogram {
     /// without a limit.
     pub fn buckets(&self) -> Vec<(f64, u64)> {
         let within: u64 = self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
-        let bounds = BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9);
+        let bounds = bounds_ns().map(|ns| ns as f64 / 1e9).into_iter();
         let beyond = (f64::INFINITY, self.count.saturating_sub(within));
         bounds.zip(self.counts).chain([beyond]).collect()
     }
