@@ -17,11 +17,12 @@ pub use stats::{Compared, Verdict};
 pub use verdict::Cause;
 
 use super::View;
-use super::json;
+use super::document::SCHEMA;
+use super::json::TOOL;
 use judge::lint::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Two inputs compared (`diff --json`). A change is called one when it is beyond chance (one in a thousand) and at
 /// least a tenth.
@@ -78,14 +79,15 @@ pub struct ChangedFinding {
 
 /// Compares two inputs.
 pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
-    let (domains, unsure) = lines::domains(before, after);
-    let findings = findings(before, after, &domains);
+    let views = [before, after];
+    let (domains, unsure) = lines::domains(views);
+    let findings = findings(views, &domains);
     let cause = verdict::cause(&domains);
     Diff {
-        schema: super::document::SCHEMA,
-        tool: json::TOOL,
-        conditions: conditions::conditions(before, after),
-        summary: verdict::summary(before, after, &domains, cause, &findings),
+        schema: SCHEMA,
+        tool: TOOL,
+        conditions: conditions::conditions(views),
+        summary: verdict::summary(views, &domains, cause, &findings),
         cause,
         before_s: before.model.interval_s,
         after_s: after.model.interval_s,
@@ -97,44 +99,29 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
 
 /// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A rule that a finding of
 /// the other input covers counts as present there.
-fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> FindingsDiff {
-    // Findings are compared between a guest and its partner in the second input.
-    let pairs = domains.iter().filter_map(|d| Some((d.before.as_deref()?, d.after.as_deref()?)));
-    let partners: HashMap<&str, &str> = pairs.collect();
-    let partner = |guest: Option<&'_ str>| guest.map(|name| partners.get(name).copied().unwrap_or(name).to_owned());
+fn findings([before, after]: [&View<'_>; 2], domains: &[DomainDiff]) -> FindingsDiff {
+    let partners: HashMap<_, _> =
+        domains.iter().filter_map(|d| Some((d.before.as_ref()?, d.after.as_ref()?))).collect();
+    let concern_one = |old: &Finding, new: &Finding| match &old.domain {
+        Some(guest) => new.domain.as_ref() == Some(partners.get(guest).copied().unwrap_or(guest)),
+        None => new.domain.is_none(),
+    };
     let (old, new): (Vec<_>, Vec<_>) = (before.selected_findings().collect(), after.selected_findings().collect());
-    let mut twins = HashMap::new();
-    let mut covered = HashMap::new();
-    for (at, f) in new.iter().enumerate() {
-        twins.entry((f.rule, f.target, f.domain.clone())).or_insert(at);
-        for rule in &f.folded {
-            covered.entry((*rule, f.domain.clone())).or_insert(at);
-        }
-    }
     let mut diff = FindingsDiff::default();
-    let mut lined_up = vec![false; new.len()];
-    let mut covered_before = HashSet::new();
+    let mut is_paired = vec![false; new.len()];
     for f in &old {
-        let domain = partner(f.domain.as_deref());
-        covered_before.extend(f.folded.iter().map(|rule| (*rule, domain.clone())));
-        let twin = twins.get(&(f.rule, f.target, domain.clone())).or_else(|| covered.get(&(f.rule, domain)));
-        let Some(at) = twin.copied() else {
-            diff.gone.push((*f).clone());
-            continue;
-        };
-        if std::mem::replace(&mut lined_up[at], true) {
-            continue;
-        }
-        let n = new[at];
-        if n.severity == f.severity {
-            diff.same.push(n.clone());
-        } else {
-            diff.changed.push(ChangedFinding { before: (*f).clone(), after: n.clone() });
+        let is_same = |n: &&Finding| n.rule == f.rule && n.target == f.target && concern_one(f, n);
+        let covers = |n: &&Finding| n.folded.contains(&f.rule) && concern_one(f, n);
+        match new.iter().position(is_same).or_else(|| new.iter().position(covers)) {
+            None => diff.gone.push((*f).clone()),
+            Some(at) if std::mem::replace(&mut is_paired[at], true) => {}
+            Some(at) if new[at].severity == f.severity => diff.same.push(new[at].clone()),
+            Some(at) => diff.changed.push(ChangedFinding { before: (*f).clone(), after: new[at].clone() }),
         }
     }
-    for (n, _) in new.iter().zip(lined_up).filter(|(_, lined_up)| !lined_up) {
-        let covered = covered_before.contains(&(n.rule, n.domain.clone()));
-        if covered { &mut diff.same } else { &mut diff.new }.push((*n).clone());
+    for (n, _) in new.iter().zip(is_paired).filter(|(_, is_paired)| !is_paired) {
+        let is_covered = old.iter().any(|f| f.folded.contains(&n.rule) && concern_one(f, n));
+        if is_covered { &mut diff.same } else { &mut diff.new }.push((*n).clone());
     }
     diff
 }

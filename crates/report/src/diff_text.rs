@@ -1,7 +1,8 @@
 //! A comparison as text tables.
 
 use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
-use super::table::{Table, cut};
+use super::findings_text::who;
+use super::table::{Column, cut, or_dash, table};
 use judge::figures::{change, figure, micros, or_unknown, percent, rate, seconds};
 use judge::lint::Finding;
 use std::fmt::Write as _;
@@ -25,105 +26,82 @@ pub fn text(diff: &Diff) -> String {
     for d in &diff.domains {
         out.push_str(&domain(d, timed));
     }
-    let one = |f: &Finding| {
-        let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
-        format!("{} {who}: {} [{}]", f.severity.as_str(), cut(&f.title, 200), f.rule)
-    };
+    let one = |f: &Finding| format!("{} {}: {} [{}]\n", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule);
     let f = &diff.findings;
-    if !(f.gone.is_empty() && f.new.is_empty() && f.changed.is_empty() && f.same.is_empty()) {
+    let gone = f.gone.iter().map(|f| format!("  - gone  {}", one(f)));
+    let new = f.new.iter().map(|f| format!("  + new   {}", one(f)));
+    let changed = f.changed.iter();
+    let changed = changed.map(|c| format!("  ~ was {}, now {}", c.before.severity.as_str(), one(&c.after)));
+    let same = f.same.iter().map(|f| format!("    still {}", one(f)));
+    let mut findings = gone.chain(new).chain(changed).chain(same).peekable();
+    if findings.peek().is_some() {
         out.push_str("\nfindings\n");
     }
-    for (mark, list) in [("- gone ", &f.gone), ("+ new  ", &f.new)] {
-        for finding in list {
-            let _ = writeln!(out, "  {mark} {}", one(finding));
-        }
-    }
-    for c in &f.changed {
-        let _ = writeln!(out, "  ~ was {}, now {}", c.before.severity.as_str(), one(&c.after));
-    }
-    for finding in &f.same {
-        let _ = writeln!(out, "    still {}", one(finding));
-    }
+    out.extend(findings);
     out
 }
 
 fn domain(d: &DomainDiff, timed: bool) -> String {
-    let mut out = String::from("\n");
-    match (&d.before, &d.after) {
+    let mut out = match (&d.before, &d.after) {
         (Some(b), None) => return format!("\n{}: only before\n", cut(b, 64)),
         (None, Some(a)) => return format!("\n{}: only after\n", cut(a, 64)),
-        (Some(b), Some(a)) if a != b => {
-            let _ = writeln!(out, "{} (before: {})", cut(a, 64), cut(b, 64));
-        }
-        _ => {
-            let _ = writeln!(out, "{}", cut(d.name(), 64));
-        }
-    }
+        (Some(b), Some(a)) if a != b => format!("\n{} (before: {})\n", cut(a, 64), cut(b, 64)),
+        _ => format!("\n{}\n", cut(d.name(), 64)),
+    };
     if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
         let _ = writeln!(out, "  CPU {} % before, {} % after (of one host CPU)", percent(b), percent(a));
     }
-    // The change follows its figures: in percent for a rate or a mean, in percentage points for a share.
-    let figure = if timed { ["per s", "per s after", "rate +/-"] } else { ["share %", "share after", "points +/-"] };
     let exits = d.exits.iter().map(|e| {
         let name = if e.idle { format!("{} (sleep)", e.reason) } else { e.reason.clone() };
-        (name, &e.change)
+        Row { name, change: &e.change, timed }
     });
     let accesses = d.accesses.iter().map(|a| {
         let device = a.device.as_deref().map(|d| format!(" {d}")).unwrap_or_default();
-        (format!("{} {} {}{device}", a.space, a.address, a.access), &a.change)
+        Row { name: format!("{} {} {}{device}", a.space, a.address, a.access), change: &a.change, timed }
     });
-    out.push_str(&table("<EXIT", figure, exits, timed));
-    out.push_str(&table("<ACCESS", figure, accesses, timed));
-    out
-}
-
-/// A table of the first rows, and how many more there are.
-fn table<'a>(
-    name: &'static str,
-    figure: [&'static str; 3],
-    rows: impl ExactSizeIterator<Item = (String, &'a Change)>,
-    timed: bool,
-) -> String {
-    let [before, after, moved] = figure;
-    let times = ["mean us", "mean after", "mean +/-", "p99 us", "p99 after", "p99 +/-"];
-    let counts = [name, "count", before, "count after", after, moved];
-    let mut table = Table::new(&[counts, times].concat());
-    let more = rows.len().saturating_sub(ROWS);
-    rows.take(ROWS).for_each(|(name, change)| table.row(row(name, change, timed)));
-    let mut out = if table.is_empty() { String::new() } else { table.render(2) };
-    if more > 0 {
-        let _ = writeln!(out, "  … {more} more");
+    // The change follows its figures: in percent for a rate or a mean, in percentage points for a share.
+    let figure = if timed { ["per s", "per s after", "rate +/-"] } else { ["share %", "share after", "points +/-"] };
+    for (head, rows) in [("<EXIT", exits.collect::<Vec<_>>()), ("<ACCESS", accesses.collect())] {
+        let columns: &[Column<Row<'_>>] = &[
+            (head, |r| r.name.clone()),
+            ("count", |r| or_dash(r.change.before)),
+            (figure[0], |r| r.figure(|x| x.before)),
+            ("count after", |r| or_dash(r.change.after)),
+            (figure[1], |r| r.figure(|x| x.after)),
+            (figure[2], Row::moved),
+            ("mean us", |r| or_unknown(r.change.mean_us.before, micros)),
+            ("mean after", |r| or_unknown(r.change.mean_us.after, micros)),
+            ("mean +/-", |r| word(r.change.mean_us.verdict, &r.change.mean_us)),
+            ("p99 us", |r| or_unknown(r.change.p99_us.before, micros)),
+            ("p99 after", |r| or_unknown(r.change.p99_us.after, micros)),
+            ("p99 +/-", |r| word(r.change.p99_us.verdict, &r.change.p99_us)),
+        ];
+        out.push_str(&table(2, &rows, ROWS, columns));
     }
     out
 }
 
-fn row(name: String, c: &Change, timed: bool) -> [String; 12] {
-    let (x, write): (_, fn(f64) -> String) = if timed { (&c.rate, rate) } else { (&c.share, percent) };
-    [
-        name,
-        count(c.before),
-        or_unknown(x.before, write),
-        count(c.after),
-        or_unknown(x.after, write),
-        if timed { word(c.verdict, x) } else { points(c.verdict, x) },
-        or_unknown(c.mean_us.before, micros),
-        or_unknown(c.mean_us.after, micros),
-        word(c.mean_us.verdict, &c.mean_us),
-        or_unknown(c.p99_us.before, micros),
-        or_unknown(c.p99_us.after, micros),
-        word(c.p99_us.verdict, &c.p99_us),
-    ]
+/// A row of a table: of rates, or of shares where a side's duration is unknown.
+struct Row<'a> {
+    name: String,
+    change: &'a Change,
+    timed: bool,
 }
 
-fn count(n: Option<u64>) -> String {
-    n.map_or_else(|| "-".to_string(), |n| n.to_string())
-}
+impl Row<'_> {
+    fn figure(&self, side: fn(&Compared) -> Option<f64>) -> String {
+        let Change { rate: of_time, share, .. } = self.change;
+        if self.timed { or_unknown(side(of_time), rate) } else { or_unknown(side(share), percent) }
+    }
 
-/// The change of a share: `+12.3`, in percentage points.
-fn points(verdict: Verdict, x: &Compared) -> String {
-    match (verdict, x.before.zip(x.after)) {
-        (Verdict::More | Verdict::Less, Some((before, after))) => format!("{:+.1}", after - before),
-        _ => word(verdict, x),
+    /// The change of the figure; of a share `+12.3`, in percentage points.
+    fn moved(&self) -> String {
+        let Change { rate, share, verdict, .. } = self.change;
+        match (verdict, share.before.zip(share.after)) {
+            _ if self.timed => word(*verdict, rate),
+            (Verdict::More | Verdict::Less, Some((before, after))) => format!("{:+.1}", after - before),
+            _ => word(*verdict, share),
+        }
     }
 }
 

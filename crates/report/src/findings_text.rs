@@ -28,11 +28,6 @@ pub fn all(view: &View<'_>) -> String {
         guests.extend(c.domain.as_deref());
     }
     for (because, (rules, guests)) in by_reason {
-        let list = |names: &BTreeSet<&str>| {
-            let more = names.len().saturating_sub(MAX_NAMES);
-            let named = names.iter().take(MAX_NAMES).map(|n| cut(n, 48));
-            named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(", ")
-        };
         let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests)) };
         let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules) };
         out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
@@ -54,18 +49,26 @@ pub(super) fn watching(view: &View<'_>) -> String {
     for w in view.selected_watching() {
         by_reason.entry(&w.because).or_default().insert(w.domain.as_deref().unwrap_or("host"));
     }
-    let left_out = by_reason.len().saturating_sub(MAX_NAMES);
-    let line = |(because, who): (&str, BTreeSet<&str>)| {
-        let more = who.len().saturating_sub(MAX_NAMES);
-        let names = who.iter().take(MAX_NAMES).map(|n| cut(n, 48));
-        let names: Vec<_> = names.chain((more > 0).then(|| format!("and {more} more"))).collect();
-        wrapped(&format!("still watched: {}: {}", names.join(", "), cut(because, 300)), 15)
-    };
-    let mut out: String = by_reason.into_iter().take(MAX_NAMES).map(line).collect();
-    if left_out > 0 {
-        let _ = writeln!(out, "still watched: {left_out} more");
+    let mut out = String::new();
+    for (because, who) in by_reason.iter().take(MAX_NAMES) {
+        out.push_str(&wrapped(&format!("still watched: {}: {}", list(who), cut(because, 300)), 15));
+    }
+    if by_reason.len() > MAX_NAMES {
+        let _ = writeln!(out, "still watched: {} more", by_reason.len() - MAX_NAMES);
     }
     out
+}
+
+/// Names of guests or rules, divided by commas.
+fn list(names: &BTreeSet<&str>) -> String {
+    let named = names.iter().take(MAX_NAMES).map(|n| cut(n, 48));
+    let more = (names.len() > MAX_NAMES).then(|| format!("and {} more", names.len() - MAX_NAMES));
+    named.chain(more).collect::<Vec<_>>().join(", ")
+}
+
+/// The guest that a finding is about, or the host.
+pub(super) fn who(f: &Finding) -> String {
+    f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48))
 }
 
 /// How steadily a finding held, in words.
@@ -107,15 +110,13 @@ fn wrapped(text: &str, indent: usize) -> String {
 
 /// A finding in one line: severity, guest, title, most important figure.
 pub fn line(f: &Finding) -> String {
-    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
     let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
-    format!("{:<8} {who}: {}{figure} [{}]", f.severity.as_str(), cut(&f.title, 200), f.rule)
+    format!("{:<8} {}: {}{figure} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule)
 }
 
 fn one(f: &Finding) -> String {
-    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
-    let mut out = format!("{:<8} {who}: {}\n", f.severity.as_str(), cut(&f.title, 400));
-    let folded = f.folded.iter().fold(String::new(), |s, r| s + " + " + r.as_str());
+    let mut out = format!("{:<8} {}: {}\n", f.severity.as_str(), who(f), cut(&f.title, 400));
+    let folded: String = f.folded.iter().map(|rule| format!(" + {rule}")).collect();
     let _ = writeln!(out, "  rule  {}{folded}, {} confidence", f.rule, f.confidence.as_str());
     for (i, e) in f.evidence.iter().enumerate() {
         let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
@@ -129,32 +130,24 @@ fn one(f: &Finding) -> String {
         out.push_str(&wrapped(&format!("  why   {}", cut(&f.why, 2000)), 8));
     }
     for fix in &f.fix {
-        if fix.kind == FixKind::Advice {
-            let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
-            out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8));
-            continue;
-        }
+        let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
         let what = match fix.kind {
+            FixKind::Advice => {
+                out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8));
+                continue;
+            }
             FixKind::LibvirtXml if fix.is_for_creator() => "XML of the guest",
             FixKind::LibvirtXml => "virsh edit, then",
             FixKind::Command => "run",
             FixKind::KernelOption => "kernel command line",
             FixKind::QemuOption => "QEMU option",
-            FixKind::Advice => "do",
         };
-        let needs = fix.needs.as_deref().map(|n| format!("({})", cut(n, 300))).unwrap_or_default();
-        let _ = writeln!(out, "{}", format!("  fix   {what} {needs}").trim_end());
-        for line in fix.text.lines() {
-            let _ = writeln!(out, "          {}", cut_keeping_indent(line));
-        }
+        let _ = writeln!(out, "  fix   {what}{needs}");
+        // Indentation is kept, and no real line of XML or of a command is cut.
+        fix.text.lines().for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
     }
     for s in &f.see {
         let _ = writeln!(out, "  see   {}", cut(s, 300));
     }
     out
-}
-
-/// A line of XML or of a command: sanitised, indentation kept, and not cut at a length that a real one has.
-fn cut_keeping_indent(line: &str) -> String {
-    kvm::sanitize(line, 4096)
 }

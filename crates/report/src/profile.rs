@@ -1,11 +1,11 @@
 //! `kvmtop profile`: what the threads of a guest's process do, as text, JSON and folded stacks.
 
 use super::json;
-use super::table::{Table, cut, more};
-use judge::figures::{count, percent, seconds};
+use super::table::{Column, cut, more, table};
+use judge::figures::{count, or_unknown, percent, seconds};
 use judge::model::call_tree::{CallNode, call_tree, functions};
 use kvm::thread_name::label;
-use sample::{CodeSpace, ProfiledThread, StackCount, StackProfile};
+use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -108,21 +108,15 @@ pub fn summary(profile: &StackProfile, tid: Option<i32>) -> String {
 /// Threads, functions and calls; of one thread, or of all.
 pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
     let samples = profile.samples_of(tid);
-    let mut out = String::new();
     let (mut busy, idle) = busy_threads(profile);
     busy.retain(|(thread, _)| tid.is_none_or(|tid| thread.tid == tid));
-    let mut table = Table::new(&["<THREAD", "CPU %", "SAMPLES"]);
-    for (thread, samples) in busy.iter().take(TOP_THREADS) {
-        table.row([
-            name_of(thread),
-            profile.cpu_percent(thread).map_or_else(|| "-".into(), percent),
-            samples.to_string(),
-        ]);
-    }
-    if !table.is_empty() {
-        out.push_str(&table.render(2));
-        out.push_str(&more(busy.len(), TOP_THREADS));
-    }
+    let rows: Vec<_> = busy.iter().map(|(thread, n)| (*thread, profile.cpu_percent(thread), *n)).collect();
+    let columns: &[Column<(&ProfiledThread, Option<f64>, u64)>] = &[
+        ("<THREAD", |(thread, ..)| name_of(thread)),
+        ("CPU %", |(_, cpu, _)| or_unknown(*cpu, percent)),
+        ("SAMPLES", |(.., n)| n.to_string()),
+    ];
+    let mut out = table(2, &rows, TOP_THREADS, columns);
     if idle > 0 && tid.is_none() {
         let _ = writeln!(out, "  {} did not run", count(idle, "thread"));
     }
@@ -130,14 +124,17 @@ pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
         out.push_str("\nno samples: the threads used too little CPU time\n");
         return out;
     }
-    let of = |part: u64| percent(part as f64 / samples as f64 * 100.0);
-    let times = functions(profile, tid);
-    let mut table = Table::new(&["SELF %", "TOTAL %", "<FUNCTION", "<IN"]);
-    for time in times.iter().filter(|time| time.own > 0).take(TOP) {
-        table.row([of(time.own), of(time.total), time.function.full_name(), time.function.module.clone()]);
-    }
+    let share = |part: u64| part as f64 / samples as f64 * 100.0;
+    let times = functions(profile, tid).into_iter().filter(|time| time.own > 0).take(TOP);
+    let times: Vec<_> = times.map(|time| (share(time.own), share(time.total), time.function)).collect();
     out.push_str("\nFunctions, % of all samples: self is its own code, total with all that it called\n");
-    out.push_str(&table.render(2));
+    let columns: &[Column<(f64, f64, &Function)>] = &[
+        ("SELF %", |(own, ..)| percent(*own)),
+        ("TOTAL %", |(_, total, _)| percent(*total)),
+        ("<FUNCTION", |(.., function)| function.full_name()),
+        ("<IN", |(.., function)| function.module.clone()),
+    ];
+    out.push_str(&table(2, &times, TOP, columns));
     out.push_str("\nCalls, % of all samples: who called whom\n");
     out.push_str(&tree(&call_tree(profile, tid), samples));
     out

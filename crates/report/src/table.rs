@@ -1,5 +1,6 @@
 //! Text tables: aligned columns, and nothing that a terminal would act on.
 
+use judge::figures::UNKNOWN;
 use kvm::sanitize;
 use std::fmt::Write as _;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -7,56 +8,38 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// Widest cell in columns; a longer text is cut and ends in `…`.
 const CELL: usize = 48;
 
-/// A table that grows row by row; its columns are as wide as their widest cell.
-#[derive(Debug, Clone)]
-pub struct Table {
-    heads: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
+/// A column: its header, and the cell of a row. A header that begins with `<` is of text, aligned to the left; others
+/// are of figures.
+pub(crate) type Column<R> = (&'static str, fn(&R) -> String);
+
+/// The first `limit` rows under their headers, indented, and how many more rows there are. Columns are as wide as their
+/// widest cell; those without any value are left out.
+pub(crate) fn table<R>(indent: usize, rows: &[R], limit: usize, columns: &[Column<R>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let shown = &rows[..limit.min(rows.len())];
+    let mut lines = vec![" ".repeat(indent); shown.len() + 1];
+    for (i, (head, cell)) in columns.iter().enumerate() {
+        let cells: Vec<String> = shown.iter().map(|row| cut(&cell(row), CELL)).collect();
+        if i > 0 && cells.iter().all(|c| c.is_empty() || c == UNKNOWN) {
+            continue;
+        }
+        let cells = [head.trim_start_matches('<').to_owned()].into_iter().chain(cells).collect::<Vec<_>>();
+        let width = cells.iter().map(|c| c.width()).max().unwrap_or(0);
+        let gap = if i == 0 { "" } else { "  " };
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            let pad = " ".repeat(width - cell.width());
+            let (before, after) = if head.starts_with('<') { ("", &*pad) } else { (&*pad, "") };
+            let _ = write!(line, "{gap}{before}{cell}{after}");
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect::<String>() + &more(rows.len(), limit)
 }
 
-impl Table {
-    /// A table of these columns. A header that begins with `<` is of text, aligned to the left; others are of figures.
-    pub fn new(heads: &[&'static str]) -> Self {
-        Self { heads: heads.to_vec(), rows: Vec::new() }
-    }
-
-    /// Adds a row: a cell for each column.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        debug_assert_eq!(N, self.heads.len());
-        self.rows.push(cells.into_iter().map(|c| cut(&c, CELL)).collect());
-    }
-
-    /// Whether it has no rows.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// The lines, indented by `indent` spaces, the header first. A column without any value is left out.
-    pub fn render(&self, indent: usize) -> String {
-        let heads: Vec<_> = self.heads.iter().map(|h| (h.starts_with('<'), h.trim_start_matches('<'))).collect();
-        let shown: Vec<usize> = (0..heads.len())
-            .filter(|&i| i == 0 || self.rows.iter().any(|r| !matches!(r[i].as_str(), "" | "-")))
-            .collect();
-        let width = |i: usize| self.rows.iter().map(|r| r[i].width()).chain([heads[i].1.width()]).max().unwrap_or(0);
-        let widths: Vec<_> = shown.iter().map(|&i| width(i)).collect();
-        let mut out = String::new();
-        let mut line = |cells: &dyn Fn(usize) -> String| {
-            let mut text = " ".repeat(indent);
-            for (&i, &width) in shown.iter().zip(&widths) {
-                let cell = cells(i);
-                let pad = " ".repeat(width.saturating_sub(cell.width()));
-                let gap = if i == 0 { "" } else { "  " };
-                let _ = if heads[i].0 { write!(text, "{gap}{cell}{pad}") } else { write!(text, "{gap}{pad}{cell}") };
-            }
-            out.push_str(text.trim_end());
-            out.push('\n');
-        };
-        line(&|i| heads[i].1.to_string());
-        for row in &self.rows {
-            line(&|i| row[i].clone());
-        }
-        out
-    }
+/// A value in a cell.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| UNKNOWN.into(), |value| value.to_string())
 }
 
 /// Sanitised text, cut to `columns` columns.
@@ -79,7 +62,7 @@ pub fn cut(text: &str, columns: usize) -> String {
 }
 
 /// How many rows of a table are left out.
-pub(super) fn more(all: usize, shown: usize) -> String {
+pub(crate) fn more(all: usize, shown: usize) -> String {
     if all > shown { format!("  … {} more\n", all - shown) } else { String::new() }
 }
 
@@ -89,17 +72,27 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_empty_ones_left_out() {
-        let mut t = Table::new(&["<NAME", "N", "X", "<WORD"]);
-        t.row(["a".into(), "1".into(), "-".into(), "long word".into()]);
-        t.row(["日本".into(), "1000".into(), "-".into(), "b".into()]);
-        assert_eq!(t.render(1), " NAME     N  WORD\n a        1  long word\n 日本  1000  b\n");
+        let rows = [("a", 1, "long word"), ("日本", 1000, "b")];
+        let text = table(
+            1,
+            &rows,
+            9,
+            &[
+                ("<NAME", |row| row.0.into()),
+                ("N", |row| row.1.to_string()),
+                ("X", |_| "-".into()),
+                ("<WORD", |row| row.2.into()),
+            ],
+        );
+        assert_eq!(text, " NAME     N  WORD\n a        1  long word\n 日本  1000  b\n");
+        assert_eq!(table(2, &rows, 1, &[("N", |row| row.1.to_string())]), "  N\n  1\n  … 1 more\n");
+        assert_eq!(table(2, &rows[..0], 1, &[("N", |row| row.1.to_string())]), "");
     }
 
     #[test]
     fn hostile_cells_are_harmless() {
-        let mut t = Table::new(&["<NAME", "N"]);
-        t.row([format!("a\u{1b}[2Jb\n{}", "x".repeat(500)), "1".into()]);
-        let text = t.render(0);
+        let row = format!("a\u{1b}[2Jb\n{}", "x".repeat(500));
+        let text = table(0, &[row], 9, &[("<NAME", String::clone), ("N", |_| "1".into())]);
         assert_eq!(text.lines().count(), 2);
         assert!(!text.contains('\u{1b}'));
         assert!(text.lines().all(|l| l.width() <= CELL + 3), "{text}");

@@ -471,21 +471,15 @@ fn another_way_of_measuring_is_said_first() {
 }
 
 #[test]
-fn a_comparison_says_what_only_one_input_has_and_what_a_recording_left_out() {
+fn a_comparison_says_the_kinds_of_input_and_what_a_recording_left_out() {
     let (none, fixture) = (Report::default(), guest(12_000.0, 500.0, 11.0));
     let recorded = over(&fixture, 10.0);
     let mut table = recorded.clone();
     table.engine.kind = EngineKind::File;
-    for d in &mut table.domains {
-        (d.cpu, d.threads) = (None, Vec::new());
-        d.exits.rows.iter_mut().for_each(|r| r.span.total_ns = None);
-    }
     let domains = DomainFilter::default();
     let view = |model, source| View { model, findings: &none, source, domains: &domains };
     let d = diff::compare(&view(&recorded, "session"), &view(&table, "text"));
-    assert_eq!(d.conditions[0].what, "source");
-    let effect = &d.conditions[0].effect;
-    assert!(effect.starts_with("only the first has times of exits, CPU time, threads; what one"), "{effect}");
+    assert_eq!(d.conditions.iter().map(|c| c.what).collect::<Vec<_>>(), ["source"]);
     let pattern = judge::analysis::Pattern::new("win*").unwrap();
     let filtered = DomainFilter { patterns: vec![pattern] }.apply(&fixture.sample(10.0)).unwrap();
     let mut some = recorded.clone();

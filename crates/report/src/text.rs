@@ -1,10 +1,10 @@
 //! Tables for people: `--batch`, `report`, `check`.
 
 use super::profile::{self, ProfileView};
-use super::table::{Table, cut, more};
+use super::table::{Column, cut, or_dash, table};
 use super::{View, counter_tables, findings_text};
 use judge::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
-use judge::model::{CpuShare, DomainModel, ExitTable, HotDevice, Model, ThreadModel};
+use judge::model::{AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, HotDevice, Model, ThreadModel};
 use kvm::Space;
 use sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::fmt::Write as _;
@@ -63,7 +63,7 @@ pub fn report(view: &View<'_>) -> String {
     for d in guests {
         let _ = writeln!(out, "\n{}", domain_line(d));
         if d.threads.iter().any(|t| t.cpu.is_some() || t.place.affinity.is_some()) {
-            out.push_str(&threads(d));
+            out.push_str(&table(2, &d.threads, usize::MAX, THREADS));
         }
         out.push_str(&details(d, FULL));
         out.push_str(&counter_tables::all(d, FULL));
@@ -158,51 +158,34 @@ pub fn complaint(s: &SourceStatus) -> String {
     line
 }
 
+/// A row for each guest.
 fn domains(guests: &[&DomainModel], m: &Model) -> String {
-    let mut t = Table::new(&[
-        "<DOMAIN",
-        "PID",
-        "VCPU",
-        "CPU%",
-        "guest",
-        "usr",
-        "sys",
-        "wait",
-        "EXITS/s",
-        "<TOP EXIT",
-        "%",
-        "<HOT DEVICE",
-        "/s",
-        "MIG/s",
-    ]);
-    for d in guests {
-        let cpu = |f: fn(&CpuShare) -> f64| or_unknown(d.cpu.and_then(|c| c.kind(f)), percent);
-        let top = d.exits.top();
-        let hot = HotDevice::of(&d.accesses);
-        let migrations = d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
-        let name = if d.state == DomainState::Running {
-            d.name().to_string()
-        } else {
-            format!("{} ({})", d.name(), d.state.as_str())
-        };
-        t.row([
-            name,
-            d.facts.pid.map_or_else(|| "-".into(), |p| p.to_string()),
-            d.vcpu_count().to_string(),
-            or_unknown(d.cpu.map(|c| c.busy()), percent),
-            cpu(|c| c.guest),
-            cpu(|c| c.usr),
-            cpu(|c| c.sys),
-            or_unknown(d.cpu.and_then(|c| c.wait), percent),
-            or_unknown(d.exit_rate.0, rate),
-            top.map_or_else(|| "-".into(), |r| r.reason.clone()),
-            or_unknown(top.and_then(|r| r.work_percent.or(r.count_percent)), percent),
-            hot.as_ref().map_or_else(|| "-".into(), |device| device.name.clone()),
-            or_unknown(hot.as_ref().and_then(|device| device.rate), rate),
-            or_unknown(migrations, rate),
-        ]);
-    }
-    t.render(0)
+    let migrations = |d: &DomainModel| d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
+    let rows: Vec<_> = guests.iter().map(|d| (*d, d.exits.top(), HotDevice::of(&d.accesses), migrations(d))).collect();
+    let columns: &[Column<(&DomainModel, Option<&ExitRow>, Option<HotDevice>, Option<f64>)>] = &[
+        ("<DOMAIN", |(d, ..)| match d.state {
+            DomainState::Running => d.name().to_string(),
+            state => format!("{} ({})", d.name(), state.as_str()),
+        }),
+        ("PID", |(d, ..)| or_dash(d.facts.pid)),
+        ("VCPU", |(d, ..)| d.vcpu_count().to_string()),
+        ("CPU%", |(d, ..)| or_unknown(d.cpu.map(|c| c.busy()), percent)),
+        ("guest", |(d, ..)| kind_of_time(d.cpu, |c| c.guest)),
+        ("usr", |(d, ..)| kind_of_time(d.cpu, |c| c.usr)),
+        ("sys", |(d, ..)| kind_of_time(d.cpu, |c| c.sys)),
+        ("wait", |(d, ..)| or_unknown(d.cpu.and_then(|c| c.wait), percent)),
+        ("EXITS/s", |(d, ..)| or_unknown(d.exit_rate.0, rate)),
+        ("<TOP EXIT", |(_, top, ..)| or_dash(top.map(|r| &r.reason))),
+        ("%", |(_, top, ..)| or_unknown(top.and_then(|r| r.work_percent.or(r.count_percent)), percent)),
+        ("<HOT DEVICE", |(_, _, hot, _)| or_dash(hot.as_ref().map(|device| &device.name))),
+        ("/s", |(_, _, hot, _)| or_unknown(hot.as_ref().and_then(|device| device.rate), rate)),
+        ("MIG/s", |(.., migrations)| or_unknown(*migrations, rate)),
+    ];
+    table(0, &rows, usize::MAX, columns)
+}
+
+fn kind_of_time(cpu: Option<CpuShare>, kind: fn(&CpuShare) -> f64) -> String {
+    or_unknown(cpu.and_then(|c| c.kind(kind)), percent)
 }
 
 fn domain_line(d: &DomainModel) -> String {
@@ -218,64 +201,39 @@ fn domain_line(d: &DomainModel) -> String {
     parts.join("  ")
 }
 
-fn threads(d: &DomainModel) -> String {
-    let mut t = Table::new(&[
-        "<THREAD",
-        "TID",
-        "CPU%",
-        "guest",
-        "usr",
-        "sys",
-        "wait",
-        "<ON",
-        "<MAY RUN ON",
-        "MIG",
-        "EXITS/s",
-        "WAKE p99 us",
-    ]);
-    for th in &d.threads {
-        t.row(thread(th));
-    }
-    if t.is_empty() { String::new() } else { t.render(2) }
-}
-
-fn thread(t: &ThreadModel) -> [String; 12] {
-    let cpu = |f: fn(&CpuShare) -> f64| or_unknown(t.cpu.and_then(|c| c.kind(f)), percent);
-    [
-        t.label(),
-        if t.tid > 0 { t.tid.to_string() } else { "-".into() },
-        or_unknown(t.cpu.map(|c| c.busy()), percent),
-        cpu(|c| c.guest),
-        cpu(|c| c.usr),
-        cpu(|c| c.sys),
-        or_unknown(t.cpu.and_then(|c| c.wait), percent),
-        t.place.cpu.map_or_else(|| "-".into(), |c| format!("cpu {c}")),
-        t.place.affinity.as_ref().map_or_else(|| "-".into(), ToString::to_string),
-        t.migrations.total.map_or_else(|| "-".into(), |n| n.to_string()),
-        or_unknown(t.exit_rate, rate),
-        or_unknown(t.wakeups.as_ref().and_then(|w| w.quantile_us(0.99)), micros),
-    ]
-}
+const THREADS: &[Column<ThreadModel>] = &[
+    ("<THREAD", ThreadModel::label),
+    ("TID", |t| or_dash(Some(t.tid).filter(|tid| *tid > 0))),
+    ("CPU%", |t| or_unknown(t.cpu.map(|c| c.busy()), percent)),
+    ("guest", |t| kind_of_time(t.cpu, |c| c.guest)),
+    ("usr", |t| kind_of_time(t.cpu, |c| c.usr)),
+    ("sys", |t| kind_of_time(t.cpu, |c| c.sys)),
+    ("wait", |t| or_unknown(t.cpu.and_then(|c| c.wait), percent)),
+    ("<ON", |t| or_dash(t.place.cpu.map(|cpu| format!("cpu {cpu}")))),
+    ("<MAY RUN ON", |t| or_dash(t.place.affinity.as_ref())),
+    ("MIG", |t| or_dash(t.migrations.total)),
+    ("EXITS/s", |t| or_unknown(t.exit_rate, rate)),
+    ("WAKE p99 us", |t| or_unknown(t.wakeups.as_ref().and_then(|w| w.quantile_us(0.99)), micros)),
+];
 
 /// Exits, accesses, exits to the VMM and further tracepoints of one guest.
 fn details(d: &DomainModel, rows: usize) -> String {
     let mut out = exits(&d.exits, rows);
-    for space in [Space::Pio, Space::Mmio, Space::Msr] {
-        out.push_str(&accesses(d, space, rows));
+    for (space, head) in [(Space::Pio, "<PORT"), (Space::Mmio, "<MMIO"), (Space::Msr, "<MSR")] {
+        let all: Vec<_> = d.accesses.iter().filter(|a| a.space == space).collect();
+        out.push_str(&accesses(head, &all, rows));
     }
-    out.push_str(&userspace(d, rows));
-    if !d.kvm_events.is_empty() {
-        let mut t = Table::new(&["<TRACEPOINT", "COUNT"]);
-        let mut events: Vec<_> = d.kvm_events.iter().filter(|(_, n)| **n > 0).collect();
-        events.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-        for (name, count) in events.iter().take(rows) {
-            t.row([(*name).clone(), count.to_string()]);
-        }
-        if !t.is_empty() {
-            out.push_str(&t.render(2));
-        }
-    }
-    out
+    let userspace: Vec<_> = d.userspace.iter().filter(|u| u.0.is_none()).collect();
+    let columns: &[Column<&(Option<u32>, i32, u64)>] = &[
+        ("<TO THE VMM", |(_, reason, _)| super::json::userspace_reason(*reason)),
+        ("COUNT", |(.., count)| count.to_string()),
+    ];
+    out.push_str(&table(2, &userspace, rows, columns));
+    let mut events: Vec<_> = d.kvm_events.iter().filter(|(_, n)| **n > 0).collect();
+    events.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let columns: &[Column<(&String, &u64)>] =
+        &[("<TRACEPOINT", |(name, _)| (*name).clone()), ("COUNT", |(_, n)| n.to_string())];
+    out + &table(2, &events, rows, columns)
 }
 
 /// A time in seconds, or in smaller units if it is shorter, as for a few lines of a trace.
@@ -283,76 +241,48 @@ fn length(s: f64) -> String {
     if s > 0.0 && s < 0.1 { duration(s * 1e6) } else { seconds(s) }
 }
 
-fn exits(table: &ExitTable, rows: usize) -> String {
-    if table.rows.is_empty() {
+const EXITS: &[Column<ExitRow>] = &[
+    ("<EXIT", |r| if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() }),
+    ("COUNT", |r| r.span.count.to_string()),
+    ("/s", |r| or_unknown(r.rate, rate)),
+    ("count%", |r| or_unknown(r.count_percent, percent)),
+    ("time%", |r| or_unknown(r.time_percent, percent)),
+    ("work%", |r| or_unknown(r.work_percent, percent)),
+    ("mean us", |r| or_unknown(r.span.mean_us(), micros)),
+    ("+-%", |r| or_unknown(r.span.stderr_percent(), percent)),
+    ("p99 us", |r| or_unknown(r.span.quantile_us(0.99), micros)),
+    ("max us", |r| or_unknown(r.span.max_ns.map(|n| n as f64 / 1e3), micros)),
+];
+
+fn exits(exits: &ExitTable, rows: usize) -> String {
+    if exits.rows.is_empty() {
         return String::new();
     }
-    let mut t = Table::new(&["<EXIT", "COUNT", "/s", "count%", "time%", "work%", "mean us", "+-%", "p99 us", "max us"]);
-    for r in table.rows.iter().take(rows) {
-        let s = &r.span;
-        t.row([
-            if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() },
-            s.count.to_string(),
-            or_unknown(r.rate, rate),
-            or_unknown(r.count_percent, percent),
-            or_unknown(r.time_percent, percent),
-            or_unknown(r.work_percent, percent),
-            or_unknown(s.mean_us(), micros),
-            or_unknown(s.stderr_percent(), percent),
-            or_unknown(s.quantile_us(0.99), micros),
-            or_unknown(s.max_ns.map(|n| n as f64 / 1e3), micros),
-        ]);
-    }
-    let mut out = t.render(2) + &more(table.rows.len(), rows);
-    let _ = write!(out, "  {} exits", table.count);
-    if let Some(ns) = table.work_ns {
+    let mut out = table(2, &exits.rows, rows, EXITS);
+    let _ = write!(out, "  {} exits", exits.count);
+    if let Some(ns) = exits.work_ns {
         let _ = write!(out, ", {} in them without sleep", duration(ns as f64 / 1e3));
     }
     out.push('\n');
     out
 }
 
-fn accesses(d: &DomainModel, space: Space, rows: usize) -> String {
-    let all: Vec<_> = d.accesses.iter().filter(|a| a.space == space).collect();
-    if all.is_empty() {
-        return String::new();
-    }
-    let head = match space {
-        Space::Pio => "<PORT",
-        Space::Mmio => "<MMIO",
-        Space::Msr => "<MSR",
-    };
-    let mut t = Table::new(&[head, "<", "<DEVICE", "<FROM", "COUNT", "/s", "time%", "mean us", "FAULTS"]);
-    for a in all.iter().take(rows) {
-        t.row([
-            a.address_text(),
-            a.direction.as_str().into(),
-            a.device.as_ref().map_or_else(
-                || "-".into(),
-                |d| match &d.friendly {
-                    Some(friendly) => format!("{} ({friendly})", d.name),
-                    None => d.name.clone(),
-                },
-            ),
-            a.device.as_ref().map_or_else(|| "-".into(), |d| d.from.as_str().into()),
-            a.span.count.to_string(),
-            or_unknown(a.rate, rate),
-            or_unknown(a.time_percent, percent),
-            or_unknown(a.span.mean_us(), micros),
-            if a.faults == 0 { "-".into() } else { a.faults.to_string() },
-        ]);
-    }
-    t.render(2) + &more(all.len(), rows)
-}
-
-fn userspace(d: &DomainModel, rows: usize) -> String {
-    let all: Vec<_> = d.userspace.iter().filter(|u| u.0.is_none()).collect();
-    if all.is_empty() {
-        return String::new();
-    }
-    let mut t = Table::new(&["<TO THE VMM", "COUNT"]);
-    for (_, reason, count) in all.iter().take(rows) {
-        t.row([super::json::userspace_reason(*reason), count.to_string()]);
-    }
-    t.render(2) + &more(all.len(), rows)
+fn accesses(head: &'static str, all: &[&AccessRow], rows: usize) -> String {
+    let columns: &[Column<&AccessRow>] = &[
+        (head, |a| a.address_text()),
+        ("<", |a| a.direction.as_str().into()),
+        ("<DEVICE", |a| {
+            or_dash(a.device.as_ref().map(|d| match &d.friendly {
+                Some(friendly) => format!("{} ({friendly})", d.name),
+                None => d.name.clone(),
+            }))
+        }),
+        ("<FROM", |a| or_dash(a.device.as_ref().map(|d| d.from.as_str()))),
+        ("COUNT", |a| a.span.count.to_string()),
+        ("/s", |a| or_unknown(a.rate, rate)),
+        ("time%", |a| or_unknown(a.time_percent, percent)),
+        ("mean us", |a| or_unknown(a.span.mean_us(), micros)),
+        ("FAULTS", |a| or_dash(Some(a.faults).filter(|faults| *faults > 0))),
+    ];
+    table(2, all, rows, columns)
 }

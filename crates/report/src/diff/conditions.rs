@@ -2,12 +2,10 @@
 
 use crate::View;
 use judge::figures::seconds;
-use judge::model::DomainModel;
 use kvm::topology::CPU_MODEL;
-use sample::{EngineKind, HostFacts, SourceId, SourceState, SourceStatus};
+use sample::{EngineKind, SourceId, SourceState, SourceStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::fmt::Write as _;
 
 /// Something that differs in how two inputs were measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -30,66 +28,43 @@ pub struct Condition {
 /// Sampling intervals whose ratio is smaller count as the same.
 const OTHER_INTERVAL: f64 = 1.25;
 
-/// Everything that differs.
-pub(super) fn conditions(before: &View<'_>, after: &View<'_>) -> Vec<Condition> {
-    let mut found = Vec::new();
-    let mut differs = |what, values: [Option<String>; 2], effect: &str| {
-        let [before, after] = values;
-        if before != after {
-            found.push(Condition { what, before, after, effect: String::from(effect) });
-        }
-    };
-    let engines = [before, after].map(|v| &v.model.engine);
+/// Everything that differs and is known on both sides.
+pub(super) fn conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
+    let engines = views.map(|v| &v.model.engine);
+    let has_file = engines.iter().any(|e| e.kind == EngineKind::File);
     let both_traced = engines.iter().all(|e| matches!(e.kind, EngineKind::Bpf | EngineKind::Perf));
-    let from_file = |kind: EngineKind| matches!(kind, EngineKind::File);
-    if engines.iter().any(|e| from_file(e.kind)) {
-        let effect = format!("{}{SOURCE}", only_in_one(before, after));
-        differs("source", [before, after].map(|v| Some(v.source.to_owned())), &effect);
-    } else {
-        differs("engine", engines.map(|e| Some(e.kind.as_str().to_owned())), ENGINE);
-        differs("level", engines.map(|e| both_traced.then(|| e.level.as_str().to_owned())), LEVEL);
-    }
-    let fires = |exit: Option<bool>| exit.map(|fires| if fires { "fired" } else { "not fired" }.to_owned());
-    if let [Some(_), Some(_)] = engines.map(|e| e.fires_kvm_exit) {
-        differs("kvm-exit", engines.map(|e| fires(e.fires_kvm_exit)), KVM_EXIT);
-    }
-    let every = [before, after].map(|v| {
+    let every = views.map(|v| {
         let (length, intervals) = (v.model.interval_s?, v.model.intervals);
         (v.source == "session" && intervals > 0).then(|| length / intervals as f64)
     });
-    if let [Some(b), Some(a)] = every
-        && (b / a).max(a / b) >= OTHER_INTERVAL
-    {
-        differs("interval", [b, a].map(|s| Some(seconds(s))), INTERVAL);
-    }
-    let lost = [before, after].map(|v| v.model.lost);
-    if lost.iter().any(|lost| *lost > 0) {
-        differs("lost-events", lost.map(|lost| Some(lost.to_string())), LOST);
-    }
+    let other_interval = matches!(every, [Some(b), Some(a)] if (b / a).max(a / b) >= OTHER_INTERVAL);
     let notes = |id: SourceId, otherwise: &str| {
-        [before, after].map(|v| {
+        views.map(|v| {
             let limits = |s: &&SourceStatus| s.id == id && s.state == SourceState::Degraded;
             let all: Vec<String> = v.model.sources.iter().filter(limits).filter_map(|s| s.cause.clone()).collect();
             Some(if all.is_empty() { otherwise.to_owned() } else { all.join("; ") })
         })
     };
-    differs("guests", notes(SourceId::Domain, "all guests"), GUESTS);
-    differs("recording", notes(SourceId::Session, "whole, by one engine"), RECORDING);
-    let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    let hosts = [before, after].map(|v| &v.model.host.facts);
-    let cpus = |host: &HostFacts| Some(host.topology.cpus.len()).filter(|n| *n > 0).map(|n| n.to_string());
-    for (what, of, effect) in [
+    let fires = |fires: bool| if fires { "fired" } else { "not fired" }.to_owned();
+    let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty() && text != "0");
+    let hosts = views.map(|v| &v.model.host.facts);
+    let all = [
+        ("source", views.map(|v| has_file.then(|| v.source.to_owned())), SOURCE),
+        ("engine", engines.map(|e| (!has_file).then(|| e.kind.as_str().to_owned())), ENGINE),
+        ("level", engines.map(|e| both_traced.then(|| e.level.as_str().to_owned())), LEVEL),
+        ("kvm-exit", engines.map(|e| e.fires_kvm_exit.map(fires)), KVM_EXIT),
+        ("interval", every.map(|s| s.filter(|_| other_interval).map(seconds)), INTERVAL),
+        ("lost-events", views.map(|v| Some(v.model.lost.to_string())), LOST),
+        ("guests", notes(SourceId::Domain, "all guests"), GUESTS),
+        ("recording", notes(SourceId::Session, "whole, by one engine"), RECORDING),
         ("kernel", hosts.map(|h| known(&h.kernel)), KERNEL),
         ("host", hosts.map(|h| known(&h.hostname)), HOST),
         ("cpu", hosts.map(|h| h.params.get(CPU_MODEL).cloned()), CPU),
-        ("cpus", hosts.map(|h| cpus(h)), CPUS),
+        ("cpus", hosts.map(|h| known(&h.topology.cpus.len().to_string())), CPUS),
         ("kvm", hosts.map(|h| h.kvm_flavour.clone()), KVM),
-    ] {
-        if of.iter().all(Option::is_some) {
-            differs(what, of, effect);
-        }
-    }
-    found
+    ];
+    let differ = all.into_iter().filter(|(_, [b, a], _)| b.is_some() && a.is_some() && b != a);
+    differ.map(|(what, [before, after], effect)| Condition { what, before, after, effect: effect.into() }).collect()
 }
 
 impl Condition {
@@ -98,34 +73,6 @@ impl Condition {
         let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".into());
         format!("{}: {} before, {} after; {}", self.what, value(&self.before), value(&self.after), self.effect)
     }
-}
-
-/// What a kind of figure is called, and whether a guest has one.
-type Figures = (&'static str, fn(&DomainModel) -> bool);
-
-/// The figures that not every input has.
-const FIGURES: [Figures; 8] = [
-    ("exits by reason", |d| d.exits.count > 0),
-    ("times of exits", |d| d.exits.rows.iter().any(|r| r.span.total_ns.is_some())),
-    ("accesses by address", |d| !d.accesses.is_empty()),
-    ("exits to the VMM", |d| !d.userspace.is_empty()),
-    ("CPU time", |d| d.cpu.is_some()),
-    ("KVM's statistics", |d| !d.counters.is_empty()),
-    ("disks and networks", |d| !d.disks.is_empty() || !d.nics.is_empty()),
-    ("threads", |d| !d.threads.is_empty()),
-];
-
-/// `only the first has CPU time, threads; `, or nothing.
-fn only_in_one(before: &View<'_>, after: &View<'_>) -> String {
-    let has = |view: &View<'_>, of: &Figures| view.guests().any(of.1);
-    let mut text = String::new();
-    for (which, one, other) in [("first", before, after), ("second", after, before)] {
-        let names: Vec<&str> = FIGURES.iter().filter(|f| has(one, f) && !has(other, f)).map(|f| f.0).collect();
-        if !names.is_empty() {
-            let _ = write!(text, "only the {which} has {}; ", names.join(", "));
-        }
-    }
-    text
 }
 
 const GUESTS: &str =

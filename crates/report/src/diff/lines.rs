@@ -1,11 +1,11 @@
 //! Pairs the guests, exit reasons and addresses of both inputs.
 
-use super::matching::{MatchedBy, MatchedGuests, matched};
+use super::matching::{MatchedBy, MatchedGuests};
 use super::stats::{self, Compared, Verdict};
 use crate::View;
 use judge::model::{AccessRow, DomainModel, ExitRow, total};
 use kvm::Space;
-use sample::{Direction, EngineKind, Timing};
+use sample::{EngineKind, Timing};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -98,112 +98,98 @@ impl DomainDiff {
     }
 }
 
+/// A guest on both sides.
+type Pair<'a> = [Option<&'a DomainModel>; 2];
+
 /// Compares the guests, and says which could not be matched.
-pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> (Vec<DomainDiff>, Vec<String>) {
-    let (old, new): (Vec<_>, Vec<_>) = (before.guests().collect(), after.guests().collect());
-    let MatchedGuests { pairs, remarks } = matched(&old, &new);
-    let compared = pairs.into_iter().map(|(b, a, by)| DomainDiff { matched_by: by, ..domain(b, a, before, after) });
+pub(super) fn domains(views: [&View<'_>; 2]) -> (Vec<DomainDiff>, Vec<String>) {
+    let MatchedGuests { pairs, remarks } = MatchedGuests::new(views.map(|v| v.guests().collect()));
+    let compared = pairs.into_iter().map(|(pair, by)| DomainDiff { matched_by: by, ..domain(pair, views) });
     (compared.collect(), remarks)
 }
 
-fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, after: &View<'_>) -> DomainDiff {
+fn domain(pair: Pair<'_>, views: [&View<'_>; 2]) -> DomainDiff {
     // A guest that is missing in one input was not measured there, which is not the same as zero exits.
-    let seconds = (before.model.interval_s.filter(|_| b.is_some()), after.model.interval_s.filter(|_| a.is_some()));
-    let work =
-        |d: Option<&DomainModel>| d.map_or(0, |d| total(d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count)));
-    let traced = |d: Option<&DomainModel>, view: &View<'_>| {
-        d.is_some() && matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf)
-    };
-    let cpu = |d: Option<&DomainModel>| d.and_then(|d| d.cpu).map(|c| c.busy());
+    let seconds = [0, 1].map(|side| views[side].model.interval_s.filter(|_| pair[side].is_some()));
+    let is_traced = |view: &View<'_>| matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf);
+    let traced = [0, 1].map(|side| pair[side].is_some() && is_traced(views[side]));
+    let [before, after] = pair.map(|d| d.map(|d| d.name().to_string()));
     DomainDiff {
-        before: b.map(|d| d.name().to_string()),
-        after: a.map(|d| d.name().to_string()),
+        before,
+        after,
         matched_by: None,
         // If neither input has exits, they were not measured.
-        work: if [b, a].iter().flatten().any(|d| d.exits.count > 0) {
-            stats::rates(work(b), seconds.0, work(a), seconds.1)
+        work: if pair.iter().flatten().any(|d| d.exits.count > 0) {
+            let awake = |d: &DomainModel| total(d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count));
+            stats::rates(pair.map(|d| d.map_or(0, awake)), seconds)
         } else {
             Compared::default()
         },
-        cpu_percent: Compared::new(cpu(b), cpu(a), Verdict::Unknown),
-        exits: exits(b, a, seconds),
-        accesses: accesses(b, a, seconds, (traced(b, before), traced(a, after))),
+        cpu_percent: Compared::new(pair.map(|d| Some(d?.cpu?.busy())), Verdict::Unknown),
+        exits: exits(pair, seconds),
+        accesses: accesses(pair, seconds, traced),
     }
 }
 
-type Seconds = (Option<f64>, Option<f64>);
-
-fn exits(b: Option<&DomainModel>, a: Option<&DomainModel>, seconds: Seconds) -> Vec<ExitLine> {
-    let mut pairs: BTreeMap<&str, [Option<&ExitRow>; 2]> = BTreeMap::new();
-    for (side, d) in [b, a].into_iter().enumerate() {
-        for row in d.into_iter().flat_map(|d| &d.exits.rows) {
-            pairs.entry(&row.reason).or_default()[side] = Some(row);
-        }
+/// The rows of both sides by what they are about.
+fn paired<'a, R, K: Ord>(rows: [Vec<&'a R>; 2], key: impl Fn(&'a R) -> K) -> BTreeMap<K, [Option<&'a R>; 2]> {
+    let mut pairs: BTreeMap<K, [Option<&R>; 2]> = BTreeMap::new();
+    for (side, rows) in rows.into_iter().enumerate() {
+        rows.into_iter().for_each(|row| pairs.entry(key(row)).or_default()[side] = Some(row));
     }
-    let all = [b, a].map(|d| d.map_or(0, |d| d.exits.count));
-    let watched = all.map(|count| count > 0);
-    let mut lines: Vec<_> = pairs
-        .into_iter()
-        .map(|(reason, rows)| ExitLine {
-            reason: reason.to_string(),
-            idle: rows.iter().flatten().any(|r| r.idle),
-            change: change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds),
-        })
-        .collect();
+    pairs
+}
+
+fn exits(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Vec<ExitLine> {
+    let all = pair.map(|d| d.map_or(0, |d| d.exits.count));
+    let rows = pair.map(|d| d.into_iter().flat_map(|d| &d.exits.rows).collect());
+    let line = |(reason, rows): (&String, [Option<&ExitRow>; 2])| ExitLine {
+        reason: reason.clone(),
+        idle: rows.iter().flatten().any(|r| r.idle),
+        change: change(rows.map(|r| r.map(|r| &r.span)), all, all.map(|count| count > 0), seconds),
+    };
+    let mut lines: Vec<_> = paired(rows, |r| &r.reason).into_iter().map(line).collect();
     lines.sort_by(|x, y| (x.idle, weight(&y.change)).cmp(&(y.idle, weight(&x.change))).then(x.reason.cmp(&y.reason)));
     lines
 }
 
-fn accesses(
-    b: Option<&DomainModel>,
-    a: Option<&DomainModel>,
-    seconds: Seconds,
-    traced: (bool, bool),
-) -> Vec<AccessLine> {
-    type AddressKey = (Space, Option<u64>, Direction);
-    let mut pairs: BTreeMap<AddressKey, [Option<&AccessRow>; 2]> = BTreeMap::new();
-    let mut all = [BTreeMap::<Space, u64>::new(), BTreeMap::new()];
-    for (side, d) in [b, a].into_iter().enumerate() {
-        for row in d.into_iter().flat_map(|d| &d.accesses) {
-            pairs.entry((row.space, row.address, row.direction)).or_default()[side] = Some(row);
-            let sum = all[side].entry(row.space).or_default();
-            *sum = sum.saturating_add(row.span.count);
-        }
-    }
-    // A file without any access of this space did not measure them, which is not the same as zero accesses. An engine
-    // counts all of them.
-    let watched = |space: Space| [traced.0 || all[0].contains_key(&space), traced.1 || all[1].contains_key(&space)];
-    let mut lines: Vec<_> = pairs
-        .into_iter()
-        .filter_map(|((space, _, direction), rows)| {
-            let sums = [0, 1].map(|side| all[side].get(&space).copied().unwrap_or(0));
-            let any = rows[1].or(rows[0])?;
-            Some(AccessLine {
+fn accesses(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) -> Vec<AccessLine> {
+    let mut lines = Vec::new();
+    for space in [Space::Pio, Space::Mmio, Space::Msr] {
+        let rows = pair
+            .map(|d| d.into_iter().flat_map(|d| &d.accesses).filter(|r| r.space == space).collect::<Vec<&AccessRow>>());
+        let all = [0, 1].map(|side| total(rows[side].iter().map(|r| r.span.count)));
+        // A file without any access of this space did not measure them, which is not the same as zero accesses. An
+        // engine counts all of them.
+        let watched = [0, 1].map(|side| traced[side] || !rows[side].is_empty());
+        for ((_, direction), rows) in paired(rows, |r| (r.address, r.direction)) {
+            let Some(any) = rows[1].or(rows[0]) else { continue };
+            lines.push(AccessLine {
                 space: space.as_str(),
                 address: any.address_text(),
                 access: direction.as_str(),
                 device: rows.iter().rev().flatten().find_map(|r| r.device_name()).map(ToString::to_string),
-                change: change(rows.map(|r| r.map(|r| &r.span)), sums, watched(space), seconds),
-            })
-        })
-        .collect();
+                change: change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds),
+            });
+        }
+    }
     lines.sort_by(|x, y| weight(&y.change).cmp(&weight(&x.change)).then_with(|| x.address.cmp(&y.address)));
     lines
 }
 
-fn change(spans: [Option<&Timing>; 2], all: [u64; 2], watched: [bool; 2], seconds: Seconds) -> Change {
+fn change(spans: [Option<&Timing>; 2], all: [u64; 2], watched: [bool; 2], seconds: [Option<f64>; 2]) -> Change {
     let count = [0, 1].map(|side| watched[side].then(|| spans[side].map_or(0, |s| s.count)));
-    let (rate, share) = match (count[0], count[1]) {
-        (Some(b), Some(a)) => (stats::rates(b, seconds.0, a, seconds.1), stats::shares((b, all[0]), (a, all[1]))),
-        _ => (Compared::default(), Compared::default()),
+    let (rate, share) = match count {
+        [Some(b), Some(a)] => (stats::rates([b, a], seconds), stats::shares([b, a], all)),
+        _ => Default::default(),
     };
     Change {
         before: count[0],
         after: count[1],
         rate,
         share,
-        mean_us: stats::means(spans[0], spans[1]),
-        p99_us: stats::p99(spans[0], spans[1]),
+        mean_us: stats::means(spans),
+        p99_us: stats::p99(spans),
         verdict: if rate.verdict == Verdict::Unknown { share.verdict } else { rate.verdict },
     }
 }

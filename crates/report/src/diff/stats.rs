@@ -43,6 +43,15 @@ impl Verdict {
             (true, false) => Self::Less,
         }
     }
+
+    /// The verdict where one side may have counted nothing.
+    fn of_counts(self, counts: [u64; 2]) -> Self {
+        match (self, counts) {
+            (Self::More, [0, _]) => Self::New,
+            (Self::Less, [_, 0]) => Self::Gone,
+            (verdict, _) => verdict,
+        }
+    }
 }
 
 /// A figure on both sides.
@@ -59,74 +68,65 @@ pub struct Compared {
 }
 
 impl Compared {
-    pub(super) fn new(before: Option<f64>, after: Option<f64>, verdict: Verdict) -> Self {
+    pub(super) fn new([before, after]: [Option<f64>; 2], verdict: Verdict) -> Self {
         let change_percent = before.zip(after).filter(|(b, _)| *b > 0.0).map(|(b, a)| 100.0 * (a - b) / b);
         Self { before, after, change_percent, verdict }
     }
 }
 
 /// Compares two counts, each over its own time. A count of zero is a value: the row was counted and nothing happened.
-pub(super) fn rates(before: u64, before_s: Option<f64>, after: u64, after_s: Option<f64>) -> Compared {
-    let Some((tb, ta)) = before_s.zip(after_s) else {
-        return Compared::new(None, None, Verdict::Unknown);
-    };
-    let (rb, ra) = (before as f64 / tb, after as f64 / ta);
+pub(super) fn rates(counts: [u64; 2], seconds: [Option<f64>; 2]) -> Compared {
+    let [Some(tb), Some(ta)] = seconds else { return Compared::default() };
+    let (rb, ra) = (counts[0] as f64 / tb, counts[1] as f64 / ta);
     // A count of zero has the spread of a count of one.
     let spread = |count: u64, t: f64| count.max(1) as f64 / (t * t);
-    let error = (spread(before, tb) + spread(after, ta)).sqrt();
-    let verdict = match (before, after, Verdict::of(rb, ra, error)) {
-        (0, _, Verdict::More) => Verdict::New,
-        (_, 0, Verdict::Less) => Verdict::Gone,
-        (_, _, verdict) => verdict,
-    };
-    Compared::new(Some(rb), Some(ra), verdict)
+    let error = (spread(counts[0], tb) + spread(counts[1], ta)).sqrt();
+    Compared::new([Some(rb), Some(ra)], Verdict::of(rb, ra, error).of_counts(counts))
 }
 
-/// Compares two shares, `part` of `all` in each input, as two proportions. In percent.
-pub(super) fn shares(before: (u64, u64), after: (u64, u64)) -> Compared {
-    let share = |(part, all): (u64, u64)| (all > 0).then(|| part as f64 / all as f64);
-    let (Some(b), Some(a)) = (share(before), share(after)) else {
-        return Compared::new(share(before).map(|s| 100.0 * s), share(after).map(|s| 100.0 * s), Verdict::Unknown);
-    };
-    let pooled = (before.0 as f64 + after.0 as f64) / (before.1 as f64 + after.1 as f64);
-    let error = (pooled * (1.0 - pooled) * (1.0 / before.1 as f64 + 1.0 / after.1 as f64)).sqrt();
-    let verdict = match Verdict::of(b, a, error) {
+/// Compares two shares, each of all in its input, as two proportions. In percent.
+pub(super) fn shares(parts: [u64; 2], all: [u64; 2]) -> Compared {
+    let share = [0, 1].map(|side| (all[side] > 0).then(|| parts[side] as f64 / all[side] as f64));
+    let verdict = match share {
         // Half a percent of all exits does not matter.
-        _ if (b - a).abs() < 0.005 => Verdict::Same,
-        Verdict::More if before.0 == 0 => Verdict::New,
-        Verdict::Less if after.0 == 0 => Verdict::Gone,
-        verdict => verdict,
+        [Some(b), Some(a)] if (b - a).abs() < 0.005 => Verdict::Same,
+        [Some(b), Some(a)] => {
+            let pooled = (parts[0] as f64 + parts[1] as f64) / (all[0] as f64 + all[1] as f64);
+            let error = (pooled * (1.0 - pooled) * (1.0 / all[0] as f64 + 1.0 / all[1] as f64)).sqrt();
+            Verdict::of(b, a, error).of_counts(parts)
+        }
+        _ => Verdict::Unknown,
     };
-    Compared::new(Some(100.0 * b), Some(100.0 * a), verdict)
+    Compared::new(share.map(|s| s.map(|s| 100.0 * s)), verdict)
 }
 
 /// Compares two means in microseconds by Welch's test.
-pub(super) fn means(before: Option<&Timing>, after: Option<&Timing>) -> Compared {
-    let mean = |s: Option<&Timing>| s.and_then(Timing::mean_us);
-    let error = |s: Option<&Timing>| {
-        let s = s.filter(|s| s.count >= 2)?;
-        Some(s.stderr_percent()? / 100.0 * s.mean_us()?)
-    };
-    let verdict = match (mean(before), mean(after), error(before), error(after)) {
-        (Some(b), Some(a), Some(eb), Some(ea)) => Verdict::of(b, a, eb.hypot(ea)),
+pub(super) fn means(times: [Option<&Timing>; 2]) -> Compared {
+    let mean = times.map(|t| t.and_then(Timing::mean_us));
+    let error = times.map(|t| {
+        let t = t.filter(|t| t.count >= 2)?;
+        Some(t.stderr_percent()? / 100.0 * t.mean_us()?)
+    });
+    let verdict = match (mean, error) {
+        ([Some(b), Some(a)], [Some(eb), Some(ea)]) => Verdict::of(b, a, eb.hypot(ea)),
         _ => Verdict::Unknown,
     };
-    Compared::new(mean(before), mean(after), verdict)
+    Compared::new(mean, verdict)
 }
 
 /// Compares two 99th percentiles from histograms, in microseconds. A bucket spans a factor of two, so only a larger
 /// factor is more than noise.
-pub(super) fn p99(before: Option<&Timing>, after: Option<&Timing>) -> Compared {
+pub(super) fn p99(times: [Option<&Timing>; 2]) -> Compared {
     const ENOUGH: u64 = 100;
-    let of = |s: Option<&Timing>| s.and_then(|s| s.quantile_us(0.99));
-    let enough = before.is_some_and(|s| s.count >= ENOUGH) && after.is_some_and(|s| s.count >= ENOUGH);
-    let verdict = match (of(before), of(after)) {
-        (Some(b), Some(a)) if enough && a > 2.0 * b => Verdict::More,
-        (Some(b), Some(a)) if enough && b > 2.0 * a => Verdict::Less,
-        (Some(_), Some(_)) if enough => Verdict::Same,
+    let p99 = times.map(|t| t.and_then(|t| t.quantile_us(0.99)));
+    let is_enough = times.iter().all(|t| t.is_some_and(|t| t.count >= ENOUGH));
+    let verdict = match p99 {
+        [Some(b), Some(a)] if is_enough && a > 2.0 * b => Verdict::More,
+        [Some(b), Some(a)] if is_enough && b > 2.0 * a => Verdict::Less,
+        [Some(_), Some(_)] if is_enough => Verdict::Same,
         _ => Verdict::Unknown,
     };
-    Compared::new(of(before), of(after), verdict)
+    Compared::new(p99, verdict)
 }
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn rates_against_chance() {
-        let verdict = |b, tb, a, ta| rates(b, Some(tb), a, Some(ta)).verdict;
+        let verdict = |b, tb, a, ta| rates([b, a], [Some(tb), Some(ta)]).verdict;
         assert_eq!(verdict(100, 10.0, 110, 10.0), Verdict::Same, "within chance");
         assert_eq!(verdict(100_000, 10.0, 105_000, 10.0), Verdict::Same, "beyond chance but too small to matter");
         assert_eq!(verdict(100_000, 10.0, 120_000, 10.0), Verdict::More);
@@ -152,39 +152,39 @@ mod tests {
         assert_eq!(verdict(158_788, 10.0, 0, 10.0), Verdict::Gone);
         assert_eq!(verdict(0, 10.0, 500, 10.0), Verdict::New);
         assert_eq!(verdict(0, 10.0, 2, 10.0), Verdict::Same, "two events prove nothing");
-        assert_eq!(rates(5, None, 5, Some(1.0)).verdict, Verdict::Unknown);
-        assert_eq!(rates(100, Some(10.0), 150, Some(10.0)).change_percent, Some(50.0));
+        assert_eq!(rates([5, 5], [None, Some(1.0)]).verdict, Verdict::Unknown);
+        assert_eq!(rates([100, 150], [Some(10.0); 2]).change_percent, Some(50.0));
     }
 
     #[test]
     fn shares_without_a_duration() {
-        assert_eq!(shares((73, 100), (730, 1000)).verdict, Verdict::Same);
-        assert_eq!(shares((7297, 10_000), (100, 10_000)).verdict, Verdict::Less);
-        assert_eq!(shares((7297, 10_000), (0, 10_000)).verdict, Verdict::Gone);
-        assert_eq!(shares((1, 1_000_000), (900, 1_000_000)).verdict, Verdict::Same, "a trifle of all exits");
-        assert_eq!(shares((0, 0), (1, 1)).verdict, Verdict::Unknown);
+        assert_eq!(shares([73, 730], [100, 1000]).verdict, Verdict::Same);
+        assert_eq!(shares([7297, 100], [10_000, 10_000]).verdict, Verdict::Less);
+        assert_eq!(shares([7297, 0], [10_000, 10_000]).verdict, Verdict::Gone);
+        assert_eq!(shares([1, 900], [1_000_000, 1_000_000]).verdict, Verdict::Same, "a trifle of all exits");
+        assert_eq!(shares([0, 1], [0, 1]).verdict, Verdict::Unknown);
     }
 
     #[test]
     fn means_by_welch() {
         let spread: Vec<u64> = (0..100).map(|i| 1000 + 100 * (i % 20)).collect();
         let slower: Vec<u64> = spread.iter().map(|n| n * 3).collect();
-        assert_eq!(means(Some(&span(&spread)), Some(&span(&slower))).verdict, Verdict::More);
-        assert_eq!(means(Some(&span(&slower)), Some(&span(&spread))).verdict, Verdict::Less);
-        assert_eq!(means(Some(&span(&[500, 5000, 100])), Some(&span(&[900, 6000, 200]))).verdict, Verdict::Same);
+        assert_eq!(means([Some(&span(&spread)), Some(&span(&slower))]).verdict, Verdict::More);
+        assert_eq!(means([Some(&span(&slower)), Some(&span(&spread))]).verdict, Verdict::Less);
+        assert_eq!(means([Some(&span(&[500, 5000, 100])), Some(&span(&[900, 6000, 200]))]).verdict, Verdict::Same);
         assert_eq!(
-            means(Some(&span(&[500])), Some(&span(&spread))).verdict,
+            means([Some(&span(&[500])), Some(&span(&spread))]).verdict,
             Verdict::Unknown,
             "one event has no spread"
         );
-        assert_eq!(means(None, Some(&span(&spread))).verdict, Verdict::Unknown);
+        assert_eq!(means([None, Some(&span(&spread))]).verdict, Verdict::Unknown);
     }
 
     #[test]
     fn quantiles_only_by_buckets() {
         let fast = span(&[1000; 200]);
-        assert_eq!(p99(Some(&fast), Some(&span(&[1500; 200]))).verdict, Verdict::Same);
-        assert_eq!(p99(Some(&fast), Some(&span(&[9000; 200]))).verdict, Verdict::More);
-        assert_eq!(p99(Some(&span(&[1000; 5])), Some(&span(&[9000; 5]))).verdict, Verdict::Unknown);
+        assert_eq!(p99([Some(&fast), Some(&span(&[1500; 200]))]).verdict, Verdict::Same);
+        assert_eq!(p99([Some(&fast), Some(&span(&[9000; 200]))]).verdict, Verdict::More);
+        assert_eq!(p99([Some(&span(&[1000; 5])), Some(&span(&[9000; 5]))]).verdict, Verdict::Unknown);
     }
 }

@@ -4,7 +4,7 @@ use super::lines::{Change, DomainDiff, ExitLine};
 use super::stats::{Compared, Verdict};
 use super::{FindingsDiff, View};
 use crate::table::cut;
-use judge::figures::{change, duration, figure, or_unknown, percent, seconds};
+use judge::figures::{change, count, duration, figure, or_unknown, percent, seconds};
 use judge::model::total;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub(super) fn cause(domains: &[DomainDiff]) -> Cause {
         (0, 0) => (accesses(|c| c.before), accesses(|c| c.after)),
         both => both,
     };
-    if both.is_empty() || (before == 0) != (after == 0) || before == 0 {
+    if before == 0 || after == 0 {
         return Cause::NotComparable;
     }
     if both.iter().flat_map(|d| d.changes()).any(|c| c.verdict.is_change() || mean_moved(c)) {
@@ -57,88 +57,64 @@ fn mean_moved(c: &Change) -> bool {
     c.mean_us.verdict.is_change() && share >= TELLING_SHARE
 }
 
-pub(super) fn summary(
-    before: &View<'_>,
-    after: &View<'_>,
-    domains: &[DomainDiff],
-    cause: Cause,
-    findings: &FindingsDiff,
-) -> String {
-    let times = before.model.interval_s.zip(after.model.interval_s);
-    let mut text = match cause {
-        Cause::NotComparable => not_comparable(before, after, domains),
-        Cause::Nothing => "Nothing changed by more than noise".to_string(),
-        Cause::OnlyDuration => only_duration(times, domains),
-        Cause::Changed => {
-            let changed: Vec<_> =
-                domains.iter().filter(|d| d.in_both()).filter_map(|d| domain(d, times.is_some())).collect();
-            changed.join("; ")
+pub(super) fn summary(views: [&View<'_>; 2], domains: &[DomainDiff], cause: Cause, findings: &FindingsDiff) -> String {
+    let mut both = domains.iter().filter(|d| d.in_both()).peekable();
+    let mut text = match (cause, views.map(|v| v.model.interval_s)) {
+        (Cause::NotComparable, _) => match views.map(|v| v.guests().count()) {
+            [0, 0] => "Neither input holds a guest".into(),
+            [0, _] => "The first input holds no guest".into(),
+            [_, 0] => "The second input holds no guest".into(),
+            _ if both.peek().is_none() => "No guest is in both inputs".into(),
+            _ => "At least one input counted no exits, so there is nothing to compare".into(),
+        },
+        (Cause::Nothing, _) => "Nothing changed by more than noise".into(),
+        (Cause::OnlyDuration, [Some(b), Some(a)]) => format!(
+            "Only the duration differs, {} before and {} after: all rates are the same within noise",
+            seconds(b),
+            seconds(a)
+        ),
+        (Cause::OnlyDuration, _) => {
+            let changes: Vec<_> = both.flat_map(DomainDiff::changes).collect();
+            let count = |f: Count| total(changes.iter().filter_map(|c| f(c))) as f64;
+            format!(
+                "All counts are {} times what they were and every share is the same: most likely the same load, \
+                 counted for a different time (the inputs do not say for how long; --duration does)",
+                figure(count(|c| c.after) / count(|c| c.before))
+            )
+        }
+        (Cause::Changed, times) => {
+            let is_timed = times.iter().all(Option::is_some);
+            both.filter_map(|d| domain(d, is_timed)).collect::<Vec<_>>().join("; ")
         }
     };
     for (n, what) in [(findings.gone.len(), "gone"), (findings.new.len(), "new"), (findings.changed.len(), "changed")] {
         if n > 0 {
-            let _ = write!(text, "; {n} finding{} {what}", if n == 1 { "" } else { "s" });
+            let _ = write!(text, "; {} {what}", count(n, "finding"));
         }
     }
     text + "."
 }
 
-fn not_comparable(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> String {
-    match (before.guests().count(), after.guests().count()) {
-        (0, 0) => "Neither input holds a guest".into(),
-        (0, _) => "The first input holds no guest".into(),
-        (_, 0) => "The second input holds no guest".into(),
-        _ if !domains.iter().any(DomainDiff::in_both) => "No guest is in both inputs".into(),
-        _ => "At least one input counted no exits, so there is nothing to compare".into(),
-    }
-}
-
-fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
-    if let Some((b, a)) = times {
-        let (b, a) = (seconds(b), seconds(a));
-        return format!("Only the duration differs, {b} before and {a} after: all rates are the same within noise");
-    }
-    let count =
-        |f: Count| total(domains.iter().filter(|d| d.in_both()).flat_map(DomainDiff::changes).filter_map(f)) as f64;
-    let ratio = count(|c| c.after) / count(|c| c.before);
-    let ratio = figure(ratio);
-    format!(
-        "All counts are {ratio} times what they were and every share is the same: most likely the same load, \
-         counted for a different time (the inputs do not say for how long; --duration does)"
-    )
-}
-
 /// `win10: 35.1k exits/s before, 1200 after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` if nothing changed.
-fn domain(d: &DomainDiff, timed: bool) -> Option<String> {
-    let mut moved: Vec<&ExitLine> = d.exits.iter().filter(|e| e.change.verdict.is_change() && !e.idle).collect();
-    moved.sort_by(|a, b| distance(&b.change, timed).total_cmp(&distance(&a.change, timed)));
-    let mut parts: Vec<_> =
-        moved.iter().take(3).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed, EXITS))).collect();
-    if parts.is_empty() {
-        let slower = d.exits.iter().filter(|e| mean_moved(&e.change) && !e.idle);
-        parts.extend(slower.take(3).map(|e| format!("{} {}", cut(&e.reason, 40), mean(&e.change.mean_us))));
-    }
-    if parts.is_empty() {
-        let ports = d.accesses.iter().filter(|a| a.change.verdict.is_change() || mean_moved(&a.change));
-        parts.extend(ports.take(3).map(|a| {
-            let name = a.device.as_deref().unwrap_or(a.space);
-            let what = if a.change.verdict.is_change() {
-                from_to(&a.change, timed, accesses(a.space))
-            } else {
-                mean(&a.change.mean_us)
-            };
-            format!("{} {} {}", cut(name, 40), a.address, what)
-        }));
-    }
-    if parts.is_empty() {
-        let asleep = d.exits.iter().filter(|e| e.idle && e.change.verdict.is_change());
-        parts.extend(asleep.take(1).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed, EXITS))));
-    }
-    if parts.is_empty() {
-        return None;
-    }
+fn domain(d: &DomainDiff, is_timed: bool) -> Option<String> {
+    let exit = |e: &ExitLine, words: String| format!("{} {words}", cut(&e.reason, 40));
+    let moved = |idle: bool, most: usize| {
+        let mut moved: Vec<_> = d.exits.iter().filter(|e| e.idle == idle && e.change.verdict.is_change()).collect();
+        moved.sort_by(|a, b| distance(&b.change, is_timed).total_cmp(&distance(&a.change, is_timed)));
+        moved.into_iter().take(most).map(|e| exit(e, from_to(&e.change, is_timed, "exits"))).collect()
+    };
+    let slower = d.exits.iter().filter(|e| mean_moved(&e.change) && !e.idle).take(3);
+    let slower = slower.map(|e| exit(e, mean(&e.change.mean_us))).collect();
+    let accesses = d.accesses.iter().filter(|a| a.change.verdict.is_change() || mean_moved(&a.change)).take(3);
+    let accesses = accesses.map(|a| {
+        let is_moved = a.change.verdict.is_change();
+        let words = if is_moved { from_to(&a.change, is_timed, space(a.space)) } else { mean(&a.change.mean_us) };
+        format!("{} {} {words}", cut(a.device.as_deref().unwrap_or(a.space), 40), a.address)
+    });
+    let stages: [Vec<String>; 4] = [moved(false, 3), slower, accesses.collect(), moved(true, 1)];
+    let parts = stages.into_iter().find(|parts| !parts.is_empty())?;
     let work = match (d.work.before, d.work.after, d.work.verdict) {
-        (Some(b), Some(a), v) if timed && v != Verdict::Unknown => {
+        (Some(b), Some(a), v) if is_timed && v != Verdict::Unknown => {
             format!("{} exits/s before, {} after{}: ", figure(b), figure(a), change_words(&d.work))
         }
         _ => String::new(),
@@ -146,34 +122,32 @@ fn domain(d: &DomainDiff, timed: bool) -> Option<String> {
     Some(format!("{}: {work}{}", cut(d.name(), 48), parts.join(", ")))
 }
 
-fn distance(c: &Change, timed: bool) -> f64 {
-    let by = |x: &Compared| (x.after.unwrap_or(0.0) - x.before.unwrap_or(0.0)).abs();
-    if timed { by(&c.rate) } else { by(&c.share) }
+fn distance(c: &Change, is_timed: bool) -> f64 {
+    let x = if is_timed { &c.rate } else { &c.share };
+    (x.after.unwrap_or(0.0) - x.before.unwrap_or(0.0)).abs()
 }
 
-/// What the share of an exit reason is a share of.
-const EXITS: &str = " % of its exits";
-
-/// What the share of an address is a share of.
-fn accesses(space: &str) -> &'static str {
+/// The accesses of an address space, in words.
+fn space(space: &str) -> &'static str {
     match space {
-        "pio" => " % of its port accesses",
-        "mmio" => " % of its device memory accesses",
-        _ => " % of its MSR accesses",
+        "pio" => "port accesses",
+        "mmio" => "device memory accesses",
+        _ => "MSR accesses",
     }
 }
 
-/// `share_of` is the unit of a share, which is used where no rate is known.
-fn from_to(c: &Change, timed: bool, share_of: &'static str) -> String {
-    let (x, write, unit): (_, fn(f64) -> String, _) = if timed && c.rate.verdict != Verdict::Unknown {
-        (&c.rate, figure, "/s")
+/// `of_what` is the whole of a share, which is used where no rate is known.
+fn from_to(c: &Change, is_timed: bool, of_what: &str) -> String {
+    let (x, write, unit): (_, fn(f64) -> String, _) = if is_timed && c.rate.verdict != Verdict::Unknown {
+        (&c.rate, figure, "/s".to_owned())
     } else {
-        (&c.share, percent, share_of)
+        (&c.share, percent, format!(" % of its {of_what}"))
     };
+    let [before, after] = [x.before, x.after].map(|value| or_unknown(value, write));
     match c.verdict {
-        Verdict::Gone => format!("is gone ({}{unit} before)", or_unknown(x.before, write)),
-        Verdict::New => format!("is new ({}{unit})", or_unknown(x.after, write)),
-        _ => format!("{} to {}{unit}", or_unknown(x.before, write), or_unknown(x.after, write)),
+        Verdict::Gone => format!("is gone ({before}{unit} before)"),
+        Verdict::New => format!("is new ({after}{unit})"),
+        _ => format!("{before} to {after}{unit}"),
     }
 }
 
