@@ -1,16 +1,22 @@
 //! What most rules use: the context, findings and their fixes, and the row of a rule.
 
 pub(super) use super::context::Context;
+pub(super) use super::context::cpu_wait::{demand, wait_of_demand};
 pub(super) use super::context::exit_kind::ExitKind;
 pub(super) use super::context::guest::{GuestContext, NO_VCPUS};
 pub(super) use super::context::totals::EventTotals;
 pub(super) use super::engine::finding::{Audience, Confidence, Finding, Fix, Mark, Severity, Target, worst};
 pub(super) use super::engine::hold::Hold;
 pub(super) use super::engine::thresholds::thresholds;
+pub(super) use super::fixes::isolation::Isolation;
+pub(super) use super::fixes::placement::{guest_placement, placement};
 pub(super) use super::rule::{Check, Rule};
 pub(super) use super::rule_id::RuleId;
 pub(super) use super::verdicts::Verdicts;
 pub(super) use super::{fixes, links};
-pub(super) use crate::model::Sureness;
-pub(super) use kvm::Space;
+pub(super) use crate::figures::{duration, figure, or_unknown};
+pub(super) use crate::model::{AccessRow, Sureness, ThreadModel, total};
+pub(super) use crate::placement::{HelperLayout, MoveReason, faults};
+pub(super) use kvm::thread_name::Role;
+pub(super) use kvm::{CpuSet, Isa, Space};
 pub(super) use sample::Direction;

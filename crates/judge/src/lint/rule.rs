@@ -11,7 +11,7 @@ use super::verdicts::Verdicts;
 pub struct Rule {
     /// The rule.
     pub id: RuleId,
-    /// What it sees, in one line.
+    /// What it sees, in one line: the title of findings without another one.
     pub sees: &'static str,
     /// When it runs, and on what.
     pub(crate) check: Check,
@@ -25,6 +25,8 @@ pub struct Rule {
     pub fix: &'static str,
     /// Public documents about the cause.
     pub links: &'static [&'static str],
+    /// Why its figures point to the cause, for findings that do not say it themselves.
+    pub(crate) why: &'static str,
 }
 
 impl Rule {

@@ -23,19 +23,18 @@ pub(crate) struct Verdicts {
     pub left_out: u64,
     /// Bytes of text in all findings.
     text: usize,
-    rule: RuleId,
-    links: &'static [&'static str],
+    rule: Option<&'static Rule>,
     guest: Option<(usize, Arc<DomainFacts>)>,
 }
 
 impl Verdicts {
     /// For the results of a rule about a guest, or about the host.
-    pub fn of(rule: &Rule, guest: Option<&GuestContext<'_>>) -> Self {
+    pub fn of(rule: &'static Rule, guest: Option<&GuestContext<'_>>) -> Self {
         let guest = guest.map(|g| (g.index, g.domain.facts.clone()));
-        Self { rule: rule.id, links: rule.links, guest, ..Self::default() }
+        Self { rule: Some(rule), guest, ..Self::default() }
     }
 
-    /// Adds a finding with its rule and domain, and with the rule's links if it has no links.
+    /// Adds a finding with its rule and domain. What it does not say is the rule's: title, explanation and links.
     pub fn find(&mut self, finding: Finding) {
         let (index, name) = self.guest.as_ref().map(|(i, facts)| (*i, facts.name.value.clone())).unzip();
         self.push(index, name, finding);
@@ -55,10 +54,18 @@ impl Verdicts {
     }
 
     fn push(&mut self, index: Option<usize>, domain: Option<String>, mut finding: Finding) {
+        let Some(rule) = self.rule else { return };
         if finding.see.is_empty() {
-            finding.see = self.links.iter().map(|l| (*l).to_owned()).collect();
+            finding.see = rule.links.iter().map(|l| (*l).to_owned()).collect();
         }
-        self.keep(index, Finding { rule: self.rule, domain, ..finding }.limited());
+        if finding.title.is_empty() {
+            let mut letters = rule.sees.chars();
+            finding.title = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+        }
+        if finding.why.is_empty() {
+            finding.why = rule.why.to_owned();
+        }
+        self.keep(index, Finding { rule: rule.id, domain, ..finding }.limited());
     }
 
     fn keep(&mut self, index: Option<usize>, finding: Finding) {
@@ -68,6 +75,10 @@ impl Verdicts {
         } else {
             self.left_out += 1;
         }
+    }
+
+    fn rule(&self) -> RuleId {
+        self.rule.map(|rule| rule.id).unwrap_or_default()
     }
 
     /// Whether the rule found nothing.
@@ -87,12 +98,12 @@ impl Verdicts {
 
     /// Notes that the rule's figures were not read in this interval, so earlier findings stay.
     pub fn not_read(&mut self) {
-        self.not_read.push((self.rule, self.guest.as_ref().map(|g| g.0)));
+        self.not_read.push((self.rule(), self.guest.as_ref().map(|g| g.0)));
     }
 
     /// Notes why the rule cannot be judged.
     pub fn cannot_tell(&mut self, because: impl Into<String>) {
         let domain = self.guest.as_ref().map(|(_, facts)| facts.name.value.clone());
-        self.cannot_tell.push(CannotTell { rule: self.rule, domain, because: because.into() });
+        self.cannot_tell.push(CannotTell { rule: self.rule(), domain, because: because.into() });
     }
 }

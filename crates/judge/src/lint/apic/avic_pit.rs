@@ -2,7 +2,6 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use kvm::Isa;
 
 pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let policy = guest.config.timers.pit_policy.as_deref();
@@ -14,16 +13,14 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     if policy.is_some_and(|p| p != "delay") || window.count == 0 || accelerated.count > 0 {
         return;
     }
+    let (count, over) = (figure(window.count as f64), guest.window());
+    let evidence = vec![
+        format!("{count} vintr exits {over} and none of AVIC's, though kvm_amd.avic is on"),
+        format!("the tick policy of timer pit is {}", policy.map_or("not set, which means delay", |_| "delay")),
+        texts::CHECK_INHIBIT_REASON.into(),
+    ];
     let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
-    let by_hand = fixes::qemu("-global kvm-pit.lost_tick_policy=discard");
-    verdicts.find(Finding {
-        severity: Severity::Info,
-        evidence: vec![
-            texts::vintr_exits(window.count, &guest.window()),
-            texts::pit_policy(policy),
-            texts::CHECK_INHIBIT_REASON.into(),
-        ],
-        fix: fixes::either(guest, fixes::xml(discard), by_hand),
-        ..texts::AVIC_PIT.caused_by(window)
-    });
+    let fix = fixes::either(guest, fixes::xml(discard), fixes::qemu("-global kvm-pit.lost_tick_policy=discard"));
+    let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix).caused_by(window);
+    verdicts.find(Finding { title: "The PIT's tick policy keeps AVIC disabled".into(), ..found });
 }

@@ -2,7 +2,6 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use crate::model::AccessRow;
 
 /// Writes to the interrupt command register: of x2APIC, of Hyper-V, of the APIC's page.
 fn sends_ipi(r: &AccessRow) -> bool {
@@ -28,22 +27,22 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if sent.count == 0 {
         let msrs = guest.exits(&[ExitKind::MsrWrite]);
         if msrs.per_vcpu.is_some_and(|per| per >= steps.info) && !guest.has_accesses(Space::Msr) {
-            verdicts.cannot_tell(texts::msrs_not_named(msrs.rate));
+            let rate = or_unknown(msrs.rate, figure);
+            verdicts
+                .cannot_tell(format!("{rate} MSR exits/s, but the figures do not name the MSRs (the msr table does)"));
         }
         return;
     }
     let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else { return };
-    let Some(severity) = steps.of(per_vcpu) else { return };
+    let Some(mut severity) = steps.of(per_vcpu) else { return };
+    if confidence == Confidence::Low {
+        severity = Severity::Info;
+    }
     let mut fix = Vec::new();
     if guest.kind.windows(Sureness::Low) {
         fix.extend(fixes::hyperv::enable(guest, &["vpindex", "ipi", "tlbflush"]));
     }
     fix.push(fixes::advice(texts::IPIS_BY_DESIGN));
-    verdicts.find(Finding {
-        severity: if confidence == Confidence::Low { Severity::Info } else { severity },
-        confidence,
-        evidence: vec![sent.describe(guest, what, of), guest.perf_check("msr")],
-        fix,
-        ..texts::IPIS.caused_by(sent)
-    });
+    let evidence = vec![sent.describe(guest, what, of), guest.perf_check("msr")];
+    verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(sent));
 }

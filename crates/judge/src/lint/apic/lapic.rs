@@ -1,6 +1,7 @@
 //! The local APIC as memory, where each access is an exit.
 
 use super::texts;
+use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
 
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -30,15 +31,12 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         fix.extend(fixes::cpu_feature(guest, "x2apic", fixes::POWER_CYCLE, &["x2apic=on"]));
         fix.push(fixes::advice(texts::KEEP_X2APIC));
     }
-    verdicts.find(Finding {
-        severity: Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default()),
-        confidence: Confidence::High,
-        evidence: vec![
-            accesses.describe(guest, "accesses", "to the local APIC's memory"),
-            texts::check_apic_virtualisation(ctx.isa(guest)),
-            guest.perf_check("mmio"),
-        ],
-        fix,
-        ..texts::LAPIC.caused_by(accesses)
-    });
+    let severity = Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
+    let parameter = apic_parameter(ctx.isa(guest)).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
+    let evidence = vec![
+        accesses.describe(guest, "accesses", "to the local APIC's memory"),
+        format!("look at: cat /sys/module/{parameter}"),
+        guest.perf_check("mmio"),
+    ];
+    verdicts.find(Finding::new(severity, Confidence::High, evidence, fix).caused_by(accesses));
 }

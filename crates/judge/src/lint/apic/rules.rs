@@ -7,6 +7,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::ApicvInhibited,
         sees: "the interrupt controller's hardware acceleration is disabled, for example by SynIC without avic",
+        why: "SynIC recommends that Windows acknowledge synthetic interrupts automatically (AutoEOI). APIC \
+            virtualisation cannot do that, so KVM disables it: each interrupt and each APIC access costs exits again. \
+            The avic enlightenment withdraws that recommendation",
         check: Check::Behaviour(apicv::inhibited),
         hold: Hold::USUAL,
         thresholds: thresholds![apic.page_faults],
@@ -18,6 +21,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::LapicMmio,
         sees: "every access of the guest to its local APIC causes an exit",
+        why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU does not \
+            virtualise these registers: it is an old CPU, or KVM's APIC virtualisation is off. Each acknowledgement, \
+            timer setting and inter-processor interrupt costs an exit, which limits I/O rates",
         check: Check::Behaviour(lapic::lapic),
         hold: Hold::USUAL,
         thresholds: thresholds![apic.lapic_exits, cost.of_one_cpu, cost.of_vcpus],
@@ -28,6 +34,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::AvicInhibitedByPit,
         sees: "the PIT's tick policy keeps AMD's AVIC disabled",
+        why: "With policy delay KVM re-injects lost PIT ticks. For that it has to see each acknowledgement, so it \
+            inhibits AVIC for the whole guest. Modern guests need no re-injected PIT ticks",
         check: Check::Behaviour(avic_pit::avic_pit),
         hold: Hold::USUAL,
         thresholds: &[],
@@ -39,6 +47,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::IpiStorm,
         sees: "the guest's vCPUs interrupt each other at a high rate",
+        why: "A vCPU that wakes another or flushes its TLB sends it an interrupt. Each costs an exit on the sender \
+            and, without posted interrupts, one on the receiver",
         check: Check::Behaviour(ipis::ipis),
         hold: Hold::USUAL,
         thresholds: thresholds![apic.ipis],

@@ -1,16 +1,8 @@
 //! No CPU left for the host.
 
-use super::texts;
-use crate::lint::context::Context;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::placement::{GuestPlan, MoveReason, faults};
-use kvm::CpuSet;
-use kvm::thread_name::Role;
-
-/// The most CPUs that a finding marks.
-const MAX_MARKS: usize = 64;
+use super::{MAX_MARKS, texts};
+use crate::lint::prelude::*;
+use crate::placement::GuestPlan;
 
 pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let map = ctx.map();
@@ -19,40 +11,33 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     if pinned.is_empty() {
         return;
     }
-    let online = &map.all;
-    if online.is_empty() {
+    if map.all.is_empty() {
         return verdicts.cannot_tell(texts::HOST_CPUS_UNKNOWN);
     }
     let full = faults::starved(map, &ctx.placement.layouts);
     let emulators = ctx.guests.iter().flat_map(|g| g.domain.threads.iter().filter(|t| t.role == Role::Emulator));
     let wait = emulators.filter_map(|t| t.cpu?.wait).fold(0.0, f64::max);
-    let starving = wait >= ctx.thresholds().pinning.starved_wait && pinned.len() * 2 > online.len();
-    if !full && !starving {
-        return;
-    }
     let mut evidence = Vec::new();
     if full {
-        evidence.push(texts::full(&map.general(), &map.isolated));
+        let isolated = match &map.isolated {
+            none if none.is_empty() => String::new(),
+            cpus => format!("; the isolated CPUs {cpus} are no help"),
+        };
+        evidence.push(format!("every CPU of {} has a vCPU pinned to it alone{isolated}", map.general()));
     }
-    if starving {
-        evidence.push(texts::emulator_waits(wait));
+    if wait >= ctx.thresholds().pinning.starved_wait && pinned.len() * 2 > map.all.len() {
+        evidence.push(format!("an emulator thread waits {} % of the time for a CPU", figure(wait)));
     }
-    evidence.push(texts::CHECK_STARVED.into());
-    let plan = ctx.placement.plan();
+    if evidence.is_empty() {
+        return;
+    }
+    evidence.push("check: lscpu -e; virsh vcpupin of each guest".into());
     let makes_room = |p: &GuestPlan| p.reasons.contains_key(&MoveReason::HostStarved) || p.shares;
+    let plan = ctx.placement.plan();
     let guests: Vec<usize> = plan.changed().filter(|(_, p)| full && makes_room(p)).map(|(g, _)| g).collect();
-    let mut fix = fixes::placement::placement(ctx, &guests);
-    if fix.is_empty() {
-        fix.push(fixes::advice(fixes::isolation::KEEP_FIRST_CORES));
-    }
+    let fix = fixes::or_advice(placement(ctx, &guests), fixes::advice(fixes::isolation::KEEP_FIRST_CORES));
     let marked = if full { map.general() } else { CpuSet::new() };
-    verdicts.find(Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        target: Target::Host,
-        evidence,
-        fix,
-        marks: marked.iter().take(MAX_MARKS).map(Mark::Pcpu).collect(),
-        ..texts::STARVED.finding()
-    });
+    let marks = marked.iter().take(MAX_MARKS).map(Mark::Pcpu).collect();
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
+    verdicts.find(Finding { target: Target::Host, marks, ..found });
 }

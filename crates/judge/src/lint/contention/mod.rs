@@ -8,3 +8,6 @@ mod quota;
 mod realtime;
 pub(super) mod rules;
 mod texts;
+
+/// The most CPUs that a finding marks.
+const MAX_MARKS: usize = 64;

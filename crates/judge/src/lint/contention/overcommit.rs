@@ -1,14 +1,7 @@
 //! More vCPUs than CPUs, and they wait.
 
-use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::model::ThreadModel;
-use crate::placement::{MoveReason, faults};
-use kvm::CpuSet;
+use super::{MAX_MARKS, texts};
+use crate::lint::prelude::*;
 use std::collections::BTreeMap;
 
 /// The most distinct sets that are compared.
@@ -17,8 +10,6 @@ const MAX_SETS: usize = 512;
 const MAX_GUESTS: usize = 64;
 /// CPUs that are idle for more of the time are not short, percent.
 const MOSTLY_IDLE: f64 = 50.0;
-/// The most CPUs that a finding marks.
-const MAX_MARKS: usize = 64;
 
 /// vCPUs on a set of CPUs.
 #[derive(Default, Clone, Copy)]
@@ -29,11 +20,19 @@ struct Load {
     busy: f64,
 }
 
+impl Load {
+    fn add(&mut self, other: Self) {
+        self.vcpus += other.vcpus;
+        self.wait += other.wait;
+        self.busy += other.busy;
+    }
+}
+
 /// An overcommitted set of CPUs.
-struct Overcommit {
+struct Overcommit<'a> {
     severity: Severity,
     ratio: f64,
-    cpus: CpuSet,
+    cpus: &'a CpuSet,
     load: Load,
     /// Wait, percent of the time that the vCPUs want a CPU.
     share: f64,
@@ -45,22 +44,32 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         return;
     }
     crowded_sets(ctx, verdicts);
-    let sets = loads(ctx, &online);
+    // vCPUs by the CPUs that they may use.
+    let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
+    for thread in ctx.guests.iter().filter(|g| g.running()).flat_map(GuestContext::vcpu_threads) {
+        let cpu = thread.cpu.unwrap_or_default();
+        let load = Load { vcpus: 1, wait: cpu.wait.unwrap_or(0.0), busy: cpu.busy() };
+        sets.entry(may_use(thread, &online)).or_default().add(load);
+    }
     let Some(worst) = worst_set(ctx, &sets) else { return };
+    let (vcpus, cpus, ratio, share) = (worst.load.vcpus, worst.cpus, figure(worst.ratio), figure(worst.share));
+    let evidence = format!("{ratio} vCPUs per CPU on CPUs {cpus}; they wait {share} % of the time they want a CPU");
+    let fix = vec![fixes::advice(texts::SPREAD_GUESTS)];
+    let finding = crowded(cpus, worst.severity, Confidence::High, evidence, fix);
     verdicts.find(Finding {
-        severity: worst.severity,
-        confidence: Confidence::High,
-        target: Target::Host,
-        title: texts::overcommit_title(worst.load.vcpus, worst.cpus.len()),
-        why: texts::OVERCOMMIT_WHY.into(),
+        title: format!("{vcpus} vCPUs share {} CPUs, and they wait", cpus.len()),
         // The wait of all guests together: the cause comes before what each guest loses.
         cost: Some(worst.load.wait),
-        also: guests_in(ctx, &online, &worst.cpus),
-        evidence: vec![texts::ratio(worst.ratio, &worst.cpus, worst.share), texts::CHECK_OVERCOMMIT.into()],
-        fix: vec![fixes::advice(texts::SPREAD_GUESTS)],
-        marks: worst.cpus.iter().take(MAX_MARKS).map(Mark::Pcpu).collect(),
-        ..Finding::default()
+        also: guests_in(ctx, &online, cpus),
+        ..finding
     });
+}
+
+/// A finding about a set of CPUs.
+fn crowded(cpus: &CpuSet, severity: Severity, confidence: Confidence, evidence: String, fix: Vec<Fix>) -> Finding {
+    let evidence = vec![evidence, "check: virsh vcpuinfo of each guest".into()];
+    let marks = cpus.iter().take(MAX_MARKS).map(Mark::Pcpu).collect();
+    Finding { target: Target::Host, marks, ..Finding::new(severity, confidence, evidence, fix) }
 }
 
 /// Pinned sets with more vCPUs than CPUs while other CPUs are free, where nothing says how long the vCPUs wait.
@@ -73,30 +82,34 @@ fn crowded_sets(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         if guests.is_empty() {
             continue;
         }
+        let (vcpus, cpus) = (set.vcpus, &set.cpus);
+        let ratio = vcpus as f64 / cpus.len().max(1) as f64;
+        let severity = ctx.thresholds().pinning.overcommit.of(ratio).unwrap_or_default().min(Severity::Warning);
+        let evidence = format!(
+            "{vcpus} vCPUs may use CPUs {cpus} only: {} vCPUs per CPU; how long they wait is not measured",
+            figure(ratio)
+        );
+        let fix = placement(ctx, &guests);
         let names = set.guests.iter().take(MAX_GUESTS).filter_map(|g| ctx.guests.get(*g)).map(|g| g.name().to_owned());
-        let ratio = set.vcpus as f64 / set.cpus.len().max(1) as f64;
-        let severity = ctx.thresholds().pinning.overcommit.of(ratio).unwrap_or_default();
         verdicts.find(Finding {
             also: names.collect(),
-            severity: severity.min(Severity::Warning),
-            confidence: Confidence::Medium,
-            target: Target::Host,
-            title: texts::crowded_title(set.vcpus, set.cpus.len()),
+            title: format!("{vcpus} vCPUs are pinned to {} CPUs while others are free", cpus.len()),
             why: texts::CROWDED_WHY.into(),
-            evidence: vec![texts::crowded(set.vcpus, &set.cpus, ratio), texts::CHECK_OVERCOMMIT.into()],
-            fix: fixes::placement::placement(ctx, &guests),
-            marks: set.cpus.iter().take(MAX_MARKS).map(Mark::Pcpu).collect(),
-            ..Finding::default()
+            ..crowded(cpus, severity, Confidence::Medium, evidence, fix)
         });
     }
 }
 
+/// The CPUs that are online and that a thread may use.
+fn may_use(thread: &ThreadModel, online: &CpuSet) -> CpuSet {
+    thread.place.affinity.as_ref().map_or_else(|| online.clone(), |a| a.intersection(online))
+}
+
 /// The guests with a vCPU that cannot leave these CPUs. Where all are idle but a few, these few are the guests to move.
 fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
-    let inside = |t: &ThreadModel| t.place.affinity.as_ref().map_or(online, |a| a).intersection(online).is_subset(cpus);
     let least = ctx.thresholds().pinning.wait.info;
-    let wants = |t: &ThreadModel| t.cpu.is_some_and(|c| c.busy() + c.wait.unwrap_or(0.0) >= least);
-    let guests = ctx.guests.iter().filter(|g| g.running() && g.vcpu_threads().any(|t| inside(t) && wants(t)));
+    let wants = |t: &ThreadModel| t.cpu.is_some_and(|c| demand(&c) >= least) && may_use(t, online).is_subset(cpus);
+    let guests = ctx.guests.iter().filter(|g| g.running() && g.vcpu_threads().any(wants));
     guests.take(MAX_GUESTS).map(|g| g.name().to_owned()).collect()
 }
 
@@ -107,48 +120,28 @@ fn idle(ctx: &Context<'_>, cpus: &CpuSet) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// vCPUs by the CPUs that they may use.
-fn loads(ctx: &Context<'_>, online: &CpuSet) -> BTreeMap<CpuSet, Load> {
-    let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
-    for thread in ctx.guests.iter().filter(|g| g.running()).flat_map(GuestContext::vcpu_threads) {
-        let mask = thread.place.affinity.as_ref().map_or_else(|| online.clone(), |a| a.intersection(online));
-        let cpu = thread.cpu.unwrap_or_default();
-        let load = sets.entry(mask).or_default();
-        load.vcpus += 1;
-        load.wait += cpu.wait.unwrap_or(0.0);
-        load.busy += cpu.busy();
-    }
-    sets
-}
-
 /// The worst set. A set is overcommitted by all vCPUs that cannot leave it.
-fn worst_set(ctx: &Context<'_>, sets: &BTreeMap<CpuSet, Load>) -> Option<Overcommit> {
+fn worst_set<'a>(ctx: &Context<'_>, sets: &'a BTreeMap<CpuSet, Load>) -> Option<Overcommit<'a>> {
     let t = &ctx.thresholds().pinning;
-    let mut worst: Option<Overcommit> = None;
+    let mut worst: Option<Overcommit<'_>> = None;
     for cpus in sets.keys().filter(|s| !s.is_empty()).take(MAX_SETS) {
-        let inside = sets.iter().filter(|(s, _)| s.is_subset(cpus)).map(|(_, v)| v);
-        let load = inside.fold(Load::default(), |a, b| Load {
-            vcpus: a.vcpus + b.vcpus,
-            wait: a.wait + b.wait,
-            busy: a.busy + b.busy,
-        });
+        let mut load = Load::default();
+        sets.iter().filter(|(s, _)| s.is_subset(cpus)).for_each(|(_, of)| load.add(*of));
         let ratio = load.vcpus as f64 / cpus.len() as f64;
         let wanted = load.wait + load.busy;
         let share = if wanted > 0.0 { 100.0 * load.wait / wanted } else { 0.0 };
         let Some(mut severity) = t.overcommit.of(ratio) else { continue };
         // Idle guests wait for much of the little that they want: the wait has to be a part of the CPUs' time too.
-        if share < t.wait.info || load.wait < t.wait.info * cpus.len() as f64 {
-            continue;
-        }
+        let waits = share >= t.wait.info && load.wait >= t.wait.info * cpus.len() as f64;
         // Where the CPUs are idle most of the time, their number is not the reason for the wait.
-        if idle(ctx, cpus).is_some_and(|idle| idle > MOSTLY_IDLE) {
+        if !waits || idle(ctx, cpus).is_some_and(|idle| idle > MOSTLY_IDLE) {
             continue;
         }
         if severity == Severity::Critical && share < t.wait.warning {
             severity = Severity::Warning;
         }
         if worst.as_ref().is_none_or(|w| (severity, ratio) > (w.severity, w.ratio)) {
-            worst = Some(Overcommit { severity, ratio, cpus: cpus.clone(), load, share });
+            worst = Some(Overcommit { severity, ratio, cpus, load, share });
         }
     }
     worst

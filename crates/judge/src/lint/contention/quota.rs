@@ -1,11 +1,8 @@
 //! A CFS quota that runs out.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use crate::lint::fixes::shell::unit_argument;
+use crate::lint::prelude::*;
 
 pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
@@ -26,18 +23,23 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     }
     let Some((severity, periods, time, group)) = worst else { return };
     let vcpu = group.strip_prefix("vcpu").and_then(|n| n.parse::<u32>().ok());
+    // The kernel adds up the stopped time of all CPUs of the group.
+    let stopped = if time <= 100.0 {
+        format!("it was stopped for {} % of the time", figure(time))
+    } else {
+        format!("the stops cost its CPUs together {} % of one CPU's time", figure(time))
+    };
+    let (window, info) = (guest.window(), fixes::virsh(guest, "schedinfo", ""));
+    let evidence = vec![
+        format!("{group}: the quota ran out in {} % of the periods {window}; {stopped}", figure(periods)),
+        format!("look at: {info} and cpu.stat (nr_throttled) in the guest's cgroup"),
+    ];
+    let fix = vec![lift(guest, &group), fixes::advice(texts::FEWER_VCPUS)];
     verdicts.find(Finding {
-        severity,
-        confidence: Confidence::High,
         target: vcpu.map_or(Target::Domain, Target::Vcpu),
-        evidence: vec![
-            texts::throttled(&group, periods, &guest.window(), time),
-            texts::check_quota(&fixes::virsh(guest, "schedinfo", "")),
-        ],
-        fix: vec![lift(guest, &group), fixes::advice(texts::FEWER_VCPUS)],
         cost: Some(time),
         marks: vcpu.map(Mark::Vcpu).into_iter().collect(),
-        ..texts::QUOTA.finding()
+        ..Finding::new(severity, Confidence::High, evidence, fix)
     });
 }
 
@@ -55,9 +57,15 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
         _ if numbered("vcpu") => "vcpu_quota",
         _ if numbered("iothread") => "iothread_quota",
         unit if is_unit(unit) => {
-            return fixes::command(texts::lift_unit_quota(unit)).needing(texts::UNIT_QUOTA_NEED);
+            let lift = format!("systemctl set-property --runtime {} CPUQuota=", unit_argument(unit));
+            return fixes::command(lift).needing(texts::UNIT_QUOTA_NEED);
         }
-        other => return fixes::advice(texts::raise_group_limit(other)),
+        other => {
+            return fixes::advice(format!(
+                "The limit belongs to cgroup {other}, which contains the guest's: raise its cpu.max (cpu.cfs_quota_us \
+                 in version 1)"
+            ));
+        }
     };
     if guest.config.libvirt == Some(false) {
         return fixes::advice(texts::RAISE_CGROUP_LIMIT);

@@ -1,13 +1,7 @@
 //! Real-time vCPUs that share their CPU or are throttled.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity};
-use crate::lint::fixes::{self, isolation::Isolation, placement};
-use crate::lint::verdicts::Verdicts;
-use crate::model::ThreadModel;
-use kvm::CpuSet;
+use crate::lint::prelude::*;
 
 /// A real-time vCPU that uses more is close to the limit of 95 %, percent.
 const NEAR_THE_LIMIT: f64 = 94.0;
@@ -41,7 +35,11 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         && guest.vcpu_threads().any(|t| is_realtime(t) && t.cpu.is_some_and(|c| c.busy() > NEAR_THE_LIMIT));
     let mut evidence = Vec::new();
     if let Some((v, cpu)) = sharing.first() {
-        evidence.push(texts::realtime_shares(*v, *cpu, sharing.len()));
+        let place = match cpu {
+            Some(cpu) => format!("is on CPU {cpu}, which is not isolated"),
+            None => "is not pinned to one CPU".into(),
+        };
+        evidence.push(format!("vCPU {v} has a real-time policy and {place}; vCPUs like this: {}", sharing.len()));
     }
     if throttled {
         evidence.push(texts::RT_LIMIT.into());
@@ -49,27 +47,17 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     if evidence.is_empty() {
         return;
     }
-    evidence.push(texts::CHECK_REALTIME.into());
-    let mut finding = Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        evidence,
-        marks: sharing.iter().map(|b| Mark::Vcpu(b.0)).collect(),
-        ..texts::REALTIME_SHARES.finding()
-    };
-    if sharing.is_empty() {
-        finding.title = texts::REALTIME_THROTTLED_TITLE.into();
-        finding.fix = vec![fixes::command("sysctl kernel.sched_rt_runtime_us=-1").needing(texts::NO_RT_LIMIT_NEED)];
+    evidence.push("look at: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us".into());
+    let (title, fix) = if sharing.is_empty() {
+        let no_limit = fixes::command("sysctl kernel.sched_rt_runtime_us=-1").needing(texts::NO_RT_LIMIT_NEED);
+        ("The kernel stops a real-time vCPU that uses its whole CPU", vec![no_limit])
     } else {
-        finding.fix = isolate(ctx, guest);
-    }
-    verdicts.find(finding);
-}
-
-/// Gives the vCPUs isolated CPUs.
-fn isolate(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let mut fix = placement::guest_placement(ctx, guest);
-    fix.extend(Isolation::new(ctx).options(&["isolcpus", "nohz_full", "rcu_nocbs"]));
-    fix.push(fixes::libvirt_advice(texts::NO_REALTIME));
-    fix
+        let mut fix = guest_placement(ctx, guest);
+        fix.extend(Isolation::new(ctx).options(&["isolcpus", "nohz_full", "rcu_nocbs"]));
+        fix.push(fixes::libvirt_advice(texts::NO_REALTIME));
+        ("A real-time vCPU shares its CPU", fix)
+    };
+    let marks = sharing.iter().map(|b| Mark::Vcpu(b.0)).collect();
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
+    verdicts.find(Finding { title: title.into(), marks, ..found });
 }

@@ -1,18 +1,15 @@
 //! The rows of the contention rules in the table of rules.
 
 use super::{host_cpus, host_tasks, isolated_noise, overcommit, quota, realtime};
-use crate::lint::engine::hold::Hold;
-use crate::lint::engine::thresholds::thresholds;
-use crate::lint::links;
-use crate::lint::rule::Check::{Host, Setup};
-use crate::lint::rule::Rule;
-use crate::lint::rule_id::RuleId;
+use crate::lint::prelude::*;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::IsolatedNoise,
         sees: "interrupts or kernel threads disturb an isolated CPU with a vCPU",
-        check: Setup(isolated_noise::noise),
+        why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU. Each of \
+            them costs the vCPU an exit and a wait",
+        check: Check::Setup(isolated_noise::noise),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.isolated_irqs, pinning.isolated_cpu, pinning.nohz_ticks],
         limits: "A kernel thread counts for the CPU on which it ran last. Interrupts of a large host are read only \
@@ -23,7 +20,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::QuotaThrottled,
         sees: "a CPU quota stops the guest",
-        check: Setup(quota::quota),
+        why: "The quota gives the vCPUs a budget of CPU time per period (100 ms by default). When it is used up they \
+            stop until the period ends, however idle the host is. The guest sees its vCPUs stop for tens of \
+            milliseconds",
+        check: Check::Setup(quota::quota),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.throttled, pinning.throttled_time],
         limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval. Whether \
@@ -34,7 +34,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::Overcommit,
         sees: "more vCPUs than CPUs for them",
-        check: Host(overcommit::overcommit),
+        why: "Idle vCPUs may share CPUs in any number; busy ones queue up. Red Hat's guide considers 5 vCPUs per CPU \
+            safe as long as none is fully busy, and advises against more than 10",
+        check: Check::Host(overcommit::overcommit),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.overcommit, pinning.wait],
         limits: "Idle vCPUs may share CPUs in any number, so where CPU times are measured the vCPUs have to wait, \
@@ -46,7 +48,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::RealtimeVcpu,
         sees: "a vCPU with real-time priority shares its CPU or is throttled",
-        check: Setup(realtime::realtime),
+        why: "A vCPU with real-time priority keeps everything else off its CPU: kworkers that deliver its own \
+            interrupts, vhost, the emulator. These starve, or the kernel stops the vCPU for 5 % of each second",
+        check: Check::Setup(realtime::realtime),
         hold: Hold::USUAL,
         thresholds: &[],
         limits: "A vCPU at 94 % of its CPU counts as throttled by kernel.sched_rt_runtime_us (95 % by default); the \
@@ -57,7 +61,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::PinnedNotIsolated,
         sees: "host tasks run on the CPU of a pinned vCPU",
-        check: Setup(host_tasks::host_tasks),
+        why: "A pin keeps the vCPU on its CPU, but keeps nothing else away. Whatever else runs there stops the vCPU, \
+            which cannot move",
+        check: Check::Setup(host_tasks::host_tasks),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.host_tasks, pinning.busy, pinning.wait],
         limits: "A task counts for the CPU on which it ran last, and only the busiest tasks of the host are kept. Wait \
@@ -68,7 +74,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HostCpusStarved,
         sees: "pinned vCPUs leave the host no CPU of its own",
-        check: Host(host_cpus::starved),
+        why: "Emulators, vhost, libvirtd, ssh and the kernel need CPU time too. With a vCPU pinned to every CPU, they \
+            take it from the guests at unpredictable moments",
+        check: Check::Host(host_cpus::starved),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.starved_wait],
         limits: "A CPU with a pinned vCPU counts as taken, busy or not. The host's tasks do not run on isolated CPUs",

@@ -2,8 +2,7 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use crate::model::{InjectionModel, ThreadModel, total};
-use kvm::thread_name::Role;
+use crate::model::InjectionModel;
 use sample::Injector;
 
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
@@ -20,7 +19,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let mut vcpus = guest.vcpu_threads().peekable();
     if vcpus.peek().is_some() && vcpus.all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
         if ctx.layout(guest).vcpus.iter().any(|set| ctx.map().restricts(set) && set.intersects(&ctx.map().isolated)) {
-            verdicts.cannot_tell(texts::WAKERS_NOT_TRACED);
+            verdicts.cannot_tell("who wakes the vCPUs on isolated CPUs is visible only with tracing");
         }
         return;
     }
@@ -36,19 +35,29 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     if !(isolated && rate >= MIN_ISOLATED) && rate < warning {
         return;
     }
-    let vhost = guest.domain.threads.iter().any(|t| t.role == Role::Vhost);
-    let where_ = if isolated { texts::KWORKER_ISOLATED } else { texts::KWORKER_NOT_ISOLATED };
+    let mut evidence = vec![format!("kworkers wake {} {} times/s {}", thread.label(), figure(rate), guest.window())];
+    evidence.push(if isolated { texts::KWORKER_ISOLATED } else { texts::KWORKER_NOT_ISOLATED }.into());
     let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.by == Injector::Kworker);
-    let mut evidence = vec![texts::kworker_wakeups(&thread.label(), rate, &guest.window()), where_.into()];
-    evidence.extend(traced.and_then(|i| texts::kworker_injections(&i)));
+    evidence.extend(traced.and_then(|i| injections(&i)));
     evidence.push(texts::CHECK_KWORKER.into());
+    let vhost = guest.domain.threads.iter().any(|t| t.role == Role::Vhost);
+    let fix = vec![fixes::advice(if vhost { texts::KWORKER_AND_VHOST } else { texts::KWORKER_AND_POLLING })];
+    let severity = if rate >= warning { Severity::Warning } else { Severity::Info };
     verdicts.find(Finding {
-        severity: if rate >= warning { Severity::Warning } else { Severity::Info },
-        confidence: Confidence::Medium,
+        title: "Interrupts reach the guest through a kworker".into(),
         target: Target::Vcpu(thread.index.unwrap_or_default()),
-        evidence,
-        fix: vec![fixes::advice(if vhost { texts::KWORKER_AND_VHOST } else { texts::KWORKER_AND_POLLING })],
         marks: thread.index.map(Mark::Vcpu).into_iter().collect(),
-        ..texts::KWORKER.finding()
+        ..Finding::new(severity, Confidence::Medium, evidence, fix)
     });
+}
+
+/// What the way of these interrupts took, where they were traced.
+fn injections(traced: &InjectionModel) -> Option<String> {
+    Some(format!(
+        "kworkers inject {} interrupts/s into the guest; a vCPU that sleeps is woken {} us later and has a CPU {} us \
+         after that",
+        figure(traced.rate?),
+        figure(traced.wake.mean_us()?),
+        figure(traced.delay.mean_us()?)
+    ))
 }

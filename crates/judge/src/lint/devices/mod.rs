@@ -2,7 +2,6 @@
 
 mod emulated;
 mod irqfd_kworker;
-mod legacy_ports;
 mod properties;
 pub(super) mod rules;
 mod serial;

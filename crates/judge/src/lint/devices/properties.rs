@@ -1,6 +1,5 @@
 //! Properties of devices that make QEMU serve what the kernel could.
 
-use super::texts;
 use crate::lint::prelude::*;
 use kvm::device_property::{self, DeviceProperty, PropertyPlace};
 use sample::DomainFacts;
@@ -14,24 +13,24 @@ pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if all.is_empty() {
         return;
     }
-    let mut evidence: Vec<String> = all.iter().take(MAX_LISTED).filter_map(texts::property).collect();
+    let mut evidence: Vec<String> = all.iter().take(MAX_LISTED).filter_map(line).collect();
     if all.len() > MAX_LISTED {
-        evidence.push(texts::more_properties(all.len() - MAX_LISTED));
+        evidence.push(format!("and {} more", all.len() - MAX_LISTED));
     }
     evidence.push(fixes::check_setup(guest));
-    verdicts.find(Finding {
-        severity: Severity::Info,
-        confidence: Confidence::High,
-        evidence,
-        fix: fixes_of(&all),
-        ..texts::PROPERTIES.finding()
-    });
+    verdicts.find(Finding::new(Severity::Info, Confidence::High, evidence, fixes_of(&all)));
+}
+
+/// A property, what it costs, and where it was set.
+fn line(property: &DeviceProperty) -> Option<String> {
+    let DeviceProperty { device, name, value, place } = property;
+    Some(format!("{device}: {name}={value}, set in {place}: {}", property.cost()?))
 }
 
 /// What a rule about behaviour cites: evidence and fixes of the properties of these names.
 pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, Vec<Fix>) {
     let all = of(&guest.domain.facts, |property| names.contains(&property.name.as_str()));
-    (all.iter().take(MAX_LISTED).filter_map(texts::property).collect(), fixes_of(&all))
+    (all.iter().take(MAX_LISTED).filter_map(line).collect(), fixes_of(&all))
 }
 
 /// The effective properties that cost something. A property that XML and command line both have counts as the XML's.
@@ -52,10 +51,24 @@ fn of(facts: &DomainFacts, wanted: impl Fn(&DeviceProperty) -> bool) -> Vec<Devi
 }
 
 fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
-    let fix = |property: &DeviceProperty| match property.place {
-        PropertyPlace::Devices => fixes::advice(texts::remove_from_devices(property)).needing(fixes::POWER_CYCLE),
-        PropertyPlace::Override => fixes::advice(texts::remove_override(property)).needing(fixes::POWER_CYCLE),
-        PropertyPlace::CommandLine => fixes::advice(texts::remove_argument(property)).needing(fixes::POWER_CYCLE),
+    let text = |property: &DeviceProperty| {
+        let DeviceProperty { device, name, value, place } = property;
+        match (place, name.as_str()) {
+            (PropertyPlace::Devices, "vhost") => {
+                format!("Remove name='qemu' from the <driver> of {device}, so that vhost moves its packets")
+            }
+            (PropertyPlace::Devices, "tx") => format!("Remove txmode='timer' from the <driver> of {device}"),
+            (PropertyPlace::Devices, name) => {
+                format!("Remove {}='{value}' from the <driver> of {device}", name.replace('-', "_"))
+            }
+            (PropertyPlace::Override, name) => format!(
+                "Remove <qemu:property name='{name}' .../> of the device with the alias {device} from <qemu:override>"
+            ),
+            (PropertyPlace::CommandLine, "kernel-irqchip") => {
+                format!("Start QEMU without kernel_irqchip={value} in -machine or -accel: on is the default")
+            }
+            (PropertyPlace::CommandLine, name) => format!("Start QEMU without {name}={value} for the device {device}"),
+        }
     };
-    all.iter().take(MAX_LISTED).map(fix).collect()
+    all.iter().take(MAX_LISTED).map(|property| fixes::advice(text(property)).needing(fixes::POWER_CYCLE)).collect()
 }

@@ -1,12 +1,14 @@
 //! The rows of the device rules in the table of rules.
 
-use super::{emulated, irqfd_kworker, legacy_ports, properties, serial, virtio};
+use super::{emulated, irqfd_kworker, properties, serial, virtio};
 use crate::lint::prelude::*;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::VirtioIntx,
         sees: "a virtio device interrupts through INTx instead of MSI-X",
+        why: "With MSI-X every queue has its own interrupt, and the driver reads nothing. On a shared line the driver \
+            has to ask the device, in QEMU, after each interrupt, and all queues share one vCPU",
         check: Check::Behaviour(virtio::intx),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.intx_reads],
@@ -18,6 +20,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::VirtioKicks,
         sees: "the VMM serves virtio notifications itself instead of through an ioeventfd",
+        why: "A notification with an ioeventfd ends in the kernel and wakes an IOThread or vhost. Without one the vCPU \
+            itself returns to QEMU and does the device's work while the guest waits",
         check: Check::Behaviour(virtio::kicks),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.kicks],
@@ -30,6 +34,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::EmulatedDevice,
         sees: "an emulated network card or disk controller does real work",
+        why: "Each access to a register of an emulated device is a round trip to QEMU. A virtio device passes whole \
+            batches of requests with one notification, or none",
         check: Check::Behaviour(emulated::emulated),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.emulated],
@@ -41,6 +47,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::SerialBurst,
         sees: "output on the serial port holds a vCPU for milliseconds",
+        why: "Each character on an emulated serial port is at least one round trip to QEMU, made by the vCPU that \
+            prints. Other work of that vCPU waits meanwhile, for example an interrupt of the network card",
         check: Check::Behaviour(serial::serial),
         hold: Hold::For(1.0, 10.0),
         thresholds: thresholds![devices.burst_accesses, devices.burst_ms, cost.of_one_cpu, cost.of_vcpus],
@@ -52,7 +60,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::LegacyPortPolling,
         sees: "the guest polls VGA, PS/2, vmport or PCI configuration ports",
-        check: Check::Behaviour(legacy_ports::polling),
+        why: "Each access is a 5-12 us round trip to QEMU; some is normal while someone uses the guest's screen \
+            through VNC",
+        check: Check::Behaviour(emulated::polling),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.polling],
         limits: "Somebody who uses the guest's screen through VNC causes some of it",
@@ -62,6 +72,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::IrqfdKworker,
         sees: "interrupts reach the guest through a kworker on a busy or isolated CPU",
+        why: "KVM queues an interrupt that it cannot inject at once (level-triggered lines, old arm64 kernels) to a \
+            kworker on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",
         check: Check::Behaviour(irqfd_kworker::kworker),
         hold: Hold::USUAL,
         thresholds: thresholds![devices.kworker_wakes],
@@ -74,6 +86,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DeviceProperties,
         sees: "a device has a property that makes QEMU serve what the kernel could",
+        why: "By default KVM, vhost and VFIO pass notifications and interrupts of fast devices past QEMU. A property \
+            that turns this off is of use for debugging only",
         check: Check::Setup(properties::costly),
         hold: Hold::AT_ONCE,
         thresholds: &[],

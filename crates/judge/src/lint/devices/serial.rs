@@ -2,7 +2,6 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use crate::model::AccessRow;
 
 /// Accesses per second that can only come in bursts: on average less than a millisecond apart.
 const STREAM: f64 = 1000.0;
@@ -34,12 +33,17 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if late.is_some() {
         severity = severity.max(Severity::Warning);
     }
-    let mut evidence = vec![texts::burst(burst.count, row.device_name(), row.vcpu, ms)];
-    evidence.extend(late.map(texts::late_wakeup));
+    let port = row.device_name().unwrap_or("the serial port");
+    let vcpu = row.vcpu.map_or_else(|| "a vCPU".into(), |v| format!("vCPU {v}"));
+    let (count, ms) = (burst.count, figure(ms));
+    let mut evidence = vec![format!("{count} accesses to {port} without a gap of 1 ms held {vcpu} for {ms} ms")];
+    evidence.extend(
+        late.map(|ns| format!("a wake-up of that vCPU took {} ms in the same second", figure(ns as f64 / 1e6))),
+    );
     evidence.push(texts::CHECK_BURSTS.into());
     let mut marks = vec![Mark::Access(row.space, row.address, row.direction)];
     marks.extend(row.vcpu.map(Mark::Vcpu));
-    verdicts.find(Finding { severity, evidence, marks, ..finding() });
+    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, quieten()) });
 }
 
 /// The same where only sums are known: accesses that come faster than one a millisecond on average are bursts, however
@@ -56,23 +60,20 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
         return;
     }
     match accesses.rate {
-        Some(rate) if rate >= STREAM => verdicts.find(Finding {
-            severity: ctx.severity_by_cost(guest, &accesses).unwrap_or_default(),
-            title: texts::SERIAL_STREAM_TITLE.into(),
-            evidence: vec![accesses.describe(guest, "accesses", "to the serial port"), guest.perf_check(event)],
-            cost: accesses.cost,
-            marks: accesses.marks,
-            ..finding()
-        }),
+        Some(rate) if rate >= STREAM => {
+            let severity = ctx.severity_by_cost(guest, &accesses).unwrap_or_default();
+            let evidence = vec![accesses.describe(guest, "accesses", "to the serial port"), guest.perf_check(event)];
+            let found = Finding::new(severity, Confidence::High, evidence, quieten()).caused_by(accesses);
+            verdicts.find(Finding { title: "Output on the serial port holds a vCPU".into(), ..found });
+        }
         Some(rate) if rate < SPARSE => {}
-        _ => verdicts.cannot_tell(texts::bursts_unknown(accesses.count)),
+        _ => verdicts.cannot_tell(format!(
+            "{} accesses to the serial port, but not when each came; averages hide bursts",
+            figure(accesses.count as f64)
+        )),
     }
 }
 
-fn finding() -> Finding {
-    Finding {
-        confidence: Confidence::High,
-        fix: vec![fixes::advice(texts::QUIET_CONSOLE), fixes::command("dmesg -n 4").needing(fixes::IN_GUEST)],
-        ..texts::SERIAL_BURST.finding()
-    }
+fn quieten() -> Vec<Fix> {
+    vec![fixes::advice(texts::QUIET_CONSOLE), fixes::command("dmesg -n 4").needing(fixes::IN_GUEST)]
 }

@@ -2,7 +2,7 @@
 
 use super::{properties, texts};
 use crate::lint::prelude::*;
-use crate::model::{AccessRow, total};
+use crate::model::DoorbellModel;
 
 /// Offsets in a legacy virtio device's port window (`uapi/linux/virtio_pci.h`).
 const LEGACY_NOTIFY: u64 = 0x10;
@@ -37,15 +37,9 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let (cited, mut fix) = properties::cited(guest, &["vectors"]);
     let mut evidence = vec![reads.describe(guest, "reads", "of virtio's interrupt status")];
     evidence.extend(cited);
-    evidence.push(texts::CHECK_MSI.into());
+    evidence.push("look inside the guest: grep virtio /proc/interrupts should show MSI".into());
     fix.extend([fixes::advice(texts::USE_MSIX), fixes::advice(texts::DEFAULT_VECTORS)]);
-    verdicts.find(Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        evidence,
-        fix,
-        ..texts::INTX.caused_by(reads)
-    });
+    verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix).caused_by(reads));
 }
 
 /// Notifications that reach the VMM.
@@ -67,16 +61,24 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     if to_vmm.saturating_sub(others).saturating_mul(2) < kicks.count {
         return;
     }
-    let (cited, mut fix) = properties::cited(guest, &["ioeventfd", "vhost", "event-idx"]);
+    let (cited, fix) = properties::cited(guest, &["ioeventfd", "vhost", "event-idx"]);
     let confidence = if cited.is_empty() { Confidence::Medium } else { Confidence::High };
-    let mut evidence =
-        vec![kicks.describe(guest, "virtio notifications", ""), texts::vmm_exits(to_vmm, &guest.window())];
+    let (count, window) = (figure(to_vmm as f64), guest.window());
+    let mut evidence = vec![
+        kicks.describe(guest, "virtio notifications", ""),
+        format!("{count} exits to the VMM {window}, which other accesses do not explain"),
+    ];
     evidence.extend(cited);
-    evidence.extend(guest.domain.doorbells.as_deref().and_then(texts::doorbells));
+    evidence.extend(guest.domain.doorbells.as_deref().and_then(doorbells));
     evidence.push(texts::CHECK_KICKS.into());
-    if fix.is_empty() {
-        fix.push(fixes::advice(texts::NO_IOEVENTFD_OFF));
-    }
+    let mut fix = fixes::or_advice(fix, fixes::advice("Check that nothing sets ioeventfd=off on the device"));
     fix.push(fixes::advice(texts::USE_VHOST));
-    verdicts.find(Finding { severity: Severity::Info, confidence, evidence, fix, ..texts::KICKS.caused_by(kicks) });
+    verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(kicks));
+}
+
+/// What the VMM's threads take to answer doorbells, where that was traced.
+fn doorbells(bells: &[DoorbellModel]) -> Option<String> {
+    let bell = bells.first()?;
+    let (rate, mean) = (figure(bell.rate?), figure(bell.time.mean_us()?));
+    Some(format!("the doorbell {:#x} wakes {} {rate} times/s, which runs {mean} us later", bell.address, bell.comm))
 }

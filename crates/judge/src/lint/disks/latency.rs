@@ -1,4 +1,4 @@
-//! A guest that waits for its disks, on a host whose storage is fast.
+//! A guest that waits for its disks: on a host whose storage is fast, and on one whose storage is slow.
 
 use super::setup::DiskSetup;
 use super::{texts, throttled};
@@ -29,28 +29,61 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let most = addressed(disks).max_by(|a, b| a.ops().total_cmp(&b.ops()));
     let main = guest.domain.emulator().and_then(|thread| thread.cpu).map(|cpu| cpu.busy());
     let submitter = most.and_then(HostDiskModel::submitted_most);
-    let mut evidence = vec![texts::outside(guest_us, host_us, percent)];
-    evidence.extend(most.map(texts::device));
-    evidence.extend(submitter.map(|(who, percent)| texts::submitted(who, percent)));
-    evidence.extend(main.filter(|main| *main >= BUSY).map(texts::busy));
+    let mut evidence = vec![format!(
+        "the guest waits {} for a read or write, the host's block devices take {} of it: {} % is spent outside them",
+        duration(guest_us),
+        duration(host_us),
+        figure(percent)
+    )];
+    evidence.extend(most.map(device));
+    evidence.extend(submitter.map(|(who, percent)| {
+        format!("{} % of the requests were submitted by {}", figure(percent), texts::submitter(who))
+    }));
+    let main = main.filter(|main| *main >= BUSY);
+    evidence.extend(main.map(|main| format!("the VMM's main thread uses {} % of a CPU", figure(main))));
     let setups = guest.domain.disks.iter().filter_map(|disk| Some((&disk.name, DiskSetup::of(guest, &disk.name)?)));
     evidence.extend(setups.take(4).map(|(name, setup)| texts::configured(name, &setup)));
-    verdicts.find(Finding {
-        severity,
-        confidence: Confidence::Medium,
-        evidence,
-        fix: cures(submitter.map(|(who, _)| who)),
-        ..texts::LATENCY.finding()
-    });
-}
-
-fn cures(submitter: Option<Submitter>) -> Vec<Fix> {
     let first = match submitter {
-        Some(Submitter::Main) => Some(fixes::libvirt_advice(texts::GIVE_IOTHREAD)),
-        Some(Submitter::Pool) => Some(fixes::advice(texts::USE_DIRECT)),
+        Some((Submitter::Main, _)) => Some(fixes::libvirt_advice(texts::GIVE_IOTHREAD)),
+        Some((Submitter::Pool, _)) => Some(fixes::advice(texts::USE_DIRECT)),
         _ => None,
     };
-    first.into_iter().chain([fixes::advice(texts::LOOK_AT_THREADS)]).collect()
+    let fix = first.into_iter().chain([fixes::advice(texts::LOOK_AT_THREADS)]).collect();
+    let title = "The guest waits for its disks outside the host's storage".into();
+    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+}
+
+/// A block device of the host that is slow.
+pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().disks;
+    let Some(disks) = &guest.domain.host_disks else {
+        let slow = |us: f64| t.storage_us.of(us).is_some();
+        let mut asked = guest.domain.disks.iter().filter(|d| d.read_ops + d.write_ops >= t.timed_ops);
+        if asked.any(|d| d.slowest_us().is_some_and(slow)) {
+            verdicts.cannot_tell(texts::NOT_TIMED);
+        }
+        return;
+    };
+    let timed = addressed(disks).filter(|disk| disk.ops() >= t.timed_ops).filter_map(|d| Some((d, d.mean_us().0?)));
+    let Some((disk, us)) = timed.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let Some(severity) = t.storage_us.of(us) else { return };
+    let evidence = vec![device(disk), "look at: iostat -x 1".to_owned()];
+    let fix = vec![fixes::advice(texts::LOOK_AT_STORAGE)];
+    let title = "The host's storage is slow for the guest".into();
+    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::High, evidence, fix) });
+}
+
+fn device(disk: &HostDiskModel) -> String {
+    let (total, inside) = disk.mean_us();
+    let alias = disk.alias.as_ref().map(|alias| format!(" ({alias})")).unwrap_or_default();
+    let inside = inside.map(|us| format!(", {} of it in the device", duration(us))).unwrap_or_default();
+    format!(
+        "{}{alias}: {} on average for {} reads and writes/s{inside}; 99 % within {}",
+        disk.name,
+        or_unknown(total, duration),
+        figure(disk.ops()),
+        or_unknown(disk.p99_us(), duration)
+    )
 }
 
 /// Reads and writes of all disks per second, and their mean time, microseconds.

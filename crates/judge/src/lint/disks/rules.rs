@@ -1,6 +1,6 @@
 //! The rows of the disks' rules in the table of rules.
 
-use super::{errors, flushes, latency, queue, slow_storage, throttled};
+use super::{latency, requests, throttled};
 use crate::lint::prelude::*;
 
 /// Disks are read every 5 s: what holds for 8 of 15 s was seen in two readings.
@@ -10,6 +10,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskThrottled,
         sees: "the guest's disk is at the limit of its iotune or throttling options",
+        why: "QEMU lets no more through than the limit of the disk allows. What the guest wants beyond that waits in \
+            QEMU, however idle the host's storage is, and the guest sees it as latency",
         check: Check::Behaviour(throttled::throttled),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.throttled],
@@ -22,7 +24,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskQueue,
         sees: "the guest has as many requests under way as its disk's bus takes",
-        check: Check::Behaviour(queue::queue),
+        why: "A bus takes a fixed number of requests at once. When all places are taken, further requests wait inside \
+            the guest, where no figure of the host shows them",
+        check: Check::Behaviour(requests::queue),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.queue_full, disks.queue_us],
         limits: "The depth is an average by Little's law: the time of all completed requests over the time between \
@@ -34,7 +38,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskFlushes,
         sees: "flushes of the write cache take most of the time of the guest's disk",
-        check: Check::Behaviour(flushes::flushes),
+        why: "With a flush the guest asks that all it wrote so far be on the medium: QEMU waits for fdatasync of the \
+            image, and the program in the guest waits for QEMU. Databases and journals flush at each commit",
+        check: Check::Behaviour(requests::flushes),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.flush_time, disks.flushes],
         limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
@@ -45,6 +51,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskLatency,
         sees: "the guest waits much longer for its disks than the host's block devices take",
+        why: "Between the guest's request and the host's block device stands QEMU: the thread that takes the request \
+            (the main loop, or an IOThread) has to get a CPU and be free, and the page cache or the pool of threads \
+            may lie between. Faster storage would change nothing",
         check: Check::Behaviour(latency::latency),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.outside_us, disks.outside_percent, disks.timed_ops],
@@ -58,7 +67,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::SlowStorage,
         sees: "a block device of the host takes long for the guest's requests",
-        check: Check::Behaviour(slow_storage::slow_storage),
+        why: "The time passes in the host's block layer and device: the device is slow, other guests and programs keep \
+            it busy, or its requests are held back. QEMU can only wait",
+        check: Check::Behaviour(latency::slow_storage),
         hold: TWO_READINGS,
         thresholds: thresholds![disks.storage_us, disks.timed_ops],
         limits: "Needs the host's block devices timed, as disk-latency does. Large requests take long on a healthy \
@@ -69,7 +80,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::DiskErrors,
         sees: "requests of the guest's disk fail on the host",
-        check: Check::Behaviour(errors::errors),
+        why: "QEMU got an error for a request to the image or the device behind the disk. By its error policy it \
+            passes the error on to the guest or stops the guest; most file systems then become read-only",
+        check: Check::Behaviour(requests::errors),
         hold: Hold::EVENT,
         thresholds: &[],
         limits: "Needs the guest's own QEMU monitor: libvirt does not pass the counts of failed requests on",

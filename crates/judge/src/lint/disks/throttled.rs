@@ -1,7 +1,7 @@
 //! A disk that is kept to a limit.
 
 use super::setup::DiskSetup;
-use super::texts;
+use super::texts::{self, WINDOW, latencies};
 use crate::lint::prelude::*;
 use crate::model::DiskRates;
 
@@ -28,17 +28,18 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let limited = guest.domain.disks.iter().filter(waits).flat_map(|disk| at_limits(guest, disk));
     let Some(worst) = limited.max_by(|a, b| a.percent().total_cmp(&b.percent())) else { return };
     let Some(severity) = steps.of(worst.percent()) else { return };
-    verdicts.find(Finding {
-        severity,
-        confidence: if worst.disk.queue_depth.is_some() { Confidence::High } else { Confidence::Medium },
-        evidence: vec![
-            texts::at_limit(&worst.disk.name, &worst.limit, worst.rate, worst.most, worst.percent()),
-            texts::in_flight(worst.disk),
-            look_at(guest, &worst.disk.name),
-        ],
-        fix: lift(guest, &worst.disk.name, &worst.limit),
-        ..texts::THROTTLED.finding()
-    });
+    let AtLimit { disk, limit, rate, most } = &worst;
+    let unit = if limit.contains("bytes") { "B/s" } else { "op/s" };
+    let (name, depth) = (&disk.name, or_unknown(disk.queue_depth, figure));
+    let (rate, most, percent) = (figure(*rate), figure(*most), figure(worst.percent()));
+    let evidence = vec![
+        format!("disk {name}: {rate} {unit} of at most {most} ({limit}), {percent} % of the limit, {WINDOW}"),
+        format!("{depth} requests under way on average; {}", latencies(disk)),
+        look_at(guest, name),
+    ];
+    let confidence = if disk.queue_depth.is_some() { Confidence::High } else { Confidence::Medium };
+    let found = Finding::new(severity, confidence, evidence, lift(guest, name, limit));
+    verdicts.find(Finding { title: "A limit holds the guest's disk back".into(), ..found });
 }
 
 /// Whether a disk of the guest is at one of its limits: what it waits for is known then.
@@ -75,7 +76,10 @@ fn look_at(guest: &GuestContext<'_>, disk: &str) -> String {
 /// Removes a limit.
 fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Vec<Fix> {
     if guest.config.libvirt == Some(false) {
-        return vec![fixes::advice(texts::raise_throttling(disk))];
+        return vec![fixes::advice(format!(
+            "Raise or remove the throttling options of the drive {disk}; the monitor's block_set_io_throttle changes \
+             them while the guest runs"
+        ))];
     }
     let option = limit.replace('_', "-");
     let rest = format!("{} --{option} 0 {}", fixes::shell::quoted(disk), fixes::scope(guest));

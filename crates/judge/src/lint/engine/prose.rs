@@ -1,6 +1,6 @@
-//! The fixed words of a finding. Each family keeps its own in `texts.rs`, apart from the detection.
+//! The fixed words of a finding. Each family keeps its own in its table and in `texts.rs`, apart from the detection.
 
-use super::finding::Finding;
+use super::finding::{Confidence, Finding, Fix, Severity};
 use crate::lint::context::totals::EventTotals;
 
 /// A finding's title and explanation.
@@ -17,9 +17,21 @@ impl Prose {
     pub fn finding(self) -> Finding {
         Finding { title: self.title.into(), why: self.why.into(), ..Finding::default() }
     }
+}
+
+impl Finding {
+    /// A finding with the title, explanation and links of its rule.
+    pub(crate) fn new(severity: Severity, confidence: Confidence, evidence: Vec<String>, fix: Vec<Fix>) -> Self {
+        Self { severity, confidence, evidence, fix, ..Self::default() }
+    }
+
+    /// The same in other words.
+    pub(crate) fn saying(self, prose: Prose) -> Self {
+        Self { title: prose.title.into(), why: prose.why.into(), ..self }
+    }
 
     /// The same with what these events cost and where they are shown.
-    pub fn caused_by(self, events: EventTotals) -> Finding {
-        Finding { cost: events.cost, marks: events.marks, ..self.finding() }
+    pub(crate) fn caused_by(self, events: EventTotals) -> Self {
+        Self { cost: events.cost, marks: events.marks, ..self }
     }
 }

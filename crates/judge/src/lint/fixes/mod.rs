@@ -59,6 +59,11 @@ pub(crate) fn libvirt_advice(text: impl Into<String>) -> Fix {
     advice(text).only(Audience::Libvirt)
 }
 
+/// Fixes, or advice where there are none.
+pub(crate) fn or_advice(fix: Vec<Fix>, advice: Fix) -> Vec<Fix> {
+    if fix.is_empty() { vec![advice] } else { fix }
+}
+
 impl Fix {
     /// The same fix with another need.
     pub(crate) fn needing(self, needs: &str) -> Self {

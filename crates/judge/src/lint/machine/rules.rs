@@ -15,6 +15,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             suffers from the fault, or from the 0 that it reads with ignore_msrs=1, is not visible",
         fix: "Nothing, a CPU model that KVM knows, or a KVM module parameter that silences the log",
         links: &[links::KERNEL_PARAMETERS],
+        why: "",
     },
     Rule {
         id: RuleId::Stage2Faults,
@@ -27,6 +28,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             guest in migration is left out. From 10 % of one CPU on it is a warning",
         fix: "Huge pages in the domain's XML, or the host's memory settings",
         links: &[links::TRANSPARENT_HUGE_PAGES, links::MEMORY_BACKING],
+        why: "",
     },
     Rule {
         id: RuleId::HostMemoryPressure,
@@ -37,6 +39,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         limits: "Swap that does not grow is not reported. Whether the guest needs the swapped pages is not visible",
         fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
         links: &[links::MEMORY_BACKING],
+        why: "",
     },
     Rule {
         id: RuleId::HostSteal,
@@ -47,6 +50,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         limits: "Hypervisors that report no steal hide this",
         fix: "Nothing on this host: a larger or dedicated instance",
         links: &[links::PROC],
+        why: "",
     },
     Rule {
         id: RuleId::AbnormalExit,
@@ -60,6 +64,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             encrypted memory (SEV-SNP, TDX) return error 14 for each page that they share",
         fix: "Inside the guest, or newer versions of QEMU, firmware, microcode and kernel",
         links: &[links::KVM_API, links::BUS_LOCK, links::MACHINE_CHECK],
+        why: "",
     },
     Rule {
         id: RuleId::GuestKilled,
@@ -71,6 +76,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             or QEMU's under libvirt. Who sent a signal is often not known",
         fix: "Less memory for the guests, or a newer QEMU",
         links: &[links::OOM, links::MEMORY_FAILURE],
+        why: "",
     },
     Rule {
         id: RuleId::HostLockup,
@@ -83,6 +89,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             of the last hour",
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
+        why: "",
     },
     Rule {
         id: RuleId::MainLoopBusy,
@@ -93,6 +100,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         limits: "What the thread does is not broken down. A guest in migration is left out",
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
         links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
+        why: "",
     },
     Rule {
         id: RuleId::NestedGuest,
@@ -104,5 +112,6 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             the vCPUs' time in exits on it is a warning",
         fix: "Enlightenments for Windows, after a power cycle; or the inner guests moved to this host",
         links: &[links::NESTED_GUESTS, links::HYPERV],
+        why: "",
     },
 ];

@@ -1,64 +1,43 @@
 //! The guest's hardware threads against the host's siblings.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::fixes::{self, placement};
-use crate::lint::verdicts::Verdicts;
-use crate::placement::faults::PinnedPair;
+use crate::lint::prelude::*;
+use faults::PinnedPair;
+
+/// The most pairs that a sentence names.
+const MAX_NAMED: usize = 32;
 
 pub(super) fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    if !ctx.layout(guest).running {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    if !layout.running {
         return;
     }
     slow_cores(ctx, guest, verdicts);
-    if guest.config.threads_per_core() > 1 {
-        threads_apart(ctx, guest, verdicts);
-    } else {
-        shared_core(ctx, guest, verdicts);
-    }
-}
-
-/// Threads of a guest core, as the guest sees them, on different cores of the host.
-fn threads_apart(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let apart = ctx.layout(guest).threads_apart(ctx.map());
-    if apart.is_empty() {
-        return;
-    }
     let threads = guest.config.threads_per_core();
-    let mut fix = placement::guest_placement(ctx, guest);
-    if fix.is_empty() {
-        fix.push(fixes::advice(texts::PIN_CORES_OR_ONE_THREAD));
-    }
-    verdicts.find(Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        evidence: vec![texts::threads_apart(threads, &apart), texts::CHECK_SIBLINGS.into()],
-        fix,
-        marks: marks(&apart),
-        ..texts::THREADS_APART.finding()
-    });
-}
-
-/// vCPUs on siblings of one core, in a guest that sees one thread per core.
-fn shared_core(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let shared = ctx.layout(guest).shared_cores(ctx.map());
-    if shared.is_empty() {
+    let seen = format!("the guest sees {threads} threads per core, yet these are on different cores");
+    // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on siblings of one core,
+    // in a guest that sees one thread per core.
+    let (pairs, severity, seen, advice, prose) = if threads > 1 {
+        let apart = layout.threads_apart(map);
+        (apart, Severity::Warning, seen.as_str(), fixes::advice(texts::PIN_CORES_OR_ONE_THREAD), texts::THREADS_APART)
+    } else {
+        let shared = layout.shared_cores(map);
+        let seen = "the guest sees one thread per core, yet these are on threads of one core";
+        (shared, Severity::Info, seen, fixes::libvirt_advice(texts::SHOW_THREADS_OR_PIN_CORES), texts::SHARED_CORE)
+    };
+    if pairs.is_empty() {
         return;
     }
-    let mut fix = placement::guest_placement(ctx, guest);
-    if fix.is_empty() {
-        fix.push(fixes::libvirt_advice(texts::SHOW_THREADS_OR_PIN_CORES));
+    let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
+    let mut names: Vec<String> = pairs.iter().take(MAX_NAMED).map(named).collect();
+    if pairs.len() > MAX_NAMED {
+        names.push(format!("and {} pairs more", pairs.len() - MAX_NAMED));
     }
-    verdicts.find(Finding {
-        severity: Severity::Info,
-        confidence: Confidence::High,
-        evidence: vec![texts::shared_core(&shared), texts::CHECK_SIBLINGS.into()],
-        fix,
-        marks: marks(&shared),
-        ..texts::SHARED_CORE.finding()
-    });
+    let evidence = vec![format!("{seen}: {}", names.join(", ")), "check: lscpu -e".into()];
+    let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
+    let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
+    let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
+    verdicts.find(Finding { marks, ..found });
 }
 
 /// Reports vCPUs on slow cores of a hybrid host beside others on fast ones, if the plan can move them.
@@ -67,17 +46,15 @@ fn slow_cores(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
     if slow.is_empty() || !ctx.planned(guest).is_some_and(|after| after.on_slow_cores(ctx.map()).is_empty()) {
         return;
     }
-    let (on_slow, on_fast): (Vec<_>, Vec<_>) = ctx.layout(guest).pins(ctx.map()).partition(|(v, _)| slow.contains(*v));
-    verdicts.find(Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        evidence: vec![texts::slow_cores(&on_slow, &on_fast), texts::CHECK_KINDS.into()],
-        fix: placement::guest_placement(ctx, guest),
-        marks: slow.iter().map(Mark::Vcpu).collect(),
-        ..texts::SLOW_CORES.finding()
-    });
-}
-
-fn marks(pairs: &[PinnedPair]) -> Vec<Mark> {
-    pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect()
+    let pins = ctx.layout(guest).pins(ctx.map());
+    let (on_slow, on_fast): (Vec<(u32, u32)>, Vec<(u32, u32)>) = pins.partition(|(v, _)| slow.contains(*v));
+    let sides = [on_slow, on_fast].map(|pins| pins.into_iter().unzip::<u32, u32, CpuSet, CpuSet>());
+    let [(slow_vcpus, slow_cpus), (vcpus, cpus)] = sides;
+    let pinned = format!(
+        "vCPUs {slow_vcpus} are pinned to slow cores (CPUs {slow_cpus}), vCPUs {vcpus} to fast ones (CPUs {cpus})"
+    );
+    let evidence = vec![pinned, "look at: lscpu -e=CPU,MAXMHZ".into()];
+    let fix = guest_placement(ctx, guest);
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(texts::SLOW_CORES);
+    verdicts.find(Finding { marks: slow.iter().map(Mark::Vcpu).collect(), ..found });
 }

@@ -1,13 +1,6 @@
 //! The prose of the NUMA and hardware thread rules.
 
-use crate::figures::{bytes, figure};
 use crate::lint::engine::prose::Prose;
-use crate::lint::pinning::helper_name;
-use crate::placement::faults::PinnedPair;
-use kvm::CpuSet;
-
-/// The most pairs and cells that a sentence names.
-const MAX_NAMED: usize = 32;
 
 pub(super) const THREADS_APART: Prose = Prose {
     title: "vCPUs that the guest sees as threads of one core are pinned to different cores",
@@ -28,11 +21,6 @@ pub(super) const HELPERS_ELSEWHERE: Prose = Prose {
     title: "The guest's emulator or IOThreads are on another NUMA node than its vCPUs",
     why: "These threads serve the vCPUs' devices: they read and write the guest's memory and wake its vCPUs. From \
         another node each of these accesses and interrupts goes over the link between the nodes",
-};
-pub(super) const VCPUS_SPLIT: Prose = Prose {
-    title: "The guest's vCPUs are spread over NUMA nodes that it does not see",
-    why: "Half of its memory accesses go to the other node at a higher cost. The guest's scheduler and allocator \
-        cannot avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
 };
 pub(super) const MEMORY_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is on another NUMA node than its vCPUs",
@@ -58,76 +46,3 @@ pub(super) const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads i
     pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
 pub(super) const SHOW_NODES: &str = "Show a guest that has to span nodes its nodes: <numa> cells in <cpu>, each with \
     its vCPUs, and <memnode> in <numatune> to bind each cell's memory";
-
-// Evidence.
-pub(super) const CHECK_SIBLINGS: &str = "check: lscpu -e";
-pub(super) const CHECK_KINDS: &str = "look at: lscpu -e=CPU,MAXMHZ";
-pub(super) const CHECK_NODES: &str = "check: lscpu -e; numactl --hardware";
-
-/// `vCPUs 0 and 1 on CPUs 2 and 3, …`.
-fn named(pairs: &[PinnedPair]) -> String {
-    let one = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
-    let mut all: Vec<String> = pairs.iter().take(MAX_NAMED).map(one).collect();
-    if pairs.len() > MAX_NAMED {
-        all.push(format!("and {} pairs more", pairs.len() - MAX_NAMED));
-    }
-    all.join(", ")
-}
-
-pub(super) fn threads_apart(threads: u32, pairs: &[PinnedPair]) -> String {
-    format!("the guest sees {threads} threads per core, yet these are on different cores: {}", named(pairs))
-}
-
-pub(super) fn shared_core(pairs: &[PinnedPair]) -> String {
-    format!("the guest sees one thread per core, yet these are on threads of one core: {}", named(pairs))
-}
-
-pub(super) fn cell_elsewhere(cell: usize, vcpus: &CpuSet, now: &CpuSet, memory: &CpuSet) -> String {
-    format!("cell {cell}: memory on node {memory}, vCPUs {vcpus} pinned to node {now}")
-}
-
-/// vCPUs with their CPUs, those on slow cores and those on fast ones.
-pub(super) fn slow_cores(slow: &[(u32, u32)], fast: &[(u32, u32)]) -> String {
-    let vcpus = |of: &[(u32, u32)]| of.iter().map(|(v, _)| *v).collect::<CpuSet>();
-    let cpus = |of: &[(u32, u32)]| of.iter().map(|(_, cpu)| *cpu).collect::<CpuSet>();
-    format!(
-        "vCPUs {} are pinned to slow cores (CPUs {}), vCPUs {} to fast ones (CPUs {})",
-        vcpus(slow),
-        cpus(slow),
-        vcpus(fast),
-        cpus(fast)
-    )
-}
-
-pub(super) fn helper_elsewhere(iothread: Option<u32>, cpus: &CpuSet, nodes: &CpuSet) -> String {
-    format!("{} is pinned to CPUs {cpus} on node {nodes}", helper_name(iothread))
-}
-
-pub(super) fn vcpus_on(cpus: &CpuSet, nodes: &CpuSet) -> String {
-    format!("the vCPUs are pinned to CPUs {cpus} on node {nodes}")
-}
-
-pub(super) fn vcpus_split(cpus: &CpuSet, nodes: &CpuSet) -> String {
-    format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; the guest sees one node")
-}
-
-pub(super) fn bound_away(bound: &CpuSet, vcpu_nodes: &CpuSet) -> String {
-    format!("its memory is bound to node {bound}, away from the vCPUs on node {vcpu_nodes}")
-}
-
-pub(super) fn local_share(percent: f64, nodes: &CpuSet, by_node: &[(u32, u64)]) -> String {
-    let by_node: Vec<String> = by_node.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect();
-    format!("{} % of its memory is on the nodes of its vCPUs ({nodes}): {}", figure(percent), by_node.join(", "))
-}
-
-pub(super) fn check_memory(pid: i32) -> String {
-    format!("look at: numastat -p {pid}")
-}
-
-pub(super) fn bound_elsewhere(bound: &CpuSet, cpus: &CpuSet, nodes: &CpuSet) -> String {
-    format!("<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node {nodes}")
-}
-
-pub(super) fn check_binding(numatune: &str) -> String {
-    format!("look at: {numatune}")
-}

@@ -1,24 +1,15 @@
 //! Where threads may run against where the configuration wants them.
 
-use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
+use super::texts::{self, helper_name};
+use crate::lint::prelude::*;
+use fixes::cpu_groups;
 
 /// The most threads that evidence names.
 const MAX_LINES: usize = 8;
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    if guest.running() {
-        drift(ctx, guest, verdicts);
-    }
-}
-
-fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let pins = &guest.config.pins;
-    if guest.config.libvirt != Some(true) || *pins == crate::model::Pins::default() {
+    if !guest.running() || guest.config.libvirt != Some(true) || *pins == crate::model::Pins::default() {
         return;
     }
     let mut threads = guest.vcpu_threads().peekable();
@@ -26,61 +17,64 @@ fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if threads.peek().is_some() && (!host_measured || threads.all(|t| t.place.affinity.is_none())) {
         return verdicts.cannot_tell(texts::AFFINITY_UNKNOWN);
     }
-    let all = &ctx.map().all;
+    let (all, layout) = (&ctx.map().all, ctx.layout(guest));
     if all.is_empty() {
         return;
     }
-    let layout = ctx.layout(guest);
-    let mut lines = Vec::new();
-    let mut marks = Vec::new();
-    let mut unreachable = false;
-    for v in layout.absent.iter() {
-        let Some(want) = pins.vcpu(v) else { continue };
-        lines.push(texts::absent_pin(&format!("vCPU {v}"), want, &want.difference(all)));
-        unreachable |= !want.intersects(all);
-        marks.push(Mark::Vcpu(v));
-    }
-    for (id, _) in layout.helpers().filter(|(_, h)| h.absent) {
+    let absent_vcpus = layout.absent.iter().filter_map(|v| Some((format!("vCPU {v}"), pins.vcpu(v)?.clone())));
+    let absent_helpers = layout.helpers().filter(|(_, h)| h.absent).map(|(id, _)| {
         let want = id.map_or_else(|| pins.emulator(), |id| pins.iothread(id));
-        let want = want.cloned().unwrap_or_default();
-        lines.push(texts::absent_pin(&texts::helper_name(id), &want, &want.difference(all)));
-        unreachable |= !want.intersects(all);
-    }
+        (helper_name(id), want.cloned().unwrap_or_default())
+    });
+    let mut unreachable = false;
+    let mut lines: Vec<String> = absent_vcpus
+        .chain(absent_helpers)
+        .map(|(thread, want)| {
+            unreachable |= !want.intersects(all);
+            match want.difference(all) {
+                absent if absent == want => {
+                    format!("{thread} is pinned to CPU {want}, which is offline or missing")
+                }
+                absent => format!("{thread} is pinned to CPUs {want}, of which {absent} are offline or missing"),
+            }
+        })
+        .collect();
     let absent = lines.len();
-    for (v, want) in &layout.drifted {
-        let now = layout.vcpus.get(*v as usize).cloned().unwrap_or_default();
-        lines.push(texts::drifted(&format!("vCPU {v}"), want, &now));
-        marks.push(Mark::Vcpu(*v));
-    }
-    for (id, helper) in layout.helpers() {
-        let Some(want) = &helper.drifted else { continue };
-        lines.push(texts::drifted(&texts::helper_name(id), want, &helper.cpus.clone().unwrap_or_default()));
-        marks.extend(guest.domain.emulator().filter(|_| id.is_none()).map(|t| Mark::Thread(t.tid)));
-    }
+    let now = |v: &u32| layout.vcpus.get(*v as usize).cloned().unwrap_or_default();
+    let vcpus = layout.drifted.iter().map(|(v, want)| (format!("vCPU {v}"), want, now(v)));
+    let helpers = layout.helpers().filter_map(|(id, helper)| {
+        Some((helper_name(id), helper.drifted.as_ref()?, helper.cpus.clone().unwrap_or_default()))
+    });
+    let drifted: Vec<(String, &CpuSet, CpuSet)> = vcpus.chain(helpers).collect();
+    lines.extend(
+        drifted.iter().map(|(thread, want, now)| format!("{thread} is configured for CPU {want} and may use {now}")),
+    );
     if lines.is_empty() {
         return;
     }
-    let beyond = layout.drifted.iter().find_map(|(_, want)| fixes::cpu_groups::bound(guest, want));
-    let beyond = beyond
-        .or_else(|| layout.helpers().find_map(|(_, helper)| fixes::cpu_groups::bound(guest, helper.drifted.as_ref()?)));
+    let marked = layout.absent.iter().filter(|v| pins.vcpu(*v).is_some()).chain(layout.drifted.keys().copied());
+    let mut marks: Vec<Mark> = marked.map(Mark::Vcpu).collect();
+    let emulator = guest.domain.emulator().filter(|_| layout.emulator.drifted.is_some());
+    marks.extend(emulator.map(|t| Mark::Thread(t.tid)));
     let all_absent = absent == lines.len();
     if lines.len() > MAX_LINES {
         let rest = lines.len() - MAX_LINES;
         lines.truncate(MAX_LINES);
-        lines.push(texts::more(rest));
+        lines.push(format!("and {rest} more like these"));
     }
-    lines.extend(beyond.map(|group| texts::bounded(&fixes::cpu_groups::name(group), &group.cpus)));
-    lines.push(texts::check_drift(&fixes::virsh(guest, "vcpupin", "")));
-    let mut fix = fixes::placement::guest_placement(ctx, guest);
-    if fix.is_empty() {
-        fix.push(fixes::libvirt_advice(texts::ONLINE_CPUS));
+    // A group of processes that leaves fewer CPUs than a pin names.
+    lines.extend(drifted.iter().find_map(|(_, want, _)| cpu_groups::bound(guest, want)).map(|group| {
+        let (name, cpus) = (cpu_groups::name(group), &group.cpus);
+        format!("its group of processes {name} leaves it only CPUs {cpus} (cpuset.cpus, AllowedCPUs=)")
+    }));
+    lines.push(format!("check: {}; look at: taskset -pc TID", fixes::virsh(guest, "vcpupin", "")));
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(texts::ONLINE_CPUS));
+    let severity = if all_absent && !unreachable { Severity::Info } else { Severity::Warning };
+    let mut found = Finding { marks, ..Finding::new(severity, Confidence::High, lines, fix) };
+    if all_absent {
+        found = found.saying(texts::OFFLINE);
+    } else {
+        found.title = "A thread's CPU affinity is not the one in the configuration".into();
     }
-    verdicts.find(Finding {
-        severity: if all_absent && !unreachable { Severity::Info } else { Severity::Warning },
-        confidence: Confidence::High,
-        evidence: lines,
-        fix,
-        marks,
-        ..if all_absent { texts::OFFLINE } else { texts::DRIFT }.finding()
-    });
+    verdicts.find(found);
 }

@@ -1,23 +1,17 @@
 //! Pins that conflict: vCPUs of several guests or of one on a CPU, and free vCPUs among pinned ones.
 
 use super::texts;
-use crate::lint::context::Context;
-use crate::lint::context::cpu_wait;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::fixes;
-use crate::lint::verdicts::Verdicts;
-use crate::placement::faults::{CpuOverlap, overlaps};
-use kvm::CpuSet;
+use crate::lint::prelude::*;
+use faults::CpuOverlap;
 
 /// The most CPUs that evidence lists one by one.
 const MAX_CPUS: usize = 8;
 
 pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    for overlap in overlaps(ctx.map(), &ctx.placement.layouts) {
+    for overlap in faults::overlaps(ctx.map(), &ctx.placement.layouts) {
         report(ctx, &overlap, verdicts);
     }
-    for guest in &ctx.guests {
+    for guest in ctx.guests.iter().filter(|g| g.running()) {
         partly_pinned(ctx, guest, verdicts);
     }
 }
@@ -34,31 +28,35 @@ struct SharedCpu<'a> {
 impl SharedCpu<'_> {
     fn severity(&self, busy: f64) -> Severity {
         let Some(wanted) = &self.wanted else { return Severity::Warning };
-        let competing = wanted.iter().filter(|w| **w >= busy).count() > 1;
-        match competing {
+        match wanted.iter().filter(|w| **w >= busy).count() > 1 {
             true if wanted.iter().sum::<f64>() > 100.0 => Severity::Critical,
             true => Severity::Warning,
             false => Severity::Info,
         }
     }
 
-    fn excess(&self) -> Option<f64> {
-        self.wanted.as_ref().map(|w| (w.iter().sum::<f64>() - 100.0).max(0.0))
+    fn line(&self, names: &[String], window: &str) -> String {
+        let Self { cpu, count, .. } = self;
+        let more = if *count > names.len() { format!(" and {} more", count - names.len()) } else { String::new() };
+        let (users, part) = (names.join(", "), figure(100.0 / (*count).max(1) as f64));
+        match &self.wanted {
+            Some(wanted) => {
+                let each = wanted.iter().map(|w| format!("{} %", figure(*w))).collect::<Vec<_>>().join(", ");
+                format!("CPU {cpu}: {users}{more} want {each} of it {window}; busy at once, each gets {part} %")
+            }
+            None => format!("CPU {cpu}: {users}{more}; busy at once, each gets {part} % of it"),
+        }
     }
-}
-
-/// What a vCPU wants of a CPU, percent.
-fn demand(guest: &GuestContext<'_>, vcpu: u32) -> Option<f64> {
-    guest.domain.vcpu(vcpu)?.cpu.as_ref().map(cpu_wait::demand)
 }
 
 fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     let busy = ctx.thresholds().pinning.overlap_busy;
+    let wanted = |(g, v): &(usize, u32)| ctx.guests.get(*g)?.domain.vcpu(*v)?.cpu.as_ref().map(demand);
     let shared: Vec<SharedCpu<'_>> = overlap
         .cpus
         .iter()
         .map(|(cpu, (users, count))| {
-            let wanted = users.iter().map(|(g, v)| demand(ctx.guests.get(*g)?, *v)).collect();
+            let wanted = users.iter().map(wanted).collect();
             SharedCpu { cpu: *cpu, users, count: *count, wanted }
         })
         .collect();
@@ -66,84 +64,55 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     let (Some(worst), Some(first)) = (worst, overlap.guests.first().and_then(|g| ctx.guests.get(*g))) else { return };
     let cpus: CpuSet = overlap.cpus.keys().copied().collect();
     let names: Vec<&str> = overlap.guests.iter().filter_map(|g| ctx.guests.get(*g)).map(GuestContext::name).collect();
-    let others = overlap.guest_count - 1;
     let named = |(g, v): &(usize, u32)| {
-        let cpus = ctx.placement.layouts.get(*g).and_then(|l| l.vcpus.get(*v as usize)).filter(|set| set.len() > 1);
-        texts::user(*v, (others > 0).then(|| ctx.guests[*g].name()), cpus)
+        let of = if overlap.guest_count > 1 { format!(" of {}", ctx.guests[*g].name()) } else { String::new() };
+        let set = ctx.placement.layouts.get(*g).and_then(|l| l.vcpus.get(*v as usize)).filter(|set| set.len() > 1);
+        format!("vCPU {v}{of}{}", set.map_or_else(String::new, |set| format!(" (CPUs {set})")))
     };
-    let line = |s: &SharedCpu<'_>| {
-        let users: Vec<String> = s.users.iter().map(named).collect();
-        texts::shared_cpu(s.cpu, &users, s.count, s.wanted.as_deref(), &first.window())
-    };
+    let line = |s: &SharedCpu<'_>| s.line(&s.users.iter().map(named).collect::<Vec<_>>(), &first.window());
     let mut evidence: Vec<String> = vec![line(worst)];
     evidence.extend(shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_CPUS).map(line));
     if shared.len() > MAX_CPUS + 1 {
-        evidence.push(texts::conflict_cpus(&cpus));
+        evidence.push(format!("the same on CPUs {cpus}"));
     }
     evidence.push(fixes::check_pins(first));
-    let mut fix = fixes::placement::placement(ctx, &overlap.guests);
-    if fix.is_empty() {
-        fix.push(fixes::advice(texts::SEPARATE_SETS));
-    }
+    let mut fix = fixes::or_advice(placement(ctx, &overlap.guests), fixes::advice(texts::SEPARATE_SETS));
     if overlap.guest_count > overlap.guests.len() {
         fix.push(fixes::advice(fixes::placement::MORE_IN_PLAN));
     }
-    let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
-    for (g, v) in shared.iter().flat_map(|s| s.users) {
-        marks.push(if *g == first.index {
-            Mark::Vcpu(*v)
-        } else {
-            match ctx.guests[*g].domain.vcpu(*v) {
-                Some(t) => Mark::Thread(t.tid),
-                None => continue,
-            }
-        });
-    }
-    verdicts.find_for(
-        first.index,
-        first,
-        Finding {
-            also: names.iter().skip(1).map(|n| (*n).to_owned()).collect(),
-            severity: worst.severity(busy),
-            confidence: if worst.wanted.is_some() { Confidence::High } else { Confidence::Medium },
-            target: Target::Pcpu(worst.cpu),
-            title: texts::overlap_title(&names, overlap.guest_count, worst.count),
-            why: texts::OVERLAP_WHY.into(),
-            evidence,
-            fix,
-            cost: shared.iter().filter_map(SharedCpu::excess).reduce(|a, b| a + b).filter(|c| *c > 0.0),
-            marks,
-            ..Finding::default()
-        },
-    );
+    let mark = |(g, v): &(usize, u32)| match g {
+        g if *g == first.index => Some(Mark::Vcpu(*v)),
+        g => ctx.guests[*g].domain.vcpu(*v).map(|t| Mark::Thread(t.tid)),
+    };
+    let users = shared.iter().flat_map(|s| s.users).filter_map(mark);
+    let excess = |wanted: &Vec<f64>| (wanted.iter().sum::<f64>() - 100.0).max(0.0);
+    let cost = shared.iter().filter_map(|s| s.wanted.as_ref()).map(excess).reduce(|a, b| a + b);
+    let confidence = if worst.wanted.is_some() { Confidence::High } else { Confidence::Medium };
+    let finding = Finding {
+        also: names.iter().skip(1).map(|n| (*n).to_owned()).collect(),
+        target: Target::Pcpu(worst.cpu),
+        title: texts::overlap_title(&names, overlap.guest_count, worst.count),
+        cost: cost.filter(|c| *c > 0.0),
+        marks: cpus.iter().map(Mark::Pcpu).chain(users).collect(),
+        ..Finding::new(worst.severity(busy), confidence, evidence, fix)
+    };
+    verdicts.find_for(first.index, first, finding);
 }
 
 /// Some vCPUs are pinned, and the others may run on their CPUs.
 fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
-    let free = if guest.running() { layout.partly_pinned(map) } else { Vec::new() };
+    let free: CpuSet = layout.partly_pinned(map).into_iter().collect();
     if free.is_empty() {
         return;
     }
-    let single = layout.single(map);
-    let mut fix = fixes::placement::guest_placement(ctx, guest);
-    if fix.is_empty() {
-        fix.push(fixes::advice(texts::ALL_OR_NONE));
-    }
-    let pinned = layout.pins(map).count();
-    verdicts.find_for(
-        guest.index,
-        guest,
-        Finding {
-            severity: Severity::Info,
-            confidence: Confidence::High,
-            evidence: vec![
-                texts::partly_pinned(pinned, layout.vcpus.len(), &single, &free.into_iter().collect()),
-                fixes::check_pins(guest),
-            ],
-            fix,
-            marks: single.iter().map(Mark::Pcpu).collect(),
-            ..texts::PARTLY_PINNED.finding()
-        },
+    let (single, pinned, all) = (layout.single(map), layout.pins(map).count(), layout.vcpus.len());
+    let own = format!(
+        "{pinned} of {all} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also on those CPUs"
     );
+    let evidence = vec![own, fixes::check_pins(guest)];
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice("Pin all vCPUs or none"));
+    let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(texts::PARTLY_PINNED);
+    let finding = Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found };
+    verdicts.find_for(guest.index, guest, finding);
 }

@@ -1,18 +1,15 @@
 //! The rows of the pinning rules in the table of rules.
 
 use super::{affinity_drift, emulator, isolated_pile_up, overlap};
-use crate::lint::engine::hold::Hold;
-use crate::lint::engine::thresholds::thresholds;
-use crate::lint::links;
-use crate::lint::rule::Check::{Host, Setup};
-use crate::lint::rule::Rule;
-use crate::lint::rule_id::RuleId;
+use crate::lint::prelude::*;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::PinOverlap,
         sees: "vCPUs of several guests are pinned to the same CPU",
-        check: Host(overlap::overlap),
+        why: "A vCPU that may use only one CPU cannot move away: when several are busy they divide the CPU among them, \
+            whatever is free elsewhere",
+        check: Check::Host(overlap::overlap),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.overlap_busy],
         limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the \
@@ -24,7 +21,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::EmulatorOnVcpu,
         sees: "emulator, IOThread or vhost may run on a pinned vCPU's CPU",
-        check: Host(emulator::emulator),
+        why: "While this thread runs, the vCPU does not, and the vCPU cannot move away. The guest's own device work \
+            (timers, disks, network) then stops the guest",
+        check: Check::Host(emulator::emulator),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.emulator],
         limits: "Where a thread runs is read once per interval. From files alone only the configuration is judged",
@@ -34,7 +33,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::IsolatedPileUp,
         sees: "vCPUs pile up on one CPU of an isolated set, where nothing balances load",
-        check: Host(isolated_pile_up::pile_up),
+        why: "The scheduler does not balance load on isolated CPUs. A task that may use several of them stays where it \
+            started, usually on the first one, while the others are idle",
+        check: Check::Host(isolated_pile_up::pile_up),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.busy],
         limits: "A cpuset partition of type root balances load and does not count as isolated here",
@@ -44,7 +45,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::AffinityDrift,
         sees: "a thread's CPUs are not those of its configuration, or are offline",
-        check: Setup(affinity_drift::affinity),
+        why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went \
+            offline and came back",
+        check: Check::Setup(affinity_drift::affinity),
         hold: Hold::For(5.0, 6.0),
         thresholds: &[],
         limits: "libvirt guests with pins only. What changed the affinity is not visible. A list of CPUs that cannot \

@@ -2,7 +2,7 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use crate::model::{CpuShare, ThreadModel};
+use crate::model::CpuShare;
 
 /// On a host that is idle for more than this, polling hurts nobody, percent.
 const IDLE_HOST: f64 = 20.0;
@@ -30,23 +30,21 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if idle.is_none_or(|i| i > IDLE_HOST) {
         severity = Severity::Info;
     }
-    let runs = thread.cpu.map_or(0.0, |c| c.guest);
+    let (name, window, ns) = (thread.label(), guest.window(), ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS));
+    let (polls, failed, runs) = (figure(percent), figure(failed), figure(thread.cpu.map_or(0.0, |c| c.guest)));
+    let evidence = vec![
+        format!("{name} polls {polls} % of the time ({failed} % in vain) {window}, while its guest runs {runs} %"),
+        format!("kvm.halt_poll_ns is {ns}"),
+        texts::CHECK_HALT_POLL.into(),
+    ];
+    let less = fixes::command(texts::LESS_POLLING).needing(texts::LESS_POLLING_NEED);
+    let found = Finding::new(severity, Confidence::High, evidence, vec![less, fixes::advice(texts::KEEP_POLLING)]);
+    let marks = thread.index.map(Mark::Vcpu).into_iter().collect();
     verdicts.find(Finding {
-        severity,
-        confidence: Confidence::High,
         target: Target::Vcpu(thread.index.unwrap_or_default()),
-        evidence: vec![
-            texts::polling(&thread.label(), percent, failed, &guest.window(), runs),
-            texts::poll_parameter(ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS)),
-            texts::CHECK_HALT_POLL.into(),
-        ],
-        fix: vec![
-            fixes::command(texts::LESS_POLLING).needing(texts::LESS_POLLING_NEED),
-            fixes::advice(texts::KEEP_POLLING),
-        ],
         cost: Some(percent),
-        marks: thread.index.map(Mark::Vcpu).into_iter().collect(),
-        ..texts::HALT_POLL.finding()
+        marks,
+        ..found
     });
 }
 

@@ -2,22 +2,16 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use crate::model::ThreadModel;
 
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
 const MAX_TICK: f64 = 1000.0;
 
 pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::HostInterrupt]);
-    if exits.count == 0 {
-        return;
-    }
-    if exits.rate.is_none() {
-        return verdicts.cannot_tell(guest.why_no_rate());
-    }
+    let Some(rate) = exits.rate_or_tell(guest, verdicts) else { return };
     // Without rows per vCPU and CPU times the number of busy vCPUs is an estimate: too weak to blame the host.
     let measured = exits.vcpu.is_some() || guest.vcpu_threads().any(|t| t.cpu.is_some());
-    let average = exits.rate.zip(guest.vcpus()).map(|(r, n)| r / n);
+    let average = guest.vcpus().map(|n| rate / n);
     let per_vcpu = if measured { exits.per_vcpu } else { average };
     let Some(per_vcpu) = per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
     let t = &ctx.thresholds().scheduling;
@@ -28,18 +22,22 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let host = ctx.topology();
     let isolated = guest.vcpu_threads().filter_map(ThreadModel::pinned_cpu).any(|c| host.is_isolated(c));
     let loud = isolated && per_vcpu >= t.interrupts_isolated;
-    verdicts.find(Finding {
-        severity: if loud { Severity::Warning } else { Severity::Info },
-        confidence: Confidence::Medium,
-        evidence: vec![
-            exits.describe(guest, "host interrupts", "in the running guest"),
-            tick_hz.map_or_else(|| texts::TICK_UNKNOWN.into(), texts::tick_share),
-            texts::check_vectors(ctx.isa(guest)),
-        ],
-        fix: vec![
-            fixes::command(texts::SHOW_INTERRUPTS).needing(texts::SHOW_INTERRUPTS_NEED),
-            fixes::advice(texts::ROUTE_INTERRUPTS),
-        ],
-        ..texts::HOST_INTERRUPTS.caused_by(exits)
-    });
+    let severity = if loud { Severity::Warning } else { Severity::Info };
+    // Intel's `intr_info` holds the vector; AMD does not acknowledge the interrupt on its exit.
+    let vector = if ctx.isa(guest) == Some(Isa::Vmx) { texts::VECTORS } else { "" };
+    let evidence = vec![
+        exits.describe(guest, "host interrupts", "in the running guest"),
+        tick_hz.map_or_else(
+            || texts::TICK_UNKNOWN.into(),
+            |hz| format!("the host's own tick causes at most {hz}/s on a busy vCPU"),
+        ),
+        format!(
+            "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report{vector}; look at: watch -d cat \
+             /proc/interrupts"
+        ),
+    ];
+    let show = fixes::command(texts::SHOW_INTERRUPTS).needing(texts::SHOW_INTERRUPTS_NEED);
+    let fix = vec![show, fixes::advice(texts::ROUTE_INTERRUPTS)];
+    let title = "Interrupts of the host stop the guest far more often than the host's tick".into();
+    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) }.caused_by(exits));
 }

@@ -1,9 +1,7 @@
 //! Busy vCPUs that move.
 
 use super::texts;
-use crate::lint::context::cpu_wait::{demand, wait_of_demand};
 use crate::lint::prelude::*;
-use crate::model::ThreadModel;
 
 /// With less wait, moves within a cache hurt little, percent.
 const LITTLE_WAIT: f64 = 5.0;
@@ -49,21 +47,22 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         }
     }
     let Some((rate, severity, thread)) = found else { return };
-    let mut fix = fixes::placement::guest_placement(ctx, guest);
-    if fix.is_empty() {
-        fix.push(fixes::advice(texts::PIN_NO_ROOM));
-    }
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(texts::PIN_NO_ROOM));
+    let m = &thread.migrations;
+    let far = [(m.cross_core, "core"), (m.cross_llc, "last-level cache"), (m.cross_node, "node")];
+    let far = far.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} to another {what}"));
+    let far = far.collect::<Vec<_>>().join(", ");
+    let far = if far.is_empty() { far } else { format!(" ({far})") };
+    let (name, window, rate, all) = (thread.label(), guest.window(), figure(rate), figure(all));
+    let wanted = figure(thread.cpu.as_ref().map_or(0.0, demand));
+    let waits = thread.cpu.as_ref().and_then(wait_of_demand).map(|w| format!(" and waits {} % of that", figure(w)));
+    let evidence = vec![
+        format!("{rate} moves/s of {name} {window}{far}; all busy vCPUs together {all}/s"),
+        format!("it wants a CPU {wanted} % of the time{}", waits.unwrap_or_default()),
+        format!("look at: grep nr_migrations {}/sched, twice", texts::task(guest, thread)),
+    ];
     let moved = guest.vcpu_threads().filter(|t| t.migrations.total.unwrap_or(0) > 0);
-    verdicts.find(Finding {
-        severity,
-        confidence: Confidence::High,
-        evidence: vec![
-            texts::moves(&thread.label(), rate, &guest.window(), &thread.migrations, all),
-            texts::demand(thread.cpu.as_ref().map_or(0.0, demand), thread.cpu.as_ref().and_then(wait_of_demand)),
-            texts::check_moves(guest.domain.facts.pid.unwrap_or_default(), thread.tid),
-        ],
-        fix,
-        marks: moved.filter_map(|t| t.index).map(Mark::Vcpu).collect(),
-        ..texts::MIGRATING.finding()
-    });
+    let marks = moved.filter_map(|t| t.index).map(Mark::Vcpu).collect();
+    let title = "Busy vCPUs are moved from CPU to CPU".into();
+    verdicts.find(Finding { title, marks, ..Finding::new(severity, Confidence::High, evidence, fix) });
 }

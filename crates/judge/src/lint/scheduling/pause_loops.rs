@@ -20,19 +20,17 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     } else {
         vec![fixes::advice(if wait.is_some() { texts::SPINS_INSIDE } else { texts::SPINS_WAIT_UNKNOWN })]
     };
-    let mut finding = Finding {
-        severity,
-        confidence: if waiting { Confidence::High } else { Confidence::Medium },
-        evidence: vec![
-            exits.describe(guest, "pause-loop exits", ""),
-            wait.map_or_else(|| texts::WAIT_UNKNOWN.into(), texts::wait_share),
-            guest.perf_check("vmexit"),
-        ],
-        fix,
-        ..texts::PAUSES.caused_by(exits)
+    let share = |w| format!("its vCPUs wait for a CPU {} % of the time they want one", figure(w));
+    let evidence = vec![
+        exits.describe(guest, "pause-loop exits", ""),
+        wait.map_or_else(|| "whether its vCPUs wait for CPUs is unknown".into(), share),
+        guest.perf_check("vmexit"),
+    ];
+    let (confidence, title) = if waiting {
+        (Confidence::High, "vCPUs spin on locks whose holder has no CPU")
+    } else {
+        (Confidence::Medium, "vCPUs spin on locks")
     };
-    if waiting {
-        finding.title = texts::PAUSES_AND_WAIT_TITLE.into();
-    }
-    verdicts.find(finding);
+    let found = Finding::new(severity, confidence, evidence, fix).caused_by(exits);
+    verdicts.find(Finding { title: title.into(), ..found });
 }

@@ -7,6 +7,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::PauseLoops,
         sees: "vCPUs spin on locks whose holder does not run",
+        why: "The CPU notices a vCPU that spins (4096 cycles of PAUSE) and exits, so that another vCPU may run. When \
+            vCPUs wait for a CPU, the lock's holder is probably one of them",
         check: Check::Behaviour(pause_loops::pauses),
         hold: Hold::USUAL,
         thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
@@ -18,6 +20,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HostInterrupts,
         sees: "interrupts of the host stop the guest far more often than its tick",
+        why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to \
+            that CPU, rescheduling and function calls from other CPUs, timers of other tasks, or interrupts for the \
+            guest that are not posted",
         check: Check::Behaviour(host_interrupts::interrupts),
         hold: Hold::USUAL,
         thresholds: thresholds![scheduling.interrupts_ticks, scheduling.interrupts_isolated],
@@ -29,6 +34,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HaltPollBurn,
         sees: "halt polling turns the guest's idle time into host CPU time",
+        why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That saves a wake-up when \
+            the interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
         check: Check::Behaviour(halt_polling::halt_poll),
         hold: Hold::USUAL,
         thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
@@ -40,6 +47,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::VcpuMigrating,
         sees: "a busy vCPU is moved from CPU to CPU",
+        why: "A move to another core leaves the caches behind; a move to another node leaves the memory behind too. \
+            The scheduler moves unpinned threads whenever something else wants their CPU",
         check: Check::Behaviour(migrations::migrating),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.busy, pinning.migrations, pinning.far_migrations],
@@ -51,6 +60,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::VcpuWait,
         sees: "vCPUs are ready to run but wait for a CPU",
+        why: "The guest sees this time as steal: all its work is late, and it cannot know why. More tasks want these \
+            CPUs than there are CPUs, or a quota stops the guest",
         check: Check::Behaviour(wait::wait),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.busy, pinning.wait],
@@ -62,6 +73,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::WakeupLatency,
         sees: "woken vCPUs start late though their CPU is free",
+        why: "On an idle CPU of its own a vCPU should run about 50 us after its interrupt. A longer delay usually \
+            means a deep sleep state that the CPU has to leave, or kernel work with interrupts disabled",
         check: Check::Behaviour(wakeup_latency::wakeups),
         hold: Hold::USUAL,
         thresholds: thresholds![pinning.wakeup_us],

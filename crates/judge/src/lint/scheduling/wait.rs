@@ -1,10 +1,7 @@
 //! Time on the run queue.
 
 use super::texts;
-use crate::lint::context::cpu_wait::{demand, wait_of_demand};
 use crate::lint::prelude::*;
-use crate::model::ThreadModel;
-use kvm::CpuSet;
 use sample::OtherTask;
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
@@ -29,25 +26,25 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         }
     }
     let Some((share, severity, thread)) = worst else { return };
-    let mut evidence = vec![texts::waits(&thread.label(), share, &guest.window(), lost)];
-    if !thread.preempted_by.is_empty() {
-        let first = thread.preempted_by.iter().take(MAX_TASKS);
-        evidence.push(texts::ran_meanwhile(&first.map(|o| (task_name(ctx, o), o.ns)).collect::<Vec<_>>()));
-    }
-    evidence.push(texts::check_wait(guest.domain.facts.pid.unwrap_or_default(), thread.tid));
+    let (name, window) = (thread.label(), guest.window());
+    let mut evidence = vec![format!(
+        "{name} waits {} % of the time it wants a CPU {window}; all vCPUs of the guest together lose {} % of one CPU",
+        figure(share),
+        figure(lost)
+    )];
+    let ran = thread.preempted_by.iter().take(MAX_TASKS);
+    let ran = ran.map(|o| format!("{} ({} ms)", task_name(ctx, o), figure(o.ns as f64 / 1e6)));
+    let ran = ran.collect::<Vec<_>>().join(", ");
+    evidence.extend((!ran.is_empty()).then(|| format!("meanwhile its CPU ran {ran}")));
+    let folder = texts::task(guest, thread);
+    evidence.push(format!("look at: cat {folder}/schedstat, twice: the second figure is the wait in ns"));
     let mut fix = own_cpus(ctx, guest, lost);
     if !fix.iter().any(|f| f.text == texts::LESS_LOAD) {
         fix.push(fixes::advice(texts::LESS_LOAD));
     }
-    verdicts.find(Finding {
-        severity,
-        confidence: Confidence::High,
-        evidence,
-        fix,
-        cost: Some(lost),
-        marks,
-        ..texts::WAIT.finding()
-    });
+    let title = "vCPUs are ready to run and wait for a CPU".into();
+    let found = Finding::new(severity, Confidence::High, evidence, fix);
+    verdicts.find(Finding { title, cost: Some(lost), marks, ..found });
 }
 
 /// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead:
@@ -55,23 +52,22 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
 pub(super) fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
     let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
-    if no_room {
-        return vec![fixes::advice(texts::LESS_LOAD)];
-    }
     // The plan may only have CPUs that other tasks use.
-    let plan = ctx.placement.plan().guests.get(guest.index);
-    let new: CpuSet = plan.iter().flat_map(|p| p.vcpus.values()).flat_map(CpuSet::iter).collect();
-    if new.intersects(&ctx.map().busy) {
+    let is_busy = || {
+        let plan = ctx.placement.plan().guests.get(guest.index);
+        plan.iter().flat_map(|p| p.vcpus.values()).any(|cpus| cpus.intersects(&ctx.map().busy))
+    };
+    if no_room || is_busy() {
         return vec![fixes::advice(texts::LESS_LOAD)];
     }
-    fixes::placement::guest_placement(ctx, guest)
+    guest_placement(ctx, guest)
 }
 
 /// A task by its role in a guest, else by its name.
 fn task_name(ctx: &Context<'_>, task: &OtherTask) -> String {
     let in_guest = |g: &GuestContext<'_>| {
         let thread = g.domain.threads.iter().find(|t| t.tid == task.tid)?;
-        Some(texts::vcpu_of_guest(&thread.label(), g.name()))
+        Some(format!("{} of {}", thread.label(), g.name()))
     };
     ctx.guests.iter().find_map(in_guest).unwrap_or_else(|| task.comm.clone())
 }

@@ -32,21 +32,31 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         } else {
             continue;
         };
-        let mut evidence = vec![texts::wakeups(&thread.label(), w.count, median, p99, &guest.window())];
+        let (name, count, window) = (thread.label(), w.count, guest.window());
+        let (median, p99) = (figure(median), figure(p99));
+        let mut evidence = vec![format!(
+            "{name}: of {count} wake-ups half took over {median} us and one in a hundred over {p99} us {window}"
+        )];
         let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.wake.count > 0);
-        evidence.extend(traced.and_then(|i| texts::interrupts(&i)));
-        evidence.push(texts::check_wakeups(cpu));
+        evidence.extend(traced.and_then(|i| interrupts(&i)));
+        evidence.push(format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"));
+        let shallow = fixes::command(texts::SHALLOW_SLEEP).needing(texts::SHALLOW_SLEEP_NEED);
+        let fix = vec![shallow, fixes::advice(texts::GUEST_IDLES_CPU).only(Audience::Qemu)];
         return verdicts.find(Finding {
-            severity,
-            confidence: Confidence::Medium,
             target: Target::Vcpu(thread.index.unwrap_or_default()),
-            evidence,
-            fix: vec![
-                fixes::command(texts::SHALLOW_SLEEP).needing(texts::SHALLOW_SLEEP_NEED),
-                fixes::advice(texts::GUEST_IDLES_CPU).only(Audience::Qemu),
-            ],
             marks: thread.index.map(Mark::Vcpu).into_iter().chain([Mark::Pcpu(cpu)]).collect(),
-            ..texts::WAKEUPS.finding()
+            ..Finding::new(severity, Confidence::Medium, evidence, fix)
         });
     }
+}
+
+/// The way of the interrupts that woke it, where they were traced.
+fn interrupts(traced: &InjectionModel) -> Option<String> {
+    let (wake, delay) = (figure(traced.wake.mean_us()?), figure(traced.delay.mean_us()?));
+    let guest = traced.slept.mean_us().map(|us| format!(", and ran the guest {} us after the injection", figure(us)));
+    let (guest, count) = (guest.unwrap_or_default(), traced.wake.count);
+    Some(format!(
+        "{count} interrupts woke vCPUs of the guest: {wake} us after the injection; they had a CPU {delay} us \
+         later{guest}"
+    ))
 }

@@ -1,7 +1,7 @@
 //! A Windows guest without the Hyper-V clock or timers, which spare it QEMU's.
 
 use super::texts;
-use crate::lint::fixes::{self, hyperv};
+use crate::lint::fixes::hyperv;
 use crate::lint::prelude::*;
 use crate::model::CpuPlace;
 use kvm::hyperv::CLOCK;
@@ -14,8 +14,7 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     if !incomplete.is_empty() {
         return verdicts.find(refused(guest, &incomplete));
     }
-    let windows = guest.kind.windows(Sureness::Medium);
-    if !windows || hyperv::too_old(guest) {
+    if !guest.kind.windows(Sureness::Medium) || hyperv::too_old(guest) {
         return;
     }
     let hidden = guest.config.hypervisor_hidden;
@@ -24,36 +23,40 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     missing.retain(|name| !is_left_out(guest, if *name == CLOCK { "<clock" } else { "<features" }));
     let prose = match (hidden, missing.contains(&CLOCK), missing.contains(&"stimer")) {
         (true, ..) => texts::HIDDEN_HYPERVISOR,
-        (_, true, true) => texts::ENLIGHTENMENTS,
+        (_, true, true) => texts::NO_CLOCK_AND_TIMERS,
         (_, true, false) => texts::NO_HYPERV_CLOCK,
         (_, false, true) => texts::NO_SYNTHETIC_TIMERS,
         _ if missing.len() < all => return verdicts.cannot_tell(texts::XML_WITHOUT_FEATURES),
         _ => return,
     };
-    let mut finding = Finding {
-        severity: Severity::Info,
-        confidence: if guest.kind.sure == Sureness::High { Confidence::High } else { Confidence::Medium },
-        evidence: hidden.then(|| texts::HYPERVISOR_OFF.to_owned()).into_iter().collect(),
-        fix: hyperv::windows_timers(ctx, guest),
-        ..prose.finding()
-    };
-    finding.evidence.extend((!missing.is_empty()).then(|| texts::missing(&missing)));
-    finding.evidence.push(texts::taken_for_windows(&guest.kind.reasons));
-    finding.evidence.extend(decided_elsewhere(guest));
+    let confidence = if guest.kind.sure == Sureness::High { Confidence::High } else { Confidence::Medium };
+    let mut evidence: Vec<String> = hidden.then(|| texts::HYPERVISOR_OFF.to_owned()).into_iter().collect();
+    if !missing.is_empty() {
+        evidence.push(format!("missing from the configuration: {}", described(&missing)));
+    }
+    evidence.push(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", ")));
+    evidence.extend(decided_elsewhere(guest));
+    let fix = hyperv::windows_timers(ctx, guest);
+    let mut finding = Finding::new(Severity::Info, confidence, evidence, fix).saying(prose);
     // Ports that no table names are the timers' in this configuration.
     let io = guest.exits(&[ExitKind::Io]);
     if !guest.has_accesses(Space::Pio)
         && io.rate.is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning)
         && guest.running()
     {
-        let which = texts::unknown_ports(missing.contains(&CLOCK), guest.config.hpet());
-        finding.evidence.insert(0, io.describe(guest, "port exits", ""));
-        finding.evidence.insert(1, which);
+        let which = match (missing.contains(&CLOCK), guest.config.hpet()) {
+            (false, Some(false)) => {
+                "with the Hyper-V clock, without stimer and HPET, Windows ticks by the RTC (ports 0x70 and 0x71)"
+            }
+            (false, _) => "with the Hyper-V clock and without stimer, Windows ticks by HPET or RTC",
+            (true, _) => "without the Hyper-V clock, Windows reads the ACPI PM timer and ticks by RTC or HPET",
+        };
+        let which = format!("the figures do not name the ports; {which}. The ioport table shows them");
+        finding.evidence.splice(..0, [io.describe(guest, "port exits", ""), which]);
         finding.evidence.push(guest.perf_check("ioport"));
         let by_cost = ctx.severity_by_cost(guest, &io);
         finding.severity = worst([Some(Severity::Warning), by_cost]).unwrap_or_default();
-        finding.cost = io.cost;
-        finding.marks = io.marks;
+        finding = finding.caused_by(io);
     }
     finding.evidence.push(fixes::check_setup(guest));
     verdicts.find(finding);
@@ -69,27 +72,40 @@ fn is_left_out(guest: &GuestContext<'_>, element: &str) -> bool {
 /// Enlightenments without what they need: QEMU does not start the guest.
 fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static str>)]) -> Finding {
     let on: Vec<&str> = incomplete.iter().map(|(name, _)| *name).collect();
-    let mut finding = Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        evidence: incomplete.iter().map(|(name, missing)| texts::needs(name, missing)).collect(),
-        fix: hyperv::enable(guest, &on),
-        ..texts::REFUSED.finding()
+    let line = |(name, missing): &(&str, Vec<&str>)| {
+        format!("{name} is on and needs {}, which the configuration lacks", described(missing))
     };
+    let mut evidence: Vec<String> = incomplete.iter().map(line).collect();
+    evidence.extend(decided_elsewhere(guest));
+    evidence.push(fixes::check_setup(guest));
+    let fix = hyperv::enable(guest, &on);
+    let mut finding = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(texts::REFUSED);
     if let Some((name, missing)) = incomplete.first() {
-        finding.title = texts::on_without(name, missing);
+        finding.title = format!("{name} is on without {}: QEMU refuses to start the guest", missing.join(" and "));
     }
-    finding.evidence.extend(decided_elsewhere(guest));
-    finding.evidence.push(fixes::check_setup(guest));
     finding
+}
+
+fn described(names: &[&str]) -> String {
+    let describe = |n: &&str| match *n {
+        "hypervclock" => "the Hyper-V clock (hypervclock)".to_owned(),
+        "stimer" => "synthetic timers (stimer)".to_owned(),
+        other => other.to_owned(),
+    };
+    names.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
 
 /// Which `-cpu` counts, where it is not the one that a reader would look at.
 fn decided_elsewhere(guest: &GuestContext<'_>) -> Option<String> {
     let argument = guest.config.cpu_argument.as_deref()?;
     match guest.config.cpu_place {
-        CpuPlace::QemuCommandline => Some(texts::qemu_commandline_decides(argument)),
-        CpuPlace::CommandLine(count) if count > 1 => Some(texts::last_cpu_decides(count, argument)),
+        CpuPlace::QemuCommandline => Some(format!(
+            "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, <hyperv> and the \
+             hypervclock timer of the XML have no effect"
+        )),
+        CpuPlace::CommandLine(count) if count > 1 => {
+            Some(format!("the command line has {count} -cpu options, and QEMU takes the last one: '{argument}'"))
+        }
         CpuPlace::CommandLine(_) | CpuPlace::Xml => None,
     }
 }

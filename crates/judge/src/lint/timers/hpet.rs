@@ -1,7 +1,6 @@
 //! The HPET: as the guest's clock or timer, and what an unused one costs.
 
-use super::{pc_timer, texts};
-use crate::figures::{figure, or_unknown};
+use super::{pc_timers, texts};
 use crate::lint::prelude::*;
 
 /// An access to emulated memory that QEMU serves took at least this long on the hosts that were measured, microseconds;
@@ -29,8 +28,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         }
     }
     let Some(rate) = accesses.rate else {
-        let what = ("accesses to the HPET", "mmio");
-        return pc_timer::without_rate(ctx, guest, texts::HPET, accesses, what, verdicts);
+        return pc_timers::without_rate(ctx, guest, accesses, ("accesses to the HPET", "mmio"), verdicts);
     };
     let by_vcpu = accesses.per_vcpu.filter(|r| *r >= t.hpet_per_vcpu).map(|_| Severity::Info);
     let by_cost = by_vcpu.and(ctx.severity_by_cost(guest, &accesses));
@@ -46,19 +44,19 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     }
     let mut evidence = Vec::new();
     if direct {
-        let counter = guest.accesses(|r| {
-            r.space == Space::Mmio && r.device_name() == Some("hpet") && r.address.is_some_and(|a| a & 0xff8 == 0xf0)
-        });
+        let is_counter = |r: &AccessRow| r.address.is_some_and(|a| a & 0xff8 == 0xf0);
+        let counter = guest.accesses(|r| r.space == Space::Mmio && r.device_name() == Some("hpet") && is_counter(r));
         evidence.push(accesses.describe(guest, "accesses", "to the HPET"));
         if counter.count > 0 {
-            evidence.push(texts::counter_reads(&or_unknown(counter.rate, figure)));
+            let rate = or_unknown(counter.rate, figure);
+            evidence.push(format!("{rate}/s of them read the counter (+0xf0), as a clock does"));
         }
     } else {
         evidence.push(accesses.describe(guest, "EPT_MISCONFIG exits", "(emulated memory)"));
         evidence.push(texts::HPET_ADDRESSES_UNKNOWN.into());
     }
     evidence.push(guest.perf_check("mmio"));
-    let mut finding = pc_timer::finding(ctx, guest, texts::HPET, severity, accesses, evidence);
+    let mut finding = pc_timers::finding(ctx, guest, severity, accesses, evidence);
     finding.confidence = confidence;
     let enlightened = fixes::hyperv::clock_and_timers(guest).iter().all(|n| guest.config.hyperv.has(n));
     if guest.kind.linux() || (guest.kind.windows(Sureness::Low) && enlightened) {
@@ -76,20 +74,25 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     {
         return;
     }
-    let main = guest.domain.emulator().and_then(|t| t.cpu).map(|c| c.busy());
-    let (Some(main), Some(cpu)) = (main, guest.guest_cpu()) else { return };
+    let thread = guest.domain.emulator().and_then(|t| Some((t.tid, t.cpu?.busy())));
+    let (Some((tid, main)), Some(cpu)) = (thread, guest.guest_cpu()) else { return };
     let used = guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero() >= t.hpet_per_vcpu;
     if cpu >= t.idle_guest_cpu || used || main >= ctx.thresholds().machine.main_loop {
         return;
     }
     let Some(severity) = t.hpet_idle_main.of(main) else { return };
+    let idle = format!(
+        "QEMU's main thread uses {} % of a CPU {}, while the guest runs {} % of its vCPUs' time; the guest has an \
+         HPET and does not read it",
+        figure(main),
+        guest.window(),
+        figure(cpu)
+    );
+    let evidence = vec![idle, texts::CHECK_PPOLL.into()];
     verdicts.find(Finding {
-        severity,
-        confidence: Confidence::Low,
-        evidence: vec![texts::idle_main_thread(main, &guest.window(), cpu), texts::CHECK_PPOLL.into()],
-        fix: fixes::hpet_off(guest),
+        title: "The main thread is busy though the guest is idle, probably because of an unused HPET".into(),
         cost: Some(main),
-        marks: guest.domain.emulator().map(|e| Mark::Thread(e.tid)).into_iter().collect(),
-        ..texts::HPET_IDLE.finding()
+        marks: vec![Mark::Thread(tid)],
+        ..Finding::new(severity, Confidence::Low, evidence, fixes::hpet_off(guest))
     });
 }

@@ -20,11 +20,6 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     }
     fix.extend(fixes::cpu_feature(guest, "invtsc", texts::INVTSC_NEED, &["migratable=off", "invtsc=on", "hv-time=on"]));
     fix.push(fixes::advice(texts::TSC_PAGE_AFTER_MIGRATION));
-    verdicts.find(Finding {
-        severity,
-        confidence: Confidence::High,
-        evidence,
-        fix,
-        ..texts::TSC_PAGE.caused_by(reads)
-    });
+    let title = "The guest reads the Hyper-V clock through an MSR: the TSC page is not valid".into();
+    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::High, evidence, fix) }.caused_by(reads));
 }

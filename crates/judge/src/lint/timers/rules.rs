@@ -1,6 +1,6 @@
 //! The rows of the timer rules in the table of rules.
 
-use super::{acpi_pm, enlightenments, hpet, hyperv_clock, idle_wakeups, pit, rtc, tick_storm};
+use super::{enlightenments, hpet, hyperv_clock, idle, pc_timers};
 use crate::lint::prelude::*;
 
 const CLOCK_FIX: &str = "Windows: <hyperv> features and the hypervclock timer in the domain's XML, after a power \
@@ -10,7 +10,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::AcpiPmTimer,
         sees: "the guest keeps time by reading the ACPI PM timer",
-        check: Check::Behaviour(acpi_pm::acpi_pm),
+        why: "QEMU emulates the PM timer: each time the guest reads the time, the vCPU exits to QEMU's user space and \
+            waits for the answer. A guest does this when it has no better clock that it trusts: Windows without the \
+            Hyper-V clock, Linux with clocksource acpi_pm",
+        check: Check::Behaviour(pc_timers::acpi_pm),
         hold: Hold::CLOCK,
         thresholds: thresholds![timers.acpi_pm_per_vcpu, timers.acpi_pm_exit_share, cost.of_one_cpu, cost.of_vcpus],
         limits: "Port addresses have to be in the figures: exits for ports alone are not enough. With 32 or more vCPUs \
@@ -21,7 +24,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::RtcTick,
         sees: "the guest ticks by the emulated RTC",
-        check: Check::Behaviour(rtc::rtc),
+        why: "The guest uses the RTC's periodic interrupt as its tick. Each tick costs an interrupt from QEMU and \
+            several port accesses, even when the guest is idle. Windows does this when it has neither synthetic timers \
+            (stimer) nor an HPET, and up to 2048 times a second when a program asks for a fine clock",
+        check: Check::Behaviour(pc_timers::rtc),
         hold: Hold::CLOCK,
         thresholds: thresholds![timers.rtc, cost.of_one_cpu, cost.of_vcpus],
         limits: "A program that reads the RTC's clock again and again looks the same if at least a quarter of its \
@@ -32,6 +38,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HpetClock,
         sees: "the guest uses the emulated HPET as clock or timer",
+        why: "QEMU emulates the HPET, so each read of its counter and each timer set in it is a round trip to user \
+            space. Readers inside the guest queue up for it",
         check: Check::Behaviour(hpet::clock),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.hpet, timers.hpet_per_vcpu, cost.of_one_cpu, cost.of_vcpus],
@@ -43,6 +51,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HypervTscPage,
         sees: "a Hyper-V guest reads its clock through an MSR because the TSC page is not valid",
+        why: "With the reference TSC page a guest reads the time without an exit. It falls back to this MSR when KVM \
+            cannot keep the page valid: the host's TSC is unstable or not its clock source, or the guest came from \
+            another host",
         check: Check::Behaviour(hyperv_clock::tsc_page),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.time_ref_count],
@@ -55,7 +66,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::IdleWakeups,
         sees: "an idle guest is woken by its timer many times a second",
-        check: Check::Behaviour(idle_wakeups::idle_wakeups),
+        why: "An idle Windows guest wakes about 64 times a second. A program that asks for a fine timer (a browser, a \
+            player) raises that to 1000. When QEMU emulates the timer, each wake-up costs many exits",
+        check: Check::Behaviour(idle::idle_wakeups),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.idle_halts_per_vcpu, timers.idle_guest_cpu, timers.short_sleep_ms, timers.rtc],
         limits: "Windows guests only. Disk and network work wakes vCPUs too; a guest with one request or packet per \
@@ -66,7 +79,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::PitTimer,
         sees: "the guest uses the PIT, the oldest timer of the PC",
-        check: Check::Behaviour(pit::pit),
+        why: "The guest keeps time with the oldest timer of the PC. Modern systems use it only while they boot. A \
+            guest that keeps using it has no better timer: no APIC timer, no Hyper-V timer, or a kernel too old for \
+            them",
+        check: Check::Behaviour(pc_timers::pit),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.pit],
         limits: "An old system has no better timer. The rule cannot tell it from a newer one that is forced to use \
@@ -77,6 +93,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::HpetIdleCost,
         sees: "an HPET that nobody uses keeps QEMU's main thread awake",
+        why: "Firmware may leave the HPET's periodic timer running. QEMU then wakes about a thousand times a second to \
+            raise an interrupt that the guest has masked. A remote display, a backup job or an emulated device may be \
+            the cause instead",
         check: Check::Behaviour(hpet::idle_cost),
         hold: Hold::LONG,
         thresholds: thresholds![timers.hpet_idle_main, timers.hpet_per_vcpu, timers.idle_guest_cpu, machine.main_loop],
@@ -88,6 +107,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::WindowsEnlightenments,
         sees: "a Windows guest runs without the Hyper-V clock and timers, or cannot see them",
+        why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it \
+            ticks by QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the \
+            enlightenments KVM serves them in the kernel, mostly without an exit",
         check: Check::Setup(enlightenments::enlightenments),
         hold: Hold::AT_ONCE,
         thresholds: thresholds![timers.rtc, cost.of_one_cpu, cost.of_vcpus],
@@ -99,7 +121,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: RuleId::GuestTickStorm,
         sees: "an idle guest ticks at its full rate on every vCPU",
-        check: Check::Behaviour(tick_storm::tick_storm),
+        why: "An idle Linux guest stops its tick and wakes a few times a second. With nohz=off, highres=off or a \
+            kernel without tickless idle it sets its timer hundreds of times a second on every vCPU. Each setting \
+            costs exits and wakes a host CPU",
+        check: Check::Behaviour(idle::tick_storm),
         hold: Hold::USUAL,
         thresholds: thresholds![timers.tick_per_vcpu, timers.tick_storm, timers.idle_guest_cpu],
         limits: "Not for Windows. Rates within 6 % of 100, 250, 300 or 1000 Hz count. A guest that ticks on purpose, \

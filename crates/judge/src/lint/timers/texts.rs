@@ -1,59 +1,10 @@
 //! The prose of the timer rules.
 
-use crate::figures::figure;
 use crate::lint::engine::prose::Prose;
 
-pub(super) const ACPI_PM: Prose = Prose {
-    title: "The guest keeps time by reading the ACPI PM timer",
-    why: "QEMU emulates the PM timer: each time the guest reads the time, the vCPU exits to QEMU's user space and \
-        waits for the answer. A guest does this when it has no better clock that it trusts: Windows without the \
-        Hyper-V clock, Linux with clocksource acpi_pm",
-};
-pub(super) const RTC: Prose = Prose {
-    title: "The guest ticks by the emulated RTC",
-    why: "The guest uses the RTC's periodic interrupt as its tick. Each tick costs an interrupt from QEMU and several \
-        port accesses, even when the guest is idle. Windows does this when it has neither synthetic timers (stimer) \
-        nor an HPET, and up to 2048 times a second when a program asks for a fine clock",
-};
-pub(super) const HPET: Prose = Prose {
-    title: "The guest uses the emulated HPET as clock or timer",
-    why: "QEMU emulates the HPET, so each read of its counter and each timer set in it is a round trip to user space. \
-        Readers inside the guest queue up for it",
-};
-pub(super) const TSC_PAGE: Prose = Prose {
-    title: "The guest reads the Hyper-V clock through an MSR: the TSC page is not valid",
-    why: "With the reference TSC page a guest reads the time without an exit. It falls back to this MSR when KVM \
-        cannot keep the page valid: the host's TSC is unstable or not its clock source, or the guest came from \
-            another host",
-};
-pub(super) const PIT: Prose = Prose {
-    title: "The guest uses the PIT",
-    why: "The guest keeps time with the oldest timer of the PC. Modern systems use it only while they boot. A guest \
-        that keeps using it has no better timer: no APIC timer, no Hyper-V timer, or a kernel too old for them",
-};
-pub(super) const TICK_STORM: Prose = Prose {
-    title: "The guest is idle, yet every vCPU ticks at its full rate",
-    why: "An idle Linux guest stops its tick and wakes a few times a second. With nohz=off, highres=off or a kernel \
-        without tickless idle it sets its timer hundreds of times a second on every vCPU. Each setting costs exits and \
-        wakes a host CPU",
-};
-pub(super) const IDLE_WAKEUPS: Prose = Prose {
-    title: "The guest is idle, yet woken many times a second",
-    why: "An idle Windows guest wakes about 64 times a second. A program that asks for a fine timer (a browser, a \
-        player) raises that to 1000. When QEMU emulates the timer, each wake-up costs many exits",
-};
-pub(super) const HPET_IDLE: Prose = Prose {
-    title: "The main thread is busy though the guest is idle, probably because of an unused HPET",
-    why: "Firmware may leave the HPET's periodic timer running. QEMU then wakes about a thousand times a second to \
-        raise an interrupt that the guest has masked. A remote display, a backup job or an emulated device may be the \
-        cause instead",
-};
-pub(super) const ENLIGHTENMENTS: Prose = Prose {
-    title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them",
-    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it \
-        ticks by QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the \
-        enlightenments KVM serves them in the kernel, mostly without an exit",
-};
+/// The rule says why.
+pub(super) const NO_CLOCK_AND_TIMERS: Prose =
+    Prose { title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them", why: "" };
 pub(super) const NO_HYPERV_CLOCK: Prose = Prose {
     title: "Windows runs without the Hyper-V clock: QEMU emulates its clock",
     why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer, and each reading is a round trip \
@@ -112,113 +63,12 @@ pub(super) const CHECK_CLOCKSOURCE: &str =
 pub(super) const CHECK_PPOLL: &str = "look at: top -H -p PID; \
     with an unused HPET, strace -c -p PID of the main thread shows about a thousand ppoll calls a second";
 
-pub(super) fn port_share(percent: f64) -> String {
-    format!("{} % of all port accesses", figure(percent))
-}
-
-pub(super) fn count_and_share(count: u64, what: &str, percent: f64) -> String {
-    format!("{count} {what}, {} % of the guest's exits", figure(percent))
-}
-
-pub(super) fn tick_acknowledgements(rate: &str) -> String {
-    format!("{rate}/s of them read the data port, which acknowledges a tick")
-}
-
-pub(super) fn eoi_exits(rate: &str) -> String {
-    format!("{rate} EOI_INDUCED exits/s, one per RTC interrupt")
-}
-
-pub(super) fn counter_reads(rate: &str) -> String {
-    format!("{rate}/s of them read the counter (+0xf0), as a clock does")
-}
-
-pub(super) fn tick_rate(slowest: f64, every: bool, vcpus: f64, guest_percent: f64) -> String {
-    let on = if every { "each of" } else { "average over" };
-    let (rate, vcpus, percent) = (figure(slowest), figure(vcpus), figure(guest_percent));
-    format!("{rate}/s on {on} {vcpus} vCPUs, while the guest runs {percent} % of their time")
-}
-
-pub(super) fn halts(rate: f64, window: &str, sleep_ms: f64, guest_percent: f64) -> String {
-    let (rate, sleep, percent) = (figure(rate), figure(sleep_ms), figure(guest_percent));
-    format!("{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs {percent} % of the time")
-}
-
-pub(super) fn idle_main_thread(main_percent: f64, window: &str, guest_percent: f64) -> String {
-    let (main, guest) = (figure(main_percent), figure(guest_percent));
-    format!(
-        "QEMU's main thread uses {main} % of a CPU {window}, while the guest runs {guest} % of its vCPUs' time; \
-         the guest has an HPET and does not read it"
-    )
-}
-
-pub(super) fn missing(names: &[&str]) -> String {
-    format!("missing from the configuration: {}", described(names))
-}
-
-fn described(names: &[&str]) -> String {
-    let describe = |n: &&str| match *n {
-        "hypervclock" => "the Hyper-V clock (hypervclock)".to_owned(),
-        "stimer" => "synthetic timers (stimer)".to_owned(),
-        other => other.to_owned(),
-    };
-    names.iter().map(describe).collect::<Vec<_>>().join(", ")
-}
-
-pub(super) fn on_without(name: &str, missing: &[&str]) -> String {
-    format!("{name} is on without {}: QEMU refuses to start the guest", missing.join(" and "))
-}
-
-pub(super) fn needs(name: &str, missing: &[&str]) -> String {
-    format!("{name} is on and needs {}, which the configuration lacks", described(missing))
-}
-
-pub(super) fn qemu_commandline_decides(argument: &str) -> String {
-    format!(
-        "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; \
-         <cpu>, <hyperv> and the hypervclock timer of the XML have no effect"
-    )
-}
-
-pub(super) fn last_cpu_decides(count: usize, argument: &str) -> String {
-    format!("the command line has {count} -cpu options, and QEMU takes the last one: '{argument}'")
-}
-
-pub(super) fn taken_for_windows(reasons: &[String]) -> String {
-    format!("the guest counts as Windows because {}", reasons.join(", "))
-}
-
-/// What an enlightened or plain Windows does with port exits whose ports are unknown.
-pub(super) fn unknown_ports(clock_missing: bool, hpet: Option<bool>) -> String {
-    let which = match (clock_missing, hpet) {
-        (false, Some(false)) => {
-            "with the Hyper-V clock, without stimer and HPET, Windows ticks by the RTC (ports 0x70 and 0x71)"
-        }
-        (false, _) => "with the Hyper-V clock and without stimer, Windows ticks by HPET or RTC",
-        (true, _) => "without the Hyper-V clock, Windows reads the ACPI PM timer and ticks by RTC or HPET",
-    };
-    format!("the figures do not name the ports; {which}. The ioport table shows them")
-}
-
 // What cannot be judged.
 pub(super) const XML_WITHOUT_FEATURES: &str = "the XML breaks off before <features> or <clock>: which \
     enlightenments are on is unknown (add the whole virsh dumpxml)";
 pub(super) const SHORT_HALTS_UNTIMED: &str = "the guest halts for less than a millisecond at a time; without the time \
     that the figures cover it is unknown how often (pass --duration)";
-pub(super) const IDLE_UNKNOWN: &str = "whether the guest is idle is unknown";
 pub(super) const WAKEUPS_UNEXPLAINED: &str =
     "an idle guest is woken often; neither its timer accesses nor its configuration are known";
 pub(super) const MISCONFIG_UNEXPLAINED: &str =
     "EPT_MISCONFIG exits are frequent, but neither their addresses nor the guest's configuration are known";
-
-pub(super) fn short_halts(rate: f64, sleep_ms: f64) -> String {
-    format!(
-        "the guest is nearly idle, yet each vCPU halts {} times a second, for {} ms each; these figures do not show \
-         what wakes it (add perf kvm stat's msr and ioport tables, and the guest's configuration)",
-        figure(rate),
-        figure(sleep_ms)
-    )
-}
-
-pub(super) fn ports_not_named(rate: f64) -> String {
-    format!("{} port exits/s, but the figures do not name the ports (the ioport table does)", figure(rate))
-}

@@ -1,0 +1,120 @@
+//! Idle guests that are woken often: a Windows guest by its timers, a Linux guest by its tick.
+
+use super::texts;
+use crate::lint::prelude::*;
+
+/// Tick rates that Linux kernels are built with (`kernel/Kconfig.hz`).
+const TICK_RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
+/// How far the mean of all vCPUs, and each vCPU, may be from a tick rate.
+const MEAN_TOLERANCE: f64 = 0.06;
+const VCPU_TOLERANCE: f64 = 0.1;
+
+/// An idle Windows guest that sleeps for less than a millisecond at a time.
+pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().timers;
+    if !guest.kind.windows(Sureness::Low) || guest.guest_cpu().is_none() {
+        return unexplained(ctx, guest, verdicts);
+    }
+    let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else { return };
+    if cpu >= t.idle_guest_cpu || sleep_ms >= t.short_sleep_ms {
+        return;
+    }
+    let Some(mut severity) = t.idle_halts_per_vcpu.of(rate) else { return };
+    let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
+        + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
+    if timers < t.rtc.info {
+        if !guest.config.known {
+            return verdicts.cannot_tell(texts::WAKEUPS_UNEXPLAINED);
+        }
+        severity = Severity::Info;
+    }
+    let io: f64 = guest.domain.disks.iter().map(|d| d.read_ops + d.write_ops).sum::<f64>()
+        + guest.domain.nics.iter().map(|n| n.rx_packets + n.tx_packets).sum::<f64>();
+    if io > rate / 2.0 {
+        return;
+    }
+    let mut fix = fixes::hyperv::windows_timers(ctx, guest);
+    if fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest)).is_empty() {
+        fix.insert(0, fixes::command(texts::POWERCFG).needing(texts::POWERCFG_NEED));
+    }
+    let (rate, sleep, cpu, window) = (figure(rate), figure(sleep_ms), figure(cpu), guest.window());
+    let halts =
+        format!("{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs {cpu} % of the time");
+    let marks = vec![Mark::Exit("HLT".into())];
+    let evidence = vec![halts, guest.perf_check("vmexit")];
+    let title = "The guest is idle, yet woken many times a second".into();
+    verdicts.find(Finding { title, marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+}
+
+/// Tables of exits alone do not show what wakes an idle guest, nor which system it has: that is said, whatever the VMM.
+fn unexplained(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().timers;
+    if !ctx.is_file() || !guest.domain.accesses.is_empty() {
+        return;
+    }
+    let Some(sleep_ms) = guest.mean_halt_ms().filter(|ms| *ms < t.short_sleep_ms) else { return };
+    let Some((rate, _)) = guest.halts() else { return verdicts.cannot_tell(texts::SHORT_HALTS_UNTIMED) };
+    let idle = rate * sleep_ms / 10.0 >= 100.0 - t.idle_guest_cpu;
+    if idle && t.idle_halts_per_vcpu.of(rate).is_some() {
+        verdicts.cannot_tell(format!(
+            "the guest is nearly idle, yet each vCPU halts {} times a second, for {} ms each; these figures do not \
+             show what wakes it (add perf kvm stat's msr and ioport tables, and the guest's configuration)",
+            figure(rate),
+            figure(sleep_ms)
+        ));
+    }
+}
+
+/// `IA32_TSC_DEADLINE`, x2APIC's and xAPIC's timer initial count.
+fn programs_timer(r: &AccessRow) -> bool {
+    r.direction == Direction::Write
+        && match r.space {
+            Space::Msr => matches!(r.address, Some(0x6e0 | 0x838)),
+            Space::Mmio => r.address == Some(0xfee0_0380),
+            Space::Pio => false,
+        }
+}
+
+/// An idle guest that programs its timer at a tick rate on every vCPU.
+pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().timers;
+    let all = guest.accesses(programs_timer);
+    let Some(vcpus) = guest.vcpus() else { return };
+    if guest.kind.windows(Sureness::Low) || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus) {
+        return;
+    }
+    let Some(cpu) = guest.guest_cpu() else { return verdicts.cannot_tell("whether the guest is idle is unknown") };
+    if cpu >= t.idle_guest_cpu / 2.0 {
+        return;
+    }
+    let Some(seconds) = guest.seconds else { return };
+    let mean = all.rate_or_zero() / vcpus;
+    let Some(hz) = TICK_RATES.iter().copied().find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE) else { return };
+    let rows = &guest.domain.vcpu_accesses;
+    let by_vcpu = !rows.is_empty();
+    let mut slowest = if by_vcpu { f64::INFINITY } else { mean };
+    for v in (0..vcpus as u32).filter(|_| by_vcpu) {
+        let own = rows.iter().filter(|r| r.vcpu == Some(v) && programs_timer(r));
+        let rate = own.map(|r| r.span.count).sum::<u64>() as f64 / seconds;
+        if (rate / hz - 1.0).abs() > VCPU_TOLERANCE {
+            return;
+        }
+        slowest = slowest.min(rate);
+    }
+    if slowest < t.tick_per_vcpu.info {
+        return;
+    }
+    let storm = by_vcpu && slowest >= t.tick_per_vcpu.warning && all.rate_or_zero() >= t.tick_storm;
+    let severity = if storm { Severity::Warning } else { Severity::Info };
+    let (on, confidence) = if by_vcpu { ("each of", Confidence::Medium) } else { ("average over", Confidence::Low) };
+    let (rate, vcpus, cpu) = (figure(slowest), figure(vcpus), figure(cpu));
+    let evidence = vec![
+        all.describe(guest, "timer settings", ""),
+        format!("{rate}/s on {on} {vcpus} vCPUs, while the guest runs {cpu} % of their time"),
+        guest.perf_check("msr"),
+    ];
+    let look = fixes::command(texts::TICK_STORM_LOOK).needing(fixes::IN_GUEST);
+    let fix = vec![look, fixes::advice(texts::TICK_STORM_FIX)];
+    let title = "The guest is idle, yet every vCPU ticks at its full rate".into();
+    verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) }.caused_by(all));
+}
