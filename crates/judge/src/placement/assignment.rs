@@ -1,41 +1,9 @@
 //! Finds CPUs for the vCPUs of one guest: near the vCPUs that stay, on one node, on whole cores.
 
-use super::cores::{CoreRequest, choose};
 use super::faults::{self, GuestFaults};
-use super::{CpuMap, GuestLayout};
+use super::{CellLayout, CpuMap, GuestLayout, union};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// New CPUs for vCPUs of a guest, and the changes of the guest that they need.
-#[derive(Debug, Default)]
-pub(super) struct Assignment {
-    pub pins: BTreeMap<u32, u32>,
-    pub threads: Option<u32>,
-    pub cells: Vec<(CpuSet, u32)>,
-    pub memnodes: BTreeMap<usize, CpuSet>,
-}
-
-impl Assignment {
-    fn from_pins(pins: BTreeMap<u32, u32>) -> Self {
-        Self { pins, ..Self::default() }
-    }
-
-    /// The guest's layout under this assignment.
-    pub fn applied_to(&self, guest: &GuestLayout) -> GuestLayout {
-        let mut after = guest.clone();
-        for (v, cpu) in &self.pins {
-            if let Some(set) = after.vcpus.get_mut(*v as usize) {
-                *set = CpuSet::from_iter([*cpu]);
-            }
-        }
-        for (cell, nodes) in &self.memnodes {
-            if let Some(cell) = after.cells.get_mut(*cell) {
-                cell.nodes = Some(nodes.clone());
-            }
-        }
-        after
-    }
-}
 
 /// CPUs for vCPUs that move.
 pub(super) struct FreeCpus {
@@ -59,46 +27,52 @@ impl FreeCpus {
 
 /// A search for CPUs for some vCPUs of a guest.
 #[derive(Clone, Copy)]
-struct Search<'a> {
-    map: &'a CpuMap,
-    guest: &'a GuestLayout,
+pub(super) struct Search<'a> {
+    pub map: &'a CpuMap,
+    pub guest: &'a GuestLayout,
     /// The vCPUs that move.
-    movers: &'a BTreeSet<u32>,
+    movers: &'a CpuSet,
     free: &'a FreeCpus,
     /// Hardware threads of a guest core.
-    threads: u32,
+    pub threads: u32,
+}
+
+/// A guest with other pins.
+fn with_pins(guest: &GuestLayout, pins: &BTreeMap<u32, u32>) -> GuestLayout {
+    let mut after = guest.clone();
+    for (v, cpu) in pins {
+        if let Some(set) = after.vcpus.get_mut(*v as usize) {
+            *set = CpuSet::from_iter([*cpu]);
+        }
+    }
+    after
 }
 
 /// Finds CPUs for a guest: near the vCPUs that stay, else for all of its vCPUs elsewhere, else with other hardware
-/// threads or cells.
-pub(super) fn assign(map: &CpuMap, guest: &GuestLayout, faults: &GuestFaults, free: &FreeCpus) -> Option<Assignment> {
+/// threads or cells. Returns the guest as it then is.
+pub(super) fn assign(map: &CpuMap, guest: &GuestLayout, faults: &GuestFaults, free: &FreeCpus) -> Option<GuestLayout> {
     if faults.movers.is_empty() {
-        return Some(Assignment { threads: faults.show_threads, ..Assignment::default() });
+        return Some(GuestLayout { threads: faults.show_threads.unwrap_or(guest.threads), ..guest.clone() });
     }
-    let movers: BTreeSet<u32> = faults.movers.keys().copied().collect();
-    let all: BTreeSet<u32> = (0..guest.vcpus.len() as u32).collect();
+    let movers: CpuSet = faults.movers.keys().copied().collect();
+    let all: CpuSet = (0..guest.vcpus.len() as u32).collect();
     // Moving all frees the CPUs of those that could stay.
-    let own: CpuSet = guest.pins(map).filter(|(v, _)| !movers.contains(v)).map(|(_, cpu)| cpu).collect();
+    let own: CpuSet = guest.pins(map).filter(|(v, _)| !movers.contains(*v)).map(|(_, cpu)| cpu).collect();
     let wider = free.with(&own);
     let near = Search { map, guest, movers: &movers, free, threads: faults::unit(map, guest) };
     let whole = Search { movers: &all, free: &wider, ..near };
     if guest.cells.len() > 1 {
-        return near
-            .in_cells()
-            .or_else(|| whole.in_cells())
-            .filter(|found| found.applied_to(guest).cells_elsewhere(map).is_empty())
-            .or_else(|| near.with_other_memory());
+        let found = near.in_cells().or_else(|| whole.in_cells());
+        let found = found.filter(|found| found.cells_elsewhere(map).is_empty());
+        return found.or_else(|| near.with_other_memory());
     }
-    if let Some(pins) = near.on_one_node().or_else(|| whole.on_one_node()) {
-        return Some(Assignment::from_pins(pins));
+    if let Some(found) = near.on_one_node().or_else(|| whole.on_one_node()) {
+        return Some(found);
     }
-    let reshaped = near.other_threads().map(|threads| Search { threads, ..whole });
-    let one_node = reshaped.and_then(|search| search.on_one_node()).map(Assignment::from_pins);
-    let with_threads = |found: Assignment| Assignment { threads: reshaped.map(|search| search.threads), ..found };
-    one_node
-        .map(with_threads)
-        .or_else(|| near.over_nodes())
-        .or_else(|| reshaped.and_then(|search| search.over_nodes()).map(with_threads))
+    let other = near.other_threads().map(|threads| GuestLayout { threads, ..guest.clone() });
+    let reshaped = other.as_ref().map(|guest| Search { guest, threads: guest.threads, ..whole });
+    let found = reshaped.and_then(|search| search.on_one_node());
+    found.or_else(|| near.over_nodes()).or_else(|| reshaped?.over_nodes())
 }
 
 impl Search<'_> {
@@ -117,51 +91,51 @@ impl Search<'_> {
         if map.nodes.len() < 2 {
             return vec![map.all.clone()];
         }
-        let bound = guest.bound.as_ref().filter(|b| !b.is_empty());
-        let stays = |v: u32| !movers.contains(&v);
-        let fixed: CpuSet = guest.pins(map).filter(|(v, _)| stays(*v)).map(|(_, cpu)| cpu).collect();
+        let fixed: CpuSet = guest.pins(map).filter(|(v, _)| !movers.contains(*v)).map(|(_, cpu)| cpu).collect();
         let own = guest.single(map);
-        let mut nodes: Vec<(u32, CpuSet)> = map.nodes.iter().map(|(n, cpus)| (*n, cpus.clone())).collect();
+        let mut nodes: Vec<(&u32, &CpuSet)> = map.nodes.iter().collect();
         nodes.sort_by_key(|(node, cpus)| {
             std::cmp::Reverse((
-                bound.is_some_and(|b| b.contains(*node)),
+                guest.bound.as_ref().is_some_and(|b| b.contains(**node)),
                 cpus.intersection(&fixed).len(),
-                guest.memory.contains(*node),
+                guest.memory.contains(**node),
                 cpus.intersection(&own).len(),
                 cpus.intersection(&free.open).len(),
             ))
         });
-        nodes.into_iter().map(|(_, cpus)| cpus).collect()
+        nodes.into_iter().map(|(_, cpus)| cpus.clone()).collect()
     }
 
-    fn on_one_node(&self) -> Option<BTreeMap<u32, u32>> {
-        self.nodes().iter().find_map(|cpus| self.fill(cpus, &BTreeSet::new()))
+    /// The guest with CPUs within a scope.
+    fn placed(&self, scope: &CpuSet) -> Option<GuestLayout> {
+        Some(with_pins(self.guest, &self.fill(scope, &BTreeSet::new())?))
+    }
+
+    fn on_one_node(&self) -> Option<GuestLayout> {
+        self.nodes().iter().find_map(|cpus| self.placed(cpus))
     }
 
     /// CPUs for the vCPUs that move, within a scope in which all others must be, and not on the cores `beside`, which
     /// the guest has as well.
     fn fill(&self, scope: &CpuSet, beside: &BTreeSet<usize>) -> Option<BTreeMap<u32, u32>> {
         let Self { map, guest, movers, free, threads } = *self;
-        let open = free.open.intersection(scope);
         let mut cores = beside.clone();
         let mut pins = BTreeMap::new();
-        let mut missing: Vec<Vec<u32>> = Vec::new();
+        let mut missing: Vec<&[u32]> = Vec::new();
         let mut near = None;
         let vcpus: Vec<u32> = (0..guest.vcpus.len() as u32).collect();
-        let units: Vec<&[u32]> = vcpus.chunks(threads as usize).collect();
         let (moving, fixed): (Vec<&[u32]>, Vec<&[u32]>) =
-            units.into_iter().partition(|unit| unit.iter().any(|v| movers.contains(v)));
+            vcpus.chunks(threads as usize).partition(|unit| unit.iter().any(|v| movers.contains(*v)));
         for v in fixed.into_iter().flatten() {
             let set = &guest.vcpus[*v as usize];
             if !set.is_subset(scope) && map.restricts(set) {
                 return None;
             }
-            if let Some(core) = map.pinned(set).and_then(|cpu| map.core_of(cpu)) {
-                near = near.or(Some(core));
-                cores.insert(core);
-            }
+            let core = map.pinned(set).and_then(|cpu| map.core_of(cpu));
+            near = near.or(core);
+            cores.extend(core);
         }
-        let mut left = open.clone();
+        let mut left = free.open.intersection(scope);
         for unit in moving {
             let now: Vec<u32> = unit.iter().filter_map(|v| guest.pin(map, *v)).collect();
             let here = now.len() == unit.len() && now.iter().all(|c| left.contains(*c));
@@ -174,103 +148,90 @@ impl Search<'_> {
                 left = left.difference(&now.iter().copied().collect());
                 pins.extend(unit.iter().copied().zip(now));
             } else {
-                missing.push(unit.to_vec());
+                missing.push(unit);
             }
         }
-        let own = guest.single(map);
-        for level in &free.levels {
-            let request = CoreRequest {
-                count: missing.len(),
-                threads: threads as usize,
-                free: level.intersection(&left),
-                not: (threads == 1).then_some(&cores),
-                own: &own,
-                near,
-            };
-            if let Some(chosen) = choose(map, &request) {
-                for (unit, cpus) in missing.iter().zip(chosen) {
-                    pins.extend(unit.iter().copied().zip(cpus));
-                }
-                return Some(pins);
-            }
+        let free = free.levels.iter().map(|level| level.intersection(&left));
+        let chosen = free.into_iter().find_map(|free| self.choose(missing.len(), &free, &cores, near))?;
+        for (unit, cpus) in missing.into_iter().zip(chosen) {
+            pins.extend(unit.iter().copied().zip(cpus));
         }
-        None
+        Some(pins)
     }
 
     /// CPUs on several nodes. A guest whose configuration is known has to see them.
-    fn over_nodes(&self) -> Option<Assignment> {
+    fn over_nodes(&self) -> Option<GuestLayout> {
         let Self { map, guest, .. } = *self;
         if map.nodes.len() < 2 || guest.known && !guest.takes_cells {
             return None;
         }
-        let pins = self.fill(&map.all, &BTreeSet::new())?;
+        let mut after = self.placed(&map.all)?;
         if !guest.known {
-            return Some(Assignment::from_pins(pins));
+            return Some(after);
         }
         let mut cells: BTreeMap<u32, CpuSet> = BTreeMap::new();
         for v in 0..guest.vcpus.len() as u32 {
-            let cpu = pins.get(&v).copied().or_else(|| guest.pin(map, v))?;
-            cells.entry(map.node_of(cpu)?).or_default().insert(v);
+            cells.entry(map.node_of(after.pin(map, v)?)?).or_default().insert(v);
         }
-        let cells = if cells.len() > 1 { cells.into_iter().map(|(n, v)| (v, n)).collect() } else { Vec::new() };
-        Some(Assignment { pins, cells, ..Assignment::default() })
+        if cells.len() > 1 {
+            after.bound = Some(cells.keys().copied().collect());
+            let cell = |(node, vcpus)| CellLayout { vcpus, nodes: Some(CpuSet::from_iter([node])) };
+            after.cells = cells.into_iter().map(cell).collect();
+        }
+        Some(after)
     }
 
     /// CPUs for a guest with NUMA cells: each cell on the nodes that hold its memory, else on one node.
-    fn in_cells(&self) -> Option<Assignment> {
+    fn in_cells(&self) -> Option<GuestLayout> {
         let Self { map, guest, movers, .. } = *self;
-        let mut found = Assignment::default();
+        let mut found = BTreeMap::new();
         let mut free = self.free.without(&CpuSet::new());
-        let mut rest: CpuSet = movers.iter().copied().collect();
+        let mut rest = movers.clone();
         for cell in &guest.cells {
-            let part: BTreeSet<u32> = cell.vcpus.iter().filter(|v| rest.contains(*v)).collect();
-            rest = rest.difference(&cell.vcpus);
+            let part = cell.vcpus.intersection(&rest);
+            rest = rest.difference(&part);
             if part.is_empty() {
                 continue;
             }
             let nodes = cell.nodes.clone().unwrap_or_else(|| {
-                let pins = cell.vcpus.iter().filter(|v| !part.contains(v)).filter_map(|v| guest.pin(map, v));
-                map.nodes_of(&pins.collect())
+                let pins = cell.vcpus.difference(&part);
+                map.nodes_of(&pins.iter().filter_map(|v| guest.pin(map, v)).collect())
             });
-            let scope = Some(map.cpus_of(&nodes)).filter(|c| !c.is_empty());
-            let scopes = scope.map_or_else(|| Search { movers: &part, free: &free, ..*self }.nodes(), |c| vec![c]);
             // Only this cell has to be in its scope.
             let mut alone = guest.clone();
-            for (v, set) in (0..).zip(&mut alone.vcpus).filter(|(v, _)| !cell.vcpus.contains(*v)) {
-                if !part.contains(&v) {
+            for (v, set) in (0..).zip(&mut alone.vcpus) {
+                if !cell.vcpus.contains(v) {
                     set.clone_from(&map.all);
                 }
             }
-            let fixed = guest.pins(map).filter(|(v, _)| !movers.contains(v)).map(|(_, cpu)| cpu);
-            let cores = fixed.chain(found.pins.values().copied()).filter_map(|cpu| map.core_of(cpu)).collect();
+            let scopes = match map.cpus_of(&nodes) {
+                none if none.is_empty() => Search { movers: &part, free: &free, ..*self }.nodes(),
+                cpus => vec![cpus],
+            };
+            let fixed = guest.pins(map).filter(|(v, _)| !movers.contains(*v)).map(|(_, cpu)| cpu);
+            let cores = fixed.chain(found.values().copied()).filter_map(|cpu| map.core_of(cpu)).collect();
             let search = Search { guest: &alone, movers: &part, free: &free, ..*self };
             let pins = scopes.iter().find_map(|cpus| search.fill(cpus, &cores))?;
             free = free.without(&pins.values().copied().collect());
-            found.pins.extend(pins);
+            found.extend(pins);
         }
-        // vCPUs in no cell.
-        let part: BTreeSet<u32> = rest.iter().collect();
-        if !part.is_empty() {
-            let search = Search { movers: &part, free: &free, ..*self };
-            found.pins.extend(search.fill(&map.all, &BTreeSet::new())?);
+        if !rest.is_empty() {
+            let search = Search { movers: &rest, free: &free, ..*self };
+            found.extend(search.fill(&map.all, &BTreeSet::new())?);
         }
-        Some(found)
+        Some(with_pins(guest, &found))
     }
 
     /// CPUs for a guest with cells anywhere, with the memory of each cell bound to the nodes where the cell then is.
-    fn with_other_memory(&self) -> Option<Assignment> {
-        let Self { map, guest, .. } = *self;
-        if !guest.takes_cells {
+    fn with_other_memory(&self) -> Option<GuestLayout> {
+        if !self.guest.takes_cells {
             return None;
         }
-        let pins = self.fill(&map.all, &BTreeSet::new())?;
-        let mut found = Assignment::from_pins(pins);
-        let after = found.applied_to(guest);
-        for (cell, _) in after.cells_elsewhere(map) {
-            let vcpus = after.cells.get(cell)?.vcpus.iter();
-            let cpus = vcpus.filter_map(|v| after.vcpus.get(v as usize)).fold(CpuSet::new(), |a, b| a.union(b));
-            found.memnodes.insert(cell, map.nodes_of(&cpus));
+        let mut after = self.placed(&self.map.all)?;
+        for (cell, _) in after.cells_elsewhere(self.map) {
+            let cpus = union(after.cells[cell].vcpus.iter().filter_map(|v| after.vcpus.get(v as usize)));
+            after.cells[cell].nodes = Some(self.map.nodes_of(&cpus));
         }
-        Some(found)
+        Some(after)
     }
 }

@@ -1,6 +1,6 @@
 //! Faults of a placement. Rules report them, and the plan removes them.
 
-use super::{CpuMap, GuestLayout, HelperLayout, MoveReason};
+use super::{CpuMap, GuestLayout, HelperLayout, MoveReason, running, singles, union};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,8 +40,10 @@ pub(super) struct GuestFaults {
 }
 
 impl GuestFaults {
-    fn mark(&mut self, vcpu: u32, reason: MoveReason) {
-        self.movers.entry(vcpu).or_insert(reason);
+    fn mark(&mut self, vcpus: impl IntoIterator<Item = u32>, reason: MoveReason) {
+        for v in vcpus {
+            self.movers.entry(v).or_insert(reason);
+        }
     }
 }
 
@@ -69,13 +71,13 @@ impl GuestLayout {
 
     /// All CPUs of vCPUs that are pinned to several.
     pub fn reach(&self, map: &CpuMap) -> CpuSet {
-        self.pooled(map).fold(CpuSet::new(), |a, (_, set)| a.union(set))
+        union(self.pooled(map).map(|(_, set)| set))
     }
 
     /// All CPUs that its vCPUs may use; `None` if one of them is not pinned.
     pub fn confined(&self, map: &CpuMap) -> Option<CpuSet> {
         let bound = self.vcpus.iter().all(|set| map.restricts(set) && !set.is_empty());
-        (bound && !self.vcpus.is_empty()).then(|| self.vcpus.iter().fold(CpuSet::new(), |a, b| a.union(b)))
+        (bound && !self.vcpus.is_empty()).then(|| union(&self.vcpus))
     }
 
     /// The vCPUs without a pin, if all others are pinned to one CPU each.
@@ -189,50 +191,36 @@ impl GuestLayout {
 
 /// CPUs that one vCPU is pinned to and other vCPUs may use too. CPUs with the same guests form one overlap.
 pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
-    let mut users: BTreeMap<u32, CpuUsers> = BTreeMap::new();
-    let mut by_guest: BTreeMap<u32, (Vec<usize>, usize)> = BTreeMap::new();
-    let mut add = |users: &mut BTreeMap<u32, CpuUsers>, cpu: u32, user: (usize, u32)| {
-        let (list, count) = users.entry(cpu).or_default();
-        let (names, guests) = by_guest.entry(cpu).or_default();
-        // All vCPUs of a guest come one after another.
-        if list.last().is_none_or(|last| last.0 != user.0) && !names.contains(&user.0) {
-            *guests += 1;
-            if names.len() < MAX_LISTED {
-                names.push(user.0);
-                names.sort_unstable();
-            }
-        }
+    let mut users: BTreeMap<u32, (BTreeSet<usize>, CpuUsers)> = BTreeMap::new();
+    let mut add = |cpu: u32, user: (usize, u32)| {
+        let (guests, (list, count)) = users.entry(cpu).or_default();
+        guests.insert(user.0);
         *count += 1;
         if list.len() < MAX_LISTED {
             list.push(user);
         }
     };
-    for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running) {
-        for (v, cpu) in guest.pins(map) {
-            add(&mut users, cpu, (g, v));
-        }
+    for (g, guest) in running(guests) {
+        guest.pins(map).for_each(|(v, cpu)| add(cpu, (g, v)));
     }
-    let pinned: CpuSet = users.keys().copied().collect();
-    for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running) {
+    let pinned = singles(map, guests, false);
+    for (g, guest) in running(guests) {
         for (v, set) in guest.pooled(map) {
-            for cpu in set.intersection(&pinned).iter() {
-                add(&mut users, cpu, (g, v));
-            }
+            set.intersection(&pinned).iter().for_each(|cpu| add(cpu, (g, v)));
         }
     }
-    let mut found: BTreeMap<(Vec<usize>, usize), CpuOverlap> = BTreeMap::new();
-    for (cpu, at) in users.into_iter().filter(|(_, (_, count))| *count > 1) {
-        let key = by_guest.remove(&cpu).unwrap_or_default();
-        let one = found.entry(key.clone()).or_default();
-        (one.guests, one.guest_count) = key;
-        one.cpus.insert(cpu, at);
+    let mut found: BTreeMap<BTreeSet<usize>, CpuOverlap> = BTreeMap::new();
+    for (cpu, (guests, of_cpu)) in users.into_iter().filter(|(_, (_, (_, count)))| *count > 1) {
+        let (listed, guest_count) = (guests.iter().copied().take(MAX_LISTED).collect(), guests.len());
+        let new = || CpuOverlap { guests: listed, guest_count, cpus: BTreeMap::new() };
+        found.entry(guests).or_insert_with(new).cpus.insert(cpu, of_cpu);
     }
     found.into_values().collect()
 }
 
 /// Whether pinned vCPUs leave no CPU for the host's own tasks.
 pub fn starved(map: &CpuMap, guests: &[GuestLayout]) -> bool {
-    let single = guests.iter().filter(|g| g.running).fold(CpuSet::new(), |a, g| a.union(&g.single(map)));
+    let single = singles(map, guests, false);
     !single.is_empty() && map.general().is_subset(&single)
 }
 
@@ -249,72 +237,57 @@ pub struct CrowdedSet {
 
 /// Sets of several CPUs with more vCPUs than CPUs, for guests whose CPU times are not measured.
 pub fn crowded(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CrowdedSet> {
-    let mut sets: BTreeMap<CpuSet, (usize, BTreeSet<usize>)> = BTreeMap::new();
-    for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running && !g.measured) {
+    let mut sets: BTreeMap<&CpuSet, (usize, BTreeSet<usize>)> = BTreeMap::new();
+    for (g, guest) in running(guests).filter(|(_, g)| !g.measured) {
         for (_, set) in guest.pooled(map) {
-            let (vcpus, of) = sets.entry(set.clone()).or_default();
+            let (vcpus, of) = sets.entry(set).or_default();
             *vcpus += 1;
             of.insert(g);
         }
     }
-    let mut found = Vec::new();
-    for cpus in sets.keys().take(MAX_SETS) {
+    let load = |cpus: &CpuSet| {
         let inside = sets.iter().take(MAX_SETS).filter(|(s, _)| s.is_subset(cpus));
-        let (mut vcpus, mut of) = (0, BTreeSet::new());
-        for (_, (n, guests)) in inside {
-            vcpus += n;
-            of.extend(guests);
-        }
-        if vcpus > cpus.len() {
-            found.push(CrowdedSet { cpus: cpus.clone(), vcpus, guests: of.into_iter().collect() });
-        }
-    }
-    found
+        let (vcpus, of): (Vec<usize>, Vec<&BTreeSet<usize>>) = inside.map(|(_, (n, of))| (*n, of)).unzip();
+        let guests: BTreeSet<usize> = of.into_iter().flatten().copied().collect();
+        CrowdedSet { cpus: cpus.clone(), vcpus: vcpus.iter().sum(), guests: guests.into_iter().collect() }
+    };
+    sets.keys().take(MAX_SETS).map(|cpus| load(cpus)).filter(|set| set.vcpus > set.cpus.len()).collect()
 }
 
 /// The faults of each guest, chosen so that as few vCPUs as possible have to move.
 pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     let mut faults: Vec<GuestFaults> =
         guests.iter().map(|g| if g.running { alone(map, g) } else { GuestFaults::default() }).collect();
-    let single = guests.iter().filter(|g| g.running).fold(CpuSet::new(), |a, g| a.union(&g.single(map)));
+    let single = singles(map, guests, false);
     for set in crowded(map, guests) {
         for g in set.guests {
             for (v, cpus) in guests[g].pooled(map).filter(|(_, cpus)| cpus.is_subset(&set.cpus)) {
                 let overlaps = cpus.intersects(&single);
-                faults[g].mark(v, if overlaps { MoveReason::PoolOverlap } else { MoveReason::Crowded });
+                faults[g].mark([v], if overlaps { MoveReason::PoolOverlap } else { MoveReason::Crowded });
             }
         }
     }
     let shrinking = pools_that_give_way(map, guests, &mut faults);
     // Guests without another fault keep their CPUs.
-    let mut order: Vec<usize> = (0..guests.len()).filter(|g| guests[*g].running).collect();
-    order.sort_by_key(|g| !faults[*g].movers.is_empty());
+    let mut order: Vec<(usize, &GuestLayout)> = running(guests).collect();
+    order.sort_by_key(|(g, _)| !faults[*g].movers.is_empty());
     let mut kept = CpuSet::new();
-    for g in &order {
-        for (v, set) in guests[*g].pooled(map) {
-            if !shrinking.contains(g) && !faults[*g].movers.contains_key(&v) {
-                kept = kept.union(set);
+    for (g, guest) in order.iter().filter(|(g, _)| !shrinking.contains(g)) {
+        let stay = guest.pooled(map).filter(|(v, _)| !faults[*g].movers.contains_key(v));
+        kept = stay.fold(kept, |all, (_, set)| all.union(set));
+    }
+    for (g, guest) in order {
+        for (v, cpu) in guest.pins(map) {
+            if !faults[g].movers.contains_key(&v) && !kept.insert(cpu) {
+                faults[g].mark([v], MoveReason::Overlap);
             }
         }
+        move_whole_cores(map, guest, &mut faults[g]);
     }
-    for g in order {
-        for (v, cpu) in guests[g].pins(map) {
-            if faults[g].movers.contains_key(&v) {
-                continue;
-            }
-            if !kept.insert(cpu) {
-                faults[g].mark(v, MoveReason::Overlap);
-            }
-        }
-        move_whole_cores(map, &guests[g], &mut faults[g]);
-    }
-    if starved(map, guests)
-        && let Some(cpu) = map.general().first()
-    {
-        for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running) {
-            for (v, _) in guest.pins(map).filter(|(_, c)| *c == cpu) {
-                faults[g].mark(v, MoveReason::HostStarved);
-            }
+    if let Some(cpu) = map.general().first().filter(|_| starved(map, guests)) {
+        for (g, guest) in running(guests) {
+            let there = guest.pins(map).filter(|(_, c)| *c == cpu).map(|(v, _)| v);
+            faults[g].mark(there, MoveReason::HostStarved);
             move_whole_cores(map, guest, &mut faults[g]);
         }
     }
@@ -324,28 +297,23 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
 /// The faults of a guest that do not depend on other guests.
 fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults { memory_elsewhere: guest.memory_elsewhere(map), ..GuestFaults::default() };
-    for (v, _) in (0..).zip(&guest.vcpus).filter(|(_, set)| set.is_empty()) {
-        faults.mark(v, MoveReason::Absent);
-    }
-    guest.partly_pinned(map).into_iter().for_each(|v| faults.mark(v, MoveReason::Partly));
+    let all = || (0..).zip(&guest.vcpus);
+    faults.mark(all().filter(|(_, set)| set.is_empty()).map(|(v, _)| v), MoveReason::Absent);
+    faults.mark(guest.partly_pinned(map), MoveReason::Partly);
     if guest.piles {
-        guest.on_isolated_sets(map).into_iter().for_each(|v| faults.mark(v, MoveReason::Isolated));
+        faults.mark(guest.on_isolated_sets(map), MoveReason::Isolated);
     }
-    for (_, vcpus) in guest.cells_elsewhere(map) {
-        vcpus.into_iter().for_each(|v| faults.mark(v, MoveReason::CellElsewhere));
-    }
+    faults.mark(guest.cells_elsewhere(map).into_iter().flat_map(|(_, vcpus)| vcpus), MoveReason::CellElsewhere);
     if guest.split_nodes(map).is_some() {
-        (0..guest.vcpus.len() as u32).for_each(|v| faults.mark(v, MoveReason::NodeSplit));
+        faults.mark(all().map(|(v, _)| v), MoveReason::NodeSplit);
     }
-    for (v, w, ..) in guest.threads_apart(map) {
-        faults.mark(v, MoveReason::ThreadsApart);
-        faults.mark(w, MoveReason::ThreadsApart);
-    }
+    let apart = guest.threads_apart(map);
+    faults.mark(apart.into_iter().flat_map(|(v, w, ..)| [v, w]), MoveReason::ThreadsApart);
     let shared = guest.shared_cores(map);
     if !shared.is_empty() && guest.reshapes && guest.pairs_in_order(&shared) {
         faults.show_threads = Some(2);
     } else {
-        shared.into_iter().for_each(|(_, w, ..)| faults.mark(w, MoveReason::SharedCore));
+        faults.mark(shared.into_iter().map(|(_, w, ..)| w), MoveReason::SharedCore);
     }
     faults
 }
@@ -357,9 +325,7 @@ pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut G
         return;
     }
     let cores: BTreeSet<u32> = faults.movers.keys().map(|v| v / threads).collect();
-    for (v, _) in guest.pins(map).filter(|(v, _)| cores.contains(&(v / threads))) {
-        faults.mark(v, MoveReason::Together);
-    }
+    faults.mark(guest.pins(map).map(|(v, _)| v).filter(|v| cores.contains(&(v / threads))), MoveReason::Together);
 }
 
 /// Number of vCPUs of a guest core; 1 if the host's cores have one thread.
@@ -370,47 +336,43 @@ pub(super) fn unit(map: &CpuMap, guest: &GuestLayout) -> u32 {
 /// Guests whose sets contain CPUs of pinned vCPUs, where fewer threads change if the set leaves these CPUs than if the
 /// pinned vCPUs move.
 fn pools_that_give_way(map: &CpuMap, guests: &[GuestLayout], faults: &mut [GuestFaults]) -> BTreeSet<usize> {
-    let pins = guests.iter().filter(|g| g.running).flat_map(|g| g.pins(map).map(|(_, cpu)| cpu));
     let mut pinned: BTreeMap<u32, usize> = BTreeMap::new();
-    pins.for_each(|cpu| *pinned.entry(cpu).or_default() += 1);
+    running(guests).flat_map(|(_, g)| g.pins(map)).for_each(|(_, cpu)| *pinned.entry(cpu).or_default() += 1);
     let single: CpuSet = pinned.keys().copied().collect();
     let mut giving = BTreeSet::new();
-    for (g, guest) in guests.iter().enumerate().filter(|(_, g)| g.running) {
-        let sets: Vec<(u32, &CpuSet)> = guest.pooled(map).collect();
-        let reach = guest.reach(map);
-        let count: usize = reach.intersection(&single).iter().filter_map(|cpu| pinned.get(&cpu)).sum();
-        if count <= sets.len() || sets.iter().any(|(v, _)| faults[g].movers.contains_key(v)) {
+    for (g, guest) in running(guests) {
+        let sets: Vec<u32> = guest.pooled(map).map(|(v, _)| v).collect();
+        let count: usize = guest.reach(map).iter().filter_map(|cpu| pinned.get(&cpu)).sum();
+        if count <= sets.len() || sets.iter().any(|v| faults[g].movers.contains_key(v)) {
             continue;
         }
-        if let Some(sets) = shrunk(map, guest, &single)
-            && !crowds(map, guests, g, &sets)
+        if let Some(smaller) = shrunk(map, guest, &single)
+            && !crowds(map, guests, g, smaller)
         {
             giving.insert(g);
             faults[g].gives_way = true;
-            sets.into_keys().for_each(|v| faults[g].mark(v, MoveReason::PoolOverlap));
+            faults[g].mark(sets, MoveReason::PoolOverlap);
         }
     }
     giving
 }
 
 /// Whether smaller sets for a guest would crowd CPUs that it shares with others.
-fn crowds(map: &CpuMap, guests: &[GuestLayout], g: usize, sets: &BTreeMap<u32, CpuSet>) -> bool {
+fn crowds(map: &CpuMap, guests: &[GuestLayout], g: usize, smaller: GuestLayout) -> bool {
     let mut after = guests.to_vec();
-    for (v, set) in sets {
-        after[g].vcpus[*v as usize].clone_from(set);
-    }
+    after[g] = smaller;
     let before = crowded(map, guests);
     crowded(map, &after).iter().any(|set| !before.iter().any(|was| was.cpus == set.cpus && was.vcpus >= set.vcpus))
 }
 
-/// The sets of a guest's vCPUs without some CPUs; `None` if too few are left.
-pub(super) fn shrunk(map: &CpuMap, guest: &GuestLayout, without: &CpuSet) -> Option<BTreeMap<u32, CpuSet>> {
+/// A guest whose vCPUs' sets lack some CPUs; `None` if too few are left.
+pub(super) fn shrunk(map: &CpuMap, guest: &GuestLayout, without: &CpuSet) -> Option<GuestLayout> {
     let mut smaller = guest.clone();
+    let mut sets = Vec::new();
     for (v, set) in guest.pooled(map) {
         smaller.vcpus[v as usize] = set.difference(without);
+        sets.push(set.difference(without));
     }
-    let sets: BTreeMap<u32, CpuSet> = guest.pooled(map).map(|(v, _)| (v, smaller.vcpus[v as usize].clone())).collect();
-    let all = sets.values().fold(CpuSet::new(), |a, b| a.union(b));
-    let enough = sets.values().all(|set| set.len() > 1) && all.len() >= sets.len();
-    (enough && alone(map, &smaller) == alone(map, guest)).then_some(sets)
+    let enough = sets.iter().all(|set| set.len() > 1) && union(&sets).len() >= sets.len();
+    (enough && alone(map, &smaller) == alone(map, guest)).then_some(smaller)
 }

@@ -1,12 +1,11 @@
 //! Emulators and `IOThreads` on the CPUs of pinned vCPUs, of their guest or of another.
 
-use super::{CpuMap, GuestLayout, HelperLayout};
+use super::{CpuMap, GuestLayout, HelperLayout, singles};
 use kvm::CpuSet;
 
 /// For each guest, the CPUs that other running guests have pinned single vCPUs to.
 fn pinned_by_others(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuSet> {
-    let mut once = CpuSet::new();
-    let mut twice = CpuSet::new();
+    let (mut once, mut twice) = (CpuSet::new(), CpuSet::new());
     // A paused guest cannot be disturbed.
     let single = |g: &GuestLayout| if g.running { g.single(map) } else { CpuSet::new() };
     let singles: Vec<CpuSet> = guests.iter().map(single).collect();
@@ -27,38 +26,31 @@ fn is_wrong(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, others: &C
 pub(super) fn settled(map: &CpuMap, guests: &[GuestLayout]) -> CpuSet {
     let mut cpus = CpuSet::new();
     for (guest, others) in guests.iter().zip(pinned_by_others(map, guests)) {
-        for (_, helper) in guest.helpers().filter(|(_, h)| h.pinned && !is_wrong(map, guest, h, &others)) {
-            cpus = helper.cpus.iter().fold(cpus, |all, c| all.union(c));
-        }
+        let settled = guest.helpers().filter(|(_, h)| h.pinned && !is_wrong(map, guest, h, &others));
+        cpus = settled.filter_map(|(_, h)| h.cpus.as_ref()).fold(cpus, |all, c| all.union(c));
     }
     cpus
 }
 
-/// The CPUs without a pinned vCPU of any guest or, unless `all`, of a running guest.
-fn left(map: &CpuMap, guests: &[GuestLayout], all: bool) -> CpuSet {
-    let guests = guests.iter().filter(|g| all || g.running);
-    map.general().difference(&guests.fold(CpuSet::new(), |a, g| a.union(&g.single(map))))
-}
-
 /// Moves helpers to the node of their guest's vCPUs, if a CPU is left there.
 pub(super) fn bring_near(map: &CpuMap, guests: &mut [GuestLayout]) {
-    let room = left(map, guests, true);
+    let room = map.general().difference(&singles(map, guests, true));
     for guest in guests.iter_mut().filter(|g| g.running) {
-        let near = guest.confined(map).map(|cpus| room.intersection(&map.cpus_of(&map.nodes_of(&cpus))));
-        let near = near.unwrap_or_default();
+        let Some(cpus) = guest.confined(map) else { continue };
+        let near = room.intersection(&map.cpus_of(&map.nodes_of(&cpus)));
         let calm = near.intersection(&map.first_cores());
-        let Some(cpus) = [calm, near].into_iter().find(|c| !c.is_empty()) else { continue };
         let elsewhere = guest.helpers().filter(|(_, h)| guest.is_elsewhere(map, h)).map(|(id, _)| id);
         for id in elsewhere.collect::<Vec<_>>() {
-            pin(guest, id, cpus.clone());
+            pin(guest, id, if calm.is_empty() { &near } else { &calm });
         }
     }
 }
 
-/// Pins a helper.
-fn pin(guest: &mut GuestLayout, id: Option<u32>, cpus: CpuSet) {
-    let new = HelperLayout { cpus: Some(cpus), pinned: true, ..HelperLayout::default() };
+/// Pins a helper, if there is a CPU for it.
+fn pin(guest: &mut GuestLayout, id: Option<u32>, cpus: &CpuSet) {
+    let new = HelperLayout { cpus: Some(cpus.clone()), pinned: true, ..HelperLayout::default() };
     match id {
+        _ if cpus.is_empty() => {}
         None => guest.emulator = new,
         Some(id) => drop(guest.iothreads.insert(id, new)),
     }
@@ -67,20 +59,13 @@ fn pin(guest: &mut GuestLayout, id: Option<u32>, cpus: CpuSet) {
 /// Moves helpers away from pinned vCPUs, with as few changes as possible.
 pub(super) fn move_away(map: &CpuMap, guests: &mut [GuestLayout]) {
     // A paused guest keeps its CPUs if some are left for the others.
-    let room = [true, false].into_iter().map(|all| left(map, guests, all)).find(|room| !room.is_empty());
-    let room = room.unwrap_or_default();
-    let moved: Vec<Vec<(Option<u32>, CpuSet)>> = guests
-        .iter()
-        .zip(pinned_by_others(map, guests))
-        .map(|(guest, others)| {
-            let wrong = guest.helpers().filter(|(_, h)| guest.running && is_wrong(map, guest, h, &others));
-            wrong.map(|(id, helper)| (id, room_for(map, guest, helper, &room))).collect()
-        })
-        .collect();
-    for (guest, moved) in guests.iter_mut().zip(moved) {
-        for (id, cpus) in moved.into_iter().filter(|(_, cpus)| !cpus.is_empty()) {
-            pin(guest, id, cpus);
-        }
+    let left = |all: bool| map.general().difference(&singles(map, guests, all));
+    let room = [true, false].map(left).into_iter().find(|room| !room.is_empty()).unwrap_or_default();
+    let others = pinned_by_others(map, guests);
+    for (guest, others) in guests.iter_mut().zip(others).filter(|(g, _)| g.running) {
+        let wrong = guest.helpers().filter(|(_, h)| is_wrong(map, guest, h, &others));
+        let moved: Vec<_> = wrong.map(|(id, helper)| (id, room_for(map, guest, helper, &room))).collect();
+        moved.iter().for_each(|(id, cpus)| pin(guest, *id, cpus));
     }
 }
 

@@ -149,13 +149,9 @@ pub struct GuestPlan {
 impl GuestPlan {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.vcpus.is_empty()
-            && self.emulator.is_none()
-            && self.iothreads.is_empty()
-            && self.threads.is_none()
-            && self.cells.is_empty()
-            && self.memnodes.is_empty()
-            && self.memory.is_none()
+        let Self { vcpus, emulator, iothreads, threads, cells, memnodes, memory, .. } = self;
+        let pins = vcpus.is_empty() && emulator.is_none() && iothreads.is_empty();
+        pins && threads.is_none() && cells.is_empty() && memnodes.is_empty() && memory.is_none()
     }
 }
 
@@ -173,6 +169,21 @@ impl PlacementPlan {
     pub fn changed(&self) -> impl Iterator<Item = (usize, &GuestPlan)> {
         self.guests.iter().enumerate().filter(|(_, g)| !g.is_empty())
     }
+}
+
+/// The CPUs in any of some sets.
+fn union<'a>(sets: impl IntoIterator<Item = &'a CpuSet>) -> CpuSet {
+    sets.into_iter().fold(CpuSet::new(), |all, set| all.union(set))
+}
+
+/// The guests that run, by their position.
+fn running(guests: &[GuestLayout]) -> impl Iterator<Item = (usize, &GuestLayout)> {
+    guests.iter().enumerate().filter(|(_, g)| g.running)
+}
+
+/// The CPUs that running guests, or all of them, have pinned single vCPUs to.
+fn singles(map: &CpuMap, guests: &[GuestLayout], all: bool) -> CpuSet {
+    guests.iter().filter(|g| all || g.running).flat_map(|g| g.pins(map)).map(|(_, cpu)| cpu).collect()
 }
 
 #[cfg(test)]

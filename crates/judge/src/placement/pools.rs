@@ -31,15 +31,13 @@ impl SharedPools {
     /// where the fewest vCPUs share a CPU.
     pub fn take(&mut self, guest: &GuestLayout, nodes: Option<&CpuSet>, vcpus: usize) -> Option<CpuSet> {
         let near = guest.bound.as_ref().unwrap_or(&guest.memory);
-        let best = self
-            .pools
-            .iter_mut()
-            .filter(|(node, _)| nodes.is_none_or(|n| node.is_none_or(|node| n.contains(node))))
-            .min_by_key(|(node, (cpus, users))| {
+        let fits = |node: &Option<u32>| nodes.is_none_or(|n| node.is_none_or(|node| n.contains(node)));
+        let (_, (cpus, users)) =
+            self.pools.iter_mut().filter(|(node, _)| fits(node)).min_by_key(|(node, (cpus, users))| {
                 let load = (*users + vcpus) * 1000 / cpus.len().max(1);
                 (!near.is_empty() && !node.is_some_and(|n| near.contains(n)), load)
             })?;
-        best.1.1 += vcpus;
-        Some(best.1.0.clone())
+        *users += vcpus;
+        Some(cpus.clone())
     }
 }

@@ -15,8 +15,8 @@ pub(super) fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     slow_cores(ctx, guest, verdicts);
     let threads = guest.config.threads_per_core();
     let seen = format!("the guest sees {threads} threads per core, yet these are on different cores");
-    // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on siblings of one core,
-    // in a guest that sees one thread per core.
+    // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on siblings of one
+    // core, in a guest that sees one thread per core.
     let (pairs, severity, seen, advice, prose) = if threads > 1 {
         let apart = layout.threads_apart(map);
         (apart, Severity::Warning, seen.as_str(), fixes::advice(texts::PIN_CORES_OR_ONE_THREAD), texts::THREADS_APART)

@@ -1,4 +1,4 @@
-//! The clocks and timers that QEMU emulates: the ACPI PM timer, the RTC and the PIT, and what the HPET shares with them.
+//! Clocks and timers that QEMU emulates: the ACPI PM timer, the RTC, the PIT, and what the HPET shares with them.
 
 use super::texts;
 use crate::lint::prelude::*;
