@@ -2,7 +2,7 @@
 
 use kvm::CpuSet;
 use kvm::topology::HostTopology;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind of the slower cores of a hybrid host.
 const EFFICIENCY: u32 = 0;
@@ -117,15 +117,10 @@ impl CpuMap {
 
     /// The first core of each node, or of the host, that is not isolated.
     pub fn first_cores(&self) -> CpuSet {
-        let mut seen = Vec::new();
-        let mut cpus = CpuSet::new();
-        for core in self.cores.iter().filter(|c| !c.cpus.iter().any(|cpu| self.isolated.contains(*cpu))) {
-            if !seen.contains(&core.node) {
-                seen.push(core.node);
-                cpus.extend(core.cpus.iter().copied());
-            }
-        }
-        cpus
+        let mut seen = BTreeSet::new();
+        let general = |c: &&PhysicalCore| !c.cpus.iter().any(|cpu| self.isolated.contains(*cpu));
+        let first = self.cores.iter().filter(general).filter(|c| seen.insert(c.node));
+        first.flat_map(|c| c.cpus.iter().copied()).collect()
     }
 
     /// Whether a set lacks a CPU of the host, so that it restricts a thread. On an unknown host each set does.

@@ -88,12 +88,6 @@ impl GuestLayout {
         (0..).zip(&self.vcpus).filter(|(_, set)| !map.restricts(set)).map(|(v, _)| v).collect()
     }
 
-    /// vCPUs that are pinned to several isolated CPUs, if there is more than one such vCPU.
-    pub fn on_isolated_sets(&self, map: &CpuMap) -> Vec<u32> {
-        let all: Vec<u32> = self.pooled(map).filter(|(_, set)| set.is_subset(&map.isolated)).map(|(v, _)| v).collect();
-        if all.len() > 1 || self.measured { all } else { Vec::new() }
-    }
-
     /// Threads of one guest core that are pinned to different cores of the host.
     pub fn threads_apart(&self, map: &CpuMap) -> Vec<PinnedPair> {
         if !self.known || self.threads <= 1 || map.threads() <= 1 {
@@ -121,72 +115,67 @@ impl GuestLayout {
         pairs
     }
 
-    /// Whether the pairs cover all vCPUs in order, so that the pins are right once the guest sees hardware threads.
-    pub fn pairs_in_order(&self, pairs: &[PinnedPair]) -> bool {
-        pairs.len() * 2 == self.vcpus.len() && pairs.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2))
-    }
-
     /// The vCPUs pinned to slow cores of a hybrid host while others are pinned to fast ones.
     pub fn on_slow_cores(&self, map: &CpuMap) -> CpuSet {
         let (slow, fast): (Vec<_>, Vec<_>) = self.pins(map).partition(|(_, cpu)| map.is_slow(*cpu));
         if fast.is_empty() { CpuSet::new() } else { slow.into_iter().map(|(v, _)| v).collect() }
     }
 
-    /// The nodes of a guest that runs on several and sees only one.
-    pub fn split_nodes(&self, map: &CpuMap) -> Option<CpuSet> {
-        let nodes = map.nodes_of(&self.confined(map)?);
-        (self.known && self.cells.len() < 2 && nodes.len() > 1).then_some(nodes)
+    /// The nodes of its vCPUs; empty if one of them is not pinned, or the host has one node.
+    pub fn nodes(&self, map: &CpuMap) -> CpuSet {
+        let cpus = self.confined(map).filter(|_| map.nodes.len() > 1);
+        cpus.map(|cpus| map.nodes_of(&cpus)).unwrap_or_default()
+    }
+
+    /// Whether it runs on several nodes and sees only one.
+    pub fn is_split(&self, map: &CpuMap) -> bool {
+        self.known && self.cells.len() < 2 && self.nodes(map).len() > 1
     }
 
     /// The cells with vCPUs that cannot run on the nodes of the cell's memory.
     pub fn cells_elsewhere(&self, map: &CpuMap) -> Vec<(usize, Vec<u32>)> {
-        let away = |cell: &super::CellLayout| -> Vec<u32> {
-            let Some(nodes) = cell.nodes.as_ref().filter(|n| !n.is_empty()) else { return Vec::new() };
-            let near = map.cpus_of(nodes);
-            let is_away = |v: &u32| {
-                self.vcpus.get(*v as usize).is_some_and(|s| !s.is_empty() && map.restricts(s) && !s.intersects(&near))
-            };
-            if near.is_empty() { Vec::new() } else { cell.vcpus.iter().filter(is_away).collect() }
+        let away = |cell: &super::CellLayout| {
+            let near = map.cpus_of(cell.nodes.as_ref()?);
+            let is_away = |set: &CpuSet| !set.is_empty() && map.restricts(set) && !set.intersects(&near);
+            let vcpus = cell.vcpus.iter().filter(|v| self.vcpus.get(*v as usize).is_some_and(is_away));
+            Some(vcpus.collect::<Vec<u32>>()).filter(|vcpus| !vcpus.is_empty() && !near.is_empty())
         };
-        let cells = self.cells.iter().map(away).enumerate();
-        if map.nodes.len() < 2 { Vec::new() } else { cells.filter(|(_, vcpus)| !vcpus.is_empty()).collect() }
+        let cells = self.cells.iter().enumerate().filter(|_| map.nodes.len() > 1);
+        cells.filter_map(|(i, cell)| Some((i, away(cell)?))).collect()
     }
 
     /// Whether its memory is bound to nodes on which none of its vCPUs runs.
     pub fn memory_elsewhere(&self, map: &CpuMap) -> bool {
-        let Some(cpus) = self.confined(map) else { return false };
-        let nodes = map.nodes_of(&cpus);
-        let bound = self.bound.as_ref().filter(|b| !b.is_empty());
-        map.nodes.len() > 1 && !nodes.is_empty() && bound.is_some_and(|b| !b.intersects(&nodes))
+        let bound = self.bound.clone().unwrap_or_default();
+        are_apart(&bound, &self.nodes(map))
     }
 
     /// Whether one of its helpers is pinned to nodes without any of its vCPUs.
     pub fn is_elsewhere(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
-        if map.nodes.len() < 2 || !helper.pinned || helper.rests {
-            return false;
-        }
-        let nodes = |cpus: &CpuSet| map.nodes_of(cpus);
-        let (helper, vcpus) = (helper.cpus.as_ref().map(nodes), self.confined(map).as_ref().map(nodes));
-        helper.zip(vcpus).is_some_and(|(h, v)| !h.is_empty() && !v.is_empty() && !h.intersects(&v))
+        let nodes = helper.cpus.as_ref().map(|cpus| map.nodes_of(cpus)).unwrap_or_default();
+        helper.pinned && !helper.rests && are_apart(&nodes, &self.nodes(map))
     }
 
     /// Whether one of the guest's helpers disturbs its pinned vCPUs.
     pub fn disturbs(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
         let single = self.single(map);
-        match &helper.cpus {
-            Some(cpus) => cpus.intersects(&single) && (!helper.idle || cpus.is_subset(&single)),
-            // The scheduler puts unpinned threads on other CPUs than the isolated ones.
-            None => {
-                let known = !map.all.is_empty() && !single.is_empty();
-                known && !helper.idle && self.confined(map).is_some() && !single.is_subset(&map.isolated)
-            }
+        if let Some(cpus) = &helper.cpus {
+            return cpus.intersects(&single) && (!helper.idle || cpus.is_subset(&single));
         }
+        // The scheduler puts unpinned threads on other CPUs than the isolated ones.
+        let known = !map.all.is_empty() && !single.is_empty();
+        known && !helper.idle && self.confined(map).is_some() && !single.is_subset(&map.isolated)
     }
 
     /// The helpers: the emulator without a number, then IOThreads.
     pub fn helpers(&self) -> impl Iterator<Item = (Option<u32>, &HelperLayout)> {
         std::iter::once((None, &self.emulator)).chain(self.iothreads.iter().map(|(id, h)| (Some(*id), h)))
     }
+}
+
+/// Whether two sets of nodes have none in common.
+fn are_apart(a: &CpuSet, b: &CpuSet) -> bool {
+    !a.is_empty() && !b.is_empty() && !a.intersects(b)
 }
 
 /// CPUs that one vCPU is pinned to and other vCPUs may use too. CPUs with the same guests form one overlap.
@@ -300,17 +289,22 @@ fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let all = || (0..).zip(&guest.vcpus);
     faults.mark(all().filter(|(_, set)| set.is_empty()).map(|(v, _)| v), MoveReason::Absent);
     faults.mark(guest.partly_pinned(map), MoveReason::Partly);
-    if guest.piles {
-        faults.mark(guest.on_isolated_sets(map), MoveReason::Isolated);
+    let on_isolated = guest.pooled(map).filter(|(_, set)| set.is_subset(&map.isolated)).map(|(v, _)| v);
+    let on_isolated: Vec<u32> = on_isolated.collect();
+    if guest.piles && (on_isolated.len() > 1 || guest.measured) {
+        faults.mark(on_isolated, MoveReason::Isolated);
     }
     faults.mark(guest.cells_elsewhere(map).into_iter().flat_map(|(_, vcpus)| vcpus), MoveReason::CellElsewhere);
-    if guest.split_nodes(map).is_some() {
+    if guest.is_split(map) {
         faults.mark(all().map(|(v, _)| v), MoveReason::NodeSplit);
     }
     let apart = guest.threads_apart(map);
     faults.mark(apart.into_iter().flat_map(|(v, w, ..)| [v, w]), MoveReason::ThreadsApart);
     let shared = guest.shared_cores(map);
-    if !shared.is_empty() && guest.reshapes && guest.pairs_in_order(&shared) {
+    // Where the pairs cover all vCPUs in order, the pins are right once the guest sees hardware threads.
+    let in_order =
+        shared.len() * 2 == guest.vcpus.len() && shared.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2));
+    if !shared.is_empty() && guest.reshapes && in_order {
         faults.show_threads = Some(2);
     } else {
         faults.mark(shared.into_iter().map(|(_, w, ..)| w), MoveReason::SharedCore);

@@ -36,8 +36,7 @@ pub(super) fn settled(map: &CpuMap, guests: &[GuestLayout]) -> CpuSet {
 pub(super) fn bring_near(map: &CpuMap, guests: &mut [GuestLayout]) {
     let room = map.general().difference(&singles(map, guests, true));
     for guest in guests.iter_mut().filter(|g| g.running) {
-        let Some(cpus) = guest.confined(map) else { continue };
-        let near = room.intersection(&map.cpus_of(&map.nodes_of(&cpus)));
+        let near = room.intersection(&map.cpus_of(&guest.nodes(map)));
         let calm = near.intersection(&map.first_cores());
         let elsewhere = guest.helpers().filter(|(_, h)| guest.is_elsewhere(map, h)).map(|(id, _)| id);
         for id in elsewhere.collect::<Vec<_>>() {

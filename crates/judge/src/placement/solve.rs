@@ -2,8 +2,7 @@
 
 use super::assignment::{FreeCpus, assign};
 use super::faults::{self, GuestFaults};
-use super::pools::SharedPools;
-use super::{CpuMap, GuestLayout, GuestPlan, MoveReason, PlacementPlan, helpers, running, singles, union};
+use super::{CpuMap, GuestLayout, GuestPlan, MoveReason, PlacementPlan, helpers, pools, running, singles, union};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,7 +169,8 @@ impl Work<'_> {
     fn taken(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>, all: bool) -> CpuSet {
         let mut taken = CpuSet::new();
         for (g, guest) in self.now.iter().enumerate().filter(|(_, guest)| all || guest.running) {
-            let stays = |v: u32| !(found[g].movers.contains_key(&v) || sharing.contains(&g) && guest.running);
+            let moves = |v: u32| found.get(g).is_some_and(|f| f.movers.contains_key(&v));
+            let stays = |v: u32| !(moves(v) || sharing.contains(&g) && guest.running);
             taken.extend(guest.pins(self.map).filter(|(v, _)| stays(*v)).map(|(_, cpu)| cpu));
         }
         taken
@@ -215,11 +215,7 @@ impl Work<'_> {
                 self.now[g] = smaller;
             }
         }
-        let mut taken = CpuSet::new();
-        for (_, guest) in self.now.iter().enumerate().filter(|(g, guest)| !(sharing.contains(g) && guest.running)) {
-            taken.extend(guest.pins(map).map(|(_, cpu)| cpu));
-        }
-        let mut pools = SharedPools::new(map, &taken);
+        let mut shared = pools::shared(map, &self.taken(&[], sharing, true));
         for g in sharing.iter().copied() {
             let (guest, plan) = (&mut self.now[g], &mut self.plans[g]);
             let pinned = (0..).zip(&guest.vcpus).filter(|(_, s)| map.restricts(s)).map(|(v, _)| v);
@@ -237,7 +233,7 @@ impl Work<'_> {
             }
             let mut sets: BTreeMap<u32, CpuSet> = BTreeMap::new();
             for (vcpus, nodes) in parts {
-                if let Some(set) = pools.take(guest, nodes.as_ref(), vcpus.len()) {
+                if let Some(set) = pools::take(&mut shared, guest, nodes.as_ref(), vcpus.len()) {
                     sets.extend(vcpus.iter().map(|v| (v, set.clone())));
                 }
             }
@@ -265,7 +261,7 @@ impl Work<'_> {
                 continue;
             }
             let nodes = map.nodes_of(&reach);
-            let pool = SharedPools::new(map, &taken).take(guest, Some(&nodes), guest.vcpus.len());
+            let pool = pools::take(&mut pools::shared(map, &taken), guest, Some(&nodes), guest.vcpus.len());
             if let Some(pool) = pool.filter(|pool| reach.is_subset(pool) && pool.len() > reach.len()) {
                 let pooled = |set: &&mut CpuSet| set.len() > 1 && map.restricts(set);
                 guest.vcpus.iter_mut().filter(pooled).for_each(|set| set.clone_from(&pool));
@@ -283,12 +279,10 @@ impl Work<'_> {
     /// Binds memory to the nodes of the vCPUs, where the plan moved them away from it.
     pub(super) fn bind_memory(&mut self, was: &[GuestLayout]) {
         let map = self.map;
-        let nodes_of = |g: &GuestLayout| g.confined(map).map(|cpus| map.nodes_of(&cpus)).unwrap_or_default();
         for (guest, was) in self.now.iter_mut().zip(was).filter(|(_, was)| was.running) {
-            let nodes = nodes_of(guest);
-            let moved = map.nodes.len() > 1 && !nodes.is_empty() && guest.vcpus != was.vcpus;
-            let left = moved && guest.cells.len() < 2 && nodes_of(was) != nodes;
-            if guest.memory_elsewhere(map) || left {
+            let nodes = guest.nodes(map);
+            let left = !nodes.is_empty() && guest.vcpus != was.vcpus && was.nodes(map) != nodes;
+            if guest.memory_elsewhere(map) || left && guest.cells.len() < 2 {
                 guest.bound = Some(nodes);
             }
         }

@@ -1,4 +1,4 @@
-//! `SynIC` without avic: `AutoEOI` inhibits `APICv` (`arch/x86/kvm/hyperv.c`, `synic_update_vector`).
+//! What keeps the hardware from accelerating the interrupt controller.
 
 use super::texts;
 use crate::lint::context::host::apic_parameter;
@@ -11,6 +11,7 @@ const KICKED: f64 = 0.25;
 /// A warning from this cost on, percent of one CPU.
 const COST_WARNING: f64 = 2.0;
 
+/// `SynIC` without avic: `AutoEOI` inhibits `APICv` (`arch/x86/kvm/hyperv.c`, `synic_update_vector`).
 pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let isa = ctx.isa(guest);
     if guest.config.enlightened("synic") != Some(true) || guest.config.hyperv.has("avic") || isa == Some(Isa::Arm64) {
@@ -32,7 +33,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let Some(seconds) = guest.seconds else { return verdicts.cannot_tell(guest.why_no_rate()) };
     let work = total(guest.domain.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count));
     if (work as f64 / seconds) < TRAFFIC {
-        return verdicts.cannot_tell(texts::TOO_QUIET);
+        return verdicts.cannot_tell("the guest does too little to show whether its interrupts are accelerated");
     }
     // Exits that exist only without acceleration.
     let windows = guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]);
@@ -99,4 +100,27 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let found = Finding::new(severity, confidence, evidence, fix);
     let title = "SynIC without avic disables the interrupt controller's acceleration (APICv, AVIC)".into();
     verdicts.find(Finding { title, cost, marks, ..found });
+}
+
+/// PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).
+pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let policy = guest.config.timers.pit_policy.as_deref();
+    if !guest.config.known || ctx.isa(guest) != Some(Isa::Svm) || ctx.param_on("kvm_amd.avic") != Some(true) {
+        return;
+    }
+    let window = guest.exits(&[ExitKind::InterruptWindow]);
+    let accelerated = guest.exits(&[ExitKind::Avic]);
+    if policy.is_some_and(|p| p != "delay") || window.count == 0 || accelerated.count > 0 {
+        return;
+    }
+    let (count, over) = (figure(window.count as f64), guest.window());
+    let evidence = vec![
+        format!("{count} vintr exits {over} and none of AVIC's, though kvm_amd.avic is on"),
+        format!("the tick policy of timer pit is {}", policy.map_or("not set, which means delay", |_| "delay")),
+        texts::CHECK_INHIBIT_REASON.into(),
+    ];
+    let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
+    let fix = fixes::either(guest, fixes::xml(discard), fixes::qemu("-global kvm-pit.lost_tick_policy=discard"));
+    let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix).caused_by(window);
+    verdicts.find(Finding { title: "The PIT's tick policy keeps AVIC disabled".into(), ..found });
 }

@@ -1,8 +1,6 @@
 //! The interrupt controller: whether its hardware acceleration works, and how much the guest uses it.
 
 mod apicv;
-mod avic_pit;
-mod ipis;
 mod lapic;
 pub(super) mod rules;
 mod texts;

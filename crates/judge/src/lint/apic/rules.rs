@@ -1,6 +1,6 @@
 //! The rows of the interrupt controller rules in the table of rules.
 
-use super::{apicv, avic_pit, ipis, lapic};
+use super::{apicv, lapic};
 use crate::lint::prelude::*;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
@@ -36,7 +36,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         sees: "the PIT's tick policy keeps AMD's AVIC disabled",
         why: "With policy delay KVM re-injects lost PIT ticks. For that it has to see each acknowledgement, so it \
             inhibits AVIC for the whole guest. Modern guests need no re-injected PIT ticks",
-        check: Check::Behaviour(avic_pit::avic_pit),
+        check: Check::Behaviour(apicv::avic_pit),
         hold: Hold::USUAL,
         thresholds: &[],
         limits: "AMD only, with kvm_amd.avic on. Another reason to inhibit AVIC looks the same; the \
@@ -49,7 +49,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         sees: "the guest's vCPUs interrupt each other at a high rate",
         why: "A vCPU that wakes another or flushes its TLB sends it an interrupt. Each costs an exit on the sender \
             and, without posted interrupts, one on the receiver",
-        check: Check::Behaviour(ipis::ipis),
+        check: Check::Behaviour(lapic::ipis),
         hold: Hold::USUAL,
         thresholds: thresholds![apic.ipis],
         limits: "Without MSR addresses, APIC_WRITE exits stand for interrupts with low confidence: timer counts are \

@@ -21,7 +21,6 @@ pub(super) const ONLY_SUGGESTED: &str = "this only suggests it; the kvm_apicv_in
     tracepoints (address 0xfee00xxx) give proof";
 
 // What cannot be judged.
-pub(super) const TOO_QUIET: &str = "the guest does too little to show whether its interrupts are accelerated";
 pub(super) const NO_SIGN_EITHER_WAY: &str = "synic is on, avic is off and no exit of an accelerated APIC shows, which \
     fits a disabled APICv, but nothing else does; the kvm_apicv_inhibit_changed and kvm_page_fault tracepoints \
     (address 0xfee00xxx) give proof";

@@ -1,6 +1,6 @@
 //! No CPU left for the host.
 
-use super::{MAX_MARKS, texts};
+use super::MAX_MARKS;
 use crate::lint::prelude::*;
 use crate::placement::GuestPlan;
 
@@ -12,17 +12,15 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         return;
     }
     if map.all.is_empty() {
-        return verdicts.cannot_tell(texts::HOST_CPUS_UNKNOWN);
+        return verdicts.cannot_tell("the CPUs of this host are unknown (add lscpu -p or virsh capabilities)");
     }
     let full = faults::starved(map, &ctx.placement.layouts);
     let emulators = ctx.guests.iter().flat_map(|g| g.domain.threads.iter().filter(|t| t.role == Role::Emulator));
     let wait = emulators.filter_map(|t| t.cpu?.wait).fold(0.0, f64::max);
     let mut evidence = Vec::new();
     if full {
-        let isolated = match &map.isolated {
-            none if none.is_empty() => String::new(),
-            cpus => format!("; the isolated CPUs {cpus} are no help"),
-        };
+        let isolated = Some(&map.isolated).filter(|cpus| !cpus.is_empty());
+        let isolated = isolated.map(|cpus| format!("; the isolated CPUs {cpus} are no help")).unwrap_or_default();
         evidence.push(format!("every CPU of {} has a vCPU pinned to it alone{isolated}", map.general()));
     }
     if wait >= ctx.thresholds().pinning.starved_wait && pinned.len() * 2 > map.all.len() {

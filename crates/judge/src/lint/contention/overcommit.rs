@@ -28,15 +28,8 @@ impl Load {
     }
 }
 
-/// An overcommitted set of CPUs.
-struct Overcommit<'a> {
-    severity: Severity,
-    ratio: f64,
-    cpus: &'a CpuSet,
-    load: Load,
-    /// Wait, percent of the time that the vCPUs want a CPU.
-    share: f64,
-}
+/// An overcommitted set of CPUs: how badly, vCPUs per CPU, and their wait, percent of the time that they want a CPU.
+type Overcommit<'a> = (Severity, f64, &'a CpuSet, Load, f64);
 
 pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let online = ctx.online();
@@ -51,15 +44,15 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let load = Load { vcpus: 1, wait: cpu.wait.unwrap_or(0.0), busy: cpu.busy() };
         sets.entry(may_use(thread, &online)).or_default().add(load);
     }
-    let Some(worst) = worst_set(ctx, &sets) else { return };
-    let (vcpus, cpus, ratio, share) = (worst.load.vcpus, worst.cpus, figure(worst.ratio), figure(worst.share));
+    let Some((severity, ratio, cpus, load, share)) = worst_set(ctx, &sets) else { return };
+    let (vcpus, ratio, share) = (load.vcpus, figure(ratio), figure(share));
     let evidence = format!("{ratio} vCPUs per CPU on CPUs {cpus}; they wait {share} % of the time they want a CPU");
     let fix = vec![fixes::advice(texts::SPREAD_GUESTS)];
-    let finding = crowded(cpus, worst.severity, Confidence::High, evidence, fix);
+    let finding = crowded(cpus, severity, Confidence::High, evidence, fix);
     verdicts.find(Finding {
         title: format!("{vcpus} vCPUs share {} CPUs, and they wait", cpus.len()),
         // The wait of all guests together: the cause comes before what each guest loses.
-        cost: Some(worst.load.wait),
+        cost: Some(load.wait),
         also: guests_in(ctx, &online, cpus),
         ..finding
     });
@@ -140,8 +133,8 @@ fn worst_set<'a>(ctx: &Context<'_>, sets: &'a BTreeMap<CpuSet, Load>) -> Option<
         if severity == Severity::Critical && share < t.wait.warning {
             severity = Severity::Warning;
         }
-        if worst.as_ref().is_none_or(|w| (severity, ratio) > (w.severity, w.ratio)) {
-            worst = Some(Overcommit { severity, ratio, cpus, load, share });
+        if worst.is_none_or(|w| (severity, ratio) > (w.0, w.1)) {
+            worst = Some((severity, ratio, cpus, load, share));
         }
     }
     worst

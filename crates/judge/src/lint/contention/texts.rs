@@ -49,6 +49,3 @@ pub(super) fn tasks(tasks: &[&HostTaskModel]) -> String {
     let task = |t: &&HostTaskModel| format!("{} ({} %)", t.comm, figure(t.cpu_percent));
     tasks.iter().take(4).map(task).collect::<Vec<_>>().join(", ")
 }
-
-// What cannot be judged.
-pub(super) const HOST_CPUS_UNKNOWN: &str = "the CPUs of this host are unknown (add lscpu -p or virsh capabilities)";

@@ -36,7 +36,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         return;
     }
     let mut evidence = vec![format!("kworkers wake {} {} times/s {}", thread.label(), figure(rate), guest.window())];
-    evidence.push(if isolated { texts::KWORKER_ISOLATED } else { texts::KWORKER_NOT_ISOLATED }.into());
+    evidence.push(if isolated { texts::KWORKER_ISOLATED } else { "the kworkers are not on isolated CPUs" }.into());
     let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.by == Injector::Kworker);
     evidence.extend(traced.and_then(|i| injections(&i)));
     evidence.push(texts::CHECK_KWORKER.into());

@@ -64,8 +64,3 @@ pub(super) const CHECK_KWORKER: &str =
     "check: trace-cmd record -e sched:sched_wakeup -e workqueue:workqueue_execute_start, then trace-cmd report";
 pub(super) const KWORKER_ISOLATED: &str =
     "the kworker runs on an isolated CPU and delays the tasks that the CPU is reserved for";
-pub(super) const KWORKER_NOT_ISOLATED: &str = "the kworkers are not on isolated CPUs";
-
-// What cannot be judged.
-pub(super) const VMM_EXITS_NOT_COUNTED: &str =
-    "exits to the VMM were not counted, so it is unknown who serves the notifications";

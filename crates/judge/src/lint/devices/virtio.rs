@@ -51,7 +51,8 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     }
     let userspace = &guest.domain.userspace;
     if userspace.is_empty() {
-        return verdicts.cannot_tell(texts::VMM_EXITS_NOT_COUNTED);
+        return verdicts
+            .cannot_tell("exits to the VMM were not counted, so it is unknown who serves the notifications");
     }
     // An ioeventfd ends in the kernel. What remains of the exits to the VMM can only be notifications.
     let to_vmm = total(userspace.iter().filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO)).map(|u| u.2));

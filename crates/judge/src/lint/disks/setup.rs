@@ -3,6 +3,11 @@
 use crate::lint::prelude::*;
 use std::collections::BTreeMap;
 
+/// How many requests a bus takes at once. IDE knows no queue; native command queuing has `NCQ_MAX_TAGS` on AHCI
+/// controllers; virtio-scsi has `cmd_per_lun`, and a queue of virtio-blk has 128 places or 256 (hw/block/virtio-blk.c,
+/// hw/scsi/virtio-scsi.c).
+const SLOTS: &[(&str, f64)] = &[("ide", 1.0), ("sata", 32.0), ("ahci", 32.0), ("virtio", 128.0), ("scsi", 128.0)];
+
 /// What is known of a disk's configuration. `None`: it is not written down.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct DiskSetup {
@@ -22,39 +27,18 @@ impl DiskSetup {
     pub(super) fn of(guest: &GuestContext<'_>, name: &str) -> Option<Self> {
         let facts = &guest.domain.facts;
         let xml = facts.xml.as_ref().and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
-        if let Some(disk) = xml {
-            return Some(Self {
-                bus: disk.bus.clone(),
-                cache: disk.cache.clone(),
-                aio: disk.io.clone(),
-                iothread: disk.iothread.is_some(),
-                limits: disk.iotune.clone(),
-            });
-        }
-        let command = facts.command.as_ref()?;
-        let disk = command.disks.iter().find(|disk| disk.is_called(name))?;
-        Some(Self {
-            bus: disk.driver.clone(),
-            cache: disk.cache.clone(),
-            aio: disk.aio.clone(),
-            iothread: disk.iothread.is_some(),
-            limits: disk.limits.clone(),
-        })
+        let (bus, cache, aio, iothread, limits) = if let Some(disk) = xml {
+            (&disk.bus, &disk.cache, &disk.io, disk.iothread.is_some(), &disk.iotune)
+        } else {
+            let disk = facts.command.as_ref()?.disks.iter().find(|disk| disk.is_called(name))?;
+            (&disk.driver, &disk.cache, &disk.aio, disk.iothread.is_some(), &disk.limits)
+        };
+        Some(Self { bus: bus.clone(), cache: cache.clone(), aio: aio.clone(), iothread, limits: limits.clone() })
     }
 
     /// How many requests the guest can have under way on such a bus at once.
     pub(super) fn slots(&self) -> Option<f64> {
         let bus = self.bus.as_deref()?;
-        if bus.starts_with("ide") {
-            Some(1.0) // an IDE bus knows no queue
-        } else if bus.starts_with("sata") || bus.starts_with("ahci") {
-            Some(32.0) // native command queuing (`NCQ_MAX_TAGS` of AHCI controllers)
-        } else if bus.starts_with("virtio") || bus.starts_with("scsi") {
-            // `cmd_per_lun` of virtio-scsi; a queue of virtio-blk has 128 places or 256 (hw/block/virtio-blk.c,
-            // hw/scsi/virtio-scsi.c).
-            Some(128.0)
-        } else {
-            None
-        }
+        SLOTS.iter().find(|(prefix, _)| bus.starts_with(prefix)).map(|(_, slots)| *slots)
     }
 }

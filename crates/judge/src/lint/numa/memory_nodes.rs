@@ -18,7 +18,7 @@ pub(super) fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let crossed = cells_crossed(ctx, guest);
     let Some(cpus) = layout.confined(map) else { return crossed.into_iter().for_each(|found| verdicts.find(found)) };
     let nodes = map.nodes_of(&cpus);
-    let memory = if layout.split_nodes(map).is_some() {
+    let memory = if layout.is_split(map) {
         Some(vcpus_split(ctx, guest, &cpus, &nodes))
     } else if nodes.is_empty() {
         None

@@ -15,7 +15,7 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let mut threads = guest.vcpu_threads().peekable();
     let host_measured = !ctx.model.host.cpus.is_empty();
     if threads.peek().is_some() && (!host_measured || threads.all(|t| t.place.affinity.is_none())) {
-        return verdicts.cannot_tell(texts::AFFINITY_UNKNOWN);
+        return verdicts.cannot_tell("where the guest's threads may run is unknown, so pinning cannot be verified");
     }
     let (all, layout) = (&ctx.map().all, ctx.layout(guest));
     if all.is_empty() {

@@ -45,6 +45,3 @@ pub(super) const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pin
 pub(super) const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, \
     or use a cpuset partition instead of isolcpus, where the kernel balances load";
 pub(super) const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
-
-// What cannot be judged.
-pub(super) const AFFINITY_UNKNOWN: &str = "where the guest's threads may run is unknown, so pinning cannot be verified";

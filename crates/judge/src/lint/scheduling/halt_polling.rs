@@ -35,7 +35,7 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let evidence = vec![
         format!("{name} polls {polls} % of the time ({failed} % in vain) {window}, while its guest runs {runs} %"),
         format!("kvm.halt_poll_ns is {ns}"),
-        texts::CHECK_HALT_POLL.into(),
+        "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns".into(),
     ];
     let less = fixes::command(texts::LESS_POLLING).needing(texts::LESS_POLLING_NEED);
     let found = Finding::new(severity, Confidence::High, evidence, vec![less, fixes::advice(texts::KEEP_POLLING)]);

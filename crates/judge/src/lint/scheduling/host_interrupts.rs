@@ -28,7 +28,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let evidence = vec![
         exits.describe(guest, "host interrupts", "in the running guest"),
         tick_hz.map_or_else(
-            || texts::TICK_UNKNOWN.into(),
+            || "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into(),
             |hz| format!("the host's own tick causes at most {hz}/s on a busy vCPU"),
         ),
         format!(
@@ -36,7 +36,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
              /proc/interrupts"
         ),
     ];
-    let show = fixes::command(texts::SHOW_INTERRUPTS).needing(texts::SHOW_INTERRUPTS_NEED);
+    let show = fixes::command(texts::SHOW_INTERRUPTS).needing("shows which interrupts arrive on the guest's CPUs");
     let fix = vec![show, fixes::advice(texts::ROUTE_INTERRUPTS)];
     let title = "Interrupts of the host stop the guest far more often than the host's tick".into();
     verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) }.caused_by(exits));

@@ -3,7 +3,6 @@
 mod halt_polling;
 mod host_interrupts;
 mod migrations;
-mod pause_loops;
 pub(super) mod rules;
 mod texts;
 mod wait;

@@ -1,6 +1,6 @@
 //! The rows of the scheduling rules in the table of rules.
 
-use super::{halt_polling, host_interrupts, migrations, pause_loops, wait, wakeup_latency};
+use super::{halt_polling, host_interrupts, migrations, wait, wakeup_latency};
 use crate::lint::prelude::*;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
@@ -9,7 +9,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         sees: "vCPUs spin on locks whose holder does not run",
         why: "The CPU notices a vCPU that spins (4096 cycles of PAUSE) and exits, so that another vCPU may run. When \
             vCPUs wait for a CPU, the lock's holder is probably one of them",
-        check: Check::Behaviour(pause_loops::pauses),
+        check: Check::Behaviour(wait::pauses),
         hold: Hold::USUAL,
         thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
         limits: "Whether the lock's holder waits is inferred from the wait of all vCPUs. Without figures of wait, and \

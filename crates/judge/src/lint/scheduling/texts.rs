@@ -12,7 +12,6 @@ pub(super) const SPINS_WAIT_UNKNOWN: &str = "First check whether the vCPUs wait 
     If they do, give the guest no more vCPUs than can run at the same time. If not, this is contention inside the \
     guest: profile it (perf top) for spin locks; fewer vCPUs may be faster";
 pub(super) const SHOW_INTERRUPTS: &str = "grep . /proc/irq/*/effective_affinity_list; cat /proc/interrupts";
-pub(super) const SHOW_INTERRUPTS_NEED: &str = "shows which interrupts arrive on the guest's CPUs";
 pub(super) const ROUTE_INTERRUPTS: &str = "Route device interrupts away from the guest's CPUs \
     (irqaffinity= on the kernel command line, /proc/irq/N/smp_affinity_list), \
     unless they belong to the guest's own passed-through devices";
@@ -26,14 +25,10 @@ pub(super) const PIN_NO_ROOM: &str = "Pin each busy vCPU to its own CPU. \
 pub(super) const LESS_LOAD: &str =
     "Take load off the CPUs that this guest may use: other guests, host tasks, or vCPUs that it does not need";
 pub(super) const SHALLOW_SLEEP: &str = "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10";
-pub(super) const SHALLOW_SLEEP_NEED: &str = "keeps CPUs out of deep sleep; costs power";
 pub(super) const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on lets the guest put \
     the CPU to sleep itself; a larger kvm.halt_poll_ns hides short sleeps";
 
 // Evidence.
-pub(super) const TICK_UNKNOWN: &str = "the host's tick (at most 1000/s on a busy vCPU) does not explain that";
-pub(super) const CHECK_HALT_POLL: &str =
-    "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns";
 pub(super) const VECTORS: &str = "; intr_info holds the vector (0xec tick, 0xfd reschedule, 0xfb call function)";
 
 /// A thread's folder; a file may not have its ids.

@@ -1,4 +1,4 @@
-//! Time on the run queue.
+//! Time on the run queue, and locks whose holder is there.
 
 use super::texts;
 use crate::lint::prelude::*;
@@ -49,7 +49,7 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
 
 /// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead:
 /// load has to go first.
-pub(super) fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
+fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
     let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
     // The plan may only have CPUs that other tasks use.
@@ -70,4 +70,37 @@ fn task_name(ctx: &Context<'_>, task: &OtherTask) -> String {
         Some(format!("{} of {}", thread.label(), g.name()))
     };
     ctx.guests.iter().find_map(in_guest).unwrap_or_else(|| task.comm.clone())
+}
+
+/// Pause-loop exits.
+pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let exits = guest.exits(&[ExitKind::Pause]);
+    let Some(per_vcpu) = exits.per_vcpu_or_tell(guest, verdicts) else { return };
+    let t = &ctx.thresholds().scheduling;
+    let Some(mut severity) = t.pause.of(per_vcpu) else { return };
+    let wait = guest.domain.vcpu_wait_percent();
+    if wait.is_none_or(|w| w < t.pause_wait) {
+        severity = Severity::Info;
+    }
+    let waiting = severity > Severity::Info;
+    let fix = if waiting {
+        let mut pins = own_cpus(ctx, guest, guest.domain.vcpus().filter_map(|t| t.cpu?.wait).sum());
+        pins.push(fixes::advice(texts::FEWER_VCPUS));
+        pins
+    } else {
+        vec![fixes::advice(if wait.is_some() { texts::SPINS_INSIDE } else { texts::SPINS_WAIT_UNKNOWN })]
+    };
+    let share = |w| format!("its vCPUs wait for a CPU {} % of the time they want one", figure(w));
+    let evidence = vec![
+        exits.describe(guest, "pause-loop exits", ""),
+        wait.map_or_else(|| "whether its vCPUs wait for CPUs is unknown".into(), share),
+        guest.perf_check("vmexit"),
+    ];
+    let (confidence, title) = if waiting {
+        (Confidence::High, "vCPUs spin on locks whose holder has no CPU")
+    } else {
+        (Confidence::Medium, "vCPUs spin on locks")
+    };
+    let found = Finding::new(severity, confidence, evidence, fix).caused_by(exits);
+    verdicts.find(Finding { title: title.into(), ..found });
 }

@@ -40,7 +40,7 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.wake.count > 0);
         evidence.extend(traced.and_then(|i| interrupts(&i)));
         evidence.push(format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"));
-        let shallow = fixes::command(texts::SHALLOW_SLEEP).needing(texts::SHALLOW_SLEEP_NEED);
+        let shallow = fixes::command(texts::SHALLOW_SLEEP).needing("keeps CPUs out of deep sleep; costs power");
         let fix = vec![shallow, fixes::advice(texts::GUEST_IDLES_CPU).only(Audience::Qemu)];
         return verdicts.find(Finding {
             target: Target::Vcpu(thread.index.unwrap_or_default()),

@@ -19,7 +19,7 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         fix.extend(fixes::hyperv::enable(guest, &["hypervclock"]));
     }
     fix.extend(fixes::cpu_feature(guest, "invtsc", texts::INVTSC_NEED, &["migratable=off", "invtsc=on", "hv-time=on"]));
-    fix.push(fixes::advice(texts::TSC_PAGE_AFTER_MIGRATION));
+    fix.push(fixes::advice("After a live migration or a restore from a file, restart the guest to get the page back"));
     let title = "The guest reads the Hyper-V clock through an MSR: the TSC page is not valid".into();
     verdicts.find(Finding { title, ..Finding::new(severity, Confidence::High, evidence, fix) }.caused_by(reads));
 }

@@ -35,7 +35,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     }
     let mut fix = fixes::hyperv::windows_timers(ctx, guest);
     if fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest)).is_empty() {
-        fix.insert(0, fixes::command(texts::POWERCFG).needing(texts::POWERCFG_NEED));
+        fix.insert(0, fixes::command("powercfg /energy /duration 30").needing(texts::POWERCFG_NEED));
     }
     let (rate, sleep, cpu, window) = (figure(rate), figure(sleep_ms), figure(cpu), guest.window());
     let halts =

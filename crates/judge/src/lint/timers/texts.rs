@@ -38,15 +38,12 @@ pub(super) const EITHER_SYSTEM: &str = "Linux guest: set its clocksource to kvm-
     Windows guest: enable the Hyper-V clock (timer hypervclock) with vpindex, synic and stimer";
 pub(super) const INVTSC_NEED: &str = "shut the guest down and start it again; it can then no longer migrate live to a \
     host with another TSC frequency";
-pub(super) const TSC_PAGE_AFTER_MIGRATION: &str =
-    "After a live migration or a restore from a file, restart the guest to get the page back";
 pub(super) const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the kernel: \
     leave it. On newer systems something forces the PIT: look for noapic, nolapic or clocksource= on the kernel \
         command line";
 pub(super) const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
 pub(super) const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line; \
     keep it if the guest does real-time work on purpose";
-pub(super) const POWERCFG: &str = "powercfg /energy /duration 30";
 pub(super) const POWERCFG_NEED: &str =
     "run it inside the guest as administrator; its report names the programs that asked for a fine timer";
 
