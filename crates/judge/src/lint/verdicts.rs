@@ -63,7 +63,7 @@ impl Verdicts {
             finding.title = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
         }
         if finding.why.is_empty() {
-            finding.why = rule.why.to_owned();
+            rule.why.clone_into(&mut finding.why);
         }
         self.keep(index, Finding { rule: rule.id, domain, ..finding }.limited());
     }

@@ -41,9 +41,7 @@ pub(super) struct Search<'a> {
 fn with_pins(guest: &GuestLayout, pins: &BTreeMap<u32, u32>) -> GuestLayout {
     let mut after = guest.clone();
     for (v, cpu) in pins {
-        if let Some(set) = after.vcpus.get_mut(*v as usize) {
-            *set = CpuSet::from_iter([*cpu]);
-        }
+        after.vcpus[*v as usize] = CpuSet::from_iter([*cpu]);
     }
     after
 }

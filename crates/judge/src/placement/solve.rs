@@ -76,10 +76,7 @@ impl Work<'_> {
         let known: Vec<CpuSet> = self.plans.iter().map(|plan| union(plan.reasons.values())).collect();
         self.explain(found, |(g, v)| round == 0 || !known[g].contains(v));
         if round + 2 >= ROUNDS {
-            for (g, _) in found.iter().enumerate().filter(|(_, f)| !f.movers.is_empty()) {
-                self.unpin(g);
-            }
-            return;
+            return (0..found.len()).filter(|g| !found[*g].movers.is_empty()).for_each(|g| self.unpin(g));
         }
         let mut sharing: BTreeSet<usize> = BTreeSet::new();
         for attempt in 0..ATTEMPTS {

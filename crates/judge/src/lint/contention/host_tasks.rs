@@ -2,7 +2,6 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use crate::model::HostTaskModel;
 
 /// A vCPU that uses less is idle, and nothing on its CPU hurts it, percent.
 const IDLE: f64 = 10.0;
@@ -16,37 +15,37 @@ fn used_by_other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, cpu: u32) -
 
 pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (t, host) = (&ctx.thresholds().pinning, ctx.topology());
-    let mut worst: Option<(Severity, f64, &ThreadModel, u32, Vec<&HostTaskModel>, Option<f64>)> = None;
+    let on_cpu = |cpu: u32| ctx.model.host.tasks.iter().filter(move |k| k.last_cpu == cpu);
+    // Wait of a vCPU, percent of the time that it wants the CPU.
+    let wait = |vcpu: &ThreadModel| vcpu.cpu.filter(|c| demand(c) >= t.busy).as_ref().and_then(wait_of_demand);
+    let mut worst: Option<(Severity, f64, &ThreadModel, u32)> = None;
     let mut cpus = CpuSet::new();
     let pinned = guest.vcpu_threads().filter_map(|t| Some((t, t.pinned_cpu()?)));
     for (vcpu, cpu) in pinned.filter(|(_, c)| !host.is_isolated(*c)) {
-        let tasks: Vec<&HostTaskModel> = ctx.model.host.tasks.iter().filter(|k| k.last_cpu == cpu).collect();
-        let used: f64 = tasks.iter().map(|k| k.cpu_percent).sum();
+        let used: f64 = on_cpu(cpu).map(|k| k.cpu_percent).sum();
         let Some(mut severity) = t.host_tasks.of(used) else { continue };
-        // Wait of the vCPU, percent of the time that it wants the CPU.
-        let wait = vcpu.cpu.filter(|c| demand(c) >= t.busy).as_ref().and_then(wait_of_demand);
         // Host tasks are not the cause of waiting for another guest.
         let theirs = used >= used_by_other_guests(ctx, guest, cpu);
-        if theirs && wait.is_some_and(|w| w >= t.wait.warning) {
+        if theirs && wait(vcpu).is_some_and(|w| w >= t.wait.warning) {
             severity = severity.max(Severity::Warning);
         } else if vcpu.cpu.is_some_and(|c| c.busy() < IDLE) {
             severity = Severity::Info;
         }
         cpus.insert(cpu);
-        if worst.as_ref().is_none_or(|(s, u, ..)| (severity, used) > (*s, *u)) {
-            worst = Some((severity, used, vcpu, cpu, tasks, wait));
+        if worst.is_none_or(|(s, u, ..)| (severity, used) > (s, u)) {
+            worst = Some((severity, used, vcpu, cpu));
         }
     }
-    let Some((severity, used, vcpu, cpu, tasks, wait)) = worst else { return };
+    let Some((severity, used, vcpu, cpu)) = worst else { return };
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
     marks.extend(vcpu.index.map(Mark::Vcpu));
-    let waits = wait.map(|w| format!("; the vCPU waits {} % of the time it wants the CPU", figure(w)));
+    let waits = wait(vcpu).map(|w| format!("; the vCPU waits {} % of the time it wants the CPU", figure(w)));
     let evidence = vec![
         format!(
             "{} % of CPU {cpu}, to which {} is pinned, goes to tasks outside of guests: {}{}",
             figure(used),
             vcpu.label(),
-            texts::tasks(&tasks),
+            texts::tasks(&on_cpu(cpu).collect::<Vec<_>>()),
             waits.unwrap_or_default()
         ),
         format!("look at: ps -eLo psr,pcpu,comm --sort=-pcpu | awk '$1 == {cpu}' | head"),

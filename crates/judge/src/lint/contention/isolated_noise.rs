@@ -36,10 +36,8 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Noise {
     if let Some(s) = t.isolated_cpu.of(share) {
         (noise.kernel, noise.severity) = (true, noise.severity.max(Some(s)));
         let (percent, interrupts) = (figure(share), figure(interrupts));
-        let threads = match texts::tasks(&kernel) {
-            none if none.is_empty() => none,
-            names => format!(", kernel threads {names}"),
-        };
+        let names = texts::tasks(&kernel);
+        let threads = if names.is_empty() { names } else { format!(", kernel threads {names}") };
         noise.evidence.push(format!(
             "kernel work takes {percent} % of isolated CPU {number} (interrupts {interrupts} %{threads})"
         ));

@@ -11,10 +11,7 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     for g in guest.domain.throttling.iter().filter(|g| g.throttled > 0) {
         let time = g.throttled_ns as f64 / (seconds * 1e7);
         let periods = if g.periods > 0 { 100.0 * g.throttled as f64 / g.periods as f64 } else { 100.0 };
-        let mut severity = t.throttled.of(periods);
-        if time >= t.throttled_time {
-            severity = Some(Severity::Critical);
-        }
+        let severity = if time >= t.throttled_time { Some(Severity::Critical) } else { t.throttled.of(periods) };
         if let Some(s) = severity
             && worst.as_ref().is_none_or(|w| (s, time) > (w.0, w.2))
         {

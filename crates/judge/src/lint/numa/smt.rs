@@ -47,7 +47,7 @@ fn slow_cores(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
         return;
     }
     let pins = ctx.layout(guest).pins(ctx.map());
-    let (on_slow, on_fast): (Vec<(u32, u32)>, Vec<(u32, u32)>) = pins.partition(|(v, _)| slow.contains(*v));
+    let (on_slow, on_fast): (Vec<_>, Vec<_>) = pins.partition(|(v, _)| slow.contains(*v));
     let sides = [on_slow, on_fast].map(|pins| pins.into_iter().unzip::<u32, u32, CpuSet, CpuSet>());
     let [(slow_vcpus, slow_cpus), (vcpus, cpus)] = sides;
     let pinned = format!(

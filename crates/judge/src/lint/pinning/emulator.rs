@@ -76,8 +76,9 @@ fn running_helpers(
         tid if tid > 0 => (format!(" {tid}"), tid.to_string()),
         _ => (String::new(), "TID".to_owned()),
     };
-    let used = thread.cpu.map(|_| format!("; the thread uses {} % of a CPU {}", figure(busy), guest.window()));
-    let used = used.unwrap_or_default();
+    let window = guest.window();
+    let used =
+        thread.cpu.map(|_| format!("; the thread uses {} % of a CPU {window}", figure(busy))).unwrap_or_default();
     let evidence = vec![
         format!("{role}{id} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}"),
         format!("look at: taskset -pc {tid}"),

@@ -25,12 +25,10 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let severity = if loud { Severity::Warning } else { Severity::Info };
     // Intel's `intr_info` holds the vector; AMD does not acknowledge the interrupt on its exit.
     let vector = if ctx.isa(guest) == Some(Isa::Vmx) { texts::VECTORS } else { "" };
+    let tick = tick_hz.map(|hz| format!("the host's own tick causes at most {hz}/s on a busy vCPU"));
     let evidence = vec![
         exits.describe(guest, "host interrupts", "in the running guest"),
-        tick_hz.map_or_else(
-            || "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into(),
-            |hz| format!("the host's own tick causes at most {hz}/s on a busy vCPU"),
-        ),
+        tick.unwrap_or_else(|| "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into()),
         format!(
             "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report{vector}; look at: watch -d cat \
              /proc/interrupts"
