@@ -29,7 +29,7 @@ mod verdicts;
 pub use engine::finding::{
     Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target, is_command, order,
 };
-pub(crate) use engine::limits::{MAX_FINDINGS, MAX_TEXT};
+pub(crate) use engine::finding::{MAX_FINDINGS, MAX_TEXT};
 pub use engine::memory::RuleMemory;
 pub use engine::options::{InputKind, Options};
 pub use engine::report::{CannotTell, Report, StillWatched};

@@ -2,8 +2,7 @@
 
 use super::context::Context;
 use super::context::guest::GuestContext;
-use super::engine::finding::{Finding, Target};
-use super::engine::limits::{MAX_FINDINGS, MAX_TEXT};
+use super::engine::finding::{Finding, MAX_FINDINGS, MAX_TEXT, Target};
 use super::engine::report::CannotTell;
 use super::rule::Rule;
 use super::rule_id::RuleId;

@@ -5,6 +5,9 @@ use super::config::GuestConfig;
 use kvm::Space;
 use kvm::cmdline::{QemuCommand, is_switched_on};
 use sample::Origin;
+use schemars::JsonSchema;
+use serde::Serialize;
+use strum::{Display, IntoStaticStr};
 
 /// The kind of operating system, as far as it matters for timers and enlightenments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,26 +23,26 @@ pub enum GuestKind {
     Unknown,
 }
 
-/// The confidence of a guess, ordered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sureness {
-    /// A hint.
-    #[default]
+/// How certain the cause is, from least to most.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Display, IntoStaticStr,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Confidence {
+    /// The figures only suggest the cause; the text says what to look at next.
     Low,
-    /// Several hints agree.
+    /// The figures fit this cause far better than any other.
+    #[default]
     Medium,
-    /// Stated in the guest's metadata.
+    /// The figures show the cause itself.
     High,
 }
 
-impl Sureness {
-    /// The word in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
+impl Confidence {
+    /// The word on screen and in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -49,14 +52,14 @@ pub struct GuestGuess {
     /// The kind.
     pub kind: GuestKind,
     /// The confidence.
-    pub sure: Sureness,
+    pub sure: Confidence,
     /// Its reasons, a few words each.
     pub reasons: Vec<String>,
 }
 
 impl GuestGuess {
     /// Whether it is Windows, with at least this confidence.
-    pub fn windows(&self, at_least: Sureness) -> bool {
+    pub fn windows(&self, at_least: Confidence) -> bool {
         self.kind == GuestKind::Windows && self.sure >= at_least
     }
 
@@ -83,7 +86,7 @@ fn named(domain: &DomainModel) -> Option<GuestGuess> {
         Origin::File => "its configuration",
         from => from.as_str(),
     };
-    Some(GuestGuess { kind, sure: Sureness::High, reasons: vec![format!("{source} says {}", os.value)] })
+    Some(GuestGuess { kind, sure: Confidence::High, reasons: vec![format!("{source} says {}", os.value)] })
 }
 
 /// The kind of system from a libosinfo id, a Proxmox `ostype` or another name.
@@ -199,7 +202,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
         0 | 1 => return GuestGuess::default(),
         _ => (GuestKind::Linux, linux),
     };
-    let sure = if score.abs() >= 3 { Sureness::Medium } else { Sureness::Low };
+    let sure = if score.abs() >= 3 { Confidence::Medium } else { Confidence::Low };
     GuestGuess { kind, sure, reasons }
 }
 

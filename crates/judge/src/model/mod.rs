@@ -22,7 +22,7 @@ pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, GuestProfile, Rates};
 pub use exits::{ExitRow, ExitTable};
-pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
+pub use guest::{Confidence, Confidence as Sureness, GuestGuess, GuestKind, kind_of_name};
 pub use history::{HISTORY_POINTS, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
 pub use host_disks::{HostActivity, HostDiskModel, addressed};

@@ -1,7 +1,7 @@
 //! The host, its guests and the user's options, as rules see them.
 
 use super::guest::GuestContext;
-use super::placement::HostPlacement;
+use super::placement::{HostPlacement, online};
 use crate::lint::engine::options::{InputKind, Options};
 use crate::lint::engine::thresholds::Thresholds;
 use crate::model::Model;
@@ -59,8 +59,7 @@ impl<'a> Context<'a> {
 
     /// The CPUs that are online, else all CPUs of the topology: files may describe a host without its CPU times.
     pub fn online(&self) -> CpuSet {
-        let online: CpuSet = self.model.host.cpus.iter().map(|c| c.cpu).collect();
-        if online.is_empty() { self.topology().all() } else { online }
+        online(self.model)
     }
 
     /// The CPUs that are online, by core and node; empty where the host is unknown.

@@ -24,10 +24,8 @@ pub(crate) struct HostPlacement {
 impl HostPlacement {
     pub fn new(model: &Model, guests: &[GuestContext<'_>], options: &Options) -> Self {
         let host = &model.host.facts;
-        let online: CpuSet = model.host.cpus.iter().map(|c| c.cpu).collect();
-        let online = if online.is_empty() { host.topology.all() } else { online };
         let efficiency = host.params.get(EFFICIENCY_CPUS).and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default();
-        let map = CpuMap::new(&host.topology, &online, &efficiency);
+        let map = CpuMap::new(&host.topology, &online(model), &efficiency);
         let map = map.with_busy(&host_tasks_by_cpu(model, options).keys().copied().collect());
         let piles = piled_up(&map, guests, options);
         let layout = |guest: &GuestContext<'_>| layout(&map, guest, options, &piles);
@@ -38,6 +36,12 @@ impl HostPlacement {
     pub fn plan(&self) -> &PlacementPlan {
         self.plan.get_or_init(|| plan(&self.map, &self.layouts))
     }
+}
+
+/// The CPUs that are online, else all CPUs of the topology: files may describe a host without its CPU times.
+pub(super) fn online(model: &Model) -> CpuSet {
+    let online: CpuSet = model.host.cpus.iter().map(|c| c.cpu).collect();
+    if online.is_empty() { model.host.facts.topology.all() } else { online }
 }
 
 /// What host tasks use of the CPUs on which that is enough to disturb a vCPU, percent.

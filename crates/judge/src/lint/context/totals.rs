@@ -1,14 +1,9 @@
 //! Sums over a guest's exits and accesses by cause, with rate and cost.
 
-use super::exit_kind::ExitKind;
-use super::guest::{GuestContext, NO_VCPUS};
-use super::host::Context;
 use crate::figures::{figure, or_unknown};
-use crate::lint::engine::finding::{Mark, Severity, worst};
-use crate::lint::verdicts::Verdicts;
+use crate::lint::prelude::*;
 use crate::model::{AccessRow, ExitRow, ExitTable, ThreadModel, total};
-use kvm::Space;
-use sample::Direction;
+use sample::Timing;
 use std::collections::BTreeMap;
 
 /// A rate over less than half a second needs this many events.
@@ -91,8 +86,7 @@ impl GuestContext<'_> {
         let fits = |r: &&ExitRow| kinds.iter().any(|k| k.matches(r));
         let count_in = |t: &ExitTable| total(t.rows.iter().filter(fits).map(|r| r.span.count));
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
-        let count = total(rows.iter().map(|r| r.span.count));
-        let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns));
+        let (count, ns) = sum(rows.iter().map(|r| &r.span));
         let by_vcpu = self.domain.vcpu_exits.iter().map(|(v, t)| (*v, count_in(t))).collect();
         let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
         self.totals(count, ns, busiest(by_vcpu, count), marks)
@@ -101,8 +95,7 @@ impl GuestContext<'_> {
     /// The guest's accesses that a test picks.
     pub fn accesses(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
         let rows: Vec<&AccessRow> = self.domain.accesses.iter().filter(|r| pick(r)).collect();
-        let count = total(rows.iter().map(|r| r.span.count));
-        let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns));
+        let (count, ns) = sum(rows.iter().map(|r| &r.span));
         let mut by_vcpu: BTreeMap<u32, u64> = BTreeMap::new();
         for r in self.domain.vcpu_accesses.iter().filter(|r| pick(r)) {
             let Some(v) = r.vcpu else { continue };
@@ -154,19 +147,17 @@ impl GuestContext<'_> {
 
     /// Halts: rate per vCPU and mean sleep in milliseconds.
     pub fn halts(&self) -> Option<(f64, f64)> {
-        let count = total(self.idle_rows().map(|r| r.span.count));
-        Some((count as f64 / self.seconds? / self.vcpus()?, self.mean_halt_ms()?))
+        Some((self.idle().0 as f64 / self.seconds? / self.vcpus()?, self.mean_halt_ms()?))
     }
 
     /// Mean sleep of a halt, milliseconds.
     pub fn mean_halt_ms(&self) -> Option<f64> {
-        let count = total(self.idle_rows().map(|r| r.span.count));
-        let ns = sum_if_all(self.idle_rows().map(|r| r.span.total_ns))?;
-        (count > 0).then(|| ns as f64 / count as f64 / 1e6)
+        let (count, ns) = self.idle();
+        ns.filter(|_| count > 0).map(|ns| ns as f64 / count as f64 / 1e6)
     }
 
-    fn idle_rows(&self) -> impl Iterator<Item = &ExitRow> {
-        self.domain.exits.rows.iter().filter(|r| r.idle)
+    fn idle(&self) -> (u64, Option<u64>) {
+        sum(self.domain.exits.rows.iter().filter(|r| r.idle).map(|r| &r.span))
     }
 
     fn totals(&self, count: u64, ns: Option<u64>, most: Option<(u32, u64)>, marks: Vec<Mark>) -> EventTotals {
@@ -197,9 +188,8 @@ fn busiest(by_vcpu: Vec<(u32, u64)>, all: u64) -> Option<(u32, u64)> {
     by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && counted >= all / 2)
 }
 
-/// The sum of times; `None` for an empty list or if a time is unknown.
-fn sum_if_all(times: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    let mut all = times.peekable();
-    all.peek()?;
-    all.try_fold(0u64, |sum, t| Some(sum.saturating_add(t?)))
+/// How many events there were, and their time: `None` without events or if a time is unknown.
+fn sum<'s>(spans: impl Iterator<Item = &'s Timing> + Clone) -> (u64, Option<u64>) {
+    let ns = spans.clone().map(|span| span.total_ns).reduce(|sum, ns| Some(sum?.saturating_add(ns?)));
+    (total(spans.map(|span| span.count)), ns.flatten())
 }

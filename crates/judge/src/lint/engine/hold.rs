@@ -31,42 +31,30 @@ impl Hold {
     /// Single events stay on the screen for less than half a minute, long enough to be read.
     pub const EVENT: Self = Self::Once(20.0);
 
+    /// For how many seconds the pattern has to show, in how many, and after how many of absence it is no longer
+    /// reported.
+    pub fn times(self) -> (f64, f64, f64) {
+        match self {
+            Self::While => (0.0, 0.0, 0.0),
+            Self::Once(s) => (0.0, s, s),
+            Self::For(need, of) => (need, of, of.max(GONE_S)),
+        }
+    }
+
     /// For how many seconds the pattern has to show.
     pub fn needed_s(self) -> f64 {
-        match self {
-            Self::While | Self::Once(_) => 0.0,
-            Self::For(need, _) => need,
-        }
-    }
-
-    /// The window for [`Hold::needed_s`], seconds.
-    pub fn window_s(self) -> f64 {
-        match self {
-            Self::While => 0.0,
-            Self::Once(s) => s,
-            Self::For(_, of) => of,
-        }
-    }
-
-    /// After how many seconds of absence it is no longer reported.
-    pub fn gone_s(self) -> f64 {
-        match self {
-            Self::While => 0.0,
-            Self::Once(s) => s,
-            Self::For(_, of) => of.max(GONE_S),
-        }
+        self.times().0
     }
 }
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gone_s = self.times().2;
         match self {
             Self::While => f.write_str("at once, while it lasts"),
             Self::Once(s) => write!(f, "at once, kept for {s} s"),
-            Self::For(need, _) if *need <= 0.0 => write!(f, "at once, until it has not shown for {} s", self.gone_s()),
-            Self::For(need, of) => {
-                write!(f, "after {need} of the last {of} s, until it has not shown for {} s", self.gone_s())
-            }
+            Self::For(need, _) if *need <= 0.0 => write!(f, "at once, until it has not shown for {gone_s} s"),
+            Self::For(need, of) => write!(f, "after {need} of the last {of} s, until it has not shown for {gone_s} s"),
         }
     }
 }

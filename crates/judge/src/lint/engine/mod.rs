@@ -4,7 +4,6 @@
 pub(super) mod finding;
 pub(super) mod grouping;
 pub(super) mod hold;
-pub(super) mod limits;
 pub(super) mod memory;
 pub(super) mod options;
 pub(super) mod pattern;

@@ -51,7 +51,7 @@ pub(super) struct PatternTrack {
 impl PatternTrack {
     /// A pattern that shows or lingers, with its finding, in an interval that ends at `now_ms`.
     pub fn shows(&mut self, hold: Hold, mut now: Observation, finding: Finding, now_ms: i64) {
-        if self.recent.is_empty() || self.absent_s >= hold.gone_s() - TOLERANCE_S {
+        if self.recent.is_empty() || self.absent_s >= hold.times().2 - TOLERANCE_S {
             self.since_ms = now_ms - (now.seconds * 1e3) as i64;
             self.age_s = 0.0;
         }
@@ -68,7 +68,7 @@ impl PatternTrack {
         self.age_s += now.seconds;
         self.absent_s += now.seconds;
         // What is kept until the end needs only the intervals in which it showed.
-        let for_ever = hold.gone_s().is_infinite();
+        let for_ever = hold.times().2.is_infinite();
         if for_ever && now.lingers.is_none() {
             return;
         }
@@ -100,7 +100,7 @@ impl PatternTrack {
     /// Whether the pattern has this severity or a higher one: it showed long enough, and has not been absent for
     /// too long since.
     fn is_reported(&self, hold: Hold, level: Severity) -> bool {
-        let (need, of, gone) = (hold.needed_s(), hold.window_s(), hold.gone_s());
+        let (need, of, gone) = hold.times();
         let (mut reported, mut absent_s) = (false, 0.0);
         // The window that ends with the interval, and for how long the pattern shows in it.
         let (mut first, mut window_s, mut shown_s) = (0, 0.0, 0.0);
@@ -136,7 +136,7 @@ impl PatternTrack {
     pub fn shown_lately_s(&self, hold: Hold) -> Option<f64> {
         let (mut passed, mut shown) = (0.0, None);
         for o in self.recent.iter().rev().filter(|o| !o.not_read) {
-            if passed >= hold.window_s() - 1e-6 {
+            if passed >= hold.times().1 - 1e-6 {
                 break;
             }
             passed += o.seconds;

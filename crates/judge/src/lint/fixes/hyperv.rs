@@ -5,7 +5,6 @@ use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
 use kvm::Isa;
 use kvm::hyperv::{self, Enlightenment};
-use std::fmt::Write as _;
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
 const CLOCK_AND_TIMERS: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
@@ -169,7 +168,8 @@ fn switch_off(name: &str) -> String {
 }
 
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
-    let mut flags: Vec<String> = names.iter().map(|name| flag(name)).collect();
+    let flag = |name: &&str| format!("hv-{}=on", hyperv::find(name).map_or(*name, |known| known.flag));
+    let mut flags: Vec<String> = names.iter().map(flag).collect();
     if guest.config.hypervisor_hidden {
         flags.insert(0, "hypervisor=on".into());
     }
@@ -178,34 +178,10 @@ fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
 
 /// libvirt's elements.
 fn elements(guest: &GuestContext<'_>, names: &[&str]) -> String {
-    let mut features = String::new();
-    let has = |name: &str| names.contains(&name);
-    for name in names.iter().filter(|name| **name != hyperv::CLOCK) {
-        let line = match *name {
-            "spinlocks" => "<spinlocks state='on' retries='8191'/>".to_owned(),
-            "stimer" if has("stimer_direct") => "<stimer state='on'><direct state='on'/></stimer>".to_owned(),
-            "stimer_direct" if has("stimer") => continue,
-            other => match other.split_once('_') {
-                Some((outer @ ("stimer" | "tlbflush"), inner)) => {
-                    format!("<{outer} state='on'><{inner} state='on'/></{outer}>")
-                }
-                _ => format!("<{other} state='on'/>"),
-            },
-        };
-        let _ = write!(features, "\n    {line}");
-    }
+    let others = names.iter().filter(|name| **name != hyperv::CLOCK);
+    let lines: String = others.map(|name| format!("\n    <{name} state='on'/>")).collect();
     let hidden = guest.config.hypervisor_hidden.then(|| SHOW_HYPERVISOR.to_owned());
-    let some = !features.is_empty();
-    let features = some.then(|| format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>"));
-    let clock = has(hyperv::CLOCK).then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));
+    let features = (!lines.is_empty()).then(|| format!("<features>\n  <hyperv>{lines}\n  </hyperv>\n</features>"));
+    let clock = names.contains(&hyperv::CLOCK).then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));
     [hidden, features, clock].into_iter().flatten().collect::<Vec<_>>().join("\n")
-}
-
-/// QEMU's flag of an enlightenment, with its value.
-fn flag(name: &str) -> String {
-    match hyperv::find(name) {
-        Some(known) if known.name == "spinlocks" => "hv-spinlocks=0x1fff".into(),
-        Some(known) => format!("hv-{}=on", known.flag),
-        None => format!("hv-{}=on", name.replace('_', "-")),
-    }
 }

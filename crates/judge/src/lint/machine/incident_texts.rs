@@ -136,8 +136,7 @@ pub(super) const TRIPLE_FAULT: Incident = Incident {
     causes: "a crash of its kernel or firmware, such as broken page or interrupt tables or an MSR access that it did \
         not expect to fail; a reboot, which old systems do by one or two triple faults; a failed start of another \
         kernel (kexec)",
-    next: "Look at the guest's console and crash dumps; kvm_inj_exception events in a trace show the faults \
-        before it",
+    next: "Look at the guest's console and crash dumps; kvm_inj_exception events in a trace show the faults before it",
     more: &[
         (Libvirt, "<on_reboot>preserve</on_reboot> in its XML keeps the guest as it is"),
         (Qemu, "-no-reboot of QEMU keeps the guest from starting again"),
@@ -233,8 +232,7 @@ pub(super) const KILLED: Incident = Incident {
         cut",
     causes: "a bug of QEMU or a library (segfault, failed assertion, damaged heap); a signal of another program or an \
         admin, such as fencing or a container runtime; the OOM killer, which logs in the kernel's log; broken memory",
-    next: "Read the last lines of the VMM's log, coredumpctl list, and the kernel's log of that moment; update \
-        QEMU",
+    next: "Read the last lines of the VMM's log, coredumpctl list, and the kernel's log of that moment; update QEMU",
     more: &[(Libvirt, "libvirt keeps the guest's log under /var/log/libvirt/qemu")],
     links: &[links::SIGNALS],
 };
