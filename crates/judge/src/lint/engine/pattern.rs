@@ -101,50 +101,35 @@ impl PatternTrack {
     /// too long since.
     fn is_reported(&self, hold: Hold, level: Severity) -> bool {
         let (need, of, gone) = hold.times();
-        let (mut reported, mut absent_s) = (false, 0.0);
-        // The window that ends with the interval, and for how long the pattern shows in it.
-        let (mut first, mut window_s, mut shown_s) = (0, 0.0, 0.0);
-        let shows = |o: &Observation| o.shows >= Some(level);
-        for (i, o) in self.recent.iter().enumerate() {
+        let mut absent_s = 0.0;
+        for (i, o) in self.recent.iter().enumerate().rev() {
+            if o.shows >= Some(level) && self.shown_s(i, of, level) >= need - TOLERANCE_S {
+                return true;
+            }
             absent_s = if o.lingers >= Some(level) { 0.0 } else { absent_s + o.seconds };
             if absent_s >= gone - TOLERANCE_S {
-                reported = false;
+                return false;
             }
-            if o.not_read {
-                continue;
-            }
-            window_s += o.seconds;
-            shown_s += if shows(o) { o.seconds } else { 0.0 };
-            while let Some(oldest) = self.recent.get(first).filter(|_| first < i) {
-                if oldest.not_read {
-                    first += 1;
-                    continue;
-                }
-                if window_s - oldest.seconds < of - 1e-6 {
-                    break;
-                }
-                window_s -= oldest.seconds;
-                shown_s -= if shows(oldest) { oldest.seconds } else { 0.0 };
-                first += 1;
-            }
-            reported |= shows(o) && shown_s >= need - TOLERANCE_S;
         }
-        reported
+        false
+    }
+
+    /// For how long it has this severity or a higher one in the window that ends with an interval.
+    fn shown_s(&self, last: usize, window_s: f64, level: Severity) -> f64 {
+        let (mut passed, mut shown) = (0.0, 0.0);
+        for o in self.recent.iter().take(last + 1).rev().filter(|o| !o.not_read) {
+            if passed >= window_s - 1e-6 {
+                break;
+            }
+            passed += o.seconds;
+            shown += if o.shows >= Some(level) { o.seconds } else { 0.0 };
+        }
+        shown
     }
 
     /// For how long it shows lately, if it does.
     pub fn shown_lately_s(&self, hold: Hold) -> Option<f64> {
-        let (mut passed, mut shown) = (0.0, None);
-        for o in self.recent.iter().rev().filter(|o| !o.not_read) {
-            if passed >= hold.times().1 - 1e-6 {
-                break;
-            }
-            passed += o.seconds;
-            if o.shows.is_some() {
-                shown = Some(shown.unwrap_or(0.0) + o.seconds);
-            }
-        }
-        shown
+        Some(self.shown_s(self.recent.len(), hold.times().1, Severity::Info)).filter(|s| *s > 0.0)
     }
 
     fn lasting(&self, is_longer: bool, severity: Severity) -> Lasting {

@@ -147,16 +147,11 @@ fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
     }
     kept.iothreads.extend(part.iothreads.clone());
     let emulator = part.emulator.as_ref().filter(|cpus| vcpus_move || pins.emulator.as_ref() != Some(cpus));
-    let mut text = String::new();
-    for (v, cpus) in kept.vcpus.iter().take(MAX_PINS) {
-        let _ = write!(text, "\n  <vcpupin vcpu='{v}' cpuset='{cpus}'/>");
-    }
-    if let Some(cpus) = emulator.or(kept.emulator.as_ref()) {
-        let _ = write!(text, "\n  <emulatorpin cpuset='{cpus}'/>");
-    }
-    for (id, cpus) in kept.iothreads.iter().take(MAX_PINS) {
-        let _ = write!(text, "\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>");
-    }
+    let vcpu = |(v, cpus): (&u32, &CpuSet)| format!("\n  <vcpupin vcpu='{v}' cpuset='{cpus}'/>");
+    let iothread = |(id, cpus): (&u32, &CpuSet)| format!("\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>");
+    let emulator = emulator.or(kept.emulator.as_ref()).map(|cpus| format!("\n  <emulatorpin cpuset='{cpus}'/>"));
+    let vcpus = kept.vcpus.iter().take(MAX_PINS).map(vcpu);
+    let text: String = vcpus.chain(emulator).chain(kept.iothreads.iter().take(MAX_PINS).map(iothread)).collect();
     let need = into_xml(guest, AT_NEXT_START);
     (!text.is_empty()).then(|| xml(format!("<cputune>{text}\n</cputune>")).needing(&need))
 }
@@ -180,26 +175,19 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
     } else if part.memory.is_some() || !part.memnodes.is_empty() {
         let size = guest.config.memory.map_or_else(|| "size unknown".into(), bytes);
         let room = format!("{need}; the guest's memory ({size}) has to fit on the node");
-        fix.push(xml(numatune_xml(guest, part)).needing(&room));
+        // All its cells where one of them changes.
+        let cells = guest.config.numa.cells.iter().enumerate().filter(|_| !part.memnodes.is_empty());
+        let cells = cells.filter_map(|(at, c)| Some((c.id, part.memnodes.get(&at).or(c.host_nodes.as_ref())?)));
+        fix.push(xml(numatune(part.memory.as_ref(), cells)).needing(&room));
     }
     fix
 }
 
-/// The nodes of a guest's memory, and of all its cells where one of them changes.
-fn numatune_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> String {
-    let mut text = String::from("<numatune>\n");
-    if let Some(nodes) = &part.memory {
-        let _ = writeln!(text, "  <memory mode='strict' nodeset='{nodes}'/>");
-    }
-    if part.memnodes.is_empty() {
-        return text + "</numatune>";
-    }
-    for (position, cell) in guest.config.numa.cells.iter().enumerate() {
-        if let Some(nodes) = part.memnodes.get(&position).or(cell.host_nodes.as_ref()) {
-            let _ = writeln!(text, "  <memnode cellid='{}' mode='strict' nodeset='{nodes}'/>", cell.id);
-        }
-    }
-    text + "</numatune>"
+/// The nodes of a guest's memory, and of its cells.
+fn numatune<'a>(memory: Option<&CpuSet>, cells: impl Iterator<Item = (u32, &'a CpuSet)>) -> String {
+    let memory = memory.map(|nodes| format!("  <memory mode='strict' nodeset='{nodes}'/>\n"));
+    let cells = cells.map(|(id, nodes)| format!("  <memnode cellid='{id}' mode='strict' nodeset='{nodes}'/>\n"));
+    format!("<numatune>\n{}</numatune>", memory.into_iter().chain(cells).collect::<String>())
 }
 
 /// Cells with a part of the memory that fits their number of vCPUs.
@@ -214,11 +202,8 @@ fn cells_xml(part: &GuestPlan, memory: u64, vcpus: u32) -> String {
         left = left.saturating_sub(share);
         let _ = writeln!(text, "    <cell id='{id}' cpus='{of_cell}' memory='{share}' unit='KiB'/>");
     }
-    let _ = writeln!(text, "  </numa>\n</cpu>\n<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>");
-    for (id, (_, nodes)) in part.cells.iter().enumerate() {
-        let _ = writeln!(text, "  <memnode cellid='{id}' mode='strict' nodeset='{nodes}'/>");
-    }
-    text + "</numatune>"
+    let cells = part.cells.iter().enumerate().map(|(id, (_, nodes))| (id as u32, nodes));
+    format!("{text}  </numa>\n</cpu>\n{}", numatune(Some(&nodes), cells))
 }
 
 /// The fixes that undo the plan for a guest. Empty where the plan changes nothing.

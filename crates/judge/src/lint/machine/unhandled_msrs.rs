@@ -4,7 +4,7 @@ use super::{incidents, texts};
 use crate::lint::prelude::*;
 use kvm::kernel_log::LogKind;
 use kvm::msr;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The most MSRs that evidence lists.
 const MAX_MSRS: usize = 24;
@@ -15,24 +15,14 @@ struct UnhandledMsrs {
     /// How often each MSR was accessed; the flag is true for writes.
     accesses: BTreeMap<(u32, bool), u64>,
     marks: Vec<Mark>,
-    /// Whether a trace has some of them.
-    traced: bool,
-    /// What the host's log says of some of them.
-    logged: BTreeSet<LogKind>,
+    /// Whether some of the accesses raised a fault in the guest. Traced accesses count here only if they did.
+    faulted: bool,
+    /// Whether some of the accesses passed without a fault.
+    ignored: bool,
+    /// Whether the host's log has some of them.
+    logged: bool,
     /// Whether `report_ignored_msrs` silences some of the lines.
     silenceable: bool,
-}
-
-impl UnhandledMsrs {
-    /// Whether some of the accesses raised a fault in the guest. Traced accesses count here only if they did.
-    fn faulted(&self) -> bool {
-        self.traced || self.logged.contains(&LogKind::UnhandledMsr) || self.logged.contains(&LogKind::HypervMsr)
-    }
-
-    /// Whether some of the accesses passed without a fault.
-    fn ignored(&self) -> bool {
-        self.logged.contains(&LogKind::IgnoredMsr) || self.logged.contains(&LogKind::PerfCounter)
-    }
 }
 
 /// Unhandled MSRs by the index of their guest; `None` where the guest is unknown.
@@ -44,14 +34,14 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
             let found = all.entry(Some(i)).or_default();
             let times = found.accesses.entry((number, row.direction == Direction::Write)).or_default();
             *times = times.saturating_add(row.faults);
-            found.traced = true;
+            found.faulted = true;
             found.marks.push(Mark::Access(row.space, row.address, row.direction));
         }
     }
-    let about_msrs =
-        |k| matches!(k, LogKind::UnhandledMsr | LogKind::IgnoredMsr | LogKind::HypervMsr | LogKind::PerfCounter);
-    for line in ctx.model.host.kernel_log.iter().filter(|l| about_msrs(l.kind)) {
-        let Some(number) = line.msr else { continue };
+    for line in &ctx.model.host.kernel_log {
+        let faulted = matches!(line.kind, LogKind::UnhandledMsr | LogKind::HypervMsr);
+        let ignored = matches!(line.kind, LogKind::IgnoredMsr | LogKind::PerfCounter);
+        let Some(number) = line.msr.filter(|_| faulted || ignored) else { continue };
         let owner = ctx.by_pid(line.pid);
         // The log of a running host also has lines of guests that ended long ago.
         if owner.is_none() && !ctx.is_file() {
@@ -60,7 +50,9 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
         let found = all.entry(owner).or_default();
         let times = found.accesses.entry((number, line.write)).or_default();
         *times = times.saturating_add(1);
-        found.logged.insert(line.kind);
+        found.logged = true;
+        found.faulted |= faulted;
+        found.ignored |= ignored;
         // The parameter silences "ignored …" since Linux 4.15, and "Unhandled RDMSR(0x…)" since 6.2; not what kernels
         // in between print as "unhandled rdmsr: 0x…" (arch/x86/kvm/x86.{c,h}).
         found.silenceable |= line.kind == LogKind::IgnoredMsr || line.text.contains("Unhandled ");
@@ -76,14 +68,14 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let line =
             |((m, write), n): (&(u32, bool), &u64)| texts::msr_accesses(*m, msr::name(*m).as_deref(), *write, *n);
         let mut evidence: Vec<String> = found.accesses.iter().take(MAX_MSRS).map(line).collect();
-        if !found.logged.is_empty() {
+        if found.logged {
             evidence.push(texts::FROM_KERNEL_LOG.into());
         }
         evidence.push(texts::CHECK_MSRS.into());
         let prose = if sensors { texts::SENSOR_MSRS } else { texts::UNHANDLED_MSRS };
         let mut why = vec![prose.why];
-        why.extend(found.faulted().then_some(texts::FAULTED));
-        why.extend(found.ignored().then_some(texts::IGNORED));
+        why.extend(found.faulted.then_some(texts::FAULTED));
+        why.extend(found.ignored.then_some(texts::IGNORED));
         let finding = Finding {
             severity: Severity::Info,
             confidence: Confidence::High,
@@ -100,7 +92,7 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 /// Advice for the finding. `broken`: something ended or broke a guest, so "no action" would be wrong advice.
 fn advice(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
-    let mut all = vec![fixes::advice(match (broken, sensors, found.faulted(), found.ignored()) {
+    let mut all = vec![fixes::advice(match (broken, sensors, found.faulted, found.ignored) {
         (true, ..) => texts::SEE_THE_CRASH,
         (_, true, ..) => texts::NO_ACTION_SENSORS,
         (_, _, true, true) => texts::NO_ACTION_MIXED,
@@ -108,7 +100,7 @@ fn advice(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
         (_, _, false, _) => texts::NO_ACTION_IGNORED,
     })];
     // Lines that may explain a crash, or say when which of two answers was given, are not to be silenced.
-    if found.silenceable && !broken && (sensors || !found.faulted() || !found.ignored()) {
+    if found.silenceable && !broken && (sensors || !found.faulted || !found.ignored) {
         all.push(fixes::command(texts::SILENCE_MSRS).needing(texts::SILENCE_MSRS_NEED));
     }
     all
