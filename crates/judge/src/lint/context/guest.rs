@@ -53,22 +53,18 @@ impl<'a> GuestContext<'a> {
         for name in enlightenments_in_use(domain) {
             config.hyperv.set(name, true);
         }
-        let kind = GuestGuess::of(domain, &config);
-        let seconds = model.interval_s.filter(|s| *s >= MIN_S);
-        let interval_known = model.interval_s.is_some();
+        let params = &model.host.facts.params;
         let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
-        let offered = model.host.facts.params.get(ENLIGHTENMENTS_OFFERED).map(words);
-        let offers_invtsc = model.host.facts.params.get(INVTSC_OFFERED).map(|value| value == "Y");
         let mut guest = Self {
             domain,
+            kind: GuestGuess::of(domain, &config),
             config,
-            kind,
             index,
             is_namesake: false,
-            seconds,
-            interval_known,
-            offered,
-            offers_invtsc,
+            seconds: model.interval_s.filter(|s| *s >= MIN_S),
+            interval_known: model.interval_s.is_some(),
+            offered: params.get(ENLIGHTENMENTS_OFFERED).map(words),
+            offers_invtsc: params.get(INVTSC_OFFERED).map(|value| value == "Y"),
             busy_vcpus: None,
             not_judged: None,
         };
@@ -152,11 +148,8 @@ impl<'a> GuestContext<'a> {
 
     /// The commands that show this guest's exits or accesses without kvmtop; `event` is perf's name of the table.
     pub fn perf_check(&self, event: &str) -> String {
-        let pid = self
-            .domain
-            .facts
-            .pid
-            .map_or_else(|| format!("$(pgrep -o {})", self.domain.facts.vmm.as_str()), |p| p.to_string());
+        let facts = &self.domain.facts;
+        let pid = facts.pid.map_or_else(|| format!("$(pgrep -o {})", facts.vmm.as_str()), |p| p.to_string());
         format!("check: perf kvm stat record -p {pid} sleep 10; perf kvm stat report --event={event}")
     }
 }

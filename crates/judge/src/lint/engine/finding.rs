@@ -7,8 +7,7 @@ use kvm::Space;
 use sample::Direction;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-use std::fmt;
-use strum::{Display, IntoStaticStr};
+use strum::{Display, EnumDiscriminants, IntoStaticStr};
 
 // Input is hostile: a few bytes of it name thousands of vCPUs or guests, and a report that lists all of them for each of
 // them grows with the square of the input.
@@ -62,8 +61,10 @@ pub(crate) fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<S
 }
 
 /// What a finding is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Display, EnumDiscriminants)]
 #[schemars(with = "String")]
+#[strum(serialize_all = "lowercase")]
+#[strum_discriminants(derive(PartialOrd, Ord, Hash), doc = "The kind of a target.")]
 pub enum Target {
     /// The host as a whole.
     Host,
@@ -71,23 +72,14 @@ pub enum Target {
     #[default]
     Domain,
     /// One vCPU of the guest.
+    #[strum(to_string = "vcpu {0}")]
     Vcpu(u32),
     /// One thread of the guest.
+    #[strum(to_string = "thread {0}")]
     Thread(i32),
     /// One CPU of the host.
+    #[strum(to_string = "pcpu {0}")]
     Pcpu(u32),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host => f.write_str("host"),
-            Self::Domain => f.write_str("domain"),
-            Self::Vcpu(n) => write!(f, "vcpu {n}"),
-            Self::Thread(tid) => write!(f, "thread {tid}"),
-            Self::Pcpu(n) => write!(f, "pcpu {n}"),
-        }
-    }
 }
 
 impl Serialize for Target {
@@ -192,7 +184,7 @@ pub struct FindingId {
     /// The guest.
     pub domain: Option<String>,
     /// What kind of thing it is about.
-    about: u8,
+    about: TargetDiscriminants,
     /// The other guest on a CPU.
     other: Option<String>,
 }
@@ -260,14 +252,8 @@ fn utc<S: Serializer>(ms: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error
 impl Finding {
     /// Which finding it is, from one interval to the next.
     pub fn id(&self) -> FindingId {
-        let (about, other) = match self.target {
-            Target::Host => (0, None),
-            Target::Domain => (1, None),
-            Target::Vcpu(_) => (2, None),
-            Target::Thread(_) => (3, None),
-            Target::Pcpu(_) => (4, self.also.first().cloned()),
-        };
-        FindingId { rule: self.rule, domain: self.domain.clone(), about, other }
+        let other = self.also.first().filter(|_| matches!(self.target, Target::Pcpu(_))).cloned();
+        FindingId { rule: self.rule, domain: self.domain.clone(), about: self.target.into(), other }
     }
 
     /// The first fix's text: what `y` copies.

@@ -183,7 +183,8 @@ fn pcpu(mark: &Mark) -> Option<u32> {
     if let Mark::Pcpu(cpu) = mark { Some(*cpu) } else { None }
 }
 
-fn join<T: PartialEq>(into: &mut Vec<T>, from: Vec<T>) {
+/// Adds what is not there yet.
+pub(crate) fn join<T: PartialEq>(into: &mut Vec<T>, from: Vec<T>) {
     for x in from {
         if !into.contains(&x) {
             into.push(x);

@@ -3,12 +3,14 @@
 
 use super::incident_texts::{self as words, Incident};
 use super::texts;
+use crate::lint::engine::grouping::join;
 use crate::lint::prelude::*;
 use Severity::{Critical, Info, Warning};
 use Sign::{AnyError, Coded, Exit, Log, Return};
 use kvm::kernel_log::{INCOMING_MIGRATION, LogKind, LogLine};
 use kvm::userspace_exit as returns;
 use sample::DomainState;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Maximum age of a log line that counts on a running host, seconds: users open kvmtop to find recent events.
@@ -131,47 +133,37 @@ pub(super) fn something_broke(ctx: &Context<'_>) -> bool {
 /// The events of one guest, or of the host.
 #[derive(Default)]
 struct Incidents {
-    worst: Option<(Severity, &'static Incident)>,
-    all: Vec<&'static Incident>,
+    all: Vec<(Severity, &'static Incident)>,
     evidence: Vec<String>,
     marks: Vec<Mark>,
 }
 
 impl Incidents {
     fn add(&mut self, severity: Severity, incident: &'static Incident, evidence: String) {
-        if self.worst.is_none_or(|(worst, _)| severity > worst) {
-            self.worst = Some((severity, incident));
-        }
+        self.all.push((severity, incident));
         self.evidence.push(evidence);
-        if !self.all.contains(&incident) {
-            self.all.push(incident);
-        }
     }
 }
 
-/// Signs by the index of their guest; `None` where the guest is unknown or gone.
+/// Events by the index of their guest; `None` where the guest is unknown or gone.
 type ByGuest = BTreeMap<Option<usize>, Incidents>;
 
 /// Reports the events of each guest as one finding.
 fn report(ctx: &Context<'_>, all: ByGuest, verdicts: &mut Verdicts) {
     for (owner, mut events) in all {
-        let Some((severity, worst)) = events.worst else { continue };
-        events.all.sort_by_key(|incident| *incident != worst);
+        let Some((severity, worst)) = events.all.iter().copied().min_by_key(|event| Reverse(event.0)) else { continue };
+        let mut all = vec![worst];
+        join(&mut all, events.all.into_iter().map(|event| event.1).collect());
         events.evidence.push(texts::CHECK_INCIDENT.into());
-        let why = events.all.iter().map(|i| texts::incident(i.means, i.causes)).collect::<Vec<_>>().join(". ");
-        let mut see: Vec<String> = Vec::new();
-        for link in events.all.iter().flat_map(|incident| incident.links) {
-            if !see.iter().any(|known| known == link) {
-                see.push((*link).to_owned());
-            }
-        }
+        let mut see = Vec::new();
+        join(&mut see, all.iter().flat_map(|i| i.links).map(|link| (*link).to_owned()).collect());
         let advice = |i: &&Incident| [(Audience::Everyone, i.next)].into_iter().chain(i.more.iter().copied());
-        let advice = events.all.iter().flat_map(advice).filter(|(_, text)| !text.is_empty());
+        let advice = all.iter().flat_map(advice).filter(|(_, text)| !text.is_empty());
         let finding = Finding {
             severity,
             confidence: Confidence::High,
             title: worst.title.into(),
-            why,
+            why: all.iter().map(|i| texts::incident(i.means, i.causes)).collect::<Vec<_>>().join(". "),
             evidence: events.evidence,
             fix: advice.map(|(audience, text)| fixes::advice(text).only(audience)).collect(),
             marks: events.marks,
@@ -211,18 +203,11 @@ fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents
     }
 }
 
-/// Lines of one guest, kind and cause: how many there are, whether one of them is new, the first and the last.
-struct LikeLines<'l> {
-    count: u64,
-    new: bool,
-    first: &'l LogLine,
-    last: &'l LogLine,
-}
-
 /// Adds the lines of the host's log that are signs of such events, by guest. Where one `counts`, the recent ones like it
 /// are evidence too.
 fn add_log_lines(ctx: &Context<'_>, counts: impl Fn(&LogLine) -> bool, signs: Signs, all: &mut ByGuest) {
-    let mut lines: BTreeMap<(Option<usize>, LogKind, Option<u64>), LikeLines<'_>> = BTreeMap::new();
+    // Lines of one guest, kind and cause, and whether one of them counts.
+    let mut lines: BTreeMap<(Option<usize>, LogKind, Option<u64>), (bool, Vec<&LogLine>)> = BTreeMap::new();
     for line in ctx.model.host.kernel_log.iter().filter(|l| logged(signs, l.kind, l.data).is_some()) {
         let new = counts(line);
         if !new && !is_recent(ctx, line) {
@@ -234,17 +219,16 @@ fn add_log_lines(ctx: &Context<'_>, counts: impl Fn(&LogLine) -> bool, signs: Si
             LogKind::StartFailed => *data == INCOMING_MIGRATION,
             _ => false,
         });
-        let key = (owner(ctx, line), line.kind, cause);
-        let like = lines.entry(key).or_insert(LikeLines { count: 0, new: false, first: line, last: line });
-        (like.count, like.new, like.last) = (like.count + 1, like.new || new, line);
-        // libvirt cites all that QEMU said; its warnings come before the error.
-        if like.first.text.contains("warning: ") && !line.text.contains("warning: ") {
-            like.first = line;
-        }
+        let like = lines.entry((owner(ctx, line), line.kind, cause)).or_default();
+        like.0 |= new;
+        like.1.push(line);
     }
-    for ((owner, kind, cause), like) in lines {
-        let Some((severity, incident)) = logged(signs, kind, cause).filter(|_| like.new) else { continue };
-        let mut text = texts::logged(like.count, incident.what, &like.first.text, &like.last.text);
+    for ((owner, kind, cause), (new, like)) in lines {
+        let Some((severity, incident)) = logged(signs, kind, cause).filter(|_| new) else { continue };
+        // libvirt cites all that QEMU said; its warnings come before the error.
+        let first = like.iter().find(|line| !line.text.contains("warning: ")).or(like.first());
+        let (Some(first), Some(last)) = (first, like.last()) else { continue };
+        let mut text = texts::logged(like.len(), incident.what, &first.text, &last.text);
         if let Some(cause) = cause.and_then(|code| texts::cause(kind, code)) {
             text = text + "; " + cause;
         }

@@ -141,7 +141,7 @@ pub(super) fn returned(count: u64, reason: i32, what: &str, window: &str) -> Str
     format!("{count} returns of KVM_RUN with {name}{meaning} {window}: {what}")
 }
 
-pub(super) fn logged(lines: u64, what: &str, first: &str, last: &str) -> String {
+pub(super) fn logged(lines: usize, what: &str, first: &str, last: &str) -> String {
     match lines {
         1 => format!("the log reports {what}: {first}"),
         lines if first == last => format!("{lines} times the log reports {what}: {first}"),
