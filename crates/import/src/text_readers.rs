@@ -135,8 +135,7 @@ fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
 
 fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     for config in vmm_config::parse(file.text) {
-        gathered.notes.extend(config.unread.notes(&file.name));
-        gathered.notes.extend(config.notes(&file.name, file.text));
+        gathered.notes.extend(config.notes(&file.name));
         gathered.descriptions.push(Description {
             command: Some(Arc::new(config.command)),
             threads: config.threads,
@@ -219,7 +218,7 @@ fn is_running(xml: &str) -> bool {
 
 /// Adds the topology of the host, unless it contradicts the topology from earlier files.
 fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
-    let found = topology_text::parse(file.text).map_err(|e| e.to_string())?;
+    let found = topology_text::parse(file.text).map_err(|e| format!("{e:#}"))?;
     gathered.notes.extend(found.unread.notes(&file.name));
     gathered.notes.extend(found.notes.iter().map(|note| file.note(note)));
     let known = &mut gathered.topology;

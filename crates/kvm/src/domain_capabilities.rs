@@ -1,6 +1,6 @@
 //! `virsh domcapabilities`: what QEMU and KVM of a host offer to a guest (<https://libvirt.org/formatdomaincaps.html>).
 
-use super::domain_xml::{XmlError, document};
+use super::domain_xml::{child, children, document};
 use super::{hyperv, sanitize};
 use roxmltree::Node;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub struct DomainCapabilities {
 ///
 /// # Errors
 /// If the text is too large, not well-formed, or has a DTD.
-pub fn parse(text: &str) -> Result<DomainCapabilities, XmlError> {
+pub fn parse(text: &str) -> anyhow::Result<DomainCapabilities> {
     document(text, "domainCapabilities", |root| {
         let text = |name: &str| child(root, name).and_then(|node| node.text()).map(|text| sanitize(text.trim(), 64));
         let model = child(root, "cpu").and_then(|cpu| named(cpu, "mode", "host-model")).filter(supported);
@@ -46,7 +46,7 @@ pub fn parse(text: &str) -> Result<DomainCapabilities, XmlError> {
 
 fn enlightenments(node: Node) -> BTreeSet<String> {
     let values = named(node, "enum", "features").filter(|_| supported(&node));
-    let values = values.into_iter().flat_map(|list| list.children()).filter(|value| value.has_tag_name("value"));
+    let values = values.into_iter().flat_map(|list| children(list, "value"));
     let mut names: BTreeSet<String> =
         values.take(MAX_VALUES).filter_map(|value| value.text()).map(|name| sanitize(name.trim(), 64)).collect();
     // libvirt lists neither the clock nor inner elements. KVM offers the clock to all (`kvm_get_hv_cpuid` of
@@ -60,13 +60,9 @@ fn enlightenments(node: Node) -> BTreeSet<String> {
     names
 }
 
-fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
-    node.children().find(|child| child.has_tag_name(name))
-}
-
 /// The child element with this `name` attribute.
-fn named<'a, 'i>(node: Node<'a, 'i>, element: &str, name: &str) -> Option<Node<'a, 'i>> {
-    node.children().find(|child| child.has_tag_name(element) && child.attribute("name") == Some(name))
+fn named<'a, 'i: 'a>(node: Node<'a, 'i>, element: &str, name: &str) -> Option<Node<'a, 'i>> {
+    children(node, element).find(|child| child.attribute("name") == Some(name))
 }
 
 fn supported(node: &Node) -> bool {

@@ -1,6 +1,8 @@
 //! The largest numbers that KVM, QEMU, libvirt and Linux allow. A number in a file or a command line that decides how
 //! much is allocated, looped over or printed is compared with these, and what is beyond is refused with its reason.
 
+use super::sanitize;
+
 /// vCPUs of a guest. `CONFIG_KVM_MAX_NR_VCPUS` (`arch/x86/kvm/Kconfig`) ends at 4096, as QEMU's q35 does
 /// (`max_cpus`, `hw/i386/pc_q35.c`); other architectures have fewer (`KVM_MAX_VCPUS` of their `asm/kvm_host.h`).
 pub const VCPUS: u32 = 4096;
@@ -25,20 +27,19 @@ pub const GUEST_MEMORY: u64 = 1 << 52;
 /// Elements of one kind in a domain XML or of a QEMU command line: vCPUs, pins, devices.
 pub const ELEMENTS: usize = 8192;
 
-/// A number that is larger than any real one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is {value}, but the largest possible number is {most}")]
-pub struct Implausible {
-    /// What the number is, in the words of the file: `<vcpu>`, `-smp cpus`.
-    pub what: String,
-    /// The number as written, cleaned.
-    pub value: String,
-    /// The largest number accepted.
-    pub most: u64,
+/// The sentence about a number that is larger than any real one; `what` it is in the words of the file (`<vcpu>`).
+pub(crate) fn too_large(what: &str, value: &str, most: u64) -> String {
+    format!("{} is {}, but the largest possible number is {most}", sanitize(what, 80), sanitize(value.trim(), 40))
 }
 
-/// Whether a text is a number above `most`. False for text that is not a number; the text's parser handles it.
+/// Whether a text has a number above `most`.
 pub(crate) fn beyond(text: &str, most: u64) -> bool {
-    let text = text.trim();
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && !text.parse::<u64>().is_ok_and(|n| n <= most)
+    let too_large = |digits: &str| !digits.is_empty() && !digits.parse::<u64>().is_ok_and(|n| n <= most);
+    text.split(|c: char| !c.is_ascii_digit()).any(too_large)
+}
+
+/// Refuses a text that has a number above `most`.
+pub(crate) fn check(what: &str, text: &str, most: u64) -> anyhow::Result<()> {
+    anyhow::ensure!(!beyond(text, most), "not a KVM guest's: {}", too_large(what, text, most));
+    Ok(())
 }

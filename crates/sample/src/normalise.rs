@@ -12,12 +12,12 @@
 //!
 //! Larger figures are cut to the limit; numbers of CPUs and the like that are too large are left out.
 
-use super::figures::{Bounded, MAX_FIGURE};
+use super::figures::Bounded;
 use super::{DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Sample, StackProfile};
 use kvm::cmdline::{self, QemuCommand};
 use kvm::cpu_set::MAX_CPUS;
 use kvm::device_property::MAX_PROPERTIES;
-use kvm::domain_xml::{self, BandwidthXml, DomainXml};
+use kvm::domain_xml::{self, DomainXml};
 use kvm::{limits, sanitize, sanitize_name, without_hidden};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ fn normalise_command(command: &mut QemuCommand) {
         number.take_if(|n| *n > limits::VCPUS);
     }
     command.memory.take_if(|bytes| *bytes > limits::GUEST_MEMORY);
-    command.devices.truncate(cmdline::MAX_ARGS);
+    command.plugged_vcpus = command.plugged_vcpus.min(limits::VCPUS);
     command.disks.truncate(cmdline::MAX_ARGS);
     command.disks.iter_mut().for_each(|disk| normalise_limits(&mut disk.limits));
     command.device_properties.truncate(MAX_PROPERTIES);
@@ -158,26 +158,13 @@ fn normalise_xml(xml: &mut DomainXml) {
     xml.iothread_threads.retain(|number, _| *number <= limits::IOTHREADS);
     xml.numa_cells.retain(|cell| cell.id < limits::NUMA_CELLS);
     xml.numa_cells.truncate(limits::NUMA_CELLS as usize);
-    xml.scheds.truncate(most);
     xml.clock.timers.truncate(most);
     xml.disks.truncate(most);
     xml.disks.iter_mut().for_each(|disk| normalise_limits(&mut disk.iotune));
     xml.device_properties.truncate(MAX_PROPERTIES);
-    xml.interfaces.truncate(most);
-    for list in [&mut xml.consoles, &mut xml.graphics, &mut xml.videos] {
-        list.truncate(most);
-    }
-    (xml.serials, xml.hostdevs) = (xml.serials.min(most as u32), xml.hostdevs.min(most as u32));
-    let BandwidthXml { period, quota, global_period, global_quota, emulator_period, emulator_quota } =
-        &mut xml.bandwidth;
-    let quotas = [quota, global_quota, emulator_quota];
-    let most = MAX_FIGURE as i64;
-    quotas.into_iter().flatten().for_each(|n| *n = (*n).clamp(-most, most));
-    [period, global_period, emulator_period].into_iter().for_each(Bounded::bound);
     for memory in xml.numa_cells.iter_mut().map(|cell| &mut cell.memory).chain([&mut xml.memory]) {
         memory.take_if(|bytes| *bytes > limits::GUEST_MEMORY);
     }
-    xml.clock.timers.iter_mut().for_each(|timer| timer.frequency.bound());
     if let Some(command) = &mut xml.qemu_command {
         normalise_command(command);
     }
@@ -227,8 +214,9 @@ impl StackProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BUCKETS, CpuTimes, Histogram, Known, Origin, ThreadEvents, ThreadSample, Timing};
+    use crate::{BUCKETS, CpuTimes, Histogram, Known, MAX_FIGURE, Origin, ThreadEvents, ThreadSample, Timing};
     use kvm::CpuSet;
+    use kvm::domain_xml::DiskXml;
     use kvm::guest_numa::GuestNumaCell;
 
     #[test]
@@ -245,7 +233,7 @@ mod tests {
             vcpus: Some(limits::VCPUS + 1),
             vcpu_pins: [(0, pin.clone()), (limits::VCPUS, pin)].into(),
             numa_cells: vec![GuestNumaCell { memory: Some(u64::MAX), ..GuestNumaCell::default() }; 1000],
-            videos: vec![String::new(); 2 * limits::ELEMENTS],
+            disks: vec![DiskXml::default(); 2 * limits::ELEMENTS],
             memory: Some(limits::GUEST_MEMORY + 1),
             qemu_command: Some(command.clone()),
             ..DomainXml::default()
@@ -265,7 +253,7 @@ mod tests {
         assert!(!facts.name.value.contains('\u{1b}') && facts.vcpus.is_none());
         let xml = &facts.xml.as_ref().unwrap().value;
         assert_eq!((xml.vcpus, xml.memory, xml.vcpu_pins.len()), (None, None, 1));
-        assert_eq!((xml.numa_cells.len(), xml.videos.len()), (limits::NUMA_CELLS as usize, limits::ELEMENTS));
+        assert_eq!((xml.numa_cells.len(), xml.disks.len()), (limits::NUMA_CELLS as usize, limits::ELEMENTS));
         assert!(xml.numa_cells.iter().all(|cell| cell.memory.is_none()));
         for command in [xml.qemu_command.as_ref().unwrap(), facts.command.as_ref().unwrap()] {
             assert_eq!((command.smp.cpus, command.smp.cores, command.memory), (None, Some(2), None));

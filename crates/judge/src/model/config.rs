@@ -189,10 +189,8 @@ impl GuestConfig {
         if let Some(xml) = &facts.xml {
             config.add_xml(&xml.value);
         }
-        match &facts.command {
-            Some(command) if command.is_other_vmm() => config.add_other_vmm(command),
-            Some(command) => config.add_command(command),
-            None => {}
+        if let Some(command) = &facts.command {
+            config.add_command(command);
         }
         config
     }
@@ -230,12 +228,7 @@ impl GuestConfig {
             emulator: xml.emulator_pin.clone(),
             iothreads: xml.iothread_pins.clone(),
             iothread_count: xml.iothreads.min(limits::IOTHREADS),
-            realtime: xml
-                .scheds
-                .iter()
-                .filter(|s| s.target == "vcpu" && matches!(s.scheduler.as_str(), "fifo" | "rr"))
-                .flat_map(|s| s.ids.iter())
-                .collect(),
+            realtime: xml.realtime.iter().collect(),
         };
         self.topology = xml.topology;
         self.numa = NumaConfig {
@@ -308,14 +301,6 @@ impl GuestConfig {
         if timers.offset.is_none() {
             timers.offset.clone_from(&command.rtc_base);
         }
-    }
-
-    /// A VMM other than QEMU lacks its devices and defaults: [`GuestConfig::known`] stays false.
-    fn add_other_vmm(&mut self, command: &QemuCommand) {
-        self.libvirt.get_or_insert(false);
-        self.vcpus = self.vcpus.or(command.vcpus());
-        self.memory = self.memory.or(command.memory);
-        self.topology = self.topology.or_else(|| topology(command.smp));
     }
 
     /// Whether an enlightenment is on; `None` if the configuration is unknown.

@@ -1,7 +1,7 @@
 //! `-cpu`, as QEMU's `x86_cpu_parse_featurestr` and `x86_cpu_expand_features` (target/i386/cpu.c) read it.
 
 use super::QemuCommand;
-use super::values::{is_on, pairs};
+use super::options::{is_on, pairs};
 use crate::{hyperv, sanitize};
 
 /// Limit of the `-cpu` options that are kept.
@@ -15,22 +15,18 @@ pub(super) fn cpu(command: &mut QemuCommand, value: &str) {
         command.cpu_options.remove(0);
     }
     command.cpu_options.push(sanitize(value, MAX_ARGUMENT));
-    command.cpu_model = None;
     command.cpu_features.clear();
     command.hyperv.clear();
-    (command.hv_time, command.kvmclock, command.invtsc) = (None, None, None);
+    (command.hv_time, command.kvmclock) = (None, None);
     let parts = pairs(value);
     // QEMU applies `feature=on` first, then each `+feature`, then each `-feature`, in any order on the command line.
     for sign in [None, Some('+'), Some('-')] {
         for (index, (key, value)) in parts.iter().enumerate() {
-            if index == 0 && value.is_none() {
-                command.cpu_model = Some(key.clone());
+            // The model comes first.
+            if index == 0 && value.is_none() || key.chars().next().filter(|c| matches!(c, '+' | '-')) != sign {
                 continue;
             }
             let name = key.trim_start_matches(['+', '-']);
-            if key.chars().next().filter(|c| matches!(c, '+' | '-')) != sign {
-                continue;
-            }
             let value = match sign {
                 Some('+') => "on",
                 Some(_) => "off",
@@ -60,10 +56,8 @@ fn feature(command: &mut QemuCommand, name: &str, value: &str) {
         }
         return;
     }
-    match name.as_str() {
-        "kvmclock" => command.kvmclock = Some(is_on(value)),
-        "invtsc" => command.invtsc = Some(is_on(value)),
-        _ => {}
+    if name == "kvmclock" {
+        command.kvmclock = Some(is_on(value));
     }
     command.cpu_features.insert(name, value.to_owned());
 }

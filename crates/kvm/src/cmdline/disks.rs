@@ -1,6 +1,6 @@
 //! Disks on a QEMU command line: what backs them, how QEMU does their I/O, and the limits it keeps them to.
 
-use super::values::{Pair, get};
+use super::options::{Pair, get, is_on};
 use crate::sanitize;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -56,8 +56,7 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
         None => CommandDisk::default(),
     };
     disk.drive = sanitize(&id, 64);
-    let direct =
-        get(parts, "cache.direct", false).map(|on| if super::values::is_on(&on) { "none" } else { "writeback" });
+    let direct = get(parts, "cache.direct", false).map(|on| if is_on(&on) { "none" } else { "writeback" });
     let text = |key: &str| get(parts, key, false).map(|value| sanitize(&value, 32));
     disk.cache = text("cache").or(direct.map(str::to_owned)).or(disk.cache);
     disk.aio = text("aio").or(disk.aio);

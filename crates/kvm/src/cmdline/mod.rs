@@ -4,16 +4,17 @@ mod cpu;
 mod disks;
 mod options;
 mod shell;
-mod values;
 
 pub use disks::CommandDisk;
-pub(crate) use shell::split as shell_words;
-pub use values::is_switched_on;
+pub use options::is_switched_on;
+pub(crate) use shell::words as shell_words;
 
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
 use super::guest_numa::GuestNumaCell;
-use super::limits::{self, Implausible};
+use super::limits;
+use super::pattern::Pattern;
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -41,7 +42,6 @@ pub struct Smp {
 }
 
 /// The options of a QEMU command line. `None` means that the option is absent and QEMU's default applies.
-#[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QemuCommand {
@@ -59,8 +59,6 @@ pub struct QemuCommand {
     pub smp: Smp,
     /// Memory in bytes.
     pub memory: Option<u64>,
-    /// CPU model without its features: `host`.
-    pub cpu_model: Option<String>,
     /// CPU features other than Hyper-V's, `-` spelling: `invtsc` to `on`.
     pub cpu_features: BTreeMap<String, String>,
     /// Hyper-V enlightenments by libvirt's element names (`stimer`, `stimer_direct`, `vendor_id`), with `on`, `off` or
@@ -70,40 +68,22 @@ pub struct QemuCommand {
     pub hv_time: Option<bool>,
     /// `kvmclock`.
     pub kvmclock: Option<bool>,
-    /// `invtsc`.
-    pub invtsc: Option<bool>,
     /// `-machine hpet=` or `-no-hpet`. Absent means that a pc machine has one.
     pub hpet: Option<bool>,
     /// `-rtc base=`.
     pub rtc_base: Option<String>,
     /// `-rtc driftfix=`.
     pub rtc_driftfix: Option<String>,
-    /// `-rtc clock=`.
-    pub rtc_clock: Option<String>,
     /// `kvm-pit.lost_tick_policy`: `delay` or `discard`.
     pub pit_policy: Option<String>,
-    /// `-machine kernel_irqchip=`: `on`, `off`, `split`.
-    pub kernel_irqchip: Option<String>,
     /// Paths of the unix sockets of QMP monitors.
     pub qmp_sockets: Vec<String>,
     /// `-name debug-threads=on`: vCPU threads carry their number.
     pub debug_threads: bool,
-    /// `-overcommit cpu-pm=on`: the guest may idle the CPU itself.
-    pub overcommit_cpu_pm: bool,
-    /// Guest memory is locked in host memory.
-    pub mem_lock: bool,
-    /// Guest memory comes from huge pages (by its path or `hugetlb=on`).
-    pub hugepages: bool,
-    /// Whether a serial port is connected.
-    pub serial: bool,
-    /// A network card with `vhost=on`.
-    pub vhost: bool,
-    /// The firmware is UEFI (OVMF, AAVMF).
-    pub uefi: bool,
     /// Ids of the `IOThread`s.
     pub iothreads: Vec<String>,
-    /// `-device` in order: driver and id (empty without an id).
-    pub devices: Vec<(String, String)>,
+    /// vCPUs that are plugged in as a `-device`.
+    pub plugged_vcpus: u32,
     /// Properties of devices that change how they are served.
     pub device_properties: Vec<DeviceProperty>,
     /// `-numa node`: the guest's cells, each with the id of the memory backend that it uses. Not recorded.
@@ -139,11 +119,6 @@ impl QemuCommand {
         all.cloned().reduce(|a, b| a.union(&b))
     }
 
-    /// Whether it is the configuration of a VMM other than QEMU, in QEMU's terms.
-    pub fn is_other_vmm(&self) -> bool {
-        matches!(self.program.as_str(), "cloud-hypervisor" | "firecracker" | "crosvm")
-    }
-
     /// The guest's architecture, by the program's name: `x86_64`.
     pub fn arch(&self) -> Option<&str> {
         self.program.rsplit('/').next()?.strip_prefix("qemu-system-")
@@ -159,28 +134,13 @@ impl QemuCommand {
     /// `None` beyond what KVM allows.
     pub fn vcpus(&self) -> Option<u32> {
         let smp = self.smp;
-        let plugged = self.devices.iter().filter(|(driver, _)| driver.ends_with("-cpu")).count() as u32;
-        let written = smp.cpus.map(|n| n.saturating_add(plugged)).or(smp.maxcpus).or_else(|| {
+        let written = smp.cpus.map(|n| n.saturating_add(self.plugged_vcpus)).or(smp.maxcpus).or_else(|| {
             let parts = [smp.sockets, smp.dies, smp.cores, smp.threads];
             let known: Vec<u32> = parts.into_iter().flatten().collect();
             if known.is_empty() { None } else { known.into_iter().try_fold(1u32, u32::checked_mul) }
         });
         written.filter(|n| *n <= limits::VCPUS)
     }
-}
-
-/// Why a text could not be read as a command line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CmdlineError {
-    /// No program that looks like QEMU.
-    #[error("no QEMU program (qemu-system-*, qemu-kvm) found in the text")]
-    NoProgram,
-    /// A number that no KVM guest can have.
-    #[error("not a KVM guest's: {0}")]
-    Implausible(#[from] Implausible),
-    /// Too large for a command line.
-    #[error("too large for a command line")]
-    TooLarge,
 }
 
 /// Parses an argument vector, program first. Never fails: unknown options are ignored.
@@ -193,14 +153,14 @@ pub fn parse_argv(argv: &[String]) -> QemuCommand {
 pub fn parse_options(argv: &[String]) -> QemuCommand {
     let mut command = QemuCommand::default();
     let mut args = argv.iter().take(MAX_ARGS).map(String::as_str).peekable();
-    let mut chardevs = options::Chardevs::default();
+    let mut monitors = options::Monitors::default();
     while let Some(arg) = args.next() {
         let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else { continue };
         // An option's value never starts like an option, except `-` alone and negative numbers.
         let value = args.next_if(|next| !next.starts_with('-') || next.len() == 1);
-        options::option(&mut command, &mut chardevs, option, value.unwrap_or_default());
+        options::option(&mut command, &mut monitors, option, value.unwrap_or_default());
     }
-    chardevs.finish(&mut command);
+    command.qmp_sockets.extend(monitors.paths());
     command
 }
 
@@ -209,70 +169,39 @@ pub fn parse_options(argv: &[String]) -> QemuCommand {
 ///
 /// # Errors
 /// If it contains no QEMU program, or a number that no guest can have.
-pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
-    if text.len() > MAX_TEXT {
-        return Err(CmdlineError::TooLarge);
+pub fn parse_text(text: &str) -> Result<QemuCommand> {
+    let argv = find(text).context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?;
+    for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
+        options::check(option.trim_start_matches('-'), value)?;
     }
-    let mut found = None;
-    for line in shell::commands(text) {
-        let words = shell::split(&line);
-        if let Some(at) = words.iter().position(|word| is_program(word))
-            && let Some(argv) = words.get(at..)
-            && argv.iter().skip(1).any(|word| is_option(word))
-        {
-            for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
-                options::check(option.trim_start_matches('-'), value)?;
-            }
-            found = Some(parse_argv(argv));
-        }
-    }
-    found.ok_or(CmdlineError::NoProgram)
+    Ok(parse_argv(&argv))
 }
 
 /// Whether a text contains a QEMU command line.
 pub fn looks_like(text: &str) -> bool {
     // A domain XML names the program as well.
-    !text.trim_start().starts_with('<')
-        && text.len() <= MAX_TEXT
-        && text.contains("qemu") | text.contains("kvm")
-        && !matches!(parse_text(text), Err(CmdlineError::NoProgram | CmdlineError::TooLarge))
+    !text.trim_start().starts_with('<') && text.contains("qemu") | text.contains("kvm") && find(text).is_some()
 }
 
-/// Whether a word is an option of QEMU that other texts are unlikely to contain.
-fn is_option(word: &str) -> bool {
-    const KNOWN: [&str; 26] = [
-        "name",
-        "machine",
-        "M",
-        "m",
-        "smp",
-        "cpu",
-        "device",
-        "drive",
-        "enable-kvm",
-        "accel",
-        "uuid",
-        "S",
-        "nodefaults",
-        "hda",
-        "cdrom",
-        "kernel",
-        "display",
-        "nographic",
-        "id",
-        "blockdev",
-        "netdev",
-        "bios",
-        "boot",
-        "vnc",
-        "serial",
-        "daemonize",
-    ];
-    word.strip_prefix('-').is_some_and(|option| KNOWN.contains(&option.strip_prefix('-').unwrap_or(option)))
+/// The last QEMU command line of a text.
+fn find(text: &str) -> Option<Vec<String>> {
+    let commands = if text.len() > MAX_TEXT { Vec::new() } else { shell::commands(text) };
+    commands.iter().rev().find_map(|line| {
+        let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
+        let argv = shell::words(line.get(before.map(str::len).sum()..)?);
+        argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some(argv)
+    })
 }
+
+/// Options of QEMU that other texts are unlikely to contain.
+static KNOWN_OPTION: Pattern = Pattern::new(concat!(
+    "^--?(?:name|machine|M|m|smp|cpu|device|drive|enable-kvm|accel|uuid|S|nodefaults|hda|cdrom|kernel|display|",
+    "nographic|id|blockdev|netdev|bios|boot|vnc|serial|daemonize)$",
+));
 
 /// Whether a path or name belongs to a QEMU system emulator.
 pub fn is_program(word: &str) -> bool {
+    let word = word.trim_matches(['\'', '"']);
     let name = word.rsplit('/').next().unwrap_or(word);
     name.starts_with("qemu-system-") && !name.contains(['=', ',', ':'])
         || matches!(name, "qemu-kvm" | "qemu" | "kvm" if word.starts_with('/') || name != "qemu")

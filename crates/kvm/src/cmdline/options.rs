@@ -3,44 +3,61 @@
 use super::QemuCommand;
 use super::cpu::{cpu, global_of_cpu};
 use super::disks;
-use super::values::{Pair, Pairs, get, is_on, pairs};
 use crate::cpu_set::CpuSet;
 use crate::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
 use crate::guest_numa::GuestNumaCell;
-use crate::limits::{self, Implausible};
+use crate::limits;
 use crate::sanitize;
-use std::collections::{BTreeMap, BTreeSet};
+use anyhow::{Result, bail};
+use std::collections::BTreeMap;
 
-/// Kind, id and all parts of a device, object or character device.
-type DeviceSpec = (String, String, Pairs);
+/// A key and its value, if it has one.
+pub(super) type Pair = (String, Option<String>);
 
 /// Limit of the drives whose files are kept.
 const MAX_DRIVES: usize = 64;
 /// Limit of the cells, and of the memory backends, of a guest; QEMU's is 128 (include/sysemu/numa.h, `MAX_NODES`).
 const MAX_CELLS: usize = 128;
 
-/// Character devices by id, which monitors and serial ports refer to.
+/// The character devices of monitors.
 #[derive(Default)]
-pub(super) struct Chardevs {
+pub(super) struct Monitors {
+    /// Paths of the sockets on which QEMU listens, by their ids.
     sockets: BTreeMap<String, String>,
-    nulls: BTreeSet<String>,
-    /// Chardevs of monitors in control mode.
+    /// The ids of monitors in control mode.
     control: Vec<String>,
-    /// Chardevs of serial ports.
-    serial: Vec<String>,
-    /// Whether no option named or removed a serial port.
-    no_serial: bool,
 }
 
-impl Chardevs {
-    pub(super) fn finish(self, command: &mut QemuCommand) {
-        for id in &self.control {
-            if let Some(path) = self.sockets.get(id) {
-                command.qmp_sockets.push(path.clone());
-            }
-        }
-        command.serial |= !self.no_serial && self.serial.iter().any(|id| !self.nulls.contains(id));
+impl Monitors {
+    /// The paths of the monitors' sockets.
+    pub fn paths(&self) -> impl Iterator<Item = String> {
+        self.control.iter().filter_map(|id| self.sockets.get(id).cloned())
     }
+}
+
+/// `key=value,flag,key2=a,,b`: a double comma is a literal comma. The value of a word without `=` is `None`.
+pub(super) fn pairs(text: &str) -> Vec<Pair> {
+    let text = text.replace(",,", "\0");
+    let split = |part: &str| match part.split_once('=') {
+        Some((key, value)) => (key.trim().to_owned(), Some(value.replace('\0', ","))),
+        None => (part.trim().replace('\0', ","), None),
+    };
+    text.split(',').filter(|part| !part.trim().is_empty()).map(split).collect()
+}
+
+/// The value of a key. With `implied`, the first part without a value is the value.
+pub(super) fn get(pairs: &[Pair], key: &str, implied: bool) -> Option<String> {
+    let named = pairs.iter().rev().filter(|(known, _)| known == key).find_map(|(_, value)| value.clone());
+    named.or_else(|| pairs.first().filter(|(_, value)| implied && value.is_none()).map(|(first, _)| first.clone()))
+}
+
+pub(super) fn is_on(value: &str) -> bool {
+    matches!(value, "on" | "yes" | "true" | "y" | "1")
+}
+
+/// Whether an option with this value is on, where it may have a number or a text as its value.
+pub fn is_switched_on(value: &str) -> bool {
+    !matches!(value, "off" | "false" | "no" | "n")
 }
 
 /// Whether QEMU listens on a socket in a folder. Without `server` QEMU connects to another program's socket, and an
@@ -51,25 +68,25 @@ fn listens(pairs: &[Pair]) -> bool {
     on("server") && !on("abstract")
 }
 
-/// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`, `qom-type`) and id.
-fn kind_and_id(value: &str, kind: &str) -> Option<DeviceSpec> {
-    if value.trim_start().starts_with('{') {
-        let json: serde_json::Value = serde_json::from_str(value).ok()?;
-        let map = json.as_object()?;
-        let text = |value: &serde_json::Value| match value {
-            serde_json::Value::String(text) => text.clone(),
-            serde_json::Value::Bool(true) => "on".to_owned(),
-            serde_json::Value::Bool(false) => "off".to_owned(),
+/// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`, `qom-type`), id, and all
+/// parts.
+fn kind_and_id(value: &str, kind: &str) -> Option<(String, String, Vec<Pair>)> {
+    let json = value.trim_start().starts_with('{');
+    let pairs = if json {
+        let map: serde_json::Map<String, serde_json::Value> = serde_json::from_str(value).ok()?;
+        let text = |value: serde_json::Value| match value {
+            serde_json::Value::String(text) => text,
+            serde_json::Value::Bool(on) => if on { "on" } else { "off" }.to_owned(),
             other => other.to_string(),
         };
-        let pairs: Vec<_> = map.iter().map(|(key, value)| (key.clone(), Some(text(value)))).collect();
-        return Some((get(&pairs, kind, false)?, get(&pairs, "id", false).unwrap_or_default(), pairs));
-    }
-    let pairs = pairs(value);
-    Some((get(&pairs, kind, true)?, get(&pairs, "id", false).unwrap_or_default(), pairs))
+        map.into_iter().map(|(key, value)| (key, Some(text(value)))).collect()
+    } else {
+        pairs(value)
+    };
+    Some((get(&pairs, kind, !json)?, get(&pairs, "id", false).unwrap_or_default(), pairs))
 }
 
-pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option: &str, value: &str) {
+pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option: &str, value: &str) {
     match option {
         "name" => {
             let pairs = pairs(value);
@@ -89,7 +106,6 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
             let pairs = pairs(value);
             command.rtc_base = get(&pairs, "base", false).or(command.rtc_base.take());
             command.rtc_driftfix = get(&pairs, "driftfix", false).or(command.rtc_driftfix.take());
-            command.rtc_clock = get(&pairs, "clock", false).or(command.rtc_clock.take());
         }
         "localtime" => command.rtc_base = Some("localtime".to_owned()),
         "rtc-td-hack" => command.rtc_driftfix = Some("slew".to_owned()),
@@ -100,47 +116,30 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
                 let pairs = pairs(rest);
                 let path = pairs.first().map(|(path, _)| path.clone());
                 command.qmp_sockets.extend(path.filter(|_| listens(&pairs)));
-            } else if let Some(id) = value.strip_prefix("chardev:") {
-                chardevs.control.push(id.to_owned());
+            }
+            monitors.control.extend(value.strip_prefix("chardev:").map(str::to_owned));
+        }
+        "chardev" => {
+            if let Some((kind, id, pairs)) = kind_and_id(value, "backend")
+                && let Some(path) = get(&pairs, "path", false).filter(|_| kind == "socket" && listens(&pairs))
+            {
+                monitors.sockets.insert(id, path);
             }
         }
-        "chardev" => chardev(chardevs, value),
         "mon" => {
             let pairs = pairs(value);
-            if get(&pairs, "mode", false).as_deref() == Some("control") {
-                chardevs.control.extend(get(&pairs, "chardev", true));
-            }
+            let control = get(&pairs, "mode", false).as_deref() == Some("control");
+            monitors.control.extend(get(&pairs, "chardev", true).filter(|_| control));
         }
-        "serial" => match value {
-            "none" => chardevs.no_serial = true,
-            "null" | "" => {}
-            other => match other.strip_prefix("chardev:") {
-                Some(id) => chardevs.serial.push(id.to_owned()),
-                None => command.serial = true,
-            },
-        },
-        // Without a screen the first serial port goes to the terminal.
-        "nographic" => command.serial |= !chardevs.no_serial,
-        "overcommit" | "realtime" => {
-            let pairs = pairs(value);
-            let on = |key: &str| get(&pairs, key, false).is_some_and(|on| is_on(&on));
-            command.overcommit_cpu_pm |= on("cpu-pm");
-            command.mem_lock |= on("mem-lock") || on("mlock");
-        }
-        "mem-path" => command.hugepages |= value.contains("hugepage"),
         "object" => object(command, value),
         "device" => {
-            if let Some((driver, id, pairs)) = kind_and_id(value, "driver") {
-                if matches!(driver.as_str(), "isa-serial" | "pci-serial" | "pl011") {
-                    chardevs.serial.extend(get(&pairs, "chardev", false));
-                }
-                let device = if id.is_empty() { driver.as_str() } else { &id };
-                for (name, value) in &pairs {
-                    property(command, device, name, value.as_deref().unwrap_or("on"));
-                }
-                disks::device(&mut command.disks, &driver, &id, &pairs);
-                command.devices.push((driver, id));
+            let Some((driver, id, pairs)) = kind_and_id(value, "driver") else { return };
+            let device = if id.is_empty() { driver.as_str() } else { &id };
+            for (name, value) in &pairs {
+                property(command, device, name, value.as_deref().unwrap_or("on"));
             }
+            disks::device(&mut command.disks, &driver, &id, &pairs);
+            command.plugged_vcpus += u32::from(driver.ends_with("-cpu"));
         }
         // `-set device.net0.ioeventfd=off`
         "set" => {
@@ -149,28 +148,14 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
                 property(command, device, name, to);
             }
         }
-        "netdev" => {
-            command.vhost |=
-                value.contains("\"vhost\":true") || get(&pairs(value), "vhost", false).is_some_and(|on| is_on(&on));
-        }
         "append" => command.append = Some(sanitize(value, 512)),
         "cdrom" | "hda" | "hdb" | "hdc" | "hdd" | "fda" => drive_file(command, value),
-        "bios" | "drive" | "blockdev" | "pflash" => {
-            drive(command, value);
-            command.uefi |= ["OVMF", "AAVMF", "edk2", "QEMU_EFI"].iter().any(|mark| value.contains(mark));
-        }
-        _ => {}
-    }
-}
-
-fn chardev(chardevs: &mut Chardevs, value: &str) {
-    let Some((kind, id, pairs)) = kind_and_id(value, "backend") else { return };
-    match (kind.as_str(), get(&pairs, "path", false)) {
-        ("socket", Some(path)) if listens(&pairs) => {
-            chardevs.sockets.insert(id, path);
-        }
-        ("null", _) => {
-            chardevs.nulls.insert(id);
+        "drive" | "blockdev" => {
+            let parts = kind_and_id(value, "driver").map_or_else(|| pairs(value), |(_, _, parts)| parts);
+            disks::drive(&mut command.disks, &parts);
+            if let Some(file) = get(&parts, "file", false).or_else(|| get(&parts, "filename", false)) {
+                drive_file(command, &file);
+            }
         }
         _ => {}
     }
@@ -196,29 +181,28 @@ fn machine(command: &mut QemuCommand, value: &str) {
             ("hpet", Some(value)) => command.hpet = Some(is_on(&value)),
             ("kernel_irqchip" | "kernel-irqchip", Some(value)) => {
                 property(command, "machine", "kernel-irqchip", &value);
-                command.kernel_irqchip = Some(value);
             }
             _ => {}
         }
     }
 }
 
+/// A repeated -smp is merged key by key (system/vl.c, `merge_lists` of its options).
 fn smp(command: &mut QemuCommand, value: &str) {
     let pairs = pairs(value);
-    let number = |key: &str, implied: bool, before: Option<u32>| match get(&pairs, key, implied) {
-        Some(text) => text.parse().ok().filter(|n| *n <= limits::VCPUS),
-        None => before,
-    };
-    // A repeated -smp is merged key by key (system/vl.c, `merge_lists` of its options).
-    let before = command.smp;
-    command.smp = super::Smp {
-        cpus: number("cpus", true, before.cpus),
-        maxcpus: number("maxcpus", false, before.maxcpus),
-        sockets: number("sockets", false, before.sockets),
-        dies: number("dies", false, before.dies),
-        cores: number("cores", false, before.cores),
-        threads: number("threads", false, before.threads),
-    };
+    let smp = &mut command.smp;
+    for (key, part) in [
+        ("cpus", &mut smp.cpus),
+        ("maxcpus", &mut smp.maxcpus),
+        ("sockets", &mut smp.sockets),
+        ("dies", &mut smp.dies),
+        ("cores", &mut smp.cores),
+        ("threads", &mut smp.threads),
+    ] {
+        if let Some(text) = get(&pairs, key, key == "cpus") {
+            *part = text.parse().ok().filter(|n| *n <= limits::VCPUS);
+        }
+    }
 }
 
 /// A cell of the guest: `node,nodeid=0,cpus=0-3,cpus=8,memdev=ram-node0`.
@@ -239,42 +223,16 @@ fn numa(command: &mut QemuCommand, value: &str) {
     command.cells.push((cell, get(&pairs, "memdev", false)));
 }
 
-/// The host nodes that a memory backend is bound to: `host-nodes=0,policy=bind`, in JSON `[0]`.
-fn bound_nodes(pairs: &[Pair]) -> Option<CpuSet> {
-    if get(pairs, "policy", false)? != "bind" {
-        return None;
-    }
-    let lists = pairs.iter().filter(|(key, _)| key == "host-nodes").filter_map(|(_, list)| list.as_deref());
-    let nodes = lists.filter_map(|list| CpuSet::parse(list.trim_matches(['[', ']'])).ok());
-    nodes.reduce(|a, b| a.union(&b)).filter(|nodes| !nodes.is_empty())
-}
-
+/// An `IOThread`, or a memory backend and the host nodes that it is bound to: `host-nodes=0,policy=bind`, in JSON `[0]`.
 fn object(command: &mut QemuCommand, value: &str) {
     let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") else { return };
-    if kind.starts_with("memory-backend-")
-        && command.bound_memory.len() < MAX_CELLS
-        && let Some(nodes) = bound_nodes(&pairs)
-    {
-        command.bound_memory.insert(id.clone(), nodes);
-    }
-    match kind.as_str() {
-        "iothread" => command.iothreads.push(id),
-        "memory-backend-file" => {
-            command.hugepages |= get(&pairs, "mem-path", false).is_some_and(|path| path.contains("hugepage"));
-        }
-        "memory-backend-memfd" => {
-            command.hugepages |= get(&pairs, "hugetlb", false).is_some_and(|on| is_on(&on));
-        }
-        _ => {}
-    }
-}
-
-/// The file of `-drive` or `-blockdev`.
-fn drive(command: &mut QemuCommand, value: &str) {
-    let parts = kind_and_id(value, "driver").map_or_else(|| pairs(value), |(_, _, parts)| parts);
-    disks::drive(&mut command.disks, &parts);
-    if let Some(file) = get(&parts, "file", false).or_else(|| get(&parts, "filename", false)) {
-        drive_file(command, &file);
+    if kind == "iothread" {
+        command.iothreads.push(id);
+    } else if kind.starts_with("memory-backend-") && get(&pairs, "policy", false).as_deref() == Some("bind") {
+        let lists = pairs.iter().filter(|(key, _)| key == "host-nodes").filter_map(|(_, list)| list.as_deref());
+        let nodes = lists.filter_map(|list| CpuSet::parse(list.trim_matches(['[', ']'])).ok());
+        let nodes = nodes.reduce(|a, b| a.union(&b)).filter(|nodes| !nodes.is_empty());
+        command.bound_memory.extend(nodes.filter(|_| command.bound_memory.len() < MAX_CELLS).map(|nodes| (id, nodes)));
     }
 }
 
@@ -287,23 +245,13 @@ fn drive_file(command: &mut QemuCommand, path: &str) {
 }
 
 /// Checks that an option's numbers are possible for a guest.
-pub(super) fn check(option: &str, value: &str) -> Result<(), Implausible> {
-    let pairs = pairs(value);
-    let (what, most) = match option {
-        "smp" => ("a number of -smp", u64::from(limits::VCPUS)),
-        "m" => ("the size of -m", limits::GUEST_MEMORY),
-        _ => return Ok(()),
-    };
-    let numbers = pairs.iter().enumerate().filter_map(|(index, (key, value))| match value {
-        Some(value) => Some(value),
-        None => (index == 0).then_some(key),
-    });
-    for text in numbers {
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let too_large = option == "m" && !digits.is_empty() && bytes(text).is_none() && digits.len() < text.len();
-        if limits::beyond(digits, most) || too_large {
-            let value = crate::sanitize(text, 40);
-            return Err(Implausible { what: what.into(), value, most });
+pub(super) fn check(option: &str, value: &str) -> Result<()> {
+    for part in value.split(',') {
+        let number = part.rsplit('=').next().unwrap_or_default();
+        if option == "smp" {
+            limits::check("a number of -smp", number, u64::from(limits::VCPUS))?;
+        } else if option == "m" && number.starts_with(|c: char| c.is_ascii_digit()) && bytes(number).is_none() {
+            bail!("not a KVM guest's: {}", limits::too_large("the size of -m", number, limits::GUEST_MEMORY));
         }
     }
     Ok(())
@@ -327,20 +275,20 @@ fn bytes(text: &str) -> Option<u64> {
 fn global(command: &mut QemuCommand, value: &str) {
     let long = pairs(value);
     let part = |key: &str| get(&long, key, false);
-    let (driver, property, value) =
-        if let (Some(driver), Some(property), Some(value)) = (part("driver"), part("property"), part("value")) {
-            (driver, property, value)
-        } else {
-            let Some((name, value)) = value.split_once('=') else { return };
-            let Some((driver, property)) = name.split_once('.') else { return };
-            (driver.to_owned(), property.to_owned(), value.to_owned())
-        };
+    let short = || {
+        let (name, value) = value.split_once('=')?;
+        let (driver, property) = name.split_once('.')?;
+        Some((driver.to_owned(), property.to_owned(), value.to_owned()))
+    };
+    let parts = part("driver").zip(part("property")).zip(part("value")).map(|((d, p), v)| (d, p, v));
+    let Some((driver, property, value)) = parts.or_else(short) else { return };
     self::property(command, &driver, &property, &value);
-    if driver == "kvm-pit" && property.replace('-', "_") == "lost_tick_policy" {
+    let is_tick_policy = property.replace('-', "_") == "lost_tick_policy";
+    if driver == "kvm-pit" && is_tick_policy {
         command.pit_policy = Some(value);
     } else if driver.ends_with("-cpu") {
         global_of_cpu(command, &property, &value);
-    } else if driver.ends_with("-rtc") && property.replace('-', "_") == "lost_tick_policy" && value == "slew" {
+    } else if driver.ends_with("-rtc") && is_tick_policy && value == "slew" {
         command.rtc_driftfix = Some(value);
     }
 }

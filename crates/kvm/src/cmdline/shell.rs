@@ -1,6 +1,7 @@
 //! Splits shell text into commands and words.
 
 use super::is_program;
+use shlex::Shlex;
 
 /// The commands of a text, each as one line. Joins lines that end with a backslash, and lines that continue with an
 /// option or its value.
@@ -19,8 +20,8 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
         let wrapped = option
             .strip_prefix('-')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '-'));
-        if goes_on && option.is_empty() {
-            // A mail program wrapped the backslash onto a separate line.
+        // A comment of a script, or a backslash that a mail program wrapped onto a separate line.
+        if joined && option.starts_with('#') || goes_on && option.is_empty() {
             joined = true;
             continue;
         }
@@ -61,50 +62,8 @@ fn starts_another(line: &str) -> bool {
     line.starts_with(['$', '#', '>', '(']) || line.split_whitespace().any(is_program)
 }
 
-/// Splits a command into words as a POSIX shell does, without expanding anything.
-pub(crate) fn split(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut started = false;
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\'' => {
-                started = true;
-                word.extend(chars.by_ref().take_while(|c| *c != '\''));
-            }
-            '"' => {
-                started = true;
-                while let Some(c) = chars.next() {
-                    match c {
-                        '"' => break,
-                        '\\' => match chars.next() {
-                            Some(c @ ('"' | '\\' | '$' | '`')) => word.push(c),
-                            Some(c) => word.extend(['\\', c]),
-                            None => {}
-                        },
-                        c => word.push(c),
-                    }
-                }
-            }
-            '\\' => {
-                started = true;
-                word.extend(chars.next());
-            }
-            c if c.is_whitespace() || c == '\0' => {
-                if started {
-                    words.push(std::mem::take(&mut word));
-                    started = false;
-                }
-            }
-            c => {
-                started = true;
-                word.push(c);
-            }
-        }
-    }
-    if started {
-        words.push(word);
-    }
-    words
+/// Splits a command into words as a POSIX shell does, without expanding anything. A word that the text cuts off within
+/// quotes is left out.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    Shlex::new(&text.replace('\0', " ")).collect()
 }

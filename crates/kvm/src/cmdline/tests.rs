@@ -67,10 +67,8 @@ fn a_libvirt_log_is_read_whole() {
         Smp { cpus: Some(8), maxcpus: None, sockets: Some(1), dies: Some(1), cores: Some(4), threads: Some(2) }
     );
     assert_eq!(command.memory, Some(8 << 30));
-    assert_eq!(
-        (command.cpu_model.as_deref(), command.invtsc, command.hv_time, command.kvmclock),
-        (Some("host"), Some(true), Some(true), None)
-    );
+    assert_eq!((command.hv_time, command.kvmclock), (Some(true), None));
+    assert_eq!(command.cpu_features.get("invtsc").map(String::as_str), Some("on"));
     assert!(
         command.hyperv_on("stimer_direct")
             && command.hyperv_on("spinlocks")
@@ -81,16 +79,8 @@ fn a_libvirt_log_is_read_whole() {
     assert_eq!((command.rtc_base.as_deref(), command.rtc_driftfix.as_deref()), (Some("localtime"), Some("slew")));
     assert_eq!(command.pit_policy.as_deref(), Some("delay"));
     assert_eq!(command.qmp_sockets, ["/var/lib/libvirt/qemu/domain-3-win10/monitor.sock"]);
-    assert!(
-        command.debug_threads
-            && command.overcommit_cpu_pm
-            && !command.mem_lock
-            && command.serial
-            && command.vhost
-            && command.uefi
-    );
+    assert!(command.debug_threads);
     assert_eq!(command.iothreads, ["iothread1"]);
-    assert_eq!(command.devices, [("virtio-net-pci".into(), "net0".into()), ("isa-serial".into(), "serial0".into())]);
 }
 
 #[test]
@@ -117,9 +107,7 @@ fn old_and_short_spellings_are_understood() {
     assert_eq!(command.memory, Some(2 << 30));
     assert_eq!(command.qmp_sockets, ["/tmp/q.sock"]);
     assert_eq!((command.rtc_driftfix.as_deref(), command.pit_policy.as_deref()), (Some("slew"), Some("discard")));
-    assert!(command.serial);
     assert_eq!(command.iothreads, ["io1"]);
-    assert_eq!(command.devices, [("virtio-blk-pci".into(), "disk0".into()), ("VGA".into(), String::new())]);
 }
 
 #[test]
@@ -142,15 +130,6 @@ fn commas_in_names_are_doubled() {
 }
 
 #[test]
-fn no_serial_port_means_none() {
-    let read = |tail: &str| parse_text(&format!("qemu-system-x86_64 -nodefaults {tail}")).unwrap().serial;
-    assert!(!read("-serial none"));
-    assert!(!read("-serial null"));
-    assert!(read("-serial stdio"));
-    assert!(!read("-chardev null,id=c -device isa-serial,chardev=c"));
-}
-
-#[test]
 fn wrapped_and_ps_lines_are_joined() {
     let text = "libvirt+  6455 99.0  /usr/bin/qemu-system-x86_64 -name guest=vm1\n  -machine q35\n  -smp 2\nunrelated";
     let command = parse_text(text).unwrap();
@@ -169,7 +148,7 @@ fn other_text_is_none() {
     ] {
         assert!(!looks_like(text), "{text}");
     }
-    assert_eq!(parse_text("nothing"), Err(CmdlineError::NoProgram));
+    assert!(parse_text("nothing").unwrap_err().to_string().contains("no QEMU program"));
 }
 
 proptest! {
@@ -230,7 +209,7 @@ fn the_last_cpu_counts_alone_and_other_options_are_merged() {
          'root=/dev/vda1 ro'",
     )
     .unwrap();
-    assert_eq!((command.cpu_model.as_deref(), command.hv_time, command.invtsc), (Some("EPYC"), None, None));
+    assert_eq!(command.hv_time, None);
     assert!(command.hyperv_on("vpindex") && !command.hyperv_on("synic"));
     assert_eq!(command.cpu_features.keys().collect::<Vec<_>>(), ["kvm"]);
     assert_eq!(command.cpu_options, ["host,hv-time,hv-synic,+topoext,invtsc", "EPYC,hv_vpindex,kvm=off"]);

@@ -1,6 +1,5 @@
 //! libvirt's domain XML (`virsh dumpxml`) and live status XML (`/run/libvirt/qemu/NAME.xml`).
 
-mod bounds;
 mod properties;
 mod read;
 mod repair;
@@ -8,13 +7,12 @@ mod xml;
 
 pub use read::parse;
 pub use repair::{Repaired, repair, unescaped};
-pub(crate) use xml::document;
+pub(crate) use xml::{child, children, document};
 
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
 use super::guest_numa::GuestNumaCell;
-use super::limits::Implausible;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,23 +22,6 @@ pub const MAX_TEXT: usize = 4 * 1024 * 1024;
 
 /// The state of a domain that does not run, as `virsh domstate` words it.
 pub const SHUT_OFF: &str = "shut off";
-
-/// Why an XML could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum XmlError {
-    /// Over [`MAX_TEXT`].
-    #[error("larger than {} MiB, which no libvirt XML is", MAX_TEXT / 1024 / 1024)]
-    TooLarge,
-    /// Not well-formed, or with a DTD, which is refused.
-    #[error("not well-formed XML: {0}")]
-    Malformed(String),
-    /// A number that no KVM guest can have.
-    #[error("not a KVM guest's: {0}")]
-    Implausible(#[from] Implausible),
-    /// Well-formed, but about something else.
-    #[error("no <{0}> element in it")]
-    Missing(&'static str),
-}
 
 /// Guest CPU topology as the guest sees it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,38 +37,6 @@ pub struct GuestTopology {
     pub threads: u32,
 }
 
-/// A `<vcpusched>`, `<iothreadsched>` or `<emulatorsched>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SchedXml {
-    /// What it is for: `vcpu`, `iothread` or `emulator`.
-    pub target: String,
-    /// vCPUs or `IOThread`s; empty for the emulator.
-    pub ids: CpuSet,
-    /// `fifo`, `rr`, `batch`, `idle`.
-    pub scheduler: String,
-    /// Real-time priority.
-    pub priority: Option<i32>,
-}
-
-/// CFS bandwidth limits in microseconds; without a quota, or with one below zero, CPU time is unlimited.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BandwidthXml {
-    /// Period of each vCPU.
-    pub period: Option<u64>,
-    /// Quota of each vCPU.
-    pub quota: Option<i64>,
-    /// Period of the whole domain.
-    pub global_period: Option<u64>,
-    /// Quota of the whole domain.
-    pub global_quota: Option<i64>,
-    /// Period of the emulator threads.
-    pub emulator_period: Option<u64>,
-    /// Quota of the emulator threads.
-    pub emulator_quota: Option<i64>,
-}
-
 /// `<numatune><memory>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -96,8 +45,6 @@ pub struct NumaTune {
     pub mode: Option<String>,
     /// Host nodes.
     pub nodeset: Option<CpuSet>,
-    /// `static` or `auto`.
-    pub placement: Option<String>,
 }
 
 /// `<features><hyperv>`.
@@ -132,12 +79,6 @@ pub struct Timer {
     pub present: Option<bool>,
     /// `delay`, `catchup`, `discard`, `merge`.
     pub tickpolicy: Option<String>,
-    /// `guest`, `wall`, `realtime`.
-    pub track: Option<String>,
-    /// TSC mode.
-    pub mode: Option<String>,
-    /// TSC frequency in Hz.
-    pub frequency: Option<u64>,
 }
 
 /// `<clock>`.
@@ -168,8 +109,6 @@ impl Clock {
 pub struct CpuXml {
     /// `host-passthrough`, `host-model`, `custom`, `maximum`.
     pub mode: Option<String>,
-    /// Model name.
-    pub model: Option<String>,
     /// Features by name, with their policy (`require`, `disable`).
     pub features: BTreeMap<String, String>,
 }
@@ -182,8 +121,6 @@ pub struct DiskXml {
     pub target: String,
     /// Bus: `virtio`, `sata`, `ide`, `scsi`, `usb`.
     pub bus: Option<String>,
-    /// `disk`, `cdrom`, `floppy`, `lun`.
-    pub device: Option<String>,
     /// `<driver iothread=>`.
     pub iothread: Option<u32>,
     /// `<driver cache=>`.
@@ -194,22 +131,7 @@ pub struct DiskXml {
     pub iotune: BTreeMap<String, u64>,
 }
 
-/// An `<interface>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct InterfaceXml {
-    /// Host device, `vnet0`; in live XML only.
-    pub target: Option<String>,
-    /// Model: `virtio`, `e1000e`, `rtl8139`.
-    pub model: Option<String>,
-    /// `<driver name=>`: `vhost`, `qemu`, `vfio`.
-    pub driver: Option<String>,
-    /// `network`, `bridge`, `hostdev`, `vhostuser`, `user`.
-    pub kind: Option<String>,
-}
-
 /// What a domain XML says. `None` and empty mean that it says nothing.
-#[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DomainXml {
@@ -227,8 +149,6 @@ pub struct DomainXml {
     pub machine: Option<String>,
     /// Architecture: `x86_64`.
     pub arch: Option<String>,
-    /// UEFI firmware.
-    pub uefi: bool,
     /// Memory at start in bytes.
     pub memory: Option<u64>,
     /// Guest topology.
@@ -243,12 +163,8 @@ pub struct DomainXml {
     pub iothreads: u32,
     /// `<vcpu cpuset=>`: where vCPUs without a `<vcpupin>` may run.
     pub vcpu_cpuset: Option<CpuSet>,
-    /// `<vcpu placement=>`: `static` or `auto`.
-    pub placement: Option<String>,
-    /// Schedulers.
-    pub scheds: Vec<SchedXml>,
-    /// CPU bandwidth limits.
-    pub bandwidth: BandwidthXml,
+    /// The vCPUs with a real-time scheduler (`<vcpusched scheduler='fifo'>` or `rr`).
+    pub realtime: CpuSet,
     /// `<numatune>`.
     pub numatune: Option<NumaTune>,
     /// Guest NUMA cells.
@@ -257,36 +173,12 @@ pub struct DomainXml {
     pub hyperv: Option<HypervXml>,
     /// `<features><kvm>`: element to state (`hint-dedicated` to `on`).
     pub kvm_features: BTreeMap<String, String>,
-    /// `<pmu state=>`.
-    pub pmu: Option<bool>,
-    /// `<ioapic driver=>`.
-    pub ioapic: Option<String>,
     /// Clock and timers.
     pub clock: Clock,
     /// CPU.
     pub cpu: CpuXml,
     /// Disks.
     pub disks: Vec<DiskXml>,
-    /// Network cards.
-    pub interfaces: Vec<InterfaceXml>,
-    /// Number of `<serial>` devices.
-    pub serials: u32,
-    /// Target types of the `<console>` devices: `serial`, `virtio`.
-    pub consoles: Vec<String>,
-    /// Kinds of `<graphics>`: `vnc`, `spice`.
-    pub graphics: Vec<String>,
-    /// Video models: `qxl`, `virtio`, `vga`.
-    pub videos: Vec<String>,
-    /// `<memballoon model=>`.
-    pub memballoon: Option<String>,
-    /// Number of passed-through host devices.
-    pub hostdevs: u32,
-    /// `<memoryBacking><hugepages>`.
-    pub hugepages: bool,
-    /// `<memoryBacking><locked>`.
-    pub memory_locked: bool,
-    /// `<memoryBacking><nosharepages>`.
-    pub nosharepages: bool,
     /// Status XML: process id of the emulator.
     pub pid: Option<i32>,
     /// Status XML: `running`, `paused`; `shut off` where files say that the domain does not run.
@@ -295,8 +187,6 @@ pub struct DomainXml {
     pub vcpu_threads: BTreeMap<u32, i32>,
     /// Status XML: thread of each `IOThread`, where written.
     pub iothread_threads: BTreeMap<u32, i32>,
-    /// Status XML: path of the monitor's unix socket.
-    pub monitor_path: Option<String>,
     /// What `<qemu:commandline>` adds at the end of QEMU's command line.
     pub qemu_command: Option<QemuCommand>,
     /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served.
@@ -316,16 +206,12 @@ impl DomainXml {
 /// A text without the capabilities of its host and its QEMU, which name the types of domain that they support. Lines
 /// keep their numbers.
 pub fn without_capabilities(text: &str) -> Cow<'_, str> {
-    let mut text = Cow::Borrowed(text);
-    for name in ["capabilities", "domainCapabilities"] {
-        if let Some((part, (before, after))) =
-            xml::slice(&text, name).and_then(|part| Some((part, text.split_once(part)?)))
-        {
-            let lines = "\n".repeat(part.matches('\n').count());
-            text = Cow::Owned([before, &lines, after].concat());
+    ["capabilities", "domainCapabilities"].into_iter().fold(Cow::Borrowed(text), |text, name| {
+        match xml::slice(&text, name) {
+            Some(part) => text.replacen(part, &"\n".repeat(part.matches('\n').count()), 1).into(),
+            None => text,
         }
-    }
-    text
+    })
 }
 
 /// Whether a text is, or contains, a domain XML or a part of one.

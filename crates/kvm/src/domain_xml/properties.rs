@@ -1,7 +1,7 @@
 //! Properties of devices, as `<driver>` says them and as `<qemu:override>` changes them
 //! (<https://libvirt.org/drvqemu.html>).
 
-use super::xml::{attribute, child, children};
+use super::xml::{attribute, child, children, elements, inner};
 use crate::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
 use roxmltree::Node;
 
@@ -10,7 +10,7 @@ const DRIVER: &[&str] = &["ioeventfd", "event_idx", "vectors"];
 
 /// The properties of a domain's devices.
 pub(super) fn of_domain(domain: Node) -> Vec<DeviceProperty> {
-    let devices = child(domain, "devices").into_iter().flat_map(|devices| devices.children()).filter(Node::is_element);
+    let devices = child(domain, "devices").into_iter().flat_map(elements);
     let mut found: Vec<DeviceProperty> = devices.flat_map(of_device).take(MAX_PROPERTIES).collect();
     // libvirt takes it in QEMU's namespace only.
     let overrides = children(domain, "override").filter(|node| in_qemu_namespace(*node));
@@ -44,16 +44,15 @@ fn short(alias: &str) -> &str {
 
 fn of_device(device: Node<'_, '_>) -> Vec<DeviceProperty> {
     let kind = device.tag_name().name();
-    let inner = |name: &str, value: &str| child(device, name).and_then(|node| attribute(node, value));
-    let target = inner("target", "dev").or_else(|| inner("mac", "address"));
-    let alias = inner("alias", "name").map(|alias| short(&alias).to_owned());
+    let target = inner(device, "target", "dev").or_else(|| inner(device, "mac", "address"));
+    let alias = inner(device, "alias", "name").map(|alias| short(&alias).to_owned());
     let name = alias.or(target).unwrap_or_else(|| kind.to_owned());
     let Some(driver) = child(device, "driver") else { return Vec::new() };
     let mut found: Vec<DeviceProperty> = DRIVER
         .iter()
         .filter_map(|key| DeviceProperty::new(&name, key, &attribute(driver, key)?, PropertyPlace::Devices))
         .collect();
-    let virtio = inner("model", "type").is_some_and(|model| model.starts_with("virtio"));
+    let virtio = inner(device, "model", "type").is_some_and(|model| model.starts_with("virtio"));
     if kind == "interface" && virtio && attribute(driver, "name").as_deref() == Some("qemu") {
         found.extend(DeviceProperty::new(&name, "vhost", "off", PropertyPlace::Devices));
     }

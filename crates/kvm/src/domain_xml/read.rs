@@ -1,14 +1,13 @@
 //! From elements to values.
 
-use super::xml::{attribute, child, children, document, name, number, size, switch, text};
-use super::{
-    BandwidthXml, Clock, CpuXml, DiskXml, DomainXml, GuestTopology, HypervXml, InterfaceXml, NumaTune, SchedXml, Timer,
-    XmlError,
-};
-use super::{bounds, properties};
+use super::properties;
+use super::xml::{attribute, check_numbers, child, children, document, elements, inner, name, number, size, value};
+use super::{Clock, CpuXml, DiskXml, DomainXml, GuestTopology, HypervXml, NumaTune, Timer};
 use crate::cmdline::{self, QemuCommand};
 use crate::cpu_set::CpuSet;
 use crate::guest_numa::GuestNumaCell;
+use crate::sanitize;
+use anyhow::{Context as _, Result};
 use roxmltree::Node;
 use std::collections::BTreeMap;
 
@@ -16,29 +15,25 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// If the text is too large, not well-formed, has a DTD, contains no `<domain>`, or a number that no guest can have.
-pub fn parse(input: &str) -> Result<DomainXml, XmlError> {
+pub fn parse(input: &str) -> Result<DomainXml> {
     if super::xml::slice(input, "domstatus").is_none() {
-        return document(input, "domain", |node| bounds::check(node).map(|()| domain(node)))?;
+        return document(input, "domain", |node| check_numbers(node).map(|()| domain(node)))?;
     }
     document(input, "domstatus", |status| {
-        bounds::check(status)?;
-        let mut out = child(status, "domain").map(domain).ok_or(XmlError::Missing("domain"))?;
-        out.pid = number(status, "pid");
-        out.state = attribute(status, "state");
-        out.monitor_path = child(status, "monitor").and_then(|node| attribute(node, "path"));
-        for vcpu in child(status, "vcpus").into_iter().flat_map(|node| children(node, "vcpu")) {
-            if let (Some(id), Some(pid)) = (number(vcpu, "id"), number(vcpu, "pid")) {
-                out.vcpu_threads.insert(id, pid);
-            }
-        }
-        for thread in child(status, "iothreads").into_iter().flat_map(|node| children(node, "iothread")) {
-            if let (Some(id), Some(pid)) =
-                (number(thread, "id"), number(thread, "pid").or_else(|| number(thread, "thread_id")))
-            {
-                out.iothread_threads.insert(id, pid);
-            }
-        }
-        Ok(out)
+        check_numbers(status)?;
+        let threads = |list: &str, element: &str| -> BTreeMap<u32, i32> {
+            let all = child(status, list).into_iter().flat_map(|list| children(list, element));
+            let tid = |thread| number(thread, "pid").or_else(|| number(thread, "thread_id"));
+            all.filter_map(|thread| Some((number(thread, "id")?, tid(thread)?))).collect()
+        };
+        let domain = child(status, "domain").map(domain).context("no <domain> element in it")?;
+        Ok(DomainXml {
+            pid: number(status, "pid"),
+            state: attribute(status, "state"),
+            vcpu_threads: threads("vcpus", "vcpu"),
+            iothread_threads: threads("iothreads", "iothread"),
+            ..domain
+        })
     })?
 }
 
@@ -48,72 +43,43 @@ fn cpus(node: Node, name: &str) -> Option<CpuSet> {
 
 fn domain(node: Node) -> DomainXml {
     let named = |name: &str| child(node, name);
+    let inside = |outer: &str, name: &str| child(child(node, outer)?, name);
+    // <metadata><libosinfo:libosinfo><libosinfo:os id=>: the namespace prefix can be any name.
+    let os_id = || {
+        let os = |node: &Node| node.tag_name().name() == "os" && node.attribute("id").is_some();
+        attribute(named("metadata")?.descendants().find(os)?, "id")
+    };
     let mut out = DomainXml {
         name: named("name").and_then(name),
-        uuid: named("uuid").and_then(text).map(|uuid| uuid.to_ascii_lowercase()),
+        uuid: named("uuid").and_then(name).map(|uuid| uuid.to_ascii_lowercase()),
+        os_id: os_id(),
         domain_type: attribute(node, "type"),
+        vcpus: named("vcpu").and_then(|vcpu| number(vcpu, "current")).or_else(|| value(node, "vcpu")),
+        vcpu_cpuset: named("vcpu").and_then(|vcpu| cpus(vcpu, "cpuset")),
+        machine: inside("os", "type").and_then(|kind| attribute(kind, "machine")),
+        arch: inside("os", "type").and_then(|kind| attribute(kind, "arch")),
         memory: named("memory").and_then(|node| size(node.text()?, node.attribute("unit"))),
+        iothreads: value(node, "iothreads").unwrap_or(0),
+        topology: inside("cpu", "topology").map(topology),
+        numa_cells: inside("cpu", "numa").into_iter().flat_map(|numa| children(numa, "cell")).map(numa_cell).collect(),
+        hyperv: inside("features", "hyperv").map(hyperv),
+        kvm_features: inside("features", "kvm").into_iter().flat_map(elements).take(64).map(state).collect(),
         clock: named("clock").map(clock).unwrap_or_default(),
         cpu: named("cpu").map(cpu).unwrap_or_default(),
+        disks: named("devices").into_iter().flat_map(|devices| children(devices, "disk")).map(disk).collect(),
+        qemu_command: named("commandline").and_then(qemu_command),
+        device_properties: properties::of_domain(node),
         ..DomainXml::default()
     };
-    // <metadata><libosinfo:libosinfo><libosinfo:os id=>: the namespace prefix can be any name.
-    out.os_id = named("metadata").and_then(|metadata| {
-        metadata
-            .descendants()
-            .find(|node| node.tag_name().name() == "os" && node.attribute("id").is_some())
-            .and_then(|node| attribute(node, "id"))
-    });
-    if let Some(vcpu) = named("vcpu") {
-        out.vcpus = number(vcpu, "current").or_else(|| vcpu.text()?.trim().parse().ok());
-        out.vcpu_cpuset = cpus(vcpu, "cpuset");
-        out.placement = attribute(vcpu, "placement");
-    }
-    if let Some(os) = named("os") {
-        if let Some(kind) = child(os, "type") {
-            out.machine = attribute(kind, "machine");
-            out.arch = attribute(kind, "arch");
-        }
-        out.uefi = os.attribute("firmware") == Some("efi")
-            || child(os, "loader").is_some_and(|node| node.attribute("type") == Some("pflash"));
-    }
-    out.iothreads = named("iothreads").and_then(|node| node.text()?.trim().parse().ok()).unwrap_or(0);
     if out.iothreads == 0 {
         out.iothreads = named("iothreadids").map_or(0, |node| children(node, "iothread").count() as u32);
     }
     if let Some(tune) = named("cputune") {
         cputune(tune, &mut out);
     }
-    if let Some(cpu) = named("cpu") {
-        out.topology = child(cpu, "topology").map(topology);
-        out.numa_cells =
-            child(cpu, "numa").into_iter().flat_map(|numa| children(numa, "cell")).map(numa_cell).collect();
-    }
     if let Some(tune) = named("numatune") {
         numatune(tune, &mut out);
     }
-    if let Some(backing) = named("memoryBacking") {
-        out.hugepages = child(backing, "hugepages").is_some();
-        out.memory_locked = child(backing, "locked").is_some();
-        out.nosharepages = child(backing, "nosharepages").is_some();
-    }
-    if let Some(features) = named("features") {
-        out.hyperv = child(features, "hyperv").map(hyperv);
-        out.kvm_features = child(features, "kvm")
-            .into_iter()
-            .flat_map(|node| node.children())
-            .filter(Node::is_element)
-            .take(64)
-            .map(state)
-            .collect();
-        out.pmu = child(features, "pmu").map(|node| switch(node, "state").unwrap_or(true));
-        out.ioapic = child(features, "ioapic").and_then(|node| attribute(node, "driver"));
-    }
-    if let Some(devices) = named("devices") {
-        self::devices(devices, &mut out);
-    }
-    out.qemu_command = named("commandline").and_then(qemu_command);
-    out.device_properties = properties::of_domain(node);
     out
 }
 
@@ -132,44 +98,33 @@ fn state(node: Node) -> (String, String) {
 }
 
 fn hyperv(node: Node) -> HypervXml {
-    let mut features = BTreeMap::new();
-    for feature in node.children().filter(Node::is_element).take(64) {
-        let mut attributes: BTreeMap<String, String> = feature
-            .attributes()
-            .take(16)
-            .map(|item| (item.name().to_owned(), crate::sanitize(item.value(), 64)))
-            .collect();
-        attributes.extend(feature.children().filter(Node::is_element).take(8).map(state));
-        features.insert(feature.tag_name().name().to_owned(), attributes);
-    }
-    HypervXml { mode: attribute(node, "mode"), features }
+    let feature = |feature: Node| {
+        let own = feature.attributes().take(16).map(|item| (item.name().to_owned(), sanitize(item.value(), 64)));
+        (feature.tag_name().name().to_owned(), own.chain(elements(feature).take(8).map(state)).collect())
+    };
+    HypervXml { mode: attribute(node, "mode"), features: elements(node).take(64).map(feature).collect() }
 }
 
 fn clock(node: Node) -> Clock {
+    let switch = |on: &str| match on.trim() {
+        "on" | "yes" => Some(true),
+        "off" | "no" => Some(false),
+        _ => None,
+    };
     let timers = children(node, "timer").take(64).map(|timer| Timer {
         name: attribute(timer, "name").unwrap_or_default(),
-        present: switch(timer, "present"),
+        present: timer.attribute("present").and_then(switch),
         tickpolicy: attribute(timer, "tickpolicy"),
-        track: attribute(timer, "track"),
-        mode: attribute(timer, "mode"),
-        frequency: number(timer, "frequency"),
     });
     Clock { offset: attribute(node, "offset"), timers: timers.collect() }
 }
 
 fn cpu(node: Node) -> CpuXml {
+    let policy = |feature| attribute(feature, "policy").unwrap_or_else(|| "require".to_owned());
+    let features = children(node, "feature").take(1024);
     CpuXml {
         mode: attribute(node, "mode"),
-        model: child(node, "model").and_then(text),
-        features: children(node, "feature")
-            .take(1024)
-            .filter_map(|feature| {
-                Some((
-                    attribute(feature, "name")?,
-                    attribute(feature, "policy").unwrap_or_else(|| "require".to_owned()),
-                ))
-            })
-            .collect(),
+        features: features.filter_map(|feature| Some((attribute(feature, "name")?, policy(feature)))).collect(),
     }
 }
 
@@ -193,11 +148,8 @@ fn numa_cell(node: Node) -> GuestNumaCell {
 }
 
 fn numatune(node: Node, out: &mut DomainXml) {
-    out.numatune = child(node, "memory").map(|memory| NumaTune {
-        mode: attribute(memory, "mode"),
-        nodeset: cpus(memory, "nodeset"),
-        placement: attribute(memory, "placement"),
-    });
+    out.numatune = child(node, "memory")
+        .map(|memory| NumaTune { mode: attribute(memory, "mode"), nodeset: cpus(memory, "nodeset") });
     for memnode in children(node, "memnode") {
         let id = number::<u32>(memnode, "cellid");
         if let Some(cell) = out.numa_cells.iter_mut().find(|cell| Some(cell.id) == id) {
@@ -206,36 +158,16 @@ fn numatune(node: Node, out: &mut DomainXml) {
     }
 }
 
-/// The number in a child element.
-fn value<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> {
-    child(node, name)?.text()?.trim().parse().ok()
-}
-
 fn cputune(node: Node, out: &mut DomainXml) {
-    let pins = |element: &'static str, id: &'static str| -> BTreeMap<u32, CpuSet> {
+    let pins = |element: &str, id: &str| -> BTreeMap<u32, CpuSet> {
         children(node, element).filter_map(|pin| Some((number(pin, id)?, cpus(pin, "cpuset")?))).collect()
     };
     out.vcpu_pins = pins("vcpupin", "vcpu");
     out.iothread_pins = pins("iothreadpin", "iothread");
     out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset"));
-    for (element, target, ids) in
-        [("vcpusched", "vcpu", "vcpus"), ("iothreadsched", "iothread", "iothreads"), ("emulatorsched", "emulator", "")]
-    {
-        out.scheds.extend(children(node, element).map(|sched| SchedXml {
-            target: target.to_owned(),
-            ids: cpus(sched, ids).unwrap_or_default(),
-            scheduler: attribute(sched, "scheduler").unwrap_or_default(),
-            priority: number(sched, "priority"),
-        }));
-    }
-    out.bandwidth = BandwidthXml {
-        period: value(node, "period"),
-        quota: value(node, "quota"),
-        global_period: value(node, "global_period"),
-        global_quota: value(node, "global_quota"),
-        emulator_period: value(node, "emulator_period"),
-        emulator_quota: value(node, "emulator_quota"),
-    };
+    let realtime = children(node, "vcpusched")
+        .filter(|sched| matches!(sched.attribute("scheduler").map(str::trim), Some("fifo" | "rr")));
+    out.realtime = realtime.filter_map(|sched| cpus(sched, "vcpus")).fold(CpuSet::new(), |all, set| all.union(&set));
 }
 
 /// The limits of `<iotune>` (libvirt's formatdomain, "Hard drives") that hold at any time; their `_max` forms allow
@@ -243,44 +175,17 @@ fn cputune(node: Node, out: &mut DomainXml) {
 const IOTUNE: [&str; 6] =
     ["total_iops_sec", "read_iops_sec", "write_iops_sec", "total_bytes_sec", "read_bytes_sec", "write_bytes_sec"];
 
-/// The `IOThread` of a disk, or the first of several (`<iothreads>`, libvirt 10 and newer).
-fn disk_iothread(driver: Node) -> Option<u32> {
-    let mapped = || children(child(driver, "iothreads")?, "iothread").find_map(|node| number(node, "id"));
-    number(driver, "iothread").or_else(mapped)
-}
-
-/// The elements of `<iotune>` that limit something.
-fn iotune(node: Node) -> BTreeMap<String, u64> {
-    let limit = |name: &&str| Some(((*name).to_owned(), value::<u64>(node, name).filter(|n| *n > 0)?));
-    IOTUNE.iter().filter_map(limit).collect()
-}
-
-fn devices(node: Node, out: &mut DomainXml) {
-    for device in node.children().filter(Node::is_element) {
-        let inner = |name: &str, value: &str| child(device, name).and_then(|node| attribute(node, value));
-        match device.tag_name().name() {
-            "disk" => out.disks.push(DiskXml {
-                target: inner("target", "dev").unwrap_or_default(),
-                bus: inner("target", "bus"),
-                device: attribute(device, "device"),
-                iothread: child(device, "driver").and_then(disk_iothread),
-                cache: inner("driver", "cache"),
-                io: inner("driver", "io"),
-                iotune: child(device, "iotune").map(iotune).unwrap_or_default(),
-            }),
-            "interface" => out.interfaces.push(InterfaceXml {
-                target: inner("target", "dev"),
-                model: inner("model", "type"),
-                driver: inner("driver", "name"),
-                kind: attribute(device, "type"),
-            }),
-            "serial" => out.serials += 1,
-            "console" => out.consoles.push(inner("target", "type").unwrap_or_else(|| "serial".to_owned())),
-            "graphics" => out.graphics.extend(attribute(device, "type")),
-            "video" => out.videos.extend(inner("model", "type")),
-            "memballoon" => out.memballoon = attribute(device, "model"),
-            "hostdev" => out.hostdevs += 1,
-            _ => {}
-        }
+fn disk(node: Node) -> DiskXml {
+    // The first of several `IOThread`s (`<iothreads>`, libvirt 10 and newer).
+    let mapped = |driver| children(child(driver, "iothreads")?, "iothread").find_map(|thread| number(thread, "id"));
+    let tune = child(node, "iotune");
+    let limit = |name: &&str| Some(((*name).to_owned(), value::<u64>(tune?, name).filter(|n| *n > 0)?));
+    DiskXml {
+        target: inner(node, "target", "dev").unwrap_or_default(),
+        bus: inner(node, "target", "bus"),
+        iothread: child(node, "driver").and_then(|driver| number(driver, "iothread").or_else(|| mapped(driver))),
+        cache: inner(node, "driver", "cache"),
+        io: inner(node, "driver", "io"),
+        iotune: IOTUNE.iter().filter_map(limit).collect(),
     }
 }

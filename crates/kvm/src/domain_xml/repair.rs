@@ -2,61 +2,45 @@
 
 use super::MAX_TEXT;
 use crate::hyperv;
+use crate::pattern::Pattern;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Open elements at a time; libvirt's XML has about eight.
 const MAX_OPEN: usize = 48;
 
-/// An element of a domain: its name, the path of its parent below `<domain>`, and whether it shows that a text without
-/// a
+/// Elements of a domain: the path of their parent below `<domain>`, and whether they show that a text without a
 /// `<domain>` is a part of one: never (`None`), with this attribute, or always (an empty text).
-type KnownElement = (&'static str, &'static str, Option<&'static str>);
-
-const ELEMENTS: &[KnownElement] = &[
-    ("name", "", None),
-    ("uuid", "", None),
-    ("metadata", "", None),
-    ("memory", "", None),
-    ("currentMemory", "", None),
-    ("memoryBacking", "", Some("")),
-    ("vcpu", "", Some("")),
-    ("vcpus", "", None),
-    ("iothreads", "", Some("")),
-    ("iothreadids", "", None),
-    ("cputune", "", Some("")),
-    ("numatune", "", Some("")),
-    ("os", "", None),
-    ("features", "", None),
-    ("cpu", "", Some(" mode=")),
-    ("clock", "", Some("")),
-    ("devices", "", None),
-    ("vcpupin", "cputune", Some("")),
-    ("emulatorpin", "cputune", Some("")),
-    ("iothreadpin", "cputune", Some("")),
-    ("vcpusched", "cputune", Some("")),
-    ("iothreadsched", "cputune", None),
-    ("emulatorsched", "cputune", None),
-    ("period", "cputune", None),
-    ("quota", "cputune", None),
-    ("memnode", "numatune", None),
-    ("type", "os", Some(" machine=")),
-    ("hyperv", "features", Some("")),
-    ("vendor_id", "features/hyperv", None),
-    ("pmu", "features", None),
-    ("topology", "cpu", Some(" sockets=")),
-    ("feature", "cpu", Some(" policy=")),
-    ("timer", "clock", Some("")),
-    ("disk", "devices", Some(" device=")),
-    ("interface", "devices", Some(" type=")),
-    ("hostdev", "devices", Some(" mode=")),
-    ("memballoon", "devices", None),
-    ("controller", "devices", None),
+const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
+    ("", None, &["name", "uuid", "metadata", "memory", "currentMemory", "vcpus", "iothreadids"]),
+    ("", None, &["os", "features", "devices"]),
+    ("", Some(""), &["memoryBacking", "vcpu", "iothreads", "cputune", "numatune", "clock"]),
+    ("", Some(" mode="), &["cpu"]),
+    ("cputune", Some(""), &["vcpupin", "emulatorpin", "iothreadpin", "vcpusched"]),
+    ("numatune", None, &["memnode"]),
+    ("os", Some(" machine="), &["type"]),
+    ("features", Some(""), &["hyperv"]),
+    ("features/hyperv", None, &["vendor_id"]),
+    ("cpu", Some(" sockets="), &["topology"]),
+    ("cpu", Some(" policy="), &["feature"]),
+    ("clock", Some(""), &["timer"]),
+    ("devices", Some(" device="), &["disk"]),
+    ("devices", Some(" type="), &["interface"]),
+    ("devices", Some(" mode="), &["hostdev"]),
+    ("devices", None, &["memballoon", "controller"]),
 ];
 
-fn known(name: &str) -> Option<KnownElement> {
-    let enlightenment = || hyperv::find(name).map(|found| (found.name, "features/hyperv", Some(" state=")));
-    ELEMENTS.iter().find(|(known, ..)| *known == name).copied().or_else(enlightenment)
+/// A comment, a declaration or a tag, whose attributes contain no other tag.
+static TAG: Pattern = Pattern::new(
+    r#"(?s)<!--.*?(?:-->|$)|<[!?][^>]*>?|<(?P<close>/)?(?P<name>[A-Za-z_][A-Za-z0-9_:.-]*)(?:[^<>"']|"[^"<]*"|'[^'<]*')*>"#,
+);
+/// The beginning of a tag. An arrow of a remark (`<--- here`) or a comparison begins none.
+static TAG_BEGINS: Pattern = Pattern::new("</?[A-Za-z_]");
+
+/// The path of an element's parent, and the attribute that shows a part of a domain.
+fn known(name: &str) -> Option<(&'static str, Option<&'static str>)> {
+    let row = ELEMENTS.iter().find(|(.., names)| names.contains(&name)).map(|(parent, shows, _)| (*parent, *shows));
+    row.or_else(|| hyperv::find(name).map(|_| ("features/hyperv", Some(" state="))))
 }
 
 fn is_root(name: &str) -> bool {
@@ -64,7 +48,7 @@ fn is_root(name: &str) -> bool {
 }
 
 /// A domain XML made from a text that holds none that is whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Repaired {
     /// Well-formed XML of one domain.
     pub text: String,
@@ -92,17 +76,12 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(text);
     // Text that was escaped twice shows `&amp;lt;`.
     for _ in 0..2 {
+        let is_escaped = ENTITIES.iter().any(|(escaped, _)| text.contains(escaped));
         // Text inside of real XML stays escaped.
-        let always = ELEMENTS.iter().filter(|(.., shows)| *shows == Some("")).map(|(name, ..)| *name);
-        let is_xml = || always.chain(["domain", "domstatus"]).any(|name| text.contains(&format!("<{name}")));
-        if text.len() > MAX_TEXT || !ENTITIES.iter().any(|(escaped, _)| text.contains(escaped)) || is_xml() {
+        if text.len() > MAX_TEXT || !is_escaped || has_telling_tag(&text) {
             break;
         }
-        let mut plain = text.into_owned();
-        for (escaped, character) in ENTITIES {
-            plain = plain.replace(escaped, character);
-        }
-        text = Cow::Owned(plain);
+        text = ENTITIES.iter().fold(text, |text, (escaped, plain)| text.replace(escaped, plain).into());
     }
     text
 }
@@ -115,171 +94,114 @@ pub(super) fn is_network(text: &str) -> bool {
 /// Whether a text holds elements of a domain, be it without a root or cut off.
 pub(super) fn is_fragment(text: &str) -> bool {
     // The capabilities of a host name what a domain may have.
-    !is_network(text)
-        && !text.contains("<domainCapabilities")
-        && !text.contains("<capabilities>")
-        && text.len() <= MAX_TEXT
-        && Tokens::new(text).any(|token| matches!(token, Token::Open(name, tag, _) if is_telling(name, tag)))
+    let is_other = ["<domainCapabilities", "<capabilities>"].iter().any(|root| text.contains(root));
+    !is_other && !is_network(text) && text.len() <= MAX_TEXT && has_telling_tag(text)
 }
 
-/// Whether a tag shows that its text is about a domain.
-fn is_telling(name: &str, tag: &str) -> bool {
-    let shows = known(name).and_then(|(.., attribute)| attribute).is_some_and(|attribute| tag.contains(attribute));
-    // `virsh iface-dumpxml` prints interfaces of the host.
-    is_root(name) || shows && !(name == "interface" && tag.contains(" name="))
+/// Whether a tag shows that the text is about a domain.
+fn has_telling_tag(text: &str) -> bool {
+    let mut tags = TAG.regex().into_iter().flat_map(|tag| tag.captures_iter(text));
+    tags.any(|found| {
+        let (Some(name), None, Some(tag)) = (found.name("name"), found.name("close"), found.get(0)) else {
+            return false;
+        };
+        let (name, tag) = (name.as_str(), tag.as_str());
+        let shows = known(name).and_then(|(_, attribute)| attribute).is_some_and(|attribute| tag.contains(attribute));
+        // `virsh iface-dumpxml` prints interfaces of the host.
+        is_root(name) || shows && !(name == "interface" && tag.contains(" name="))
+    })
 }
 
 /// Makes well-formed XML of the elements in a text; `None` if it holds none of a domain.
 pub fn repair(text: &str) -> Option<Repaired> {
-    if text.len() > MAX_TEXT || text.contains("<!DOCTYPE") || text.contains("<!ENTITY") {
+    if text.len() > MAX_TEXT || ["<!DOCTYPE", "<!ENTITY"].iter().any(|dtd| text.contains(dtd)) {
         return None;
     }
+    let line_of = |at: usize| Some(text.get(..at)?.matches('\n').count() + 1);
     let mut builder = Builder::default();
-    for token in Tokens::new(text) {
-        builder.take(&token, text);
-    }
-    builder.finish(text)
-}
-
-/// A piece of XML.
-#[derive(Debug)]
-enum Token<'a> {
-    /// Name, the whole tag, whether it closes itself.
-    Open(&'a str, &'a str, bool),
-    Close(&'a str),
-    Text(&'a str),
-    /// A tag that the end of the text cuts off, at this position.
-    Cut(usize),
-    /// A tag within which the next one begins, at this position.
-    Damaged(usize),
-}
-
-/// Splits a text into tags and the text between them. Never fails.
-struct Tokens<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl<'a> Tokens<'a> {
-    fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
-    }
-}
-
-impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
-
-    fn next(&mut self) -> Option<Token<'a>> {
-        loop {
-            let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
-            if !rest.starts_with('<') {
-                let end = rest.find('<').unwrap_or(rest.len());
-                self.at += end;
-                return Some(Token::Text(rest.get(..end)?));
-            }
-            if rest.starts_with("<!--") || rest.starts_with("<?") || rest.starts_with("<!") {
-                let end = if rest.starts_with("<!--") { "-->" } else { ">" };
-                self.at += rest.find(end).map_or(rest.len(), |at| at + end.len());
-                continue;
-            }
-            let closes = rest.starts_with("</");
-            let body = rest.get(if closes { 2 } else { 1 }..)?;
-            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-' | '.');
-            let name = body.get(..body.find(|c| !is_name(c)).unwrap_or(body.len()))?;
-            // An arrow of a remark (`<--- here`) or a comparison begins no tag.
-            if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-                self.at += 1 + name.len();
-                continue;
-            }
-            let Some(end) = tag_end(rest) else {
-                let start = self.at;
-                let next = rest.get(1..).and_then(|rest| rest.find('<'));
-                self.at = next.map_or(self.text.len(), |next| start + 1 + next);
-                return Some(if next.is_some() { Token::Damaged(start) } else { Token::Cut(start) });
-            };
-            self.at += end;
-            let tag = rest.get(..end)?;
-            return Some(if closes { Token::Close(name) } else { Token::Open(name, tag, tag.ends_with("/>")) });
+    let mut found = Repaired::default();
+    let mut at = 0;
+    for tag in TAG.regex()?.captures_iter(text) {
+        let whole = tag.get(0)?;
+        let between = text.get(at..whole.start())?;
+        let damaged = TAG_BEGINS.regex()?.find(between).map(|tag| tag.start());
+        found.damaged_at = found.damaged_at.or_else(|| line_of(at + damaged?));
+        builder.text(between.get(..damaged.unwrap_or(between.len()))?);
+        at = whole.end();
+        let Some(name) = tag.name("name").map(|name| name.as_str()) else { continue };
+        if tag.name("close").is_some() {
+            builder.close(name);
+        } else {
+            builder.open(name, whole.as_str());
         }
     }
+    let rest = text.get(at..)?;
+    let broken = TAG_BEGINS.regex()?.find(rest).map(|tag| at + tag.start());
+    let is_open = !builder.open.is_empty();
+    found.cut_at = broken.or_else(|| is_open.then(|| text.trim_end().len())).and_then(line_of);
+    builder.text(text.get(at..broken.unwrap_or(text.len()))?);
+    builder.close_to(0);
+    found.fragment = builder.whole.is_none();
+    found.text = builder.whole.or_else(|| from_parts(&builder.parts)).filter(|_| has_telling_tag(text))?;
+    Some(found)
 }
 
-/// The length of a tag with its `>`; `None` if the text or the next tag comes first.
-fn tag_end(rest: &str) -> Option<usize> {
-    let mut quote = None;
-    for (at, byte) in rest.bytes().enumerate().skip(1) {
-        match (quote, byte) {
-            (None, b'>') => return Some(at + 1),
-            (None, b'\'' | b'"') => quote = Some(byte),
-            (Some(open), byte) if open == byte => quote = None,
-            // A tag of libvirt's is short and holds no other.
-            (_, b'<') => return None,
-            _ => {}
-        }
-        if at > 4096 {
-            return None;
-        }
-    }
-    None
+/// A domain with the elements of each parent.
+fn from_parts(parts: &BTreeMap<&str, String>) -> Option<String> {
+    let element = |(parent, elements): (&&str, &String)| {
+        let path = parent.split('/').filter(|name| !name.is_empty());
+        path.rev().fold(elements.clone(), |inner, name| format!("<{name}>{inner}</{name}>"))
+    };
+    let inner: String = parts.iter().map(element).collect();
+    (!inner.is_empty()).then(|| format!("<domain>{inner}</domain>"))
 }
 
 #[derive(Default)]
-struct Builder {
+struct Builder<'a> {
     /// The XML of a `<domain>` or `<domstatus>` in the text.
     whole: Option<String>,
-    /// Fragments by the element that they belong to; the domain's own fragments have an empty name.
+    /// Fragments by the path of their parent; the domain's own fragments have an empty path.
     parts: BTreeMap<&'static str, String>,
-    /// The element being read, and where it belongs.
+    /// The element being read, and the path of its parent.
     current: String,
-    parent: Option<&'static str>,
-    open: Vec<String>,
-    cut: Option<usize>,
-    damaged: Option<usize>,
-    /// Whether a tag showed that the text is about a domain.
-    telling: bool,
+    parent: &'static str,
+    open: Vec<&'a str>,
 }
 
-impl Builder {
-    fn take(&mut self, token: &Token, text: &str) {
-        match token {
-            Token::Open(name, tag, closed) => {
-                self.telling |= is_telling(name, tag);
-                if self.open.is_empty() && !self.begin(name) || self.open.len() >= MAX_OPEN {
-                    return;
-                }
-                self.current.push_str(tag);
-                if !closed {
-                    self.open.push((*name).to_owned());
-                } else if self.open.is_empty() {
-                    self.end();
-                }
-            }
-            Token::Close(name) => {
-                let Some(at) = self.open.iter().rposition(|open| open == name) else { return };
-                self.close_to(at);
-            }
-            Token::Text(between) if !self.open.is_empty() => self.current.push_str(&between.replace('&', "&amp;")),
-            Token::Text(_) => {}
-            Token::Cut(at) => self.cut = Some(line_of(text, *at)),
-            Token::Damaged(at) => self.damaged = self.damaged.or_else(|| Some(line_of(text, *at))),
+impl<'a> Builder<'a> {
+    fn text(&mut self, text: &str) {
+        if !self.open.is_empty() {
+            self.current.push_str(&text.replace('&', "&amp;").replace('<', "&lt;"));
         }
     }
 
-    /// Whether an element without a parent is one of a domain.
-    fn begin(&mut self, name: &str) -> bool {
-        self.parent = match known(name) {
-            _ if self.whole.is_some() => None,
-            _ if is_root(name) => Some(""),
-            element => element.map(|(_, parent, _)| parent),
-        };
-        self.parent.is_some()
+    fn open(&mut self, name: &'a str, tag: &str) {
+        if self.open.is_empty() {
+            let parent = if is_root(name) { Some("") } else { known(name).map(|(parent, _)| parent) };
+            let Some(parent) = parent.filter(|_| self.whole.is_none()) else { return };
+            self.parent = parent;
+        } else if self.open.len() >= MAX_OPEN {
+            return;
+        }
+        self.current.push_str(tag);
+        if !tag.ends_with("/>") {
+            self.open.push(name);
+        } else if self.open.is_empty() {
+            self.end();
+        }
+    }
+
+    /// Closes an element, and those inside that lack an end tag.
+    fn close(&mut self, name: &str) {
+        if let Some(at) = self.open.iter().rposition(|open| *open == name) {
+            self.close_to(at);
+        }
     }
 
     fn close_to(&mut self, at: usize) {
         while self.open.len() > at {
-            if let Some(name) = self.open.pop() {
-                self.current.push_str(&format!("</{name}>"));
-            }
+            let name = self.open.pop().unwrap_or_default();
+            self.current.push_str(&format!("</{name}>"));
         }
         if self.open.is_empty() {
             self.end();
@@ -290,36 +212,10 @@ impl Builder {
         let element = std::mem::take(&mut self.current);
         if element.starts_with("<domain") || element.starts_with("<domstatus") {
             self.whole.get_or_insert(element);
-        } else if let Some(parent) = self.parent {
-            self.parts.entry(parent).or_default().push_str(&element);
+        } else {
+            self.parts.entry(self.parent).or_default().push_str(&element);
         }
     }
-
-    fn finish(mut self, text: &str) -> Option<Repaired> {
-        if !self.open.is_empty() {
-            self.cut = self.cut.or_else(|| Some(line_of(text, text.trim_end().len())));
-            self.close_to(0);
-        }
-        if !self.telling {
-            return None;
-        }
-        let fragment = self.whole.is_none();
-        let xml = self.whole.or_else(|| {
-            let mut xml = String::from("<domain>");
-            for (parent, elements) in &self.parts {
-                let path = || parent.split('/').filter(|name| !name.is_empty());
-                path().for_each(|name| xml.push_str(&format!("<{name}>")));
-                xml.push_str(elements);
-                path().rev().for_each(|name| xml.push_str(&format!("</{name}>")));
-            }
-            (!self.parts.is_empty()).then(|| xml + "</domain>")
-        })?;
-        Some(Repaired { text: xml, cut_at: self.cut, damaged_at: self.damaged, fragment })
-    }
-}
-
-fn line_of(text: &str, at: usize) -> usize {
-    text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1
 }
 
 #[cfg(test)]

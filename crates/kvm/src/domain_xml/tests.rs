@@ -12,21 +12,14 @@ fn a_full_domain_is_read() {
     assert_eq!(xml.uuid.as_deref(), Some("3f1c0a52-5a3e-4f0e-9d4e-0c2f5d0b7a11"));
     assert_eq!(xml.os_id.as_deref(), Some("http://microsoft.com/win/11"));
     assert_eq!((xml.vcpus, xml.memory), (Some(4), Some(8 << 30)));
-    assert_eq!((xml.machine.as_deref(), xml.arch.as_deref(), xml.uefi), (Some("pc-q35-8.2"), Some("x86_64"), true));
+    assert_eq!((xml.machine.as_deref(), xml.arch.as_deref()), (Some("pc-q35-8.2"), Some("x86_64")));
     assert_eq!(xml.topology, Some(GuestTopology { sockets: 1, dies: 1, cores: 2, threads: 2 }));
     assert_eq!(xml.vcpu_pins.get(&1).unwrap().to_string(), "10");
     assert_eq!(xml.vcpu_cpuset.as_ref().unwrap().to_string(), "2-3,10-11");
     assert_eq!(xml.emulator_pin.as_ref().unwrap().to_string(), "0,8");
     assert_eq!(xml.iothread_pins.get(&1).unwrap().to_string(), "1");
     assert_eq!(xml.iothreads, 1);
-    assert_eq!(
-        xml.scheds[0],
-        SchedXml { target: "vcpu".into(), ids: CpuSet::range(0, 1), scheduler: "fifo".into(), priority: Some(2) }
-    );
-    assert_eq!(
-        (xml.bandwidth.period, xml.bandwidth.quota, xml.bandwidth.emulator_quota),
-        (Some(100_000), Some(-1), Some(50_000))
-    );
+    assert_eq!(xml.realtime, CpuSet::range(0, 1));
     let tune = xml.numatune.as_ref().unwrap();
     assert_eq!((tune.mode.as_deref(), tune.nodeset.as_ref().unwrap().to_string()), (Some("strict"), "0".to_owned()));
     assert_eq!(xml.numa_cells[0].host_nodes.as_ref().unwrap().to_string(), "0");
@@ -39,7 +32,6 @@ fn a_full_domain_is_read() {
     );
     assert_eq!(xml.hyperv.as_ref().unwrap().features["spinlocks"]["retries"], "8191");
     assert_eq!(xml.kvm_features["hint-dedicated"], "on");
-    assert_eq!(xml.pmu, Some(false));
     assert_eq!(xml.clock.offset.as_deref(), Some("localtime"));
     assert_eq!(
         (xml.clock.present("hpet"), xml.clock.present("hypervclock"), xml.clock.present("kvmclock")),
@@ -51,16 +43,6 @@ fn a_full_domain_is_read() {
         (xml.disks[0].target.as_str(), xml.disks[0].bus.as_deref(), xml.disks[0].iothread),
         ("vda", Some("virtio"), Some(1))
     );
-    assert_eq!(
-        (xml.interfaces[0].model.as_deref(), xml.interfaces[0].driver.as_deref()),
-        (Some("virtio"), Some("vhost"))
-    );
-    assert_eq!(
-        (xml.serials, xml.consoles.as_slice(), xml.graphics.as_slice()),
-        (1, ["serial".to_owned()].as_slice(), ["vnc".to_owned()].as_slice())
-    );
-    assert!(xml.hugepages && xml.memory_locked && !xml.nosharepages);
-    assert_eq!((xml.memballoon.as_deref(), xml.hostdevs), (Some("none"), 1));
 }
 
 #[test]
@@ -68,7 +50,6 @@ fn status_xml_adds_threads_and_monitor() {
     let xml = parse(STATUS).unwrap();
     assert_eq!((xml.name.as_deref(), xml.pid, xml.state.as_deref()), (Some("kt-alpha"), Some(6455), Some("running")));
     assert_eq!(xml.vcpu_threads, BTreeMap::from([(0, 6461), (1, 6462)]));
-    assert_eq!(xml.monitor_path.as_deref(), Some("/var/lib/libvirt/qemu/domain-1-kt-alpha/monitor.sock"));
 }
 
 #[test]
@@ -91,11 +72,14 @@ fn passthrough_turns_every_enlightenment_on() {
 fn hostile_xml_is_refused_with_a_sentence() {
     let bomb = "<!DOCTYPE d [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]><domain><name>&b;</name></domain>";
     assert!(parse(bomb).unwrap_err().to_string().contains("DTD"));
-    assert!(matches!(parse("<domain><name></domain>"), Err(XmlError::Malformed(_))));
-    assert_eq!(parse("<network/>"), Err(XmlError::Missing("domain")));
-    assert_eq!(parse(&" ".repeat(MAX_TEXT + 1)), Err(XmlError::TooLarge));
-    let deep = format!("<domain>{}{}</domain>", "<a>".repeat(100_000), "</a>".repeat(100_000));
-    assert!(matches!(parse(&deep), Err(XmlError::Malformed(_))));
+    for (text, says) in [
+        ("<domain><name></domain>", "not well-formed XML: "),
+        ("<network/>", "no <domain> element in it"),
+        (&" ".repeat(MAX_TEXT + 1), "larger than 4 MiB"),
+    ] {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+    }
     let name = parse("<domain><name>a\u{202e}b</name></domain>").unwrap().name;
     assert_eq!(name.as_deref(), Some("a\u{fffd}b"));
 }
@@ -177,7 +161,7 @@ fn many_elements_and_attributes_cost_neither_memory_nor_time() {
     assert!(domain(&format!("<os {attributes}/>")).unwrap_err().to_string().contains("too many attributes"));
     let namespaces = (0..65).map(|n| format!("<a xmlns:n{n}='u'>")).collect::<Vec<_>>().concat();
     assert!(domain(&namespaces).unwrap_err().to_string().contains("namespaces"));
-    assert!(domain(&"<a>".repeat(100)).unwrap_err().to_string().contains("nested"));
+    assert!(domain(&format!("{}{}", "<a>".repeat(99_999), "</a>".repeat(99_999))).is_ok(), "depth costs nothing");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! XML helpers: bounded parsing, and functions to read attributes.
 
-use super::{MAX_TEXT, XmlError};
-use crate::limits::GUEST_MEMORY;
+use super::MAX_TEXT;
+use crate::limits::{self, GUEST_MEMORY};
 use crate::{sanitize, sanitize_name};
+use anyhow::{Result, bail, ensure};
 use roxmltree::{Document, Node, ParsingOptions};
 
 const MAX_NODES: u32 = 200_000;
-const MAX_DEPTH: usize = 64;
 /// The parser compares each attribute with all others of its element: twenty thousand would take seconds.
-const MAX_ATTRIBUTES: usize = 256;
+const MAX_ATTRIBUTES: usize = 512;
 /// The parser copies the namespaces of an element to each one inside that declares another.
 const MAX_NAMESPACES: usize = 64;
 
@@ -16,20 +16,12 @@ const MAX_NAMESPACES: usize = 64;
 /// the same name do not nest in libvirt's XML, so the first closing tag ends it. Without one, the whole rest belongs to
 /// it.
 pub(crate) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let open = format!("<{name}");
-    let mut from = 0;
-    while let Some(at) = text.get(from..)?.find(&open) {
-        let start = from + at;
-        let rest = text.get(start..)?;
-        let after = rest.get(open.len()..)?;
-        if after.starts_with(|c: char| c.is_whitespace() || c == '>' || c == '/') {
-            let close = format!("</{name}>");
-            let end = rest.find(&close).map_or(rest.len(), |at| at + close.len());
-            return rest.get(..end);
-        }
-        from = start + open.len();
-    }
-    None
+    let (open, close) = (format!("<{name}"), format!("</{name}>"));
+    let ends_name = |rest: &str| rest.starts_with(|c: char| c.is_whitespace() || c == '>' || c == '/');
+    let begins = |at: &usize| text.get(at + open.len()..).is_some_and(ends_name);
+    let start = text.match_indices(&open).map(|(at, _)| at).find(begins)?;
+    let rest = text.get(start..)?;
+    rest.get(..rest.find(&close).map_or(rest.len(), |at| at + close.len()))
 }
 
 /// Parses the element `name` of a text. DTDs (and with them entities) are refused; prefixes that an excerpt does not
@@ -37,20 +29,19 @@ pub(crate) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 ///
 /// # Errors
 /// If the text is too large, lacks the element or is not well-formed.
-pub(crate) fn document<T>(text: &str, name: &'static str, read: impl FnOnce(Node) -> T) -> Result<T, XmlError> {
-    if text.len() > MAX_TEXT {
-        return Err(XmlError::TooLarge);
-    }
-    let malformed = |error: &dyn std::fmt::Display| XmlError::Malformed(sanitize(&error.to_string(), 160));
+pub(crate) fn document<T>(text: &str, name: &str, read: impl FnOnce(Node) -> T) -> Result<T> {
+    ensure!(text.len() <= MAX_TEXT, "larger than {} MiB, which no libvirt XML is", MAX_TEXT >> 20);
+    let malformed = |error: &str| anyhow::anyhow!("not well-formed XML: {}", sanitize(error, 160));
     if text.contains("<!DOCTYPE") || text.contains("<!ENTITY") {
-        return Err(malformed(&"it has a DTD"));
+        return Err(malformed("it has a DTD"));
     }
-    let mut body = slice(text, name).ok_or(XmlError::Missing(name))?.to_owned();
+    let Some(body) = slice(text, name) else { bail!("no <{name}> element in it") };
+    let mut body = body.to_owned();
     if body.matches("xmlns").nth(MAX_NAMESPACES).is_some() {
-        return Err(malformed(&"too many namespaces"));
+        return Err(malformed("too many namespaces"));
     }
-    if too_complex(&body) {
-        return Err(malformed(&"too deeply nested, or too many attributes of an element"));
+    if body.split('<').any(|tag| tag.matches('=').nth(MAX_ATTRIBUTES).is_some()) {
+        return Err(malformed("too many attributes of an element"));
     }
     for _ in 0..8 {
         let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
@@ -59,61 +50,82 @@ pub(crate) fn document<T>(text: &str, name: &'static str, read: impl FnOnce(Node
             Err(roxmltree::Error::UnknownNamespace(prefix, _)) => {
                 body.insert_str(name.len() + 1, &format!(" xmlns:{prefix}='urn:undeclared:{prefix}'"));
             }
-            Err(error) => return Err(malformed(&error)),
+            Err(error) => return Err(malformed(&error.to_string())),
         }
     }
-    Err(malformed(&"too many undeclared prefixes"))
+    Err(malformed("too many undeclared prefixes"))
 }
 
-/// Whether elements nest deeper than in any XML of libvirt (the parser could recurse) or have more attributes. One pass
-/// over the bytes.
-fn too_complex(text: &str) -> bool {
-    #[derive(PartialEq)]
-    enum In {
-        Text,
-        /// A tag: whether it closes, the quote it is inside of.
-        Tag(bool, Option<u8>),
-        /// A comment, declaration or instruction.
-        Other(&'static [u8]),
-    }
-    let bytes = text.as_bytes();
-    let (mut depth, mut attributes, mut state) = (0usize, 0usize, In::Text);
-    for (at, byte) in bytes.iter().enumerate() {
-        let rest = bytes.get(at..).unwrap_or_default();
-        match (&state, byte) {
-            (In::Text, b'<') if rest.starts_with(b"<!--") => state = In::Other(b"--"),
-            (In::Text, b'<') if rest.starts_with(b"<![") => state = In::Other(b"]]"),
-            (In::Text, b'<') if rest.starts_with(b"<?") => state = In::Other(b"?"),
-            (In::Text, b'<') => (state, attributes) = (In::Tag(rest.starts_with(b"</"), None), 0),
-            (In::Tag(_, None), b'=') => attributes += 1,
-            (In::Tag(closing, None), b'"' | b'\'') => state = In::Tag(*closing, Some(*byte)),
-            (In::Tag(closing, Some(quote)), byte) if byte == quote => state = In::Tag(*closing, None),
-            (In::Tag(closing, None), b'>') => {
-                if *closing {
-                    depth = depth.saturating_sub(1);
-                } else if at == 0 || bytes.get(at - 1) != Some(&b'/') {
-                    depth += 1;
-                }
-                state = In::Text;
-            }
-            (In::Other(end), b'>') if bytes.get(..at).is_some_and(|before| before.ends_with(end)) => state = In::Text,
-            _ => {}
+/// The largest number of memory in any unit above the byte; libvirt writes KiB.
+const GUEST_KIB: u64 = GUEST_MEMORY / 1024;
+const VCPUS: u64 = limits::VCPUS as u64;
+const CELLS: u64 = limits::NUMA_CELLS as u64;
+const LAST_CPU: u64 = limits::HOST_CPUS as u64 - 1;
+
+/// Elements with numbers that size something, or lists of numbers: the attribute (empty: its text) and the largest
+/// number.
+const NUMBERS: [(&str, &str, u64); 24] = [
+    ("vcpu", "", VCPUS),
+    ("vcpu", "current", VCPUS),
+    ("vcpu", "id", limits::VCPU_IDS as u64 - 1),
+    ("vcpu", "cpuset", LAST_CPU),
+    ("vcpupin", "vcpu", VCPUS - 1),
+    ("vcpupin", "cpuset", LAST_CPU),
+    ("emulatorpin", "cpuset", LAST_CPU),
+    ("iothreadpin", "cpuset", LAST_CPU),
+    ("vcpusched", "vcpus", LAST_CPU),
+    ("iothreadsched", "iothreads", LAST_CPU),
+    ("iothreads", "", limits::IOTHREADS as u64),
+    ("topology", "sockets", VCPUS),
+    ("topology", "dies", VCPUS),
+    ("topology", "clusters", VCPUS),
+    ("topology", "cores", VCPUS),
+    ("topology", "threads", VCPUS),
+    ("memory", "", GUEST_KIB),
+    ("memory", "nodeset", LAST_CPU),
+    ("currentMemory", "", GUEST_KIB),
+    ("cell", "id", CELLS - 1),
+    ("cell", "cpus", LAST_CPU),
+    ("cell", "memory", GUEST_KIB),
+    ("memnode", "cellid", CELLS - 1),
+    ("memnode", "nodeset", LAST_CPU),
+];
+
+/// Checks the numbers of all elements except `<metadata>`, which other programs write.
+///
+/// # Errors
+/// The first number that no KVM guest can have.
+pub(super) fn check_numbers(root: Node) -> Result<()> {
+    let mut open = vec![root];
+    while let Some(node) = open.pop() {
+        let name = node.tag_name().name();
+        for (_, attribute, most) in NUMBERS.iter().filter(|row| row.0 == name) {
+            let value = if attribute.is_empty() { node.text() } else { node.attribute(*attribute) };
+            let what = if attribute.is_empty() { format!("<{name}>") } else { format!("<{name} {attribute}=>") };
+            limits::check(&what, value.unwrap_or_default(), *most)?;
         }
-        if depth > MAX_DEPTH || attributes > MAX_ATTRIBUTES {
-            return true;
-        }
+        let before = open.len();
+        open.extend(elements(node).filter(|child| child.tag_name().name() != "metadata"));
+        let inside = format!("the number of elements in <{name}>");
+        limits::check(&inside, &(open.len() - before).to_string(), limits::ELEMENTS as u64)?;
+        limits::check("the number of <cell>", &children(node, "cell").count().to_string(), CELLS)?;
     }
-    false
+    Ok(())
 }
 
-/// The first child element of this name in any namespace.
-pub(super) fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
-    node.children().find(|child| child.is_element() && child.tag_name().name() == name)
+/// The child elements.
+pub(super) fn elements<'a, 'i: 'a>(node: Node<'a, 'i>) -> impl Iterator<Item = Node<'a, 'i>> {
+    node.children().filter(Node::is_element)
 }
 
-/// All child elements of this name.
-pub(super) fn children<'a, 'i: 'a>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
-    node.children().filter(move |child| child.is_element() && child.tag_name().name() == name)
+/// All child elements of this name in any namespace.
+pub(crate) fn children<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> impl Iterator<Item = Node<'a, 'i>> {
+    elements(node).filter(move |child| child.tag_name().name() == name)
+}
+
+/// The first child element of this name.
+pub(crate) fn child<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+    children(node, name).next()
 }
 
 /// An attribute as sanitized text.
@@ -121,28 +133,24 @@ pub(super) fn attribute(node: Node, name: &str) -> Option<String> {
     node.attribute(name).map(|value| sanitize(value.trim(), 256))
 }
 
+/// An attribute of a child element.
+pub(super) fn inner(node: Node, element: &str, name: &str) -> Option<String> {
+    attribute(child(node, element)?, name)
+}
+
 /// An attribute as a number.
 pub(super) fn number<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> {
     node.attribute(name)?.trim().parse().ok()
 }
 
-/// An element's text.
-pub(super) fn text(node: Node) -> Option<String> {
-    node.text().map(|text| sanitize(text.trim(), 256)).filter(|text| !text.is_empty())
+/// The number in a child element.
+pub(super) fn value<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> {
+    child(node, name)?.text()?.trim().parse().ok()
 }
 
 /// An element's text, by which something can be addressed.
 pub(super) fn name(node: Node) -> Option<String> {
     node.text().map(|text| sanitize_name(text.trim(), 256)).filter(|text| !text.is_empty())
-}
-
-/// `on`/`yes` or `off`/`no`.
-pub(super) fn switch(node: Node, name: &str) -> Option<bool> {
-    match node.attribute(name)?.trim() {
-        "on" | "yes" => Some(true),
-        "off" | "no" => Some(false),
-        _ => None,
-    }
 }
 
 /// A size in bytes, if a guest can have it. Without a unit it is KiB, as in libvirt.

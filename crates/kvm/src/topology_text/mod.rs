@@ -2,16 +2,12 @@
 //! isolated CPUs from the kernel's command line. A text can hold several; they complete each other.
 
 mod capabilities;
-mod kernel_cmdline;
-mod lscpu_list;
-mod lscpu_summary;
-mod lscpu_table;
-mod numactl;
+mod lscpu;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
-use super::domain_xml::XmlError;
 use super::topology::{self, CpuTopo, HostTopology};
 use super::unread::UnreadLines;
+use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 
 const MAX_TEXT: usize = 8 * 1024 * 1024;
@@ -20,16 +16,7 @@ const MAX_TEXT: usize = 8 * 1024 * 1024;
 const SIBLINGS_UNKNOWN: &str = "this text says that cores have several threads, not which CPUs share a core: add the \
     output of 'lscpu -e'";
 
-/// Why a topology could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TopologyError {
-    /// None of the formats.
-    #[error("no CPU found: not the output of 'lscpu', 'numactl -H' or 'virsh capabilities'")]
-    NothingFound,
-    /// Capabilities that are not well-formed.
-    #[error("virsh capabilities: {0}")]
-    Xml(#[from] XmlError),
-}
+const NOTHING_FOUND: &str = "no CPU found: not the output of 'lscpu', 'numactl -H' or 'virsh capabilities'";
 
 /// The host's CPUs as a text describes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,42 +81,93 @@ impl TopologyText {
 
 /// Whether a text is in one of the formats, or contains it.
 pub fn looks_like(text: &str) -> bool {
+    let has_cpus = |found: TopologyText| found.topology != HostTopology::default();
     text.len() <= MAX_TEXT
-        && (capabilities::looks_like(text)
-            || lscpu_list::looks_like(text)
-            || numactl::looks_like(text)
-            || kernel_cmdline::looks_like(text)
-            || lscpu_table::looks_like(text)
-            || lscpu_summary::looks_like(text))
+        && (has_capabilities(text)
+            || text.lines().take(5000).any(|line| node(line).is_some() || parameters(line).is_some())
+            || has_cpus(lscpu::tables(text, 5000))
+            || has_cpus(lscpu::summary(text)))
 }
 
 /// Parses all that a text says.
 ///
 /// # Errors
 /// When no CPU is found.
-pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
+pub fn parse(text: &str) -> Result<TopologyText> {
     let mut found = TopologyText::default();
     if text.len() > MAX_TEXT {
-        return Err(TopologyError::NothingFound);
+        bail!(NOTHING_FOUND);
     }
-    if capabilities::looks_like(text) {
-        found.topology = capabilities::parse(text)?;
+    if has_capabilities(text) {
+        found.topology = capabilities::parse(text).context("virsh capabilities")?;
     }
     // The most exact reader comes first; the others fill in what it leaves open.
-    for read in [lscpu_list::parse, lscpu_table::parse, numactl::parse, lscpu_summary::parse, kernel_cmdline::parse] {
-        found.merge(read(text));
+    for next in [lscpu::tables(text, usize::MAX), numactl(text), lscpu::summary(text), kernel_cmdline(text)] {
+        found.merge(next);
     }
     let offline = found.offline.clone();
     found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
     found.topology.normalise();
     found.efficiency = found.slower();
     if found.topology == HostTopology::default() {
-        return Err(TopologyError::NothingFound);
+        bail!(NOTHING_FOUND);
     }
     if found.threads_per_core.is_some_and(|n| n > 1) && !found.topology.has_smt() {
         found.notes.push(SIBLINGS_UNKNOWN.to_owned());
     }
     Ok(found)
+}
+
+fn has_capabilities(text: &str) -> bool {
+    text.contains("<capabilities>") && text.contains("<topology>")
+}
+
+/// The node and its CPUs in a line of `numactl -H` (`--hardware`): `node 0 cpus: 0 1 2 3`.
+fn node(line: &str) -> Option<(u32, &str)> {
+    let (node, cpus) = line.trim().strip_prefix("node ")?.split_once(" cpus:")?;
+    Some((node.trim().parse().ok()?, cpus))
+}
+
+fn numactl(text: &str) -> TopologyText {
+    let mut found = TopologyText::default();
+    for (number, line) in text.lines().enumerate() {
+        let Some((node, cpus)) = node(line) else { continue };
+        for word in cpus.split_whitespace() {
+            match word.parse::<u32>() {
+                Ok(cpu) => found.add(CpuTopo { cpu, node: Some(node), ..CpuTopo::default() }),
+                Err(_) => found.unread.add(number + 1, line),
+            }
+        }
+    }
+    found
+}
+
+/// The parameters of a line that is the command line of the running kernel, from `/proc/cmdline` or a boot log
+/// (Documentation/admin-guide/kernel-parameters.txt, `isolcpus`, `nohz_full`).
+fn parameters(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let booted = line.split_once("Command line: ").map(|(_, rest)| rest);
+    let rest = booted.or_else(|| line.strip_prefix("BOOT_IMAGE=").map(|_| line))?;
+    (rest.contains("isolcpus=") || rest.contains("nohz_full=")).then_some(rest)
+}
+
+fn kernel_cmdline(text: &str) -> TopologyText {
+    let mut found = TopologyText::default();
+    let line = text.lines().take(5000).find_map(parameters).unwrap_or_default();
+    // `managed_irq,domain,2-7`: flags come before the list.
+    let is_list = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit());
+    let cpus = |value: &str| {
+        let list: Vec<&str> = value.split(',').filter(is_list).collect();
+        CpuSet::parse(&list.join(",")).ok().filter(|cpus| !cpus.is_empty())
+    };
+    for word in line.split_whitespace() {
+        match word.split_once('=') {
+            Some(("isolcpus", value)) => found.topology.isolated = cpus(value),
+            Some(("nohz_full", value)) => found.topology.nohz_full = cpus(value),
+            _ => {}
+        }
+    }
+    found
 }
 
 #[cfg(test)]

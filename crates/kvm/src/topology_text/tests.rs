@@ -40,8 +40,9 @@ fn capabilities_are_read_without_the_guests() {
 #[test]
 fn other_text_is_refused() {
     assert!(looks_like(LSCPU) && looks_like(CAPABILITIES) && !looks_like("# hello, world") && !looks_like("<domain/>"));
-    assert_eq!(parse("x"), Err(TopologyError::NothingFound));
-    assert!(matches!(parse("<capabilities><host><topology>"), Err(TopologyError::Xml(_))));
+    assert_eq!(parse("x").unwrap_err().to_string(), NOTHING_FOUND);
+    let error = parse("<capabilities><host><topology>").unwrap_err();
+    assert!(format!("{error:#}").starts_with("virsh capabilities: not well-formed XML"), "{error:#}");
 }
 
 proptest! {
@@ -94,22 +95,6 @@ fn the_slower_cpus_of_a_hybrid_host_are_found() {
     assert_eq!(parse(by_frequency).unwrap().efficiency.to_string(), "1");
     for text in [TABLE, LSCPU] {
         assert!(parse(text).unwrap().efficiency.is_empty(), "{text}");
-    }
-}
-
-#[test]
-fn a_table_in_another_language_is_read_by_its_columns() {
-    for titles in [
-        "ЦП  УЗЕЛ  СОКЕТ  ЯДРО  L1d:L1i:L2:L3  В_СЕТИ",
-        "处理器 节点 座 核 缓存 在线",
-        "  CPU    NODE     SOCKET    CORE L1d:L1i:L2:L3 ONLINE",
-    ] {
-        let text = format!("{titles}\n 0 0 0 0 0:0:0:0 да\n 1 0 0 0 0:0:0:0 да\n 2 1 1 4 4:4:4:1 да\n 3 - - - - нет\n");
-        assert!(looks_like(&text), "{titles}");
-        let found = parse(&text).unwrap();
-        assert_eq!(found.topology.all().to_string(), "0-2", "{titles}");
-        assert_eq!(found.topology.siblings(1).to_string(), "0-1", "{titles}");
-        assert_eq!((found.topology.node_of(2), found.offline.to_string()), (Some(1), "3".into()), "{titles}");
     }
 }
 

@@ -1,11 +1,10 @@
 //! The configuration of a QEMU guest under Proxmox VE: `/etc/pve/qemu-server/100.conf`, as `qm config 100` prints it
-//! too (qm.conf(5)). It is read as the command line with which Proxmox starts QEMU.
+//! too (qm.conf(5)). It is read as the command line with which Proxmox starts QEMU (its PVE/QemuServer.pm,
+//! PVE/QemuServer/Memory.pm and CPUConfig.pm).
 
-mod options;
-
-use super::cmdline::{QemuCommand, parse_argv};
+use super::cmdline::{QemuCommand, parse_argv, shell_words};
 use super::cpu_set::CpuSet;
-use super::limits::{self, Implausible};
+use super::limits;
 use super::pattern::Pattern;
 use super::sanitize;
 use super::thread_cpus::ThreadCpus;
@@ -18,16 +17,10 @@ const MAX_TEXT: usize = 4 * 1024 * 1024;
 const MAX_LINES: usize = 200_000;
 /// Guests of one text.
 const MAX_GUESTS: usize = 1024;
-/// Devices of a guest.
-const MAX_DEVICES: usize = 1024;
 
-/// Keys that hardly occur in other texts in the form `key: value`. A configuration has at least three of them.
-const TELLING: &[&str] =
-    &["ostype", "scsihw", "vmgenid", "smbios1", "bootdisk", "cores", "sockets", "numa", "onboot", "balloon"];
-
-/// The keys of a guest's configuration.
+/// The keys of a guest's configuration. At least three of its keys hardly occur in other texts.
 static KEY: Pattern = Pattern::new(
-    r"(?x)^(?:ostype|scsihw|vmgenid|smbios1|bootdisk|cores|sockets|numa|onboot|balloon
+    r"(?x)^(?:(?P<telling>ostype|scsihw|vmgenid|smbios1|bootdisk|cores|sockets|numa|onboot|balloon)
     |acpi|affinity|agent|arch|args|audio0|autostart|bios|boot|cpu|cpulimit|cpuunits|description|digest|efidisk0|freeze
     |hookscript|hotplug|hugepages|ivshmem|keephugepages|keyboard|kvm|localtime|lock|machine|memory|meta|name|parent
     |protection|rng0|serial0|shares|startup|tablet|tags|template|tpmstate0|vcpus|vga|vmstatestorage|watchdog
@@ -35,16 +28,8 @@ static KEY: Pattern = Pattern::new(
 );
 /// The text before a colon that can be a key.
 static NAME: Pattern = Pattern::new("^[A-Za-z0-9_-]{1,40}$");
-
-/// Kinds of devices, which a number follows in the key, and QEMU's devices.
-const DEVICES: &[(&str, &str)] = &[
-    ("virtio", "virtio-blk-pci"),
-    ("scsi", "scsi-hd"),
-    ("sata", "ide-hd"),
-    ("ide", "ide-hd"),
-    ("hostpci", "vfio-pci"),
-    ("usb", "usb-host"),
-];
+/// A command after the prompt of a shell: `root@pve:~# lscpu`.
+static PROMPT: Pattern = Pattern::new("^[^#$]{0,79}@[^#$]{0,79}[#$]");
 
 /// The configuration of one guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,36 +41,16 @@ pub struct VmmConfig {
     /// The guest's operating system as Proxmox names it: `win11`, `l26`.
     pub guest_os: Option<String>,
     /// Lines that could not be read.
-    pub unread: UnreadLines,
-    /// Numbers that no guest can have. They are left out.
-    pub implausible: Vec<Implausible>,
+    unread: UnreadLines,
+    /// Numbers that no guest can have, each with its line. They are left out.
+    implausible: Vec<(usize, String)>,
 }
 
 impl VmmConfig {
-    /// The number of vCPUs or of a part of the topology that `key` has.
-    fn count(&mut self, key: &'static str, written: Option<&str>) -> Option<u32> {
-        let written = written?.trim();
-        if limits::beyond(written.trim_start_matches('-'), u64::from(limits::VCPUS)) {
-            let (what, value) = (key.to_owned(), sanitize(written, 40));
-            self.implausible.push(Implausible { what, value, most: u64::from(limits::VCPUS) });
-            return None;
-        }
-        written.parse().ok().filter(|n| *n > 0)
-    }
-
-    /// Notes on the numbers that are left out, each with its file and line.
-    pub fn notes(&self, file: &str, text: &str) -> Vec<String> {
-        let place = |bad: &Implausible| {
-            let line = text.lines().position(|line| line.contains(&bad.value) && line.contains(&bad.what));
-            line.map_or_else(|| file.to_owned(), |at| format!("{file}:{}", at + 1))
-        };
-        self.implausible.iter().map(|bad| format!("{}: {bad}; it is left out", place(bad))).collect()
-    }
-
-    fn device(&mut self, driver: &str, id: &str) {
-        if self.command.devices.len() < MAX_DEVICES {
-            self.command.devices.push((driver.to_owned(), sanitize(id, 80)));
-        }
+    /// Notes on what is left out, each with its file and line.
+    pub fn notes(&self, file: &str) -> Vec<String> {
+        let implausible = self.implausible.iter().map(|(line, bad)| format!("{file}:{line}: {bad}; it is left out"));
+        self.unread.notes(file).into_iter().chain(implausible).collect()
     }
 }
 
@@ -94,111 +59,77 @@ pub fn looks_like(text: &str) -> bool {
     !parse(text).is_empty()
 }
 
+/// A configuration, or a part of one: values with their lines by key, and the lines without a key.
+#[derive(Default)]
+struct Part<'a> {
+    keys: BTreeMap<&'a str, (usize, &'a str)>,
+    unread: Vec<(usize, &'a str)>,
+}
+
 /// Reads the configurations of a text: one, or several that `qm config` or `cat` printed in a row.
 pub fn parse(text: &str) -> Vec<VmmConfig> {
-    if text.len() > MAX_TEXT {
-        return Vec::new();
+    let mut all: Vec<Part> = Vec::new();
+    // Another output of the same paste has none of the keys.
+    for part in parts(text).into_iter().filter(|part| part.keys.keys().any(|key| KEY.is_match(key))) {
+        match all.last_mut() {
+            Some(last) if !part.keys.keys().any(|key| last.keys.contains_key(key)) => {
+                last.keys.extend(part.keys);
+                last.unread.extend(part.unread);
+            }
+            _ => all.push(part),
+        }
     }
-    let mut reader = ConfigReader::default();
-    for (number, line) in text.lines().take(MAX_LINES).enumerate() {
-        reader.line(number + 1, line.trim());
-    }
-    reader.end_part();
-    reader.end_config();
-    reader.found
+    all.iter().filter_map(config).take(MAX_GUESTS).collect()
 }
 
-/// Splits a text into configurations. Proxmox writes keys in order, so a key that sorts before the previous one may
-/// begin the next configuration, and so may a line without a key. It does if the part that it begins repeats a key.
-#[derive(Default)]
-struct ConfigReader<'a> {
-    keys: BTreeMap<&'a str, &'a str>,
-    unread: UnreadLines,
-    /// The part since the last place where a configuration could begin.
-    part: BTreeMap<&'a str, &'a str>,
-    part_unread: Vec<(usize, &'a str)>,
-    last: &'a str,
-    /// Whether the lines belong to a snapshot, which is not the current configuration.
-    skips: bool,
-    found: Vec<VmmConfig>,
-}
-
-impl<'a> ConfigReader<'a> {
-    fn line(&mut self, number: usize, line: &'a str) {
+/// The parts of a text. Proxmox writes keys in order, so a key that sorts before the previous one may begin the next
+/// configuration, and so may a line without a key. It does if the part that it begins repeats a key.
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = vec![Part::default()];
+    let mut last = "";
+    // Whether the lines belong to a snapshot, which is not the current configuration.
+    let mut skips = false;
+    let text = if text.len() > MAX_TEXT { "" } else { text };
+    for (number, line) in text.lines().map(str::trim).enumerate().take(MAX_LINES) {
         let pair = line.split_once(':').filter(|(key, _)| NAME.is_match(key));
-        match pair {
-            Some((key, value)) => {
-                if key < self.last {
-                    self.end_part();
-                    self.skips = false;
-                }
-                self.last = key;
-                if !self.skips {
-                    self.part.insert(key, value.trim());
-                }
+        let is_section = line.starts_with('[') && line.ends_with(']');
+        let is_command = line.starts_with('#') || PROMPT.is_match(line);
+        if pair.map_or(line.is_empty() || is_section || is_command, |(key, _)| key < last) {
+            parts.push(Part::default());
+        }
+        let Some(part) = parts.last_mut() else { continue };
+        if let Some((key, value)) = pair {
+            skips &= key >= last;
+            last = key;
+            if !skips {
+                part.keys.insert(key, (number + 1, value.trim()));
             }
-            None if line.starts_with('[') && line.ends_with(']') => {
-                self.end_part();
-                (self.skips, self.last) = (true, "");
-            }
-            None if line.is_empty() => self.end_part(),
-            None if line.starts_with('#') || is_prompt(line) => {
-                self.end_part();
-                // `root@pve:~# qm config 101` begins a configuration; a note does not.
-                self.skips &= !line.contains("qm config");
-            }
-            None => self.part_unread.push((number, line)),
+        } else if is_section {
+            (skips, last) = (true, "");
+        } else if is_command {
+            // `root@pve:~# qm config 101` begins a configuration; a note does not.
+            skips &= !line.contains("qm config");
+        } else if !line.is_empty() {
+            part.unread.push((number + 1, line));
         }
     }
-
-    /// Adds the part to the configuration, or begins the next one with it.
-    fn end_part(&mut self) {
-        let part = std::mem::take(&mut self.part);
-        if !part.keys().any(|key| KEY.is_match(key)) {
-            // Another output of the same paste.
-            self.part_unread.clear();
-            return;
-        }
-        if part.keys().any(|key| self.keys.contains_key(key)) {
-            self.end_config();
-        }
-        let unread = std::mem::take(&mut self.part_unread);
-        if !part.is_empty() {
-            unread.into_iter().for_each(|(number, line)| self.unread.add(number, line));
-        }
-        self.keys.extend(part);
-    }
-
-    fn end_config(&mut self) {
-        let (keys, unread) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.unread));
-        if self.found.len() < MAX_GUESTS {
-            self.found.extend(config(&keys, unread));
-        }
-    }
+    parts
 }
 
-fn config(keys: &BTreeMap<&str, &str>, unread: UnreadLines) -> Option<VmmConfig> {
-    let telling = TELLING.iter().filter(|key| keys.contains_key(*key)).count();
-    if telling < 3 || unread.count > keys.len() {
+fn config(part: &Part) -> Option<VmmConfig> {
+    let telling = part.keys.keys().filter(|key| KEY.captures(key).is_some_and(|key| key.name("telling").is_some()));
+    if telling.count() < 3 || part.unread.len() > part.keys.len() {
         return None;
     }
-    let mut config = VmmConfig { unread, ..VmmConfig::default() };
-    let counts = ["sockets", "cores", "vcpus"].map(|key| config.count(key, keys.get(key).copied()));
-    let argv = options::argv(keys, counts, config.implausible.is_empty());
-    config.command = parse_argv(&argv);
-    for key in keys.keys() {
-        let kind = key.trim_end_matches(|c: char| c.is_ascii_digit());
-        if let Some((_, driver)) = DEVICES.iter().find(|(name, _)| *name == kind && key.len() > kind.len()) {
-            config.device(driver, key);
-        }
+    let mut config = VmmConfig::default();
+    part.unread.iter().for_each(|(number, line)| config.unread.add(*number, line));
+    for what in ["sockets", "cores", "vcpus"] {
+        let most = u64::from(limits::VCPUS);
+        let found = part.keys.get(what).filter(|(_, value)| limits::beyond(value, most));
+        config.implausible.extend(found.map(|(line, value)| (*line, limits::too_large(what, value, most))));
     }
-    for (key, value) in keys.iter().filter(|(key, _)| key.strip_prefix("net").is_some_and(is_number)) {
-        // `virtio=BC:24:11:00:00:01,bridge=vmbr0`: the model is the first key.
-        let model = value.split(['=', ',']).next().unwrap_or_default();
-        let driver = if model == "virtio" { "virtio-net-pci" } else { model };
-        config.device(&sanitize(driver, 40), key);
-        config.command.vhost |= model == "virtio";
-    }
+    let keys: BTreeMap<&str, &str> = part.keys.iter().map(|(key, (_, value))| (*key, *value)).collect();
+    config.command = parse_argv(&argv(&keys, config.implausible.is_empty()));
     config.guest_os = keys.get("ostype").map(|name| sanitize(name, 40)).filter(|name| name != "other");
     let affinity = keys.get("affinity").and_then(|list| CpuSet::parse(list).ok()).filter(|cpus| !cpus.is_empty());
     if let Some(cpus) = affinity {
@@ -208,14 +139,109 @@ fn config(keys: &BTreeMap<&str, &str>, unread: UnreadLines) -> Option<VmmConfig>
     Some(config)
 }
 
-/// Whether a line is a command after the prompt of a shell: `root@pve:~# lscpu`.
-fn is_prompt(line: &str) -> bool {
-    let prompt = line.split_once(['#', '$']).map_or("", |(prompt, _)| prompt);
-    prompt.contains('@') && prompt.len() < 80 && !prompt.contains(": ")
+/// QEMU's command line for a configuration, without counts of vCPUs if they are implausible; the options of `args` come
+/// last, as Proxmox appends them.
+fn argv(keys: &BTreeMap<&str, &str>, counted: bool) -> Vec<String> {
+    let get = |key: &str| keys.get(key).copied();
+    let first = |text: &str| text.split(',').next().unwrap_or_default().to_owned();
+    let mut argv = vec!["/usr/bin/kvm".to_owned()];
+    let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
+    if let Some(name) = get("name") {
+        add("-name", format!("{},debug-threads=on", name.replace(',', ",,")));
+    }
+    if let Some(uuid) = get("smbios1").and_then(|text| text.split(',').find_map(|part| part.strip_prefix("uuid="))) {
+        add("-uuid", uuid.to_owned());
+    }
+    if counted {
+        let count = |key: &str| get(key)?.parse::<u32>().ok().filter(|n| *n > 0);
+        let (sockets, cores) = (count("sockets").unwrap_or(1), count("cores").unwrap_or(1));
+        let most = sockets.saturating_mul(cores);
+        let vcpus = count("vcpus").unwrap_or(most);
+        add("-smp", format!("{vcpus},sockets={sockets},cores={cores},maxcpus={most}"));
+    }
+    if let Some(memory) = get("memory") {
+        add("-m", first(memory.trim_start_matches("current=")));
+    }
+    // Since version 8 the default machine of Windows is pinned, of others it is the newest.
+    let machine = get("machine").map_or("pc".to_owned(), |text| first(text.trim_start_matches("type=")));
+    let windows = windows_version(get("ostype").unwrap_or_default());
+    // Proxmox switches the HPET off for Windows since Vista.
+    let hpet = if windows.is_some_and(|version| version >= 6) { ",hpet=off" } else { "" };
+    add("-machine", format!("{machine},accel=kvm{hpet}"));
+    add("-cpu", cpu(keys, windows));
+    let local = get("localtime").map_or(windows.is_some(), |on| on == "1");
+    let drift = if windows.is_some() { ",driftfix=slew" } else { "" };
+    add("-rtc", format!("base={}{drift}", if local { "localtime" } else { "utc" }));
+    if windows.is_some() {
+        add("-global", "kvm-pit.lost_tick_policy=discard".to_owned());
+    }
+    let io = keys.values().filter(|value| value.split(',').any(|part| part == "iothread=1"));
+    for (id, _) in io.enumerate().take(64) {
+        add("-object", format!("iothread,id=iothread-{id}"));
+    }
+    // Without `numa: 1` Proxmox ignores the cells.
+    for (key, value) in keys.iter().filter(|_| get("numa") == Some("1")) {
+        if let Some(id) = key.strip_prefix("numa").and_then(|id| id.parse::<u32>().ok()) {
+            let [memory, cell] = cell(id, value);
+            add("-object", memory);
+            add("-numa", cell);
+        }
+    }
+    argv.extend(shell_words(get("args").unwrap_or_default()));
+    argv
 }
 
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+/// The memory and the CPUs of a NUMA cell: `cpus=0-3;8,hostnodes=0-1,memory=4096,policy=bind`.
+fn cell(id: u32, value: &str) -> [String; 2] {
+    let part = |name: &str| value.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let list = |name: &str, option: &str| -> String {
+        part(name).into_iter().flat_map(|list| list.split(';')).map(|part| format!(",{option}={part}")).collect()
+    };
+    let nodes = match list("hostnodes", "host-nodes") {
+        nodes if nodes.is_empty() => nodes,
+        nodes => format!("{nodes},policy={}", part("policy").unwrap_or("preferred")),
+    };
+    [
+        format!("memory-backend-ram,id=ram-node{id},size={}M{nodes}", part("memory").unwrap_or("0")),
+        format!("node,nodeid={id}{},memdev=ram-node{id}", list("cpus", "cpus")),
+    ]
+}
+
+/// Proxmox's version number of a Windows (`windows_version` in PVE/QemuServer/Helpers.pm).
+fn windows_version(ostype: &str) -> Option<u32> {
+    match ostype {
+        "wxp" | "w2k" | "w2k3" => Some(5),
+        "wvista" | "w2k8" => Some(6),
+        "win7" => Some(7),
+        "win8" => Some(8),
+        "win10" => Some(10),
+        "win11" => Some(11),
+        _ => None,
+    }
+}
+
+/// The CPU with its flags and the enlightenments that Proxmox adds for Windows (`get_hyperv_enlightenments`).
+fn cpu(keys: &BTreeMap<&str, &str>, windows: Option<u32>) -> String {
+    let text = keys.get("cpu").copied().unwrap_or("x86-64-v2-AES");
+    let mut parts = text.split(',');
+    let mut cpu = parts.next().unwrap_or_default().trim_start_matches("cputype=").to_owned();
+    let early_uefi = keys.get("bios") == Some(&"ovmf") && windows.is_some_and(|version| version < 8);
+    if windows.is_some_and(|version| version >= 6) && !early_uefi {
+        cpu.push_str(",hv_spinlocks=0x1fff,hv_vapic,hv_time,hv_reset,hv_vpindex,hv_runtime");
+        if windows >= Some(7) {
+            cpu.push_str(",hv_relaxed,hv_synic,hv_stimer,hv_ipi");
+        }
+    }
+    for part in parts {
+        match part.split_once('=') {
+            // `flags=+pcid;-spec-ctrl`
+            Some(("flags", flags)) => flags.split(';').for_each(|flag| cpu.push_str(&format!(",{flag}"))),
+            Some(("hidden", "1")) => cpu.push_str(",kvm=off"),
+            Some(("hv-vendor-id", id)) => cpu.push_str(&format!(",hv_vendor_id={id}")),
+            _ => {}
+        }
+    }
+    cpu
 }
 
 #[cfg(test)]

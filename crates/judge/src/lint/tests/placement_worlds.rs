@@ -151,8 +151,7 @@ pub(super) fn any_guest(d: &mut Dice, host: &HostTopology, cpus: &[u32], nodes: 
     }
     if d.one_in(3) {
         let node = d.roll(nodes);
-        xml.numatune =
-            Some(NumaTune { mode: Some("strict".into()), nodeset: Some(CpuSet::from_iter([node])), placement: None });
+        xml.numatune = Some(NumaTune { mode: Some("strict".into()), nodeset: Some(CpuSet::from_iter([node])) });
     }
     if nodes > 1 && vcpus.is_multiple_of(2) && d.one_in(4) {
         let half = vcpus / 2;

@@ -1,0 +1,166 @@
+//! `lscpu -e`, a table with a row for each CPU; `lscpu -p`, a list with any columns (`# CPU,Core,Socket,Node,,L1d,L1i`);
+//! and `lscpu` without options, a line for each property, in any locale.
+
+use super::TopologyText;
+use crate::cpu_set::CpuSet;
+use crate::sanitize;
+use crate::topology::CpuTopo;
+
+/// lscpu knows some twenty columns.
+const MAX_COLUMNS: usize = 64;
+
+/// The places of a CPU's values in a row, and whether commas separate them.
+#[derive(Default)]
+struct Columns {
+    commas: bool,
+    cpu: usize,
+    core: Option<usize>,
+    socket: Option<usize>,
+    die: Option<usize>,
+    node: Option<usize>,
+    online: Option<usize>,
+    /// The last level of cache, or all levels in one column: `0:0:0:0`.
+    cache: Option<usize>,
+    /// The second level of cache alone.
+    l2: Option<usize>,
+    max_mhz: Option<usize>,
+}
+
+impl Columns {
+    /// Columns by their titles (lscpu.c, `coldescs_cpu`); `None` without a column of CPUs or any other that tells.
+    fn of_titles(titles: &[&str], commas: bool) -> Option<Self> {
+        let lower: Vec<String> = titles.iter().map(|name| name.to_lowercase()).collect();
+        let at = |wanted: &str| lower.iter().position(|name| name == wanted);
+        let levels = || lower.iter().position(|name| name.starts_with("l1d:"));
+        let columns = Self {
+            commas,
+            cpu: at("cpu")?,
+            core: at("core"),
+            socket: at("socket"),
+            die: at("die"),
+            node: at("node"),
+            online: at("online"),
+            cache: ["l4", "l3", "l2", "cache"].into_iter().find_map(at).or_else(levels),
+            l2: at("l2"),
+            max_mhz: at("maxmhz"),
+        };
+        let tells = [columns.core, columns.socket, columns.node, columns.cache, columns.online];
+        tells.iter().any(Option::is_some).then_some(columns)
+    }
+
+    /// Reads a row; `None` if its CPU number is missing.
+    fn read(&self, values: &[&str], found: &mut TopologyText) -> Option<()> {
+        let value = |at: Option<usize>| at.and_then(|at| values.get(at)).copied();
+        let number = |at: Option<usize>| value(at).and_then(|text| text.parse::<u32>().ok());
+        let cpu = number(Some(self.cpu)).filter(|_| values.len() > 1)?;
+        // In other languages than English an offline CPU is known by the core that it lacks.
+        let core_missing = self.core.is_some() && matches!(value(self.core), Some("" | "-"));
+        if core_missing || value(self.online).is_some_and(|online| matches!(&*online.to_lowercase(), "no" | "n")) {
+            found.offline.insert(cpu);
+            return Some(());
+        }
+        // All levels in one column begin with both parts of the first.
+        let l2 = number(self.l2).or_else(|| value(self.cache)?.split(':').nth(2)?.parse().ok());
+        found.l2.extend(l2.map(|l2| (cpu, l2)));
+        // The decimal point is a comma in some languages.
+        let mhz = value(self.max_mhz).and_then(|text| text.split(['.', ',']).next()?.parse().ok());
+        found.max_mhz.extend(mhz.map(|mhz| (cpu, mhz)));
+        let llc = value(self.cache).and_then(|all| all.rsplit(':').find(|id| !id.is_empty()));
+        found.add(CpuTopo {
+            cpu,
+            core: number(self.core),
+            socket: number(self.socket),
+            die: number(self.die),
+            node: number(self.node),
+            llc: llc.and_then(|id| id.parse().ok()),
+            siblings: CpuSet::new(),
+        });
+        Some(())
+    }
+}
+
+fn is_id(value: &str) -> bool {
+    value == "-" || !value.is_empty() && value.len() <= 9 && value.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn by_comma(line: &str) -> Vec<&str> {
+    line.split(',').take(MAX_COLUMNS).map(str::trim).collect()
+}
+
+fn by_space(line: &str) -> Vec<&str> {
+    line.split_whitespace().take(MAX_COLUMNS).collect()
+}
+
+/// Reads `lscpu -e` and `lscpu -p` in the first lines of a text.
+pub(super) fn tables(text: &str, lines: usize) -> TopologyText {
+    let mut found = TopologyText::default();
+    let mut columns: Option<Columns> = None;
+    let mut lines = text.lines().map(str::trim).enumerate().take(lines).peekable();
+    while let Some((number, line)) = lines.next() {
+        // The titles of a list are a comment.
+        if let Some(titles) = line.strip_prefix('#') {
+            columns = Columns::of_titles(&by_comma(titles), true).or(columns.filter(|known| known.commas));
+            continue;
+        }
+        if let Some(known) = &columns {
+            let values = if known.commas { by_comma(line) } else { by_space(line) };
+            if values.first().is_some_and(|first| is_id(first)) {
+                if known.read(&values, &mut found).is_none() {
+                    found.unread.add(number + 1, line);
+                }
+                continue;
+            }
+        }
+        // The titles of a table are followed by the row of a CPU.
+        let (titles, next) = (by_space(line), by_space(lines.peek().map_or("", |(_, next)| next)));
+        columns = Columns::of_titles(&titles, false)
+            .filter(|known| titles.len() <= next.len() && next.get(known.cpu).is_some_and(|cpu| is_id(cpu)));
+    }
+    found
+}
+
+/// Parts of the label of "Thread(s) per core" in util-linux's translations.
+const THREADS: &[&str] =
+    &["thread", "поток", "потік", "线程", "執行緒", "スレッド", "hilo", "wątk", "vlák", "tråd", "luồng"];
+/// Parts of the label of "Model name".
+const MODEL: &[&str] =
+    &["model name", "modellname", "nom de modèle", "имя модели", "型号名称", "モデル名", "nombre del modelo"];
+/// Parts of the label of "On-line CPU(s) list".
+const ONLINE: &[&str] = &["on-line", "online", "en ligne", "on line", "в сети", "在线", "オンライン", "línea", "aktiv"];
+/// Parts of the label of "Off-line CPU(s) list".
+const OFFLINE: &[&str] = &["off-line", "offline", "hors ligne", "离线", "オフライン"];
+
+/// Reads the lines of `lscpu` without options: `On-line CPU(s) list:   0-15`; Chinese has a wide colon.
+pub(super) fn summary(text: &str) -> TopologyText {
+    let mut found = TopologyText::default();
+    let (mut online, mut nodes) = (None, Vec::new());
+    let cpus = |value: &str| CpuSet::parse(value).ok().filter(|set| !set.is_empty());
+    for (label, value) in text.lines().take(20_000).filter_map(|line| line.trim().split_once([':', '：'])) {
+        let (lower, value) = (label.to_lowercase(), value.trim());
+        let is = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+        let of_cpus = lower.contains("cpu") || lower.contains("process");
+        if label.contains("NUMA") {
+            // The node's number is the only one in the label.
+            let digits: String = label.chars().filter(char::is_ascii_digit).take(6).collect();
+            nodes.extend(digits.parse::<u32>().ok().zip(cpus(value)));
+        } else if of_cpus && is(OFFLINE) {
+            found.offline = cpus(value).unwrap_or_default();
+        } else if of_cpus && is(ONLINE) && online.is_none() {
+            online = cpus(value);
+        } else if is(MODEL) && found.model.is_none() {
+            found.model = Some(sanitize(value, 128)).filter(|model| !model.is_empty() && model != "-");
+        } else if is(THREADS) && found.threads_per_core.is_none() {
+            found.threads_per_core = value.parse().ok();
+        }
+    }
+    if nodes.is_empty() && found.threads_per_core.is_none() {
+        return TopologyText::default();
+    }
+    // A node lists its online CPUs (drivers/base/node.c, `node_read_cpumap`).
+    let all = nodes.iter().fold(online.unwrap_or_default(), |all, (_, cpus)| all.union(cpus));
+    for cpu in all.iter() {
+        let node = nodes.iter().find(|(_, cpus)| cpus.contains(cpu)).map(|(node, _)| *node);
+        found.add(CpuTopo { cpu, node, ..CpuTopo::default() });
+    }
+    found
+}
