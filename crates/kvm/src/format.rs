@@ -9,7 +9,9 @@ pub use symbols::SymbolList;
 
 use super::exit_reason::{ARM64_RET, ReasonNames, guess_isa};
 use super::isa::Isa;
+use super::pattern::{Pattern, group, number};
 use super::sanitize;
+use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 /// Largest accepted text; no kernel's file comes near it.
@@ -49,40 +51,20 @@ pub struct EventFormat {
     pub symbols: Vec<SymbolList>,
 }
 
-/// Why a `format` file could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// No `name:` line.
-    #[error("no 'name:' line: this is not the format file of a tracepoint")]
-    NoName,
-    /// No usable `ID:` line.
-    #[error("no 'ID:' line with a number")]
-    NoId,
-    /// A `field:` line without offset or size.
-    #[error("cannot read the field line '{0}'")]
-    Field(String),
-    /// Too large to be one.
-    #[error("too large for the format file of a tracepoint")]
-    TooLarge,
-}
-
 /// Parses the text of a `format` file. Names in the result contain no control characters.
 ///
 /// # Errors
 /// When the name, the id or a field line is missing or malformed.
-pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
-    if text.len() > MAX_TEXT {
-        return Err(FormatError::TooLarge);
-    }
+pub fn parse(text: &str) -> Result<EventFormat> {
+    let is_too_large = text.len() > MAX_TEXT || text.matches("field:").count() > MAX_FIELDS;
+    ensure!(!is_too_large, "too large for the format file of a tracepoint");
     let mut format = EventFormat::default();
     let mut id = None;
     for line in text.lines() {
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("field:") {
-            if format.fields.len() >= MAX_FIELDS {
-                return Err(FormatError::TooLarge);
-            }
-            format.fields.push(parse_field(rest).ok_or_else(|| FormatError::Field(sanitize(line, 80)))?);
+            let field = parse_field(rest);
+            format.fields.push(field.with_context(|| format!("cannot read the field line '{}'", sanitize(line, 80)))?);
         } else if let Some(rest) = line.strip_prefix("name:") {
             format.name = sanitize(rest.trim(), MAX_NAME);
         } else if let Some(rest) = line.strip_prefix("ID:") {
@@ -91,46 +73,29 @@ pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
             format.symbols = symbols::parse(rest);
         }
     }
-    if format.name.is_empty() {
-        return Err(FormatError::NoName);
-    }
-    format.id = id.ok_or(FormatError::NoId)?;
+    ensure!(!format.name.is_empty(), "no 'name:' line: this is not the format file of a tracepoint");
+    format.id = id.context("no 'ID:' line with a number")?;
     Ok(format)
 }
 
-/// `unsigned int vcpu_id; offset:8; size:4; signed:0;`
+/// `unsigned int vcpu_id; offset:8; size:4; signed:0;`, with brackets behind the name (`char comm[16]`) or before it
+/// (`__data_loc char[] comm`).
+static FIELD: Pattern = Pattern::new(concat!(
+    r"^(?P<type>.*?) *[ *](?P<name>[^ *\[\];]+)(?P<brackets>\[[^\]]*\])?;[ \t]*offset:(?P<offset>[0-9]+);",
+    r"[ \t]*size:(?P<size>[0-9]+);(?:[ \t]*signed:(?P<signed>[0-9]))?",
+));
+
 fn parse_field(text: &str) -> Option<Field> {
-    let mut parts = text.split(';').map(str::trim);
-    let declaration = parts.next()?;
-    let (mut offset, mut size, mut signed) = (None, None, None);
-    for part in parts {
-        match part.split_once(':') {
-            Some(("offset", value)) => offset = value.trim().parse::<u32>().ok(),
-            Some(("size", value)) => size = value.trim().parse::<u32>().ok(),
-            Some(("signed", value)) => signed = Some(value.trim() == "1"),
-            _ => {}
-        }
-    }
-    let (declaration, brackets) = match declaration.split_once('[') {
-        // `char comm[16]` against `__data_loc char[] comm`.
-        Some((before, after)) => match after.split_once(']') {
-            Some((count, name)) if !name.trim().is_empty() => (format!("{before} {name}"), format!("[{count}]")),
-            Some((count, _)) => (before.to_owned(), format!("[{count}]")),
-            None => return None,
-        },
-        None => (declaration.to_owned(), String::new()),
-    };
-    let (ty, name) = declaration.trim().rsplit_once([' ', '*'])?;
-    let ty = ty.trim();
-    let is_data_loc = ty.starts_with("__data_loc");
+    let found = FIELD.captures(text.trim())?;
+    let (ty, brackets) = (found["type"].trim(), group(&found, "brackets").unwrap_or_default());
     // Kernels before 2.6.33 do not state whether a field is signed.
-    let signed = signed.unwrap_or(matches!(ty, "int" | "long" | "short" | "s32" | "s64" | "pid_t" | "long long"));
+    let is_signed_type = matches!(ty, "int" | "long" | "short" | "s32" | "s64" | "pid_t" | "long long");
     Some(Field {
-        name: sanitize(name.trim(), MAX_NAME),
-        offset: offset? as usize,
-        size: size? as usize,
-        signed,
-        is_data_loc,
+        name: sanitize(&found["name"], MAX_NAME),
+        offset: number::<u32>(&found, "offset")? as usize,
+        size: number::<u32>(&found, "size")? as usize,
+        signed: group(&found, "signed").map_or(is_signed_type, |signed| signed == "1"),
+        is_data_loc: ty.starts_with("__data_loc"),
         ty: sanitize(&format!("{ty}{brackets}"), MAX_NAME),
     })
 }

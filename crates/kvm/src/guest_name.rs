@@ -2,33 +2,22 @@
 //!
 //! A process id changes with each start of a guest. These names do not, so two recordings of a guest show the same.
 
+use super::pattern::{Pattern, group};
 use super::sanitize;
 
 /// File names that any guest may have.
-const ANY_GUEST: [&str; 22] = [
-    "api",
-    "boot",
-    "ch",
-    "clh-api",
-    "cloud-hypervisor",
-    "control",
-    "crosvm",
-    "disk",
-    "disk0",
-    "drive",
-    "firecracker",
-    "hda",
-    "image",
-    "images",
-    "root",
-    "rootfs",
-    "run",
-    "socket",
-    "system",
-    "tmp",
-    "vda",
-    "vm",
-];
+static ANY_GUEST: Pattern = Pattern::new(concat!(
+    "^(?:api|boot|ch|clh-api|cloud-hypervisor|control|crosvm|disk0?|drive|firecracker|hda|images?|root|rootfs|run|",
+    "socket|system|tmp|vda|vm)$",
+));
+/// A disk image that is no firmware.
+static IMAGE: Pattern = Pattern::new(r"[^/]\.(?:qcow2|img|raw|vmdk|vdi|ext4|squashfs|iso)$");
+static FIRMWARE: Pattern = Pattern::new("(?:^|/)(?:OVMF|AAVMF|edk2|efi)[^/]*$");
+/// A scope of systemd-machined; libvirt numbers its guests.
+static SCOPE: Pattern = Pattern::new(r"machine-(?:qemu\\x2d[0-9]+\\x2d)?(?P<name>[^/ ]*?)\.scope");
+static ESCAPE: Pattern = Pattern::new(r"\\x(?P<code>[0-7][0-9a-f])");
+/// A container's scope or folder. An id is 64 hexadecimal digits, of which its tools show twelve.
+static CONTAINER: Pattern = Pattern::new(r"^(?:(?P<tool>.*)-)?(?P<id>[0-9a-fA-F]{12})[0-9a-fA-F]{52}(?:\.scope)?$");
 
 /// The name that the command line gives: `--id` of Firecracker (docs/jailer.md), `--name` of crosvm and kvmtool,
 /// else the API socket that a management tool made for this guest.
@@ -63,15 +52,10 @@ pub fn of_socket(option: &str) -> Option<String> {
 
 /// The first disk image of the command line, without folder and extension. Several guests may run from one.
 pub fn of_disk(argv: &[String]) -> Option<String> {
-    const IMAGES: [&str; 8] = [".qcow2", ".img", ".raw", ".vmdk", ".vdi", ".ext4", ".squashfs", ".iso"];
     let parts = argv.iter().skip(1).flat_map(|arg| arg.split([',', '"']));
     let paths = parts.map(|part| part.split_once('=').map_or(part, |(_, value)| value));
-    let image = |path: &&str| {
-        let name = file_name(path);
-        let firmware = ["OVMF", "AAVMF", "edk2", "efi"].iter().any(|begin| name.starts_with(begin));
-        !firmware && IMAGES.iter().any(|end| name.ends_with(end) && name.len() > end.len())
-    };
-    paths.filter(image).find_map(own_file).map(str::to_owned)
+    let mut images = paths.filter(|path| IMAGE.is_match(path) && !FIRMWARE.is_match(path));
+    images.find_map(own_file).map(str::to_owned)
 }
 
 /// The name of a file without its extension, or of its folder if any guest may have a file of this name.
@@ -79,7 +63,7 @@ fn own_file(path: &str) -> Option<&str> {
     let path = path.strip_prefix("path=").unwrap_or(path);
     let stem = |name: &'_ str| name.split_once('.').map_or(name.len(), |(stem, _)| stem.len());
     let mut parts = path.rsplit('/').take(2).map(|name| name.get(..stem(name)).unwrap_or(name));
-    parts.find(|name| !name.is_empty() && !ANY_GUEST.contains(name))
+    parts.find(|name| !name.is_empty() && !ANY_GUEST.is_match(name))
 }
 
 fn file_name(path: &str) -> &str {
@@ -100,56 +84,32 @@ pub fn of_cgroup(text: &str) -> CgroupName {
     let mut found = CgroupName::default();
     for folder in text.lines().take(64).filter_map(|line| line.splitn(3, ':').nth(2)).flat_map(|path| path.rsplit('/'))
     {
-        found.machine = found.machine.or_else(|| machine(folder));
+        found.machine = found.machine.or_else(|| of_scope(folder));
         found.container = found.container.or_else(|| container(folder));
     }
     found
 }
 
-/// `machine-qemu\x2d3\x2dweb.scope` is the guest `web` (libvirt numbers its guests); systemd escapes all but
-/// plain characters (`systemd.unit(5)`).
-fn machine(folder: &str) -> Option<String> {
-    let escaped = folder.strip_prefix("machine-")?.strip_suffix(".scope")?;
-    let name = unescape(escaped);
-    let of_libvirt = name.strip_prefix("qemu-").and_then(|rest| rest.split_once('-'));
-    let name = match of_libvirt {
-        Some((number, name)) if number.bytes().all(|b| b.is_ascii_digit()) => name.to_owned(),
-        _ => name,
+/// The guest of a scope in a text: `machine-qemu\x2d3\x2dweb.scope` is the guest `web`. systemd escapes all but plain
+/// characters (systemd.unit(5)).
+pub(crate) fn of_scope(text: &str) -> Option<String> {
+    let scope = SCOPE.captures(text)?;
+    let unescape = |escape: &regex::Captures<'_>| {
+        let code = group(escape, "code").and_then(|code| u8::from_str_radix(code, 16).ok());
+        code.map(char::from).map(String::from).unwrap_or_default()
     };
-    Some(name).filter(|name| !name.is_empty())
+    let name = ESCAPE.regex()?.replace_all(group(&scope, "name")?, unescape);
+    Some(sanitize(&name, 128)).filter(|name| !name.is_empty())
 }
 
-/// Bytes written as `\x2d`.
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = rest.strip_prefix(b"\\x").and_then(|hex| std::str::from_utf8(hex.get(..2)?).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = rest.get(4..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// A container's scope or folder: `docker-<id>.scope`, `libpod-<id>.scope`, `cri-containerd-<id>.scope`, or the bare id
-/// of cgroup v1. An id is 64 hexadecimal digits, of which its tools show twelve.
+/// `docker-<id>.scope`, `libpod-<id>.scope`, `cri-containerd-<id>.scope`, or the bare id of cgroup v1.
 fn container(folder: &str) -> Option<String> {
-    let bare = folder.strip_suffix(".scope").unwrap_or(folder);
-    let (tool, id) = bare.rsplit_once('-').unwrap_or(("container", bare));
-    let is_id = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
-    let tool = match tool {
+    let found = CONTAINER.captures(folder)?;
+    let tool = match group(&found, "tool").unwrap_or("container") {
         "libpod" => "podman",
         tool => tool.strip_prefix("cri-").unwrap_or(tool),
     };
-    is_id.then(|| format!("{tool}-{}", id.get(..12).unwrap_or(id)))
+    Some(format!("{tool}-{}", group(&found, "id")?))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// A regular expression. One that does not compile matches nothing; a test compiles all.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    source: &'static str,
+    pub source: &'static str,
     compiled: OnceLock<Option<Regex>>,
 }
 

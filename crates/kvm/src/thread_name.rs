@@ -1,5 +1,6 @@
 //! The role of a VMM's thread, by its name (`comm`, at most 15 bytes).
 
+use super::pattern::{Pattern, number, pid};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -69,73 +70,43 @@ pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
         }
         return (Role::Iothread, name.strip_prefix("iothread").and_then(|n| n.parse().ok()));
     }
-    if vhost_owner(comm).is_some() || comm.starts_with("vhost-") {
+    if comm.starts_with("vhost-") {
         return (Role::Vhost, None);
     }
-    if WORKERS.contains(&comm) || WORKER_PREFIXES.iter().any(|prefix| comm.starts_with(prefix)) {
+    if WORKER.is_match(comm) {
         return (Role::Worker, None);
     }
     (Role::Other, None)
 }
 
-const WORKERS: [&str; 11] = [
-    "worker",
-    "call_rcu",
-    "vnc_worker",
-    "SPICE Worker",
-    "live_migration",
-    "vmm",
-    "fc_api",
-    "gmain",
-    "TPM emulator",
-    "return path",
-    "signal_handler",
-];
-const WORKER_PREFIXES: [&str; 13] = [
-    "pool-",
-    "mig/",
-    "multifd",
-    "postcopy",
-    "colo",
-    "iou-wrk-",
-    "iou-sqp-",
-    "kvm-pit/",
-    "kvm-nx-lpage",
-    "threaded-",
-    "bg_snapshot",
-    "_disk",
-    "_net",
-];
+static WORKER: Pattern = Pattern::new(concat!(
+    "^(?:(?:worker|call_rcu|vnc_worker|SPICE Worker|live_migration|vmm|fc_api|gmain|TPM emulator|return path|",
+    "signal_handler)$|pool-|mig/|multifd|postcopy|colo|iou-wrk-|iou-sqp-|kvm-pit/|kvm-nx-lpage|threaded-|",
+    "bg_snapshot|_disk|_net)",
+));
+/// QEMU `CPU 3/KVM`, Firecracker `fc_vcpu 3`, cloud-hypervisor `vcpu3`, crosvm `crosvm_vcpu3`, kvmtool `kvm-vcpu-3`.
+/// A long number leaves less room for QEMU's suffix in the 15 bytes of a name.
+static VCPU: Pattern = Pattern::new(concat!(
+    "^(?:CPU (?P<qemu>[0-9]{1,5})/(?:K(?:VM?)?|T(?:CG?)?|H(?:VF?)?)|",
+    "(?:fc_vcpu|crosvm_vcpu|kvm-vcpu-|vcpu)[ _-]*(?P<other>[0-9]{1,5}))$",
+));
+static VHOST: Pattern = Pattern::new("^vhost-(?P<pid>[0-9]+)$");
+static PIT: Pattern = Pattern::new("^kvm-pit/(?P<pid>[0-9]+)$");
 
-/// The vCPU number in a thread name: QEMU `CPU 3/KVM`, Firecracker `fc_vcpu 3`, cloud-hypervisor `vcpu3`,
-/// crosvm `crosvm_vcpu3`, kvmtool `kvm-vcpu-3`.
+/// The vCPU number in a thread name.
 pub fn vcpu_index(comm: &str) -> Option<u32> {
-    let digits = if let Some(rest) = comm.strip_prefix("CPU ") {
-        let (digits, kind) = rest.split_once('/')?;
-        // A long number leaves less room for the suffix in the 15 bytes of a name.
-        if kind.is_empty() || !["KVM", "TCG", "HVF"].iter().any(|known| known.starts_with(kind)) {
-            return None;
-        }
-        digits
-    } else {
-        let rest =
-            ["fc_vcpu", "crosvm_vcpu", "kvm-vcpu-", "vcpu"].iter().find_map(|prefix| comm.strip_prefix(prefix))?;
-        rest.trim_start_matches([' ', '_', '-'])
-    };
-    if digits.is_empty() || digits.len() > 5 || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse().ok()
+    let found = VCPU.captures(comm)?;
+    number(&found, "qemu").or_else(|| number(&found, "other"))
 }
 
 /// The process that a `vhost-PID` thread works for.
 pub fn vhost_owner(comm: &str) -> Option<i32> {
-    comm.strip_prefix("vhost-")?.parse().ok().filter(|pid| *pid > 0)
+    pid(&VHOST.captures(comm)?, "pid")
 }
 
 /// The process that a kernel thread `kvm-pit/PID` works for.
 pub fn pit_owner(comm: &str) -> Option<i32> {
-    comm.strip_prefix("kvm-pit/")?.parse().ok().filter(|pid| *pid > 0)
+    pid(&PIT.captures(comm)?, "pid")
 }
 
 #[cfg(test)]

@@ -172,10 +172,10 @@ impl TraceReader {
         let read = self.decoder.decode(&line, |event| pairing.event(&event));
         if line.event == "kvm_emulate_insn" && line.text.ends_with(" failed") && self.found.len() < MAX_OF_A_KIND {
             let kind = LogKind::EmulationFailure;
-            self.found.push(LogLine { kind, ..LogLine::unjudged(sanitize(text.trim(), 400)) });
+            self.found.push(LogLine { kind, text: sanitize(text.trim(), 400), ..LogLine::default() });
         }
         if kvm && !read && self.found.len() < MAX_OF_A_KIND {
-            self.found.push(LogLine::unjudged(sanitize(text, 400)));
+            self.found.push(LogLine { text: sanitize(text, 400), ..LogLine::default() });
         }
         if kvm && self.names.len() < MAX_NAMES && !self.names.contains_key(&line.tid) {
             self.names.insert(line.tid, line.comm.to_owned());

@@ -1,6 +1,8 @@
 //! The `__print_symbolic(expression, { value, "name" }, ...)` lists of a `print fmt`, and `__print_flags`.
 
+use crate::pattern::Pattern;
 use crate::{sanitize, untrusted_text::number};
+use regex::Captures;
 use serde::{Deserialize, Serialize};
 
 const MAX_NAMES: usize = 4096;
@@ -25,77 +27,29 @@ impl SymbolList {
     }
 }
 
+/// The head of a list, up to its first entry or, with flags, the separator.
+static LIST: Pattern = Pattern::new(r#"__print_(?P<kind>flags|symbolic)\((?P<expression>[^"{]*),[ \t]*["{]"#);
+/// ` { 0x040 + 14, "PF excp" }`
+static ENTRY: Pattern = Pattern::new(r#"\{(?P<value>[^,{}"]*),[ \t]*"(?P<name>(?:[^"\\]|\\.)*)"[ \t]*\}"#);
+
 /// All lists of a `print fmt`. Unreadable parts are left out: the lists are useful, but not required.
 pub(super) fn parse(text: &str) -> Vec<SymbolList> {
-    let mut lists = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("__print_") {
-        rest = rest.get(at + "__print_".len()..).unwrap_or_default();
-        let flags = rest.starts_with("flags");
-        if !flags && !rest.starts_with("symbolic") {
-            continue;
-        }
-        let Some(open) = rest.find('(') else { break };
-        rest = rest.get(open + 1..).unwrap_or_default();
-        if lists.len() >= MAX_LISTS {
-            break;
-        }
-        let (list, after) = parse_list(rest, flags);
-        lists.push(list);
-        rest = after;
-    }
-    lists
-}
-
-/// Reads from just after the opening parenthesis to its closing one.
-fn parse_list(text: &str, flags: bool) -> (SymbolList, &str) {
-    let mut list = SymbolList { flags, ..SymbolList::default() };
-    let mut depth = 1u32;
-    let mut end = text.len();
-    let mut expression_end = None;
-    let mut quoted = false;
-    let mut entry = None;
-    let mut previous = '\0';
-    for (at, c) in text.char_indices() {
-        if quoted {
-            quoted = c != '"' || previous == '\\';
-            previous = if previous == '\\' { '\0' } else { c };
-            continue;
-        }
-        previous = c;
-        match c {
-            '"' => quoted = true,
-            '(' => depth += 1,
-            ')' => {
-                depth -= 1;
-                if depth == 0 {
-                    end = at;
-                    break;
-                }
-            }
-            ',' if depth == 1 && entry.is_none() && expression_end.is_none() => expression_end = Some(at),
-            '{' => entry = Some(at + 1),
-            '}' => {
-                if let Some(start) = entry.take()
-                    && list.names.len() < MAX_NAMES
-                    && let Some(pair) = text.get(start..at).and_then(parse_entry)
-                {
-                    list.names.push(pair);
-                }
-            }
-            _ => {}
-        }
-    }
-    let expression = text.get(..expression_end.unwrap_or(end)).unwrap_or_default();
-    list.expression = sanitize(expression.replace("REC->", "").trim(), 200);
-    (list, text.get(end..).unwrap_or_default())
-}
-
-/// ` 0x040 + 14, "PF excp" `
-fn parse_entry(text: &str) -> Option<(u64, String)> {
-    let (value, name) = text.split_once(',')?;
-    let name = name.trim().strip_prefix('"')?.strip_suffix('"')?;
-    Some((constant(value)?, sanitize(name, 64)))
+    let Some((list, entry)) = LIST.regex().zip(ENTRY.regex()) else { return Vec::new() };
+    let begins = list.find_iter(text).map(|head| head.start());
+    let ends = list.find_iter(text).skip(1).map(|head| head.start()).chain([text.len()]);
+    let read = |(begin, end): (usize, usize)| {
+        let part = text.get(begin..end)?;
+        let head = list.captures(part)?;
+        // The head ends with the bracket of the first entry.
+        let entries = entry.captures_iter(part.get(head.get(0)?.end() - 1..)?);
+        let name = |entry: Captures<'_>| Some((constant(&entry["value"])?, sanitize(&entry["name"], 64)));
+        Some(SymbolList {
+            expression: sanitize(head["expression"].replace("REC->", "").trim(), 200),
+            flags: &head["kind"] == "flags",
+            names: entries.filter_map(name).take(MAX_NAMES).collect(),
+        })
+    };
+    begins.zip(ends).take(MAX_LISTS).filter_map(read).collect()
 }
 
 /// Evaluates a constant as formats contain it: a number, a sum, an or, a shift, also with suffixes and in parentheses.

@@ -61,9 +61,14 @@ fn text_fields_are_fixed_or_located() {
 
 #[test]
 fn what_is_no_format_file_says_so() {
-    assert_eq!(parse("hello"), Err(FormatError::NoName));
-    assert_eq!(parse("name: x\n"), Err(FormatError::NoId));
-    assert!(matches!(parse("name: x\nID: 1\nfield:int x; offset:;"), Err(FormatError::Field(_))));
+    for (text, says) in [
+        ("hello", "no 'name:' line"),
+        ("name: x\n", "no 'ID:' line"),
+        ("name: x\nID: 1\nfield:int x; offset:;", "cannot read the field line"),
+    ] {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+    }
 }
 
 proptest! {

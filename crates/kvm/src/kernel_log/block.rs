@@ -1,7 +1,8 @@
 //! Reports of several lines: a dump of registers, a stack, the table of the OOM killer, the end of a QEMU.
 
-use super::names::{begins_with_vcpu, begins_with_vmm, guest_of_scope};
+use super::forms::{begins_with_vcpu, begins_with_vmm};
 use super::{LogKind, LogLine};
+use crate::guest_name::of_scope;
 use crate::pattern::{Pattern, group, hex, pid};
 use crate::{Isa, exit_reason, sanitize};
 use std::fmt::Write as _;
@@ -26,19 +27,6 @@ pub(super) enum LogBlockKind {
     EndOfQemu,
 }
 
-impl LogBlockKind {
-    /// The maximum number of lines.
-    fn max_lines(self) -> u32 {
-        match self {
-            Self::Dump => 120,
-            Self::Registers => 150,
-            Self::Stack => 200,
-            Self::OutOfMemory => 5000,
-            Self::EndOfQemu => 12,
-        }
-    }
-}
-
 /// A report that is being read.
 #[derive(Debug)]
 pub(super) struct LogBlock {
@@ -48,6 +36,7 @@ pub(super) struct LogBlock {
     pub kind: LogBlockKind,
     /// Whether it concerns KVM or a VMM. A stack or an OOM kill may turn out to be of another program.
     pub of_guest: bool,
+    /// Lines that it may still have.
     left: u32,
     /// The event whose delivery an exit interrupted: the first of the extra data of suberror 3.
     delivered: Option<u64>,
@@ -74,7 +63,14 @@ static VICTIM: Pattern = Pattern::new("oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<
 
 impl LogBlock {
     pub fn new(kind: LogBlockKind, line: LogLine, of_guest: bool) -> Self {
-        Self { line, kind, of_guest, left: kind.max_lines(), delivered: None, victim: false }
+        let left = match kind {
+            LogBlockKind::Dump => 120,
+            LogBlockKind::Registers => 150,
+            LogBlockKind::Stack => 200,
+            LogBlockKind::OutOfMemory => 5000,
+            LogBlockKind::EndOfQemu => 12,
+        };
+        Self { line, kind, of_guest, left, delivered: None, victim: false }
     }
 
     /// Counts a line; false once the report is over.
@@ -178,7 +174,7 @@ impl LogBlock {
 
     fn takes_oom(&mut self, text: &str) -> bool {
         if let Some(victim) = VICTIM.captures(text) {
-            self.line.guest = guest_of_scope(text).or(self.line.guest.take());
+            self.line.guest = of_scope(text).or(self.line.guest.take());
             if group(&victim, "task").is_some_and(begins_with_vmm) {
                 self.of_guest = true;
                 self.line.kind = LogKind::KilledForMemory;

@@ -9,43 +9,36 @@
 //! `src/oom/oomd-util.c`; Proxmox's task log, oVirt's VDSM, Firecracker, cloud-hypervisor, krunvm.
 
 use super::block::LogBlockKind::{self, Dump, EndOfQemu, OutOfMemory, Registers, Stack};
-use super::names::{begins_with_vcpu, begins_with_vmm};
 use super::{INCOMING_MIGRATION, LogKind, LogLine};
 use crate::pattern::{Pattern, group, hex, number, pid};
-use regex::{Captures, RegexSet};
+use regex::RegexSet;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-/// What a line reports.
+/// What a recognised line is to the lines around it.
 #[derive(Debug)]
 pub(super) struct Event {
-    pub kind: LogKind,
-    pub pid: Option<i32>,
-    pub vcpu: Option<u32>,
-    pub data: Option<u64>,
-    pub msr: Option<u32>,
-    pub write: bool,
     /// The report that the line begins.
     pub block: Option<LogBlockKind>,
     /// Whether the line is about KVM or a VMM, as far as this line shows.
     pub of_guest: bool,
 }
 
-impl Event {
-    /// Fills in the line.
-    pub fn fill(&self, line: &mut LogLine) {
-        line.kind = self.kind;
-        line.pid = self.pid.or(line.pid);
-        line.vcpu = self.vcpu.or(line.vcpu);
-        (line.data, line.msr, line.write) = (self.data, self.msr, self.write);
-    }
+/// Names (`comm`, 15 bytes) that only VMMs, their threads and KVM's kernel threads have; `kvm` is Proxmox's QEMU.
+static VMM: Pattern = Pattern::new(concat!(
+    r"^(?:qemu|cloud-hyperviso|firecracker|fc_vcpu|crosvm|lkvm|kvmtool|kvm-|vhost-|virt-launcher|",
+    r"io (?:mon_)?iothread|spice worker|vnc_worker|cpu [0-9]{1,5}/kv|kvm(?:[^a-z0-9_]|$))",
+));
+static VCPU: Pattern = Pattern::new("^cpu (?P<vcpu>[0-9]{1,5})/kv");
 
-    /// Whether the line reports an access to a register or a lock on the bus.
-    pub fn is_single_line(&self) -> bool {
-        use LogKind::{BusLock, HypervMsr, IgnoredMsr, PerfCounter, SplitLock, UnhandledMsr};
-        let single = [BusLock, HypervMsr, IgnoredMsr, PerfCounter, SplitLock, UnhandledMsr];
-        single.contains(&self.kind)
-    }
+/// Whether a text in lower case begins with the name of a VMM or of one of its threads.
+pub(super) fn begins_with_vmm(text: &str) -> bool {
+    VMM.is_match(text)
+}
+
+/// The vCPU of a text that begins with the name of its thread, `cpu 3/kvm`.
+pub(super) fn begins_with_vcpu(text: &str) -> Option<u32> {
+    number(&VCPU.captures(text)?, "vcpu")
 }
 
 /// When a message is about a guest.
@@ -64,36 +57,40 @@ enum Scope {
 }
 use Scope::{Guest, GuestKernel, Later, QemuLog, Task};
 
-/// A form of message. Patterns match lines in lower case. Their groups are fields of the [`Event`]: `pid`, `n`
+/// A form of message. Patterns match lines in lower case. Their groups are fields of the [`LogLine`]: `pid`, `n`
 /// (decimal) and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name),
 /// `incoming`.
-#[derive(Copy, Clone, Debug)]
+#[derive(Debug)]
 struct Form {
     /// `None` for a message without an event that a later form would match.
     kind: Option<LogKind>,
     scope: Scope,
     /// The report that the line begins.
     block: Option<LogBlockKind>,
-    pattern: &'static str,
+    pattern: Pattern,
     /// A pattern that the line matches as well.
-    also: Option<&'static str>,
+    also: Option<&'static Pattern>,
 }
 
 impl Form {
     const fn new(kind: LogKind, scope: Scope, pattern: &'static str) -> Self {
-        Self { kind: Some(kind), scope, block: None, pattern, also: None }
+        Self { kind: Some(kind), scope, block: None, pattern: Pattern::new(pattern), also: None }
     }
 
     const fn no_event(pattern: &'static str) -> Self {
-        Self { kind: None, ..Self::new(LogKind::Other, Guest, pattern) }
+        let mut form = Self::new(LogKind::Other, Guest, pattern);
+        form.kind = None;
+        form
     }
 
-    const fn begins(self, block: LogBlockKind) -> Self {
-        Self { block: Some(block), ..self }
+    const fn begins(mut self, block: LogBlockKind) -> Self {
+        self.block = Some(block);
+        self
     }
 
-    const fn and(self, also: &'static str) -> Self {
-        Self { also: Some(also), ..self }
+    const fn and(mut self, also: &'static Pattern) -> Self {
+        self.also = Some(also);
+        self
     }
 }
 
@@ -110,7 +107,13 @@ macro_rules! msr_access {
     };
 }
 
-const KVM: &str = "kvm|hyper-v";
+static KVM: Pattern = Pattern::new("kvm|hyper-v");
+static VMMS: Pattern = Pattern::new("qemu|kvm");
+static UNIT_OF_VMM: Pattern = Pattern::new(r"qemu|kvm|libvirt|machine\.slice|^[0-9]+\.scope:");
+static IN_QEMU: Pattern = Pattern::new(" in qemu-");
+static NO_ERROR: Pattern = Pattern::new(
+    "warning:|info:|deprecated|is ignored|char device redirected|running on|performance may be slow|option rom",
+);
 const QEMU_OPTION: &str = "(?:^|[ /])(?:qemu-[^ /]*|kvm): -[a-z-]{2,}(?:[ :=]|$)";
 const FAULT: &str =
     r"^(?:traps: )?(?P<task>[^\[]*)\[(?P<pid>[0-9]+)\](?:: segfault at |(?: general protection| trap).* ip:)";
@@ -119,24 +122,24 @@ const KERNEL_BUG: &str = concat!(
     "warning: (?:.* at .*(?:cpu: |\\+0x)|.*cpu: .* at |possible .* locking|",
     "suspicious rcu usage))(?:.*: (?P<task>.*))?",
 );
-const IN_KVM: &str = r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu";
+static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-const FORMS: &[Form] = &[
+static FORMS: [Form; 42] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     Form::new(LogKind::UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)")
-        .and(KVM),
+        .and(&KVM),
     Form::new(
         LogKind::IgnoredMsr,
         Guest,
         "ia32_(?P<register>debugctl|mc0_status|mcg_status|mcg_ctl)(?:_?msr)? 0x(?P<hex>[0-9a-f]+).*, nop",
     )
-    .and(KVM),
+    .and(&KVM),
     Form::new(LogKind::HypervMsr, Guest, msr_access!("hyper-v.*?")),
-    Form::new(LogKind::PerfCounter, Guest, msr_access!("perfctr.*?")).and(KVM),
+    Form::new(LogKind::PerfCounter, Guest, msr_access!("perfctr.*?")).and(&KVM),
     // svm.c says "unimplemented wrmsr" of MSR_VM_IGNNE, whose writes it drops.
-    Form::new(LogKind::IgnoredMsr, Guest, msr_access!("(?:ignored.*?|unimplemented )")).and(KVM),
-    Form::new(LogKind::UnhandledMsr, Guest, msr_access!("(?:unhandled|unimplemented|unsupported).*?")).and(KVM),
+    Form::new(LogKind::IgnoredMsr, Guest, msr_access!("(?:ignored.*?|unimplemented )")).and(&KVM),
+    Form::new(LogKind::UnhandledMsr, Guest, msr_access!("(?:unhandled|unimplemented|unsupported).*?")).and(&KVM),
     // `#AC: CPU 0/KVM/1234 took a split_lock trap at address: 0x…`
     Form::new(LogKind::SplitLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a split"),
     Form::new(LogKind::BusLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a bus_lock"),
@@ -153,11 +156,11 @@ const FORMS: &[Form] = &[
         Guest,
         concat!(
             "(?:entry failed, hardware error|vm entry failed with error|",
-            "hardware_entry_failure_reason =) (?:0x)?(?P<hex>[0-9a-f]*)",
+            r"hardware_entry_failure_reason =) (?:0x)?(?P<hex>[0-9a-f]*)|",
+            r"kvm_exit_fail_entry|failentry\(|vcpuexitfailentry",
         ),
     )
     .begins(Registers),
-    Form::new(LogKind::EntryFailed, Guest, r"kvm_exit_fail_entry|failentry\(|vcpuexitfailentry").begins(Registers),
     Form::new(
         LogKind::EntryFailed,
         Guest,
@@ -168,12 +171,12 @@ const FORMS: &[Form] = &[
     )
     .begins(Dump),
     // Errors of KVM_RUN.
-    Form::new(LogKind::InternalError, Guest, "kvm internal error(?:.*suberror: *(?P<n>[0-9]+))?").begins(Registers),
     Form::new(
         LogKind::InternalError,
         Guest,
         concat!(
-            r"unexpected exit reason 0x|unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|",
+            r"kvm internal error(?:.*suberror: *(?P<n>[0-9]+))?|unexpected exit reason 0x|",
+            r"unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|",
             r"unknown exit reason 0x|unknown exit, hardware reason|kvm_exit_internal_error|internal_error in |",
             r"kvm: exception .* exit \(",
         ),
@@ -194,20 +197,14 @@ const FORMS: &[Form] = &[
         ),
     ),
     Form::new(LogKind::InternalError, Guest, "unexpected (?:exit reason on vcpu run|kvm exit received): "),
-    Form::new(LogKind::EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and("kvm"),
+    Form::new(LogKind::EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and(&KVM),
     // Starts that failed.
     Form::new(
         LogKind::StartFailed,
         Guest,
         concat!(
             "(?P<incoming>error while loading state for instance|load of migration failed|",
-            "unknown savevm section or instance)",
-        ),
-    ),
-    Form::new(
-        LogKind::StartFailed,
-        Guest,
-        concat!(
+            "unknown savevm section or instance)|",
             "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|",
             "kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|",
             "start failed: (?:qemu exited|command )|the vm start process failed|",
@@ -216,9 +213,7 @@ const FORMS: &[Form] = &[
         ),
     ),
     // `qemu-kvm: -device vfio-pci,host=0000:35:00.0: group 75 is not viable`; after a warning QEMU continues.
-    Form::no_event(QEMU_OPTION).and(
-        "warning:|info:|deprecated|is ignored|char device redirected|running on|performance may be slow|option rom",
-    ),
+    Form::no_event(QEMU_OPTION).and(&NO_ERROR),
     Form::new(LogKind::StartFailed, Guest, QEMU_OPTION),
     // Lockups: `CPU#3 stuck for 22s! [CPU 2/KVM:1234]`, `INFO: task CPU 0/KVM:1234 blocked for more than 120 seconds.`
     Form::new(
@@ -247,7 +242,7 @@ const FORMS: &[Form] = &[
         Guest,
         "systemd-oomd killed|killed by the oom killer|due to memory pressure for|^killed /.*memory (?:pressure|used)",
     )
-    .and(r"qemu|kvm|libvirt|machine\.slice|^[0-9]+\.scope:"),
+    .and(&UNIT_OF_VMM),
     // Broken memory: `Memory failure: 0x1: Killing qemu-kvm:1234 due to hardware memory corruption`.
     Form::new(
         LogKind::MemoryFailure,
@@ -266,7 +261,7 @@ const FORMS: &[Form] = &[
     ),
     Form::new(LogKind::MemoryFailure, Guest, "hardware memory error!").begins(EndOfQemu),
     // Crashes of a VMM.
-    Form::new(LogKind::Killed, Guest, FAULT).and(" in qemu-"),
+    Form::new(LogKind::Killed, Guest, FAULT).and(&IN_QEMU),
     Form::new(LogKind::Killed, Task, FAULT),
     Form::new(LogKind::Killed, Task, r"process (?P<pid>[0-9]*)[^(]*\((?P<task>.*) dumped core"),
     Form::new(
@@ -274,7 +269,7 @@ const FORMS: &[Form] = &[
         Task,
         "(?:type=1701|anom_abend).* pid=(?P<pid>[0-9]+).*comm=\"(?P<task>[^\"]*)(?:.* sig=(?P<n>[0-9]+))?",
     ),
-    Form::new(LogKind::Killed, Guest, "code=(?:killed|dumped)").and("qemu|kvm"),
+    Form::new(LogKind::Killed, Guest, "code=(?:killed|dumped)").and(&VMMS),
     // QEMU's end.
     Form::new(
         LogKind::Terminated,
@@ -294,7 +289,7 @@ const FORMS: &[Form] = &[
     )
     .begins(EndOfQemu),
     // Bugs of the host's kernel: `BUG: scheduling while atomic: CPU 0/KVM/1234/0x00000002`.
-    Form::new(LogKind::KernelBug, Guest, KERNEL_BUG).and(IN_KVM).begins(Stack),
+    Form::new(LogKind::KernelBug, Guest, KERNEL_BUG).and(&IN_KVM).begins(Stack),
     Form::new(LogKind::KernelBug, Task, KERNEL_BUG).begins(Stack),
 ];
 
@@ -314,72 +309,46 @@ const DROPPED: [u32; 3] = [0x1d9, 0x11e, 0xc001_0115];
 const COUNTERS: [RangeInclusive<u32>; 3] = [0xc1..=0xc2, 0x186..=0x187, 0xc001_0000..=0xc001_0007];
 
 static ANY_FORM: LazyLock<RegexSet> =
-    LazyLock::new(|| RegexSet::new(FORMS.iter().map(|form| form.pattern)).unwrap_or_default());
-/// Each form with its pattern and its second pattern.
-static COMPILED_FORMS: LazyLock<Vec<(Form, Pattern, Option<Pattern>)>> = LazyLock::new(|| {
-    FORMS.iter().map(|form| (*form, Pattern::new(form.pattern), form.also.map(Pattern::new))).collect()
-});
-/// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
-static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: ]*(?:v?cpu(?P<vcpu>[0-9]{1,6}))?");
+    LazyLock::new(|| RegexSet::new(FORMS.iter().map(|form| form.pattern.source)).unwrap_or_default());
 
-/// Fills in the process and the vCPU that KVM puts before its messages.
-pub(super) fn fill_header(lower: &str, line: &mut LogLine) {
-    if let Some(header) = HEADER.captures(lower) {
-        (line.pid, line.vcpu) = (number(&header, "pid"), number(&header, "vcpu"));
-    }
-}
-
-/// The event of a line in lower case. `of_qemu`: QEMU wrote the line. `of_guest_kernel`: a guest's kernel wrote it, so
-/// stalls and hung tasks are the guest's.
-pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool) -> Option<Event> {
-    let applies = |form: &Form| match form.scope {
+/// Reads the event of a line in lower case into `line`. `of_qemu`: QEMU wrote the line. `of_guest_kernel`: a guest's
+/// kernel wrote it, so stalls and hung tasks are the guest's.
+pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: &mut LogLine) -> Option<Event> {
+    let applies = |form: &&Form| match form.scope {
         QemuLog => of_qemu || text.contains("qemu") || text.starts_with("kvm:"),
         GuestKernel => of_guest_kernel,
         Guest | Task | Later => true,
     };
     let matches = ANY_FORM.matches(text);
-    let (form, pattern, _) = matches
-        .iter()
-        .filter_map(|i| COMPILED_FORMS.get(i))
-        .find(|(form, _, also)| applies(form) && also.as_ref().is_none_or(|also| also.is_match(text)))?;
-    let mut event = event(form, &pattern.captures(text)?)?;
-    event.kind = match event.kind {
-        LogKind::Lockup if of_guest_kernel => LogKind::GuestLockup,
-        LogKind::HungTask if of_guest_kernel => LogKind::GuestHungTask,
-        kind => kind,
-    };
-    event.of_guest |= matches!(event.kind, LogKind::GuestLockup | LogKind::GuestHungTask);
-    Some(event)
-}
-
-fn event(form: &Form, found: &Captures<'_>) -> Option<Event> {
-    let task = group(found, "task").unwrap_or_default();
-    let register = group(found, "register").and_then(|name| NAMED_MSRS.iter().find(|(known, _)| *known == name));
-    let msr = group(found, "msr").and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    let write = register.is_some() || found.name("write").is_some();
-    let kind = match form.kind? {
-        LogKind::UnhandledMsr if write && found.name("parenthesis").is_some() => match msr {
+    let mut forms = matches.iter().filter_map(|i| FORMS.get(i)).filter(applies);
+    let form = forms.find(|form| form.also.is_none_or(|also| also.is_match(text)))?;
+    let found = form.pattern.captures(text)?;
+    let task = group(&found, "task").unwrap_or_default();
+    let register = group(&found, "register").and_then(|name| NAMED_MSRS.iter().find(|(known, _)| *known == name));
+    let msr = group(&found, "msr").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    line.msr = register.map(|(_, msr)| *msr).or(msr);
+    line.write = register.is_some() || found.name("write").is_some();
+    line.kind = match form.kind? {
+        LogKind::UnhandledMsr if line.write && found.name("parenthesis").is_some() => match msr {
             Some(msr) if COUNTERS.iter().any(|range| range.contains(&msr)) => LogKind::PerfCounter,
             Some(msr) if DROPPED.contains(&msr) => LogKind::IgnoredMsr,
             _ => LogKind::UnhandledMsr,
         },
+        LogKind::Lockup if of_guest_kernel => LogKind::GuestLockup,
+        LogKind::HungTask if of_guest_kernel => LogKind::GuestHungTask,
         kind => kind,
     };
     let incoming = found.name("incoming").map(|_| INCOMING_MIGRATION);
-    Some(Event {
-        kind,
-        pid: pid(found, "pid"),
-        vcpu: begins_with_vcpu(task),
-        data: incoming.or_else(|| number(found, "n")).or_else(|| hex(found, "hex")),
-        msr: register.map(|(_, msr)| *msr).or(msr),
-        write,
-        block: form.block,
-        of_guest: match form.scope {
-            Task => begins_with_vmm(task),
-            Later => false,
-            Guest | QemuLog | GuestKernel => true,
-        },
-    })
+    line.data = incoming.or_else(|| number(&found, "n")).or_else(|| hex(&found, "hex"));
+    line.pid = pid(&found, "pid").or(line.pid);
+    line.vcpu = begins_with_vcpu(task).or(line.vcpu);
+    let of_guest = match form.scope {
+        Task => begins_with_vmm(task),
+        Later => false,
+        Guest | QemuLog | GuestKernel => true,
+    };
+    let of_guest_kernel = matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask);
+    Some(Event { block: form.block, of_guest: of_guest || of_guest_kernel })
 }
 
 #[cfg(test)]
@@ -389,9 +358,8 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert_eq!(ANY_FORM.len(), FORMS.len());
-        for (form, pattern, also) in &*COMPILED_FORMS {
-            assert!(pattern.regex().is_some(), "{form:?}");
-            assert!(also.as_ref().is_none_or(|also| also.regex().is_some()), "{form:?}");
+        for form in &FORMS {
+            assert!(form.pattern.regex().is_some() && form.also.is_none_or(|also| also.regex().is_some()), "{form:?}");
         }
     }
 }

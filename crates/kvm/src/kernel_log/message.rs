@@ -1,4 +1,5 @@
-//! Removes the prefixes that dmesg, journald, syslog, netconsole and QEMU put before a message.
+//! Removes the prefixes that dmesg, journald, syslog, netconsole and QEMU put before a message, and joins lines that
+//! mail or a terminal wrapped.
 
 use crate::pattern::{Pattern, group, number, pid};
 use std::borrow::Cow;
@@ -91,4 +92,53 @@ fn from_journal(line: &str) -> Option<Message<'static>> {
         program: None,
         text: Cow::Owned(crate::sanitize(text, super::MAX_LINE)),
     })
+}
+
+/// Shorter lines were not wrapped.
+const MIN_WRAPPED: usize = 50;
+/// Pieces that one line is joined from.
+const MAX_PIECES: usize = 4;
+/// Length of a joined line, bytes.
+const MAX_JOINED: usize = 1024;
+
+/// A line of KVM that ends in the middle: after its header, or before a number.
+pub(super) static CUT: Pattern = Pattern::new(concat!(
+    r"kvm.*(?:guest rip: *[^ ]*|[ :,](?:rdmsr|wrmsr|data|unhandled|ignored|unimplemented|",
+    r"suberror)[ :,]*)$|kvm \[.*[ :,]vcpu[^ :,]*[ :,]*$",
+));
+/// The beginning of a line that does not continue another.
+static BEGINNING: Pattern = Pattern::new(r"^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|\[)");
+
+/// Calls `put` with each line of a text, with the pieces of lines joined that mail or a terminal wrapped.
+///
+/// In a log whose lines begin with a stamp, a line without one continues the previous line. Lines without a stamp are
+/// joined only where KVM's words show that the line was cut.
+pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
+    let mut lines = text.lines().peekable();
+    while let Some(first) = lines.next() {
+        let mut whole = first.to_owned();
+        for _ in 1..MAX_PIECES {
+            let Some(next) = lines.next_if(|line| continues(&whole, line)) else { break };
+            whole.push(' ');
+            whole.push_str(next.trim_start_matches([' ', '\t', '>']).trim_end());
+        }
+        put(&whole);
+    }
+}
+
+/// Whether a line continues the previous one.
+fn continues(previous: &str, line: &str) -> bool {
+    let next = message(line);
+    if previous.len() + line.len() > MAX_JOINED || next.stamped || next.text.is_empty() {
+        return false;
+    }
+    let text = next.text.to_ascii_lowercase();
+    let begins = BEGINNING.is_match(&text);
+    let previous = previous.trim_end();
+    let first = message(previous);
+    if CUT.is_match(&first.text.to_ascii_lowercase()) {
+        return !begins;
+    }
+    // `[CPU 0/KVM:1234]` can be the second piece; a stamp was excluded above.
+    first.time_s.is_some() && previous.len() >= MIN_WRAPPED && (!begins || text.starts_with('['))
 }

@@ -4,16 +4,14 @@
 mod block;
 mod forms;
 mod message;
-mod names;
 mod reader;
-mod wrapped;
 
 pub use reader::LogReader;
 
 use super::pattern::Pattern;
+use message::unwrap_lines;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wrapped::unwrap_lines;
 
 /// Length up to which a line is read, characters.
 const MAX_LINE: usize = 2048;
@@ -24,7 +22,7 @@ pub const MAX_OF_A_KIND: usize = 20_000;
 pub const INCOMING_MIGRATION: u64 = 0;
 
 /// The kind of message.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LogKind {
     /// A register that KVM does not emulate; the guest got a fault.
     UnhandledMsr,
@@ -41,6 +39,7 @@ pub enum LogKind {
     /// KVM could not emulate an instruction.
     EmulationFailure,
     /// Another line about KVM, a VMM or its threads. No rule uses it.
+    #[default]
     Other,
     /// The CPU refused to enter the guest: QEMU's message, or KVM's dump of the VMCS (Intel) or VMCB (AMD).
     EntryFailed,
@@ -81,7 +80,7 @@ pub enum LogKind {
 }
 
 /// One recognised line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogLine {
     /// Process (VMM) or, where the line names a thread, thread id.
     pub pid: Option<i32>,
@@ -103,23 +102,6 @@ pub struct LogLine {
     pub text: String,
     /// The guest's name, which logs of libvirt and systemd contain.
     pub guest: Option<String>,
-}
-
-impl LogLine {
-    /// A line that no rule uses.
-    pub fn unjudged(text: String) -> Self {
-        Self {
-            pid: None,
-            vcpu: None,
-            msr: None,
-            write: false,
-            data: None,
-            kind: LogKind::Other,
-            time_s: None,
-            text,
-            guest: None,
-        }
-    }
 }
 
 /// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept.

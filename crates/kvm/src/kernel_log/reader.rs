@@ -1,11 +1,11 @@
 //! Reads a log line by line.
 
 use super::block::{LogBlock, LogBlockKind};
-use super::forms::{self, Event};
+use super::forms::{self, Event, begins_with_vmm};
 use super::message::{Message, message};
-use super::names::{begins_with_vmm, guest_of_scope};
 use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE};
-use crate::pattern::{Pattern, group};
+use crate::guest_name::of_scope;
+use crate::pattern::{Pattern, group, number};
 use crate::sanitize;
 
 /// Characters of a line that are kept.
@@ -41,33 +41,24 @@ impl LogReader {
         if !lower.contains("start failed: ") && self.is_of_command_line(&message.text, &lower) {
             return;
         }
-        let mut line = LogLine {
-            pid: message.writer,
-            vcpu: None,
-            msr: None,
-            write: false,
-            data: None,
-            kind: LogKind::Other,
-            time_s: message.time_s,
-            text: excerpt(if message.text.len() + 512 < clean.len() { &message.text } else { &clean }),
-            guest: None,
-        };
+        let text = excerpt(if message.text.len() + 512 < clean.len() { &message.text } else { &clean });
+        let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, ..LogLine::default() };
         if let Some((_, reason)) = lower.split_once("shutting down") {
             self.end_of_qemu(reason, line, found);
             return;
         }
         let of_qemu = self.guest.is_some() || message.program == Some("QEMU");
-        let event = forms::recognise(&lower, of_qemu, self.of_guest_kernel);
-        let is_single_line = event.as_ref().is_some_and(Event::is_single_line);
+        if let Some(header) = HEADER.captures(&lower) {
+            (line.pid, line.vcpu) = (number(&header, "pid"), number(&header, "vcpu"));
+        }
+        let event = forms::recognise(&lower, of_qemu, self.of_guest_kernel, &mut line);
+        // An access to a register or a lock on the bus.
+        let is_single_line = event.is_some() && SINGLE_LINE.contains(&line.kind);
         if !is_single_line && !message.stamped && PROSE.is_match(&lower) {
             return;
         }
         match event {
-            Some(event) if is_single_line => {
-                forms::fill_header(&lower, &mut line);
-                event.fill(&mut line);
-                found.push(line);
-            }
+            Some(_) if is_single_line => found.push(line),
             Some(event) => self.event(&event, &lower, line, found),
             None => self.other(&message, &lower, line, found),
         }
@@ -92,13 +83,11 @@ impl LogReader {
     }
 
     fn event(&mut self, event: &Event, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
-        forms::fill_header(lower, &mut line);
-        event.fill(&mut line);
         self.not_taken_over |= line.kind == LogKind::StartFailed && line.data == Some(INCOMING_MIGRATION);
         if self.is_repeated(event, lower, &mut line) {
             return;
         }
-        line.guest = guest_of_scope(&line.text).or_else(|| self.guest.clone().filter(|_| event_is_of_qemu(line.kind)));
+        line.guest = of_scope(&line.text).or_else(|| self.guest.clone().filter(|_| event_is_of_qemu(line.kind)));
         // The OOM killer's table has the victim's scope.
         let killed = event.of_guest && line.kind == LogKind::KilledForMemory;
         let table = self.block.take_if(|b| b.kind == LogBlockKind::OutOfMemory && killed);
@@ -144,44 +133,31 @@ impl LogReader {
     }
 
     /// Reads libvirt's "shutting down, reason=…", which ends the log of one run.
-    fn end_of_qemu(&mut self, reason: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
+    fn end_of_qemu(&mut self, reason: &str, line: LogLine, found: &mut Vec<LogLine>) {
         let reason = reason.split_once("reason=").map_or("shutdown", |(_, r)| r.trim());
-        let end = self.block.take_if(|b| b.kind == LogBlockKind::EndOfQemu);
+        let end = self.block.take_if(|b| b.kind == LogBlockKind::EndOfQemu).map(|block| block.line);
         self.close(found);
-        let end = end.map(|b| b.line);
         let is_said = std::mem::take(&mut self.not_taken_over);
-        match (reason, end) {
-            ("failed", None) if is_said => {}
-            // After a guest has shut down, libvirt ends its QEMU by a signal; "destroyed" is `virsh destroy`, whoever
-            // QEMU took the signal's sender for (`qemuProcessStop` in libvirt's src/qemu/qemu_process.c).
-            ("destroyed" | "crashed", Some(end)) => {
-                let kind = match (reason, end.data) {
-                    ("crashed", _) => LogKind::Killed,
-                    (_, Some(_)) => LogKind::Terminated,
-                    _ => end.kind,
-                };
-                let text = sanitize(&format!("{} … reason={reason}", end.text), KEPT);
-                found.push(LogLine { kind, text, ..end });
+        let guest = self.guest.take();
+        let before = end.as_ref().map(|end| end.kind);
+        // After a guest has shut down, libvirt ends its QEMU by a signal; "destroyed" is `virsh destroy`, whoever QEMU
+        // took the signal's sender for (`qemuProcessStop` in libvirt's src/qemu/qemu_process.c). libvirt also ends a
+        // QEMU that it could not set up by a signal.
+        let kind = match (reason, before) {
+            ("failed", None) if is_said => return,
+            ("crashed", _) => LogKind::Killed,
+            ("destroyed", Some(_)) if end.as_ref().is_some_and(|end| end.data.is_some()) => LogKind::Terminated,
+            ("failed", None | Some(LogKind::Terminated)) => LogKind::StartFailed,
+            (_, Some(kind)) if kind != LogKind::Terminated || reason == "destroyed" => kind,
+            _ => return,
+        };
+        found.push(match end {
+            Some(end) if before != Some(kind) || matches!(reason, "destroyed" | "crashed") => {
+                LogLine { kind, text: sanitize(&format!("{} … reason={reason}", end.text), KEPT), ..end }
             }
-            // libvirt ends a QEMU that it could not set up by a signal.
-            ("failed", Some(end)) if end.kind == LogKind::Terminated => {
-                let text = sanitize(&format!("{} … reason={reason}", end.text), KEPT);
-                found.push(LogLine { kind: LogKind::StartFailed, text, ..end });
-            }
-            (_, Some(end)) if end.kind != LogKind::Terminated => found.push(end),
-            ("crashed", None) => {
-                line.kind = LogKind::Killed;
-                line.guest.clone_from(&self.guest);
-                found.push(line);
-            }
-            ("failed", None) => {
-                line.kind = LogKind::StartFailed;
-                line.guest.clone_from(&self.guest);
-                found.push(line);
-            }
-            _ => {}
-        }
-        self.guest = None;
+            Some(end) => end,
+            None => LogLine { kind, guest, ..line },
+        });
     }
 
     fn other(&mut self, message: &Message<'_>, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
@@ -196,10 +172,9 @@ impl LogReader {
         }
         let is_log = message.stamped || UNSTAMPED.is_match(lower) || self.guest.is_some();
         let by_vmm = message.program.is_some_and(|program| begins_with_vmm(&program.to_ascii_lowercase()));
-        if !is_log || !(by_vmm || ABOUT_GUESTS.is_match(lower)) || HARMLESS.iter().any(|words| words.is_match(lower)) {
+        if !is_log || !(by_vmm || ABOUT_GUESTS.is_match(lower)) || HARMLESS.is_match(lower) {
             return;
         }
-        forms::fill_header(lower, &mut line);
         line.guest.clone_from(&self.guest);
         found.push(line);
     }
@@ -209,28 +184,16 @@ impl LogReader {
     }
 }
 
-/// The beginning of a line, or the telling part of a line that is too long.
+/// The beginning of a line, or the telling part of a line that is too long, with a few words before it.
 fn excerpt(text: &str) -> String {
-    const TELLING: [&str; 6] = [
-        "unexpectedly closed the monitor",
-        "process exited while connecting",
-        "assertion",
-        "terminating on signal",
-        "kvm internal error",
-        "failed",
-    ];
-    if text.chars().nth(KEPT).is_none() {
-        return sanitize(text, KEPT);
+    let is_long = text.chars().nth(KEPT).is_some();
+    let telling = TELLING.regex().filter(|_| is_long).and_then(|telling| telling.find(text));
+    let before = telling.and_then(|telling| text.get(..telling.start())).unwrap_or_default();
+    let from = before.char_indices().rev().nth(40).map_or(0, |(from, _)| from);
+    match before.get(from..).and_then(|words| text.get(from + words.find(' ')? + 1..)) {
+        Some(rest) => format!("… {}", sanitize(rest, KEPT)),
+        None => sanitize(text, KEPT),
     }
-    let lower = text.to_ascii_lowercase();
-    let at = TELLING.iter().find_map(|words| lower.find(words)).unwrap_or(0);
-    // A few words before it, from the beginning of one.
-    let begin = text.get(..at).and_then(|before| before.char_indices().rev().nth(40)).map_or(0, |(begin, _)| begin);
-    let begin = text.get(begin..at).and_then(|part| part.find(' ')).map_or(begin, |space| begin + space + 1);
-    if begin == 0 {
-        return sanitize(text, KEPT);
-    }
-    format!("… {}", sanitize(text.get(begin..).unwrap_or(text), KEPT))
 }
 
 /// Whether QEMU writes this kind of line, so that it is about the guest of the log.
@@ -248,31 +211,43 @@ static COMMAND_LINE: Pattern = Pattern::new(r"^#|^-[A-Za-z]|\\ *$");
 static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm:|kvm \[|kvm_intel|kvm_amd|qemu:|qemu-[^ ]*:(?: |$))");
 static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|firecracker|crosvm");
 
-/// Lines about KVM and QEMU that healthy hosts and guests log.
-static HARMLESS: [Pattern; 6] = [
-    // What KVM finds when it is loaded.
-    Pattern::new(
-        r"(?x)nested\ (?:virtualization|paging)\ enabled|kvm:\ nested|virtual\ vmload\ vmsave\ supported
-        |(?:virtual\ gif|lbr\ virtualization|tsc\ scaling|sev|avic)\ supported|(?:sev|sev-es|avic|virtual\ nmi)\ enabled
-        |pmu\ virtualization|sev-es\ supported|sev-snp|using\ hv_apicv|kvm:\ vmx:\ ept|mmio\ caching\ |xsave\ feature
-        |(?:exiting\ hardware|enabling|disabling)\ virtualization|kvm-pvm:\ loaded|kvm:\ loading\ out-of-tree
-        |smt\ vulnerable|cpu\ bug\ present\ and\ smt\ on",
-    ),
-    // What KVM does now and then.
-    Pattern::new("(?:kvm:|for) mmio generation wraparound|emulating exchange as write"),
-    // What a guest finds itself running on.
-    Pattern::new(
-        r"(?x)kvm-clock|kvm-guest|kvm\ setup|kvm:\ async|hypervisor\ detected:\ kvm|paravirtualized\ kernel\ on\ kvm
-        |detected\ virtualization\ (?:kvm|qemu)|smpboot:\ cpu0:\ |hardware\ name:\ |dmi:\ |modules\ linked\ in
-        |qemu\ (?:harddisk|dvd|cd|usb|qemu|virtual)|(?:product|manufacturer|input):\ qemu|fw_cfg|guest\ agent|qemu-ga
-        |command\ line:\ |unknown\ kernel\ command\ line\ parameters",
-    ),
-    // What systemd, the audit and libvirt say of a guest's start and end.
-    Pattern::new(
-        r#"(?x)machine\ qemu|started\ virtual\ machine|deactivated\ successfully|consumed\ 
-        |apparmor="(?:status|allowed)"|virt_(?:control|resource|machine_id)|qemu:///"#,
-    ),
-    Pattern::new("char device redirected to|main_channel_link"),
-    // Passed-through devices.
-    Pattern::new("vfio - user level|vfio_pci: add |vgaarb: |: enabling device|: resetting"),
+/// The telling parts of long lines.
+static TELLING: Pattern = Pattern::new(concat!(
+    "(?i-u:unexpectedly closed the monitor|process exited while connecting|assertion|terminating on signal|",
+    "kvm internal error|failed)",
+));
+/// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
+static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: ]*(?:v?cpu(?P<vcpu>[0-9]{1,6}))?");
+/// Kinds of messages of one line.
+const SINGLE_LINE: [LogKind; 6] = [
+    LogKind::BusLock,
+    LogKind::HypervMsr,
+    LogKind::IgnoredMsr,
+    LogKind::PerfCounter,
+    LogKind::SplitLock,
+    LogKind::UnhandledMsr,
 ];
+
+/// Lines about KVM and QEMU that healthy hosts and guests log.
+static HARMLESS: Pattern = Pattern::new(
+    r#"(?x)
+    # What KVM finds when it is loaded.
+    nested\ (?:virtualization|paging)\ enabled|kvm:\ nested|virtual\ vmload\ vmsave\ supported
+    |(?:virtual\ gif|lbr\ virtualization|tsc\ scaling|sev|avic)\ supported|(?:sev|sev-es|avic|virtual\ nmi)\ enabled
+    |pmu\ virtualization|sev-es\ supported|sev-snp|using\ hv_apicv|kvm:\ vmx:\ ept|mmio\ caching\ |xsave\ feature
+    |(?:exiting\ hardware|enabling|disabling)\ virtualization|kvm-pvm:\ loaded|kvm:\ loading\ out-of-tree
+    |smt\ vulnerable|cpu\ bug\ present\ and\ smt\ on
+    # What KVM does now and then.
+    |(?:kvm:|for)\ mmio\ generation\ wraparound|emulating\ exchange\ as\ write
+    # What a guest finds itself running on.
+    |kvm-clock|kvm-guest|kvm\ setup|kvm:\ async|hypervisor\ detected:\ kvm|paravirtualized\ kernel\ on\ kvm
+    |detected\ virtualization\ (?:kvm|qemu)|smpboot:\ cpu0:\ |hardware\ name:\ |dmi:\ |modules\ linked\ in
+    |qemu\ (?:harddisk|dvd|cd|usb|qemu|virtual)|(?:product|manufacturer|input):\ qemu|fw_cfg|guest\ agent|qemu-ga
+    |command\ line:\ |unknown\ kernel\ command\ line\ parameters
+    # What systemd, the audit and libvirt say of a guest's start and end.
+    |machine\ qemu|started\ virtual\ machine|deactivated\ successfully|consumed\ 
+    |apparmor="(?:status|allowed)"|virt_(?:control|resource|machine_id)|qemu:///
+    |char\ device\ redirected\ to|main_channel_link
+    # Passed-through devices.
+    |vfio\ -\ user\ level|vfio_pci:\ add\ |vgaarb:\ |:\ enabling\ device|:\ resetting"#,
+);

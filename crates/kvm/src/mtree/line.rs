@@ -1,5 +1,6 @@
 //! Parses one line of a dump.
 
+use crate::pattern::{Pattern, group, hex, number};
 use crate::sanitize;
 
 const MAX_NAME: usize = 128;
@@ -65,15 +66,16 @@ pub(super) fn parse(raw: &str) -> Option<MtreeLine> {
             rest.split_once("root: ").map(|(_, root)| root.split(", alias ").next().unwrap_or(root).trim().to_owned());
         return Some(MtreeLine::FlatName { name: name.to_owned(), root });
     }
-    let named = |prefix: &str| text.strip_prefix(prefix).map(|name| sanitize(name.trim(), MAX_NAME));
-    if let Some(name) = named("address-space (flat view):") {
-        return Some(MtreeLine::OldFlatView(name));
-    }
-    if let Some(name) = named("address-space:") {
-        return Some(MtreeLine::AddressSpace(name));
-    }
-    if let Some(name) = named("memory-region:") {
-        return Some(MtreeLine::MemoryRegion(name));
+    let headings: [(&str, fn(String) -> MtreeLine); 3] = [
+        ("address-space (flat view):", MtreeLine::OldFlatView),
+        ("address-space:", MtreeLine::AddressSpace),
+        ("memory-region:", MtreeLine::MemoryRegion),
+    ];
+    let name = |(prefix, heading): &(&str, fn(String) -> MtreeLine)| {
+        text.strip_prefix(prefix).map(|name| heading(sanitize(name.trim(), MAX_NAME)))
+    };
+    if let Some(heading) = headings.iter().find_map(name) {
+        return Some(heading);
     }
     if text == "aliases" {
         return Some(MtreeLine::Aliases);
@@ -86,71 +88,32 @@ pub(super) fn parse(raw: &str) -> Option<MtreeLine> {
     bare.then(|| MtreeLine::Heading(sanitize(text, MAX_NAME)))
 }
 
-fn hex(text: &str) -> Option<u64> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    u64::from_str_radix(digits, 16).ok()
-}
-
-fn range(text: &str) -> Option<(u64, u64)> {
-    let (start, end) = text.trim().split_once('-')?;
-    Some((hex(start)?, hex(end)?))
-}
+/// A region. Its owner is the device's id, else its path: ` owner:{dev id=net0}`.
+static REGION: Pattern = Pattern::new(
+    r#"(?x)^(?P<indent>\ *)(?:0x)?(?P<start>[0-9a-fA-F]+)-(?:0x)?(?P<end>[0-9a-fA-F]+)
+    \ \(prio\ (?P<priority>-?[0-9]+)(?:,\ *(?:nv-)?(?P<kind>[^,)]*))?[^)]*\):\ *
+    (?:alias\ (?P<alias>.*?)\ @(?P<target>.*)\ (?P<from>[0-9a-fA-F]+)-(?P<to>[0-9a-fA-F]+)
+      |(?P<name>.*?)(?:\ @(?:0x)?(?P<offset>[0-9a-fA-F]+))?)
+    (?:\ +\[disabled\]|\ orphan)*
+    (?:\ owner:\{(?:[^}]*?(?:id|path)="?(?P<owner>[^}"]*?)"?(?:\ type=[^}]*)?)?\})?(?:\ parent:\{[^}]*\})?
+    (?:\ +\[disabled\]|\ orphan|\ KVM|\ kvm|\ TCG|\ tcg)*\ *$"#,
+);
 
 fn region(line: &str) -> Option<RegionLine> {
-    let indent = line.len() - line.trim_start().len();
-    let (addresses, rest) = line.split_once(" (prio ")?;
-    let (start, end) = range(addresses)?;
-    let (properties, rest) = rest.split_once("): ")?;
-    let mut properties = properties.split(',').map(str::trim);
-    let priority = properties.next()?.parse().ok()?;
-    let kind = properties.next().unwrap_or_default();
-    let kind = kind.strip_prefix("nv-").unwrap_or(kind);
-    let mut out = RegionLine { indent, start, end, priority, ..RegionLine::default() };
-    out.ram = matches!(kind, "ram" | "rom" | "romd" | "ramd");
-
-    let mut rest = rest.trim();
-    // From the end: accelerator, owner and parent, state.
-    for word in [" KVM", " kvm", " TCG", " tcg"] {
-        rest = rest.strip_suffix(word).unwrap_or(rest);
-    }
-    if let Some(at) = [" owner:{", " parent:{"].iter().filter_map(|mark| rest.find(mark)).min() {
-        let (before, owners) = rest.split_at(at);
-        out.owner = owner(owners);
-        out.disabled = owners.ends_with("[disabled]");
-        rest = before.trim_end();
-    }
-    rest = rest.strip_suffix(" orphan").unwrap_or(rest);
-    if let Some(before) = rest.strip_suffix("[disabled]") {
-        out.disabled = true;
-        rest = before.trim_end();
-    }
-    if let Some(alias) = rest.strip_prefix("alias ")
-        && let Some((name, target)) = alias.split_once(" @")
-        && let Some((target, window)) = target.rsplit_once(' ')
-        && let Some((alias_start, alias_end)) = range(window)
-    {
-        out.name = sanitize(name, MAX_NAME);
-        out.alias = Some(Alias { target: sanitize(target, MAX_NAME), start: alias_start, end: alias_end });
-        return Some(out);
-    }
-    if let Some((name, offset)) = rest.rsplit_once(" @")
-        && let Some(offset) = hex(offset)
-    {
-        out.offset = offset;
-        rest = name;
-    }
-    out.name = sanitize(rest.trim(), MAX_NAME);
-    (!out.name.is_empty()).then_some(out)
-}
-
-/// The device id if there is one, else its path: ` owner:{dev id=net0}`.
-fn owner(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once("owner:{")?;
-    let (inner, _) = rest.split_once('}')?;
-    let (_, id) = inner.split_once("id=").or_else(|| inner.split_once("path="))?;
-    let id = id.split(" type=").next().unwrap_or(id);
-    Some(sanitize(id.trim().trim_matches('"'), MAX_NAME))
+    let found = REGION.captures(line)?;
+    let number_of = |name: &str| hex(&found, name);
+    let text = |name: &str| group(&found, name).map(|text| sanitize(text.trim(), MAX_NAME));
+    let alias = || Some(Alias { target: text("target")?, start: number_of("from")?, end: number_of("to")? });
+    Some(RegionLine {
+        indent: group(&found, "indent").map_or(0, str::len),
+        start: number_of("start")?,
+        end: number_of("end")?,
+        priority: number(&found, "priority")?,
+        ram: matches!(group(&found, "kind"), Some("ram" | "rom" | "romd" | "ramd")),
+        name: text("alias").or_else(|| text("name")).filter(|name| !name.is_empty())?,
+        offset: number_of("offset").unwrap_or(0),
+        alias: alias(),
+        disabled: line.contains("[disabled]"),
+        owner: text("owner"),
+    })
 }

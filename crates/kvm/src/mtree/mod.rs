@@ -10,6 +10,7 @@ mod tree;
 
 use super::Space;
 use super::device_map::{DeviceMap, MAX_REGIONS, MapSource, Region, is_in_kernel};
+use anyhow::{Result, ensure};
 use line::{MtreeLine, RegionLine};
 
 /// The dump of a large guest has a few thousand lines.
@@ -17,20 +18,6 @@ const MAX_TEXT: usize = 16 * 1024 * 1024;
 const MAX_LINES: usize = 100_000;
 /// Without a heading, regions that end at or below this address count as I/O ports.
 const LAST_PORT: u64 = 0xffff;
-
-/// Why a dump could not be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MtreeError {
-    /// No line reads like a region of a memory tree.
-    #[error("no memory region found: this is not the output of 'info mtree'")]
-    NothingFound,
-    /// Only address spaces other than the guest's ports and memory, or an empty view.
-    #[error("the dump holds no region of the guest's I/O ports or memory")]
-    NoGuestSpace,
-    /// Too large to be one.
-    #[error("too large for the output of 'info mtree'")]
-    TooLarge,
-}
 
 /// Whether the text holds lines of a memory tree.
 pub fn looks_like(text: &str) -> bool {
@@ -79,14 +66,11 @@ impl Block {
 ///
 /// # Errors
 /// When no region of the guest's ports or memory is found, or the text is too large.
-pub fn parse(text: &str) -> Result<DeviceMap, MtreeError> {
-    if text.len() > MAX_TEXT {
-        return Err(MtreeError::TooLarge);
-    }
+pub fn parse(text: &str) -> Result<DeviceMap> {
+    ensure!(text.len() <= MAX_TEXT, "too large for the output of 'info mtree'");
     let blocks = blocks(text);
-    if blocks.iter().all(|block| block.regions.is_empty()) {
-        return Err(MtreeError::NothingFound);
-    }
+    let has_regions = blocks.iter().any(|block| !block.regions.is_empty());
+    ensure!(has_regions, "no memory region found: this is not the output of 'info mtree'");
     let mut map = DeviceMap::new(MapSource::Mtree);
     for space in [Space::Pio, Space::Mmio] {
         let of_space = |flat: bool| {
@@ -100,7 +84,8 @@ pub fn parse(text: &str) -> Result<DeviceMap, MtreeError> {
             tree::paint(&mut map, space, block, &blocks);
         }
     }
-    if map.is_empty() { Err(MtreeError::NoGuestSpace) } else { Ok(map) }
+    ensure!(!map.is_empty(), "the dump holds no region of the guest's I/O ports or memory");
+    Ok(map)
 }
 
 fn blocks(text: &str) -> Vec<Block> {
