@@ -4,13 +4,45 @@
 //! SVM exit code (`uapi/asm/svm.h`), and for arm64 one number made of two fields by [`arm64_code`].
 
 mod arm64;
-mod reason_names;
 mod svm;
 mod vmx;
 
-pub use reason_names::ReasonNames;
-
 use super::isa::Isa;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Exit reason names from the `__print_symbolic` lists of a `kvm_exit` `format` file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReasonNames {
+    names: BTreeMap<Isa, BTreeMap<u32, String>>,
+}
+
+impl ReasonNames {
+    /// Without names, so that only the built-in tables are used.
+    pub const fn new() -> Self {
+        Self { names: BTreeMap::new() }
+    }
+
+    /// Adds a name. The first name of a code wins, as in the kernel's own lookup.
+    pub fn insert(&mut self, isa: Isa, code: u32, name: String) {
+        self.names.entry(isa).or_default().entry(code).or_insert(name);
+    }
+
+    /// The name of a code.
+    pub fn get(&self, isa: Isa, code: u32) -> Option<&str> {
+        self.names.get(&isa)?.get(&code).map(String::as_str)
+    }
+
+    /// Adds the names of another set for codes without a name in this one.
+    pub fn merge(&mut self, other: &Self) {
+        for (isa, names) in &other.names {
+            for (code, name) in names {
+                self.insert(*isa, *code, name.clone());
+            }
+        }
+    }
+}
 
 /// One row of a table: code, the kernel's name, plain meaning (empty if there is nothing to add).
 type ReasonRow = (u32, &'static str, &'static str);

@@ -21,9 +21,9 @@ pub(super) fn command(line: &str) -> Option<PastedCommand> {
     if before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_') || line.len() > 4096 {
         return None;
     }
-    let mut words = shell_words(line.get(at..)?).into_iter().skip(1).peekable();
     // The prompt of virsh's own shell.
-    words.next_if(|word| word == "#" || word == ">");
+    let rest = line.get(at + "virsh".len()..)?.trim_start();
+    let mut words = shell_words(rest.strip_prefix(['#', '>']).unwrap_or(rest)).into_iter();
     let mut output = None;
     let mut domain = None;
     while let Some(word) = words.next() {

@@ -102,6 +102,14 @@ fn other_text_is_no_output_of_virsh() {
     }
 }
 
+#[test]
+fn both_prompts_name_the_domain() {
+    for prompt in ["virsh # ", "root@host:~# virsh ", "$ virsh -c qemu:///system "] {
+        let found = parse(&format!("{prompt}emulatorpin 'my vm'\n emulator: CPU Affinity\n---\n *: 5\n"));
+        assert_eq!(found.domains[0].name.as_deref(), Some("my vm"), "{prompt}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_survived(text in any::<String>(), at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
