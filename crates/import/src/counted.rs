@@ -10,7 +10,7 @@ use kvm::exit_reason::{code, guess_isa};
 use kvm::isa::Isa;
 use kvm::userspace_exit;
 use kvm::virsh_text::StatsReading;
-use sample::domain_stats::{self, Stats, StatsValue};
+use sample::domain_stats::{self, Stats};
 use sample::{DomainSample, ExitCell, MemoryUse, ThreadEvents, ThreadSample, ThreadTimes, Timing, UserspaceCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -88,10 +88,10 @@ fn growth(
     let ((_, first), (file, last)) = (readings.first()?, readings.last()?);
     let file = file_name(file);
     let name = if domain.is_empty() { "the guest" } else { &domain };
-    let now = values(last);
-    notes.extend(guest_memory(&now).map(|what| format!("{file}: {name} {what}")));
+    let now = &last.values;
+    notes.extend(guest_memory(now).map(|what| format!("{file}: {name} {what}")));
     if readings.len() == 1 {
-        notes.extend(totals(&now).map(|totals| {
+        notes.extend(totals(now).map(|totals| {
             format!(
                 "{file}: one reading of {name} has totals since its start and no rates ({totals}); a second one some \
                  seconds later gives rates"
@@ -106,7 +106,7 @@ fn growth(
         notes.push(format!("{file}: two readings of {name} and no time between them; pass --duration to get rates"));
         return None;
     };
-    let grown = domain_stats::growth(&values(first), &now);
+    let grown = domain_stats::growth(&first.values, now);
     let (mut vcpus, counters) = domain_stats::kvm_counters(&grown);
     let times = domain_stats::vcpu_times(&grown);
     for vcpu in times.keys() {
@@ -123,7 +123,7 @@ fn growth(
         ..vcpu_thread(vcpu)
     });
     let covered_ns = (seconds * 1e9) as u64;
-    let resident = kib(&now, "rss").and_then(|kib| kib.checked_mul(1024));
+    let resident = kib(now, "rss").and_then(|kib| kib.checked_mul(1024));
     let guest = DomainSample {
         threads: threads.collect(),
         counters,
@@ -131,23 +131,15 @@ fn growth(
         nics: domain_stats::nics(&grown),
         devices_ns: covered_ns,
         nics_ns: covered_ns,
-        memory: MemoryUse { balloon: domain_stats::balloon(&now), resident, ..MemoryUse::default() },
+        memory: MemoryUse { balloon: domain_stats::balloon(now), resident, ..MemoryUse::default() },
         facts: Arc::new(facts(None, Some(domain))),
         ..DomainSample::default()
     };
     Some(CountedGuest { file, seconds: Some(seconds), guest })
 }
 
-fn values(reading: &StatsReading) -> Stats {
-    let value = |text: &String| text.parse().map_or_else(|_| StatsValue::Text(text.clone()), StatsValue::Number);
-    reading.values.iter().map(|(name, text)| (name.clone(), value(text))).collect()
-}
-
 fn kib(stats: &Stats, key: &str) -> Option<u64> {
-    match stats.get(&format!("balloon.{key}")) {
-        Some(StatsValue::Number(kib)) => Some(*kib),
-        _ => None,
-    }
+    domain_stats::number(stats, &format!("balloon.{key}"))
 }
 
 /// What the balloon driver says of the memory within the guest (virDomainMemoryStatTags in libvirt's
@@ -184,8 +176,8 @@ fn totals(stats: &Stats) -> Option<String> {
         let percent = waited as f64 * 100.0 / (ran as f64 + waited as f64);
         known.push(format!("vCPUs waited for a CPU {percent:.1} % of the time that they were to run"));
     }
-    let is_halted = |(key, value): (&String, &StatsValue)| {
-        (key.starts_with("vcpu.") && key.ends_with(".halted")).then(|| *value == StatsValue::Text("yes".into()))
+    let is_halted = |(key, value): (&String, &String)| {
+        (key.starts_with("vcpu.") && key.ends_with(".halted")).then(|| *value == "yes")
     };
     let halted: Vec<bool> = stats.iter().filter_map(is_halted).collect();
     if !halted.is_empty() {

@@ -14,40 +14,30 @@ use kvm::thread_name::Role;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use strum::IntoStaticStr;
 
 /// The source of a fact.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Origin {
     /// libvirt's answer.
     Libvirt,
     /// libvirt's live status file under /run.
     StatusXml,
     /// The VMM's command line.
+    #[strum(serialize = "cmdline")]
     CommandLine,
     /// The QEMU monitor.
+    #[strum(serialize = "mtree")]
     Monitor,
     /// /proc of the VMM: its name, its threads, its file descriptors.
     #[default]
+    #[strum(serialize = "proc")]
     Process,
     /// A file the user gave.
     File,
     /// A table inside kvmtop.
     BuiltIn,
-}
-
-impl Origin {
-    /// The word on screen and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Libvirt => "libvirt",
-            Self::StatusXml => "status-xml",
-            Self::CommandLine => "cmdline",
-            Self::Monitor => "mtree",
-            Self::Process => "proc",
-            Self::File => "file",
-            Self::BuiltIn => "built-in",
-        }
-    }
 }
 
 /// A fact and its origin.
@@ -87,7 +77,8 @@ impl Vmm {
 }
 
 /// Whether the guest runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum DomainState {
     /// Its VMM runs and, as far as is known, so do its vCPUs.
     #[default]
@@ -96,17 +87,6 @@ pub enum DomainState {
     Paused,
     /// Its process is gone. This is its last sample.
     Ended,
-}
-
-impl DomainState {
-    /// The word on screen and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Ended => "ended",
-        }
-    }
 }
 
 /// The facts of a guest. Samples share them: they change when libvirt or the monitor answers, not with each sample.

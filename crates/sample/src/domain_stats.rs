@@ -4,17 +4,8 @@ use crate::{DiskSample, NicSample};
 use kvm::sanitize;
 use std::collections::BTreeMap;
 
-/// A statistic of libvirt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StatsValue {
-    /// Any number type; a negative one is missing, which is what libvirt means by -1.
-    Number(u64),
-    /// A text.
-    Text(String),
-}
-
-/// The statistics of one domain, by libvirt's names (`block.0.rd.reqs`, `vcpu.1.exits.sum`).
-pub type Stats = BTreeMap<String, StatsValue>;
+/// The statistics of one domain by libvirt's names (`block.0.rd.reqs`, `vcpu.1.exits.sum`), numbers too as text.
+pub type Stats = BTreeMap<String, String>;
 
 /// At most this many entries of one kind are read: a reply is not trusted.
 const MAX_ENTRIES: u64 = 4096;
@@ -41,7 +32,7 @@ pub fn disks(stats: &Stats) -> Vec<DiskSample> {
 /// Whether no disk has counters though there may be disks: with the no-wait flag libvirt leaves out what it has to ask
 /// QEMU for while it works on the domain for another client (`qemuDomainGetStatsBlock` in `src/qemu/qemu_driver.c`).
 pub fn lacks_disks(stats: &Stats) -> bool {
-    !matches!(stats.get("block.count"), Some(StatsValue::Number(0))) && disks(stats).is_empty()
+    number(stats, "block.count") != Some(0) && disks(stats).is_empty()
 }
 
 /// Network interfaces, as [`disks`].
@@ -61,25 +52,22 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
 
 /// What the balloon leaves to the guest, bytes.
 pub fn balloon(stats: &Stats) -> Option<u64> {
-    match stats.get("balloon.current")? {
-        StatsValue::Number(kib) => kib.checked_mul(1024),
-        StatsValue::Text(_) => None,
-    }
+    number(stats, "balloon.current")?.checked_mul(1024)
 }
 
 /// KVM's counters of the vCPUs (by number) and of the VM: the cumulative ones (`….sum`), by KVM's names.
 pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTreeMap<String, u64>) {
     let (mut vcpus, mut vm) = (BTreeMap::<u32, BTreeMap<_, _>>::new(), BTreeMap::new());
     for (key, value) in stats {
-        let (Some(name), StatsValue::Number(n)) = (key.strip_suffix(".sum"), value) else { continue };
+        let (Some(name), Ok(count)) = (key.strip_suffix(".sum"), value.parse::<u64>()) else { continue };
         if let Some((index, name)) = name.strip_prefix("vcpu.").and_then(|r| r.split_once('.')) {
             if let Ok(index) = index.parse::<u32>()
                 && u64::from(index) < MAX_ENTRIES
             {
-                vcpus.entry(index).or_default().insert(sanitize(name, 64), *n);
+                vcpus.entry(index).or_default().insert(sanitize(name, 64), count);
             }
         } else if let Some(name) = name.strip_prefix("vm.") {
-            vm.insert(sanitize(name, 64), *n);
+            vm.insert(sanitize(name, 64), count);
         }
     }
     (vcpus, vm)
@@ -94,32 +82,30 @@ pub fn vcpu_times(stats: &Stats) -> BTreeMap<u32, (u64, Option<u64>)> {
         let wait = vcpu.number("delay").or_else(|| vcpu.number("wait").filter(|ns| *ns > 0));
         Some((index, (vcpu.number("time")?, wait)))
     };
-    let most = match stats.get("vcpu.maximum") {
-        Some(StatsValue::Number(n)) => (*n).min(MAX_ENTRIES),
-        _ => 0,
-    };
-    (0..most as u32).filter_map(of).collect()
+    (0..count(stats, "vcpu.maximum") as u32).filter_map(of).collect()
 }
 
 /// The growth of the numbers between two readings; a number that fell began again and is left out.
 pub fn growth(first: &Stats, last: &Stats) -> Stats {
-    let grown = |(name, value): (&String, &StatsValue)| {
-        let value = match (value, first.get(name)) {
-            // How many entries a group has does not grow.
-            (StatsValue::Number(_), _)
-                if matches!(name.as_str(), "block.count" | "net.count" | "vcpu.maximum" | "balloon.current") =>
-            {
-                value.clone()
-            }
-            (StatsValue::Number(now), Some(StatsValue::Number(before))) => {
-                StatsValue::Number(now.checked_sub(*before)?)
-            }
-            (StatsValue::Number(_), _) => return None,
-            (StatsValue::Text(_), _) => value.clone(),
+    let grown = |(name, value): (&String, &String)| {
+        // How many entries a group has does not grow.
+        let stays = matches!(name.as_str(), "block.count" | "net.count" | "vcpu.maximum" | "balloon.current");
+        let value = match value.parse::<u64>() {
+            Ok(now) if !stays => now.checked_sub(number(first, name)?)?.to_string(),
+            _ => value.clone(),
         };
         Some((name.clone(), value))
     };
     last.iter().filter_map(grown).collect()
+}
+
+/// A number; `None` for a text, and for a negative number, which is what libvirt means by -1: missing.
+pub fn number(stats: &Stats, name: &str) -> Option<u64> {
+    stats.get(name)?.parse().ok()
+}
+
+fn count(stats: &Stats, name: &str) -> u64 {
+    number(stats, name).unwrap_or(0).min(MAX_ENTRIES)
 }
 
 /// One numbered entry of a group.
@@ -130,49 +116,40 @@ struct StatsEntry<'a> {
 
 impl StatsEntry<'_> {
     fn number(&self, name: &str) -> Option<u64> {
-        match self.stats.get(&format!("{}.{name}", self.prefix))? {
-            StatsValue::Number(n) => Some(*n),
-            StatsValue::Text(_) => None,
-        }
+        number(self.stats, &format!("{}.{name}", self.prefix))
     }
 
     fn text(&self, name: &str) -> Option<String> {
-        match self.stats.get(&format!("{}.{name}", self.prefix))? {
-            StatsValue::Text(text) => Some(sanitize(text, 64)).filter(|text| !text.is_empty()),
-            StatsValue::Number(_) => None,
-        }
+        let text = self.stats.get(&format!("{}.{name}", self.prefix))?;
+        Some(sanitize(text, 64)).filter(|text| !text.is_empty())
     }
 }
 
 fn group<'a>(stats: &'a Stats, name: &'a str) -> impl Iterator<Item = StatsEntry<'a>> {
-    let count = match stats.get(&format!("{name}.count")) {
-        Some(StatsValue::Number(n)) => (*n).min(MAX_ENTRIES),
-        _ => 0,
-    };
-    (0..count).map(move |i| StatsEntry { stats, prefix: format!("{name}.{i}") })
+    (0..count(stats, &format!("{name}.count"))).map(move |i| StatsEntry { stats, prefix: format!("{name}.{i}") })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stats(rows: &[(&str, StatsValue)]) -> Stats {
-        rows.iter().map(|(k, v)| ((*k).to_string(), v.clone())).collect()
+    fn stats(rows: &[(&str, &str)]) -> Stats {
+        rows.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect()
     }
 
     /// A disk and a network card with all that libvirt 9.0 gives.
     fn devices() -> Stats {
         let mut stats = stats(&[
-            ("block.count", StatsValue::Number(1)),
-            ("block.0.name", StatsValue::Text("vda\u{1b}[2J".into())),
-            ("net.count", StatsValue::Number(1)),
-            ("net.0.name", StatsValue::Text("vnet0".into())),
-            ("balloon.current", StatsValue::Number(262_144)),
+            ("block.count", "1"),
+            ("block.0.name", "vda\u{1b}[2J"),
+            ("net.count", "1"),
+            ("net.0.name", "vnet0"),
+            ("balloon.current", "262144"),
         ]);
         let disk = ["rd.reqs", "rd.bytes", "wr.reqs", "wr.bytes"].map(|name| format!("block.0.{name}"));
         let nic =
             ["rx.bytes", "rx.pkts", "rx.drop", "tx.bytes", "tx.pkts", "tx.drop"].map(|name| format!("net.0.{name}"));
-        stats.extend(disk.into_iter().chain(nic).zip(7u64..).map(|(name, n)| (name, StatsValue::Number(n))));
+        stats.extend(disk.into_iter().chain(nic).zip(7u64..).map(|(name, n)| (name, n.to_string())));
         stats
     }
 
@@ -188,8 +165,11 @@ mod tests {
 
     #[test]
     fn disks_without_counters_are_asked_for_again() {
-        let count = |n| Stats::from([("block.count".to_string(), StatsValue::Number(n))]);
-        assert_eq!([devices(), count(1), Stats::new(), count(0)].map(|s| lacks_disks(&s)), [false, true, true, false]);
+        let count = |n| stats(&[("block.count", n)]);
+        assert_eq!(
+            [devices(), count("1"), Stats::new(), count("0")].map(|s| lacks_disks(&s)),
+            [false, true, true, false]
+        );
     }
 
     #[test]
@@ -209,12 +189,12 @@ mod tests {
     #[test]
     fn kvm_statistics_per_vcpu() {
         let s = stats(&[
-            ("vcpu.current", StatsValue::Number(2)),
-            ("vcpu.0.time", StatsValue::Number(9)),
-            ("vcpu.0.exits.sum", StatsValue::Number(5)),
-            ("vcpu.1.halt_exits.sum", StatsValue::Number(6)),
-            ("vcpu.1.blocking.cur", StatsValue::Number(1)),
-            ("vm.remote_tlb_flush.sum", StatsValue::Number(8)),
+            ("vcpu.current", "2"),
+            ("vcpu.0.time", "9"),
+            ("vcpu.0.exits.sum", "5"),
+            ("vcpu.1.halt_exits.sum", "6"),
+            ("vcpu.1.blocking.cur", "1"),
+            ("vm.remote_tlb_flush.sum", "8"),
         ]);
         let (vcpus, vm) = kvm_counters(&s);
         assert_eq!(vcpus[&0]["exits"], 5);
@@ -224,6 +204,6 @@ mod tests {
 
     #[test]
     fn a_reply_that_claims_a_billion_disks_costs_nothing() {
-        assert!(disks(&stats(&[("block.count", StatsValue::Number(1_000_000_000))])).is_empty());
+        assert!(disks(&stats(&[("block.count", "1000000000")])).is_empty());
     }
 }

@@ -8,6 +8,7 @@ use super::figures::{Bounded, bounded, counters};
 use kvm::Space;
 use kvm::isa::Isa;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// Number of buckets of a [`Histogram`].
 pub const BUCKETS: usize = 32;
@@ -148,23 +149,14 @@ pub struct ExitCell {
 bounded!(ExitCell { time, userspace_ns, halted_ns, preempted_ns } isa, code, name);
 
 /// Direction of an access.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Direction {
     /// The guest read.
     #[default]
     Read,
     /// The guest wrote.
     Write,
-}
-
-impl Direction {
-    /// The word in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
 }
 
 /// Accesses to one port, address or MSR on one thread.

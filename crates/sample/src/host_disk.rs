@@ -4,6 +4,7 @@ use super::Timing;
 use super::figures::bounded;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use strum::IntoStaticStr;
 
 /// A block device of the host, and its requests for one guest. Counted since somebody asked for it (the Disks view,
 /// `--engine-detail disks`).
@@ -48,7 +49,8 @@ pub struct HostRequests {
 bounded!(HostRequests { bytes, total, device });
 
 /// Whose thread submitted a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Submitter {
     /// The VMM's main thread.
     Main,
@@ -57,6 +59,7 @@ pub enum Submitter {
     /// A worker of QEMU's thread pool (`aio=threads`, flushes).
     Pool,
     /// A worker thread of `io_uring`.
+    #[strum(serialize = "io_uring")]
     IoUring,
     /// vhost in the kernel.
     Vhost,
@@ -71,18 +74,5 @@ impl Submitter {
     pub fn from_kind(number: usize) -> Self {
         let known = [Self::Main, Self::Iothread, Self::Pool, Self::IoUring, Self::Vhost, Self::Vcpu];
         known.get(number).copied().unwrap_or(Self::Other)
-    }
-
-    /// The word on screen and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Main => "main",
-            Self::Iothread => "iothread",
-            Self::Pool => "pool",
-            Self::IoUring => "io_uring",
-            Self::Vhost => "vhost",
-            Self::Vcpu => "vcpu",
-            Self::Other => "other",
-        }
     }
 }

@@ -5,6 +5,7 @@ use super::figures::bounded;
 use kvm::Space;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use strum::IntoStaticStr;
 
 /// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (the Latency view, `--engine-detail
 /// interrupts`).
@@ -70,7 +71,8 @@ pub struct Injection {
 bounded!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
 
 /// What an interrupt is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum IrqSource {
     /// A line of the guest's interrupt controller, by its number.
     Gsi(u32),
@@ -89,16 +91,6 @@ impl Default for IrqSource {
 }
 
 impl IrqSource {
-    /// The word in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gsi(_) => "gsi",
-            Self::Msi(_) => "msi",
-            Self::Ipi(_) => "ipi",
-            Self::Local(_) => "local",
-        }
-    }
-
     /// The device that a PC has on this line, by convention (ACPI lets firmware route others freely).
     pub fn line_name(self) -> Option<&'static str> {
         let Self::Gsi(line) = self else { return None };
@@ -137,7 +129,8 @@ impl fmt::Display for IrqSource {
 }
 
 /// Whose thread injects.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Injector {
     /// The VMM's main thread.
     Main,
@@ -167,19 +160,6 @@ impl Injector {
             6 => Self::Kworker,
             7 => Self::Interrupt,
             _ => Self::Other,
-        }
-    }
-
-    /// The word on screen and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Main => "main",
-            Self::Iothread => "iothread",
-            Self::Vhost => "vhost",
-            Self::Vcpu => "vcpu",
-            Self::Kworker => "kworker",
-            Self::Interrupt => "interrupt",
-            Self::Other => "other",
         }
     }
 }

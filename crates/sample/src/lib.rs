@@ -64,6 +64,21 @@ pub struct Sample {
 
 bounded!(Sample { mono_ns, boot_ns, host, domains, engine, own } time_ms, sources);
 
+/// Names the words of enums, which `strum` derives.
+macro_rules! words {
+    ($($type:ty),*) => {
+        $(impl $type {
+            /// The word on screen and in JSON.
+            pub fn as_str(self) -> &'static str {
+                self.into()
+            }
+        })*
+    };
+}
+
+words!(CodeSpace, Direction, DomainState, EngineKind, EngineLevel, Injector, IrqSource, Origin);
+words!(SourceId, SourceState, Submitter);
+
 /// A wall clock that moved so far against the time since boot was set.
 pub const CLOCK_SET_MS: u64 = 1000;
 

@@ -4,6 +4,7 @@ use super::figures::bounded;
 use kvm::thread_name::Role;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use strum::IntoStaticStr;
 
 /// Samples of the stacks of a process's threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -63,7 +64,8 @@ pub struct Function {
 }
 
 /// Whose code a function is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum CodeSpace {
     /// The VMM's.
     User,
@@ -88,18 +90,6 @@ pub struct StackCount {
 }
 
 bounded!(StackCount { samples } tid, functions);
-
-impl CodeSpace {
-    /// The word used in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Kernel => "kernel",
-            Self::Guest => "guest",
-            Self::Unknown => "unknown",
-        }
-    }
-}
 
 impl Function {
     /// Its name or, without a symbol, its file and offset.

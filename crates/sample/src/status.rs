@@ -2,9 +2,11 @@
 
 use super::figures::bounded;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// How exits are counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EngineKind {
     /// Aggregated in the kernel by BPF programs.
     Bpf,
@@ -17,20 +19,9 @@ pub enum EngineKind {
     File,
 }
 
-impl EngineKind {
-    /// The word used on screen, in JSON and by `--engine`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bpf => "bpf",
-            Self::Perf => "perf",
-            Self::None => "none",
-            Self::File => "file",
-        }
-    }
-}
-
 /// How much the engine traces. `e` cycles through the levels on the live screen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EngineLevel {
     /// No tracing.
     None,
@@ -39,17 +30,6 @@ pub enum EngineLevel {
     /// Everything.
     #[default]
     Full,
-}
-
-impl EngineLevel {
-    /// The word used on screen.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Counts => "counts",
-            Self::Full => "full",
-        }
-    }
 }
 
 /// The engine and the events that it missed. Counters are cumulative since the engine started.
@@ -76,7 +56,8 @@ pub struct EngineStatus {
 bounded!(EngineStatus { lost, overflow, events } kind, level, generation, fires_kvm_exit);
 
 /// The state of a source.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SourceState {
     /// It works.
     #[default]
@@ -87,20 +68,11 @@ pub enum SourceState {
     Missing,
 }
 
-impl SourceState {
-    /// The word used in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::Missing => "missing",
-        }
-    }
-}
-
 /// A source of data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::EnumIter))]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum SourceId {
     /// `/proc`: processes, threads and CPUs of the live host.
     Procfs,
@@ -126,6 +98,7 @@ pub enum SourceId {
     Domain,
     /// A `perf.data` file.
     #[serde(rename = "perf.data")]
+    #[strum(serialize = "perf.data")]
     PerfData,
     /// Text lines of a trace.
     Trace,
@@ -143,34 +116,6 @@ pub enum SourceId {
     Virsh,
     /// The configuration of a VMM in a file, other than a libvirt XML.
     Config,
-}
-
-impl SourceId {
-    /// The name on screen and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Procfs => "procfs",
-            Self::Kvm => "kvm",
-            Self::Tracepoints => "tracepoints",
-            Self::KvmStats => "kvm-stats",
-            Self::KernelLog => "kernel-log",
-            Self::Libvirt => "libvirt",
-            Self::StatusXml => "status-xml",
-            Self::Monitor => "monitor",
-            Self::Recording => "recording",
-            Self::Session => "session",
-            Self::Domain => "domain",
-            Self::PerfData => "perf.data",
-            Self::Trace => "trace",
-            Self::Text => "text",
-            Self::Xml => "xml",
-            Self::Cmdline => "cmdline",
-            Self::Mtree => "mtree",
-            Self::Topology => "topology",
-            Self::Virsh => "virsh",
-            Self::Config => "config",
-        }
-    }
 }
 
 /// One source of data and, if it does not provide everything, cause and fix in a sentence each.
@@ -223,33 +168,11 @@ bounded!(OwnCost { cpu_ns, rss_bytes });
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strum::IntoEnumIterator;
 
     #[test]
     fn a_source_has_one_name_on_screen_in_json_and_in_serde() {
-        use SourceId::*;
-        let all = [
-            Procfs,
-            Kvm,
-            Tracepoints,
-            KvmStats,
-            KernelLog,
-            Libvirt,
-            StatusXml,
-            Monitor,
-            Recording,
-            Session,
-            Domain,
-            PerfData,
-            Trace,
-            Text,
-            Xml,
-            Cmdline,
-            Mtree,
-            Topology,
-            Virsh,
-            Config,
-        ];
-        for id in all {
+        for id in SourceId::iter() {
             assert_eq!(serde_json::to_value(id).unwrap(), id.as_str());
         }
     }

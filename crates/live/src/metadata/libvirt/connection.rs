@@ -6,7 +6,7 @@ use super::loader::{Loaded, load};
 use crate::metadata::source::{CounterReading, DeviceCounters, GuestMetadata};
 use crate::timestamps::Timestamps;
 use kvm::sanitize_name;
-use sample::domain_stats::{self as stats, Stats, StatsValue};
+use sample::domain_stats::{self as stats, Stats};
 use sample::{Known, Origin};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -153,19 +153,19 @@ fn read_record(record: sys::virDomainStatsRecordPtr) -> Option<Stats> {
     Some(params.iter().take(MAX_STATS).filter_map(read_param).collect())
 }
 
-fn read_param(p: &sys::virTypedParameter) -> Option<(String, StatsValue)> {
+fn read_param(p: &sys::virTypedParameter) -> Option<(String, String)> {
     // SAFETY: `field` is an array of bytes of a fixed size that libvirt ends with a NUL.
     let bytes = unsafe { std::slice::from_raw_parts(p.field.as_ptr().cast::<u8>(), p.field.len()) };
     let name = CStr::from_bytes_until_nul(bytes).ok()?.to_str().ok()?.to_string();
     // SAFETY: `type_` says which member of the union is set.
     let value = unsafe {
         match u32::try_from(p.type_).ok()? {
-            sys::VIR_TYPED_PARAM_INT => StatsValue::Number(p.value.i.try_into().ok()?),
-            sys::VIR_TYPED_PARAM_UINT => StatsValue::Number(p.value.ui.into()),
-            sys::VIR_TYPED_PARAM_LLONG => StatsValue::Number(p.value.l.try_into().ok()?),
-            sys::VIR_TYPED_PARAM_ULLONG => StatsValue::Number(p.value.ul),
+            sys::VIR_TYPED_PARAM_INT => p.value.i.to_string(),
+            sys::VIR_TYPED_PARAM_UINT => p.value.ui.to_string(),
+            sys::VIR_TYPED_PARAM_LLONG => p.value.l.to_string(),
+            sys::VIR_TYPED_PARAM_ULLONG => p.value.ul.to_string(),
             sys::VIR_TYPED_PARAM_STRING if !p.value.s.is_null() => {
-                StatsValue::Text(CStr::from_ptr(p.value.s).to_string_lossy().into_owned())
+                CStr::from_ptr(p.value.s).to_string_lossy().into_owned()
             }
             _ => return None,
         }
