@@ -56,14 +56,10 @@ pub fn start_clean() -> Result<(), String> {
     }
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "kvmtop".into());
-    let why = match std::env::current_exe() {
-        Ok(program) => {
-            let mut again = Command::new(program);
-            again.arg0(name).args(arguments).env_clear();
-            again.envs(std::env::vars_os().filter(|(name, _)| is_known(name))).exec()
-        }
-        Err(e) => e,
-    };
+    let known = std::env::vars_os().filter(|(name, _)| is_known(name));
+    let program = std::env::current_exe();
+    let again = program.map(|program| Command::new(program).arg0(name).args(arguments).env_clear().envs(known).exec());
+    let (Ok(why) | Err(why)) = again;
     Err(format!(
         "cannot start again without the variables of its environment: {why}; run it as: env -i TERM=$TERM kvmtop"
     ))

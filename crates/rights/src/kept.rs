@@ -1,84 +1,14 @@
-//! Which capabilities which thread keeps after the start, and why. `docs/security.md` shows this table.
+//! Which capabilities which thread keeps after the start. `docs/security.md` says why.
 
-use super::{events_need_admin, has_cap_bpf};
+use super::{PARANOID_OF_MAINLINE, has_cap_bpf, paranoid};
+use kvm::shell_quoted;
 use rustix::thread::CapabilitySet;
 use sample::EngineKind;
-
-/// A row of the table.
-#[derive(Debug, Clone, Copy)]
-pub struct KeptRow {
-    /// When it stays.
-    pub when: &'static str,
-    /// What stays.
-    pub set: CapabilitySet,
-    /// Why.
-    pub reason: &'static str,
-}
 
 const BPF: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON);
 const RINGS: CapabilitySet = CapabilitySet::PERFMON.union(CapabilitySet::IPC_LOCK);
 const PROCESSES: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 const MONITOR: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
-
-/// Every reason to keep one, for the threads that follow.
-pub const KEPT: &[KeptRow] = &[
-    KeptRow {
-        when: "sampling (the live screen, `--batch`, `record`, `check`, `doctor`, `export`, `plan` without a file), \
-               and its threads that read logs and slow files",
-        set: PROCESSES,
-        reason: "new guests of other users: /proc/PID/fd, io, root and cwd, KVM's statistics files (pidfd_getfd), \
-                 libvirt's status files and logs",
-    },
-    KeptRow {
-        when: "sampling with the bpf engine",
-        set: BPF,
-        reason: "the programs are loaded again when `e` or `K` is pressed, when the Disks or the Latency view opens, \
-                 and when more vCPUs come than there is room for",
-    },
-    KeptRow {
-        when: "sampling with the perf engine, and its thread that empties the rings",
-        set: RINGS,
-        reason: "rings are opened again when `e` is pressed and when a CPU comes online; IPC_LOCK makes them larger \
-                 than a user's may be",
-    },
-    KeptRow {
-        when: "sampling with the perf engine",
-        set: CapabilitySet::SYS_NICE,
-        reason: "the thread that empties the rings runs before others, also after `e`",
-    },
-    KeptRow {
-        when: "sampling with an engine, on a kernel before 5.8 or with `kernel.perf_event_paranoid` above 2",
-        set: CapabilitySet::SYS_ADMIN,
-        reason: "old kernels have neither CAP_BPF nor CAP_PERFMON; the levels above 2 of Debian and Ubuntu let nothing \
-                 less open an event",
-    },
-    KeptRow {
-        when: "sampling without `--no-monitor`",
-        set: MONITOR,
-        reason: "a guest's monitor is asked by a thread that takes its user's identity and keeps nothing",
-    },
-    KeptRow {
-        when: "`profile`, and the thread of the live screen that waits for the key `b`",
-        set: RINGS.union(PROCESSES).union(CapabilitySet::SYSLOG),
-        reason: "samples threads of other users, reads where their code comes from, and the kernel's list of its \
-                 functions (/proc/kallsyms)",
-    },
-    KeptRow {
-        when: "root writes into a folder of another user (`S`, `w`, `r`, `record`, `--html`)",
-        set: CapabilitySet::DAC_OVERRIDE,
-        reason: "root without it may not write there; kept only if that folder is not root's",
-    },
-    KeptRow {
-        when: "root reads a file that only another user may read (`report`, `diff`, `replay`, `plan` with files)",
-        set: CapabilitySet::DAC_READ_SEARCH,
-        reason: "root without it may not read it; kept only if a named file cannot be opened without it",
-    },
-    KeptRow {
-        when: "all other threads and commands (libvirt, keys, signals, HTTP, `report`, `diff`, `replay`, `demo`)",
-        set: CapabilitySet::empty(),
-        reason: "nothing that they do needs one",
-    },
-];
 
 /// While the sources open: what [`for_sampling`] keeps of any engine, and the kernel's log, which is opened once.
 pub fn for_start(monitor: bool) -> CapabilitySet {
@@ -121,7 +51,8 @@ pub fn for_rings() -> CapabilitySet {
 
 /// What opening an event needs beyond `CAP_PERFMON`.
 fn for_events() -> CapabilitySet {
-    if has_cap_bpf() && !events_need_admin() { CapabilitySet::empty() } else { CapabilitySet::SYS_ADMIN }
+    let needs_admin = !has_cap_bpf() || paranoid().is_some_and(|level| level > PARANOID_OF_MAINLINE);
+    if needs_admin { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() }
 }
 
 /// The names as setcap(8) takes them, the youngest first.
@@ -131,6 +62,16 @@ pub fn named(set: CapabilitySet) -> String {
     names.join(",")
 }
 
+/// What to run where a right is missing.
+pub fn hint() -> String {
+    let binary = std::env::current_exe().map_or_else(|_| "kvmtop".into(), |path| path.to_string_lossy().into_owned());
+    hint_for(&binary)
+}
+
+fn hint_for(binary: &str) -> String {
+    format!("run kvmtop as root, or once: setcap {}=ep {}", named(for_hint()), shell_quoted(binary))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,32 +79,43 @@ mod tests {
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md");
 
     #[test]
-    fn the_page_shows_the_table() {
+    fn the_page_names_what_stays() {
         let page = std::fs::read_to_string(PAGE).unwrap();
-        let (begin, end) = ("| when | what stays | why |\n|---|---|---|\n", "\n\n");
-        let from = page.find(begin).unwrap() + begin.len();
-        let until = from + page[from..].find(end).unwrap() + 1;
-        let row = |row: &KeptRow| {
-            let set = if row.set.is_empty() { "nothing".into() } else { format!("`{}`", named(row.set)) };
-            format!("| {} | {set} | {} |\n", row.when, row.reason)
-        };
-        let table: String = KEPT.iter().map(row).collect();
-        if std::env::var_os("KVMTOP_ACCEPT").is_some() {
-            std::fs::write(PAGE, format!("{}{table}{}", &page[..from], &page[until..])).unwrap();
-        } else {
-            assert!(page[from..until] == table, "{PAGE}: run KVMTOP_ACCEPT=1 cargo test --lib privileges");
-        }
-    }
-
-    #[test]
-    fn what_stays_is_in_the_table() {
-        let table = KEPT.iter().fold(CapabilitySet::empty(), |all, row| all | row.set);
+        let (_, table) = page.split_once("| when | what stays | why |").unwrap();
+        let (table, _) = table.split_once("\n\n").unwrap();
+        let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
         for engine in [EngineKind::None, EngineKind::Bpf, EngineKind::Perf] {
             let sampling = for_sampling(engine, true);
-            assert!(table.contains(sampling), "{}", named(sampling - table));
+            for (name, _) in (sampling | for_profile() | for_rings() | files).iter_names() {
+                assert!(table.contains(&format!("cap_{}", name.to_lowercase())), "{name}");
+            }
             assert!(sampling.contains(for_sampling(engine, false)) && for_start(true).contains(sampling));
             assert_eq!(sampling.contains(CapabilitySet::SYS_ADMIN), !has_cap_bpf() && engine != EngineKind::None);
         }
         assert_eq!(named(CapabilitySet::SYS_PTRACE | CapabilitySet::BPF), "cap_bpf,cap_sys_ptrace");
+    }
+
+    #[test]
+    fn the_hint_is_a_command_for_this_binary() {
+        let rights = named(for_hint());
+        assert_eq!(
+            hint_for("/usr/bin/kvmtop"),
+            format!("run kvmtop as root, or once: setcap {rights}=ep /usr/bin/kvmtop")
+        );
+        assert!(hint_for("/opt/my tools/kvmtop").ends_with("=ep '/opt/my tools/kvmtop'"));
+        assert!(hint_for("it's").ends_with(r"=ep 'it'\''s'"));
+        assert!(hint().contains(&format!("setcap {rights}=ep ")));
+    }
+
+    /// One command, the same everywhere. The pages show the command for kernels since 5.8.
+    #[test]
+    fn the_pages_give_the_same_command() {
+        let command = format!("setcap {}=ep ", named(for_hint()));
+        for page in ["README.md", "docs/security.md"] {
+            let page_has = std::fs::read_to_string(format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR")))
+                .unwrap()
+                .contains(&command);
+            assert!(page_has || command.contains("cap_sys_admin"), "{page}: {command}");
+        }
     }
 }

@@ -3,15 +3,13 @@
 mod capabilities;
 mod environment;
 mod files;
-mod hint;
 mod kept;
 mod regular_file;
 
 pub use capabilities::{keep, keep_none, renounce};
 pub use environment::start_clean;
 pub use files::for_files;
-pub use hint::hint;
-pub use kept::{KEPT, KeptRow, for_hint, for_profile, for_reading, for_rings, for_sampling, for_start, named};
+pub use kept::{for_hint, for_profile, for_reading, for_rings, for_sampling, for_start, hint, named};
 pub use regular_file::{not_ours, open_regular};
 
 use rustix::thread::CapabilitySet;
@@ -37,10 +35,6 @@ pub const PARANOID_OF_MAINLINE: i32 = 2;
 /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
 pub fn paranoid() -> Option<i32> {
     std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?.trim().parse().ok()
-}
-
-fn events_need_admin() -> bool {
-    paranoid().is_some_and(|level| level > PARANOID_OF_MAINLINE)
 }
 
 /// Why a thread with `CAP_PERFMON` cannot open an event at this level, and the cure; `None` where it can.
