@@ -19,7 +19,7 @@ const OTHER: &str = "other";
 const SOURCES: &[Column<u64>] =
     &[Column::gauge("kvmtop_source_state", "1 for the state that the source has", |is_it| Some(*is_it))];
 
-const OWN: &[Column<HostMetrics>] = &[
+const HOST: &[Column<HostMetrics>] = &[
     Column::time("process_cpu", "CPU time of kvmtop itself", |m| Some(m.own.cpu_ns)),
     Column::size("process_resident_memory", "Memory of kvmtop itself", |m| Some(m.own.rss_bytes)),
     Column::instant("kvmtop_last_sample_timestamp", "When the last sample was taken", |m| Some(nanoseconds(m.time_ms))),
@@ -29,29 +29,22 @@ const OWN: &[Column<HostMetrics>] = &[
     Column::count("kvmtop_overflow_events", "Events counted without their detail: a bounded table was full", |m| {
         Some(m.overflow)
     }),
+    Column::gauge("kvmtop_host_cpus", "CPUs that are online", |m| Some(m.cpus)),
+    Column::size("kvmtop_host_memory", "Memory of the host", |m| m.memory.map(|memory| memory.total)),
+    Column::size("kvmtop_host_memory_available", "Memory that can be had without swapping", |m| {
+        m.memory.map(|memory| memory.available)
+    }),
+    Column::size("kvmtop_host_swap_used", "Swap in use", |m| m.memory.map(|memory| memory.swap_used)),
+    Column::gauge("kvmtop_guests_left_out", "Guests without series: there are too many", |m| Some(m.left_out)),
 ];
 
-const HOST_CPUS: &[Column<HostMetrics>] =
-    &[Column::gauge("kvmtop_host_cpus", "CPUs that are online", |m| Some(m.cpus))];
-
 const GUESTS: &[Column<u64>] = &[Column::gauge("kvmtop_guests", "Guests by their state", |guests| Some(*guests))];
-
-const LEFT_OUT: &[Column<HostMetrics>] =
-    &[Column::gauge("kvmtop_guests_left_out", "Guests without series: there are too many", |m| Some(m.left_out))];
 
 const FINDINGS: &[Column<FindingMetrics>] = &[
     Column::gauge("kvmtop_finding", "Findings of a rule about a guest or the host", |f| Some(f.count)),
     Column::instant("kvmtop_finding_since_timestamp", "When the finding was first seen", |f| {
         f.since_ms.map(nanoseconds)
     }),
-];
-
-const HOST_MEMORY: &[Column<HostMetrics>] = &[
-    Column::size("kvmtop_host_memory", "Memory of the host", |m| m.memory.map(|memory| memory.total)),
-    Column::size("kvmtop_host_memory_available", "Memory that can be had without swapping", |m| {
-        m.memory.map(|memory| memory.available)
-    }),
-    Column::size("kvmtop_host_swap_used", "Swap in use", |m| m.memory.map(|memory| memory.swap_used)),
 ];
 
 const GUEST_GAUGES: &[Column<GuestMetrics>] = &[
@@ -160,28 +153,27 @@ const DOORBELLS: &[Column<Tally>] = &[
 
 impl Collector for HostMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let e = &mut encoder;
-        self.own(e)?;
-        self.host(e)?;
-        self.guest_facts(e)?;
-        self.threads(e)?;
-        self.ranked(e)?;
-        self.devices(e)
+        self.about_host(&mut encoder)?;
+        self.about_guests(&mut encoder)?;
+        self.about_threads(&mut encoder)?;
+        self.about_devices(&mut encoder)
     }
 }
 
 impl HostMetrics {
-    fn own(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn about_host(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let version = Labels::default().with("version", env!("CARGO_PKG_VERSION"));
         table(e, &[Column::info("kvmtop_build", "The kvmtop that serves this")], [(version, ())])?;
-        table(e, OWN, [(Labels::default(), self)])?;
+        table(e, HOST, [(Labels::default(), self)])?;
         let engine = Labels::default().with("engine", self.engine.kind.as_str());
         let engine = engine.with("level", self.engine.level.as_str());
         table(e, &[Column::info("kvmtop_engine", "How exits are counted")], [(engine, ())])?;
         let mut worst = BTreeMap::new();
         for source in &self.sources {
-            let state = worst.entry(source.id).or_insert(source.state);
-            *state = [*state, source.state].into_iter().max_by_key(|state| *state as u8).unwrap_or_default();
+            let worst = worst.entry(source.id).or_insert(source.state);
+            if source.state as u8 > *worst as u8 {
+                *worst = source.state;
+            }
         }
         let states = worst.into_iter().flat_map(|(id, worst)| {
             [SourceState::Ok, SourceState::Degraded, SourceState::Missing].map(|state| {
@@ -189,23 +181,17 @@ impl HostMetrics {
                 (labels, u64::from(state == worst))
             })
         });
-        table(e, SOURCES, states)
-    }
-
-    fn host(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        table(e, SOURCES, states)?;
         let facts = &self.facts;
         let labels = Labels::default().with("host", &facts.hostname).with("kernel", &facts.kernel);
         let labels = labels.with("kvm", facts.kvm_flavour.as_deref().unwrap_or_default());
         table(e, &[Column::info("kvmtop_host", "This host")], [(labels, ())])?;
-        table(e, HOST_CPUS, [(Labels::default(), self)])?;
         table_of_sums(e, HOST_CPU, [(Labels::default(), &self.cpu)])?;
-        table(e, HOST_MEMORY, [(Labels::default(), self)])?;
         let states = [DomainState::Running, DomainState::Paused].map(|state| {
             let guests = self.guests.values().filter(|guest| guest.state == state).count() as u64;
             (Labels::default().with("state", state.as_str()), guests)
         });
         table(e, GUESTS, states)?;
-        table(e, LEFT_OUT, [(Labels::default(), self)])?;
         let findings = self.findings.iter().map(|((rule, severity, domain), finding)| {
             let labels = Labels::default().with("rule", *rule).with("severity", severity.as_str());
             (labels.with("domain", domain), finding)
@@ -221,7 +207,7 @@ impl HostMetrics {
         self.guests.iter().flat_map(move |(name, guest)| rows(Labels::default().with("domain", name), guest))
     }
 
-    fn guest_facts(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn about_guests(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let facts = self.each(|labels, guest| {
             let facts = &guest.facts;
             let text =
@@ -248,19 +234,15 @@ impl HostMetrics {
         })
     }
 
-    fn threads(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn about_threads(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         table(e, VCPUS, self.vcpus())?;
         let wakeups = self.vcpus().filter_map(|(labels, vcpu)| Some((labels, vcpu.wakeups.as_ref()?)));
         histograms(e, ("kvmtop_vcpu_wakeup_latency", "From the wake-up of a vCPU until it runs"), wakeups)?;
         let roles = self.each(|labels, guest| {
             guest.vmm.iter().map(move |(role, cpu)| (labels.clone().with("role", role.as_str()), cpu))
         });
-        table(e, VMM, roles)
-    }
-
-    fn ranked(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let reasons = self.vcpus().flat_map(|(labels, vcpu)| ranked(["reason"], labels, &vcpu.exits));
-        table(e, EXITS, reasons)?;
+        table(e, VMM, roles)?;
+        table(e, EXITS, self.vcpus().flat_map(|(labels, vcpu)| ranked(["reason"], labels, &vcpu.exits)))?;
         table(e, USERSPACE, self.each(|labels, guest| ranked(["reason"], labels, &guest.userspace)))?;
         table(e, ACCESSES, self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)))?;
         let kind = ["source", "number", "by"];
@@ -270,7 +252,7 @@ impl HostMetrics {
         table(e, DOORBELLS, self.each(|labels, guest| ranked(["device", "to"], labels, &guest.doorbells)))
     }
 
-    fn devices(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn about_devices(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         table_of_sums(e, DISKS, self.each(|labels, guest| by("device", labels, &guest.disks)))?;
         let operations =
             self.each(|labels, guest| by("device", labels, &guest.host_disks)).flat_map(|(labels, kinds)| {
