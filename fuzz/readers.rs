@@ -10,7 +10,8 @@ use kvm::{
     format, guest_name, kernel_log as log, mtree as tree, sanitize, sanitize_name, thread_name,
     time_profile as profile, topology_text, virsh_text, vmm_config as vmm,
 };
-use kvmtop::cli::{config::Config, saved_settings};
+use kvmtop::cli::args::ChoiceArgs;
+use kvmtop::cli::{Settings, config::Config, saved_settings};
 use kvmtop::ui::{AppState, ScreenSession, key};
 use live::fuzzing;
 use ratatui::crossterm::event::KeyCode;
@@ -120,7 +121,7 @@ fn session(input: &[u8]) {
     let open = |path: &Path| Some(Session::from_file(File::open(path).ok()?, path).ok()?.cursor());
     let Some(mut cursor) = with_file(input, open) else { return };
     for time in [i64::MIN, 0, i64::MAX] {
-        let _ = (cursor.index_at(time), cursor.index_from(time), cursor.runs(), cursor.session().damage());
+        let _ = (cursor.index_at(time), cursor.index_from(time), cursor.begins_run(0), cursor.session().damage());
     }
     let mut next = 0;
     while let Some((index, _)) = cursor.readable_from(next) {
@@ -159,7 +160,8 @@ fn config(input: &[u8]) {
     let text = text_of(input);
     if let Ok(config) = Config::parse(&text, Path::new("config.toml")) {
         config.keys();
-        let _ = saved_settings::with_settings(&text, &config.screen.settings());
+        let settings = Settings::new(&config, None, &ChoiceArgs::default(), None, true);
+        let _ = saved_settings::with_settings(&text, &settings.screen);
     }
 }
 

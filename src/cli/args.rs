@@ -1,10 +1,11 @@
 //! The command line as clap sees it. Doc comments here are the help: `-h` shows the first line, `--help` all of it.
 
-use super::values;
-use crate::ui::ThemeChoice;
+use super::{config, values};
+use crate::ui::{ColumnId, ScreenView, Sort, ThemeChoice};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use judge::analysis::{Pattern, RecordingTime};
 use judge::lint::{self, RuleId};
+use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -110,12 +111,14 @@ pub enum Command {
     Demo(DemoArgs),
 }
 
-/// How a live host is sampled.
-#[derive(Debug, Clone, Default, Args)]
+/// How a live host is sampled. The config file has the same settings.
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
 #[command(next_help_heading = "Sampling")]
+#[serde(default, deny_unknown_fields)]
 pub struct SamplingArgs {
     /// Seconds between samples, 0.1 to 60 [default: 1]
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = values::interval, allow_negative_numbers = true)]
+    #[serde(deserialize_with = "config::interval")]
     pub interval: Option<Duration>,
     /// How exits are counted [default: auto]
     ///
@@ -127,10 +130,15 @@ pub struct SamplingArgs {
     /// kvmtop asks the monitor for `info mtree -f` once after each start of a guest, to name the device behind an
     /// address. Through libvirt this marks the domain as tainted (custom-monitor).
     #[arg(long)]
+    #[serde(rename = "monitor", deserialize_with = "config::not")]
     pub no_monitor: bool,
     /// The libvirt connection to use [default: libvirt's own choice]
     #[arg(long, value_name = "URI")]
     pub libvirt_uri: Option<String>,
+    /// Only these guests, in the config file; the option is one of [`ChoiceArgs`].
+    #[arg(skip)]
+    #[serde(deserialize_with = "config::patterns")]
+    pub domains: Vec<Pattern>,
     /// Also count every kvm tracepoint for each guest
     #[arg(long)]
     pub kvm_events: bool,
@@ -176,24 +184,39 @@ pub struct BatchArgs {
     pub count: Option<u64>,
 }
 
-/// How to draw.
-#[derive(Debug, Clone, Default, Args)]
+/// How to draw. The config file has the same settings.
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
 #[command(next_help_heading = "Screen")]
+#[serde(default, deny_unknown_fields)]
 pub struct ScreenArgs {
     /// Draw with ASCII characters only
     #[arg(long)]
     pub ascii: bool,
     /// Draw without colour (as with the variable `NO_COLOR`)
     #[arg(long)]
+    #[serde(rename = "color", deserialize_with = "config::not")]
     pub no_color: bool,
     /// Colours: auto, dark, light, 16 or mono [default: auto]
     ///
     /// auto looks at TERM, COLORTERM and COLORFGBG. No theme uses what the terminal lacks.
     #[arg(long, value_name = "THEME", value_parser = theme)]
+    #[serde(deserialize_with = "config::theme")]
     pub theme: Option<ThemeChoice>,
     /// Let kvmtop have the mouse: a click selects, shows a view or sorts, the wheel scrolls
     #[arg(long)]
     pub mouse: bool,
+    /// The view that the screen begins with, in the config file.
+    #[arg(skip)]
+    #[serde(deserialize_with = "config::view")]
+    pub view: ScreenView,
+    /// The order of the table of guests, in the config file.
+    #[arg(skip)]
+    #[serde(deserialize_with = "config::sort")]
+    pub sort: Sort,
+    /// The columns of the table of guests, left to right, in the config file.
+    #[arg(skip)]
+    #[serde(deserialize_with = "config::columns")]
+    pub columns: Option<Vec<ColumnId>>,
 }
 
 /// `kvmtop record`.
@@ -228,9 +251,6 @@ pub struct ReplayArgs {
     /// Begin at 14:03, 2026-11-21T14:03, +10m (from the start) or -10m
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
-    /// Write the recording as one HTML page, as report does (- for stdout)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["batch", "json", "count"])]
-    pub html: Option<PathBuf>,
     /// Without a screen.
     #[command(flatten)]
     pub batch: BatchArgs,
@@ -452,7 +472,7 @@ pub struct DemoArgs {
 }
 
 /// `--engine`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
     /// bpf where possible, else perf, else none
@@ -467,25 +487,13 @@ pub enum EngineChoice {
 }
 
 /// `--engine-detail`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineDetail {
     /// What the host's block devices take for the guests' requests
     Disks,
     /// What interrupts vCPUs, and how long it is on its way
     Interrupts,
-}
-
-impl EngineChoice {
-    /// The word of the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Bpf => "bpf",
-            Self::Perf => "perf",
-            Self::None => "none",
-        }
-    }
 }
 
 /// The name of a rule.
@@ -500,10 +508,8 @@ pub fn rule(name: &str) -> Result<RuleId, String> {
         .map(|r| (shared_letters(r.id.as_str(), name), r.id))
         .max_by_key(|(score, _)| *score)
         .filter(|(score, _)| *score >= 3);
-    Err(match near {
-        Some((_, near)) => format!("there is no such rule; did you mean {near}?"),
-        None => "there is no such rule".into(),
-    })
+    let near = near.map(|(_, near)| format!("; did you mean {near}?")).unwrap_or_default();
+    Err(format!("there is no such rule{near}"))
 }
 
 /// The name of a theme.

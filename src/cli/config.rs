@@ -1,9 +1,9 @@
 //! The config file. Every key has a default. An unknown key is an error: it is probably misspelt, and dropping it
 //! silently would be worse. `assets/kvmtop.toml` shows all keys, and a test checks that it equals the defaults.
 
-use super::args::{self, EngineChoice, EngineDetail};
+use super::args::{self, SamplingArgs, ScreenArgs};
 use super::values;
-use crate::ui::{ColumnId, KeysInForce, ScreenSettings, ScreenView, Sort, ThemeChoice, column_named};
+use crate::ui::{ColumnId, KeysInForce, ScreenView, Sort, ThemeChoice, column_named};
 use anyhow::Context;
 use judge::analysis::Pattern;
 use judge::lint::{RuleId, Thresholds};
@@ -25,9 +25,9 @@ pub const SYSTEM: &str = "/etc/kvmtop.toml";
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How a live host is sampled.
-    pub sampling: Sampling,
+    pub sampling: SamplingArgs,
     /// How the screen looks.
-    pub screen: Screen,
+    pub screen: ScreenArgs,
     /// Keys of actions, in place of those that they have.
     pub keys: BTreeMap<String, Spanned<KeyList>>,
     /// Limits of a recording.
@@ -36,93 +36,6 @@ pub struct Config {
     pub findings: Findings,
     /// The figures from which findings are reported.
     pub thresholds: Thresholds,
-}
-
-/// How a live host is sampled.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Sampling {
-    /// Time between two samples.
-    #[serde(deserialize_with = "interval")]
-    pub interval: Duration,
-    /// How exits are counted.
-    pub engine: EngineChoice,
-    /// Whether kvmtop may talk to the QEMU monitor.
-    pub monitor: bool,
-    /// The libvirt connection to use.
-    pub libvirt_uri: Option<String>,
-    /// Only these guests.
-    #[serde(deserialize_with = "patterns")]
-    pub domains: Vec<Pattern>,
-    /// Whether every kvm tracepoint is counted.
-    pub kvm_events: bool,
-    /// What is traced beyond exits and the scheduler.
-    pub engine_detail: Vec<EngineDetail>,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_secs(1),
-            engine: EngineChoice::Auto,
-            monitor: true,
-            libvirt_uri: None,
-            domains: Vec::new(),
-            kvm_events: false,
-            engine_detail: Vec::new(),
-        }
-    }
-}
-
-/// How the screen looks.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Screen {
-    /// With colour, where the terminal supports it.
-    pub color: bool,
-    /// With ASCII characters only.
-    pub ascii: bool,
-    /// Its colours.
-    #[serde(deserialize_with = "theme")]
-    pub theme: ThemeChoice,
-    /// Whether kvmtop has the mouse.
-    pub mouse: bool,
-    /// The view that it begins with.
-    #[serde(deserialize_with = "view")]
-    pub view: ScreenView,
-    /// The order of the table of guests.
-    #[serde(deserialize_with = "sort")]
-    pub sort: Sort,
-    /// The columns of the table of guests, left to right.
-    #[serde(deserialize_with = "columns")]
-    pub columns: Option<Vec<ColumnId>>,
-}
-
-impl Screen {
-    /// What the screen takes over and saves.
-    pub fn settings(&self) -> ScreenSettings {
-        ScreenSettings {
-            theme: self.theme,
-            mouse: self.mouse,
-            view: self.view,
-            sort: self.sort,
-            columns: self.columns.clone(),
-        }
-    }
-}
-
-impl Default for Screen {
-    fn default() -> Self {
-        Self {
-            color: true,
-            ascii: false,
-            theme: ThemeChoice::Auto,
-            mouse: false,
-            view: ScreenView::Guests,
-            sort: Sort::default(),
-            columns: None,
-        }
-    }
 }
 
 /// Limits of a recording.
@@ -138,7 +51,7 @@ pub struct Record {
 }
 
 /// Which findings are reported, and when.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Findings {
     /// Rules whose findings are one severity higher.
@@ -148,21 +61,9 @@ pub struct Findings {
     #[serde(deserialize_with = "rules_or_all")]
     pub allow: Vec<RuleId>,
     /// Seconds after a guest's start in which its behaviour is not judged.
-    pub startup_guard: f64,
+    pub startup_guard: Option<f64>,
     /// Seconds after a resume or an incoming migration in which its behaviour is not judged.
-    pub resume_guard: f64,
-}
-
-impl Default for Findings {
-    fn default() -> Self {
-        let options = judge::lint::Options::default();
-        Self {
-            warn: Vec::new(),
-            allow: Vec::new(),
-            startup_guard: options.startup_guard_s,
-            resume_guard: options.resume_guard_s,
-        }
-    }
+    pub resume_guard: Option<f64>,
 }
 
 /// One key or several.
@@ -208,13 +109,12 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> anyhow::Result<Self> {
         let line = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
         let config: Self = toml::from_str(text).map_err(|e| {
-            let line = e.span().map_or(0, |span| line(span.start));
-            anyhow::anyhow!("{}, line {line}: {}", path.display(), e.message())
+            anyhow::anyhow!("{}, line {}: {}", path.display(), e.span().map_or(0, |span| line(span.start)), e.message())
         })?;
-        match config.keys_in_force() {
-            Ok(_) => Ok(config),
-            Err((at, why)) => Err(anyhow::anyhow!("{}, line {}: {why}", path.display(), line(at))),
+        if let Err((at, why)) = config.keys_in_force() {
+            anyhow::bail!("{}, line {}: {why}", path.display(), line(at));
         }
+        Ok(config)
     }
 }
 
@@ -225,13 +125,9 @@ pub fn find(
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
     exists: impl Fn(&Path) -> bool,
 ) -> Option<PathBuf> {
-    if let Some(path) = asked {
-        return Some(path.into());
-    }
-    let folder = user_folder(&variable);
-    // kvmtop's first builds used the second name.
-    let user = folder.into_iter().flat_map(|f| ["config.toml", "kvmtop.toml"].map(|name| f.join(name)));
-    user.chain([PathBuf::from(SYSTEM)]).find(|path| exists(path))
+    let user = user_folder(&variable).map(|folder| folder.join("config.toml"));
+    let usual = || user.into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path));
+    asked.map(PathBuf::from).or_else(usual)
 }
 
 /// The folder of the user's own config file; `None` if the environment names no home.
@@ -249,9 +145,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// # Errors
 /// When the file cannot be read or is wrong.
 pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
-    let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else {
-        return Ok(Config::default());
-    };
+    let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else { return Ok(Config::default()) };
     let text = if asked.is_some() { File::open(&path).and_then(read_text) } else { read_trusted(&path) };
     let text = text.with_context(|| format!("cannot read the config file {}", path.display()))?;
     Config::parse(&text, &path)
@@ -270,7 +164,11 @@ fn read_trusted(path: &Path) -> std::io::Result<String> {
     read_text(file)
 }
 
-fn read_text(file: File) -> std::io::Result<String> {
+/// The text of a config file.
+///
+/// # Errors
+/// When it cannot be read, or is too long.
+pub fn read_text(file: File) -> std::io::Result<String> {
     let mut text = String::new();
     if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
         return Err(std::io::Error::other(format!("it is longer than {} KiB", MAX_BYTES >> 10)));
@@ -279,26 +177,12 @@ fn read_text(file: File) -> std::io::Result<String> {
 }
 
 /// A number, or text with a unit.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum NumberOrText {
-    Whole(i64),
-    Number(f64),
-    Text(String),
-}
-
-impl NumberOrText {
-    fn text(self) -> String {
-        match self {
-            Self::Whole(n) => n.to_string(),
-            Self::Number(n) => n.to_string(),
-            Self::Text(t) => t,
-        }
-    }
-}
-
 fn parsed<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>) -> Result<T, D::Error> {
-    parse(&NumberOrText::deserialize(d)?.text()).map_err(serde::de::Error::custom)
+    let text = match toml::Value::deserialize(d)? {
+        toml::Value::String(text) => text,
+        number => number.to_string(),
+    };
+    parse(&text).map_err(serde::de::Error::custom)
 }
 
 fn each<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>) -> Result<Vec<T>, D::Error> {
@@ -306,40 +190,42 @@ fn each<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>
     texts.iter().map(|t| parse(t).map_err(|e| serde::de::Error::custom(format!("{t}: {e}")))).collect()
 }
 
-fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
-    parsed(d, values::interval)
+/// For a setting that the option turns off.
+pub(super) fn not<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+    bool::deserialize(d).map(|is_on| !is_on)
 }
 
-fn theme<'de, D: Deserializer<'de>>(d: D) -> Result<ThemeChoice, D::Error> {
-    parsed(d, args::theme)
+pub(super) fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+    parsed(d, values::interval).map(Some)
 }
 
-fn view<'de, D: Deserializer<'de>>(d: D) -> Result<ScreenView, D::Error> {
-    let names = || ScreenView::ALL.map(ScreenView::name).join(", ");
-    let name = String::deserialize(d)?;
-    ScreenView::named(&name)
-        .ok_or_else(|| serde::de::Error::custom(format!("there is no view '{name}'; there are {}", names())))
+pub(super) fn theme<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ThemeChoice>, D::Error> {
+    parsed(d, args::theme).map(Some)
+}
+
+pub(super) fn view<'de, D: Deserializer<'de>>(d: D) -> Result<ScreenView, D::Error> {
+    parsed(d, |name| {
+        let names = || ScreenView::ALL.map(ScreenView::name).join(", ");
+        ScreenView::named(name).ok_or_else(|| format!("there is no view '{name}'; there are {}", names()))
+    })
 }
 
 /// `exits`, or `-exits` for the reverse order.
-fn sort<'de, D: Deserializer<'de>>(d: D) -> Result<Sort, D::Error> {
+pub(super) fn sort<'de, D: Deserializer<'de>>(d: D) -> Result<Sort, D::Error> {
     parsed(d, |name| {
         let column = name.strip_prefix('-');
         Ok(Sort { column: column_named(column.unwrap_or(name))?, reversed: column.is_some() })
     })
 }
 
-fn columns<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<ColumnId>>, D::Error> {
-    let mut columns = each(d, column_named)?;
+pub(super) fn columns<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<ColumnId>>, D::Error> {
     // Names stay on the left, and each column appears once.
-    columns.insert(0, ColumnId::Name);
-    let mut seen = Vec::new();
-    columns.retain(|id| {
-        !seen.contains(id) && {
-            seen.push(*id);
-            true
+    let mut columns = vec![ColumnId::Name];
+    for id in each(d, column_named)? {
+        if !columns.contains(&id) {
+            columns.push(id);
         }
-    });
+    }
     Ok(Some(columns))
 }
 
@@ -351,7 +237,7 @@ fn age<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
     parsed(d, values::duration).map(Some)
 }
 
-fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Pattern>, D::Error> {
+pub(super) fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Pattern>, D::Error> {
     each(d, Pattern::new)
 }
 
@@ -366,6 +252,8 @@ fn rules_or_all<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<RuleId>, D::Error
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Settings;
+    use crate::cli::args::{ChoiceArgs, EngineChoice};
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text, Path::new("kvmtop.toml")).map_err(|e| e.to_string())
@@ -379,7 +267,8 @@ mod tests {
     #[test]
     fn the_sample_file_has_the_defaults() {
         let sample = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/kvmtop.toml"));
-        assert_eq!(parse(sample), Ok(Config::default()));
+        let settings = |config: &Config| Settings::new(config, None, &ChoiceArgs::default(), None, false);
+        assert_eq!(settings(&parse(sample).unwrap()), settings(&Config::default()));
         // Each commented-out setting is valid once the comment mark is removed.
         let all: String = sample.lines().map(|l| l.strip_prefix("#: ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
         let set = parse(&all).expect("the commented settings");
@@ -425,9 +314,9 @@ mod tests {
              [record]\nmax_size = '2G'\nmax_age = '7d'\n",
         )
         .unwrap();
-        assert_eq!(c.sampling.interval, Duration::from_millis(500));
-        assert_eq!(c.sampling.engine, EngineChoice::Perf);
-        assert!(!c.sampling.monitor);
+        assert_eq!(c.sampling.interval, Some(Duration::from_millis(500)));
+        assert_eq!(c.sampling.engine, Some(EngineChoice::Perf));
+        assert!(c.sampling.no_monitor);
         assert_eq!(c.sampling.domains, [Pattern::new("web-*").unwrap()]);
         assert_eq!(c.record, Record { max_size: Some(2 << 30), max_age: Some(Duration::from_secs(604_800)) });
     }
@@ -438,7 +327,7 @@ mod tests {
                     columns = ['exits', 'name', 'exits', 'cpu']\nmouse = true\n\
                     [keys]\nfilter = ['F3', 'Ctrl-l']\nsort = 'i'\nrecord = []\n";
         let config = parse(text).unwrap();
-        let settings = config.screen.settings();
+        let settings = &config.screen;
         assert_eq!(settings.columns, Some(vec![ColumnId::Name, ColumnId::Exits, ColumnId::Cpu]));
         assert_eq!((settings.view, settings.mouse), (ScreenView::Exits, true));
         assert_eq!(settings.sort, Sort { column: ColumnId::Wait, reversed: true });
@@ -500,8 +389,6 @@ mod tests {
             .map(|p| p.display().to_string())
         };
         let both = ["/home/a/.config/kvmtop/config.toml", "/x/kvmtop/config.toml", SYSTEM];
-        let old = ["/home/a/.config/kvmtop/kvmtop.toml"];
-        assert_eq!(find(None, &[("HOME", "/home/a")], &old).as_deref(), Some(old[0]));
         assert_eq!(find(Some("my.toml"), &[], &both).as_deref(), Some("my.toml"));
         assert_eq!(find(None, &[("HOME", "/home/a")], &both).as_deref(), Some(both[0]));
         assert_eq!(find(None, &[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/x")], &both).as_deref(), Some(both[1]));

@@ -38,6 +38,8 @@ pub fn with_settings(text: &str, settings: &ScreenSettings) -> anyhow::Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Settings;
+    use crate::cli::args::ChoiceArgs;
     use crate::cli::config::Config;
     use crate::ui::{ColumnId, ScreenView, Sort, ThemeChoice};
     use std::path::Path;
@@ -53,7 +55,8 @@ mod tests {
     }
 
     fn read(text: &str) -> ScreenSettings {
-        Config::parse(text, Path::new("config.toml")).unwrap().screen.settings()
+        let config = Config::parse(text, Path::new("config.toml")).unwrap();
+        Settings::new(&config, None, &ChoiceArgs::default(), None, false).screen
     }
 
     #[test]

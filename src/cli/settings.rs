@@ -59,16 +59,16 @@ impl Settings {
         screen: Option<&ScreenArgs>,
         no_color: bool,
     ) -> Self {
-        let none = SamplingArgs::default();
+        let (none, plain) = (SamplingArgs::default(), ScreenArgs::default());
         let (given, file) = (sampling.unwrap_or(&none), &config.sampling);
-        let plain = ScreenArgs::default();
-        let screen = screen.unwrap_or(&plain);
+        let (screen, file_screen) = (screen.unwrap_or(&plain), &config.screen);
         let or = |given: &[RuleId], file: &[RuleId]| if given.is_empty() { file.to_vec() } else { given.to_vec() };
         let (warn, allow) = (or(&choice.warn, &config.findings.warn), or(&choice.allow, &config.findings.allow));
+        let rules = lint::Options::default();
         Self {
-            interval: given.interval.unwrap_or(file.interval),
-            engine: given.engine.unwrap_or(file.engine),
-            monitor: file.monitor && !given.no_monitor,
+            interval: given.interval.or(file.interval).unwrap_or(Duration::from_secs(1)),
+            engine: given.engine.or(file.engine).unwrap_or_default(),
+            monitor: !file.no_monitor && !given.no_monitor,
             libvirt_uri: given.libvirt_uri.clone().or_else(|| file.libvirt_uri.clone()),
             kvm_events: file.kvm_events || given.kvm_events,
             engine_detail: [&file.engine_detail[..], &given.engine_detail].concat(),
@@ -79,19 +79,21 @@ impl Settings {
                 thresholds: config.thresholds,
                 warn: warn.into_iter().collect(),
                 allow: allow.into_iter().collect(),
-                startup_guard_s: config.findings.startup_guard,
-                resume_guard_s: config.findings.resume_guard,
-                ..lint::Options::default()
+                startup_guard_s: config.findings.startup_guard.unwrap_or(rules.startup_guard_s),
+                resume_guard_s: config.findings.resume_guard.unwrap_or(rules.resume_guard_s),
+                ..rules
             },
             config: choice.config.clone(),
             look: ScreenLook {
-                color: config.screen.color && !screen.no_color && !no_color,
-                ascii: config.screen.ascii || screen.ascii,
+                color: !file_screen.no_color && !screen.no_color && !no_color,
+                ascii: file_screen.ascii || screen.ascii,
             },
             screen: ScreenSettings {
-                theme: screen.theme.unwrap_or(config.screen.theme),
-                mouse: config.screen.mouse || screen.mouse,
-                ..config.screen.settings()
+                theme: screen.theme.or(file_screen.theme).unwrap_or_default(),
+                mouse: file_screen.mouse || screen.mouse,
+                view: file_screen.view,
+                sort: file_screen.sort,
+                columns: file_screen.columns.clone(),
             },
             keys: config.keys(),
             limits: Limits { size: config.record.max_size, age: config.record.max_age },

@@ -43,13 +43,9 @@ pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a number of bytes with K, M, G or T, as in 500M".to_string();
     let text = text.trim();
     let text = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
-    let (number, shift) = match text.chars().last().map(|c| c.to_ascii_uppercase()) {
-        Some('K') => (&text[..text.len() - 1], 10),
-        Some('M') => (&text[..text.len() - 1], 20),
-        Some('G') => (&text[..text.len() - 1], 30),
-        Some('T') => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
+    let units = [('K', 10), ('k', 10), ('M', 20), ('m', 20), ('G', 30), ('g', 30), ('T', 40), ('t', 40)];
+    let with_unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(*unit)?, *shift)));
+    let (number, shift) = with_unit.unwrap_or((text, 0));
     let number: u64 = number.trim().parse().map_err(|_| wrong())?;
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }

@@ -18,8 +18,6 @@ pub struct BatchPrinter<'a> {
     pipeline: Pipeline,
     /// The sources as printed with the previous interval.
     shown: Vec<SourceStatus>,
-    /// Whether no sample came yet.
-    is_empty: bool,
     printed: u64,
 }
 
@@ -27,25 +25,21 @@ impl<'a> BatchPrinter<'a> {
     /// Nothing is printed yet. `source` is JSON's word for where the samples come from.
     pub fn new(settings: &'a Settings, args: &'a BatchArgs, source: &'a str) -> Self {
         let pipeline = Pipeline::new(settings.findings.clone());
-        Self { settings, args, source, pipeline, shown: Vec::new(), is_empty: true, printed: 0 }
+        Self { settings, args, source, pipeline, shown: Vec::new(), printed: 0 }
     }
 
     /// Prints intervals until the feed ends or enough are printed. The first sample is only the base of the first
-    /// interval.
-    pub fn run(&mut self, feed: &mut dyn Feed) -> anyhow::Result<()> {
+    /// interval. Returns whether there was one.
+    pub fn run(&mut self, feed: &mut dyn Feed) -> anyhow::Result<bool> {
+        let mut has_sample = false;
         while !self.enough() {
             let Some(sample) = feed.next()? else { break };
-            self.is_empty = false;
+            has_sample = true;
             if let Some(interval) = self.pipeline.next(Arc::new(sample)) {
                 self.print(&interval)?;
             }
         }
-        Ok(())
-    }
-
-    /// Whether no sample came yet.
-    pub fn is_empty(&self) -> bool {
-        self.is_empty
+        Ok(has_sample)
     }
 
     /// Whether the number of intervals that the user asked for is printed.

@@ -5,9 +5,10 @@ use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use ::report::rules::{self, JsonRules};
 use ::report::{View, findings_text, json, text};
+use anyhow::Context;
 use judge::analysis::{JudgedInterval, Pipeline};
 use judge::figures;
-use judge::lint::{self, Severity, StillWatched, Thresholds};
+use judge::lint::{self, Severity, StillWatched};
 use judge::model::ModelSum;
 use sample::EngineKind;
 use sample::Feed;
@@ -22,7 +23,8 @@ const DURATION: Duration = Duration::from_secs(10);
 /// Runs it on the live host.
 pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.list_rules {
-        print(&list_rules(args.json, &settings.findings.thresholds)?)?;
+        let rules = JsonRules::new(&settings.findings.thresholds);
+        print(&if args.json { json::text(&rules)? + "\n" } else { rules::text() })?;
         return Ok(0);
     }
     let duration = args.duration.unwrap_or(DURATION);
@@ -31,10 +33,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut live = live::start(&settings);
     live::stop_on_signals(live.commands)?;
     let seen = watch(&mut live.feed, duration, &settings)?;
-    let Some(JudgedInterval { model, report }) = seen else {
-        anyhow::bail!("stopped before anything was seen");
-    };
-    let mut report = report;
+    let JudgedInterval { model, mut report } = seen.context("stopped before anything was seen")?;
     // Nobody watches this list change: the most costly comes first.
     report.findings.sort_by(lint::order);
     let view = View { model: &model, findings: &report, source: "live", domains: &settings.domains };
@@ -52,8 +51,10 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         return Ok(COULD_NOT_LOOK);
     }
     let status = status(&view);
-    if status == COULD_NOT_LOOK {
-        too_short(&view);
+    if status == COULD_NOT_LOOK
+        && let Some(needed) = shortest_s(&view).map(figures::seconds)
+    {
+        super::say(&format!("too little was seen to tell; the shortest useful --duration now is {needed}"));
     }
     Ok(status)
 }
@@ -64,17 +65,6 @@ fn shortest_s(view: &View<'_>) -> Option<f64> {
     let missing_s = young.map(|w| w.needed_s - w.seen_s).reduce(f64::max)?;
     // An interval starts a little after the guest.
     Some((view.model.interval_s.unwrap_or(0.0) + missing_s - 0.01).ceil())
-}
-
-/// Says how long it takes to tell.
-fn too_short(view: &View<'_>) {
-    let Some(needed) = shortest_s(view).map(figures::seconds) else { return };
-    super::say(&format!("too little was seen to tell; the shortest useful --duration now is {needed}"));
-}
-
-/// All rules, for `--list-rules`.
-fn list_rules(json: bool, thresholds: &Thresholds) -> anyhow::Result<String> {
-    if json { Ok(json::text(&JsonRules::new(thresholds))? + "\n") } else { Ok(rules::text()) }
 }
 
 /// The whole time as one interval, with the findings at its end: the rules remember what came before.
@@ -100,10 +90,9 @@ fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow
 }
 
 fn text_of(view: &View<'_>) -> String {
-    let guests = view.guests().count();
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources());
-    let guests = judge::figures::count(guests, "guest");
+    let guests = figures::count(view.guests().count(), "guest");
     format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view))
 }
 
@@ -117,17 +106,11 @@ fn status(view: &View<'_>) -> u8 {
         Some(Severity::Warning) => 1,
         Some(Severity::Info) | None => 0,
     };
-    // Guests that were seen too short may have findings later.
+    // Guests that were seen too short may have findings later; so may those that could not be seen, unless the selected
+    // guests were seen.
     let is_young = view.selected_watching().any(StillWatched::is_every_rule);
-    if status == 0 && is_young {
-        return COULD_NOT_LOOK;
-    }
-    // Guests that could not be seen may have findings, unless the selected guests were seen.
-    if status == 0 && view.model.unseen_processes().is_some() && view.domains.patterns.is_empty() {
-        COULD_NOT_LOOK
-    } else {
-        status
-    }
+    let is_blind = view.model.unseen_processes().is_some() && view.domains.patterns.is_empty();
+    if status == 0 && (is_young || is_blind) { COULD_NOT_LOOK } else { status }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `report --html` and `replay --html`: one page of a recording or of other files.
+//! `report --html`: one page of a recording or of other files.
 
 use super::html_file::{self, STDOUT};
 use super::progress_line::ReadingLine;
@@ -23,7 +23,7 @@ pub(super) const INTERVAL_S: f64 = 1.0;
 pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Settings) -> anyhow::Result<u8> {
     html_file::check(file)?;
     let mut timeline = TimelineBuilder::new(settings.domains.clone());
-    let mut read = report::read_timed(inputs, reading, settings, Some(&mut timeline))?;
+    let mut read = report::read(inputs, reading, settings, Some(&mut timeline))?;
     let progress = ReadingLine::new(inputs);
     for path in inputs {
         // The report said of a file that cannot be used.

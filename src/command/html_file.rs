@@ -1,12 +1,13 @@
-//! A page on disk: whole or not at all, private, and never through a link.
+//! Files that are written whole or not at all, and never through a link.
 
-use super::print_bytes;
+use super::{folder_of, print_bytes};
 use anyhow::{Context as _, anyhow, ensure};
 use rights::not_ours;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,7 +35,7 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
             None => Ok(()),
         },
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            let folder = folder(path);
+            let folder = folder_of(path);
             let meta = fs::metadata(folder).with_context(|| format!("cannot write {name}: {}", folder.display()))?;
             ensure!(meta.is_dir(), "cannot write {name}: {} is no folder", folder.display());
             Ok(())
@@ -43,28 +44,36 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes the file, readable by its owner alone. An existing one is replaced as a whole.
+/// Writes a page, readable by its owner alone.
 ///
 /// # Errors
-/// As [`check`], and when the folder or the disk refuses it; the folder is left as it was.
+/// As [`check`] and [`replace`].
 pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     if path == Path::new(STDOUT) {
         return Ok(print_bytes(content)?);
     }
     check(path)?;
-    let name = path.display();
-    let signals = HeldSignals::new().with_context(|| format!("cannot write {name}: no handler for signals"))?;
-    // A new file with mode 0600, created by O_EXCL; the rename replaces a link instead of following it.
+    replace(path, content, 0o600).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes a file. An existing one is replaced as a whole.
+///
+/// # Errors
+/// When the folder or the disk refuses it; the folder is left as it was.
+pub fn replace(path: &Path, content: &[u8], mode: u32) -> anyhow::Result<()> {
+    let signals = HeldSignals::new().context("no handler for signals")?;
+    // A new file, created by O_EXCL; the rename replaces a link instead of following it.
     let mut file = tempfile::Builder::new()
         .prefix(".kvmtop-")
-        .tempfile_in(folder(path))
-        .with_context(|| format!("cannot write {name}: no new file in its folder"))?;
-    file.write_all(content).and_then(|()| file.as_file().sync_all()).with_context(|| format!("cannot write {name}"))?;
+        .permissions(fs::Permissions::from_mode(mode))
+        .tempfile_in(folder_of(path))
+        .context("no new file in its folder")?;
+    file.write_all(content).and_then(|()| file.as_file().sync_all())?;
     if signals.came() {
         // Dropping both removes the file and ends the program.
         return Ok(());
     }
-    file.persist(path).map_err(|e| e.error).with_context(|| format!("cannot write {name}"))?;
+    file.persist(path).map_err(|e| e.error)?;
     Ok(())
 }
 
@@ -99,14 +108,10 @@ impl Drop for HeldSignals {
     }
 }
 
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_page_is_private_and_replaced_as_a_whole() {

@@ -6,6 +6,7 @@ use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
 use ::live::metadata::libvirt::{Libvirt, LibvirtOptions};
 use ::live::{self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, SystemPaths};
+use clap::ValueEnum;
 use engine::events::{Engine, EngineError};
 use engine::{bpf::BpfEngine, perf::PerfEngine};
 use kvm::topology::HostTopology;
@@ -51,7 +52,8 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
         && settings.engine != EngineChoice::Auto
         && let Some(why) = problems.first()
     {
-        say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
+        let engine = settings.engine.to_possible_value().unwrap_or_default();
+        say(&format!("--engine {}: {}; {}; going on without exits", engine.get_name(), why.cause, why.fix));
     }
     let kind = engine.as_ref().map_or(EngineKind::None, |engine| engine.kind());
     let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), at_once });

@@ -43,9 +43,7 @@ pub fn start() -> ExitCode {
         say(&why);
         return ExitCode::from(FAILED);
     }
-    if let Err(e) = rights::renounce() {
-        say(&kept_for_want_of(e));
-    }
+    say_kept(rights::renounce());
     run(std::env::args_os())
 }
 
@@ -107,8 +105,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Replay(args)) => {
             let settings = settings(None, &args.choice, Some(&args.screen))?;
-            let output = args.html.as_deref().map_or(HERE.as_ref(), folder_of);
-            keep(for_files(std::slice::from_ref(&args.file), Some(output)));
+            keep(for_files(std::slice::from_ref(&args.file), Some(HERE.as_ref())));
             replay::run(&args, &settings)
         }
         Some(Command::Demo(args)) => {
@@ -128,13 +125,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
 
 /// The calling thread gives up all rights but these.
 fn keep(rights: CapabilitySet) {
-    if let Err(e) = rights::keep(rights) {
-        say(&kept_for_want_of(e));
-    }
+    say_kept(rights::keep(rights));
 }
 
-fn kept_for_want_of(e: rustix::io::Errno) -> String {
-    format!("rights that are not needed cannot be given up ({e}): kvmtop goes on with them")
+fn say_kept(given_up: Result<(), rustix::io::Errno>) {
+    if let Err(e) = given_up {
+        say(&format!("rights that are not needed cannot be given up ({e}): kvmtop goes on with them"));
+    }
 }
 
 /// The folder of a file.

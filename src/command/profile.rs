@@ -12,9 +12,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Guests that an error names.
-const MAX_NAMED: usize = 8;
-
 /// Runs it on the live host. Ctrl-C ends the sampling early and prints the samples so far; a second one ends kvmtop.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
     keep(rights::for_profile());
@@ -68,9 +65,5 @@ fn selected<'a>(
 }
 
 fn names<'a>(guests: impl IntoIterator<Item = &'a DomainSample>) -> String {
-    let mut names: Vec<_> = guests.into_iter().map(|guest| guest.facts.name.value.as_str()).collect();
-    let more = names.len().saturating_sub(MAX_NAMED);
-    names.truncate(MAX_NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", names.join(", "))
+    guests.into_iter().map(|guest| guest.facts.name.value.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -19,35 +19,26 @@ pub struct ProgressLine {
     begin: Instant,
     last: Option<Instant>,
     shown: bool,
-    /// Whether the task made no step since the last update.
-    stands: bool,
 }
 
 impl ProgressLine {
     /// Starts a task of this name.
     pub fn new(task: String) -> Self {
-        Self::since(task, Instant::now())
-    }
-
-    /// Starts a task whose time counts from `begin`.
-    fn since(task: String, begin: Instant) -> Self {
-        Self { task, begin, last: can_clear().then_some(begin), shown: false, stands: false }
+        let begin = Instant::now();
+        Self { task, begin, last: can_clear().then_some(begin), shown: false }
     }
 
     /// Reports that `done` of `all` steps are done.
-    pub fn at(&mut self, done: usize, all: usize) {
+    pub fn at(&mut self, done: u64, all: u64) {
+        self.show(|elapsed| progress(done, all, elapsed));
+    }
+
+    fn show(&mut self, text: impl Fn(Duration) -> String) {
         let now = Instant::now();
-        if self.last.is_none_or(|last| now - last < PATIENCE) {
-            return;
+        if self.last.is_some_and(|last| now - last >= PATIENCE) {
+            (self.last, self.shown) = (Some(now), true);
+            let _ = write!(std::io::stderr(), "\r{}: {}\x1b[K", self.task, text(now - self.begin));
         }
-        (self.last, self.shown) = (Some(now), true);
-        let elapsed = now - self.begin;
-        let text = if self.stands {
-            format!("working for {}", figures::seconds(elapsed.as_secs_f64().round()))
-        } else {
-            progress(done as u64, all as u64, elapsed)
-        };
-        let _ = write!(std::io::stderr(), "\r{}: {text}\x1b[K", self.task);
     }
 }
 
@@ -87,46 +78,42 @@ fn task(file: &Path) -> String {
 /// Shows while it lives how far files have been read, or for how long the program is at work on them. It looks at the
 /// positions of the process's open files, so that no reader has to know of it (`/proc/PID/fdinfo`,
 /// `proc_pid_fdinfo(5)`).
-pub struct ReadingLine {
-    stop: Option<(Sender<()>, JoinHandle<()>)>,
-}
+pub struct ReadingLine(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl ReadingLine {
     /// Watches these files, and those in these folders.
     pub fn new(paths: &[PathBuf]) -> Self {
         if !can_clear() {
-            return Self { stop: None };
+            return Self(None);
         }
         let paths: Vec<PathBuf> = paths.iter().filter_map(|p| std::fs::canonicalize(p).ok()).collect();
         let (stop, stopped) = channel();
-        let mut begin = Instant::now();
         let watch = move || {
-            let mut line: Option<(PathBuf, ProgressLine)> = None;
-            let mut before = None;
-            while stopped.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                let file = open_file(&paths);
-                let (path, position, size) = file.unwrap_or_default();
-                if line.as_ref().is_none_or(|(of, _)| *of != path) {
-                    let task = task(&path);
-                    line = Some((path, ProgressLine::since(task, begin)));
-                    begin = Instant::now();
+            let (mut line, mut before) = (ProgressLine::new(task(Path::new(""))), (PathBuf::new(), 0));
+            // A little more than the line's own pause.
+            while stopped.recv_timeout(PATIENCE + PATIENCE / 10) == Err(RecvTimeoutError::Timeout) {
+                let (path, position, size) = open_file(&paths).unwrap_or_default();
+                if path != before.0 {
+                    line = ProgressLine::new(task(&path));
                 }
-                if let Some((_, line)) = &mut line {
-                    // A reader whose position does not move works on what it has read, for an unknown time. So does a
-                    // task without an open file.
-                    line.stands = before.replace(position) == Some(position) || size == 0;
-                    line.at(position as usize, size as usize);
+                // A reader whose position does not move works on what it has read, for an unknown time. So does a task
+                // without an open file.
+                if before == (path.clone(), position) || size == 0 {
+                    line.show(|elapsed| format!("working for {}", figures::seconds(elapsed.as_secs_f64().round())));
+                } else {
+                    line.at(position, size);
                 }
+                before = (path, position);
             }
         };
         let thread = std::thread::Builder::new().name("progress".into()).spawn(watch);
-        Self { stop: thread.ok().map(|thread| (stop, thread)) }
+        Self(thread.ok().map(|thread| (stop, thread)))
     }
 }
 
 impl Drop for ReadingLine {
     fn drop(&mut self) {
-        if let Some((stop, thread)) = self.stop.take() {
+        if let Some((stop, thread)) = self.0.take() {
             drop(stop);
             let _ = thread.join();
         }
@@ -136,22 +123,13 @@ impl Drop for ReadingLine {
 /// The first of the process's open files that is one of these or in one of these folders: its path, the position of its
 /// reader, its size.
 fn open_file(paths: &[PathBuf]) -> Option<(PathBuf, u64, u64)> {
-    for entry in std::fs::read_dir("/proc/self/fd").ok()?.flatten() {
-        let Ok(path) = std::fs::read_link(entry.path()) else { continue };
-        if paths.iter().any(|p| path.starts_with(p))
-            && let Some((position, size)) = position(&entry.file_name().to_string_lossy(), &path)
-        {
-            return Some((path, position, size));
-        }
-    }
-    None
-}
-
-fn position(fd: &str, path: &Path) -> Option<(u64, u64)> {
-    let info = std::fs::read_to_string(Path::new("/proc/self/fdinfo").join(fd)).ok()?;
-    let position = info.lines().find_map(|l| l.strip_prefix("pos:"))?.trim().parse().ok()?;
-    let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    Some((position, file.len()))
+    std::fs::read_dir("/proc/self/fd").ok()?.flatten().find_map(|entry| {
+        let path = std::fs::read_link(entry.path()).ok().filter(|path| paths.iter().any(|p| path.starts_with(p)))?;
+        let info = std::fs::read_to_string(Path::new("/proc/self/fdinfo").join(entry.file_name())).ok()?;
+        let position = info.lines().find_map(|l| l.strip_prefix("pos:"))?.trim().parse().ok()?;
+        let size = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?.len();
+        Some((path, position, size))
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use judge::lint;
 use judge::model::Model;
-use sample::RecordedSamples;
+use session::Cursor;
 use std::ops::Range;
 
 /// Maximum number of intervals before a sample that are kept: the screen's history.
@@ -24,52 +24,40 @@ pub struct ReachedInterval {
 /// Judges the intervals of a recording in any order.
 pub struct RecordedIntervals<'a> {
     /// The samples.
-    pub samples: Box<dyn RecordedSamples + 'a>,
+    pub samples: Cursor<'a>,
     pipeline: Pipeline,
     filter: DomainFilter,
-    /// The number of the last sample that the pipeline took, damaged ones after it included.
+    /// The number of the last sample that the pipeline took.
     judged: Option<usize>,
-    /// Intervals judged before a damaged sample.
-    passed: Vec<Model>,
 }
 
 impl<'a> RecordedIntervals<'a> {
     /// The intervals of these samples; the filter selects guests after the rules have judged all of them.
-    pub fn new(samples: impl RecordedSamples + 'a, findings: lint::Options, filter: DomainFilter) -> Self {
+    pub fn new(samples: Cursor<'a>, findings: lint::Options, filter: DomainFilter) -> Self {
         let pipeline = Pipeline::new(lint::Options { input: lint::InputKind::Recording, ..findings });
-        Self { samples: Box::new(samples), pipeline, filter, judged: None, passed: Vec::new() }
+        Self { samples, pipeline, filter, judged: None }
     }
 
     /// The interval that ends with a sample. The first sample of a run ends none: it is judged alone.
     ///
     /// # Errors
-    /// When the sample is damaged. A later one continues from the last whole sample.
+    /// When the sample is damaged.
     pub fn at(&mut self, index: usize) -> anyhow::Result<ReachedInterval> {
         let next = self.judged.map(|judged| judged + 1).filter(|next| (*next..*next + MAX_STEP).contains(&index));
-        let sample = match self.samples.sample(index) {
-            Ok(sample) => sample,
-            Err(damage) => {
-                if let Some(next) = next {
-                    self.judge(next..index);
-                    self.judged = Some(index);
-                }
-                return Err(damage);
-            }
-        };
+        let sample = self.samples.sample(index)?;
         if next.is_none() {
             self.pipeline.restart();
-            self.passed.clear();
         }
         let look_back = self.pipeline.look_back();
         let first = next.unwrap_or_else(|| self.samples.index_before(index, look_back));
-        self.judge(first..index);
+        let passed = self.judge(first..index);
         if self.samples.begins_run(index) {
             self.pipeline.restart();
         }
         let mut interval = self.pipeline.next_or_first(sample);
         interval.keep_only(&self.filter);
         self.judged = Some(index);
-        Ok(ReachedInterval { interval, passed: std::mem::take(&mut self.passed), is_jump: next.is_none() })
+        Ok(ReachedInterval { interval, passed, is_jump: next.is_none() })
     }
 
     /// The first interval of known length that ends with this sample or a later one, and the number of that sample.
@@ -85,14 +73,16 @@ impl<'a> RecordedIntervals<'a> {
 
     /// Judges samples that are passed over. After a jump the first of them is only the base of an interval, unless a
     /// run of the recorder begins with it.
-    fn judge(&mut self, range: Range<usize>) {
+    fn judge(&mut self, range: Range<usize>) -> Vec<Model> {
+        let mut passed = Vec::new();
         for index in range {
             let Ok(sample) = self.samples.sample(index) else { continue };
             if let Some(mut interval) = self.pipeline.follow(sample, self.samples.begins_run(index)) {
                 interval.keep_only(&self.filter);
-                self.passed.push(interval.model);
-                self.passed.drain(..self.passed.len().saturating_sub(MAX_PASSED));
+                passed.push(interval.model);
             }
         }
+        passed.drain(..passed.len().saturating_sub(MAX_PASSED));
+        passed
     }
 }

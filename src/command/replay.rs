@@ -3,9 +3,9 @@
 use super::batch::BatchPrinter;
 use super::progress_line::ReadingLine;
 use super::recorded_intervals::RecordedIntervals;
-use super::{html, say, screen};
+use super::{say, screen};
 use crate::cli::Settings;
-use crate::cli::args::{BatchArgs, DemoArgs, InputArgs, ReplayArgs};
+use crate::cli::args::{BatchArgs, DemoArgs, ReplayArgs};
 use crate::ui::ScreenSource;
 use anyhow::{Context, ensure};
 use import::PerfDataFeed;
@@ -13,7 +13,6 @@ use jiff::tz::TimeZone;
 use judge::analysis::{DomainFilter, RecordingTime};
 use sample::Feed;
 use sample::{EngineKind, SourceId};
-use session::SessionSamples;
 use session::{Cursor, Recorder, Session};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -26,23 +25,15 @@ const INTERVAL_S: f64 = 1.0;
 
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
-    if let Some(page) = &args.html {
-        replay_format(&args.file)?;
-        let reading = InputArgs { at: args.at, ..InputArgs::default() };
-        return html::write(std::slice::from_ref(&args.file), &reading, page, settings);
-    }
-    let session = match replay_format(&args.file)? {
+    let is_perf_data = is_perf_data(&args.file)?;
+    if is_perf_data && args.batch.batch && args.at.is_none() {
         // Text needs no way back in time, so the samples are printed as they are decoded.
-        ReplayFormat::PerfData if args.batch.batch && args.at.is_none() => {
-            return print_perf_data(&args.file, &args.batch, settings);
-        }
-        ReplayFormat::PerfData => record_perf_data(&args.file)?,
-        ReplayFormat::Session => {
-            // The whole of a file without a readable index is read.
-            let _opening = ReadingLine::new(std::slice::from_ref(&args.file));
-            Session::open(&args.file)?
-        }
-    };
+        return print_perf_data(&args.file, &args.batch, settings);
+    }
+    // The whole of a file without a readable index is read.
+    let reading = ReadingLine::new(std::slice::from_ref(&args.file));
+    let session = if is_perf_data { record_perf_data(&args.file)? } else { Session::open(&args.file)? };
+    drop(reading);
     let title = args.file.display().to_string();
     show(session, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
 }
@@ -59,33 +50,27 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     show(session, ScreenSource::Demo, "of real guests".into(), None, &args.batch, settings)
 }
 
-/// What can be replayed.
-enum ReplayFormat {
-    Session,
-    PerfData,
-}
-
-fn replay_format(path: &Path) -> anyhow::Result<ReplayFormat> {
+/// Whether the file is a `perf.data` and not a session.
+fn is_perf_data(path: &Path) -> anyhow::Result<bool> {
     let name = path.display();
     let mut head = [0; 8];
     let mut file = rights::open_regular(path).with_context(|| format!("cannot open {name}"))?;
     let n = file.read(&mut head).with_context(|| format!("cannot read {name}"))?;
     // Opening a session explains what is wrong with a file that is too short.
     if session::looks_like(&head[..n]) || n < head.len() {
-        return Ok(ReplayFormat::Session);
+        return Ok(false);
     }
     ensure!(
         &head == b"PERFILE2",
         "cannot replay {name}: it is neither a session of `kvmtop record` nor a perf.data of `perf kvm stat record`"
     );
-    Ok(ReplayFormat::PerfData)
+    Ok(true)
 }
 
 fn print_perf_data(path: &Path, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
     let mut batch = BatchPrinter::new(settings, args, SourceId::PerfData.as_str());
-    batch.run(&mut feed)?;
-    ensure!(!batch.is_empty(), "{}: the recording holds no sample", path.display());
+    ensure!(batch.run(&mut feed)?, "{}: the recording holds no sample", path.display());
     Ok(0)
 }
 
@@ -93,7 +78,6 @@ fn print_perf_data(path: &Path, args: &BatchArgs, settings: &Settings) -> anyhow
 /// only be decoded from its beginning; a session holds its samples in a small part of the memory that the samples
 /// themselves take.
 fn record_perf_data(path: &Path) -> anyhow::Result<Session> {
-    let _reading = ReadingLine::new(&[path.to_path_buf()]);
     let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
     let file = memory_file()?;
     let mut recorder = Recorder::into_file(file.try_clone()?, path);
@@ -137,8 +121,7 @@ fn print_all(mut cursor: Cursor, from: usize, args: &BatchArgs, settings: &Setti
     let is_perf_data = cursor.at(from)?.engine.kind == EngineKind::File;
     let source = if is_perf_data { SourceId::PerfData } else { SourceId::Session };
     let mut batch = BatchPrinter::new(settings, args, source.as_str());
-    let samples = SessionSamples::new(cursor);
-    let mut intervals = RecordedIntervals::new(samples, settings.findings.clone(), DomainFilter::default());
+    let mut intervals = RecordedIntervals::new(cursor, settings.findings.clone(), DomainFilter::default());
     let mut next = from;
     while !batch.enough()
         && let Some((index, interval)) = intervals.first_from(next)

@@ -36,7 +36,7 @@ impl JudgedInput {
 
 /// `kvmtop report`.
 pub fn report(args: &ReportArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let read = read(&args.inputs, &args.reading, settings)?;
+    let read = read(&args.inputs, &args.reading, settings, None)?;
     let view = read.view(settings);
     if args.reading.json {
         say_unmatched(&view);
@@ -49,8 +49,8 @@ pub fn report(args: &ReportArgs, settings: &Settings) -> anyhow::Result<u8> {
 
 /// `kvmtop diff`.
 pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let before = read(std::slice::from_ref(&args.before), &args.reading, settings)?;
-    let after = read(std::slice::from_ref(&args.after), &args.reading, settings)?;
+    let before = read(std::slice::from_ref(&args.before), &args.reading, settings, None)?;
+    let after = read(std::slice::from_ref(&args.after), &args.reading, settings, None)?;
     for (side, input) in [("before", &before), ("after", &after)] {
         let recording = input.interval.model.sources.iter().filter(|s| s.id == SourceId::Session);
         recording.for_each(|s| say(&format!("{side}: {}", s.sentence())));
@@ -68,12 +68,9 @@ pub(super) fn status(damaged: bool) -> u8 {
     if damaged { FAILED } else { 0 }
 }
 
-pub(super) fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<JudgedInput> {
-    read_timed(inputs, reading, settings, None)
-}
-
-/// The same; all intervals of a session go to the time line as well, and a trace is cut into intervals.
-pub(super) fn read_timed(
+/// Reads and judges these inputs; all intervals of a session go to the time line as well, and a trace is cut into
+/// intervals.
+pub(super) fn read(
     inputs: &[PathBuf],
     reading: &InputArgs,
     settings: &Settings,
@@ -94,12 +91,7 @@ pub(super) fn read_timed(
     let reading = ReadingLine::new(inputs);
     let Imported { sample, base, mut intervals, source, errors, notes } = import::load(inputs, &options);
     drop(reading);
-    for error in &errors {
-        say(&error.to_string());
-    }
-    for note in &notes {
-        say(note);
-    }
+    errors.iter().map(ToString::to_string).chain(notes).for_each(|text| say(&text));
     anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
     let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
     let _judging = ReadingLine::new(inputs);
@@ -117,9 +109,7 @@ fn describe(others: &[PathBuf], options: &ImportOptions) -> (DescriptionFiles, b
         return (DescriptionFiles::default(), false);
     }
     let imported = import::load(others, options);
-    for error in &imported.errors {
-        say(&error.to_string());
-    }
+    imported.errors.iter().for_each(|error| say(&error.to_string()));
     let damaged = !imported.errors.is_empty();
     let (descriptions, measured) = DescriptionFiles::new(imported);
     for name in &measured {

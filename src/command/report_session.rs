@@ -9,9 +9,7 @@ use jiff::tz::TimeZone;
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, RecordingTime, SessionSummary};
 use kvm::sanitize;
 use rights::open_regular;
-use sample::RecordedSamples;
-use session::Session;
-use session::SessionSamples;
+use session::{Cursor, Session};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -36,20 +34,16 @@ pub fn find(inputs: &[PathBuf]) -> anyhow::Result<Option<(PathBuf, Vec<PathBuf>)
         let number = path.extension().is_some_and(|e| e.to_string_lossy().chars().all(|c| c.is_ascii_digit()));
         !(number && whole.contains(&path.with_extension("")))
     });
-    match sessions.as_slice() {
-        [] => Ok(None),
-        [one] => Ok(Some((one.clone(), others))),
-        [a, b, ..] => anyhow::bail!(
-            "{} and {} are both sessions; give one, or compare them with `kvmtop diff`",
-            a.display(),
-            b.display()
-        ),
+    if let [a, b, ..] = &sessions[..] {
+        let (a, b) = (a.display(), b.display());
+        anyhow::bail!("{a} and {b} are both sessions; give one, or compare them with `kvmtop diff`");
     }
+    Ok(sessions.pop().map(|one| (one, others)))
 }
 
 fn is_session(path: &Path) -> bool {
-    let mut head = Vec::new();
-    open_regular(path).and_then(|f| f.take(64).read_to_end(&mut head)).is_ok() && session::looks_like(&head)
+    let mut head = [0; 8];
+    open_regular(path).and_then(|mut f| f.read_exact(&mut head)).is_ok() && session::looks_like(&head)
 }
 
 /// A session as one interval, or its interval at a time, with the findings. Other files describe its guests further.
@@ -70,11 +64,11 @@ pub fn read(
     let session = Session::open(path)?;
     drop(opening);
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
-    let mut samples = SessionSamples::new(session.cursor());
+    let mut samples = session.cursor();
     if !descriptions.is_empty() {
         samples = samples.described_by(|sample| descriptions.complete(sample));
     }
-    let all = |samples: &mut SessionSamples<'_>| {
+    let all = |samples: &mut Cursor<'_>| {
         let pipeline = Pipeline::new(settings.findings.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
@@ -98,7 +92,7 @@ const READ_AHEAD: usize = 4;
 
 /// All samples as one interval. Reading takes as long as judging, so each has a thread.
 fn whole(
-    samples: &mut SessionSamples<'_>,
+    samples: &mut Cursor<'_>,
     pipeline: Pipeline,
     mut progress: ProgressLine,
     mut timeline: Option<&mut TimelineBuilder>,
@@ -118,7 +112,7 @@ fn whole(
             samples.damage()
         });
         for (i, sample, begins_run) in received {
-            progress.at(i, all);
+            progress.at(i as u64, all as u64);
             summary.add_watched(sample, begins_run, |interval| {
                 if let Some(timeline) = &mut timeline {
                     timeline.add(interval);

@@ -1,19 +1,16 @@
 //! Saves the screen's settings in the user's config file: whole or not at all, and through no link.
 
-use crate::cli::config::{self, user_folder};
+use super::html_file::replace;
+use crate::cli::config::{self, read_text, user_folder};
 use crate::cli::saved_settings::with_settings;
 use crate::ui::ScreenSettings;
 use anyhow::{Context, ensure};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, unlinkat};
-use rustix::io::Errno;
+use rights::not_ours;
 use rustix::process::geteuid;
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-
-/// Largest config file that is changed, bytes.
-const LARGEST: u64 = 1 << 20;
 
 /// Saves the settings in the file that the user asked for, else in the user's own; answers with its path. A file of the
 /// user's that is not there yet begins as a copy of the system's, which it hides from then on.
@@ -34,69 +31,23 @@ pub fn save(asked: Option<&Path>, settings: &ScreenSettings) -> anyhow::Result<P
 }
 
 fn write(path: &Path, in_force: Option<&Path>, settings: &ScreenSettings) -> anyhow::Result<()> {
-    let (folder, name) = path.parent().zip(path.file_name()).context("it has no folder")?;
-    let folder = open_folder(folder)?;
-    let old = match openat(
-        &folder,
-        name,
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
-        Mode::empty(),
-    ) {
-        Ok(file) => Some(file),
-        Err(Errno::NOENT) => None,
-        Err(Errno::LOOP) => anyhow::bail!("it is a link; put the settings into the file behind it"),
+    let folder = path.parent().context("it has no folder")?;
+    // `~/.config` itself may be missing on a fresh account.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    // Whoever else may write there could exchange the file.
+    let owner = fs::metadata(folder)?.uid();
+    ensure!(owner == geteuid().as_raw(), "the folder belongs to another user; with sudo, use `sudo -H`");
+    let (old, mode) = match fs::symlink_metadata(path) {
+        Ok(meta) => match not_ours(&meta) {
+            Some(why) => anyhow::bail!("it {why}"),
+            None => (Some(path), meta.mode() & 0o777),
+        },
+        Err(e) if e.kind() == ErrorKind::NotFound => (in_force, 0o600),
         Err(e) => return Err(e.into()),
     };
-    let (text, mode) = match old {
-        Some(file) => {
-            let stat = fstat(&file)?;
-            ensure!(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile, "it is no regular file");
-            ensure!(stat.st_uid == geteuid().as_raw(), "it belongs to another user");
-            (read(File::from(file))?, Mode::from_raw_mode(stat.st_mode & 0o777))
-        }
-        // The system's file is root's: links are its matter.
-        None => match in_force.filter(|p| *p != path) {
-            Some(system) => (read(File::open(system)?)?, Mode::RUSR | Mode::WUSR),
-            None => (String::new(), Mode::RUSR | Mode::WUSR),
-        },
-    };
-    let text = with_settings(&text, settings)?;
-    let new = format!(".{}.{}.new", name.to_string_lossy(), std::process::id());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(openat(&folder, &new, flags, mode)?);
-    let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(anyhow::Error::from);
-    let done = done.and_then(|()| Ok(renameat(&folder, &new, &folder, name)?));
-    if done.is_err() {
-        let _ = unlinkat(&folder, &new, AtFlags::empty());
-    }
-    done
-}
-
-/// The file's folder, made where it is missing. Whoever else may write there could exchange the file.
-fn open_folder(folder: &Path) -> anyhow::Result<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let open = || openat(CWD, folder, flags, Mode::empty());
-    let opened = match open() {
-        Err(Errno::NOENT) => {
-            if let Some(above) = folder.parent() {
-                // `~/.config` itself may be missing on a fresh account.
-                let _ = mkdirat(CWD, above, Mode::RWXU);
-            }
-            mkdirat(CWD, folder, Mode::RWXU).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-            open()?
-        }
-        other => other?,
-    };
-    let owner = fstat(&opened)?.st_uid;
-    ensure!(owner == geteuid().as_raw(), "the folder belongs to another user; with sudo, use `sudo -H`");
-    Ok(opened)
-}
-
-fn read(file: File) -> anyhow::Result<String> {
-    let mut text = String::new();
-    file.take(LARGEST + 1).read_to_string(&mut text)?;
-    ensure!(text.len() as u64 <= LARGEST, "it is larger than {LARGEST} bytes");
-    Ok(text)
+    let text = old.map_or(Ok(String::new()), |path| File::open(path).and_then(read_text))?;
+    replace(path, with_settings(&text, settings)?.as_bytes(), mode)
 }
 
 #[cfg(test)]
@@ -139,11 +90,11 @@ mod tests {
         let (path, target) = (dir.path().join("config.toml"), dir.path().join("target"));
         std::fs::write(&target, "# theirs\n").unwrap();
         symlink(&target, &path).unwrap();
-        assert!(saved(&path, None).unwrap_err().contains("it is a link"));
+        assert!(saved(&path, None).unwrap_err().contains("it is a symbolic link"));
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "# theirs\n");
         let folder = dir.path().join("folder");
         std::fs::create_dir(&folder).unwrap();
-        assert!(saved(&folder, None).unwrap_err().contains("no regular file"));
+        assert!(saved(&folder, None).unwrap_err().contains("not a regular file"));
         let broken = dir.path().join("broken.toml");
         std::fs::write(&broken, "[screen\n").unwrap();
         assert!(saved(&broken, None).is_err());

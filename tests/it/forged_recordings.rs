@@ -167,7 +167,7 @@ fn read_whole(path: &Path, samples: &[Sample], size: (u16, u16), r: &mut Random)
     recorder.close().unwrap();
     let mut cursor = Session::from_file(file, path).unwrap().cursor();
     for time in [i64::MIN, 0, i64::MAX] {
-        let _ = (cursor.index_at(time), cursor.index_from(time), cursor.runs(), cursor.session().damage());
+        let _ = (cursor.index_at(time), cursor.index_from(time), cursor.begins_run(0), cursor.session().damage());
     }
     whole::show(&mut cursor, size, &[r.next() as u8, r.next() as u8]);
 }

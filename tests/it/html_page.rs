@@ -229,7 +229,7 @@ fn the_file_is_private_and_stdout_works() {
     let dir = tempfile::tempdir().unwrap();
     let input = session(dir.path(), (0..5).map(|s| Fixture::busy_host().sample(f64::from(s))));
     let (input, page) = (input.to_str().unwrap(), dir.path().join("page.html"));
-    let (stdout, stderr) = run(&["replay", input, "--html", page.to_str().unwrap()]);
+    let (stdout, stderr) = run(&["report", input, "--html", page.to_str().unwrap()]);
     assert!(stdout.is_empty() && stderr.contains(page.to_str().unwrap()), "{stderr}");
     assert_eq!(std::fs::metadata(&page).unwrap().permissions().mode() & 0o777, 0o600);
     let (stdout, stderr) = run(&["report", "--html", "-", input]);
@@ -243,5 +243,4 @@ fn the_file_is_private_and_stdout_works() {
     let (status, said) = refused(&["report", "--html", link.to_str().unwrap(), input]);
     assert!(status == Some(1) && said.contains("symbolic link"), "{said}");
     assert_eq!(refused(&["report", "--html", "x.html", "--json", input]).0, Some(2));
-    assert_eq!(refused(&["replay", input, "--html", "x.html", "--batch"]).0, Some(2));
 }

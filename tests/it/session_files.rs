@@ -1,7 +1,7 @@
 //! Recordings that were killed, cut, damaged, taken, foreign or too new.
 use proptest::prelude::*;
 use sample::Sample;
-use session::{Limits, Recorder, Session};
+use session::{Cursor, Limits, Recorder, Session};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testkit::random::{RandomHost, idle};
@@ -95,11 +95,11 @@ fn what_is_no_session_is_said() {
     let newer = say(&with_schema(7u32.to_le_bytes()));
     assert!(newer.contains("schema version 7") && newer.contains("use a newer kvmtop"), "{newer}");
     assert!(say(&with_schema(1u32.to_le_bytes())).contains("no longer read"));
-    assert!(say(&with_schema(2u32.to_be_bytes())).contains("other byte order"));
+    assert!(say(&with_schema(2u32.to_be_bytes())).contains("schema version 33554432"));
     assert!(said(dir.path()).contains("not a regular file"));
     assert!(said(&dir.path().join("none")).contains("cannot open"));
     let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
-    assert!(error.contains("other byte order") || error.contains("damaged"), "{error}");
+    assert!(error.contains("use a newer kvmtop"), "{error}");
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn a_recording_is_gone_on_with_also_after_a_kill() {
     assert!(r.note().unwrap().contains("recording continues after its 19 samples"));
     more.iter().for_each(|s| r.append(s).unwrap());
     // A reader next to the recorder sees whole samples and no damage.
-    let mut reading = Session::open(&path).unwrap().cursor();
-    assert_eq!((reading.len(), reading.session().damage()), (24, None));
+    let mut reading = Session::open(&path).unwrap();
+    assert_eq!((reading.len(), reading.damage()), (24, None));
     r.append(&more[0]).unwrap();
     assert!(reading.refresh());
     assert_eq!(reading.len(), 25);
@@ -248,6 +248,11 @@ fn frames(bytes: &[u8]) -> Vec<(usize, u8)> {
     all
 }
 
+/// The samples that are the first of a run.
+fn begins(cursor: &Cursor) -> Vec<usize> {
+    (0..cursor.len()).filter(|i| cursor.begins_run(*i)).collect()
+}
+
 #[test]
 fn reading_goes_on_behind_damage_at_the_next_segment() {
     let (_dir, path, first, _) = recorded(6);
@@ -259,7 +264,7 @@ fn reading_goes_on_behind_damage_at_the_next_segment() {
     }
     let bytes = std::fs::read(&path).unwrap();
     let mut c = Session::open(&path).unwrap().cursor();
-    assert_eq!((c.len(), c.runs()), (18, vec![0..6, 6..12, 12..18]));
+    assert_eq!((c.len(), begins(&c)), (18, vec![0, 6, 12]));
     assert!(c.readable_from(17).is_some() && c.readable_from(18).is_none());
     let frames = frames(&bytes);
     let sample_frames: Vec<usize> =
@@ -274,7 +279,7 @@ fn reading_goes_on_behind_damage_at_the_next_segment() {
         let damage = session.damage().unwrap();
         assert!(damage.contains(&format!("is damaged at byte {}: 4 samples between", sample_frames[8])), "{damage}");
         let mut c = session.cursor();
-        assert_eq!(c.runs(), [0..6, 6..8, 8..14], "byte {offset}");
+        assert_eq!((c.len(), begins(&c)), (14, vec![0, 6, 8]), "byte {offset}");
         for (i, s) in all[..8].iter().chain(&all[12..]).enumerate() {
             assert!(*c.at(i).unwrap() == *s, "sample {i}");
             assert_eq!(c.begins_run(i), [0, 6, 8].contains(&i), "sample {i}");

@@ -8,12 +8,10 @@
 mod format;
 mod read;
 pub mod recording_feed;
-mod samples;
 mod write;
 
 pub use format::{Header, SCHEMA, looks_like};
 pub use read::{Cursor, Session};
-pub use samples::SessionSamples;
 pub use write::{Limits, Recorder};
 
 /// Maximum number of samples in a segment. To reach its last sample, a reader decompresses all of them.

@@ -15,7 +15,7 @@ pub enum RecordingRequest {
 }
 
 /// The part of a sample to record; `None` for the whole sample.
-type SelectPart = Box<dyn Fn(&Sample) -> Option<Sample> + Send>;
+pub type SelectPart = Box<dyn Fn(&Sample) -> Option<Sample> + Send>;
 
 /// Passes samples on and records them. Each sample passed on reports the recording as a source. A full disk or a file
 /// that cannot be created ends nothing but the recording.
@@ -29,15 +29,9 @@ pub struct RecordingFeed<F> {
 }
 
 impl<F> RecordingFeed<F> {
-    /// Passes samples on, and records from the first [`RecordingRequest::Start`].
-    pub fn new(feed: F, requests: Receiver<RecordingRequest>, limits: Limits) -> Self {
-        Self { feed, select: Box::new(|_| None), requests, limits, recorder: None, failure: None }
-    }
-
-    /// Records only a part of each sample; the whole sample passes on.
-    #[must_use]
-    pub fn selecting(self, select: impl Fn(&Sample) -> Option<Sample> + Send + 'static) -> Self {
-        Self { select: Box::new(select), ..self }
+    /// Passes samples on, and records the selected part of them from the first [`RecordingRequest::Start`].
+    pub fn new(feed: F, requests: Receiver<RecordingRequest>, limits: Limits, select: SelectPart) -> Self {
+        Self { feed, select, requests, limits, recorder: None, failure: None }
     }
 
     fn handle(&mut self, request: RecordingRequest) {
@@ -56,16 +50,13 @@ impl<F> RecordingFeed<F> {
     }
 
     fn status(&self) -> Option<SourceStatus> {
-        let (id, fix) = (SourceId::Recording, "nothing more is recorded until there is room; r ends the recording");
+        let id = SourceId::Recording;
+        let room = "nothing more is recorded until there is room; r ends the recording";
+        let folder = "r records into a new file; the folder must be one that you may write to";
         match (&self.recorder, &self.failure) {
-            (Some(_), Some(why)) => Some(SourceStatus::degraded(id, why, fix)),
+            (Some(_), Some(why)) => Some(SourceStatus::degraded(id, why, room)),
             (Some(_), None) => Some(SourceStatus::ok(id)),
-            (None, Some(why)) => Some(SourceStatus::missing(
-                id,
-                why,
-                "r records into a new file; the folder must be one that you may write to",
-            )),
-            (None, None) => None,
+            (None, why) => why.as_ref().map(|why| SourceStatus::missing(id, why, folder)),
         }
     }
 }
@@ -78,16 +69,10 @@ impl<F: Feed> Feed for RecordingFeed<F> {
         }
         let Some(mut sample) = sample else {
             self.close();
-            return match self.failure.take() {
-                Some(why) => Err(anyhow::anyhow!(why)),
-                None => Ok(None),
-            };
+            return self.failure.take().map_or(Ok(None), |why| Err(anyhow::anyhow!(why)));
         };
         if let Some(recorder) = &mut self.recorder {
-            let done = match (self.select)(&sample) {
-                Some(part) => recorder.append(&part),
-                None => recorder.append(&sample),
-            };
+            let done = recorder.append((self.select)(&sample).as_ref().unwrap_or(&sample));
             self.failure = done.err().map(|e| format!("{e:#}"));
             if recorder.is_lost() {
                 self.recorder = None;

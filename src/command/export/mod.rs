@@ -1,6 +1,5 @@
 //! `kvmtop export`: serves metrics to Prometheus.
 
-mod published;
 mod request;
 mod server;
 mod users;
@@ -12,9 +11,10 @@ use crate::cli::args::ExportArgs;
 use anyhow::Context;
 use judge::analysis::Pipeline;
 use metrics::HostMetrics;
-use published::Published;
+use request::{Answers, publish};
 use rustix::thread::CapabilitySet;
 use sample::Feed;
+use std::cell::RefCell;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +33,14 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
     })?;
     let address = listener.local_addr()?;
     let access = WebAccess::open(args.web_config.as_deref())?;
-    let (has_tls, has_users) = (access.has_tls(), access.has_users());
-    let is_protected = has_tls && has_users;
-    if !address.ip().is_loopback() && !is_protected {
-        let missing = if has_tls {
-            "passwords"
-        } else if has_users {
-            "TLS"
-        } else {
-            "TLS and passwords"
-        };
+    let (has_tls, has_users) = access.protection();
+    let missing = match (has_tls, has_users) {
+        (true, true) => None,
+        (true, false) => Some("passwords"),
+        (false, true) => Some("TLS"),
+        (false, false) => Some("TLS and passwords"),
+    };
+    if let Some(missing) = missing.filter(|_| !address.ip().is_loopback()) {
         say(&format!(
             "{address} can be reached from other hosts without {missing}: whoever reaches it reads the names of guests \
              and what they do; --web-config adds both"
@@ -50,8 +48,10 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
     }
     let live = live::start_with(settings, CapabilitySet::empty(), false);
     live::stop_on_signals(live.commands)?;
-    let published = Published::new(settings.interval);
-    let server = server::start(listener, access, published.clone())?;
+    let published = Arc::default();
+    let max_age = settings.interval * 3 + Duration::from_secs(5);
+    let answers = Answers { published: Arc::clone(&published), max_age, texts: RefCell::default() };
+    let server = server::start(listener, access, answers)?;
     say(&format!("serving {}://{address}/metrics; Ctrl-C ends it", if has_tls { "https" } else { "http" }));
     let mut feed = live.feed;
     let mut metrics = HostMetrics::new(args.per_vcpu);
@@ -63,7 +63,7 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
         let mut interval = pipeline.next_or_first(sample.clone());
         interval.keep_only(&settings.domains);
         metrics.add(&sample, before.as_deref(), &interval);
-        published.set(Arc::new(metrics.clone()));
+        publish(&published, Arc::new(metrics.clone()));
         before = Some(sample);
     }
     Ok(0)

@@ -1,14 +1,14 @@
 //! What a request gets: `/metrics`, `/healthz` and nothing else.
 
-use super::published::LastMetrics;
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use judge::figures;
 use metrics::{HostMetrics, openmetrics, prometheus_text};
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -17,67 +17,60 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// A response with its whole body.
 pub type Answer = Response<Full<Bytes>>;
 
-/// The texts of the last metrics that were asked for: several scrapes of one sample share them.
-#[derive(Debug, Default)]
-pub struct Texts {
-    last: RefCell<Option<SampleTexts>>,
+/// The last metrics and when they came, by which the sampling thread and the server hold a lock for as long as it takes
+/// to copy a pointer; `None` before the first sample.
+pub type Published = Mutex<Option<(Arc<HostMetrics>, Instant)>>;
+
+/// Replaces the metrics.
+pub fn publish(published: &Published, metrics: Arc<HostMetrics>) {
+    let new = Some((metrics, Instant::now()));
+    drop(std::mem::replace(&mut *published.lock().unwrap_or_else(PoisonError::into_inner), new));
 }
 
-#[derive(Debug)]
-struct SampleTexts {
-    of: Arc<HostMetrics>,
-    openmetrics: Bytes,
-    prometheus: Option<Bytes>,
+/// Answers requests.
+pub struct Answers {
+    /// The metrics.
+    pub published: Arc<Published>,
+    /// Maximum age of metrics while samples are taken.
+    pub max_age: Duration,
+    /// The last metrics that were asked for, as text 0.0.4 and as `OpenMetrics`: several scrapes of one sample share
+    /// them.
+    pub texts: RefCell<Option<(Arc<HostMetrics>, [Bytes; 2])>>,
 }
 
-impl Texts {
+impl Answers {
     /// Answers a request, whose body is not looked at.
-    pub fn answer<B>(&self, request: &Request<B>, last: LastMetrics) -> Answer {
+    pub fn answer<B>(&self, request: &Request<B>) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return refused;
+            return with(ALLOW, "GET, HEAD", text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n"));
         }
-        match request.uri().path() {
-            "/metrics" => self.metrics(last, wants_openmetrics(request)),
-            "/healthz" => health(&last),
+        let last = self.published.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (request.uri().path(), last) {
+            ("/metrics", None) => text(StatusCode::SERVICE_UNAVAILABLE, "the first sample is not taken yet\n"),
+            ("/metrics", Some((metrics, _))) => match self.texts(metrics) {
+                Some([_, text]) if wants_openmetrics(request) => response(StatusCode::OK, OPENMETRICS, text),
+                Some([text, _]) => response(StatusCode::OK, PROMETHEUS, text),
+                None => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n"),
+            },
+            ("/healthz", Some((_, at))) if at.elapsed() <= self.max_age => text(StatusCode::OK, "ok\n"),
+            ("/healthz", last) => {
+                let age = last.map(|(_, at)| format!(" in the last {}", figures::seconds(at.elapsed().as_secs_f64())));
+                let age = age.unwrap_or_else(|| " yet".into());
+                text(StatusCode::SERVICE_UNAVAILABLE, format!("no sample was taken{age}\n"))
+            }
             _ => text(StatusCode::NOT_FOUND, "there is /metrics and /healthz\n"),
         }
     }
 
-    fn metrics(&self, last: LastMetrics, wants_openmetrics: bool) -> Answer {
-        let Some(metrics) = last.metrics else {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "the first sample is not taken yet\n");
-        };
-        let (kind, body) = if wants_openmetrics {
-            (OPENMETRICS, self.openmetrics(&metrics))
-        } else {
-            (PROMETHEUS, self.prometheus(&metrics))
-        };
-        match body {
-            Some(body) => response(StatusCode::OK, kind, body),
-            None => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n"),
+    fn texts(&self, metrics: Arc<HostMetrics>) -> Option<[Bytes; 2]> {
+        let mut last = self.texts.borrow_mut();
+        if let Some((_, texts)) = last.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &metrics)) {
+            return Some(texts.clone());
         }
-    }
-
-    fn openmetrics(&self, metrics: &Arc<HostMetrics>) -> Option<Bytes> {
-        let mut last = self.last.borrow_mut();
-        if let Some(texts) = last.as_ref().filter(|texts| Arc::ptr_eq(&texts.of, metrics)) {
-            return Some(texts.openmetrics.clone());
-        }
-        let text = Bytes::from(openmetrics(metrics).ok()?);
-        *last = Some(SampleTexts { of: metrics.clone(), openmetrics: text.clone(), prometheus: None });
-        Some(text)
-    }
-
-    fn prometheus(&self, metrics: &Arc<HostMetrics>) -> Option<Bytes> {
-        let openmetrics = self.openmetrics(metrics)?;
-        let mut last = self.last.borrow_mut();
-        let known = &mut last.as_mut()?.prometheus;
-        if known.is_none() {
-            *known = Some(Bytes::from(prometheus_text(std::str::from_utf8(&openmetrics).ok()?)));
-        }
-        known.clone()
+        let text = openmetrics(&metrics).ok()?;
+        let texts = [prometheus_text(&text), text].map(Bytes::from);
+        *last = Some((metrics, texts.clone()));
+        Some(texts)
     }
 }
 
@@ -87,19 +80,10 @@ fn wants_openmetrics<B>(request: &Request<B>) -> bool {
     accepted.iter().any(|list| list.to_str().is_ok_and(|list| list.contains("application/openmetrics-text")))
 }
 
-fn health(last: &LastMetrics) -> Answer {
-    if last.metrics.is_some() && last.age <= last.oldest {
-        return text(StatusCode::OK, "ok\n");
-    }
-    let age = figures::seconds(last.age.as_secs_f64());
-    text(StatusCode::SERVICE_UNAVAILABLE, format!("no sample was taken in the last {age}\n"))
-}
-
 /// For a client without a user's password.
 pub fn unauthorized() -> Answer {
-    let mut refused = text(StatusCode::UNAUTHORIZED, "a user and a password are needed\n");
-    refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"kvmtop\""));
-    refused
+    let refused = text(StatusCode::UNAUTHORIZED, "a user and a password are needed\n");
+    with(WWW_AUTHENTICATE, "Basic realm=\"kvmtop\"", refused)
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
@@ -109,7 +93,10 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
 fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    with(CONTENT_TYPE, kind, with(CACHE_CONTROL, "no-store", response))
+}
+
+fn with(name: HeaderName, value: &'static str, mut answer: Answer) -> Answer {
+    answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    answer
 }

@@ -3,8 +3,7 @@
 //! One request a connection: a scrape comes every few seconds, and with a deadline for the whole connection nobody can
 //! hold one.
 
-use super::published::Published;
-use super::request;
+use super::request::{Answers, unauthorized};
 use super::web_config::{Access, WebAccess};
 use anyhow::Context;
 use hyper::Request;
@@ -40,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// A sentence that names what the system refused.
-pub fn start(listener: TcpListener, access: WebAccess, published: Arc<Published>) -> anyhow::Result<JoinHandle<()>> {
+pub fn start(listener: TcpListener, access: WebAccess, answers: Answers) -> anyhow::Result<JoinHandle<()>> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.context("cannot start the HTTP server")?;
@@ -51,14 +50,13 @@ pub fn start(listener: TcpListener, access: WebAccess, published: Arc<Published>
     let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
         rights::keep_none();
         let tasks = tokio::task::LocalSet::new();
-        tasks.block_on(&runtime, serve(listener, access, published));
+        tasks.block_on(&runtime, serve(listener, access, Rc::new(answers)));
     })?;
     Ok(thread)
 }
 
-async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, published: Arc<Published>) {
+async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, answers: Rc<Answers>) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let texts = Rc::new(request::Texts::default());
     loop {
         // Only a closed semaphore refuses, and nothing closes it.
         let Ok(place) = room.clone().acquire_owned().await else { return };
@@ -66,34 +64,30 @@ async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, publish
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let (access, published, texts) = (access.current(), published.clone(), texts.clone());
+        let (access, answers) = (access.current(), answers.clone());
         tokio::task::spawn_local(async move {
             // A mistake or the silence of a client ends its connection alone.
-            let _ = tokio::time::timeout(DEADLINE, connection(stream, &access, &published, &texts)).await;
+            let _ = tokio::time::timeout(DEADLINE, connection(stream, &access, &answers)).await;
             drop(place);
         });
     }
 }
 
-async fn connection(stream: TcpStream, access: &Access, published: &Published, texts: &request::Texts) {
+async fn connection(stream: TcpStream, access: &Access, answers: &Answers) {
     match &access.tls {
-        None => answer(stream, access, published, texts).await,
+        None => answer(stream, access, answers).await,
         Some(tls) => {
             if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_DEADLINE, tls.accept(stream)).await {
-                answer(stream, access, published, texts).await;
+                answer(stream, access, answers).await;
             }
         }
     }
 }
 
-async fn answer<S>(stream: S, access: &Access, published: &Published, texts: &request::Texts)
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, access: &Access, answers: &Answers) {
     let service = service_fn(async |request: Request<Incoming>| {
         let may_read = access.users.allow(request.headers().get(AUTHORIZATION)).await;
-        let answer = if may_read { texts.answer(&request, published.last()) } else { request::unauthorized() };
-        Ok::<_, Infallible>(answer)
+        Ok::<_, Infallible>(if may_read { answers.answer(&request) } else { unauthorized() })
     });
     let served = http1::Builder::new()
         .keep_alive(false)

@@ -1,5 +1,6 @@
 //! HTTP basic authentication (RFC 7617) against bcrypt hashes.
 
+use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderValue;
@@ -31,13 +32,11 @@ impl Users {
     /// A sentence about text that is not a bcrypt hash.
     pub fn new(hashes: BTreeMap<String, String>) -> anyhow::Result<Self> {
         for (user, hash) in &hashes {
-            let cost = hash.parse::<bcrypt::HashParts>().map(|parts| parts.get_cost());
+            let parts = hash.parse::<bcrypt::HashParts>().ok().with_context(|| {
+                format!("the password of {user} is no bcrypt hash; make one with `htpasswd -nB {user}`")
+            })?;
             anyhow::ensure!(
-                cost.is_ok(),
-                "the password of {user} is no bcrypt hash; make one with `htpasswd -nB {user}`"
-            );
-            anyhow::ensure!(
-                cost.is_ok_and(|cost| cost <= MAX_COST),
+                parts.get_cost() <= MAX_COST,
                 "the bcrypt hash of {user} has a cost above {MAX_COST}, which takes seconds; `htpasswd -nB -C 10 \
                  {user}` makes one with 10"
             );

@@ -83,18 +83,15 @@ impl WebAccess {
     pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
         let (config, files) = parse(path)?;
-        let access = Access::new(config).with_context(|| format!("web configuration {}", path.display()))?;
-        Ok(Self { path: Some(path.to_owned()), files, access: Arc::new(access) })
+        let doing = || format!("web configuration {}", path.display());
+        let users = Users::new(config.basic_auth_users.unwrap_or_default()).with_context(doing)?;
+        let tls = config.tls_server_config.map(|tls| tls_acceptor(&tls)).transpose().with_context(doing)?;
+        Ok(Self { path: Some(path.to_owned()), files, access: Arc::new(Access { tls, users }) })
     }
 
-    /// Whether the server speaks TLS.
-    pub fn has_tls(&self) -> bool {
-        self.access.tls.is_some()
-    }
-
-    /// Whether it asks for passwords.
-    pub fn has_users(&self) -> bool {
-        !self.access.users.is_empty()
+    /// Whether the server speaks TLS, and whether it asks for passwords.
+    pub fn protection(&self) -> (bool, bool) {
+        (self.access.tls.is_some(), !self.access.users.is_empty())
     }
 
     /// The access as the files say now. One that cannot be read changes nothing and is reported once.
@@ -138,14 +135,6 @@ fn parse(path: &Path) -> anyhow::Result<(WebConfig, Vec<FileState>)> {
         }
     }
     Ok((config, files))
-}
-
-impl Access {
-    fn new(config: WebConfig) -> anyhow::Result<Self> {
-        let users = Users::new(config.basic_auth_users.unwrap_or_default())?;
-        let tls = config.tls_server_config.map(|tls| tls_acceptor(&tls)).transpose()?;
-        Ok(Self { tls, users })
-    }
 }
 
 fn tls_acceptor(config: &TlsConfig) -> anyhow::Result<TlsAcceptor> {

@@ -28,8 +28,8 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     let (recording, recording_requests) = channel();
     let filter = settings.domains.clone();
     let collector = ProfiledFeed { feed: collector, taken };
-    let samples = RecordingFeed::new(collector, recording_requests, settings.limits)
-        .selecting(move |sample| filter.apply(sample));
+    let select = Box::new(move |sample: &_| filter.apply(sample));
+    let samples = RecordingFeed::new(collector, recording_requests, settings.limits, select);
     let (pipeline, filter) = (Pipeline::new(settings.findings.clone()), settings.domains.clone());
     let stopped = stop.clone();
     let (show, shown) = sync_channel::<SyncSender<ScreenEvent>>(1);
@@ -100,32 +100,20 @@ fn forward(
 ) -> std::io::Result<()> {
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for control in requests {
-            // The feed lives as long as the collector does.
-            let command = match control {
-                Control::SetEngineLevel(level) => CollectorCommand::Level(level),
-                Control::ShowDisks(on) => CollectorCommand::Disks(on || always.contains(&EngineDetail::Disks)),
+            let has = |detail| always.contains(&detail);
+            // Whoever is gone needs no requests.
+            let _ = match control {
+                Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
+                Control::ShowDisks(on) => commands.send(CollectorCommand::Disks(on || has(EngineDetail::Disks))).ok(),
                 Control::ShowInterrupts(on) => {
-                    CollectorCommand::Interrupts(on || always.contains(&EngineDetail::Interrupts))
+                    commands.send(CollectorCommand::Interrupts(on || has(EngineDetail::Interrupts))).ok()
                 }
-                Control::SetKvmEvents(on) => CollectorCommand::KvmEvents(on),
-                Control::Quit => CollectorCommand::Stop,
-                Control::StartRecord(path) => {
-                    let _ = recording.send(RecordingRequest::Start(path));
-                    continue;
-                }
-                Control::Profile(request) => {
-                    let _ = profiles.send(request);
-                    continue;
-                }
-                Control::StopRecord => {
-                    let _ = recording.send(RecordingRequest::Stop);
-                    continue;
-                }
+                Control::SetKvmEvents(on) => commands.send(CollectorCommand::KvmEvents(on)).ok(),
+                Control::Quit => commands.send(CollectorCommand::Stop).ok(),
+                Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
+                Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),
+                Control::Profile(request) => profiles.send(request).ok(),
             };
-            // A collector that is gone needs no commands.
-            if commands.send(command).is_err() {
-                return;
-            }
         }
     })?;
     Ok(())

@@ -32,12 +32,11 @@ impl MarkScan {
     /// Starts the scan.
     pub fn start(cursor: &Cursor, filter: DomainFilter, options: lint::Options) -> Self {
         let scan = Self::default();
-        if let Ok(cursor) = cursor.again() {
-            let (found, stop) = (scan.found.clone(), scan.stop.clone());
-            let finder = MarkFinder::new(options, filter);
-            // If the thread cannot start, the replay works without marks.
-            let _ = std::thread::Builder::new().name("marks".into()).spawn(move || run(cursor, finder, &found, &stop));
-        }
+        let cursor = cursor.session().clone().cursor();
+        let (found, stop) = (scan.found.clone(), scan.stop.clone());
+        let finder = MarkFinder::new(options, filter);
+        // If the thread cannot start, the replay works without marks.
+        let _ = std::thread::Builder::new().name("marks".into()).spawn(move || run(cursor, finder, &found, &stop));
         scan
     }
 

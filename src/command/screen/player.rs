@@ -7,7 +7,6 @@ use crate::command::recorded_intervals::{ReachedInterval, RecordedIntervals};
 use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick, UiOptions};
 use judge::analysis::JudgedInterval;
 use session::Cursor;
-use session::SessionSamples;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 /// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins there,
 /// paused.
 pub fn replay(
-    cursor: Cursor,
+    cursor: Cursor<'static>,
     source: ScreenSource,
     title: String,
     start_ms: Option<i64>,
@@ -27,12 +26,11 @@ pub fn replay(
 ) -> anyhow::Result<()> {
     let (filter, rules) = (settings.domains.clone(), settings.findings.clone());
     let marks = MarkScan::start(&cursor, filter.clone(), rules.clone());
-    let samples = SessionSamples::new(cursor);
     let (commands, requests) = channel();
     let feeder = move |events: SyncSender<ScreenEvent>| {
         run_feeder(
             || {
-                Player::new(RecordedIntervals::new(samples, rules, filter), marks, &events).play(start_ms, &requests);
+                Player::new(RecordedIntervals::new(cursor, rules, filter), marks, &events).play(start_ms, &requests);
                 Ok(())
             },
             &events,
@@ -65,22 +63,10 @@ impl<'a> Player<'a> {
         let first = start_ms.map_or(0, |ms| self.intervals.samples.index_from(ms));
         self.go(first);
         loop {
-            let command = match self.due() {
-                Some(wait) => match commands.recv_timeout(wait) {
-                    Ok(c) => Some(c),
-                    Err(RecvTimeoutError::Timeout) => None,
-                    Err(RecvTimeoutError::Disconnected) => return,
-                },
-                None => match commands.recv() {
-                    Ok(c) => Some(c),
-                    Err(_) => return,
-                },
-            };
-            if let Some(c) = command {
-                self.handle(c);
-            } else {
-                let next = self.position + self.stride();
-                self.go(next);
+            match commands.recv_timeout(self.due().unwrap_or(Duration::MAX)) {
+                Ok(command) => self.handle(command),
+                Err(RecvTimeoutError::Timeout) => self.go(self.position + self.stride()),
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
@@ -90,7 +76,7 @@ impl<'a> Player<'a> {
     }
 
     /// Time from this sample to the next at the speed of playing.
-    fn step(&mut self) -> Duration {
+    fn step(&self) -> Duration {
         let i = self.position;
         let times = self.intervals.samples.time_ms(i + 1).zip(self.intervals.samples.time_ms(i));
         let ms = times.map_or(1000, |(b, a)| b.saturating_sub(a).max(1));
@@ -98,12 +84,12 @@ impl<'a> Player<'a> {
     }
 
     /// How long until the next sample is due; `None`: only a command moves on.
-    fn due(&mut self) -> Option<Duration> {
+    fn due(&self) -> Option<Duration> {
         (self.playing && self.position < self.last()).then(|| self.step().max(FRAME))
     }
 
     /// How many samples to move on so that playing keeps its speed.
-    fn stride(&mut self) -> usize {
+    fn stride(&self) -> usize {
         let step = self.step().as_secs_f64().max(1e-6);
         ((FRAME.as_secs_f64() / step).round() as usize).max(1)
     }
@@ -129,22 +115,16 @@ impl<'a> Player<'a> {
                 if to == at { at.saturating_add_signed(if ms < 0 { -1 } else { 1 }) } else { to }
             }
             Replay::Seek(ms) => self.intervals.samples.index_from(ms),
-            Replay::End { last } => {
-                if last {
-                    self.last()
-                } else {
-                    0
-                }
-            }
+            Replay::End { last: true } => self.last(),
+            Replay::End { last: false } => 0,
             Replay::Mark { forward } => {
                 self.playing = false;
-                if let Some(i) = self.marks.next(at, forward) {
-                    i
-                } else {
+                let Some(to) = self.marks.next(at, forward) else {
                     let side = if forward { "after" } else { "before" };
                     let _ = self.events.send(ScreenEvent::Say(format!("no mark {side} this sample")));
                     return;
-                }
+                };
+                to
             }
         };
         self.go(to);
@@ -177,7 +157,7 @@ impl<'a> Player<'a> {
         let playback = Playback {
             index: self.position,
             len: self.intervals.samples.len(),
-            range_ms: self.intervals.samples.range_ms().unwrap_or_default(),
+            range_ms: self.intervals.samples.session().range_ms().unwrap_or_default(),
             speed: self.speed,
             playing: self.playing,
             marks: self.marks.times_ms(),
@@ -198,60 +178,43 @@ mod tests {
     use judge::lint;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use sample::RecordedSamples;
-    use sample::Sample;
     use session::{Limits, Recorder, Session};
-    use std::sync::Arc;
     use std::sync::mpsc;
     use testkit::Fixture;
 
-    struct Made(Fixture, usize);
-
-    impl RecordedSamples for Made {
-        fn len(&self) -> usize {
-            self.1
+    /// A recording of 100 seconds in two runs.
+    fn recorded(path: &std::path::Path) -> Session {
+        for seconds in [0..50, 50..100] {
+            let mut recorder = Recorder::create(path, Limits::default()).unwrap();
+            seconds.for_each(|s| recorder.append(&Fixture::busy_host().sample(f64::from(s))).unwrap());
+            recorder.close().unwrap();
         }
-        fn time_ms(&mut self, index: usize) -> Option<i64> {
-            (index < self.1).then(|| self.0.sample(index as f64).time_ms)
-        }
-        fn range_ms(&mut self) -> Option<(i64, i64)> {
-            Some((self.0.sample(0.0).time_ms, self.0.sample((self.1 - 1) as f64).time_ms))
-        }
-        fn index_beside(&mut self, index: usize, ms: i64) -> usize {
-            index.saturating_add_signed((ms as isize).div_euclid(1000)).min(self.1 - 1)
-        }
-        fn index_from(&mut self, time_ms: i64) -> usize {
-            let first = self.0.sample(0.0).time_ms;
-            (((time_ms + 999 - first).max(0) / 1000) as usize).min(self.1 - 1)
-        }
-        fn sample(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
-            anyhow::ensure!(index != 50, "damaged");
-            Ok(Arc::new(self.0.sample(index as f64)))
-        }
-        fn index_before(&mut self, index: usize, length: Duration) -> usize {
-            index.saturating_sub(length.as_secs() as usize)
-        }
-        fn begins_run(&self, index: usize) -> bool {
-            index == 0
-        }
+        Session::open(path).unwrap()
     }
 
-    fn play(commands: &[Replay]) -> Vec<(usize, Tick)> {
+    fn events(session: Session, commands: &[Replay]) -> Vec<ScreenEvent> {
         let (tx, rx) = mpsc::sync_channel(100);
         let (ctx, crx) = mpsc::channel();
         commands.iter().for_each(|c| ctx.send(*c).unwrap());
         drop(ctx);
         let start = Fixture::busy_host().sample(10.0).time_ms;
-        let samples = Made(Fixture::busy_host(), 100);
-        let intervals = RecordedIntervals::new(samples, lint::Options::default(), DomainFilter::default());
+        let intervals = RecordedIntervals::new(session.cursor(), lint::Options::default(), DomainFilter::default());
         Player::new(intervals, MarkScan::finished(vec![(30, 0)]), &tx).play(Some(start), &crx);
         drop(tx);
-        rx.into_iter()
-            .filter_map(|e| match e {
-                ScreenEvent::Tick(t) => Some((t.playback.as_ref().unwrap().index, *t)),
-                _ => None,
-            })
-            .collect()
+        rx.into_iter().collect()
+    }
+
+    fn ticks(events: Vec<ScreenEvent>) -> Vec<(usize, Tick)> {
+        let tick = |e| match e {
+            ScreenEvent::Tick(t) => Some((t.playback.as_ref().unwrap().index, *t)),
+            _ => None,
+        };
+        events.into_iter().filter_map(tick).collect()
+    }
+
+    fn play(commands: &[Replay]) -> Vec<(usize, Tick)> {
+        let folder = tempfile::tempdir().unwrap();
+        ticks(events(recorded(&folder.path().join("s.kvmtop")), commands))
     }
 
     #[test]
@@ -282,20 +245,27 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_sample_is_passed_over() {
-        let ticks = play(&[Replay::Jump(39_000), Replay::Step(1), Replay::Step(1)]);
-        let at: Vec<usize> = ticks.iter().map(|(i, _)| *i).collect();
-        assert_eq!(at, [10, 49, 51]);
-        let jumped = play(&[Replay::Jump(40_000), Replay::Step(1)]);
-        for (i, tick) in [ticks.last(), jumped.last()].into_iter().flatten() {
-            assert_eq!((*i, tick.model.interval_s), (51, Some(2.0)), "from the last whole sample");
-        }
+    fn a_damaged_sample_is_reported_and_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.kvmtop");
+        let session = recorded(&path);
+        // Damaged after it was opened: the last byte of the first run's last frame, before its index and a header.
+        let mut bytes = std::fs::read(&path).unwrap();
+        let index = bytes.windows(8).position(|w| w == b"KVMTOPix").unwrap() - 8;
+        bytes[index - 1] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let events = events(session, &[Replay::Jump(38_000), Replay::Step(1), Replay::Step(1)]);
+        let said = |e: &ScreenEvent| matches!(e, ScreenEvent::Say(text) if text.starts_with("sample 50: "));
+        assert!(events.iter().any(said));
+        let shown = ticks(events);
+        assert_eq!(shown.iter().map(|(i, _)| *i).collect::<Vec<_>>(), [10, 48, 50]);
+        assert_eq!(shown[2].1.model.interval_s, None, "the second run begins");
     }
 
     /// What the screen of a replay shows of a recording's first sample.
     fn screen(path: &std::path::Path) -> String {
         let session = Session::open(path).unwrap();
-        let sample = SessionSamples::new(session.cursor()).sample(0).unwrap();
+        let sample = session.cursor().sample(0).unwrap();
         let mut state = AppState::new(ui::ScreenSession::default(), (120, 40));
         state.absorb(Pipeline::default().next_or_first(sample).into());
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();

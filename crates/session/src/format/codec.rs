@@ -121,8 +121,7 @@ impl SegmentWriter {
             append(&FrameFacts { host: new_host, new_guests, guests: numbers }, std::mem::take(&mut self.buffer))?;
         let bytes = append(sample, bytes)?;
         ensure!(bytes.len() <= MAX_FRAME, "a sample of {} bytes is larger than the format allows", bytes.len());
-        let sample = bounds::check(&bytes).and_then(bounds::check).context("a sample is larger than the format allows");
-        sample?;
+        bounds::check(&bytes).and_then(bounds::check).context("a sample is larger than the format allows")?;
         self.raw += bytes.len();
         *self.stream.get_mut() = stamp.begin(kind);
         self.stream.write_all(&bytes)?;
@@ -141,8 +140,6 @@ pub struct SegmentReader {
     stream: Decoder<'static, Bounded>,
     host: Arc<HostFacts>,
     guests: Vec<Arc<DomainFacts>>,
-    /// Facts of the segment read before, which are shared where they are the same.
-    known: HashMap<GuestId, Arc<DomainFacts>>,
     /// For each guest of the last sample, the number of its facts.
     numbers: Vec<u32>,
     /// Where the sample begins in the bytes of its frame.
@@ -152,13 +149,12 @@ pub struct SegmentReader {
 }
 
 impl SegmentReader {
-    /// Begins a segment; `before` has read another one of the recording.
-    pub fn new(before: Option<Self>) -> Result<Self> {
+    /// Begins a segment.
+    pub fn new() -> Result<Self> {
         let mut stream = Decoder::new(Bounded(Vec::new()))?;
         stream.window_log_max(WINDOW_LOG)?;
-        let (host, known) = before.map(|b| (b.host, b.guests)).unwrap_or_default();
-        let known = known.into_iter().map(|facts| (facts.id(), facts)).collect();
-        Ok(Self { stream, host, guests: Vec::new(), known, numbers: Vec::new(), begin: 0, raw: 0 })
+        let (host, guests, numbers) = (Arc::default(), Vec::new(), Vec::new());
+        Ok(Self { stream, host, guests, numbers, begin: 0, raw: 0 })
     }
 
     /// Takes in the next sample's compressed bytes. Fails if no recorder wrote them; nothing more of the segment can be
@@ -173,9 +169,7 @@ impl SegmentReader {
         let facts: FrameFacts<HostFacts, DomainFacts> = from_start(bytes).context(DAMAGED_FACTS)?;
         if let Some(mut host) = facts.host {
             host.normalise();
-            if host != *self.host {
-                self.host = Arc::new(host);
-            }
+            self.host = Arc::new(host);
         }
         ensure!(
             self.guests.len() + facts.new_guests.len() <= MAX_FACTS_READ,
@@ -183,8 +177,7 @@ impl SegmentReader {
         );
         for mut guest in facts.new_guests {
             guest.normalise();
-            let known = self.known.get(&guest.id()).filter(|known| ***known == guest);
-            self.guests.push(known.cloned().unwrap_or_else(|| Arc::new(guest)));
+            self.guests.push(Arc::new(guest));
         }
         self.numbers = facts.guests;
         Ok(())

@@ -1,6 +1,6 @@
 //! Frames: the units by which a file grows, each with its checksum. `docs/session-format.md` has the layout.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use sample::calendar_ms;
 
 /// The first bytes of every session file. The first one occurs in no text, and the last one shows whether a file was
@@ -63,41 +63,30 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 
 /// Checks the first bytes of a file. The error says in a sentence why this version cannot read it.
 pub fn check_prologue(bytes: &[u8]) -> Result<()> {
-    if bytes.is_empty() {
-        bail!("the file is empty: nothing was recorded into it");
-    }
-    if !looks_like(bytes) && !MAGIC.starts_with(bytes) {
-        bail!("this is not a kvmtop session (its first bytes are not those of `kvmtop record`)");
-    }
+    ensure!(!bytes.is_empty(), "the file is empty: nothing was recorded into it");
+    ensure!(
+        looks_like(bytes) || MAGIC.starts_with(bytes),
+        "this is not a kvmtop session (its first bytes are not those of `kvmtop record`)"
+    );
     let Some(bytes) = bytes.get(..PROLOGUE) else {
         bail!("the file was cut off before its first frame: it holds no sample");
     };
-    let schema = number(bytes, 8);
-    let swapped = "the file was written in the other byte order, which no kvmtop does: it is damaged or foreign";
     if crc32fast::hash(&bytes[..12]) != number(bytes, 12) {
-        if schema.swap_bytes() < schema {
-            bail!(swapped);
-        }
         bail!("the first 16 bytes of the file are damaged: its version is unknown");
     }
-    match schema {
-        0 => bail!("the file says schema version 0, which never existed"),
-        1 => bail!("a development version of kvmtop before 0.1.0 recorded it, whose format is no longer read"),
-        SCHEMA => Ok(()),
-        newer if newer.swap_bytes() < newer => bail!(swapped),
-        newer => bail!(
-            "the session has schema version {newer}, and this kvmtop ({}) reads up to {SCHEMA}: use a newer kvmtop",
-            env!("CARGO_PKG_VERSION")
-        ),
-    }
+    let (schema, version) = (number(bytes, 8), env!("CARGO_PKG_VERSION"));
+    ensure!(schema >= SCHEMA, "the session has schema version {schema}, which is no longer read");
+    ensure!(
+        schema == SCHEMA,
+        "the session has schema version {schema}, and this kvmtop ({version}) reads up to {SCHEMA}: use a newer kvmtop"
+    );
+    Ok(())
 }
 
 /// A frame as bytes. `payload` must begin with [`HEAD`] spare bytes. Fails if it is longer than a frame may be.
 pub fn seal(kind: FrameKind, mut payload: Vec<u8>) -> Result<Vec<u8>> {
     let length = payload.len().saturating_sub(HEAD);
-    if length > LONGEST {
-        bail!("a frame of {length} bytes is longer than the format allows ({LONGEST})");
-    }
+    ensure!(length <= LONGEST, "a frame of {length} bytes is longer than the format allows ({LONGEST})");
     payload[..4].copy_from_slice(&((length as u32) << 8 | kind as u32).to_le_bytes());
     let crc = checksum(&payload[..4], &payload[HEAD..]);
     payload[4..HEAD].copy_from_slice(&crc.to_le_bytes());

@@ -12,13 +12,13 @@ fn a_frame_that_decompresses_to_gigabytes_is_refused() {
     let stamp = Stamp { number: 0, time_ms: 0, run: true };
     let bomb = zstd::encode_all(std::io::repeat(0).take(1 << 30), 1).unwrap();
     assert!(bomb.len() < 1 << 20);
-    let mut reader = SegmentReader::new(None).unwrap();
+    let mut reader = SegmentReader::new().unwrap();
     assert!(reader.advance(&bomb).unwrap_err().to_string().contains("does not decompress"));
     // The same reader's code reads what a recorder writes.
     let mut writer = SegmentWriter::new().unwrap();
     let frame = writer.pack(FrameKind::First, stamp, &Sample::default()).unwrap();
     let (read, packed) = Stamp::split(FrameKind::First, &frame[super::HEAD..]).unwrap();
-    let mut reader = SegmentReader::new(None).unwrap();
+    let mut reader = SegmentReader::new().unwrap();
     reader.advance(packed).unwrap();
     assert_eq!((read, reader.sample().unwrap()), (stamp, Sample::default()));
 }
@@ -34,7 +34,7 @@ fn read(bytes: &[u8]) -> anyhow::Result<Sample> {
     let mut stream = zstd::stream::write::Encoder::new(Vec::new(), 1)?;
     stream.write_all(bytes)?;
     stream.flush()?;
-    let mut reader = SegmentReader::new(None)?;
+    let mut reader = SegmentReader::new()?;
     reader.advance(stream.get_ref())?;
     reader.sample()
 }
@@ -57,7 +57,7 @@ fn unknown_fields_are_skipped_and_missing_ones_default() {
 
 #[test]
 fn a_segment_of_ever_new_guests_is_refused() {
-    let mut reader = SegmentReader::new(None).unwrap();
+    let mut reader = SegmentReader::new().unwrap();
     let mut stream = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     let mut advance = |reader: &mut SegmentReader| {
         stream.write_all(&packed(vec![DomainFacts::default(); 40_000], Vec::new(), &Sample::default())).unwrap();
@@ -92,7 +92,7 @@ fn values_that_take_more_memory_than_any_host_needs_are_refused() {
 
 #[test]
 fn a_segment_longer_than_a_recorder_writes_is_refused() {
-    let mut reader = SegmentReader::new(None).unwrap();
+    let mut reader = SegmentReader::new().unwrap();
     let mut stream = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     let name = Known::new("x".repeat(12 << 20), Origin::File);
     let sample = packed(vec![DomainFacts { name, ..DomainFacts::default() }], Vec::new(), &Sample::default());

@@ -5,23 +5,28 @@ use super::scan::read_frame;
 use super::session::{Place, Session};
 use crate::format::{FrameHead, FrameKind, HEAD, Segment, SegmentReader, Stamp};
 use anyhow::{Result, anyhow};
-use sample::Sample;
+use sample::{Sample, SourceId, SourceState, SourceStatus};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Samples kept.
-const SAMPLES_KEPT: usize = 4;
 /// Parts with a longer time between them are separated by a gap, milliseconds.
 const GAP_MS: i64 = 120_000;
 
+/// How often a file that is still being written is read for further samples.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// Adds facts from elsewhere to a sample.
+type DescribeSample<'a> = Box<dyn FnMut(&mut Sample) + Send + 'a>;
+
 /// Reads the samples of a recording.
-pub struct Cursor {
+pub struct Cursor<'a> {
     session: Session,
+    refreshed: Instant,
+    describe: Option<DescribeSample<'a>>,
     /// The segment that was read last, and where in it.
     open: Option<Open>,
-    recent: Vec<(usize, Arc<Sample>)>,
     /// Segments that cannot be read to their end: part, segment.
     broken: Vec<(usize, usize)>,
 }
@@ -41,18 +46,16 @@ struct Open {
 
 impl Session {
     /// Reads samples.
-    pub fn cursor(self) -> Cursor {
-        Cursor { session: self, open: None, recent: Vec::new(), broken: Vec::new() }
+    pub fn cursor<'a>(self) -> Cursor<'a> {
+        Cursor { session: self, refreshed: Instant::now(), describe: None, open: None, broken: Vec::new() }
     }
 }
 
-impl Cursor {
-    /// Another cursor over the same files.
-    ///
-    /// # Errors
-    /// When the process may open no more files.
-    pub fn again(&self) -> Result<Self> {
-        Ok(self.session.again()?.cursor())
+impl<'a> Cursor<'a> {
+    /// Adds facts about the guests from elsewhere to each sample.
+    #[must_use]
+    pub fn described_by(self, describe: impl FnMut(&mut Sample) + Send + 'a) -> Self {
+        Self { describe: Some(Box::new(describe)), ..self }
     }
 
     /// The recording.
@@ -75,34 +78,41 @@ impl Cursor {
     /// # Errors
     /// If the number is too large, or the file is damaged there; [`Cursor::readable_from`] continues after the damage.
     pub fn at(&mut self, index: usize) -> Result<Arc<Sample>> {
-        if let Some((_, s)) = self.recent.iter().find(|(i, _)| *i == index) {
-            return Ok(s.clone());
-        }
         let place = self
             .session
             .place(index)
             .ok_or_else(|| anyhow!("the recording has {} samples, there is no number {index}", self.len()))?;
         self.enter(place)?;
-        loop {
-            let read = self.advance()?;
-            // The previous sample usually comes first, and is usually wanted next.
-            if read.sample + 1 < place.sample {
-                continue;
-            }
-            let first = index - (place.sample - read.sample) as usize;
-            let sample = match self.open.as_ref().map(|open| open.reader.sample()) {
-                Some(Ok(sample)) => Arc::new(sample),
-                _ => return Err(self.damaged(read)),
-            };
-            self.recent.retain(|(i, _)| *i != first);
-            if self.recent.len() >= SAMPLES_KEPT {
-                self.recent.remove(0);
-            }
-            self.recent.push((first, sample.clone()));
-            if read == place {
-                return Ok(sample);
-            }
+        while self.advance()? != place {}
+        let sample = self.open.as_ref().and_then(|open| open.reader.sample().ok());
+        let Some(mut sample) = sample else { return Err(self.damaged(place)) };
+        if let Some(describe) = &mut self.describe {
+            describe(&mut sample);
         }
+        Ok(Arc::new(sample))
+    }
+
+    /// A sample by its number, as the screen shows it: with what is damaged in the file as a source. At the end of a
+    /// file that is being written it looks for further samples.
+    ///
+    /// # Errors
+    /// As [`Cursor::at`].
+    pub fn sample(&mut self, index: usize) -> Result<Arc<Sample>> {
+        if index + 1 >= self.len() && self.refreshed.elapsed() > REFRESH {
+            self.refreshed = Instant::now();
+            self.session.refresh();
+        }
+        let mut sample = self.at(index)?;
+        if let Some(damage) = self.damage() {
+            Arc::make_mut(&mut sample).sources.push(damage);
+        }
+        Ok(sample)
+    }
+
+    /// What of the recording cannot be read, as far as it is known.
+    pub fn damage(&self) -> Option<SourceStatus> {
+        let cause = Some(self.session.damage()?);
+        Some(SourceStatus { id: SourceId::Session, state: SourceState::Degraded, cause, fix: None })
     }
 
     /// The sample of this number, or the first later one that is not damaged, with its number.
@@ -112,35 +122,19 @@ impl Cursor {
             if let Ok(sample) = self.at(index) {
                 return Some((index, sample));
             }
-            let segment = self.session.parts[place.part].1.segments[place.segment];
-            index += (segment.samples - place.sample) as usize;
+            index += (self.session.segment(place).samples - place.sample) as usize;
         }
-    }
-
-    /// The stretches of samples without a gap: runs of the recorder, cut where damage lies between two segments.
-    pub fn runs(&self) -> Vec<Range<usize>> {
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        for (_, segment, first) in self.session.segments() {
-            let end = first + segment.samples as usize;
-            match runs.last_mut().filter(|_| !self.begins_run(first)) {
-                Some(run) => run.end = end,
-                None => runs.push(first..end),
-            }
-        }
-        runs
     }
 
     /// The time of a sample, milliseconds since the epoch, without reading the sample.
     pub fn time_ms(&self, index: usize) -> Option<i64> {
         let place = self.session.place(index)?;
-        let segment = self.session.parts[place.part].1.segments[place.segment];
-        if place.sample == 0 {
-            return Some(segment.first_ms);
+        let segment = self.session.segment(place);
+        match place.sample {
+            0 => Some(segment.first_ms),
+            n if n + 1 == segment.samples => Some(segment.last_ms),
+            n => self.segment_times(place).get(n as usize).copied(),
         }
-        if place.sample + 1 == segment.samples {
-            return Some(segment.last_ms);
-        }
-        self.segment_times(place.part, place.segment).get(place.sample as usize).copied()
     }
 
     /// The last sample at or before a time; the first when all are later.
@@ -166,8 +160,8 @@ impl Cursor {
         let fits = |(_, s, first): &(Place, &Segment, usize)| within.contains(first) && s.first_ms <= time_ms;
         // A clock that was set back leaves later segments with earlier times: the one that comes closest.
         let found = self.session.segments().filter(fits).max_by_key(|(_, s, _)| s.last_ms.min(time_ms));
-        let (Place { part, segment, .. }, _, first) = found?;
-        let times = self.segment_times(part, segment);
+        let (place, _, first) = found?;
+        let times = self.segment_times(place);
         Some(first + times.iter().rposition(|t| *t <= time_ms).unwrap_or(0))
     }
 
@@ -221,9 +215,9 @@ impl Cursor {
     }
 
     /// Times of the samples of a segment, as far as they can be read.
-    fn segment_times(&self, part: usize, segment: usize) -> Vec<i64> {
-        let reader = &self.session.parts[part].1;
-        let Segment { offset: mut at, samples, .. } = reader.segments[segment];
+    fn segment_times(&self, place: Place) -> Vec<i64> {
+        let reader = &self.session.parts[place.part].1;
+        let Segment { offset: mut at, samples, .. } = self.session.segment(place);
         let mut times = Vec::new();
         let mut bytes = [0; Stamp::LONGEST];
         while times.len() < samples as usize && at < reader.end {
@@ -239,19 +233,13 @@ impl Cursor {
         times
     }
 
-    /// Looks for samples that were added since. Returns whether there are any.
-    pub fn refresh(&mut self) -> bool {
-        self.session.refresh()
-    }
-
     /// Opens the segment of a sample, unless it is open already.
     fn enter(&mut self, place: Place) -> Result<()> {
         let near = |at: Place| (at.part, at.segment) == (place.part, place.segment) && at.sample <= place.sample;
         if self.open.as_ref().is_some_and(|open| near(open.next)) {
             return Ok(());
         }
-        let at = self.session.parts[place.part].1.segments[place.segment].offset;
-        let reader = SegmentReader::new(self.open.take().map(|open| open.reader))?;
+        let (at, reader) = (self.session.segment(place).offset, SegmentReader::new()?);
         self.open = Some(Open { next: Place { sample: 0, ..place }, at, time_ms: None, reader });
         Ok(())
     }
@@ -262,18 +250,16 @@ impl Cursor {
         let place = open.next;
         let part = &self.session.parts[place.part].1;
         let kind = if place.sample == 0 { FrameKind::First } else { FrameKind::Next };
-        let number = part.segments[place.segment].number.saturating_add(place.sample);
-        let frame = read_frame(&part.file, part.end, open.at).ok().filter(|f| f.0 == kind);
-        let read = frame.as_ref().and_then(|(kind, payload)| {
-            let (stamp, packed) = Stamp::split(*kind, payload).filter(|(stamp, _)| stamp.number == number)?;
-            open.reader.advance(packed).ok()?;
-            Some((stamp.time_ms, payload.len()))
-        });
-        let Some((time_ms, length)) = read else { return Err(self.damaged(place)) };
-        open.at += (HEAD + length) as u64;
-        open.time_ms = Some(time_ms);
-        open.next.sample += 1;
-        Ok(place)
+        let number = self.session.segment(place).number.saturating_add(place.sample);
+        let read =
+            read_frame(&part.file, part.end, open.at).ok().filter(|frame| frame.0 == kind).and_then(|(_, payload)| {
+                let (stamp, packed) = Stamp::split(kind, &payload).filter(|(stamp, _)| stamp.number == number)?;
+                open.reader.advance(packed).ok()?;
+                open.at += (HEAD + payload.len()) as u64;
+                (open.time_ms, open.next.sample) = (Some(stamp.time_ms), place.sample + 1);
+                Some(place)
+            });
+        read.ok_or_else(|| self.damaged(place))
     }
 
     /// Notes that a segment cannot be read from this sample on.

@@ -5,6 +5,7 @@ use crate::format::{self, FrameKind, HEAD, Header, INDEX_MARK, PROLOGUE, SEGMENT
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// Recordings up to this size are checked from the first byte to the last when they are opened. Longer ones are opened
 /// by their index, and what is damaged of them is found when it is read.
@@ -26,10 +27,10 @@ pub struct Hole {
 }
 
 /// What is known of a file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PartReader {
     /// The file.
-    pub file: File,
+    pub file: Arc<File>,
     /// Its length when it was last looked at.
     pub length: u64,
     /// Where its whole frames end.
@@ -49,7 +50,8 @@ pub struct PartReader {
 impl PartReader {
     /// Opens a file and finds its samples. `checked` is how many bytes may be checked from the first to the last; a
     /// longer file is opened by its index.
-    pub fn open(file: File, checked: u64) -> Result<Self> {
+    pub fn open(file: impl Into<Arc<File>>, checked: u64) -> Result<Self> {
+        let file = file.into();
         let length = file.metadata().context("its size is unknown")?.len();
         let mut first = [0; PROLOGUE];
         let n = first.len().min(length as usize);
@@ -72,13 +74,6 @@ impl PartReader {
         }
         part.refresh();
         Ok(part)
-    }
-
-    /// The same with another handle of the file.
-    pub fn try_clone(&self) -> Result<Self> {
-        let (segments, recording, holes) = (self.segments.clone(), self.recording.clone(), self.holes.clone());
-        let file = self.file.try_clone().context("cannot open the file once more")?;
-        Ok(Self { file, segments, recording, holes, ..*self })
     }
 
     /// The number of samples that can be read.
@@ -122,13 +117,11 @@ impl PartReader {
             FrameKind::First => {
                 let Some((stamp, _)) = Stamp::split(*kind, payload) else { return false };
                 let Some(samples) = stamp.number.checked_sub(self.next_number()) else { return false };
-                match damaged.take() {
-                    Some(at) => {
-                        let after_ms = self.segments.last().map(|s| s.last_ms);
-                        self.holes.push(Hole { at, samples, after_ms, before_ms: Some(stamp.time_ms) });
-                    }
-                    None if samples > 0 => return false,
-                    None => {}
+                if let Some(at) = damaged.take() {
+                    let after_ms = self.segments.last().map(|s| s.last_ms);
+                    self.holes.push(Hole { at, samples, after_ms, before_ms: Some(stamp.time_ms) });
+                } else if samples > 0 {
+                    return false;
                 }
                 self.segments.push(Segment::beginning(at, stamp));
                 true

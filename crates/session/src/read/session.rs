@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub const MAX_PARTS: u32 = 1000;
 
 /// An opened recording.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Session {
     /// Oldest first; each with its name.
     pub(super) parts: Vec<(PathBuf, PartReader)>,
@@ -57,12 +57,6 @@ impl Session {
     pub fn from_file(file: File, name: &Path) -> Result<Self> {
         let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {}", name.display()))?;
         Ok(Self { parts: vec![(name.into(), part)] })
-    }
-
-    /// The same files once more.
-    pub(super) fn again(&self) -> Result<Self> {
-        let again = |(path, part): &(PathBuf, PartReader)| Ok((path.clone(), part.try_clone()?));
-        Ok(Self { parts: self.parts.iter().map(again).collect::<Result<_>>()? })
     }
 
     /// Looks for samples that were added since. Returns whether there are any.
@@ -106,6 +100,11 @@ impl Session {
             *next += s.samples as usize;
             Some((Place { part, segment, sample: 0 }, s, first))
         })
+    }
+
+    /// The segment of a place.
+    pub(super) fn segment(&self, place: Place) -> Segment {
+        self.parts[place.part].1.segments[place.segment]
     }
 
     /// Where a sample is.

@@ -7,11 +7,12 @@ use anyhow::{Context, Result};
 use sample::Sample;
 use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
 
 /// A file being written.
 pub struct PartWriter {
     /// The file.
-    pub file: File,
+    pub file: Arc<File>,
     /// Length of the file: whole frames only.
     pub end: u64,
     /// Samples in the file.
@@ -25,12 +26,12 @@ pub struct PartWriter {
     /// The open segment's stream.
     open: Option<SegmentWriter>,
     /// Whether the next sample is the first of a run.
-    run: bool,
+    pub run: bool,
 }
 
 impl PartWriter {
     /// Begins an empty file.
-    pub fn new(file: File) -> Self {
+    pub fn new(file: Arc<File>) -> Self {
         Self { file, end: 0, samples: 0, first_ms: None, unindexed: Vec::new(), last_index: 0, open: None, run: true }
     }
 
@@ -44,11 +45,6 @@ impl PartWriter {
             last_index: part.last_index,
             ..Self::new(part.file)
         }
-    }
-
-    /// Continues the same run in an empty file.
-    pub fn next(&self, file: File) -> Self {
-        Self { run: self.run, ..Self::new(file) }
     }
 
     /// Begins a run.
@@ -108,7 +104,7 @@ impl PartWriter {
     /// Appends bytes, or nothing if that fails. Returns where they begin.
     fn put(&mut self, bytes: &[u8]) -> Result<u64> {
         let at = self.end;
-        if let Err(e) = self.file.write_all(bytes) {
+        if let Err(e) = (&*self.file).write_all(bytes) {
             // Readers skip a torn frame anyway: it only keeps the file whole.
             let _ = self.file.set_len(at);
             return Err(e.into());

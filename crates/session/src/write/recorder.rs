@@ -3,7 +3,7 @@
 use super::part::PartWriter;
 use super::rotation::{self, LockedFile};
 use crate::format::Header;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use sample::Sample;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -53,24 +53,16 @@ impl Recorder {
     /// # Errors
     /// If the file cannot be created, another recorder holds it, or it is not a session: it is never overwritten.
     pub fn create(path: &Path, limits: Limits) -> Result<Self> {
-        if limits.size.is_some_and(|s| s < MIN_SIZE) {
-            bail!("--max-size must be at least {} KiB: a recording of less would hold no samples", MIN_SIZE >> 10);
-        }
+        ensure!(
+            limits.size.is_none_or(|s| s >= MIN_SIZE),
+            "--max-size must be at least {} KiB: a recording of less would hold no samples",
+            MIN_SIZE >> 10
+        );
         rotation::survive_file_size_limits();
-        let LockedFile { file, part, aside } = rotation::lock(path)?;
+        let LockedFile { writer, recording, note } = rotation::lock(path)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let known = part.as_ref().and_then(|p| p.recording.clone());
-        let known = known.or(aside.as_ref().and_then(|a| a.recording.clone()));
-        let header = Header {
-            tool: TOOL.into(),
-            recording: known.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id())),
-            ..Header::default()
-        };
-        let continued = part
-            .as_ref()
-            .map(|p| format!("{} exists: recording continues after its {} samples", path.display(), p.samples()));
-        let note = aside.map(|a| a.note).or(continued);
-        let writer = part.map_or_else(|| PartWriter::new(file), PartWriter::after);
+        let recording = recording.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
+        let header = Header { tool: TOOL.into(), recording, ..Header::default() };
         Ok(Self { path: path.into(), named: true, limits, writer, header, begun: false, part_began_ns: None, note })
     }
 
@@ -78,7 +70,7 @@ impl Recorder {
     pub fn into_file(file: std::fs::File, path: &Path) -> Self {
         let header = Header { tool: TOOL.into(), ..Header::default() };
         let (path, limits) = (path.into(), Limits::default());
-        let writer = PartWriter::new(file);
+        let writer = PartWriter::new(file.into());
         Self { path, named: false, limits, writer, header, begun: false, part_began_ns: None, note: None }
     }
 
@@ -107,14 +99,8 @@ impl Recorder {
         if self.part_is_full(sample) {
             self.next_part()?;
         }
-        self.put(sample).with_context(|| {
-            let path = self.path.display();
-            match self.writer.samples {
-                0 => format!("cannot write to {path}"),
-                1 => format!("cannot write to {path}; the sample recorded before is safe"),
-                n => format!("cannot write to {path}; the {n} samples recorded before are safe"),
-            }
-        })
+        let safe = if self.writer.samples > 0 { "; the samples recorded before are safe" } else { "" };
+        self.put(sample).with_context(|| format!("cannot write to {}{safe}", self.path.display()))
     }
 
     /// Fails if the file was deleted, or moved away, since it was opened.
@@ -165,8 +151,9 @@ impl Recorder {
         self.writer.close()?;
         let file = rotation::rotate(&self.path, &self.writer.file)
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
-        (self.writer, self.part_began_ns) = (self.writer.next(file), None);
-        self.begun = false;
+        let run = self.writer.run;
+        (self.writer, self.part_began_ns, self.begun) = (PartWriter::new(file), None, false);
+        self.writer.run = run;
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
         Ok(())
@@ -177,18 +164,14 @@ impl Recorder {
     /// # Errors
     /// When the disk does not take it, or the file is no longer there.
     pub fn close(mut self) -> Result<()> {
-        self.finish()?;
+        self.writer.close().with_context(|| format!("cannot close {}", self.path.display()))?;
         self.still_there()
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.writer.close().with_context(|| format!("cannot close {}", self.path.display()))
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         // A recorder that is dropped on the way out of an error ends its file as well as it can.
-        let _ = self.finish();
+        let _ = self.writer.close();
     }
 }

@@ -1,8 +1,9 @@
 //! A recording's files: locked by one recorder at a time, cut into parts, deleted part by part.
 
+use super::part::PartWriter;
 use crate::format::{self, MAGIC, PROLOGUE};
 use crate::read::{CHECKED_WHOLE, End, MAX_PARTS, PartReader, part_path, recording_of};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rights::{not_ours, open_regular};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -16,20 +17,12 @@ use std::time::Duration;
 
 /// A file that this process may record into.
 pub struct LockedFile {
-    /// The file, locked.
-    pub file: File,
-    /// What is in it already and is continued.
-    pub part: Option<PartReader>,
-    /// What was there before and was moved aside.
-    pub aside: Option<MovedAside>,
-}
-
-/// A damaged recording, to which nothing can be added.
-pub struct MovedAside {
-    /// What its parts have in common.
+    /// Continues the locked file.
+    pub writer: PartWriter,
+    /// What its parts have in common, if it is not new.
     pub recording: Option<String>,
-    /// What became of it.
-    pub note: String,
+    /// What the user should know of what was there before.
+    pub note: Option<String>,
 }
 
 /// Makes a write beyond the limit of file sizes (`ulimit -f`) an error instead of the end of the process.
@@ -42,45 +35,39 @@ pub fn survive_file_size_limits() {
 pub fn lock(path: &Path) -> Result<LockedFile> {
     let name = path.display();
     refuse_foreign(path, fs::symlink_metadata(path))?;
-    let file = locked(path)?;
+    let file = Arc::new(locked(path)?);
     refuse_foreign(path, file.metadata())?;
     let cannot = || format!("cannot record into {name}");
     let length = file.metadata().with_context(cannot)?.len();
     let mut first = [0; PROLOGUE];
     let n = first.len().min(length as usize);
     file.read_exact_at(&mut first[..n], 0).with_context(|| format!("cannot read {name}"))?;
-    if n == 0 {
-        return Ok(LockedFile { file, part: None, aside: None });
-    }
-    if !format::looks_like(&first[..n]) && !MAGIC.starts_with(&first[..n]) {
-        bail!(
-            "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite it, give another \
-             name"
-        );
-    }
+    ensure!(
+        format::looks_like(&first[..n]) || MAGIC.starts_with(&first[..n]),
+        "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite it, give another name"
+    );
     if n < PROLOGUE {
-        // A recorder was killed before it wrote anything of worth.
+        // It is new, or a recorder was killed before it wrote anything of worth.
         file.set_len(0).with_context(cannot)?;
-        return Ok(LockedFile { file, part: None, aside: None });
+        return Ok(LockedFile { writer: PartWriter::new(file), recording: None, note: None });
     }
     if format::is_newer(&first) {
         format::check_prologue(&first).with_context(cannot)?;
     }
-    let part = PartReader::open(file.try_clone().with_context(cannot)?, CHECKED_WHOLE);
-    let recording = match part {
-        Ok(part) if part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut) => {
-            if part.stop == End::Cut {
-                // The torn frame at the end holds no whole sample.
-                file.set_len(part.end).with_context(cannot)?;
-            }
-            return Ok(LockedFile { file, part: Some(part), aside: None });
+    let part = PartReader::open(file.clone(), CHECKED_WHOLE).ok();
+    let recording = part.as_ref().and_then(|part| part.recording.clone());
+    let is_whole = |part: &PartReader| part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut);
+    if let Some(part) = part.filter(is_whole) {
+        if part.stop == End::Cut {
+            // The torn frame at the end holds no whole sample.
+            file.set_len(part.end).with_context(cannot)?;
         }
-        Ok(part) => part.recording,
-        Err(_) => None,
-    };
+        let note = format!("{name} exists: recording continues after its {} samples", part.samples());
+        return Ok(LockedFile { writer: PartWriter::after(part), recording, note: Some(note) });
+    }
     let next = rotate(path, &file).with_context(|| format!("cannot move the recording in {name} aside"))?;
     let note = format!("the recording in {name} is damaged and was moved to {}", part_path(path, 1).display());
-    Ok(LockedFile { file: next, part: None, aside: Some(MovedAside { recording, note }) })
+    Ok(LockedFile { writer: PartWriter::new(next), recording, note: Some(note) })
 }
 
 /// Fails for a file that is not this user's own; one that is not there yet will be.
@@ -131,7 +118,7 @@ fn cannot_open(path: &Path) -> String {
 
 /// Puts a new, locked file in the place of `path`, whose old file becomes part 1. The name always exists and is always
 /// locked, so that no second recorder slips in.
-pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
+pub fn rotate(path: &Path, old: &File) -> io::Result<Arc<File>> {
     let mut fresh_name = path.as_os_str().to_owned();
     fresh_name.push(".next");
     let fresh_name = PathBuf::from(fresh_name);
@@ -157,7 +144,7 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
         }
     }
     fs::rename(&fresh_name, path)?;
-    Ok(fresh)
+    Ok(fresh.into())
 }
 
 /// One more than the number of the oldest part. Fails if a part belongs to another user.

@@ -33,7 +33,7 @@ fn on_screen(path: &Path, commands: &[Replay]) -> Vec<(usize, Answers)> {
     drop(ctx);
     let session = Session::open(path).unwrap();
     let start = session.range_ms().unwrap().0;
-    let samples = SessionSamples::new(session.cursor());
+    let samples = session.cursor();
     let intervals = RecordedIntervals::new(samples, settings().findings, DomainFilter::default());
     Player::new(intervals, MarkScan::finished(Vec::new()), &tx).play(Some(start), &crx);
     drop(tx);
@@ -49,7 +49,7 @@ fn answers(interval: JudgedInterval) -> Answers {
 }
 
 fn printed(path: &Path, from: usize) -> Vec<(usize, Answers)> {
-    let samples = SessionSamples::new(Session::open(path).unwrap().cursor());
+    let samples = Session::open(path).unwrap().cursor();
     let mut intervals = RecordedIntervals::new(samples, settings().findings, DomainFilter::default());
     let mut next = from;
     let interval = || {
@@ -204,7 +204,7 @@ fn cost_of_a_jump() {
     (0..seconds).for_each(|_| recorder.append(&host.tick()).unwrap());
     recorder.close().unwrap();
     let (events, shown) = mpsc::sync_channel(4);
-    let samples = SessionSamples::new(Session::open(&path).unwrap().cursor());
+    let samples = Session::open(&path).unwrap().cursor();
     let intervals = RecordedIntervals::new(samples, settings().findings, DomainFilter::default());
     let mut player = Player::new(intervals, MarkScan::finished(Vec::new()), &events);
     let mut r = Random::new(9);
