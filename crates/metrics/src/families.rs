@@ -78,9 +78,9 @@ const SWITCHES: &str =
     "Context switches of vCPU threads; kvmtop_vcpu_wait_seconds_total over these is the mean run delay";
 
 const VCPUS: &[Column<VcpuMetrics>] = &[
-    Column::with("mode", "user", Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.own_user_ns))),
-    Column::with("mode", "system", Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.times.system_ns))),
-    Column::with("mode", "guest", Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.times.guest_ns))),
+    Column::with("mode", "user", &Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.own_user_ns))),
+    Column::with("mode", "system", &Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.times.system_ns))),
+    Column::with("mode", "guest", &Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.times.guest_ns))),
     Column::time("kvmtop_vcpu_run", "Time of vCPU threads on a CPU, by the scheduler's clock", |v| v.cpu.times.run_ns),
     Column::time(
         "kvmtop_vcpu_wait",
@@ -92,20 +92,20 @@ const VCPUS: &[Column<VcpuMetrics>] = &[
     Column::with(
         "kind",
         "voluntary",
-        Column::count("kvmtop_vcpu_context_switches", SWITCHES, |v| v.cpu.times.voluntary),
+        &Column::count("kvmtop_vcpu_context_switches", SWITCHES, |v| v.cpu.times.voluntary),
     ),
     Column::with(
         "kind",
         "involuntary",
-        Column::count("kvmtop_vcpu_context_switches", SWITCHES, |v| v.cpu.times.involuntary),
+        &Column::count("kvmtop_vcpu_context_switches", SWITCHES, |v| v.cpu.times.involuntary),
     ),
 ];
 
 const VMM_CPU: &str = "CPU time of the VMM's other threads by their role, in the kernel's ticks";
 
 const VMM: &[Column<CpuMetrics>] = &[
-    Column::with("mode", "user", Column::time("kvmtop_vmm_cpu", VMM_CPU, |c| Some(c.own_user_ns))),
-    Column::with("mode", "system", Column::time("kvmtop_vmm_cpu", VMM_CPU, |c| Some(c.times.system_ns))),
+    Column::with("mode", "user", &Column::time("kvmtop_vmm_cpu", VMM_CPU, |c| Some(c.own_user_ns))),
+    Column::with("mode", "system", &Column::time("kvmtop_vmm_cpu", VMM_CPU, |c| Some(c.times.system_ns))),
     Column::time("kvmtop_vmm_run", "Time of the VMM's other threads on a CPU, by the scheduler's clock", |c| {
         c.times.run_ns
     }),

@@ -32,7 +32,7 @@ pub const HOST_CPU: &[Column<CpuTimes>] = &[
 ];
 
 const fn mode(name: &'static str, time: fn(&CpuTimes) -> Option<u64>) -> Column<CpuTimes> {
-    Column::with("mode", name, Column::time("kvmtop_host_cpu", "Time of all CPUs of the host by what they did", time))
+    Column::with("mode", name, &Column::time("kvmtop_host_cpu", "Time of all CPUs of the host by what they did", time))
 }
 
 fn guest(cpu: &CpuTimes) -> u64 {

@@ -63,8 +63,8 @@ impl<T> Column<T> {
     }
 
     /// The column with a label.
-    pub const fn with(label: &'static str, value: &'static str, column: Self) -> Self {
-        Self { label: Some((label, value)), ..column }
+    pub const fn with(label: &'static str, value: &'static str, column: &Self) -> Self {
+        Self { label: Some((label, value)), ..*column }
     }
 }
 
