@@ -47,7 +47,7 @@ pub(super) const OTHER: &str = "other";
 const MAX_NAME: usize = 64;
 
 /// The series of one chart.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct ChartTracks {
     pub chart: Chart,
     /// Named series, in the order in which they came.
@@ -65,17 +65,18 @@ impl ChartTracks {
         let (slot, seconds) = at;
         self.measured.add(slot, 0.0, seconds);
         let mut other = 0.0;
-        for (place, (name, value)) in values.into_iter().enumerate() {
-            let name = shortened(name.as_ref());
+        for (name, value) in values {
+            let name = name.as_ref();
+            let name = name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end]);
             let has_room = self.lines.len() < most || self.lines.iter().any(|(n, _)| n == name);
             if has_room || (self.chart.absent_is_zero() && self.give_way(value * seconds)) {
-                self.line(place, name).add(slot, value, seconds);
+                self.line(name).add(slot, value, seconds);
             } else if self.chart.absent_is_zero() {
                 other += value;
             }
         }
         if other > 0.0 {
-            self.line(usize::MAX, OTHER).add(slot, other, seconds);
+            self.line(OTHER).add(slot, other, seconds);
         }
     }
 
@@ -90,16 +91,13 @@ impl ChartTracks {
         let smallest = sizes.min_by(|(_, a), (_, b)| a.1.total.total_cmp(&b.1.total)).map(|(place, _)| place);
         let Some(place) = smallest.filter(|place| self.lines[*place].1.total < amount) else { return false };
         let (_, track) = self.lines.remove(place);
-        self.line(usize::MAX, OTHER).add_track(&track);
+        self.line(OTHER).add_track(&track);
         true
     }
 
-    /// The series of this name. Rows hardly change their places, so the one at the same place is tried first.
-    fn line(&mut self, place: usize, name: &str) -> &mut Track {
-        let same = |(n, _): &(String, Track)| n == name;
-        let is_there = self.lines.get(place).is_some_and(same);
-        let found = if is_there { Some(place) } else { self.lines.iter().position(same) };
-        let place = found.unwrap_or_else(|| {
+    /// The series of this name.
+    fn line(&mut self, name: &str) -> &mut Track {
+        let place = self.lines.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
             self.lines.push((name.to_string(), Track::default()));
             self.lines.len() - 1
         });
@@ -112,26 +110,16 @@ impl ChartTracks {
             return;
         }
         self.lines.iter_mut().for_each(|(_, t)| t.fill(&self.measured));
-        let mut other: Option<Track> = None;
-        let mut sized: Vec<_> = self.lines.drain(..).map(|(name, track)| (track.total, name, track)).collect();
-        sized.sort_by(|a, b| (a.1 == OTHER).cmp(&(b.1 == OTHER)).then(b.0.total_cmp(&a.0)).then(a.1.cmp(&b.1)));
-        for (place, (_, name, track)) in sized.into_iter().enumerate() {
-            if place < most && name != OTHER {
-                self.lines.push((name, track));
-            } else {
-                other.get_or_insert_default().add_track(&track);
-            }
-        }
-        self.lines.extend(other.map(|track| (OTHER.to_string(), track)));
+        self.lines
+            .sort_by(|(a, x), (b, y)| (a == OTHER).cmp(&(b == OTHER)).then(y.total.total_cmp(&x.total)).then(a.cmp(b)));
+        let drawn = self.lines.iter().take_while(|(name, _)| name != OTHER).count().min(most);
+        let rest = self.lines.split_off(drawn);
+        rest.iter().for_each(|(_, track)| self.line(OTHER).add_track(track));
     }
 }
 
-fn shortened(name: &str) -> &str {
-    name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end])
-}
-
 /// All charts of the host, of a guest or of a vCPU.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct OwnerTracks {
     pub charts: Vec<ChartTracks>,
 }

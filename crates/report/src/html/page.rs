@@ -2,15 +2,15 @@
 
 use super::charts::{Chart, ChartTracks, OTHER, OwnerTracks};
 use super::spans::FindingSpan;
-use super::timeline::{GuestTracks, TimelineBuilder};
+use super::timeline::{FollowedGuest, TimelineBuilder};
 use super::tracks::{TimeAxis, Track, TrackCell};
 use crate::document::JsonDomain;
-use crate::{View, json, text};
+use crate::{View, json as documents, text};
 use base64::Engine as _;
 use judge::lint::Finding;
-use serde::Serialize;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 const UPLOT: &str = include_str!("../../uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../uplot/uPlot.min.css");
@@ -26,10 +26,6 @@ const BODY: &str = include_str!("../../page/page.html");
 
 /// Size of the page that thinning aims at, bytes.
 pub const WANTED_BYTES: usize = 4_900_000;
-/// Slots below which thinning does not go.
-const MIN_SLOTS: usize = 64;
-/// Slots that the series of vCPUs are thinned to before the series of guests are thinned.
-const FEW_SLOTS: usize = 256;
 
 /// A page, ready to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,24 +42,20 @@ pub struct HtmlPage {
 /// # Errors
 /// Never in practice: the page's data holds nothing that JSON cannot.
 pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serde_json::Result<HtmlPage> {
-    let document = json::document(view);
-    let report = embedded(&json::text(&document)?);
+    let document = documents::document(view);
+    let report = embedded(&documents::text(&document)?);
     let plain = escaped(&text::report(view));
     let fixed = report.len() + plain.len() + UPLOT.len() + SCRIPT.len() + BODY.len() + STYLE.len();
     let room = WANTED_BYTES.saturating_sub(fixed);
     timeline.settle();
     link_findings(&mut timeline.spans.all, &document.findings);
-    let places = places(&timeline, &document.domains);
+    link_guests(&mut timeline.guests, &document.domains);
     let (data, notes) = loop {
         let notes = notes(&timeline);
-        let page = PageData { input, notes: notes.clone(), ..PageData::new(view, &timeline, &places) };
-        let data = embedded(&json::text(&page)?);
-        // The length is about proportional to the number of values.
-        let wanted = timeline.values() as f64 * room as f64 / data.len() as f64;
-        if data.len() <= room || !thin(&mut timeline) {
+        let data = embedded(&documents::text(&page_data(view, &timeline, input, &notes))?);
+        if data.len() <= room || !timeline.thin() {
             break (data, notes);
         }
-        while timeline.values() as f64 > wanted && thin(&mut timeline) {}
     };
     let (script, style) = (format!("{UPLOT}\n{SCRIPT}"), format!("{UPLOT_STYLE}\n{STYLE}"));
     let policy = format!(
@@ -89,22 +81,9 @@ pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serd
     Ok(HtmlPage { html, notes })
 }
 
-/// Joins slots of vCPUs or of guests; false when nothing is left to join.
-fn thin(timeline: &mut TimelineBuilder) -> bool {
-    let (guests, vcpus) = (timeline.guest_axis.slots.len(), timeline.vcpu_axis.slots.len());
-    if vcpus > FEW_SLOTS || (vcpus > MIN_SLOTS && guests <= FEW_SLOTS) {
-        timeline.halve_vcpus();
-    } else if guests > MIN_SLOTS {
-        timeline.halve_guests();
-    } else {
-        return false;
-    }
-    true
-}
-
 fn notes(timeline: &TimelineBuilder) -> Vec<String> {
     let mut notes = Vec::new();
-    for (of, axis) in [("guests and host", &timeline.guest_axis), ("vCPUs", &timeline.vcpu_axis)] {
+    for (of, axis) in [("guests and host", &timeline.whole.axis), ("vCPUs", &timeline.vcpus.axis)] {
         if axis.is_thinned() {
             let length = judge::figures::seconds(axis.slot_seconds());
             notes.push(format!(
@@ -150,129 +129,59 @@ fn hash(text: &str) -> String {
 }
 
 /// What the page knows besides the report.
-#[derive(Serialize)]
-struct PageData<'a> {
-    input: &'a str,
-    hostname: String,
-    kernel: String,
-    /// Begin and end of the measured time, milliseconds since the epoch.
-    begin_ms: Option<i64>,
-    end_ms: Option<i64>,
-    /// Offset of the zone in which times are shown, seconds, and its name.
-    utc_offset_s: i32,
-    zone: String,
-    intervals: u64,
-    notes: Vec<String>,
-    axes: BTreeMap<&'static str, PageAxis>,
-    host: Vec<PageChart<'a>>,
-    guests: Vec<PageGuest<'a>>,
-    spans: &'a [FindingSpan],
-}
-
-#[derive(Serialize)]
-struct PageAxis {
-    begin_ms: i64,
-    /// Ends of the slots, milliseconds after `begin_ms`.
-    ends: Vec<i64>,
-    /// Measured seconds of each slot.
-    seconds: Vec<Point>,
-    /// Slots before which nothing was measured for a while.
-    gaps: Vec<usize>,
-    is_thinned: bool,
-}
-
-#[derive(Serialize)]
-struct PageGuest<'a> {
-    /// Its place in the report's domains.
-    domain: Option<usize>,
-    name: &'a str,
-    charts: Vec<PageChart<'a>>,
-    vcpus: Vec<(u32, Vec<PageChart<'a>>)>,
-}
-
-#[derive(Serialize)]
-struct PageChart<'a> {
-    id: Chart,
-    lines: Vec<PageLine<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    total: Option<PageLine<'a>>,
-}
-
-#[derive(Serialize)]
-struct PageLine<'a> {
-    name: &'a str,
-    mean: Vec<Point>,
-    /// Left out where it is the mean.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max: Option<Vec<Point>>,
+fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[String]) -> Value {
+    let facts = &view.model.host.facts;
+    let (whole, vcpus) = (&timeline.whole, &timeline.vcpus);
+    let end_ms = whole.axis.slots.last().map(|s| s.end_ms);
+    let (utc_offset_s, zone) = zone(end_ms.unwrap_or(view.model.time_ms));
+    let guests = timeline.guests.iter().enumerate().map(|(place, guest)| {
+        let of_guest = vcpus.owners.range((place, 0)..=(place, u32::MAX));
+        json!({
+            "domain": guest.domain,
+            "name": guest.name,
+            "charts": charts(whole.owners.get(&Some(place)), &whole.axis),
+            "vcpus": of_guest.map(|((_, v), owner)| json!([v, charts(Some(owner), &vcpus.axis)])).collect::<Value>(),
+        })
+    });
+    json!({
+        "input": input,
+        // The kernel's word where no name is set (init/version.c).
+        "hostname": Some(&facts.hostname).filter(|name| *name != "(none)"),
+        "kernel": facts.kernel,
+        // Of the measured time, milliseconds since the epoch.
+        "begin_ms": whole.axis.slots.first().map(|s| s.begin_ms),
+        "end_ms": end_ms,
+        // Of the zone in which times are shown.
+        "utc_offset_s": utc_offset_s,
+        "zone": zone,
+        "notes": notes,
+        "guests": guests.collect::<Value>(),
+        "axes": { "guests": axis(&whole.axis), "vcpus": axis(&vcpus.axis) },
+        "host": charts(whole.owners.get(&None), &whole.axis),
+        "spans": timeline.spans.all,
+    })
 }
 
 /// A value of a chart, with four digits; whole numbers without a fraction.
-#[derive(PartialEq, Serialize)]
-#[serde(untagged)]
-enum Point {
-    Whole(i64),
-    Fraction(f64),
-    Unknown,
+fn point(value: Option<f64>) -> Value {
+    let Some(value) = value.filter(|v| v.is_finite()) else { return Value::Null };
+    let digits = 3 - value.abs().max(1e-9).log10().floor() as i32;
+    let scale = 10_f64.powi(digits);
+    let value = (value * scale).round() / scale;
+    let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
+    if is_whole { json!(value as i64) } else { json!(value) }
 }
 
-impl Point {
-    fn new(value: Option<f64>) -> Self {
-        let Some(value) = value.filter(|v| v.is_finite()) else { return Self::Unknown };
-        let digits = 3 - value.abs().max(1e-9).log10().floor() as i32;
-        let scale = 10_f64.powi(digits);
-        let value = (value * scale).round() / scale;
-        let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
-        if is_whole { Self::Whole(value as i64) } else { Self::Fraction(value) }
-    }
-}
-
-impl<'a> PageData<'a> {
-    fn new(view: &View<'_>, timeline: &'a TimelineBuilder, places: &[Option<usize>]) -> Self {
-        let facts = &view.model.host.facts;
-        let (guest_axis, vcpu_axis) = (&timeline.guest_axis, &timeline.vcpu_axis);
-        let begin_ms = guest_axis.slots.first().map(|s| s.begin_ms);
-        let end_ms = guest_axis.slots.last().map(|s| s.end_ms);
-        let (utc_offset_s, zone) = zone(end_ms.unwrap_or(view.model.time_ms));
-        let guests = timeline.guests.iter().zip(places).map(|(g, &domain)| PageGuest {
-            domain,
-            name: &g.name,
-            charts: charts(&g.charts, guest_axis),
-            vcpus: g.vcpus.iter().map(|(v, owner)| (*v, charts(owner, vcpu_axis))).collect(),
-        });
-        Self {
-            input: "",
-            // The kernel's word where no name is set (init/version.c).
-            hostname: Some(facts.hostname.as_str()).filter(|name| *name != "(none)").unwrap_or_default().to_string(),
-            kernel: facts.kernel.clone(),
-            begin_ms,
-            end_ms,
-            utc_offset_s,
-            zone,
-            intervals: timeline.intervals,
-            notes: Vec::new(),
-            guests: guests.collect(),
-            axes: BTreeMap::from([("guests", axis(guest_axis)), ("vcpus", axis(vcpu_axis))]),
-            host: charts(&timeline.host, guest_axis),
-            spans: &timeline.spans.all,
-        }
-    }
-}
-
-/// The place of each guest of the time line in the report's domains.
-fn places(timeline: &TimelineBuilder, domains: &[JsonDomain]) -> Vec<Option<usize>> {
+/// Notes for each guest of the time line its place in the report's domains.
+fn link_guests(guests: &mut [FollowedGuest], domains: &[JsonDomain]) {
+    let mut taken = HashSet::new();
     // Another file may name the only guest of a trace.
-    if domains.len() == 1 && timeline.guests.len() == 1 {
-        return vec![Some(0)];
-    }
-    let mut taken = vec![false; domains.len()];
-    let place = |g: &GuestTracks| {
+    let is_alone = domains.len() == 1 && guests.len() == 1;
+    for g in guests {
         let same = |d: &JsonDomain| d.pid == g.pid && (d.pid.is_some() || d.name == g.name);
-        let place = (0..domains.len()).find(|&i| !taken[i] && same(&domains[i]))?;
-        taken[place] = true;
-        Some(place)
-    };
-    timeline.guests.iter().map(place).collect()
+        g.domain = (0..domains.len()).find(|i| is_alone || (same(&domains[*i]) && !taken.contains(i)));
+        taken.extend(g.domain);
+    }
 }
 
 /// Notes for each span which finding of the report it belongs to.
@@ -284,39 +193,40 @@ fn link_findings(spans: &mut [FindingSpan], findings: &[Finding]) {
     }
 }
 
-fn axis(axis: &TimeAxis) -> PageAxis {
+fn axis(axis: &TimeAxis) -> Value {
     let begin_ms = axis.slots.first().map_or(0, |s| s.begin_ms);
-    PageAxis {
-        begin_ms,
-        ends: axis.slots.iter().map(|s| s.end_ms - begin_ms).collect(),
-        seconds: axis.slots.iter().map(|s| Point::new(Some(s.seconds))).collect(),
-        gaps: (0..axis.slots.len()).filter(|&i| axis.follows_gap(i)).collect(),
-        is_thinned: axis.is_thinned(),
-    }
+    json!({
+        "begin_ms": begin_ms,
+        // Ends of the slots, milliseconds after `begin_ms`.
+        "ends": axis.slots.iter().map(|s| s.end_ms - begin_ms).collect::<Value>(),
+        // Measured seconds of each slot.
+        "seconds": axis.slots.iter().map(|s| point(Some(s.seconds))).collect::<Value>(),
+        // Slots before which nothing was measured for a while.
+        "gaps": (0..axis.slots.len()).filter(|&i| axis.follows_gap(i)).collect::<Value>(),
+    })
 }
 
-fn charts<'a>(owner: &'a OwnerTracks, axis: &TimeAxis) -> Vec<PageChart<'a>> {
+fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
     let slots = axis.slots.len();
-    let chart = |c: &'a ChartTracks| PageChart {
-        id: c.chart,
-        lines: c.lines.iter().map(|(name, track)| line(name, track, c.chart, slots)).collect(),
-        total: c.total.as_ref().map(|track| line("all", track, c.chart, slots)),
+    let chart = |c: &ChartTracks| {
+        json!({
+            "id": c.chart,
+            "lines": c.lines.iter().map(|(name, track)| line(name, track, c.chart, slots)).collect::<Value>(),
+            "total": c.total.as_ref().map(|track| line("all", track, c.chart, slots)),
+        })
     };
-    owner.charts.iter().map(chart).collect()
+    owner.into_iter().flat_map(|owner| &owner.charts).map(chart).collect()
 }
 
-fn line<'a>(name: &'a str, track: &Track, chart: Chart, slots: usize) -> PageLine<'a> {
-    let values = |of: fn(&TrackCell) -> Option<f64>| -> Vec<Point> {
-        (0..slots).map(|i| Point::new(track.cells.get(i).and_then(of))).collect()
+fn line(name: &str, track: &Track, chart: Chart, slots: usize) -> Value {
+    let values = |of: fn(&TrackCell) -> Option<f64>| -> Value {
+        (0..slots).map(|i| point(track.cells.get(i).and_then(of))).collect()
     };
     let max = values(TrackCell::max);
-    if chart.shows_peaks() {
-        return PageLine { name, mean: max, max: None };
-    }
-    let mean = values(TrackCell::mean);
+    let mean = if chart.shows_peaks() { max.clone() } else { values(TrackCell::mean) };
     // Maxima of different moments do not add up.
-    let has_max = name != OTHER && max != mean;
-    PageLine { name, mean, max: has_max.then_some(max) }
+    let max = Some(max).filter(|max| name != OTHER && *max != mean);
+    json!({ "name": name, "mean": mean, "max": max })
 }
 
 /// Earlier times are from the clock of a trace, which counts from the boot of its host.

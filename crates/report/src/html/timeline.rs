@@ -6,7 +6,7 @@ use super::spans::FindingSpans;
 use super::tracks::TimeAxis;
 use crate::json::userspace_reason;
 use judge::analysis::{DomainFilter, JudgedInterval};
-use judge::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitRow, ExitTable, GuestId, Model, ThreadModel};
+use judge::model::{DomainModel, ExitRateSource, ExitRow, GuestId, ThreadModel};
 use std::collections::BTreeMap;
 
 /// Limit of guests with time lines, and of the vCPUs of all guests together.
@@ -20,33 +20,58 @@ const GUEST_LINES: usize = 6;
 const VCPU_LINES: usize = 4;
 /// Disks or network interfaces of a guest, two series each.
 const MAX_DEVICES: usize = 16;
+/// Slots below which thinning does not go.
+const MIN_SLOTS: usize = 64;
+/// Slots that the series of vCPUs are thinned to before the series of guests are thinned.
+const FEW_SLOTS: usize = 256;
 
 /// Adds up intervals as they come.
 #[derive(Debug, Default)]
 pub struct TimelineBuilder {
     filter: DomainFilter,
-    pub(super) guest_axis: TimeAxis,
-    pub(super) vcpu_axis: TimeAxis,
-    pub(super) host: OwnerTracks,
-    pub(super) guests: Vec<GuestTracks>,
+    /// The series of each guest by its place in `guests`, and of the host (`None`).
+    pub(super) whole: Layer<Option<usize>>,
+    /// The series of each vCPU: the place of its guest, and its number.
+    pub(super) vcpus: Layer<(usize, u32)>,
+    pub(super) guests: Vec<FollowedGuest>,
     pub(super) spans: FindingSpans,
     /// Intervals added.
     pub(super) intervals: u64,
     /// Whether there were more guests or vCPUs than are followed.
     pub(super) is_cut: bool,
-    vcpus: usize,
-    /// What [`Self::count`] last returned.
-    counts: [usize; 2],
 }
 
-/// A guest's series.
-#[derive(Debug, Default)]
-pub(super) struct GuestTracks {
+/// A guest with time lines.
+#[derive(Debug)]
+pub(super) struct FollowedGuest {
     pub pid: Option<i32>,
-    id: Option<GuestId>,
+    id: GuestId,
     pub name: String,
-    pub charts: OwnerTracks,
-    pub vcpus: BTreeMap<u32, OwnerTracks>,
+    /// Its place in the report's domains.
+    pub domain: Option<usize>,
+}
+
+/// Series that share a time axis.
+#[derive(Debug, Default)]
+pub(super) struct Layer<K> {
+    pub axis: TimeAxis,
+    pub owners: BTreeMap<K, OwnerTracks>,
+}
+
+impl<K> Layer<K> {
+    /// Joins neighbouring slots.
+    pub fn halve(&mut self) {
+        let sizes = self.axis.halve();
+        self.owners.values_mut().for_each(|owner| owner.join(&sizes));
+    }
+
+    /// Joins slots until there is room for the next interval.
+    fn make_room(&mut self) {
+        let room = TimeAxis::room(self.owners.values().map(OwnerTracks::count).sum());
+        while self.axis.slots.len() > room {
+            self.halve();
+        }
+    }
 }
 
 impl TimelineBuilder {
@@ -60,134 +85,128 @@ impl TimelineBuilder {
         let JudgedInterval { model, report } = interval;
         let Some(seconds) = model.interval_s.filter(|s| *s > 0.0) else { return };
         self.intervals += 1;
-        let slot = self.guest_axis.add(model.time_ms, seconds);
-        let vcpu_slot = self.vcpu_axis.add(model.time_ms, seconds);
-        self.add_host(model, (slot, seconds));
+        let at = (self.whole.axis.add(model.time_ms, seconds), seconds);
+        let vcpu_at = (self.vcpus.axis.add(model.time_ms, seconds), seconds);
+        let host = self.whole.owners.entry(None).or_default();
+        if let Some(t) = model.host.total() {
+            let irq = ("irq", t.irq + t.softirq);
+            let parts =
+                [("guest", t.guest), ("usr", t.usr), ("sys", t.sys), irq, ("steal", t.steal), ("iowait", t.iowait)];
+            host.chart(Chart::Cpu).add(at, parts.len(), parts);
+        }
         for d in model.domains.iter().filter(|d| self.filter.matches(&d.facts)) {
-            let Some(guest) = followed(&mut self.guests, d) else {
+            let Some(place) = followed(&mut self.guests, d) else {
                 self.is_cut = true;
                 continue;
             };
-            add_guest(&mut guest.charts, d, (slot, seconds));
+            let charts = self.whole.owners.entry(Some(place)).or_default();
+            add_events(charts, d, None, at);
+            add_devices(charts, d, at);
             for thread in d.vcpus() {
                 let Some(vcpu) = thread.index else { continue };
-                if !guest.vcpus.contains_key(&vcpu) {
-                    if self.vcpus >= MAX_VCPUS {
-                        self.is_cut = true;
-                        continue;
-                    }
-                    self.vcpus += 1;
+                if self.vcpus.owners.len() >= MAX_VCPUS && !self.vcpus.owners.contains_key(&(place, vcpu)) {
+                    self.is_cut = true;
+                    continue;
                 }
-                add_vcpu(guest.vcpus.entry(vcpu).or_default(), d, thread, vcpu, (vcpu_slot, seconds));
+                add_events(self.vcpus.owners.entry((place, vcpu)).or_default(), d, Some(thread), vcpu_at);
             }
         }
         self.spans.add(self.filter.findings(model, report), model.time_ms);
-        self.make_room();
-    }
-
-    fn add_host(&mut self, model: &Model, at: (usize, f64)) {
-        if let Some(t) = model.host.total() {
-            let parts = [
-                ("guest", t.guest),
-                ("usr", t.usr),
-                ("sys", t.sys),
-                ("irq", t.irq + t.softirq),
-                ("steal", t.steal),
-                ("iowait", t.iowait),
-            ];
-            self.host.chart(Chart::Cpu).add(at, parts.len(), parts);
-        }
-    }
-
-    /// Joins slots until there is room for the next interval.
-    fn make_room(&mut self) {
-        // Series appear now and then; they need not be counted each time.
-        if self.intervals % 64 == 1 {
-            self.counts = self.count();
-        }
-        while self.guest_axis.slots.len() > TimeAxis::room(self.counts[0]) {
-            self.halve_guests();
-        }
-        while self.vcpu_axis.slots.len() > TimeAxis::room(self.counts[1]) {
-            self.halve_vcpus();
-        }
-    }
-
-    /// Number of series of guests and host, and of vCPUs.
-    fn count(&self) -> [usize; 2] {
-        let guests = self.guests.iter().map(|g| &g.charts).chain([&self.host]);
-        let vcpus = self.guests.iter().flat_map(|g| g.vcpus.values());
-        [guests.map(OwnerTracks::count).sum(), vcpus.map(OwnerTracks::count).sum()]
-    }
-
-    /// Joins neighbouring slots of the host's and the guests' series.
-    pub(super) fn halve_guests(&mut self) {
-        let sizes = self.guest_axis.halve();
-        self.host.join(&sizes);
-        self.guests.iter_mut().for_each(|g| g.charts.join(&sizes));
-    }
-
-    /// The same of the vCPUs' series.
-    pub(super) fn halve_vcpus(&mut self) {
-        let sizes = self.vcpu_axis.halve();
-        self.guests.iter_mut().flat_map(|g| g.vcpus.values_mut()).for_each(|v| v.join(&sizes));
-    }
-
-    /// Values of all series together.
-    pub(super) fn values(&self) -> usize {
-        let [guests, vcpus] = self.count();
-        guests * self.guest_axis.slots.len() + vcpus * self.vcpu_axis.slots.len()
+        self.whole.make_room();
+        self.vcpus.make_room();
     }
 
     /// Keeps what is drawn.
     pub(super) fn settle(&mut self) {
-        self.host.settle(GUEST_LINES);
-        for guest in &mut self.guests {
-            guest.charts.settle(GUEST_LINES);
-            guest.vcpus.values_mut().for_each(|v| v.settle(VCPU_LINES));
+        self.whole.owners.values_mut().for_each(|owner| owner.settle(GUEST_LINES));
+        self.vcpus.owners.values_mut().for_each(|owner| owner.settle(VCPU_LINES));
+    }
+
+    /// Joins slots of vCPUs or of guests; false when nothing is left to join.
+    pub(super) fn thin(&mut self) -> bool {
+        let (guests, vcpus) = (self.whole.axis.slots.len(), self.vcpus.axis.slots.len());
+        if vcpus > FEW_SLOTS || (vcpus > MIN_SLOTS && guests <= FEW_SLOTS) {
+            self.vcpus.halve();
+        } else if guests > MIN_SLOTS {
+            self.whole.halve();
+        } else {
+            return false;
         }
+        true
     }
 }
 
-/// The series of this guest; `None` if there are too many guests.
-fn followed<'g>(guests: &'g mut Vec<GuestTracks>, d: &DomainModel) -> Option<&'g mut GuestTracks> {
-    let (id, pid) = (Some(d.facts.id()), d.facts.pid);
-    let place = match guests.iter().position(|guest| guest.id == id) {
-        Some(place) => place,
-        None if guests.len() >= MAX_GUESTS => return None,
-        None => {
-            guests.push(GuestTracks { pid, id, ..GuestTracks::default() });
-            guests.len() - 1
+/// The place of this guest; `None` if there are too many guests.
+fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
+    let id = d.facts.id();
+    let place = guests.iter().position(|guest| guest.id == id).unwrap_or(guests.len());
+    if place == guests.len() {
+        if place == MAX_GUESTS {
+            return None;
         }
-    };
-    let guest = &mut guests[place];
-    if guest.name != d.name() {
-        guest.name = d.name().to_string();
+        guests.push(FollowedGuest { pid: d.facts.pid, id, name: String::new(), domain: None });
     }
-    Some(guest)
+    if guests[place].name != d.name() {
+        guests[place].name = d.name().to_string();
+    }
+    Some(place)
 }
 
-fn cpu_parts(c: &CpuShare) -> impl Iterator<Item = (&'static str, f64)> + use<> {
-    let known = [("guest", c.guest), ("usr", c.usr), ("sys", c.sys)];
-    known.into_iter().chain(c.wait.map(|wait| ("wait", wait)))
+/// Adds CPU time, exits and accesses of a guest, or of one of its vCPUs.
+fn add_events(charts: &mut OwnerTracks, d: &DomainModel, thread: Option<&ThreadModel>, at: (usize, f64)) {
+    let seconds = at.1;
+    let vcpu = thread.and_then(|t| t.index);
+    let most = if thread.is_some() { VCPU_ROWS } else { GUEST_ROWS };
+    let threads = || d.vcpus().filter(|t| thread.is_none() || t.index == vcpu);
+    if let Some(c) = thread.map_or(d.cpu, |t| t.cpu) {
+        let known = [("guest", c.guest), ("usr", c.usr), ("sys", c.sys)];
+        charts.chart(Chart::Cpu).add(at, 4, known.into_iter().chain(c.wait.map(|wait| ("wait", wait))));
+    }
+    let rate = thread.map_or(d.exit_rate.0, |t| t.exit_rate);
+    if let (Some(rate), ExitRateSource::Traced | ExitRateSource::Counters) = (rate, d.exit_rate.1) {
+        charts.chart(Chart::Exits).add_total(at, rate);
+    }
+    if let Some(p99) = threads().filter_map(|t| t.wakeups.as_ref()?.quantile_us(0.99)).reduce(f64::max) {
+        charts.chart(Chart::Wakeup).add(at, 1, [("p99", p99)]);
+    }
+    if let Some(all) = threads().filter_map(|t| t.migrations.total).reduce(u64::saturating_add) {
+        let far = threads().fold(0_u64, |sum, t| sum.saturating_add(t.migrations.cross_node));
+        let moves = [("within a node", all.saturating_sub(far)), ("to another node", far)];
+        charts.chart(Chart::Moves).add(at, 2, moves.map(|(name, count)| (name, count as f64 / seconds)));
+    }
+    let of_vcpu = || d.vcpu_exits.iter().find(|(v, _)| Some(*v) == vcpu).map(|(_, table)| table);
+    if let Some(table) = if thread.is_some() { of_vcpu() } else { Some(&d.exits) } {
+        let label = |r: &ExitRow| if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() };
+        let rates = table.rows.iter().map(|r| (label(r), r.span.count as f64 / seconds));
+        charts.chart(Chart::Exits).add(at, most, rates);
+    }
+    // By device, or by address where the address has no device.
+    let mut devices: Vec<(String, f64)> = Vec::new();
+    let accesses = if thread.is_some() { &d.vcpu_accesses } else { &d.accesses };
+    for row in accesses.iter().filter(|row| row.vcpu == vcpu) {
+        let name = row.address.map_or_else(|| OTHER.to_string(), |_| row.device_or_address());
+        let rate = row.span.count as f64 / seconds;
+        match devices.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, sum)) => *sum += rate,
+            None => devices.push((name, rate)),
+        }
+    }
+    charts.chart(Chart::Devices).add(at, most, devices);
+    if thread.is_none() || d.exit_rate.1 != ExitRateSource::Traced {
+        let rows = d.userspace.iter().filter(|(of, ..)| *of == vcpu);
+        let rates = rows.map(|(_, reason, count)| (userspace_reason(*reason), *count as f64 / seconds));
+        charts.chart(Chart::Vmm).add(at, most, rates);
+    }
 }
 
-fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
-    if let Some(c) = &d.cpu {
-        let cpu = charts.chart(Chart::Cpu);
-        cpu.add(at, 4, cpu_parts(c));
-        cpu.add_total(at, c.busy());
+/// Adds what only a whole guest has.
+fn add_devices(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
+    if let Some(busy) = d.cpu.map(|c| c.busy()) {
+        charts.chart(Chart::Cpu).add_total(at, busy);
     }
     if let Some(wait) = d.longest_wait() {
         charts.chart(Chart::Wait).add(at, 1, [("worst vCPU", wait)]);
     }
-    add_exit_rate(charts, d, d.exit_rate.0, at);
-    add_wakeups(charts, d.vcpus().filter_map(wakeup).reduce(f64::max), at);
-    let far = d.vcpus().fold(0_u64, |sum, t| sum.saturating_add(t.migrations.cross_node));
-    add_moves(charts, d.vcpu_migrations(), far, at);
-    add_exits(charts, &d.exits, GUEST_ROWS, at);
-    add_accesses(charts, d.accesses.iter(), GUEST_ROWS, at);
-    add_vmm_exits(charts, d, None, GUEST_ROWS, at);
     for (place, disk) in d.disks.iter().take(MAX_DEVICES).enumerate() {
         let (reads, writes) = (format!("{} reads", disk.name), format!("{} writes", disk.name));
         let most = 2 * MAX_DEVICES + place;
@@ -200,74 +219,4 @@ fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
         let bytes = [(format!("{} received", nic.name), nic.rx_bytes), (format!("{} sent", nic.name), nic.tx_bytes)];
         charts.chart(Chart::Network).add(at, 2 * MAX_DEVICES, bytes);
     }
-}
-
-fn add_vcpu(charts: &mut OwnerTracks, d: &DomainModel, thread: &ThreadModel, vcpu: u32, at: (usize, f64)) {
-    if let Some(c) = &thread.cpu {
-        charts.chart(Chart::Cpu).add(at, 4, cpu_parts(c));
-    }
-    add_exit_rate(charts, d, thread.exit_rate, at);
-    if let Some((_, table)) = d.vcpu_exits.iter().find(|(v, _)| *v == vcpu) {
-        add_exits(charts, table, VCPU_ROWS, at);
-    }
-    add_accesses(charts, d.vcpu_accesses.iter().filter(|a| a.vcpu == Some(vcpu)), VCPU_ROWS, at);
-    if d.exit_rate.1 != ExitRateSource::Traced {
-        add_vmm_exits(charts, d, Some(vcpu), VCPU_ROWS, at);
-    }
-    add_wakeups(charts, wakeup(thread), at);
-    add_moves(charts, thread.migrations.total, thread.migrations.cross_node, at);
-}
-
-fn wakeup(thread: &ThreadModel) -> Option<f64> {
-    thread.wakeups.as_ref()?.quantile_us(0.99)
-}
-
-fn add_exit_rate(charts: &mut OwnerTracks, d: &DomainModel, rate: Option<f64>, at: (usize, f64)) {
-    if let (Some(rate), ExitRateSource::Traced | ExitRateSource::Counters) = (rate, d.exit_rate.1) {
-        charts.chart(Chart::Exits).add_total(at, rate);
-    }
-}
-
-fn add_wakeups(charts: &mut OwnerTracks, p99: Option<f64>, at: (usize, f64)) {
-    if let Some(p99) = p99 {
-        charts.chart(Chart::Wakeup).add(at, 1, [("p99", p99)]);
-    }
-}
-
-fn add_moves(charts: &mut OwnerTracks, all: Option<u64>, far: u64, at: (usize, f64)) {
-    if let Some(all) = all {
-        let moves = [("within a node", all.saturating_sub(far)), ("to another node", far)];
-        charts.chart(Chart::Moves).add(at, 2, moves.map(|(name, count)| (name, count as f64 / at.1)));
-    }
-}
-
-fn add_exits(charts: &mut OwnerTracks, table: &ExitTable, most: usize, at: (usize, f64)) {
-    let label = |r: &ExitRow| if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() };
-    let rates = table.rows.iter().map(|r| (label(r), r.span.count as f64 / at.1));
-    charts.chart(Chart::Exits).add(at, most, rates);
-}
-
-/// Accesses by device, or by address where the address has no device.
-fn add_accesses<'a>(
-    charts: &mut OwnerTracks,
-    rows: impl Iterator<Item = &'a AccessRow>,
-    most: usize,
-    at: (usize, f64),
-) {
-    let mut devices: Vec<(String, f64)> = Vec::new();
-    for row in rows {
-        let name = row.address.map_or_else(|| OTHER.to_string(), |_| row.device_or_address());
-        let rate = row.span.count as f64 / at.1;
-        match devices.iter_mut().find(|(n, _)| *n == name) {
-            Some((_, sum)) => *sum += rate,
-            None => devices.push((name, rate)),
-        }
-    }
-    charts.chart(Chart::Devices).add(at, most, devices);
-}
-
-fn add_vmm_exits(charts: &mut OwnerTracks, d: &DomainModel, vcpu: Option<u32>, most: usize, at: (usize, f64)) {
-    let rows = d.userspace.iter().filter(|(of, ..)| *of == vcpu);
-    let rates = rows.map(|(_, reason, count)| (userspace_reason(*reason), *count as f64 / at.1));
-    charts.chart(Chart::Vmm).add(at, most, rates);
 }

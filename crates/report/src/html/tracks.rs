@@ -63,18 +63,13 @@ impl TimeAxis {
         if joined.len() * 4 > before * 3 {
             joined = self.pairs(false);
         }
-        let mut slots = Vec::with_capacity(joined.len());
-        let mut rest = self.slots.as_slice();
-        for &n in &joined {
-            let (group, others) = rest.split_at(n.min(rest.len()));
-            if let (Some(first), Some(last)) = (group.first(), group.last()) {
-                let intervals = group.iter().map(|s| s.intervals).sum();
-                let seconds = group.iter().map(|s| s.seconds).sum();
-                slots.push(TimeSlot { begin_ms: first.begin_ms, end_ms: last.end_ms, seconds, intervals });
-            }
-            rest = others;
-        }
-        self.slots = slots;
+        let slot = |group: &[TimeSlot]| TimeSlot {
+            begin_ms: group.first().map_or(0, |s| s.begin_ms),
+            end_ms: group.last().map_or(0, |s| s.end_ms),
+            seconds: group.iter().map(|s| s.seconds).sum(),
+            intervals: group.iter().map(|s| s.intervals).sum(),
+        };
+        self.slots = groups(&self.slots, &joined).map(slot).collect();
         self.width = self.width.max(1) * 2;
         joined
     }
@@ -104,6 +99,16 @@ impl TimeAxis {
     pub fn is_thinned(&self) -> bool {
         self.slots.iter().any(|s| s.intervals > 1)
     }
+}
+
+/// Neighbours, as many at a time as `sizes` says.
+fn groups<'a, T>(mut rest: &'a [T], sizes: &'a [usize]) -> impl Iterator<Item = &'a [T]> {
+    let group = move |size: &usize| {
+        let (group, others) = rest.split_at((*size).min(rest.len()));
+        rest = others;
+        group
+    };
+    sizes.iter().map(group).take_while(|group| !group.is_empty())
 }
 
 /// Whether there is time between a slot and what begins then: more than clocks jitter.
@@ -151,9 +156,7 @@ impl Track {
     /// Adds the value of an interval that lasts `seconds`. A value that is not a number adds nothing.
     pub fn add(&mut self, slot: usize, value: f64, seconds: f64) {
         if value.is_finite() && seconds > 0.0 {
-            if self.cells.len() <= slot {
-                self.cells.resize(slot + 1, TrackCell::default());
-            }
+            self.grow(slot + 1);
             self.total += value * seconds;
             let max = value as f32;
             self.cells[slot].add(&TrackCell { sum: value * seconds, seconds: seconds as f32, max });
@@ -162,26 +165,23 @@ impl Track {
 
     /// Joins slots as [`TimeAxis::halve`] did.
     pub fn join(&mut self, sizes: &[usize]) {
-        let mut rest = self.cells.as_slice();
-        let mut cells = Vec::new();
-        for &n in sizes {
-            if rest.is_empty() {
-                break;
-            }
-            let (group, others) = rest.split_at(n.min(rest.len()));
+        let join = |group: &[TrackCell]| {
             let mut sum = TrackCell::default();
             group.iter().filter(|c| c.seconds > 0.0).for_each(|c| sum.add(c));
-            cells.push(sum);
-            rest = others;
+            sum
+        };
+        self.cells = groups(&self.cells, sizes).map(join).collect();
+    }
+
+    fn grow(&mut self, cells: usize) {
+        if self.cells.len() < cells {
+            self.cells.resize(cells, TrackCell::default());
         }
-        self.cells = cells;
     }
 
     /// Takes the time in which it was not seen for the value 0, where `measured` says that it would have been seen.
     pub fn fill(&mut self, measured: &Self) {
-        if self.cells.len() < measured.cells.len() {
-            self.cells.resize(measured.cells.len(), TrackCell::default());
-        }
+        self.grow(measured.cells.len());
         for (cell, all) in self.cells.iter_mut().zip(&measured.cells) {
             cell.seconds = cell.seconds.max(all.seconds);
         }
@@ -189,9 +189,7 @@ impl Track {
 
     /// Adds another series slot by slot, without its maxima: they are of other moments.
     pub fn add_track(&mut self, other: &Self) {
-        if self.cells.len() < other.cells.len() {
-            self.cells.resize(other.cells.len(), TrackCell::default());
-        }
+        self.grow(other.cells.len());
         self.total += other.total;
         for (sum, cell) in self.cells.iter_mut().zip(&other.cells) {
             sum.sum += cell.sum;
