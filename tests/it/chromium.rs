@@ -123,15 +123,6 @@ impl Tab {
         }
     }
 
-    /// Puts two fingers down at a height and moves each from its first place to its second.
-    pub fn pinch(&mut self, y: f64, fingers: [(f64, f64); 2]) {
-        let places = |pick: fn((f64, f64)) -> f64| fingers.map(|f| json!({ "x": pick(f), "y": y }));
-        for (kind, points) in [("touchStart", json!(places(|f| f.0))), ("touchMove", json!(places(|f| f.1)))] {
-            self.call("Input.dispatchTouchEvent", &json!({ "type": kind, "touchPoints": points }));
-        }
-        self.call("Input.dispatchTouchEvent", &json!({ "type": "touchEnd", "touchPoints": [] }));
-    }
-
     /// Presses a key.
     pub fn press(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {

@@ -2,7 +2,7 @@
 
 // The variables of page.css that colour what has no colour of its own.
 const LINE_COLOURS = ["sys", "usr", "guest", "wait", "irq", "extra"];
-// Dashes and hatches repeat what the colours say.
+// Dashes repeat what the colours say.
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3]];
 const GLYPHS = { critical: "▲", warning: "●", info: "·" };
 const Y_AXIS_WIDTH = 58;
@@ -19,8 +19,8 @@ function colour(name) {
 }
 
 // An element in the colour of a variable of page.css.
-function swatch(name, isHatched) {
-  const e = el(isHatched ? "i.colour.hatched" : "i.colour");
+function swatch(name) {
+  const e = el("i.colour");
   e.style.setProperty("--colour", `var(--${name})`);
   return e;
 }
@@ -62,21 +62,6 @@ function overStretch(line, times, [from, to]) {
   return { mean: length > 0 ? sum / length : null, max };
 }
 
-function hatch(u, stroke) {
-  const size = 6 * devicePixelRatio;
-  const canvas = el("canvas", { width: size, height: size });
-  const context = canvas.getContext("2d");
-  context.strokeStyle = stroke;
-  context.lineWidth = 1.6 * devicePixelRatio;
-  context.beginPath();
-  for (const at of [-size, 0, size]) {
-    context.moveTo(at, size);
-    context.lineTo(at + size, 0);
-  }
-  context.stroke();
-  return u.ctx.createPattern(canvas, "repeat");
-}
-
 const placeOf = (line, i) => (line.place ?? i) % LINE_COLOURS.length;
 
 // The variable of page.css that colours a line.
@@ -98,22 +83,19 @@ function plotData(spec, times) {
   return [times.x, ...sums.reverse(), ...(spec.peak ? [at(spec.peak)] : [])];
 }
 
-const isHatched = (spec, line) => spec.stacked && line.name === "wait";
-
 function seriesOf(spec) {
   const all = spec.lines.map((line, i) => {
     const stroke = colour(colourName(spec, line, i));
     if (!spec.stacked) return { stroke, width: 1.5, dash: DASHES[placeOf(line, i)] };
-    return { stroke: colour("ground"), width: 0.75, fill: isHatched(spec, line) ? (u) => hatch(u, stroke) : stroke };
+    return { stroke: colour("ground"), width: 0.75, fill: stroke };
   });
   if (spec.stacked) all.reverse();
   if (spec.stacked && spec.peak) all.push({ stroke: colour("text"), width: 1, dash: [2, 2] });
   return [{}, ...all.map((series) => ({ ...series, points: { show: false } }))];
 }
 
-function clock(time, offset, withSeconds) {
-  return new Date((time + offset) * 1e3).toISOString().slice(11, withSeconds ? 19 : 16);
-}
+const clock = (time, offset, withSeconds) =>
+  new Date((time + offset) * 1e3).toISOString().slice(11, withSeconds ? 19 : 16);
 
 // Whether a time, in seconds, is of a wall clock. The clock of a trace counts from the boot of its host and has no day.
 const isWall = (time) => time >= 365 * 86400;
@@ -158,30 +140,6 @@ function drawMarks(u, view) {
   ctx.restore();
 }
 
-// On a touch screen two fingers stretch and move the time that is shown, as they do a map; a double tap shows all of
-// it. One finger scrolls the page.
-function bindTouch(u, view) {
-  const { over } = u;
-  // The times under the two fingers; they stay under them.
-  let held = null;
-  const places = (e) => [...e.touches].map((t) => t.clientX - over.getBoundingClientRect().left);
-  const hold = (e) => {
-    held = e.touches.length === 2 ? places(e).map((x) => u.posToVal(x, "x")) : null;
-  };
-  const stretch = (e) => {
-    if (held === null || e.touches.length !== 2) return;
-    e.preventDefault();
-    const [a, b] = places(e);
-    const each = (held[1] - held[0]) / (b - a);
-    if (!Number.isFinite(each) || each <= 0) return;
-    const from = held[0] - a * each;
-    view.zoom(from, from + over.clientWidth * each);
-  };
-  over.addEventListener("touchstart", hold, { passive: true });
-  over.addEventListener("touchmove", stretch, { passive: false });
-  over.addEventListener("touchend", hold, { passive: true });
-}
-
 // The options of uPlot for a chart; `say` writes its legend.
 function plotOptions(spec, view, width, say) {
   const axis = { stroke: colour("quiet"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false } };
@@ -192,10 +150,6 @@ function plotOptions(spec, view, width, say) {
     const [from, to] = [u.posToVal(left, "x"), u.posToVal(left + wide, "x")];
     u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
     view.zoom(from, to);
-  };
-  const showAll = () => {
-    view.reset();
-    return null;
   };
   return {
     width,
@@ -220,7 +174,7 @@ function plotOptions(spec, view, width, say) {
         scales: ["x", null],
         filters: { pub: (type) => type === "mousemove" || type === "mouseleave" },
       },
-      bind: { dblclick: () => showAll },
+      bind: { dblclick: () => view.reset },
     },
     hooks: { setCursor: [say], draw: [(u) => drawMarks(u, view)], setSelect: [zoomToSelection] },
   };
@@ -230,9 +184,8 @@ function plotOptions(spec, view, width, say) {
 function makeChart(spec, times, view) {
   const when = el("span.when");
   const items = spec.lines.map((line, i) => {
-    const colour = swatch(colourName(spec, line, i), isHatched(spec, line));
     const value = el("b");
-    return { line, value, element: el("span", colour, named(line.name), " ", value) };
+    return { line, value, element: el("span", swatch(colourName(spec, line, i)), named(line.name), " ", value) };
   });
   const legend = el("div.legend", items.map((item) => item.element), when);
   const canvas = el("div.canvas");
@@ -256,7 +209,6 @@ function makeChart(spec, times, view) {
   };
   chart.draw = (width) => {
     chart.plot = new uPlot(plotOptions(spec, view, width, say), plotData(spec, times), canvas);
-    bindTouch(chart.plot, view);
     say();
   };
   chart.zoomed = () => {

@@ -1,11 +1,9 @@
 "use strict";
-// Figures as src/figures.rs prints them; tests/it/html_page.rs compares both. A null of the JSON is unknown, not 0.
+// Figures as judge/src/figures.rs prints them; tests/it/html_page.rs compares both. A null of the JSON is unknown.
 
 const UNKNOWN = "-";
 
-function threeDigits(size) {
-  return size.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
-}
+const threeDigits = (size) => size.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 
 function rate(value) {
   if (!Number.isFinite(value)) return UNKNOWN;
@@ -30,9 +28,7 @@ function inUnit(us, limit) {
   return us < 999500 ? [threeDigits(us / 1e3), "ms"] : [threeDigits(us / 1e6), "s"];
 }
 
-function micros(us) {
-  return inUnit(us, 9999.5).join("").replace("us", "");
-}
+const micros = (us) => inUnit(us, 9999.5).join("").replace("us", "");
 
 function duration(us) {
   const [digits, unit] = inUnit(us, 999.5);
@@ -56,6 +52,4 @@ function bytesPerSecond(value) {
   return `${power === 0 ? value.toFixed(0) : threeDigits(value / 1024 ** power)} ${units[power]}`;
 }
 
-function plain(value) {
-  return value === null || value === undefined ? UNKNOWN : String(value);
-}
+const plain = (value) => String(value ?? UNKNOWN);

@@ -1,6 +1,5 @@
 // Charts by guest and vCPU, the lanes of findings, and what the reader chooses.
 
-const LANES_SHOWN = 8;
 const MARKS_SHOWN = 60;
 // Guests or vCPUs that a chart compares.
 const MAX_LINES = 6;
@@ -136,7 +135,6 @@ function drawLanes(spans) {
     const key = span.finding === null ? `${span.rule} ${span.domain}` : span.finding;
     lanes.set(key, [...(lanes.get(key) || []), span]);
   }
-  const shown = [...lanes.values()].slice(0, state.allLanes ? lanes.size : LANES_SHOWN);
   const bar = (span) => {
     const title = `${stretchText(span.begin_ms, span.end_ms)}: ${span.title}`;
     return Object.assign(el(`i.span.${span.severity}`, { title }), { span });
@@ -148,12 +146,7 @@ function drawLanes(spans) {
     const open = button(words, () => showFinding(finding), { disabled: finding === null });
     return el(`div.lane.${severity}`, open, el("div.track", all.map(bar)));
   };
-  const showAll = () => {
-    state.allLanes = true;
-    drawLanes(spans);
-  };
-  const more = shown.length < lanes.size ? [button(`Show all ${lanes.size} findings over time`, showAll)] : [];
-  byId("lanes").replaceChildren(...shown.map(lane), ...more);
+  byId("lanes").replaceChildren(...[...lanes.values()].map(lane));
   placeLanes();
 }
 
@@ -209,7 +202,7 @@ function showStretch() {
 }
 
 function select(guest, vcpu) {
-  Object.assign(state, { guest, vcpu, allLanes: false });
+  Object.assign(state, { guest, vcpu });
   for (const b of document.querySelectorAll("[data-guest]"))
     b.setAttribute("aria-pressed", String(b.dataset.guest === String(guest)));
   findingsList();

@@ -8,7 +8,7 @@ const byId = (id) => document.getElementById(id);
 const times = { guests: timesOf(data.axes.guests), vcpus: timesOf(data.axes.vcpus) };
 const whole = data.begin_ms === null ? null : [data.begin_ms / 1e3, data.end_ms / 1e3];
 // The guest (its place in the report) and vCPU that are shown; null is all.
-const state = { guest: report.domains.length === 1 ? 0 : null, vcpu: null, allLanes: false };
+const state = { guest: report.domains.length === 1 ? 0 : null, vcpu: null };
 let charts = [];
 
 const KEYS = { "+": [0, 0.5], "=": [0, 0.5], "-": [0, 2], ArrowLeft: [-0.25, 1], ArrowRight: [0.25, 1] };
@@ -57,9 +57,8 @@ const guestOrder = report.domains
   .sort((a, b) => (RANK[b.worst] || 0) - (RANK[a.worst] || 0) || (busy(b.d) || 0) - (busy(a.d) || 0) || a.i - b.i);
 
 const quiet = (text) => el("p.quiet", text);
-const glyph = (severity) => el("i", { "aria-hidden": "true" }, GLYPHS[severity]);
+const glyph = (severity) => el("span.glyph", { "aria-hidden": "true" }, GLYPHS[severity]);
 const badge = (severity, words) => el(`span.badge.${severity}`, glyph(severity), " ", words || severity);
-const button = (words, click, attributes) => el("button", { type: "button", click, ...attributes }, words);
 
 function dateTime(ms) {
   const time = ms / 1e3;
@@ -87,14 +86,13 @@ function header() {
   ].filter(Boolean);
   const name = data.hostname || data.input;
   document.title = `${name} – kvmtop report`;
-  const separator = () => el("i", { "aria-hidden": "true" }, " · ");
   const complaints = report.sources
     .filter((s) => s.state !== "ok")
     .map((s) => `${s.name} ${s.state}: ${[s.cause, s.fix].filter(Boolean).join("; ")}`);
   const notes = [...complaints, ...data.notes].map((note) => el("li", named(note)));
   byId("head").append(
     el("h1", named(name)),
-    el("p.facts", facts.flatMap((fact, i) => [i ? separator() : null, named(fact)])),
+    el("p.facts", facts.flatMap((fact, i) => [i ? " · " : null, named(fact)])),
     ...(notes.length ? [el("ul.notes", notes)] : []),
   );
 }
@@ -124,7 +122,7 @@ function cpuBar({ cpu, vcpus }) {
   const label = parts.map((part) => `${part} ${percent(cpu[part])}`).join(", ") + " percent";
   const bar = el("span.bar", { role: "img", "aria-label": label });
   for (const part of parts) {
-    const piece = swatch(part, part === "wait");
+    const piece = swatch(part);
     piece.style.width = `${Math.min(100, (cpu[part] || 0) / Math.max(vcpus || 1, 1))}%`;
     bar.append(piece);
   }
@@ -132,10 +130,8 @@ function cpuBar({ cpu, vcpus }) {
 }
 
 function guestName({ d, i }) {
-  const click = () => select(i, null);
-  const name = el("button.name", { type: "button", "data-guest": String(i), click }, named(d.name));
-  if (d.state !== "running") name.append(` (${d.state})`);
-  return name;
+  const words = [named(d.name), d.state === "running" ? null : ` (${d.state})`];
+  return button(words, () => select(i, null), { class: "name", "data-guest": String(i) });
 }
 
 function longestWait({ d }) {
@@ -166,26 +162,16 @@ const GUEST_COLUMNS = [
 
 function guestTable() {
   const guests = grid(layOut(GUEST_COLUMNS, guestOrder), guestOrder.length).element;
-  guests.classList.add("guests");
   byId("guests").append(guestOrder.length ? guests : quiet("No guest is in it."));
 }
 
+// Copies by selecting, which a page that was opened as a file may do as well.
 function copyButton(source) {
-  const text = source.textContent;
-  const done = () => {
-    copy.textContent = "Copied";
-  };
-  // A page that was opened as a file may not use the clipboard.
-  const copySelection = () => {
+  const click = ({ target }) => {
     getSelection().selectAllChildren(source);
-    if (document.execCommand("copy")) done();
+    if (document.execCommand("copy")) target.textContent = "Copied";
   };
-  const click = () => {
-    if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, copySelection);
-    else copySelection();
-  };
-  const copy = el("button.copy", { type: "button", click }, "Copy");
-  return copy;
+  return button("Copy", click, { class: "copy" });
 }
 
 const FIX_PLACES = {

@@ -1,9 +1,6 @@
 // Elements and tables. Text becomes text nodes and never markup: names are hostile.
 
 const ROWS_SHOWN = 12;
-// Calls below this percentage of the samples are left out, as in the text report.
-const MIN_CALL_PERCENT = 1;
-const MAX_CALL_LINES = 120;
 
 // An element. Its tag may name classes ("p.quiet"); an object of attributes and event handlers may follow.
 function el(tag, ...content) {
@@ -18,6 +15,8 @@ function el(tag, ...content) {
   e.append(...content.flat().filter((child) => child !== null));
   return e;
 }
+
+const button = (words, click, attributes) => el("button", { type: "button", click, ...attributes }, words);
 
 // A name from outside, apart from the direction of the text around it.
 function named(text) {
@@ -56,12 +55,11 @@ function table(caption, columns, rows) {
   const { element, add } = grid(layOut(columns, rows).filter(isShown), Math.min(rows.length, ROWS_SHOWN));
   const whole = el("div.table", el("h3", caption), el("div.wide", element));
   if (rows.length > ROWS_SHOWN) {
-    const all = () => {
+    const all = ({ target }) => {
       add(ROWS_SHOWN, rows.length);
-      more.remove();
+      target.remove();
     };
-    const more = el("button", { type: "button", click: all }, `Show all ${rows.length} rows`);
-    whole.append(more);
+    whole.append(button(`Show all ${rows.length} rows`, all));
   }
   return whole;
 }
@@ -142,56 +140,6 @@ const HOST_CPU_COLUMNS = [
   ["<isolated", (c) => (c.isolated === null ? null : c.isolated ? "yes" : "")],
 ];
 
-// Who called whom, as lines: a call is indented only where its caller made several.
-function callLines(profile) {
-  const node = () => ({ total: 0, calls: new Map() });
-  const root = node();
-  for (const stack of profile.stacks) {
-    let caller = root;
-    caller.total += stack.samples;
-    for (const place of stack.functions) {
-      if (!caller.calls.has(place)) caller.calls.set(place, node());
-      caller = caller.calls.get(place);
-      caller.total += stack.samples;
-    }
-  }
-  const lines = [];
-  const walk = (place, { total, calls }, depth, isFirst) => {
-    const share = (total / root.total) * 100;
-    if (share < MIN_CALL_PERCENT || lines.length >= MAX_CALL_LINES) return;
-    const f = profile.functions[place];
-    const name = (f.name.startsWith("+") ? f.module : "") + f.name + (f.space === "kernel" ? "  [kernel]" : "");
-    lines.push((isFirst ? percent(share) : "").padStart(7) + "  " + "  ".repeat(Math.min(depth, 24)) + name);
-    const isChain = calls.size === 1 && [...calls.values()][0].total === total;
-    walkAll(calls, isChain ? depth : depth + 1, !isChain);
-  };
-  const walkAll = (calls, depth, isFirst) =>
-    [...calls]
-      .sort((a, b) => b[1].total - a[1].total || a[0] - b[0])
-      .forEach(([place, call]) => walk(place, call, depth, isFirst));
-  walkAll(root.calls, 0, true);
-  return lines;
-}
-
-// What a guest's threads did, from samples of their stacks.
-function profileTables(profile) {
-  const when = profile.time === null ? "" : ` at ${profile.time}`;
-  const about = `${profile.samples} samples in ${seconds(profile.duration_s)}${when}`;
-  const notes = [about, ...profile.gaps].map((text) => el("p", text));
-  if (profile.samples === 0) return [el("div.table", el("h3", "Stacks"), notes)];
-  const columns = [
-    ["<Function", "name"],
-    ["<In", "module"],
-    ["self %", (f) => (f.own_samples / profile.samples) * 100, percent],
-    ["total %", (f) => (f.total_samples / profile.samples) * 100, percent],
-  ];
-  const functions = profile.functions.filter((f) => f.own_samples > 0);
-  return [
-    table("Functions, % of samples", columns, functions),
-    el("div.table", el("h3", "Calls, % of samples"), notes, el("pre.calls", callLines(profile).join("\n"))),
-  ];
-}
-
 // The tables of a guest, or (a number) of one of its vCPUs.
 function guestTables(d, vcpu) {
   const rows = (all) => all.filter((r) => r.vcpu === vcpu);
@@ -208,12 +156,13 @@ function guestTables(d, vcpu) {
   ];
   if (vcpu !== null) return all;
   const counters = Object.entries(d.counters).filter(([, value]) => value !== 0);
+  const stacks = data.stacks[report.domains.indexOf(d)];
   return [
     ...all,
     table("Disks", DISK_COLUMNS, d.disks),
     table("Network interfaces", NIC_COLUMNS, d.nics),
     table("Tracepoints", EVENT_COLUMNS, d.kvm_events.filter((k) => k.count > 0)),
     table("KVM's counters", COUNTER_COLUMNS, counters),
-    ...(d.profile ? profileTables(d.profile) : []),
+    stacks && el("div.table", el("h3", "Stacks"), el("div.wide", el("pre", stacks))),
   ];
 }

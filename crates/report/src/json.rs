@@ -6,18 +6,20 @@ use super::document::{
     JsonHost, JsonHostDisk, JsonInterrupt, JsonKvmEvent, JsonMemory, JsonNodeMemory, JsonProfile, JsonProfiledThread,
     JsonSource, JsonStack, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
 };
+use super::profile::ProfileView;
 use judge::figures;
 use judge::model::call_tree::{self, FunctionTime};
 use judge::model::{
-    self, AccessRow, CpuModel, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind,
+    AccessRow, CpuModel, CpuShare, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind,
     HostDiskModel, InjectionModel, Model, Sureness, ThreadModel,
 };
 use kvm::thread_name::Role;
 use kvm::userspace_exit;
 use kvm::without_hidden;
-use sample::{DomainFacts, Function, HostFacts, ProfiledThread, SourceStatus, StackCount, StackProfile, Timing};
+use sample::{DomainFacts, Function, HostFacts, ProfiledThread, SourceStatus, StackCount, Timing};
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::io::{self, Write};
 
 /// Name and version of the program.
@@ -84,7 +86,8 @@ impl Formatter for PlainStrings {
 }
 
 /// The samples of a guest's stacks.
-pub fn profile(guest: &str, pid: Option<i32>, profile: &StackProfile) -> JsonProfile {
+pub fn profile(view: ProfileView<'_>) -> JsonProfile {
+    let ProfileView { guest, pid, profile } = view;
     let times = call_tree::functions(profile, None);
     let position: HashMap<&Function, usize> = times.iter().enumerate().map(|(i, time)| (time.function, i)).collect();
     let thread = |thread: &ProfiledThread| JsonProfiledThread {
@@ -155,8 +158,16 @@ fn cpu(c: &CpuModel, host: &HostFacts) -> JsonCpu {
 fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
     let facts = &d.facts;
     let rate = |count: u64| m.interval_s.map(|s| count as f64 / s);
+    let userspace_exit = |&(vcpu, reason, count): &(Option<u32>, i32, u64)| JsonUserspaceExit {
+        reason: userspace_reason(reason),
+        vcpu,
+        count,
+        rate: rate(count),
+    };
+    let kvm_event = |(event, &count): (&String, &u64)| JsonKvmEvent { event: event.clone(), count, rate: rate(count) };
     let guess = GuestGuess::of(d, &GuestConfig::of(facts));
-    let new_profile = d.profile.as_ref().filter(|profile| profile.is_new);
+    let mut vcpu_accesses: Vec<_> = d.vcpu_accesses.iter().collect();
+    vcpu_accesses.sort_by_key(|r| r.vcpu);
     JsonDomain {
         name: d.name().to_string(),
         uuid: facts.uuid.as_ref().map(|u| u.value.clone()),
@@ -169,26 +180,15 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
         guest_os_reasons: guess.reasons,
         vmm: facts.vmm.as_str().to_string(),
         state: d.state.as_str(),
-        cpu: share(d.cpu.as_ref()),
+        cpu: share(d.cpu),
         threads: d.threads.iter().map(thread).collect(),
-        exits: exits(d),
-        accesses: accesses(d),
-        userspace_exits: d
-            .userspace
-            .iter()
-            .map(|&(vcpu, reason, count)| JsonUserspaceExit {
-                reason: userspace_reason(reason),
-                vcpu,
-                count,
-                rate: rate(count),
-            })
+        exits: with_vcpus(&d.exits.rows, d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows), |r| &r.reason)
+            .map(|row| exit(row, &d.exits))
             .collect(),
-        kvm_events: d
-            .kvm_events
-            .iter()
-            .map(|(event, &count)| JsonKvmEvent { event: event.clone(), count, rate: rate(count) })
-            .collect(),
-        counters: d.counters.iter().map(|(name, rate)| (name.clone(), *rate)).collect(),
+        accesses: with_vcpus(&d.accesses, vcpu_accesses, |r| (r.space, r.address, r.direction)).map(access).collect(),
+        userspace_exits: d.userspace.iter().map(userspace_exit).collect(),
+        kvm_events: d.kvm_events.iter().map(kvm_event).collect(),
+        counters: d.counters.clone(),
         disks: d.disks.clone(),
         host_disks: d.host_disks.as_ref().map(|disks| disks.iter().map(host_disk).collect()),
         interrupts: d.interrupts.as_ref().map(|all| all.iter().map(interrupt).collect()),
@@ -203,7 +203,7 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
             nodes: d.node_memory.iter().map(|(&node, &bytes)| JsonNodeMemory { node, bytes }).collect(),
             local_percent: d.local_memory_percent(&m.host.facts.topology),
         },
-        profile: new_profile.map(|new| profile(d.name(), facts.pid, &new.stacks)),
+        profile: ProfileView::of(d).map(profile),
     }
 }
 
@@ -277,55 +277,32 @@ pub fn guest_os_of(d: &DomainModel) -> Option<String> {
 }
 
 fn guessed(guess: &GuestGuess) -> Option<String> {
-    let word = match guess.kind {
-        _ if guess.sure < Sureness::Medium => return None,
-        GuestKind::Windows => "windows",
-        GuestKind::Linux => "linux",
-        GuestKind::Other | GuestKind::Unknown => return None,
-    };
-    Some(word.to_owned())
+    match guess.kind {
+        _ if guess.sure < Sureness::Medium => None,
+        GuestKind::Windows => Some("windows".into()),
+        GuestKind::Linux => Some("linux".into()),
+        GuestKind::Other | GuestKind::Unknown => None,
+    }
 }
 
 /// The guest's operating system in a word. libosinfo ids end in `/os/version` (`http://microsoft.com/win/10`).
 pub(crate) fn guest_os(facts: &DomainFacts) -> Option<String> {
-    let id = facts.guest_os.as_ref()?.value.to_ascii_lowercase();
-    let word = if id.contains("microsoft") || id.contains("windows") {
-        "windows"
-    } else if id.contains("bsd") {
-        "bsd"
-    } else if id.contains("apple.com") || id.contains("macos") {
-        "macos"
-    } else if LINUXES.iter().any(|l| id.contains(l)) {
-        "linux"
-    } else {
-        return Some(facts.guest_os.as_ref()?.value.clone());
-    };
-    Some(word.to_string())
+    let configured = &facts.guest_os.as_ref()?.value;
+    let id = configured.to_ascii_lowercase();
+    let word = OS_WORDS.iter().find(|(_, signs)| signs.iter().any(|sign| id.contains(sign)));
+    Some(word.map_or(configured.as_str(), |(word, _)| word).to_owned())
 }
 
+/// Systems, and what the ids of each contain.
+const OS_WORDS: [(&str, &[&str]); 4] =
+    [("windows", &["microsoft", "windows"]), ("bsd", &["bsd"]), ("macos", &["apple.com", "macos"]), ("linux", LINUXES)];
 const LINUXES: &[&str] = &[
-    "linux",
-    "debian",
-    "ubuntu",
-    "fedora",
-    "redhat",
-    "centos",
-    "rocky",
-    "suse",
-    "archlinux",
-    "alpine",
-    "gentoo",
-    "oracle",
-    "nixos",
+    "linux", "debian", "ubuntu", "fedora", "redhat", "centos", "rocky", "suse", "alpine", "gentoo", "oracle", "nixos",
 ];
 
-fn share(c: Option<&model::CpuShare>) -> JsonCpuTime {
-    c.map_or_else(JsonCpuTime::default, |c| JsonCpuTime {
-        usr: c.kind(|c| c.usr),
-        sys: c.kind(|c| c.sys),
-        guest: c.kind(|c| c.guest),
-        wait: c.wait,
-    })
+fn share(c: Option<CpuShare>) -> JsonCpuTime {
+    let kind = |kind: fn(&CpuShare) -> f64| c.and_then(|c| c.kind(kind));
+    JsonCpuTime { usr: kind(|c| c.usr), sys: kind(|c| c.sys), guest: kind(|c| c.guest), wait: c.and_then(|c| c.wait) }
 }
 
 fn thread(t: &ThreadModel) -> JsonThread {
@@ -335,7 +312,7 @@ fn thread(t: &ThreadModel) -> JsonThread {
         comm: t.comm.clone(),
         role: t.role.as_str(),
         vcpu: t.index.filter(|_| t.role == Role::Vcpu),
-        time: share(t.cpu.as_ref()),
+        time: share(t.cpu),
         cpu: t.place.cpu,
         affinity: t.place.affinity.as_ref().map(ToString::to_string),
         migrations: t.migrations.total,
@@ -349,18 +326,15 @@ fn thread(t: &ThreadModel) -> JsonThread {
     }
 }
 
-/// For each reason the guest's row, then the rows of its vCPUs.
-fn exits(d: &DomainModel) -> Vec<JsonExit> {
-    let mut parts: HashMap<&str, Vec<&ExitRow>> = HashMap::new();
-    for row in d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows) {
-        parts.entry(&row.reason).or_default().push(row);
-    }
-    let mut rows = Vec::new();
-    for sum in &d.exits.rows {
-        rows.push(exit(sum, &d.exits));
-        rows.extend(parts.remove(sum.reason.as_str()).into_iter().flatten().map(|row| exit(row, &d.exits)));
-    }
-    rows
+/// The guest's rows, each before the rows of its vCPUs that have the same key.
+fn with_vcpus<'a, R, K: Eq + Hash>(
+    sums: &'a [R],
+    of_vcpus: impl IntoIterator<Item = &'a R>,
+    key: impl Fn(&'a R) -> K,
+) -> impl Iterator<Item = &'a R> {
+    let mut parts: HashMap<K, Vec<&R>> = HashMap::new();
+    of_vcpus.into_iter().for_each(|row| parts.entry(key(row)).or_default().push(row));
+    sums.iter().flat_map(move |sum| [sum].into_iter().chain(parts.remove(&key(sum)).unwrap_or_default()))
 }
 
 /// A row. A vCPU's row has its shares of the guest's exits as well.
@@ -385,23 +359,6 @@ fn exit(r: &ExitRow, domain: &ExitTable) -> JsonExit {
         stderr_percent: r.span.stderr_percent(),
         idle: r.idle,
     }
-}
-
-/// For each address the guest's row, then the rows of its vCPUs.
-fn accesses(d: &DomainModel) -> Vec<JsonAccess> {
-    let key = |r: &AccessRow| (r.space, r.address, r.direction);
-    let mut parts: HashMap<_, Vec<&AccessRow>> = HashMap::new();
-    for row in &d.vcpu_accesses {
-        parts.entry(key(row)).or_default().push(row);
-    }
-    let mut rows = Vec::new();
-    for sum in &d.accesses {
-        rows.push(access(sum));
-        let mut of_vcpus = parts.remove(&key(sum)).unwrap_or_default();
-        of_vcpus.sort_by_key(|r| r.vcpu);
-        rows.extend(of_vcpus.into_iter().map(access));
-    }
-    rows
 }
 
 fn access(r: &AccessRow) -> JsonAccess {

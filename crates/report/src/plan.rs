@@ -1,8 +1,9 @@
 //! `kvmtop plan`: the host before and after, why each thread moves, and what to paste.
 
+use super::document::SCHEMA;
+use super::json::TOOL;
 use judge::analysis::DomainFilter;
-use judge::figures::count;
-use judge::figures::figure;
+use judge::figures::{count, figure};
 use judge::lint::{Fix, FixKind, HostPlan, PlannedGuest};
 use judge::placement::{CpuMap, GuestLayout, HelperLayout, MoveReason};
 use kvm::{CpuSet, sanitize_name};
@@ -24,7 +25,7 @@ pub struct JsonPlan<'a> {
     #[schemars(extend("const" = 1))]
     schema: u32,
     /// `kvmtop` and its version.
-    tool: String,
+    tool: &'static str,
     /// Kind of input, as in a report.
     source: &'a str,
     /// The host before and after.
@@ -93,14 +94,6 @@ struct ThreadMove {
     reason: String,
 }
 
-impl ThreadMove {
-    /// Adds the reason that applies to the whole guest.
-    fn whole(self, guest: &PlannedGuest) -> Self {
-        let reason = if guest.plan.shares { format!("{}; {SHARES}", self.reason) } else { self.reason };
-        Self { reason, ..self }
-    }
-}
-
 /// The reason for a move, as a clause.
 fn because(reason: MoveReason) -> &'static str {
     match reason {
@@ -123,11 +116,6 @@ fn because(reason: MoveReason) -> &'static str {
     }
 }
 
-/// The reason why the plan avoids a CPU.
-fn busy_cpu(percent: f64) -> String {
-    format!("the host's own tasks use {} % of it; nobody moves there while others are free", figure(percent))
-}
-
 /// The reason why an emulator or `IOThread` moves.
 fn helper_because(guest: &PlannedGuest, map: &CpuMap, before: &HelperLayout) -> &'static str {
     match &before.cpus {
@@ -145,39 +133,32 @@ const SHARES: &str = "too few CPUs for CPUs of their own";
 
 /// The threads of a guest that move.
 fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
-    let reason = |v: u32| {
-        guest.plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r))
-    };
-    let text = |cpus: &CpuSet| Some(cpus.to_string()).filter(|t| !t.is_empty());
-    let mut all: Vec<ThreadMove> = guest
-        .plan
-        .vcpus
-        .iter()
-        .map(|(v, to)| ThreadMove {
-            thread: format!("vCPU {v}"),
-            from: guest.before.vcpus.get(*v as usize).and_then(text),
-            to: to.to_string(),
-            reason: reason(*v).into(),
-        })
-        .collect();
-    let helper = |thread: String, before: &HelperLayout, to: &CpuSet| ThreadMove {
+    let PlannedGuest { plan, before, .. } = guest;
+    let step = |thread: String, from: Option<&CpuSet>, to: &CpuSet, reason: &str| ThreadMove {
         thread,
-        from: before.cpus.as_ref().and_then(text),
+        from: from.map(CpuSet::to_string).filter(|cpus| !cpus.is_empty()),
         to: to.to_string(),
-        reason: helper_because(guest, map, before).into(),
+        reason: reason.into(),
     };
-    all.extend(guest.plan.emulator.iter().map(|to| helper("emulator".into(), &guest.before.emulator, to)));
-    let iothreads = guest.plan.iothreads.iter().filter_map(|(id, to)| Some((id, guest.before.iothreads.get(id)?, to)));
-    all.extend(iothreads.map(|(id, before, to)| helper(format!("IOThread {id}"), before, to)));
-    all
+    let reason =
+        |v: u32| plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r));
+    let vcpus =
+        plan.vcpus.iter().map(|(v, to)| step(format!("vCPU {v}"), before.vcpus.get(*v as usize), to, reason(*v)));
+    let helper = |name: String, layout: &HelperLayout, to: &CpuSet| {
+        step(name, layout.cpus.as_ref(), to, helper_because(guest, map, layout))
+    };
+    let emulator = plan.emulator.iter().map(|to| helper("emulator".into(), &before.emulator, to));
+    let iothreads = plan.iothreads.iter();
+    let iothreads =
+        iothreads.filter_map(|(id, to)| Some(helper(format!("IOThread {id}"), before.iothreads.get(id)?, to)));
+    vcpus.chain(emulator).chain(iothreads).collect()
 }
 
-/// The vCPUs on each CPU, with their guest; `None` for vCPUs that are pinned to several CPUs.
-fn users<'a>(
-    plan: &'a HostPlan,
-    layout: impl Fn(&'a PlannedGuest) -> &'a GuestLayout,
-) -> BTreeMap<u32, Vec<(usize, Option<u32>)>> {
-    let mut users: BTreeMap<u32, Vec<(usize, Option<u32>)>> = BTreeMap::new();
+/// The vCPUs on each CPU, with the place of their guest; `None` for vCPUs that are pinned to several CPUs.
+type Users = BTreeMap<u32, Vec<(usize, Option<u32>)>>;
+
+fn users(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
+    let mut users = Users::new();
     for (g, guest) in plan.guests.iter().enumerate() {
         let layout = layout(guest);
         for (v, cpu) in layout.pins(&plan.map) {
@@ -211,20 +192,22 @@ pub fn json<'a>(plan: &'a HostPlan, source: &'a str, domains: &DomainFilter) -> 
             after: names(after.get(cpu)),
         })
     });
+    // The reason that applies to the whole guest.
+    let whole = |g: &PlannedGuest| if g.plan.shares { format!("; {SHARES}") } else { String::new() };
     let guest = |g: &'a PlannedGuest| JsonPlannedGuest {
         name: &g.facts.name.value,
         vcpus: g.before.vcpus.len(),
         optional: g.plan.optional,
         shares: g.plan.shares,
-        moves: moves(g, &plan.map).into_iter().map(|m| m.whole(g)).collect(),
+        moves: moves(g, &plan.map).into_iter().map(|m| ThreadMove { reason: m.reason + &whole(g), ..m }).collect(),
         fix: &g.fix,
         undo: &g.undo,
     };
     let mut cpus: Vec<JsonPlanCpu> = cpus.collect();
     cpus.sort_by_key(|c| c.cpu);
     JsonPlan {
-        schema: 1,
-        tool: format!("kvmtop {}", env!("CARGO_PKG_VERSION")),
+        schema: SCHEMA,
+        tool: TOOL,
         source,
         host: JsonPlanHost { cpus },
         guests: plan.guests.iter().filter(|g| domains.matches(&g.facts)).map(guest).collect(),
@@ -249,7 +232,8 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
     out.push_str("\nafter\n");
     out.push_str(&map(plan, &users(plan, |g| &g.after)));
     for (cpu, percent) in &plan.busy {
-        let _ = writeln!(out, "CPU {cpu}: {}", busy_cpu(*percent));
+        let why = "of it; nobody moves there while others are free";
+        let _ = writeln!(out, "CPU {cpu}: the host's own tasks use {} % {why}", figure(*percent));
     }
     out.push_str("\nmoves\n");
     for guest in &changed {
@@ -309,7 +293,7 @@ fn legend(plan: &HostPlan) -> String {
 }
 
 /// The CPUs by node and core, a line for each hardware thread, as the pCPU panel shows them.
-fn map(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>) -> String {
+fn map(plan: &HostPlan, users: &Users) -> String {
     let mut nodes: BTreeMap<Option<u32>, Vec<&[u32]>> = BTreeMap::new();
     for core in &plan.map.cores {
         nodes.entry(core.node).or_default().push(&core.cpus);
@@ -344,13 +328,11 @@ fn row_label(line: &[&[u32]], t: usize) -> String {
     }
 }
 
-fn cell(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>, cpu: u32) -> String {
-    let here = users.get(&cpu).map_or(&[][..], Vec::as_slice);
-    let pinned: Vec<&(usize, Option<u32>)> = here.iter().filter(|(_, v)| v.is_some()).collect();
-    let mark = match (pinned.as_slice(), here.len()) {
-        ([], 0) => ".".to_owned(),
-        ([], _) => "~".to_owned(),
-        ([(g, Some(v))], 1) => format!("{}{v}", letter(*g)),
+fn cell(plan: &HostPlan, users: &Users, cpu: u32) -> String {
+    let mark = match users.get(&cpu).map_or(&[][..], Vec::as_slice) {
+        [] => ".".to_owned(),
+        [(g, Some(v))] => format!("{}{v}", letter(*g)),
+        here if here.iter().all(|(_, v)| v.is_none()) => "~".to_owned(),
         _ => "*".to_owned(),
     };
     let isolated = if plan.map.isolated.contains(cpu) { "|" } else { "" };

@@ -3,6 +3,7 @@
 use super::json;
 use super::table::{Column, cut, more, table};
 use judge::figures::{count, or_unknown, percent, seconds};
+use judge::model::DomainModel;
 use judge::model::call_tree::{CallNode, call_tree, functions};
 use kvm::thread_name::label;
 use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
@@ -31,6 +32,14 @@ pub struct ProfileView<'a> {
     pub profile: &'a StackProfile,
 }
 
+impl<'a> ProfileView<'a> {
+    /// The samples of this guest's stacks that came within the interval.
+    pub(crate) fn of(d: &'a DomainModel) -> Option<Self> {
+        let new = d.profile.as_ref().filter(|profile| profile.is_new)?;
+        Some(Self { guest: d.name(), pid: d.facts.pid, profile: &new.stacks })
+    }
+}
+
 /// Those that used CPU time, the busiest first, and how many did not.
 fn busy_threads(profile: &StackProfile) -> (Vec<(&ProfiledThread, u64)>, usize) {
     let with_samples = profile.threads.iter().map(|t| (t, profile.samples_of(Some(t.tid))));
@@ -45,7 +54,7 @@ fn busy_threads(profile: &StackProfile) -> (Vec<(&ProfiledThread, u64)>, usize) 
 /// # Errors
 /// Never in practice: it holds nothing that JSON cannot.
 pub fn json(view: ProfileView<'_>) -> serde_json::Result<String> {
-    json::text(&json::profile(view.guest, view.pid, view.profile))
+    json::text(&json::profile(view))
 }
 
 /// Folded stacks, a line each: guest, thread and functions divided by `;`, then the number of samples. Programs that

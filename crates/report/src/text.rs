@@ -67,9 +67,8 @@ pub fn report(view: &View<'_>) -> String {
         }
         out.push_str(&details(d, FULL));
         out.push_str(&counter_tables::all(d, FULL));
-        if let Some(profile) = d.profile.as_ref().filter(|profile| profile.is_new) {
-            let view = ProfileView { guest: d.name(), pid: d.facts.pid, profile: &profile.stacks };
-            let _ = write!(out, "\nStacks of {}", profile::text(view));
+        if let Some(profile) = ProfileView::of(d) {
+            let _ = write!(out, "\nStacks of {}", profile::text(profile));
         }
     }
     out.push('\n');
