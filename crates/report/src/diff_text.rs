@@ -51,14 +51,8 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
     if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
         let _ = writeln!(out, "  CPU {} % before, {} % after (of one host CPU)", percent(b), percent(a));
     }
-    let exits = d.exits.iter().map(|e| {
-        let name = if e.idle { format!("{} (sleep)", e.reason) } else { e.reason.clone() };
-        Row { name, change: &e.change, timed }
-    });
-    let accesses = d.accesses.iter().map(|a| {
-        let device = a.device.as_deref().map(|d| format!(" {d}")).unwrap_or_default();
-        Row { name: format!("{} {} {}{device}", a.space, a.address, a.access), change: &a.change, timed }
-    });
+    let exits = d.exits.iter().map(|e| Row { name: e.name(), change: &e.change, timed });
+    let accesses = d.accesses.iter().map(|a| Row { name: a.name(), change: &a.change, timed });
     // The change follows its figures: in percent for a rate or a mean, in percentage points for a share.
     let figure = if timed { ["per s", "per s after", "rate +/-"] } else { ["share %", "share after", "points +/-"] };
     for (head, rows) in [("<EXIT", exits.collect::<Vec<_>>()), ("<ACCESS", accesses.collect())] {

@@ -40,15 +40,6 @@ impl<'a> ProfileView<'a> {
     }
 }
 
-/// Those that used CPU time, the busiest first, and how many did not.
-fn busy_threads(profile: &StackProfile) -> (Vec<(&ProfiledThread, u64)>, usize) {
-    let with_samples = profile.threads.iter().map(|t| (t, profile.samples_of(Some(t.tid))));
-    let mut busy: Vec<_> = with_samples.filter(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0)).collect();
-    busy.sort_by_key(|(t, n)| (std::cmp::Reverse((t.cpu_ns, *n)), t.tid));
-    let idle = profile.threads.len() - busy.len();
-    (busy, idle)
-}
-
 /// One JSON object, as a line.
 ///
 /// # Errors
@@ -117,8 +108,11 @@ pub fn summary(profile: &StackProfile, tid: Option<i32>) -> String {
 /// Threads, functions and calls; of one thread, or of all.
 pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
     let samples = profile.samples_of(tid);
-    let (mut busy, idle) = busy_threads(profile);
+    let with_samples = profile.threads.iter().map(|t| (t, profile.samples_of(Some(t.tid))));
+    let (mut busy, idle): (Vec<_>, Vec<_>) =
+        with_samples.partition(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0));
     busy.retain(|(thread, _)| tid.is_none_or(|tid| thread.tid == tid));
+    busy.sort_by_key(|(t, n)| (std::cmp::Reverse((t.cpu_ns, *n)), t.tid));
     let rows: Vec<_> = busy.iter().map(|(thread, n)| (*thread, profile.cpu_percent(thread), *n)).collect();
     let columns: &[Column<(&ProfiledThread, Option<f64>, u64)>] = &[
         ("<THREAD", |(thread, ..)| name_of(thread)),
@@ -126,8 +120,8 @@ pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
         ("SAMPLES", |(.., n)| n.to_string()),
     ];
     let mut out = table(2, &rows, TOP_THREADS, columns);
-    if idle > 0 && tid.is_none() {
-        let _ = writeln!(out, "  {} did not run", count(idle, "thread"));
+    if !idle.is_empty() && tid.is_none() {
+        let _ = writeln!(out, "  {} did not run", count(idle.len(), "thread"));
     }
     if samples == 0 {
         out.push_str("\nno samples: the threads used too little CPU time\n");

@@ -80,6 +80,7 @@ pub fn report(view: &View<'_>) -> String {
 fn headline(view: &View<'_>) -> String {
     let m = view.model;
     let facts = &m.host.facts;
+    let is_file = m.engine.kind == EngineKind::File;
     let mut parts = Vec::new();
     parts.extend(clock(m.time_ms));
     if !facts.hostname.is_empty() {
@@ -90,42 +91,25 @@ fn headline(view: &View<'_>) -> String {
     }
     if !facts.kernel.is_empty() {
         // A file does not say which module it was.
-        let live = m.engine.kind != EngineKind::File;
-        let flavour = facts.kvm_flavour.as_deref().or(live.then_some("no kvm module"));
+        let flavour = facts.kvm_flavour.as_deref().or((!is_file).then_some("no kvm module"));
         let flavour = flavour.map_or_else(String::new, |flavour| format!(" {}", cut(flavour, 16)));
         parts.push(format!("Linux {}{flavour}", cut(&facts.kernel, 32)));
     }
-    match m.engine.kind {
-        EngineKind::File => {
-            parts.push(view.source.to_string());
-            parts.extend((m.lost > 0).then(|| format!("lost {}", m.lost)));
-        }
-        kind => {
-            parts.push(format!("engine {}", kind.as_str()));
-            parts.push(format!("lost {}", m.lost));
-        }
-    }
+    parts.push(if is_file { view.source.to_string() } else { format!("engine {}", m.engine.kind.as_str()) });
+    parts.extend((!is_file || m.lost > 0).then(|| format!("lost {}", m.lost)));
     if let Some(cpu) = m.own_cpu {
         parts.push(format!("own {} % CPU, {}", percent(cpu), bytes(m.own_rss)));
     }
     parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", length(s))));
     let mut out = parts.join("  ") + "\n";
     if let Some(t) = m.host.total() {
-        let _ = writeln!(
-            out,
-            "host %: guest {}  usr {}  sys {}  irq {}  softirq {}  steal {}  iowait {}  idle {}",
-            percent(t.guest),
-            percent(t.usr),
-            percent(t.sys),
-            percent(t.irq),
-            percent(t.softirq),
-            percent(t.steal),
-            percent(t.iowait),
-            percent(t.idle)
-        );
+        let head = [("guest", t.guest), ("usr", t.usr), ("sys", t.sys), ("irq", t.irq), ("softirq", t.softirq)];
+        let kinds = head.into_iter().chain([("steal", t.steal), ("iowait", t.iowait), ("idle", t.idle)]);
+        let kinds: Vec<_> = kinds.map(|(kind, time)| format!("{kind} {}", percent(time))).collect();
+        let _ = writeln!(out, "host %: {}", kinds.join("  "));
     }
     // On a live host the sources report it.
-    if m.no_kvm_exit() && m.engine.kind == EngineKind::File {
+    if m.no_kvm_exit() && is_file {
         out.push_str("it holds no kvm_exit events: accesses and exits to the VMM are all there is, without times\n");
     }
     out

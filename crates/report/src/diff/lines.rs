@@ -81,6 +81,19 @@ pub struct DomainDiff {
     pub accesses: Vec<AccessLine>,
 }
 
+impl ExitLine {
+    pub(crate) fn name(&self) -> String {
+        if self.idle { format!("{} (sleep)", self.reason) } else { self.reason.clone() }
+    }
+}
+
+impl AccessLine {
+    pub(crate) fn name(&self) -> String {
+        let device = self.device.as_deref().map(|d| format!(" {d}")).unwrap_or_default();
+        format!("{} {} {}{device}", self.space, self.address, self.access)
+    }
+}
+
 impl DomainDiff {
     /// The name in the second input, else in the first.
     pub fn name(&self) -> &str {

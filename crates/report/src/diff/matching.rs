@@ -26,9 +26,6 @@ pub enum MatchedBy {
     Alone,
 }
 
-/// Limit of remarks.
-const MAX_REMARKS: usize = 20;
-
 /// The guests of two inputs.
 #[derive(Debug, Default)]
 pub(super) struct MatchedGuests<'a> {
@@ -80,9 +77,6 @@ impl<'a> MatchedGuests<'a> {
             pairs.push(([Some(*o), partner.map(|p| p.0)], partner.map(|p| p.1)));
         }
         pairs.extend((0..new.len()).filter(|i| !taken.contains(i)).map(|i| ([None, Some(new[i])], None)));
-        let more = remarks.len().saturating_sub(MAX_REMARKS);
-        remarks.truncate(MAX_REMARKS);
-        remarks.extend((more > 0).then(|| format!("and {more} more such guests")));
         Self { pairs, remarks }
     }
 }

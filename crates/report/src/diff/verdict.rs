@@ -1,6 +1,6 @@
 //! Sums a comparison up in one sentence.
 
-use super::lines::{Change, DomainDiff, ExitLine};
+use super::lines::{Change, DomainDiff};
 use super::stats::{Compared, Verdict};
 use super::{FindingsDiff, View};
 use crate::table::cut;
@@ -96,23 +96,30 @@ pub(super) fn summary(views: [&View<'_>; 2], domains: &[DomainDiff], cause: Caus
 }
 
 /// `win10: 35.1k exits/s before, 1200 after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` if nothing changed.
+///
+/// Changed exits say most; without any, slower exits, then accesses, and at last exits in which the guest sleeps.
 fn domain(d: &DomainDiff, is_timed: bool) -> Option<String> {
-    let exit = |e: &ExitLine, words: String| format!("{} {words}", cut(&e.reason, 40));
-    let moved = |idle: bool, most: usize| {
-        let mut moved: Vec<_> = d.exits.iter().filter(|e| e.idle == idle && e.change.verdict.is_change()).collect();
-        moved.sort_by(|a, b| distance(&b.change, is_timed).total_cmp(&distance(&a.change, is_timed)));
-        moved.into_iter().take(most).map(|e| exit(e, from_to(&e.change, is_timed, "exits"))).collect()
-    };
-    let slower = d.exits.iter().filter(|e| mean_moved(&e.change) && !e.idle).take(3);
-    let slower = slower.map(|e| exit(e, mean(&e.change.mean_us))).collect();
-    let accesses = d.accesses.iter().filter(|a| a.change.verdict.is_change() || mean_moved(&a.change)).take(3);
-    let accesses = accesses.map(|a| {
-        let is_moved = a.change.verdict.is_change();
-        let words = if is_moved { from_to(&a.change, is_timed, space(a.space)) } else { mean(&a.change.mean_us) };
-        format!("{} {} {words}", cut(a.device.as_deref().unwrap_or(a.space), 40), a.address)
+    let exits = d.exits.iter().filter_map(|e| {
+        let rank = match (e.idle, e.change.verdict.is_change()) {
+            (false, true) => 0,
+            (false, false) if mean_moved(&e.change) => 1,
+            (true, true) => ASLEEP,
+            _ => return None,
+        };
+        Some((rank, e.name(), &e.change))
     });
-    let stages: [Vec<String>; 4] = [moved(false, 3), slower, accesses.collect(), moved(true, 1)];
-    let parts = stages.into_iter().find(|parts| !parts.is_empty())?;
+    let accesses = d.accesses.iter().filter(|a| a.change.verdict.is_change() || mean_moved(&a.change));
+    let mut rows: Vec<_> = exits.chain(accesses.map(|a| (ACCESSES, a.name(), &a.change))).collect();
+    let distance = |c: &Change| {
+        let x = if is_timed { &c.rate } else { &c.share };
+        (x.after.unwrap_or(0.0) - x.before.unwrap_or(0.0)).abs()
+    };
+    rows.sort_by(|a, b| a.0.cmp(&b.0).then(distance(b.2).total_cmp(&distance(a.2))));
+    let first = rows.first()?.0;
+    let telling = rows.iter().take_while(|row| row.0 == first).take(3);
+    let of_what = if first == ACCESSES { "accesses" } else { "exits" };
+    let parts: Vec<_> =
+        telling.map(|(_, name, c)| format!("{} {}", cut(name, 64), from_to(c, is_timed, of_what))).collect();
     let work = match (d.work.before, d.work.after, d.work.verdict) {
         (Some(b), Some(a), v) if is_timed && v != Verdict::Unknown => {
             format!("{} exits/s before, {} after{}: ", figure(b), figure(a), change_words(&d.work))
@@ -122,24 +129,16 @@ fn domain(d: &DomainDiff, is_timed: bool) -> Option<String> {
     Some(format!("{}: {work}{}", cut(d.name(), 48), parts.join(", ")))
 }
 
-fn distance(c: &Change, is_timed: bool) -> f64 {
-    let x = if is_timed { &c.rate } else { &c.share };
-    (x.after.unwrap_or(0.0) - x.before.unwrap_or(0.0)).abs()
-}
-
-/// The accesses of an address space, in words.
-fn space(space: &str) -> &'static str {
-    match space {
-        "pio" => "port accesses",
-        "mmio" => "device memory accesses",
-        _ => "MSR accesses",
-    }
-}
+/// Ranks of rows.
+const ACCESSES: u8 = 2;
+const ASLEEP: u8 = 3;
 
 /// `of_what` is the whole of a share, which is used where no rate is known.
 fn from_to(c: &Change, is_timed: bool, of_what: &str) -> String {
-    let (x, write, unit): (_, fn(f64) -> String, _) = if is_timed && c.rate.verdict != Verdict::Unknown {
-        (&c.rate, figure, "/s".to_owned())
+    let (x, write, unit): (_, fn(f64) -> String, _) = if !c.verdict.is_change() {
+        (&c.mean_us, duration, " on average".into())
+    } else if is_timed && c.rate.verdict != Verdict::Unknown {
+        (&c.rate, figure, "/s".into())
     } else {
         (&c.share, percent, format!(" % of its {of_what}"))
     };
@@ -149,10 +148,6 @@ fn from_to(c: &Change, is_timed: bool, of_what: &str) -> String {
         Verdict::New => format!("is new ({after}{unit})"),
         _ => format!("{before} to {after}{unit}"),
     }
-}
-
-fn mean(x: &Compared) -> String {
-    format!("{} to {} on average", or_unknown(x.before, duration), or_unknown(x.after, duration))
 }
 
 /// ` (-96.6 %)`, ` (12 times as many)`, or nothing for what is the same.

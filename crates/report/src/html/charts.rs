@@ -2,9 +2,10 @@
 
 use super::tracks::Track;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// The figures of a chart, by their name in the page's data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Chart {
     /// CPU time by kind, percent of one host CPU; of the host: percent of all its CPUs.
@@ -121,33 +122,30 @@ impl ChartTracks {
 /// All charts of the host, of a guest or of a vCPU.
 #[derive(Debug, Default)]
 pub(super) struct OwnerTracks {
-    pub charts: Vec<ChartTracks>,
+    pub charts: BTreeMap<Chart, ChartTracks>,
 }
 
 impl OwnerTracks {
     /// The chart of a kind; it is made when it is first asked for.
     pub fn chart(&mut self, chart: Chart) -> &mut ChartTracks {
-        let place = self.charts.iter().position(|c| c.chart == chart).unwrap_or_else(|| {
-            self.charts.push(ChartTracks { chart, lines: Vec::new(), total: None, measured: Track::default() });
-            self.charts.len() - 1
-        });
-        &mut self.charts[place]
+        let new = || ChartTracks { chart, lines: Vec::new(), total: None, measured: Track::default() };
+        self.charts.entry(chart).or_insert_with(new)
     }
 
     /// Number of series.
     pub fn count(&self) -> usize {
-        self.charts.iter().map(|c| c.lines.len() + 2).sum()
+        self.charts.values().map(|c| c.lines.len() + 2).sum()
     }
 
     /// Keeps the largest series of each chart and the charts that have one.
     pub fn settle(&mut self, most: usize) {
-        self.charts.iter_mut().for_each(|c| c.settle(most));
-        self.charts.retain(|c| c.total.is_some() || !c.lines.is_empty());
+        self.charts.values_mut().for_each(|c| c.settle(most));
+        self.charts.retain(|_, c| c.total.is_some() || !c.lines.is_empty());
     }
 
     /// Joins slots as their axis did.
     pub fn join(&mut self, sizes: &[usize]) {
-        for c in &mut self.charts {
+        for c in self.charts.values_mut() {
             c.lines.iter_mut().for_each(|(_, t)| t.join(sizes));
             c.total.iter_mut().chain([&mut c.measured]).for_each(|t| t.join(sizes));
         }
@@ -165,7 +163,7 @@ mod tests {
         owner.chart(Chart::Exits).add((0, 1.0), 8, [("A", 1.0)]);
         owner.chart(Chart::Exits).add((1, 1.0), 8, [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
         owner.settle(1);
-        let lines = &owner.charts[0].lines;
+        let lines = &owner.chart(Chart::Exits).lines;
         let values = |i: usize| lines[i].1.cells.iter().map(TrackCell::mean).collect::<Vec<_>>();
         assert_eq!((lines[0].0.as_str(), values(0)), ("B", vec![Some(0.0), Some(10.0)]));
         assert_eq!((lines[1].0.as_str(), values(1)), (OTHER, vec![Some(1.0), Some(3.0)]));
@@ -178,11 +176,11 @@ mod tests {
         for slot in 0..3 {
             owner.chart(Chart::Devices).add((slot, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
         }
-        assert_eq!(owner.charts[0].lines.len(), 11);
-        let all: f64 = owner.charts[0].lines.iter().map(|(_, t)| t.total).sum();
+        assert_eq!(owner.chart(Chart::Devices).lines.len(), 11);
+        let all: f64 = owner.chart(Chart::Devices).lines.iter().map(|(_, t)| t.total).sum();
         assert_eq!(all as u64, 3000);
         owner.chart(Chart::DiskTime).add((0, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
-        assert!(owner.charts[1].lines.len() <= 11);
+        assert!(owner.chart(Chart::DiskTime).lines.len() <= 11);
     }
 
     #[test]
@@ -193,7 +191,7 @@ mod tests {
         owner.chart(Chart::Devices).add((1, 1.0), 8, [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
         owner.chart(Chart::Devices).add((2, 1.0), 8, [("acpi-tmr", 700.0)]);
         owner.settle(6);
-        let lines = &owner.charts[0].lines;
+        let lines = &owner.chart(Chart::Devices).lines;
         assert_eq!((lines[0].0.as_str(), lines[0].1.total), ("acpi-tmr", 1400.0));
         assert!((lines.iter().map(|(_, t)| t.total).sum::<f64>() - 1420.5).abs() < 1e-9);
         assert!(lines.len() <= 7);
@@ -205,7 +203,7 @@ mod tests {
         owner.chart(Chart::Cpu).add((0, 1.0), 8, [("usr", 1.0)]);
         owner.chart(Chart::Cpu).add((1, 1.0), 8, [("usr", 1.0), ("wait", 2.0)]);
         owner.settle(8);
-        let wait = &owner.charts[0].lines[1].1;
+        let wait = &owner.chart(Chart::Cpu).lines[1].1;
         assert_eq!(wait.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(), [None, Some(2.0)]);
     }
 }

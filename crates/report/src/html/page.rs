@@ -94,29 +94,19 @@ fn notes(timeline: &TimelineBuilder) -> Vec<String> {
             ));
         }
     }
-    if timeline.is_cut {
-        notes.push("there are too many guests or vCPUs for a time line each; the tables have them all".into());
-    }
-    if timeline.spans.left_out > 0 {
-        notes.push(format!("findings came and went too often: {} spans are not drawn", timeline.spans.left_out));
-    }
+    let too_many = "there are too many guests or vCPUs for a time line each; the tables have them all";
+    notes.extend(timeline.is_cut.then(|| too_many.into()));
+    let left_out = timeline.spans.left_out;
+    let too_often = || format!("findings came and went too often: {left_out} spans are not drawn");
+    notes.extend((left_out > 0).then(too_often));
     notes
 }
 
 /// JSON inside a script element: nothing in it ends the element or begins a comment.
 fn embedded(json: &str) -> String {
-    let mut out = String::with_capacity(json.len() + json.len() / 64);
-    for c in json.chars() {
-        match c {
-            '<' => out.push_str("\\u003c"),
-            '>' => out.push_str("\\u003e"),
-            '&' => out.push_str("\\u0026"),
-            '\u{2028}' => out.push_str("\\u2028"),
-            '\u{2029}' => out.push_str("\\u2029"),
-            c => out.push(c),
-        }
-    }
-    out
+    let signs =
+        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
+    signs.iter().fold(json.to_owned(), |json, (sign, escape)| json.replace(*sign, escape))
 }
 
 /// Text as the content of an element.
@@ -218,7 +208,7 @@ fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
             "total": c.total.as_ref().map(|track| line("all", track, c.chart, slots)),
         })
     };
-    owner.into_iter().flat_map(|owner| &owner.charts).map(chart).collect()
+    owner.into_iter().flat_map(|owner| owner.charts.values()).map(chart).collect()
 }
 
 fn line(name: &str, track: &Track, chart: Chart, slots: usize) -> Value {
