@@ -10,7 +10,7 @@ use sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::fmt::Write as _;
 
 /// With more guests than this, an interval of `--batch` leaves out exits and accesses.
-pub const DETAILED: usize = 4;
+const DETAILED: usize = 4;
 /// Rows of each table in an interval of `--batch`.
 const BRIEF: usize = 6;
 /// Rows of each table in a report.
@@ -121,24 +121,17 @@ fn clock(ms: i64) -> Option<String> {
     Some(instant.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
 }
 
-/// A line for each source that is missing or degraded.
+/// A line for each source that is missing or degraded: `libvirt missing: cause; fix`.
 pub fn complaints(sources: &[SourceStatus]) -> String {
     let mut out = String::new();
     for s in sources.iter().filter(|s| s.state != SourceState::Ok) {
-        let _ = writeln!(out, "{}", complaint(s));
+        let _ = write!(out, "{} {}", s.id.as_str(), s.state.as_str());
+        for (mark, text) in [(": ", &s.cause), ("; ", &s.fix)] {
+            out.extend(text.iter().map(|text| format!("{mark}{}", cut(text, 400))));
+        }
+        out.push('\n');
     }
     out
-}
-
-/// One such line: `libvirt missing: cause; fix`.
-pub fn complaint(s: &SourceStatus) -> String {
-    let mut line = format!("{} {}", s.id.as_str(), s.state.as_str());
-    for (mark, text) in [(": ", &s.cause), ("; ", &s.fix)] {
-        if let Some(text) = text {
-            let _ = write!(line, "{mark}{}", cut(text, 400));
-        }
-    }
-    line
 }
 
 /// A row for each guest.

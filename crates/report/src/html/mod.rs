@@ -12,7 +12,7 @@ mod spans;
 mod timeline;
 mod tracks;
 
-pub use page::{HtmlPage, WANTED_BYTES, page};
+pub use page::{HtmlPage, page};
 pub use timeline::TimelineBuilder;
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ const STYLE: &str = include_str!("../../page/page.css");
 const BODY: &str = include_str!("../../page/page.html");
 
 /// Size of the page that thinning aims at, bytes.
-pub const WANTED_BYTES: usize = 4_900_000;
+const WANTED_BYTES: usize = 4_900_000;
 
 /// A page, ready to be written.
 #[derive(Debug, Clone, PartialEq)]

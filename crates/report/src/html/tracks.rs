@@ -75,12 +75,12 @@ impl TimeAxis {
     }
 
     fn pairs(&self, spare_gaps: bool) -> Vec<usize> {
-        let mut sizes = Vec::new();
-        let mut i = 0;
-        while i < self.slots.len() {
-            let pair = self.slots.get(i + 1).is_some_and(|next| !spare_gaps || !is_gap(&self.slots[i], next.begin_ms));
-            sizes.push(1 + usize::from(pair));
-            i += 1 + usize::from(pair);
+        let mut sizes: Vec<usize> = Vec::new();
+        for slot in 0..self.slots.len() {
+            match sizes.last_mut() {
+                Some(size) if *size == 1 && !(spare_gaps && self.follows_gap(slot)) => *size = 2,
+                _ => sizes.push(1),
+            }
         }
         sizes
     }
