@@ -22,7 +22,7 @@ use crate::proc::visibility;
 use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, Reading};
-use sample::{CLOCK_SET_MS, DomainSample, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
+use sample::{CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -31,8 +31,6 @@ use std::time::Duration;
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
 /// Guests are read in order of PID, so that it is the same threads each time.
 const SCHED_BUDGET: usize = 512;
-/// Time between two looks at how /proc is mounted.
-const MOUNTS_NS: u64 = 60_000_000_000;
 /// Reading /proc takes no longer, unless kvmtop did not run.
 const STOPPED_NS: u64 = 2_000_000_000;
 
@@ -103,8 +101,6 @@ pub struct Collector {
     generation: u32,
     refused: Option<EngineError>,
     own_pid_namespace: bool,
-    /// When to look again for the mount option that hides processes, and the option.
-    hidden_by: (u64, Option<String>),
     /// Why guests of this tick could not be opened.
     unopened: Vec<FileError>,
     ledger: LifeLedger,
@@ -134,7 +130,6 @@ impl Collector {
             generation: 0,
             refused: None,
             own_pid_namespace: paths.in_own_pid_namespace(),
-            hidden_by: (0, None),
             unopened: Vec::new(),
             ledger: LifeLedger::default(),
             ambiguous_events: 0,
@@ -189,9 +184,6 @@ impl Collector {
         let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
         self.budget.begin(&self.reader, many_nodes, swapped);
         self.unopened.clear();
-        if now.mono_ns >= self.hidden_by.0 {
-            self.hidden_by = (now.mono_ns + MOUNTS_NS, visibility::hiding_option(&self.options.paths));
-        }
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
             Err(e) => (Discovered::default(), Some(e)),
@@ -229,7 +221,16 @@ impl Collector {
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_engine_details(&mut domains, &mut reading, now.mono_ns);
-        let engine = self.engine_status(&reading);
+        let engine = self.options.engine.as_ref();
+        let engine = EngineStatus {
+            kind: engine.map_or(EngineKind::None, |engine| engine.kind()),
+            level: engine.map_or(EngineLevel::None, |engine| engine.level()),
+            generation: self.generation,
+            lost: reading.lost.saturating_add(self.ambiguous_events),
+            overflow: reading.overflow,
+            fires_kvm_exit: reading.fires_kvm_exit,
+            events: reading.events,
+        };
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let mut kernel_log = self.kernel_log.read();
         let logged = self.guests.values().filter_map(|guest| guest.description.logged()).collect();
@@ -324,9 +325,6 @@ impl Collector {
     }
 
     fn help(&mut self, found: &Discovered) {
-        if found.helpers.is_empty() {
-            return;
-        }
         for (pid, guest) in &mut self.guests {
             let mine: Vec<i32> = found.helpers.iter().filter(|(_, owner)| owner == pid).map(|(tid, _)| *tid).collect();
             guest.help(&mine, &mut self.reader);
@@ -358,21 +356,6 @@ impl Collector {
         }
     }
 
-    fn engine_status(&self, reading: &Reading) -> EngineStatus {
-        let Some(engine) = &self.options.engine else {
-            return EngineStatus { level: EngineLevel::None, generation: self.generation, ..EngineStatus::default() };
-        };
-        EngineStatus {
-            kind: engine.kind(),
-            level: engine.level(),
-            generation: self.generation,
-            lost: reading.lost.saturating_add(self.ambiguous_events),
-            overflow: reading.overflow,
-            fires_kvm_exit: reading.fires_kvm_exit,
-            events: reading.events,
-        }
-    }
-
     fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
         let failures =
             self.guests.values().filter_map(|guest| guest.threads.failure).chain(self.unopened.iter().copied());
@@ -381,7 +364,7 @@ impl Collector {
         let view = ProcView {
             found,
             failure,
-            hidden_by: self.hidden_by.1.as_deref(),
+            hidden: visibility::is_hidden(&self.options.paths),
             unread_guests: (failures.clone().count(), failures.min_by_key(|why| *why == FileError::Denied)),
             held_back: held_back.clone().next().map(|first| (held_back.count(), *first)),
             own_namespace: self.own_pid_namespace,

@@ -16,8 +16,8 @@ pub(crate) struct ProcView<'a> {
     pub found: &'a Discovered,
     /// Why /proc itself cannot be listed.
     pub failure: Option<FileError>,
-    /// The mount option that hides processes from kvmtop.
-    pub hidden_by: Option<&'a str>,
+    /// Whether /proc hides processes from kvmtop.
+    pub hidden: bool,
     /// Guests of which not all threads could be read, and why one could not.
     pub unread_guests: (usize, Option<FileError>),
     /// How many guests' command lines do not come, and the process of one of them.
@@ -79,9 +79,9 @@ pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
         );
         add(cause, fix);
     }
-    if let Some(option) = view.hidden_by {
-        let cause = "which hides the processes of other users and their guests";
-        add(format!("/proc is mounted with {option}, {cause}"), rights::hint());
+    if view.hidden {
+        let cause = "/proc is mounted with hidepid=, which hides the processes of other users and their guests";
+        add(cause.into(), rights::hint());
     }
     if view.own_namespace {
         let cause = "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events \
@@ -239,7 +239,7 @@ mod tests {
         let seen = ProcView {
             found: &all,
             failure: None,
-            hidden_by: None,
+            hidden: false,
             unread_guests: (0, None),
             held_back: None,
             own_namespace: false,
@@ -255,7 +255,7 @@ mod tests {
             (ProcView { found: &denied, ..seen }, "2 of them are guests by their threads", "cap_sys_ptrace"),
             (ProcView { found: &exhausted, ..seen }, "Too many open files", "ulimit -n"),
             (ProcView { unread_guests: (4, Some(full)), ..seen }, "4 guests could not all be read", "ulimit -n"),
-            (ProcView { hidden_by: Some("hidepid=2"), ..seen }, "mounted with hidepid=2", "cap_sys_ptrace"),
+            (ProcView { hidden: true, ..seen }, "mounted with hidepid=", "cap_sys_ptrace"),
             (ProcView { own_namespace: true, ..seen }, "PID namespace", "--pid=host"),
             (ProcView { failure: Some(full), ..seen }, "Too many open files", "ulimit -n"),
         ] {

@@ -1,9 +1,10 @@
-//! Places for threads that a guest's user can hold up.
+//! Threads that a guest's user can hold up.
 //!
 //! A user who holds up threads on purpose takes only the few places of that user.
 
 use rustix::process::geteuid;
 use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of threads for kvmtop's own user, and for all other users together.
@@ -17,14 +18,14 @@ pub(crate) struct UserSlots(Arc<Mutex<HashMap<u32, usize>>>);
 
 /// The place of one thread; free again when dropped.
 #[derive(Debug)]
-pub(crate) struct UserSlot {
+struct UserSlot {
     slots: UserSlots,
     uid: u32,
 }
 
 impl UserSlots {
     /// Takes a place for a thread that waits for a process of this user, if one is free.
-    pub(crate) fn take(&self, uid: u32) -> Option<UserSlot> {
+    fn take(&self, uid: u32) -> Option<UserSlot> {
         let own = geteuid().as_raw();
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = users.get(&uid).copied().unwrap_or(0);
@@ -35,6 +36,27 @@ impl UserSlots {
         }
         *users.entry(uid).or_default() += 1;
         Some(UserSlot { slots: self.clone(), uid })
+    }
+
+    /// Runs `work`, which may wait for a process of this user, on a thread if a place is free. Its result arrives on the
+    /// channel.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        uid: u32,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<Receiver<T>> {
+        let slot = self.take(uid)?;
+        let (reply, answer) = sync_channel(1);
+        let work = move || {
+            let result = work();
+            // The place is free before the result is there: the next question may follow at once.
+            drop(slot);
+            // Nobody may wait for it any more.
+            let _ = reply.try_send(result);
+        };
+        std::thread::Builder::new().name(name.to_owned()).stack_size(1 << 20).spawn(work).ok()?;
+        Some(answer)
     }
 
     /// Number of places that are taken.

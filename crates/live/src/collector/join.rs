@@ -56,15 +56,17 @@ impl Collector {
                 continue;
             }
             let mut counted = reading.kvm_events.remove(&pid).unwrap_or_default();
+            let mut sum = counted.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
             if samples.len() + usize::from(defers) + usize::from(is_living) > 1 {
-                let all = counted.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
-                self.ambiguous_events = self.ambiguous_events.saturating_add(all.saturating_sub(counted_before));
+                self.ambiguous_events = self.ambiguous_events.saturating_add(sum.saturating_sub(counted_before));
                 counted.clear();
+                sum = 0;
             }
             domains.extend(samples.into_iter().map(|sample| DomainSample { kvm_events: counted.clone(), ..sample }));
             if let Some(guest) = self.guests.get_mut(&pid) {
                 let sample = guest.sample(later, now, &mut self.reader, &mut self.ledger);
-                domains.push(DomainSample { kvm_events: guest.counted(counted), ..sample });
+                guest.kvm_events = sum;
+                domains.push(DomainSample { kvm_events: counted, ..sample });
             }
         }
         if (!self.ledger.forget.is_empty() || !gone.is_empty())

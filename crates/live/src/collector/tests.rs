@@ -7,7 +7,7 @@ use engine::events::{Engine, ThreadKey, TracedThread};
 use kvm::Space;
 use kvm::thread_name::Role;
 use sample::Feed;
-use sample::{AccessCell, DomainState, EngineKind, SourceId, SourceState, ThreadEvents, Timing};
+use sample::{AccessCell, DomainState, SourceId, SourceState, ThreadEvents, Timing};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::mpsc::Sender;

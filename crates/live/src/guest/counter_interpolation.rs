@@ -19,7 +19,6 @@ const STALE_PERIODS: u64 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct CounterInterpolation {
     readings: VecDeque<Arc<CounterReading>>,
-    shown: CounterReading,
 }
 
 impl CounterInterpolation {
@@ -39,36 +38,20 @@ impl CounterInterpolation {
         self.readings.clear();
     }
 
-    /// Sets what this tick shows: see [`Self::shown`].
-    pub(crate) fn show(&mut self, now_ns: u64) {
-        self.shown = self.at(now_ns);
-    }
-
-    /// The counters as of this tick; empty where unknown.
-    pub(crate) fn shown(&self) -> &CounterReading {
-        &self.shown
-    }
-
     /// The counters as they were 1.25 pauses before `now_ns`; empty before there is a reading that old, and once the
     /// newest is stale. Until a late reading comes, they do not change.
-    fn at(&self, now_ns: u64) -> CounterReading {
-        let Some(newest) = self.readings.back().filter(|r| !is_stale(r, now_ns)) else {
-            return CounterReading::default();
-        };
+    pub(crate) fn at(&self, now_ns: u64) -> CounterReading {
+        let is_stale = |r: &CounterReading| now_ns.saturating_sub(r.at_ns) > r.every_ns.saturating_mul(STALE_PERIODS);
+        let Some(newest) = self.readings.back().filter(|r| !is_stale(r)) else { return CounterReading::default() };
         let at_ns = now_ns.saturating_sub(newest.every_ns / 4 * 5);
         let later = self.readings.iter().position(|r| r.at_ns >= at_ns);
-        match later.unwrap_or(self.readings.len()).checked_sub(1).and_then(|i| self.readings.get(i)) {
-            None => CounterReading::default(),
-            Some(before) => match self.readings.get(later.unwrap_or(usize::MAX)) {
-                None => CounterReading::clone(newest),
-                Some(after) => between(before, after, at_ns),
-            },
+        let before = later.unwrap_or(self.readings.len()).checked_sub(1).and_then(|i| self.readings.get(i));
+        match (before, later.and_then(|i| self.readings.get(i))) {
+            (None, _) => CounterReading::default(),
+            (Some(_), None) => CounterReading::clone(newest),
+            (Some(before), Some(after)) => between(before, after, at_ns),
         }
     }
-}
-
-fn is_stale(reading: &CounterReading, now_ns: u64) -> bool {
-    now_ns.saturating_sub(reading.at_ns) > reading.every_ns.saturating_mul(STALE_PERIODS)
 }
 
 fn between(before: &CounterReading, after: &CounterReading, at_ns: u64) -> CounterReading {

@@ -202,15 +202,10 @@ impl GuestDescription {
         })
     }
 
-    /// Its log: the system daemon's if that says that it runs this process, else the one that a daemon of its user has.
+    /// Its log, if the system daemon says that it runs this process.
     pub(crate) fn logged(&self) -> Option<LoggedGuest> {
-        let name = self.identity.libvirt_name.clone()?;
-        let user = match self.claim {
-            UuidClaim::Proven => None,
-            UuidClaim::Unknown => Some(self.identity.uid?),
-            UuidClaim::Refuted => return None,
-        };
-        Some(LoggedGuest { pid: self.identity.pid, name, user })
+        let name = self.identity.libvirt_name.clone().filter(|_| self.claim == UuidClaim::Proven)?;
+        Some(LoggedGuest { pid: self.identity.pid, name })
     }
 
     /// Compares the UUID that the process claims with libvirt's status files.

@@ -1,6 +1,5 @@
 //! A running guest: its description, threads, kernel helper threads and resources.
 
-use super::counter_interpolation::CounterInterpolation;
 use super::counters::MissingCounters;
 use super::description::{GuestDescription, ProcessIdentity};
 use super::lives::{self, LifeLedger, Lives};
@@ -9,7 +8,7 @@ use super::resources::{GuestResources, TickBudget};
 use super::roles::ThreadRoles;
 use super::stagger;
 use crate::backoff::Backoff;
-use crate::metadata::source::{DeviceActivity, GuestMetadata, WatchedGuest};
+use crate::metadata::source::{GuestMetadata, WatchedGuest};
 use crate::metadata::status_xml::StatusFiles;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::FileError;
@@ -41,8 +40,6 @@ pub(crate) struct LiveGuest {
     files_due_ns: u64,
     files_backoff: Backoff,
     roles: ThreadRoles,
-    /// KVM's counters as the metadata sources read them, and interpolated to this tick.
-    interpolation: CounterInterpolation,
     resources: GuestResources,
     /// CPU time of all its vCPUs at the previous sample, nanoseconds.
     vcpus_ran_ns: Option<u64>,
@@ -73,7 +70,6 @@ impl LiveGuest {
             files_due_ns: 0,
             files_backoff: FILES_BACKOFF,
             roles: ThreadRoles::default(),
-            interpolation: CounterInterpolation::default(),
             resources: GuestResources::default(),
             vcpus_ran_ns: None,
             quiet: false,
@@ -114,8 +110,8 @@ impl LiveGuest {
     /// read.
     pub(crate) fn inform(&mut self, files: &StatusFiles, report: Arc<GuestMetadata>, counters_wanted: bool) {
         match report.counters.as_ref().filter(|_| counters_wanted) {
-            Some(reading) => self.interpolation.take(reading),
-            None => self.interpolation.clear(),
+            Some(reading) => self.resources.interpolation.take(reading),
+            None => self.resources.interpolation.clear(),
         }
         let status = files.status_of(self.description.identity.pid);
         self.description.inform(report, status);
@@ -141,8 +137,7 @@ impl LiveGuest {
         }
         self.description.read_command_line(reader);
         self.resources.read(process, budget, reader);
-        self.interpolation.show(reader.now_ns);
-        self.roles.look(&reader.paths, &self.threads, &self.files.vcpus);
+        self.roles.look(&self.threads, &self.files.vcpus);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();
         self.description.update(named as u32, self.files.vcpu_count() as u32, &self.resources.limits.cpus);
@@ -216,17 +211,11 @@ impl LiveGuest {
             state: if stopped { DomainState::Paused } else { self.description.state },
             threads,
             unattributed: self.exited.clone(),
-            ..self.without_threads()
+            ..self.resources.sample(&self.description.report.activity)
         };
         lives::drop_extremes(&mut self.exited);
         self.main_before = None;
         sample
-    }
-
-    /// Notes the counts of `--kvm-events` that its sample shows.
-    pub(crate) fn counted(&mut self, kvm_events: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-        self.kvm_events = kvm_events.values().fold(0, |sum, n| sum.saturating_add(*n));
-        kvm_events
     }
 
     /// The guest's last sample after its end: all events, but no CPU time, as the last readings of its threads are
@@ -280,29 +269,6 @@ impl LiveGuest {
         !events.accesses.iter().all(known)
     }
 
-    /// The part of the sample apart from threads: resources, and the devices' figures from metadata sources. KVM's
-    /// counters read here are fresher than theirs and go first.
-    fn without_threads(&self) -> DomainSample {
-        let mut sample = self.resources.sample();
-        let DeviceActivity { disks, nics, ns, balloon } = &self.description.report.activity;
-        (sample.disks, sample.devices_ns, sample.memory.balloon) = (disks.clone(), *ns, *balloon);
-        // libvirt knows more interfaces than the tap devices that the VMM holds open.
-        if !nics.is_empty() {
-            (sample.nics, sample.nics_ns) = (nics.clone(), *ns);
-        }
-        if !self.resources.has_counters() {
-            sample.counters.clone_from(&self.interpolation.shown().vm);
-        }
-        sample
-    }
-
-    fn vcpu_counters(&self, index: u32) -> Option<&BTreeMap<String, u64>> {
-        if self.resources.has_counters() {
-            return self.resources.vcpus.get(&index);
-        }
-        self.interpolation.shown().vcpus.get(&index)
-    }
-
     /// The reason for missing KVM counters; `None` when they are known.
     pub(crate) fn missing_counters(&self) -> Option<MissingCounters> {
         self.resources.counters.missing().filter(|_| self.description.report.counters.is_none())
@@ -313,7 +279,7 @@ impl LiveGuest {
         if events.migrations.total.is_none() {
             events.migrations.total = t.migrations;
         }
-        let counters = index.and_then(|i| self.vcpu_counters(i)).cloned();
+        let counters = index.and_then(|i| self.resources.vcpus.get(&i)).cloned();
         ThreadSample {
             tid: t.tid,
             start_ticks: t.start_ticks,

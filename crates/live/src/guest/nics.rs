@@ -7,6 +7,8 @@ use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
+use procfs::FromBufRead;
+use procfs::net::{DeviceStatus, InterfaceDeviceStatus};
 use sample::NicSample;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -50,26 +52,20 @@ impl NetworkTables {
             return known;
         }
         self.reads -= 1;
-        let text = file::read_text(&paths.process(pid, "net/dev"), MAX_TABLE).ok()?;
-        let table = Arc::new(NetworkTable { read_ns: now_ns, nics: parse(&text) });
+        let table = file::read_bytes(&paths.process(pid, "net/dev"), MAX_TABLE).ok()?;
+        let table = Arc::new(NetworkTable { read_ns: now_ns, nics: parse(&table) });
         self.tables.insert(namespace.to_owned(), table.clone());
         Some(table)
     }
 }
 
-/// Whose view the host's counters of an interface are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CountedBy {
-    /// The host's: what it receives from a tap device the guest sent (`drivers/net/tun.c`).
-    Host,
-    /// The guest's: what it writes leaves by the macvtap device (`drivers/net/tap.c`, `drivers/net/macvlan.c`).
-    Guest,
-}
-
 /// The tap and macvtap devices of one guest.
 #[derive(Debug, Default)]
 pub(crate) struct GuestNics {
-    names: BTreeMap<String, CountedBy>,
+    /// By name, with whether the host counts it from the guest's side: what the guest writes leaves by its macvtap device
+    /// (`drivers/net/tap.c`, `drivers/net/macvlan.c`), but what the host receives from a tap device the guest sent
+    /// (`drivers/net/tun.c`).
+    names: BTreeMap<String, bool>,
     /// The VMM's network namespace: `net:[4026531840]`.
     namespace: String,
     before: Option<Arc<NetworkTable>>,
@@ -83,11 +79,11 @@ impl GuestNics {
         let namespace =
             |path: PathBuf| std::fs::read_link(path).map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         self.namespace = namespace(paths.process(pid, "ns/net"));
-        let taps = files.taps.iter().filter_map(name).map(|name| (name, CountedBy::Host));
+        let taps = files.taps.iter().filter_map(name).map(|name| (name, false));
         // /sys knows the devices of kvmtop's own network namespace; in another one the same number is another device.
         let is_own = self.namespace == namespace(paths.proc.join("self/ns/net"));
         let macvtaps = files.macvtaps.iter().filter(|_| is_own).filter_map(|tap| macvtap_name(paths, tap));
-        self.names = taps.chain(macvtaps.map(|name| (name, CountedBy::Guest))).take(MAX_NICS).collect();
+        self.names = taps.chain(macvtaps.map(|name| (name, true))).take(MAX_NICS).collect();
     }
 
     /// Reads what is due.
@@ -100,9 +96,9 @@ impl GuestNics {
         if let Some(before) = &self.before
             && table.read_ns > before.read_ns
         {
-            let nics = self.names.iter().filter_map(|(name, counted_by)| {
+            let nics = self.names.iter().filter_map(|(name, is_guests_view)| {
                 let nic = nic_since(table.nics.get(name)?, before.nics.get(name)?)?;
-                Some(if *counted_by == CountedBy::Guest { turned(nic) } else { nic })
+                Some(if *is_guests_view { turned(nic) } else { nic })
             });
             self.grown = (nics.collect(), table.read_ns - before.read_ns);
         }
@@ -140,30 +136,23 @@ fn turned(nic: NicSample) -> NicSample {
 }
 
 /// The interfaces of `/proc/net/dev` as the guests of tap devices see them: what the host sends into a tap device, the
-/// guest receives. Of each direction there are bytes, packets, errors, drops and more (`net/core/net-procfs.c`,
-/// `dev_seq_printf_stats`).
-fn parse(text: &str) -> BTreeMap<String, NicSample> {
-    let line = |line: &str| {
-        let (name, figures) = line.rsplit_once(':')?;
-        let figures: Vec<u64> = figures.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
-        let &[in_bytes, in_packets, _, in_drops, _, _, _, _, out_bytes, out_packets, _, out_drops, ..] =
-            figures.as_slice()
-        else {
-            return None;
-        };
-        let name = kvm::sanitize(name.trim(), 16);
-        let drops = in_drops.saturating_add(out_drops);
+/// guest receives.
+fn parse(table: &[u8]) -> BTreeMap<String, NicSample> {
+    let nic = |nic: DeviceStatus| {
+        let name = kvm::sanitize(&nic.name, 16);
         let nic = NicSample {
             name: name.clone(),
-            rx_bytes: out_bytes,
-            tx_bytes: in_bytes,
-            rx_packets: out_packets,
-            tx_packets: in_packets,
-            drops,
+            rx_bytes: nic.sent_bytes,
+            tx_bytes: nic.recv_bytes,
+            rx_packets: nic.sent_packets,
+            tx_packets: nic.recv_packets,
+            drops: nic.recv_drop.saturating_add(nic.sent_drop),
         };
-        Some((name, nic))
+        (name, nic)
     };
-    text.lines().filter_map(line).collect()
+    InterfaceDeviceStatus::from_buf_read(table)
+        .map(|found| found.0.into_values().map(nic).collect())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -196,7 +185,7 @@ mod tests {
             nics.read(10, &mut tables, &reader);
         };
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
-        assert_eq!(nics.names, [("tap0".to_owned(), CountedBy::Host)].into(), "the queues of one interface are one");
+        assert_eq!(nics.names, [("tap0".to_owned(), false)].into(), "the queues of one interface are one");
         read(&mut nics, 0);
         assert_eq!(nics.grown(), (Vec::new(), 0));
         p.process_file("net/dev", table(6000).as_bytes());
@@ -225,7 +214,7 @@ mod tests {
             nics.read(10, &mut tables, &reader);
         };
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
-        assert_eq!(nics.names, [("macvtap0".to_owned(), CountedBy::Guest)].into(), "tap9 is no device here");
+        assert_eq!(nics.names, [("macvtap0".to_owned(), true)].into(), "tap9 is no device here");
         read(&mut nics, 0);
         p.process_file("net/dev", table(900).as_bytes());
         read(&mut nics, PERIOD_NS);
@@ -246,7 +235,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_is_read(text in ".{0,400}") {
-            let _ = (parse(&text), tap_name(&text));
+            let _ = (parse(text.as_bytes()), tap_name(&text));
         }
     }
 }

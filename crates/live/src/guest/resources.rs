@@ -1,13 +1,15 @@
 //! A guest's resources apart from threads: KVM's counters, CPU limits, memory.
 
 use super::cgroups::Hierarchies;
+use super::counter_interpolation::CounterInterpolation;
 use super::counters::GuestCounters;
 use super::cpu_limits::CpuLimits;
 use super::memory::{GuestMemory, GuestProcess, MemoryBudget};
 use super::nics::{GuestNics, NetworkTables};
+use crate::metadata::source::{CounterReading, DeviceActivity};
 use crate::proc::fds::KvmFiles;
 use crate::proc::read_context::ReadContext;
-use sample::{DomainSample, Throttling};
+use sample::{DomainSample, MemoryUse, Throttling};
 use std::collections::BTreeMap;
 
 /// At most this many debugfs files are read in one tick, for all guests together.
@@ -45,6 +47,9 @@ pub(crate) struct GuestResources {
     memory: GuestMemory,
     nics: GuestNics,
     throttling: Vec<Throttling>,
+    /// KVM's counters as libvirt reads them, where kvmtop cannot.
+    pub(super) interpolation: CounterInterpolation,
+    /// KVM's counters of the VM.
     vm: BTreeMap<String, u64>,
     /// KVM's counters of each vCPU.
     pub(super) vcpus: BTreeMap<u32, BTreeMap<String, u64>>,
@@ -60,27 +65,29 @@ impl GuestResources {
     /// Reads what is due.
     pub(crate) fn read(&mut self, process: GuestProcess, budget: &mut TickBudget, reader: &mut ReadContext) {
         (self.vm, self.vcpus) = self.counters.read(&mut budget.debugfs);
+        if self.vm.is_empty() && self.vcpus.is_empty() {
+            CounterReading { vm: self.vm, vcpus: self.vcpus, .. } = self.interpolation.at(reader.now_ns);
+        }
         self.throttling = self.limits.read(&budget.hierarchies, process.pid, reader);
         self.memory.read(process, &mut budget.memory, reader);
         self.nics.read(process.pid, &mut budget.networks, reader);
     }
 
-    /// Whether the last reading had KVM's counters.
-    pub(crate) fn has_counters(&self) -> bool {
-        !self.vm.is_empty() || !self.vcpus.is_empty()
-    }
-
-    /// The guest's own part of its sample.
-    pub(crate) fn sample(&self) -> DomainSample {
-        let (nics, nics_ns) = self.nics.grown();
+    /// The part of the guest's sample apart from threads, with what libvirt or the monitor says of its devices.
+    pub(crate) fn sample(&self, devices: &DeviceActivity) -> DomainSample {
+        // libvirt knows more interfaces than the tap devices that the VMM holds open.
+        let (nics, nics_ns) =
+            if devices.nics.is_empty() { self.nics.grown() } else { (devices.nics.clone(), devices.ns) };
         DomainSample {
             nics,
             nics_ns,
+            disks: devices.disks.clone(),
+            devices_ns: devices.ns,
             counters: self.vm.clone(),
             throttling: self.throttling.clone(),
             node_memory: self.memory.nodes.clone(),
             swap_bytes: self.memory.swap_bytes,
-            memory: self.memory.used,
+            memory: MemoryUse { balloon: devices.balloon, ..self.memory.used },
             ..DomainSample::default()
         }
     }

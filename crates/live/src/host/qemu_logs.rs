@@ -1,8 +1,8 @@
 //! The logs that libvirt keeps of running QEMUs, `/var/log/libvirt/qemu/NAME.log`: of a guest that KVM could not enter,
 //! or whose QEMU aborted, they alone say why.
 //!
-//! Only root reads the logs of the system daemon; a user reads the logs of his session daemon. A separate thread reads
-//! new lines. A guest can write as much as it likes into its log, so each log has a limit.
+//! Only root reads them. A separate thread reads new lines. A guest can write as much as it likes into its log, so each
+//! log has a limit.
 
 use crate::owned_file::OwnedFolder;
 use crate::timestamps::Timestamps;
@@ -10,7 +10,7 @@ use kvm::kernel_log::{LogLine, LogReader};
 use kvm::sanitize;
 use rights::keep_for_reading;
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -34,8 +34,6 @@ pub(crate) struct LoggedGuest {
     pub pid: i32,
     /// The domain's name.
     pub name: String,
-    /// The user that runs the session daemon; `None`: the system daemon runs the guest.
-    pub user: Option<u32>,
 }
 
 /// A line of a log.
@@ -134,29 +132,14 @@ impl LogTails {
             tail.looks_after_end <= MAX_LOOKS_AFTER_END
         });
         let mut found = Vec::new();
-        for tail in self.tails.values_mut() {
-            if let Some((base, below, owner)) = folder(&self.log, self.system_owner, tail.guest.user)
-                && let Ok(Some(folder)) = OwnedFolder::open(&base, below, owner)
-            {
-                tail.read(&folder, &mut found);
-            }
+        // Only its owner, root, reads it.
+        let may_read = rustix::process::geteuid().as_raw() == self.system_owner;
+        let folder = may_read.then(|| OwnedFolder::open(&self.log.join("libvirt"), "qemu", self.system_owner));
+        if let Some(Ok(Some(folder))) = folder {
+            self.tails.values_mut().for_each(|tail| tail.read(&folder, &mut found));
         }
         found.truncate(MAX_LINES);
         found
-    }
-}
-
-/// Where a guest's log is, and whose the folder has to be; `None` where it is another user's.
-fn folder(log: &Path, system_owner: u32, user: Option<u32>) -> Option<(PathBuf, &'static str, u32)> {
-    let own = rustix::process::geteuid().as_raw();
-    match user {
-        None => (own == system_owner).then(|| (log.join("libvirt"), "qemu", system_owner)),
-        Some(user) if user == own => {
-            let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-            let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-            Some((cache, "libvirt/qemu/log", user))
-        }
-        Some(_) => None,
     }
 }
 
@@ -215,6 +198,7 @@ mod tests {
     use super::*;
     use kvm::kernel_log::LogKind;
     use std::io::Write;
+    use std::path::Path;
 
     const BEFORE: &str = "2026-11-22 08:00:00.000+0000: starting up libvirt version: 9.0.0\n\
         2026-11-22T08:00:01.000000Z qemu-system-x86_64: KVM internal error. Suberror: 1\n\
@@ -229,7 +213,7 @@ mod tests {
         let owner = rustix::process::geteuid().as_raw();
         let tails = LogTails { log: root.path().to_owned(), system_owner: owner, tails: HashMap::new() };
         let file = root.path().join("libvirt/qemu/web.log");
-        let guests = vec![LoggedGuest { pid: 77, name: "web".into(), user: None }];
+        let guests = vec![LoggedGuest { pid: 77, name: "web".into() }];
         (root, tails, file, guests)
     }
 
@@ -283,7 +267,7 @@ mod tests {
         guests[0].pid = 78;
         assert!(tails.look(&guests).is_empty());
         tails.system_owner += 1;
-        guests[0] = LoggedGuest { pid: 79, name: "web".into(), user: None };
+        guests[0] = LoggedGuest { pid: 79, name: "web".into() };
         assert!(tails.look(&guests).is_empty(), "only its owner reads it");
     }
 }

@@ -17,8 +17,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// KVM's vendor modules, the most common first; any other module named `kvm_*` counts too.
-const FLAVOURS: [&str; 3] = ["kvm_intel", "kvm_amd", "kvm_pvm"];
 /// At most this many parameters of one module are kept.
 const MAX_PARAMS: usize = 128;
 
@@ -162,16 +160,13 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     }
 }
 
-/// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's vendor decides.
+/// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's vendor decides; any
+/// other module named `kvm_*` counts too.
 fn flavour(sys: &Path, cpuinfo: &str) -> Option<String> {
     let base = sys.join("module");
-    let there: Vec<&str> = FLAVOURS.into_iter().filter(|m| base.join(m).is_dir()).collect();
-    if let [first, _, ..] = there.as_slice() {
-        let by_vendor =
-            if cpuinfo.contains("AuthenticAMD") || cpuinfo.contains("HygonGenuine") { "kvm_amd" } else { "kvm_intel" };
-        return Some(if there.contains(&by_vendor) { by_vendor } else { first }.to_owned());
-    }
-    there.first().map(|m| (*m).to_owned()).or_else(|| {
+    let is_amd = cpuinfo.contains("AuthenticAMD") || cpuinfo.contains("HygonGenuine");
+    let by_vendor = if is_amd { ["kvm_amd", "kvm_intel"] } else { ["kvm_intel", "kvm_amd"] };
+    by_vendor.into_iter().find(|module| base.join(module).is_dir()).map(str::to_owned).or_else(|| {
         let names = std::fs::read_dir(&base).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
         names.filter(|n| n == "kvm" || n.starts_with("kvm_")).max().map(|n| sanitize(&n, 32))
     })

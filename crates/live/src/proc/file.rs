@@ -58,15 +58,14 @@ pub(crate) fn read_kept<'b>(
 ) -> Result<&'b [u8], FileError> {
     if kept.is_none() {
         let fd = rustix::fs::openat(dir, name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        if fd.as_raw_fd() >= keep_below {
-            let n = rustix::io::pread(&fd, &mut *buf, 0)?;
-            return Ok(buf.get(..n).unwrap_or_default());
-        }
         *kept = Some(fd);
     }
     let Some(fd) = kept else { return Err(FileError::Gone) };
-    let n = rustix::io::pread(&*fd, &mut *buf, 0)?;
-    Ok(buf.get(..n).unwrap_or_default())
+    let read = rustix::io::pread(&*fd, &mut *buf, 0);
+    if fd.as_raw_fd() >= keep_below {
+        *kept = None;
+    }
+    Ok(buf.get(..read?).unwrap_or_default())
 }
 
 /// Reads a file, at most `max` bytes, as text; bytes that are not UTF-8 are replaced.

@@ -21,14 +21,7 @@ pub struct SystemPaths {
 
 impl Default for SystemPaths {
     fn default() -> Self {
-        Self {
-            proc: "/proc".into(),
-            sys: "/sys".into(),
-            run: "/run".into(),
-            dev: "/dev".into(),
-            log: "/var/log".into(),
-            real: true,
-        }
+        Self { real: true, ..Self::under(Path::new("/")) }
     }
 }
 

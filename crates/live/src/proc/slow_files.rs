@@ -10,7 +10,7 @@ use super::file::{self, FileError};
 use crate::user_slots::UserSlots;
 use rights::keep_for_reading;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 /// The longest wait for a file. Reading takes some microseconds unless the machine is very busy.
@@ -85,18 +85,12 @@ impl SlowFiles {
     /// in another tick.
     fn start(&self, SlowFile { path, max, uid }: SlowFile) -> Option<Receiver<FileBytes>> {
         // A user that is not known shares the places of one.
-        let slot = self.slots.take(uid.unwrap_or(u32::MAX)).filter(|_| self.waited < TICK_TIMEOUT)?;
-        let (reply, answer) = sync_channel(1);
-        let read = self.read;
+        let (uid, read) = (uid.unwrap_or(u32::MAX), self.read);
         let work = move || {
             keep_for_reading();
-            let bytes = read(&path, max);
-            drop(slot);
-            // Nobody may wait for it any more.
-            let _ = reply.try_send(bytes);
+            read(&path, max)
         };
-        std::thread::Builder::new().name("slow-files".into()).stack_size(256 << 10).spawn(work).ok()?;
-        Some(answer)
+        if self.waited < TICK_TIMEOUT { self.slots.run(uid, "slow-files", work) } else { None }
     }
 }
 

@@ -100,19 +100,19 @@ impl SchedStat {
     }
 }
 
-/// Switches and migrations from `sched` (kernel/sched/debug.c, `proc_sched_show_task`) or `status`.
+/// Switches and migrations from `sched` (kernel/sched/debug.c, `proc_sched_show_task`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Switches {
     /// `nr_voluntary_switches`.
     pub voluntary: Option<u64>,
     /// `nr_involuntary_switches`.
     pub involuntary: Option<u64>,
-    /// `se.nr_migrations`; `None` from `status`.
+    /// `se.nr_migrations`.
     pub migrations: Option<u64>,
 }
 
 impl Switches {
-    /// Reads either file.
+    /// Reads the file.
     pub(crate) fn parse(text: &[u8]) -> Self {
         let mut found = Self::default();
         for line in text.split(|b| *b == b'\n') {
@@ -120,8 +120,8 @@ impl Switches {
             let (name, value) = line.split_at(colon);
             let slot = match name.trim_ascii_end() {
                 b"se.nr_migrations" => &mut found.migrations,
-                b"nr_voluntary_switches" | b"voluntary_ctxt_switches" => &mut found.voluntary,
-                b"nr_involuntary_switches" | b"nonvoluntary_ctxt_switches" => &mut found.involuntary,
+                b"nr_voluntary_switches" => &mut found.voluntary,
+                b"nr_involuntary_switches" => &mut found.involuntary,
                 _ => continue,
             };
             *slot = value.get(1..).and_then(|v| number(v.trim_ascii()));
@@ -216,11 +216,6 @@ mod tests {
             nr_involuntary_switches                      :                   10\n";
         let all = Switches { voluntary: Some(20), involuntary: Some(10), migrations: Some(14) };
         assert_eq!(Switches::parse(sched.as_bytes()), all);
-        let status = "Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
-        assert_eq!(
-            Switches::parse(status.as_bytes()),
-            Switches { voluntary: Some(5), involuntary: Some(6), migrations: None }
-        );
         assert_eq!(value("Name:\tx\nVmSwap:\t  12 kB\n", "VmSwap"), Some("12 kB"));
     }
 

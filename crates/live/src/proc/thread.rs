@@ -19,7 +19,7 @@ const AFFINITY_TICKS: u32 = 4;
 const MAX_COMM: usize = 64;
 
 /// A running thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LiveThread {
     /// Thread id.
     pub tid: i32,
@@ -42,30 +42,13 @@ pub(crate) struct LiveThread {
     seen: Option<SchedStat>,
     /// `se.nr_migrations` where the count begins; `None` after a tick without a reading.
     first_migrations: Option<u64>,
-    /// Whether this kernel lacks the `sched` file (no `CONFIG_SCHED_DEBUG` before 6.15), so that `status` is read.
-    no_sched: bool,
     /// By which the engine knows it, once it has fired an event.
     pub life: Option<ThreadKey>,
 }
 
 impl LiveThread {
     pub(super) fn open(task: impl AsFd, tid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
-        let mut thread = Self {
-            tid,
-            start_ticks: 0,
-            comm: String::new(),
-            times: None,
-            place: Placement::default(),
-            migrations: None,
-            state: b'?',
-            stat: None,
-            schedstat: None,
-            sched: None,
-            seen: None,
-            first_migrations: Some(0),
-            no_sched: false,
-            life: None,
-        };
+        let mut thread = Self { tid, state: b'?', first_migrations: Some(0), ..Self::default() };
         thread.read(task, reader)?;
         Ok(thread)
     }
@@ -139,20 +122,14 @@ impl LiveThread {
         let Some(left) = reader.sched_budget.checked_sub(1) else { return };
         reader.sched_budget = left;
         let tid = self.tid;
-        let file = if self.no_sched { "status" } else { "sched" };
-        let name = || format!("{tid}/{file}");
-        match read_kept(task, name, &mut self.sched, reader.keep_below, &mut reader.buf) {
-            Ok(text) => {
-                let switches = Switches::parse(text);
-                self.first_migrations = first.or(switches.migrations);
-                self.migrations = switches.migrations.zip(self.first_migrations).map(|(n, f)| n.saturating_sub(f));
-                if let Some(times) = &mut self.times {
-                    times.voluntary = switches.voluntary;
-                    times.involuntary = switches.involuntary;
-                }
-            }
-            Err(FileError::Gone) if self.sched.is_none() => self.no_sched = true,
-            Err(_) => {}
+        let name = || format!("{tid}/sched");
+        // Some kernels before 6.15 lack the file (without `CONFIG_SCHED_DEBUG`).
+        let text = read_kept(task, name, &mut self.sched, reader.keep_below, &mut reader.buf);
+        let Ok(switches) = text.map(Switches::parse) else { return };
+        self.first_migrations = first.or(switches.migrations);
+        self.migrations = switches.migrations.zip(self.first_migrations).map(|(n, f)| n.saturating_sub(f));
+        if let Some(times) = &mut self.times {
+            (times.voluntary, times.involuntary) = (switches.voluntary, switches.involuntary);
         }
     }
 

@@ -1,8 +1,7 @@
-//! The order of queries to guests, and the guests that are left out for a while. Pure: time and the state of processes
+//! The order of queries to guests, and the guests that do not answer. Pure: time and the state of processes
 //! come from the caller.
 
 use super::MonitorReply;
-use crate::backoff::Backoff;
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -10,14 +9,10 @@ use std::time::{Duration, Instant};
 /// Maximum number of threads that wait for guests. Each is a worker of the daemon too, which has 20 (`max_workers` in
 /// libvirtd.conf) for all of its clients.
 pub(super) const MAX_THREADS: usize = 8;
-/// With this many guests hung, query only guests that have always answered.
-const MAX_STUCK: usize = MAX_THREADS / 2;
 /// Deadline for one answer; after it, another thread takes over the remaining guests.
 pub(super) const DEADLINE: Duration = Duration::from_secs(1);
-/// A guest that takes longer hangs: once it has answered, it is left out for a while.
+/// A guest that takes longer hangs.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a guest that hung is left out.
-const HANG_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
 /// A query to a guest.
 pub(super) enum GuestQuestion {
@@ -36,20 +31,11 @@ struct AskedGuest {
     running: Option<Instant>,
     /// Since when its process has been stopped or has waited for storage, whenever it was its turn.
     blocked: Option<Instant>,
-    /// Start of the question that it answered too late, and until when it is left out.
-    left_out: Option<(Instant, Instant)>,
-    backoff: Option<Backoff>,
-    /// Whether it answered the last question in time.
-    is_proven: bool,
 }
 
 impl AskedGuest {
     fn is_late(&self, now: Instant) -> bool {
         self.running.is_some_and(|since| now.saturating_duration_since(since) > DEADLINE)
-    }
-
-    fn is_left_out(&self, now: Instant) -> bool {
-        self.left_out.is_some_and(|(_, until)| now < until)
     }
 }
 
@@ -66,7 +52,7 @@ impl CallQueue {
     pub fn add(&mut self, uuid: &str, question: GuestQuestion, now: Instant) {
         let kind = std::mem::discriminant(&question);
         let is_waiting = self.waiting.iter().any(|(other, q)| other == uuid && std::mem::discriminant(q) == kind);
-        let is_silent = self.guests.get(uuid).is_some_and(|guest| guest.is_late(now) || guest.is_left_out(now));
+        let is_silent = self.guests.get(uuid).is_some_and(|guest| guest.is_late(now));
         match question {
             GuestQuestion::Monitor { reply, .. } if is_waiting || is_silent => {
                 // The receiver may be gone.
@@ -79,13 +65,12 @@ impl CallQueue {
 
     /// The next question, to a guest that is not being asked and whose process is not blocked.
     pub fn take(&mut self, now: Instant, is_blocked: impl Fn(&str) -> bool) -> Option<(String, GuestQuestion)> {
-        let crowded = self.stuck(now) >= MAX_STUCK;
         for _ in 0..self.waiting.len() {
             let (uuid, question) = self.waiting.pop_front()?;
             let guest = self.guests.entry(uuid.clone()).or_default();
-            if guest.running.is_none() && (!crowded || guest.is_proven) {
+            if guest.running.is_none() {
                 if !is_blocked(&uuid) {
-                    (guest.running, guest.blocked) = (Some(now), None);
+                    *guest = AskedGuest { running: Some(now), blocked: None };
                     return Some((uuid, question));
                 }
                 guest.blocked.get_or_insert(now);
@@ -96,26 +81,15 @@ impl CallQueue {
     }
 
     /// A guest answered.
-    pub fn end(&mut self, uuid: &str, now: Instant) {
-        let Some(guest) = self.guests.get_mut(uuid) else { return };
-        let Some(since) = guest.running.take() else { return };
-        guest.is_proven = now.saturating_duration_since(since) <= HANG_TIMEOUT;
-        if guest.is_proven {
-            (guest.left_out, guest.backoff) = (None, None);
-        } else {
-            let pause = guest.backoff.get_or_insert(HANG_BACKOFF).next();
-            guest.left_out = Some((since, now + pause));
-            self.waiting.retain(|(other, _)| other != uuid);
-        }
+    pub fn end(&mut self, uuid: &str) {
+        self.guests.remove(uuid);
     }
 
-    /// Guests that are left out now, with the start of the question that they did not answer.
+    /// Guests that do not answer, and since when.
     pub fn late(&self, now: Instant) -> impl Iterator<Item = (&String, Instant)> {
         self.guests.iter().filter_map(move |(uuid, guest)| {
             let long = |since: &Instant| now.saturating_duration_since(*since) > HANG_TIMEOUT;
-            let running = guest.running.filter(|_| guest.is_late(now)).or(guest.blocked.filter(long));
-            let left_out = guest.left_out.filter(|_| guest.is_left_out(now)).map(|(since, _)| since);
-            Some((uuid, running.or(left_out)?))
+            Some((uuid, guest.running.filter(|_| guest.is_late(now)).or(guest.blocked.filter(long))?))
         })
     }
 
@@ -151,7 +125,7 @@ mod tests {
             && let Some((uuid, _)) = queue.take(*now, is_stopped)
         {
             if !uuid.starts_with("hung") {
-                queue.end(&uuid, *now);
+                queue.end(&uuid);
             }
             all.push(uuid);
             *now += 2 * S;
@@ -186,46 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn guests_that_hang_leave_half_of_the_threads_to_those_that_answer() {
+    fn guests_that_hang_take_nothing_from_those_that_answer() {
         let (mut queue, mut now) = (CallQueue::default(), Instant::now());
-        let well = guests("well", 5);
-        assert_eq!(asked(&mut queue, &well, &mut now), well);
-        let all = [guests("hung", 20), well.clone()].concat();
-        let first = asked(&mut queue, &all, &mut now);
-        assert_eq!(first.iter().filter(|uuid| uuid.starts_with("hung")).count(), MAX_STUCK, "{first:?}");
+        let (hung, well) = (guests("hung", MAX_THREADS - 1), guests("well", 5));
+        let all = [hung, well.clone()].concat();
+        assert_eq!(asked(&mut queue, &all, &mut now), all);
         for _ in 0..20 {
             assert_eq!(asked(&mut queue, &all, &mut now), well);
         }
-        assert_eq!((running(&queue), queue.late(now).count()), (MAX_STUCK, MAX_STUCK));
-    }
-
-    #[test]
-    fn a_guest_that_answered_late_is_asked_ever_more_rarely() {
-        let (mut queue, mut now) = (CallQueue::default(), Instant::now());
-        let mut pauses = Vec::new();
-        for _ in 0..9 {
-            assert_eq!(asked(&mut queue, &guests("hung", 1), &mut now).len(), 1);
-            now += 60 * S;
-            queue.end("hung-0", now);
-            let begin = now;
-            let is_refused = |queue: &mut CallQueue, now| {
-                queue.add("hung-0", GuestQuestion::Devices, now);
-                !queue.is_waiting()
-            };
-            while is_refused(&mut queue, now) {
-                assert_eq!(queue.late(now).count(), 1, "it is named while it is left out");
-                now += S;
-            }
-            pauses.push((now - begin).as_secs());
-        }
-        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
-        // One answer in time, and it is as the others.
-        queue.take(now, |_| false).unwrap();
-        queue.end("hung-0", now + S);
-        assert!(queue.late(now + S).next().is_none());
-        queue.add("hung-0", GuestQuestion::Devices, now + S);
+        assert_eq!((running(&queue), queue.late(now).count()), (MAX_THREADS - 1, MAX_THREADS - 1));
+        // A guest that answers is as the others.
+        queue.end("hung-0");
+        assert_eq!(queue.late(now).count(), MAX_THREADS - 2);
+        queue.add("hung-0", GuestQuestion::Devices, now);
         assert!(queue.is_waiting());
         queue.retain(|_| false);
-        assert!(!queue.is_waiting() && queue.guests.is_empty());
+        assert!(!queue.is_waiting());
     }
 }

@@ -48,7 +48,7 @@ fn work(shared: &Shared, connection: &mut LibvirtConnection) {
         };
         drop(state);
         answer(shared, connection, &uuid, question);
-        shared.lock().queue.end(&uuid, Instant::now());
+        shared.lock().queue.end(&uuid);
     }
 }
 

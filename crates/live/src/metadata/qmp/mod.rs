@@ -18,7 +18,7 @@ use socket::QmpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::Receiver;
 
 /// The monitor command that shows the device of each address, the same through libvirt and QMP.
 pub(super) const MEMORY_MAP: &str = "info mtree -f";
@@ -45,17 +45,10 @@ impl QmpQuestions {
         let path = guest.command.as_ref()?.qmp_sockets.first().map(PathBuf::from)?;
         let socket = QmpSocket { pid: guest.pid?, start_ticks: guest.start_ticks, path };
         let uid = std::fs::metadata(format!("/proc/{}", socket.pid)).ok()?.uid();
-        let slot = self.0.take(uid)?;
-        let (send, receive) = sync_channel(1);
-        let work = move || {
+        self.0.run(uid, "qmp", move || {
             let answer = socket.connect().and_then(QmpConversation::begin).and_then(|mut m| question(&mut m));
-            // The place is free before the answer is there: the next question may follow at once.
-            drop(slot);
-            // The receiver may be gone after its timeout.
-            let _ = send.send(answer.map_err(|e| format!("{}: {e}", socket.name())));
-        };
-        std::thread::Builder::new().name("qmp".into()).spawn(work).ok()?;
-        Some(receive)
+            answer.map_err(|e| format!("{}: {e}", socket.name()))
+        })
     }
 }
 

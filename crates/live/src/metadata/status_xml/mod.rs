@@ -85,8 +85,12 @@ struct ReadLimits {
     bytes: usize,
 }
 
-const LIMITS: ReadLimits =
-    ReadLimits { file: 256 * 1024, user_bytes: 256 * 1024, user_kept: 512 * 1024, bytes: 1024 * 1024 };
+impl Default for ReadLimits {
+    fn default() -> Self {
+        const KIB: usize = 1024;
+        Self { file: 256 * KIB, user_bytes: 256 * KIB, user_kept: 512 * KIB, bytes: 1024 * KIB }
+    }
+}
 
 /// A file that was read, also one that holds no status: it is read again only when it changes.
 struct ReadFile {
@@ -107,6 +111,7 @@ struct ReadFolder {
 type WantedNames<'a> = BTreeSet<&'a str>;
 
 /// The status files of the guests.
+#[derive(Default)]
 pub(crate) struct StatusFiles {
     run: PathBuf,
     limits: ReadLimits,
@@ -126,18 +131,7 @@ pub(crate) struct StatusFiles {
 impl StatusFiles {
     /// `run` is `/run`.
     pub(crate) fn new(run: PathBuf) -> Self {
-        Self {
-            run,
-            limits: LIMITS,
-            round: 0,
-            folders: HashMap::new(),
-            refused: Vec::new(),
-            left_out: 0,
-            by_pid: HashMap::new(),
-            system: HashMap::new(),
-            next_ns: 0,
-            problem: None,
-        }
+        Self { run, ..Self::default() }
     }
 
     /// Reads new and changed files of these guests, when the next check is due or `now` demands it for a new guest.

@@ -134,7 +134,7 @@ fn a_user_who_floods_takes_nothing_from_the_others() {
             }
         }
     }
-    let small = ReadLimits { file: 60_000, user_bytes: 100_000, bytes: 200_000, ..LIMITS };
+    let small = ReadLimits { file: 60_000, user_bytes: 100_000, bytes: 200_000, ..ReadLimits::default() };
     let mut files = limited(&fake, small);
     files.refresh(0, true, &guests);
     let served = |files: &StatusFiles| [0, 100, 200, 300].map(|pid| files.status_of(pid).is_some());
@@ -151,7 +151,7 @@ fn a_flood_is_read_bit_by_bit_and_said() {
     for (pid, guest) in (1..).zip(&guests) {
         write_user(&fake, uid, &guest.name, &status(pid, &guest.name, 40_000));
     }
-    let small = ReadLimits { user_bytes: 100_000, user_kept: 250_000, ..LIMITS };
+    let small = ReadLimits { user_bytes: 100_000, user_kept: 250_000, ..ReadLimits::default() };
     let mut files = limited(&fake, small);
     let known = |files: &StatusFiles| (1..=8).filter(|pid| files.status_of(*pid).is_some()).count();
     let mut seen = Vec::new();
@@ -172,7 +172,7 @@ fn a_file_that_is_not_a_status_is_parsed_once() {
     let fake = FakeProc::new();
     let uid = own_uid();
     write_user(&fake, uid, "a", &"<a>".repeat(30_000));
-    let once = ReadLimits { user_bytes: 100_000, ..LIMITS };
+    let once = ReadLimits { user_bytes: 100_000, ..ReadLimits::default() };
     let mut files = limited(&fake, once);
     let guests = [guest(77, uid, "a"), guest(78, uid, "b")];
     files.refresh(0, true, &guests);
