@@ -18,7 +18,6 @@ use crate::proc::file::FileError;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::threads::{Liveness, take_where};
-use crate::proc::visibility;
 use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, Reading};
@@ -364,7 +363,7 @@ impl Collector {
         let view = ProcView {
             found,
             failure,
-            hidden: visibility::is_hidden(&self.options.paths),
+            hidden: self.options.paths.hides_processes(),
             unread_guests: (failures.clone().count(), failures.min_by_key(|why| *why == FileError::Denied)),
             held_back: held_back.clone().next().map(|first| (held_back.count(), *first)),
             own_namespace: self.own_pid_namespace,

@@ -1,10 +1,8 @@
 //! The state of each source as a sentence: what failed, on what, why, and what to run.
 
-use crate::guest::counters::MissingCounters;
 use crate::proc::discovery::{Discovered, UnreadCount};
 use crate::proc::file::FileError;
 use crate::proc::paths::SystemPaths;
-use crate::proc::visibility;
 use engine::events::{Engine, EngineError, Reading};
 use sample::{EngineLevel, HostFacts, SourceId, SourceStatus};
 use std::os::unix::fs::MetadataExt;
@@ -126,13 +124,13 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
 }
 
 /// KVM's own counters; `missing` holds for each guest why it lacks them.
-pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths) -> SourceStatus {
+pub(crate) fn kvm_stats(missing: &[Option<FileError>], paths: &SystemPaths) -> SourceStatus {
     const ID: SourceId = SourceId::KvmStats;
     let count = missing.iter().flatten().count();
     if count == 0 {
         return SourceStatus::ok(ID);
     }
-    let denied = missing.contains(&Some(MissingCounters::Denied));
+    let denied = missing.contains(&Some(FileError::Denied));
     let debugfs = Debugfs::read(paths);
     let why = if debugfs.locked_down {
         "the VMM keeps no statistics file open (QEMU does since 8.1), and kernel lockdown closes debugfs"
@@ -142,7 +140,7 @@ pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths
         "the VMM keeps no statistics file open (QEMU does since 8.1), and /sys/kernel/debug/kvm has no folder for it"
     };
     let cause = format!("{count} of {} guests without KVM's own counters: {why}", missing.len());
-    let fix = debugfs.cure(denied, visibility::may_trace_all(paths));
+    let fix = debugfs.cure(denied, paths.may_trace_all());
     if count == missing.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
 }
 

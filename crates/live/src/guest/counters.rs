@@ -40,15 +40,6 @@ const NAMES: [&str; 18] = [
     "nx_lpage_splits",
 ];
 
-/// The reason for missing counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MissingCounters {
-    /// The VMM keeps its statistics files closed, and debugfs is not mounted or lacks a folder for the guest.
-    NoFiles,
-    /// There are files, but duplicating or reading them is denied.
-    Denied,
-}
-
 /// An open statistics file, duplicated from the VMM.
 #[derive(Debug)]
 struct BorrowedStatsFile {
@@ -62,7 +53,8 @@ pub(crate) struct GuestCounters {
     vm: Option<BorrowedStatsFile>,
     vcpus: BTreeMap<u32, BorrowedStatsFile>,
     debugfs: Option<DebugfsFolder>,
-    missing: Option<MissingCounters>,
+    /// Why there are no counters: the VMM keeps its statistics files closed and debugfs has none, or reading is denied.
+    missing: Option<FileError>,
 }
 
 /// A guest's folder in debugfs: the sums over its vCPUs, and the VM's own.
@@ -82,15 +74,13 @@ impl GuestCounters {
         }
         if self.vcpus.is_empty() && self.debugfs.is_none() {
             self.debugfs = DebugfsFolder::open(&reader.paths, pid);
-            if self.debugfs.is_none() && self.missing.is_none() {
-                self.missing = Some(MissingCounters::NoFiles);
-            }
+            self.missing.get_or_insert(FileError::Gone);
         }
     }
 
     /// Listing the guest's files is denied.
     pub(crate) fn deny(&mut self) {
-        self.missing = Some(MissingCounters::Denied);
+        self.missing = Some(FileError::Denied);
     }
 
     /// The counters of the VM, and of each vCPU by number. `budget` is how many debugfs files this tick may still read.
@@ -100,28 +90,22 @@ impl GuestCounters {
             if let Ok(found) = debugfs.read(budget) {
                 vm.extend(found);
             } else {
-                (self.debugfs, self.missing) = (None, Some(MissingCounters::Denied));
+                (self.debugfs, self.missing) = (None, Some(FileError::Denied));
             }
         }
         (vm, self.vcpus.iter().map(|(vcpu, b)| (*vcpu, b.read())).collect())
     }
 
     /// The reason for missing counters.
-    pub(crate) fn missing(&self) -> Option<MissingCounters> {
+    pub(crate) fn missing(&self) -> Option<FileError> {
         self.missing.filter(|_| self.vcpus.is_empty() && self.debugfs.is_none())
     }
 
     fn borrow(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
         let Some(process) = Pid::from_raw(pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok()) else { return };
-        let mut take = |fd: i32, name: &str| match BorrowedStatsFile::take(&reader.paths, &process, fd, name) {
-            Ok(b) if b.file.as_raw_fd() < reader.keep_below => Some(b),
-            Ok(_) => None,
-            Err(e) => {
-                if e == FileError::Denied {
-                    self.missing = Some(MissingCounters::Denied);
-                }
-                None
-            }
+        let mut take = |fd: i32, name: &str| {
+            let taken = BorrowedStatsFile::take(&reader.paths, &process, fd, name);
+            taken.inspect_err(|e| self.missing = Some(*e)).ok().filter(|b| b.file.as_raw_fd() < reader.keep_below)
         };
         self.vm = files.vm_stats.and_then(|fd| take(fd, "kvm-vm-stats"));
         self.vcpus = files
@@ -236,7 +220,7 @@ mod tests {
         let fake = FakeProc::new();
         let mut counters = GuestCounters::default();
         counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
-        assert_eq!(counters.missing(), Some(MissingCounters::NoFiles));
+        assert_eq!(counters.missing(), Some(FileError::Gone));
         assert_eq!(counters.read(&mut 100), (BTreeMap::new(), BTreeMap::new()));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::cgroups::{Hierarchies, cpu_bounds, libvirt_groups};
 use super::stagger;
-use crate::proc::file::{self, read_kept};
+use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
@@ -14,7 +14,6 @@ use kvm::sanitize_name;
 use procfs::{FromBufRead, ProcessCGroups};
 use sample::{GroupCpus, Throttling};
 use std::io::Cursor;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// At most this many entries of a group's folder are looked at: a user may own a part of the hierarchy.
@@ -32,7 +31,6 @@ struct CpuGroup {
     name: String,
     folder: PathBuf,
     unified: bool,
-    file: Option<OwnedFd>,
     /// Whether it has a limit: otherwise its figures never change.
     limited: bool,
 }
@@ -60,14 +58,10 @@ impl CpuLimits {
         if all {
             self.unlimited_due_ns = now_ns + UNLIMITED_NS + stagger(pid) / 4;
         }
-        let mut buf = [0_u8; 2048];
         let mut found = Vec::new();
         for group in self.groups.iter_mut().filter(|g| g.limited || all) {
-            let Ok(dir) = file::open_dir(&group.folder) else { continue };
-            let Ok(text) = read_kept(&dir, || "cpu.stat".into(), &mut group.file, reader.keep_below, &mut buf) else {
-                continue;
-            };
-            let Some(throttling) = parse(&String::from_utf8_lossy(text), &group.name, group.unified) else { continue };
+            let Ok(text) = file::read_text(&group.folder.join("cpu.stat"), 2048) else { continue };
+            let Some(throttling) = parse(&text, &group.name, group.unified) else { continue };
             group.limited = throttling.periods > 0;
             if group.limited {
                 found.push(throttling);
@@ -97,7 +91,7 @@ impl CpuLimits {
             .into_iter()
             .map(|(name, folder)| match old.iter().position(|g| g.folder == folder) {
                 Some(i) => old.swap_remove(i),
-                None => CpuGroup { name, folder, unified, file: None, limited: false },
+                None => CpuGroup { name, folder, unified, limited: false },
             })
             .collect();
     }

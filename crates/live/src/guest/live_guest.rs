@@ -1,6 +1,5 @@
 //! A running guest: its description, threads, kernel helper threads and resources.
 
-use super::counters::MissingCounters;
 use super::description::{GuestDescription, ProcessIdentity};
 use super::lives::{self, LifeLedger, Lives};
 use super::memory::GuestProcess;
@@ -270,7 +269,7 @@ impl LiveGuest {
     }
 
     /// The reason for missing KVM counters; `None` when they are known.
-    pub(crate) fn missing_counters(&self) -> Option<MissingCounters> {
+    pub(crate) fn missing_counters(&self) -> Option<FileError> {
         self.resources.counters.missing().filter(|_| self.description.report.counters.is_none())
     }
 

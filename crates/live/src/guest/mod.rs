@@ -1,13 +1,13 @@
 //! One guest: its identity, the roles of its threads, its counters, CPU limits and memory, and what remains after its
 //! end.
 
-pub(crate) mod counters;
 pub(crate) mod live_guest;
 pub(crate) mod lives;
 pub(crate) mod resources;
 
 mod cgroups;
 mod counter_interpolation;
+mod counters;
 mod cpu_limits;
 mod description;
 mod kvm_stats;

@@ -12,13 +12,8 @@ const NAME_TTL_NS: u64 = 10_000_000_000;
 const MAX_DEVICES: usize = 4096;
 const MAX_BELOW: usize = 64;
 
-/// What sysfs says of a device.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct BlockDevice {
-    name: String,
-    alias: Option<String>,
-    below: Vec<String>,
-}
+/// What sysfs says of a device: its name, its alias, and the devices below it.
+type BlockDevice = (String, Option<String>, Vec<String>);
 
 /// The devices that were asked for lately.
 #[derive(Debug)]
@@ -46,8 +41,7 @@ impl BlockDevices {
         }
         let (sys, now_ns) = (&self.sys, self.now_ns);
         let (_, device) = self.known.entry(disk.number).or_insert_with(|| (now_ns, read(sys, disk.number)));
-        let BlockDevice { name, alias, below } = device.clone();
-        (disk.name, disk.alias, disk.below) = (name, alias, below);
+        (disk.name, disk.alias, disk.below) = device.clone();
     }
 }
 
@@ -61,7 +55,7 @@ fn read(sys: &Path, (major, minor): (u32, u32)) -> BlockDevice {
     let below = std::fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten().take(MAX_BELOW);
     let mut below: Vec<String> = below.map(|entry| sanitize(&entry.file_name().to_string_lossy(), 64)).collect();
     below.sort_unstable();
-    BlockDevice { name, alias: alias.filter(|alias| !alias.is_empty()), below }
+    (name, alias.filter(|alias| !alias.is_empty()), below)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::frequencies::Frequencies;
 use super::interrupts::Interrupts;
 use super::topology;
-use crate::proc::file::{self, read_kept, read_word};
+use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::{TICK_NS, kilobytes, number, value};
 use engine::clock::clock_ns;
@@ -13,7 +13,6 @@ use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
 use rustix::time::ClockId;
 use sample::{CpuTimes, HostFacts, HostMemory, OwnCost};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,9 +24,6 @@ const MAX_PARAMS: usize = 128;
 pub(crate) struct HostReader {
     paths: SystemPaths,
     facts: Arc<HostFacts>,
-    stat: Option<OwnedFd>,
-    dir: Option<OwnedFd>,
-    buf: Vec<u8>,
     interrupts: Interrupts,
     frequencies: Frequencies,
     /// The CPUs of the last reading: a difference means that one went online or offline.
@@ -40,9 +36,6 @@ impl HostReader {
         Self {
             frequencies: Frequencies::new(&paths.sys, &facts.kernel),
             facts,
-            stat: None,
-            dir: file::open_dir(&paths.proc).ok(),
-            buf: vec![0; 64 * 1024],
             interrupts: Interrupts::new(paths.proc.join("interrupts")),
             numbers: Vec::new(),
             paths: paths.clone(),
@@ -56,11 +49,7 @@ impl HostReader {
 
     /// The CPUs' times and frequencies; empty where /proc/stat cannot be read.
     pub(crate) fn cpus(&mut self, now_ns: u64) -> Vec<CpuTimes> {
-        let Some(dir) = &self.dir else { return Vec::new() };
-        let mut cpus = match read_kept(dir, || "stat".into(), &mut self.stat, i32::MAX, &mut self.buf) {
-            Ok(text) => parse_stat(text),
-            Err(_) => return Vec::new(),
-        };
+        let mut cpus = parse_stat(&file::read_bytes(&self.paths.proc.join("stat"), 1 << 20).unwrap_or_default());
         let numbers: Vec<u32> = cpus.iter().map(|c| c.cpu).collect();
         if numbers != self.numbers {
             if !self.numbers.is_empty() {

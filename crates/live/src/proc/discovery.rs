@@ -8,7 +8,6 @@ use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::stat::{Stat, TICK_NS};
 use super::thread::main_thread;
-use super::visibility;
 use crate::timestamps::Timestamps;
 use kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
 use sample::ThreadTimes;
@@ -110,7 +109,7 @@ impl Discovery {
             own,
             scanned: HashMap::new(),
             scan: 0,
-            may_trace_all: visibility::may_trace_all(&paths),
+            may_trace_all: paths.may_trace_all(),
             paths,
             candidates: HashMap::new(),
             candidates_before: HashMap::new(),

@@ -9,4 +9,3 @@ pub(crate) mod slow_files;
 pub(crate) mod stat;
 pub(crate) mod thread;
 pub(crate) mod threads;
-pub(crate) mod visibility;

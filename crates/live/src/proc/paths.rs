@@ -1,6 +1,12 @@
 //! Where the kernel's files are: /proc, /sys, /run and /dev of the host, or a tree made for a test.
 
+use super::file;
+use super::stat::value;
 use std::path::{Path, PathBuf};
+
+/// `CAP_SYS_PTRACE`, and `CAP_DAC_READ_SEARCH` for /proc/PID/fd, which is a folder that only its user may open
+/// (include/uapi/linux/capability.h; fs/proc/base.c, `tgid_base_stuff`).
+const LOOK_INTO_ALL: u64 = 1 << 19 | 1 << 2;
 
 /// The folders that the live sources read.
 #[derive(Debug, Clone)]
@@ -42,6 +48,21 @@ impl SystemPaths {
     /// in `include/linux/proc_ns.h`). False where that cannot be seen.
     pub(crate) fn in_own_pid_namespace(&self) -> bool {
         std::fs::read_link(self.proc.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() != "pid:[4026531836]")
+    }
+
+    /// Whether /proc hides the processes of other users: the mount option `hidepid` hides them, init too, from everyone
+    /// but a group and those who may trace them (Documentation/filesystems/proc.rst; fs/proc/base.c,
+    /// `has_pid_permissions`).
+    pub(crate) fn hides_processes(&self) -> bool {
+        self.real && self.proc.join("self").exists() && !self.proc.join("1").exists()
+    }
+
+    /// Whether kvmtop has the right to look into every process: what is refused then, a security module refuses.
+    pub(crate) fn may_trace_all(&self) -> bool {
+        // Of the calling thread: the first one may have given its rights up.
+        let status = file::read_text(&self.proc.join("thread-self/status"), 64 * 1024).unwrap_or_default();
+        let held = value(&status, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        held.is_some_and(|held| held & LOOK_INTO_ALL == LOOK_INTO_ALL)
     }
 
     /// The user who owns what system daemons write: root, or the user of a test for a tree of his own.
