@@ -1,8 +1,7 @@
 //! Figures of a guest's devices: what is added up, and how it is served.
 
 use super::write::Column;
-use judge::model::HostActivity;
-use sample::{DiskSample, NicSample};
+use sample::{DiskSample, HostRequests, NicSample};
 
 /// Virtual disks.
 pub const DISKS: &[Column<DiskSample>] = &[
@@ -18,7 +17,7 @@ pub const DISKS: &[Column<DiskSample>] = &[
 ];
 
 /// Block devices of the host, by kind of request.
-pub const HOST_DISKS: &[Column<HostActivity>] = &[
+pub const HOST_DISKS: &[Column<HostRequests>] = &[
     Column::count(
         "kvmtop_host_disk_requests",
         "Requests of the guest that a block device of the host completed",

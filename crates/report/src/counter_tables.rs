@@ -40,12 +40,12 @@ const DISKS: &[Column<DiskRates>] = &[
 /// The host's block devices that worked for the guest, where they were timed.
 const HOST_DISKS: &[Column<HostDiskModel>] = &[
     ("<ON HOST", |disk| cut(&disk.name, 32)),
-    ("READ/s", |disk| or_unknown(disk.reads.ops, rate)),
-    ("WRITE/s", |disk| or_unknown(disk.writes.ops, rate)),
-    ("FLUSH/s", |disk| or_unknown(disk.flushes.ops, rate)),
-    ("READ us", |disk| or_unknown(disk.reads.mean_us(), micros)),
-    ("WRITE us", |disk| or_unknown(disk.writes.mean_us(), micros)),
-    ("FLUSH us", |disk| or_unknown(disk.flushes.mean_us(), micros)),
+    ("READ/s", |disk| or_unknown(disk.rate_of(disk.reads.total.count), rate)),
+    ("WRITE/s", |disk| or_unknown(disk.rate_of(disk.writes.total.count), rate)),
+    ("FLUSH/s", |disk| or_unknown(disk.rate_of(disk.flushes.total.count), rate)),
+    ("READ us", |disk| or_unknown(disk.reads.total.mean_us(), micros)),
+    ("WRITE us", |disk| or_unknown(disk.writes.total.mean_us(), micros)),
+    ("FLUSH us", |disk| or_unknown(disk.flushes.total.mean_us(), micros)),
     ("DEVICE us", |disk| or_unknown(disk.mean_us().1, micros)),
     ("P99 us", |disk| or_unknown(disk.p99_us(), micros)),
     ("<SUBMITTED BY", |disk| {
@@ -60,7 +60,7 @@ const INTERRUPTS: &[Column<InjectionModel>] = &[
     ("<TO", |i| format!("vcpu {}", i.vcpu)),
     ("<FROM", |i| i.comm.as_deref().map_or_else(|| i.by.as_str().into(), |comm| cut(comm, 32))),
     ("COUNT", |i| i.count.to_string()),
-    ("/s", |i| or_unknown(i.rate, rate)),
+    ("/s", |i| or_unknown(i.rate(), rate)),
     ("ASLEEP%", |i| or_unknown(i.asleep_percent(), percent)),
     ("KICK us", |i| or_unknown(i.kick.mean_us(), micros)),
     ("WAKE us", |i| or_unknown(i.wake.mean_us(), micros)),
@@ -75,7 +75,7 @@ const DOORBELLS: &[Column<DoorbellModel>] = &[
     ("<DEVICE", |bell| or_dash(bell.device.as_deref().map(|device| cut(device, 32)))),
     ("<WAKES", |bell| cut(&bell.comm, 32)),
     ("COUNT", |bell| bell.time.count.to_string()),
-    ("/s", |bell| or_unknown(bell.rate, rate)),
+    ("/s", |bell| or_unknown(bell.rate(), rate)),
     ("RUNS us", |bell| or_unknown(bell.time.mean_us(), micros)),
     ("P99 us", |bell| or_unknown(bell.time.quantile_us(0.99), micros)),
 ];

@@ -151,8 +151,8 @@ fn full() -> Model {
 #[test]
 fn devices_of_the_host_stand_behind_the_disks() {
     let mut model = full();
-    let mut device = judge::model::HostDiskModel { name: "dm-0".into(), ..Default::default() };
-    device.reads.ops = Some(120.0);
+    let mut device = judge::model::HostDiskModel { seconds: Some(1.0), ..Default::default() };
+    device.name = "dm-0".into();
     device.reads.total = sample::Timing { count: 120, total_ns: Some(120 * 250_000), ..Default::default() };
     device.submitters = [(sample::Submitter::Iothread, 120)].into();
     device.alias = Some("vg-win10".into());
@@ -168,19 +168,21 @@ fn devices_of_the_host_stand_behind_the_disks() {
 fn interrupts_and_doorbells_stand_below_the_disks() {
     let mut model = full();
     let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
-    model.domains[0].interrupts = Some(vec![InjectionModel {
+    let injection = sample::Injection {
         source: IrqSource::Gsi(4),
         vcpu: 1,
         by: Injector::Iothread,
         comm: Some("IO iothread1".into()),
         count: 30,
-        rate: Some(15.0),
         wake: times(15, 4),
         delay: times(15, 11),
-        ..InjectionModel::default()
-    }]);
-    let bell = DoorbellModel { space: Space::Pio, address: 0x608, comm: "vhost-4242".into(), ..Default::default() };
-    model.domains[0].doorbells = Some(vec![DoorbellModel { rate: Some(3.5), time: times(7, 21), ..bell }]);
+        ..sample::Injection::default()
+    };
+    model.domains[0].interrupts = Some(vec![InjectionModel { of: injection, seconds: Some(2.0), device: None }]);
+    let mut bell = DoorbellModel { seconds: Some(2.0), ..DoorbellModel::default() };
+    (bell.space, bell.address, bell.comm) = (Space::Pio, 0x608, "vhost-4242".into());
+    bell.time = times(7, 21);
+    model.domains[0].doorbells = Some(vec![bell]);
     let tables = super::counter_tables::all(&model.domains[0], 40);
     let row = |head: &str| -> String {
         let (_, table) = tables.split_once(&format!("  {head}")).expect(&tables);

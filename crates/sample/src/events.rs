@@ -4,7 +4,7 @@
 //! All events of a thread that is new in a sample happened since the previous sample. Extremes and bursts are those of
 //! the interval that ends with the sample.
 
-use super::figures::{Bounded, bounded, counters};
+use super::figures::{Bounded, bounded, counters, growing};
 use kvm::Space;
 use kvm::isa::Isa;
 use serde::{Deserialize, Serialize};
@@ -221,7 +221,7 @@ pub struct Migrations {
     pub from: Option<u32>,
 }
 
-counters!(Migrations { total, cross_core, cross_llc, cross_node } from);
+growing!(Migrations { total, cross_core, cross_llc, cross_node } from);
 
 /// Another task that woke or pre-empted this thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! The figures of a sample: how they are bounded when a file is read, and how counters are added and subtracted. Each
 //! struct lists its figures once, by [`bounded`] or [`counters`]; a new field does not compile until it is listed.
 
+use super::{MissingExtreme, Timing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -113,4 +114,81 @@ macro_rules! counters {
     };
 }
 
-pub(super) use {bounded, counters};
+/// Counts that grow from sample to sample.
+pub trait Growing {
+    /// Adds a later interval, whose names stay.
+    fn merge(&mut self, more: &Self, missing: MissingExtreme);
+
+    /// Growth since an earlier sample. Counts that fell began again from zero.
+    #[must_use]
+    fn since(&self, before: Option<&Self>) -> Self;
+}
+
+impl Growing for u64 {
+    fn merge(&mut self, more: &Self, _: MissingExtreme) {
+        *self = self.plus(*more);
+    }
+
+    fn since(&self, before: Option<&Self>) -> Self {
+        growth(*self, before.copied())
+    }
+}
+
+impl Growing for Option<u64> {
+    fn merge(&mut self, more: &Self, _: MissingExtreme) {
+        *self = self.plus(*more);
+    }
+
+    fn since(&self, before: Option<&Self>) -> Self {
+        self.map(|now| growth(now, before.copied().flatten()))
+    }
+}
+
+impl<K: Ord + Clone> Growing for BTreeMap<K, u64> {
+    fn merge(&mut self, more: &Self, missing: MissingExtreme) {
+        more.iter().for_each(|(key, more)| Growing::merge(self.entry(key.clone()).or_default(), more, missing));
+    }
+
+    fn since(&self, before: Option<&Self>) -> Self {
+        let grown = self.iter().map(|(key, now)| (key.clone(), now.since(before.and_then(|b| b.get(key)))));
+        grown.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+impl Growing for Timing {
+    fn merge(&mut self, more: &Self, missing: MissingExtreme) {
+        Self::merge(self, more, missing);
+    }
+
+    fn since(&self, before: Option<&Self>) -> Self {
+        Self::since(self, before)
+    }
+}
+
+/// Growth of a counter. One that fell began again from zero.
+pub fn growth(now: u64, before: Option<u64>) -> u64 {
+    now - before.filter(|before| *before <= now).unwrap_or(0)
+}
+
+/// As [`bounded`], for structs whose figures are counts and times that may begin again from zero.
+macro_rules! growing {
+    ($type:ident { $($figure:ident),* $(,)? } $($other:ident),*) => {
+        $crate::figures::bounded!($type { $($figure),* } $($other),*);
+
+        impl $crate::Growing for $type {
+            fn merge(&mut self, more: &Self, missing: $crate::MissingExtreme) {
+                $($crate::Growing::merge(&mut self.$figure, &more.$figure, missing);)*
+                $(self.$other = Clone::clone(&more.$other);)*
+            }
+
+            fn since(&self, before: Option<&Self>) -> Self {
+                Self {
+                    $($figure: $crate::Growing::since(&self.$figure, before.map(|b| &b.$figure)),)*
+                    $($other: Clone::clone(&self.$other),)*
+                }
+            }
+        }
+    };
+}
+
+pub(super) use {bounded, counters, growing};

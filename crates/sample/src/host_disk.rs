@@ -1,7 +1,7 @@
 //! What the host's block devices did for a guest.
 
 use super::Timing;
-use super::figures::bounded;
+use super::figures::growing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strum::IntoStaticStr;
@@ -31,7 +31,7 @@ pub struct HostDisk {
     pub submitters: BTreeMap<Submitter, u64>,
 }
 
-bounded!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
+growing!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
 
 /// Requests of one kind, as the guest's threads handed them to the kernel's block layer (a `bio`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct HostRequests {
     pub device: Timing,
 }
 
-bounded!(HostRequests { bytes, total, device });
+growing!(HostRequests { bytes, total, device });
 
 /// Whose thread submitted a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]

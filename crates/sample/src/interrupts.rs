@@ -1,7 +1,7 @@
 //! What interrupted a guest's vCPUs, and how long each way took.
 
 use super::Timing;
-use super::figures::bounded;
+use super::figures::{bounded, growing};
 use kvm::Space;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -38,7 +38,7 @@ pub struct Doorbell {
     pub time: Timing,
 }
 
-bounded!(Doorbell { time } space, address, to, tid, comm);
+growing!(Doorbell { time } space, address, to, tid, comm);
 
 /// Interrupts of one kind to one vCPU, by one injector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ pub struct Injection {
     pub kick: Timing,
 }
 
-bounded!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
+growing!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
 
 /// What an interrupt is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]

@@ -14,7 +14,7 @@
 //!
 //! Merging is associative and commutative, apart from the order of the cells: new cells go to the end.
 
-use super::{AccessCell, Burst, ExitCell, Histogram, Migrations, OtherTask, ThreadEvents, Timing};
+use super::{AccessCell, Burst, ExitCell, Growing as _, Histogram, Migrations, OtherTask, ThreadEvents, Timing};
 use kvm::Isa;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ impl ThreadEvents {
         merge_cells(&mut self.exits, exits, ExitCell::key, |sum, cell| sum.merge(cell, missing));
         merge_cells(&mut self.accesses, accesses, AccessCell::key, |sum, cell| sum.merge(cell, missing));
         merge_cells(&mut self.userspace, userspace, |cell| cell.reason, |sum, cell| sum.add(&cell));
-        self.migrations.merge(migrations);
+        self.migrations.join(&migrations, missing);
         for (sum, more) in [(&mut self.wakeups, wakeups), (&mut self.run_delays, run_delays)] {
             match (sum, more) {
                 (Some(sum), Some(more)) => sum.merge(&more, missing),
@@ -114,14 +114,16 @@ impl AccessCell {
 }
 
 impl Migrations {
-    fn merge(&mut self, other: Self) {
+    /// Adds those of another thread.
+    fn join(&mut self, other: &Self, missing: MissingExtreme) {
         let moved = |m: &Self| Self { total: m.total.filter(|n| *n > 0), ..*m } != Self::default();
-        self.from = match (moved(self), moved(&other)) {
+        let from = match (moved(self), moved(other)) {
             (true, true) => None,
             (true, false) => self.from,
             (false, _) => other.from,
         };
-        self.add(&other);
+        self.merge(other, missing);
+        self.from = from;
     }
 }
 

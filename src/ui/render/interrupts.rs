@@ -134,7 +134,7 @@ fn bell_cells(state: &AppState, d: &DomainModel, bell: &DoorbellModel) -> Vec<Ce
         Cell::text(format!("{} {:#x}", bell.space.as_str(), bell.address)),
         bell.device.as_deref().map_or_else(Cell::unknown, |device| Cell::text(clean(device))),
         Cell::text(clean(&bell.comm)),
-        Cell::figure(bell.rate, rate),
+        Cell::figure(bell.rate(), rate),
         Cell::figure(bell.time.mean_us(), micros),
         Cell::figure(bell.time.quantile_us(0.99), micros),
     ]
@@ -146,7 +146,7 @@ fn cells(state: &AppState, d: &DomainModel, i: &InjectionModel) -> Vec<Cell> {
         Cell::text(i.source.to_string()),
         Cell::text(format!("vcpu {}", i.vcpu)),
         Cell::text(i.comm.as_deref().map_or_else(|| i.by.as_str().into(), clean)),
-        Cell::figure(i.rate, rate),
+        Cell::figure(i.rate(), rate),
         Cell::figure(i.asleep_percent(), percent),
         Cell::figure(i.kick.mean_us(), micros),
         Cell::figure(i.wake.mean_us(), micros),

@@ -42,8 +42,8 @@ fn the_hosts_block_devices_stand_below_the_disks() {
         press(&mut state, "7");
         text(&draw(&state, &Theme::default()))
     };
-    let mut disk = HostDiskModel { name: "dm-0".into(), alias: Some("vg-guest".into()), ..HostDiskModel::default() };
-    disk.reads.ops = Some(120.0);
+    let mut disk = HostDiskModel { seconds: Some(1.0), ..HostDiskModel::default() };
+    (disk.name, disk.alias) = ("dm-0".into(), Some("vg-guest".into()));
     disk.reads.total = Timing { count: 120, total_ns: Some(120 * 250_000), ..Timing::default() };
     disk.submitters = [(Submitter::Iothread, 120)].into();
     let with = shown(Some(vec![disk]));
@@ -61,19 +61,22 @@ fn interrupts_stand_below_the_latencies() {
     let shown = |interrupts: Option<Vec<InjectionModel>>, size| {
         let mut model = Fixture::busy_host().model();
         model.domains[0].interrupts = interrupts;
-        let mut bell = DoorbellModel { address: 0xfebf_9000, space: Space::Mmio, ..DoorbellModel::default() };
-        (bell.comm, bell.rate, bell.time.count) = ("IO io1".into(), Some(700.0), 700);
+        let mut bell = DoorbellModel { seconds: Some(1.0), ..DoorbellModel::default() };
+        (bell.address, bell.space) = (0xfebf_9000, Space::Mmio);
+        (bell.comm, bell.time.count) = ("IO io1".into(), 700);
         model.domains[0].doorbells = Some(vec![bell]);
         let mut state = AppState::new(ScreenSession::default(), size);
         state.absorb(Tick { model, ..Tick::default() });
         press(&mut state, "6a");
         text(&draw(&state, &Theme::default()))
     };
-    let mut serial = InjectionModel { source: IrqSource::Gsi(4), count: 100, rate: Some(50.0), ..Default::default() };
+    let mut serial = InjectionModel { seconds: Some(2.0), ..InjectionModel::default() };
+    (serial.source, serial.count) = (IrqSource::Gsi(4), 100);
     (serial.by, serial.comm) = (Injector::Iothread, Some("IO io1".into()));
     serial.wake = Timing { count: 25, total_ns: Some(25 * 3000), ..Timing::default() };
     serial.delay = Timing { count: 25, total_ns: Some(25 * 71_000), ..Timing::default() };
-    let message = InjectionModel { source: IrqSource::Msi(0x31), vcpu: 2, count: 7, ..Default::default() };
+    let mut message = InjectionModel::default();
+    (message.source, message.vcpu, message.count) = (IrqSource::Msi(0x31), 2, 7);
     let with = shown(Some(vec![serial, message]), (150, 40));
     let row = with.lines().find(|line| line.contains("gsi 4 serial 1")).unwrap_or_else(|| panic!("{with}"));
     for part in ["vcpu 0", "IO io1", " 50", " 25", " 3.0", " 71"] {

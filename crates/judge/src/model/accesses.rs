@@ -1,11 +1,12 @@
 //! Ports, addresses and MSRs touched, each with the device that owns it.
 
-use super::earlier::{Earlier, ThreadPair};
+use super::earlier::GuestPair;
 use super::exits::share;
-use super::{SampleInterval, since};
 use kvm::device_map::{self, DeviceMap};
 use kvm::{Space, msr};
-use sample::{AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, MissingExtreme, Origin, Timing};
+use sample::{AccessCell, Burst, Direction, DomainFacts, EngineKind, MissingExtreme, Origin, Timing, growth};
+use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// The owner of an address.
@@ -48,7 +49,27 @@ pub struct AccessRow {
     pub burst: Option<Burst>,
 }
 
+/// vCPU, space, address, direction.
+pub(super) type AccessId = (Option<u32>, Space, Option<u64>, Direction);
+
 impl AccessRow {
+    pub(super) fn id(&self) -> AccessId {
+        (self.vcpu, self.space, self.address, self.direction)
+    }
+
+    /// Adds accesses to the same address.
+    pub(super) fn merge(&mut self, row: &Self, missing: MissingExtreme) {
+        self.span.merge(&row.span, missing);
+        self.faults = self.faults.saturating_add(row.faults);
+        self.burst = Burst::longest(self.burst, row.burst);
+    }
+
+    /// Computes the rate, and the share of the time in all exits.
+    pub(super) fn set_shares(&mut self, seconds: Option<f64>, all_ns: Option<u64>) {
+        self.rate = seconds.map(|s| self.span.count as f64 / s);
+        self.time_percent = self.span.total_ns.zip(all_ns).and_then(|(ns, all)| share(ns, all));
+    }
+
     /// The device's name, if it is known.
     pub fn device_name(&self) -> Option<&str> {
         self.device.as_ref().map(|d| d.name.as_str())
@@ -90,100 +111,49 @@ impl HotDevice {
     }
 }
 
-/// Space, address and direction.
-type AccessCellKey = (Space, Option<u64>, Direction);
-
-fn key_of(cell: &AccessCell) -> AccessCellKey {
-    (cell.space, cell.address, cell.direction)
-}
-
 /// The domain's rows and the rows of each vCPU, each with most time first.
-pub(crate) fn rows(
-    now: &DomainSample,
-    threads: &[ThreadPair<'_>],
-    unattributed_before: Option<&[AccessCell]>,
-    exit_ns: Option<u64>,
-    kind: EngineKind,
-    interval: &SampleInterval,
-) -> (Vec<AccessRow>, Vec<AccessRow>) {
-    if !interval.started {
-        return (Vec::new(), Vec::new());
-    }
-    let mut sum: BTreeMap<AccessCellKey, AccessRow> = BTreeMap::new();
-    let mut by_vcpu: BTreeMap<(u32, AccessCellKey), AccessRow> = BTreeMap::new();
-    let scopes = threads
-        .iter()
-        .map(|(t, before)| {
-            let old = before.map(|b| b.events.accesses.as_slice());
-            (t.index.filter(|_| t.role == kvm::thread_name::Role::Vcpu), t.events.accesses.as_slice(), old)
-        })
-        .chain([(None, now.unattributed.accesses.as_slice(), unattributed_before)]);
-    for (vcpu, cells, old) in scopes {
-        let mut old = Earlier::new(old.filter(|_| interval.engine_continues).unwrap_or_default(), key_of);
-        for cell in cells {
-            let key = key_of(cell);
-            let before = old.find(&key);
-            let row = AccessRow {
-                space: cell.space,
-                address: cell.address,
-                direction: cell.direction,
-                span: cell.time.since(before.map(|b| &b.time)),
-                faults: since(cell.faults, before.map(|b| b.faults)),
-                burst: cell.burst,
-                ..AccessRow::default()
-            };
-            if row.span.count == 0 {
-                continue;
+pub(crate) fn rows(pair: &GuestPair<'_>, exit_ns: Option<u64>, kind: EngineKind) -> (Vec<AccessRow>, Vec<AccessRow>) {
+    let mut rows: BTreeMap<AccessId, AccessRow> = BTreeMap::new();
+    let key = |cell: &AccessCell| (cell.space, cell.address, cell.direction);
+    for (vcpu, cell, before) in pair.cells(|events| &events.accesses, key) {
+        let row = AccessRow {
+            space: cell.space,
+            address: cell.address,
+            direction: cell.direction,
+            span: cell.time.since(before.map(|b| &b.time)),
+            faults: growth(cell.faults, before.map(|b| b.faults)),
+            burst: cell.burst,
+            ..AccessRow::default()
+        };
+        for vcpu in [None].into_iter().chain(vcpu.map(Some)).filter(|_| row.span.count > 0) {
+            let row = AccessRow { vcpu, ..row.clone() };
+            match rows.entry(row.id()) {
+                Entry::Occupied(mut sum) => sum.get_mut().merge(&row, MissingExtreme::Unknown),
+                Entry::Vacant(entry) => drop(entry.insert(row)),
             }
-            if let Some(v) = vcpu {
-                let new = || AccessRow { vcpu: Some(v), ..empty(&row) };
-                merge(by_vcpu.entry((v, key)).or_insert_with(new), &row, MissingExtreme::Unknown);
-            }
-            merge(sum.entry(key).or_insert_with(|| empty(&row)), &row, MissingExtreme::Unknown);
         }
     }
     let mut table_ns: BTreeMap<Space, u64> = BTreeMap::new();
-    for r in sum.values() {
+    for r in rows.values().filter(|r| r.vcpu.is_none()) {
         let all = table_ns.entry(r.space).or_default();
         *all = all.saturating_add(r.span.total_ns.unwrap_or(0));
     }
-    let owners = Owners::of(&now.facts);
-    let finish = |mut r: AccessRow| {
+    let owners = Owners::of(&pair.now.facts);
+    for r in rows.values_mut() {
         let base = if kind == EngineKind::File { table_ns.get(&r.space).copied() } else { exit_ns };
-        r.rate = interval.rate(r.span.count);
-        r.time_percent = r.span.total_ns.zip(base).and_then(|(t, all)| share(t, all));
+        r.set_shares(pair.interval.seconds, base);
         r.device = r.address.and_then(|a| owners.name(r.space, a));
-        r
-    };
-    let mut sum: Vec<_> = sum.into_values().map(finish).collect();
-    order(&mut sum);
-    let mut by_vcpu: Vec<_> = by_vcpu.into_values().map(finish).collect();
-    order(&mut by_vcpu);
-    (sum, by_vcpu)
+    }
+    split(rows.into_values())
 }
 
-/// Sorts by time, then by count, largest first.
-pub(super) fn order(rows: &mut [AccessRow]) {
-    rows.sort_by(|a, b| {
-        (b.span.total_ns, b.span.count, a.space, a.address, a.direction, a.vcpu).cmp(&(
-            a.span.total_ns,
-            a.span.count,
-            b.space,
-            b.address,
-            b.direction,
-            b.vcpu,
-        ))
-    });
-}
-
-pub(super) fn empty(like: &AccessRow) -> AccessRow {
-    AccessRow { space: like.space, address: like.address, direction: like.direction, ..AccessRow::default() }
-}
-
-pub(super) fn merge(sum: &mut AccessRow, row: &AccessRow, missing: MissingExtreme) {
-    sum.span.merge(&row.span, missing);
-    sum.faults = sum.faults.saturating_add(row.faults);
-    sum.burst = Burst::longest(sum.burst, row.burst);
+/// The rows of the domain and those of vCPUs, by time, then by count, largest first.
+pub(super) fn split(rows: impl Iterator<Item = AccessRow>) -> (Vec<AccessRow>, Vec<AccessRow>) {
+    let (mut vcpus, mut all): (Vec<_>, Vec<_>) = rows.partition(|row| row.vcpu.is_some());
+    for rows in [&mut vcpus, &mut all] {
+        rows.sort_by_key(|r| (Reverse((r.span.total_ns, r.span.count)), r.space, r.address, r.direction, r.vcpu));
+    }
+    (all, vcpus)
 }
 
 /// The devices of a guest by address: its own memory tree, or else the fixed devices of its machine type.

@@ -1,9 +1,9 @@
 //! CPU time of threads as percent of one host CPU, and what the scheduler did with them.
 
+use super::SampleInterval;
 use super::earlier::Earlier;
-use super::{SampleInterval, since};
 use kvm::thread_name::{self, Role};
-use sample::{Migrations, OtherTask, Placement, ThreadEvents, ThreadSample, ThreadTimes, Timing};
+use sample::{Growing as _, Migrations, OtherTask, Placement, ThreadEvents, ThreadSample, ThreadTimes, Timing};
 use std::collections::BTreeMap;
 
 /// CPU time by kind, percent of one host CPU.
@@ -35,17 +35,25 @@ impl CpuShare {
         (!self.kinds_unknown).then(|| of(self))
     }
 
-    /// Adds the shares of another thread.
-    pub fn add(&mut self, other: &Self) {
-        self.ran = self.ran.or(other.ran).map(|_| self.busy() + other.busy());
-        self.usr += other.usr;
-        self.sys += other.sys;
-        self.guest += other.guest;
-        self.kinds_unknown |= other.kinds_unknown;
-        self.wait = match (self.wait, other.wait) {
-            (Some(a), Some(b)) => Some(a + b),
-            (a, b) => a.or(b),
-        };
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            usr: self.usr + other.usr,
+            sys: self.sys + other.sys,
+            guest: self.guest + other.guest,
+            wait: self.wait.zip(other.wait).map(|(a, b)| a + b).or(self.wait).or(other.wait),
+            ran: self.ran.or(other.ran).map(|_| self.busy() + other.busy()),
+            kinds_unknown: self.kinds_unknown || other.kinds_unknown,
+        }
+    }
+
+    /// Each kind of time times a number.
+    #[must_use]
+    pub(super) fn scaled(self, by: f64) -> Self {
+        let Self { usr, sys, guest, wait, ran, kinds_unknown } = self;
+        let (wait, ran) = (wait.map(|w| w * by), ran.map(|r| r * by));
+        Self { usr: usr * by, sys: sys * by, guest: guest * by, wait, ran, kinds_unknown }
     }
 
     fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &SampleInterval) -> Option<Self> {
@@ -145,7 +153,11 @@ impl ThreadModel {
             index: now.index,
             cpu,
             place: now.place.clone(),
-            migrations: moves(&now.events.migrations, events.map(|e| &e.migrations), interval),
+            migrations: if interval.started {
+                now.events.migrations.since(events.map(|e| &e.migrations))
+            } else {
+                Migrations::default()
+            },
             growth: now.cpu.zip(older).map(|(now, before)| now.since(&before)),
             wakeups: durations(|e| e.wakeups.as_deref()),
             run_delays: durations(|e| e.run_delays.as_deref()),
@@ -154,20 +166,6 @@ impl ThreadModel {
             exit_rate: None,
             counters: super::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
         }
-    }
-}
-
-fn moves(now: &Migrations, before: Option<&Migrations>, interval: &SampleInterval) -> Migrations {
-    if !interval.started {
-        return Migrations::default();
-    }
-    let diff = |f: fn(&Migrations) -> u64| since(f(now), before.map(f));
-    Migrations {
-        total: now.total.map(|n| since(n, before.and_then(|b| b.total))),
-        cross_core: diff(|m| m.cross_core),
-        cross_llc: diff(|m| m.cross_llc),
-        cross_node: diff(|m| m.cross_node),
-        from: now.from,
     }
 }
 
@@ -201,8 +199,13 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
             (o.count > count).then(|| OtherTask { count: o.count - count, ns: o.ns - ns, ..o.clone() })
         })
         .collect();
-    grown.sort_by(|a, b| (b.ns, b.count, &a.comm, a.tid).cmp(&(a.ns, a.count, &b.comm, b.tid)));
+    order_tasks(&mut grown);
     grown
+}
+
+/// Most time first, then by count.
+pub(super) fn order_tasks(tasks: &mut [OtherTask]) {
+    tasks.sort_by(|a, b| (b.ns, b.count, &a.comm, a.tid).cmp(&(a.ns, a.count, &b.comm, b.tid)));
 }
 
 #[cfg(test)]
@@ -253,11 +256,7 @@ mod tests {
     fn the_schedulers_clock_goes_before_hundredths() {
         let coarse = CpuShare { sys: 1.0, ..CpuShare::default() };
         let fine = CpuShare { sys: 1.0, ran: Some(0.4), ..CpuShare::default() };
-        let sum = |parts: &[CpuShare]| {
-            let mut all = CpuShare::default();
-            parts.iter().for_each(|p| all.add(p));
-            all
-        };
+        let sum = |parts: &[CpuShare]| parts.iter().copied().fold(CpuShare::default(), CpuShare::plus);
         assert_eq!((coarse.busy(), fine.busy()), (1.0, 0.4));
         // A wait of several intervals, charged when it ended.
         let guest = Guest::new("g", 1).vcpus(1, |_, t| t.on(0).cpu(40.0, 0.0, 0.0, 390.0));

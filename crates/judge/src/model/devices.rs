@@ -1,5 +1,6 @@
 //! Disks and network interfaces, per second.
 
+use super::rates::rates;
 use sample::DomainSample;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -38,7 +39,21 @@ impl DiskRates {
     pub fn slowest_us(&self) -> Option<f64> {
         self.read_mean_us.into_iter().chain(self.write_mean_us).reduce(f64::max)
     }
+
+    /// The mean times, each with the rate of its operations.
+    pub(super) fn means(&mut self) -> [(&mut Option<f64>, f64); 3] {
+        let flush_ops = self.flush_ops.unwrap_or(0.0);
+        [
+            (&mut self.read_mean_us, self.read_ops),
+            (&mut self.write_mean_us, self.write_ops),
+            (&mut self.flush_mean_us, flush_ops),
+        ]
+    }
 }
+
+rates!(DiskRates {
+    read_ops, write_ops, read_bytes, write_bytes, flush_ops, failed_ops, queue_depth,
+} name, read_mean_us, write_mean_us, flush_mean_us);
 
 /// A network interface of a guest. The figures come from the last reading; readings may be less frequent than
 /// intervals.
@@ -57,6 +72,8 @@ pub struct NicRates {
     /// Packets dropped per second, both directions.
     pub drops: f64,
 }
+
+rates!(NicRates { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
 
 pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
     let Some(rate) = rate(now.devices_ns) else { return Vec::new() };

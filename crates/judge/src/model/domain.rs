@@ -1,18 +1,19 @@
 //! A guest within an interval: its threads, exits, accesses and devices.
 
 use super::devices::{self, DiskRates, NicRates};
-use super::earlier::{self, Earlier, ThreadPair};
+use super::earlier::{Earlier, GuestPair};
 use super::{
     AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, SampleInterval, ThreadModel,
-    accesses, exits, since, total,
+    accesses, exits, total,
 };
 use kvm::limits;
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
     DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, GuestId, MemoryUse, Sample,
-    StackProfile, Throttling, UserspaceCell,
+    StackProfile, Throttling, growth,
 };
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -171,23 +172,16 @@ impl DomainModel {
         interval: &SampleInterval,
         sample: &Sample,
     ) -> Self {
-        let threads = earlier::pairs(&now.threads, before.map(|b| b.threads.as_slice()).unwrap_or_default());
-        let (exits, vcpu_exits) =
-            exits::tables(now, &threads, before.map(|b| b.unattributed.exits.as_slice()), interval);
-        let (accesses, vcpu_accesses) = accesses::rows(
-            now,
-            &threads,
-            before.map(|b| b.unattributed.accesses.as_slice()),
-            exits.total_ns,
-            sample.engine.kind,
-            interval,
-        );
-        let userspace = userspace(now, &threads, before, interval);
+        let pair = GuestPair::new(now, before, interval);
+        let (exits, vcpu_exits) = exits::tables(&pair);
+        let (accesses, vcpu_accesses) = accesses::rows(&pair, exits.total_ns, sample.engine.kind);
+        let userspace = userspace(&pair);
         let mut counters = super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
-        let mut threads: Vec<_> = threads
-            .into_iter()
+        let mut threads: Vec<_> = pair
+            .threads
+            .iter()
             .map(|(t, before)| {
-                let model = ThreadModel::new(t, before, interval);
+                let model = ThreadModel::new(t, *before, interval);
                 for (name, rate) in &model.counters {
                     *counters.entry(name.clone()).or_default() += rate;
                 }
@@ -199,17 +193,14 @@ impl DomainModel {
         let exit_rate = exit_rate(exits.count, &counters, &userspace, &sample.engine, interval);
         let kvm_events = if interval.started {
             let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
-            now.kvm_events.iter().map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied()))).collect()
+            now.kvm_events.iter().map(|(k, n)| (k.clone(), growth(*n, old.and_then(|o| o.get(k)).copied()))).collect()
         } else {
             BTreeMap::new()
         };
         Self {
             facts: now.facts.clone(),
             state: now.state,
-            cpu: threads.iter().filter_map(|t| t.cpu).reduce(|mut a, b| {
-                a.add(&b);
-                a
-            }),
+            cpu: threads.iter().filter_map(|t| t.cpu).reduce(CpuShare::plus),
             threads,
             exits,
             vcpu_exits,
@@ -220,9 +211,9 @@ impl DomainModel {
             kvm_events,
             counters,
             disks: devices::disks(now),
-            host_disks: HostDiskModel::all(now, before, interval),
-            interrupts: InjectionModel::all(now, before, interval),
-            doorbells: DoorbellModel::all(now, before, interval),
+            host_disks: HostDiskModel::all(&pair, |d| d.host_disks.as_ref(), |disk| disk.number),
+            interrupts: InjectionModel::of_guest(&pair),
+            doorbells: DoorbellModel::of_guest(&pair),
             nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             node_memory: now.node_memory.clone(),
@@ -291,33 +282,21 @@ fn exit_rate(
     }
 }
 
-fn userspace(
-    now: &DomainSample,
-    threads: &[ThreadPair<'_>],
-    before: Option<&DomainSample>,
-    interval: &SampleInterval,
-) -> Vec<(Option<u32>, i32, u64)> {
-    if !interval.started {
-        return Vec::new();
-    }
+fn userspace(pair: &GuestPair<'_>) -> Vec<(Option<u32>, i32, u64)> {
     let mut counts: BTreeMap<(Option<u32>, i32), u64> = BTreeMap::new();
-    let mut add = |vcpu: Option<u32>, cells: &[UserspaceCell], before: Option<&[UserspaceCell]>| {
-        let mut before = Earlier::new(before.filter(|_| interval.engine_continues).unwrap_or_default(), |c| c.reason);
-        for c in cells {
-            let grown = since(c.count, before.find(&c.reason).map(|old| old.count));
-            for scope in [None].into_iter().chain(vcpu.map(Some)) {
-                let count = counts.entry((scope, c.reason)).or_default();
-                *count = count.saturating_add(grown);
-            }
+    for (vcpu, cell, before) in pair.cells(|events| &events.userspace, |cell| cell.reason) {
+        for scope in [None].into_iter().chain(vcpu.map(Some)) {
+            let count = counts.entry((scope, cell.reason)).or_default();
+            *count = count.saturating_add(growth(cell.count, before.map(|b| b.count)));
         }
-    };
-    for (t, before) in threads {
-        let before = before.map(|b| b.events.userspace.as_slice());
-        add(t.index.filter(|_| t.role == Role::Vcpu), &t.events.userspace, before);
     }
-    add(None, &now.unattributed.userspace, before.map(|b| b.unattributed.userspace.as_slice()));
+    userspace_rows(counts)
+}
+
+/// The counts by vCPU, the most frequent first.
+pub(super) fn userspace_rows(counts: BTreeMap<(Option<u32>, i32), u64>) -> Vec<(Option<u32>, i32, u64)> {
     let mut rows: Vec<_> = counts.into_iter().filter(|(_, n)| *n > 0).map(|((v, r), n)| (v, r, n)).collect();
-    rows.sort_by_key(|&(v, r, n)| (v, std::cmp::Reverse(n), r));
+    rows.sort_by_key(|&(v, r, n)| (v, Reverse(n), r));
     rows
 }
 
@@ -326,12 +305,7 @@ fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {
     now.iter()
         .filter_map(|n| {
             let b = before.find(&n.group.as_str())?;
-            Some(Throttling {
-                group: n.group.clone(),
-                periods: n.periods.saturating_sub(b.periods),
-                throttled: n.throttled.saturating_sub(b.throttled),
-                throttled_ns: n.throttled_ns.saturating_sub(b.throttled_ns),
-            })
+            Some(n.since(b))
         })
         .collect()
 }

@@ -1,19 +1,50 @@
 //! Finds the entries of a list in the previous sample.
 
-use sample::ThreadSample;
+use super::SampleInterval;
+use kvm::thread_name::Role;
+use sample::{DomainSample, ThreadEvents, ThreadSample};
 use std::collections::HashMap;
 use std::hash::Hash;
 
 /// A list this long is searched from its begin; a longer one, which no live host has, by its entries' keys.
 const SHORT: usize = 64;
 
-/// A thread, and its state in the previous sample.
-pub(crate) type ThreadPair<'a> = (&'a ThreadSample, Option<&'a ThreadSample>);
+/// A guest in two samples.
+pub(crate) struct GuestPair<'a> {
+    pub now: &'a DomainSample,
+    pub before: Option<&'a DomainSample>,
+    pub interval: &'a SampleInterval,
+    /// Its threads, each with its state in the previous sample.
+    pub threads: Vec<(&'a ThreadSample, Option<&'a ThreadSample>)>,
+}
 
-/// The threads of a guest, each with its state in the previous sample.
-pub(crate) fn pairs<'a>(now: &'a [ThreadSample], before: &'a [ThreadSample]) -> Vec<ThreadPair<'a>> {
-    let before: HashMap<(i32, u64), &ThreadSample> = before.iter().map(|t| ((t.tid, t.start_ticks), t)).collect();
-    now.iter().map(|t| (t, before.get(&(t.tid, t.start_ticks)).copied())).collect()
+impl<'a> GuestPair<'a> {
+    pub fn new(now: &'a DomainSample, before: Option<&'a DomainSample>, interval: &'a SampleInterval) -> Self {
+        let id = |t: &ThreadSample| (t.tid, t.start_ticks);
+        let old: HashMap<_, _> = before.iter().flat_map(|b| &b.threads).map(|t| (id(t), t)).collect();
+        let threads = now.threads.iter().map(|t| (t, old.get(&id(t)).copied())).collect();
+        Self { now, before, interval, threads }
+    }
+
+    /// The cells of one kind of all threads: the vCPU if its thread is one, the cell, its state in the previous sample.
+    pub fn cells<T, K: Eq + Hash>(
+        &self,
+        list: fn(&'a ThreadEvents) -> &'a Vec<T>,
+        key: fn(&'a T) -> K,
+    ) -> Vec<(Option<u32>, &'a T, Option<&'a T>)> {
+        let threads = self
+            .threads
+            .iter()
+            .map(|(t, before)| (t.index.filter(|_| t.role == Role::Vcpu), &t.events, before.map(|b| &b.events)));
+        let all = threads.chain([(None, &self.now.unattributed, self.before.map(|b| &b.unattributed))]);
+        let mut cells = Vec::new();
+        for (vcpu, now, before) in all.filter(|_| self.interval.started) {
+            let before = before.filter(|_| self.interval.engine_continues).map_or(&[][..], |b| list(b));
+            let mut before = Earlier::new(before, key);
+            cells.extend(list(now).iter().map(|cell| (vcpu, cell, before.find(&key(cell)))));
+        }
+        cells
+    }
 }
 
 /// A list of an earlier sample.

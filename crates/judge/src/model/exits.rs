@@ -1,10 +1,10 @@
 //! Exits by reason, per vCPU and summed over the domain.
 
-use super::earlier::{Earlier, ThreadPair};
-use super::{SampleInterval, since, total};
+use super::earlier::GuestPair;
+use super::total;
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
-use sample::{DomainSample, ExitCell, MissingExtreme, Timing, sum_of_known};
+use sample::{ExitCell, MissingExtreme, Timing, growth, sum_of_known};
 use std::collections::BTreeMap;
 
 /// Limit of the reasons that are added up over time; no instruction set has more.
@@ -55,28 +55,13 @@ pub struct ExitTable {
 impl ExitRow {
     /// Adds the exits of another interval.
     fn add(&mut self, row: Self) {
-        let Self {
-            reason: _,
-            id: _,
-            vcpu: _,
-            idle: _,
-            span,
-            rate: _,
-            count_percent: _,
-            time_percent: _,
-            work_percent: _,
-            userspace_ns,
-            halted_ns,
-            preempted_ns,
-        } = row;
-        let add = |sum: Option<u64>, part: Option<u64>| match (sum, part) {
-            (Some(sum), Some(part)) => Some(sum.saturating_add(part)),
-            (sum, part) => sum.or(part),
+        let add = |sum: &mut Option<u64>, part: Option<u64>| {
+            *sum = sum.zip(part).map(|(sum, part)| sum.saturating_add(part)).or(*sum).or(part);
         };
-        self.userspace_ns = add(self.userspace_ns, userspace_ns);
-        self.halted_ns = add(self.halted_ns, halted_ns);
-        self.preempted_ns = add(self.preempted_ns, preempted_ns);
-        self.span.merge(&span, missing_extreme(&span));
+        add(&mut self.userspace_ns, row.userspace_ns);
+        add(&mut self.halted_ns, row.halted_ns);
+        add(&mut self.preempted_ns, row.preempted_ns);
+        self.span.merge(&row.span, missing_extreme(&row.span));
     }
 }
 
@@ -98,21 +83,21 @@ impl ExitTable {
 
     /// The tables of several guests as one. `seconds`: of the time that they are of.
     pub fn sum<'a>(tables: impl IntoIterator<Item = &'a Self>, seconds: Option<f64>) -> Self {
-        let mut sum = Self::default();
-        tables.into_iter().for_each(|table| sum.add(table.clone()));
+        let sum = tables.into_iter().cloned().fold(Self::default(), Self::plus);
         Self::build(sum.rows, seconds)
     }
 
     /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares again.
-    pub(super) fn add(&mut self, table: Self) {
-        let Self { rows, count: _, total_ns: _, work_ns: _ } = table;
-        for row in rows {
+    #[must_use]
+    pub(super) fn plus(mut self, table: Self) -> Self {
+        for row in table.rows {
             if let Some(sum) = self.rows.iter_mut().find(|r| r.reason == row.reason) {
                 sum.add(row);
             } else if self.rows.len() < MAX_REASONS {
                 self.rows.push(row);
             }
         }
+        self
     }
 
     /// Builds the table; counts and times cover `seconds`.
@@ -144,37 +129,18 @@ pub(crate) fn share(part: u64, all: u64) -> Option<f64> {
 }
 
 /// The domain's table, and one table for each vCPU.
-pub(crate) fn tables(
-    now: &DomainSample,
-    threads: &[ThreadPair<'_>],
-    unattributed_before: Option<&[ExitCell]>,
-    interval: &SampleInterval,
-) -> (ExitTable, Vec<(u32, ExitTable)>) {
-    if !interval.started {
-        return (ExitTable::default(), Vec::new());
-    }
-    let mut sum: BTreeMap<String, ExitRow> = BTreeMap::new();
-    let mut by_vcpu: BTreeMap<u32, BTreeMap<String, ExitRow>> = BTreeMap::new();
-    let scopes = threads
-        .iter()
-        .map(|(t, before)| {
-            let old = before.map(|b| b.events.exits.as_slice());
-            (t.index.filter(|_| t.role == kvm::thread_name::Role::Vcpu), t.events.exits.as_slice(), old)
-        })
-        .chain([(None, now.unattributed.exits.as_slice(), unattributed_before)]);
-    for (vcpu, cells, old) in scopes {
-        let mut before = Earlier::new(old.filter(|_| interval.engine_continues).unwrap_or_default(), identity);
-        for cell in cells {
-            let row = row(cell, before.find(&identity(cell)));
-            if let Some(v) = vcpu {
-                merge(by_vcpu.entry(v).or_default(), ExitRow { vcpu: Some(v), ..row.clone() });
-            }
-            merge(&mut sum, row);
+pub(crate) fn tables(pair: &GuestPair<'_>) -> (ExitTable, Vec<(u32, ExitTable)>) {
+    let mut sums: BTreeMap<Option<u32>, BTreeMap<String, ExitRow>> = BTreeMap::new();
+    for (vcpu, cell, before) in pair.cells(|events| &events.exits, identity) {
+        let row = row(cell, before);
+        if vcpu.is_some() {
+            merge(sums.entry(vcpu).or_default(), ExitRow { vcpu, ..row.clone() });
         }
+        merge(sums.entry(None).or_default(), row);
     }
-    let by_vcpu =
-        by_vcpu.into_iter().map(|(v, rows)| (v, ExitTable::build(rows.into_values().collect(), interval.seconds)));
-    (ExitTable::build(sum.into_values().collect(), interval.seconds), by_vcpu.collect())
+    let table = |rows: BTreeMap<String, ExitRow>| ExitTable::build(rows.into_values().collect(), pair.interval.seconds);
+    let all = sums.remove(&None).map(table).unwrap_or_default();
+    (all, sums.into_iter().filter_map(|(vcpu, rows)| Some((vcpu?, table(rows)))).collect())
 }
 
 fn identity(cell: &ExitCell) -> (Isa, u32, Option<&str>) {
@@ -185,7 +151,7 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
     let reason =
         cell.name.clone().unwrap_or_else(|| exit_reason::display(cell.isa, cell.code, &ReasonNames::default()));
     let idle = exit_reason::is_idle(cell.isa, cell.code) || exit_reason::is_idle_name(&reason);
-    let part = |f: fn(&ExitCell) -> Option<u64>| f(cell).map(|n| since(n, old.and_then(f)));
+    let part = |f: fn(&ExitCell) -> Option<u64>| f(cell).map(|n| growth(n, old.and_then(f)));
     ExitRow {
         reason,
         id: Some((cell.isa, exit_reason::basic(cell.isa, cell.code))),

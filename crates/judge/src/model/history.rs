@@ -125,8 +125,7 @@ impl PastExits {
 
 fn add(sum: &mut ExitTable, table: &ExitTable, seconds: Option<f64>) {
     if !table.rows.is_empty() || !sum.rows.is_empty() {
-        sum.add(table.clone());
-        *sum = ExitTable::build(std::mem::take(&mut sum.rows), seconds);
+        *sum = ExitTable::build(std::mem::take(sum).plus(table.clone()).rows, seconds);
     }
 }
 

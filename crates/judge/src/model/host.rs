@@ -1,5 +1,6 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
+use super::rates::{Rate, rates};
 use super::{DomainModel, SampleInterval};
 use kvm::kernel_log::{LogKind, LogLine};
 use sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask};
@@ -78,32 +79,15 @@ pub struct CpuTimesPercent {
 }
 
 impl CpuTimesPercent {
-    fn parts(&mut self) -> [&mut f64; 9] {
-        [
-            &mut self.usr,
-            &mut self.sys,
-            &mut self.guest,
-            &mut self.irq,
-            &mut self.softirq,
-            &mut self.steal,
-            &mut self.iowait,
-            &mut self.idle,
-            &mut self.unsampled,
-        ]
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        let mut other = *other;
-        for (a, b) in self.parts().into_iter().zip(other.parts()) {
-            *a += *b;
-        }
-    }
-
+    #[must_use]
     pub(super) fn scale(mut self, by: f64) -> Self {
-        for part in self.parts() {
-            *part *= by;
-        }
+        self.change(&|percent| percent * by);
         self
+    }
+
+    /// All parts together.
+    pub(super) fn total(&self) -> f64 {
+        self.busy() + self.iowait + self.idle
     }
 
     /// Everything except idle and iowait.
@@ -154,10 +138,12 @@ impl CpuTimesPercent {
                 _ => parts.unsampled = busy,
             }
         }
-        let all = parts.busy() + parts.iowait + parts.idle;
+        let all = parts.total();
         (all > 0.0).then(|| parts.scale(100.0 / all))
     }
 }
+
+rates!(CpuTimesPercent { usr, sys, guest, irq, softirq, steal, iowait, idle, unsampled });
 
 /// A CPU of the host.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -175,6 +161,8 @@ pub struct CpuModel {
     /// Threads of guests that ran here last or are pinned here, busiest first.
     pub guest_threads: Vec<GuestThread>,
 }
+
+rates!(CpuModel { device_irq_rate, timer_irq_rate } cpu, time, frequency_khz, guest_threads);
 
 /// A guest's thread on a CPU.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,178 +1,64 @@
 //! What interrupted a guest's vCPUs within an interval.
 
 use super::accesses::Owners;
-use super::earlier::Earlier;
-use super::{SampleInterval, since};
+use super::earlier::GuestPair;
+use super::traced::Traced;
 use kvm::Space;
-use sample::{DomainSample, Doorbell, Injection, Injector, IrqSource, MissingExtreme, Timing};
+use sample::{Doorbell, Growing as _, Injection, Injector, IrqSource, MissingExtreme};
+use std::cmp::Reverse;
 
 /// Interrupts of one kind to one vCPU, by one injector.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct InjectionModel {
-    /// What they are.
-    pub source: IrqSource,
-    /// KVM's number of the vCPU.
-    pub vcpu: u32,
-    /// Who injected them.
-    pub by: Injector,
-    /// The injecting thread of the guest, where it is one and no vCPU.
-    pub tid: Option<i32>,
-    /// That thread's name.
-    pub comm: Option<String>,
-    /// Number of interrupts.
-    pub count: u64,
-    /// Interrupts per second; `None` if the interval's length is not known.
-    pub rate: Option<f64>,
-    /// Those that found another one on its way, which no time covers.
-    pub joined: u64,
-    /// To a vCPU that slept: from the injection until KVM woke its thread.
-    pub wake: Timing,
-    /// From there until the thread had a CPU.
-    pub delay: Timing,
-    /// From the injection until the vCPU ran the guest.
-    pub slept: Timing,
-    /// The same, to a vCPU that did not sleep.
-    pub kick: Timing,
-}
+pub type InjectionModel = Traced<Injection>;
 
 /// Writes of the guest to one place that KVM passed on as an eventfd and that woke one thread.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DoorbellModel {
-    /// Ports or memory.
-    pub space: Space,
-    /// Port number or guest-physical address.
-    pub address: u64,
-    /// Its device, if known.
-    pub device: Option<String>,
-    /// What the thread is.
-    pub to: Injector,
-    /// The thread.
-    pub tid: i32,
-    /// Its name.
-    pub comm: String,
-    /// Such writes per second; `None` if the interval's length is not known.
-    pub rate: Option<f64>,
-    /// From the wake-up until the thread had a CPU.
-    pub time: Timing,
-}
-
-/// What makes doorbells the same.
-type DoorbellKey = (Space, u64, i32);
+pub type DoorbellModel = Traced<Doorbell>;
 
 impl DoorbellModel {
     /// The doorbells of a guest, the most frequent first; `None` where they are not traced.
-    pub(super) fn all(
-        now: &DomainSample,
-        before: Option<&DomainSample>,
-        interval: &SampleInterval,
-    ) -> Option<Vec<Self>> {
-        let key = |bell: &Doorbell| (bell.space, bell.address, bell.tid);
-        let before = before.and_then(|b| b.interrupts.as_ref()).map_or(&[][..], |b| &b.doorbells);
-        let mut before = Earlier::new(before, key);
-        let owners = Owners::of(&now.facts);
-        let grown = |bell: &Doorbell| {
-            let time = bell.time.since(before.find(&key(bell)).map(|b| &b.time));
-            let Doorbell { space, address, to, tid, comm, .. } = bell;
-            let device = owners.name(*space, *address).map(|device| device.name);
-            let (rate, comm) = (interval.rate(time.count), comm.clone());
-            Self { space: *space, address: *address, device, to: *to, tid: *tid, comm, rate, time }
-        };
-        let now = now.interrupts.as_ref().filter(|_| interval.started)?;
-        let mut all: Vec<Self> = now.doorbells.iter().map(grown).filter(|bell| bell.time.count > 0).collect();
+    pub(super) fn of_guest(pair: &GuestPair<'_>) -> Option<Vec<Self>> {
+        let mut all = Self::all(pair, |d| Some(&d.interrupts.as_ref()?.doorbells), key_of_doorbell)?;
+        all.retain(|bell| bell.time.count > 0);
+        let owners = Owners::of(&pair.now.facts);
+        for bell in &mut all {
+            bell.device = owners.name(bell.space, bell.address).map(|device| device.name);
+        }
         order_doorbells(&mut all);
         Some(all)
     }
 
-    pub(super) fn key(&self) -> DoorbellKey {
-        (self.space, self.address, self.tid)
+    /// Such writes per second; `None` if the interval's length is not known.
+    pub fn rate(&self) -> Option<f64> {
+        self.rate_of(self.time.count)
     }
+}
 
-    /// None of this kind yet; [`DoorbellModel::add`] adds them.
-    pub(super) fn none_of((space, address, tid): DoorbellKey) -> Self {
-        Self { space, address, tid, ..Self::default() }
-    }
-
-    /// Adds another interval; [`DoorbellModel::finish`] makes a rate of the sum.
-    pub(super) fn add(&mut self, more: Self) {
-        self.time.merge(&more.time, MissingExtreme::Unknown);
-        (self.to, self.comm) = (more.to, more.comm);
-        self.device = more.device.or(self.device.take());
-    }
-
-    pub(super) fn finish(&mut self, seconds: Option<f64>) {
-        self.rate = seconds.map(|s| self.time.count as f64 / s);
-    }
+/// What makes doorbells the same.
+pub(super) fn key_of_doorbell(bell: &Doorbell) -> (Space, u64, i32) {
+    (bell.space, bell.address, bell.tid)
 }
 
 /// The most frequent first.
 pub(super) fn order_doorbells(all: &mut [DoorbellModel]) {
-    all.sort_by_key(|bell| (std::cmp::Reverse(bell.time.count), bell.key()));
+    all.sort_by_key(|bell| (Reverse(bell.time.count), key_of_doorbell(bell)));
 }
 
 /// What makes interrupts the same kind.
-type InjectionKey = (IrqSource, u32, Injector, Option<i32>);
+pub(super) fn key_of_injection(i: &Injection) -> (IrqSource, u32, Injector, Option<i32>) {
+    (i.source, i.vcpu, i.by, i.tid)
+}
 
 impl InjectionModel {
     /// The interrupts of a guest, the most frequent first; `None` where they are not traced.
-    pub(super) fn all(
-        now: &DomainSample,
-        before: Option<&DomainSample>,
-        interval: &SampleInterval,
-    ) -> Option<Vec<Self>> {
-        let key = |i: &Injection| (i.source, i.vcpu, i.by, i.tid);
-        let before = before.and_then(|b| b.interrupts.as_ref()).map_or(&[][..], |b| &b.injections);
-        let mut before = Earlier::new(before, key);
-        let now = now.interrupts.as_ref().filter(|_| interval.started)?;
-        let all = now.injections.iter().map(|i| Self::new(i, before.find(&key(i)), interval));
-        let mut all: Vec<Self> = all.filter(|i| i.count > 0).collect();
+    pub(super) fn of_guest(pair: &GuestPair<'_>) -> Option<Vec<Self>> {
+        let mut all = Self::all(pair, |d| Some(&d.interrupts.as_ref()?.injections), key_of_injection)?;
+        all.retain(|i| i.count > 0);
         order(&mut all);
         Some(all)
     }
 
-    fn new(now: &Injection, before: Option<&Injection>, interval: &SampleInterval) -> Self {
-        let Injection { source, vcpu, by, tid, comm, count, joined, wake, delay, slept, kick } = now;
-        let count = since(*count, before.map(|b| b.count));
-        Self {
-            source: *source,
-            vcpu: *vcpu,
-            by: *by,
-            tid: *tid,
-            comm: comm.clone(),
-            count,
-            rate: interval.rate(count),
-            joined: since(*joined, before.map(|b| b.joined)),
-            wake: wake.since(before.map(|b| &b.wake)),
-            delay: delay.since(before.map(|b| &b.delay)),
-            slept: slept.since(before.map(|b| &b.slept)),
-            kick: kick.since(before.map(|b| &b.kick)),
-        }
-    }
-
-    pub(super) fn key(&self) -> InjectionKey {
-        (self.source, self.vcpu, self.by, self.tid)
-    }
-
-    /// None of this kind yet; [`InjectionModel::add`] adds them.
-    pub(super) fn none_of((source, vcpu, by, tid): InjectionKey) -> Self {
-        Self { source, vcpu, by, tid, ..Self::default() }
-    }
-
-    /// Adds another interval; [`InjectionModel::finish`] makes a rate of the sum.
-    pub(super) fn add(&mut self, more: Self) {
-        self.count = self.count.saturating_add(more.count);
-        self.joined = self.joined.saturating_add(more.joined);
-        let pairs = [
-            (&mut self.wake, &more.wake),
-            (&mut self.delay, &more.delay),
-            (&mut self.slept, &more.slept),
-            (&mut self.kick, &more.kick),
-        ];
-        pairs.into_iter().for_each(|(sum, more)| sum.merge(more, MissingExtreme::Unknown));
-        self.comm = more.comm;
-    }
-
-    pub(super) fn finish(&mut self, seconds: Option<f64>) {
-        self.rate = seconds.map(|s| self.count as f64 / s);
+    /// Interrupts per second; `None` if the interval's length is not known.
+    pub fn rate(&self) -> Option<f64> {
+        self.rate_of(self.count)
     }
 
     /// 99th percentile from the injection to the guest, whether the vCPU slept or not, microseconds.
@@ -192,24 +78,21 @@ impl InjectionModel {
     pub fn sum_of(all: Option<&[Self]>, wanted: impl Fn(&Self) -> bool) -> Option<Self> {
         let mut these = all?.iter().filter(|i| wanted(i)).cloned();
         let mut sum = these.next()?;
-        for more in these {
-            sum.rate = sum.rate.zip(more.rate).map(|(a, b)| a + b);
-            sum.add(more);
-        }
+        these.for_each(|more| sum.merge(&more, MissingExtreme::Unknown));
         Some(sum)
     }
 }
 
 /// The most frequent first.
 pub(super) fn order(all: &mut [InjectionModel]) {
-    all.sort_by_key(|i| (std::cmp::Reverse(i.count), i.key()));
+    all.sort_by_key(|i| (Reverse(i.count), key_of_injection(i)));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::{Base, Model, ModelSum};
-    use sample::{GuestInterrupts, Sample};
+    use sample::{DomainSample, GuestInterrupts, Sample};
 
     fn sample(mono_s: u64, times: u64, each_ns: u64) -> Sample {
         let mut injection = Injection { source: IrqSource::Msi(0x31), count: times, ..Injection::default() };
@@ -229,12 +112,12 @@ mod tests {
         let all = model.domains[0].interrupts.as_ref().unwrap();
         // What did not come in the interval is not there.
         assert_eq!(all.len(), 1);
-        assert_eq!((all[0].source, all[0].count, all[0].rate), (IrqSource::Msi(0x31), 20, Some(10.0)));
+        assert_eq!((all[0].source, all[0].count, all[0].rate()), (IrqSource::Msi(0x31), 20, Some(10.0)));
         assert_eq!((all[0].wake.mean_us(), all[0].kick.mean_us()), (Some(2.0), None));
         assert_eq!(all[0].asleep_percent(), Some(50.0));
         assert!(Model::new(&b, Base::Start).domains[0].interrupts.is_none());
         let bells = model.domains[0].doorbells.as_ref().unwrap();
-        assert_eq!((bells[0].time.count, bells[0].rate, bells[0].time.mean_us()), (20, Some(10.0), Some(2.0)));
+        assert_eq!((bells[0].time.count, bells[0].rate(), bells[0].time.mean_us()), (20, Some(10.0), Some(2.0)));
         assert_eq!(bells[0].device.as_deref(), Some("acpi-tmr"));
         let mut sum = ModelSum::default();
         sum.add(model);
@@ -242,6 +125,6 @@ mod tests {
         let sum = sum.finish();
         let all = sum.domains[0].interrupts.as_ref().unwrap();
         assert_eq!(sum.domains[0].doorbells.as_ref().unwrap()[0].time.count, 50);
-        assert_eq!((all[0].count, all[0].rate.map(f64::round), all[0].wake.count), (50, Some(17.0), 25));
+        assert_eq!((all[0].count, all[0].rate().map(f64::round), all[0].wake.count), (50, Some(17.0), 25));
     }
 }

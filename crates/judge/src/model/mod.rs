@@ -14,7 +14,9 @@ mod host;
 mod host_disks;
 mod interrupts;
 mod latency;
+mod rates;
 mod sum;
+mod traced;
 
 pub use accesses::{AccessRow, DeviceName, HotDevice};
 pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
@@ -25,15 +27,16 @@ pub use exits::{ExitRow, ExitTable};
 pub use guest::{Confidence, Confidence as Sureness, GuestGuess, GuestKind, kind_of_name};
 pub use history::{HISTORY_POINTS, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
-pub use host_disks::{HostActivity, HostDiskModel, addressed};
+pub use host_disks::{HostDiskModel, addressed};
 pub use interrupts::{DoorbellModel, InjectionModel};
 pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
 pub use sample::GuestId;
 pub use sum::ModelSum;
+pub use traced::Traced;
 
 use std::collections::HashMap;
 
-use sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus};
+use sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus, growth};
 
 /// What a sample is compared with.
 #[derive(Debug, Clone, Copy)]
@@ -126,8 +129,8 @@ impl Model {
             interval_s,
             intervals: 1,
             engine: sample.engine.clone(),
-            lost: since(sample.engine.lost, same_engine.map(|p| p.engine.lost)),
-            overflow: since(sample.engine.overflow, same_engine.map(|p| p.engine.overflow)),
+            lost: growth(sample.engine.lost, same_engine.map(|p| p.engine.lost)),
+            overflow: growth(sample.engine.overflow, same_engine.map(|p| p.engine.overflow)),
             sources: sample.sources.clone(),
             own_cpu: previous
                 .filter(|p| p.own != OwnCost::default())
@@ -224,12 +227,4 @@ pub(crate) fn counter_rates(
 /// The sum of figures. Forged ones could be more than fits.
 pub fn total(figures: impl Iterator<Item = u64>) -> u64 {
     figures.fold(0, u64::saturating_add)
-}
-
-/// The growth of a counter. A counter that fell started again from zero.
-pub(crate) fn since(now: u64, before: Option<u64>) -> u64 {
-    match before {
-        Some(b) if b <= now => now - b,
-        _ => now,
-    }
 }

@@ -77,9 +77,9 @@ fn reasons_of_an_unknown_instruction_set_differ_by_name() {
 fn two_threads_that_moved_have_no_common_last_cpu() {
     let moved = |from| Migrations { total: Some(1), cross_core: 1, from: Some(from), ..Migrations::default() };
     let mut sum = Migrations { total: Some(0), ..Migrations::default() };
-    sum.merge(moved(3));
+    sum.join(&moved(3), MissingExtreme::Unknown);
     assert_eq!(sum, moved(3));
-    sum.merge(moved(5));
+    sum.join(&moved(5), MissingExtreme::Unknown);
     assert_eq!((sum.total, sum.cross_core, sum.from), (Some(2), 2, None));
 }
 

@@ -80,6 +80,6 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 /// What the VMM's threads take to answer doorbells, where that was traced.
 fn doorbells(bells: &[DoorbellModel]) -> Option<String> {
     let bell = bells.first()?;
-    let (rate, mean) = (figure(bell.rate?), figure(bell.time.mean_us()?));
+    let (rate, mean) = (figure(bell.rate()?), figure(bell.time.mean_us()?));
     Some(format!("the doorbell {:#x} wakes {} {rate} times/s, which runs {mean} us later", bell.address, bell.comm))
 }

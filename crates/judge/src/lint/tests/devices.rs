@@ -56,9 +56,9 @@ fn virtio_kicks() {
     cannot(&from_file(&kick(5000.0, 5000.0), None), RuleId::VirtioKicks);
     // What traced doorbells add.
     let mut traced = kick(5000.0, 5000.0).model();
-    let mut bell =
-        DoorbellModel { address: 0xfe20_3000, comm: "vhost-5".into(), rate: Some(4800.0), ..DoorbellModel::default() };
-    bell.time.add(12_000);
+    let mut bell = DoorbellModel { seconds: Some(1.0), ..DoorbellModel::default() };
+    (bell.address, bell.comm) = (0xfe20_3000, "vhost-5".into());
+    (0..4800).for_each(|_| bell.time.add(12_000));
     traced.domains[0].doorbells = Some(vec![bell]);
     let evidence = get(&judge(&traced), RuleId::VirtioKicks).evidence.join("\n");
     assert!(
@@ -184,7 +184,8 @@ fn kworkers_on_isolated_cpus() {
     };
     fires(&woken("kworker/4:1", 200, "4-5"), RuleId::IrqfdKworker, Severity::Info);
     fires(&woken("kworker/4:1", 5000, ""), RuleId::IrqfdKworker, Severity::Warning);
-    let mut injected = InjectionModel { by: Injector::Kworker, rate: Some(700.0), ..InjectionModel::default() };
+    let mut injected = InjectionModel { seconds: Some(1.0), ..InjectionModel::default() };
+    (injected.by, injected.count) = (Injector::Kworker, 700);
     injected.wake.add(3_000);
     injected.delay.add(40_000);
     let said = |interrupts| {

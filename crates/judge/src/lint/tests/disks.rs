@@ -71,9 +71,9 @@ fn disk_errors() {
 
 /// A device that took `us` for each of `reads` per second.
 fn device(name: &str, reads: u64, us: u64, below: &[&str]) -> HostDiskModel {
-    let mut disk = HostDiskModel { name: name.into(), number: (8, name.len() as u32), ..HostDiskModel::default() };
+    let mut disk = HostDiskModel { seconds: Some(1.0), ..HostDiskModel::default() };
+    (disk.name, disk.number) = (name.into(), (8, name.len() as u32));
     let times = |us| Timing { count: reads, total_ns: Some(reads * us * 1000), ..Timing::default() };
-    disk.reads.ops = Some(reads as f64);
     (disk.reads.total, disk.reads.device) = (times(us), times(us / 2));
     disk.below = below.iter().map(|name| (*name).to_owned()).collect();
     disk.submitters = [(Submitter::Main, reads)].into();

@@ -1,0 +1,54 @@
+//! What the engine counted for a guest within an interval, with its rate.
+
+use super::earlier::{Earlier, GuestPair};
+use sample::{DomainSample, Growing};
+use std::hash::Hash;
+use std::ops::{Deref, DerefMut};
+
+/// Counts and times of one interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Traced<T> {
+    /// The counts.
+    pub of: T,
+    /// Length of the interval, if known.
+    pub seconds: Option<f64>,
+    /// The guest's device that it is about, if known.
+    pub device: Option<String>,
+}
+
+impl<T> Traced<T> {
+    /// A count per second; `None` if the interval's length is not known.
+    pub fn rate_of(&self, count: u64) -> Option<f64> {
+        self.seconds.map(|seconds| count as f64 / seconds)
+    }
+
+    /// What grew since the previous sample; `None` where it is not traced, or without an interval.
+    pub(super) fn all<'a, K: Eq + Hash>(
+        pair: &GuestPair<'a>,
+        list: fn(&'a DomainSample) -> Option<&'a Vec<T>>,
+        key: fn(&'a T) -> K,
+    ) -> Option<Vec<Self>>
+    where
+        T: Growing,
+    {
+        let now = list(pair.now).filter(|_| pair.interval.started)?;
+        let mut before = Earlier::new(pair.before.and_then(list).map_or(&[][..], Vec::as_slice), key);
+        let seconds = pair.interval.seconds;
+        let grown = now.iter().map(|now| Self { of: now.since(before.find(&key(now))), seconds, device: None });
+        Some(grown.collect())
+    }
+}
+
+impl<T> Deref for Traced<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.of
+    }
+}
+
+impl<T> DerefMut for Traced<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.of
+    }
+}
