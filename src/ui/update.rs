@@ -432,7 +432,7 @@ fn accept(state: &mut AppState) -> Vec<Effect> {
         _ => return Vec::new(),
     };
     let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
-    let time = RecordingTime::parse_typed(input.value());
+    let time = RecordingTime::parse(input.value()).ok();
     if let Some(ms) = time.and_then(|time| time.time_ms(range, &state.session.zone)) {
         if !is_within(ms, range) {
             state.say(format!("'{}' is outside the recording", super::text::clean(input.value())));

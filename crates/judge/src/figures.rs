@@ -36,15 +36,17 @@ pub fn rate(value: f64) -> String {
     if size < 9999.5 {
         return format!("{sign}{}", three_digits(size));
     }
-    let (mut scaled, mut unit) = (size / 1e3, "k");
-    for next in ["M", "G", "T"] {
-        if scaled < 999.5 {
-            break;
-        }
-        scaled /= 1e3;
-        unit = next;
+    let (digits, unit) = scaled(size, 1e3, &["k", "M", "G", "T"]);
+    format!("{sign}{digits}{unit}")
+}
+
+/// Three digits in the largest of some units that leaves a whole number, each `step` times the one before.
+fn scaled<'a>(size: f64, step: f64, units: &[&'a str]) -> (String, &'a str) {
+    let (mut size, mut unit) = (size / step, 0);
+    while size >= step - 0.5 && unit + 1 < units.len() {
+        (size, unit) = (size / step, unit + 1);
     }
-    format!("{sign}{}{unit}", three_digits(scaled))
+    (three_digits(size), units[unit])
 }
 
 /// A figure in a sentence: as [`rate`], without trailing zeros.
@@ -118,20 +120,11 @@ pub fn seconds(value: f64) -> String {
 
 /// A size with a binary unit: `512 B`, `14 MiB`, `1.53 GiB`.
 pub fn bytes(value: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if value < 1024 {
         return format!("{value} B");
     }
-    let mut scaled = value as f64 / 1024.0;
-    let mut unit = UNITS[0];
-    for next in &UNITS[1..] {
-        if scaled < 1023.5 {
-            break;
-        }
-        scaled /= 1024.0;
-        unit = next;
-    }
-    format!("{} {unit}", without_trailing_zeros(&three_digits(scaled)))
+    let (digits, unit) = scaled(value as f64, 1024.0, &["KiB", "MiB", "GiB", "TiB", "PiB"]);
+    format!("{} {unit}", without_trailing_zeros(&digits))
 }
 
 /// A value printed by `print`, or [`UNKNOWN`].

@@ -11,7 +11,7 @@ use judge::figures;
 use judge::model::call_tree::{self, FunctionTime};
 use judge::model::{
     AccessRow, CpuModel, CpuShare, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind,
-    HostDiskModel, InjectionModel, Model, Sureness, ThreadModel,
+    HostDiskModel, InjectionModel, Model, Confidence, ThreadModel,
 };
 use kvm::thread_name::Role;
 use kvm::userspace_exit;
@@ -278,7 +278,7 @@ pub fn guest_os_of(d: &DomainModel) -> Option<String> {
 
 fn guessed(guess: &GuestGuess) -> Option<String> {
     match guess.kind {
-        _ if guess.sure < Sureness::Medium => None,
+        _ if guess.sure < Confidence::Medium => None,
         GuestKind::Windows => Some("windows".into()),
         GuestKind::Linux => Some("linux".into()),
         GuestKind::Other | GuestKind::Unknown => None,

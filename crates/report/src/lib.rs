@@ -40,17 +40,17 @@ impl<'a> View<'a> {
 
     /// The findings about the host and the selected guests, worst first.
     pub fn selected_findings(&self) -> impl Iterator<Item = &'a lint::Finding> + use<'a> {
-        self.domains.findings(self.model, self.findings)
+        self.domains.findings(self.model, self.findings).into_iter()
     }
 
     /// The rules that could not be judged for the host and the selected guests.
     pub fn selected_cannot_tell(&self) -> impl Iterator<Item = &'a lint::CannotTell> + use<'a> {
-        self.domains.cannot_tell(self.model, self.findings)
+        self.domains.cannot_tell(self.model, self.findings).into_iter()
     }
 
     /// The guests and rules of which not enough has been seen, for the host and the selected guests.
     pub fn selected_watching(&self) -> impl Iterator<Item = &'a lint::StillWatched> + use<'a> {
-        self.domains.watching(self.model, self.findings)
+        self.domains.watching(self.model, self.findings).into_iter()
     }
 
     /// How many lines of the host's log and of a trace are about KVM or a VMM and are judged by no rule, and the first

@@ -128,6 +128,9 @@ pub struct DomainFacts {
     pub cpu_groups: Vec<GroupCpus>,
 }
 
+bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os, xml, xml_text, command,
+    devices, persistent, cpu_groups);
+
 /// Identifies a guest in different samples: by its process or, without one, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GuestId {

@@ -152,14 +152,7 @@ pub enum Injector {
 impl Injector {
     /// By the number of `enum thread_kind` in `crates/engine/bpf/layout.h`.
     pub fn from_kind(number: u32) -> Self {
-        match number {
-            0 => Self::Main,
-            1 => Self::Iothread,
-            4 => Self::Vhost,
-            5 => Self::Vcpu,
-            6 => Self::Kworker,
-            7 => Self::Interrupt,
-            _ => Self::Other,
-        }
+        let of_vmm = [Self::Main, Self::Iothread, Self::Other, Self::Other, Self::Vhost, Self::Vcpu];
+        of_vmm.into_iter().chain([Self::Kworker, Self::Interrupt]).nth(number as usize).unwrap_or_default()
     }
 }

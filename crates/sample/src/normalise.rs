@@ -66,60 +66,42 @@ impl HostFacts {
 impl DomainFacts {
     /// As [`Sample::normalise`]; XML, command line and device map keep the bounds of their parsers.
     pub fn normalise(&mut self) {
-        let Self {
-            name,
-            uuid,
-            vmm: _,
-            pid: _,
-            start_ticks,
-            started_ms,
-            machine,
-            vcpus,
-            guest_os,
-            xml,
-            xml_text,
-            command,
-            devices,
-            persistent: _,
-            cpu_groups,
-        } = self;
-        clean_name(&mut name.value);
-        [uuid, machine, guest_os].into_iter().flatten().for_each(|known| clean_name(&mut known.value));
-        start_ticks.bound();
-        cpu_groups.truncate(MAX_GROUPS);
-        cpu_groups.iter_mut().for_each(|group| clean_folder(&mut group.folder));
-        *started_ms = started_ms.map(calendar_ms);
-        vcpus.take_if(|known| known.value > limits::VCPUS);
-        if let Some(xml) = xml {
+        self.bound();
+        clean_name(&mut self.name.value);
+        for known in [&mut self.uuid, &mut self.machine, &mut self.guest_os].into_iter().flatten() {
+            clean_name(&mut known.value);
+        }
+        self.cpu_groups.truncate(MAX_GROUPS);
+        self.cpu_groups.iter_mut().for_each(|group| clean(&mut group.folder, MAX_FOLDER, sanitize));
+        self.started_ms = self.started_ms.map(calendar_ms);
+        self.vcpus.take_if(|known| known.value > limits::VCPUS);
+        if let Some(xml) = &mut self.xml {
             normalise_xml(Arc::make_mut(&mut xml.value));
         }
-        xml_text.take_if(|text| text.len() > domain_xml::MAX_TEXT);
-        if let Some(text) = xml_text
+        self.xml_text.take_if(|text| text.len() > domain_xml::MAX_TEXT);
+        if let Some(text) = &mut self.xml_text
             && let Cow::Owned(plain) = without_hidden(text)
         {
             *text = plain.into();
         }
-        if let Some(command) = command {
+        if let Some(command) = &mut self.command {
             normalise_command(Arc::make_mut(command));
         }
-        if let Some(devices) = devices {
+        if let Some(devices) = &mut self.devices {
             Arc::make_mut(&mut devices.value).normalise();
         }
     }
 }
 
-/// As a reader leaves the folder of a group.
-fn clean_folder(folder: &mut String) {
-    if folder.len() > MAX_FOLDER || without_hidden(folder) != *folder {
-        *folder = sanitize(folder, MAX_FOLDER);
+/// As a parser leaves a text.
+fn clean(text: &mut String, most: usize, sanitize: fn(&str, usize) -> String) {
+    if text.len() > most || without_hidden(text) != *text {
+        *text = sanitize(text, most);
     }
 }
 
-/// As a parser leaves a name.
 fn clean_name(name: &mut String) {
-    if name.len() > MAX_NAME || without_hidden(name) != *name {
-        *name = sanitize_name(name, MAX_NAME);
-    }
+    clean(name, MAX_NAME, sanitize_name);
 }
 
 /// A command line that came decoded out of a recording, without its parser.

@@ -5,10 +5,14 @@ use crate::model::{DomainModel, Model};
 use globset::{GlobBuilder, GlobMatcher};
 use sample::{DomainFacts, Sample, SourceId, SourceStatus};
 use std::collections::HashSet;
-use std::fmt::Write as _;
 
-/// The most patterns that a remark names.
-const MAX_NAMED: usize = 8;
+/// The first eight of a list, and how many more there are.
+pub(super) fn listed(mut all: Vec<String>) -> String {
+    let more = all.len().saturating_sub(8);
+    all.truncate(8);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    all.join(", ") + &more
+}
 
 /// One `--domain`: a glob on the name, or the UUID or the PID itself.
 #[derive(Debug, Clone)]
@@ -61,16 +65,6 @@ pub struct DomainFilter {
     pub patterns: Vec<Pattern>,
 }
 
-/// The names of the selected guests; `None` for all.
-struct SelectedNames<'a>(Option<HashSet<&'a str>>);
-
-impl SelectedNames<'_> {
-    /// Whether it selects something about this guest or (`None`) about the host.
-    fn concerns(&self, domain: Option<&str>) -> bool {
-        domain.is_none_or(|name| self.0.as_ref().is_none_or(|names| names.contains(name)))
-    }
-}
-
 impl DomainFilter {
     /// Whether it has no pattern and so selects every guest.
     pub fn is_empty(&self) -> bool {
@@ -83,54 +77,27 @@ impl DomainFilter {
     }
 
     /// The findings about the host and the selected guests, worst first.
-    pub fn findings<'a>(
-        &'a self,
-        model: &'a Model,
-        report: &'a lint::Report,
-    ) -> impl Iterator<Item = &'a lint::Finding> {
-        let selected = self.selected(model);
-        report.findings.iter().filter(move |f| {
-            let also = || f.also.iter().any(|guest| selected.concerns(Some(guest)));
-            match &f.domain {
-                Some(name) => selected.concerns(Some(name)) || also(),
-                // About the host, or about a part of it that only some guests use.
-                None => f.also.is_empty() || also(),
-            }
-        })
+    pub fn findings<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::Finding> {
+        // One without a guest can be about a part of the host that only some guests use.
+        self.about(model, &report.findings, |f| f.domain.iter().chain(&f.also).collect())
     }
 
     /// The rules that could not be judged for the host and the selected guests.
-    pub fn cannot_tell<'a>(
-        &'a self,
-        model: &'a Model,
-        report: &'a lint::Report,
-    ) -> impl Iterator<Item = &'a lint::CannotTell> {
-        self.about(model, &report.cannot_tell, |c| c.domain.as_deref())
+    pub fn cannot_tell<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::CannotTell> {
+        self.about(model, &report.cannot_tell, |c| c.domain.iter().collect())
     }
 
     /// The guests and rules of which not enough has been seen, for the host and the selected guests.
-    pub fn watching<'a>(
-        &'a self,
-        model: &'a Model,
-        report: &'a lint::Report,
-    ) -> impl Iterator<Item = &'a lint::StillWatched> {
-        self.about(model, &report.watching, |w| w.domain.as_deref())
+    pub fn watching<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::StillWatched> {
+        self.about(model, &report.watching, |w| w.domain.iter().collect())
     }
 
-    /// What is said about the host and the selected guests.
-    fn about<'a, T>(
-        &self,
-        model: &'a Model,
-        all: &'a [T],
-        domain: fn(&T) -> Option<&str>,
-    ) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        let selected = self.selected(model);
-        all.iter().filter(move |one| selected.concerns(domain(one)))
-    }
-
-    fn selected<'a>(&self, model: &'a Model) -> SelectedNames<'a> {
-        let names = || model.domains.iter().filter(|d| self.matches(&d.facts)).map(DomainModel::name).collect();
-        SelectedNames((!self.is_empty()).then(names))
+    /// What is said about the host and the selected guests. `guests`: their names; none for the host.
+    fn about<'a, T>(&self, model: &Model, all: &'a [T], guests: fn(&T) -> Vec<&String>) -> Vec<&'a T> {
+        let names: HashSet<&str> = self.guests(model).map(DomainModel::name).collect();
+        let is_about =
+            |guests: Vec<&String>| guests.is_empty() || guests.iter().any(|name| names.contains(name.as_str()));
+        all.iter().filter(|one| self.is_empty() || is_about(guests(one))).collect()
     }
 
     /// The model's sources, and one for each pattern that matches no guest.
@@ -156,12 +123,8 @@ impl DomainFilter {
 
     /// What a reader of a recording of the selected guests has to know.
     fn note(&self) -> SourceStatus {
-        let patterns = self.patterns.iter().take(MAX_NAMED).map(|p| kvm::sanitize(p.as_str(), 80));
-        let mut cause =
-            format!("only guests that match --domain {} are in it", patterns.collect::<Vec<_>>().join(", "));
-        if self.patterns.len() > MAX_NAMED {
-            let _ = write!(cause, " and {} more", self.patterns.len() - MAX_NAMED);
-        }
+        let patterns = self.patterns.iter().map(|p| kvm::sanitize(p.as_str(), 80)).collect();
+        let cause = format!("only guests that match --domain {} are in it", listed(patterns));
         let fix = "what other guests do to these is not known: record without --domain to see that";
         SourceStatus::degraded(SourceId::Domain, cause, fix)
     }
@@ -177,14 +140,11 @@ impl DomainFilter {
         let missing = self.patterns.iter().filter(|p| !domains.iter().any(|d| p.matches(d)));
         missing
             .map(|p| {
-                let mut names: Vec<_> = domains.iter().map(|d| d.name.value.as_str()).collect();
+                let mut names: Vec<_> = domains.iter().map(|d| d.name.value.clone()).collect();
                 names.sort_unstable();
-                let more = names.len().saturating_sub(8);
-                names.truncate(8);
-                let fix = match (names.is_empty(), more) {
-                    (true, _) => "no guest runs here now".to_string(),
-                    (false, 0) => format!("guests here: {}", names.join(", ")),
-                    (false, more) => format!("guests here: {} and {more} more", names.join(", ")),
+                let fix = match names.is_empty() {
+                    true => "no guest runs here now".to_string(),
+                    false => format!("guests here: {}", listed(names)),
                 };
                 let cause = format!("--domain {} matches no guest", kvm::sanitize(p.as_str(), 80));
                 SourceStatus::missing(SourceId::Domain, cause, fix)

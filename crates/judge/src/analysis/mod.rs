@@ -18,4 +18,4 @@ pub use domain_filter::{DomainFilter, Pattern};
 pub use marks::MarkFinder;
 pub use pipeline::{JudgedInterval, Pipeline};
 pub use recording_time::{NO_DURATION, RecordingTime, duration_or_zero, is_within};
-pub use summary::{RecorderRun, SessionSummary};
+pub use summary::SessionSummary;

@@ -29,9 +29,9 @@ impl JudgedInterval {
             return;
         }
         let Self { model, report } = self;
-        let findings = filter.findings(model, report).cloned().collect();
-        let cannot_tell = filter.cannot_tell(model, report).cloned().collect();
-        let watching = filter.watching(model, report).cloned().collect();
+        let findings = filter.findings(model, report).into_iter().cloned().collect();
+        let cannot_tell = filter.cannot_tell(model, report).into_iter().cloned().collect();
+        let watching = filter.watching(model, report).into_iter().cloned().collect();
         model.sources = filter.sources(model);
         self.report = lint::Report { findings, cannot_tell, watching };
         self.model.retain(|facts| filter.matches(facts));

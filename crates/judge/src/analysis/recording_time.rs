@@ -42,7 +42,7 @@ pub enum RecordingTime {
 
 impl RecordingTime {
     /// Parses `14:03`, `14:03:22`, `2026-11-21 14:03`, `2026-11-21T06:00:00Z`, `+10m` (after the start) or `-5m`
-    /// (before the end).
+    /// (before the end). `1:15` is `01:15`, and `90`, `90s`, `12m`, `2h` need no plus.
     ///
     /// # Errors
     /// A sentence, for text that is neither a time nor an offset.
@@ -54,6 +54,10 @@ impl RecordingTime {
         if let Some(offset) = text.strip_prefix('-') {
             return duration_or_zero(offset).map(Self::BeforeEnd);
         }
+        if text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains([':', '-', 'T']) {
+            return duration_or_zero(text).map(Self::AfterStart);
+        }
+        let text = if text.find(':') == Some(1) { &format!("0{text}") } else { text };
         if let Ok(instant) = text.parse::<Timestamp>() {
             return Ok(Self::Instant(instant));
         }
@@ -65,19 +69,6 @@ impl RecordingTime {
             "a time is a clock time as in 14:03, a date and time as in 2026-11-21T14:03, or an offset as in +10m"
                 .to_string()
         })
-    }
-
-    /// As [`RecordingTime::parse`], and more lenient: `1:15` is `01:15`, and `90`, `90s`, `12m`, `2h` need no plus.
-    /// `None` for anything else.
-    pub fn parse_typed(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let offset = text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains([':', '-']);
-        match text.find(':') {
-            _ if offset => Self::parse(&format!("+{text}")),
-            Some(1) => Self::parse(&format!("0{text}")),
-            _ => Self::parse(text),
-        }
-        .ok()
     }
 
     /// The instant in a recording of this range, milliseconds since the epoch. It may lie outside the range. `None`
@@ -156,7 +147,7 @@ mod tests {
     #[test]
     fn clock_times_and_offsets_as_typed_on_the_screen() {
         let range = (RANGE.0 - 500, RANGE.1 - 500);
-        let at = |t| RecordingTime::parse_typed(t)?.time_ms(range, &TimeZone::UTC).map(|ms| (ms - range.0) / 1000);
+        let at = |t| RecordingTime::parse(t).ok()?.time_ms(range, &TimeZone::UTC).map(|ms| (ms - range.0) / 1000);
         assert_eq!(at("22:30"), Some(1800));
         assert_eq!(at("22:30:05"), Some(1805));
         assert_eq!(at("1:15"), at("01:15"));
@@ -194,7 +185,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn parsing_never_panics(text in ".{0,40}") {
-            let _ = (RecordingTime::parse(&text), RecordingTime::parse_typed(&text), duration_or_zero(&text));
+            let _ = (RecordingTime::parse(&text), duration_or_zero(&text));
         }
     }
 }

@@ -1,22 +1,20 @@
 //! A whole recording as one interval with its findings.
 
+use super::domain_filter::listed;
 use super::{JudgedInterval, Pipeline};
 use crate::lint::{self, Finding};
 use crate::model::ModelSum;
-use sample::{EngineKind, EngineLevel, Sample, SourceId, SourceState, SourceStatus};
+use sample::{EngineKind, EngineLevel, Sample, SourceId, SourceStatus};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// Maximum number of changes of the engine that are listed.
 const MAX_ENGINES: usize = 8;
-/// Maximum number of runs that the note on several runs lists.
-const MAX_LISTED: usize = 8;
 
 /// Adds up the intervals of a recording, sample by sample. Its figures cover all intervals, including guests and
 /// threads that ended on the way and all runs of the recorder. A finding that held only for a while is included as it
 /// was when it weighed most.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SessionSummary {
     pipeline: Pipeline,
     sum: ModelSum,
@@ -31,22 +29,19 @@ pub struct SessionSummary {
 
 /// One run of the recorder: a recording to which `kvmtop record` appended again has several. Nothing was counted in
 /// between.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RecorderRun {
+#[derive(Debug)]
+struct RecorderRun {
     /// Time of the first sample, milliseconds since the epoch.
-    pub begin_ms: i64,
-    /// Number of samples.
-    pub samples: usize,
-    /// From the first to the last sample, seconds.
-    pub seconds: f64,
+    begin_ms: i64,
+    samples: usize,
+    /// From the first to the last sample.
+    seconds: f64,
 }
 
 impl SessionSummary {
     /// A summary of nothing, with the pipeline that judges the intervals.
     pub fn new(pipeline: Pipeline) -> Self {
-        let (sum, report) = (ModelSum::default(), lint::Report::default());
-        let heaviest = HeaviestFindings::default();
-        Self { pipeline, sum, report, heaviest, runs: Vec::new(), engines: Vec::new(), last: None }
+        Self { pipeline, ..Self::default() }
     }
 
     /// Adds a sample. The first of a run of the recorder ends no interval.
@@ -82,9 +77,8 @@ impl SessionSummary {
         report.findings.into_iter().for_each(|finding| self.heaviest.add(finding));
         self.report.cannot_tell = report.cannot_tell;
         // The longest run tells whether enough was seen.
-        let seconds = |run: &RecorderRun| run.seconds;
-        let longest = self.runs.iter().map(seconds).fold(0.0, f64::max);
-        if self.runs.last().is_some_and(|run| run.seconds >= longest) {
+        let longest = self.runs.iter().map(|run| run.seconds).reduce(f64::max);
+        if self.runs.last().map(|run| run.seconds) >= longest {
             self.report.watching = report.watching;
         }
     }
@@ -111,23 +105,17 @@ fn several_runs(runs: &[RecorderRun]) -> Option<SourceStatus> {
     if runs.len() < 2 {
         return None;
     }
-    let seconds = |s: f64| format!("{s:.0} s");
-    let mut list = String::new();
-    for run in runs.iter().take(MAX_LISTED) {
+    let each = |run: &RecorderRun| {
         let begin = jiff::Timestamp::from_millisecond(run.begin_ms).unwrap_or_default();
-        let _ = write!(list, ", {} from {} ({} samples)", seconds(run.seconds), begin.strftime("%FT%TZ"), run.samples);
-    }
-    if runs.len() > MAX_LISTED {
-        let _ = write!(list, " and {} more", runs.len() - MAX_LISTED);
-    }
-    let all: f64 = runs.iter().map(|r| r.seconds).sum();
+        format!("{:.0} s from {} ({} samples)", run.seconds, begin.strftime("%FT%TZ"), run.samples)
+    };
     let cause = format!(
-        "the recorder ran {} times and counted nothing in between; figures are of all runs together, {}{list}",
+        "the recorder ran {} times and counted nothing in between; figures are of all runs together, {:.0} s, {}",
         runs.len(),
-        seconds(all)
+        runs.iter().map(|r| r.seconds).sum::<f64>(),
+        listed(runs.iter().map(each).collect())
     );
-    let fix = "use --at TIME for one interval of a run".to_string();
-    Some(SourceStatus { id: SourceId::Session, state: SourceState::Degraded, cause: Some(cause), fix: Some(fix) })
+    Some(SourceStatus::degraded(SourceId::Session, cause, "use --at TIME for one interval of a run"))
 }
 
 /// What a reader must know about a recording whose engine changed on the way.

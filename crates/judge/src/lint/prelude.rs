@@ -15,7 +15,7 @@ pub(super) use super::rule_id::RuleId;
 pub(super) use super::verdicts::Verdicts;
 pub(super) use super::{fixes, links};
 pub(super) use crate::figures::{duration, figure, or_unknown};
-pub(super) use crate::model::{AccessRow, Sureness, ThreadModel, total};
+pub(super) use crate::model::{AccessRow, ThreadModel, total};
 pub(super) use crate::placement::{HelperLayout, MoveReason, faults};
 pub(super) use kvm::thread_name::Role;
 pub(super) use kvm::{CpuSet, Isa, Space};

@@ -249,10 +249,13 @@ impl GuestConfig {
 
     fn add_command(&mut self, command: &QemuCommand) {
         let alone = !self.known;
-        self.known = true;
         self.libvirt.get_or_insert(false);
         self.vcpus = self.vcpus.or(command.vcpus());
         self.memory = self.memory.or(command.memory);
+        if alone {
+            self.topology = self.topology.or_else(|| topology(command.smp));
+        }
+        self.known = true;
         if self.machine.name.is_none() {
             self.machine = command.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }
@@ -269,7 +272,6 @@ impl GuestConfig {
         self.overlay(command);
         if alone {
             self.pins.iothread_count = command.iothreads.len() as u32;
-            self.topology = topology(command.smp);
             self.cpu_place = CpuPlace::CommandLine(command.cpu_options.len());
             self.cpu_argument = command.cpu_options.last().cloned();
         }

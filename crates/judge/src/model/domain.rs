@@ -14,7 +14,7 @@ use sample::{
     StackProfile, Throttling, growth,
 };
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The source of a domain's exit rate.
@@ -238,22 +238,16 @@ fn set_exit_rates(
     userspace: &UserspaceRows,
     interval: &SampleInterval,
 ) {
-    let traced: HashMap<u32, u64> = vcpu_exits.iter().map(|(v, table)| (*v, table.count)).collect();
-    let mut to_vmm: HashMap<u32, u64> = HashMap::new();
-    for &(vcpu, _, count) in userspace {
-        let Some(vcpu) = vcpu else { continue };
-        let sum = to_vmm.entry(vcpu).or_default();
-        *sum = sum.saturating_add(count);
-    }
     for t in threads.iter_mut().filter(|t| t.role == Role::Vcpu) {
-        let of_vcpu = |counts: &HashMap<u32, u64>| t.index.and_then(|i| counts.get(&i)).copied().unwrap_or(0);
         t.exit_rate = if all > 0 {
             // A table of all vCPUs together has no rates of vCPUs.
-            interval.rate(of_vcpu(&traced)).filter(|_| !traced.is_empty())
+            let own = vcpu_exits.iter().find(|(vcpu, _)| Some(*vcpu) == t.index);
+            interval.rate(own.map_or(0, |(_, table)| table.count)).filter(|_| !vcpu_exits.is_empty())
         } else if let Some(rate) = t.counters.get("exits") {
             Some(*rate)
         } else {
-            interval.rate(of_vcpu(&to_vmm)).filter(|_| !userspace.is_empty())
+            let own = userspace.iter().filter(|(vcpu, ..)| vcpu.is_some() && *vcpu == t.index);
+            interval.rate(total(own.map(|row| row.2))).filter(|_| !userspace.is_empty())
         };
     }
 }

@@ -3,7 +3,8 @@
 use super::DomainModel;
 use super::config::GuestConfig;
 use kvm::Space;
-use kvm::cmdline::{QemuCommand, is_switched_on};
+use kvm::cmdline::is_switched_on;
+use kvm::domain_xml::DomainXml;
 use sample::Origin;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -89,192 +90,100 @@ fn named(domain: &DomainModel) -> Option<GuestGuess> {
     Some(GuestGuess { kind, sure: Confidence::High, reasons: vec![format!("{source} says {}", os.value)] })
 }
 
-/// The kind of system from a libosinfo id, a Proxmox `ostype` or another name.
+/// Words in names of Linux systems and of guests and drives with one.
+const LINUX: &str = "linux ubuntu debian fedora centos rhel suse alma rocky alpine";
+/// Further words in names of Linux systems.
+const OTHER_LINUX: &str = "redhat.com oracle.com/ol gentoo openeuler nixos l26 l24 mageia coreos cirros";
+/// Words in names of other known systems.
+const OTHER: &str = "bsd.org freebsd openbsd netbsd solaris illumos apple.com macos haiku minix";
+/// Words in names of guests and drives with Windows.
+const WINDOWS_GUEST: &str = "windows win10 win11 win7 win8 win2k win20 winxp winvista winserver win- win_ w2k w10 w11 \
+                             server_eval tiny10 tiny11";
+
+fn has_word(name: &str, words: &str) -> bool {
+    words.split(' ').any(|word| name.contains(word))
+}
+
+/// The kind of system from a libosinfo id, a Proxmox `ostype` (qm.conf(5): `w2k8`, `wvista`, `wxp`) or another name.
 pub fn kind_of_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase();
-    let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
-    if any(&["microsoft.com", "windows"]) || name.starts_with("win")
-        // Proxmox's `ostype` (qm.conf(5)): `w2k`, `w2k3`, `w2k8`, `wvista`, `wxp`.
-        || name.starts_with("w2k")
-        || name == "wvista"
-        || name == "wxp"
-    {
+    let is_windows = name.starts_with("win") || name.starts_with("w2k") || name == "wvista" || name == "wxp";
+    if is_windows || has_word(&name, "microsoft.com windows") {
         Some(GuestKind::Windows)
-    } else if any(&[
-        "bsd.org",
-        "freebsd",
-        "openbsd",
-        "netbsd",
-        "solaris",
-        "illumos",
-        "apple.com",
-        "macos",
-        "haiku",
-        "minix",
-    ]) {
+    } else if has_word(&name, OTHER) {
         Some(GuestKind::Other)
-    } else if any(&[
-        "linux",
-        "ubuntu",
-        "debian",
-        "fedora",
-        "centos",
-        "redhat.com",
-        "rhel",
-        "suse",
-        "archlinux",
-        "rocky",
-        "alma",
-        "oracle.com/ol",
-        "gentoo",
-        "alpine",
-        "openeuler",
-        "nixos",
-        "l26",
-        "l24",
-        "mageia",
-        "coreos",
-        "cirros",
-    ]) {
-        Some(GuestKind::Linux)
     } else {
-        None
-    }
-}
-
-/// Adds up hints: positive weights for Windows, negative for Linux.
-fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
-    let (mut score, mut windows, mut linux) = (0i32, Vec::new(), Vec::new());
-    let mut hint = |weight: i32, text: &str| {
-        score += weight;
-        if weight > 0 { windows.push(text.to_owned()) } else { linux.push(text.to_owned()) }
-    };
-    if config.hyperv.any() {
-        hint(2, "Hyper-V enlightenments are configured");
-    }
-    if config.hyperv.has("hypervclock") && !config.hyperv.passthrough {
-        hint(1, "the Hyper-V clock is configured");
-    }
-    if !config.hyperv.any() && domain.facts.xml.as_ref().is_some_and(|x| x.value.hyperv.is_some()) {
-        hint(1, "its XML has Hyper-V enlightenments, all switched off");
-    }
-    let wrote = |words: &str| domain.facts.xml_text.as_ref().is_some_and(|text| text.contains(words));
-    if wrote("<vmtemplate ") && wrote(" os=\"windows") {
-        hint(2, "unraid's template says so");
-    }
-    if wrote("virtio-win") && !domain.facts.command.as_ref().is_some_and(|c| has_drivers(c)) {
-        hint(2, VIRTIO_WIN);
-    }
-    if config.timers.offset.as_deref() == Some("localtime") {
-        hint(1, "its clock keeps local time");
-    }
-    // libvirt's tools ask for `catchup` whatever the system is, Proxmox and most scripts for Windows alone.
-    let by_hand = config.libvirt == Some(false) && config.timers.offset.as_deref() != Some("utc");
-    if by_hand && config.timers.rtc_policy.as_deref() == Some("catchup") {
-        hint(1, "its RTC repeats lost ticks (driftfix=slew)");
-    }
-    if kind_of_guest_name(domain.name()) == Some(GuestKind::Windows) {
-        hint(1, "its name");
-    }
-    if let Some(xml) = &domain.facts.xml
-        && xml.value.kvm_features.get("hidden").is_some_and(|state| state == "on")
-    {
-        hint(1, KVM_HIDDEN);
-    }
-    if let Some(command) = &domain.facts.command {
-        command_hints(command, &mut hint);
-    }
-    if touches(domain, |msr| (0x4000_0000..=0x4000_0118).contains(&msr)) || hyperv_events(domain) {
-        hint(3, "it uses Hyper-V's registers");
-    }
-    if touches(domain, |msr| (0x4b56_4d00..=0x4b56_4d08).contains(&msr)) {
-        hint(-4, "it uses KVM's paravirtual registers");
-    }
-    if config.known && !config.hyperv.any() && touches(domain, |msr| msr == 0x6e0) {
-        hint(-2, "it arms the TSC deadline timer and has no Hyper-V clock");
-    }
-    if kind_of_guest_name(domain.name()) == Some(GuestKind::Linux) {
-        hint(-1, "its name");
-    }
-    let (kind, reasons) = match score {
-        // One weak hint does not count: guests of any system keep local time.
-        2.. => (GuestKind::Windows, windows),
-        0 | 1 => return GuestGuess::default(),
-        _ => (GuestKind::Linux, linux),
-    };
-    let sure = if score.abs() >= 3 { Confidence::Medium } else { Confidence::Low };
-    GuestGuess { kind, sure, reasons }
-}
-
-const VIRTIO_WIN: &str = "the drivers of virtio-win are in a drive";
-const KVM_HIDDEN: &str = "KVM is hidden from it, as drivers for Windows want";
-
-/// Whether a drive holds the drivers of virtio-win.
-fn has_drivers(command: &QemuCommand) -> bool {
-    command.drive_files.iter().any(|file| file.to_ascii_lowercase().contains("virtio-win"))
-}
-
-/// Hints of a command line that is not libvirt's to explain.
-fn command_hints(command: &QemuCommand, hint: &mut impl FnMut(i32, &str)) {
-    let off = |name: &str| command.cpu_features.get(name).is_some_and(|value| !is_switched_on(value));
-    if off("kvm") || off("hypervisor") || command.hyperv.contains_key("vendor_id") {
-        hint(1, KVM_HIDDEN);
-    }
-    let drivers = has_drivers(command);
-    let (mut windows, mut linux) = (false, false);
-    for file in &command.drive_files {
-        match kind_of_guest_name(file) {
-            Some(GuestKind::Windows) => windows = true,
-            Some(GuestKind::Linux) => linux = true,
-            _ => {}
-        }
-    }
-    if drivers {
-        hint(2, VIRTIO_WIN);
-    }
-    if windows {
-        hint(1, "a drive's name");
-    }
-    if linux && !windows && !drivers {
-        hint(-2, "a drive's name");
-    }
-    let linux_words = ["root=", "console=tty", "console=hvc", "initrd="];
-    if command.append.as_ref().is_some_and(|append| linux_words.iter().any(|word| append.contains(word))) {
-        hint(-4, "QEMU loads a Linux kernel for it");
+        (has_word(&name, LINUX) || has_word(&name, OTHER_LINUX)).then_some(GuestKind::Linux)
     }
 }
 
 /// The kind of system from the name of a guest or of a drive's file, a weak hint: only well-known words count.
 fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase().replace("darwin", "");
-    let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
-    if any(&[
-        "windows",
-        "win10",
-        "win11",
-        "win7",
-        "win8",
-        "win2k",
-        "win20",
-        "winxp",
-        "winvista",
-        "winserver",
-        "win-",
-        "win_",
-        "w2k",
-        "w10",
-        "w11",
-        "server_eval",
-        "tiny10",
-        "tiny11",
-    ]) && !name.contains("virtio-win")
-    {
-        Some(GuestKind::Windows)
-    } else if any(&["linux", "ubuntu", "debian", "fedora", "centos", "rhel", "suse", "alma", "rocky", "alpine"]) {
-        Some(GuestKind::Linux)
-    } else {
-        None
+    if has_word(&name, WINDOWS_GUEST) && !name.contains("virtio-win") {
+        return Some(GuestKind::Windows);
     }
+    has_word(&name, LINUX).then_some(GuestKind::Linux)
+}
+
+/// Adds up hints: positive weights for Windows, negative for Linux.
+fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
+    const KVM_HIDDEN: &str = "KVM is hidden from it, as drivers for Windows want";
+    const VIRTIO_WIN: &str = "the drivers of virtio-win are in a drive";
+    let (facts, hyperv) = (&domain.facts, &config.hyperv);
+    let xml = |holds: fn(&DomainXml) -> bool| facts.xml.as_ref().is_some_and(|xml| holds(&xml.value));
+    let wrote = |words: &str| facts.xml_text.as_ref().is_some_and(|text| text.contains(words));
+    let offset = config.timers.offset.as_deref();
+    // libvirt's tools ask for `catchup` whatever the system is, Proxmox and most scripts for Windows alone.
+    let by_hand = config.libvirt == Some(false) && offset != Some("utc");
+    let catchup = config.timers.rtc_policy.as_deref() == Some("catchup");
+    // Of a command line that is not libvirt's to explain.
+    let command = facts.command.as_deref();
+    let off = |name: &str| command.and_then(|c| c.cpu_features.get(name)).is_some_and(|value| !is_switched_on(value));
+    let hides_kvm = off("kvm") || off("hypervisor") || command.is_some_and(|c| c.hyperv.contains_key("vendor_id"));
+    let files = command.map_or(&[][..], |c| &c.drive_files);
+    let drivers = files.iter().any(|file| file.to_ascii_lowercase().contains("virtio-win"));
+    let drive_of = |kind| files.iter().any(|file| kind_of_guest_name(file) == Some(kind));
+    let (windows_drive, linux_drive) = (drive_of(GuestKind::Windows), drive_of(GuestKind::Linux));
+    let kernel_options = command.and_then(|c| c.append.as_deref()).unwrap_or_default();
+    let name = kind_of_guest_name(domain.name());
+    let hyperv_msrs = touches(domain, |msr| (0x4000_0000..=0x4000_0118).contains(&msr)) || hyperv_events(domain);
+    let kvm_msrs = touches(domain, |msr| (0x4b56_4d00..=0x4b56_4d08).contains(&msr));
+    let deadline_timer = config.known && !hyperv.any() && touches(domain, |msr| msr == 0x6e0);
+    let all_off = !hyperv.any() && xml(|xml| xml.hyperv.is_some());
+    let hidden = xml(|xml| xml.kvm_features.get("hidden").is_some_and(|state| state == "on"));
+    let hints = [
+        (hyperv.any(), 2, "Hyper-V enlightenments are configured"),
+        (hyperv.has("hypervclock") && !hyperv.passthrough, 1, "the Hyper-V clock is configured"),
+        (all_off, 1, "its XML has Hyper-V enlightenments, all switched off"),
+        (wrote("<vmtemplate ") && wrote(" os=\"windows"), 2, "unraid's template says so"),
+        (wrote("virtio-win") && !drivers, 2, VIRTIO_WIN),
+        (offset == Some("localtime"), 1, "its clock keeps local time"),
+        (by_hand && catchup, 1, "its RTC repeats lost ticks (driftfix=slew)"),
+        (name == Some(GuestKind::Windows), 1, "its name"),
+        (hidden, 1, KVM_HIDDEN),
+        (hides_kvm, 1, KVM_HIDDEN),
+        (drivers, 2, VIRTIO_WIN),
+        (windows_drive, 1, "a drive's name"),
+        (linux_drive && !windows_drive && !drivers, -2, "a drive's name"),
+        (has_word(kernel_options, "root= console=tty console=hvc initrd="), -4, "QEMU loads a Linux kernel for it"),
+        (hyperv_msrs, 3, "it uses Hyper-V's registers"),
+        (kvm_msrs, -4, "it uses KVM's paravirtual registers"),
+        (deadline_timer, -2, "it arms the TSC deadline timer and has no Hyper-V clock"),
+        (name == Some(GuestKind::Linux), -1, "its name"),
+    ];
+    let holding = || hints.iter().filter(|(holds, ..)| *holds);
+    let score: i32 = holding().map(|(_, weight, _)| weight).sum();
+    let kind = match score {
+        // One weak hint does not count: guests of any system keep local time.
+        2.. => GuestKind::Windows,
+        0 | 1 => return GuestGuess::default(),
+        _ => GuestKind::Linux,
+    };
+    let agreeing = holding().filter(|(_, weight, _)| weight.signum() == score.signum());
+    let reasons = agreeing.map(|(.., text)| (*text).to_owned()).collect();
+    let sure = if score.abs() >= 3 { Confidence::Medium } else { Confidence::Low };
+    GuestGuess { kind, sure, reasons }
 }
 
 fn touches(domain: &DomainModel, which: impl Fn(u64) -> bool) -> bool {

@@ -234,6 +234,7 @@ impl HostModel {
 
 /// Lists on each CPU the guests' threads that ran there last or are pinned there, busiest first.
 pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
+    cpus.iter_mut().for_each(|c| c.guest_threads.clear());
     let index: HashMap<u32, usize> = cpus.iter().enumerate().map(|(i, c)| (c.cpu, i)).collect();
     for (d, domain) in domains.iter().enumerate() {
         for (t, thread) in domain.threads.iter().enumerate() {

@@ -24,7 +24,7 @@ pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, GuestProfile, Rates};
 pub use exits::{ExitRow, ExitTable};
-pub use guest::{Confidence, Confidence as Sureness, GuestGuess, GuestKind, kind_of_name};
+pub use guest::{Confidence, GuestGuess, GuestKind, kind_of_name};
 pub use history::{HISTORY_POINTS, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
 pub use host_disks::{HostDiskModel, addressed};
@@ -143,27 +143,8 @@ impl Model {
 
     /// Removes every other domain, also from the host's CPUs.
     pub fn retain(&mut self, wanted: impl Fn(&DomainFacts) -> bool) {
-        let mut kept = 0;
-        let numbers: Vec<Option<usize>> = self
-            .domains
-            .iter()
-            .map(|d| {
-                let number = kept;
-                let stays = wanted(&d.facts);
-                kept += usize::from(stays);
-                stays.then_some(number)
-            })
-            .collect();
         self.domains.retain(|d| wanted(&d.facts));
-        for cpu in &mut self.host.cpus {
-            cpu.guest_threads.retain_mut(|t| match numbers.get(t.domain) {
-                Some(Some(number)) => {
-                    t.domain = *number;
-                    true
-                }
-                _ => false,
-            });
-        }
+        host::list_tenants(&mut self.host.cpus, &self.domains);
     }
 
     /// Whether this kernel is known to fire no `kvm_exit`.

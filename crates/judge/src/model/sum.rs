@@ -126,7 +126,6 @@ fn finish_host(host: &mut HostModel, seconds: f64) {
         // A CPU can be offline for a part of the time: its percentages are those of the time that it was online.
         cpu.time = cpu.time.filter(|t| t.total() > 0.0).map(|t| t.scale(100.0 / t.total()).split_unsampled());
         cpu.change(&|sum| sum / seconds);
-        cpu.guest_threads.clear();
     }
     host.tasks.iter_mut().for_each(|t| t.cpu_percent /= seconds);
     host.tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
@@ -183,7 +182,9 @@ fn add_each<T, K: Eq + Hash>(
         if let Some(same) = found.and_then(|place| sum.get_mut(place)) {
             add(same, more);
         } else if room.take() {
-            places.iter_mut().for_each(|all| drop(all.insert(key(&more), sum.len())));
+            if let Some(all) = &mut places {
+                all.insert(wanted, sum.len());
+            }
             sum.push(more);
         }
     }

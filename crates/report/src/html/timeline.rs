@@ -111,7 +111,7 @@ impl TimelineBuilder {
                 add_events(self.vcpus.owners.entry((place, vcpu)).or_default(), d, Some(thread), vcpu_at);
             }
         }
-        self.spans.add(self.filter.findings(model, report), model.time_ms);
+        self.spans.add(self.filter.findings(model, report).into_iter(), model.time_ms);
         self.whole.make_room();
         self.vcpus.make_room();
     }

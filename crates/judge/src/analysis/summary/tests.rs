@@ -5,6 +5,7 @@ use crate::lint::{RuleId, Severity, Target};
 use crate::model::{Base, CpuShare, Model};
 use crate::testing::FixtureModel as _;
 use kvm::thread_name::Role;
+use sample::SourceState;
 use sample::{Burst, DomainState, Timing, UserspaceCell};
 use testkit::Fixture;
 

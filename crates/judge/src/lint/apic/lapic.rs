@@ -22,7 +22,7 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     if ctx.param_on("kvm_intel.enable_apicv") == Some(false) {
         fix.push(fixes::kernel("kvm_intel.enable_apicv=1").needing(texts::APICV_NEED));
     }
-    if guest.kind.windows(Sureness::Low) {
+    if guest.kind.windows(Confidence::Low) {
         fix.extend(fixes::hyperv::enable(guest, &["relaxed", "vapic"]));
         if fix.is_empty() {
             fix.push(fixes::advice(texts::VAPIC_IS_ON));
@@ -77,7 +77,7 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         severity = Severity::Info;
     }
     let mut fix = Vec::new();
-    if guest.kind.windows(Sureness::Low) {
+    if guest.kind.windows(Confidence::Low) {
         fix.extend(fixes::hyperv::enable(guest, &["vpindex", "ipi", "tlbflush"]));
     }
     fix.push(fixes::advice(texts::IPIS_BY_DESIGN));

@@ -56,7 +56,7 @@ fn injections(traced: &InjectionModel) -> Option<String> {
     Some(format!(
         "kworkers inject {} interrupts/s into the guest; a vCPU that sleeps is woken {} us later and has a CPU {} us \
          after that",
-        figure(traced.rate?),
+        figure(traced.rate()?),
         figure(traced.wake.mean_us()?),
         figure(traced.delay.mean_us()?)
     ))

@@ -56,7 +56,7 @@ fn fewer_exits(guest: &GuestContext<'_>, port: Option<&AccessRow>) -> Vec<Fix> {
     if port.is_some_and(|p| p.address == Some(VMPORT)) {
         fix.extend(fixes::vmport_off(guest));
     }
-    if !guest.kind.windows(Sureness::Low) {
+    if !guest.kind.windows(Confidence::Low) {
         fix.push(fixes::advice(texts::INNER_GUESTS_HERE));
         return fix;
     }

@@ -14,7 +14,7 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     if !incomplete.is_empty() {
         return verdicts.find(refused(guest, &incomplete));
     }
-    if !guest.kind.windows(Sureness::Medium) || hyperv::too_old(guest) {
+    if !guest.kind.windows(Confidence::Medium) || hyperv::too_old(guest) {
         return;
     }
     let hidden = guest.config.hypervisor_hidden;
@@ -29,7 +29,7 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         _ if missing.len() < all => return verdicts.cannot_tell(texts::XML_WITHOUT_FEATURES),
         _ => return,
     };
-    let confidence = if guest.kind.sure == Sureness::High { Confidence::High } else { Confidence::Medium };
+    let confidence = if guest.kind.sure == Confidence::High { Confidence::High } else { Confidence::Medium };
     let mut evidence: Vec<String> = hidden.then(|| texts::HYPERVISOR_OFF.to_owned()).into_iter().collect();
     if !missing.is_empty() {
         evidence.push(format!("missing from the configuration: {}", described(&missing)));

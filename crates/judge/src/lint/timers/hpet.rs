@@ -59,7 +59,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let mut finding = pc_timers::finding(ctx, guest, severity, accesses, evidence);
     finding.confidence = confidence;
     let enlightened = fixes::hyperv::clock_and_timers(guest).iter().all(|n| guest.config.hyperv.has(n));
-    if guest.kind.linux() || (guest.kind.windows(Sureness::Low) && enlightened) {
+    if guest.kind.linux() || (guest.kind.windows(Confidence::Low) && enlightened) {
         finding.fix.extend(fixes::hpet_off(guest));
     }
     verdicts.find(finding);
@@ -70,7 +70,7 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let t = &ctx.thresholds().timers;
     if guest.config.hpet() != Some(true)
         || !guest.config.is_x86()
-        || guest.kind.windows(Sureness::Low) && !guest.config.hyperv.has("stimer")
+        || guest.kind.windows(Confidence::Low) && !guest.config.hyperv.has("stimer")
     {
         return;
     }

@@ -12,7 +12,7 @@ const VCPU_TOLERANCE: f64 = 0.1;
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    if !guest.kind.windows(Sureness::Low) || guest.guest_cpu().is_none() {
+    if !guest.kind.windows(Confidence::Low) || guest.guest_cpu().is_none() {
         return unexplained(ctx, guest, verdicts);
     }
     let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else { return };
@@ -80,7 +80,7 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let t = &ctx.thresholds().timers;
     let all = guest.accesses(programs_timer);
     let Some(vcpus) = guest.vcpus() else { return };
-    if guest.kind.windows(Sureness::Low) || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus) {
+    if guest.kind.windows(Confidence::Low) || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus) {
         return;
     }
     let Some(cpu) = guest.guest_cpu() else { return verdicts.cannot_tell("whether the guest is idle is unknown") };

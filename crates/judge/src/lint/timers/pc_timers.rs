@@ -90,7 +90,7 @@ pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let evidence = vec![accesses.describe(guest, "accesses", "to ports 0x40-0x43 (PIT)"), guest.perf_check("ioport")];
     let mut finding = finding(ctx, guest, Severity::Info, accesses, evidence);
     finding.title = "The guest uses the PIT".into();
-    if !guest.kind.linux() && !guest.kind.windows(Sureness::Medium) {
+    if !guest.kind.linux() && !guest.kind.windows(Confidence::Medium) {
         // No Windows with Hyper-V clock support ticks by the PIT, so a weak sign of Windows does not count here.
         finding.fix = vec![fixes::advice(texts::PIT_FORCED)];
     }
@@ -112,7 +112,7 @@ pub(super) fn finding(
 
 /// Gives the guest's system a clock that needs no QEMU.
 fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    if guest.kind.windows(Sureness::Low) {
+    if guest.kind.windows(Confidence::Low) {
         return fixes::hyperv::windows_timers(ctx, guest);
     }
     let mut found = Vec::new();
