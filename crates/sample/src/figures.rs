@@ -52,28 +52,17 @@ impl<T: Bounded + Clone> Bounded for Arc<T> {
 
 /// A number of events, or a sum over them.
 pub(super) trait Counter: Copy {
-    /// Both together, saturating. A side that is unknown changes nothing.
-    fn plus(self, more: Self) -> Self;
-
-    /// Growth since an earlier value; unknown if either is.
+    /// Growth since an earlier value, which is not larger; unknown if either is.
     fn minus(self, before: Self) -> Self;
 }
 
 impl Counter for u64 {
-    fn plus(self, more: Self) -> Self {
-        self.saturating_add(more)
-    }
-
     fn minus(self, before: Self) -> Self {
         self.saturating_sub(before)
     }
 }
 
 impl Counter for Option<u64> {
-    fn plus(self, more: Self) -> Self {
-        self.zip(more).map(|(a, b)| a.plus(b)).or(self).or(more)
-    }
-
     fn minus(self, before: Self) -> Self {
         self.zip(before).map(|(now, before)| now.minus(before))
     }
@@ -99,7 +88,7 @@ macro_rules! counters {
         impl $type {
             /// Adds the counters of another value.
             pub fn add(&mut self, more: &Self) {
-                $(self.$figure = $crate::figures::Counter::plus(self.$figure, more.$figure);)*
+                $($crate::Growing::merge(&mut self.$figure, &more.$figure, $crate::MissingExtreme::Unknown);)*
             }
 
             /// Growth of the counters since an earlier value.
@@ -116,7 +105,7 @@ macro_rules! counters {
 
 /// Counts that grow from sample to sample.
 pub trait Growing {
-    /// Adds a later interval, whose names stay.
+    /// Adds a later interval, whose names stay. A side that is unknown changes nothing.
     fn merge(&mut self, more: &Self, missing: MissingExtreme);
 
     /// Growth since an earlier sample. Counts that fell began again from zero.
@@ -126,7 +115,7 @@ pub trait Growing {
 
 impl Growing for u64 {
     fn merge(&mut self, more: &Self, _: MissingExtreme) {
-        *self = self.plus(*more);
+        *self = self.saturating_add(*more);
     }
 
     fn since(&self, before: Option<&Self>) -> Self {
@@ -136,7 +125,7 @@ impl Growing for u64 {
 
 impl Growing for Option<u64> {
     fn merge(&mut self, more: &Self, _: MissingExtreme) {
-        *self = self.plus(*more);
+        *self = self.zip(*more).map(|(a, b)| a.saturating_add(b)).or(*self).or(*more);
     }
 
     fn since(&self, before: Option<&Self>) -> Self {

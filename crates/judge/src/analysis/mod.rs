@@ -10,7 +10,6 @@
 mod domain_filter;
 mod marks;
 mod pipeline;
-mod recent_profiles;
 mod recording_time;
 mod summary;
 

@@ -1,10 +1,10 @@
 //! From samples to judged intervals: the previous sample, the rules' memory, gaps.
 
 use super::DomainFilter;
-use super::recent_profiles::RecentProfiles;
 use crate::lint;
-use crate::model::{Base, Model};
-use sample::Sample;
+use crate::model::{Base, GuestId, GuestProfile, Model};
+use sample::{Sample, StackProfile};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +44,8 @@ pub struct Pipeline {
     options: lint::Options,
     memory: lint::RuleMemory,
     previous: Option<Arc<Sample>>,
-    profiles: RecentProfiles,
+    /// The last profile of each guest, so that later intervals have it as well.
+    profiles: HashMap<GuestId, Arc<StackProfile>>,
 }
 
 impl Pipeline {
@@ -61,20 +62,18 @@ impl Pipeline {
     /// The interval that ends with this sample; `None` for the first sample, and for the first after
     /// [`Pipeline::restart`].
     pub fn next(&mut self, sample: Arc<Sample>) -> Option<JudgedInterval> {
-        self.restart_at_jump(&sample);
-        let previous = self.previous.take();
-        let interval = previous.map(|previous| self.judge(&sample, Base::Previous(&previous)));
+        if !self.continues(&sample) {
+            self.restart();
+        }
+        let interval = self.previous.take().map(|previous| self.judge(&sample, Base::Previous(&previous)));
         self.previous = Some(sample);
         interval
     }
 
     /// As [`Pipeline::next`], but a first sample is shown as well: with names and states, without any rate.
     pub fn next_or_first(&mut self, sample: Arc<Sample>) -> JudgedInterval {
-        self.restart_at_jump(&sample);
-        let previous = self.previous.take();
-        let interval = self.judge(&sample, previous.as_deref().map_or(Base::Start, Base::Previous));
-        self.previous = Some(sample);
-        interval
+        let first = sample.clone();
+        self.next(sample).unwrap_or_else(|| self.judge(&first, Base::Start))
     }
 
     /// The next sample of a recording that is played or passed over. The first sample of a run of the recorder, and the
@@ -97,12 +96,6 @@ impl Pipeline {
         passed.is_some_and(|ns| ns <= MAX_INTERVAL_NS)
     }
 
-    fn restart_at_jump(&mut self, sample: &Sample) {
-        if !self.continues(sample) {
-            self.restart();
-        }
-    }
-
     /// Forgets the previous sample and what the rules remember: what follows does not continue what came before.
     pub fn restart(&mut self) {
         self.previous = None;
@@ -112,7 +105,16 @@ impl Pipeline {
 
     fn judge(&mut self, sample: &Sample, base: Base<'_>) -> JudgedInterval {
         let mut model = Model::new(sample, base);
-        self.profiles.join(&mut model);
+        let mut earlier = std::mem::take(&mut self.profiles);
+        for guest in &mut model.domains {
+            let key = guest.key();
+            if guest.profile.is_none() {
+                guest.profile = earlier.remove(&key).map(|stacks| GuestProfile { stacks, is_new: false });
+            }
+            if let Some(profile) = &guest.profile {
+                self.profiles.insert(key, profile.stacks.clone());
+            }
+        }
         let report = lint::run(&model, &mut self.memory, &self.options);
         JudgedInterval { model, report }
     }

@@ -69,11 +69,9 @@ impl SessionSummary {
         let Some(interval) = interval else { return };
         if !begins_run {
             watch(&interval);
+            self.sum.add(interval.model);
         }
-        let JudgedInterval { model, report } = interval;
-        if !begins_run {
-            self.sum.add(model);
-        }
+        let report = interval.report;
         report.findings.into_iter().for_each(|finding| self.heaviest.add(finding));
         self.report.cannot_tell = report.cannot_tell;
         // The longest run tells whether enough was seen.

@@ -146,6 +146,7 @@ impl ThreadModel {
         let durations = |f: fn(&ThreadEvents) -> Option<&Timing>| {
             Some(Box::new(f(&now.events).filter(|_| interval.started)?.since(events.and_then(f))))
         };
+        let moved = || now.events.migrations.since(events.map(|e| &e.migrations));
         Self {
             tid: now.tid,
             comm: now.comm.clone(),
@@ -153,11 +154,7 @@ impl ThreadModel {
             index: now.index,
             cpu,
             place: now.place.clone(),
-            migrations: if interval.started {
-                now.events.migrations.since(events.map(|e| &e.migrations))
-            } else {
-                Migrations::default()
-            },
+            migrations: interval.started.then(moved).unwrap_or_default(),
             growth: now.cpu.zip(older).map(|(now, before)| now.since(&before)),
             wakeups: durations(|e| e.wakeups.as_deref()),
             run_delays: durations(|e| e.run_delays.as_deref()),

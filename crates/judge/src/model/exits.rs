@@ -53,17 +53,18 @@ pub struct ExitTable {
 }
 
 impl ExitRow {
-    /// Adds the exits of another interval.
-    fn add(&mut self, row: Self) {
-        let add = |sum: &mut Option<u64>, part: Option<u64>| {
-            *sum = sum.zip(part).map(|(sum, part)| sum.saturating_add(part)).or(*sum).or(part);
-        };
-        add(&mut self.userspace_ns, row.userspace_ns);
-        add(&mut self.halted_ns, row.halted_ns);
-        add(&mut self.preempted_ns, row.preempted_ns);
-        self.span.merge(&row.span, missing_extreme(&row.span));
+    /// Adds exits of the same reason. `add` is for the parts of their time.
+    fn merge(&mut self, row: &Self, missing: MissingExtreme, add: fn((u64, u64), Part, Part) -> Part) {
+        let counts = (self.span.count, row.span.count);
+        self.span.merge(&row.span, missing);
+        self.userspace_ns = add(counts, self.userspace_ns, row.userspace_ns);
+        self.halted_ns = add(counts, self.halted_ns, row.halted_ns);
+        self.preempted_ns = add(counts, self.preempted_ns, row.preempted_ns);
     }
 }
+
+/// A part of the time of exits, nanoseconds.
+type Part = Option<u64>;
 
 /// The engine reports the extremes of an interval at times with the next one.
 pub(super) fn missing_extreme(span: &Timing) -> MissingExtreme {
@@ -92,7 +93,10 @@ impl ExitTable {
     pub(super) fn plus(mut self, table: Self) -> Self {
         for row in table.rows {
             if let Some(sum) = self.rows.iter_mut().find(|r| r.reason == row.reason) {
-                sum.add(row);
+                // An interval that did not measure a part changes nothing.
+                sum.merge(&row, missing_extreme(&row.span), |_, a, b| {
+                    a.zip(b).map(|(a, b)| a.saturating_add(b)).or(a).or(b)
+                });
             } else if self.rows.len() < MAX_REASONS {
                 self.rows.push(row);
             }
@@ -167,12 +171,7 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
 fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
     match rows.get_mut(&row.reason) {
         Some(sum) => {
-            let counts = (sum.span.count, row.span.count);
-            let add = |a: Option<u64>, b: Option<u64>| sum_of_known(counts, a, b, u64::saturating_add);
-            sum.span.merge(&row.span, MissingExtreme::Unknown);
-            sum.userspace_ns = add(sum.userspace_ns, row.userspace_ns);
-            sum.halted_ns = add(sum.halted_ns, row.halted_ns);
-            sum.preempted_ns = add(sum.preempted_ns, row.preempted_ns);
+            sum.merge(&row, MissingExtreme::Unknown, |counts, a, b| sum_of_known(counts, a, b, u64::saturating_add))
         }
         None => {
             rows.insert(row.reason.clone(), row);
