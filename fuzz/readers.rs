@@ -6,7 +6,7 @@ use import::{ImportOptions, Imported, PerfDataFeed};
 use judge::analysis::{DomainFilter, Pattern, Pipeline};
 use judge::lint::{InputKind, Options};
 use kvm::{
-    CpuSet, Space, cmdline, device_map, domain_capabilities as capabilities, domain_xml as xml, event_totals as totals,
+    CpuSet, Space, cmdline, device_map, domain_xml as xml, event_totals as totals,
     format, guest_name, kernel_log as log, mtree as tree, sanitize, sanitize_name, thread_name,
     time_profile as profile, topology_text, virsh_text, vmm_config as vmm,
 };
@@ -44,7 +44,6 @@ pub const READERS: &[Reader] = &[
     reader("cmdline", cmdline, Source::Texts(cmdline::looks_like)),
     reader("config", config, Source::Files("assets/kvmtop.toml")),
     reader("cpu_list", cpu_list, Source::Written),
-    reader("domain_capabilities", domain_capabilities, Source::Texts(xml::looks_like)),
     reader("domain_xml", domain_xml, Source::Texts(xml::looks_like)),
     reader("event_totals", event_totals, Source::Written),
     reader("filter", filter, Source::Written),
@@ -170,11 +169,6 @@ fn cpu_list(input: &[u8]) {
     if let Ok(set) = CpuSet::parse(&text_of(input)) {
         assert_eq!(CpuSet::parse(&set.to_string()).ok(), Some(set));
     }
-}
-
-/// What libvirt says that QEMU and KVM of a host offer.
-fn domain_capabilities(input: &[u8]) {
-    let _ = capabilities::parse(&text_of(input));
 }
 
 /// A domain's XML, damaged and in parts too.

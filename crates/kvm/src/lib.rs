@@ -7,7 +7,6 @@ pub mod cmdline;
 pub mod cpu_set;
 pub mod device_map;
 pub mod device_property;
-pub mod domain_capabilities;
 pub mod domain_xml;
 pub mod event_totals;
 pub mod exit_reason;

@@ -35,7 +35,7 @@ pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
         None => {}
     }
     let (unread, (guests, guest_failure)) = (view.found.unread, view.unread_guests);
-    let (mut causes, mut fixes): (Vec<String>, Vec<String>) = Default::default();
+    let (mut causes, mut fixes) = (Vec::new(), Vec::new());
     let mut add = |cause: String, fix: String| {
         causes.push(cause);
         if !fixes.contains(&fix) {

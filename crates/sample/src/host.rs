@@ -2,7 +2,6 @@
 
 use super::figures::bounded;
 use kvm::cpu_set::CpuSet;
-use kvm::domain_capabilities::DomainCapabilities;
 use kvm::topology::HostTopology;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,11 +59,11 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// The entries of [`HostFacts::params`] that say what the host's QEMU and KVM offer.
-    pub fn offers(capabilities: &DomainCapabilities) -> BTreeMap<String, String> {
-        let names = capabilities.enlightenments.as_ref().map(|names| names.iter().map(String::as_str));
-        let names = names.map(|names| (ENLIGHTENMENTS_OFFERED.to_owned(), names.collect::<Vec<_>>().join(" ")));
-        let invtsc = capabilities.invtsc.map(|on| (INVTSC_OFFERED.to_owned(), if on { "Y" } else { "N" }.to_owned()));
+    /// The entries of [`HostFacts::params`] that say what the host's KVM offers: its Hyper-V enlightenments, and whether
+    /// a guest can have `invtsc`.
+    pub fn offers(enlightenments: Option<Vec<&str>>, invtsc: Option<bool>) -> BTreeMap<String, String> {
+        let names = enlightenments.map(|names| (ENLIGHTENMENTS_OFFERED.to_owned(), names.join(" ")));
+        let invtsc = invtsc.map(|on| (INVTSC_OFFERED.to_owned(), if on { "Y" } else { "N" }.to_owned()));
         names.into_iter().chain(invtsc).collect()
     }
 }

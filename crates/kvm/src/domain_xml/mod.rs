@@ -7,7 +7,7 @@ mod xml;
 
 pub use read::parse;
 pub use repair::{Repaired, repair, unescaped};
-pub(crate) use xml::{child, children, document};
+pub(crate) use xml::{children, document};
 
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;

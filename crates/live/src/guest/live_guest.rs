@@ -2,7 +2,6 @@
 
 use super::description::{GuestDescription, ProcessIdentity};
 use super::lives::{self, LifeLedger, Lives};
-use super::memory::GuestProcess;
 use super::resources::{GuestResources, TickBudget};
 use super::roles::ThreadRoles;
 use super::stagger;
@@ -123,19 +122,19 @@ impl LiveGuest {
             return Liveness::Ended;
         }
         self.helpers.retain(|_, h| h.read(reader) == Liveness::Alive);
-        let process = GuestProcess { pid: self.threads.pid, uid: self.description.identity.uid };
+        let pid = self.threads.pid;
         if reader.now_ns >= self.files_due_ns {
             let pause_ns = self.files_backoff.next().as_nanos() as u64;
-            self.files_due_ns = reader.now_ns + pause_ns + stagger(process.pid).min(pause_ns / 4);
-            match KvmFiles::read(&reader.paths, process.pid) {
+            self.files_due_ns = reader.now_ns + pause_ns + stagger(pid).min(pause_ns / 4);
+            match KvmFiles::read(&reader.paths, pid) {
                 Ok(files) => self.files = files,
                 Err(FileError::Denied) => self.resources.counters.deny(),
                 Err(_) => {}
             }
-            self.resources.look(process.pid, &self.files, reader);
+            self.resources.look(pid, &self.files, reader);
         }
         self.description.read_command_line(reader);
-        self.resources.read(process, budget, reader);
+        self.resources.read((pid, self.description.identity.uid), budget, reader);
         self.roles.look(&self.threads, &self.files.vcpus);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();

@@ -54,17 +54,9 @@ pub(crate) struct MemoryBudget {
     pub huge_pages_ns: u64,
 }
 
-/// The process of a guest and the user that it runs as.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GuestProcess {
-    pub pid: i32,
-    pub uid: Option<u32>,
-}
-
 impl GuestMemory {
-    /// Reads what is due.
-    pub(crate) fn read(&mut self, process: GuestProcess, budget: &mut MemoryBudget, reader: &mut ReadContext) {
-        let GuestProcess { pid, uid } = process;
+    /// Reads what is due of a process that runs as user `uid`.
+    pub(crate) fn read(&mut self, (pid, uid): (i32, Option<u32>), budget: &mut MemoryBudget, reader: &mut ReadContext) {
         let (now_ns, paths) = (reader.now_ns, &reader.paths);
         let every_ns = if budget.swapped { SWAPPING_NS + stagger(pid) / 8 } else { STATUS_NS };
         if self.status_ns.is_none_or(|at| now_ns.saturating_sub(at) >= every_ns) {
@@ -169,7 +161,7 @@ mod tests {
         let mut read = |memory: &mut GuestMemory, now_ns: u64, swapped: bool, may_walk: bool| {
             let mut budget = MemoryBudget { swapped, may_walk, huge_pages_ns: u64::MAX };
             reader.now_ns = now_ns;
-            memory.read(GuestProcess { pid: 10, uid: None }, &mut budget, &mut reader);
+            memory.read((10, None), &mut budget, &mut reader);
             budget.may_walk
         };
         read(&mut memory, 0, true, false);
@@ -198,7 +190,7 @@ mod tests {
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |memory: &mut GuestMemory, budget: &mut MemoryBudget, now_ns| {
             reader.now_ns = now_ns;
-            memory.read(GuestProcess { pid: 32, uid: None }, budget, &mut reader);
+            memory.read((32, None), budget, &mut reader);
         };
         read(&mut memory, &mut budget, 0);
         assert!(!memory.rollup.is_awaited(), "not at once");

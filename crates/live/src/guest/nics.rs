@@ -20,9 +20,8 @@ const PERIOD_NS: u64 = 5_000_000_000;
 const MAX_NICS: usize = 64;
 /// At most this many bytes of `net/dev` are read.
 const MAX_TABLE: usize = 4 << 20;
-/// At most this many namespaces are read in one tick, and kept.
+/// At most this many namespaces are read in one tick.
 const MAX_READS: usize = 16;
-const MAX_NAMESPACES: usize = 4096;
 
 /// Counters of interfaces by name, and when they were read, monotonic nanoseconds.
 #[derive(Debug, Default, PartialEq)]
@@ -48,7 +47,7 @@ impl NetworkTables {
     fn table(&mut self, paths: &SystemPaths, pid: i32, namespace: &str, now_ns: u64) -> Option<Arc<NetworkTable>> {
         let known = self.tables.get(namespace).cloned();
         let is_due = known.as_ref().is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= PERIOD_NS);
-        if !is_due || self.reads == 0 || known.is_none() && self.tables.len() >= MAX_NAMESPACES {
+        if !is_due || self.reads == 0 {
             return known;
         }
         self.reads -= 1;

@@ -4,7 +4,7 @@ use super::cgroups::Hierarchies;
 use super::counter_interpolation::CounterInterpolation;
 use super::counters::GuestCounters;
 use super::cpu_limits::CpuLimits;
-use super::memory::{GuestMemory, GuestProcess, MemoryBudget};
+use super::memory::{GuestMemory, MemoryBudget};
 use super::nics::{GuestNics, NetworkTables};
 use crate::metadata::source::{CounterReading, DeviceActivity};
 use crate::proc::fds::KvmFiles;
@@ -62,15 +62,15 @@ impl GuestResources {
         self.nics.look(&reader.paths, pid, files);
     }
 
-    /// Reads what is due.
-    pub(crate) fn read(&mut self, process: GuestProcess, budget: &mut TickBudget, reader: &mut ReadContext) {
+    /// Reads what is due of a process and its user.
+    pub(crate) fn read(&mut self, process: (i32, Option<u32>), budget: &mut TickBudget, reader: &mut ReadContext) {
         (self.vm, self.vcpus) = self.counters.read(&mut budget.debugfs);
         if self.vm.is_empty() && self.vcpus.is_empty() {
             CounterReading { vm: self.vm, vcpus: self.vcpus, .. } = self.interpolation.at(reader.now_ns);
         }
-        self.throttling = self.limits.read(&budget.hierarchies, process.pid, reader);
+        self.throttling = self.limits.read(&budget.hierarchies, process.0, reader);
         self.memory.read(process, &mut budget.memory, reader);
-        self.nics.read(process.pid, &mut budget.networks, reader);
+        self.nics.read(process.0, &mut budget.networks, reader);
     }
 
     /// The part of the guest's sample apart from threads, with what libvirt or the monitor says of its devices.

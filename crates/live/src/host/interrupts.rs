@@ -3,6 +3,7 @@
 use crate::proc::file;
 use crate::proc::stat::number;
 use sample::CpuTimes;
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// A file up to this size is read in each tick; a longer one (many CPUs times many devices) is expensive for the kernel
@@ -15,14 +16,9 @@ const LARGE_FILE_READ_TICKS: u32 = 4;
 /// At most this many bytes are read.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Interrupts taken by one CPU since boot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct CpuInterrupts {
-    /// Device interrupts: the numbered lines.
-    pub device: u64,
-    /// Local timer interrupts: `LOC`, on arm64 `arch_timer`.
-    pub timer: u64,
-}
+/// A CPU and the interrupts that it has taken since boot: those of devices (the numbered lines) and of its timer (`LOC`,
+/// on arm64 `arch_timer`).
+type CpuInterrupts = (u32, [u64; 2]);
 
 /// Reads the file as often as its size allows.
 #[derive(Debug)]
@@ -46,23 +42,20 @@ impl Interrupts {
         }
         let Ok(text) = file::read_bytes(&self.path, MAX_BYTES) else { return };
         self.last_bytes = text.len();
-        for (cpu, counts) in parse(&text) {
-            if let Ok(i) = cpus.binary_search_by_key(&cpu, |c| c.cpu)
-                && let Some(c) = cpus.get_mut(i)
-            {
-                c.device_irqs = Some(counts.device);
-                c.timer_irqs = Some(counts.timer);
-            }
+        let counts: HashMap<u32, [u64; 2]> = parse(&text).into_iter().collect();
+        for cpu in cpus {
+            let counts = counts.get(&cpu.cpu);
+            (cpu.device_irqs, cpu.timer_irqs) = (counts.map(|n| n[0]), counts.map(|n| n[1]));
         }
     }
 }
 
 /// Sums by CPU number. The first line names the CPUs, whose numbers may have gaps.
-pub(crate) fn parse(text: &[u8]) -> Vec<(u32, CpuInterrupts)> {
+fn parse(text: &[u8]) -> Vec<CpuInterrupts> {
     let mut lines = text.split(|b| *b == b'\n');
     let words = |line| <[u8]>::split(line, u8::is_ascii_whitespace).filter(|w: &&[u8]| !w.is_empty());
-    let mut counts: Vec<(u32, CpuInterrupts)> = words(lines.next().unwrap_or_default())
-        .filter_map(|w| Some((u32::try_from(number(w.strip_prefix(b"CPU")?)?).ok()?, CpuInterrupts::default())))
+    let mut counts: Vec<CpuInterrupts> = words(lines.next().unwrap_or_default())
+        .filter_map(|w| Some((u32::try_from(number(w.strip_prefix(b"CPU")?)?).ok()?, [0; 2])))
         .collect();
     for line in lines {
         let mut words = words(line);
@@ -75,8 +68,7 @@ pub(crate) fn parse(text: &[u8]) -> Vec<(u32, CpuInterrupts)> {
         for ((_, c), word) in counts.iter_mut().zip(words) {
             // After the columns comes the chip's name.
             let Some(n) = number(word) else { break };
-            let slot = if timer { &mut c.timer } else { &mut c.device };
-            *slot = slot.saturating_add(n);
+            c[usize::from(timer)] = c[usize::from(timer)].saturating_add(n);
         }
     }
     counts
@@ -95,10 +87,7 @@ mod tests {
     #[test]
     fn devices_and_timer_by_cpu() {
         let counts = parse(TEXT.as_bytes());
-        assert_eq!(
-            counts,
-            [(0, CpuInterrupts { device: 15, timer: 1100 }), (2, CpuInterrupts { device: 7, timer: 2200 })]
-        );
+        assert_eq!(counts, [(0, [15, 1100]), (2, [7, 2200])]);
     }
 
     #[test]

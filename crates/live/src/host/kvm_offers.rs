@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "KVM_GET_SUPPORTED_HV_CPUID has no wrapper")]
 
 use kvm::hyperv::{HypervLeaf, offered};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -37,11 +36,11 @@ struct Cpuid {
 
 /// The names that libvirt uses; empty where KVM offers nothing, `None` where it does not answer or on another
 /// architecture than x86.
-pub(super) fn enlightenments() -> Option<BTreeSet<String>> {
+pub(super) fn enlightenments() -> Option<Vec<&'static str>> {
     let kvm = File::open("/dev/kvm").ok().filter(|_| cfg!(target_arch = "x86_64"))?;
     // SAFETY: the argument is a number.
     if unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_CHECK_EXTENSION as _, KVM_CAP_HYPERV) } == 0 {
-        return Some(BTreeSet::new());
+        return Some(Vec::new());
     }
     let mut cpuid = Cpuid { count: LEAVES as u32, padding: 0, entries: [CpuidEntry::default(); LEAVES] };
     // SAFETY: the kernel writes at most `count` entries after the head, and `cpuid` has room for them.
@@ -51,5 +50,5 @@ pub(super) fn enlightenments() -> Option<BTreeSet<String>> {
     }
     let leaves: Vec<HypervLeaf> =
         cpuid.entries.iter().take(cpuid.count as usize).map(|entry| (entry.function, entry.registers)).collect();
-    Some(offered(&leaves).into_iter().map(str::to_owned).collect())
+    Some(offered(&leaves).into_iter().collect())
 }

@@ -7,7 +7,6 @@ use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::{TICK_NS, kilobytes, number, value};
 use engine::clock::clock_ns;
-use kvm::domain_capabilities::DomainCapabilities;
 use kvm::sanitize;
 use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
 use rustix::time::ClockId;
@@ -120,11 +119,8 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the kernel shows it as
     // these flags (arch/x86/kernel/cpu/intel.c and amd.c).
     let has_flag = |name| value(&cpuinfo, "flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
-    let offers = DomainCapabilities {
-        enlightenments: here.then(super::kvm_offers::enlightenments).flatten(),
-        invtsc: has_flag("nonstop_tsc").filter(|_| here),
-        ..DomainCapabilities::default()
-    };
+    let enlightenments = here.then(super::kvm_offers::enlightenments).flatten();
+    let offers = HostFacts::offers(enlightenments, has_flag("nonstop_tsc").filter(|_| here));
     // arm64 has only numbers.
     let model = value(&cpuinfo, "model name").map(|model| (CPU_MODEL.to_owned(), sanitize(model, 128)));
     let realtime = kernel("sched_rt_runtime_us").map(|us| ("kernel.sched_rt_runtime_us".to_owned(), us));
@@ -138,7 +134,7 @@ fn facts(paths: &SystemPaths) -> HostFacts {
         params: modules
             .flat_map(|m| parameters(&paths.sys, m))
             .chain(realtime)
-            .chain(HostFacts::offers(&offers))
+            .chain(offers)
             .chain(slower)
             .chain(model)
             .collect(),

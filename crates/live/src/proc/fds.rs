@@ -2,6 +2,7 @@
 
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
+use super::stat::number;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 
@@ -62,31 +63,25 @@ impl KvmFiles {
     }
 
     fn note(&mut self, fd: i32, target: &[u8]) {
-        if target == b"/dev/kvm" {
-            self.dev_kvm = true;
-            return;
-        }
-        if target == b"/dev/net/tun" {
-            self.taps.insert(fd);
-            return;
-        }
-        if let Some(name) = target.strip_prefix(b"/dev/").filter(|name| name.starts_with(b"tap")) {
-            if super::stat::number(&name[3..]).is_some() && self.macvtaps.len() < MAX_MACVTAPS {
-                self.macvtaps.extend(std::str::from_utf8(name).map(str::to_owned));
-            }
-            return;
-        }
-        let Some(name) = target.strip_prefix(b"anon_inode:") else { return };
+        let name = target.strip_prefix(b"anon_inode:").unwrap_or_default();
         let name = name.strip_prefix(b"[").and_then(|n| n.strip_suffix(b"]")).unwrap_or(name);
-        let index = |rest: &[u8]| super::stat::number(rest).and_then(|n| u32::try_from(n).ok());
-        if name == b"kvm-vm" {
-            self.vm = true;
-        } else if name == b"kvm-vm-stats" {
-            self.vm_stats = Some(fd);
-        } else if let Some(n) = name.strip_prefix(b"kvm-vcpu:").and_then(index) {
-            self.vcpus.insert(fd, n);
-        } else if let Some(n) = name.strip_prefix(b"kvm-vcpu-stats:").and_then(index) {
-            self.vcpu_stats.insert(fd, n);
+        let index = |prefix: &[u8]| u32::try_from(number(name.strip_prefix(prefix)?)?).ok();
+        match (target, name) {
+            (b"/dev/kvm", _) => self.dev_kvm = true,
+            (b"/dev/net/tun", _) => drop(self.taps.insert(fd)),
+            (_, b"kvm-vm") => self.vm = true,
+            (_, b"kvm-vm-stats") => self.vm_stats = Some(fd),
+            (_, b"") => {
+                let tap =
+                    target.strip_prefix(b"/dev/").filter(|tap| tap.strip_prefix(b"tap").and_then(number).is_some());
+                if self.macvtaps.len() < MAX_MACVTAPS {
+                    self.macvtaps.extend(tap.and_then(|tap| std::str::from_utf8(tap).ok()).map(str::to_owned));
+                }
+            }
+            _ => {
+                self.vcpus.extend(index(b"kvm-vcpu:").map(|n| (fd, n)));
+                self.vcpu_stats.extend(index(b"kvm-vcpu-stats:").map(|n| (fd, n)));
+            }
         }
     }
 }

@@ -46,19 +46,16 @@ impl LateFile {
     /// Returns the content once it was read. Starts a thread unless one reads already, and waits at most `timeout`.
     pub(crate) fn read(&mut self, files: &mut SlowFiles, file: SlowFile, timeout: Duration) -> Option<FileBytes> {
         let received = if let Some(awaited) = &self.awaited {
-            awaited.try_recv()
+            awaited.try_recv().map_err(|e| e == TryRecvError::Empty)
         } else {
             self.awaited = files.start(file);
             let left = TICK_TIMEOUT.saturating_sub(files.waited);
             let begin = Instant::now();
             let received = self.awaited.as_ref()?.recv_timeout(timeout.min(left));
             files.waited += begin.elapsed();
-            received.map_err(|e| match e {
-                RecvTimeoutError::Timeout => TryRecvError::Empty,
-                RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
-            })
+            received.map_err(|e| e == RecvTimeoutError::Timeout)
         };
-        if received != Err(TryRecvError::Empty) {
+        if received != Err(true) {
             self.awaited = None;
         }
         received.ok()
