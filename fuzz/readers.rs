@@ -6,9 +6,9 @@ use import::{ImportOptions, Imported, PerfDataFeed};
 use judge::analysis::{DomainFilter, Pattern, Pipeline};
 use judge::lint::{InputKind, Options};
 use kvm::{
-    CpuSet, Space, cmdline, device_map, domain_xml as xml, event_totals as totals,
-    format, guest_name, kernel_log as log, mtree as tree, sanitize, sanitize_name, thread_name,
-    time_profile as profile, topology_text, virsh_text, vmm_config as vmm,
+    CpuSet, Space, cmdline, device_map, domain_xml as xml, event_totals as totals, format, guest_name,
+    kernel_log as log, mtree as tree, sanitize, sanitize_name, thread_name, time_profile as profile, topology_text,
+    virsh_text, vmm_config as vmm,
 };
 use kvmtop::cli::args::ChoiceArgs;
 use kvmtop::cli::{Settings, config::Config, saved_settings};

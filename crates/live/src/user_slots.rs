@@ -55,7 +55,7 @@ impl UserSlots {
             // Nobody may wait for it any more.
             let _ = reply.try_send(result);
         };
-        std::thread::Builder::new().name(name.to_owned()).stack_size(1 << 20).spawn(work).ok()?;
+        std::thread::Builder::new().name(name.to_owned()).spawn(work).ok()?;
         Some(answer)
     }
 

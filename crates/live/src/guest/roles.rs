@@ -73,7 +73,7 @@ impl ThreadRoles {
             .filter(|(_, (role, _))| *role == Role::Vcpu)
             .map(|(tid, (_, index))| (tid, index))
             .collect();
-        if vcpus.len() != files.len() {
+        if vcpus.len() != files.len() || vcpus.iter().all(|(_, index)| index.is_some()) {
             return;
         }
         let mut missing: Vec<u32> =
