@@ -66,15 +66,11 @@ pub(super) fn parse(raw: &str) -> Option<MtreeLine> {
             rest.split_once("root: ").map(|(_, root)| root.split(", alias ").next().unwrap_or(root).trim().to_owned());
         return Some(MtreeLine::FlatName { name: name.to_owned(), root });
     }
-    let headings: [(&str, fn(String) -> MtreeLine); 3] = [
-        ("address-space (flat view):", MtreeLine::OldFlatView),
-        ("address-space:", MtreeLine::AddressSpace),
-        ("memory-region:", MtreeLine::MemoryRegion),
-    ];
-    let name = |(prefix, heading): &(&str, fn(String) -> MtreeLine)| {
-        text.strip_prefix(prefix).map(|name| heading(sanitize(name.trim(), MAX_NAME)))
-    };
-    if let Some(heading) = headings.iter().find_map(name) {
+    let named = |prefix: &str| text.strip_prefix(prefix).map(|name| sanitize(name.trim(), MAX_NAME));
+    let flat = || named("address-space (flat view):").map(MtreeLine::OldFlatView);
+    let space = || named("address-space:").map(MtreeLine::AddressSpace);
+    let region = || named("memory-region:").map(MtreeLine::MemoryRegion);
+    if let Some(heading) = flat().or_else(space).or_else(region) {
         return Some(heading);
     }
     if text == "aliases" {

@@ -195,7 +195,7 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool) -> Vec<String> {
 fn cell(id: u32, value: &str) -> [String; 2] {
     let part = |name: &str| value.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
     let list = |name: &str, option: &str| -> String {
-        part(name).into_iter().flat_map(|list| list.split(';')).map(|part| format!(",{option}={part}")).collect()
+        part(name).into_iter().flat_map(|list| list.split(';')).flat_map(|part| [",", option, "=", part]).collect()
     };
     let nodes = match list("hostnodes", "host-nodes") {
         nodes if nodes.is_empty() => nodes,
