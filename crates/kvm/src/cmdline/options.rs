@@ -223,7 +223,8 @@ fn numa(command: &mut QemuCommand, value: &str) {
     command.cells.push((cell, get(&pairs, "memdev", false)));
 }
 
-/// An `IOThread`, or a memory backend and the host nodes that it is bound to: `host-nodes=0,policy=bind`, in JSON `[0]`.
+/// An `IOThread`, or a memory backend with the host nodes that it is bound to: `host-nodes=0,policy=bind`, in JSON
+/// `[0]`.
 fn object(command: &mut QemuCommand, value: &str) {
     let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") else { return };
     if kind == "iothread" {

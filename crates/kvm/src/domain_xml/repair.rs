@@ -31,9 +31,10 @@ const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
 ];
 
 /// A comment, a declaration or a tag, whose attributes contain no other tag.
-static TAG: Pattern = Pattern::new(
-    r#"(?s)<!--.*?(?:-->|$)|<[!?][^>]*>?|<(?P<close>/)?(?P<name>[A-Za-z_][A-Za-z0-9_:.-]*)(?:[^<>"']|"[^"<]*"|'[^'<]*')*>"#,
-);
+static TAG: Pattern = Pattern::new(concat!(
+    r"(?s)<!--.*?(?:-->|$)|<[!?][^>]*>?|",
+    r#"<(?P<close>/)?(?P<name>[A-Za-z_][A-Za-z0-9_:.-]*)(?:[^<>"']|"[^"<]*"|'[^'<]*')*>"#,
+));
 /// The beginning of a tag. An arrow of a remark (`<--- here`) or a comparison begins none.
 static TAG_BEGINS: Pattern = Pattern::new("</?[A-Za-z_]");
 

@@ -1,4 +1,4 @@
-//! `lscpu -e`, a table with a row for each CPU; `lscpu -p`, a list with any columns (`# CPU,Core,Socket,Node,,L1d,L1i`);
+//! `lscpu -e`, a table with a row for each CPU; `lscpu -p`, a list with any columns (`# CPU,Core,Socket,Node`);
 //! and `lscpu` without options, a line for each property, in any locale.
 
 use super::TopologyText;
