@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use strum::{Display, EnumDiscriminants, IntoStaticStr};
 
-// Input is hostile: a few bytes of it name thousands of vCPUs or guests, and a report that lists all of them for each of
-// them grows with the square of the input.
+// Input is hostile: a few bytes of it name thousands of vCPUs or guests, and a report that lists all of them for each
+// grows with the square of the input.
 /// The most findings of one interval.
 pub(crate) const MAX_FINDINGS: usize = 16_384;
 /// The most text in all findings of one interval, bytes.

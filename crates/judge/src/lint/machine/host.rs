@@ -66,6 +66,6 @@ pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         fix: vec![fixes::advice(texts::OTHER_INSTANCE)],
         cost: Some(total),
         marks: vec![Mark::Pcpu(cpu)],
-        ..texts::STEAL.finding()
+        ..Finding::default()
     });
 }

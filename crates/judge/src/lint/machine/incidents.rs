@@ -203,8 +203,8 @@ fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents
     }
 }
 
-/// Adds the lines of the host's log that are signs of such events, by guest. Where one `counts`, the recent ones like it
-/// are evidence too.
+/// Adds the lines of the host's log that are signs of events, by guest. Where one `counts`, the recent ones like it are
+/// evidence too.
 fn add_log_lines(ctx: &Context<'_>, counts: impl Fn(&LogLine) -> bool, signs: Signs, all: &mut ByGuest) {
     // Lines of one guest, kind and cause, and whether one of them counts.
     let mut lines: BTreeMap<(Option<usize>, LogKind, Option<u64>), (bool, Vec<&LogLine>)> = BTreeMap::new();

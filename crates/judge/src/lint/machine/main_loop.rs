@@ -52,6 +52,6 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         fix,
         cost: Some(cpu.busy()),
         marks: vec![Mark::Thread(thread.tid)],
-        ..texts::MAIN_LOOP.finding()
+        ..Finding::default()
     });
 }

@@ -47,6 +47,6 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         ],
         cost: faults.cost,
         marks: faults.marks,
-        ..texts::FAULTS.finding()
+        ..Finding::default()
     });
 }

@@ -46,7 +46,7 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         fix: fewer_exits(guest, port),
         cost: exits.cost,
         marks: exits.marks,
-        ..texts::NESTED.finding()
+        ..Finding::default()
     });
 }
 

@@ -28,7 +28,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             guest in migration is left out. From 10 % of one CPU on it is a warning",
         fix: "Huge pages in the domain's XML, or the host's memory settings",
         links: &[links::TRANSPARENT_HUGE_PAGES, links::MEMORY_BACKING],
-        why: "",
+        why: "The host maps guest memory at its first use, and again whenever something removed the mapping: \
+            ballooning, KSM, huge page collapse, NUMA balancing, swapping, dirty logging. A growing guest causes \
+            faults for a while; if they go on for minutes, one of these is active",
     },
     Rule {
         id: RuleId::HostMemoryPressure,
@@ -50,7 +52,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         limits: "Hypervisors that report no steal hide this",
         fix: "Nothing on this host: a larger or dedicated instance",
         links: &[links::PROC],
-        why: "",
+        why: "The outer hypervisor is running other guests on these CPUs. Everything here, guests included, stops \
+            meanwhile, and no setting on this host changes that",
     },
     Rule {
         id: RuleId::AbnormalExit,
@@ -100,7 +103,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         limits: "What the thread does is not broken down. A guest in migration is left out",
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
         links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
-        why: "",
+        why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is \
+            full, all of them slow down, and vCPUs wait for the lock that it holds",
     },
     Rule {
         id: RuleId::NestedGuest,
@@ -112,6 +116,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             the vCPUs' time in exits on it is a warning",
         fix: "Enlightenments for Windows, after a power cycle; or the inner guests moved to this host",
         links: &[links::NESTED_GUESTS, links::HYPERV],
-        why: "",
+        why: "The guest is a hypervisor. Each exit of its guests passes through this host first and causes several \
+            exits here, so everything inside costs several times more",
     },
 ];

@@ -16,12 +16,6 @@ pub(super) const UNHANDLED_MSRS: Prose = Prose {
     why: "A guest asks for registers of the CPU that KVM does not emulate. It matters only if the guest misbehaves at \
         that moment",
 };
-pub(super) const FAULTS: Prose = Prose {
-    title: "The host serves many memory faults of the guest",
-    why: "The host maps guest memory at its first use, and again whenever something removed the mapping: ballooning, \
-        KSM, huge page collapse, NUMA balancing, swapping, dirty logging. A growing guest causes faults for a while; \
-        if they go on for minutes, one of these is active",
-};
 pub(super) const SWAPPED: Prose = Prose {
     title: "The host swaps the guest's memory out",
     why: "When a vCPU uses a page that was swapped out, it stops until the disk answers. The guest cannot see why",
@@ -30,21 +24,6 @@ pub(super) const KSM: Prose = Prose {
     title: "KSM uses much CPU to share memory",
     why: "KSM compares pages of all guests. It saves memory and costs CPU time, and a fault when a guest writes to a \
         shared page",
-};
-pub(super) const STEAL: Prose = Prose {
-    title: "This host is itself a guest and does not get its CPUs",
-    why: "The outer hypervisor is running other guests on these CPUs. Everything here, guests included, stops \
-        meanwhile, and no setting on this host changes that",
-};
-pub(super) const MAIN_LOOP: Prose = Prose {
-    title: "QEMU's main thread uses close to a whole CPU",
-    why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is full, \
-        all of them slow down, and vCPUs wait for the lock that it holds",
-};
-pub(super) const NESTED: Prose = Prose {
-    title: "The guest runs guests of its own",
-    why: "The guest is a hypervisor. Each exit of its guests passes through this host first and causes several exits \
-        here, so everything inside costs several times more",
 };
 
 // Fixes.
