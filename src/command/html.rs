@@ -11,31 +11,31 @@ use import::PerfDataFeed;
 use judge::analysis::Pipeline;
 use judge::figures;
 use sample::Feed as _;
-use sample::{Sample, SourceId};
-use std::iter;
+use sample::SourceId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The intervals that a perf.data file or a trace is cut into, seconds.
-pub(super) const INTERVAL_S: f64 = 1.0;
+/// The intervals that a perf.data file is cut into, seconds.
+const INTERVAL_S: f64 = 1.0;
 
 /// Writes the page of these inputs to a file, or to the standard output.
 pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Settings) -> anyhow::Result<u8> {
     html_file::check(file)?;
     let mut timeline = TimelineBuilder::new(settings.domains.clone());
-    let mut read = report::read(inputs, reading, settings, Some(&mut timeline))?;
+    let read = report::read(inputs, reading, settings, Some(&mut timeline))?;
     let progress = ReadingLine::new(inputs);
     for path in inputs {
         // The report said of a file that cannot be used.
         if read.source == SourceId::PerfData.as_str()
             && let Ok(mut feed) = PerfDataFeed::open(path, INTERVAL_S, reading.perf_times)
         {
-            add_intervals(iter::from_fn(|| feed.next().transpose()), settings, &mut timeline)
-                .with_context(|| format!("{}: its time lines", path.display()))?;
+            let mut pipeline = Pipeline::new(settings.findings.clone());
+            while let Some(sample) = feed.next().with_context(|| format!("{}: its time lines", path.display()))? {
+                if let Some(interval) = pipeline.next(Arc::new(sample)) {
+                    timeline.add(&interval);
+                }
+            }
         }
-    }
-    for samples in read.intervals.drain(..) {
-        add_intervals(samples.into_iter().map(Ok), settings, &mut timeline)?;
     }
     let view = read.view(settings);
     let names: Vec<_> = inputs.iter().map(|i| i.file_name().unwrap_or(i.as_os_str()).to_string_lossy()).collect();
@@ -49,19 +49,4 @@ pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Se
     }
     page.notes.iter().for_each(|note| say(note));
     Ok(report::status(read.damaged))
-}
-
-/// Adds the intervals of a `perf.data` or of a trace, which the report itself has as one.
-fn add_intervals(
-    samples: impl Iterator<Item = anyhow::Result<Sample>>,
-    settings: &Settings,
-    timeline: &mut TimelineBuilder,
-) -> anyhow::Result<()> {
-    let mut pipeline = Pipeline::new(settings.findings.clone());
-    for sample in samples {
-        if let Some(interval) = pipeline.next(Arc::new(sample?)) {
-            timeline.add(&interval);
-        }
-    }
-    Ok(())
 }

@@ -18,7 +18,7 @@ pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
         (pipeline.next_or_first(after.into()), "live", false)
     } else {
         let reading = InputArgs { at: args.at, json: args.json, ..InputArgs::default() };
-        let JudgedInput { interval, source, damaged, .. } = report::read(&args.inputs, &reading, settings, None)?;
+        let JudgedInput { interval, source, damaged } = report::read(&args.inputs, &reading, settings, None)?;
         (interval, source, damaged)
     };
     let input = if source == "live" { lint::InputKind::Live } else { lint::InputKind::File };

@@ -1,6 +1,5 @@
 //! `report` and `diff`: files instead of a live host.
 
-use super::html::INTERVAL_S;
 use super::progress_line::ReadingLine;
 use super::{FAILED, print, report_session, say, say_unmatched};
 use crate::cli::Settings;
@@ -10,15 +9,13 @@ use ::report::{View, diff, diff_text, json, text};
 use import::{DescriptionFiles, ImportOptions, Imported};
 use judge::analysis::{JudgedInterval, Pipeline};
 use judge::lint;
-use sample::{Sample, SourceId};
+use sample::SourceId;
 use std::path::PathBuf;
 
 /// Files read, joined and judged.
 pub(super) struct JudgedInput {
     pub interval: JudgedInterval,
     pub source: &'static str,
-    /// The intervals of each trace, for a time line.
-    pub intervals: Vec<Vec<Sample>>,
     /// Whether a file could not be used; the others were used.
     pub damaged: bool,
 }
@@ -68,8 +65,7 @@ pub(super) fn status(damaged: bool) -> u8 {
     if damaged { FAILED } else { 0 }
 }
 
-/// Reads and judges these inputs; all intervals of a session go to the time line as well, and a trace is cut into
-/// intervals.
+/// Reads and judges these inputs; all intervals of a session go to the time line as well.
 pub(super) fn read(
     inputs: &[PathBuf],
     reading: &InputArgs,
@@ -80,26 +76,22 @@ pub(super) fn read(
         duration_s: reading.duration.map(|d| d.as_secs_f64()),
         vcpus: reading.vcpus,
         perf_times: reading.perf_times,
-        interval_s: timeline.is_some().then_some(INTERVAL_S),
     };
     if let Some((session, others)) = report_session::find(inputs)? {
         let (mut descriptions, damaged) = describe(&others, &options);
         let interval = report_session::read(&session, reading.at, &mut descriptions, settings, timeline)?;
-        return Ok(JudgedInput { interval, source: "session", intervals: Vec::new(), damaged });
+        return Ok(JudgedInput { interval, source: "session", damaged });
     }
     anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");
     let reading = ReadingLine::new(inputs);
-    let Imported { sample, base, mut intervals, source, errors, notes } = import::load(inputs, &options);
+    let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
     drop(reading);
     errors.iter().map(ToString::to_string).chain(notes).for_each(|text| say(&text));
     anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
     let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
     let _judging = ReadingLine::new(inputs);
     let interval = Pipeline::new(options).whole(&sample, base);
-    if source != SourceId::Trace.as_str() {
-        intervals.clear();
-    }
-    Ok(JudgedInput { interval, source, intervals, damaged: !errors.is_empty() })
+    Ok(JudgedInput { interval, source, damaged: !errors.is_empty() })
 }
 
 /// Reads the files that describe the guests and the host of a session; also returns whether one of them could not be

@@ -11,6 +11,7 @@ use super::imported::{ImportError, ImportOptions, Imported};
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::SHUT_OFF;
 use kvm::topology::EFFICIENCY_CPUS;
+use sample::SourceId::{Cmdline, Config, KernelLog, Mtree, PerfData, Text, Topology, Trace, Virsh, Xml};
 use sample::{
     DomainFacts, DomainSample, DomainState, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus,
 };
@@ -22,18 +23,7 @@ const MAX_DOMAINS: usize = 4096;
 /// Limit of the remarks that are shown.
 const MAX_NOTES: usize = 32;
 /// The sources, those first that JSON's `source` prefers.
-const SOURCES: [SourceId; 10] = [
-    SourceId::PerfData,
-    SourceId::Text,
-    SourceId::Trace,
-    SourceId::Xml,
-    SourceId::Cmdline,
-    SourceId::Mtree,
-    SourceId::KernelLog,
-    SourceId::Topology,
-    SourceId::Virsh,
-    SourceId::Config,
-];
+const SOURCES: [SourceId; 10] = [PerfData, Text, Trace, Xml, Cmdline, Mtree, KernelLog, Topology, Virsh, Config];
 
 /// Makes one sample of all files.
 pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
@@ -69,8 +59,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     };
     sample.normalise();
     let source = sources.first().map_or("file", |id| id.as_str());
-    let Gathered { intervals, errors, notes, .. } = gathered;
-    Imported { sample, base, intervals, source, errors, notes: shown(notes) }
+    Imported { sample, base, source, errors: gathered.errors, notes: shown(gathered.notes) }
 }
 
 /// The first remarks, and how many there are more.
@@ -83,7 +72,7 @@ fn shown(mut notes: Vec<String>) -> Vec<String> {
 
 /// The state of a file's source. `overflow` events found no room in a bounded table.
 fn source_status(id: SourceId, overflow: u64) -> SourceStatus {
-    if overflow == 0 || !matches!(id, SourceId::PerfData | SourceId::Trace) {
+    if overflow == 0 || !matches!(id, PerfData | Trace) {
         return SourceStatus::ok(id);
     }
     let cause = format!(
@@ -140,7 +129,7 @@ fn assign_trees(domains: &mut Vec<Description>, trees: Vec<(PathBuf, DeviceMap)>
 /// Seconds that the counters cover. For tables it is `--duration`, else what their text states. A trace and a perf.data
 /// have their own.
 fn interval(gathered: &Gathered, options: &ImportOptions) -> Option<f64> {
-    let lengths = gathered.seconds.iter().filter(|(source, _)| (*source == SourceId::Text) == gathered.has_tables);
+    let lengths = gathered.seconds.iter().filter(|(source, _)| (*source == Text) == gathered.has_tables);
     let longest = lengths.map(|(_, seconds)| *seconds).reduce(f64::max);
     if gathered.has_tables { options.duration_s.or(longest) } else { longest.or(options.duration_s) }
 }

@@ -9,7 +9,7 @@ use kvm::kernel_log::LogLine;
 use kvm::thread_cpus::ThreadCpus;
 use kvm::topology::HostTopology;
 use kvm::virsh_text::StatsReading;
-use sample::{DomainSample, EngineStatus, HostFacts, Sample, SourceId};
+use sample::{DomainSample, EngineStatus, HostFacts, SourceId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,10 +19,6 @@ use std::sync::Arc;
 pub(super) struct Gathered {
     /// See [`ImportOptions::perf_times`](super::ImportOptions::perf_times).
     pub perf_times: bool,
-    /// See [`ImportOptions::interval_s`](super::ImportOptions::interval_s).
-    pub interval_s: Option<f64>,
-    /// See [`Imported::intervals`](super::Imported::intervals).
-    pub intervals: Vec<Vec<Sample>>,
     /// Measured domains.
     pub guests: Vec<DomainSample>,
     /// Domains that were only counted.

@@ -15,8 +15,6 @@ pub struct ImportOptions {
     /// Gives the accesses of a `perf.data` the times that perf gives them: from the access to the entry (ports, MSRs,
     /// writes to memory) or from the exit to the access (reads of memory). Without it an access takes the whole exit.
     pub perf_times: bool,
-    /// Also cuts traces into intervals of this many seconds.
-    pub interval_s: Option<f64>,
 }
 
 /// A file that could not be used, or not completely.
@@ -36,9 +34,6 @@ pub struct Imported {
     pub sample: Sample,
     /// Length of that interval in seconds, where it is known.
     pub base: Option<f64>,
-    /// What had been counted at the end of each interval of each trace, after a first sample without guests. Long traces
-    /// have longer intervals.
-    pub intervals: Vec<Vec<Sample>>,
     /// JSON's `source`: the type of the file that gave the most: `perf.data`, `trace`, `text`, `xml`, ….
     pub source: &'static str,
     /// Files that were not used.

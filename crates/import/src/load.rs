@@ -16,8 +16,7 @@ const MAX_FILES: usize = 4096;
 
 /// Reads files. A folder stands for the files in it.
 pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
-    let ImportOptions { perf_times, interval_s, .. } = *options;
-    let mut gathered = Gathered { perf_times, interval_s, ..Gathered::default() };
+    let mut gathered = Gathered { perf_times: options.perf_times, ..Gathered::default() };
     let (reports, paths): (Vec<PathBuf>, Vec<PathBuf>) =
         paths.iter().cloned().partition(|path| archive_members::is_sosreport(path));
     let files = expand_folders(&paths, &mut gathered.errors);

@@ -2,7 +2,6 @@
 //! any kernel.
 
 mod decode;
-mod intervals;
 mod line;
 
 use super::covered_time::CoveredTime;
@@ -11,7 +10,6 @@ use super::group_threads::{KvmEventCounts, group_threads};
 use super::imported::io_message;
 use decode::TraceDecoder;
 use engine::pairing::Pairing;
-use intervals::Readings;
 use kvm::exit_reason::ReasonNames;
 use kvm::kernel_log::{LogKind, LogLine, LogReader, MAX_OF_A_KIND};
 use kvm::sanitize;
@@ -56,7 +54,6 @@ fn joined(line: &str, next: &str) -> String {
 /// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
 pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathered) -> Result<(), String> {
     let mut reader = TraceReader::new(text, gathered.topology.clone());
-    reader.readings = gathered.interval_s.filter(|_| reader.timed).map(Readings::new);
     read_lines(&mut reader, text, more)?;
     reader.finish(gathered)
 }
@@ -100,8 +97,6 @@ struct TraceReader {
     log: LogReader,
     /// What the log says, and events of KVM that could not be read.
     found: Vec<LogLine>,
-    /// Readings at the ends of intervals, for time lines.
-    readings: Option<Readings>,
 }
 
 impl TraceReader {
@@ -162,9 +157,6 @@ impl TraceReader {
         if kvm {
             self.first = Some(self.first.map_or(line.time, |first| first.min(line.time)));
             self.last = self.last.max(line.time);
-            if let Some(readings) = &mut self.readings {
-                readings.before(line.time, || self.pairing.snapshot());
-            }
             self.covered.at(line.time);
             self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
@@ -197,9 +189,6 @@ impl TraceReader {
         let (overflow, events) = (self.pairing.overflow(), self.pairing.events());
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
-        if let Some(readings) = &mut self.readings {
-            readings.end(self.last, &threads);
-        }
         threads.iter_mut().for_each(|t| self.decoder.name(&mut t.events.exits));
         let engine = &mut gathered.engine;
         engine.lost = engine.lost.saturating_add(self.lost);
@@ -211,9 +200,7 @@ impl TraceReader {
             gathered.notes.push("the trace: its lines have no times, so there are no rates and no durations".into());
         }
         gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));
-        let guests = group_threads(threads, &self.counts, |_| None);
-        gathered.intervals.extend(self.readings.map(|readings| readings.samples(&guests, &self.decoder)));
-        gathered.guests.extend(guests);
+        gathered.guests.extend(group_threads(threads, &self.counts, |_| None));
         Ok(())
     }
 }

@@ -175,40 +175,6 @@ fn texts_of_all_kernels_are_understood() {
     assert_eq!(s.domains[0].threads[0].events.exits[0].name.as_deref(), Some("WOBBLE"));
 }
 
-#[test]
-fn a_trace_is_cut_into_intervals() {
-    // A second with two exits, three without any, one with one.
-    let exit = |at: f64| {
-        format!(
-            "CPU 0/KVM-99 [000] {at:.6}: kvm_exit: vcpu 0 reason WOBBLE rip 0x1\nCPU 0/KVM-99 [000] {:.6}: kvm_entry: \
-             vcpu 0\n",
-            at + 0.001
-        )
-    };
-    let text: String = [100.5, 101.2, 104.9].map(exit).concat();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("trace.txt");
-    let intervals = |text: &str| {
-        std::fs::write(&path, text).unwrap();
-        let options = ImportOptions { interval_s: Some(1.0), ..ImportOptions::default() };
-        load(std::slice::from_ref(&path), &options).intervals.concat()
-    };
-    let samples = intervals(&text);
-    let counts: Vec<(i64, u64)> = samples
-        .iter()
-        .map(|s| (s.time_ms, s.domains.iter().flat_map(exits).map(|(.., count, _)| count).sum()))
-        .collect();
-    assert_eq!(counts, [(100_500, 0), (101_500, 2), (104_500, 2), (104_901, 3)]);
-    let last = &samples.last().unwrap().domains[0];
-    assert_eq!(last.threads[0].events.exits[0].name.as_deref(), Some("WOBBLE"));
-    assert_eq!(last.facts.name, samples[1].domains[0].facts.name, "it is one guest throughout");
-    let long: String = (0..5_000).map(|s| exit(100.0 + f64::from(s))).collect();
-    let long = intervals(&long);
-    assert!((600..1300).contains(&long.len()), "{}", long.len());
-    assert_eq!(long.last().unwrap().domains[0].threads[0].events.exits[0].time.count, 5_000);
-    assert_eq!(intervals("kvm_exit: vcpu 0 reason HLT rip 0x1 info1 0x0 info2 0x0\n"), [], "no times");
-}
-
 const ROUND: &str = "\
 CPU 0/KVM-99 [000] d..1. 10.000100: kvm_exit: vcpu 0 reason io rip 0x8049 info1 0x06080041 info2 0x804a
 CPU 0/KVM-99 [000] ..... 10.000110: kvm_userspace_exit: reason KVM_EXIT_IO (2)
