@@ -7,7 +7,6 @@ use super::gathered::Gathered;
 use super::imported::{ImportError, file_name, io_message};
 use super::load::read_content;
 use super::plain_text;
-use super::text_file::TooLarge;
 use rights::open_regular;
 use std::collections::HashMap;
 use std::io::Read;
@@ -72,7 +71,7 @@ impl<'a> MemberReader<'a> {
             content => content,
         };
         let (lines, bytes) = (self.gathered.log.len(), self.gathered.text_bytes);
-        let read = read_content(path, content, TooLarge::Cut, self.gathered);
+        let read = read_content(path, content, self.gathered);
         self.examined += self.gathered.text_bytes - bytes;
         let mut new = self.gathered.log.split_off(lines);
         let mut seen: HashMap<String, usize> = HashMap::new();

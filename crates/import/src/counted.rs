@@ -176,14 +176,6 @@ fn totals(stats: &Stats) -> Option<String> {
         let percent = waited as f64 * 100.0 / (ran as f64 + waited as f64);
         known.push(format!("vCPUs waited for a CPU {percent:.1} % of the time that they were to run"));
     }
-    let is_halted = |(key, value): (&String, &String)| {
-        (key.starts_with("vcpu.") && key.ends_with(".halted")).then(|| *value == "yes")
-    };
-    let halted: Vec<bool> = stats.iter().filter_map(is_halted).collect();
-    if !halted.is_empty() {
-        let asleep = halted.iter().filter(|asleep| **asleep).count();
-        known.push(format!("{asleep} of {} vCPUs were halted at that moment", halted.len()));
-    }
     for disk in domain_stats::disks(stats).into_iter().take(4) {
         let mean = |what: &str, ns: Option<u64>, ops: u64| {
             Some(format!("{:.1} ms a {what}", ns.filter(|_| ops > 0)? as f64 / ops as f64 / 1e6))

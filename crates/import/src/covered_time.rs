@@ -1,11 +1,15 @@
 //! The time that a file's events cover, without jumps of its clock.
 
 /// A longer time without an event is a gap: a damaged time stamp, or two recordings in one file. Nanoseconds.
-pub(super) const MAX_BACKOFF: u64 = 86_400 * 1_000_000_000;
+const MAX_GAP: u64 = 86_400 * 1_000_000_000;
 
 /// The time from the first event to the last one. Gaps do not count.
 #[derive(Debug, Default)]
 pub(super) struct CoveredTime {
+    /// The first time of all; `None` before any event.
+    pub first: Option<u64>,
+    /// The last time of all.
+    pub last: u64,
     /// The latest time since the last gap.
     latest: Option<u64>,
     /// The first time, or an earlier one that came later.
@@ -18,12 +22,14 @@ pub(super) struct CoveredTime {
 impl CoveredTime {
     /// Adds an event.
     pub fn at(&mut self, time: u64) {
+        self.first = Some(self.first.map_or(time, |first| first.min(time)));
+        self.last = self.last.max(time);
         let Some(latest) = self.latest else {
             (self.latest, self.earliest) = (Some(time), time);
             return;
         };
         let (ahead, back) = (time.saturating_sub(latest), latest.saturating_sub(time));
-        if ahead.max(back) > MAX_BACKOFF {
+        if ahead.max(back) > MAX_GAP {
             self.gap_ns = self.gap_ns.max(ahead.max(back));
             (self.latest, self.earliest) = (Some(time), time);
             return;
@@ -41,7 +47,7 @@ impl CoveredTime {
 
     /// A sentence about gaps, if there are any.
     pub fn note(&self) -> Option<String> {
-        let days = self.gap_ns as f64 / MAX_BACKOFF as f64;
+        let days = self.gap_ns as f64 / MAX_GAP as f64;
         (self.gap_ns > 0).then(|| {
             format!("its clock jumps by up to {days:.0} days between two events; such gaps are not counted as time")
         })

@@ -5,7 +5,7 @@ use super::guest::UNNAMED;
 use super::imported::Imported;
 use kvm::kernel_log::LogLine;
 use kvm::topology::HostTopology;
-use sample::{DomainFacts, DomainSample, HostFacts, Origin, Sample, ThreadEvents};
+use sample::{DomainFacts, DomainSample, Origin, Sample, ThreadEvents};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,32 +20,8 @@ pub struct DescriptionFiles {
     /// The host's parameters, such as its module parameters.
     params: BTreeMap<String, String>,
     log: Vec<LogLine>,
-    domains: Completed<DomainFacts>,
-    host: Completed<HostFacts>,
-}
-
-/// Facts as recorded and as completed, so that samples share the completed ones as they shared the recorded.
-#[derive(Debug)]
-struct Completed<T>(Vec<(Arc<T>, Arc<T>)>);
-
-impl<T> Default for Completed<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T> Completed<T> {
-    fn get(&mut self, recorded: &Arc<T>, complete: impl FnOnce(&T) -> T) -> Arc<T> {
-        if let Some((_, completed)) = self.0.iter().find(|(from, _)| Arc::ptr_eq(from, recorded)) {
-            return completed.clone();
-        }
-        if self.0.len() >= MAX_COMPLETED {
-            self.0.clear();
-        }
-        let completed = Arc::new(complete(recorded));
-        self.0.push((recorded.clone(), completed.clone()));
-        completed
-    }
+    /// Facts as recorded and as completed, so that samples share the completed ones as they shared the recorded.
+    completed: Vec<(Arc<DomainFacts>, Arc<DomainFacts>)>,
 }
 
 impl DescriptionFiles {
@@ -78,23 +54,27 @@ impl DescriptionFiles {
     pub fn complete(&mut self, sample: &mut Sample) {
         let is_only = sample.domains.len() == 1;
         for domain in &mut sample.domains {
-            let described = &self.described;
-            domain.facts =
-                self.domains.get(&domain.facts, |recorded| match description(described, recorded, is_only) {
-                    Some(description) => fill(recorded, description),
-                    None => recorded.clone(),
-                });
+            let recorded = domain.facts.clone();
+            if let Some((_, completed)) = self.completed.iter().find(|(from, _)| Arc::ptr_eq(from, &recorded)) {
+                domain.facts = completed.clone();
+                continue;
+            }
+            if let Some(description) = description(&self.described, &recorded, is_only) {
+                domain.facts = Arc::new(fill(&recorded, description));
+            }
+            if self.completed.len() >= MAX_COMPLETED {
+                self.completed.clear();
+            }
+            self.completed.push((recorded, domain.facts.clone()));
         }
-        if self.topology.is_some() || !self.params.is_empty() {
-            sample.host.facts = self.host.get(&sample.host.facts, |recorded| {
-                let mut facts = recorded.clone();
-                let topology = self.topology.as_ref().filter(|_| facts.topology == HostTopology::default());
-                facts.topology = topology.cloned().unwrap_or(facts.topology);
-                for (name, value) in &self.params {
-                    facts.params.entry(name.clone()).or_insert_with(|| value.clone());
-                }
-                facts
-            });
+        let recorded = &sample.host.facts;
+        let topology = self.topology.as_ref().filter(|_| recorded.topology == HostTopology::default());
+        if topology.is_some() || self.params.keys().any(|name| !recorded.params.contains_key(name)) {
+            let facts = Arc::make_mut(&mut sample.host.facts);
+            facts.topology = topology.cloned().unwrap_or_else(|| std::mem::take(&mut facts.topology));
+            for (name, value) in &self.params {
+                facts.params.entry(name.clone()).or_insert_with(|| value.clone());
+            }
         }
         if sample.host.kernel_log.is_empty() {
             sample.host.kernel_log.clone_from(&self.log);

@@ -4,7 +4,7 @@ use super::archive_members::{self, MemberReader};
 use super::detect::{self, Content, EXPECTED};
 use super::gathered::Gathered;
 use super::imported::{ImportError, ImportOptions, Imported, io_message};
-use super::text_file::{self, TooLarge};
+use super::text_file;
 use super::{archive, assemble, perf_data};
 use rights::open_regular;
 use std::fs::File;
@@ -90,7 +90,7 @@ fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), Stri
             members.finish(end)
         }
         Content::Unsupported(what) => Err(format!("this is {what}; expected {EXPECTED}")),
-        content => match read_content(path, content, TooLarge::Refused, gathered)? {
+        content => match read_content(path, content, gathered)? {
             true => Ok(()),
             false => Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}")),
         },
@@ -98,15 +98,10 @@ fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), Stri
 }
 
 /// Adds the content of a file that is no archive. False if it holds nothing that kvmtop reads.
-pub(super) fn read_content(
-    path: &Path,
-    content: Content<'_>,
-    too_large: TooLarge,
-    gathered: &mut Gathered,
-) -> Result<bool, String> {
+pub(super) fn read_content(path: &Path, content: Content<'_>, gathered: &mut Gathered) -> Result<bool, String> {
     match content {
         Content::PerfData(stream) => perf_data::read(path, archive::in_memory(stream)?, gathered).map(|()| true),
-        Content::Other(head, mut rest) => text_file::read(path, head, &mut rest, too_large, gathered),
+        Content::Other(head, mut rest) => text_file::read(path, head, &mut rest, gathered),
         Content::Unsupported(what) => Err(format!("this is {what}")),
         Content::Archive(_) => Ok(false),
     }

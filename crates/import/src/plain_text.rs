@@ -6,15 +6,20 @@ use std::borrow::Cow;
 /// Characters kept of a line from which marks are removed.
 const MAX_LINE: usize = 1 << 20;
 
-/// Decodes a text file, then removes escape sequences, quote marks and code fences, and restores escaped XML.
+/// Decodes a text file, removes escape sequences, quote marks and code fences, and restores escaped XML.
 pub(super) fn plain(bytes: &[u8]) -> String {
-    let mut text = decode(bytes);
-    for step in [without_escapes, domain_xml::unescaped, without_quotes, without_fences] {
-        if let Cow::Owned(changed) = step(&text) {
-            text = changed;
-        }
+    let text = decode(bytes);
+    let text = domain_xml::unescaped(&text);
+    let is_quoted = is_quoted(&text);
+    let mut plain = String::with_capacity(text.len());
+    for whole in text.split_inclusive('\n') {
+        let line = whole.strip_suffix('\n').unwrap_or(whole);
+        let line = if line.contains('\u{1b}') { sanitize(line, MAX_LINE).into() } else { Cow::Borrowed(line) };
+        let line = if is_quoted { unquoted(&line) } else { &line };
+        plain.push_str(if is_fence(line) { "" } else { line });
+        plain.extend(whole.ends_with('\n').then_some('\n'));
     }
-    text
+    plain
 }
 
 /// UTF-8 with invalid bytes replaced, or UTF-16 by its byte order mark or its zeros.
@@ -44,27 +49,15 @@ fn is_utf16(bytes: &[u8]) -> bool {
     pairs.len() >= 8 && ascii * 10 >= pairs.len() * 9
 }
 
-/// Removes the escape sequences of terminals.
-fn without_escapes(text: &str) -> Cow<'_, str> {
-    let has_escape = |line: &str| line.contains('\u{1b}');
-    if !has_escape(text) {
-        return Cow::Borrowed(text);
-    }
-    by_line(text, |line| if has_escape(line) { sanitize(line, MAX_LINE).into() } else { Cow::Borrowed(line) })
-}
-
-/// Removes the `>` marks of quoted mail, if most lines have one or at least two do.
-fn without_quotes(text: &str) -> Cow<'_, str> {
+/// Whether a text has the `>` marks of quoted mail: it is one such line, or at least two lines have one.
+fn is_quoted(text: &str) -> bool {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     // The `>` that ends an element can be alone on a line.
     let quoted = lines().filter(|line| line.starts_with('>') && *line != ">").count();
-    if quoted == 0 || quoted < 2 && lines().count() > 1 {
-        return Cow::Borrowed(text);
-    }
-    by_line(text, |line| Cow::Borrowed(if line.trim_start().starts_with('>') { unquoted(line) } else { line }))
+    quoted > 1 || quoted == 1 && lines().count() == 1
 }
 
-/// A quoted line without its marks and the space after each; further indentation is the text's own.
+/// A line without the marks of quoted mail and the space after each; further indentation is the text's own.
 fn unquoted(line: &str) -> &str {
     let mut rest = line;
     while let Some(inner) = rest.trim_start().strip_prefix('>') {
@@ -73,28 +66,12 @@ fn unquoted(line: &str) -> &str {
     rest
 }
 
-/// Empties the lines that begin and end a block of code in Markdown and trackers.
-fn without_fences(text: &str) -> Cow<'_, str> {
-    let is_fence = |line: &str| {
-        let line = line.trim();
-        let fence = |mark: &str| line.strip_prefix(mark).is_some_and(|language| !language.contains(' '));
-        let tracker = ["{code", "{noformat", "{quote", "[code", "[/code"].iter().any(|mark| line.starts_with(mark));
-        fence("```") || fence("~~~") || tracker && line.ends_with(['}', ']']) && line.len() < 60
-    };
-    if !text.lines().any(is_fence) {
-        return Cow::Borrowed(text);
-    }
-    by_line(text, |line| Cow::Borrowed(if is_fence(line) { "" } else { line }))
-}
-
-/// Changes each line; lines stay lines.
-fn by_line<'a>(text: &'a str, change: impl Fn(&'a str) -> Cow<'a, str>) -> Cow<'static, str> {
-    let mut out = String::with_capacity(text.len());
-    for line in text.lines() {
-        out.push_str(&change(line));
-        out.push('\n');
-    }
-    Cow::Owned(out)
+/// Whether a line begins or ends a block of code in Markdown and trackers.
+fn is_fence(line: &str) -> bool {
+    let line = line.trim();
+    let fence = |mark: &str| line.strip_prefix(mark).is_some_and(|language| !language.contains(' '));
+    let tracker = ["{code", "{noformat", "{quote", "[code", "[/code"].iter().any(|mark| line.starts_with(mark));
+    fence("```") || fence("~~~") || tracker && line.ends_with(['}', ']']) && line.len() < 60
 }
 
 #[cfg(test)]
@@ -114,13 +91,13 @@ mod tests {
     #[test]
     fn marks_around_pasted_text_are_removed_and_lines_stay() {
         for (pasted, plain_text) in [
-            ("hi\n> a\n>> b\nmine\nmine\nmine", "hi\na\nb\nmine\nmine\nmine\n"),
+            ("hi\n> a\n>> b\nmine\nmine\nmine", "hi\na\nb\nmine\nmine\nmine"),
             ("> only\n", "only\n"),
             ("x\n```txt\ncores: 4\n```\n", "x\n\ncores: 4\n\n"),
             ("> ```\n> cores: 4\n", "\ncores: 4\n"),
             ("{code:java}\na\n{code}\n", "\na\n\n"),
             ("\u{1b}[1mHLT\u{1b}[0m 5\nb\n", "HLT 5\nb\n"),
-            ("&gt; &lt;a/&gt;\n&gt; b", "<a/>\nb\n"),
+            ("&gt; &lt;a/&gt;\n&gt; b", "<a/>\nb"),
         ] {
             assert_eq!(plain(pasted.as_bytes()), plain_text, "{pasted:?}");
         }

@@ -9,44 +9,23 @@ use sample::SourceId;
 use std::io::Read;
 use std::path::Path;
 
-/// Larger text files are refused, except traces, which are read line by line.
+/// Only the beginning of a larger text file is used, except for traces, which are read line by line.
 const MAX_TEXT: u64 = 32 * 1024 * 1024;
 
-/// What to do with a text that is too large to be read whole.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum TooLarge {
-    /// It is an error: the user named this file.
-    Refused,
-    /// Its beginning is read: the file is one of many in an archive.
-    Cut,
-}
-
 /// Reads a text whose first bytes are `head`. False if kvmtop reads no such text.
-pub(super) fn read(
-    path: &Path,
-    head: Vec<u8>,
-    rest: &mut dyn Read,
-    too_large: TooLarge,
-    gathered: &mut Gathered,
-) -> Result<bool, String> {
+pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &mut Gathered) -> Result<bool, String> {
     let (text, is_whole) = decoded(head, rest)?;
     gathered.text_bytes += text.len() as u64;
     let mut file = TextFile::new(path, &text);
     let readers = text_readers::detect(&text);
     if let Some(remark) = time_profile::remark(&text) {
-        // Alone it is an error: there is nothing to report.
-        if readers.is_empty() && too_large == TooLarge::Refused {
-            return Err(format!("this is {remark}"));
-        }
         gathered.notes.push(file.note(&format!("not used: {remark}")));
     }
     let is_trace = readers.iter().all(|reader| reader.source == SourceId::Trace);
     if !is_whole && !is_trace {
-        let limit = format!("larger than {} MiB, the limit for files of this type", MAX_TEXT >> 20);
-        if too_large == TooLarge::Refused {
-            return Err(limit);
-        }
-        gathered.notes.push(file.note(&format!("{limit}; its beginning is used")));
+        let limit = MAX_TEXT >> 20;
+        let what = format!("larger than {limit} MiB, the limit for files of this type; its beginning is used");
+        gathered.notes.push(file.note(&what));
     }
     if readers.iter().any(|reader| reader.source == SourceId::Text) && trace::looks_like(&text) {
         let what = "its trace lines are not counted beside its table; put them into a file of their own and report it";

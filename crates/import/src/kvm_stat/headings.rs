@@ -65,18 +65,6 @@ pub(super) fn columns(line: &str) -> Option<Vec<PrintedColumn>> {
     Some(columns)
 }
 
-/// The kind of table that a command line requests (`perf kvm stat report --event=msr`).
-pub(super) fn requested_kind(line: &str) -> Option<TableKind> {
-    let rest = line.split_once("kvm ")?.1.split_once("--event")?.1;
-    match rest.trim_start_matches(['=', ' ']).split(|c: char| !c.is_ascii_alphanumeric()).next()? {
-        "vmexit" => Some(TableKind::Exits),
-        "ioport" => Some(TableKind::Accesses(Space::Pio)),
-        "mmio" => Some(TableKind::Accesses(Space::Mmio)),
-        "msr" => Some(TableKind::Accesses(Space::Msr)),
-        _ => None,
-    }
-}
-
 /// `Analyze events for all VMs, VCPU 1:`: the processes and the vCPU of the tables after it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Heading {

@@ -92,16 +92,12 @@ pub(super) fn words(line: &str) -> Vec<String> {
     words.split_off(leading)
 }
 
-/// The kind of table that an address word belongs to. Memory and MSRs look the same: there the requested kind decides,
-/// or else whether the number is a known MSR.
-pub(super) fn space_of(word: &str, requested: Option<TableKind>) -> Option<TableKind> {
+/// The kind of table that an address word belongs to. Memory and MSRs look the same: there it counts whether the number
+/// is a known MSR.
+pub(super) fn space_of(word: &str) -> Option<TableKind> {
     let (address, _, space) = address(word)?;
     let is_msr = || u32::try_from(address).ok().and_then(msr::name).is_some();
-    Some(TableKind::Accesses(match (space, requested) {
-        (Some(space), _) | (None, Some(TableKind::Accesses(space @ (Space::Mmio | Space::Msr)))) => space,
-        _ if is_msr() => Space::Msr,
-        _ => Space::Mmio,
-    }))
+    Some(TableKind::Accesses(space.unwrap_or_else(|| if is_msr() { Space::Msr } else { Space::Mmio })))
 }
 
 /// Splits words into a row's name and the rest, which starts with the count.

@@ -51,8 +51,6 @@ struct Scanner {
     /// Rows in all tables.
     rows: usize,
     heading: Heading,
-    /// The kind of table that the last command line requested.
-    requested: Option<TableKind>,
     clock: Option<f64>,
     recorded: Option<f64>,
     /// The current table.
@@ -80,7 +78,6 @@ impl Scanner {
             // The tables below come from this command, not from the previous command.
             self.found.frame_s = None;
         }
-        self.requested = headings::requested_kind(line).or(self.requested);
         if let Some(heading) = headings::heading(line) {
             self.end_table();
             self.heading = heading;
@@ -147,7 +144,7 @@ impl Scanner {
                 return;
             }
             if self.table.as_ref().is_none_or(|table| table.total.is_some()) {
-                let Some(kind) = kind_without_titles(name, rest, self.requested) else { return };
+                let Some(kind) = kind_without_titles(name, rest) else { return };
                 self.end_table();
                 self.begin_table(kind, Vec::new());
             }
@@ -172,7 +169,7 @@ impl Scanner {
         // perf's terminal browser has the same title for all kinds of rows.
         if table.kind == TableKind::Exits
             && table.rows.is_empty()
-            && let Some(kind) = words.first().and_then(|w| row::space_of(w, self.requested))
+            && let Some(kind) = words.first().and_then(|w| row::space_of(w))
         {
             table.kind = kind;
         }
@@ -193,9 +190,9 @@ impl Scanner {
 
 /// The kind of a row without titles above it. It is accepted only if it can be nothing else: a known name, a percentage
 /// and a time.
-fn kind_without_titles(name: &[String], rest: &[String], requested: Option<TableKind>) -> Option<TableKind> {
+fn kind_without_titles(name: &[String], rest: &[String]) -> Option<TableKind> {
     let [name] = name else { return None };
     let valued = rest.iter().any(|w| row::percent(w).is_some()) && rest.iter().any(|w| row::time(w).is_some());
     let is_reason = || guess_isa([name.as_str()]) != Isa::Other(0);
-    row::space_of(name, requested).or_else(|| is_reason().then_some(TableKind::Exits)).filter(|_| valued)
+    row::space_of(name).or_else(|| is_reason().then_some(TableKind::Exits)).filter(|_| valued)
 }

@@ -304,16 +304,10 @@ fn the_browsers_layout_is_read() {
     assert_eq!((events.exits[0].time.count, events.exits[0].time.total_ns), (3750, Some(14_794_522_500)));
     // All kinds of rows have the same title.
     let title = "Event name  Samples  Sample%  Time (ns)  Time%  Max Time (ns)  Min Time (ns)  Mean Time (ns)\n";
-    for (asked, row, space) in [
-        ("", "0x608:PIN", Space::Pio),
-        ("", "0xfed000f0:R", Space::Mmio),
-        ("", "0x6e0:W", Space::Msr),
-        ("# perf kvm stat report --event=msr\n", "0x12345:W", Space::Msr),
-        ("# perf kvm --host stat report --event mmio\n", "0x6e0:W", Space::Mmio),
-    ] {
-        let events = one(&format!("{asked}{title}{row} 7 100.00% 700 100.00% 200 50 100\n"));
+    for (row, space) in [("0x608:PIN", Space::Pio), ("0xfed000f0:R", Space::Mmio), ("0x6e0:W", Space::Msr)] {
+        let events = one(&format!("{title}{row} 7 100.00% 700 100.00% 200 50 100\n"));
         let cell = &events.accesses[0];
-        assert_eq!((cell.space, cell.time.count, cell.time.total_ns), (space, 7, Some(700)), "{asked}{row}");
+        assert_eq!((cell.space, cell.time.count, cell.time.total_ns), (space, 7, Some(700)), "{row}");
     }
 }
 

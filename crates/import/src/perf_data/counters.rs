@@ -1,12 +1,19 @@
-//! Counts the events of a `perf.data`: pairs exits and entries, and applies perf's rules and times.
+//! Counts the events of a `perf.data`: pairs exits and entries, and applies perf's rules and times. `perf kvm stat
+//! report` of the same file must show the same counts.
+//!
+//! perf keeps one open event for each thread and table (tools/perf/builtin-kvm.c, `handle_begin_event` and
+//! `handle_end_event`; tools/perf/arch/x86/util/kvm-stat.c). It drops what a thread did before its first `kvm_entry`. A
+//! port or MSR access begins an event and the next entry ends it, so of several accesses in one exit the last one
+//! counts. A write to memory does the same. A read of memory ends what the exit, or a write, began.
+//!
+//! Unlike perf, the pairing counts no exit that overlaps lost events, unless perf's times are requested.
 
 use super::event_formats::{KernelFormats, NO_NAME};
 use super::event_reader::{BatchItem, What};
-use super::perf_rules::{CountedAccess, PerfThread, Step};
 use crate::covered_time::CoveredTime;
 use crate::group_threads::{KvmEventCounts, group_threads};
 use engine::events::TracedThread;
-use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedEvent};
+use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedAccess, TracedEvent};
 use foldhash::fast::RandomState;
 use kvm::Space;
 use kvm::topology::HostTopology;
@@ -20,31 +27,108 @@ const MAX_TIMES: usize = 262_144;
 /// perf's times by thread id and address.
 type PerfTimes = HashMap<(i32, Space, u64, Direction), Timing, RandomState>;
 
-/// A thread of the file.
+/// What perf's rules count.
+#[derive(Debug, Default)]
+struct PerfCounts {
+    pairing: Pairing,
+    /// perf's times, if they are requested.
+    times: Option<PerfTimes>,
+}
+
+impl PerfCounts {
+    /// Counts an access that came at `seen`. perf's time for it is that from `since` to the event.
+    fn access(&mut self, event: &TracedEvent, access: TracedAccess, seen: u64, since: u64) {
+        let Some(ns) = event.time.checked_sub(since) else { return };
+        self.pairing.event(&TracedEvent { time: seen, kind: EventKind::Access(access), ..*event });
+        if let Some(times) = &mut self.times {
+            let key = (event.tid, access.space, access.address, access.direction);
+            if times.len() < MAX_TIMES || times.contains_key(&key) {
+                times.entry(key).or_default().add_exact(ns);
+            }
+        }
+    }
+}
+
+/// A thread of the file, and the events that perf holds open for it.
 #[derive(Debug, Default)]
 struct RecordedThread {
     pid: i32,
-    rules: PerfThread,
     /// Numbers of events, by the position of their names in [`KernelFormats::names`].
     counts: Vec<u64>,
+    /// Whether it entered its guest before.
+    entered: bool,
+    port: Option<(u64, TracedAccess)>,
+    msr: Option<(u64, TracedAccess)>,
+    /// Begin of the memory event: the time of the exit or of a write; 0 for none.
+    memory_since: u64,
+    memory: Option<(u64, TracedAccess)>,
+    /// Accesses that perf does not count because of another one in the same exit.
+    uncounted: u64,
+}
+
+impl RecordedThread {
+    /// Counts what this event causes.
+    fn event(&mut self, event: &TracedEvent, counts: &mut PerfCounts) {
+        match event.kind {
+            EventKind::Exit { .. } | EventKind::Access(_) if !self.entered => return,
+            EventKind::Entry { .. } if !self.entered => self.entered = true,
+            EventKind::Entry { .. } => {
+                // Accesses count only now, so that the VMM's work after a write belongs to it.
+                counts.pairing.in_kernel(event.tid, event.time);
+                let memory = self.memory.take();
+                if memory.is_some() {
+                    self.memory_since = 0;
+                }
+                for (seen, access) in self.port.take().into_iter().chain(self.msr.take()).chain(memory) {
+                    counts.access(event, access, seen, seen);
+                }
+            }
+            EventKind::Exit { .. } => (self.memory_since, self.memory) = (event.time, None),
+            EventKind::Access(access) => {
+                counts.pairing.in_kernel(event.tid, event.time);
+                let own = self.access(event, access, counts);
+                self.uncounted += u64::from(!own);
+                return;
+            }
+            _ => {}
+        }
+        counts.pairing.event(event);
+    }
+
+    /// Returns false if it replaces another access, or if no event is open for it.
+    fn access(&mut self, event: &TracedEvent, access: TracedAccess, counts: &mut PerfCounts) -> bool {
+        let now = Some((event.time, access));
+        match (access.space, access.direction) {
+            (Space::Pio, _) => std::mem::replace(&mut self.port, now).is_none(),
+            (Space::Msr, _) => std::mem::replace(&mut self.msr, now).is_none(),
+            (Space::Mmio, Direction::Write) => {
+                self.memory_since = event.time;
+                std::mem::replace(&mut self.memory, now).is_none()
+            }
+            (Space::Mmio, Direction::Read) => {
+                if self.memory_since == 0 {
+                    return false;
+                }
+                let since = std::mem::take(&mut self.memory_since);
+                // perf takes a read after a write in the same exit for the end of the write.
+                let (access, own) = self.memory.take().map_or((access, true), |(_, write)| (write, false));
+                counts.access(event, access, event.time, since);
+                own
+            }
+        }
+    }
 }
 
 /// All counts so far.
 #[derive(Debug, Default)]
 pub(super) struct PerfDataCounters {
-    pairing: Pairing,
+    counts: PerfCounts,
     /// All events without perf's rules, until the first entry. Without any entry in the file these are the counts: a
     /// kernel that fires no `kvm_entry` still shows its accesses.
     unpaired: Option<Pairing>,
     threads: HashMap<i32, RecordedThread, RandomState>,
     formats: Option<Arc<KernelFormats>>,
-    /// perf's times, if they are requested.
-    times: Option<PerfTimes>,
-    /// Time of the first kvm event.
-    pub first: Option<u64>,
-    /// Time of the last kvm event.
-    pub last: u64,
-    /// The time between them.
+    /// The time of the kvm events.
     pub covered: CoveredTime,
     /// Events lost.
     pub lost: u64,
@@ -53,7 +137,8 @@ pub(super) struct PerfDataCounters {
 impl PerfDataCounters {
     /// Without any counts.
     pub fn new(perf_times: bool) -> Self {
-        Self { times: perf_times.then(PerfTimes::default), ..Self::default() }
+        let counts = PerfCounts { times: perf_times.then(PerfTimes::default), ..PerfCounts::default() };
+        Self { counts, ..Self::default() }
     }
 
     /// Takes the formats of the events to come.
@@ -66,7 +151,7 @@ impl PerfDataCounters {
             let pairing = Pairing::new(names, HostTopology::default()).exactly();
             if formats.migrations { pairing.with_migrations() } else { pairing }
         };
-        (self.pairing, self.unpaired) = (pairing(), Some(pairing()));
+        (self.counts.pairing, self.unpaired) = (pairing(), Some(pairing()));
         self.formats = Some(formats.clone());
     }
 
@@ -85,8 +170,6 @@ impl PerfDataCounters {
             None => return,
         };
         if item.name != NO_NAME {
-            self.first = Some(self.first.map_or(item.time, |first| first.min(item.time)));
-            self.last = self.last.max(item.time);
             self.covered.at(item.time);
             known.pid = item.pid;
             let at = usize::from(item.name);
@@ -102,34 +185,27 @@ impl PerfDataCounters {
                 self.unpaired = None;
             }
         }
-        let (pairing, times) = (&mut self.pairing, &mut self.times);
-        known.rules.event(&event, |step| match step {
-            Step::Event => pairing.event(&event),
-            Step::InKernel => pairing.in_kernel(event.tid, event.time),
-            Step::Count(counted) => count(&event, &counted, pairing, times.as_mut()),
-        });
+        known.event(&event, &mut self.counts);
     }
 
     fn lose(&mut self, count: u64, time: u64) {
         self.lost = self.lost.saturating_add(count);
         // perf pairs across gaps; with perf's times kvmtop does the same.
-        if self.times.is_some() {
-            return;
-        }
-        self.pairing.gap(self.last.min(time), time);
-        if let Some(unpaired) = &mut self.unpaired {
-            unpaired.gap(self.last.min(time), time);
+        if !self.as_perf() {
+            for pairing in [&mut self.counts.pairing].into_iter().chain(&mut self.unpaired) {
+                pairing.gap(self.covered.last.min(time), time);
+            }
         }
     }
 
     /// Whether perf's times are requested.
     pub fn as_perf(&self) -> bool {
-        self.times.is_some()
+        self.counts.times.is_some()
     }
 
     /// Accesses that perf does not count.
     pub fn uncounted(&self) -> u64 {
-        self.threads.values().map(|t| t.rules.uncounted).sum()
+        self.threads.values().map(|t| t.uncounted).sum()
     }
 
     /// The kvm events whose formats the file has, and which of them came.
@@ -141,19 +217,19 @@ impl PerfDataCounters {
 
     /// The pairing that holds the counts.
     pub fn counted(&self) -> &Pairing {
-        self.unpaired.as_ref().unwrap_or(&self.pairing)
+        self.unpaired.as_ref().unwrap_or(&self.counts.pairing)
     }
 
     /// The guests with their counts so far; `comms` has the names of threads.
     pub fn guests(&mut self, comms: &HashMap<i32, String, RandomState>) -> Vec<DomainSample> {
-        let pairing = self.unpaired.as_mut().unwrap_or(&mut self.pairing);
+        let pairing = self.unpaired.as_mut().unwrap_or(&mut self.counts.pairing);
         for (tid, _) in pairing.threads().collect::<Vec<_>>() {
             if let Some(comm) = comms.get(&tid) {
                 pairing.name(tid, comm);
             }
         }
         let mut threads = pairing.snapshot();
-        if let Some(times) = &self.times {
+        if let Some(times) = &self.counts.times {
             for thread in &mut threads {
                 replace_times(thread, times);
             }
@@ -166,17 +242,6 @@ impl PerfDataCounters {
             }
         }
         group_threads(threads, &counts, |pid| comms.get(&pid).cloned())
-    }
-}
-
-fn count(event: &TracedEvent, counted: &CountedAccess, pairing: &mut Pairing, times: Option<&mut PerfTimes>) {
-    let access = counted.access;
-    pairing.event(&TracedEvent { time: counted.seen, kind: EventKind::Access(access), ..*event });
-    if let Some(times) = times {
-        let key = (event.tid, access.space, access.address, access.direction);
-        if times.len() < MAX_TIMES || times.contains_key(&key) {
-            times.entry(key).or_default().add_exact(counted.ns);
-        }
     }
 }
 

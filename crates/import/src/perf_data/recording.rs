@@ -47,7 +47,7 @@ pub struct PerfDataFeed {
 pub(crate) fn read(path: &Path, file: File, gathered: &mut Gathered) -> Result<(), String> {
     let mut data = PerfData::open(file, gathered.perf_times)?;
     while data.count_before(None)? {}
-    if data.counters.first.is_none() {
+    if data.counters.covered.first.is_none() {
         return Err(data.why_empty());
     }
     let host = data.host();
@@ -168,12 +168,12 @@ impl PerfDataFeed {
         let modified = file.metadata().and_then(|m| m.modified()).ok();
         let mut data = PerfData::open(plain(file).map_err(error)?, perf_times).map_err(error)?;
         // The first kvm event shows that the file can be used.
-        while data.counters.first.is_none() {
+        while data.counters.covered.first.is_none() {
             if !data.count_before(None).map_err(error)? {
                 return Err(error(data.why_empty()));
             }
         }
-        let first = data.counters.last;
+        let first = data.counters.covered.last;
         let last = data.reader.records.header.last_time();
         let wall =
             modified.and_then(|m| m.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |d| d.as_millis() as i64);
@@ -204,7 +204,7 @@ impl Feed for PerfDataFeed {
         if self.done {
             return Ok(None);
         }
-        let first = self.data.counters.first.unwrap_or_default();
+        let first = self.data.counters.covered.first.unwrap_or_default();
         let Some(end) = self.end else {
             self.end = Some(first.saturating_add(self.interval_ns));
             // Nothing happened before the first interval.
@@ -215,7 +215,7 @@ impl Feed for PerfDataFeed {
         let Some(next) = self.data.reader.next_time().map_err(anyhow::Error::msg)? else {
             self.done = true;
             // A clock that jumped and came back leaves the last event before the end of an interval.
-            return Ok(Some(self.sample(self.data.counters.last.max(self.shown))));
+            return Ok(Some(self.sample(self.data.counters.covered.last.max(self.shown))));
         };
         let sample = self.sample(end);
         // A damaged time stamp may be centuries away: intervals without an event are one, if there are many.

@@ -84,8 +84,6 @@ struct TraceReader {
     decoder: TraceDecoder,
     counts: KvmEventCounts,
     names: HashMap<i32, String>,
-    first: Option<u64>,
-    last: u64,
     covered: CoveredTime,
     lost: u64,
     gap: bool,
@@ -151,12 +149,10 @@ impl TraceReader {
         };
         if self.gap {
             self.gap = false;
-            self.pairing.gap(self.last.min(line.time), line.time);
+            self.pairing.gap(self.covered.last.min(line.time), line.time);
         }
         let kvm = line.event.starts_with("kvm_");
         if kvm {
-            self.first = Some(self.first.map_or(line.time, |first| first.min(line.time)));
-            self.last = self.last.max(line.time);
             self.covered.at(line.time);
             self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
@@ -179,7 +175,7 @@ impl TraceReader {
         self.event(&cut);
         self.log.finish(&mut self.found);
         gathered.log.append(&mut self.found);
-        if self.first.is_none() {
+        if self.covered.first.is_none() {
             return Err("none of its lines holds a kvm event".into());
         }
         for (tid, comm) in &self.names {
