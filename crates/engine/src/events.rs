@@ -86,8 +86,10 @@ pub trait Engine: Send {
     /// Starts or stops counting every `kvm:*` tracepoint by process.
     ///
     /// # Errors
-    /// When the kernel refuses.
-    fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError>;
+    /// When the kernel refuses, or the engine cannot.
+    fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
+        if on { Err(cannot(self.kind(), "count every tracepoint of KVM")) } else { Ok(()) }
+    }
 
     /// Starts or stops timing the host's block devices for guests ([`Reading::disks`]).
     ///

@@ -1,7 +1,7 @@
 //! Compressed files and archives: a sosreport as support engineers get it (`.tar.xz`), any tar, or the zip that a
 //! tracker has. Nothing is unpacked to disk, and no link in an archive is followed.
 
-use super::imported::io_message;
+use super::io_message;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek as _};

@@ -4,9 +4,9 @@
 use super::archive::Archive;
 use super::detect::Content;
 use super::gathered::Gathered;
-use super::imported::{ImportError, file_name, io_message};
 use super::load::read_content;
 use super::plain_text;
+use super::{ImportError, file_name, io_message};
 use rights::open_regular;
 use std::collections::HashMap;
 use std::io::Read;

@@ -7,7 +7,7 @@ use super::counted;
 use super::describe;
 use super::gathered::{Description, Gathered};
 use super::guest::{self, UNNAMED, merge_same_guests, place_threads};
-use super::imported::{ImportError, ImportOptions, Imported};
+use super::{ImportError, ImportOptions, Imported};
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::SHUT_OFF;
 use kvm::topology::EFFICIENCY_CPUS;

@@ -2,9 +2,9 @@
 //! count since the guest's start (`virsh domstats`). Two readings of the latter show what happened between them; one
 //! shows only totals.
 
+use super::file_name;
 use super::gathered::{CountedGuest, Gathered};
 use super::guest::{facts, vcpu_thread};
-use super::imported::file_name;
 use kvm::event_totals::EventCounts;
 use kvm::exit_reason::{code, guess_isa};
 use kvm::isa::Isa;

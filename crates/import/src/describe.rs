@@ -1,7 +1,7 @@
 //! Joins the descriptions of each domain: by UUID, by name, by the file's name, or because there is only one domain.
 
+use super::ImportError;
 use super::gathered::{Description, Gathered};
-use super::imported::ImportError;
 use kvm::{domain_xml, sanitize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

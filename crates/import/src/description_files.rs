@@ -1,8 +1,8 @@
 //! Description files given together with a recorded session: XML, command lines and memory trees of its domains, the
 //! topology and the kernel log of its host. They complete the session's samples.
 
+use super::Imported;
 use super::guest::UNNAMED;
-use super::imported::Imported;
 use kvm::kernel_log::LogLine;
 use kvm::topology::HostTopology;
 use sample::{DomainFacts, DomainSample, Origin, Sample, ThreadEvents};

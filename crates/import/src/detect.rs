@@ -1,7 +1,7 @@
 //! Detects what a file holds by its first bytes, never by its name.
 
 use super::archive::{self, Archive};
-use super::imported::io_message;
+use super::io_message;
 use std::io::{Cursor, Read};
 
 /// Bytes at the beginning of a file that are examined before the whole file is read.

@@ -1,6 +1,6 @@
 //! What the files gave, before the files of one domain are combined.
 
-use super::imported::ImportError;
+use super::ImportError;
 use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;

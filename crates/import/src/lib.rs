@@ -1,6 +1,6 @@
 //! Files made elsewhere: reads what other tools recorded or printed into one [`Sample`](sample::Sample).
 //!
-//! [`load`] opens the files. `detect` finds each file's type by its content. `text_file` (with `kvm_stat` and `trace`)
+//! [`load`] opens the files. `detect` finds each file's type by its content. `text_readers` (with `kvm_stat` and `trace`)
 //! and `perf_data` read it into `gathered`. `assemble` combines the files of one domain: a table of exits, the domain's
 //! XML and its memory tree give named devices. A file that cannot be used is reported by name, and the others are still
 //! used.
@@ -16,19 +16,69 @@ mod detect;
 mod gathered;
 mod group_threads;
 mod guest;
-mod imported;
 mod kvm_stat;
 mod load;
 mod perf_data;
 mod plain_text;
-mod text_file;
 mod text_readers;
 mod trace;
 
 pub use description_files::DescriptionFiles;
-pub use imported::{ImportError, ImportOptions, Imported};
 pub use load::load;
 pub use perf_data::PerfDataFeed;
+
+use kvm::sanitize;
+use sample::Sample;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What the command line adds to the files.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ImportOptions {
+    /// Seconds that the tables cover.
+    pub duration_s: Option<f64>,
+    /// Number of vCPUs of the guest.
+    pub vcpus: Option<u32>,
+    /// Gives the accesses of a `perf.data` the times that perf gives them: from the access to the entry (ports, MSRs,
+    /// writes to memory) or from the exit to the access (reads of memory). Without it an access takes the whole exit.
+    pub perf_times: bool,
+}
+
+/// A file that could not be used, or not completely.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {what}", path.display())]
+pub struct ImportError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// The content of all files.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Imported {
+    /// The counters. They already cover one whole interval: `Model::new(&sample, Base::Whole(base))`.
+    pub sample: Sample,
+    /// Length of that interval in seconds, where it is known.
+    pub base: Option<f64>,
+    /// JSON's `source`: the type of the file that gave the most: `perf.data`, `trace`, `text`, `xml`, ….
+    pub source: &'static str,
+    /// Files that were not used.
+    pub errors: Vec<ImportError>,
+    /// Further remarks, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A file as remarks name it.
+pub(crate) fn file_name(path: &Path) -> String {
+    sanitize(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), 80)
+}
+
+/// The system's message without "(os error N)".
+pub(crate) fn io_message(e: &io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
 
 #[cfg(test)]
 mod joining_tests;

@@ -3,8 +3,8 @@
 use super::archive_members::{self, MemberReader};
 use super::detect::{self, Content, EXPECTED};
 use super::gathered::Gathered;
-use super::imported::{ImportError, ImportOptions, Imported, io_message};
-use super::text_file;
+use super::text_readers;
+use super::{ImportError, ImportOptions, Imported, io_message};
 use super::{archive, assemble, perf_data};
 use rights::open_regular;
 use std::fs::File;
@@ -101,7 +101,7 @@ fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), Stri
 pub(super) fn read_content(path: &Path, content: Content<'_>, gathered: &mut Gathered) -> Result<bool, String> {
     match content {
         Content::PerfData(stream) => perf_data::read(path, archive::in_memory(stream)?, gathered).map(|()| true),
-        Content::Other(head, mut rest) => text_file::read(path, head, &mut rest, gathered),
+        Content::Other(head, mut rest) => text_readers::read(path, head, &mut rest, gathered),
         Content::Unsupported(what) => Err(format!("this is {what}")),
         Content::Archive(_) => Ok(false),
     }

@@ -3,10 +3,13 @@
 #![allow(clippy::unnecessary_wraps, reason = "every reader has the same signature")]
 
 use super::gathered::{CountedGuest, Description, Gathered};
-use super::{counted, guest, kvm_stat, trace};
+use super::{counted, guest, kvm_stat, plain_text, trace};
+use super::{file_name, io_message};
 use kvm::cmdline::QemuCommand;
 use kvm::topology::CPU_MODEL;
-use kvm::{cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, topology_text, virsh_text, vmm_config};
+use kvm::{
+    cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, time_profile, topology_text, virsh_text, vmm_config,
+};
 use sample::{DomainSample, SourceId, ThreadSample};
 use std::io::Read;
 use std::path::Path;
@@ -14,18 +17,20 @@ use std::sync::Arc;
 
 /// Characters of a line of XML that are kept to be shown.
 const MAX_XML_LINE: usize = 4096;
+/// Only the beginning of a larger text file is used, except for traces, which are read line by line.
+const MAX_TEXT: u64 = 32 * 1024 * 1024;
 /// Limit of the domains or command lines of one text.
 const MAX_PARTS: usize = 1024;
 
 /// The reader of one type of text.
-pub(super) struct TextReader {
+struct TextReader {
     /// The type.
-    pub source: SourceId,
+    source: SourceId,
     /// Whether a text contains this type.
     detect: fn(&str) -> bool,
     /// Types that explain the same lines: this one is not looked for beside them.
     unless: &'static [SourceId],
-    pub read: ReadText,
+    read: ReadText,
 }
 
 type ReadText = fn(&mut TextFile<'_>, &mut Gathered) -> Result<(), String>;
@@ -59,7 +64,7 @@ fn has_command_line(text: &str) -> bool {
 }
 
 /// The readers of the types that a text contains.
-pub(super) fn detect(text: &str) -> Vec<&'static TextReader> {
+fn detect(text: &str) -> Vec<&'static TextReader> {
     let mut found: Vec<&TextReader> = Vec::new();
     for reader in READERS {
         if !found.iter().any(|other| reader.unless.contains(&other.source)) && (reader.detect)(text) {
@@ -70,28 +75,58 @@ pub(super) fn detect(text: &str) -> Vec<&'static TextReader> {
 }
 
 /// A decoded text.
-pub(super) struct TextFile<'a> {
+struct TextFile<'a> {
     path: &'a Path,
     /// The file as remarks name it.
     name: String,
     text: &'a str,
     /// What the text lacks of a file that is too large.
-    pub rest: Option<&'a mut dyn Read>,
+    rest: Option<&'a mut dyn Read>,
 }
 
 impl<'a> TextFile<'a> {
-    pub fn new(path: &'a Path, text: &'a str) -> Self {
-        Self { path, name: super::imported::file_name(path), text, rest: None }
-    }
-
     /// A remark on this file.
-    pub fn note(&self, what: &str) -> String {
+    fn note(&self, what: &str) -> String {
         format!("{}: {what}", self.name)
     }
 
     fn description(&self) -> Description {
         Description { file: self.path.to_owned(), ..Description::default() }
     }
+}
+
+/// Reads a text whose first bytes are `head`. False if kvmtop reads no such text.
+pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &mut Gathered) -> Result<bool, String> {
+    let (text, is_whole) = decoded(head, rest)?;
+    gathered.text_bytes += text.len() as u64;
+    let mut file = TextFile { path, name: file_name(path), text: &text, rest: (!is_whole).then_some(rest) };
+    let readers = detect(&text);
+    if let Some(remark) = time_profile::remark(&text) {
+        gathered.notes.push(file.note(&format!("not used: {remark}")));
+    }
+    let is_trace = readers.iter().all(|reader| reader.source == SourceId::Trace);
+    if !is_whole && !is_trace {
+        let limit = MAX_TEXT >> 20;
+        let what = format!("larger than {limit} MiB, the limit for files of this type; its beginning is used");
+        gathered.notes.push(file.note(&what));
+    }
+    if readers.iter().any(|reader| reader.source == SourceId::Text) && trace::looks_like(&text) {
+        let what = "its trace lines are not counted beside its table; put them into a file of their own and report it";
+        gathered.notes.push(file.note(what));
+    }
+    for reader in &readers {
+        (reader.read)(&mut file, gathered)?;
+        gathered.types.insert(reader.source);
+    }
+    Ok(!readers.is_empty())
+}
+
+/// The text of a file, and whether that is all of it.
+fn decoded(head: Vec<u8>, rest: &mut dyn Read) -> Result<(String, bool), String> {
+    let mut bytes = head;
+    let left = MAX_TEXT + 1 - bytes.len() as u64;
+    rest.take(left).read_to_end(&mut bytes).map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    Ok((plain_text::plain(&bytes), bytes.len() as u64 <= MAX_TEXT))
 }
 
 fn traces(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {

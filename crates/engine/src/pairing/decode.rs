@@ -117,20 +117,9 @@ pub struct EventDecoder {
     names: ReasonNames,
     /// Whether `kvm_pio` is among them. Without it, ports are those that exits name.
     has_pio: bool,
-    big_endian: bool,
 }
 
 impl EventDecoder {
-    /// For records of this machine.
-    pub fn new() -> Self {
-        Self::with_endian(cfg!(target_endian = "big"))
-    }
-
-    /// For records of a machine with this byte order.
-    pub fn with_endian(big_endian: bool) -> Self {
-        Self { big_endian, ..Self::default() }
-    }
-
     /// Adds the format of an event. Returns false if it is not one of [`EVENTS`] or lacks a required field.
     pub fn add_format(&mut self, format: &EventFormat) -> bool {
         let layout = u16::try_from(format.id).ok().zip(Layout::of(format));
@@ -165,7 +154,7 @@ impl EventDecoder {
         let Some(layout) = self.layout(sample.raw) else { return };
         if let Layout::Switch { prev, state, next, next_comm } = layout {
             let (Some(prev), Some(state), Some(next)) =
-                (self.id(prev, sample), self.get(state, sample), self.id(next, sample))
+                (prev.id(sample.raw), state.get(sample.raw), next.id(sample.raw))
             else {
                 return;
             };
@@ -176,7 +165,7 @@ impl EventDecoder {
             emit(tid, pid, kind);
             if !self.has_pio
                 && let (Layout::Exit { info: Some(info), .. }, EventKind::Exit { isa, code, .. }) = (layout, kind)
-                && let Some(access) = EventKind::port_of_exit(isa, code, self.get(info, sample).unwrap_or_default())
+                && let Some(access) = EventKind::port_of_exit(isa, code, info.get(sample.raw).unwrap_or_default())
             {
                 emit(tid, pid, access);
             }
@@ -184,13 +173,12 @@ impl EventDecoder {
     }
 
     fn layout(&self, raw: &[u8]) -> Option<Layout> {
-        let id = raw.first_chunk::<2>()?;
-        let id = if self.big_endian { u16::from_be_bytes(*id) } else { u16::from_le_bytes(*id) };
+        let id = u16::from_le_bytes(*raw.first_chunk()?);
         *self.layouts.get(usize::from(id))?
     }
 
     fn kind(&self, layout: Layout, sample: &RawSample) -> Option<(i32, i32, EventKind)> {
-        let get = |slot: FieldSlot| self.get(slot, sample);
+        let get = |slot: FieldSlot| slot.get(sample.raw);
         let number = |slot: FieldSlot| get(slot).map(|value| value as u32);
         let access = EventKind::access;
         let kind = match layout {
@@ -219,24 +207,16 @@ impl EventDecoder {
             }
             Layout::Halted { ns } => EventKind::Halted { ns: get(ns)? },
             Layout::Migrate { pid, from, to } => {
-                return Some((self.id(pid, sample)?, 0, EventKind::Migrated { from: number(from)?, to: number(to)? }));
+                return Some((pid.id(sample.raw)?, 0, EventKind::Migrated { from: number(from)?, to: number(to)? }));
             }
             Layout::Waking { flags, pid } => {
                 let tid = if get(flags)? & IN_INTERRUPT == 0 { sample.tid } else { 0 };
-                return Some((self.id(pid, sample)?, 0, EventKind::Waking { by: Task { tid, comm: [0; 16] } }));
+                return Some((pid.id(sample.raw)?, 0, EventKind::Waking { by: Task { tid, comm: [0; 16] } }));
             }
             Layout::Ended => EventKind::Ended,
             Layout::Switch { .. } => return None,
         };
         Some((sample.tid, sample.pid, kind))
-    }
-
-    fn get(&self, slot: FieldSlot, sample: &RawSample) -> Option<u64> {
-        slot.get(sample.raw, self.big_endian)
-    }
-
-    fn id(&self, slot: FieldSlot, sample: &RawSample) -> Option<i32> {
-        self.get(slot, sample).map(|value| value as i32)
     }
 }
 
@@ -282,21 +262,22 @@ impl FieldSlot {
         Some(Self { offset: u16::try_from(field.offset).ok()?, size: field.size as u8, signed: field.signed })
     }
 
-    /// The value, sign-extended if it is signed. `Field::read_endian` does the same for any field; this one runs for
-    /// every event and is faster.
-    fn get(self, raw: &[u8], big_endian: bool) -> Option<u64> {
+    /// The value, sign-extended if it is signed.
+    fn get(self, raw: &[u8]) -> Option<u64> {
         let bytes = raw.get(usize::from(self.offset)..)?;
-        let value = match (self.size, big_endian) {
-            (4, false) => u32::from_le_bytes(*bytes.first_chunk()?).into(),
-            (8, false) => u64::from_le_bytes(*bytes.first_chunk()?),
-            (2, false) => u16::from_le_bytes(*bytes.first_chunk()?).into(),
-            (4, true) => u32::from_be_bytes(*bytes.first_chunk()?).into(),
-            (8, true) => u64::from_be_bytes(*bytes.first_chunk()?),
-            (2, true) => u16::from_be_bytes(*bytes.first_chunk()?).into(),
+        let value = match self.size {
+            4 => u32::from_le_bytes(*bytes.first_chunk()?).into(),
+            8 => u64::from_le_bytes(*bytes.first_chunk()?),
+            2 => u16::from_le_bytes(*bytes.first_chunk()?).into(),
             _ => u64::from(*bytes.first()?),
         };
         let shift = 64 - 8 * u32::from(self.size);
         Some(if self.signed { ((value << shift).cast_signed() >> shift).cast_unsigned() } else { value })
+    }
+
+    /// The id of a thread.
+    fn id(self, raw: &[u8]) -> Option<i32> {
+        self.get(raw).map(|value| value as i32)
     }
 }
 

@@ -4,7 +4,6 @@
 //! BPF engine; the results are the same. A separate thread empties the rings, as one holds only 30 ms at 100 000
 //! exits a second.
 
-mod counts;
 mod online_cpus;
 mod rings;
 mod time_order;
@@ -16,7 +15,6 @@ mod tests;
 use super::tracefs::Tracefs;
 use crate::events::{Engine, EngineError, Reading, ThreadKey};
 use crate::pairing::{EventDecoder, Pairing};
-use counts::Counts;
 use kvm::format;
 use kvm::topology::HostTopology;
 pub(crate) use rings::allow_files;
@@ -55,7 +53,6 @@ pub struct PerfEngine {
     topology: HostTopology,
     level: EngineLevel,
     watcher: Option<Watcher>,
-    counts: Option<Counts>,
     gaps: Vec<EngineError>,
 }
 
@@ -66,15 +63,14 @@ impl PerfEngine {
     /// When the kernel's tracepoints cannot be found or opened, with the reason.
     pub fn open(level: EngineLevel, topology: HostTopology) -> Result<Self, EngineError> {
         let tracefs = Tracefs::open()?;
-        let mut engine =
-            Self { tracefs, topology, level: EngineLevel::None, watcher: None, counts: None, gaps: Vec::new() };
+        let mut engine = Self { tracefs, topology, level: EngineLevel::None, watcher: None, gaps: Vec::new() };
         engine.set_level(level)?;
         Ok(engine)
     }
 
     /// The tracepoints of a level that this kernel has, and those that it lacks.
     fn learn(&self, level: EngineLevel) -> Result<(Vec<Wanted>, EventDecoder, Vec<EngineError>), EngineError> {
-        let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::new(), Vec::new());
+        let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::default(), Vec::new());
         for &(group, name, names) in COUNTED.iter().chain(if level == EngineLevel::Full { &TIMED[..] } else { &[] }) {
             if !self.tracefs.has(group, name) {
                 if ESSENTIAL.contains(&name) {
@@ -123,25 +119,13 @@ impl Engine for PerfEngine {
         Ok(())
     }
 
-    fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
-        self.counts = if on { Some(Counts::open(&self.tracefs)?) } else { None };
-        Ok(())
-    }
-
     fn read(&mut self) -> Reading {
-        let mut reading = self.watcher.as_ref().map(Watcher::read).unwrap_or_default();
-        if let Some(counts) = &mut self.counts {
-            reading.kvm_events = counts.read(reading.threads.iter().map(|thread| thread.pid));
-        }
-        reading
+        self.watcher.as_ref().map(Watcher::read).unwrap_or_default()
     }
 
-    fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]) {
+    fn forget(&mut self, threads: &[ThreadKey], _: &[i32]) {
         if let Some(watcher) = &self.watcher {
             watcher.forget(threads);
-        }
-        if let Some(counts) = &mut self.counts {
-            counts.forget(processes);
         }
     }
 
@@ -154,7 +138,6 @@ impl Engine for PerfEngine {
 
     fn gaps(&self) -> Vec<EngineError> {
         let watcher = self.watcher.as_ref().and_then(Watcher::gap);
-        let counts = self.counts.as_ref().and_then(Counts::gap);
-        self.gaps.iter().cloned().chain(watcher).chain(counts).collect()
+        self.gaps.iter().cloned().chain(watcher).collect()
     }
 }

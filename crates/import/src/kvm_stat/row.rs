@@ -75,18 +75,8 @@ pub(crate) struct PrintedRow {
 
 /// The words of a line without brackets and table rules: `( +- 0.5% )` becomes `+-`, `0.5%`.
 pub(super) fn words(line: &str) -> Vec<String> {
-    let plain = line.replace(['(', ')', '|', '[', ']', '`', '*'], " ").replace('±', "+-");
-    let mut words: Vec<String> = Vec::new();
-    for word in plain.replace("+-", " +- ").replace("+/-", " +- ").split_whitespace() {
-        // "0.30 us" is one value.
-        if matches!(word, "us" | "ns" | "ms" | "µs" | "s" | "%")
-            && let Some(last) = words.last_mut().filter(|w| w.parse::<f64>().is_ok())
-        {
-            last.push_str(word);
-        } else {
-            words.push(word.to_owned());
-        }
-    }
+    let plain = line.replace(['(', ')', '|', '[', ']', '`', '*'], " ").replace("+-", " +- ").replace("+/-", " +- ");
+    let mut words: Vec<String> = plain.split_whitespace().map(str::to_owned).collect();
     let marks = |w: &String| *w != "+-" && w.chars().all(|c| LEADING_MARKS.contains(&c));
     let leading = words.iter().take_while(|w| marks(w)).count();
     words.split_off(leading)

@@ -9,7 +9,7 @@ use super::header::{self, PerfDataHeader};
 use super::no_exits::no_event;
 use super::records::{Records, kind};
 use super::sample_layout::SampleLayouts;
-use crate::imported::io_message;
+use crate::io_message;
 use engine::pairing::{EventKind, RawSample, TracedEvent};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};

@@ -3,7 +3,7 @@
 //!
 //! Memory is allocated for what the file holds, whatever sizes it states.
 
-use crate::imported::io_message;
+use crate::io_message;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;

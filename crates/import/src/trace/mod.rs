@@ -7,7 +7,7 @@ mod line;
 use super::covered_time::CoveredTime;
 use super::gathered::Gathered;
 use super::group_threads::{KvmEventCounts, group_threads};
-use super::imported::io_message;
+use super::io_message;
 use decode::TraceDecoder;
 use engine::pairing::Pairing;
 use kvm::exit_reason::ReasonNames;
