@@ -1,8 +1,7 @@
 //! The files of an archive or of an unpacked sosreport, each read by its content. Most of them hold nothing for kvmtop;
 //! such files are not an error.
 
-use super::archive::Archive;
-use super::detect::Content;
+use super::archive::{Archive, Content};
 use super::gathered::Gathered;
 use super::load::read_content;
 use super::plain_text;

@@ -1,9 +1,9 @@
 //! Files made elsewhere: reads what other tools recorded or printed into one [`Sample`](sample::Sample).
 //!
-//! [`load`] opens the files. `detect` finds each file's type by its content. `text_readers` (with `kvm_stat` and `trace`)
-//! and `perf_data` read it into `gathered`. `assemble` combines the files of one domain: a table of exits, the domain's
-//! XML and its memory tree give named devices. A file that cannot be used is reported by name, and the others are still
-//! used.
+//! [`load`] opens the files. `archive` finds each file's type by its content. `text_readers` (with `kvm_stat` and
+//! `trace`) and `perf_data` read it into `gathered`. `assemble` combines the files of one domain: a table of exits, the
+//! domain's XML and its memory tree give named devices. A file that cannot be used is reported by name, and the others
+//! are still used.
 
 mod archive;
 mod archive_members;
@@ -12,7 +12,6 @@ mod counted;
 mod covered_time;
 mod describe;
 mod description_files;
-mod detect;
 mod gathered;
 mod group_threads;
 mod guest;

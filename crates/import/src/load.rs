@@ -1,11 +1,11 @@
 //! Opens files and folders, and reads each file by its type.
 
+use super::archive::{self, Content, EXPECTED};
 use super::archive_members::{self, MemberReader};
-use super::detect::{self, Content, EXPECTED};
 use super::gathered::Gathered;
 use super::text_readers;
 use super::{ImportError, ImportOptions, Imported, io_message};
-use super::{archive, assemble, perf_data};
+use super::{assemble, perf_data};
 use rights::open_regular;
 use std::fs::File;
 use std::io::{self, Cursor, Read as _};
@@ -75,12 +75,12 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Adds the content of one file.
 fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), String> {
-    let head = detect::beginning(&mut file)?;
+    let head = archive::beginning(&mut file)?;
     if head.is_empty() {
         return Err(format!("the file is empty; expected {EXPECTED}"));
     }
     // A large recording is not copied.
-    if detect::is_perf_data(&head) {
+    if archive::is_perf_data(&head) {
         return perf_data::read(path, file, gathered);
     }
     match Content::detect(Cursor::new(head).chain(file))? {

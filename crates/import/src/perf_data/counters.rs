@@ -12,13 +12,12 @@ use super::event_formats::{KernelFormats, NO_NAME};
 use super::event_reader::{BatchItem, What};
 use crate::covered_time::CoveredTime;
 use crate::group_threads::{KvmEventCounts, group_threads};
-use engine::events::TracedThread;
 use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedAccess, TracedEvent};
 use foldhash::fast::RandomState;
 use kvm::Space;
 use kvm::topology::HostTopology;
 use sample::{Direction, DomainSample, Timing};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Limit of different addresses with perf's times, over all threads.
@@ -54,7 +53,7 @@ impl PerfCounts {
 struct RecordedThread {
     pid: i32,
     /// Numbers of events, by the position of their names in [`KernelFormats::names`].
-    counts: Vec<u64>,
+    counts: BTreeMap<u16, u64>,
     /// Whether it entered its guest before.
     entered: bool,
     port: Option<(u64, TracedAccess)>,
@@ -172,11 +171,7 @@ impl PerfDataCounters {
         if item.name != NO_NAME {
             self.covered.at(item.time);
             known.pid = item.pid;
-            let at = usize::from(item.name);
-            if known.counts.len() <= at {
-                known.counts.resize(at + 1, 0);
-            }
-            known.counts[at] += 1;
+            *known.counts.entry(item.name).or_default() += 1;
         }
         let Some(event) = event else { return };
         if let Some(unpaired) = &mut self.unpaired {
@@ -208,11 +203,16 @@ impl PerfDataCounters {
         self.threads.values().map(|t| t.uncounted).sum()
     }
 
-    /// The kvm events whose formats the file has, and which of them came.
-    pub fn kvm_events(&self) -> (&[String], BTreeSet<&str>) {
-        let names = self.formats.as_ref().map(|f| f.names.as_slice()).unwrap_or_default();
-        let counted = self.threads.values().flat_map(|known| names.iter().zip(&known.counts));
-        (names, counted.filter(|(_, count)| **count > 0).map(|(name, _)| name.as_str()).collect())
+    /// The kvm events whose formats the file has.
+    pub fn enabled(&self) -> &[String] {
+        self.formats.as_ref().map(|f| f.names.as_slice()).unwrap_or_default()
+    }
+
+    /// How often each kvm event came: thread, process, event, number.
+    pub fn kvm_events(&self) -> impl Iterator<Item = (i32, i32, &str, u64)> {
+        let counts =
+            self.threads.iter().flat_map(|(tid, known)| known.counts.iter().map(move |n| (*tid, known.pid, n)));
+        counts.filter_map(|(tid, pid, (at, n))| Some((tid, pid, self.enabled().get(usize::from(*at))?.as_str(), *n)))
     }
 
     /// The pairing that holds the counts.
@@ -229,28 +229,16 @@ impl PerfDataCounters {
             }
         }
         let mut threads = pairing.snapshot();
-        if let Some(times) = &self.counts.times {
-            for thread in &mut threads {
-                replace_times(thread, times);
+        for thread in &mut threads {
+            for cell in &mut thread.events.accesses {
+                let key = cell.address.map(|address| (thread.key.tid, cell.space, address, cell.direction));
+                if let Some(time) = key.and_then(|key| self.counts.times.as_ref()?.get(&key)) {
+                    cell.time = time.clone();
+                }
             }
         }
         let mut counts = KvmEventCounts::default();
-        let names = self.formats.as_ref().map(|f| f.names.as_slice()).unwrap_or_default();
-        for (tid, known) in &self.threads {
-            for (name, count) in names.iter().zip(&known.counts).filter(|(_, count)| **count > 0) {
-                counts.add(*tid, known.pid, name, *count);
-            }
-        }
+        self.kvm_events().for_each(|(tid, pid, name, number)| counts.add(tid, pid, name, number));
         group_threads(threads, &counts, |pid| comms.get(&pid).cloned())
-    }
-}
-
-/// Replaces the times of the exits by perf's.
-fn replace_times(thread: &mut TracedThread, times: &PerfTimes) {
-    let tid = thread.key.tid;
-    for cell in &mut thread.events.accesses {
-        if let Some(time) = cell.address.and_then(|a| times.get(&(tid, cell.space, a, cell.direction))) {
-            cell.time = time.clone();
-        }
     }
 }

@@ -3,7 +3,9 @@
 
 use super::header::PartReader;
 use engine::pairing::{EVENTS, EventDecoder};
+use foldhash::fast::RandomState;
 use kvm::format;
+use std::collections::HashMap;
 
 /// The position of an event that is not one of `kvm`.
 pub(super) const NO_NAME: u16 = u16::MAX;
@@ -19,7 +21,7 @@ pub(super) struct KernelFormats {
     /// Names of all `kvm` events.
     pub names: Vec<String>,
     /// Positions in `names`, by the event id in the records.
-    positions: Vec<u16>,
+    positions: HashMap<u16, u16, RandomState>,
     /// Whether `sched_migrate_task` was recorded.
     pub migrations: bool,
 }
@@ -70,11 +72,7 @@ impl KernelFormats {
             && self.names.len() < usize::from(NO_NAME)
             && let Ok(id) = u16::try_from(format.id)
         {
-            let at = usize::from(id);
-            if self.positions.len() <= at {
-                self.positions.resize(at + 1, NO_NAME);
-            }
-            self.positions[at] = self.names.len() as u16;
+            self.positions.insert(id, self.names.len() as u16);
             self.names.push(format.name.clone());
         }
         if EVENTS.iter().any(|(group, name)| group.as_bytes() == system && *name == format.name) {
@@ -85,7 +83,7 @@ impl KernelFormats {
 
     /// The position in `names` of a record's event; `NO_NAME` if it is not one of `kvm`.
     pub fn name_of(&self, raw: &[u8]) -> u16 {
-        let id = raw.first_chunk().map(|id| usize::from(u16::from_le_bytes(*id)));
-        id.and_then(|id| self.positions.get(id)).copied().unwrap_or(NO_NAME)
+        let id = raw.first_chunk().map(|id| u16::from_le_bytes(*id));
+        id.and_then(|id| self.positions.get(&id)).copied().unwrap_or(NO_NAME)
     }
 }

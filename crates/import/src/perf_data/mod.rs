@@ -10,7 +10,6 @@ mod header;
 mod no_exits;
 mod recording;
 mod records;
-mod sample_layout;
 
 pub use recording::PerfDataFeed;
 pub(super) use recording::read;

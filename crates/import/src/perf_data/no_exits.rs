@@ -59,8 +59,8 @@ fn listed(names: &[String]) -> String {
     if more > 0 { format!("{first} and {more} more") } else { first }
 }
 
-/// Names of all events, as `kvm:kvm_exit` or `cycles` (tools/perf/util/header.c, `write_event_desc`): number and size of
-/// the attributes; of each its bytes, the number of its ids, its name and its ids.
+/// Names of all events, as `kvm:kvm_exit` or `cycles` (tools/perf/util/header.c, `write_event_desc`): number and size
+/// of the attributes; of each its bytes, the number of its ids, its name and its ids.
 fn event_names(part: &[u8]) -> Option<Vec<String>> {
     let mut part = PartReader(part);
     let (count, size) = (part.u32()? as usize, part.u32()? as usize);

@@ -6,9 +6,9 @@ use super::event_reader::EventReader;
 use super::header;
 use super::no_exits::{no_event, no_exits};
 use super::records::Records;
-use crate::detect::{self, Content};
+use crate::archive::{self, Content};
 use crate::gathered::Gathered;
-use crate::{archive, guest};
+use crate::guest;
 use crate::{file_name, io_message};
 use kvm::topology::CPU_MODEL;
 use rights::open_regular;
@@ -117,8 +117,8 @@ impl PerfData {
     fn notes(&self, kernel: &str) -> Vec<String> {
         let (reader, counters) = (&self.reader, &self.counters);
         let Records { header, damaged, .. } = &reader.records;
-        let (enabled, came) = counters.kvm_events();
-        let mut notes: Vec<String> = no_exits(enabled, &came, kernel).into_iter().collect();
+        let came = counters.kvm_events().map(|(_, _, name, _)| name).collect();
+        let mut notes: Vec<String> = no_exits(counters.enabled(), &came, kernel).into_iter().collect();
         if let Some(damage) = damaged {
             notes.push(format!("{damage}; the events before it are used"));
         } else if header.cut {
@@ -146,7 +146,7 @@ impl PerfData {
 
 /// A file as it is, or what a compressed one holds.
 fn plain(mut file: File) -> Result<File, String> {
-    if detect::is_perf_data(&detect::beginning(&mut file)?) {
+    if archive::is_perf_data(&archive::beginning(&mut file)?) {
         return Ok(file);
     }
     file.rewind().map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
