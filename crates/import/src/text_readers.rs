@@ -102,6 +102,10 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
     let mut file = TextFile { path, name: file_name(path), text: &text, rest: (!is_whole).then_some(rest) };
     let readers = detect(&text);
     if let Some(remark) = time_profile::remark(&text) {
+        // Alone it is an error: there is nothing to report.
+        if readers.is_empty() {
+            return Err(format!("this is {remark}"));
+        }
         gathered.notes.push(file.note(&format!("not used: {remark}")));
     }
     let is_trace = readers.iter().all(|reader| reader.source == SourceId::Trace);
