@@ -8,28 +8,33 @@ use sample::{DomainFacts, DomainSample, ThreadSample, Vmm};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+/// Limit of different event names.
+const MAX_NAMES: usize = 1024;
 /// Limit of counters: pairs of a thread and an event.
-const MAX_COUNTS: usize = 1 << 19;
+const MAX_COUNTS: usize = 1 << 20;
 
 /// How often each kvm event occurred on each thread.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KvmEventCounts {
-    /// By thread: its process, and its counts by event.
-    threads: HashMap<i32, (i32, BTreeMap<String, u64>)>,
-    /// Number of all counts.
-    len: usize,
+    names: HashMap<String, u16>,
+    /// By thread and event: the thread's process, and the count.
+    counts: HashMap<(i32, u16), (i32, u64)>,
 }
 
 impl KvmEventCounts {
     /// Counts `number` events of one name.
     pub fn add(&mut self, tid: i32, pid: i32, event: &str, number: u64) {
-        if let Some(count) = self.threads.get_mut(&tid).and_then(|(_, counts)| counts.get_mut(event)) {
-            *count = count.saturating_add(number);
-        } else if self.len < MAX_COUNTS {
-            self.len += 1;
-            let (known, counts) = self.threads.entry(tid).or_default();
-            *known = pid;
-            counts.insert(sanitize(event, 64), number);
+        let next = self.names.len();
+        let id = match self.names.get(event) {
+            Some(id) => *id,
+            None if next < MAX_NAMES => *self.names.entry(sanitize(event, 64)).or_insert(next as u16),
+            None => return,
+        };
+        let has_room = self.counts.len() < MAX_COUNTS;
+        match self.counts.get_mut(&(tid, id)) {
+            Some((_, count)) => *count = count.saturating_add(number),
+            None if has_room => drop(self.counts.insert((tid, id), (pid, number))),
+            None => {}
         }
     }
 }
@@ -54,7 +59,7 @@ pub(super) fn group_threads(
             groups.extend(split_by_vcpu(threads).into_iter().map(|t| (None, t)));
         }
     }
-    if groups.is_empty() && counts.len > 0 {
+    if groups.is_empty() && !counts.counts.is_empty() {
         // Events outside any exit still show that a guest exists.
         groups.push((None, Vec::new()));
     }
@@ -63,13 +68,12 @@ pub(super) fn group_threads(
     let by_tid: HashMap<i32, usize> = numbered().flat_map(|(i, g)| g.1.iter().map(move |t| (t.key.tid, i))).collect();
     let by_pid: HashMap<i32, usize> = numbered().filter_map(|(i, g)| Some((g.0?, i))).collect();
     let mut events: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); groups.len()];
-    for (tid, (pid, counts)) in &counts.threads {
+    let names: HashMap<u16, &String> = counts.names.iter().map(|(name, id)| (*id, name)).collect();
+    for ((tid, id), (pid, count)) in &counts.counts {
         let group = by_tid.get(tid).or_else(|| by_pid.get(pid)).copied().or(single.then_some(0));
-        let Some(sums) = group.and_then(|group| events.get_mut(group)) else { continue };
-        for (name, count) in counts {
-            let sum = sums.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(*count);
-        }
+        let (Some(sums), Some(name)) = (group.and_then(|group| events.get_mut(group)), names.get(id)) else { continue };
+        let sum = sums.entry((*name).clone()).or_default();
+        *sum = sum.saturating_add(*count);
     }
     let guest = |((pid, threads), kvm_events): ((Option<i32>, Vec<TracedThread>), _)| {
         let comm = pid.and_then(&process_name).map(|c| sanitize(&c, 15)).filter(|c| !c.is_empty());

@@ -1,21 +1,24 @@
 //! The text of a file without the encodings and marks of terminals, mails and trackers. Lines keep their numbers.
 
 use kvm::{domain_xml, sanitize};
-use std::borrow::Cow;
 
 /// Characters kept of a line from which marks are removed.
 const MAX_LINE: usize = 1 << 20;
 
 /// Decodes a text file, removes escape sequences, quote marks and code fences, and restores escaped XML.
 pub(super) fn plain(bytes: &[u8]) -> String {
-    let text = decode(bytes);
+    let mut text = decode(bytes);
+    let has_escape = |text: &str| text.contains('\u{1b}');
+    if has_escape(&text) {
+        let plain = |line: &str| if has_escape(line) { sanitize(line, MAX_LINE) } else { line.to_owned() };
+        text = text.lines().map(|line| plain(line) + "\n").collect();
+    }
     let text = domain_xml::unescaped(&text);
     let is_quoted = is_quoted(&text);
     let mut plain = String::with_capacity(text.len());
     for whole in text.split_inclusive('\n') {
         let line = whole.strip_suffix('\n').unwrap_or(whole);
-        let line = if line.contains('\u{1b}') { sanitize(line, MAX_LINE).into() } else { Cow::Borrowed(line) };
-        let line = if is_quoted { unquoted(&line) } else { &line };
+        let line = if is_quoted { unquoted(line) } else { line };
         plain.push_str(if is_fence(line) { "" } else { line });
         plain.extend(whole.ends_with('\n').then_some('\n'));
     }
