@@ -10,8 +10,8 @@ use super::profile::ProfileView;
 use judge::figures;
 use judge::model::call_tree::{self, FunctionTime};
 use judge::model::{
-    AccessRow, CpuModel, CpuShare, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind,
-    HostDiskModel, InjectionModel, Model, Confidence, ThreadModel,
+    AccessRow, Confidence, CpuModel, CpuShare, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess,
+    GuestKind, HostDiskModel, InjectionModel, Model, ThreadModel,
 };
 use kvm::thread_name::Role;
 use kvm::userspace_exit;
