@@ -213,7 +213,7 @@ fn check_answers_by_its_status() {
 #[test]
 fn check_that_cannot_look_says_so() {
     let command =
-        format!("ulimit -n 8; exec {} check --duration 0.2s --engine none --allow all", env!("CARGO_BIN_EXE_kvmtop"));
+        format!("ulimit -n 7; exec {} check --duration 0.2s --engine none --allow all", env!("CARGO_BIN_EXE_kvmtop"));
     let out = std::process::Command::new("sh").args(["-c", &command]).output().expect("a shell");
     let said = text(&out.stdout);
     assert_eq!(out.status.code(), Some(3), "{said}{}", text(&out.stderr));

@@ -72,8 +72,9 @@ fn join_by_name(named: Vec<Description>) -> Vec<Description> {
 
 /// Whether a description without a name can be about this domain: the domain still lacks the parts it adds.
 fn completes(domain: &Description, nameless: &Description) -> bool {
-    let has_both = domain.xml.is_some() && nameless.xml.is_some();
-    !has_both && !(domain.command.is_some() && nameless.command.is_some())
+    let has_both_xml = domain.xml.is_some() && nameless.xml.is_some();
+    let has_both_commands = domain.command.is_some() && nameless.command.is_some();
+    !has_both_xml && !has_both_commands
 }
 
 /// The domain whose name is a part of the file's name: `virsh_vcpuinfo_web`, `web.vcpupin.txt`. The longest name wins.

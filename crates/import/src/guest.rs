@@ -19,14 +19,12 @@ fn events(guest: &DomainSample) -> impl Iterator<Item = &ThreadEvents> {
 }
 
 /// The engine that counted these guests: a file. Its counts are those of `status`.
-pub(super) fn engine(guests: &[DomainSample], status: EngineStatus) -> EngineStatus {
+pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> EngineStatus {
     let exits = guests.iter().flat_map(events).any(|e| !e.exits.is_empty());
     let served = guests.iter().flat_map(events).flat_map(|e| &e.userspace).any(|u| u.count > 0);
-    EngineStatus {
-        kind: EngineKind::File,
-        fires_kvm_exit: if exits { Some(true) } else { served.then_some(false) },
-        ..status
-    }
+    status.kind = EngineKind::File;
+    status.fires_kvm_exit = if exits { Some(true) } else { served.then_some(false) };
+    status
 }
 
 /// The guest, with a name in any case.

@@ -90,10 +90,10 @@ fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), Stri
             members.finish(end)
         }
         Content::Unsupported(what) => Err(format!("this is {what}; expected {EXPECTED}")),
-        content => match read_content(path, content, gathered)? {
-            true => Ok(()),
-            false => Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}")),
-        },
+        content => {
+            let is_read = read_content(path, content, gathered)?;
+            is_read.then_some(()).ok_or_else(|| format!("not a type of file that kvmtop reads; expected {EXPECTED}"))
+        }
     }
 }
 

@@ -84,7 +84,7 @@ struct TextFile<'a> {
     rest: Option<&'a mut dyn Read>,
 }
 
-impl<'a> TextFile<'a> {
+impl TextFile<'_> {
     /// A remark on this file.
     fn note(&self, what: &str) -> String {
         format!("{}: {what}", self.name)

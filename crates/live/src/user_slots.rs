@@ -38,8 +38,8 @@ impl UserSlots {
         Some(UserSlot { slots: self.clone(), uid })
     }
 
-    /// Runs `work`, which may wait for a process of this user, on a thread if a place is free. Its result arrives on the
-    /// channel.
+    /// Runs `work`, which may wait for a process of this user, on a thread if a place is free. Its result arrives on
+    /// the channel.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         uid: u32,

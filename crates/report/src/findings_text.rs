@@ -116,8 +116,8 @@ pub fn line(f: &Finding) -> String {
 
 fn one(f: &Finding) -> String {
     let mut out = format!("{:<8} {}: {}\n", f.severity.as_str(), who(f), cut(&f.title, 400));
-    let folded: String = f.folded.iter().map(|rule| format!(" + {rule}")).collect();
-    let _ = writeln!(out, "  rule  {}{folded}, {} confidence", f.rule, f.confidence.as_str());
+    let rules: Vec<&str> = [&f.rule].into_iter().chain(&f.folded).map(|rule| rule.as_str()).collect();
+    let _ = writeln!(out, "  rule  {}, {} confidence", rules.join(" + "), f.confidence.as_str());
     for (i, e) in f.evidence.iter().enumerate() {
         let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
         // A command stays on one line, so that it can be pasted.

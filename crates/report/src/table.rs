@@ -34,7 +34,8 @@ pub(crate) fn table<R>(indent: usize, rows: &[R], limit: usize, columns: &[Colum
             let _ = write!(line, "{gap}{before}{cell}{after}");
         }
     }
-    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect::<String>() + &more(rows.len(), limit)
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    lines.join("\n") + "\n" + &more(rows.len(), limit)
 }
 
 /// A value in a cell.

@@ -134,11 +134,14 @@ pub fn complaints(sources: &[SourceStatus]) -> String {
     out
 }
 
+/// A guest, its top exit, its hot device and its migrations per second.
+type GuestRow<'m> = (&'m DomainModel, Option<&'m ExitRow>, Option<HotDevice>, Option<f64>);
+
 /// A row for each guest.
 fn domains(guests: &[&DomainModel], m: &Model) -> String {
     let migrations = |d: &DomainModel| d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
     let rows: Vec<_> = guests.iter().map(|d| (*d, d.exits.top(), HotDevice::of(&d.accesses), migrations(d))).collect();
-    let columns: &[Column<(&DomainModel, Option<&ExitRow>, Option<HotDevice>, Option<f64>)>] = &[
+    let columns: &[Column<GuestRow<'_>>] = &[
         ("<DOMAIN", |(d, ..)| match d.state {
             DomainState::Running => d.name().to_string(),
             state => format!("{} ({})", d.name(), state.as_str()),

@@ -59,8 +59,8 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// The entries of [`HostFacts::params`] that say what the host's KVM offers: its Hyper-V enlightenments, and whether
-    /// a guest can have `invtsc`.
+    /// The entries of [`HostFacts::params`] that say what the host's KVM offers: its Hyper-V enlightenments, and
+    /// whether a guest can have `invtsc`.
     pub fn offers(enlightenments: Option<Vec<&str>>, invtsc: Option<bool>) -> BTreeMap<String, String> {
         let names = enlightenments.map(|names| (ENLIGHTENMENTS_OFFERED.to_owned(), names.join(" ")));
         let invtsc = invtsc.map(|on| (INVTSC_OFFERED.to_owned(), if on { "Y" } else { "N" }.to_owned()));

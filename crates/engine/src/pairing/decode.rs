@@ -161,7 +161,7 @@ impl EventDecoder {
             let comm = next_comm.map_or([0; 16], |offset| text(sample.raw, offset));
             emit(prev, 0, EventKind::SwitchOut { runnable: state & STATES == 0, next: Task { tid: next, comm } });
             emit(next, 0, EventKind::SwitchIn);
-        } else if let Some((tid, pid, kind)) = self.kind(layout, sample) {
+        } else if let Some((tid, pid, kind)) = layout.kind(sample) {
             emit(tid, pid, kind);
             if !self.has_pio
                 && let (Layout::Exit { info: Some(info), .. }, EventKind::Exit { isa, code, .. }) = (layout, kind)
@@ -176,51 +176,52 @@ impl EventDecoder {
         let id = u16::from_le_bytes(*raw.first_chunk()?);
         *self.layouts.get(usize::from(id))?
     }
+}
 
-    fn kind(&self, layout: Layout, sample: &RawSample) -> Option<(i32, i32, EventKind)> {
+impl Layout {
+    /// The thread, its process and the event of a record.
+    fn kind(self, sample: &RawSample) -> Option<(i32, i32, EventKind)> {
         let get = |slot: FieldSlot| slot.get(sample.raw);
         let number = |slot: FieldSlot| get(slot).map(|value| value as u32);
         let access = EventKind::access;
-        let kind = match layout {
-            Layout::Exit { reason, isa, vcpu, .. } => EventKind::Exit {
+        let kind = match self {
+            Self::Exit { reason, isa, vcpu, .. } => EventKind::Exit {
                 isa: Isa::from_code(number(isa)?),
                 code: number(reason)?,
                 vcpu: vcpu.and_then(number),
             },
-            Layout::ExitArm64 { ret, esr_ec } => {
+            Self::ExitArm64 { ret, esr_ec } => {
                 EventKind::Exit { isa: Isa::Arm64, code: arm64_code(number(ret)?, number(esr_ec)?), vcpu: None }
             }
-            Layout::Entry { vcpu } => EventKind::Entry { vcpu: vcpu.and_then(number) },
-            Layout::Pio { rw, port } => access(Space::Pio, get(port)?, get(rw)? != 0, false),
-            Layout::Mmio { kind, gpa } => match get(kind)? {
+            Self::Entry { vcpu } => EventKind::Entry { vcpu: vcpu.and_then(number) },
+            Self::Pio { rw, port } => access(Space::Pio, get(port)?, get(rw)? != 0, false),
+            Self::Mmio { kind, gpa } => match get(kind)? {
                 1 => access(Space::Mmio, get(gpa)?, false, false),
                 2 => access(Space::Mmio, get(gpa)?, true, false),
                 _ => return None,
             },
-            Layout::FastMmio { gpa } => access(Space::Mmio, get(gpa)?, true, false),
-            Layout::Msr { write, ecx, exception } => {
+            Self::FastMmio { gpa } => access(Space::Mmio, get(gpa)?, true, false),
+            Self::Msr { write, ecx, exception } => {
                 access(Space::Msr, get(ecx)?, get(write)? != 0, exception.and_then(get).is_some_and(|fault| fault != 0))
             }
-            Layout::Userspace { reason, errno } => {
+            Self::Userspace { reason, errno } => {
                 let errno = number(errno)? as i32;
                 EventKind::Userspace { reason: if errno < 0 { errno } else { number(reason)? as i32 } }
             }
-            Layout::Halted { ns } => EventKind::Halted { ns: get(ns)? },
-            Layout::Migrate { pid, from, to } => {
+            Self::Halted { ns } => EventKind::Halted { ns: get(ns)? },
+            Self::Migrate { pid, from, to } => {
                 return Some((pid.id(sample.raw)?, 0, EventKind::Migrated { from: number(from)?, to: number(to)? }));
             }
-            Layout::Waking { flags, pid } => {
+            Self::Waking { flags, pid } => {
                 let tid = if get(flags)? & IN_INTERRUPT == 0 { sample.tid } else { 0 };
                 return Some((pid.id(sample.raw)?, 0, EventKind::Waking { by: Task { tid, comm: [0; 16] } }));
             }
-            Layout::Ended => EventKind::Ended,
-            Layout::Switch { .. } => return None,
+            Self::Ended => EventKind::Ended,
+            Self::Switch { .. } => return None,
         };
         Some((sample.tid, sample.pid, kind))
     }
-}
 
-impl Layout {
     fn of(format: &EventFormat) -> Option<Self> {
         let slot = |name: &str| format.field(name).and_then(FieldSlot::of);
         Some(match format.name.as_str() {

@@ -142,10 +142,8 @@ impl DomainFilter {
             .map(|p| {
                 let mut names: Vec<_> = domains.iter().map(|d| d.name.value.clone()).collect();
                 names.sort_unstable();
-                let fix = match names.is_empty() {
-                    true => "no guest runs here now".to_string(),
-                    false => format!("guests here: {}", listed(names)),
-                };
+                let here = || format!("guests here: {}", listed(names));
+                let fix = if domains.is_empty() { "no guest runs here now".into() } else { here() };
                 let cause = format!("--domain {} matches no guest", kvm::sanitize(p.as_str(), 80));
                 SourceStatus::missing(SourceId::Domain, cause, fix)
             })

@@ -171,7 +171,7 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
 fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
     match rows.get_mut(&row.reason) {
         Some(sum) => {
-            sum.merge(&row, MissingExtreme::Unknown, |counts, a, b| sum_of_known(counts, a, b, u64::saturating_add))
+            sum.merge(&row, MissingExtreme::Unknown, |counts, a, b| sum_of_known(counts, a, b, u64::saturating_add));
         }
         None => {
             rows.insert(row.reason.clone(), row);

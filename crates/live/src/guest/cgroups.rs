@@ -77,9 +77,9 @@ const FILES: [&str; 3] = ["cpuset.cpus.effective", "cpuset.effective_cpus", "cpu
 const MAX_LEVELS: usize = 64;
 
 /// The groups of processes that leave a guest fewer CPUs than the host has, such as a `machine.slice` with
-/// `AllowedCPUs=` (systemd.resource-control(5)), from the root downwards. No pin reaches beyond them: the kernel refuses
-/// it, or keeps the part that they have (kernel/sched/syscalls.c, `__sched_setaffinity`). Below the group of a domain
-/// libvirt sets the pins themselves.
+/// `AllowedCPUs=` (systemd.resource-control(5)), from the root downwards. No pin reaches beyond them: the kernel
+/// refuses it, or keeps the part that they have (kernel/sched/syscalls.c, `__sched_setaffinity`). Below the group of a
+/// domain libvirt sets the pins themselves.
 pub(super) fn cpu_bounds(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Vec<GroupCpus> {
     let Some((own, _)) = hierarchies.folder(groups, "cpuset", &FILES) else { return Vec::new() };
     let domain = libvirt_groups(&own).map_or(own.as_path(), |(domain, _)| domain);

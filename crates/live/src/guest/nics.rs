@@ -61,9 +61,9 @@ impl NetworkTables {
 /// The tap and macvtap devices of one guest.
 #[derive(Debug, Default)]
 pub(crate) struct GuestNics {
-    /// By name, with whether the host counts it from the guest's side: what the guest writes leaves by its macvtap device
-    /// (`drivers/net/tap.c`, `drivers/net/macvlan.c`), but what the host receives from a tap device the guest sent
-    /// (`drivers/net/tun.c`).
+    /// By name, with whether the host counts it from the guest's side: what the guest writes leaves by its macvtap
+    /// device (`drivers/net/tap.c`, `drivers/net/macvlan.c`), but what the host receives from a tap device the guest
+    /// sent (`drivers/net/tun.c`).
     names: BTreeMap<String, bool>,
     /// The VMM's network namespace: `net:[4026531840]`.
     namespace: String,

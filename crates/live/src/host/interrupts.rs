@@ -16,8 +16,8 @@ const LARGE_FILE_READ_TICKS: u32 = 4;
 /// At most this many bytes are read.
 const MAX_BYTES: usize = 64 << 20;
 
-/// A CPU and the interrupts that it has taken since boot: those of devices (the numbered lines) and of its timer (`LOC`,
-/// on arm64 `arch_timer`).
+/// A CPU and the interrupts that it has taken since boot: those of devices (the numbered lines) and of its timer
+/// (`LOC`, on arm64 `arch_timer`).
 type CpuInterrupts = (u32, [u64; 2]);
 
 /// Reads the file as often as its size allows.

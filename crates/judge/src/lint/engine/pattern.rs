@@ -56,7 +56,7 @@ impl PatternTrack {
             self.age_s = 0.0;
         }
         now.cost = finding.cost.unwrap_or(0.0);
-        now.figure = finding.figure().unwrap_or_default().to_owned();
+        finding.figure().unwrap_or_default().clone_into(&mut now.figure);
         self.is_event = matches!(hold, Hold::Once(_));
         self.last = finding;
         self.observe(hold, now);

@@ -179,7 +179,7 @@ fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
 /// libvirt's elements.
 fn elements(guest: &GuestContext<'_>, names: &[&str]) -> String {
     let others = names.iter().filter(|name| **name != hyperv::CLOCK);
-    let lines: String = others.map(|name| format!("\n    <{name} state='on'/>")).collect();
+    let lines = others.fold(String::new(), |lines, name| lines + &format!("\n    <{name} state='on'/>"));
     let hidden = guest.config.hypervisor_hidden.then(|| SHOW_HYPERVISOR.to_owned());
     let features = (!lines.is_empty()).then(|| format!("<features>\n  <hyperv>{lines}\n  </hyperv>\n</features>"));
     let clock = names.contains(&hyperv::CLOCK).then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));

@@ -206,8 +206,10 @@ fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents
 /// Adds the lines of the host's log that are signs of events, by guest. Where one `counts`, the recent ones like it are
 /// evidence too.
 fn add_log_lines(ctx: &Context<'_>, counts: impl Fn(&LogLine) -> bool, signs: Signs, all: &mut ByGuest) {
-    // Lines of one guest, kind and cause, and whether one of them counts.
-    let mut lines: BTreeMap<(Option<usize>, LogKind, Option<u64>), (bool, Vec<&LogLine>)> = BTreeMap::new();
+    /// Whether one of the lines counts, and all of them.
+    type AlikeLines<'l> = (bool, Vec<&'l LogLine>);
+    // By guest, kind and cause.
+    let mut lines: BTreeMap<(Option<usize>, LogKind, Option<u64>), AlikeLines<'_>> = BTreeMap::new();
     for line in ctx.model.host.kernel_log.iter().filter(|l| logged(signs, l.kind, l.data).is_some()) {
         let new = counts(line);
         if !new && !is_recent(ctx, line) {

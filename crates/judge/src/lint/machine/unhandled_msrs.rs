@@ -11,6 +11,7 @@ const MAX_MSRS: usize = 24;
 
 /// The unhandled MSRs of one guest.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "any of them can be true without the others")]
 struct UnhandledMsrs {
     /// How often each MSR was accessed; the flag is true for writes.
     accesses: BTreeMap<(u32, bool), u64>,
