@@ -165,7 +165,7 @@ fn a_full_backlog_leaves_no_thread_and_no_file() {
     let waiting: Vec<_> = (0..2).map(|_| stuffed(&path)).collect();
     let mut source = source();
     let mut most = 0;
-    let (threads, files) = (count("task"), count("fd"));
+    let (threads, files) = (threads_at_rest(), count("fd"));
     for round in 0..200 {
         // Each round is another guest, as far as the source can tell.
         let guest = guest_at(own_pid(), start_of(own_pid()) + round, &path);
@@ -203,7 +203,7 @@ fn a_monitor_that_stalls_holds_up_no_other_and_leaves_nothing() {
     let _silent = UnixListener::bind(&paths[3]).unwrap();
     let mut source = source();
     map_of(&mut source, &guest(own_pid(), &paths[0])).unwrap_err();
-    let (threads, files) = (count("task"), count("fd"));
+    let (threads, files) = (threads_at_rest(), count("fd"));
     for round in 0..200 {
         let guest = guest_at(own_pid(), start_of(own_pid()), &paths[round % 4]);
         // The source forgets the guest of the round before and meets this one as new.
@@ -334,6 +334,18 @@ fn qemu(socket: &Path, more: &[&str]) -> Option<Running> {
 
 fn count(what: &str) -> usize {
     std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
+}
+
+/// The number of threads, once the thread of the next test has come, which waits for the machine.
+fn threads_at_rest() -> usize {
+    let (mut threads, mut alike) = (count("task"), 0);
+    while alike < 10 {
+        std::thread::sleep(Duration::from_millis(20));
+        let now = count("task");
+        alike = if now == threads { alike + 1 } else { 0 };
+        threads = now;
+    }
+    threads
 }
 
 /// Waits until this process has at most `threads` threads and `files` open files.
