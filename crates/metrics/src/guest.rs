@@ -105,12 +105,10 @@ impl GuestMetrics {
     fn add_cpu(&mut self, now: &[ThreadSample], before: &[ThreadSample], boot_ns: u64, per_vcpu: bool) {
         let before: HashMap<_, _> = before.iter().map(|t| ((t.tid, t.start_ticks), t.cpu)).collect();
         for thread in now {
-            let zero = Some(0);
-            let born =
-                ThreadTimes { run_ns: zero, wait_ns: zero, voluntary: zero, involuntary: zero, ..Default::default() };
+            let is_new = || born_since(thread.start_ticks, boot_ns);
             let older = match before.get(&(thread.tid, thread.start_ticks)) {
                 Some(cpu) => *cpu,
-                None => thread.cpu_before.or_else(|| born_since(thread.start_ticks, boot_ns).then_some(born)),
+                None => thread.cpu_before.or_else(|| is_new().then_some(ThreadTimes::AT_BIRTH)),
             };
             let Some((now, older)) = thread.cpu.zip(older) else { continue };
             match thread.role {

@@ -241,7 +241,7 @@ pub struct ThreadSample {
 
 bounded!(ThreadSample { start_ticks, cpu, cpu_before, events, counters } tid, comm, role, index, place);
 
-/// CPU time of a thread, cumulative nanoseconds.
+/// CPU time of a thread, and what else the kernel counts of it since its birth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThreadTimes {
@@ -255,13 +255,26 @@ pub struct ThreadTimes {
     pub run_ns: Option<u64>,
     /// Time runnable but not running (`schedstat`, second figure): what the guest sees as steal.
     pub wait_ns: Option<u64>,
-    /// Number of voluntary context switches (`status`).
+    /// Number of voluntary context switches (`sched`).
     pub voluntary: Option<u64>,
     /// Number of involuntary context switches.
     pub involuntary: Option<u64>,
 }
 
 counters!(ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary });
+
+impl ThreadTimes {
+    /// The times at a thread's birth. What is not known later stays unknown.
+    pub const AT_BIRTH: Self = Self {
+        user_ns: 0,
+        system_ns: 0,
+        guest_ns: 0,
+        run_ns: Some(0),
+        wait_ns: Some(0),
+        voluntary: Some(0),
+        involuntary: Some(0),
+    };
+}
 
 /// Where a thread ran and may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -134,12 +134,10 @@ impl ThreadModel {
     }
 
     pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, interval: &SampleInterval) -> Self {
-        let born = ThreadTimes { run_ns: Some(0), wait_ns: Some(0), ..ThreadTimes::default() };
+        let is_new = || interval.whole || interval.born_within(now.start_ticks);
         let older = match before {
             Some(b) => b.cpu,
-            None => {
-                now.cpu_before.or_else(|| (interval.whole || interval.born_within(now.start_ticks)).then_some(born))
-            }
+            None => now.cpu_before.or_else(|| is_new().then_some(ThreadTimes::AT_BIRTH)),
         };
         let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, interval));
         let events = before.filter(|_| interval.engine_continues).map(|b| &b.events);
