@@ -1,4 +1,4 @@
-//! Files made elsewhere: reads what other tools recorded or printed into one [`Sample`](sample::Sample).
+//! Files made elsewhere: reads what other tools recorded or printed into one [`Sample`].
 //!
 //! [`load`] opens the files. `archive` finds each file's type by its content. `text_readers` (with `kvm_stat` and
 //! `trace`) and `perf_data` read it into `gathered`. `assemble` combines the files of one domain: a table of exits, the

@@ -68,7 +68,7 @@ pub struct HostMetrics {
     pub facts: Arc<HostFacts>,
     /// Its CPUs.
     pub cpus: u64,
-    /// Their time by [`HOST_CPU`].
+    /// Their time by `HOST_CPU`.
     pub cpu: Sums,
     /// Its memory.
     pub memory: Option<HostMemory>,
