@@ -30,6 +30,9 @@ if [ "$(id -u)" = 0 ] && [ ! -d /sys/kernel/tracing/events ] && [ ! -d /sys/kern
     mount -t tracefs nodev /sys/kernel/tracing || echo "tracefs cannot be mounted: tests that trace will be skipped"
 fi
 step "tests"
+# Two CPUs have room for a third test where two wait.
+RUST_TEST_THREADS=$(($(nproc) + 1))
+export RUST_TEST_THREADS
 cargo test --workspace --locked --no-fail-fast --lib --test it --test guests
 step "no link to libvirt"
 if readelf -d target/debug/kvmtop | grep -i 'NEEDED.*libvir'; then

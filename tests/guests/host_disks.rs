@@ -182,7 +182,7 @@ pub fn an_emulated_host_is_timed() {
         "host_disks::every_request_of_a_watched_process_counts",
         "host_disks::a_device_that_delays_is_timed_with_its_delay",
     ];
-    match nested::run_tests("disks", "KVMTOP_TEST_CHANGE_HOST=1", &tests, 300, 2) {
+    match nested::run_tests("disks", "KVMTOP_TEST_CHANGE_HOST=1", &tests, 150, 2) {
         Ok(()) => common::ran(NAME),
         Err(why) => common::skipped(NAME, &why),
     }

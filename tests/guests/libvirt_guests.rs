@@ -181,20 +181,7 @@ impl Drop for Kept {
 
 /// Two guests pinned to one CPU, each with its emulator beside its vCPU: the commands that `check` proposes are run as
 /// they are printed, and the findings are gone.
-#[test]
-fn pasted_commands_cure_badly_pinned_guests() {
-    let _alone = common::alone();
-    pasted_commands_cure("pasted_commands_cure_badly_pinned_guests", true);
-}
-
-/// Checks the same for guests without a configuration in libvirt (`virsh create`), for which `--config` is an error.
-#[test]
-fn pasted_commands_cure_transient_guests() {
-    let _alone = common::alone();
-    pasted_commands_cure("pasted_commands_cure_transient_guests", false);
-}
-
-fn pasted_commands_cure(test: &str, persistent: bool) {
+pub fn pasted_commands_cure(test: &str, persistent: bool) {
     const RULES: [&str; 4] = ["pin-overlap", "emulator-on-vcpu", "host-cpus-starved", "affinity-drift"];
     let daemons = match libvirt::start() {
         Ok(daemons) => daemons,
@@ -322,6 +309,13 @@ impl Drop for Stopped {
     }
 }
 
+/// The number of this process's threads that ask libvirt about a guest.
+fn calls() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.map(name).filter(|name| name.trim() == "libvirt-guest").count()
+}
+
 /// Waits for something that comes within a minute even on a busy machine.
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -333,10 +327,8 @@ fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Checks that a QEMU under SIGSTOP loses only its own figures, is named, and is read again when it continues.
 /// Hot-plugged vCPUs count.
-#[test]
-fn a_guest_that_hangs_takes_nothing_from_the_others() {
+pub fn a_guest_that_hangs_takes_nothing_from_the_others() {
     const TEST: &str = "a_guest_that_hangs_takes_nothing_from_the_others";
-    let _alone = common::alone();
     let daemons = match libvirt::start() {
         Ok(daemons) => daemons,
         Err(why) => return common::skipped(TEST, &why),
@@ -354,10 +346,10 @@ fn a_guest_that_hangs_takes_nothing_from_the_others() {
     wait("both are read", || read("kvmtop-hung") && read("kvmtop-well"));
     let stopped = Stopped::new(hung.pid());
     wait("only one is left out", || !read("kvmtop-hung") && said().contains("kvmtop-hung among them"));
-    let calls = std::fs::read_dir("/proc/self/task").expect("threads").count();
+    let before = calls();
     std::thread::sleep(Duration::from_secs(12));
     assert!(read("kvmtop-well") && !read("kvmtop-hung"), "two polls later: {}", said());
-    assert!(std::fs::read_dir("/proc/self/task").expect("threads").count() <= calls + 1, "threads stay few");
+    assert!(calls() <= before + 1, "threads stay few");
     drop(stopped);
     wait("it is read again", || read("kvmtop-hung") && read("kvmtop-well") && said().is_empty());
     drop(alone);
@@ -396,10 +388,8 @@ fn a_guest_that_hangs_takes_nothing_from_the_others() {
 
 /// Six QEMUs that hang are more than half of the threads that ask: the others keep their figures, and libvirt's daemon
 /// its workers.
-#[test]
-fn many_guests_that_hang_take_nothing_from_the_others() {
+pub fn many_guests_that_hang_take_nothing_from_the_others() {
     const TEST: &str = "many_guests_that_hang_take_nothing_from_the_others";
-    let _alone = common::alone();
     let daemons = match libvirt::start() {
         Ok(daemons) => daemons,
         Err(why) => return common::skipped(TEST, &why),
@@ -423,15 +413,14 @@ fn many_guests_that_hang_take_nothing_from_the_others() {
     };
     alone.set_processes(names.iter().zip(&guests).map(process).collect());
     let stopped: Vec<Stopped> = guests[..6].iter().map(|guest| Stopped::new(guest.pid())).collect();
-    let threads = || std::fs::read_dir("/proc/self/task").expect("threads").count();
-    let before = threads();
+    let before = calls();
     wait("they are left out", || !names[..6].iter().any(read));
     assert!(names[6..].iter().all(read));
     std::thread::sleep(Duration::from_secs(12));
     assert!(names[6..].iter().all(read) && !names[..6].iter().any(read), "two polls later");
     let said = alone.status(Instant::now()).sentence();
     assert!(said.contains("6 of 8 guests do not answer libvirt"), "{said}");
-    assert!(threads() <= before + 1, "nobody waits for a process that is known to be stopped");
+    assert!(calls() <= before + 1, "nobody waits for a process that is known to be stopped");
     drop(stopped);
     wait("all are read again", || names.iter().all(read) && alone.status(Instant::now()).sentence().is_empty());
     common::ran(TEST);
@@ -440,10 +429,8 @@ fn many_guests_that_hang_take_nothing_from_the_others() {
 }
 
 /// libvirtd hangs, ends and comes back: kvmtop says so each time, loses no guest and no name, and is never held up.
-#[test]
-fn the_daemon_may_hang_end_and_come_back() {
+pub fn the_daemon_may_hang_end_and_come_back() {
     const TEST: &str = "the_daemon_may_hang_end_and_come_back";
-    let _alone = common::alone();
     let daemons = match libvirt::start() {
         Ok(daemons) if daemons.are_own() => daemons,
         Ok(_) => return common::skipped(TEST, "libvirtd ran before the test, which would stop it"),

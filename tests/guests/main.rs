@@ -7,7 +7,6 @@
 mod common;
 
 mod bpf_engine;
-mod emulated_host;
 mod engines_agree;
 mod exact_counts;
 mod export;
@@ -24,6 +23,7 @@ mod profile;
 mod prometheus;
 mod rights;
 mod session_record;
+mod side_by_side;
 mod soak;
 mod thread_bursts;
 mod thread_ids;
