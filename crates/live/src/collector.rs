@@ -122,10 +122,10 @@ impl Collector {
             guests: BTreeMap::new(),
             host: HostReader::new(paths),
             tasks: HostTasks::new(paths.clone()),
-            status_files: StatusFiles::new(paths.run.clone()),
+            status_files: StatusFiles::new(paths),
             block_devices: BlockDevices::new(&paths.sys),
             kernel_log: KernelLog::open(paths),
-            qemu_logs: QemuLogs::new(paths.log.clone(), paths.system_owner()),
+            qemu_logs: QemuLogs::new(paths),
             generation: 0,
             refused: None,
             own_pid_namespace: paths.in_own_pid_namespace(),
@@ -232,8 +232,8 @@ impl Collector {
         };
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let mut kernel_log = self.kernel_log.read();
-        let logged = self.guests.values().filter_map(|guest| guest.description.logged()).collect();
-        kernel_log.extend(self.qemu_logs.read(logged, now));
+        let logged = self.guests.values().filter_map(|guest| guest.description.logged());
+        kernel_log.extend(self.qemu_logs.read(&logged.collect(), now));
         let sample = Sample {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,

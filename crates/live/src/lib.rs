@@ -8,7 +8,6 @@ mod backoff;
 mod collector;
 mod guest;
 mod host;
-mod owned_file;
 mod proc;
 mod source_status;
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! A guest's identity and configuration, merged from its process, libvirt and its monitor, each fact with its origin.
 
-use crate::host::qemu_logs::LoggedGuest;
 use crate::metadata::source::{GuestMetadata, UuidClaim};
-use crate::metadata::status_xml::{DomainStatus, StatusFiles, StatusQuery};
+use crate::metadata::status_xml::{DomainStatus, StatusFiles};
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
@@ -192,25 +191,21 @@ impl GuestDescription {
         }
     }
 
-    /// Where libvirt's status file of it would be; `None` for a process without `-name`.
-    pub(crate) fn status_query(&self) -> Option<StatusQuery> {
-        Some(StatusQuery {
-            pid: self.identity.pid,
-            uid: self.identity.uid,
-            name: self.identity.libvirt_name.clone()?,
-            answered: self.facts.xml.as_ref().is_some_and(|xml| xml.from == Origin::Libvirt),
-        })
+    /// The name that libvirt's status file of it would have, and whether libvirt itself has answered for it.
+    pub(crate) fn status_query(&self) -> Option<(&str, bool)> {
+        let answered = self.facts.xml.as_ref().is_some_and(|xml| xml.from == Origin::Libvirt);
+        Some((self.identity.libvirt_name.as_deref()?, answered))
     }
 
-    /// Its log, if the system daemon says that it runs this process.
-    pub(crate) fn logged(&self) -> Option<LoggedGuest> {
-        let name = self.identity.libvirt_name.clone().filter(|_| self.claim == UuidClaim::Proven)?;
-        Some(LoggedGuest { pid: self.identity.pid, name })
+    /// Its process and the name of its log, if the system daemon says that it runs this process.
+    pub(crate) fn logged(&self) -> Option<(i32, &str)> {
+        let name = self.identity.libvirt_name.as_deref().filter(|_| self.claim == UuidClaim::Proven)?;
+        Some((self.identity.pid, name))
     }
 
     /// Compares the UUID that the process claims with libvirt's status files.
     pub(crate) fn check_claim(&mut self, files: &StatusFiles) {
-        let owner = self.facts.uuid.as_ref().and_then(|uuid| files.system_pid(&uuid.value.to_ascii_lowercase()));
+        let owner = self.facts.uuid.as_ref().and_then(|uuid| files.pid_of(&uuid.value.to_ascii_lowercase()));
         self.claim = match owner {
             None => UuidClaim::Unknown,
             Some(pid) if pid == self.identity.pid => UuidClaim::Proven,
@@ -261,7 +256,7 @@ fn clean<const N: usize>(given: [Option<Known<String>>; N]) -> Option<Known<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::status_xml::{StatusFiles, StatusQuery};
+    use crate::metadata::status_xml::StatusFiles;
     use crate::tests::fake_proc::FakeProc;
 
     fn identity(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
@@ -316,9 +311,8 @@ mod tests {
             "<domstatus state='running' pid='77'><domain type='kvm'><name>b</name><vcpu>4</vcpu>\
              <os><type machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>",
         );
-        let mut files = StatusFiles::new(fake.paths().run);
-        let query = StatusQuery { pid: 77, uid: None, name: "b".into(), answered: false };
-        files.refresh(0, true, &[query]);
+        let mut files = StatusFiles::new(&fake.paths());
+        files.refresh(0, true, &[("b", false)]);
         let f = o.facts(files.status_of(77).map(Arc::as_ref), &GuestMetadata::default());
         assert_eq!(f.name, Known::new("b".into(), Origin::StatusXml));
         assert_eq!(f.machine, Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml)));

@@ -3,8 +3,11 @@
 use super::stat::number;
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
+use std::fs::{File, Metadata};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Files kept open leave this many descriptors free for everything else (perf rings, libvirt, the terminal).
@@ -66,6 +69,13 @@ pub(crate) fn read_kept<'b>(
         *kept = None;
     }
     Ok(buf.get(..read?).unwrap_or_default())
+}
+
+/// Opens a regular file that `owner` wrote, without waiting; returns its properties too.
+pub(crate) fn open_owned(path: &Path, owner: u32) -> io::Result<(File, Metadata)> {
+    let file = rights::open_regular(path)?;
+    let meta = file.metadata()?;
+    if meta.uid() == owner { Ok((file, meta)) } else { Err(io::Error::other("it belongs to another user")) }
 }
 
 /// Reads a file, at most `max` bytes, as text; bytes that are not UTF-8 are replaced.

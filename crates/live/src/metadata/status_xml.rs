@@ -1,0 +1,205 @@
+//! The status files that libvirt's system daemon keeps of running domains: `/run/libvirt/qemu/NAME.xml`.
+//!
+//! libvirt names the file after the domain (`virDomainObjSave`, `src/conf/domain_conf.c`) and starts QEMU with
+//! `-name guest=NAME`, so each guest has at most one file, and no folder is listed.
+
+use crate::proc::file::open_owned;
+use crate::proc::paths::SystemPaths;
+use kvm::domain_xml::{self, DomainXml, MAX_TEXT};
+use kvm::sanitize;
+use sample::{DomainState, SourceId, SourceStatus};
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The files are checked at least this often.
+const ROUND_NS: u64 = 5_000_000_000;
+
+/// A running domain, from its status file.
+#[derive(Debug, Clone)]
+pub(crate) struct DomainStatus {
+    /// The file's parsed content.
+    pub xml: Arc<DomainXml>,
+    /// The text of the file's `<domain>`.
+    pub text: Arc<str>,
+    pid: i32,
+    /// Inode, length and times of the file: one that was replaced or rewritten has others.
+    stamp: (u64, u64, [i64; 4]),
+}
+
+impl DomainStatus {
+    /// Reads a file, unless it is the one that is `known`.
+    fn read(path: &Path, owner: u32, known: Option<Arc<Self>>) -> io::Result<Arc<Self>> {
+        let (file, meta) = open_owned(path, owner)?;
+        let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
+        let stamp = (meta.ino(), meta.len(), times);
+        if let Some(known) = known.filter(|known| known.stamp == stamp) {
+            return Ok(known);
+        }
+        let mut bytes = Vec::new();
+        file.take(MAX_TEXT as u64).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let xml = domain_xml::parse(&text).ok();
+        let running = xml.and_then(|xml| Some((xml.pid?, Arc::new(xml))));
+        let (pid, xml) = running.ok_or_else(|| io::Error::other("it is not the status of a running domain"))?;
+        let inner = text.find("<domain ").zip(text.rfind("</domain>"));
+        let inner = inner.and_then(|(from, end)| text.get(from..end + "</domain>".len()));
+        Ok(Arc::new(Self { text: inner.unwrap_or(&text).into(), xml, pid, stamp }))
+    }
+
+    /// The domain's state: libvirt rewrites the status file when it changes.
+    pub(crate) fn state(&self) -> Option<DomainState> {
+        match self.xml.state.as_deref()? {
+            "paused" | "pmsuspended" | "crashed" => Some(DomainState::Paused),
+            "running" | "blocked" | "shutdown" => Some(DomainState::Running),
+            _ => None,
+        }
+    }
+}
+
+/// The status files of the guests.
+#[derive(Default)]
+pub(crate) struct StatusFiles {
+    folder: PathBuf,
+    owner: u32,
+    by_name: HashMap<String, Arc<DomainStatus>>,
+    by_pid: HashMap<i32, Arc<DomainStatus>>,
+    pid_by_uuid: HashMap<String, i32>,
+    next_ns: u64,
+    problem: Option<SourceStatus>,
+}
+
+impl StatusFiles {
+    pub(crate) fn new(paths: &SystemPaths) -> Self {
+        Self { folder: paths.run.join("libvirt/qemu"), owner: paths.system_owner(), ..Self::default() }
+    }
+
+    /// Reads new and changed files, when the next check is due or `now` demands it for a new guest. `guests` holds the
+    /// `-name` of each, and whether libvirt itself has answered for it: then it does not matter that a right is missing.
+    pub(crate) fn refresh(&mut self, now_ns: u64, now: bool, guests: &[(&str, bool)]) {
+        if !now && now_ns < self.next_ns {
+            return;
+        }
+        self.next_ns = now_ns + ROUND_NS;
+        let mut before = std::mem::take(&mut self.by_name);
+        let mut refused = Vec::new();
+        for (name, answered) in guests.iter().filter(|(name, _)| is_file_name(name)) {
+            let path = self.folder.join(format!("{name}.xml"));
+            match DomainStatus::read(&path, self.owner, before.remove(*name)) {
+                Ok(status) => drop(self.by_name.insert((*name).to_owned(), status)),
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) if e.kind() == ErrorKind::PermissionDenied && *answered => {}
+                Err(why) => refused.push((path, why)),
+            }
+        }
+        self.by_pid = self.by_name.values().map(|status| (status.pid, status.clone())).collect();
+        let uuids = self.by_name.values().filter_map(|status| Some((status.xml.uuid.clone()?, status.pid)));
+        self.pid_by_uuid = uuids.collect();
+        self.problem = problem(&refused);
+    }
+
+    /// The domain that runs as this process.
+    pub(crate) fn status_of(&self, pid: i32) -> Option<&Arc<DomainStatus>> {
+        self.by_pid.get(&pid)
+    }
+
+    /// The process of the domain with this UUID (lower case).
+    pub(crate) fn pid_of(&self, uuid: &str) -> Option<i32> {
+        self.pid_by_uuid.get(uuid).copied()
+    }
+
+    /// What could not be read. Missing files are normal.
+    pub(crate) fn problem(&self) -> Option<SourceStatus> {
+        self.problem.clone()
+    }
+}
+
+fn problem(refused: &[(PathBuf, io::Error)]) -> Option<SourceStatus> {
+    let (path, why) = refused.first()?;
+    let path = sanitize(&path.display().to_string(), 200);
+    let more = if refused.len() > 1 { format!(" (and {} more)", refused.len() - 1) } else { String::new() };
+    let fix = if refused.iter().any(|(_, why)| why.kind() == ErrorKind::PermissionDenied) {
+        rights::hint()
+    } else {
+        "guests whose file is left out have the name and settings of their command line".into()
+    };
+    let cause = format!("the status file of libvirt {path} is not read: {why}{more}");
+    Some(SourceStatus::degraded(SourceId::StatusXml, cause, fix))
+}
+
+/// Whether `NAME.xml` is a file name: libvirt refuses names with a slash.
+fn is_file_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 250 && !name.contains(['/', '\0'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fake_proc::FakeProc;
+    use std::time::{Duration, SystemTime};
+
+    const XML: &str = "<domstatus state='running' reason='booted' pid='77'>\
+        <vcpus><vcpu id='0' pid='80'/></vcpus>\
+        <domain type='kvm' id='1'><name>a</name><uuid>1B1D2C0A-0000-4000-8000-000000000001</uuid><vcpu>1</vcpu>\
+        <os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>";
+
+    fn cause(files: &StatusFiles) -> String {
+        files.problem().and_then(|p| p.cause).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_status_file_is_found_by_name_and_read_again_when_it_changes() {
+        let fake = FakeProc::new();
+        let mut files = StatusFiles::new(&fake.paths());
+        let guests = [("a", false), ("broken", false)];
+        files.refresh(0, true, &guests);
+        assert!(files.status_of(77).is_none() && files.problem().is_none());
+        fake.write("run/libvirt/qemu/a.xml", XML);
+        fake.write("run/libvirt/qemu/broken.xml", "<domstatus");
+        files.refresh(1, false, &guests);
+        assert!(files.status_of(77).is_none(), "not yet due");
+        files.refresh(1, true, &guests);
+        let status = files.status_of(77).unwrap();
+        assert_eq!(status.state(), Some(DomainState::Running));
+        assert_eq!(status.xml.vcpu_threads.get(&0), Some(&80));
+        assert!(status.text.starts_with("<domain ") && status.text.ends_with("</domain>"));
+        assert_eq!(files.pid_of("1b1d2c0a-0000-4000-8000-000000000001"), Some(77));
+        assert!(cause(&files).contains("broken.xml is not read: it is not the status"), "{}", cause(&files));
+        let paused = XML.replace("running", "paused");
+        let path = fake.paths().run.join("libvirt/qemu/a.xml");
+        std::fs::write(&path, paused).unwrap();
+        let later = SystemTime::now() + Duration::from_secs(5);
+        std::fs::File::options().append(true).open(&path).unwrap().set_modified(later).unwrap();
+        files.refresh(ROUND_NS + 1, false, &guests);
+        assert_eq!(files.status_of(77).unwrap().state(), Some(DomainState::Paused));
+        std::fs::remove_file(path).unwrap();
+        files.refresh(2 * ROUND_NS + 1, false, &guests);
+        assert!(files.status_of(77).is_none());
+        // Files that no guest asks for are not even opened.
+        files.refresh(0, true, &[]);
+        assert!(files.problem().is_none());
+    }
+
+    #[test]
+    fn only_a_regular_file_of_the_daemon_counts_and_the_others_are_named() {
+        let fake = FakeProc::new();
+        fake.write("run/libvirt/qemu/a.xml", XML);
+        let pipe = fake.paths().run.join("libvirt/qemu/pipe.xml");
+        rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let mut files = StatusFiles::new(&fake.paths());
+        files.owner += 1;
+        files.refresh(0, true, &[("a", true), ("pipe", true)]);
+        assert!(files.status_of(77).is_none());
+        let said = cause(&files);
+        assert!(said.contains("a.xml is not read: it belongs to another user (and 1 more)"), "{said}");
+    }
+
+    #[test]
+    fn names_that_are_no_file_names_are_not_looked_for() {
+        assert!(
+            is_file_name("vm-1 ä") && !is_file_name("../x") && !is_file_name("") && !is_file_name(&"x".repeat(251))
+        );
+    }
+}
