@@ -77,7 +77,7 @@ impl StatusFiles {
     }
 
     /// Reads new and changed files, when the next check is due or `now` demands it for a new guest. `guests` holds the
-    /// `-name` of each, and whether libvirt itself has answered for it: then it does not matter that a right is missing.
+    /// `-name` of each, and whether libvirt itself has answered for it: then a missing right does not matter.
     pub(crate) fn refresh(&mut self, now_ns: u64, now: bool, guests: &[(&str, bool)]) {
         if !now && now_ns < self.next_ns {
             return;
