@@ -3,7 +3,7 @@
 use super::{live, print};
 use crate::cli::Settings;
 use crate::cli::args::DoctorArgs;
-use ::live::{HeldRights, Prerequisite, SystemPaths, prerequisites};
+use ::live::{HeldRights, SystemPaths, prerequisites};
 use ::report::table::cut;
 use ::report::{document, json};
 use judge::figures::count;
@@ -58,6 +58,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     let first = live.feed.next()?;
     let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };
     let host = prerequisites(&SystemPaths::default(), &rights, &sample.host.facts);
+    let host: Vec<_> = host.into_iter().map(|(name, (value, fix))| JsonPrerequisite { name, value, fix }).collect();
     if args.json {
         let document = DoctorJson {
             schema: document::SCHEMA,
@@ -65,10 +66,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
             engine: sample.engine.kind.as_str(),
             guests: sample.domains.len(),
             sources: sample.sources.iter().cloned().map(json::source).collect(),
-            host: host
-                .into_iter()
-                .map(|Prerequisite { name, value, fix }| JsonPrerequisite { name, value, fix })
-                .collect(),
+            host,
         };
         print(&(json::text(&document)? + "\n"))?;
     } else {
@@ -78,7 +76,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
 }
 
 /// The sources, then what decides about them. A cure that a source names already is not repeated.
-fn text(sample: &Sample, host: &[Prerequisite]) -> String {
+fn text(sample: &Sample, host: &[JsonPrerequisite]) -> String {
     let facts = &sample.host.facts;
     let flavour = facts.kvm_flavour.as_deref().unwrap_or("no kvm module");
     let mut out = format!(
@@ -99,7 +97,7 @@ fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     }
     let width = host.iter().map(|p| p.name.len()).max().unwrap_or(0);
     out.push('\n');
-    for Prerequisite { name, value, fix } in host {
+    for JsonPrerequisite { name, value, fix } in host {
         let _ = writeln!(out, "{name:<width$}  {}", cut(value, 400));
         let is_new = |fix: &&String| !sample.sources.iter().filter_map(|s| s.fix.as_ref()).any(|f| f.contains(*fix));
         if let Some(fix) = fix.as_ref().filter(is_new) {

@@ -5,8 +5,7 @@ mod schedule;
 
 use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives::LifeLedger;
-use crate::guest::resources::TickBudget;
-use crate::host::block_devices::BlockDevices;
+use crate::host::block_devices::{self, BlockDevice};
 use crate::host::kernel_log::KernelLog;
 use crate::host::qemu_logs::QemuLogs;
 use crate::host::reader::{HostReader, own_cost};
@@ -22,7 +21,7 @@ use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, Reading};
 use sample::{CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -88,13 +87,11 @@ impl Default for CollectorOptions {
 pub struct Collector {
     options: CollectorOptions,
     reader: ReadContext,
-    budget: TickBudget,
     discovery: Discovery,
     guests: BTreeMap<i32, LiveGuest>,
     host: HostReader,
     tasks: HostTasks,
     status_files: StatusFiles,
-    block_devices: BlockDevices,
     kernel_log: KernelLog,
     qemu_logs: QemuLogs,
     generation: u32,
@@ -117,13 +114,11 @@ impl Collector {
         let paths = &options.paths;
         Self {
             reader: ReadContext::new(paths),
-            budget: TickBudget::default(),
             discovery: Discovery::new(paths.clone()),
             guests: BTreeMap::new(),
             host: HostReader::new(paths),
             tasks: HostTasks::new(paths.clone()),
             status_files: StatusFiles::new(paths),
-            block_devices: BlockDevices::new(&paths.sys),
             kernel_log: KernelLog::open(paths),
             qemu_logs: QemuLogs::new(paths),
             generation: 0,
@@ -178,10 +173,10 @@ impl Collector {
             self.guests.values_mut().for_each(|guest| guest.description.clock_was_set(self.boot_time_ms));
         }
         self.reader.begin(now.mono_ns, SCHED_BUDGET);
-        let many_nodes = self.host.facts().topology.nodes().len() > 1;
         let memory = self.host.memory();
-        let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
-        self.budget.begin(&self.reader, many_nodes, swapped);
+        self.reader.memory.swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
+        // On a host with one node the place of memory is not read.
+        self.reader.memory.may_walk = self.host.facts().topology.nodes().len() > 1;
         self.unopened.clear();
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
@@ -219,7 +214,7 @@ impl Collector {
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
-        self.add_engine_details(&mut domains, &mut reading, now.mono_ns);
+        self.add_engine_details(&mut domains, &mut reading);
         let engine = self.options.engine.as_ref();
         let engine = EngineStatus {
             kind: engine.map_or(EngineKind::None, |engine| engine.kind()),
@@ -333,24 +328,27 @@ impl Collector {
     /// Reads every guest's threads; takes out and returns those that ended.
     fn read_guests(&mut self, found: &Discovered, now: Timestamps) -> Vec<LiveGuest> {
         let living: HashSet<i32> = found.guests.iter().copied().collect();
-        let (reader, budget) = (&mut self.reader, &mut self.budget);
-        reader.now_ns = now.mono_ns;
+        self.reader.now_ns = now.mono_ns;
         // A process that ended is found by its threads, even when another process took its PID; one that closed its VM
         // is found by discovery.
         take_where(&mut self.guests, |pid, guest| {
-            guest.read(reader, budget) == Liveness::Ended || !living.contains(pid)
+            guest.read(&mut self.reader) == Liveness::Ended || !living.contains(pid)
         })
     }
 
     /// Gives each guest the block devices that worked for it, and what interrupted it.
-    fn add_engine_details(&mut self, domains: &mut [DomainSample], reading: &mut Reading, now_ns: u64) {
-        self.block_devices.begin(now_ns);
+    fn add_engine_details(&self, domains: &mut [DomainSample], reading: &mut Reading) {
+        // Guests share devices.
+        let mut devices = HashMap::<(u32, u32), BlockDevice>::new();
         // From the end: of two guests that had one process id the later one, whose process is watched.
         for domain in domains.iter_mut().rev() {
             let Some(pid) = domain.facts.pid else { continue };
             domain.interrupts = reading.interrupts.remove(&pid);
             let Some(mut disks) = reading.disks.remove(&pid) else { continue };
-            disks.iter_mut().for_each(|disk| self.block_devices.name(disk));
+            for disk in &mut disks {
+                let read = || block_devices::read(&self.options.paths.sys, disk.number);
+                (disk.name, disk.alias, disk.below) = devices.entry(disk.number).or_insert_with(read).clone();
+            }
             domain.host_disks = Some(disks);
         }
     }
@@ -372,8 +370,8 @@ impl Collector {
         all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
-        let missing: Vec<_> = self.guests.values().map(LiveGuest::missing_counters).collect();
-        all.push(source_status::kvm_stats(&missing, &self.options.paths));
+        let without = self.guests.values().filter(|guest| guest.lacks_counters()).count();
+        all.push(source_status::kvm_stats(without, self.guests.len(), &self.options.paths));
         all.extend(self.status_files.problem());
         all.extend(self.kernel_log.status());
         all.extend(self.options.metadata.iter_mut().flat_map(|source| source.status()));

@@ -5,8 +5,6 @@ use crate::proc::file::FileError;
 use crate::proc::paths::SystemPaths;
 use engine::events::{Engine, EngineError, Reading};
 use sample::{EngineLevel, HostFacts, SourceId, SourceStatus};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// What /proc showed in a tick.
 pub(crate) struct ProcView<'a> {
@@ -123,55 +121,20 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
     })
 }
 
-/// KVM's own counters; `missing` holds for each guest why it lacks them.
-pub(crate) fn kvm_stats(missing: &[Option<FileError>], paths: &SystemPaths) -> SourceStatus {
+/// KVM's own counters, of which `missing` of the `guests` have none.
+pub(crate) fn kvm_stats(missing: usize, guests: usize, paths: &SystemPaths) -> SourceStatus {
     const ID: SourceId = SourceId::KvmStats;
-    let count = missing.iter().flatten().count();
-    if count == 0 {
+    const FIX: &str = "use QEMU 8.1 or later; or, where `kvmtop doctor` shows no lockdown, as root: \
+                       mount -t debugfs none /sys/kernel/debug; with --engine none kvmtop asks libvirt for them";
+    if missing == 0 {
         return SourceStatus::ok(ID);
     }
-    let denied = missing.contains(&Some(FileError::Denied));
-    let debugfs = Debugfs::read(paths);
-    let why = if debugfs.locked_down {
-        "the VMM keeps no statistics file open (QEMU does since 8.1), and kernel lockdown closes debugfs"
-    } else if denied {
-        "its statistics files are not readable"
-    } else {
-        "the VMM keeps no statistics file open (QEMU does since 8.1), and /sys/kernel/debug/kvm has no folder for it"
-    };
-    let cause = format!("{count} of {} guests without KVM's own counters: {why}", missing.len());
-    let fix = debugfs.cure(denied, paths.may_trace_all());
-    if count == missing.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
-}
-
-/// Whether KVM's statistics can be read from debugfs.
-struct Debugfs {
-    mounted: bool,
-    /// Lockdown closes its files, to root as well (fs/debugfs/file.c, `debugfs_locked_down`).
-    locked_down: bool,
-}
-
-impl Debugfs {
-    fn read(paths: &SystemPaths) -> Self {
-        let root = paths.sys.join("kernel/debug");
-        let device = |path: &Path| std::fs::metadata(path).ok().map(|m| m.dev());
-        let mounted = device(&root).is_some_and(|debug| Some(debug) != device(&paths.sys.join("kernel")));
-        let lockdown = std::fs::read_to_string(paths.sys.join("kernel/security/lockdown")).unwrap_or_default();
-        Self { mounted, locked_down: lockdown.contains('[') && !lockdown.contains("[none]") }
-    }
-
-    /// What to run: everything that is missing at once, so that no second cure follows the first. `whole`: kvmtop has
-    /// all rights that reading takes.
-    fn cure(&self, denied: bool, whole: bool) -> String {
-        let closed = self.locked_down || self.mounted && whole && !denied;
-        let steps = [
-            (!closed && !self.mounted).then(|| "as root: mount -t debugfs none /sys/kernel/debug".to_owned()),
-            (!whole).then(rights::hint),
-            closed.then(|| "use QEMU 8.1 or later".to_owned()),
-            Some("with --engine none kvmtop asks libvirt for them".to_owned()),
-        ];
-        steps.into_iter().flatten().collect::<Vec<_>>().join("; ")
-    }
+    let cause = format!(
+        "{missing} of {guests} guests without KVM's own counters: the VMM keeps no statistics file open (QEMU does \
+         since 8.1) that kvmtop may read, and debugfs is closed or has no folder for it"
+    );
+    let fix = if paths.may_trace_all() { FIX.to_owned() } else { format!("{}; {FIX}", rights::hint()) };
+    if missing == guests { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
 }
 
 /// The tracing engine.
@@ -211,25 +174,6 @@ pub(crate) fn tracepoints(
 mod tests {
     use super::*;
     use rustix::io::Errno;
-
-    #[test]
-    fn the_cure_of_missing_counters_is_whole() {
-        let said = |mounted, locked_down, denied, root| Debugfs { mounted, locked_down }.cure(denied, root);
-        let has = |text: &str, parts: [bool; 3]| {
-            for (part, there) in ["mount -t debugfs", "setcap", "QEMU 8.1"].into_iter().zip(parts) {
-                assert_eq!(text.contains(part), there, "{part}: {text}");
-            }
-        };
-        has(&said(false, false, false, true), [true, false, false]);
-        // Mounting alone would not do for a user.
-        has(&said(false, false, false, false), [true, true, false]);
-        has(&said(true, false, true, false), [false, true, false]);
-        has(&said(true, false, false, true), [false, false, true]);
-        // Nor would it under lockdown, for anybody.
-        has(&said(false, true, false, true), [false, false, true]);
-        has(&said(true, true, true, true), [false, false, true]);
-        has(&said(false, true, true, false), [false, true, true]);
-    }
 
     #[test]
     fn what_proc_hides_is_said_with_its_cure() {

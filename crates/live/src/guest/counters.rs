@@ -10,6 +10,7 @@ use crate::proc::file::{self, FileError};
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::number;
+use rustix::fs::{AtFlags, statat};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -53,13 +54,14 @@ pub(crate) struct GuestCounters {
     vm: Option<BorrowedStatsFile>,
     vcpus: BTreeMap<u32, BorrowedStatsFile>,
     debugfs: Option<DebugfsFolder>,
-    /// Why there are no counters: the VMM keeps its statistics files closed and debugfs has none, or reading is denied.
-    missing: Option<FileError>,
 }
 
-/// A guest's folder in debugfs: the sums over its vCPUs, and the VM's own.
+/// A guest's folder in debugfs: the sums over its vCPUs, and the VM's own. Not every kernel has every counter.
 #[derive(Debug)]
-struct DebugfsFolder(OwnedFd);
+struct DebugfsFolder {
+    folder: OwnedFd,
+    names: Vec<&'static str>,
+}
 
 impl GuestCounters {
     /// Looks for sources again; `files` are the guest's.
@@ -74,38 +76,31 @@ impl GuestCounters {
         }
         if self.vcpus.is_empty() && self.debugfs.is_none() {
             self.debugfs = DebugfsFolder::open(&reader.paths, pid);
-            self.missing.get_or_insert(FileError::Gone);
         }
-    }
-
-    /// Listing the guest's files is denied.
-    pub(crate) fn deny(&mut self) {
-        self.missing = Some(FileError::Denied);
     }
 
     /// The counters of the VM, and of each vCPU by number. `budget` is how many debugfs files this tick may still read.
     pub(crate) fn read(&mut self, budget: &mut usize) -> (BTreeMap<String, u64>, BTreeMap<u32, BTreeMap<String, u64>>) {
         let mut vm = self.vm.as_ref().map(BorrowedStatsFile::read).unwrap_or_default();
         if let Some(debugfs) = &self.debugfs {
-            if let Ok(found) = debugfs.read(budget) {
-                vm.extend(found);
-            } else {
-                (self.debugfs, self.missing) = (None, Some(FileError::Denied));
+            match debugfs.read(budget) {
+                Ok(found) => vm.extend(found),
+                Err(_) => self.debugfs = None,
             }
         }
         (vm, self.vcpus.iter().map(|(vcpu, b)| (*vcpu, b.read())).collect())
     }
 
-    /// The reason for missing counters.
-    pub(crate) fn missing(&self) -> Option<FileError> {
-        self.missing.filter(|_| self.vcpus.is_empty() && self.debugfs.is_none())
+    /// Whether neither source has any.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.vcpus.is_empty() && self.debugfs.is_none()
     }
 
     fn borrow(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
         let Some(process) = Pid::from_raw(pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok()) else { return };
-        let mut take = |fd: i32, name: &str| {
+        let take = |fd: i32, name: &str| {
             let taken = BorrowedStatsFile::take(&reader.paths, &process, fd, name);
-            taken.inspect_err(|e| self.missing = Some(*e)).ok().filter(|b| b.file.as_raw_fd() < reader.keep_below)
+            taken.filter(|b| b.file.as_raw_fd() < reader.keep_below)
         };
         self.vm = files.vm_stats.and_then(|fd| take(fd, "kvm-vm-stats"));
         self.vcpus = files
@@ -118,16 +113,15 @@ impl GuestCounters {
 }
 
 impl BorrowedStatsFile {
-    fn take(paths: &SystemPaths, process: &OwnedFd, fd: i32, name: &str) -> Result<Self, FileError> {
-        let file = pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?;
+    fn take(paths: &SystemPaths, process: &OwnedFd, fd: i32, name: &str) -> Option<Self> {
+        let file = pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).ok()?;
         // The VMM may have closed it and opened another file since its files were listed.
         let link = paths.proc.join("self/fd").join(file.as_raw_fd().to_string());
-        let target = std::fs::read_link(link).map_err(|_| FileError::Gone)?;
-        if target.as_os_str().as_encoded_bytes() != format!("anon_inode:{name}").as_bytes() {
-            return Err(FileError::Gone);
+        if std::fs::read_link(link).ok()?.as_os_str() != format!("anon_inode:{name}").as_str() {
+            return None;
         }
-        let layout = StatsLayout::read(|at, length| read_at(&file, at, length).ok()).ok_or(FileError::Gone)?;
-        Ok(Self { file, layout })
+        let layout = StatsLayout::read(|at, length| read_at(&file, at, length).ok())?;
+        Some(Self { file, layout })
     }
 
     fn read(&self) -> BTreeMap<String, u64> {
@@ -160,24 +154,21 @@ impl DebugfsFolder {
         let tasks = paths.process(pid, "task");
         let by_main = made.iter().find(|(tid, _)| *tid == pid.to_string());
         let (_, name) = by_main.or_else(|| made.iter().find(|(tid, _)| tasks.join(tid).is_dir()))?;
-        file::open_dir(&all.join(name)).ok().map(Self)
+        let folder = file::open_dir(&all.join(name)).ok()?;
+        let is_there = |name: &&str| statat(&folder, *name, AtFlags::empty()).is_ok();
+        Some(Self { names: NAMES.into_iter().filter(is_there).collect(), folder })
     }
 
     /// Opens each file at each reading: a file cannot be read twice from its beginning (`kvm_debugfs_open` makes it
     /// `nonseekable_open`, which refuses pread(2) too).
     fn read(&self, budget: &mut usize) -> Result<BTreeMap<String, u64>, FileError> {
         let mut found = BTreeMap::new();
-        let Some(left) = budget.checked_sub(NAMES.len()) else { return Ok(found) };
+        let Some(left) = budget.checked_sub(self.names.len()) else { return Ok(found) };
         *budget = left;
-        for name in NAMES {
-            match file::read_bytes_at(&self.0, name, 64) {
-                Ok(text) => found.extend(number(text.trim_ascii()).map(|n| (name.to_owned(), n))),
-                // Not every kernel has every counter.
-                Err(FileError::Gone) => {}
-                // Under lockdown the folders can be listed, but no file can be read (security/lockdown,
-                // LOCKDOWN_DEBUGFS).
-                Err(e) => return Err(e),
-            }
+        for name in &self.names {
+            // Under lockdown the folders can be listed, but no file can be read (security/lockdown, LOCKDOWN_DEBUGFS).
+            let text = file::read_bytes_at(&self.folder, *name, 64)?;
+            found.extend(number(text.trim_ascii()).map(|n| ((*name).to_owned(), n)));
         }
         Ok(found)
     }
@@ -199,7 +190,7 @@ mod tests {
         let mut budget = 100;
         let (vm, vcpus) = counters.read(&mut budget);
         assert_eq!(vm, [("exits".to_owned(), 12), ("halt_exits".to_owned(), 3)].into());
-        assert!(vcpus.is_empty() && counters.missing().is_none() && budget < 100);
+        assert!(vcpus.is_empty() && !counters.are_missing() && budget < 100);
         budget = 1;
         assert!(counters.read(&mut budget).0.is_empty());
     }
@@ -220,7 +211,7 @@ mod tests {
         let fake = FakeProc::new();
         let mut counters = GuestCounters::default();
         counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
-        assert_eq!(counters.missing(), Some(FileError::Gone));
+        assert!(counters.are_missing());
         assert_eq!(counters.read(&mut 100), (BTreeMap::new(), BTreeMap::new()));
     }
 }

@@ -4,10 +4,9 @@
 //! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
 //! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
 
-use super::cgroups::{Hierarchies, cpu_bounds, libvirt_groups};
+use super::cgroups::{cpu_bounds, libvirt_groups};
 use super::stagger;
 use crate::proc::file;
-use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
 use kvm::sanitize_name;
@@ -47,12 +46,12 @@ pub(crate) struct CpuLimits {
 
 impl CpuLimits {
     /// Reads the groups that have a limit.
-    pub(crate) fn read(&mut self, hierarchies: &Hierarchies, pid: i32, reader: &ReadContext) -> Vec<Throttling> {
+    pub(crate) fn read(&mut self, pid: i32, reader: &ReadContext) -> Vec<Throttling> {
         let now_ns = reader.now_ns;
         let look = now_ns >= self.look_due_ns;
         if look {
             self.look_due_ns = now_ns + LOOK_NS + stagger(pid);
-            self.look(hierarchies, &reader.paths, pid);
+            self.look(pid, reader);
         }
         let all = look || now_ns >= self.unlimited_due_ns;
         if all {
@@ -70,7 +69,7 @@ impl CpuLimits {
         found
     }
 
-    fn look(&mut self, hierarchies: &Hierarchies, paths: &SystemPaths, pid: i32) {
+    fn look(&mut self, pid: i32, ReadContext { hierarchies, paths, .. }: &ReadContext) {
         let text = file::read_bytes(&paths.process(pid, "cgroup"), 64 * 1024).unwrap_or_default();
         let groups = ProcessCGroups::from_buf_read(Cursor::new(text)).ok();
         self.cpus = groups.as_ref().map(|groups| cpu_bounds(hierarchies, groups)).unwrap_or_default();
@@ -151,12 +150,11 @@ mod tests {
             &format!("30 25 0:26 / {} rw,nosuid shared:4 - {kind} none {options}\n", mount.display()),
         );
         fake.process(10, "qemu").process_file("cgroup", cgroup.as_bytes());
-        let hierarchies = Hierarchies::read(&fake.paths());
         let mut limits = CpuLimits::default();
         let mut reader = ReadContext::new(&fake.paths());
-        let first = limits.read(&hierarchies, 10, &reader);
+        let first = limits.read(10, &reader);
         reader.now_ns = 1;
-        assert_eq!(limits.read(&hierarchies, 10, &reader), first, "limited groups are read each time");
+        assert_eq!(limits.read(10, &reader), first, "limited groups are read each time");
         first
     }
 
@@ -199,12 +197,11 @@ mod tests {
         let idle = "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
         fake.write("sys/fs/cgroup/a.service/cpu.stat", idle);
         assert_eq!(guest(&fake, "0::/a.service\n", true), []);
-        let hierarchies = Hierarchies::read(&fake.paths());
         let mut limits = CpuLimits::default();
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |second: u64| {
             reader.now_ns = second * 1_000_000_000;
-            limits.read(&hierarchies, 10, &reader).len()
+            limits.read(10, &reader).len()
         };
         assert_eq!([0, 1, 2].map(&mut read), [0; 3]);
         fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);

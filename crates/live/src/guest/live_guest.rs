@@ -2,7 +2,7 @@
 
 use super::description::{GuestDescription, ProcessIdentity};
 use super::lives::{self, LifeLedger, Lives};
-use super::resources::{GuestResources, TickBudget};
+use super::resources::GuestResources;
 use super::roles::ThreadRoles;
 use super::stagger;
 use crate::backoff::Backoff;
@@ -117,7 +117,7 @@ impl LiveGuest {
     }
 
     /// Reads the threads and everything else that is due.
-    pub(crate) fn read(&mut self, reader: &mut ReadContext, budget: &mut TickBudget) -> Liveness {
+    pub(crate) fn read(&mut self, reader: &mut ReadContext) -> Liveness {
         if self.threads.read(reader) == Liveness::Ended {
             return Liveness::Ended;
         }
@@ -126,15 +126,13 @@ impl LiveGuest {
         if reader.now_ns >= self.files_due_ns {
             let pause_ns = self.files_backoff.next().as_nanos() as u64;
             self.files_due_ns = reader.now_ns + pause_ns + stagger(pid).min(pause_ns / 4);
-            match KvmFiles::read(&reader.paths, pid) {
-                Ok(files) => self.files = files,
-                Err(FileError::Denied) => self.resources.counters.deny(),
-                Err(_) => {}
+            if let Ok(files) = KvmFiles::read(&reader.paths, pid) {
+                self.files = files;
             }
             self.resources.look(pid, &self.files, reader);
         }
         self.description.read_command_line(reader);
-        self.resources.read((pid, self.description.identity.uid), budget, reader);
+        self.resources.read((pid, self.description.identity.uid), reader);
         self.roles.look(&self.threads, &self.files.vcpus);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();
@@ -158,7 +156,7 @@ impl LiveGuest {
     /// The engine's counters restarted: drops what was kept of them.
     pub(crate) fn restart_events(&mut self) {
         self.exited = ThreadEvents::default();
-        self.threads.restart_migrations();
+        self.threads.living.values_mut().for_each(LiveThread::restart_migrations);
     }
 
     /// The guest's sample. A thread that ended appears once more with all of its events: they cannot be added to the
@@ -267,9 +265,9 @@ impl LiveGuest {
         !events.accesses.iter().all(known)
     }
 
-    /// The reason for missing KVM counters; `None` when they are known.
-    pub(crate) fn missing_counters(&self) -> Option<FileError> {
-        self.resources.counters.missing().filter(|_| self.description.report.counters.is_none())
+    /// Whether nothing gives KVM's counters.
+    pub(crate) fn lacks_counters(&self) -> bool {
+        self.resources.counters.are_missing() && self.description.report.counters.is_none()
     }
 
     fn thread(&self, t: &LiveThread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {

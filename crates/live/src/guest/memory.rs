@@ -56,8 +56,9 @@ pub(crate) struct MemoryBudget {
 
 impl GuestMemory {
     /// Reads what is due of a process that runs as user `uid`.
-    pub(crate) fn read(&mut self, (pid, uid): (i32, Option<u32>), budget: &mut MemoryBudget, reader: &mut ReadContext) {
-        let (now_ns, paths) = (reader.now_ns, &reader.paths);
+    pub(crate) fn read(&mut self, (pid, uid): (i32, Option<u32>), reader: &mut ReadContext) {
+        let ReadContext { memory: budget, paths, slow_files, .. } = reader;
+        let now_ns = reader.now_ns;
         let every_ns = if budget.swapped { SWAPPING_NS + stagger(pid) / 8 } else { STATUS_NS };
         if self.status_ns.is_none_or(|at| now_ns.saturating_sub(at) >= every_ns) {
             self.status_ns = Some(now_ns);
@@ -75,7 +76,7 @@ impl GuestMemory {
                 (budget.may_walk, self.nodes_due_ns) = (false, now_ns + NODES_NS);
             }
             let maps = SlowFile { path: paths.process(pid, "numa_maps"), max: MAX_MAPS, uid };
-            if let Some(maps) = self.maps.read(&mut reader.slow_files, maps, FILE_TIMEOUT) {
+            if let Some(maps) = self.maps.read(slow_files, maps, FILE_TIMEOUT) {
                 self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
             }
         }
@@ -87,7 +88,7 @@ impl GuestMemory {
                 budget.huge_pages_ns = now_ns + HUGE_PAGES_TURN_NS;
             }
             let rollup = SlowFile { path: paths.process(pid, "smaps_rollup"), max: 8192, uid };
-            if let Some(rollup) = self.rollup.read(&mut reader.slow_files, rollup, NO_WAIT) {
+            if let Some(rollup) = self.rollup.read(slow_files, rollup, NO_WAIT) {
                 let text = rollup.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
                 self.used.transparent = text.ok().and_then(|text| kilobytes(&text, "AnonHugePages"));
             }
@@ -159,10 +160,10 @@ mod tests {
         let mut memory = GuestMemory::default();
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |memory: &mut GuestMemory, now_ns: u64, swapped: bool, may_walk: bool| {
-            let mut budget = MemoryBudget { swapped, may_walk, huge_pages_ns: u64::MAX };
+            reader.memory = MemoryBudget { swapped, may_walk, huge_pages_ns: u64::MAX };
             reader.now_ns = now_ns;
-            memory.read((10, None), &mut budget, &mut reader);
-            budget.may_walk
+            memory.read((10, None), &mut reader);
+            reader.memory.may_walk
         };
         read(&mut memory, 0, true, false);
         assert_eq!((memory.swap_bytes, memory.nodes.len()), (Some(12_288), 0));
@@ -190,7 +191,9 @@ mod tests {
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |memory: &mut GuestMemory, budget: &mut MemoryBudget, now_ns| {
             reader.now_ns = now_ns;
-            memory.read((32, None), budget, &mut reader);
+            std::mem::swap(budget, &mut reader.memory);
+            memory.read((32, None), &mut reader);
+            std::mem::swap(budget, &mut reader.memory);
         };
         read(&mut memory, &mut budget, 0);
         assert!(!memory.rollup.is_awaited(), "not at once");

@@ -1,18 +1,18 @@
 //! One guest: its identity, the roles of its threads, its counters, CPU limits and memory, and what remains after its
 //! end.
 
+pub(crate) mod cgroups;
 pub(crate) mod live_guest;
 pub(crate) mod lives;
-pub(crate) mod resources;
+pub(crate) mod memory;
+pub(crate) mod nics;
 
-mod cgroups;
 mod counter_interpolation;
 mod counters;
 mod cpu_limits;
 mod description;
 mod kvm_stats;
-mod memory;
-mod nics;
+mod resources;
 mod roles;
 
 /// Spreads the guests' rare readings over time: a delay by process id, up to 8 s in steps of 250 ms.

@@ -68,7 +68,8 @@ pub(crate) struct GuestNics {
     /// The VMM's network namespace: `net:[4026531840]`.
     namespace: String,
     before: Option<Arc<NetworkTable>>,
-    grown: (Vec<NicSample>, u64),
+    /// How the counters grew between the last two readings, and the time between them, nanoseconds.
+    pub(super) grown: (Vec<NicSample>, u64),
 }
 
 impl GuestNics {
@@ -86,12 +87,13 @@ impl GuestNics {
     }
 
     /// Reads what is due.
-    pub(crate) fn read(&mut self, pid: i32, tables: &mut NetworkTables, reader: &ReadContext) {
+    pub(crate) fn read(&mut self, pid: i32, reader: &mut ReadContext) {
         if self.names.is_empty() {
             (self.before, self.grown) = (None, (Vec::new(), 0));
             return;
         }
-        let Some(table) = tables.table(&reader.paths, pid, &self.namespace, reader.now_ns) else { return };
+        let ReadContext { networks, paths, now_ns, .. } = reader;
+        let Some(table) = networks.table(paths, pid, &self.namespace, *now_ns) else { return };
         if let Some(before) = &self.before
             && table.read_ns > before.read_ns
         {
@@ -102,11 +104,6 @@ impl GuestNics {
             self.grown = (nics.collect(), table.read_ns - before.read_ns);
         }
         self.before = Some(table);
-    }
-
-    /// How the counters grew between the last two readings, and the time between them, nanoseconds.
-    pub(crate) fn grown(&self) -> (Vec<NicSample>, u64) {
-        self.grown.clone()
     }
 }
 
@@ -176,23 +173,23 @@ mod tests {
             )
         };
         let p = p.process_file("net/dev", table(1000).as_bytes());
-        let (mut nics, mut tables) = (GuestNics::default(), NetworkTables::default());
+        let mut nics = GuestNics::default();
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |nics: &mut GuestNics, now_ns: u64| {
             reader.now_ns = now_ns;
-            tables.begin(now_ns);
-            nics.read(10, &mut tables, &reader);
+            reader.networks.begin(now_ns);
+            nics.read(10, &mut reader);
         };
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
         assert_eq!(nics.names, [("tap0".to_owned(), false)].into(), "the queues of one interface are one");
         read(&mut nics, 0);
-        assert_eq!(nics.grown(), (Vec::new(), 0));
+        assert_eq!(nics.grown, (Vec::new(), 0));
         p.process_file("net/dev", table(6000).as_bytes());
         read(&mut nics, 1);
-        assert_eq!(nics.grown().1, 0, "read every 5 s");
+        assert_eq!(nics.grown.1, 0, "read every 5 s");
         read(&mut nics, PERIOD_NS);
         let grown = NicSample { name: "tap0".into(), tx_bytes: 5000, ..NicSample::default() };
-        assert_eq!(nics.grown(), (vec![grown], PERIOD_NS));
+        assert_eq!(nics.grown, (vec![grown], PERIOD_NS));
     }
 
     #[test]
@@ -205,12 +202,12 @@ mod tests {
         std::fs::create_dir_all(fake.paths().process(10, "net")).unwrap();
         let table = |got: u64| format!("{HEAD} macvtap0: {got} 7 0 0 0 0 0 0  50 5 0 0 0 0 0 0\n");
         let p = p.process_file("net/dev", table(100).as_bytes());
-        let (mut nics, mut tables) = (GuestNics::default(), NetworkTables::default());
+        let mut nics = GuestNics::default();
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |nics: &mut GuestNics, now_ns: u64| {
             reader.now_ns = now_ns;
-            tables.begin(now_ns);
-            nics.read(10, &mut tables, &reader);
+            reader.networks.begin(now_ns);
+            nics.read(10, &mut reader);
         };
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
         assert_eq!(nics.names, [("macvtap0".to_owned(), true)].into(), "tap9 is no device here");
@@ -218,7 +215,7 @@ mod tests {
         p.process_file("net/dev", table(900).as_bytes());
         read(&mut nics, PERIOD_NS);
         let grown = NicSample { name: "macvtap0".into(), rx_bytes: 800, ..NicSample::default() };
-        assert_eq!(nics.grown(), (vec![grown], PERIOD_NS));
+        assert_eq!(nics.grown, (vec![grown], PERIOD_NS));
         std::fs::create_dir_all(fake.paths().process(10, "ns")).unwrap();
         std::os::unix::fs::symlink("net:[4026532999]", fake.paths().process(10, "ns/net")).unwrap();
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());

@@ -12,19 +12,8 @@ use std::io::ErrorKind;
 /// (Documentation/admin-guide/sysctl/kernel.rst).
 const PARANOID: i32 = 0;
 
-/// One of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prerequisite {
-    /// Its name: `lockdown`, `tracefs`.
-    pub name: &'static str,
-    /// What it is on this host, in a few words.
-    pub value: String,
-    /// What to run where it keeps kvmtop from seeing something.
-    pub fix: Option<String>,
-}
-
-/// What a prerequisite is on this host, and the cure of what is wrong.
-type State = (String, Option<String>);
+/// What a prerequisite is on this host, in a few words, and what to run where it keeps kvmtop from seeing something.
+pub type State = (String, Option<String>);
 
 fn fine(value: impl Into<String>) -> State {
     (value.into(), None)
@@ -34,16 +23,15 @@ fn wrong(value: impl Into<String>, fix: impl Into<String>) -> State {
     (value.into(), Some(fix.into()))
 }
 
-/// All of them.
-pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts) -> Vec<Prerequisite> {
-    let table = [
+/// All of them, by name.
+pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts) -> [(&'static str, State); 5] {
+    [
         ("rights", rights.state()),
         ("lockdown", lockdown(paths)),
         ("kernel.perf_event_paranoid", paranoid(paths, rights)),
         ("tracefs", tracefs(paths, rights)),
         ("KVM", kvm(facts)),
-    ];
-    table.into_iter().map(|(name, (value, fix))| Prerequisite { name, value, fix }).collect()
+    ]
 }
 
 /// The capabilities that kvmtop was started with.

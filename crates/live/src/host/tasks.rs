@@ -1,7 +1,7 @@
 //! The host's tasks outside of guests, which compete with vCPUs for CPUs.
 //!
-//! One round through /proc takes about two seconds, a part in each tick. A process that used CPU time is then read
-//! thread by thread for as long as it does.
+//! All processes are read about every two seconds; one that used CPU time is then read thread by thread for as long as
+//! it does.
 
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
@@ -9,21 +9,20 @@ use crate::proc::stat::{Stat, TICK_NS};
 use kvm::sanitize;
 use sample::HostTask;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
-/// Length of a round through /proc.
-const ROUND_NS: u64 = 2_000_000_000;
-/// A round has at most this many parts.
-const MAX_PARTS: u64 = 20;
+/// Time between two readings.
+const PERIOD_NS: u64 = 1_900_000_000;
 /// At most this many tasks are kept, the busiest ones.
 const MAX_TASKS: usize = 64;
-/// At most this many threads of one busy process are read, and of all processes in one part.
+/// At most this many threads of one busy process are read, and of all processes together.
 const MAX_THREADS: usize = 256;
 /// See `MAX_THREADS`.
-const MAX_THREADS_PART: usize = 1024;
+const MAX_ALL_THREADS: usize = 2048;
 /// At most this many processes are tracked.
 const MAX_PROCESSES: usize = 1 << 17;
 
-/// The last reading of a task.
+/// What a task had used at a reading.
 #[derive(Debug, Clone, Copy)]
 struct TaskReading {
     start_ticks: u64,
@@ -31,145 +30,117 @@ struct TaskReading {
     at_ns: u64,
 }
 
+/// The last reading of a process, and of its threads if it was busy.
 #[derive(Debug)]
 struct TrackedProcess {
     last: TaskReading,
     threads: HashMap<i32, TaskReading>,
-    found: Vec<HostTask>,
 }
 
-/// Reads the tasks of /proc in rounds.
+/// Reads the tasks of /proc.
 #[derive(Debug)]
 pub(crate) struct HostTasks {
     paths: SystemPaths,
     known: HashMap<i32, TrackedProcess>,
-    queue: Vec<i32>,
-    part: usize,
-    last_ns: Option<u64>,
+    tasks: Vec<HostTask>,
+    due_ns: u64,
 }
 
 impl HostTasks {
     pub(crate) fn new(paths: SystemPaths) -> Self {
-        Self { paths, known: HashMap::new(), queue: Vec::new(), part: 0, last_ns: None }
+        Self { paths, known: HashMap::new(), tasks: Vec::new(), due_ns: 0 }
     }
 
-    /// Continues the round through all `processes`. `skip` holds the guests and their kernel threads.
+    /// The busy tasks among all `processes`, as last read. `skip` holds the guests and their kernel threads.
     pub(crate) fn scan(
         &mut self,
         now_ns: u64,
         processes: impl Iterator<Item = i32>,
         skip: &HashSet<i32>,
     ) -> Vec<HostTask> {
-        if self.queue.is_empty() {
-            self.begin_round(now_ns, processes);
+        if now_ns >= self.due_ns {
+            self.due_ns = now_ns + PERIOD_NS;
+            // What kvmtop itself costs is shown as its own cost, and is nothing to find about the host.
+            let own = std::process::id().cast_signed();
+            let mut before = std::mem::take(&mut self.known);
+            self.tasks.clear();
+            let mut threads_left = MAX_ALL_THREADS;
+            for pid in processes.filter(|pid| *pid != own && !skip.contains(pid)).take(MAX_PROCESSES) {
+                self.look(pid, before.remove(&pid), now_ns, &mut threads_left);
+            }
+            let share = |t: &HostTask| t.used_ns as f64 / t.over_ns.max(1) as f64;
+            self.tasks.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.tid.cmp(&b.tid)));
+            self.tasks.truncate(MAX_TASKS);
         }
-        let mut threads_left = MAX_THREADS_PART;
-        let from = self.queue.len().saturating_sub(self.part);
-        for pid in self.queue.split_off(from) {
-            if skip.contains(&pid) || !self.look(pid, now_ns, &mut threads_left) {
-                self.known.remove(&pid);
+        self.tasks.clone()
+    }
+
+    fn look(&mut self, pid: i32, before: Option<TrackedProcess>, now_ns: u64, threads_left: &mut usize) {
+        let Some((now, task, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid), now_ns) else { return };
+        let mut process = TrackedProcess { last: now, threads: HashMap::new() };
+        if let Some(before) = before
+            && let Some(task) = now.since(&before.last, task)
+        {
+            let found = self.tasks.len();
+            if threads > 1 {
+                process.threads = self.read_threads(pid, &before.threads, now_ns, threads_left);
+            }
+            // From their second reading on the threads replace the process.
+            if self.tasks.len() == found {
+                self.tasks.push(task);
             }
         }
-        self.last_ns = Some(now_ns);
-        let mut tasks: Vec<_> = self.known.values().flat_map(|p| p.found.iter().cloned()).collect();
-        let share = |t: &HostTask| t.used_ns as f64 / t.over_ns.max(1) as f64;
-        tasks.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.tid.cmp(&b.tid)));
-        tasks.truncate(MAX_TASKS);
-        tasks
+        self.known.insert(pid, process);
     }
 
-    fn begin_round(&mut self, now_ns: u64, processes: impl Iterator<Item = i32>) {
-        // What kvmtop itself costs is shown as its own cost, and is nothing to find about the host.
-        let own = std::process::id();
-        self.queue.extend(processes.filter(|pid| u32::try_from(*pid) != Ok(own)).take(MAX_PROCESSES));
-        self.queue.sort_unstable();
-        let queue = &self.queue;
-        self.known.retain(|pid, _| queue.binary_search(pid).is_ok());
-        let tick = self.last_ns.map_or(ROUND_NS, |l| now_ns.saturating_sub(l).max(1));
-        let parts = (ROUND_NS / tick).clamp(1, MAX_PARTS) as usize;
-        self.part = self.queue.len().div_ceil(parts);
-    }
-
-    /// Reads a process; returns whether it lives.
-    fn look(&mut self, pid: i32, now_ns: u64, threads_left: &mut usize) -> bool {
-        let Ok(line) = file::read_bytes(&self.paths.process(pid, "stat"), 4096) else { return false };
-        let Some(stat) = Stat::parse(&line) else { return false };
-        let now = TaskReading::new(&stat, now_ns);
-        let process = self.known.entry(pid).or_insert_with(|| TrackedProcess {
-            last: now,
-            threads: HashMap::new(),
-            found: Vec::new(),
-        });
-        let grown = process.last.until(&now);
-        process.last = now;
-        process.found.clear();
-        let Some(grown) = grown else {
-            process.threads.clear();
-            return true;
-        };
-        if stat.threads > 1 {
-            process.read_threads(&self.paths, pid, now_ns, threads_left);
-        }
-        // From their second reading on the threads replace the process.
-        if process.found.is_empty() {
-            process.found.push(task(pid, pid, &stat, grown));
-        }
-        true
-    }
-}
-
-impl TrackedProcess {
-    fn read_threads(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, left: &mut usize) {
-        let dir = paths.process(pid, "task");
+    fn read_threads(
+        &mut self,
+        pid: i32,
+        before: &HashMap<i32, TaskReading>,
+        now_ns: u64,
+        left: &mut usize,
+    ) -> HashMap<i32, TaskReading> {
+        let dir = self.paths.process(pid, "task");
         let mut tids = Vec::new();
-        let Ok(fd) = file::open_dir(&dir) else { return };
-        let _ = file::list_numbers(&fd, |tid, _| {
-            if tids.len() < MAX_THREADS {
-                tids.push(tid);
-            }
-        });
+        let _ = file::open_dir(&dir).and_then(|fd| file::list_numbers(&fd, |tid, _| tids.push(tid)));
+        tids.truncate(MAX_THREADS.min(*left));
+        *left -= tids.len();
         let mut threads = HashMap::with_capacity(tids.len());
         for tid in tids {
-            if *left == 0 {
-                break;
-            }
-            *left -= 1;
-            let Ok(line) = file::read_bytes(&dir.join(tid.to_string()).join("stat"), 4096) else { continue };
-            let Some(stat) = Stat::parse(&line) else { continue };
-            let now = TaskReading::new(&stat, now_ns);
-            if let Some(grown) = self.threads.get(&tid).and_then(|old| old.until(&now)) {
-                self.found.push(task(tid, pid, &stat, grown));
-            }
+            let path = dir.join(tid.to_string()).join("stat");
+            let Some((now, task, _)) = read(&path, (tid, pid), now_ns) else { continue };
+            self.tasks.extend(before.get(&tid).and_then(|before| now.since(before, task)));
             threads.insert(tid, now);
         }
-        self.threads = threads;
+        threads
     }
 }
 
 impl TaskReading {
-    fn new(stat: &Stat<'_>, at_ns: u64) -> Self {
-        Self { start_ticks: stat.start_ticks, used_ticks: stat.user_ticks.saturating_add(stat.system_ticks), at_ns }
-    }
-
-    /// CPU time used from this reading to `now` and the time between them; `None` for none, or for another task with
-    /// the same id.
-    fn until(&self, now: &Self) -> Option<(u64, u64)> {
-        let used =
-            now.used_ticks.checked_sub(self.used_ticks).filter(|t| *t > 0 && now.start_ticks == self.start_ticks)?;
-        Some((used.saturating_mul(TICK_NS), now.at_ns.saturating_sub(self.at_ns)))
+    /// The task with what it used since an earlier reading; `None` for nothing, or for another task with the same id.
+    fn since(&self, before: &Self, task: HostTask) -> Option<HostTask> {
+        let used = self.used_ticks.checked_sub(before.used_ticks);
+        let used = used.filter(|ticks| *ticks > 0 && self.start_ticks == before.start_ticks)?;
+        let over_ns = self.at_ns.saturating_sub(before.at_ns);
+        Some(HostTask { used_ns: used.saturating_mul(TICK_NS), over_ns, ..task })
     }
 }
 
-fn task(tid: i32, pid: i32, stat: &Stat<'_>, (used_ns, over_ns): (u64, u64)) -> HostTask {
-    HostTask {
+/// Reads a task: what it used, how it is shown, and how many threads its process has.
+fn read(stat: &Path, (tid, pid): (i32, i32), at_ns: u64) -> Option<(TaskReading, HostTask, u64)> {
+    let line = file::read_bytes(stat, 4096).ok()?;
+    let stat = Stat::parse(&line)?;
+    let used_ticks = stat.user_ticks.saturating_add(stat.system_ticks);
+    let task = HostTask {
         tid,
         pid,
         comm: sanitize(&String::from_utf8_lossy(stat.comm), 64),
         kernel: stat.kernel,
-        used_ns,
-        over_ns,
+        used_ns: 0,
+        over_ns: 0,
         last_cpu: stat.cpu.unwrap_or(0),
-    }
+    };
+    Some((TaskReading { start_ticks: stat.start_ticks, used_ticks, at_ns }, task, stat.threads))
 }
 
 #[cfg(test)]
@@ -212,20 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_cut_into_parts() {
+    fn tasks_are_read_every_two_seconds() {
         let fake = FakeProc::new();
-        for pid in 1..=40 {
-            fake.process(pid, "x").ticks(1, 0, 0);
-        }
+        fake.process(10, "x").ticks(1, 0, 0);
         let mut tasks = HostTasks::new(fake.paths());
-        let none = HashSet::new();
-        tasks.scan(0, 1..41, &none);
-        tasks.scan(S / 2, 1..41, &none);
-        assert_eq!(tasks.queue.len(), 30, "four parts of half a second");
-        for i in 2..5 {
-            tasks.scan(i * S / 2, 1..41, &none);
-        }
-        assert_eq!(tasks.known.len(), 40);
+        let mut scan = |at_ns| tasks.scan(at_ns, [10].into_iter(), &HashSet::new()).len();
+        assert_eq!(scan(0), 0);
+        fake.process(10, "x").ticks(5, 0, 0);
+        assert_eq!([S, 2 * S, 3 * S, 4 * S].map(&mut scan), [0, 1, 1, 0]);
     }
 
     #[test]

@@ -24,9 +24,6 @@ const RECHECK_NS: u64 = 30_000_000_000;
 /// At most this many processes are tracked; the kernel's own limit of PIDs is 2^22.
 const MAX_PROCESSES: usize = 1 << 22;
 
-/// How the names of VMMs begin, as `comm` holds them.
-const VMM_NAMES: [&str; 6] = ["qemu", "kvm", "cloud-hyp", "firecracker", "crosvm", "lkvm"];
-
 /// The kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessKind {
@@ -40,9 +37,6 @@ enum ProcessKind {
     Kernel,
 }
 
-/// Why a process could not be looked at, and whether its names are those of a VMM.
-type Unread = Option<(FileError, bool)>;
-
 /// A process and what the last look found.
 #[derive(Debug, Clone, Copy)]
 struct ScannedProcess {
@@ -54,7 +48,7 @@ struct ScannedProcess {
     next_ns: u64,
     /// The last scan that listed it.
     scan: u32,
-    unread: Unread,
+    unread: Option<FileError>,
 }
 
 /// Scans /proc for guests.
@@ -99,7 +93,7 @@ pub(crate) struct UnreadCount {
 }
 
 /// What a look at a process found: its kind, when to look again, and why it could not be looked at.
-type Look = (ProcessKind, u64, Unread);
+type Look = (ProcessKind, u64, Option<FileError>);
 
 impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
@@ -189,15 +183,15 @@ impl Discovery {
         }
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
-        for (process, (why, is_like_a_vmm)) in self.scanned.values().filter_map(|s| Some((s, s.unread?))) {
+        for (kind, why) in self.scanned.values().filter_map(|s| Some((s.kind, s.unread?))) {
             let unread = &mut found.unread;
             if why != FileError::Denied {
                 unread.failure = Some(why);
-            } else if self.may_trace_all && !is_like_a_vmm {
+            } else if self.may_trace_all && kind != ProcessKind::Guest {
                 continue;
             }
             unread.processes += 1;
-            unread.guessed += usize::from(process.kind == ProcessKind::Guest);
+            unread.guessed += usize::from(kind == ProcessKind::Guest);
             unread.protected = self.may_trace_all;
         }
         found
@@ -208,7 +202,7 @@ impl Discovery {
         let line = match file::read_bytes(&self.paths.process(pid, "stat"), 4096) {
             Ok(line) => line,
             Err(FileError::Gone) => return None,
-            Err(why) => return Some(self.could_not_look(pid, b"", was_guest, (why, now_ns))),
+            Err(why) => return Some(self.could_not_look(pid, was_guest, why, now_ns)),
         };
         let stat = Stat::parse(&line)?;
         let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
@@ -235,17 +229,16 @@ impl Discovery {
             Err(why) => {
                 let soon = why != FileError::Denied || young;
                 let next_ns = if soon { now_ns } else { recheck(pid, now_ns) };
-                Some(self.could_not_look(pid, stat.comm, was_guest, (why, next_ns)))
+                Some(self.could_not_look(pid, was_guest, why, next_ns))
             }
         }
     }
 
     /// Notes a process that is there but cannot be looked at. One that was a guest still is: that its files cannot be
     /// read now does not end it.
-    fn could_not_look(&self, pid: i32, comm: &[u8], was_guest: bool, (why, next_ns): (FileError, u64)) -> Look {
+    fn could_not_look(&self, pid: i32, was_guest: bool, why: FileError, next_ns: u64) -> Look {
         let is_guest = was_guest || self.has_vcpu_thread(pid);
-        let is_like_a_vmm = is_guest || VMM_NAMES.iter().any(|name| comm.starts_with(name.as_bytes()));
-        (if is_guest { ProcessKind::Guest } else { ProcessKind::Other }, next_ns, Some((why, is_like_a_vmm)))
+        (if is_guest { ProcessKind::Guest } else { ProcessKind::Other }, next_ns, Some(why))
     }
 
     /// Whether a thread has the name of a vCPU: the only sign where open files are not readable.

@@ -1,10 +1,11 @@
 //! Reads small kernel files: once, or repeatedly through a file kept open.
 
 use super::stat::number;
-use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::fs::{CWD, Mode, OFlags, RawDir};
 use rustix::io::Errno;
+use rustix::path::Arg;
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -85,28 +86,17 @@ pub(crate) fn read_text(path: &Path, max: usize) -> Result<String, FileError> {
 
 /// Reads a file, at most `max` bytes.
 pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
-    read_to_end(&rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?, max)
-}
-
-fn read_to_end(fd: &OwnedFd, max: usize) -> Result<Vec<u8>, FileError> {
-    let mut bytes = Vec::with_capacity(max.min(4096));
-    let mut chunk = [0_u8; 4096];
-    while bytes.len() < max {
-        match rustix::io::read(fd, &mut chunk[..]) {
-            Ok(0) => break,
-            Ok(n) => bytes.extend_from_slice(chunk.get(..n).unwrap_or_default()),
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    bytes.truncate(max);
-    Ok(bytes)
+    read_bytes_at(CWD, path, max)
 }
 
 /// Reads a file of an open folder, at most `max` bytes.
-pub(crate) fn read_bytes_at(dir: impl AsFd, name: &str, max: usize) -> Result<Vec<u8>, FileError> {
+pub(crate) fn read_bytes_at(dir: impl AsFd, name: impl Arg, max: usize) -> Result<Vec<u8>, FileError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    read_to_end(&rustix::fs::openat(dir, name, flags, Mode::empty())?, max)
+    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
+    let mut bytes = Vec::with_capacity(max.min(4096));
+    let read = file.take(max as u64).read_to_end(&mut bytes);
+    read.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    Ok(bytes)
 }
 
 /// The text of a file, trimmed; `None` where it cannot be read or is empty.

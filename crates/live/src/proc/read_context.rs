@@ -1,9 +1,17 @@
-//! The buffer and the budget that one tick shares between all readings of /proc.
+//! The buffer and the budgets that one tick shares between all readings of guests.
 
 use super::file;
 use super::paths::SystemPaths;
 use super::slow_files::SlowFiles;
+use crate::guest::cgroups::Hierarchies;
+use crate::guest::memory::MemoryBudget;
+use crate::guest::nics::NetworkTables;
 use std::time::Duration;
+
+/// At most this many debugfs files are read in one tick, for all guests together.
+const DEBUGFS_BUDGET: usize = 512;
+/// Time between two readings of the mount table.
+const MOUNTS_NS: u64 = 60_000_000_000;
 
 /// The buffer and the limits that all readings of a tick share.
 #[derive(Debug)]
@@ -14,6 +22,15 @@ pub(crate) struct ReadContext {
     pub keep_below: i32,
     /// How many `sched` files may still be read in this tick.
     pub sched_budget: usize,
+    /// How many files of debugfs may still be read in this tick.
+    pub debugfs_budget: usize,
+    /// What may still be read of the memory of guests.
+    pub memory: MemoryBudget,
+    /// The host's network namespaces.
+    pub networks: NetworkTables,
+    /// The mounted cgroups.
+    pub hierarchies: Hierarchies,
+    mounts_due_ns: u64,
     /// Number of the tick.
     pub tick: u32,
     /// Begin of the tick, monotonic nanoseconds.
@@ -30,6 +47,11 @@ impl ReadContext {
             buf: vec![0; 8192],
             keep_below: if paths.real { file::keep_below() } else { 512 },
             sched_budget: 0,
+            debugfs_budget: 0,
+            memory: MemoryBudget::default(),
+            networks: NetworkTables::default(),
+            hierarchies: Hierarchies::read(paths),
+            mounts_due_ns: 0,
             tick: 0,
             now_ns: 0,
             paths: paths.clone(),
@@ -42,6 +64,12 @@ impl ReadContext {
         self.now_ns = now_ns;
         self.tick = self.tick.wrapping_add(1);
         self.sched_budget = sched_budget;
+        self.debugfs_budget = DEBUGFS_BUDGET;
         self.slow_files.waited = Duration::ZERO;
+        self.networks.begin(now_ns);
+        if now_ns >= self.mounts_due_ns {
+            self.mounts_due_ns = now_ns + MOUNTS_NS;
+            self.hierarchies = Hierarchies::read(&self.paths);
+        }
     }
 }

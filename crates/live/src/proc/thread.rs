@@ -54,7 +54,7 @@ impl LiveThread {
     }
 
     /// The next reading of `se.nr_migrations` begins the count again.
-    pub(super) fn restart_migrations(&mut self) {
+    pub(crate) fn restart_migrations(&mut self) {
         self.first_migrations = None;
     }
 

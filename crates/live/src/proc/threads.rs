@@ -138,11 +138,6 @@ impl Threads {
         self.living.get(&self.pid).is_some_and(|leader| matches!(leader.state, b'T' | b't'))
     }
 
-    /// Restarts the count of migrations at the next reading of each thread.
-    pub(crate) fn restart_migrations(&mut self) {
-        self.living.values_mut().for_each(LiveThread::restart_migrations);
-    }
-
     /// Adds a thread that another source named, unless it has ended.
     pub(crate) fn look_for(&mut self, tid: i32, reader: &mut ReadContext) -> Liveness {
         if self.living.contains_key(&tid) {

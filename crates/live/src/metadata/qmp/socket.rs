@@ -9,7 +9,7 @@
 )]
 
 use crate::proc::file;
-use crate::proc::stat::{Stat, number};
+use crate::proc::stat::{Stat, value};
 use kvm::sanitize;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use rustix::io::Errno;
@@ -166,16 +166,15 @@ impl ProcessCredentials {
     /// Reads the whole file. `None` if a line is missing, or if real, effective, saved and file-system ids differ: one
     /// user started such a process, and it acts as another.
     fn parse(status: &[u8]) -> Option<Self> {
-        let numbers = |name: &[u8]| -> Option<Vec<u32>> {
-            let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(name))?;
-            let words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
-            words.map(|w| number(w).and_then(|n| u32::try_from(n).ok())).collect()
+        let status = String::from_utf8_lossy(status);
+        let numbers = |name| -> Option<Vec<u32>> {
+            value(&status, name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
         };
         let same = |ids: Vec<u32>| match ids.as_slice() {
             [id, rest @ ..] if rest.len() == 3 && rest.iter().all(|r| r == id) => Some(*id),
             _ => None,
         };
-        Some(Self { uid: same(numbers(b"Uid:")?)?, gid: same(numbers(b"Gid:")?)?, groups: numbers(b"Groups:")? })
+        Some(Self { uid: same(numbers("Uid")?)?, gid: same(numbers("Gid")?)?, groups: numbers("Groups")? })
     }
 }
 
