@@ -96,7 +96,6 @@ pub struct Collector {
     qemu_logs: QemuLogs,
     generation: u32,
     refused: Option<EngineError>,
-    own_pid_namespace: bool,
     /// Why guests of this tick could not be opened.
     unopened: Vec<FileError>,
     ledger: LifeLedger,
@@ -123,7 +122,6 @@ impl Collector {
             qemu_logs: QemuLogs::new(paths),
             generation: 0,
             refused: None,
-            own_pid_namespace: paths.in_own_pid_namespace(),
             unopened: Vec::new(),
             ledger: LifeLedger::default(),
             ambiguous_events: 0,
@@ -302,20 +300,17 @@ impl Collector {
         self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None)
     }
 
-    /// Opens a guest; false for one that is already gone, of which only events are left.
-    fn open(&mut self, pid: i32) -> bool {
-        let mut guest = match LiveGuest::open(pid, self.boot_time_ms, &mut self.reader) {
-            Ok(guest) => guest,
-            Err(FileError::Gone) => return false,
-            Err(why) => {
-                self.unopened.push(why);
-                return false;
+    /// Opens a guest. Of one that is already gone only events are left.
+    fn open(&mut self, pid: i32) {
+        match LiveGuest::open(pid, self.boot_time_ms, &mut self.reader) {
+            Ok(mut guest) => {
+                guest.main_before = self.discovery.used_before(pid, guest.threads.start_ticks());
+                self.guests.insert(pid, guest);
+                self.inform(pid);
             }
-        };
-        guest.main_before = self.discovery.used_before(pid, guest.threads.start_ticks());
-        self.guests.insert(pid, guest);
-        self.inform(pid);
-        true
+            Err(FileError::Gone) => {}
+            Err(why) => self.unopened.push(why),
+        }
     }
 
     fn help(&mut self, found: &Discovered) {
@@ -361,12 +356,10 @@ impl Collector {
         let view = ProcView {
             found,
             failure,
-            hidden: self.options.paths.hides_processes(),
             unread_guests: (failures.clone().count(), failures.min_by_key(|why| *why == FileError::Denied)),
             held_back: held_back.clone().next().map(|first| (held_back.count(), *first)),
-            own_namespace: self.own_pid_namespace,
         };
-        let mut all = vec![source_status::procfs(&view)];
+        let mut all = vec![source_status::procfs(&view, &self.options.paths)];
         all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));

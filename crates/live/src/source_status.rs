@@ -12,18 +12,14 @@ pub(crate) struct ProcView<'a> {
     pub found: &'a Discovered,
     /// Why /proc itself cannot be listed.
     pub failure: Option<FileError>,
-    /// Whether /proc hides processes from kvmtop.
-    pub hidden: bool,
     /// Guests of which not all threads could be read, and why one could not.
     pub unread_guests: (usize, Option<FileError>),
     /// How many guests' command lines do not come, and the process of one of them.
     pub held_back: Option<(usize, i32)>,
-    /// kvmtop runs in a PID namespace other than the host's.
-    pub own_namespace: bool,
 }
 
 /// /proc.
-pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
+pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
     const ID: SourceId = SourceId::Procfs;
     match view.failure {
         Some(FileError::Other(why)) => {
@@ -75,11 +71,11 @@ pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
         );
         add(cause, fix);
     }
-    if view.hidden {
+    if paths.hides_processes() {
         let cause = "/proc is mounted with hidepid=, which hides the processes of other users and their guests";
         add(cause.into(), rights::hint());
     }
-    if view.own_namespace {
+    if paths.in_own_pid_namespace() {
         let cause = "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events \
                      count in the engine's total but for no guest";
         add(cause.into(), "run kvmtop in the host's PID namespace (for a container: --pid=host)".into());
@@ -173,20 +169,16 @@ pub(crate) fn tracepoints(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::fake_proc::FakeProc;
     use rustix::io::Errno;
 
     #[test]
     fn what_proc_hides_is_said_with_its_cure() {
+        let fake = FakeProc::new();
+        let paths = fake.paths();
         let all = Discovered::default();
-        let seen = ProcView {
-            found: &all,
-            failure: None,
-            hidden: false,
-            unread_guests: (0, None),
-            held_back: None,
-            own_namespace: false,
-        };
-        assert_eq!(procfs(&seen), SourceStatus::ok(SourceId::Procfs));
+        let seen = ProcView { found: &all, failure: None, unread_guests: (0, None), held_back: None };
+        assert_eq!(procfs(&seen, &paths), SourceStatus::ok(SourceId::Procfs));
         let full = FileError::Other(Errno::MFILE);
         let unread = |failure| Discovered {
             unread: UnreadCount { processes: 9, guessed: 2, failure, protected: false },
@@ -197,15 +189,22 @@ mod tests {
             (ProcView { found: &denied, ..seen }, "2 of them are guests by their threads", "cap_sys_ptrace"),
             (ProcView { found: &exhausted, ..seen }, "Too many open files", "ulimit -n"),
             (ProcView { unread_guests: (4, Some(full)), ..seen }, "4 guests could not all be read", "ulimit -n"),
-            (ProcView { hidden: true, ..seen }, "mounted with hidepid=", "cap_sys_ptrace"),
-            (ProcView { own_namespace: true, ..seen }, "PID namespace", "--pid=host"),
             (ProcView { failure: Some(full), ..seen }, "Too many open files", "ulimit -n"),
         ] {
-            let status = procfs(&view);
+            let status = procfs(&view, &paths);
             assert!(status.cause.as_deref().is_some_and(|said| said.contains(cause)), "{status:?}");
             assert!(status.fix.as_deref().is_some_and(|said| said.contains(fix)), "{status:?}");
         }
-        let both = procfs(&ProcView { found: &exhausted, unread_guests: (4, Some(full)), ..seen });
+        let both = procfs(&ProcView { found: &exhausted, unread_guests: (4, Some(full)), ..seen }, &paths);
         assert_eq!(both.fix.as_deref().map(|fix| fix.matches("ulimit").count()), Some(1), "{both:?}");
+        fake.process(1, "init");
+        std::fs::create_dir_all(paths.proc.join("self/ns")).unwrap();
+        std::os::unix::fs::symlink("pid:[4026532999]", paths.proc.join("self/ns/pid")).unwrap();
+        let outside = procfs(&seen, &paths);
+        assert!(outside.fix.as_deref().is_some_and(|fix| fix.contains("--pid=host")), "{outside:?}");
+        // Whose /proc has no init, if it is the kernel's own.
+        fake.end(1);
+        let hidden = procfs(&seen, &SystemPaths { real: true, ..paths });
+        assert!(hidden.cause.as_deref().is_some_and(|cause| cause.contains("mounted with hidepid=")), "{hidden:?}");
     }
 }

@@ -1,11 +1,19 @@
-//! The cgroups of processes: where their hierarchies are mounted, and which groups libvirt makes for a domain.
+//! The cgroups of guests: where their hierarchies are mounted, which groups bound a guest's CPUs, and how often its CPU
+//! bandwidth was throttled.
+//!
+//! libvirt puts the vCPUs, the emulator and the IOThreads of a domain into groups below the domain's
+//! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
+//! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
 
+use super::stagger;
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
-use kvm::{CpuSet, sanitize};
+use crate::proc::read_context::ReadContext;
+use crate::proc::stat::value;
+use kvm::{CpuSet, sanitize, sanitize_name};
 use procfs::process::MountInfos;
 use procfs::{FromBufRead, ProcessCGroups};
-use sample::{GroupCpus, MAX_FOLDER, MAX_GROUPS};
+use sample::{GroupCpus, MAX_FOLDER, MAX_GROUPS, Throttling};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -102,11 +110,129 @@ fn group(folder: &Path) -> Option<GroupCpus> {
     Some(GroupCpus { folder: sanitize(&folder.to_string_lossy(), MAX_FOLDER), cpus })
 }
 
+/// At most this many entries of a group's folder are looked at: a user may own a part of the hierarchy.
+const MAX_ENTRIES: usize = 4096;
+/// At most this many groups of one guest are watched.
+const MAX_WATCHED: usize = 1024;
+/// Time between two searches for groups.
+const LOOK_NS: u64 = 10_000_000_000;
+/// Time between two readings of a group without a limit, plus up to 2 s: a new limit shows a few seconds later.
+const UNLIMITED_NS: u64 = 2_000_000_000;
+
+/// One group.
+#[derive(Debug)]
+struct CpuGroup {
+    name: String,
+    folder: PathBuf,
+    unified: bool,
+    /// Whether it has a limit: otherwise its figures never change.
+    limited: bool,
+}
+
+/// The groups of one guest.
+#[derive(Debug, Default)]
+pub(crate) struct CpuLimits {
+    groups: Vec<CpuGroup>,
+    /// The groups that bound its CPUs, as last read.
+    pub(super) cpus: Vec<GroupCpus>,
+    look_due_ns: u64,
+    unlimited_due_ns: u64,
+}
+
+impl CpuLimits {
+    /// Reads the groups that have a limit.
+    pub(crate) fn read(&mut self, pid: i32, reader: &ReadContext) -> Vec<Throttling> {
+        let now_ns = reader.now_ns;
+        let look = now_ns >= self.look_due_ns;
+        if look {
+            self.look_due_ns = now_ns + LOOK_NS + stagger(pid);
+            self.look(pid, reader);
+        }
+        let all = look || now_ns >= self.unlimited_due_ns;
+        if all {
+            self.unlimited_due_ns = now_ns + UNLIMITED_NS + stagger(pid) / 4;
+        }
+        let mut found = Vec::new();
+        for group in self.groups.iter_mut().filter(|g| g.limited || all) {
+            let Ok(text) = file::read_text(&group.folder.join("cpu.stat"), 2048) else { continue };
+            let Some(throttling) = parse(&text, &group.name, group.unified) else { continue };
+            group.limited = throttling.periods > 0;
+            if group.limited {
+                found.push(throttling);
+            }
+        }
+        found
+    }
+
+    fn look(&mut self, pid: i32, ReadContext { hierarchies, paths, .. }: &ReadContext) {
+        let text = file::read_bytes(&paths.process(pid, "cgroup"), 64 * 1024).unwrap_or_default();
+        let groups = ProcessCGroups::from_buf_read(Cursor::new(text)).ok();
+        self.cpus = groups.as_ref().map(|groups| cpu_bounds(hierarchies, groups)).unwrap_or_default();
+        let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
+        let Some((own, unified)) = found else { return self.groups.clear() };
+        let mut folders = Vec::new();
+        if let Some((domain, parts)) = libvirt_groups(&own) {
+            folders.push(("domain".to_owned(), domain.to_owned()));
+            folders.extend(above(domain));
+            folders.extend(parts_of(parts));
+        } else {
+            folders.extend(above(&own));
+            folders.push(("domain".to_owned(), own));
+        }
+        folders.truncate(MAX_WATCHED);
+        let mut old = std::mem::take(&mut self.groups);
+        self.groups = folders
+            .into_iter()
+            .map(|(name, folder)| match old.iter().position(|g| g.folder == folder) {
+                Some(i) => old.swap_remove(i),
+                None => CpuGroup { name, folder, unified, limited: false },
+            })
+            .collect();
+    }
+}
+
+/// The folder names of a group's ancestors up to the root: a limit of theirs holds for all groups in them.
+fn above(folder: &Path) -> Vec<(String, PathBuf)> {
+    let named = |path: &Path| {
+        let name = sanitize_name(&path.file_name()?.to_string_lossy(), 128);
+        path.join("cpu.stat").exists().then(|| (name, path.to_owned()))
+    };
+    folder.ancestors().skip(1).map_while(named).collect()
+}
+
+/// `vcpuN`, `iothreadN` and `emulator` of a domain.
+fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut parts: Vec<_> = entries
+        .take(MAX_ENTRIES)
+        .flatten()
+        .filter_map(|e| {
+            let name = e.file_name().into_string().ok()?;
+            let ours = name == "emulator" || name.starts_with("vcpu") || name.starts_with("iothread");
+            (ours && e.path().is_dir()).then(|| (sanitize_name(&name, 32), e.path()))
+        })
+        .collect();
+    parts.sort();
+    parts
+}
+
+/// `cpu.stat`: microseconds in version 2 (Documentation/admin-guide/cgroup-v2.rst), nanoseconds in version 1
+/// (Documentation/scheduler/sched-bwc.rst). `None` for a group whose `cpu` controller is off.
+fn parse(text: &str, group: &str, unified: bool) -> Option<Throttling> {
+    let number = |name: &str| value(text, name)?.parse::<u64>().ok();
+    let throttled_ns = if unified { number("throttled_usec")?.saturating_mul(1000) } else { number("throttled_time")? };
+    Some(Throttling {
+        group: group.to_owned(),
+        periods: number("nr_periods")?,
+        throttled: number("nr_throttled")?,
+        throttled_ns,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::fake_proc::FakeProc;
-    use procfs::FromBufRead;
 
     fn bounds(fake: &FakeProc, kind: &str, cgroup: &str) -> Vec<(String, String)> {
         let mount = fake.paths().sys.join("fs/cgroup");
@@ -149,5 +275,99 @@ mod tests {
         let fake = FakeProc::new();
         fake.write("sys/fs/cgroup/a/cpu.stat", "usage_usec 1\n");
         assert_eq!(bounds(&fake, "cgroup2 none rw", "0::/a\n"), []);
+    }
+
+    const V2: &str = "usage_usec 5\nnr_periods 100\nnr_throttled 7\nthrottled_usec 12\nnr_bursts 0\n";
+    const V1: &str = "nr_periods 100\nnr_throttled 7\nthrottled_time 12000\n";
+
+    fn guest(fake: &FakeProc, cgroup: &str, unified: bool) -> Vec<Throttling> {
+        let mount = fake.paths().sys.join("fs/cgroup");
+        let (kind, options) = if unified { ("cgroup2", "rw") } else { ("cgroup", "rw,cpu,cpuacct") };
+        fake.write(
+            "proc/self/mountinfo",
+            &format!("30 25 0:26 / {} rw,nosuid shared:4 - {kind} none {options}\n", mount.display()),
+        );
+        fake.process(10, "qemu").process_file("cgroup", cgroup.as_bytes());
+        let mut limits = CpuLimits::default();
+        let mut reader = ReadContext::new(&fake.paths());
+        let first = limits.read(10, &reader);
+        reader.now_ns = 1;
+        assert_eq!(limits.read(10, &reader), first, "limited groups are read each time");
+        first
+    }
+
+    fn names(found: &[Throttling]) -> Vec<(&str, u64, u64, u64)> {
+        found.iter().map(|t| (t.group.as_str(), t.periods, t.throttled, t.throttled_ns)).collect()
+    }
+
+    #[test]
+    fn a_domain_of_systemd_and_cgroup_v2() {
+        let fake = FakeProc::new();
+        let scope = "machine.slice/machine-qemu\\x2d1\\x2da.scope";
+        for (part, text) in [
+            ("", V2),
+            ("/libvirt/vcpu0", V2),
+            ("/libvirt/vcpu1", "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"),
+            ("/libvirt/emulator", V2),
+        ] {
+            fake.write(&format!("sys/fs/cgroup/{scope}{part}/cpu.stat"), text);
+        }
+        let found = guest(&fake, &format!("0::/{scope}/libvirt/emulator\n"), true);
+        assert_eq!(
+            names(&found),
+            [("domain", 100, 7, 12_000), ("emulator", 100, 7, 12_000), ("vcpu0", 100, 7, 12_000)]
+        );
+    }
+
+    #[test]
+    fn a_limit_from_above_counts_too() {
+        let fake = FakeProc::new();
+        for group in ["", "/machine.slice", "/machine.slice/vm.scope"] {
+            let text = if group == "/machine.slice" { V2 } else { "usage_usec 5\n" };
+            fake.write(&format!("sys/fs/cgroup{group}/cpu.stat"), text);
+        }
+        assert_eq!(names(&guest(&fake, "0::/machine.slice/vm.scope\n", true)), [("machine.slice", 100, 7, 12_000)]);
+    }
+
+    #[test]
+    fn a_limit_set_later_is_seen_within_seconds() {
+        let fake = FakeProc::new();
+        let idle = "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
+        fake.write("sys/fs/cgroup/a.service/cpu.stat", idle);
+        assert_eq!(guest(&fake, "0::/a.service\n", true), []);
+        let mut limits = CpuLimits::default();
+        let mut reader = ReadContext::new(&fake.paths());
+        let mut read = |second: u64| {
+            reader.now_ns = second * 1_000_000_000;
+            limits.read(10, &reader).len()
+        };
+        assert_eq!([0, 1, 2].map(&mut read), [0; 3]);
+        fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);
+        assert!((3..=6).any(|second| read(second) == 1));
+    }
+
+    #[test]
+    fn a_domain_of_cgroup_v1_without_systemd() {
+        let fake = FakeProc::new();
+        let domain = "machine/qemu-1-a.libvirt-qemu";
+        for part in ["", "/vcpu0", "/emulator"] {
+            fake.write(&format!("sys/fs/cgroup/{domain}{part}/cpu.stat"), V1);
+        }
+        let found = guest(&fake, &format!("5:cpuset:/x\n4:cpu,cpuacct:/{domain}/emulator\n0::/y\n"), false);
+        assert_eq!(
+            names(&found),
+            [("domain", 100, 7, 12_000), ("emulator", 100, 7, 12_000), ("vcpu0", 100, 7, 12_000)]
+        );
+    }
+
+    #[test]
+    fn any_process_has_a_group_but_the_root_limits_nothing() {
+        let fake = FakeProc::new();
+        fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);
+        assert_eq!(names(&guest(&fake, "0::/a.service\n", true)), [("domain", 100, 7, 12_000)]);
+        let fake = FakeProc::new();
+        fake.write("sys/fs/cgroup/cpu.stat", V2);
+        assert_eq!(names(&guest(&fake, "0::/\n", true)), []);
+        assert_eq!(names(&guest(&fake, "0::/../b\n", true)), []);
     }
 }

@@ -4,7 +4,7 @@
 //! Another process can duplicate an open statistics file (`pidfd_getfd`) and read it, but cannot create one: KVM
 //! requires the VMM's own address space for that (`virt/kvm/kvm_main.c`). QEMU keeps one per vCPU open since 8.1.
 
-use super::kvm_stats::StatsLayout;
+use super::kvm_stats::{MAX_HEAD, StatsLayout};
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::{self, FileError};
 use crate::proc::paths::SystemPaths;
@@ -120,7 +120,7 @@ impl BorrowedStatsFile {
         if std::fs::read_link(link).ok()?.as_os_str() != format!("anon_inode:{name}").as_str() {
             return None;
         }
-        let layout = StatsLayout::read(|at, length| read_at(&file, at, length).ok())?;
+        let layout = StatsLayout::parse(&read_at(&file, 0, MAX_HEAD)?)?;
         Some(Self { file, layout })
     }
 
@@ -130,17 +130,12 @@ impl BorrowedStatsFile {
     }
 }
 
-fn read_at(file: &OwnedFd, at: u64, length: usize) -> Result<Vec<u8>, FileError> {
+/// KVM gives all that is asked for in one call (`kvm_stats_read`).
+fn read_at(file: &OwnedFd, at: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
-    let mut have = 0;
-    while let Some(rest) = bytes.get_mut(have..).filter(|r| !r.is_empty()) {
-        match rustix::io::pread(file, rest, at + have as u64)? {
-            0 => break,
-            n => have += n,
-        }
-    }
-    bytes.truncate(have);
-    Ok(bytes)
+    let read = rustix::io::pread(file, &mut bytes[..], at).ok()?;
+    bytes.truncate(read);
+    Some(bytes)
 }
 
 impl DebugfsFolder {

@@ -3,14 +3,14 @@
 use kvm::sanitize;
 use std::collections::BTreeMap;
 
+/// Header, descriptors and what is between them are shorter, bytes.
+pub(crate) const MAX_HEAD: usize = 256 * 1024;
 /// At most this many descriptors are read; KVM has some fifty.
 const MAX_DESCRIPTORS: usize = 512;
 /// Longest name in bytes; `KVM_STATS_NAME_SIZE` is 48.
 const MAX_NAME: usize = 256;
 /// Longest block of values in bytes.
 const MAX_DATA: usize = 64 * 1024;
-/// Bytes of the header.
-const HEADER: usize = 24;
 /// Bytes of a descriptor without its name.
 const DESCRIPTOR: usize = 16;
 /// `KVM_STATS_TYPE_MASK`, and `KVM_STATS_TYPE_CUMULATIVE` below it.
@@ -28,16 +28,15 @@ pub(crate) struct StatsLayout {
 }
 
 impl StatsLayout {
-    /// Reads header and descriptors through `read`, which returns so many bytes from an offset on. Keeps only counters:
-    /// single values that grow.
-    pub(crate) fn read(read: impl Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Self> {
-        let header = read(0, HEADER)?;
-        let (name_size, count) = (word(&header, 4)? as usize, word(&header, 8)? as usize);
+    /// Reads header and descriptors at the begin of the file. Keeps only counters: single values that grow.
+    pub(crate) fn parse(file: &[u8]) -> Option<Self> {
+        let (name_size, count) = (word(file, 4)? as usize, word(file, 8)? as usize);
         if name_size > MAX_NAME || count > MAX_DESCRIPTORS {
             return None;
         }
-        let descriptors = read(word(&header, 16)?.into(), count * (DESCRIPTOR + name_size))?;
-        let mut layout = Self { data_offset: word(&header, 20)?.into(), ..Self::default() };
+        let descriptors = file.get(word(file, 16)? as usize..)?;
+        let descriptors = descriptors.get(..count * (DESCRIPTOR + name_size))?;
+        let mut layout = Self { data_offset: word(file, 20)?.into(), ..Self::default() };
         for d in descriptors.chunks_exact(DESCRIPTOR + name_size) {
             let (Some(flags), Some(size), Some(offset)) = (word(d, 0), half(d, 6), word(d, 8)) else { continue };
             let name = d.get(DESCRIPTOR..).unwrap_or_default().split(|b| *b == 0).next().unwrap_or_default();
@@ -103,10 +102,7 @@ pub(crate) mod tests {
     }
 
     fn layout(bytes: &[u8]) -> Option<StatsLayout> {
-        StatsLayout::read(|at, length| {
-            let rest = bytes.get(at as usize..)?;
-            Some(rest[..rest.len().min(length)].to_vec())
-        })
+        StatsLayout::parse(bytes)
     }
 
     fn read(bytes: &[u8]) -> Option<BTreeMap<String, u64>> {

@@ -9,7 +9,6 @@ pub(crate) mod nics;
 
 mod counter_interpolation;
 mod counters;
-mod cpu_limits;
 mod description;
 mod kvm_stats;
 mod resources;

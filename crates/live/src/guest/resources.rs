@@ -1,8 +1,8 @@
 //! A guest's resources apart from threads: KVM's counters, CPU limits, memory.
 
+use super::cgroups::CpuLimits;
 use super::counter_interpolation::CounterInterpolation;
 use super::counters::GuestCounters;
-use super::cpu_limits::CpuLimits;
 use super::memory::GuestMemory;
 use super::nics::GuestNics;
 use crate::metadata::source::{CounterReading, DeviceActivity};

@@ -101,8 +101,7 @@ impl HostTasks {
         left: &mut usize,
     ) -> HashMap<i32, TaskReading> {
         let dir = self.paths.process(pid, "task");
-        let mut tids = Vec::new();
-        let _ = file::open_dir(&dir).and_then(|fd| file::list_numbers(&fd, |tid, _| tids.push(tid)));
+        let mut tids = file::numbers_in(&dir);
         tids.truncate(MAX_THREADS.min(*left));
         *left -= tids.len();
         let mut threads = HashMap::with_capacity(tids.len());

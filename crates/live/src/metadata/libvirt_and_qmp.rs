@@ -3,8 +3,8 @@
 
 use super::libvirt::Libvirt;
 use super::monitor::{GuestMonitor, MonitorRoute};
-use super::qmp::QmpQuestions;
 use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
+use crate::user_slots::UserSlots;
 use sample::{SourceId, SourceStatus};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 struct KnownGuest {
     domain: Option<Arc<GuestMetadata>>,
     monitor: GuestMonitor,
+    /// Whether libvirt was asked to look for it.
+    sought: bool,
     /// Both together, as last handed over.
     metadata: Arc<GuestMetadata>,
 }
@@ -23,12 +25,10 @@ struct KnownGuest {
 pub struct LibvirtAndQmp {
     libvirt: Libvirt,
     /// The questions to the guests' own monitors; `None`: kvmtop may not ask them.
-    questions: Option<QmpQuestions>,
+    questions: Option<UserSlots>,
     counters_every: Duration,
     counting: bool,
     guests: HashMap<GuestProcessKey, KnownGuest>,
-    /// Guests that libvirt may know: those with a UUID.
-    askable: HashSet<GuestProcessKey>,
     /// UUIDs that several processes claim.
     ambiguous: HashSet<String>,
 }
@@ -39,11 +39,10 @@ impl LibvirtAndQmp {
     pub fn new(libvirt: Libvirt, monitor: bool, counters_every: Duration) -> Self {
         Self {
             libvirt,
-            questions: monitor.then(QmpQuestions::default),
+            questions: monitor.then(UserSlots::default),
             counters_every,
             counting: false,
             guests: HashMap::new(),
-            askable: HashSet::new(),
             ambiguous: HashSet::new(),
         }
     }
@@ -81,12 +80,6 @@ impl LibvirtAndQmp {
 impl MetadataSource for LibvirtAndQmp {
     fn watch(&mut self, guests: &[WatchedGuest]) {
         let alive: HashSet<GuestProcessKey> = guests.iter().map(WatchedGuest::key).collect();
-        // A domain is identified by its UUID, which libvirt sets for each of its guests (`-uuid`, the status file).
-        let askable = guests.iter().filter(|g| g.facts.uuid.is_some()).map(WatchedGuest::key).collect::<HashSet<_>>();
-        if !askable.is_subset(&self.askable) {
-            self.libvirt.refresh();
-        }
-        self.askable = askable;
         let mut seen = HashSet::new();
         self.ambiguous = guests.iter().filter_map(uuid).filter(|uuid| !seen.insert(uuid.clone())).collect();
         let own = guests.iter().filter(|guest| self.is_its_own(guest));
@@ -109,6 +102,10 @@ impl MetadataSource for LibvirtAndQmp {
         let uuid = uuid(guest).filter(|_| its_own);
         let domain = uuid.as_ref().and_then(|uuid| self.libvirt.domain(Some(uuid), None));
         let known = self.guests.entry(guest.key()).or_default();
+        // A domain is identified by its UUID, which libvirt sets for each of its guests (`-uuid`, the status file).
+        if guest.facts.uuid.is_some() && !std::mem::replace(&mut known.sought, true) {
+            self.libvirt.refresh();
+        }
         let was_libvirts = known.domain.is_some();
         let route = match (&domain, &uuid) {
             (Some(_), Some(_)) if !was_libvirts && known.monitor.is_asking() => MonitorRoute::Undecided,

@@ -1,9 +1,10 @@
 //! Questions to a guest's own monitor (QMP), one at a time: a monitor serves one client at a time.
 
 use super::libvirt::Libvirt;
-use super::qmp::{self, MEMORY_MAP, QmpQuestions, QmpReply};
+use super::qmp::{self, MEMORY_MAP, QmpReply};
 use super::source::{DeviceActivity, DeviceCounters, GuestMetadata, WatchedGuest};
 use crate::backoff::Backoff;
+use crate::user_slots::UserSlots;
 use kvm::device_map::DeviceMap;
 use sample::{DomainState, Known, Origin};
 use std::sync::Arc;
@@ -164,12 +165,12 @@ impl GuestMonitor {
     }
 
     /// Asks what is due.
-    pub(super) fn ask(&mut self, guest: &WatchedGuest, route: &MonitorRoute<'_>, own: &QmpQuestions, now: Instant) {
+    pub(super) fn ask(&mut self, guest: &WatchedGuest, route: &MonitorRoute<'_>, own: &UserSlots, now: Instant) {
         let facts = &guest.facts;
         if self.map.is_due(now) && (self.devices.is_none() || guest.unnamed) {
             let reply = match route {
                 MonitorRoute::Libvirt(libvirt, uuid) => Some(libvirt.monitor(uuid, MEMORY_MAP)),
-                MonitorRoute::Own if !self.is_asking() => own.ask(facts, qmp::device_map),
+                MonitorRoute::Own if !self.is_asking() => qmp::ask(own, facts, qmp::device_map),
                 MonitorRoute::Own | MonitorRoute::Undecided => None,
             };
             self.map.ask(reply, now);
@@ -180,10 +181,10 @@ impl GuestMonitor {
             return;
         }
         if self.devices.is_some() && self.counters.is_due(now) && !self.is_asking() {
-            self.counters.ask(own.ask(facts, qmp::devices::ask), now);
+            self.counters.ask(qmp::ask(own, facts, qmp::devices::ask), now);
         }
         if guest.quiet && self.may_run.is_due(now) && !self.is_asking() {
-            self.may_run.ask(own.ask(facts, qmp::may_run), now);
+            self.may_run.ask(qmp::ask(own, facts, qmp::may_run), now);
         }
     }
 }

@@ -12,7 +12,6 @@ use crate::timestamps::Timestamps;
 use kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
 use sample::ThreadTimes;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 
 /// A process younger than this is looked at in each tick.
 const YOUNG_NS: u64 = 10_000_000_000;
@@ -55,7 +54,6 @@ struct ScannedProcess {
 #[derive(Debug)]
 pub(crate) struct Discovery {
     paths: SystemPaths,
-    proc_dir: Option<OwnedFd>,
     /// kvmtop itself: it holds a file for each thread of each guest, but no VM.
     own: Option<i32>,
     scanned: HashMap<i32, ScannedProcess>,
@@ -99,7 +97,6 @@ impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
         let own = paths.real.then(|| std::process::id().cast_signed());
         Self {
-            proc_dir: None,
             own,
             scanned: HashMap::new(),
             scan: 0,
@@ -117,10 +114,7 @@ impl Discovery {
 
     /// Lists /proc. `now_ns` is monotonic, `boot_ns` counts from boot as start times do.
     pub(crate) fn scan(&mut self, now_ns: u64, boot_ns: u64) -> Result<Discovered, FileError> {
-        if self.proc_dir.is_none() {
-            self.proc_dir = Some(file::open_dir(&self.paths.proc)?);
-        }
-        let Some(dir) = &self.proc_dir else { return Err(FileError::Gone) };
+        let dir = file::open_dir(&self.paths.proc)?;
         self.scan = self.scan.wrapping_add(1);
         self.candidates_before = std::mem::take(&mut self.candidates);
         let mut due = Vec::new();
@@ -244,18 +238,16 @@ impl Discovery {
     /// Whether a thread has the name of a vCPU: the only sign where open files are not readable.
     fn has_vcpu_thread(&self, pid: i32) -> bool {
         let dir = self.paths.process(pid, "task");
-        let Ok(fd) = file::open_dir(&dir) else { return false };
-        let mut tids = Vec::new();
-        let _ = file::list_numbers(&fd, |tid, _| tids.push(tid));
-        tids.iter().take(64).any(|tid| {
+        file::numbers_in(&dir).iter().take(64).any(|tid| {
             file::read_word(&dir.join(tid.to_string()).join("comm")).is_some_and(|c| vcpu_index(&c).is_some())
         })
     }
 }
 
-/// The number of vCPUs of all guests now. Where open files are not readable, each thread of a guest counts, as any may
-/// run a vCPU.
-pub(crate) fn vcpus(paths: &SystemPaths, now: Timestamps) -> usize {
+/// The number of vCPUs of all guests now: engines size their tables by it. Where open files are not readable, each
+/// thread of a guest counts, as any may run a vCPU.
+pub fn vcpus(paths: &SystemPaths) -> usize {
+    let now = Timestamps::now();
     let found = Discovery::new(paths.clone()).scan(now.mono_ns, now.boot_ns).unwrap_or_default();
     let of = |pid: &i32| match KvmFiles::read(paths, *pid) {
         Ok(files) => files.vcpu_count(),
@@ -311,7 +303,7 @@ mod tests {
             p.fd(4, "anon_inode:kvm-vcpu:0").fd(5, "anon_inode:kvm-vcpu:1");
         }
         fake.process(12, "bash");
-        assert_eq!(vcpus(&fake.paths(), Timestamps::default()), 4);
+        assert_eq!(vcpus(&fake.paths()), 4);
     }
 
     #[test]

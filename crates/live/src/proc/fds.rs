@@ -4,7 +4,6 @@ use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::stat::number;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd;
 
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
@@ -40,18 +39,16 @@ impl KvmFiles {
         let dir = file::open_dir(&paths.process(pid, "fd"))?;
         let mut found = Self::default();
         let mut numbers = Vec::new();
-        file::list_numbers(&dir, |fd, _| {
-            if numbers.len() < MAX_FILES {
-                numbers.push(fd);
-            }
-        })?;
+        file::list_numbers(&dir, |fd, _| numbers.push(fd))?;
+        numbers.truncate(MAX_FILES);
         found.open = numbers.len();
         let mut buf = [0_u8; 64];
         let mut denied = false;
         for fd in numbers {
-            match link(&dir, fd, &mut buf) {
-                Ok(target) => found.note(fd, target),
-                Err(e) => denied |= e == FileError::Denied,
+            // A name is cut at the buffer's length, which no KVM file reaches.
+            match rustix::fs::readlinkat_raw(&dir, fd.to_string(), &mut buf[..]) {
+                Ok(length) => found.note(fd, buf.get(..length).unwrap_or_default()),
+                Err(e) => denied |= FileError::from(e) == FileError::Denied,
             }
         }
         if denied && !found.vm { Err(FileError::Denied) } else { Ok(found) }
@@ -84,17 +81,6 @@ impl KvmFiles {
             }
         }
     }
-}
-
-/// The target of a link `/proc/PID/fd/N`, cut at the buffer's length, which no KVM file reaches.
-fn link(dir: impl AsFd, fd: i32, buf: &mut [u8; 64]) -> Result<&[u8], FileError> {
-    use std::io::Write;
-    let mut name = [0_u8; 12];
-    let mut rest = &mut name[..];
-    write!(rest, "{fd}").map_err(|_| FileError::Gone)?;
-    let name = name.split(|b| *b == 0).next().unwrap_or_default();
-    let length = rustix::fs::readlinkat_raw(dir, name, &mut buf[..])?;
-    Ok(buf.get(..length).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -105,6 +105,13 @@ pub(crate) fn read_word(path: &Path) -> Option<String> {
     Some(text.trim()).filter(|t| !t.is_empty()).map(str::to_owned)
 }
 
+/// The entries of a folder whose names are numbers; empty where it cannot be read.
+pub(crate) fn numbers_in(path: &Path) -> Vec<i32> {
+    let mut numbers = Vec::new();
+    let _ = open_dir(path).and_then(|dir| list_numbers(&dir, |number, _| numbers.push(number)));
+    numbers
+}
+
 /// Calls `each` for the entries of an open folder whose names are numbers (PIDs, TIDs, descriptors), with their inode
 /// numbers.
 pub(crate) fn list_numbers(dir: impl AsFd, mut each: impl FnMut(i32, u64)) -> Result<(), FileError> {

@@ -25,31 +25,25 @@ pub(super) const MEMORY_MAP: &str = "info mtree -f";
 /// The answer to come, or a sentence with the reason for its absence.
 pub(super) type QmpReply<T> = Receiver<Result<T, String>>;
 
-/// Asks monitors, with a limit on the questions under way.
-#[derive(Debug, Clone, Default)]
-pub(super) struct QmpQuestions(UserSlots);
-
 #[derive(Deserialize)]
 struct RunState {
     running: bool,
 }
 
-impl QmpQuestions {
-    /// Puts a question to the guest's monitor. `None`: the guest names no monitor, or too many questions are under way;
-    /// ask again later.
-    pub(super) fn ask<T: Send + 'static>(
-        &self,
-        guest: &DomainFacts,
-        question: fn(&mut QmpConversation) -> Result<T, String>,
-    ) -> Option<QmpReply<T>> {
-        let path = guest.command.as_ref()?.qmp_sockets.first().map(PathBuf::from)?;
-        let socket = QmpSocket { pid: guest.pid?, start_ticks: guest.start_ticks, path };
-        let uid = std::fs::metadata(format!("/proc/{}", socket.pid)).ok()?.uid();
-        self.0.run(uid, "qmp", move || {
-            let answer = socket.connect().and_then(QmpConversation::begin).and_then(|mut m| question(&mut m));
-            answer.map_err(|e| format!("{}: {e}", socket.name()))
-        })
-    }
+/// Puts a question to the guest's monitor. `None`: the guest names no monitor, or too many questions are under way; ask
+/// again later.
+pub(super) fn ask<T: Send + 'static>(
+    slots: &UserSlots,
+    guest: &DomainFacts,
+    question: fn(&mut QmpConversation) -> Result<T, String>,
+) -> Option<QmpReply<T>> {
+    let path = guest.command.as_ref()?.qmp_sockets.first().map(PathBuf::from)?;
+    let socket = QmpSocket { pid: guest.pid?, start_ticks: guest.start_ticks, path };
+    let uid = std::fs::metadata(format!("/proc/{}", socket.pid)).ok()?.uid();
+    slots.run(uid, "qmp", move || {
+        let answer = socket.connect().and_then(QmpConversation::begin).and_then(|mut m| question(&mut m));
+        answer.map_err(|e| format!("{}: {e}", socket.name()))
+    })
 }
 
 /// The device of each port and address.
