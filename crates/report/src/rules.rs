@@ -14,7 +14,7 @@ pub fn text() -> String {
     for family in lint::FAMILIES {
         let _ = writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, family.name);
         for rule in family.rules {
-            let _ = writeln!(out, "  {:width$}  {}", rule.id.as_str(), rule.sees);
+            let _ = writeln!(out, "  {:width$}  {}", rule.id.as_str(), rule.doc.sees);
         }
     }
     out
@@ -61,12 +61,12 @@ impl JsonRules {
         let of = |family: &'static str, rule: &'static Rule| JsonRule {
             name: rule.id,
             family,
-            sees: rule.sees,
+            sees: rule.doc.sees,
             reported: rule.reported(),
-            thresholds: rule.thresholds.iter().filter_map(|n| all.iter().find(|t| t.name == *n)).cloned().collect(),
-            cannot_tell: rule.limits,
-            fix: rule.fix,
-            see: rule.links,
+            thresholds: rule.doc.thresholds.iter().filter_map(|n| all.iter().find(|t| t.name == *n)).cloned().collect(),
+            cannot_tell: rule.doc.limits,
+            fix: rule.doc.fix,
+            see: rule.doc.links,
         };
         let rules = lint::FAMILIES.iter().flat_map(|f| f.rules.iter().map(move |r| (f.name, r)));
         Self { schema: SCHEMA, tool: TOOL, rules: rules.map(|(family, rule)| of(family, rule)).collect() }

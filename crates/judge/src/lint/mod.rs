@@ -36,7 +36,7 @@ pub use engine::report::{CannotTell, Report, StillWatched};
 pub use engine::thresholds::{Steps, Threshold, Thresholds};
 pub use fixes::shell::is_plain_name;
 pub use plan::{HostPlan, PlannedGuest, plan};
-pub use rule::{Family, Rule};
+pub use rule::{Family, Rule, RuleDoc};
 pub use rule_id::RuleId;
 pub use run::run;
 pub use table::{FAMILIES, rule, rules};

@@ -11,12 +11,21 @@ use super::verdicts::Verdicts;
 pub struct Rule {
     /// The rule.
     pub id: RuleId,
-    /// What it sees, in one line: the title of findings without another one.
-    pub sees: &'static str,
     /// When it runs, and on what.
     pub(crate) check: Check,
     /// How long its pattern has to last.
     pub(crate) hold: Hold,
+    /// What readers are told of it.
+    pub doc: RuleDoc,
+}
+
+/// What readers are told of a rule.
+#[derive(Debug)]
+pub struct RuleDoc {
+    /// What it sees, in one line: the title of findings without another one.
+    pub sees: &'static str,
+    /// Why its figures point to the cause, for findings that do not say it themselves.
+    pub(crate) why: &'static str,
     /// The thresholds that decide, by their names in the config file (`timers.rtc`).
     pub thresholds: &'static [&'static str],
     /// What it cannot tell, or confuses with something else.
@@ -25,11 +34,18 @@ pub struct Rule {
     pub fix: &'static str,
     /// Public documents about the cause.
     pub links: &'static [&'static str],
-    /// Why its figures point to the cause, for findings that do not say it themselves.
-    pub(crate) why: &'static str,
 }
 
 impl Rule {
+    pub(crate) const fn new(id: RuleId, check: Check, hold: Hold) -> Self {
+        let doc = RuleDoc { sees: "", why: "", thresholds: &[], limits: "", fix: "", links: &[] };
+        Self { id, check, hold, doc }
+    }
+
+    pub(crate) const fn described(self, doc: RuleDoc) -> Self {
+        Self { doc, ..self }
+    }
+
     /// When a pattern is reported on a running host: `after 3 of the last 5 s`.
     pub fn reported(&self) -> String {
         self.hold.to_string()

@@ -55,14 +55,14 @@ impl Verdicts {
     fn push(&mut self, index: Option<usize>, domain: Option<String>, mut finding: Finding) {
         let Some(rule) = self.rule else { return };
         if finding.see.is_empty() {
-            finding.see = rule.links.iter().map(|l| (*l).to_owned()).collect();
+            finding.see = rule.doc.links.iter().map(|l| (*l).to_owned()).collect();
         }
         if finding.title.is_empty() {
-            let mut letters = rule.sees.chars();
+            let mut letters = rule.doc.sees.chars();
             finding.title = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
         }
         if finding.why.is_empty() {
-            rule.why.clone_into(&mut finding.why);
+            rule.doc.why.clone_into(&mut finding.why);
         }
         self.keep(index, Finding { rule: rule.id, domain, ..finding }.limited());
     }

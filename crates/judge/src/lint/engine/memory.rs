@@ -226,7 +226,11 @@ mod tests {
             assert!(changes <= 3 && !played.ends_with('.'), "{}: {played}", rule.id);
         }
         for rule in crate::lint::table::rules().filter(|r| r.hold == Hold::While) {
-            assert!(rule.thresholds.is_empty(), "{} compares a figure, which may move around its threshold", rule.id);
+            assert!(
+                rule.doc.thresholds.is_empty(),
+                "{} compares a figure, which may move around its threshold",
+                rule.id
+            );
         }
     }
 

@@ -2,121 +2,93 @@
 
 use super::{host, incidents, main_loop, memory_faults, nested, unhandled_msrs};
 use crate::lint::prelude::*;
-use Check::{Behaviour, Host};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
-    Rule {
-        id: RuleId::UnhandledMsr,
+    Rule::new(RuleId::UnhandledMsr, Host(unhandled_msrs::unhandled_msrs), Hold::AT_ONCE).described(RuleDoc {
         sees: "the guest accesses MSRs that KVM does not have",
-        check: Host(unhandled_msrs::unhandled_msrs),
-        hold: Hold::AT_ONCE,
+        why: "",
         thresholds: &[],
         limits: "Unhandled MSRs are found only if they are traced or if the kernel logs them. Whether the guest \
             suffers from the fault, or from the 0 that it reads with ignore_msrs=1, is not visible",
         fix: "Nothing, a CPU model that KVM knows, or a KVM module parameter that silences the log",
         links: &[links::KERNEL_PARAMETERS],
-        why: "",
-    },
-    Rule {
-        id: RuleId::Stage2Faults,
+    }),
+    Rule::new(RuleId::Stage2Faults, Behaviour(memory_faults::faults), Hold::USUAL).described(RuleDoc {
         sees: "the host serves many memory faults of the guest",
-        check: Behaviour(memory_faults::faults),
-        hold: Hold::USUAL,
+        why: "The host maps guest memory at its first use, and again whenever something removed the mapping: \
+            ballooning, KSM, huge page collapse, NUMA balancing, swapping, dirty logging. A growing guest causes \
+            faults for a while; if they go on for minutes, one of these is active",
         thresholds: thresholds![machine.faults],
         limits: "Why mappings are missing is not visible: first use, ballooning, KSM, huge pages and NUMA balancing \
             look the same. On AMD and arm64 the exit also stands for emulated memory, whose accesses are subtracted. A \
             guest in migration is left out. From 10 % of one CPU on it is a warning",
         fix: "Huge pages in the domain's XML, or the host's memory settings",
         links: &[links::TRANSPARENT_HUGE_PAGES, links::MEMORY_BACKING],
-        why: "The host maps guest memory at its first use, and again whenever something removed the mapping: \
-            ballooning, KSM, huge page collapse, NUMA balancing, swapping, dirty logging. A growing guest causes \
-            faults for a while; if they go on for minutes, one of these is active",
-    },
-    Rule {
-        id: RuleId::HostMemoryPressure,
+    }),
+    Rule::new(RuleId::HostMemoryPressure, Host(host::memory), Hold::SPARSE).described(RuleDoc {
         sees: "the host swaps guest memory out, or KSM uses much CPU",
-        check: Host(host::memory),
-        hold: Hold::SPARSE,
+        why: "",
         thresholds: thresholds![machine.ksmd],
         limits: "Swap that does not grow is not reported. Whether the guest needs the swapped pages is not visible",
         fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
         links: &[links::MEMORY_BACKING],
-        why: "",
-    },
-    Rule {
-        id: RuleId::HostSteal,
+    }),
+    Rule::new(RuleId::HostSteal, Host(host::steal), Hold::USUAL).described(RuleDoc {
         sees: "this host is itself a guest and does not get its CPUs",
-        check: Host(host::steal),
-        hold: Hold::USUAL,
+        why: "The outer hypervisor is running other guests on these CPUs. Everything here, guests included, stops \
+            meanwhile, and no setting on this host changes that",
         thresholds: thresholds![machine.steal],
         limits: "Hypervisors that report no steal hide this",
         fix: "Nothing on this host: a larger or dedicated instance",
         links: &[links::PROC],
-        why: "The outer hypervisor is running other guests on these CPUs. Everything here, guests included, stops \
-            meanwhile, and no setting on this host changes that",
-    },
-    Rule {
-        id: RuleId::AbnormalExit,
+    }),
+    Rule::new(RuleId::AbnormalExit, Host(incidents::abnormal), Hold::EVENT).described(RuleDoc {
         sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a failed start, a defect or an \
             attack on the memory bus",
-        check: Host(incidents::abnormal),
-        hold: Hold::EVENT,
+        why: "",
         thresholds: &[],
         limits: "One or two triple faults of a guest that goes on running are an info: it may reboot that way. Log \
             lines count once, when they appear; KVM's dump of a failed entry does not name its guest. Guests with \
             encrypted memory (SEV-SNP, TDX) return error 14 for each page that they share",
         fix: "Inside the guest, or newer versions of QEMU, firmware, microcode and kernel",
         links: &[links::KVM_API, links::BUS_LOCK, links::MACHINE_CHECK],
-        why: "",
-    },
-    Rule {
-        id: RuleId::GuestKilled,
+    }),
+    Rule::new(RuleId::GuestKilled, Host(incidents::killed), Hold::While).described(RuleDoc {
         sees: "a guest's VMM was killed, for memory or by a signal, or crashed; memory ran out as it asked for some",
-        check: Host(incidents::killed),
-        hold: Hold::While,
+        why: "",
         thresholds: &[],
         limits: "It is seen only where a log tells: the kernel's (on a running host, of the last hour), the journal, \
             or QEMU's under libvirt. Who sent a signal is often not known",
         fix: "Less memory for the guests, or a newer QEMU",
         links: &[links::OOM, links::MEMORY_FAILURE],
-        why: "",
-    },
-    Rule {
-        id: RuleId::HostLockup,
+    }),
+    Rule::new(RuleId::HostLockup, Host(incidents::lockups), Hold::While).described(RuleDoc {
         sees: "a CPU, or a thread of a VMM, hung in the kernel",
-        check: Host(incidents::lockups),
-        hold: Hold::While,
+        why: "",
         thresholds: &[],
         limits: "A lockup or stall that names no VMM's thread and no function of KVM is a warning of its own: the log \
             of a guest looks the same as that of a host. Hung tasks count only if they are a VMM's. On a running host, \
             of the last hour",
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
-        why: "",
-    },
-    Rule {
-        id: RuleId::MainLoopBusy,
+    }),
+    Rule::new(RuleId::MainLoopBusy, Behaviour(main_loop::main_loop), Hold::LONG).described(RuleDoc {
         sees: "QEMU's main thread uses close to a whole CPU",
-        check: Behaviour(main_loop::main_loop),
-        hold: Hold::LONG,
+        why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is \
+            full, all of them slow down, and vCPUs wait for the lock that it holds",
         thresholds: thresholds![machine.main_loop],
         limits: "What the thread does is not broken down. A guest in migration is left out",
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
         links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
-        why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is \
-            full, all of them slow down, and vCPUs wait for the lock that it holds",
-    },
-    Rule {
-        id: RuleId::NestedGuest,
+    }),
+    Rule::new(RuleId::NestedGuest, Behaviour(nested::nested), Hold::USUAL).described(RuleDoc {
         sees: "the guest runs guests of its own",
-        check: Behaviour(nested::nested),
-        hold: Hold::USUAL,
+        why: "The guest is a hypervisor. Each exit of its guests passes through this host first and causes several \
+            exits here, so everything inside costs several times more",
         thresholds: thresholds![machine.nested_share],
         limits: "What the inner guests do is not visible. Windows with VBS or WSL2 is a nested guest too. From 10 % of \
             the vCPUs' time in exits on it is a warning",
         fix: "Enlightenments for Windows, after a power cycle; or the inner guests moved to this host",
         links: &[links::NESTED_GUESTS, links::HYPERV],
-        why: "The guest is a hypervisor. Each exit of its guests passes through this host first and causes several \
-            exits here, so everything inside costs several times more",
-    },
+    }),
 ];

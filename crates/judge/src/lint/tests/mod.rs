@@ -145,8 +145,8 @@ fn every_rule_is_described() {
     let names: BTreeSet<RuleId> = super::rules().map(|r| r.id).collect();
     assert_eq!((names.len(), super::rules().count()), (53, 53), "every name stands for one rule");
     for r in super::rules() {
-        let texts = [r.sees, r.limits, r.fix];
-        assert!(texts.iter().all(|t| !t.is_empty() && !t.ends_with('.')) && !r.links.is_empty(), "{}", r.id);
+        let texts = [r.doc.sees, r.doc.limits, r.doc.fix];
+        assert!(texts.iter().all(|t| !t.is_empty() && !t.ends_with('.')) && !r.doc.links.is_empty(), "{}", r.id);
     }
 }
 

@@ -47,15 +47,15 @@ fn page() -> String {
         let _ = writeln!(out, "\n## {}", family.name);
         for rule in family.rules {
             let _ = writeln!(out, "\n### {}\n", rule.id);
-            let _ = writeln!(out, "Sees that {}.\n", escaped(rule.sees));
+            let _ = writeln!(out, "Sees that {}.\n", escaped(rule.doc.sees));
             let _ = writeln!(out, "- Reported {}.", rule.reported());
-            if !rule.thresholds.is_empty() {
-                let names: Vec<String> = rule.thresholds.iter().map(|name| format!("`{name}`")).collect();
+            if !rule.doc.thresholds.is_empty() {
+                let names: Vec<String> = rule.doc.thresholds.iter().map(|name| format!("`{name}`")).collect();
                 let _ = writeln!(out, "- Thresholds: {}", names.join(", "));
             }
-            let _ = writeln!(out, "- Cannot tell: {}.", escaped(rule.limits));
-            let _ = writeln!(out, "- Fix changes: {}.", escaped(rule.fix));
-            let links: Vec<String> = rule.links.iter().map(|l| format!("<{l}>")).collect();
+            let _ = writeln!(out, "- Cannot tell: {}.", escaped(rule.doc.limits));
+            let _ = writeln!(out, "- Fix changes: {}.", escaped(rule.doc.fix));
+            let links: Vec<String> = rule.doc.links.iter().map(|l| format!("<{l}>")).collect();
             let _ = writeln!(out, "- See {}", links.join(", "));
         }
     }
@@ -82,6 +82,6 @@ fn the_page_of_rules_is_current() {
 #[test]
 fn every_threshold_decides_a_rule() {
     for t in Thresholds::default().list() {
-        assert!(super::super::rules().any(|r| r.thresholds.contains(&t.name)), "{} decides nothing", t.name);
+        assert!(super::super::rules().any(|r| r.doc.thresholds.contains(&t.name)), "{} decides nothing", t.name);
     }
 }
