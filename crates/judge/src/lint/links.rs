@@ -25,7 +25,6 @@ pub(crate) const HALT_POLLING: &str = "https://docs.kernel.org/virt/kvm/halt-pol
 pub(crate) const HUNG_TASK: &str = "https://docs.kernel.org/admin-guide/sysctl/kernel.html#hung-task-timeout-secs";
 pub(crate) const IRQ_AFFINITY: &str = "https://docs.kernel.org/core-api/irq/irq-affinity.html";
 pub(crate) const KERNEL_PARAMETERS: &str = "https://docs.kernel.org/admin-guide/kernel-parameters.html";
-pub(crate) const KSM: &str = "https://docs.kernel.org/admin-guide/mm/ksm.html";
 pub(crate) const KVM_API: &str = "https://docs.kernel.org/virt/kvm/api.html";
 pub(crate) const KVM_CPUID: &str = "https://docs.kernel.org/virt/kvm/x86/cpuid.html";
 pub(crate) const KVM_TIMEKEEPING: &str = "https://docs.kernel.org/virt/kvm/x86/timekeeping.html";

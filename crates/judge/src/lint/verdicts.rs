@@ -40,14 +40,14 @@ impl Verdicts {
     }
 
     /// Adds a finding about one guest by a rule that looks at all guests together.
-    pub fn find_for(&mut self, index: usize, guest: &GuestContext<'_>, finding: Finding) {
-        self.push(Some(index), Some(guest.name().to_owned()), finding);
+    pub fn find_for(&mut self, guest: &GuestContext<'_>, finding: Finding) {
+        self.push(Some(guest.index), Some(guest.name().to_owned()), finding);
     }
 
     /// Adds a finding about a guest by its index; about the host where the guest is unknown.
     pub fn find_of(&mut self, ctx: &Context<'_>, index: Option<usize>, finding: Finding) {
         match index.and_then(|i| ctx.guests.get(i)) {
-            Some(guest) => self.push(index, Some(guest.name().to_owned()), finding),
+            Some(guest) => self.find_for(guest, finding),
             None => self.find(Finding { target: Target::Host, ..finding }),
         }
     }

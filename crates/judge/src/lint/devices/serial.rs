@@ -23,7 +23,7 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         .chain(&guest.domain.accesses)
         .filter(|r| is_serial(r))
         .filter_map(|r| Some((r.burst?, r)))
-        .filter(|(b, _)| b.count >= t.burst_accesses)
+        .filter(|(b, _)| b.count as f64 >= t.burst_accesses)
         .max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
     let Some((burst, row)) = longest else { return stream(ctx, guest, verdicts) };
     let ms = burst.ns as f64 / 1e6;
@@ -56,7 +56,7 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
         ports if ports.count > 0 => (ports, "ioport"),
         _ => (guest.accesses(is_serial), "mmio"),
     };
-    if accesses.count < ctx.thresholds().devices.burst_accesses {
+    if (accesses.count as f64) < ctx.thresholds().devices.burst_accesses {
         return;
     }
     match accesses.rate {

@@ -12,13 +12,6 @@ pub(crate) struct Prose {
     pub why: &'static str,
 }
 
-impl Prose {
-    /// A finding with these words and nothing else.
-    pub fn finding(self) -> Finding {
-        Finding { title: self.title.into(), why: self.why.into(), ..Finding::default() }
-    }
-}
-
 impl Finding {
     /// A finding with the title, explanation and links of its rule.
     pub(crate) fn new(severity: Severity, confidence: Confidence, evidence: Vec<String>, fix: Vec<Fix>) -> Self {

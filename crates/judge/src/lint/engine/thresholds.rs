@@ -1,6 +1,6 @@
 //! The thresholds of all rules. Each can be set in the config file; the defaults are meant to stay.
 
-use super::finding::Severity;
+use super::finding::{Severity, worst};
 use crate::figures::figure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,17 +28,14 @@ impl Steps {
         Self { info, warning, critical }
     }
 
+    /// The severities with the figures from which on they are reported.
+    fn levels(&self) -> [(Severity, f64); 3] {
+        [(Severity::Info, self.info), (Severity::Warning, self.warning), (Severity::Critical, self.critical)]
+    }
+
     /// The severity of a figure; `None` below all steps.
     pub fn of(&self, figure: f64) -> Option<Severity> {
-        if figure >= self.critical {
-            Some(Severity::Critical)
-        } else if figure >= self.warning {
-            Some(Severity::Warning)
-        } else if figure >= self.info {
-            Some(Severity::Info)
-        } else {
-            None
-        }
+        worst(self.levels().map(|(severity, from)| (figure >= from).then_some(severity)))
     }
 }
 
@@ -72,9 +69,8 @@ const UPPER: f64 = 1.0 / LOWER;
 
 impl ThresholdValue for Steps {
     fn text(&self) -> String {
-        let steps = [("info", self.info), ("warning", self.warning), ("critical", self.critical)];
-        let reached = steps.iter().filter(|(_, from)| from.is_finite());
-        reached.map(|(severity, from)| format!("{severity} {}", figure(*from))).collect::<Vec<_>>().join(", ")
+        let reached = self.levels().into_iter().filter(|(_, from)| from.is_finite());
+        reached.map(|(severity, from)| format!("{severity} {}", figure(from))).collect::<Vec<_>>().join(", ")
     }
 
     fn times(&self, by: f64) -> Self {
@@ -92,16 +88,6 @@ impl ThresholdValue for f64 {
     }
 }
 
-impl ThresholdValue for u64 {
-    fn text(&self) -> String {
-        self.to_string()
-    }
-
-    fn times(&self, by: f64) -> Self {
-        (*self as f64 * by) as Self
-    }
-}
-
 impl ThresholdValue for (f64, f64) {
     fn text(&self) -> String {
         format!("{} and {}", figure(self.0), figure(self.1))
@@ -112,10 +98,10 @@ impl ThresholdValue for (f64, f64) {
     }
 }
 
-/// Groups of thresholds: each with its doc comment, its default and the default's source.
+/// Groups of thresholds: each with its doc comment, its default and the default's source, if it has one.
 macro_rules! groups {
     ($($(#[$doc:meta])* $name:ident: $group:ident {
-        $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr, $source:literal $(, $by:ident)?;)*
+        $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr $(, $source:literal)? $(, $by:ident)?;)*
     })*) => {
         $(
         $(#[$doc])*
@@ -130,13 +116,6 @@ macro_rules! groups {
                 Self { $($field: $value),* }
             }
         }
-
-        impl $group {
-            fn lower(&self) -> Self {
-                Self { $($field: self.$field.times([LOWER, $($by)?].last().copied().unwrap_or(LOWER))),* }
-            }
-
-        }
         )*
 
         /// All thresholds, by family.
@@ -149,7 +128,7 @@ macro_rules! groups {
         impl Thresholds {
             /// The lower bounds: what is reported stays as long as its figure reaches these.
             pub(crate) fn lower(&self) -> Self {
-                Self { $($name: self.$name.lower()),* }
+                Self { $($name: $group { $($field: self.$name.$field.times([$($by,)? LOWER][0]),)* },)* }
             }
 
             /// All thresholds with their values, in the order of the config file.
@@ -158,7 +137,7 @@ macro_rules! groups {
                     name: concat!(stringify!($name), ".", stringify!($field)),
                     about: concat!($($about),*).trim(),
                     value: self.$name.$field.text(),
-                    source: $source,
+                    source: [$($source,)? "Chosen"][0],
                 },)*)*]
             }
         }
@@ -172,8 +151,7 @@ groups! {
         of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0),
             "Measured in Windows with emulated timers: 33 % with 8 vCPUs, 78 % with 2; in a healthy guest under 0.5 %";
         /// Percent of a CPU, averaged over the guest's vCPUs.
-        of_vcpus: Steps = Steps::new(0.5, 2.0, 10.0),
-            "Measured in the same guests: 4.1 % and 39 % of each vCPU";
+        of_vcpus: Steps = Steps::new(0.5, 2.0, 10.0), "Measured in the same guests: 4.1 % and 39 % of each vCPU";
     }
 
     /// Timer rules, per second.
@@ -182,8 +160,7 @@ groups! {
         acpi_pm_per_vcpu: Steps = Steps::new(100.0, 500.0, 10_000.0),
             "Measured: 1985/s per vCPU in Windows without the Hyper-V clock, none in healthy guests";
         /// Share of the guest's exits that a warning by rate needs, percent.
-        acpi_pm_exit_share: f64 = 20.0,
-            "Measured: 45 % of the exits of Windows without the Hyper-V clock";
+        acpi_pm_exit_share: f64 = 20.0, "Measured: 45 % of the exits of Windows without the Hyper-V clock";
         /// RTC accesses of the guest.
         rtc: Steps = Steps::new(256.0, 1000.0, 10_000.0),
             "Windows ticks 64 times/s with 130 to 260 accesses/s; measured 9700/s while a program wanted a fine clock";
@@ -191,8 +168,7 @@ groups! {
         hpet: Steps = Steps::new(NEVER, 1000.0, 10_000.0),
             "Measured: 2300/s in Linux with clocksource hpet, which lost 2.4 % of its throughput";
         /// HPET accesses per vCPU: an info.
-        hpet_per_vcpu: f64 = 100.0,
-            "Chosen as for the PM timer";
+        hpet_per_vcpu: f64 = 100.0, "Chosen as for the PM timer";
         /// Reads of `HV_X64_MSR_TIME_REF_COUNT`.
         time_ref_count: Steps = Steps::new(100.0, 1000.0, 10_000.0),
             "Reported: 36k/s in a guest without a valid TSC page (cloud-hypervisor pull request 8380)";
@@ -200,14 +176,12 @@ groups! {
         idle_halts_per_vcpu: Steps = Steps::new(250.0, 1000.0, NEVER),
             "Measured in idle Windows: 2933/s before and 174/s after its timers were fixed; 10/s in idle Linux";
         /// A guest is idle while its vCPUs run less than this, percent.
-        idle_guest_cpu: f64 = 10.0,
-            "Chosen", UPPER;
+        idle_guest_cpu: f64 = 10.0, UPPER;
         /// A vCPU is woken too often when its mean sleep is shorter, milliseconds.
         short_sleep_ms: f64 = 1.0,
             "Measured in idle Windows: 0.34 ms before and 10.4 ms after its timers were fixed", UPPER;
         /// PIT accesses: an info.
-        pit: f64 = 100.0,
-            "Chosen: modern systems use the PIT only while they boot";
+        pit: f64 = 100.0, "Chosen: modern systems use the PIT only while they boot";
         /// CPU time of QEMU's main thread with an unused HPET, percent.
         hpet_idle_main: Steps = Steps::new(3.0, 10.0, NEVER),
             "Reported: 9 % with an unused HPET, 0.6 % without (systemd's mkosi)";
@@ -215,174 +189,136 @@ groups! {
         tick_per_vcpu: Steps = Steps::new(90.0, 240.0, NEVER),
             "Linux ticks at 100 Hz or more; measured 10 wake-ups/s per vCPU in idle tickless Linux";
         /// Timer reprogrammings of the whole guest from which a storm is a warning.
-        tick_storm: f64 = 5000.0,
-            "Chosen";
+        tick_storm: f64 = 5000.0;
     }
 
     /// Interrupt controller rules, per second and vCPU.
     apic: ApicThresholds {
         /// Faults on the local APIC's page: a warning.
-        page_faults: f64 = 500.0,
-            "Measured with an inhibited APICv: 1160/s per vCPU, 3.7 % of a CPU";
+        page_faults: f64 = 500.0, "Measured with an inhibited APICv: 1160/s per vCPU, 3.7 % of a CPU";
         /// Exits for local APIC accesses: a warning.
-        lapic_exits: f64 = 2000.0,
-            "Chosen";
+        lapic_exits: f64 = 2000.0;
         /// Inter-processor interrupts.
-        ipis: Steps = Steps::new(5000.0, 20_000.0, NEVER),
-            "Chosen";
+        ipis: Steps = Steps::new(5000.0, 20_000.0, NEVER);
     }
 
     /// Device rules, per second and guest.
     devices: DeviceThresholds {
         /// Reads of virtio's interrupt status: a warning.
-        intx_reads: f64 = 100.0,
-            "Chosen: with MSI-X there are none";
+        intx_reads: f64 = 100.0, "Chosen: with MSI-X there are none";
         /// virtio notifications that the VMM serves: an info.
-        kicks: f64 = 1000.0,
-            "Chosen: with an ioeventfd there are none";
+        kicks: f64 = 1000.0, "Chosen: with an ioeventfd there are none";
         /// Accesses to an emulated disk controller or network card: an info.
-        emulated: f64 = 1000.0,
-            "Chosen";
+        emulated: f64 = 1000.0;
         /// Accesses to VGA, PS/2, vmport or PCI configuration ports: an info.
-        polling: f64 = 500.0,
-            "Chosen; measured cost of each access 5 to 12 us";
+        polling: f64 = 500.0, "Chosen; measured cost of each access 5 to 12 us";
         /// The fewest accesses of a serial burst.
-        burst_accesses: u64 = 16,
-            "Chosen";
+        burst_accesses: f64 = 16.0;
         /// Length of a serial burst, milliseconds.
         burst_ms: Steps = Steps::new(5.0, 20.0, NEVER),
             "Measured: 64 characters held a vCPU for 15 ms and raised ping times from 0.18 to 1.3 ms";
         /// Wake-ups of vCPUs by a kworker: a warning.
-        kworker_wakes: f64 = 1000.0,
-            "Chosen";
+        kworker_wakes: f64 = 1000.0;
     }
 
     /// Rules about disks.
     disks: DiskThresholds {
         /// Rate of a limited disk, percent of its limit.
-        throttled: Steps = Steps::new(NEVER, 95.0, NEVER),
-            "Chosen: a limit holds to a few percent over 5 s";
+        throttled: Steps = Steps::new(NEVER, 95.0, NEVER), "Chosen: a limit holds to a few percent over 5 s";
         /// Requests under way on average, percent of those that the disk's bus takes: an info.
-        queue_full: f64 = 90.0,
-            "Chosen: a full queue is full most of the time, not always";
+        queue_full: f64 = 90.0, "Chosen: a full queue is full most of the time, not always";
         /// Mean time of a request from which a full queue is a warning, microseconds.
-        queue_us: f64 = 10_000.0,
-            "Chosen: a single hard disk takes about as long for a random read";
+        queue_us: f64 = 10_000.0, "Chosen: a single hard disk takes about as long for a random read";
         /// Time in which a flush is under way, percent.
         flush_time: Steps = Steps::new(30.0, 60.0, NEVER),
             "Chosen: what the program waits for flushes is time in which it does nothing else";
         /// The fewest flushes per second that are judged.
-        flushes: f64 = 10.0,
-            "Chosen: an idle Linux flushes its journal every 5 s";
+        flushes: f64 = 10.0, "Chosen: an idle Linux flushes its journal every 5 s";
         /// Mean time of the guest's requests outside the host's block devices, microseconds.
         outside_us: Steps = Steps::new(2_000.0, 10_000.0, NEVER),
             "Chosen: QEMU adds some 10 to 100 us to a request while its threads get a CPU";
         /// The least part of a request's time outside the host's block devices, percent.
-        outside_percent: f64 = 75.0,
-            "Chosen: with less, the storage is the larger part of the wait";
+        outside_percent: f64 = 75.0, "Chosen: with less, the storage is the larger part of the wait";
         /// Mean time of a block device for the guest's requests, microseconds.
         storage_us: Steps = Steps::new(10_000.0, 30_000.0, NEVER),
             "Chosen: a random read takes a single hard disk about 10 ms, an SSD below 1 ms";
         /// The fewest requests per second whose times are compared.
-        timed_ops: f64 = 5.0,
-            "Chosen: a mean of fewer says little";
+        timed_ops: f64 = 5.0, "Chosen: a mean of fewer says little";
     }
 
     /// Scheduling rules.
     scheduling: SchedulingThresholds {
         /// Pause-loop exits per second and vCPU.
-        pause: Steps = Steps::new(1000.0, 5000.0, NEVER),
-            "Measured in healthy guests: 1 to 100/s";
+        pause: Steps = Steps::new(1000.0, 5000.0, NEVER), "Measured in healthy guests: 1 to 100/s";
         /// Wait from which pause loops are a warning, percent.
-        pause_wait: f64 = 5.0,
-            "As the warning of pinning.wait";
+        pause_wait: f64 = 5.0, "As the warning of pinning.wait";
         /// Host interrupts per busy vCPU, in multiples of the host's tick: an info.
-        interrupts_ticks: f64 = 2.0,
-            "The host's tick interrupts a busy vCPU once per period";
+        interrupts_ticks: f64 = 2.0, "The host's tick interrupts a busy vCPU once per period";
         /// Host interrupts per second on an isolated CPU: a warning.
-        interrupts_isolated: f64 = 2000.0,
-            "Chosen";
+        interrupts_isolated: f64 = 2000.0;
         /// Halt polling of a mostly idle vCPU, percent of a CPU.
-        halt_poll: Steps = Steps::new(20.0, 50.0, NEVER),
-            "Chosen";
+        halt_poll: Steps = Steps::new(20.0, 50.0, NEVER);
         /// Guest share below which a vCPU is mostly idle, percent.
-        halt_poll_guest: f64 = 30.0,
-            "Chosen", UPPER;
+        halt_poll_guest: f64 = 30.0, UPPER;
     }
 
     /// Pinning rules.
     pinning: PinningThresholds {
         /// A vCPU is busy from this demand for a CPU on, percent.
-        busy: f64 = 50.0,
-            "Chosen";
+        busy: f64 = 50.0;
         /// Moves per second of a busy vCPU.
         migrations: Steps = Steps::new(1.0, 10.0, NEVER),
             "Chosen; measured loss of unpinned guests on a busy host 20 %";
         /// Moves per second to another last-level cache (warning) or node (critical).
-        far_migrations: f64 = 5.0,
-            "Chosen";
+        far_migrations: f64 = 5.0;
         /// Wait of a busy vCPU, percent of the time.
         wait: Steps = Steps::new(2.0, 5.0, 20.0),
             "Measured: host tasks on the vCPUs' CPUs took about 40 % of a guest's speed";
         /// Two vCPUs on one CPU compete when both want at least this much of it, percent.
-        overlap_busy: f64 = 30.0,
-            "Chosen";
+        overlap_busy: f64 = 30.0;
         /// CPU time of an emulator, `IOThread` or vhost thread on a vCPU's CPU, percent.
         emulator: Steps = Steps::new(2.0, 10.0, NEVER),
             "Chosen; libvirt's real-time guide keeps these threads on CPUs of their own";
         /// Share of the guest's memory on its vCPUs' nodes, percent: a warning below the first, critical below the
         /// second.
-        local_memory: (f64, f64) = (80.0, 50.0),
-            "Red Hat's tuning guide reports a loss of 10 % and more", UPPER;
+        local_memory: (f64, f64) = (80.0, 50.0), "Red Hat's tuning guide reports a loss of 10 % and more", UPPER;
         /// Memory of a guest and its VMM from which its share on the vCPUs' nodes counts, MiB.
         local_memory_least: f64 = 256.0,
             "Measured: QEMU 7.2 has 43 MiB of its own (programs, libraries, firmware), less than a fifth of this";
         /// Device interrupts per second on an isolated CPU.
-        isolated_irqs: Steps = Steps::new(100.0, 1000.0, NEVER),
-            "Chosen";
+        isolated_irqs: Steps = Steps::new(100.0, 1000.0, NEVER);
         /// Kernel threads and soft interrupts on an isolated CPU, percent.
-        isolated_cpu: Steps = Steps::new(1.0, 5.0, NEVER),
-            "Chosen";
+        isolated_cpu: Steps = Steps::new(1.0, 5.0, NEVER);
         /// Ticks per second on a `nohz_full` CPU: an info.
-        nohz_ticks: f64 = 50.0,
-            "Chosen; a nohz_full CPU with one task ticks about once a second";
+        nohz_ticks: f64 = 50.0, "Chosen; a nohz_full CPU with one task ticks about once a second";
         /// Share of the periods in which the quota ran out, percent.
-        throttled: Steps = Steps::new(1.0, 5.0, 25.0),
-            "Chosen";
+        throttled: Steps = Steps::new(1.0, 5.0, 25.0);
         /// Throttled time from which a quota is critical, percent of the interval.
-        throttled_time: f64 = 10.0,
-            "Chosen";
+        throttled_time: f64 = 10.0;
         /// vCPUs per CPU.
         overcommit: Steps = Steps::new(3.0, 5.0, 10.0),
             "Red Hat's guide: up to 5 vCPUs per CPU are safe, more than 10 are not";
         /// Wake-up latency, microseconds: an info from this median on, a warning from this 99th percentile on.
-        wakeup_us: (f64, f64) = (100.0, 1000.0),
-            "Measured: 27 to 46 us are normal; above 1 ms network latency suffers";
+        wakeup_us: (f64, f64) = (100.0, 1000.0), "Measured: 27 to 46 us are normal; above 1 ms network latency suffers";
         /// CPU time of host tasks on a pinned vCPU's CPU, percent.
         host_tasks: Steps = Steps::new(2.0, 10.0, NEVER),
             "Measured: host tasks on the vCPUs' CPUs took about 40 % of a guest's speed";
         /// Wait of emulator threads while pinned vCPUs fill most of the host, percent: a warning.
-        starved_wait: f64 = 20.0,
-            "Chosen";
+        starved_wait: f64 = 20.0;
     }
 
     /// Machine rules.
     machine: MachineThresholds {
         /// Memory faults per second and vCPU.
-        faults: Steps = Steps::new(1000.0, 10_000.0, NEVER),
-            "Measured in Windows guests: 317 to 1160/s per vCPU";
+        faults: Steps = Steps::new(1000.0, 10_000.0, NEVER), "Measured in Windows guests: 317 to 1160/s per vCPU";
         /// CPU time of ksmd, percent: an info.
-        ksmd: f64 = 5.0,
-            "Measured on a host short of memory: 1.6 to 4.6 %";
+        ksmd: f64 = 5.0, "Measured on a host short of memory: 1.6 to 4.6 %";
         /// Steal of one host CPU, percent: a warning.
-        steal: f64 = 5.0,
-            "Chosen";
+        steal: f64 = 5.0;
         /// CPU time of QEMU's main thread, percent: a warning.
-        main_loop: f64 = 70.0,
-            "Measured: above 90 % while a guest made 18k requests/s";
+        main_loop: f64 = 70.0, "Measured: above 90 % while a guest made 18k requests/s";
         /// Nested exits, percent of all exits: an info.
-        nested_share: f64 = 5.0,
-            "Chosen";
+        nested_share: f64 = 5.0;
     }
 }
 

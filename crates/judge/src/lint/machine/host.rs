@@ -1,54 +1,45 @@
 //! What the host lacks: swapping of guest memory, KSM, and a host that is itself a guest and waits for its CPUs.
 
 use super::texts;
+use crate::figures::bytes;
 use crate::lint::prelude::*;
 
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    swapping(ctx, verdicts);
-    ksm(ctx, verdicts);
-}
-
-fn swapping(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    for (i, g) in ctx.guests.iter().enumerate() {
+    for g in &ctx.guests {
         let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
-        let (of_libvirt, by_hand) = (fixes::xml(texts::LOCK_MEMORY), fixes::qemu(texts::LOCK_MEMORY_OPTION));
-        let locked = fixes::either(g, of_libvirt, by_hand).into_iter().map(|fix| fix.needing(texts::LOCK_MEMORY_NEED));
-        let mut evidence = vec![texts::in_swap(swap, grown.unsigned_abs(), &g.window())];
-        evidence.extend(ctx.model.host.memory.map(texts::host_memory));
-        evidence.push(texts::check_swap(g.domain.facts.pid.unwrap_or_default()));
-        verdicts.find_for(
-            i,
-            g,
-            Finding {
-                severity: Severity::Warning,
-                confidence: Confidence::High,
-                evidence,
-                fix: [fixes::advice(texts::LESS_GUEST_MEMORY)].into_iter().chain(locked).collect(),
-                ..texts::SWAPPED.finding()
-            },
-        );
+        let locked = fixes::xml("<memoryBacking>\n  <locked/>\n</memoryBacking>");
+        let locked = fixes::either(g, locked, fixes::qemu("-overcommit mem-lock=on"));
+        let mut fix = vec![fixes::advice(texts::LESS_GUEST_MEMORY)];
+        fix.extend(locked.into_iter().map(|fix| fix.needing(texts::LOCK_MEMORY_NEED)));
+        let (swap, grown) = (bytes(swap), bytes(grown.unsigned_abs()));
+        let mut evidence = vec![format!("{swap} of the guest are in swap, {grown} more than before {}", g.window())];
+        evidence.extend(ctx.model.host.memory.map(|m| {
+            let (available, total, swap) = (bytes(m.available), bytes(m.total), bytes(m.swap_used));
+            format!("the host has {available} of {total} available and {swap} in swap")
+        }));
+        let pid = g.domain.facts.pid.unwrap_or_default();
+        evidence.push(format!("look at: grep VmSwap /proc/{pid}/status; vmstat 1"));
+        let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
+        let title = "The host swaps the guest's memory out".into();
+        verdicts.find_for(g, Finding { title, why: texts::SWAPPED.into(), ..found });
     }
-}
-
-fn ksm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
     let percent = ksmd.map(|t| t.cpu_percent).fold(0.0, f64::max);
-    if percent < ctx.thresholds().machine.ksmd {
-        return;
+    if percent >= ctx.thresholds().machine.ksmd {
+        let uses = format!("ksmd uses {} % of a CPU", figure(percent));
+        let evidence = vec![uses, "look at: grep . /sys/kernel/mm/ksm/*".into()];
+        let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
+        let stop = stop.needing("stops the scanning; shared pages stay shared until written");
+        let fix = vec![stop, fixes::advice(texts::KEEP_KSM)];
+        verdicts.find(Finding {
+            target: Target::Host,
+            title: "KSM uses much CPU to share memory".into(),
+            why: texts::KSM.into(),
+            see: vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()],
+            cost: Some(percent),
+            ..Finding::new(Severity::Info, Confidence::High, evidence, fix)
+        });
     }
-    verdicts.find(Finding {
-        severity: Severity::Info,
-        confidence: Confidence::High,
-        target: Target::Host,
-        evidence: vec![texts::ksmd(percent), texts::CHECK_KSM.into()],
-        fix: vec![
-            fixes::command("echo 0 > /sys/kernel/mm/ksm/run").needing(texts::STOP_KSM_NEED),
-            fixes::advice(texts::KEEP_KSM),
-        ],
-        see: vec![links::KSM.into()],
-        cost: Some(percent),
-        ..texts::KSM.finding()
-    });
 }
 
 pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
@@ -58,14 +49,10 @@ pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let shares = cpus.iter().filter_map(|c| Some((c.cpu, c.time?.steal)));
     let worst = shares.max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((cpu, share)) = worst.filter(|w| w.1 >= ctx.thresholds().machine.steal) else { return };
-    verdicts.find(Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        target: Target::Host,
-        evidence: vec![texts::stolen(share, cpu, total), texts::CHECK_STEAL.into()],
-        fix: vec![fixes::advice(texts::OTHER_INSTANCE)],
-        cost: Some(total),
-        marks: vec![Mark::Pcpu(cpu)],
-        ..Finding::default()
-    });
+    let (share, all) = (figure(share), figure(total));
+    let stolen = format!("{share} % of CPU {cpu} is stolen; {all} % of one CPU over the whole host");
+    let evidence = vec![stolen, "look at: mpstat -P ALL 1, column %steal".into()];
+    let fix = vec![fixes::advice("Move to a larger or dedicated instance, or ask the outer hypervisor's operator")];
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
+    verdicts.find(Finding { target: Target::Host, cost: Some(total), marks: vec![Mark::Pcpu(cpu)], ..found });
 }

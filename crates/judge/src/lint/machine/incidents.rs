@@ -9,7 +9,6 @@ use Severity::{Critical, Info, Warning};
 use Sign::{AnyError, Coded, Exit, Log, Return};
 use kvm::kernel_log::{INCOMING_MIGRATION, LogKind, LogLine};
 use kvm::userspace_exit as returns;
-use sample::DomainState;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -89,94 +88,74 @@ fn event(signs: Signs, sign: &Sign) -> Option<(Severity, &'static Incident)> {
 }
 
 /// The event that a log line with this code stands for.
-fn logged(signs: Signs, kind: LogKind, code: Option<u64>) -> Option<(Severity, &'static Incident)> {
+fn line_event(signs: Signs, kind: LogKind, code: Option<u64>) -> Option<(Severity, &'static Incident)> {
     code.and_then(|code| event(signs, &Coded(kind, code))).or_else(|| event(signs, &Log(kind)))
 }
 
-/// Exits and log lines of crashes, defects and bus locks.
-pub(super) fn abnormal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let mut all = ByGuest::new();
-    for (i, guest) in ctx.guests.iter().enumerate() {
-        add_exits(ctx, guest, all.entry(Some(i)).or_default());
-    }
-    add_log_lines(ctx, |line| is_new(ctx, line), ABNORMAL, &mut all);
-    report(ctx, all, verdicts);
-}
-
-/// Guests whose VMM was killed or crashed, by the host's log.
-pub(super) fn killed(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    of_log(ctx, KILLED, verdicts);
-}
-
-/// CPUs that hung in the kernel, by the log of a host or of a guest.
-pub(super) fn lockups(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    of_log(ctx, LOCKUPS, verdicts);
-}
-
-fn of_log(ctx: &Context<'_>, signs: Signs, verdicts: &mut Verdicts) {
-    let mut all = ByGuest::new();
-    add_log_lines(ctx, |line| is_recent(ctx, line), signs, &mut all);
-    report(ctx, all, verdicts);
-}
-
-/// Whether anything that ended or broke a guest is known.
-pub(super) fn something_broke(ctx: &Context<'_>) -> bool {
-    let broke = |line: &LogLine| [ABNORMAL, KILLED].iter().any(|of| logged(of, line.kind, line.data).is_some());
-    let has_exits = |guest: &GuestContext<'_>| {
-        let mut events = Incidents::default();
-        add_exits(ctx, guest, &mut events);
-        !events.all.is_empty()
-    };
-    ctx.model.host.kernel_log.iter().any(|line| broke(line) && is_recent(ctx, line)) || ctx.guests.iter().any(has_exits)
-}
+/// Events by the index of their guest, each with its evidence; `None` where the guest is unknown or gone.
+type ByGuest = BTreeMap<Option<usize>, Incidents>;
 
 /// The events of one guest, or of the host.
 #[derive(Default)]
 struct Incidents {
-    all: Vec<(Severity, &'static Incident)>,
-    evidence: Vec<String>,
+    all: Vec<(Severity, &'static Incident, String)>,
     marks: Vec<Mark>,
 }
 
-impl Incidents {
-    fn add(&mut self, severity: Severity, incident: &'static Incident, evidence: String) {
-        self.all.push((severity, incident));
-        self.evidence.push(evidence);
-    }
+/// Exits and log lines of crashes, defects and bus locks.
+pub(super) fn abnormal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let all = ctx.guests.iter().map(|guest| (Some(guest.index), by_exits(ctx, guest))).collect();
+    report(ctx, ABNORMAL, is_new, all, verdicts);
 }
 
-/// Events by the index of their guest; `None` where the guest is unknown or gone.
-type ByGuest = BTreeMap<Option<usize>, Incidents>;
+/// Guests whose VMM was killed or crashed, by the host's log.
+pub(super) fn killed(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    report(ctx, KILLED, is_recent, ByGuest::new(), verdicts);
+}
 
-/// Reports the events of each guest as one finding.
-fn report(ctx: &Context<'_>, all: ByGuest, verdicts: &mut Verdicts) {
-    for (owner, mut events) in all {
-        let Some((severity, worst)) = events.all.iter().copied().min_by_key(|event| Reverse(event.0)) else { continue };
-        let mut all = vec![worst];
-        join(&mut all, events.all.into_iter().map(|event| event.1).collect());
-        events.evidence.push(texts::CHECK_INCIDENT.into());
-        let mut see = Vec::new();
+/// CPUs that hung in the kernel, by the log of a host or of a guest.
+pub(super) fn lockups(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    report(ctx, LOCKUPS, is_recent, ByGuest::new(), verdicts);
+}
+
+/// Whether anything that ended or broke a guest is known.
+pub(super) fn something_broke(ctx: &Context<'_>) -> bool {
+    let broke = |line: &LogLine| [ABNORMAL, KILLED].iter().any(|of| line_event(of, line.kind, line.data).is_some());
+    ctx.model.host.kernel_log.iter().any(|line| broke(line) && is_recent(ctx, line))
+        || ctx.guests.iter().any(|guest| !by_exits(ctx, guest).all.is_empty())
+}
+
+/// Reports the events of each guest as one finding, with those of the host's log.
+fn report(
+    ctx: &Context<'_>,
+    signs: Signs,
+    counts: fn(&Context<'_>, &LogLine) -> bool,
+    mut all: ByGuest,
+    verdicts: &mut Verdicts,
+) {
+    add_log_lines(ctx, signs, counts, &mut all);
+    for (owner, events) in all {
+        let Some((severity, worst, _)) = events.all.iter().min_by_key(|event| Reverse(event.0)) else { continue };
+        let (severity, mut all, mut see) = (*severity, vec![*worst], Vec::new());
+        join(&mut all, events.all.iter().map(|event| event.1).collect());
         join(&mut see, all.iter().flat_map(|i| i.links).map(|link| (*link).to_owned()).collect());
         let advice = |i: &&Incident| [(Audience::Everyone, i.next)].into_iter().chain(i.more.iter().copied());
         let advice = all.iter().flat_map(advice).filter(|(_, text)| !text.is_empty());
-        let finding = Finding {
-            severity,
-            confidence: Confidence::High,
-            title: worst.title.into(),
-            why: all.iter().map(|i| texts::incident(i.means, i.causes)).collect::<Vec<_>>().join(". "),
-            evidence: events.evidence,
-            fix: advice.map(|(audience, text)| fixes::advice(text).only(audience)).collect(),
-            marks: events.marks,
-            see,
-            ..Finding::default()
-        };
-        verdicts.find_of(ctx, owner, finding);
+        let fix = advice.map(|(audience, text)| fixes::advice(text).only(audience)).collect();
+        let why = |i: &&Incident| format!("{}. Likely causes, the likeliest first: {}", i.means, i.causes);
+        let (title, why) = (all[0].title.into(), all.iter().map(why).collect::<Vec<_>>().join(". "));
+        let check = "check: journalctl -k; tail -n 50 /var/log/libvirt/qemu/*.log".into();
+        let evidence = events.all.into_iter().map(|event| event.2).chain([check]).collect();
+        let found = Finding::new(severity, Confidence::High, evidence, fix);
+        verdicts.find_of(ctx, owner, Finding { title, why, see, marks: events.marks, ..found });
     }
 }
 
-fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents) {
+/// The events that a guest's exits and returns of `KVM_RUN` show.
+fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
+    let (mut events, over) = (Incidents::default(), guest.window());
     // A guest that still runs after a triple fault has rebooted.
-    let goes_on = !ctx.is_file() && guest.domain.state == DomainState::Running;
+    let goes_on = !ctx.is_file() && guest.running();
     let weigh = |severity: Severity, incident: &Incident, n: u64| {
         if *incident == words::TRIPLE_FAULT && goes_on && n <= REBOOT_FAULTS { Info } else { severity }
     };
@@ -184,8 +163,8 @@ fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents
         let Exit(kind) = sign else { continue };
         let exits = guest.exits(&[*kind]);
         if exits.count > 0 {
-            let text = texts::abnormal(exits.count, incident.what, &guest.window());
-            events.add(weigh(*severity, incident, exits.count), incident, text);
+            let text = format!("{} {} {over}", figure(exits.count as f64), incident.what);
+            events.all.push((weigh(*severity, incident, exits.count), incident, text));
             events.marks.extend(exits.marks);
         }
     }
@@ -193,25 +172,26 @@ fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents
     for (_, reason, count) in sums.filter(|(_, reason, _)| !returns::is_ordinary_errno(*reason)) {
         let sign = if *reason < 0 { AnyError } else { Return(*reason) };
         let Some((severity, incident)) = event(ABNORMAL, &sign) else { continue };
-        let text = texts::returned(*count, *reason, incident.what, &guest.window());
-        events.add(weigh(severity, incident, *count), incident, text);
+        let name = returns::display(reason.max(&0).unsigned_abs(), *reason.min(&0));
+        let meaning = returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
+        let text = format!("{count} returns of KVM_RUN with {name}{meaning} {over}: {}", incident.what);
+        events.all.push((weigh(severity, incident, *count), incident, text));
     }
     let crash = guest.msrs(Direction::Write, |m| m == CRASH_CTL);
     if crash.count > 0 {
-        events.add(Warning, &words::WINDOWS_CRASH, words::WINDOWS_CRASH.what.into());
+        events.all.push((Warning, &words::WINDOWS_CRASH, words::WINDOWS_CRASH.what.into()));
         events.marks.extend(crash.marks);
     }
+    events
 }
 
 /// Adds the lines of the host's log that are signs of events, by guest. Where one `counts`, the recent ones like it are
 /// evidence too.
-fn add_log_lines(ctx: &Context<'_>, counts: impl Fn(&LogLine) -> bool, signs: Signs, all: &mut ByGuest) {
-    /// Whether one of the lines counts, and all of them.
-    type AlikeLines<'l> = (bool, Vec<&'l LogLine>);
-    // By guest, kind and cause.
-    let mut lines: BTreeMap<(Option<usize>, LogKind, Option<u64>), AlikeLines<'_>> = BTreeMap::new();
-    for line in ctx.model.host.kernel_log.iter().filter(|l| logged(signs, l.kind, l.data).is_some()) {
-        let new = counts(line);
+fn add_log_lines(ctx: &Context<'_>, signs: Signs, counts: fn(&Context<'_>, &LogLine) -> bool, all: &mut ByGuest) {
+    // By guest, kind and cause: whether one of the lines counts, and all of them.
+    let mut lines: BTreeMap<_, (bool, Vec<&LogLine>)> = BTreeMap::new();
+    for line in ctx.model.host.kernel_log.iter().filter(|l| line_event(signs, l.kind, l.data).is_some()) {
+        let new = counts(ctx, line);
         if !new && !is_recent(ctx, line) {
             continue;
         }
@@ -226,15 +206,22 @@ fn add_log_lines(ctx: &Context<'_>, counts: impl Fn(&LogLine) -> bool, signs: Si
         like.1.push(line);
     }
     for ((owner, kind, cause), (new, like)) in lines {
-        let Some((severity, incident)) = logged(signs, kind, cause).filter(|_| new) else { continue };
+        let Some((severity, incident)) = line_event(signs, kind, cause).filter(|_| new) else { continue };
         // libvirt cites all that QEMU said; its warnings come before the error.
         let first = like.iter().find(|line| !line.text.contains("warning: ")).or(like.first());
-        let (Some(first), Some(last)) = (first, like.last()) else { continue };
-        let mut text = texts::logged(like.len(), incident.what, &first.text, &last.text);
+        let (Some(first), Some(last)) = (first.map(|line| &line.text), like.last().map(|line| &line.text)) else {
+            continue;
+        };
+        let what = incident.what;
+        let mut text = match like.len() {
+            1 => format!("the log reports {what}: {first}"),
+            n if first == last => format!("{n} times the log reports {what}: {first}"),
+            n => format!("{n} times the log reports {what}; the first: {first}; the last: {last}"),
+        };
         if let Some(cause) = cause.and_then(|code| texts::cause(kind, code)) {
             text = text + "; " + cause;
         }
-        all.entry(owner).or_default().add(severity, incident, text);
+        all.entry(owner).or_default().all.push((severity, incident, text));
     }
 }
 

@@ -1,7 +1,6 @@
 //! QEMU's main thread.
 
 use super::texts;
-use crate::figures::{figure, or_unknown};
 use crate::lint::prelude::*;
 use crate::model::call_tree;
 
@@ -21,37 +20,35 @@ fn functions(ctx: &Context<'_>, guest: &GuestContext<'_>, tid: i32) -> Option<St
         return None;
     }
     let longest = call_tree::functions(profile, Some(tid)).into_iter().filter(|time| time.own > 0).take(NAMED);
-    let named = longest.map(|time| (time.own as f64 / samples as f64 * 100.0, time.function.full_name()));
-    Some(texts::main_functions(samples, &named.collect::<Vec<_>>()))
+    let share = |own: u64| figure(own as f64 / samples as f64 * 100.0);
+    let named: Vec<String> = longest.map(|t| format!("{} % in {}", share(t.own), t.function.full_name())).collect();
+    Some(format!("of {samples} samples of its stack: {}", named.join(", ")))
 }
 
 pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(thread) = guest.domain.emulator() else { return };
-    let Some(cpu) = thread.cpu else { return };
-    let busy = cpu.busy() >= ctx.thresholds().machine.main_loop;
-    if !busy || guest.migrating() || guest.vcpu_threads().next().is_none() {
+    let Some(cpu) = thread.cpu.filter(|cpu| cpu.busy() >= ctx.thresholds().machine.main_loop) else { return };
+    if guest.migrating() || guest.vcpu_threads().next().is_none() {
         return;
     }
-    let mut evidence = vec![texts::main_thread(cpu.busy(), cpu.usr, cpu.sys, &guest.window())];
+    let (busy, usr, sys) = (figure(cpu.busy()), figure(cpu.usr), figure(cpu.sys));
+    let over = guest.window();
+    let mut evidence = vec![format!("QEMU's main thread uses {busy} % of a CPU ({usr} % user, {sys} % kernel) {over}")];
     let is_timer = |name: &str| matches!(name, "rtc" | "hpet" | "acpi-tmr");
     let timers = guest.accesses(|r| r.device_name().is_some_and(is_timer));
     if timers.rate_or_zero() >= TIMER_ACCESSES {
-        evidence.push(texts::emulated_timers(&or_unknown(timers.rate, figure)));
+        let rate = or_unknown(timers.rate, figure);
+        evidence.push(format!("the guest makes {rate} accesses/s to timers that this thread serves"));
     }
-    evidence.push(functions(ctx, guest, thread.tid).unwrap_or_else(|| texts::check_thread(thread.tid)));
+    let tid = thread.tid;
+    evidence.push(functions(ctx, guest, tid).unwrap_or_else(|| format!("look at: kvmtop profile {tid}")));
     let mut fix = Vec::new();
     if guest.config.pins.iothread_count == 0 {
-        fix.extend([fixes::advice(texts::USE_IOTHREAD), fixes::libvirt_advice(texts::IOTHREAD_XML)]);
+        let xml = "In its XML that is <iothreads>1</iothreads> and <driver iothread='1'/>";
+        fix.extend([fixes::advice(texts::USE_IOTHREAD), fixes::libvirt_advice(xml)]);
     }
     fix.push(fixes::advice(texts::CLOSE_SCREENS));
-    verdicts.find(Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::Medium,
-        target: Target::Thread(thread.tid),
-        evidence,
-        fix,
-        cost: Some(cpu.busy()),
-        marks: vec![Mark::Thread(thread.tid)],
-        ..Finding::default()
-    });
+    let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
+    let (target, marks) = (Target::Thread(tid), vec![Mark::Thread(tid)]);
+    verdicts.find(Finding { target, cost: Some(cpu.busy()), marks, ..found });
 }

@@ -2,7 +2,6 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use kvm::Isa;
 
 /// A warning from this cost on, percent of one CPU.
 const COST_WARNING: f64 = 10.0;
@@ -20,7 +19,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
             if faults.per_vcpu.is_some_and(|per| steps.of(per).is_none()) {
                 return;
             }
-            return verdicts.cannot_tell(texts::FAULTS_OR_MMIO);
+            return verdicts.cannot_tell("this exit reason covers page faults and MMIO, and the addresses are missing");
         }
         let mmio = guest.accesses(|r| r.space == Space::Mmio);
         let left = 1.0 - (mmio.count as f64 / faults.count as f64).min(1.0);
@@ -37,16 +36,8 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if faults.cost.is_some_and(|c| c >= COST_WARNING) {
         severity = severity.max(Severity::Warning);
     }
-    verdicts.find(Finding {
-        severity,
-        confidence: Confidence::Low,
-        evidence: vec![faults.describe(guest, "memory faults", ""), texts::CHECK_FAULTS.into()],
-        fix: vec![
-            fixes::command(texts::SHOW_MAPPING).needing(texts::SHOW_MAPPING_NEED),
-            fixes::advice(texts::USE_HUGE_PAGES),
-        ],
-        cost: faults.cost,
-        marks: faults.marks,
-        ..Finding::default()
-    });
+    let show = fixes::command(texts::SHOW_MAPPING).needing("shows what may remove mappings");
+    let fix = vec![show, fixes::advice("Back the guest with huge pages if its memory is meant for it alone")];
+    let evidence = vec![faults.describe(guest, "memory faults", ""), texts::CHECK_FAULTS.into()];
+    verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
 }

@@ -2,8 +2,6 @@
 
 use super::texts;
 use crate::lint::prelude::*;
-use crate::model::{AccessRow, total};
-use kvm::Isa;
 
 /// Tracepoints of nested exits and entries.
 const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
@@ -31,23 +29,21 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         evidence.push(exits.describe(guest, "exits", "for a hypervisor's own instructions"));
     }
     if events > 0 {
-        evidence.push(texts::nested_events(events, all));
+        evidence.push(format!("{events} nested exits (kvm_nested_vmexit and related events), {all} exits in total"));
     }
     if runs > 0.0 {
-        evidence.push(texts::nested_entries(runs));
+        evidence.push(format!("{} entries/s into the guest's guests (nested_run)", figure(runs)));
     }
     let port = guest.domain.hot_access().filter(|a| a.space == Space::Pio);
-    evidence.extend(port.map(|p| texts::hot_port(&p.address_text(), p.device_name())));
+    evidence.extend(port.map(|p| {
+        let device = p.device_name().unwrap_or("unknown device");
+        format!("its most frequent port is {} ({device})", p.address_text())
+    }));
     evidence.push(texts::CHECK_NESTED.into());
-    verdicts.find(Finding {
-        severity: if costly { Severity::Warning } else { Severity::Info },
-        confidence: if exits.count > 0 || events > 0 { Confidence::High } else { Confidence::Medium },
-        evidence,
-        fix: fewer_exits(guest, port),
-        cost: exits.cost,
-        marks: exits.marks,
-        ..Finding::default()
-    });
+    let severity = if costly { Severity::Warning } else { Severity::Info };
+    let sure = exits.count > 0 || events > 0;
+    let confidence = if sure { Confidence::High } else { Confidence::Medium };
+    verdicts.find(Finding::new(severity, confidence, evidence, fewer_exits(guest, port)).caused_by(exits));
 }
 
 /// What makes nested exits fewer or cheaper.

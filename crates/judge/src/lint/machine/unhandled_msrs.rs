@@ -29,10 +29,10 @@ struct UnhandledMsrs {
 /// Unhandled MSRs by the index of their guest; `None` where the guest is unknown.
 fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
     let mut all: BTreeMap<Option<usize>, UnhandledMsrs> = BTreeMap::new();
-    for (i, g) in ctx.guests.iter().enumerate() {
+    for g in &ctx.guests {
         for row in g.domain.accesses.iter().filter(|r| r.space == Space::Msr && r.faults > 0) {
             let Some(number) = row.address.and_then(|a| u32::try_from(a).ok()) else { continue };
-            let found = all.entry(Some(i)).or_default();
+            let found = all.entry(Some(g.index)).or_default();
             let times = found.accesses.entry((number, row.direction == Direction::Write)).or_default();
             *times = times.saturating_add(row.faults);
             found.faulted = true;
@@ -66,28 +66,25 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let broken = !all.is_empty() && incidents::something_broke(ctx);
     for (owner, found) in all {
         let sensors = found.accesses.keys().all(|(m, _)| msr::is_power_meter(*m));
-        let line =
-            |((m, write), n): (&(u32, bool), &u64)| texts::msr_accesses(*m, msr::name(*m).as_deref(), *write, *n);
-        let mut evidence: Vec<String> = found.accesses.iter().take(MAX_MSRS).map(line).collect();
-        if found.logged {
-            evidence.push(texts::FROM_KERNEL_LOG.into());
-        }
-        evidence.push(texts::CHECK_MSRS.into());
-        let prose = if sensors { texts::SENSOR_MSRS } else { texts::UNHANDLED_MSRS };
-        let mut why = vec![prose.why];
-        why.extend(found.faulted.then_some(texts::FAULTED));
-        why.extend(found.ignored.then_some(texts::IGNORED));
-        let finding = Finding {
-            severity: Severity::Info,
-            confidence: Confidence::High,
-            title: prose.title.into(),
-            why: why.join(". "),
-            evidence,
-            fix: advice(sensors, &found, broken),
-            marks: found.marks,
-            ..Finding::default()
+        let line = |((number, write), times): (&(u32, bool), &u64)| {
+            let name = msr::name(*number).map_or_else(String::new, |name| format!(" ({name})"));
+            let what = if *write { "write" } else { "read" };
+            format!("{times} {what}{} of MSR {number:#x}{name}", if *times == 1 { "" } else { "s" })
         };
-        verdicts.find_of(ctx, owner, finding);
+        let mut evidence: Vec<String> = found.accesses.iter().take(MAX_MSRS).map(line).collect();
+        evidence.extend(found.logged.then(|| "from the host's kernel log".into()));
+        evidence.push("check: journalctl -k; trace-cmd record -e kvm:kvm_msr, then trace-cmd report".into());
+        let (title, why) = if sensors {
+            let title = "A sensor tool in the guest reads power meters or thermometers that KVM does not have";
+            (title.into(), texts::SENSOR_MSRS)
+        } else {
+            (String::new(), texts::UNHANDLED_MSRS)
+        };
+        let faulted = found.faulted.then_some(texts::FAULTED);
+        let ignored = found.ignored.then_some(texts::IGNORED);
+        let why = [Some(why), faulted, ignored].into_iter().flatten().collect::<Vec<_>>().join(". ");
+        let finding = Finding::new(Severity::Info, Confidence::High, evidence, advice(sensors, &found, broken));
+        verdicts.find_of(ctx, owner, Finding { title, why, marks: found.marks, ..finding });
     }
 }
 
@@ -102,7 +99,8 @@ fn advice(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
     })];
     // Lines that may explain a crash, or say when which of two answers was given, are not to be silenced.
     if found.silenceable && !broken && (sensors || !found.faulted || !found.ignored) {
-        all.push(fixes::command(texts::SILENCE_MSRS).needing(texts::SILENCE_MSRS_NEED));
+        let silence = fixes::command("echo 0 > /sys/module/kvm/parameters/report_ignored_msrs");
+        all.push(silence.needing("only silences the log"));
     }
     all
 }

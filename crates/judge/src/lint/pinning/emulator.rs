@@ -19,7 +19,7 @@ pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             running_helpers(ctx, guest, &single, &helpers)
         };
         for finding in [other_guests(ctx, guest, &single, &others), own].into_iter().flatten() {
-            verdicts.find_for(guest.index, guest, finding);
+            verdicts.find_for(guest, finding);
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     }
     for guest in ctx.guests.iter().filter(|g| g.running()) {
         if let Some(finding) = of_guest(ctx, guest, &by_cpu) {
-            verdicts.find_for(guest.index, guest, finding);
+            verdicts.find_for(guest, finding);
         }
     }
 }

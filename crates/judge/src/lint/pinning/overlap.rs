@@ -96,7 +96,7 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
         marks: cpus.iter().map(Mark::Pcpu).chain(users).collect(),
         ..Finding::new(worst.severity(busy), confidence, evidence, fix)
     };
-    verdicts.find_for(first.index, first, finding);
+    verdicts.find_for(first, finding);
 }
 
 /// Some vCPUs are pinned, and the others may run on their CPUs.
@@ -114,5 +114,5 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice("Pin all vCPUs or none"));
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(texts::PARTLY_PINNED);
     let finding = Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found };
-    verdicts.find_for(guest.index, guest, finding);
+    verdicts.find_for(guest, finding);
 }
