@@ -8,14 +8,14 @@ use super::{apic, contention, devices, disks, machine, numa, pinning, scheduling
 /// All rules, by family. A new rule is a row in its family's `rules.rs`.
 pub const FAMILIES: &[Family] = &[
     Family { name: "Timers and clocks", rules: timers::rules::RULES },
-    Family { name: "Interrupt controller", rules: apic::rules::RULES },
+    Family { name: "Interrupt controller", rules: apic::RULES },
     Family { name: "Devices", rules: devices::rules::RULES },
     Family { name: "Disks", rules: disks::rules::RULES },
     Family { name: "Scheduling", rules: scheduling::rules::RULES },
     Family { name: "Pinning", rules: pinning::rules::RULES },
     Family { name: "Contention for CPUs", rules: contention::rules::RULES },
     Family { name: "NUMA and hardware threads", rules: numa::rules::RULES },
-    Family { name: "Machine", rules: machine::rules::RULES },
+    Family { name: "Machine", rules: machine::RULES },
 ];
 
 /// All rules, in the order of the table.

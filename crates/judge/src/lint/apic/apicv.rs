@@ -1,8 +1,19 @@
 //! What keeps the hardware from accelerating the interrupt controller.
 
-use super::texts;
 use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
+
+const AVIC_NEEDS: &str = "avic needs libvirt 8.10, QEMU 6.2 and a host CPU with APICv or AVIC; \
+    an older QEMU offers either accelerated interrupts or stimer, not both";
+const CHECK_INHIBIT_REASON: &str = "look at: echo 1 > \
+     /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the reason is PIT_REINJ";
+const FAULTS_ON_THE_PAGE: &str =
+    "an inhibited APICv leaves the local APIC's page unmapped, so most are probably accesses to it";
+const ONLY_SUGGESTED: &str = "this only suggests it; the kvm_apicv_inhibit_changed and kvm_page_fault \
+    tracepoints (address 0xfee00xxx) give proof";
+const NO_SIGN_EITHER_WAY: &str = "synic is on, avic is off and no exit of an accelerated APIC shows, which \
+    fits a disabled APICv, but nothing else does; the kvm_apicv_inhibit_changed and kvm_page_fault tracepoints \
+    (address 0xfee00xxx) give proof";
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
 const TRAFFIC: f64 = 1000.0;
@@ -49,7 +60,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let kicks = guest.exits(&[ExitKind::HostInterrupt]);
     let sure = windows.count > 0 || page_seen;
     if !sure && (kicks.count as f64) < KICKED * work as f64 {
-        return verdicts.cannot_tell(texts::NO_SIGN_EITHER_WAY);
+        return verdicts.cannot_tell(NO_SIGN_EITHER_WAY);
     }
     let of_page = page.cost.filter(|_| page_storm);
     let cost: f64 = [windows.cost, registers.cost, of_page].into_iter().flatten().sum();
@@ -75,7 +86,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         evidence.push(page.describe(guest, "accesses", "to the local APIC's page"));
     } else if page_storm {
         let faults = page.describe(guest, "memory faults", "");
-        evidence.push(format!("{faults}; {}", texts::FAULTS_ON_THE_PAGE));
+        evidence.push(format!("{faults}; {FAULTS_ON_THE_PAGE}"));
     }
     if registers.count > 0 {
         evidence.push(registers.describe(guest, "writes", "to Hyper-V's APIC registers (MSR 0x40000070-72)"));
@@ -83,7 +94,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if !sure {
         let kicks = kicks.describe(guest, "host interrupts", "in the running guest");
         evidence.push(format!("{kicks}; posted interrupts would avoid them"));
-        evidence.push(texts::ONLY_SUGGESTED.into());
+        evidence.push(ONLY_SUGGESTED.into());
     }
     let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
     evidence.push(match available {
@@ -91,7 +102,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         _ => format!("look at: cat /sys/module/{module}"),
     });
     let mut fix = fixes::hyperv::enable(guest, &["avic"]);
-    fix.push(fixes::libvirt_advice(texts::AVIC_NEEDS));
+    fix.push(fixes::libvirt_advice(AVIC_NEEDS));
     let mut marks = windows.marks;
     if page_seen || page_storm {
         marks.extend(page.marks);
@@ -117,7 +128,7 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let evidence = vec![
         format!("{count} vintr exits {over} and none of AVIC's, though kvm_amd.avic is on"),
         format!("the tick policy of timer pit is {}", policy.map_or("not set, which means delay", |_| "delay")),
-        texts::CHECK_INHIBIT_REASON.into(),
+        CHECK_INHIBIT_REASON.into(),
     ];
     let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
     let fix = fixes::either(guest, fixes::xml(discard), fixes::qemu("-global kvm-pit.lost_tick_policy=discard"));

@@ -1,8 +1,15 @@
 //! What the guest does with its local APIC: accesses as memory, where each is an exit, and interrupts between vCPUs.
 
-use super::texts;
 use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
+
+const APICV_NEED: &str = "only on CPUs with APICv; reboot the host, or reload kvm_intel while no guest is running";
+const VAPIC_IS_ON: &str = "The guest already has what helps on such a host (vapic). \
+    A host with APIC virtualisation (APICv on Intel's Xeon E5 v2 or later, AVIC on AMD's) has none of these exits";
+const KEEP_X2APIC: &str =
+    "Remove nox2apic from the guest's kernel command line: x2APIC registers cost less than APIC memory";
+const IPIS_BY_DESIGN: &str = "Some loads do this by design (databases, build jobs, hackbench): \
+    fewer vCPUs, or pins to one last-level cache, make each interrupt cheaper";
 
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
@@ -20,16 +27,16 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     }
     let mut fix = Vec::new();
     if ctx.param_on("kvm_intel.enable_apicv") == Some(false) {
-        fix.push(fixes::kernel("kvm_intel.enable_apicv=1").needing(texts::APICV_NEED));
+        fix.push(fixes::kernel("kvm_intel.enable_apicv=1").needing(APICV_NEED));
     }
     if guest.kind.windows(Confidence::Low) {
         fix.extend(fixes::hyperv::enable(guest, &["relaxed", "vapic"]));
         if fix.is_empty() {
-            fix.push(fixes::advice(texts::VAPIC_IS_ON));
+            fix.push(fixes::advice(VAPIC_IS_ON));
         }
     } else {
         fix.extend(fixes::cpu_feature(guest, "x2apic", fixes::POWER_CYCLE, &["x2apic=on"]));
-        fix.push(fixes::advice(texts::KEEP_X2APIC));
+        fix.push(fixes::advice(KEEP_X2APIC));
     }
     let severity = Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
     let parameter = apic_parameter(ctx.isa(guest)).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
@@ -80,7 +87,7 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if guest.kind.windows(Confidence::Low) {
         fix.extend(fixes::hyperv::enable(guest, &["vpindex", "ipi", "tlbflush"]));
     }
-    fix.push(fixes::advice(texts::IPIS_BY_DESIGN));
+    fix.push(fixes::advice(IPIS_BY_DESIGN));
     let evidence = vec![sent.describe(guest, what, of), guest.perf_check("msr")];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(sent));
 }

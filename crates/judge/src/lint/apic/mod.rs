@@ -2,5 +2,49 @@
 
 mod apicv;
 mod lapic;
-pub(super) mod rules;
-mod texts;
+
+use crate::lint::prelude::*;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::new(RuleId::ApicvInhibited, Behaviour(apicv::inhibited), Hold::USUAL).described(RuleDoc {
+        sees: "the interrupt controller's hardware acceleration is disabled, for example by SynIC without avic",
+        why: "SynIC recommends that Windows acknowledge synthetic interrupts automatically (AutoEOI). APIC \
+            virtualisation cannot do that, so KVM disables it: each interrupt and each APIC access costs exits again. \
+            The avic enlightenment withdraws that recommendation",
+        thresholds: thresholds![apic.page_faults],
+        limits: "KVM does not report the state of APICv; the rule infers it from exits that exist only with or only \
+            without it. It needs 1000 exits/s other than idle ones. A guest in x2APIC mode shows no page faults",
+        fix: "The avic enlightenment in the domain's XML, after a power cycle; needs libvirt 8.10 and QEMU 6.2",
+        links: &[links::HYPERV, links::HYPERVISOR_FEATURES],
+    }),
+    Rule::new(RuleId::LapicMmio, Behaviour(lapic::lapic), Hold::USUAL).described(RuleDoc {
+        sees: "every access of the guest to its local APIC causes an exit",
+        why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU does not \
+            virtualise these registers: it is an old CPU, or KVM's APIC virtualisation is off. Each acknowledgement, \
+            timer setting and inter-processor interrupt costs an exit, which limits I/O rates",
+        thresholds: thresholds![apic.lapic_exits, cost.of_one_cpu, cost.of_vcpus],
+        limits: "Whether the host's CPU has APICv at all is not visible, only whether kvm_intel uses it",
+        fix: "A kvm_intel parameter on the host, CPU features in the domain's XML, or the guest's kernel command line",
+        links: &[links::KERNEL_PARAMETERS, links::HYPERVISOR_FEATURES],
+    }),
+    Rule::new(RuleId::AvicInhibitedByPit, Behaviour(apicv::avic_pit), Hold::USUAL).described(RuleDoc {
+        sees: "the PIT's tick policy keeps AMD's AVIC disabled",
+        why: "With policy delay KVM re-injects lost PIT ticks. For that it has to see each acknowledgement, so it \
+            inhibits AVIC for the whole guest. Modern guests need no re-injected PIT ticks",
+        thresholds: &[],
+        limits: "AMD only, with kvm_amd.avic on. Another reason to inhibit AVIC looks the same; the \
+            kvm_apicv_inhibit_changed tracepoint names the reason",
+        fix: "The pit timer in the domain's XML, after a power cycle",
+        links: &[links::CLOCK],
+    }),
+    Rule::new(RuleId::IpiStorm, Behaviour(lapic::ipis), Hold::USUAL).described(RuleDoc {
+        sees: "the guest's vCPUs interrupt each other at a high rate",
+        why: "A vCPU that wakes another or flushes its TLB sends it an interrupt. Each costs an exit on the sender \
+            and, without posted interrupts, one on the receiver",
+        thresholds: thresholds![apic.ipis],
+        limits: "Without MSR addresses, APIC_WRITE exits stand for interrupts with low confidence: timer counts are \
+            among them. Many loads do this by design",
+        fix: "Enlightenments for Windows, after a power cycle; otherwise fewer vCPUs or pins to one last-level cache",
+        links: &[links::HYPERV, "https://docs.kernel.org/virt/kvm/x86/cpuid.html"],
+    }),
+];

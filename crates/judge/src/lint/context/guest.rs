@@ -41,8 +41,6 @@ pub(crate) struct GuestContext<'a> {
     pub offered: Option<BTreeSet<String>>,
     /// Whether the host offers `invtsc`, where that is known.
     pub offers_invtsc: Option<bool>,
-    /// How many vCPUs were busy, where that is known; every sum of events asks.
-    pub busy_vcpus: Option<f64>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<NotJudged>,
 }
@@ -55,7 +53,7 @@ impl<'a> GuestContext<'a> {
         }
         let params = &model.host.facts.params;
         let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
-        let mut guest = Self {
+        Self {
             domain,
             kind: GuestGuess::of(domain, &config),
             config,
@@ -65,11 +63,8 @@ impl<'a> GuestContext<'a> {
             interval_known: model.interval_s.is_some(),
             offered: params.get(ENLIGHTENMENTS_OFFERED).map(words),
             offers_invtsc: params.get(INVTSC_OFFERED).map(|value| value == "Y"),
-            busy_vcpus: None,
             not_judged: None,
-        };
-        guest.busy_vcpus = guest.count_busy();
-        guest
+        }
     }
 
     pub fn name(&self) -> &'a str {
@@ -97,17 +92,13 @@ impl<'a> GuestContext<'a> {
 
     /// The number of vCPUs that the figures cover, where it is known.
     pub fn vcpus(&self) -> Option<f64> {
-        let n = match self.domain.vcpu_count() {
-            0 => self.config.vcpus.or_else(|| self.vcpus_by_exits())?,
-            n => n,
+        // The exit tables of vCPUs count them where they add up to all exits.
+        let by_exits = || {
+            let counted = total(self.domain.vcpu_exits.iter().map(|(_, table)| table.count));
+            (counted == self.domain.exits.count).then_some(self.domain.vcpu_exits.len() as u32)
         };
-        Some(f64::from(n)).filter(|n| *n > 0.0)
-    }
-
-    /// The number of vCPUs with an exit table, where these tables add up to all exits.
-    fn vcpus_by_exits(&self) -> Option<u32> {
-        let counted = total(self.domain.vcpu_exits.iter().map(|(_, table)| table.count));
-        (counted == self.domain.exits.count).then_some(self.domain.vcpu_exits.len() as u32)
+        let threads = Some(self.domain.vcpu_count()).filter(|n| *n > 0);
+        threads.or(self.config.vcpus).or_else(by_exits).filter(|n| *n > 0).map(f64::from)
     }
 
     pub fn vcpu_threads(&self) -> impl Iterator<Item = &'a ThreadModel> {
@@ -116,7 +107,7 @@ impl<'a> GuestContext<'a> {
 
     /// How many vCPUs were busy, by CPU time, else by their sleep in exits; at least one. Without either all count as
     /// busy, so that an average over busy vCPUs is never too high.
-    fn count_busy(&self) -> Option<f64> {
+    pub fn busy_vcpus(&self) -> Option<f64> {
         let vcpus = self.vcpus()?;
         let measured: Vec<f64> = self.domain.vcpus().filter_map(|t| t.cpu).map(|c| c.busy()).collect();
         let busy = if measured.is_empty() {

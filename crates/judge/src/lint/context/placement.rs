@@ -1,6 +1,6 @@
 //! The host and its guests as the placement plan takes them: as measured, else as configured.
 
-use super::cpu_wait::demand;
+use super::demand;
 use super::guest::GuestContext;
 use crate::lint::engine::finding::Severity;
 use crate::lint::engine::options::Options;
@@ -9,7 +9,6 @@ use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout, PlacementP
 use kvm::thread_name::Role;
 use kvm::topology::EFFICIENCY_CPUS;
 use kvm::{CpuSet, limits};
-use sample::DomainState;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,11 +74,8 @@ fn vcpu_cpus(guest: &GuestContext<'_>) -> BTreeMap<u32, CpuSet> {
 fn vcpu_count(guest: &GuestContext<'_>) -> u32 {
     let last = guest.config.pins.vcpus.keys().last().map_or(0, |v| v.saturating_add(1));
     let seen = guest.domain.vcpus().filter_map(|t| t.index).max().map_or(0, |v| v.saturating_add(1));
-    let count = match guest.domain.vcpu_count() {
-        0 => guest.config.vcpus.unwrap_or(0),
-        n => n,
-    };
-    count.max(last).max(seen).min(limits::VCPUS)
+    let threads = Some(guest.domain.vcpu_count()).filter(|n| *n > 0);
+    threads.or(guest.config.vcpus).unwrap_or(0).max(last).max(seen).min(limits::VCPUS)
 }
 
 fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTreeSet<usize>) -> GuestLayout {
@@ -107,12 +103,9 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
     let cell = |c: &kvm::guest_numa::GuestNumaCell| CellLayout { vcpus: c.cpus.clone(), nodes: c.host_nodes.clone() };
     layout.cells = config.numa.cells.iter().map(cell).collect();
     if libvirt && measured {
-        for (v, want) in &config.pins.vcpus {
-            let want = there(map, want);
-            if !want.is_empty() && layout.vcpus.get(*v as usize).is_some_and(|now| *now != want) {
-                layout.drifted.insert(*v, want);
-            }
-        }
+        let wanted = config.pins.vcpus.iter().map(|(v, want)| (*v, there(map, want)));
+        let drifts = |v: u32, want: &CpuSet| layout.vcpus.get(v as usize).is_some_and(|now| now != want);
+        layout.drifted = wanted.filter(|(v, want)| !want.is_empty() && drifts(*v, want)).collect();
     }
     helpers(map, guest, options, &mut layout);
     layout
@@ -179,20 +172,13 @@ fn works_on(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> bool {
 
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.
 fn piled_up(map: &CpuMap, guests: &[GuestContext<'_>], options: &Options) -> BTreeSet<usize> {
+    let several = |set: &CpuSet| set.len() > 1 && set.is_subset(&map.isolated);
+    let is_busy = |t: &ThreadModel| t.cpu.is_some_and(|c| demand(&c) >= options.thresholds.pinning.busy);
+    let piles = |t: &&ThreadModel| is_busy(t) && t.place.affinity.as_deref().is_some_and(|a| several(&there(map, a)));
     let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    if map.isolated.is_empty() {
-        return BTreeSet::new();
-    }
-    for guest in guests.iter().filter(|g| g.domain.state == DomainState::Running) {
-        for thread in guest.vcpu_threads() {
-            let several = |set: &CpuSet| set.len() > 1 && set.is_subset(&map.isolated);
-            let busy = thread.cpu.is_some_and(|c| demand(&c) >= options.thresholds.pinning.busy);
-            if busy
-                && thread.place.affinity.as_deref().is_some_and(|a| several(&there(map, a)))
-                && let Some(cpu) = thread.place.cpu
-            {
-                by_cpu.entry(cpu).or_default().push(guest.index);
-            }
+    for guest in guests.iter().filter(|g| g.running()) {
+        for cpu in guest.vcpu_threads().filter(piles).filter_map(|t| t.place.cpu) {
+            by_cpu.entry(cpu).or_default().push(guest.index);
         }
     }
     by_cpu.into_values().filter(|on| on.len() > 1).flatten().collect()

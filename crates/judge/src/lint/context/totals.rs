@@ -80,30 +80,25 @@ impl Context<'_> {
     }
 }
 
-impl GuestContext<'_> {
+impl<'a> GuestContext<'a> {
     /// The guest's exits of some kinds.
     pub fn exits(&self, kinds: &[ExitKind]) -> EventTotals {
         let fits = |r: &&ExitRow| kinds.iter().any(|k| k.matches(r));
-        let count_in = |t: &ExitTable| total(t.rows.iter().filter(fits).map(|r| r.span.count));
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
         let (count, ns) = sum(rows.iter().map(|r| &r.span));
-        let by_vcpu = self.domain.vcpu_exits.iter().map(|(v, t)| (*v, count_in(t))).collect();
+        let of_vcpu = |(v, t): &'a (u32, ExitTable)| t.rows.iter().filter(fits).map(move |r| (*v, r.span.count));
         let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
-        self.totals(count, ns, busiest(by_vcpu, count), marks)
+        self.totals(count, ns, busiest(self.domain.vcpu_exits.iter().flat_map(of_vcpu), count), marks)
     }
 
     /// The guest's accesses that a test picks.
     pub fn accesses(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
         let rows: Vec<&AccessRow> = self.domain.accesses.iter().filter(|r| pick(r)).collect();
         let (count, ns) = sum(rows.iter().map(|r| &r.span));
-        let mut by_vcpu: BTreeMap<u32, u64> = BTreeMap::new();
-        for r in self.domain.vcpu_accesses.iter().filter(|r| pick(r)) {
-            let Some(v) = r.vcpu else { continue };
-            let sum = by_vcpu.entry(v).or_default();
-            *sum = sum.saturating_add(r.span.count);
-        }
+        let of_vcpus = self.domain.vcpu_accesses.iter().filter(|r| pick(r));
+        let of_vcpus = of_vcpus.filter_map(|r| Some((r.vcpu?, r.span.count)));
         let marks = rows.iter().take(MAX_MARKS).map(|r| Mark::Access(r.space, r.address, r.direction)).collect();
-        self.totals(count, ns, busiest(by_vcpu.into_iter().collect(), count), marks)
+        self.totals(count, ns, busiest(of_vcpus, count), marks)
     }
 
     /// As [`GuestContext::accesses`], for ports. perf measures a port access from `kvm_pio` to `kvm_entry`
@@ -165,7 +160,7 @@ impl GuestContext<'_> {
         let rate = per(count);
         let per_vcpu = match most {
             Some((_, n)) => per(n),
-            None => rate.zip(self.busy_vcpus).map(|(r, n)| r / n),
+            None => rate.zip(self.busy_vcpus()).map(|(r, n)| r / n),
         };
         let exits = self.domain.exits.count;
         EventTotals {
@@ -183,8 +178,13 @@ impl GuestContext<'_> {
 }
 
 /// The vCPU with most events, where the rows per vCPU hold at least half of all: a file may hold one vCPU only.
-fn busiest(by_vcpu: Vec<(u32, u64)>, all: u64) -> Option<(u32, u64)> {
-    let counted = total(by_vcpu.iter().map(|(_, n)| *n));
+fn busiest(counts: impl Iterator<Item = (u32, u64)>, all: u64) -> Option<(u32, u64)> {
+    let mut by_vcpu: BTreeMap<u32, u64> = BTreeMap::new();
+    for (vcpu, count) in counts {
+        let sum = by_vcpu.entry(vcpu).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    let counted = total(by_vcpu.values().copied());
     by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && counted >= all / 2)
 }
 

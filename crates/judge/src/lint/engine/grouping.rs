@@ -7,14 +7,10 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Timers of a Windows guest without enlightenments: one problem with one fix.
-const WINDOWS_TIMERS: &[RuleId] = &[
-    RuleId::AcpiPmTimer,
-    RuleId::RtcTick,
-    RuleId::HpetClock,
-    RuleId::PitTimer,
-    RuleId::HpetIdleCost,
-    RuleId::IdleWakeups,
-];
+const WINDOWS_TIMERS: [RuleId; 6] = {
+    use RuleId::{AcpiPmTimer, HpetClock, HpetIdleCost, IdleWakeups, PitTimer, RtcTick};
+    [AcpiPmTimer, RtcTick, HpetClock, PitTimer, HpetIdleCost, IdleWakeups]
+};
 /// Rules whose cause explains why vCPUs wait.
 const WAIT_CAUSES: &[RuleId] =
     &[RuleId::QuotaThrottled, RuleId::IsolatedPileUp, RuleId::PinOverlap, RuleId::PinnedNotIsolated];

@@ -4,7 +4,7 @@
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
 use super::shell::commands;
-use super::{advice, command_line_of, is_transient, pins_of};
+use super::{advice, is_transient};
 use crate::lint::engine::finding::{Audience, FixKind, is_command};
 use crate::lint::prelude::*;
 use kvm::Isa;
@@ -99,15 +99,18 @@ impl Surroundings {
     /// What shows without libvirt what a `virsh` command shows; `report` reads the output of these, too.
     fn instead(&self, part: &str) -> Option<String> {
         let verb = part.split_once("virsh ")?.1.split_whitespace().next()?;
-        let pid = self.pid.map(|pid| pid.to_string());
-        match (verb, &self.proxmox) {
-            ("dumpxml", Some(id)) => Some(format!("qm config {id}")),
-            ("domstats" | "domstate", Some(id)) => Some(format!("qm status {id} --verbose")),
-            ("dumpxml", None) => Some(command_line_of(self.pid)),
-            ("vcpupin" | "vcpuinfo" | "emulatorpin" | "iothreadinfo", _) => Some(pins_of(&pid?)),
-            ("numatune", _) => Some(format!("numastat -p {}", pid?)),
-            _ => None,
-        }
+        let process = self.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+        Some(match (verb, &self.proxmox) {
+            ("dumpxml", Some(id)) => format!("qm config {id}"),
+            ("domstats" | "domstate", Some(id)) => format!("qm status {id} --verbose"),
+            ("dumpxml", None) => format!("tr '\\0' ' ' < /proc/{process}/cmdline"),
+            ("vcpupin" | "vcpuinfo" | "emulatorpin" | "iothreadinfo", _) => {
+                let pid = self.pid?;
+                format!("ps -L -o pid,tid,psr,comm -p {pid}; taskset -apc {pid}")
+            }
+            ("numatune", _) => format!("numastat -p {}", self.pid?),
+            _ => return None,
+        })
     }
 
     fn is_foreign(&self, fix: &Fix) -> bool {

@@ -19,6 +19,7 @@ const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
 const TOO_OLD: &str = "This Windows lacks Hyper-V clock support; fix it inside the guest: \
     remove /usepmtimer from its boot.ini, or upgrade to Windows 7, 2008 R2 or later";
 const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
+const USELESS: &str = "this host does not offer what it needs, so the guest does not start with it";
 const KEEP_HPET: &str = "Remove -no-hpet from QEMU's command line";
 const NEWER_MACHINE: &str = "Move the guest to a newer machine type (QEMU 2.6 or later): \
     it offers stimer, which needs neither RTC nor HPET";
@@ -71,14 +72,10 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
         fixes.push(advice(NEWER_MACHINE));
         return fixes;
     }
-    let avic = ctx.apic_virtualisation() == Some(true)
-        && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE)
-        && host_offers(guest, "avic");
-    let synic = supported.contains(&"synic");
-    let mut wanted = supported.to_vec();
-    if avic && synic {
-        wanted.push("avic");
-    }
+    let (synic, may_avic) = (supported.contains(&"synic"), host_offers(guest, "avic"));
+    let has_avic = may_avic && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE);
+    let avic = ctx.apic_virtualisation() == Some(true) && has_avic;
+    let wanted: Vec<&str> = supported.iter().copied().chain((avic && synic).then_some("avic")).collect();
     let mut fixes = enable(guest, &wanted);
     if fixes.is_empty() {
         // It has everything that it needs, so something inside forces another clock.
@@ -87,7 +84,7 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
     if synic && !host_offers(guest, "stimer") {
         fixes.extend(hpet_instead(guest));
     }
-    let possible = ctx.apic_virtualisation() != Some(false) && host_offers(guest, "avic");
+    let possible = ctx.apic_virtualisation() != Some(false) && may_avic;
     if !avic && possible && synic && !guest.config.hyperv.has("avic") {
         fixes.push(libvirt_advice(add_avic(ctx.isa(guest))));
     }
@@ -138,7 +135,7 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     let mut fixes = if nothing { Vec::new() } else { switch_on(guest, &names) };
     if !refused.is_empty() {
         let useless = wanted.iter().filter(|name| guest.config.hyperv.has(name) && !host_offers(guest, name));
-        fixes.extend(useless.map(|name| advice(switch_off(name))));
+        fixes.extend(useless.map(|name| advice(format!("Switch {name} off: {USELESS}"))));
         fixes.push(libvirt_advice(not_offered(&refused, names.is_empty())));
     }
     fixes
@@ -163,25 +160,15 @@ fn not_offered(names: &[&str], all: bool) -> String {
     )
 }
 
-fn switch_off(name: &str) -> String {
-    format!("Switch {name} off: this host does not offer what it needs, so the guest does not start with it")
-}
-
+/// Libvirt's elements, or QEMU's flags.
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
+    let hidden = Some(SHOW_HYPERVISOR).filter(|_| guest.config.hypervisor_hidden);
     let flag = |name: &&str| format!("hv-{}=on", hyperv::find(name).map_or(*name, |known| known.flag));
-    let mut flags: Vec<String> = names.iter().map(flag).collect();
-    if guest.config.hypervisor_hidden {
-        flags.insert(0, "hypervisor=on".into());
-    }
-    cpu::either(guest, xml(elements(guest, names)), &flags)
-}
-
-/// libvirt's elements.
-fn elements(guest: &GuestContext<'_>, names: &[&str]) -> String {
+    let flags: Vec<String> = hidden.map(|_| "hypervisor=on".into()).into_iter().chain(names.iter().map(flag)).collect();
     let others = names.iter().filter(|name| **name != hyperv::CLOCK);
     let lines = others.fold(String::new(), |lines, name| lines + &format!("\n    <{name} state='on'/>"));
-    let hidden = guest.config.hypervisor_hidden.then(|| SHOW_HYPERVISOR.to_owned());
     let features = (!lines.is_empty()).then(|| format!("<features>\n  <hyperv>{lines}\n  </hyperv>\n</features>"));
     let clock = names.contains(&hyperv::CLOCK).then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));
-    [hidden, features, clock].into_iter().flatten().collect::<Vec<_>>().join("\n")
+    let elements = hidden.map(str::to_owned).into_iter().chain(features).chain(clock);
+    cpu::either(guest, xml(elements.collect::<Vec<_>>().join("\n")), &flags)
 }

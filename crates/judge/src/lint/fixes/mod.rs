@@ -2,7 +2,6 @@
 
 pub(super) mod audience;
 pub(super) mod cpu;
-pub(super) mod cpu_groups;
 pub(super) mod hyperv;
 pub(super) mod isolation;
 pub(super) mod placement;
@@ -137,17 +136,6 @@ pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
 pub(crate) fn check_setup(guest: &GuestContext<'_>) -> String {
     // Without libvirt `audience` names what shows it instead.
     format!("check: {}", virsh(guest, "dumpxml", ""))
-}
-
-/// The command that shows how a process was started.
-pub(super) fn command_line_of(pid: Option<i32>) -> String {
-    let pid = pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
-    format!("tr '\\0' ' ' < /proc/{pid}/cmdline")
-}
-
-/// The commands that show the threads of a process and where they may run.
-pub(super) fn pins_of(pid: &str) -> String {
-    format!("ps -L -o pid,tid,psr,comm -p {pid}; taskset -apc {pid}")
 }
 
 /// The command that shows where the guest's threads may run without kvmtop.

@@ -1,7 +1,6 @@
 //! The placement plan as fixes: commands to try at once, XML to keep, and the way back to the pins as they are now.
 
-use super::cpu_groups::{narrow, widen};
-use super::shell::quoted;
+use super::shell::{quoted, unit_argument};
 use super::{
     AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml,
     is_transient, libvirt_advice, qemu, scope, virsh, xml,
@@ -11,6 +10,8 @@ use crate::lint::prelude::*;
 use crate::model::{Pins, ThreadModel};
 use crate::placement::GuestPlan;
 use kvm::CpuSet;
+use sample::GroupCpus;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The most pins in one fix.
@@ -249,4 +250,59 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
         fix.push(advice(format!("the rest of its XML: {save} > {file} before, virsh define {file} to go back")));
     }
     fix
+}
+
+/// The outermost group that lacks CPUs which a pin names.
+pub(crate) fn bounding_group<'a>(guest: &GuestContext<'a>, wanted: &CpuSet) -> Option<&'a GroupCpus> {
+    guest.domain.facts.cpu_groups.iter().find(|group| !wanted.is_subset(&group.cpus))
+}
+
+/// A group by its last folder, as systemd names its units.
+pub(crate) fn group_name(group: &GroupCpus) -> String {
+    group.folder.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// The commands without which the kernel refuses the pins of a plan: from the root downwards, one for each group.
+fn widen<'a>(changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)>) -> Vec<Fix> {
+    let widened = |(group, cpus): (&GroupCpus, CpuSet)| {
+        command(set_group(group, &cpus)).needing(&format!(
+            "comes first: {} leaves its guests only CPUs {}, and the kernel refuses pins beyond them; to keep that \
+             bound, pin the guests within it instead",
+            group_name(group),
+            group.cpus
+        ))
+    };
+    too_narrow(changed).into_iter().map(widened).collect()
+}
+
+/// The commands that undo a guest's widening, the innermost group first.
+fn narrow<'a>(guest: &'a GuestContext<'a>, part: &'a GuestPlan) -> impl Iterator<Item = String> {
+    too_narrow(std::iter::once((guest, part))).into_iter().rev().map(|(group, _)| set_group(group, &group.cpus))
+}
+
+/// The groups that pins go beyond, from the root downwards, and the CPUs that each needs.
+fn too_narrow<'a>(
+    changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)>,
+) -> Vec<(&'a GroupCpus, CpuSet)> {
+    // A folder is shorter than those in it.
+    let mut groups: BTreeMap<(usize, &str), (&GroupCpus, CpuSet)> = BTreeMap::new();
+    for (guest, part) in changed {
+        let pins = part.vcpus.values().chain(&part.emulator).chain(part.iothreads.values());
+        let wanted = pins.fold(CpuSet::new(), |all, cpus| all.union(cpus));
+        for group in guest.domain.facts.cpu_groups.iter().filter(|group| !wanted.is_subset(&group.cpus)) {
+            let all = &mut groups.entry((group.folder.len(), &group.folder)).or_insert((group, group.cpus.clone())).1;
+            *all = all.union(&wanted);
+        }
+    }
+    groups.into_values().collect()
+}
+
+/// The command that gives a group these CPUs.
+fn set_group(group: &GroupCpus, cpus: &CpuSet) -> String {
+    let unit = group_name(group);
+    if [".slice", ".scope", ".service"].iter().any(|end| unit.ends_with(end)) {
+        format!("systemctl set-property {} AllowedCPUs={cpus}", unit_argument(&unit))
+    } else {
+        format!("echo {cpus} > {}", quoted(&format!("{}/cpuset.cpus", group.folder)))
+    }
 }

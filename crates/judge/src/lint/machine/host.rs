@@ -1,16 +1,26 @@
 //! What the host lacks: swapping of guest memory, KSM, and a host that is itself a guest and waits for its CPUs.
 
-use super::texts;
 use crate::figures::bytes;
 use crate::lint::prelude::*;
+
+const SWAPPED: &str = "When a vCPU uses a page that was swapped out, it stops until the disk answers. The \
+    guest cannot see why";
+const KSM: &str = "KSM compares pages of all guests. It saves memory and costs CPU time, and a fault when a \
+    guest writes to a shared page";
+const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run fewer of \
+    them, and leave some for the host itself";
+const LOCK_MEMORY_NEED: &str = "takes effect at the guest's next start; \
+    only where the host has the memory, and with a memory limit, if any, well above the guest's size";
+const KEEP_KSM: &str = "Keep it running where memory is short: swapping would be worse. \
+    pages_to_scan and sleep_millisecs slow it down";
 
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for g in &ctx.guests {
         let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
         let locked = fixes::xml("<memoryBacking>\n  <locked/>\n</memoryBacking>");
         let locked = fixes::either(g, locked, fixes::qemu("-overcommit mem-lock=on"));
-        let mut fix = vec![fixes::advice(texts::LESS_GUEST_MEMORY)];
-        fix.extend(locked.into_iter().map(|fix| fix.needing(texts::LOCK_MEMORY_NEED)));
+        let mut fix = vec![fixes::advice(LESS_GUEST_MEMORY)];
+        fix.extend(locked.into_iter().map(|fix| fix.needing(LOCK_MEMORY_NEED)));
         let (swap, grown) = (bytes(swap), bytes(grown.unsigned_abs()));
         let mut evidence = vec![format!("{swap} of the guest are in swap, {grown} more than before {}", g.window())];
         evidence.extend(ctx.model.host.memory.map(|m| {
@@ -21,7 +31,7 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         evidence.push(format!("look at: grep VmSwap /proc/{pid}/status; vmstat 1"));
         let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
         let title = "The host swaps the guest's memory out".into();
-        verdicts.find_for(g, Finding { title, why: texts::SWAPPED.into(), ..found });
+        verdicts.find_for(g, Finding { title, why: SWAPPED.into(), ..found });
     }
     let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
     let percent = ksmd.map(|t| t.cpu_percent).fold(0.0, f64::max);
@@ -30,11 +40,11 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let evidence = vec![uses, "look at: grep . /sys/kernel/mm/ksm/*".into()];
         let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
         let stop = stop.needing("stops the scanning; shared pages stay shared until written");
-        let fix = vec![stop, fixes::advice(texts::KEEP_KSM)];
+        let fix = vec![stop, fixes::advice(KEEP_KSM)];
         verdicts.find(Finding {
             target: Target::Host,
             title: "KSM uses much CPU to share memory".into(),
-            why: texts::KSM.into(),
+            why: KSM.into(),
             see: vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()],
             cost: Some(percent),
             ..Finding::new(Severity::Info, Confidence::High, evidence, fix)

@@ -102,7 +102,7 @@ pub(super) const NOT_TAKEN_OVER: Incident = Incident {
     next: "Read which device QEMU names, compare machine type, CPU model, firmware and QEMU of both hosts, and migrate \
         again",
     more: &[(Libvirt, "virsh cpu-compare and virsh domcapabilities on the new host say which CPU features it lacks")],
-    links: &[links::MIGRATION],
+    links: &["https://www.qemu.org/docs/master/devel/migration/compatibility.html"],
 };
 pub(super) const RUN_FAILED: Incident = Incident {
     title: "KVM_RUN failed: the guest's vCPU cannot go on",
@@ -194,7 +194,7 @@ pub(super) const KERNEL_BUG: Incident = Incident {
     next: "Search for the function named in the line with the kernel's version, update the host's kernel, and reboot \
         the host after an Oops",
     more: &[],
-    links: &[links::BUG_HUNTING],
+    links: &["https://docs.kernel.org/admin-guide/bug-hunting.html"],
 };
 pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",
@@ -290,7 +290,7 @@ pub(super) const HUNG_TASK: Incident = Incident {
     next: "Read the stack below the line in the kernel's log; iostat -x 1 and dmesg show a disk that does not answer; \
         cat /proc/TID/stack shows where the thread waits now",
     more: &[],
-    links: &[links::HUNG_TASK],
+    links: &["https://docs.kernel.org/admin-guide/sysctl/kernel.html#hung-task-timeout-secs"],
 };
 pub(super) const GUEST_LOCKUP: Incident = Incident {
     title: "The guest's own kernel reports that a CPU stood still",

@@ -2,7 +2,6 @@
 //! of `KVM_RUN` and the host's log.
 
 use super::incident_texts::{self as words, Incident};
-use super::texts;
 use crate::lint::engine::grouping::join;
 use crate::lint::prelude::*;
 use Severity::{Critical, Info, Warning};
@@ -32,59 +31,55 @@ enum Sign {
     Coded(LogKind, u64),
 }
 
-/// Signs with the events that they stand for, and how severe these are.
-type Signs = &'static [(Sign, Severity, &'static Incident)];
+/// Events with their signs.
+type Signs = &'static [(&'static [Sign], Severity, &'static Incident)];
 
 /// The codes of [`LogKind::InternalError`] are suberrors: `KVM_INTERNAL_ERROR_…` in include/uapi/linux/kvm.h.
 const ABNORMAL: Signs = &[
-    (Exit(ExitKind::InvalidState), Critical, &words::ENTRY_FAILED),
-    (Exit(ExitKind::TripleFault), Warning, &words::TRIPLE_FAULT),
-    (Exit(ExitKind::Notify), Warning, &words::NOTIFY),
-    (Exit(ExitKind::BusLock), Warning, &words::BUS_LOCKS),
-    (Return(returns::FAIL_ENTRY), Critical, &words::ENTRY_FAILED),
-    (Return(returns::SHUTDOWN), Warning, &words::TRIPLE_FAULT),
-    (Return(returns::NOTIFY), Warning, &words::NOTIFY),
-    (Return(returns::BUS_LOCK), Warning, &words::BUS_LOCKS),
-    (Return(returns::UNKNOWN), Critical, &words::INTERNAL_ERROR),
-    (Return(returns::EXCEPTION), Critical, &words::INTERNAL_ERROR),
-    (Return(returns::INTERNAL_ERROR), Critical, &words::INTERNAL_ERROR),
-    (Return(returns::MEMORY_FAULT), Critical, &words::RUN_FAILED),
-    (Return(returns::ARM_SEA), Critical, &words::MACHINE_CHECK),
-    (AnyError, Critical, &words::RUN_FAILED),
-    (Log(LogKind::EntryFailed), Critical, &words::ENTRY_FAILED),
-    (Log(LogKind::TripleFault), Warning, &words::TRIPLE_FAULT),
-    (Log(LogKind::SplitLock), Warning, &words::BUS_LOCKS),
-    (Log(LogKind::BusLock), Warning, &words::BUS_LOCKS),
-    (Log(LogKind::StartFailed), Warning, &words::START_FAILED),
-    (Coded(LogKind::StartFailed, INCOMING_MIGRATION), Warning, &words::NOT_TAKEN_OVER),
-    (Log(LogKind::InternalError), Critical, &words::INTERNAL_ERROR),
-    (Coded(LogKind::InternalError, 2), Critical, &words::TWO_EXCEPTIONS),
-    (Coded(LogKind::InternalError, 3), Critical, &words::INTERRUPTED_DELIVERY),
-    (Coded(LogKind::InternalError, 4), Critical, &words::UNEXPECTED_EXIT),
-    (Log(LogKind::RunFailed), Critical, &words::RUN_FAILED),
-    (Log(LogKind::MachineCheck), Critical, &words::MACHINE_CHECK),
-    (Log(LogKind::KernelBug), Warning, &words::KERNEL_BUG),
-    (Log(LogKind::EmulationFailure), Warning, &words::EMULATION),
+    (
+        &[Exit(ExitKind::InvalidState), Return(returns::FAIL_ENTRY), Log(LogKind::EntryFailed)],
+        Critical,
+        &words::ENTRY_FAILED,
+    ),
+    (
+        &[Exit(ExitKind::TripleFault), Return(returns::SHUTDOWN), Log(LogKind::TripleFault)],
+        Warning,
+        &words::TRIPLE_FAULT,
+    ),
+    (&[Exit(ExitKind::Notify), Return(returns::NOTIFY)], Warning, &words::NOTIFY),
+    (&[Exit(ExitKind::BusLock), Return(returns::BUS_LOCK)], Warning, &words::BUS_LOCKS),
+    (&[Log(LogKind::SplitLock), Log(LogKind::BusLock)], Warning, &words::BUS_LOCKS),
+    (&[Return(returns::UNKNOWN), Return(returns::EXCEPTION)], Critical, &words::INTERNAL_ERROR),
+    (&[Return(returns::INTERNAL_ERROR), Log(LogKind::InternalError)], Critical, &words::INTERNAL_ERROR),
+    (&[Coded(LogKind::InternalError, 2)], Critical, &words::TWO_EXCEPTIONS),
+    (&[Coded(LogKind::InternalError, 3)], Critical, &words::INTERRUPTED_DELIVERY),
+    (&[Coded(LogKind::InternalError, 4)], Critical, &words::UNEXPECTED_EXIT),
+    (&[AnyError, Return(returns::MEMORY_FAULT), Log(LogKind::RunFailed)], Critical, &words::RUN_FAILED),
+    (&[Return(returns::ARM_SEA), Log(LogKind::MachineCheck)], Critical, &words::MACHINE_CHECK),
+    (&[Log(LogKind::StartFailed)], Warning, &words::START_FAILED),
+    (&[Coded(LogKind::StartFailed, INCOMING_MIGRATION)], Warning, &words::NOT_TAKEN_OVER),
+    (&[Log(LogKind::KernelBug)], Warning, &words::KERNEL_BUG),
+    (&[Log(LogKind::EmulationFailure)], Warning, &words::EMULATION),
 ];
 const KILLED: Signs = &[
-    (Log(LogKind::KilledForMemory), Critical, &words::KILLED_FOR_MEMORY),
-    (Log(LogKind::OutOfMemory), Warning, &words::OUT_OF_MEMORY),
-    (Log(LogKind::Killed), Critical, &words::KILLED),
-    (Log(LogKind::MemoryFailure), Critical, &words::MEMORY_FAILURE),
-    (Log(LogKind::Terminated), Info, &words::TERMINATED),
+    (&[Log(LogKind::KilledForMemory)], Critical, &words::KILLED_FOR_MEMORY),
+    (&[Log(LogKind::OutOfMemory)], Warning, &words::OUT_OF_MEMORY),
+    (&[Log(LogKind::Killed)], Critical, &words::KILLED),
+    (&[Log(LogKind::MemoryFailure)], Critical, &words::MEMORY_FAILURE),
+    (&[Log(LogKind::Terminated)], Info, &words::TERMINATED),
 ];
 const LOCKUPS: Signs = &[
-    (Log(LogKind::Lockup), Critical, &words::LOCKUP),
-    (Log(LogKind::HungTask), Warning, &words::HUNG_TASK),
-    (Log(LogKind::OtherLockup), Warning, &words::OTHER_LOCKUP),
-    (Log(LogKind::GuestLockup), Warning, &words::GUEST_LOCKUP),
-    (Log(LogKind::GuestHungTask), Warning, &words::GUEST_HUNG_TASK),
-    (Log(LogKind::GuestClock), Info, &words::GUEST_CLOCK),
+    (&[Log(LogKind::Lockup)], Critical, &words::LOCKUP),
+    (&[Log(LogKind::HungTask)], Warning, &words::HUNG_TASK),
+    (&[Log(LogKind::OtherLockup)], Warning, &words::OTHER_LOCKUP),
+    (&[Log(LogKind::GuestLockup)], Warning, &words::GUEST_LOCKUP),
+    (&[Log(LogKind::GuestHungTask)], Warning, &words::GUEST_HUNG_TASK),
+    (&[Log(LogKind::GuestClock)], Info, &words::GUEST_CLOCK),
 ];
 
 /// The event that a sign stands for.
 fn event(signs: Signs, sign: &Sign) -> Option<(Severity, &'static Incident)> {
-    signs.iter().find(|known| known.0 == *sign).map(|(_, severity, event)| (*severity, *event))
+    signs.iter().find(|known| known.0.contains(sign)).map(|(_, severity, event)| (*severity, *event))
 }
 
 /// The event that a log line with this code stands for.
@@ -159,8 +154,8 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
     let weigh = |severity: Severity, incident: &Incident, n: u64| {
         if *incident == words::TRIPLE_FAULT && goes_on && n <= REBOOT_FAULTS { Info } else { severity }
     };
-    for (sign, severity, incident) in ABNORMAL {
-        let Exit(kind) = sign else { continue };
+    for (signs, severity, incident) in ABNORMAL {
+        let [Exit(kind), ..] = signs else { continue };
         let exits = guest.exits(&[*kind]);
         if exits.count > 0 {
             let text = format!("{} {} {over}", figure(exits.count as f64), incident.what);
@@ -218,7 +213,7 @@ fn add_log_lines(ctx: &Context<'_>, signs: Signs, counts: fn(&Context<'_>, &LogL
             n if first == last => format!("{n} times the log reports {what}: {first}"),
             n => format!("{n} times the log reports {what}; the first: {first}; the last: {last}"),
         };
-        if let Some(cause) = cause.and_then(|code| texts::cause(kind, code)) {
+        if let Some(cause) = cause.and_then(|code| code_text(kind, code)) {
             text = text + "; " + cause;
         }
         all.entry(owner).or_default().all.push((severity, incident, text));
@@ -249,4 +244,20 @@ fn owner(ctx: &Context<'_>, line: &LogLine) -> Option<usize> {
     // The log of a file with one guest is about that guest, unless it names another process.
     let only = || (ctx.is_file() && ctx.guests.len() == 1 && line.pid.is_none() && line.guest.is_none()).then_some(0);
     ctx.by_pid(line.pid).or_else(by_name).or_else(only)
+}
+
+/// What KVM or the CPU gives as the cause: the suberrors of `uapi/linux/kvm.h`, the basic exit reasons of a failed
+/// entry (Intel SDM volume 3, "VM-entry failures during or after loading guest state"), AMD's `VMEXIT_INVALID`.
+fn code_text(kind: LogKind, code: u64) -> Option<&'static str> {
+    Some(match (kind, code) {
+        (LogKind::InternalError, 1) => "suberror 1: an instruction that could not be emulated",
+        (LogKind::InternalError, 2) => "suberror 2: two exceptions at once",
+        (LogKind::InternalError, 3) => "suberror 3: an exit while an interrupt or exception was delivered",
+        (LogKind::InternalError, 4) => "suberror 4: an exit reason that KVM does not expect",
+        (LogKind::EntryFailed, 0x8000_0021) => "reason 0x80000021: invalid guest state",
+        (LogKind::EntryFailed, 0x8000_0022) => "reason 0x80000022: the guest's MSRs could not be loaded",
+        (LogKind::EntryFailed, 0x8000_0029) => "reason 0x80000029: a machine check of the hardware",
+        (LogKind::EntryFailed, 0xffff_ffff | u64::MAX) => "AMD's VMEXIT_INVALID: invalid guest state",
+        _ => return None,
+    })
 }

@@ -1,10 +1,28 @@
 //! MSRs that KVM does not have.
 
-use super::{incidents, texts};
+use super::incidents;
 use crate::lint::prelude::*;
 use kvm::kernel_log::LogKind;
 use kvm::msr;
 use std::collections::BTreeMap;
+
+const SENSOR_MSRS: &str = "These MSRs are sensors: power meters (RAPL), temperatures, frequencies. A \
+    monitoring tool in the guest polls them: not the cause of any load";
+const UNHANDLED_MSRS: &str = "A guest asks for registers of the CPU that KVM does not emulate. It matters \
+    only if the guest misbehaves at that moment";
+const FAULTED: &str = "KVM answered with a fault (#GP), which most systems expect and handle";
+const IGNORED: &str = "KVM let the accesses pass without a fault: a read returned 0, a write was dropped";
+const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the guest to avoid the messages";
+const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves. If it stops at that moment \
+    (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such accesses pass with \
+    kvm.ignore_msrs=1 (reads return 0, writes are dropped)";
+const NO_ACTION_MIXED: &str = "No action needed unless the guest misbehaves. Some accesses raised a fault \
+    and others read 0: kvm.ignore_msrs was on for a part of this time, and where it is on now the faults are over. If \
+    the guest stopped at a fault (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows";
+const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes a 0 that it read \
+    for the register's value, and does not learn that a write was dropped";
+const SEE_THE_CRASH: &str = "A guest ended or broke as well: compare the times. An access right before it \
+    may be the cause, because a fault that a system does not expect ends it";
 
 /// The most MSRs that evidence lists.
 const MAX_MSRS: usize = 24;
@@ -76,12 +94,12 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         evidence.push("check: journalctl -k; trace-cmd record -e kvm:kvm_msr, then trace-cmd report".into());
         let (title, why) = if sensors {
             let title = "A sensor tool in the guest reads power meters or thermometers that KVM does not have";
-            (title.into(), texts::SENSOR_MSRS)
+            (title.into(), SENSOR_MSRS)
         } else {
-            (String::new(), texts::UNHANDLED_MSRS)
+            (String::new(), UNHANDLED_MSRS)
         };
-        let faulted = found.faulted.then_some(texts::FAULTED);
-        let ignored = found.ignored.then_some(texts::IGNORED);
+        let faulted = found.faulted.then_some(FAULTED);
+        let ignored = found.ignored.then_some(IGNORED);
         let why = [Some(why), faulted, ignored].into_iter().flatten().collect::<Vec<_>>().join(". ");
         let finding = Finding::new(Severity::Info, Confidence::High, evidence, advice(sensors, &found, broken));
         verdicts.find_of(ctx, owner, Finding { title, why, marks: found.marks, ..finding });
@@ -91,11 +109,11 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// Advice for the finding. `broken`: something ended or broke a guest, so "no action" would be wrong advice.
 fn advice(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
     let mut all = vec![fixes::advice(match (broken, sensors, found.faulted, found.ignored) {
-        (true, ..) => texts::SEE_THE_CRASH,
-        (_, true, ..) => texts::NO_ACTION_SENSORS,
-        (_, _, true, true) => texts::NO_ACTION_MIXED,
-        (_, _, true, false) => texts::NO_ACTION_MSRS,
-        (_, _, false, _) => texts::NO_ACTION_IGNORED,
+        (true, ..) => SEE_THE_CRASH,
+        (_, true, ..) => NO_ACTION_SENSORS,
+        (_, _, true, true) => NO_ACTION_MIXED,
+        (_, _, true, false) => NO_ACTION_MSRS,
+        (_, _, false, _) => NO_ACTION_IGNORED,
     })];
     // Lines that may explain a crash, or say when which of two answers was given, are not to be silenced.
     if found.silenceable && !broken && (sensors || !found.faulted || !found.ignored) {

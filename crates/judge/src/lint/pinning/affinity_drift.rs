@@ -2,7 +2,7 @@
 
 use super::texts::{self, helper_name};
 use crate::lint::prelude::*;
-use fixes::cpu_groups;
+use fixes::placement::{bounding_group, group_name};
 
 /// The most threads that evidence names.
 const MAX_LINES: usize = 8;
@@ -63,8 +63,8 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         lines.push(format!("and {rest} more like these"));
     }
     // A group of processes that leaves fewer CPUs than a pin names.
-    lines.extend(drifted.iter().find_map(|(_, want, _)| cpu_groups::bound(guest, want)).map(|group| {
-        let (name, cpus) = (cpu_groups::name(group), &group.cpus);
+    lines.extend(drifted.iter().find_map(|(_, want, _)| bounding_group(guest, want)).map(|group| {
+        let (name, cpus) = (group_name(group), &group.cpus);
         format!("its group of processes {name} leaves it only CPUs {cpus} (cpuset.cpus, AllowedCPUs=)")
     }));
     lines.push(format!("check: {}; look at: taskset -pc TID", fixes::virsh(guest, "vcpupin", "")));

@@ -1,0 +1,168 @@
+//! QEMU's main thread, memory faults of the guest that the host serves, and guests that run guests.
+
+use crate::lint::prelude::*;
+use crate::model::call_tree;
+
+const USE_IOTHREAD: &str = "Give disks an IOThread, so that their work leaves the main thread; use vhost \
+    for the network";
+const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and emulated \
+    devices; this one thread serves them all";
+
+/// From this rate of accesses on, emulated timers are worth naming.
+const TIMER_ACCESSES: f64 = 100.0;
+
+/// A profile older than this says nothing about now.
+const PROFILE_LASTS_MS: i64 = 600_000;
+/// Functions that are named.
+const NAMED: usize = 3;
+
+/// What the thread does, if its stack was sampled lately.
+fn functions(ctx: &Context<'_>, guest: &GuestContext<'_>, tid: i32) -> Option<String> {
+    let profile = &guest.domain.profile.as_ref()?.stacks;
+    let samples = profile.samples_of(Some(tid));
+    if samples == 0 || ctx.model.time_ms.saturating_sub(profile.began_ms) > PROFILE_LASTS_MS {
+        return None;
+    }
+    let longest = call_tree::functions(profile, Some(tid)).into_iter().filter(|time| time.own > 0).take(NAMED);
+    let share = |own: u64| figure(own as f64 / samples as f64 * 100.0);
+    let named: Vec<String> = longest.map(|t| format!("{} % in {}", share(t.own), t.function.full_name())).collect();
+    Some(format!("of {samples} samples of its stack: {}", named.join(", ")))
+}
+
+pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(thread) = guest.domain.emulator() else { return };
+    let Some(cpu) = thread.cpu.filter(|cpu| cpu.busy() >= ctx.thresholds().machine.main_loop) else { return };
+    if guest.migrating() || guest.vcpu_threads().next().is_none() {
+        return;
+    }
+    let (busy, usr, sys) = (figure(cpu.busy()), figure(cpu.usr), figure(cpu.sys));
+    let over = guest.window();
+    let mut evidence = vec![format!("QEMU's main thread uses {busy} % of a CPU ({usr} % user, {sys} % kernel) {over}")];
+    let is_timer = |name: &str| matches!(name, "rtc" | "hpet" | "acpi-tmr");
+    let timers = guest.accesses(|r| r.device_name().is_some_and(is_timer));
+    if timers.rate_or_zero() >= TIMER_ACCESSES {
+        let rate = or_unknown(timers.rate, figure);
+        evidence.push(format!("the guest makes {rate} accesses/s to timers that this thread serves"));
+    }
+    let tid = thread.tid;
+    evidence.push(functions(ctx, guest, tid).unwrap_or_else(|| format!("look at: kvmtop profile {tid}")));
+    let mut fix = Vec::new();
+    if guest.config.pins.iothread_count == 0 {
+        let xml = "In its XML that is <iothreads>1</iothreads> and <driver iothread='1'/>";
+        fix.extend([fixes::advice(USE_IOTHREAD), fixes::libvirt_advice(xml)]);
+    }
+    fix.push(fixes::advice(CLOSE_SCREENS));
+    let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
+    let (target, marks) = (Target::Thread(tid), vec![Mark::Thread(tid)]);
+    verdicts.find(Finding { target, cost: Some(cpu.busy()), marks, ..found });
+}
+
+const SHOW_MAPPING: &str =
+    "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing /sys/kernel/mm/transparent_hugepage/enabled";
+const CHECK_FAULTS: &str =
+    "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|numa|ksm' /proc/vmstat, twice";
+
+/// A warning from this cost on: of memory faults percent of one CPU, of nested exits percent of the vCPUs' time.
+const COST_WARNING: f64 = 10.0;
+
+pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let mut faults = guest.exits(&[ExitKind::MemoryFault]);
+    if faults.count == 0 || guest.migrating() {
+        return;
+    }
+    let steps = &ctx.thresholds().machine.faults;
+    let vmx = guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
+    if !vmx {
+        // On AMD and arm64 one exit reason covers faults and emulated memory.
+        if !guest.has_accesses(Space::Mmio) && ctx.is_file() {
+            if faults.per_vcpu.is_some_and(|per| steps.of(per).is_none()) {
+                return;
+            }
+            return verdicts.cannot_tell("this exit reason covers page faults and MMIO, and the addresses are missing");
+        }
+        let mmio = guest.accesses(|r| r.space == Space::Mmio);
+        let left = 1.0 - (mmio.count as f64 / faults.count as f64).min(1.0);
+        faults.count = faults.count.saturating_sub(mmio.count);
+        faults.rate = faults.rate.map(|r| r * left);
+        faults.per_vcpu = faults.per_vcpu.map(|r| r * left);
+        faults.cost = faults.cost.map(|c| (c - mmio.cost.unwrap_or(0.0)).max(0.0));
+    }
+    if faults.rate.is_none() {
+        return verdicts.cannot_tell(guest.why_no_rate());
+    }
+    let Some(per_vcpu) = faults.per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
+    let Some(mut severity) = steps.of(per_vcpu) else { return };
+    if faults.cost.is_some_and(|c| c >= COST_WARNING) {
+        severity = severity.max(Severity::Warning);
+    }
+    let show = fixes::command(SHOW_MAPPING).needing("shows what may remove mappings");
+    let fix = vec![show, fixes::advice("Back the guest with huge pages if its memory is meant for it alone")];
+    let evidence = vec![faults.describe(guest, "memory faults", ""), CHECK_FAULTS.into()];
+    verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
+}
+
+const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or \
+    Docker Desktop: disable what is not needed";
+const INNER_GUESTS_HERE: &str = "Run the inner guests on this host if possible; \
+    otherwise give them virtio devices and keep their exits few";
+const CHECK_NESTED: &str = "check: kvm_stat -1, the nested rows; look at: /sys/module/kvm_*/parameters/nested";
+
+/// Tracepoints of nested exits and entries.
+const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
+/// The `VMware` backdoor.
+const VMPORT: u64 = 0x5658;
+
+pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let exits = guest.exits(&[ExitKind::Nested]);
+    let events = total(EVENTS.iter().filter_map(|e| guest.domain.kvm_events.get(*e)).copied());
+    let runs = guest.domain.counters.get("nested_run").copied().unwrap_or(0.0);
+    let all = guest.domain.exits.count;
+    let limit = ctx.thresholds().machine.nested_share;
+    let by_exits = exits.exit_share.is_some_and(|s| s >= limit);
+    let by_events = events > 0 && (all == 0 || 100.0 * events as f64 / all as f64 >= limit);
+    let by_counter = guest.domain.exit_rate.0.is_some_and(|r| r > 0.0 && 100.0 * runs / r >= limit);
+    if !by_exits && !by_events && !by_counter {
+        return;
+    }
+    let work = guest.domain.exits.work_ns.zip(guest.seconds).zip(guest.vcpus());
+    let costly = work.is_some_and(|((ns, s), n)| ns as f64 / (s * 1e7) / n >= COST_WARNING);
+    let mut evidence = Vec::new();
+    if exits.count > 0 {
+        evidence.push(exits.describe(guest, "exits", "for a hypervisor's own instructions"));
+    }
+    if events > 0 {
+        evidence.push(format!("{events} nested exits (kvm_nested_vmexit and related events), {all} exits in total"));
+    }
+    if runs > 0.0 {
+        evidence.push(format!("{} entries/s into the guest's guests (nested_run)", figure(runs)));
+    }
+    let port = guest.domain.hot_access().filter(|a| a.space == Space::Pio);
+    evidence.extend(port.map(|p| {
+        let device = p.device_name().unwrap_or("unknown device");
+        format!("its most frequent port is {} ({device})", p.address_text())
+    }));
+    evidence.push(CHECK_NESTED.into());
+    let severity = if costly { Severity::Warning } else { Severity::Info };
+    let sure = exits.count > 0 || events > 0;
+    let confidence = if sure { Confidence::High } else { Confidence::Medium };
+    verdicts.find(Finding::new(severity, confidence, evidence, fewer_exits(guest, port)).caused_by(exits));
+}
+
+/// What makes nested exits fewer or cheaper.
+fn fewer_exits(guest: &GuestContext<'_>, port: Option<&AccessRow>) -> Vec<Fix> {
+    let mut fix = Vec::new();
+    if port.is_some_and(|p| p.address == Some(VMPORT)) {
+        fix.extend(fixes::vmport_off(guest));
+    }
+    if !guest.kind.windows(Confidence::Low) {
+        fix.push(fixes::advice(INNER_GUESTS_HERE));
+        return fix;
+    }
+    let mut wanted = vec!["hypervclock", "vpindex", "synic", "stimer", "vapic", "tlbflush"];
+    if guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx)) {
+        wanted.push("evmcs");
+    }
+    fix.extend(fixes::hyperv::enable(guest, &wanted));
+    fix.push(fixes::advice(WINDOWS_HYPERVISOR));
+    fix
+}
