@@ -2,8 +2,8 @@
 //!
 //! A rule looks at one interval and reports nothing, a [`Finding`], or why it cannot tell. [`run`] asks all rules of
 //! the [table](FAMILIES), keeps only patterns that last (on a running host), groups findings that have one cause, and
-//! sorts them. Each family of rules has a folder: `rules.rs` holds its rows of the table, `texts.rs` its prose, the
-//! other files its detection. `docs/rules.md` is generated from the table.
+//! sorts them. Each family of rules has a module, whose `RULES` are its rows of the table. `docs/rules.md` is generated
+//! from the table.
 
 mod apic;
 mod contention;

@@ -4,7 +4,9 @@ pub(super) use super::context::exit_kind::ExitKind;
 pub(super) use super::context::guest::{GuestContext, NO_VCPUS};
 pub(super) use super::context::totals::EventTotals;
 pub(super) use super::context::{Context, demand, wait_of_demand};
-pub(super) use super::engine::finding::{Audience, Confidence, Finding, Fix, Mark, Severity, Target, worst};
+pub(super) use super::engine::finding::{
+    Audience, Confidence, Finding, Fix, Mark, Severity, Target, known, worst, worst_of,
+};
 pub(super) use super::engine::hold::Hold;
 pub(super) use super::engine::thresholds::thresholds;
 pub(super) use super::fixes::isolation::Isolation;

@@ -5,16 +5,16 @@ use super::rule::{Family, Rule};
 use super::rule_id::RuleId;
 use super::{apic, contention, devices, disks, machine, numa, pinning, scheduling, timers};
 
-/// All rules, by family. A new rule is a row in its family's `rules.rs`.
+/// All rules, by family. A new rule is a row in its family's `RULES`.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "Timers and clocks", rules: timers::rules::RULES },
+    Family { name: "Timers and clocks", rules: timers::RULES },
     Family { name: "Interrupt controller", rules: apic::RULES },
-    Family { name: "Devices", rules: devices::rules::RULES },
-    Family { name: "Disks", rules: disks::rules::RULES },
-    Family { name: "Scheduling", rules: scheduling::rules::RULES },
-    Family { name: "Pinning", rules: pinning::rules::RULES },
-    Family { name: "Contention for CPUs", rules: contention::rules::RULES },
-    Family { name: "NUMA and hardware threads", rules: numa::rules::RULES },
+    Family { name: "Devices", rules: devices::RULES },
+    Family { name: "Disks", rules: disks::RULES },
+    Family { name: "Scheduling", rules: scheduling::RULES },
+    Family { name: "Pinning", rules: pinning::RULES },
+    Family { name: "Contention for CPUs", rules: contention::RULES },
+    Family { name: "NUMA and hardware threads", rules: numa::RULES },
     Family { name: "Machine", rules: machine::RULES },
 ];
 

@@ -1,13 +1,70 @@
 //! Competition for CPUs: quotas, overcommitment, and other tasks on the CPUs of pinned vCPUs.
 
-mod host_cpus;
-mod host_tasks;
-mod isolated_noise;
-mod overcommit;
-mod quota;
-mod realtime;
-pub(super) mod rules;
-mod texts;
+mod host_work;
+mod vcpus;
 
-/// The most CPUs that a finding marks.
-const MAX_MARKS: usize = 64;
+use crate::lint::prelude::*;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::new(RuleId::IsolatedNoise, Setup(host_work::noise), Hold::USUAL).described(RuleDoc {
+        sees: "interrupts or kernel threads disturb an isolated CPU with a vCPU",
+        why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU. Each of \
+            them costs the vCPU an exit and a wait",
+        thresholds: thresholds![pinning.isolated_irqs, pinning.isolated_cpu, pinning.nohz_ticks],
+        limits: "A kernel thread counts for the CPU on which it ran last. Interrupts of a large host are read only \
+            every few intervals. Queues of multiqueue devices cannot be moved without managed_irq",
+        fix: "The host's kernel command line and interrupt affinity",
+        links: &[links::CPU_ISOLATION, links::IRQ_AFFINITY, links::KERNEL_PARAMETERS],
+    }),
+    Rule::new(RuleId::QuotaThrottled, Setup(vcpus::quota), Hold::USUAL).described(RuleDoc {
+        sees: "a CPU quota stops the guest",
+        why: "The quota gives the vCPUs a budget of CPU time per period (100 ms by default). When it is used up they \
+            stop until the period ends, however idle the host is. The guest sees its vCPUs stop for tens of \
+            milliseconds",
+        thresholds: thresholds![pinning.throttled, pinning.throttled_time],
+        limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval. Whether \
+            the limit is intended is not known",
+        fix: "virsh schedinfo or systemctl set-property on the host, at once",
+        links: &[links::CFS_BANDWIDTH, links::CPU_TUNING],
+    }),
+    Rule::new(RuleId::Overcommit, Host(vcpus::overcommit), Hold::USUAL).described(RuleDoc {
+        sees: "more vCPUs than CPUs for them",
+        why: "Idle vCPUs may share CPUs in any number; busy ones queue up. Red Hat's guide considers 5 vCPUs per CPU \
+            safe as long as none is fully busy, and advises against more than 10",
+        thresholds: thresholds![pinning.overcommit, pinning.wait],
+        limits: "Idle vCPUs may share CPUs in any number, so where CPU times are measured the vCPUs have to wait, \
+            and the CPUs have to be busy. From files alone a pinned set with more vCPUs than CPUs is reported where \
+            other CPUs are free",
+        fix: "Pins to free CPUs where there are any, else fewer guests or vCPUs",
+        links: &[links::CPU_TUNING],
+    }),
+    Rule::new(RuleId::RealtimeVcpu, Setup(vcpus::realtime), Hold::USUAL).described(RuleDoc {
+        sees: "a vCPU with real-time priority shares its CPU or is throttled",
+        why: "A vCPU with real-time priority keeps everything else off its CPU: kworkers that deliver its own \
+            interrupts, vhost, the emulator. These starve, or the kernel stops the vCPU for 5 % of each second",
+        thresholds: &[],
+        limits: "A vCPU at 94 % of its CPU counts as throttled by kernel.sched_rt_runtime_us (95 % by default); the \
+            stops themselves are not measured. Where isolation is unknown, sharing is not reported",
+        fix: "Pins, the host's kernel command line, <vcpusched> in the domain's XML, or a sysctl",
+        links: &[links::KVM_REALTIME],
+    }),
+    Rule::new(RuleId::PinnedNotIsolated, Setup(host_work::host_tasks), Hold::USUAL).described(RuleDoc {
+        sees: "host tasks run on the CPU of a pinned vCPU",
+        why: "A pin keeps the vCPU on its CPU, but keeps nothing else away. Whatever else runs there stops the vCPU, \
+            which cannot move",
+        thresholds: thresholds![pinning.host_tasks, pinning.busy, pinning.wait],
+        limits: "A task counts for the CPU on which it ran last, and only the busiest tasks of the host are kept. Wait \
+            behind another guest is not counted as the tasks' fault",
+        fix: "AllowedCPUs of systemd's slices, at once, or isolcpus on the host's kernel command line",
+        links: &[links::CPU_ISOLATION, links::KERNEL_PARAMETERS],
+    }),
+    Rule::new(RuleId::HostCpusStarved, Host(host_work::starved), Hold::USUAL).described(RuleDoc {
+        sees: "pinned vCPUs leave the host no CPU of its own",
+        why: "Emulators, vhost, libvirtd, ssh and the kernel need CPU time too. With a vCPU pinned to every CPU, they \
+            take it from the guests at unpredictable moments",
+        thresholds: thresholds![pinning.starved_wait],
+        limits: "A CPU with a pinned vCPU counts as taken, busy or not. The host's tasks do not run on isolated CPUs",
+        fix: "Pins or number of vCPUs of the guests",
+        links: &[links::CPU_ISOLATION],
+    }),
+];

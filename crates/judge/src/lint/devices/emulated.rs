@@ -1,7 +1,45 @@
-//! Real load on emulated network cards and disk controllers, and polling of old ports.
+//! Emulated devices: network cards and disk controllers, old ports that are polled, and runs of characters on the
+//! serial port.
 
-use super::texts::{EMULATED, POLLED, Regions};
 use crate::lint::prelude::*;
+
+/// Accesses per second that can only come in bursts: on average less than a millisecond apart.
+const STREAM: f64 = 1000.0;
+
+/// With fewer accesses per second a prompt or a line of a log appears now and then.
+const SPARSE: f64 = 30.0;
+
+/// A wake-up that takes this long within the same interval makes a burst a warning, nanoseconds.
+const LATE_NS: u64 = 1_000_000;
+
+const QUIET_CONSOLE: &str = "Do not run jobs with much output on the serial console: \
+    use ssh, or a virtio console (console=hvc0), which takes whole lines at once";
+
+/// Emulated devices: their kind, and the libvirt element and the device of QEMU that make it virtio.
+const EMULATED: &[(Regions, (&str, &str, &str))] = &[
+    (
+        &["e1000", "rtl8139", "pcnet", "ne2000", "vmxnet3"],
+        ("network card", "<interface>'s <model type='virtio'/>", "virtio-net-pci"),
+    ),
+    (
+        &["ahci", "ide", "piix-bmdma", "bmdma", "lsi-", "megasas"],
+        ("disk controller", "<disk>'s <target dev='vda' bus='virtio'/>", "virtio-blk-pci"),
+    ),
+];
+
+/// Ports and windows that nothing should poll: their name, and advice where there is no setting.
+const POLLED: &[(Regions, (&str, &str))] = &[
+    (&["vmport"], ("the VMware backdoor (port 0x5658)", "")),
+    (&["i8042"], ("the PS/2 controller", "Give the guest a USB tablet or virtio input instead of the PS/2 mouse")),
+    (&["vga", "cirrus", "vbe", "qxl-ioports"], ("VGA registers", FRAMEBUFFER)),
+    (&["pci-conf", "pcie-mmcfg"], ("PCI configuration space", READS_CONFIGURATION)),
+];
+
+const FRAMEBUFFER: &str = "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no screen: video model none";
+const READS_CONFIGURATION: &str = "Something in the guest keeps reading configuration space: a monitoring tool (lspci, \
+    sensors), or a driver that polls for hotplug";
+const CHECK_BURSTS: &str = "check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio, then trace-cmd report; \
+    the gaps count, averages hide bursts";
 
 /// The first group of regions that the guest uses at least this often.
 fn used<T>(
@@ -56,8 +94,70 @@ fn unnamed(guest: &GuestContext<'_>, least: f64, verdicts: &mut Verdicts) {
 pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.polling;
     let Some((_, (name, help), accesses)) = used(guest, POLLED, least, verdicts) else { return };
-    let fix = help.map_or_else(|| fixes::vmport_off(guest), |help| vec![fixes::advice(help)]);
+    let fix = if help.is_empty() { fixes::vmport_off(guest) } else { vec![fixes::advice(*help)] };
     let evidence = vec![accesses.describe(guest, "accesses", ""), guest.perf_check("ioport")];
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).caused_by(accesses);
     verdicts.find(Finding { title: format!("The guest polls {name}"), ..found });
 }
+
+fn is_serial(r: &AccessRow) -> bool {
+    r.device_name().is_some_and(|name| name == "pl011" || name.starts_with("serial"))
+}
+
+pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().devices;
+    let serial = guest.domain.vcpu_accesses.iter().chain(&guest.domain.accesses).filter(|r| is_serial(r));
+    let bursts = serial.filter_map(|r| Some((r.burst.filter(|b| b.count as f64 >= t.burst_accesses)?, r)));
+    let longest = bursts.max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
+    let Some((burst, row)) = longest else { return stream(ctx, guest, verdicts) };
+    let ms = burst.ns as f64 / 1e6;
+    let Some(severity) = t.burst_ms.of(ms) else { return };
+    let wakeups = row.vcpu.and_then(|v| guest.domain.vcpu(v)).and_then(|t| t.wakeups.as_ref());
+    let late = wakeups.and_then(|w| w.max_ns).filter(|ns| *ns >= LATE_NS).map(|ns| figure(ns as f64 / 1e6));
+    let severity = if late.is_some() { severity.max(Severity::Warning) } else { severity };
+    let port = row.device_name().unwrap_or("the serial port");
+    let vcpu = row.vcpu.map_or_else(|| "a vCPU".into(), |v| format!("vCPU {v}"));
+    let (count, ms) = (burst.count, figure(ms));
+    let evidence = known([
+        Some(format!("{count} accesses to {port} without a gap of 1 ms held {vcpu} for {ms} ms")),
+        late.map(|ms| format!("a wake-up of that vCPU took {ms} ms in the same second")),
+        Some(CHECK_BURSTS.into()),
+    ]);
+    let marks = known([Some(Mark::Access(row.space, row.address, row.direction)), row.vcpu.map(Mark::Vcpu)]);
+    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, quieten()) });
+}
+
+/// The same where only sums are known: accesses that come faster than one a millisecond on average are bursts, however
+/// they are spread; fewer may be.
+fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    if guest.domain.accesses.iter().any(|r| is_serial(r) && r.burst.is_some()) {
+        return;
+    }
+    let (accesses, event) = match guest.ports(is_serial) {
+        ports if ports.count > 0 => (ports, "ioport"),
+        _ => (guest.accesses(is_serial), "mmio"),
+    };
+    if (accesses.count as f64) < ctx.thresholds().devices.burst_accesses {
+        return;
+    }
+    match accesses.rate {
+        Some(rate) if rate >= STREAM => {
+            let severity = ctx.severity_by_cost(guest, &accesses).unwrap_or_default();
+            let evidence = vec![accesses.describe(guest, "accesses", "to the serial port"), guest.perf_check(event)];
+            let found = Finding::new(severity, Confidence::High, evidence, quieten()).caused_by(accesses);
+            verdicts.find(Finding { title: "Output on the serial port holds a vCPU".into(), ..found });
+        }
+        Some(rate) if rate < SPARSE => {}
+        _ => verdicts.cannot_tell(format!(
+            "{} accesses to the serial port, but not when each came; averages hide bursts",
+            figure(accesses.count as f64)
+        )),
+    }
+}
+
+fn quieten() -> Vec<Fix> {
+    vec![fixes::advice(QUIET_CONSOLE), fixes::command("dmesg -n 4").needing(fixes::IN_GUEST)]
+}
+
+/// How the names of regions begin (QEMU's `info mtree`).
+type Regions = &'static [&'static str];

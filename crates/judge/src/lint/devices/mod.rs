@@ -1,9 +1,82 @@
 //! Emulated and paravirtual devices.
 
 mod emulated;
-mod irqfd_kworker;
 mod properties;
-pub(super) mod rules;
-mod serial;
-mod texts;
 mod virtio;
+
+use crate::lint::prelude::*;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::new(RuleId::VirtioIntx, Behaviour(virtio::intx), Hold::USUAL).described(RuleDoc {
+        sees: "a virtio device interrupts through INTx instead of MSI-X",
+        why: "With MSI-X every queue has its own interrupt, and the driver reads nothing. On a shared line the driver \
+            has to ask the device, in QEMU, after each interrupt, and all queues share one vCPU",
+        thresholds: thresholds![devices.intx_reads],
+        limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device. Why the driver \
+            does not use MSI-X is visible only inside the guest",
+        fix: "The guest's kernel command line or drivers; the device's number of vectors",
+        links: &[links::VIRTIO],
+    }),
+    Rule::new(RuleId::VirtioKicks, Behaviour(virtio::kicks), Hold::USUAL).described(RuleDoc {
+        sees: "the VMM serves virtio notifications itself instead of through an ioeventfd",
+        why: "A notification with an ioeventfd ends in the kernel and wakes an IOThread or vhost. Without one the vCPU \
+            itself returns to QEMU and does the device's work while the guest waits",
+        thresholds: thresholds![devices.kicks],
+        limits: "Infers it from exits to the VMM that no other access explains: at least half of the notifications \
+            have to be among them. Where interrupts are traced (the Latency view), the busiest doorbell that does \
+            reach a thread through an ioeventfd is evidence",
+        fix: "The device's driver options in the domain's XML: vhost, ioeventfd, an IOThread",
+        links: &[links::DEVICES],
+    }),
+    Rule::new(RuleId::EmulatedDevice, Behaviour(emulated::emulated), Hold::USUAL).described(RuleDoc {
+        sees: "an emulated network card or disk controller does real work",
+        why: "Each access to a register of an emulated device is a round trip to QEMU. A virtio device passes whole \
+            batches of requests with one notification, or none",
+        thresholds: thresholds![devices.emulated],
+        limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the \
+            same",
+        fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
+        links: &[links::DEVICES],
+    }),
+    Rule::new(RuleId::SerialBurst, Behaviour(emulated::serial), Hold::For(1.0, 10.0)).described(RuleDoc {
+        sees: "output on the serial port holds a vCPU for milliseconds",
+        why: "Each character on an emulated serial port is at least one round trip to QEMU, made by the vCPU that \
+            prints. Other work of that vCPU waits meanwhile, for example an interrupt of the network card",
+        thresholds: thresholds![devices.burst_accesses, devices.burst_ms, cost.of_one_cpu, cost.of_vcpus],
+        limits: "Accesses less than 1 ms apart are a burst. Files with sums only are judged from 1000 accesses/s on: \
+            an average hides bursts",
+        fix: "Inside the guest: less output on the console, or a virtio console",
+        links: &[links::CONSOLE],
+    }),
+    Rule::new(RuleId::LegacyPortPolling, Behaviour(emulated::polling), Hold::USUAL).described(RuleDoc {
+        sees: "the guest polls VGA, PS/2, vmport or PCI configuration ports",
+        why: "Each access is a 5-12 us round trip to QEMU; some is normal while someone uses the guest's screen \
+            through VNC",
+        thresholds: thresholds![devices.polling],
+        limits: "Somebody who uses the guest's screen through VNC causes some of it",
+        fix: "Features and devices in the domain's XML, after a power cycle; or the program in the guest that polls",
+        links: &[links::DEVICES],
+    }),
+    Rule::new(RuleId::IrqfdKworker, Behaviour(virtio::kworker), Hold::USUAL).described(RuleDoc {
+        sees: "interrupts reach the guest through a kworker on a busy or isolated CPU",
+        why: "KVM queues an interrupt that it cannot inject at once (level-triggered lines, old arm64 kernels) to a \
+            kworker on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",
+        thresholds: thresholds![devices.kworker_wakes],
+        limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work. On an isolated \
+            CPU 10 wake-ups/s are enough. Where interrupts are traced (the Latency view), those that kworkers inject \
+            and what each part of their way took are evidence",
+        fix: "The host's kernel, or the placement of the task that raises the interrupts",
+        links: &[links::WORKQUEUE],
+    }),
+    Rule::new(RuleId::DeviceProperties, Setup(properties::costly), Hold::AT_ONCE).described(RuleDoc {
+        sees: "a device has a property that makes QEMU serve what the kernel could",
+        why: "By default KVM, vhost and VFIO pass notifications and interrupts of fast devices past QEMU. A property \
+            that turns this off is of use for debugging only",
+        thresholds: &[],
+        limits: "Configuration only: what it costs is not measured. Knows ioeventfd, vectors, event_idx, \
+            indirect_desc, tx, vhost and the x-no-kvm-… and x-no-mmap of passed-through devices, from <devices>, \
+            <qemu:override>, <qemu:commandline> and QEMU's command line; the last one counts",
+        fix: "The property, in the place that decides, after a power cycle",
+        links: &[links::DEVICES],
+    }),
+];

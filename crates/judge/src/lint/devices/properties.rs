@@ -1,7 +1,8 @@
 //! Properties of devices that make QEMU serve what the kernel could.
 
 use crate::lint::prelude::*;
-use kvm::device_property::{self, DeviceProperty, PropertyPlace};
+use kvm::device_property::PropertyPlace::{CommandLine, Devices, Override};
+use kvm::device_property::{self, DeviceProperty};
 use sample::DomainFacts;
 
 /// The most properties that evidence lists.
@@ -54,20 +55,18 @@ fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
     let text = |property: &DeviceProperty| {
         let DeviceProperty { device, name, value, place } = property;
         match (place, name.as_str()) {
-            (PropertyPlace::Devices, "vhost") => {
+            (Devices, "vhost") => {
                 format!("Remove name='qemu' from the <driver> of {device}, so that vhost moves its packets")
             }
-            (PropertyPlace::Devices, "tx") => format!("Remove txmode='timer' from the <driver> of {device}"),
-            (PropertyPlace::Devices, name) => {
-                format!("Remove {}='{value}' from the <driver> of {device}", name.replace('-', "_"))
-            }
-            (PropertyPlace::Override, name) => format!(
+            (Devices, "tx") => format!("Remove txmode='timer' from the <driver> of {device}"),
+            (Devices, name) => format!("Remove {}='{value}' from the <driver> of {device}", name.replace('-', "_")),
+            (Override, name) => format!(
                 "Remove <qemu:property name='{name}' .../> of the device with the alias {device} from <qemu:override>"
             ),
-            (PropertyPlace::CommandLine, "kernel-irqchip") => {
+            (CommandLine, "kernel-irqchip") => {
                 format!("Start QEMU without kernel_irqchip={value} in -machine or -accel: on is the default")
             }
-            (PropertyPlace::CommandLine, name) => format!("Start QEMU without {name}={value} for the device {device}"),
+            (CommandLine, name) => format!("Start QEMU without {name}={value} for the device {device}"),
         }
     };
     all.iter().take(MAX_LISTED).map(|property| fixes::advice(text(property)).needing(fixes::POWER_CYCLE)).collect()

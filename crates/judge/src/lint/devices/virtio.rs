@@ -1,25 +1,43 @@
-//! virtio: interrupts through `INTx`, and notifications that reach the VMM.
+//! virtio: interrupts through `INTx` or a workqueue, and notifications that reach the VMM.
 
-use super::{properties, texts};
+use super::properties;
 use crate::lint::prelude::*;
-use crate::model::DoorbellModel;
+use crate::model::{DoorbellModel, InjectionModel};
+use sample::Injector;
 
 /// Offsets in a legacy virtio device's port window (`uapi/linux/virtio_pci.h`).
 const LEGACY_NOTIFY: u64 = 0x10;
+
 const LEGACY_ISR: u64 = 0x13;
+
 /// `KVM_EXIT_MMIO` and `KVM_EXIT_IO` (`uapi/linux/kvm.h`).
 const EXIT_MMIO: i32 = 6;
+
 const EXIT_IO: i32 = 2;
+
+/// Wake-ups per second that are reported when the kworker is on an isolated CPU.
+const MIN_ISOLATED: f64 = 10.0;
+
+const USE_MSIX: &str =
+    "Remove pci=nomsi from the guest's kernel command line; in a Windows guest, update the virtio drivers";
+const DEFAULT_VECTORS: &str = "A device with vectors='0' (QEMU) or a very old guest kernel cannot use \
+    MSI-X: give the device the default number of vectors";
+const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd on, and give it an IOThread";
+const KWORKER_AND_VHOST: &str =
+    "A newer host kernel injects MSIs directly; inside the guest, MSI-X instead of INTx avoids the kworker";
+const KWORKER_AND_POLLING: &str = "A newer host kernel injects MSIs directly; \
+    give the polling task (vhost-user, DPDK) a CPU whose kworkers may wait";
+const CHECK_KICKS: &str =
+    "check: trace-cmd record -e kvm:kvm_userspace_exit -e kvm:kvm_fast_mmio, then trace-cmd report";
+const CHECK_KWORKER: &str =
+    "check: trace-cmd record -e sched:sched_wakeup -e workqueue:workqueue_execute_start, then trace-cmd report";
+const NOT_COUNTED: &str = "exits to the VMM were not counted, so it is unknown who serves the notifications";
+const KWORKER_ISOLATED: &str = "the kworker runs on an isolated CPU and delays the tasks that the CPU is reserved for";
 
 /// Whether a row is this register of a legacy virtio device.
 fn is_legacy(row: &AccessRow, offset: u64) -> bool {
     row.space == Space::Pio
         && row.device.as_ref().is_some_and(|d| d.name == "virtio-pci" && row.address == Some(d.base + offset))
-}
-
-fn reads_interrupt_status(r: &AccessRow) -> bool {
-    is_legacy(r, LEGACY_ISR) && r.direction == Direction::Read
-        || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-isr"))
 }
 
 fn is_notification(r: &AccessRow) -> bool {
@@ -29,30 +47,30 @@ fn is_notification(r: &AccessRow) -> bool {
 
 /// A virtio driver that asks which device interrupted.
 pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let reads = guest.accesses(reads_interrupt_status);
-    let Some(rate) = reads.rate_or_tell(guest, verdicts) else { return };
-    if rate < ctx.thresholds().devices.intx_reads {
+    let reads = guest.accesses(|r| {
+        is_legacy(r, LEGACY_ISR) && r.direction == Direction::Read
+            || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-isr"))
+    });
+    if reads.rate_or_tell(guest, verdicts).is_none_or(|rate| rate < ctx.thresholds().devices.intx_reads) {
         return;
     }
     let (cited, mut fix) = properties::cited(guest, &["vectors"]);
-    let mut evidence = vec![reads.describe(guest, "reads", "of virtio's interrupt status")];
-    evidence.extend(cited);
-    evidence.push("look inside the guest: grep virtio /proc/interrupts should show MSI".into());
-    fix.extend([fixes::advice(texts::USE_MSIX), fixes::advice(texts::DEFAULT_VECTORS)]);
+    let first = reads.describe(guest, "reads", "of virtio's interrupt status");
+    let look = "look inside the guest: grep virtio /proc/interrupts should show MSI".into();
+    let evidence = [first].into_iter().chain(cited).chain([look]).collect();
+    fix.extend([USE_MSIX, DEFAULT_VECTORS].map(fixes::advice));
     verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix).caused_by(reads));
 }
 
 /// Notifications that reach the VMM.
 pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let kicks = guest.accesses(is_notification);
-    let Some(rate) = kicks.rate_or_tell(guest, verdicts) else { return };
-    if rate < ctx.thresholds().devices.kicks {
+    if kicks.rate_or_tell(guest, verdicts).is_none_or(|rate| rate < ctx.thresholds().devices.kicks) {
         return;
     }
     let userspace = &guest.domain.userspace;
     if userspace.is_empty() {
-        return verdicts
-            .cannot_tell("exits to the VMM were not counted, so it is unknown who serves the notifications");
+        return verdicts.cannot_tell(NOT_COUNTED);
     }
     // An ioeventfd ends in the kernel. What remains of the exits to the VMM can only be notifications.
     let to_vmm = total(userspace.iter().filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO)).map(|u| u.2));
@@ -64,16 +82,13 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     }
     let (cited, fix) = properties::cited(guest, &["ioeventfd", "vhost", "event-idx"]);
     let confidence = if cited.is_empty() { Confidence::Medium } else { Confidence::High };
-    let (count, window) = (figure(to_vmm as f64), guest.window());
-    let mut evidence = vec![
-        kicks.describe(guest, "virtio notifications", ""),
-        format!("{count} exits to the VMM {window}, which other accesses do not explain"),
-    ];
-    evidence.extend(cited);
-    evidence.extend(guest.domain.doorbells.as_deref().and_then(doorbells));
-    evidence.push(texts::CHECK_KICKS.into());
+    let to_vmm = format!("{} exits to the VMM {}", figure(to_vmm as f64), guest.window());
+    let first =
+        [kicks.describe(guest, "virtio notifications", ""), format!("{to_vmm}, which other accesses do not explain")];
+    let doorbells = guest.domain.doorbells.as_deref().and_then(doorbells);
+    let evidence = first.into_iter().chain(cited).chain(doorbells).chain([CHECK_KICKS.into()]).collect();
     let mut fix = fixes::or_advice(fix, fixes::advice("Check that nothing sets ioeventfd=off on the device"));
-    fix.push(fixes::advice(texts::USE_VHOST));
+    fix.push(fixes::advice(USE_VHOST));
     verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(kicks));
 }
 
@@ -82,4 +97,53 @@ fn doorbells(bells: &[DoorbellModel]) -> Option<String> {
     let bell = bells.first()?;
     let (rate, mean) = (figure(bell.rate()?), figure(bell.time.mean_us()?));
     Some(format!("the doorbell {:#x} wakes {} {rate} times/s, which runs {mean} us later", bell.address, bell.comm))
+}
+
+/// The CPU of a bound kworker: `kworker/3:1`, `kworker/3:1H-kblockd`. Unbound ones are `kworker/u8:2`.
+fn kworker_cpu(comm: &str) -> Option<u32> {
+    comm.strip_prefix("kworker/")?.split(':').next()?.parse().ok()
+}
+
+pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(seconds) = guest.seconds else { return };
+    let host = ctx.topology();
+    if guest.vcpu_threads().all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
+        let on_isolated = |set: &CpuSet| ctx.map().restricts(set) && set.intersects(&ctx.map().isolated);
+        if guest.vcpu_threads().next().is_some() && ctx.layout(guest).vcpus.iter().any(on_isolated) {
+            verdicts.cannot_tell("who wakes the vCPUs on isolated CPUs is visible only with tracing");
+        }
+        return;
+    }
+    let wakes = |t: &ThreadModel| -> (u64, bool) {
+        let kworkers = || t.woken_by.iter().filter(|w| w.comm.starts_with("kworker/"));
+        let isolated = kworkers().any(|w| kworker_cpu(&w.comm).is_some_and(|c| host.is_isolated(c)));
+        (total(kworkers().map(|w| w.count)), isolated)
+    };
+    let busiest = guest.vcpu_threads().map(|t| (wakes(t), t)).max_by_key(|((n, _), _)| *n);
+    let Some(((count, isolated), thread)) = busiest else { return };
+    let rate = count as f64 / seconds;
+    let warning = ctx.thresholds().devices.kworker_wakes;
+    if !(isolated && rate >= MIN_ISOLATED) && rate < warning {
+        return;
+    }
+    let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.by == Injector::Kworker);
+    let evidence = known([
+        Some(format!("kworkers wake {} {} times/s {}", thread.label(), figure(rate), guest.window())),
+        Some(if isolated { KWORKER_ISOLATED } else { "the kworkers are not on isolated CPUs" }.into()),
+        traced.and_then(|i| injections(&i)),
+        Some(CHECK_KWORKER.into()),
+    ]);
+    let vhost = guest.domain.threads.iter().any(|t| t.role == Role::Vhost);
+    let fix = vec![fixes::advice(if vhost { KWORKER_AND_VHOST } else { KWORKER_AND_POLLING })];
+    let severity = if rate >= warning { Severity::Warning } else { Severity::Info };
+    let title = "Interrupts reach the guest through a kworker".into();
+    let found = Finding::new(severity, Confidence::Medium, evidence, fix);
+    verdicts.find(Finding { title, ..found }.about_vcpu(thread));
+}
+
+/// What the way of these interrupts took, where they were traced.
+fn injections(traced: &InjectionModel) -> Option<String> {
+    let (rate, wake, delay) = (figure(traced.rate()?), figure(traced.wake.mean_us()?), figure(traced.delay.mean_us()?));
+    let woken = format!("a vCPU that sleeps is woken {wake} us later and has a CPU {delay} us after that");
+    Some(format!("kworkers inject {rate} interrupts/s into the guest; {woken}"))
 }

@@ -1,8 +1,75 @@
 //! Disks: what the VMM says about their requests, and where their time goes.
 
-mod latency;
 mod requests;
-pub(super) mod rules;
-mod setup;
-mod texts;
-mod throttled;
+
+use crate::lint::prelude::*;
+
+/// Disks are read every 5 s: what holds for 8 of 15 s was seen in two readings.
+const TWO_READINGS: Hold = Hold::For(8.0, 15.0);
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::new(RuleId::DiskThrottled, Behaviour(requests::throttled), TWO_READINGS).described(RuleDoc {
+        sees: "the guest's disk is at the limit of its iotune or throttling options",
+        why: "QEMU lets no more through than the limit of the disk allows. What the guest wants beyond that waits in \
+            QEMU, however idle the host's storage is, and the guest sees it as latency",
+        thresholds: thresholds![disks.throttled],
+        limits: "Knows limits from the XML's <iotune> and QEMU's -drive throttling options. A limit set through the \
+            monitor alone, and a throttle group that several disks share, are not known. Whether the limit is \
+            intended is not known",
+        fix: "virsh blkdeviotune on the host, at once",
+        links: &[links::DISKS],
+    }),
+    Rule::new(RuleId::DiskQueue, Behaviour(requests::queue), TWO_READINGS).described(RuleDoc {
+        sees: "the guest has as many requests under way as its disk's bus takes",
+        why: "A bus takes a fixed number of requests at once. When all places are taken, further requests wait inside \
+            the guest, where no figure of the host shows them",
+        thresholds: thresholds![disks.queue_full, disks.queue_us],
+        limits: "The depth is an average by Little's law: the time of all completed requests over the time between \
+            two readings. Takes 1 place for IDE, 32 for SATA, 128 for virtio and SCSI; queues that were made longer \
+            or more are not known",
+        fix: "The disk's bus in the domain's XML, or the storage",
+        links: &[links::DISKS],
+    }),
+    Rule::new(RuleId::DiskFlushes, Behaviour(requests::flushes), TWO_READINGS).described(RuleDoc {
+        sees: "flushes of the write cache take most of the time of the guest's disk",
+        why: "With a flush the guest asks that all it wrote so far be on the medium: QEMU waits for fdatasync of the \
+            image, and the program in the guest waits for QEMU. Databases and journals flush at each commit",
+        thresholds: thresholds![disks.flush_time, disks.flushes],
+        limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
+            own flush (FUA) count as writes",
+        fix: "The program in the guest that flushes, or the storage",
+        links: &[links::DISKS],
+    }),
+    Rule::new(RuleId::DiskLatency, Behaviour(requests::latency), TWO_READINGS).described(RuleDoc {
+        sees: "the guest waits much longer for its disks than the host's block devices take",
+        why: "Between the guest's request and the host's block device stands QEMU: the thread that takes the request \
+            (the main loop, or an IOThread) has to get a CPU and be free, and the page cache or the pool of threads \
+            may lie between. Faster storage would change nothing",
+        thresholds: thresholds![disks.outside_us, disks.outside_percent, disks.timed_ops],
+        limits: "Needs the host's block devices timed (--engine-detail disks, or the Disks view), and compares all \
+            disks of a guest with all devices. Requests that the page cache answers, write-back by the kernel and \
+            storage over the network reach no block device in the name of the guest. Silent while a limit of the \
+            disk is reached",
+        fix: "An IOThread, the cache mode or aio in the domain's XML",
+        links: &[links::DISKS],
+    }),
+    Rule::new(RuleId::SlowStorage, Behaviour(requests::slow_storage), TWO_READINGS).described(RuleDoc {
+        sees: "a block device of the host takes long for the guest's requests",
+        why: "The time passes in the host's block layer and device: the device is slow, other guests and programs keep \
+            it busy, or its requests are held back. QEMU can only wait",
+        thresholds: thresholds![disks.storage_us, disks.timed_ops],
+        limits: "Needs the host's block devices timed, as disk-latency does. Large requests take long on a healthy \
+            device too. Who else uses the device is not known",
+        fix: "The host's storage, or what else uses it",
+        links: &[links::DISKS],
+    }),
+    Rule::new(RuleId::DiskErrors, Behaviour(requests::errors), Hold::EVENT).described(RuleDoc {
+        sees: "requests of the guest's disk fail on the host",
+        why: "QEMU got an error for a request to the image or the device behind the disk. By its error policy it \
+            passes the error on to the guest or stops the guest; most file systems then become read-only",
+        thresholds: &[],
+        limits: "Needs the guest's own QEMU monitor: libvirt does not pass the counts of failed requests on",
+        fix: "The host's storage",
+        links: &[links::DISKS],
+    }),
+];

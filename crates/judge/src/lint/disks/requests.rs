@@ -1,9 +1,82 @@
-//! What the VMM says about a disk's requests: those that fail, flushes that take most of its time, a full queue.
+//! Requests of a guest's disks: those that fail, wait for a limit or fill a queue, and where their time goes.
 
-use super::setup::DiskSetup;
-use super::texts::{self, WINDOW, latencies};
 use crate::lint::prelude::*;
-use crate::model::DiskRates;
+use crate::model::{DiskRates, HostDiskModel, addressed};
+use sample::Submitter;
+use std::collections::BTreeMap;
+
+/// How many requests a bus takes at once. IDE knows no queue; native command queuing has `NCQ_MAX_TAGS` on AHCI
+/// controllers; virtio-scsi has `cmd_per_lun`, and a queue of virtio-blk has 128 places or 256 (hw/block/virtio-blk.c,
+/// hw/scsi/virtio-scsi.c).
+const SLOTS: &[(&str, f64)] = &[("ide", 1.0), ("sata", 32.0), ("ahci", 32.0), ("virtio", 128.0), ("scsi", 128.0)];
+
+/// QEMU counts requests that wait for the limit as under way: with fewer on average the limit holds nothing back.
+const MIN_WAITING: f64 = 0.5;
+
+/// The host's devices saw at least this part of the guest's requests, else the page cache or the network answers them.
+/// QEMU splits and merges requests, so the two counts differ on a healthy guest as well.
+const SEEN: f64 = 0.5;
+
+/// A main thread this busy keeps requests waiting, percent.
+const BUSY: f64 = 50.0;
+
+const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine-detail disks, or the Disks view";
+
+/// The window of a disk's figures.
+const WINDOW: &str = "between the last two readings";
+
+const GIVE_IOTHREAD: &str = "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's \
+    XML): then it does not wait for what else the main loop does";
+const USE_DIRECT: &str = "Use cache='none' with io='native' or io='io_uring' for the disk: then no pool of \
+    threads and no page cache stand between";
+const LOOK_AT_THREADS: &str = "Look at the threads of the guest: whether the one that serves the disk waits \
+    for a CPU, or uses all of one";
+const LOOK_AT_STORAGE: &str = "Look at what else uses the device on this host, at limits of the guest's \
+    cgroup (io.max), and at the health of the device or of the storage behind it";
+const LIMIT_NEED: &str = "takes effect at once and is kept; the guest may then use as much of the storage as it wants";
+const USE_VIRTIO: &str = "Change the disk to virtio: an IDE disk takes one request at a time. First install \
+    the virtio drivers in the guest";
+const FEWER_REQUESTS: &str = "Faster storage, or less load: a longer queue only moves the wait. Where the \
+    storage is faster than a single queue, give the disk more of them";
+const FLUSH_LESS: &str = "In the guest, commit in larger batches (a database's group commit), or put the \
+    journal on a disk of its own";
+const FLUSH_FASTER: &str = "On the host, storage with a protected write cache makes a flush cheap, and a \
+    raw volume saves the file system's own journal";
+const MEND_STORAGE: &str = "Look at the host's log for the device's errors and at the free space of the \
+    image's file system, and mend the storage before the guest writes more";
+
+/// What is known of a disk's configuration. `None`: it is not written down.
+struct DiskSetup<'a> {
+    /// Bus of the XML (`virtio`, `sata`), or the driver of QEMU's device (`virtio-blk-pci`).
+    bus: Option<&'a str>,
+    /// Cache mode, and how QEMU does its I/O (`native`, `threads`, `io_uring`).
+    cache: Option<&'a str>,
+    aio: Option<&'a str>,
+    /// Whether it has an `IOThread`.
+    iothread: bool,
+    /// Limits per second by libvirt's names.
+    limits: &'a BTreeMap<String, u64>,
+}
+
+impl<'a> DiskSetup<'a> {
+    /// Of the disk of this name in the VMM's statistics; `None` if neither XML nor command line has it.
+    fn of(guest: &GuestContext<'a>, name: &str) -> Option<Self> {
+        let facts = &guest.domain.facts;
+        let xml = facts.xml.as_ref().and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
+        let (bus, cache, aio, iothread, limits) = if let Some(disk) = xml {
+            (&disk.bus, &disk.cache, &disk.io, disk.iothread.is_some(), &disk.iotune)
+        } else {
+            let disk = facts.command.as_ref()?.disks.iter().find(|disk| disk.is_called(name))?;
+            (&disk.driver, &disk.cache, &disk.aio, disk.iothread.is_some(), &disk.limits)
+        };
+        Some(Self { bus: bus.as_deref(), cache: cache.as_deref(), aio: aio.as_deref(), iothread, limits })
+    }
+
+    /// How many requests the guest can have under way on such a bus at once.
+    fn slots(&self) -> Option<f64> {
+        SLOTS.iter().find(|(prefix, _)| self.bus.is_some_and(|bus| bus.starts_with(prefix))).map(|(_, slots)| *slots)
+    }
+}
 
 fn check_stats(guest: &GuestContext<'_>) -> String {
     format!("check: {}", fixes::virsh(guest, "domstats", "--block"))
@@ -25,7 +98,7 @@ pub(super) fn errors(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         format!("disk {}: {} failed requests/s {WINDOW}", disk.name, figure(rate)),
         format!("look at: {}; dmesg --level err,warn", fixes::virsh(guest, "domblkerror", "")),
     ];
-    let fix = vec![fixes::advice(texts::MEND_STORAGE)];
+    let fix = vec![fixes::advice(MEND_STORAGE)];
     verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix));
 }
 
@@ -43,7 +116,7 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         latencies(disk),
         check_stats(guest),
     ];
-    let fix = vec![fixes::advice(texts::FLUSH_LESS), fixes::advice(texts::FLUSH_FASTER)];
+    let fix = vec![fixes::advice(FLUSH_LESS), fixes::advice(FLUSH_FASTER)];
     let title = "Flushes take most of the time of the guest's disk".into();
     verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
@@ -59,16 +132,179 @@ pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     };
     let Some((disk, percent, slots)) = worst_disk(guest, full).filter(|full| full.1 >= t.queue_full) else { return };
     let slow = disk.slowest_us().is_some_and(|us| us >= t.queue_us);
-    let full = format!(
-        "disk {}: {} requests under way on average, {} % of the {} that its bus takes, {WINDOW}",
-        disk.name,
-        or_unknown(disk.queue_depth, figure),
-        figure(percent),
-        figure(slots)
-    );
+    let (name, depth, percent) = (&disk.name, or_unknown(disk.queue_depth, figure), figure(percent));
+    let full = format!("{percent} % of the {} that its bus takes, {WINDOW}", figure(slots));
+    let full = format!("disk {name}: {depth} requests under way on average, {full}");
     let evidence = vec![full, latencies(disk), check_stats(guest)];
     let severity = if slow { Severity::Warning } else { Severity::Info };
-    let fix = vec![fixes::advice(if slots < 2.0 { texts::USE_VIRTIO } else { texts::FEWER_REQUESTS })];
+    let fix = vec![fixes::advice(if slots < 2.0 { USE_VIRTIO } else { FEWER_REQUESTS })];
     let title = "The queue of the guest's disk is full".into();
     verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+}
+
+/// A disk at a limit.
+struct AtLimit<'a> {
+    disk: &'a DiskRates,
+    limit: &'a str,
+    rate: f64,
+    most: f64,
+    percent: f64,
+}
+
+pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let steps = &ctx.thresholds().disks.throttled;
+    let waits = |at: &AtLimit<'_>| at.disk.queue_depth.is_none_or(|depth| depth >= MIN_WAITING);
+    let worst = at_limits(guest).filter(waits).max_by(|a, b| a.percent.total_cmp(&b.percent));
+    let Some(AtLimit { disk, limit, rate, most, percent }) = worst else { return };
+    let Some(severity) = steps.of(percent) else { return };
+    let unit = if limit.contains("bytes") { "B/s" } else { "op/s" };
+    let (name, depth) = (&disk.name, or_unknown(disk.queue_depth, figure));
+    let (rate, most, percent) = (figure(rate), figure(most), figure(percent));
+    let (look, lift) = look_and_lift(guest, name, limit);
+    let evidence = vec![
+        format!("disk {name}: {rate} {unit} of at most {most} ({limit}), {percent} % of the limit, {WINDOW}"),
+        format!("{depth} requests under way on average; {}", latencies(disk)),
+        look,
+    ];
+    let confidence = if disk.queue_depth.is_some() { Confidence::High } else { Confidence::Medium };
+    let found = Finding::new(severity, confidence, evidence, vec![lift]);
+    verdicts.find(Finding { title: "A limit holds the guest's disk back".into(), ..found });
+}
+
+/// Whether a disk of the guest is at one of its limits: what it waits for is known then.
+pub(super) fn is_at_limit(ctx: &Context<'_>, guest: &GuestContext<'_>) -> bool {
+    let steps = &ctx.thresholds().disks.throttled;
+    at_limits(guest).any(|at| steps.of(at.percent).is_some())
+}
+
+fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> {
+    let limits = |disk: &'a DiskRates| {
+        let set = DiskSetup::of(guest, &disk.name).into_iter().flat_map(|setup| setup.limits);
+        set.map(move |(name, most)| (disk, name.as_str(), *most as f64))
+    };
+    let all = guest.domain.disks.iter().flat_map(limits).filter(|(.., most)| *most > 0.0);
+    all.filter_map(|(disk, limit, most)| {
+        let rate = match limit {
+            "total_iops_sec" => disk.read_ops + disk.write_ops,
+            "read_iops_sec" => disk.read_ops,
+            "write_iops_sec" => disk.write_ops,
+            "total_bytes_sec" => disk.read_bytes + disk.write_bytes,
+            "read_bytes_sec" => disk.read_bytes,
+            "write_bytes_sec" => disk.write_bytes,
+            _ => return None,
+        };
+        Some(AtLimit { disk, limit, rate, most, percent: 100.0 * rate / most })
+    })
+}
+
+/// What shows a limit, and what removes it.
+fn look_and_lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> (String, Fix) {
+    if guest.config.libvirt == Some(false) {
+        let raise = fixes::advice(format!(
+            "Raise or remove the throttling options of the drive {disk}; the monitor's block_set_io_throttle changes \
+             them while the guest runs"
+        ));
+        return (fixes::check_setup(guest), raise);
+    }
+    let (disk, option) = (fixes::shell::quoted(disk), limit.replace('_', "-"));
+    let rest = format!("{disk} --{option} 0 {}", fixes::scope(guest));
+    let lift = fixes::command(fixes::virsh(guest, "blkdeviotune", &rest)).needing(LIMIT_NEED);
+    (format!("look at: {}", fixes::virsh(guest, "blkdeviotune", &disk)), lift)
+}
+
+pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().disks;
+    let kinds = guest.domain.disks.iter().flat_map(|d| [(d.read_ops, d.read_mean_us), (d.write_ops, d.write_mean_us)]);
+    let asked = mean(kinds.filter_map(|(ops, us)| Some((ops, us?))));
+    // The whole wait is less than a finding needs in any case.
+    let asked = asked.filter(|(ops, us)| *ops >= t.timed_ops && t.outside_us.of(*us).is_some());
+    let Some((ops, guest_us)) = asked else { return };
+    let Some(disks) = &guest.domain.host_disks else { return verdicts.cannot_tell(NOT_TIMED) };
+    let taken = mean(addressed(disks).filter_map(|disk| Some((disk.ops(), disk.mean_us().0?))));
+    let Some((_, host_us)) = taken.filter(|(of_host, _)| *of_host >= t.timed_ops.max(SEEN * ops)) else { return };
+    let percent = 100.0 * (guest_us - host_us) / guest_us;
+    let outside = t.outside_us.of(guest_us - host_us).filter(|_| percent >= t.outside_percent);
+    let Some(severity) = outside.filter(|_| !is_at_limit(ctx, guest)) else { return };
+    let most = addressed(disks).max_by(|a, b| a.ops().total_cmp(&b.ops()));
+    let main = guest.domain.emulator().and_then(|thread| thread.cpu).map(|cpu| cpu.busy()).filter(|main| *main >= BUSY);
+    let submitter = most.and_then(HostDiskModel::submitted_most);
+    let (waits, takes, outside) = (duration(guest_us), duration(host_us), figure(percent));
+    let mut evidence = known([
+        Some(format!(
+            "the guest waits {waits} for a read or write, the host's block devices take {takes} of it: {outside} % is \
+             spent outside them"
+        )),
+        most.map(device),
+        submitter
+            .map(|(who, of)| format!("{} % of the requests were submitted by {}", figure(of), submitter_name(who))),
+        main.map(|main| format!("the VMM's main thread uses {} % of a CPU", figure(main))),
+    ]);
+    let setups = guest.domain.disks.iter().filter_map(|disk| Some((&disk.name, DiskSetup::of(guest, &disk.name)?)));
+    evidence.extend(setups.take(4).map(|(name, setup)| configured(name, &setup)));
+    let first = match submitter {
+        Some((Submitter::Main, _)) => Some(fixes::libvirt_advice(GIVE_IOTHREAD)),
+        Some((Submitter::Pool, _)) => Some(fixes::advice(USE_DIRECT)),
+        _ => None,
+    };
+    let fix = first.into_iter().chain([fixes::advice(LOOK_AT_THREADS)]).collect();
+    let title = "The guest waits for its disks outside the host's storage".into();
+    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+}
+
+/// A block device of the host that is slow.
+pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().disks;
+    let Some(disks) = &guest.domain.host_disks else {
+        let asked = guest.domain.disks.iter().filter(|d| d.read_ops + d.write_ops >= t.timed_ops);
+        if asked.filter_map(DiskRates::slowest_us).any(|us| t.storage_us.of(us).is_some()) {
+            verdicts.cannot_tell(NOT_TIMED);
+        }
+        return;
+    };
+    let timed = addressed(disks).filter(|disk| disk.ops() >= t.timed_ops).filter_map(|d| Some((d, d.mean_us().0?)));
+    let Some((disk, us)) = timed.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let Some(severity) = t.storage_us.of(us) else { return };
+    let evidence = vec![device(disk), "look at: iostat -x 1".to_owned()];
+    let fix = vec![fixes::advice(LOOK_AT_STORAGE)];
+    let title = "The host's storage is slow for the guest".into();
+    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::High, evidence, fix) });
+}
+
+fn device(disk: &HostDiskModel) -> String {
+    let (total, inside) = disk.mean_us();
+    let alias = disk.alias.as_ref().map(|alias| format!(" ({alias})")).unwrap_or_default();
+    let inside = inside.map(|us| format!(", {} of it in the device", duration(us))).unwrap_or_default();
+    let (name, ops, total) = (&disk.name, figure(disk.ops()), or_unknown(total, duration));
+    let p99 = or_unknown(disk.p99_us(), duration);
+    format!("{name}{alias}: {total} on average for {ops} reads and writes/s{inside}; 99 % within {p99}")
+}
+
+/// The sum of rates, and the mean time.
+fn mean(parts: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    let (ops, time) = parts.fold((0.0, 0.0), |(ops, time), (n, us)| (ops + n, time + n * us));
+    (ops > 0.0).then(|| (ops, time / ops))
+}
+
+fn latencies(disk: &DiskRates) -> String {
+    let times = [("read", disk.read_mean_us), ("write", disk.write_mean_us), ("flush", disk.flush_mean_us)];
+    let known = times.into_iter().filter_map(|(what, us)| Some(format!("a {what} takes {}", duration(us?))));
+    let known = known.collect::<Vec<_>>().join(", ");
+    if known.is_empty() { "no request's time is known".into() } else { format!("{known} on average in QEMU and below") }
+}
+
+fn configured(disk: &str, setup: &DiskSetup) -> String {
+    let (cache, aio) = (setup.cache.unwrap_or("default"), setup.aio.unwrap_or("default"));
+    format!("disk {disk}: cache {cache}, aio {aio}, {} IOThread", if setup.iothread { "an" } else { "no" })
+}
+
+fn submitter_name(who: Submitter) -> &'static str {
+    match who {
+        Submitter::Main => "the VMM's main thread",
+        Submitter::Iothread => "IOThreads",
+        Submitter::Pool => "QEMU's thread pool",
+        Submitter::IoUring => "workers of io_uring",
+        Submitter::Vhost => "vhost threads",
+        Submitter::Vcpu => "vCPU threads",
+        Submitter::Other => "other threads of the VMM",
+    }
 }

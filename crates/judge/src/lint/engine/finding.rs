@@ -60,6 +60,16 @@ pub(crate) fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<S
     all.into_iter().flatten().max()
 }
 
+/// The worst of several candidates by severity, then by figure; the first of equal ones.
+pub(crate) fn worst_of<T>(all: impl IntoIterator<Item = (Severity, f64, T)>) -> Option<(Severity, f64, T)> {
+    all.into_iter().reduce(|a, b| if (b.0, b.1) > (a.0, a.1) { b } else { a })
+}
+
+/// Those of several lines of evidence or fixes that there are.
+pub(crate) fn known<T>(all: impl IntoIterator<Item = Option<T>>) -> Vec<T> {
+    all.into_iter().flatten().collect()
+}
+
 /// What a finding is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Display, EnumDiscriminants)]
 #[schemars(with = "String")]

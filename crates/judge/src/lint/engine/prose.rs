@@ -1,7 +1,8 @@
 //! The fixed words of a finding. Each family keeps its own in its table and in `texts.rs`, apart from the detection.
 
-use super::finding::{Confidence, Finding, Fix, Severity};
+use super::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
 use crate::lint::context::totals::EventTotals;
+use crate::model::ThreadModel;
 
 /// A finding's title and explanation.
 #[derive(Debug, Clone, Copy)]
@@ -26,5 +27,11 @@ impl Finding {
     /// The same with what these events cost and where they are shown.
     pub(crate) fn caused_by(self, events: EventTotals) -> Self {
         Self { cost: events.cost, marks: events.marks, ..self }
+    }
+
+    /// The same about a vCPU, which is marked.
+    pub(crate) fn about_vcpu(self, thread: &ThreadModel) -> Self {
+        let marks = thread.index.map(Mark::Vcpu).into_iter().chain(self.marks).collect();
+        Self { target: Target::Vcpu(thread.index.unwrap_or_default()), marks, ..self }
     }
 }

@@ -1,24 +1,31 @@
 //! Emulator, `IOThreads` and vhost on the CPUs of pinned vCPUs.
 
-use super::texts::{self, helper_name};
+use super::helper_name;
+use crate::lint::engine::prose::Prose;
 use crate::lint::prelude::*;
 use std::collections::BTreeMap;
 
 /// The most other guests that one finding names.
 const MAX_GUESTS: usize = 16;
 
+const OTHER_HELPERS: Prose = Prose {
+    title: "Another guest's emulator or IOThread is pinned to this guest's vCPU CPUs",
+    why: "While that thread runs there, the vCPU does not, and the vCPU cannot move away",
+};
+const CONFIGURED_HELPERS: Prose = Prose {
+    title: "Emulator or IOThreads may run on CPUs of pinned vCPUs",
+    why: "While one of them runs there, the vCPU does not, and the vCPU cannot move away",
+};
+const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: \
+    remove one vCPU, so that the emulator and IOThreads get a CPU";
+
 pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let others = pinned_helpers(ctx);
     for guest in ctx.guests.iter().filter(|g| g.running()) {
         let single = ctx.layout(guest).single(ctx.map());
-        let is_helper = |t: &&ThreadModel| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost);
-        let helpers: Vec<&ThreadModel> = guest.domain.threads.iter().filter(is_helper).collect();
-        let own = if helpers.is_empty() {
-            configured_helpers(ctx, guest, &single)
-        } else {
-            running_helpers(ctx, guest, &single, &helpers)
-        };
-        for finding in [other_guests(ctx, guest, &single, &others), own].into_iter().flatten() {
+        let measured = helper_threads(guest).next().is_some();
+        let own = if measured { running_helpers } else { configured_helpers }(ctx, guest, &single);
+        for finding in [other_guests(ctx, guest, &others), own].into_iter().flatten() {
             verdicts.find_for(guest, finding);
         }
     }
@@ -32,41 +39,34 @@ fn move_helpers(ctx: &Context<'_>, guests: &[usize], pinned: &CpuSet) -> Vec<Fix
              this host are unknown"
         ))
     } else {
-        fixes::advice(texts::NO_ROOM_FOR_HELPERS)
+        fixes::advice(NO_ROOM_FOR_HELPERS)
     };
     fixes::or_advice(placement(ctx, guests), other)
 }
 
+fn helper_threads<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = &'a ThreadModel> {
+    guest.domain.threads.iter().filter(|t| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost))
+}
+
 /// Helper threads as they are measured.
-fn running_helpers(
-    ctx: &Context<'_>,
-    guest: &GuestContext<'_>,
-    single: &CpuSet,
-    helpers: &[&ThreadModel],
-) -> Option<Finding> {
+fn running_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet) -> Option<Finding> {
     let steps = &ctx.thresholds().pinning.emulator;
-    let mut worst: Option<(Severity, f64, &ThreadModel, &CpuSet, CpuSet)> = None;
-    for thread in helpers {
-        let Some(mask) = thread.place.affinity.as_deref() else { continue };
-        let shared = mask.intersection(single);
+    let disturbing = helper_threads(guest).filter_map(|thread| {
+        let mask = thread.place.affinity.as_deref()?;
+        let shared = Some(mask.intersection(single)).filter(|shared| !shared.is_empty())?;
         let busy = thread.cpu.map_or(0.0, |c| c.busy());
-        let there = thread.place.cpu.is_some_and(|c| shared.contains(c));
         // A helper counts if it can run on no other CPU, or was seen on this one.
-        let mut severity = match steps.of(busy) {
-            _ if shared.is_empty() => continue,
-            Some(severity) if there || mask.is_subset(single) => severity,
-            None if mask.is_subset(single) => Severity::Info,
-            _ => continue,
-        };
+        let only_there = mask.is_subset(single);
+        let is_there = only_there || thread.place.cpu.is_some_and(|c| shared.contains(c));
+        let least = only_there.then_some(Severity::Info);
+        let mut severity = steps.of(busy).filter(|_| is_there).or(least)?;
         let is_realtime = |v: &ThreadModel| matches!(v.place.policy, Some(1 | 2));
         if guest.vcpu_threads().any(|v| is_realtime(v) && v.pinned_cpu().is_some_and(|c| shared.contains(c))) {
             severity = severity.max(Severity::Warning);
         }
-        if worst.as_ref().is_none_or(|w| (severity, busy) > (w.0, w.1)) {
-            worst = Some((severity, busy, thread, mask, shared));
-        }
-    }
-    let (severity, busy, thread, mask, shared) = worst?;
+        Some((severity, busy, (thread, mask, shared)))
+    });
+    let (severity, busy, (thread, mask, shared)) = worst_of(disturbing)?;
     let role = match thread.role {
         Role::Iothread => "IOThread",
         Role::Vhost => "vhost thread",
@@ -76,9 +76,8 @@ fn running_helpers(
         tid if tid > 0 => (format!(" {tid}"), tid.to_string()),
         _ => (String::new(), "TID".to_owned()),
     };
-    let window = guest.window();
-    let used =
-        thread.cpu.map(|_| format!("; the thread uses {} % of a CPU {window}", figure(busy))).unwrap_or_default();
+    let used = thread.cpu.map(|_| format!("; the thread uses {} % of a CPU {}", figure(busy), guest.window()));
+    let used = used.unwrap_or_default();
     let evidence = vec![
         format!("{role}{id} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}"),
         format!("look at: taskset -pc {tid}"),
@@ -92,14 +91,14 @@ fn running_helpers(
     })
 }
 
-/// A pinned helper: guest, number (none: the emulator) and pin.
-type PinnedHelper<'a> = (usize, Option<u32>, &'a CpuSet);
+/// Pinned helpers by CPU: guest, number (none: the emulator) and pin.
+type PinnedHelpers<'a> = BTreeMap<u32, Vec<(usize, Option<u32>, &'a CpuSet)>>;
 
 /// The first few pinned helpers of all running guests, by the CPUs of their pins that hold a vCPU.
-fn pinned_helpers<'a>(ctx: &'a Context<'_>) -> BTreeMap<u32, Vec<PinnedHelper<'a>>> {
+fn pinned_helpers<'a>(ctx: &'a Context<'_>) -> PinnedHelpers<'a> {
     let layouts = &ctx.placement.layouts;
     let single = layouts.iter().fold(CpuSet::new(), |a, l| a.union(&l.single(ctx.map())));
-    let mut by_cpu: BTreeMap<u32, Vec<PinnedHelper<'_>>> = BTreeMap::new();
+    let mut by_cpu = PinnedHelpers::new();
     for (g, layout) in layouts.iter().enumerate().filter(|(_, l)| l.running) {
         let pin = |h: &'a HelperLayout| h.cpus.as_ref().filter(|_| h.pinned);
         for (id, cpus) in layout.helpers().filter_map(|(id, h)| Some((id, pin(h)?))) {
@@ -116,12 +115,8 @@ fn pinned_helpers<'a>(ctx: &'a Context<'_>) -> BTreeMap<u32, Vec<PinnedHelper<'a
 }
 
 /// Helpers of other guests that are pinned to the CPUs of this guest's vCPUs.
-fn other_guests(
-    ctx: &Context<'_>,
-    guest: &GuestContext<'_>,
-    single: &CpuSet,
-    helpers: &BTreeMap<u32, Vec<PinnedHelper<'_>>>,
-) -> Option<Finding> {
+fn other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, helpers: &PinnedHelpers<'_>) -> Option<Finding> {
+    let single = &ctx.layout(guest).single(ctx.map());
     let mut found: BTreeMap<(usize, Option<u32>), CpuSet> = BTreeMap::new();
     let mut cut = false;
     for list in single.iter().filter_map(|cpu| helpers.get(&cpu)) {
@@ -137,14 +132,13 @@ fn other_guests(
     let first = found.values().find_map(CpuSet::first)?;
     let mut guests: Vec<usize> = found.keys().map(|(g, _)| *g).collect();
     guests.dedup();
-    let names: Vec<&str> = guests.iter().map(|g| ctx.guests[*g].name()).collect();
+    let also = guests.iter().map(|g| ctx.guests[*g].name().to_owned()).collect();
     let line = |((g, id), cpus): (&(usize, Option<u32>), &CpuSet)| {
         let (helper, other) = (helper_name(*id), ctx.guests[*g].name());
         format!("{helper} of {other} is pinned to CPUs {cpus} of this guest's vCPUs")
     };
-    let mut evidence: Vec<String> = found.iter().map(line).collect();
-    evidence.extend(guests.first().map(|g| fixes::check_pins(&ctx.guests[*g])));
-    let also = names.into_iter().map(str::to_owned).collect();
+    let check = guests.first().map(|g| fixes::check_pins(&ctx.guests[*g]));
+    let evidence = found.iter().map(line).chain(check).collect();
     guests.push(guest.index);
     let mut fix = move_helpers(ctx, &guests, single);
     fix.extend(cut.then(|| fixes::advice(fixes::placement::MORE_IN_PLAN)));
@@ -154,7 +148,7 @@ fn other_guests(
         target: Target::Pcpu(first),
         see: vec![links::CPU_TUNING.into()],
         marks: all.iter().map(Mark::Pcpu).collect(),
-        ..Finding::new(configured_severity(guest), Confidence::High, evidence, fix).saying(texts::OTHER_HELPERS)
+        ..Finding::new(configured_severity(guest), Confidence::High, evidence, fix).saying(OTHER_HELPERS)
     })
 }
 
@@ -166,22 +160,18 @@ fn configured_severity(guest: &GuestContext<'_>) -> Severity {
 /// The guest's own helpers, from the configuration alone.
 fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet) -> Option<Finding> {
     let layout = ctx.layout(guest);
-    let wrong: Vec<(Option<u32>, &HelperLayout)> =
-        layout.helpers().filter(|(_, h)| layout.disturbs(ctx.map(), h)).collect();
+    let wrong: Vec<_> = layout.helpers().filter(|(_, h)| layout.disturbs(ctx.map(), h)).collect();
     if wrong.is_empty() {
         return None;
     }
     let pinned = wrong.iter().any(|(_, h)| h.cpus.is_some());
-    let line = |(id, h): &(Option<u32>, &HelperLayout)| match &h.cpus {
-        Some(cpus) => format!("{} may use CPUs {cpus}; vCPUs are pinned to {single}", helper_name(*id)),
-        None => {
-            format!("{} has no pin and may run on all CPUs, also on {single} of the vCPUs", helper_name(*id))
-        }
+    let line = |(id, h): &(Option<u32>, &HelperLayout)| match (helper_name(*id), &h.cpus) {
+        (name, Some(cpus)) => format!("{name} may use CPUs {cpus}; vCPUs are pinned to {single}"),
+        (name, None) => format!("{name} has no pin and may run on all CPUs, also on {single} of the vCPUs"),
     };
-    let mut evidence: Vec<String> = wrong.iter().take(MAX_GUESTS).map(line).collect();
-    evidence.push(fixes::check_pins(guest));
+    let evidence = wrong.iter().take(MAX_GUESTS).map(line).chain([fixes::check_pins(guest)]).collect();
     let confidence = if pinned { Confidence::High } else { Confidence::Medium };
     let fix = move_helpers(ctx, &[guest.index], single);
     let found = Finding::new(configured_severity(guest), confidence, evidence, fix);
-    Some(Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found.saying(texts::CONFIGURED_HELPERS) })
+    Some(Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found.saying(CONFIGURED_HELPERS) })
 }

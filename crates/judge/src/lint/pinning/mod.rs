@@ -1,10 +1,50 @@
 //! Which threads may run where: pins against pins, helper threads against vCPUs, affinity against configuration.
 
-mod affinity_drift;
 mod emulator;
-mod isolated_pile_up;
-mod overlap;
-pub(super) mod rules;
-mod texts;
+mod vcpus;
 
-pub(super) use texts::helper_name;
+pub(super) use vcpus::helper_name;
+
+use crate::lint::prelude::*;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::new(RuleId::PinOverlap, Host(vcpus::overlap), Hold::USUAL).described(RuleDoc {
+        sees: "vCPUs of several guests are pinned to the same CPU",
+        why: "A vCPU that may use only one CPU cannot move away: when several are busy they divide the CPU among them, \
+            whatever is free elsewhere",
+        thresholds: thresholds![pinning.overlap_busy],
+        limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the \
+            conflict is a warning, whatever the load. vCPUs of one guest, and pinned vCPUs among free ones, are \
+                reported too",
+        fix: "Pins of as few vCPUs as possible, at once and in the domain's XML; a common set where CPUs are short",
+        links: &[links::CPU_TUNING],
+    }),
+    Rule::new(RuleId::EmulatorOnVcpu, Host(emulator::emulator), Hold::USUAL).described(RuleDoc {
+        sees: "emulator, IOThread or vhost may run on a pinned vCPU's CPU",
+        why: "While this thread runs, the vCPU does not, and the vCPU cannot move away. The guest's own device work \
+            (timers, disks, network) then stops the guest",
+        thresholds: thresholds![pinning.emulator],
+        limits: "Where a thread runs is read once per interval. From files alone only the configuration is judged",
+        fix: "<emulatorpin> and <iothreadpin>, at once and in the domain's XML",
+        links: &[links::CPU_TUNING, links::KVM_REALTIME],
+    }),
+    Rule::new(RuleId::IsolatedPileUp, Host(vcpus::pile_up), Hold::USUAL).described(RuleDoc {
+        sees: "vCPUs pile up on one CPU of an isolated set, where nothing balances load",
+        why: "The scheduler does not balance load on isolated CPUs. A task that may use several of them stays where it \
+            started, usually on the first one, while the others are idle",
+        thresholds: thresholds![pinning.busy],
+        limits: "A cpuset partition of type root balances load and does not count as isolated here",
+        fix: "Pins of the guest's threads, at once and in the domain's XML",
+        links: &[links::KERNEL_PARAMETERS, links::CPU_ISOLATION],
+    }),
+    Rule::new(RuleId::AffinityDrift, Setup(vcpus::affinity), Hold::For(5.0, 6.0)).described(RuleDoc {
+        sees: "a thread's CPUs are not those of its configuration, or are offline",
+        why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went \
+            offline and came back",
+        thresholds: &[],
+        limits: "libvirt guests with pins only. What changed the affinity is not visible. A list of CPUs that cannot \
+            be read is reported from files only: libvirt refuses it",
+        fix: "virsh vcpupin and emulatorpin, at once",
+        links: &[links::CPU_TUNING],
+    }),
+];

@@ -1,9 +1,70 @@
 //! How the guest's vCPUs get their CPUs, and what the host does meanwhile.
 
-mod halt_polling;
-mod host_interrupts;
-mod migrations;
-pub(super) mod rules;
-mod texts;
-mod wait;
-mod wakeup_latency;
+mod vcpus;
+
+use crate::lint::prelude::*;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::new(RuleId::PauseLoops, Behaviour(vcpus::pauses), Hold::USUAL).described(RuleDoc {
+        sees: "vCPUs spin on locks whose holder does not run",
+        why: "The CPU notices a vCPU that spins (4096 cycles of PAUSE) and exits, so that another vCPU may run. When \
+            vCPUs wait for a CPU, the lock's holder is probably one of them",
+        thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
+        limits: "Whether the lock's holder waits is inferred from the wait of all vCPUs. Without figures of wait, and \
+            without wait, it is an info only",
+        fix: "Pins, fewer vCPUs or less load on the guest's CPUs; without wait, the program inside the guest",
+        links: &[links::KERNEL_PARAMETERS, links::SCHED_STATS],
+    }),
+    Rule::new(RuleId::HostInterrupts, Behaviour(vcpus::interrupts), Hold::USUAL).described(RuleDoc {
+        sees: "interrupts of the host stop the guest far more often than its tick",
+        why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to \
+            that CPU, rescheduling and function calls from other CPUs, timers of other tasks, or interrupts for the \
+            guest that are not posted",
+        thresholds: thresholds![scheduling.interrupts_ticks, scheduling.interrupts_isolated],
+        limits: "Which interrupts they are is not broken down. Interrupts of passed-through devices and kicks that \
+            deliver the guest's own interrupts count too. Without the host's tick rate 1000 Hz is assumed",
+        fix: "Interrupt affinity on the host",
+        links: &[links::IRQ_AFFINITY],
+    }),
+    Rule::new(RuleId::HaltPollBurn, Behaviour(vcpus::halt_poll), Hold::USUAL).described(RuleDoc {
+        sees: "halt polling turns the guest's idle time into host CPU time",
+        why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That saves a wake-up when \
+            the interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
+        thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
+        limits: "Needs KVM's counters. Where they are sums over the vCPUs, the average is judged. A host that is idle \
+            for more than 20 % of its time gets an info only",
+        fix: "A KVM module parameter on the host",
+        links: &[links::HALT_POLLING],
+    }),
+    Rule::new(RuleId::VcpuMigrating, Behaviour(vcpus::migrating), Hold::USUAL).described(RuleDoc {
+        sees: "a busy vCPU is moved from CPU to CPU",
+        why: "A move to another core leaves the caches behind; a move to another node leaves the memory behind too. \
+            The scheduler moves unpinned threads whenever something else wants their CPU",
+        thresholds: thresholds![pinning.busy, pinning.migrations, pinning.far_migrations],
+        limits: "The cost of a move is not measured. A move to a sibling thread counts half; without wait and without \
+            moves to another cache it is an info only, because the scheduler spreads unpinned guests by design",
+        fix: "Pins of the guest's threads, at once and in the domain's XML",
+        links: &[links::CPU_TUNING, links::SCHED_DOMAINS],
+    }),
+    Rule::new(RuleId::VcpuWait, Behaviour(vcpus::wait), Hold::USUAL).described(RuleDoc {
+        sees: "vCPUs are ready to run but wait for a CPU",
+        why: "The guest sees this time as steal: all its work is late, and it cannot know why. More tasks want these \
+            CPUs than there are CPUs, or a quota stops the guest",
+        thresholds: thresholds![pinning.busy, pinning.wait],
+        limits: "Who ran meanwhile is known only with scheduler tracepoints. A CPU quota causes wait too; where \
+            quota-throttled or a conflict of pins explains the wait, it becomes part of that finding",
+        fix: "Less load on the guest's CPUs; pins of its threads where the host has CPUs to spare",
+        links: &[links::SCHED_STATS, links::CPU_TUNING],
+    }),
+    Rule::new(RuleId::WakeupLatency, Behaviour(vcpus::wakeups), Hold::USUAL).described(RuleDoc {
+        sees: "woken vCPUs start late though their CPU is free",
+        why: "On an idle CPU of its own a vCPU should run about 50 us after its interrupt. A longer delay usually \
+            means a deep sleep state that the CPU has to leave, or kernel work with interrupts disabled",
+        thresholds: thresholds![pinning.wakeup_us],
+        limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with \
+            interrupts disabled look the same. Where interrupts are traced (the Latency view), what each part of their \
+            way took is evidence",
+        fix: "CPU sleep states on the host, which costs power; or -overcommit cpu-pm=on for the guest",
+        links: &[links::CPU_IDLE, links::HALT_POLLING],
+    }),
+];

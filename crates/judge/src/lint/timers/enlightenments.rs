@@ -1,10 +1,40 @@
 //! A Windows guest without the Hyper-V clock or timers, which spare it QEMU's.
 
-use super::texts;
+use crate::lint::engine::prose::Prose;
 use crate::lint::fixes::hyperv;
 use crate::lint::prelude::*;
 use crate::model::CpuPlace;
 use kvm::hyperv::CLOCK;
+
+/// The rule says why.
+const NO_CLOCK_AND_TIMERS: Prose =
+    Prose { title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them", why: "" };
+
+const NO_HYPERV_CLOCK: Prose = Prose {
+    title: "Windows runs without the Hyper-V clock: QEMU emulates its clock",
+    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer, and each reading is a round trip \
+        to user space. With it KVM serves the time in the kernel, mostly without an exit",
+};
+const NO_SYNTHETIC_TIMERS: Prose = Prose {
+    title: "Windows runs without Hyper-V's synthetic timers: QEMU emulates its tick",
+    why: "Windows has the Hyper-V clock here, but no synthetic timers, so it ticks by QEMU's RTC or HPET. That costs \
+        host CPU all the time, even when the guest is idle. With them KVM serves the tick in the kernel",
+};
+const HIDDEN_HYPERVISOR: Prose = Prose {
+    title: "Windows cannot see the hypervisor, so it uses none of its enlightenments",
+    why: "Windows looks for Hyper-V's clock and timers only where CPUID says that there is a hypervisor. Without it \
+        Windows reads the time from QEMU's ACPI PM timer and ticks by QEMU's RTC or HPET, whatever enlightenments are \
+        configured, and that costs host CPU all the time. Recipes against anti-cheat software switch the feature off \
+        on purpose; then this is its price",
+};
+const REFUSED_WHY: &str = "Some enlightenments are built on others. QEMU 4.1 and later check this when a guest starts, \
+    and end with an error instead of starting it; an older QEMU starts it, but Windows cannot use what is incomplete";
+const HYPERVISOR_OFF: &str =
+    "the CPU feature hypervisor (CPUID leaf 1, ECX bit 31) is switched off in the configuration";
+const TICKS_BY_RTC: &str =
+    "with the Hyper-V clock, without stimer and HPET, Windows ticks by the RTC (ports 0x70 and 0x71)";
+const XML_WITHOUT_FEATURES: &str = "the XML breaks off before <features> or <clock>: which \
+    enlightenments are on is unknown (add the whole virsh dumpxml)";
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.config.known || !guest.config.is_x86() {
@@ -22,44 +52,36 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     let all = missing.len();
     missing.retain(|name| !is_left_out(guest, if *name == CLOCK { "<clock" } else { "<features" }));
     let prose = match (hidden, missing.contains(&CLOCK), missing.contains(&"stimer")) {
-        (true, ..) => texts::HIDDEN_HYPERVISOR,
-        (_, true, true) => texts::NO_CLOCK_AND_TIMERS,
-        (_, true, false) => texts::NO_HYPERV_CLOCK,
-        (_, false, true) => texts::NO_SYNTHETIC_TIMERS,
-        _ if missing.len() < all => return verdicts.cannot_tell(texts::XML_WITHOUT_FEATURES),
+        (true, ..) => HIDDEN_HYPERVISOR,
+        (_, true, true) => NO_CLOCK_AND_TIMERS,
+        (_, true, false) => NO_HYPERV_CLOCK,
+        (_, false, true) => NO_SYNTHETIC_TIMERS,
+        _ if missing.len() < all => return verdicts.cannot_tell(XML_WITHOUT_FEATURES),
         _ => return,
     };
     let confidence = if guest.kind.sure == Confidence::High { Confidence::High } else { Confidence::Medium };
-    let mut evidence: Vec<String> = hidden.then(|| texts::HYPERVISOR_OFF.to_owned()).into_iter().collect();
-    if !missing.is_empty() {
-        evidence.push(format!("missing from the configuration: {}", described(&missing)));
-    }
-    evidence.push(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", ")));
-    evidence.extend(decided_elsewhere(guest));
-    let fix = hyperv::windows_timers(ctx, guest);
-    let mut finding = Finding::new(Severity::Info, confidence, evidence, fix).saying(prose);
     // Ports that no table names are the timers' in this configuration.
-    let io = guest.exits(&[ExitKind::Io]);
-    if !guest.has_accesses(Space::Pio)
-        && io.rate.is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning)
-        && guest.running()
-    {
-        let which = match (missing.contains(&CLOCK), guest.config.hpet()) {
-            (false, Some(false)) => {
-                "with the Hyper-V clock, without stimer and HPET, Windows ticks by the RTC (ports 0x70 and 0x71)"
-            }
-            (false, _) => "with the Hyper-V clock and without stimer, Windows ticks by HPET or RTC",
-            (true, _) => "without the Hyper-V clock, Windows reads the ACPI PM timer and ticks by RTC or HPET",
-        };
-        let which = format!("the figures do not name the ports; {which}. The ioport table shows them");
-        finding.evidence.splice(..0, [io.describe(guest, "port exits", ""), which]);
-        finding.evidence.push(guest.perf_check("ioport"));
-        let by_cost = ctx.severity_by_cost(guest, &io);
-        finding.severity = worst([Some(Severity::Warning), by_cost]).unwrap_or_default();
-        finding = finding.caused_by(io);
-    }
-    finding.evidence.push(fixes::check_setup(guest));
-    verdicts.find(finding);
+    let io = Some(guest.exits(&[ExitKind::Io])).filter(|_| guest.running() && !guest.has_accesses(Space::Pio));
+    let io = io.filter(|io| io.rate.is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning));
+    let which = match (missing.contains(&CLOCK), guest.config.hpet()) {
+        (false, Some(false)) => TICKS_BY_RTC,
+        (false, _) => "with the Hyper-V clock and without stimer, Windows ticks by HPET or RTC",
+        (true, _) => "without the Hyper-V clock, Windows reads the ACPI PM timer and ticks by RTC or HPET",
+    };
+    let evidence = known([
+        io.as_ref().map(|io| io.describe(guest, "port exits", "")),
+        io.as_ref().map(|_| format!("the figures do not name the ports; {which}. The ioport table shows them")),
+        hidden.then(|| HYPERVISOR_OFF.to_owned()),
+        (!missing.is_empty()).then(|| format!("missing from the configuration: {}", described(&missing))),
+        Some(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", "))),
+        decided_elsewhere(guest),
+        io.as_ref().map(|_| guest.perf_check("ioport")),
+        Some(fixes::check_setup(guest)),
+    ]);
+    let by_cost = io.as_ref().and_then(|io| ctx.severity_by_cost(guest, io));
+    let severity = worst([io.as_ref().map(|_| Severity::Warning), by_cost]).unwrap_or_default();
+    let found = Finding::new(severity, confidence, evidence, hyperv::windows_timers(ctx, guest)).saying(prose);
+    verdicts.find(found.caused_by(io.unwrap_or_default()));
 }
 
 /// Whether the guest's XML breaks off before this element, which libvirt writes for every PC.
@@ -75,15 +97,14 @@ fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static s
     let line = |(name, missing): &(&str, Vec<&str>)| {
         format!("{name} is on and needs {}, which the configuration lacks", described(missing))
     };
-    let mut evidence: Vec<String> = incomplete.iter().map(line).collect();
-    evidence.extend(decided_elsewhere(guest));
-    evidence.push(fixes::check_setup(guest));
-    let fix = hyperv::enable(guest, &on);
-    let mut finding = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(texts::REFUSED);
-    if let Some((name, missing)) = incomplete.first() {
-        finding.title = format!("{name} is on without {}: QEMU refuses to start the guest", missing.join(" and "));
-    }
-    finding
+    let last = decided_elsewhere(guest).into_iter().chain([fixes::check_setup(guest)]);
+    let evidence = incomplete.iter().map(line).chain(last).collect();
+    let title = |(name, missing): &(&str, Vec<&str>)| {
+        format!("{name} is on without {}: QEMU refuses to start the guest", missing.join(" and "))
+    };
+    let title = incomplete.first().map(title).unwrap_or_default();
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, hyperv::enable(guest, &on));
+    Finding { title, why: REFUSED_WHY.into(), ..found }
 }
 
 fn described(names: &[&str]) -> String {

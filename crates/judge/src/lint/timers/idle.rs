@@ -1,13 +1,25 @@
 //! Idle guests that are woken often: a Windows guest by its timers, a Linux guest by its tick.
 
-use super::texts;
 use crate::lint::prelude::*;
 
 /// Tick rates that Linux kernels are built with (`kernel/Kconfig.hz`).
 const TICK_RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
+
 /// How far the mean of all vCPUs, and each vCPU, may be from a tick rate.
 const MEAN_TOLERANCE: f64 = 0.06;
+
 const VCPU_TOLERANCE: f64 = 0.1;
+const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
+const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line; \
+    keep it if the guest does real-time work on purpose";
+const POWERCFG_NEED: &str =
+    "run it inside the guest as administrator; its report names the programs that asked for a fine timer";
+const SHORT_HALTS_UNTIMED: &str = "the guest halts for less than a millisecond at a time; without the time \
+    that the figures cover it is unknown how often (pass --duration)";
+const WAKER_UNSHOWN: &str = "these figures do not show what wakes it (add perf kvm stat's msr and ioport tables, and \
+    the guest's configuration)";
+const WAKEUPS_UNEXPLAINED: &str =
+    "an idle guest is woken often; neither its timer accesses nor its configuration are known";
 
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -16,18 +28,14 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
         return unexplained(ctx, guest, verdicts);
     }
     let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else { return };
-    if cpu >= t.idle_guest_cpu || sleep_ms >= t.short_sleep_ms {
-        return;
-    }
-    let Some(mut severity) = t.idle_halts_per_vcpu.of(rate) else { return };
+    let steps = t.idle_halts_per_vcpu.of(rate).filter(|_| cpu < t.idle_guest_cpu && sleep_ms < t.short_sleep_ms);
+    let Some(severity) = steps else { return };
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
         + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
-    if timers < t.rtc.info {
-        if !guest.config.known {
-            return verdicts.cannot_tell(texts::WAKEUPS_UNEXPLAINED);
-        }
-        severity = Severity::Info;
+    if timers < t.rtc.info && !guest.config.known {
+        return verdicts.cannot_tell(WAKEUPS_UNEXPLAINED);
     }
+    let severity = if timers < t.rtc.info { Severity::Info } else { severity };
     let io: f64 = guest.domain.disks.iter().map(|d| d.read_ops + d.write_ops).sum::<f64>()
         + guest.domain.nics.iter().map(|n| n.rx_packets + n.tx_packets).sum::<f64>();
     if io > rate / 2.0 {
@@ -35,7 +43,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     }
     let mut fix = fixes::hyperv::windows_timers(ctx, guest);
     if fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest)).is_empty() {
-        fix.insert(0, fixes::command("powercfg /energy /duration 30").needing(texts::POWERCFG_NEED));
+        fix.insert(0, fixes::command("powercfg /energy /duration 30").needing(POWERCFG_NEED));
     }
     let (rate, sleep, cpu, window) = (figure(rate), figure(sleep_ms), figure(cpu), guest.window());
     let halts =
@@ -53,15 +61,11 @@ fn unexplained(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdi
         return;
     }
     let Some(sleep_ms) = guest.mean_halt_ms().filter(|ms| *ms < t.short_sleep_ms) else { return };
-    let Some((rate, _)) = guest.halts() else { return verdicts.cannot_tell(texts::SHORT_HALTS_UNTIMED) };
+    let Some((rate, _)) = guest.halts() else { return verdicts.cannot_tell(SHORT_HALTS_UNTIMED) };
     let idle = rate * sleep_ms / 10.0 >= 100.0 - t.idle_guest_cpu;
     if idle && t.idle_halts_per_vcpu.of(rate).is_some() {
-        verdicts.cannot_tell(format!(
-            "the guest is nearly idle, yet each vCPU halts {} times a second, for {} ms each; these figures do not \
-             show what wakes it (add perf kvm stat's msr and ioport tables, and the guest's configuration)",
-            figure(rate),
-            figure(sleep_ms)
-        ));
+        let halts = format!("each vCPU halts {} times a second, for {} ms each", figure(rate), figure(sleep_ms));
+        verdicts.cannot_tell(format!("the guest is nearly idle, yet {halts}; {WAKER_UNSHOWN}"));
     }
 }
 
@@ -92,15 +96,12 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let Some(hz) = TICK_RATES.iter().copied().find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE) else { return };
     let rows = &guest.domain.vcpu_accesses;
     let by_vcpu = !rows.is_empty();
-    let mut slowest = if by_vcpu { f64::INFINITY } else { mean };
-    for v in (0..vcpus as u32).filter(|_| by_vcpu) {
-        let own = rows.iter().filter(|r| r.vcpu == Some(v) && programs_timer(r));
-        let rate = own.map(|r| r.span.count).sum::<u64>() as f64 / seconds;
-        if (rate / hz - 1.0).abs() > VCPU_TOLERANCE {
-            return;
-        }
-        slowest = slowest.min(rate);
+    let own = |v| total(rows.iter().filter(|r| r.vcpu == Some(v) && programs_timer(r)).map(|r| r.span.count));
+    let rates = || (0..vcpus as u32).filter(|_| by_vcpu).map(|v| own(v) as f64 / seconds);
+    if rates().any(|rate| (rate / hz - 1.0).abs() > VCPU_TOLERANCE) {
+        return;
     }
+    let slowest = rates().reduce(f64::min).unwrap_or(mean);
     if slowest < t.tick_per_vcpu.info {
         return;
     }
@@ -113,8 +114,8 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         format!("{rate}/s on {on} {vcpus} vCPUs, while the guest runs {cpu} % of their time"),
         guest.perf_check("msr"),
     ];
-    let look = fixes::command(texts::TICK_STORM_LOOK).needing(fixes::IN_GUEST);
-    let fix = vec![look, fixes::advice(texts::TICK_STORM_FIX)];
+    let look = fixes::command(TICK_STORM_LOOK).needing(fixes::IN_GUEST);
+    let fix = vec![look, fixes::advice(TICK_STORM_FIX)];
     let title = "The guest is idle, yet every vCPU ticks at its full rate".into();
     verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) }.caused_by(all));
 }

@@ -1,0 +1,208 @@
+//! What the host itself does on the CPUs of pinned vCPUs, and the CPUs that are left for that.
+
+use crate::lint::prelude::*;
+use crate::model::{CpuModel, HostTaskModel};
+use crate::placement::GuestPlan;
+
+/// A vCPU that uses less is idle, and nothing on its CPU hurts it, percent.
+const IDLE: f64 = 10.0;
+
+/// A busier vCPU should have its CPU's tick stopped, percent.
+const BUSY: f64 = 50.0;
+
+const IRQ_AFFINITY_NEED: &str = "takes effect at once, until the next boot; it leaves the interrupts that \
+    refuse it, as those of a multiqueue device's queues do: for them isolcpus=managed_irq,domain,CPUS";
+
+/// `managed_irq` is of Linux 5.6 (kernel/irq/manage.c, `irq_do_set_affinity`).
+const NOISE_OPTIONS_NEED: &str = "update the boot loader's configuration and reboot the host; it leaves the \
+    queues of multiqueue devices: for them write managed_irq,domain, before the list of isolcpus=";
+
+const WORKQUEUES_NEED: &str = "takes effect at once, until the next boot; it leaves the work that is bound \
+    to its CPU (ksoftirqd, migration, kworker/N:M without a u), which stops when its cause does: the interrupts above";
+const KEPT_TICK: &str = "Look at which tasks run on this CPU beside the vCPU (ps -eLo psr,pcpu,comm) and \
+    move them: a nohz_full CPU with two runnable tasks has its tick. A CPU clock that is not the TSC \
+    (current_clocksource) keeps it, too";
+const SLICES_NEED: &str = "takes effect at once, until the next boot; needs cgroup v2";
+const SLICES_NEED_BY_HAND: &str = "takes effect at once, until the next boot; needs cgroup v2; a guest that \
+    runs in one of these slices itself loses its pins (systemd-cgls shows which): set its scope's AllowedCPUs instead";
+const ISOLATED_BOOT_CPU: &str = "Take CPU 0 out of isolcpus=: the kernel keeps it for its own work, so \
+    nohz_full= and rcu_nocbs= of the same CPUs are not taken";
+const ALL_ISOLATED: &str = "Leave the host a CPU that is not isolated: with all of them isolated nothing \
+    keeps interrupts and kernel threads away from the vCPUs";
+
+pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let map = ctx.map();
+    let layouts = ctx.placement.layouts.iter().filter(|l| l.running);
+    let pinned = layouts.fold(CpuSet::new(), |a, l| a.union(&l.single(map)));
+    if pinned.is_empty() {
+        return;
+    }
+    if map.all.is_empty() {
+        return verdicts.cannot_tell("the CPUs of this host are unknown (add lscpu -p or virsh capabilities)");
+    }
+    let full = faults::starved(map, &ctx.placement.layouts);
+    let emulators = ctx.guests.iter().flat_map(|g| g.domain.threads.iter().filter(|t| t.role == Role::Emulator));
+    let wait = emulators.filter_map(|t| t.cpu?.wait).fold(0.0, f64::max);
+    let waits = wait >= ctx.thresholds().pinning.starved_wait && pinned.len() * 2 > map.all.len();
+    if !full && !waits {
+        return;
+    }
+    let isolated = Some(&map.isolated).filter(|cpus| !cpus.is_empty());
+    let isolated = isolated.map(|cpus| format!("; the isolated CPUs {cpus} are no help")).unwrap_or_default();
+    let evidence = known([
+        full.then(|| format!("every CPU of {} has a vCPU pinned to it alone{isolated}", map.general())),
+        waits.then(|| format!("an emulator thread waits {} % of the time for a CPU", figure(wait))),
+        Some("check: lscpu -e; virsh vcpupin of each guest".into()),
+    ]);
+    let makes_room = |p: &GuestPlan| p.reasons.contains_key(&MoveReason::HostStarved) || p.shares;
+    let plan = ctx.placement.plan();
+    let guests: Vec<usize> = plan.changed().filter(|(_, p)| full && makes_room(p)).map(|(g, _)| g).collect();
+    let fix = fixes::or_advice(placement(ctx, &guests), fixes::advice(fixes::isolation::KEEP_FIRST_CORES));
+    let marks = map.general().iter().filter(|_| full).map(Mark::Pcpu).collect();
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
+    verdicts.find(Finding { target: Target::Host, marks, ..found });
+}
+
+pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let (t, host) = (&ctx.thresholds().pinning, ctx.topology());
+    let on_cpu = |cpu: u32| ctx.model.host.tasks.iter().filter(move |k| k.last_cpu == cpu);
+    // Wait of a vCPU, percent of the time that it wants the CPU.
+    let wait = |vcpu: &ThreadModel| vcpu.cpu.filter(|c| demand(c) >= t.busy).as_ref().and_then(wait_of_demand);
+    let used_by_others = |cpu: u32| {
+        let threads = ctx.model.host.cpu(cpu).into_iter().flat_map(|c| &c.guest_threads);
+        threads.filter(|t| t.here && t.domain != guest.index).map(|t| t.cpu).sum::<f64>()
+    };
+    let pinned = guest.vcpu_threads().filter_map(|t| Some((t, t.pinned_cpu().filter(|c| !host.is_isolated(*c))?)));
+    let disturbed = pinned.filter_map(|(vcpu, cpu)| {
+        let used: f64 = on_cpu(cpu).map(|k| k.cpu_percent).sum();
+        let severity = match t.host_tasks.of(used)? {
+            // Host tasks are not the cause of waiting for another guest.
+            severity if wait(vcpu).is_some_and(|w| w >= t.wait.warning) && used >= used_by_others(cpu) => {
+                severity.max(Severity::Warning)
+            }
+            _ if vcpu.cpu.is_some_and(|c| c.busy() < IDLE) => Severity::Info,
+            severity => severity,
+        };
+        Some((severity, used, (vcpu, cpu)))
+    });
+    let disturbed: Vec<_> = disturbed.collect();
+    let mut marks: Vec<Mark> = disturbed.iter().map(|(.., (_, cpu))| Mark::Pcpu(*cpu)).collect();
+    let Some((severity, used, (vcpu, cpu))) = worst_of(disturbed) else { return };
+    marks.extend(vcpu.index.map(Mark::Vcpu));
+    let waits = wait(vcpu).map(|w| format!("; the vCPU waits {} % of the time it wants the CPU", figure(w)));
+    let (used_there, name, waits) = (figure(used), vcpu.label(), waits.unwrap_or_default());
+    let tasks = tasks(on_cpu(cpu));
+    let evidence = vec![
+        format!(
+            "{used_there} % of CPU {cpu}, to which {name} is pinned, goes to tasks outside of guests: {tasks}{waits}"
+        ),
+        format!("look at: ps -eLo psr,pcpu,comm --sort=-pcpu | awk '$1 == {cpu}' | head"),
+    ];
+    let found = Finding::new(severity, Confidence::High, evidence, keep_away(ctx, guest));
+    verdicts.find(Finding { target: Target::Pcpu(cpu), cost: Some(used), marks, ..found });
+}
+
+/// Keeps the host's tasks off the CPUs of all pinned vCPUs.
+fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
+    let isolation = Isolation::new(ctx);
+    let moves = ctx.placement.plan().guests.get(guest.index).is_some_and(|part| !part.optional);
+    let mut fix = if moves { guest_placement(ctx, guest) } else { Vec::new() };
+    if isolation.gives() && !isolation.host.is_empty() {
+        // systemd's slices hold guests that are started by hand, and AllowedCPUs= outranks their pins.
+        let by_hand = ctx.guests.iter().any(|g| g.config.libvirt == Some(false));
+        let need = if by_hand { SLICES_NEED_BY_HAND } else { SLICES_NEED };
+        let limit = |slice| format!("systemctl set-property --runtime {slice} AllowedCPUs={}", isolation.host);
+        let limits = ["user.slice", "system.slice"].map(limit).join("\n");
+        fix.push(fixes::command(limits).needing(need));
+    }
+    fix.extend(isolation.options(&["isolcpus"]));
+    fix
+}
+
+/// What disturbs one CPU: interrupts of devices, the kernel's own work, the timer tick where it should be off.
+type Noise = [Option<(Severity, String)>; 3];
+
+fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Noise {
+    let (t, number, name) = (&ctx.thresholds().pinning, cpu.cpu, thread.label());
+    let devices = cpu.device_irq_rate.and_then(|rate| {
+        let (severity, rate) = (t.isolated_irqs.of(rate)?, figure(rate));
+        Some((severity, format!("{rate} device interrupts/s on isolated CPU {number}, to which {name} is pinned")))
+    });
+    let interrupts = cpu.time.map_or(0.0, |t| t.softirq + t.irq);
+    let kernel = || ctx.model.host.tasks.iter().filter(|k| k.kernel && k.last_cpu == number);
+    let share = interrupts + kernel().map(|k| k.cpu_percent).sum::<f64>();
+    let work = t.isolated_cpu.of(share).map(|severity| {
+        let (percent, of_it, names) = (figure(share), figure(interrupts), tasks(kernel()));
+        let threads = if names.is_empty() { names } else { format!(", kernel threads {names}") };
+        let all = format!("kernel work takes {percent} % of isolated CPU {number} (interrupts {of_it} %{threads})");
+        (severity, all)
+    });
+    let tickless = ctx.topology().nohz_full.as_ref().is_some_and(|s| s.contains(number));
+    let busy = thread.cpu.is_some_and(|c| c.busy() > BUSY);
+    let tick = cpu.timer_irq_rate.filter(|r| tickless && busy && *r >= t.nohz_ticks).map(|rate| {
+        let rate = format!("{} timer interrupts/s on nohz_full CPU {number}", figure(rate));
+        (Severity::Info, format!("{rate}: several tasks want it, or something keeps its tick on"))
+    });
+    [devices, work, tick]
+}
+
+pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let pinned = guest.vcpu_threads().filter_map(|t| Some((t, t.pinned_cpu()?)));
+    let isolated: Vec<_> = pinned.filter(|(_, c)| ctx.topology().is_isolated(*c)).collect();
+    let cpus: Vec<_> = isolated.iter().filter_map(|(t, c)| Some((t, ctx.model.host.cpu(*c)?))).collect();
+    if !isolated.is_empty() && cpus.iter().all(|(_, cpu)| cpu.time.is_none()) {
+        return verdicts.cannot_tell("what else runs on the isolated CPUs is unknown");
+    }
+    // A large host's interrupts are counted only every few intervals.
+    cpus.iter().filter(|(_, cpu)| cpu.device_irq_rate.is_none()).for_each(|_| verdicts.not_read());
+    let noises = cpus.into_iter().map(|(thread, cpu)| (cpu.cpu, noise_on(ctx, thread, cpu)));
+    let worst = noises.filter_map(|(cpu, n)| Some((n.iter().flatten().map(|n| n.0).max()?, 0.0, (cpu, n))));
+    let Some((severity, _, (cpu, noise))) = worst_of(worst) else { return };
+    let fix = quieten(ctx, noise.each_ref().map(Option::is_some));
+    let mut evidence: Vec<String> = noise.into_iter().flatten().map(|(_, line)| line).collect();
+    evidence.push("look at: watch -d cat /proc/interrupts; perf top -C CPU".into());
+    let found = Finding::new(severity, Confidence::High, evidence, fix);
+    verdicts.find(Finding { target: Target::Pcpu(cpu), marks: vec![Mark::Pcpu(cpu)], ..found });
+}
+
+/// Keeps what was seen off the isolated CPUs: first the options that keep it away for good, then what can be moved at
+/// once, each with what it leaves.
+fn quieten(ctx: &Context<'_>, [devices, kernel, tick]: [bool; 3]) -> Vec<Fix> {
+    let (isolated, rest) = (&ctx.map().isolated, ctx.map().general());
+    // A host whose CPUs are all isolated counts as one without.
+    if isolated.is_empty() {
+        return vec![fixes::advice(ALL_ISOLATED)];
+    }
+    // The kernel drops nohz_full= where it differs from isolcpus= (kernel/sched/isolation.c, housekeeping_setup).
+    let is_tickless = ctx.topology().nohz_full.as_ref().is_some_and(|full| isolated.is_subset(full));
+    let mut fix = Vec::new();
+    if devices || kernel {
+        let mut options = format!("irqaffinity={rest}");
+        if kernel && !isolated.contains(0) {
+            options += &format!(" rcu_nocbs={isolated}");
+            options += &if is_tickless { String::new() } else { format!(" nohz_full={isolated}") };
+        }
+        let move_irqs = format!("for i in /proc/irq/[0-9]*/smp_affinity_list; do echo {rest} > $i 2>/dev/null; done");
+        fix.push(fixes::kernel(options).needing(NOISE_OPTIONS_NEED));
+        fix.push(fixes::command(move_irqs).needing(IRQ_AFFINITY_NEED));
+    }
+    if kernel {
+        // Work that no CPU is bound to (Documentation/core-api/workqueue.rst, "Affinity Scopes"). The mask is
+        // hexadecimal, in groups of 32 CPUs.
+        let move_work = format!("echo {} > /sys/devices/virtual/workqueue/cpumask", rest.mask());
+        fix.push(fixes::command(move_work).needing(WORKQUEUES_NEED));
+    }
+    if tick {
+        fix.push(fixes::advice(KEPT_TICK));
+    }
+    if kernel && isolated.contains(0) {
+        fix.push(fixes::advice(ISOLATED_BOOT_CPU));
+    }
+    fix
+}
+
+/// The first few tasks, each with its use of a CPU.
+fn tasks<'a>(tasks: impl Iterator<Item = &'a HostTaskModel>) -> String {
+    let task = |t: &HostTaskModel| format!("{} ({} %)", t.comm, figure(t.cpu_percent));
+    tasks.take(4).map(task).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,245 @@
+//! vCPUs that get too little of their CPUs: by a quota, by other vCPUs, by the limit of real-time tasks.
+
+use crate::lint::fixes::shell::unit_argument;
+use crate::lint::prelude::*;
+use crate::model::CpuShare;
+use std::collections::BTreeMap;
+
+/// The most distinct sets that are compared.
+const MAX_SETS: usize = 512;
+
+/// The most guests that a finding names.
+const MAX_GUESTS: usize = 64;
+
+/// CPUs that are idle for more of the time are not short, percent.
+const MOSTLY_IDLE: f64 = 50.0;
+
+/// A real-time vCPU that uses more is close to the limit of 95 %, percent.
+const NEAR_THE_LIMIT: f64 = 94.0;
+
+const CROWDED_WHY: &str = "vCPUs that are pinned to a set cannot leave it: when all of them are busy they \
+    queue up there, while other CPUs of the host are free";
+const FEWER_VCPUS: &str = "If the limit is intended, give the guest fewer vCPUs: \
+    it then gets the same amount of CPU without stops";
+const RAISE_CGROUP_LIMIT: &str =
+    "Raise cpu.max (cpu.cfs_quota_us in version 1) of the guest's cgroup, or CPUQuota= of its unit";
+const UNIT_QUOTA_NEED: &str = "takes effect at once, until the next boot; removes the limit for all guests in the unit";
+const TRANSIENT_QUOTA_NEED: &str = "takes effect at once, and the guest may then use as much CPU as it \
+    wants; it is transient, so whoever creates it has to take the quota out of the XML that it is created from";
+const QUOTA_NEED: &str = "takes effect at once; the guest may then use as much CPU as it wants";
+const SPREAD_GUESTS: &str = "Move guests to another host, remove unused vCPUs, or spread the guests over more CPUs";
+const NO_RT_LIMIT_NEED: &str = "takes effect at once, until the next boot; \
+    only where every real-time task has its own CPU, because nothing stops a runaway one";
+const NO_REALTIME: &str =
+    "Or remove <vcpusched> from the domain: without its own CPUs a real-time vCPU does more harm than good";
+const RT_LIMIT: &str =
+    "a real-time vCPU uses more than 94 % of its CPU, and sched_rt_runtime_us stops real-time tasks at 95 %";
+
+/// How many vCPUs there are on a set of CPUs, and what they want of it.
+type Load = (usize, CpuShare);
+
+pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let online = ctx.online();
+    if online.is_empty() {
+        return;
+    }
+    crowded_sets(ctx, verdicts);
+    // vCPUs by the CPUs that they may use.
+    let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
+    for thread in ctx.guests.iter().filter(|g| g.running()).flat_map(GuestContext::vcpu_threads) {
+        let (vcpus, cpu) = sets.entry(may_use(thread, &online)).or_default();
+        (*vcpus, *cpu) = (*vcpus + 1, cpu.plus(thread.cpu.unwrap_or_default()));
+    }
+    let Some((severity, ratio, (cpus, vcpus, wait, share))) = worst_set(ctx, &sets) else { return };
+    let (ratio, share) = (figure(ratio), figure(share));
+    let evidence = format!("{ratio} vCPUs per CPU on CPUs {cpus}; they wait {share} % of the time they want a CPU");
+    let finding = crowded(cpus, severity, Confidence::High, evidence, vec![fixes::advice(SPREAD_GUESTS)]);
+    verdicts.find(Finding {
+        title: format!("{vcpus} vCPUs share {} CPUs, and they wait", cpus.len()),
+        // The wait of all guests together: the cause comes before what each guest loses.
+        cost: Some(wait),
+        also: guests_in(ctx, &online, cpus),
+        ..finding
+    });
+}
+
+/// A finding about a set of CPUs.
+fn crowded(cpus: &CpuSet, severity: Severity, confidence: Confidence, evidence: String, fix: Vec<Fix>) -> Finding {
+    let evidence = vec![evidence, "check: virsh vcpuinfo of each guest".into()];
+    let marks = cpus.iter().map(Mark::Pcpu).collect();
+    Finding { target: Target::Host, marks, ..Finding::new(severity, confidence, evidence, fix) }
+}
+
+/// Pinned sets with more vCPUs than CPUs while other CPUs are free, where nothing says how long the vCPUs wait.
+fn crowded_sets(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let plan = ctx.placement.plan();
+    let moves = |g: &usize| plan.guests.get(*g).is_some_and(|p| p.reasons.contains_key(&MoveReason::Crowded));
+    for set in faults::crowded(ctx.map(), &ctx.placement.layouts) {
+        // Without a better place this is as good as it gets: idle vCPUs may share CPUs in any number.
+        let guests: Vec<usize> = set.guests.iter().copied().filter(moves).collect();
+        if guests.is_empty() {
+            continue;
+        }
+        let (vcpus, cpus) = (set.vcpus, &set.cpus);
+        let ratio = vcpus as f64 / cpus.len().max(1) as f64;
+        let severity = ctx.thresholds().pinning.overcommit.of(ratio).unwrap_or_default().min(Severity::Warning);
+        let evidence = format!(
+            "{vcpus} vCPUs may use CPUs {cpus} only: {} vCPUs per CPU; how long they wait is not measured",
+            figure(ratio)
+        );
+        let fix = placement(ctx, &guests);
+        let names = set.guests.iter().take(MAX_GUESTS).filter_map(|g| ctx.guests.get(*g)).map(|g| g.name().to_owned());
+        verdicts.find(Finding {
+            also: names.collect(),
+            title: format!("{vcpus} vCPUs are pinned to {} CPUs while others are free", cpus.len()),
+            why: CROWDED_WHY.into(),
+            ..crowded(cpus, severity, Confidence::Medium, evidence, fix)
+        });
+    }
+}
+
+/// The CPUs that are online and that a thread may use.
+fn may_use(thread: &ThreadModel, online: &CpuSet) -> CpuSet {
+    thread.place.affinity.as_ref().map_or_else(|| online.clone(), |a| a.intersection(online))
+}
+
+/// The guests with a vCPU that cannot leave these CPUs. Where all are idle but a few, these few are the guests to move.
+fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
+    let least = ctx.thresholds().pinning.wait.info;
+    let wants = |t: &ThreadModel| t.cpu.is_some_and(|c| demand(&c) >= least) && may_use(t, online).is_subset(cpus);
+    let guests = ctx.guests.iter().filter(|g| g.running() && g.vcpu_threads().any(wants));
+    guests.take(MAX_GUESTS).map(|g| g.name().to_owned()).collect()
+}
+
+/// How idle CPUs are on average, percent; `None` where it is not measured.
+fn idle(ctx: &Context<'_>, cpus: &CpuSet) -> Option<f64> {
+    let times = ctx.model.host.cpus.iter().filter(|c| cpus.contains(c.cpu)).filter_map(|c| c.time.as_ref());
+    let (sum, count) = times.fold((0.0, 0.0), |(sum, n), t| (sum + 100.0 - t.busy(), n + 1.0));
+    (count > 0.0).then(|| sum / count)
+}
+
+/// A set of CPUs, its number of vCPUs, and what they wait: percent of one CPU and of the time that they want a CPU.
+type Crowd<'a> = (&'a CpuSet, usize, f64, f64);
+
+/// The set that is overcommitted worst, how badly, and by how many vCPUs per CPU: of all vCPUs that cannot leave it.
+fn worst_set<'a>(ctx: &Context<'_>, sets: &'a BTreeMap<CpuSet, Load>) -> Option<(Severity, f64, Crowd<'a>)> {
+    let t = &ctx.thresholds().pinning;
+    let load = |cpus: &'a CpuSet| {
+        let inside = sets.iter().filter(|(s, _)| s.is_subset(cpus)).map(|(_, load)| *load);
+        let (vcpus, cpu) = inside.reduce(|a, b| (a.0 + b.0, a.1.plus(b.1)))?;
+        let ratio = vcpus as f64 / cpus.len() as f64;
+        let (wait, share) = (cpu.wait.unwrap_or(0.0), wait_of_demand(&cpu).unwrap_or(0.0));
+        let most = if share < t.wait.warning { Severity::Warning } else { Severity::Critical };
+        let severity = t.overcommit.of(ratio)?.min(most);
+        // Idle guests wait for much of the little that they want: the wait has to be a part of the CPUs' time too.
+        let waits = share >= t.wait.info && wait >= t.wait.info * cpus.len() as f64;
+        // Where the CPUs are idle most of the time, their number is not the reason for the wait.
+        let short = waits && idle(ctx, cpus).is_none_or(|idle| idle <= MOSTLY_IDLE);
+        short.then_some((severity, ratio, (cpus, vcpus, wait, share)))
+    };
+    worst_of(sets.keys().filter(|s| !s.is_empty()).take(MAX_SETS).filter_map(load))
+}
+
+pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(seconds) = guest.seconds else { return };
+    let t = &ctx.thresholds().pinning;
+    let stops = guest.domain.throttling.iter().filter(|g| g.throttled > 0).filter_map(|g| {
+        let time = g.throttled_ns as f64 / (seconds * 1e7);
+        let periods = if g.periods > 0 { 100.0 * g.throttled as f64 / g.periods as f64 } else { 100.0 };
+        let severity = if time >= t.throttled_time { Some(Severity::Critical) } else { t.throttled.of(periods) };
+        Some((severity?, time, (periods, g.group.as_str())))
+    });
+    let Some((severity, time, (periods, group))) = worst_of(stops) else { return };
+    let vcpu = group.strip_prefix("vcpu").and_then(|n| n.parse::<u32>().ok());
+    // The kernel adds up the stopped time of all CPUs of the group.
+    let stopped = if time <= 100.0 {
+        format!("it was stopped for {} % of the time", figure(time))
+    } else {
+        format!("the stops cost its CPUs together {} % of one CPU's time", figure(time))
+    };
+    let (window, info) = (guest.window(), fixes::virsh(guest, "schedinfo", ""));
+    let evidence = vec![
+        format!("{group}: the quota ran out in {} % of the periods {window}; {stopped}", figure(periods)),
+        format!("look at: {info} and cpu.stat (nr_throttled) in the guest's cgroup"),
+    ];
+    let fix = vec![lift(guest, group), fixes::advice(FEWER_VCPUS)];
+    verdicts.find(Finding {
+        target: vcpu.map_or(Target::Domain, Target::Vcpu),
+        cost: Some(time),
+        marks: vcpu.map(Mark::Vcpu).into_iter().collect(),
+        ..Finding::new(severity, Confidence::High, evidence, fix)
+    });
+}
+
+/// Removes a group's quota.
+fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
+    let numbered = |name: &str| group.strip_prefix(name).is_some_and(|n| n.parse::<u32>().is_ok());
+    // The characters of unit names (systemd.unit(5)).
+    let of_unit = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    let is_unit = |name: &str| {
+        [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end)) && name.chars().all(of_unit)
+    };
+    let schedinfo = |which: &str| {
+        if guest.config.libvirt == Some(false) {
+            return fixes::advice(RAISE_CGROUP_LIMIT);
+        }
+        let set = fixes::virsh(guest, "schedinfo", &format!("--set {which}=-1 {}", fixes::scope(guest)));
+        fixes::command(set).needing(if fixes::is_transient(guest) { TRANSIENT_QUOTA_NEED } else { QUOTA_NEED })
+    };
+    match group {
+        "domain" => schedinfo("global_quota"),
+        "emulator" => schedinfo("emulator_quota"),
+        _ if numbered("vcpu") => schedinfo("vcpu_quota"),
+        _ if numbered("iothread") => schedinfo("iothread_quota"),
+        unit if is_unit(unit) => {
+            let lift = format!("systemctl set-property --runtime {} CPUQuota=", unit_argument(unit));
+            fixes::command(lift).needing(UNIT_QUOTA_NEED)
+        }
+        other => fixes::advice(format!(
+            "The limit belongs to cgroup {other}, which contains the guest's: raise its cpu.max (cpu.cfs_quota_us in \
+             version 1)"
+        )),
+    }
+}
+
+/// `SCHED_FIFO` or `SCHED_RR` (`uapi/linux/sched.h`).
+fn is_realtime(thread: &ThreadModel) -> bool {
+    matches!(thread.place.policy, Some(1 | 2))
+}
+
+pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let (host, pins) = (ctx.topology(), &guest.config.pins);
+    // Without threads the configuration counts. Not every description of a host says which CPUs are isolated.
+    let by_config = guest.vcpu_threads().next().is_none() && !host.cpus.is_empty();
+    let configured = pins.realtime.iter().filter(|_| by_config).map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single)));
+    let measured = guest.vcpu_threads().filter(|t| is_realtime(t)).filter_map(|t| Some((t.index?, t.pinned_cpu())));
+    let shares = |cpu: Option<u32>| cpu.is_none_or(|c| host.isolated.is_some() && !host.is_isolated(c));
+    // Each with the single CPU to which it is pinned, if any.
+    let sharing: Vec<(u32, Option<u32>)> = measured.chain(configured).filter(|(_, c)| shares(*c)).collect();
+    let limit = ctx.param("kernel.sched_rt_runtime_us").and_then(|v| v.parse::<i64>().ok());
+    let throttled = limit.is_some_and(|us| us >= 0)
+        && guest.vcpu_threads().any(|t| is_realtime(t) && t.cpu.is_some_and(|c| c.busy() > NEAR_THE_LIMIT));
+    if sharing.is_empty() && !throttled {
+        return;
+    }
+    let place = |cpu: u32| format!("is on CPU {cpu}, which is not isolated");
+    let first = sharing.first().map(|(v, cpu)| (v, cpu.map_or_else(|| "is not pinned to one CPU".into(), place)));
+    let alike = sharing.len();
+    let evidence = known([
+        first.map(|(v, place)| format!("vCPU {v} has a real-time policy and {place}; vCPUs like this: {alike}")),
+        throttled.then(|| RT_LIMIT.into()),
+        Some("look at: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us".into()),
+    ]);
+    let (title, fix) = if sharing.is_empty() {
+        let no_limit = fixes::command("sysctl kernel.sched_rt_runtime_us=-1").needing(NO_RT_LIMIT_NEED);
+        ("The kernel stops a real-time vCPU that uses its whole CPU", vec![no_limit])
+    } else {
+        let mut fix = guest_placement(ctx, guest);
+        fix.extend(Isolation::new(ctx).options(&["isolcpus", "nohz_full", "rcu_nocbs"]));
+        fix.push(fixes::libvirt_advice(NO_REALTIME));
+        ("A real-time vCPU shares its CPU", fix)
+    };
+    let marks = sharing.iter().map(|b| Mark::Vcpu(b.0)).collect();
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
+    verdicts.find(Finding { title: title.into(), marks, ..found });
+}

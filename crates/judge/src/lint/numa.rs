@@ -1,0 +1,248 @@
+//! Hardware threads and NUMA nodes: what the guest sees against where its vCPUs and its memory are.
+
+use crate::figures::bytes;
+use crate::lint::engine::prose::Prose;
+use crate::lint::pinning::helper_name;
+use crate::lint::prelude::*;
+use faults::PinnedPair;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::new(RuleId::SmtMismatch, Setup(smt), Hold::While).described(RuleDoc {
+        sees: "the hardware threads that the guest sees differ from those its vCPUs are pinned to, or its vCPUs are on \
+            fast and slow cores",
+        why: "",
+        thresholds: &[],
+        limits: "Pins and configuration only: the cost is not measured. vCPUs pinned to several CPUs are not judged, \
+            nor is a guest on fast and slow cores for which no more fast ones are free",
+        fix: "Pins, or the <topology> of the guest's CPU in the domain's XML, after a power cycle",
+        links: &[links::CPU_MODEL],
+    }),
+    Rule::new(RuleId::NumaSplit, Setup(split), Hold::AT_ONCE).described(RuleDoc {
+        sees: "a guest's vCPUs, its memory or its emulator and IOThreads are spread over NUMA nodes",
+        why: "Half of its memory accesses go to the other node at a higher cost. The guest's scheduler and allocator \
+            cannot avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
+        thresholds: thresholds![pinning.local_memory, pinning.local_memory_least, pinning.emulator],
+        limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts \
+            as remote. A guest larger than a node has to span nodes and gets an info only",
+        fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",
+        links: &[links::NUMA_TUNING, links::NUMA_POLICY],
+    }),
+];
+
+/// The most cells that evidence lists.
+const MAX_CELLS: usize = 16;
+
+const CHECK_NODES: &str = "check: lscpu -e; numactl --hardware";
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// The most pairs that a sentence names.
+const MAX_NAMED: usize = 32;
+
+const THREADS_APART: Prose = Prose {
+    title: "vCPUs that the guest sees as threads of one core are pinned to different cores",
+    why: "The guest's scheduler expects the two to share a core and its cache: it keeps work off the second while the \
+        first is busy. With pins across cores both assumptions are wrong",
+};
+const SHARED_CORE: Prose = Prose {
+    title: "vCPUs share a core, and the guest does not know",
+    why: "Two busy threads of a core get about half of it each. A guest that sees its threads fills whole cores first; \
+        this one cannot",
+};
+const SLOW_CORES: Prose = Prose {
+    title: "The guest's vCPUs are spread over fast and slow cores",
+    why: "The guest takes its vCPUs for equal and puts work on any of them. What lands on a slow core takes longer, \
+        and what waits for it, for a lock or the last part of a job, waits as long",
+};
+const HELPERS_ELSEWHERE: Prose = Prose {
+    title: "The guest's emulator or IOThreads are on another NUMA node than its vCPUs",
+    why: "These threads serve the vCPUs' devices: they read and write the guest's memory and wake its vCPUs. From \
+        another node each of these accesses and interrupts goes over the link between the nodes",
+};
+const MEMORY_ELSEWHERE: Prose = Prose {
+    title: "The guest's memory is on another NUMA node than its vCPUs",
+    why: "vCPU pins do not move memory: it stays on the node where the guest first used it. Every access to the other \
+        node costs more",
+};
+const CELLS_CROSSED: Prose = Prose {
+    title: "The guest's NUMA cells have their vCPUs and their memory on different nodes",
+    why: "The guest keeps each program's memory in the cell where it runs, and on this host that is the other node: \
+        every access that it takes for a near one is a far one",
+};
+const MEMORY_BOUND_ELSEWHERE: Prose = Prose {
+    title: "The guest's memory is bound to another NUMA node than its vCPUs",
+    why: "Every memory access of the guest goes to the other node",
+};
+const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that its memory is bound to, or change \
+    what it is bound to (libvirt: <memnode>, QEMU: host-nodes=, Proxmox: hostnodes=)";
+const PIN_CORES_OR_ONE_THREAD: &str =
+    "Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'";
+const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … threads='2'/>) and \
+    pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
+const SHOW_NODES: &str = "Show a guest that has to span nodes its nodes: <numa> cells in <cpu>, each with \
+    its vCPUs, and <memnode> in <numatune> to bind each cell's memory";
+
+fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    if map.nodes.len() < 2 || !layout.running {
+        return;
+    }
+    let crossed = cells_crossed(ctx, guest);
+    let marks: Vec<Mark> = (0..layout.vcpus.len() as u32).map(Mark::Vcpu).collect();
+    let of_vcpus = layout.confined(map).map(|cpus| {
+        let nodes = map.nodes_of(&cpus);
+        let split = layout.is_split(map).then(|| vcpus_split(ctx, guest, &cpus, &nodes));
+        let elsewhere = || memory_elsewhere(ctx, guest, &cpus, &nodes).filter(|_| !nodes.is_empty());
+        [helpers_elsewhere(ctx, guest, &cpus, &nodes), split.or_else(elsewhere)]
+    });
+    let of_vcpus = of_vcpus.into_iter().flatten().flatten().map(|found| Finding { marks: marks.clone(), ..found });
+    crossed.into_iter().chain(of_vcpus).for_each(|found| verdicts.find(found));
+}
+
+fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Finding {
+    let biggest = ctx.map().nodes.values().map(CpuSet::len).max().unwrap_or(0);
+    let must_span = ctx.layout(guest).vcpus.len() > biggest;
+    let severity = if must_span { Severity::Info } else { Severity::Warning };
+    let bound = guest.config.numa.nodes.as_ref().filter(|b| !b.is_empty() && !nodes.is_subset(b));
+    let away = bound.map(|b| format!("node {b}, away from the vCPUs on node {}", nodes.difference(b)));
+    let evidence = known([
+        Some(format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; the guest sees one node")),
+        away.map(|away| format!("its memory is bound to {away}")),
+        Some(CHECK_NODES.into()),
+    ]);
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(SHOW_NODES));
+    let title = "The guest's vCPUs are spread over NUMA nodes that it does not see".into();
+    Finding { title, ..Finding::new(severity, Confidence::High, evidence, fix) }
+}
+
+/// Cells whose vCPUs are pinned away from the cell's memory.
+fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding> {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let crossed = layout.cells_elsewhere(map);
+    if crossed.is_empty() {
+        return None;
+    }
+    let line = |(cell, vcpus): &(usize, Vec<u32>)| {
+        let now = vcpus.iter().filter_map(|v| layout.vcpus.get(*v as usize)).fold(CpuSet::new(), |a, b| a.union(b));
+        let memory = layout.cells.get(*cell).and_then(|c| c.nodes.clone()).unwrap_or_default();
+        let id = guest.config.numa.cells.get(*cell).map_or(*cell, |c| c.id as usize);
+        let (vcpus, now): (CpuSet, CpuSet) = (vcpus.iter().copied().collect(), map.nodes_of(&now));
+        format!("cell {id}: memory on node {memory}, vCPUs {vcpus} pinned to node {now}")
+    };
+    let evidence = crossed.iter().take(MAX_CELLS).map(line).chain([CHECK_NODES.into()]).collect();
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(MATCH_CELLS));
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(CELLS_CROSSED);
+    let marks = crossed.iter().flat_map(|(_, vcpus)| vcpus).map(|v| Mark::Vcpu(*v)).collect();
+    Some(Finding { marks, ..found })
+}
+
+/// Reports helpers that are pinned to nodes without any of the guest's vCPUs. If the plan cannot place the helpers on
+/// the vCPUs' nodes either, it reports nothing.
+fn helpers_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Option<Finding> {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let helpers: Vec<_> = layout.helpers().filter(|(_, h)| layout.is_elsewhere(map, h)).collect();
+    if helpers.is_empty() || ctx.planned(guest).is_none_or(|p| p.helpers().any(|(_, h)| p.is_elsewhere(map, h))) {
+        return None;
+    }
+    let busy = helpers.iter().filter_map(|(id, _)| guest.domain.helper(*id)?.cpu).map(|c| c.busy()).reduce(f64::max);
+    let line = |(id, h): &(Option<u32>, &HelperLayout)| {
+        let cpus = h.cpus.clone().unwrap_or_default();
+        format!("{} is pinned to CPUs {cpus} on node {}", helper_name(*id), map.nodes_of(&cpus))
+    };
+    let last = [format!("the vCPUs are pinned to CPUs {cpus} on node {nodes}"), fixes::check_pins(guest)];
+    let evidence = helpers.iter().take(MAX_CELLS).map(line).chain(last).collect();
+    let severity = busy.and_then(|b| ctx.thresholds().pinning.emulator.of(b)).unwrap_or_default();
+    let found = Finding::new(severity, Confidence::High, evidence, guest_placement(ctx, guest));
+    Some(Finding { cost: busy.filter(|b| *b > 0.0), ..found.saying(HELPERS_ELSEWHERE) })
+}
+
+fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Option<Finding> {
+    let by_node = &guest.domain.node_memory;
+    let all = total(by_node.values().copied()) as f64;
+    if all > 0.0 {
+        // What is measured counts as soon as the guest has its memory: while it starts, little of that is its own.
+        let t = &ctx.thresholds().pinning;
+        let near = total(by_node.iter().filter(|(n, _)| nodes.contains(**n)).map(|(_, b)| *b));
+        let local = 100.0 * near as f64 / all;
+        let (warning, critical) = t.local_memory;
+        if guest.not_judged.is_some() || all < t.local_memory_least * MIB || local >= warning {
+            return None;
+        }
+        let severity = if local < critical { Severity::Critical } else { Severity::Warning };
+        let list = by_node.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect::<Vec<_>>().join(", ");
+        let local = figure(local);
+        let evidence = vec![
+            format!("{local} % of its memory is on the nodes of its vCPUs ({nodes}): {list}"),
+            format!("look at: numastat -p {}", guest.domain.facts.pid.unwrap_or_default()),
+        ];
+        let found = Finding::new(severity, Confidence::High, evidence, move_memory(guest, nodes));
+        return Some(found.saying(MEMORY_ELSEWHERE));
+    }
+    let bound = guest.config.numa.nodes.as_ref().filter(|_| ctx.layout(guest).memory_elsewhere(ctx.map()))?;
+    let evidence = vec![
+        format!("<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node {nodes}"),
+        format!("look at: {}", fixes::virsh(guest, "numatune", "")),
+    ];
+    let planned = guest_placement(ctx, guest);
+    let fix = if planned.is_empty() { move_memory(guest, nodes) } else { planned };
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
+    Some(Finding { see: vec![links::NUMA_TUNING.into()], ..found.saying(MEMORY_BOUND_ELSEWHERE) })
+}
+
+fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
+    let xml = || {
+        let text = format!("<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>\n</numatune>");
+        fixes::xml(text).needing(&fixes::into_xml(guest, fixes::POWER_CYCLE))
+    };
+    known([(guest.config.libvirt != Some(false)).then(xml), fixes::placement::migrate(guest, nodes)])
+}
+
+fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    if !layout.running {
+        return;
+    }
+    slow_cores(ctx, guest, verdicts);
+    let threads = guest.config.threads_per_core();
+    let seen = format!("the guest sees {threads} threads per core, yet these are on different cores");
+    // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on siblings of one
+    // core, in a guest that sees one thread per core.
+    let (pairs, severity, seen, advice, prose) = if threads > 1 {
+        let apart = layout.threads_apart(map);
+        (apart, Severity::Warning, seen.as_str(), fixes::advice(PIN_CORES_OR_ONE_THREAD), THREADS_APART)
+    } else {
+        let shared = layout.shared_cores(map);
+        let seen = "the guest sees one thread per core, yet these are on threads of one core";
+        (shared, Severity::Info, seen, fixes::libvirt_advice(SHOW_THREADS_OR_PIN_CORES), SHARED_CORE)
+    };
+    if pairs.is_empty() {
+        return;
+    }
+    let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
+    let more = pairs.len().saturating_sub(MAX_NAMED);
+    let more = (more > 0).then(|| format!("and {more} pairs more"));
+    let names: Vec<String> = pairs.iter().take(MAX_NAMED).map(named).chain(more).collect();
+    let evidence = vec![format!("{seen}: {}", names.join(", ")), "check: lscpu -e".into()];
+    let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
+    let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
+    let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
+    verdicts.find(Finding { marks, ..found });
+}
+
+/// Reports vCPUs on slow cores of a hybrid host beside others on fast ones, if the plan can move them.
+fn slow_cores(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let slow = ctx.layout(guest).on_slow_cores(ctx.map());
+    if slow.is_empty() || !ctx.planned(guest).is_some_and(|after| after.on_slow_cores(ctx.map()).is_empty()) {
+        return;
+    }
+    let pins = ctx.layout(guest).pins(ctx.map());
+    let (on_slow, on_fast): (Vec<_>, Vec<_>) = pins.partition(|(v, _)| slow.contains(*v));
+    let sides = [on_slow, on_fast].map(|pins| pins.into_iter().unzip::<u32, u32, CpuSet, CpuSet>());
+    let [(slow_vcpus, slow_cpus), (vcpus, cpus)] = sides;
+    let pinned = format!(
+        "vCPUs {slow_vcpus} are pinned to slow cores (CPUs {slow_cpus}), vCPUs {vcpus} to fast ones (CPUs {cpus})"
+    );
+    let evidence = vec![pinned, "look at: lscpu -e=CPU,MAXMHZ".into()];
+    let fix = guest_placement(ctx, guest);
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(SLOW_CORES);
+    verdicts.find(Finding { marks: slow.iter().map(Mark::Vcpu).collect(), ..found });
+}

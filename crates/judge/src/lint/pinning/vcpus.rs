@@ -1,0 +1,281 @@
+//! Pins of vCPUs: conflicts, sets of isolated CPUs, and threads that are not where the configuration wants them.
+
+use crate::lint::engine::prose::Prose;
+use crate::lint::prelude::*;
+use faults::CpuOverlap;
+use fixes::placement::{bounding_group, group_name};
+use std::collections::BTreeMap;
+
+/// The most CPUs that evidence lists one by one.
+const MAX_CPUS: usize = 8;
+
+/// The most vCPUs that a sentence names.
+const MAX_NAMES: usize = 64;
+
+/// The most threads that evidence names.
+const MAX_LINES: usize = 8;
+
+const PARTLY_PINNED: Prose = Prose {
+    title: "Some vCPUs are pinned and the others may run on their CPUs",
+    why: "A pinned vCPU cannot leave when the scheduler puts an unpinned one on its CPU. The pins then do more harm \
+        than good",
+};
+const OFFLINE: Prose = Prose {
+    title: "Threads are pinned to CPUs that the host does not have online",
+    why: "Nothing can run on a CPU that is not there: the guest does not start, or it runs on the other CPUs of its \
+        pin or where the kernel puts it",
+};
+const SEPARATE_SETS: &str = "Give the guests CPU sets that do not overlap. \
+    With too few CPUs for that, let them share one common set instead of single CPUs";
+const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, \
+    or use a cpuset partition instead of isolcpus, where the kernel balances load";
+const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
+
+pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    for overlap in faults::overlaps(ctx.map(), &ctx.placement.layouts) {
+        report(ctx, &overlap, verdicts);
+    }
+    for guest in ctx.guests.iter().filter(|g| g.running()) {
+        partly_pinned(ctx, guest, verdicts);
+    }
+}
+
+/// A CPU and the vCPUs that want it.
+struct SharedCpu<'a> {
+    cpu: u32,
+    users: &'a [(usize, u32)],
+    count: usize,
+    /// What each wants of the CPU, percent, where all of that is known.
+    wanted: Option<Vec<f64>>,
+}
+
+impl SharedCpu<'_> {
+    fn severity(&self, busy: f64) -> Severity {
+        let Some(wanted) = &self.wanted else { return Severity::Warning };
+        match wanted.iter().filter(|w| **w >= busy).count() > 1 {
+            true if wanted.iter().sum::<f64>() > 100.0 => Severity::Critical,
+            true => Severity::Warning,
+            false => Severity::Info,
+        }
+    }
+
+    fn line(&self, names: &[String], window: &str) -> String {
+        let Self { cpu, count, .. } = self;
+        let more = if *count > names.len() { format!(" and {} more", count - names.len()) } else { String::new() };
+        let (users, part) = (names.join(", "), figure(100.0 / (*count).max(1) as f64));
+        match &self.wanted {
+            Some(wanted) => {
+                let each = wanted.iter().map(|w| format!("{} %", figure(*w))).collect::<Vec<_>>().join(", ");
+                format!("CPU {cpu}: {users}{more} want {each} of it {window}; busy at once, each gets {part} %")
+            }
+            None => format!("CPU {cpu}: {users}{more}; busy at once, each gets {part} % of it"),
+        }
+    }
+}
+
+fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
+    let busy = ctx.thresholds().pinning.overlap_busy;
+    let wanted = |(g, v): &(usize, u32)| ctx.guests.get(*g)?.domain.vcpu(*v)?.cpu.as_ref().map(demand);
+    let shared = overlap.cpus.iter().map(|(cpu, (users, count))| {
+        let wanted = users.iter().map(wanted).collect();
+        SharedCpu { cpu: *cpu, users, count: *count, wanted }
+    });
+    let shared: Vec<SharedCpu<'_>> = shared.collect();
+    let worst = shared.iter().max_by_key(|s| s.severity(busy));
+    let (Some(worst), Some(first)) = (worst, overlap.guests.first().and_then(|g| ctx.guests.get(*g))) else { return };
+    let cpus: CpuSet = overlap.cpus.keys().copied().collect();
+    let names: Vec<&str> = overlap.guests.iter().filter_map(|g| ctx.guests.get(*g)).map(GuestContext::name).collect();
+    let named = |(g, v): &(usize, u32)| {
+        let of = if overlap.guest_count > 1 { format!(" of {}", ctx.guests[*g].name()) } else { String::new() };
+        let set = ctx.placement.layouts.get(*g).and_then(|l| l.vcpus.get(*v as usize)).filter(|set| set.len() > 1);
+        format!("vCPU {v}{of}{}", set.map_or_else(String::new, |set| format!(" (CPUs {set})")))
+    };
+    let line = |s: &SharedCpu<'_>| s.line(&s.users.iter().map(named).collect::<Vec<_>>(), &first.window());
+    let others = shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_CPUS);
+    let rest = (shared.len() > MAX_CPUS + 1).then(|| format!("the same on CPUs {cpus}"));
+    let last = rest.into_iter().chain([fixes::check_pins(first)]);
+    let evidence = [worst].into_iter().chain(others).map(line).chain(last).collect();
+    let mut fix = fixes::or_advice(placement(ctx, &overlap.guests), fixes::advice(SEPARATE_SETS));
+    let more = overlap.guest_count > overlap.guests.len();
+    fix.extend(more.then(|| fixes::advice(fixes::placement::MORE_IN_PLAN)));
+    let mark = |(g, v): &(usize, u32)| match g {
+        g if *g == first.index => Some(Mark::Vcpu(*v)),
+        g => ctx.guests[*g].domain.vcpu(*v).map(|t| Mark::Thread(t.tid)),
+    };
+    let users = shared.iter().flat_map(|s| s.users).filter_map(mark);
+    let excess = |wanted: &Vec<f64>| (wanted.iter().sum::<f64>() - 100.0).max(0.0);
+    let cost = shared.iter().filter_map(|s| s.wanted.as_ref()).map(excess).reduce(|a, b| a + b);
+    let confidence = if worst.wanted.is_some() { Confidence::High } else { Confidence::Medium };
+    let finding = Finding {
+        also: names.iter().skip(1).map(|n| (*n).to_owned()).collect(),
+        target: Target::Pcpu(worst.cpu),
+        title: overlap_title(&names, overlap.guest_count, worst.count),
+        cost: cost.filter(|c| *c > 0.0),
+        marks: cpus.iter().map(Mark::Pcpu).chain(users).collect(),
+        ..Finding::new(worst.severity(busy), confidence, evidence, fix)
+    };
+    verdicts.find_for(first, finding);
+}
+
+/// Some vCPUs are pinned, and the others may run on their CPUs.
+fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let free: CpuSet = layout.partly_pinned(map).into_iter().collect();
+    if free.is_empty() {
+        return;
+    }
+    let (single, pinned, all) = (layout.single(map), layout.pins(map).count(), layout.vcpus.len());
+    let own = format!(
+        "{pinned} of {all} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also on those CPUs"
+    );
+    let evidence = vec![own, fixes::check_pins(guest)];
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice("Pin all vCPUs or none"));
+    let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(PARTLY_PINNED);
+    let finding = Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found };
+    verdicts.find_for(guest, finding);
+}
+
+/// A guest's vCPUs that may use several isolated CPUs.
+fn on_several<'a>(ctx: &'a Context<'_>, guest: &GuestContext<'_>) -> impl Iterator<Item = (u32, &'a CpuSet)> {
+    let map = ctx.map();
+    ctx.layout(guest).pooled(map).filter(|(_, set)| set.is_subset(&map.isolated))
+}
+
+pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    if ctx.map().isolated.is_empty() {
+        return;
+    }
+    let busy = ctx.thresholds().pinning.busy;
+    // The busy vCPUs of all guests on sets of isolated CPUs, by the CPU that they are on.
+    let mut by_cpu: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
+    for guest in ctx.guests.iter().filter(|g| g.running()) {
+        for (v, _) in on_several(ctx, guest) {
+            let thread = guest.domain.vcpu(v).filter(|t| t.cpu.is_some_and(|c| demand(&c) >= busy));
+            if let Some(cpu) = thread.and_then(|t| t.place.cpu) {
+                by_cpu.entry(cpu).or_default().push((guest.index, v));
+            }
+        }
+    }
+    for guest in ctx.guests.iter().filter(|g| g.running()) {
+        if let Some(finding) = of_guest(ctx, guest, &by_cpu) {
+            verdicts.find_for(guest, finding);
+        }
+    }
+}
+
+fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, Vec<(usize, u32)>>) -> Option<Finding> {
+    let vcpus: Vec<(u32, &CpuSet)> = on_several(ctx, guest).collect();
+    let all = vcpus.iter().fold(CpuSet::new(), |a, p| a.union(p.1));
+    let own = |on: &&Vec<(usize, u32)>| on.len() > 1 && on.iter().any(|(g, _)| *g == guest.index);
+    let piles = all.iter().filter_map(|cpu| Some((cpu, by_cpu.get(&cpu).filter(own)?)));
+    let pile = piles.max_by_key(|(_, on)| on.len());
+    let measured = guest.vcpu_threads().any(|t| t.cpu.is_some());
+    if pile.is_none() && (measured || vcpus.len() < 2) {
+        return None;
+    }
+    let on_pile = pile.map(|(cpu, on)| {
+        let (mine, theirs): (Vec<_>, Vec<_>) = on.iter().partition(|(g, _)| *g == guest.index);
+        let mine = mine.iter().map(|(_, v)| v.to_string());
+        let names = mine.chain(theirs.iter().map(|(g, v)| format!("{v} of {}", ctx.guests[*g].name())));
+        let names = names.take(MAX_NAMES).collect::<Vec<_>>().join(", ");
+        let more = if on.len() > MAX_NAMES { format!(" and {} more", on.len() - MAX_NAMES) } else { String::new() };
+        format!("vCPUs {names}{more} are all on CPU {cpu} and want it {}", guest.window())
+    });
+    let (severity, confidence) =
+        if pile.is_some() { (Severity::Critical, Confidence::High) } else { (Severity::Warning, Confidence::Medium) };
+    let evidence = known([
+        on_pile,
+        Some(format!("{} vCPUs may each use several of the isolated CPUs {all}", vcpus.len())),
+        Some("look at: cat /sys/devices/system/cpu/isolated".into()),
+    ]);
+    let marks = vcpus.iter().map(|p| Mark::Vcpu(p.0)).chain(pile.map(|p| Mark::Pcpu(p.0))).collect();
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(PIN_TO_ISOLATED));
+    Some(Finding {
+        target: pile.map_or(Target::Domain, |p| Target::Pcpu(p.0)),
+        title: "vCPUs pile up on an isolated CPU: nothing balances load there".into(),
+        marks,
+        ..Finding::new(severity, confidence, evidence, fix)
+    })
+}
+
+pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let pins = &guest.config.pins;
+    if !guest.running() || guest.config.libvirt != Some(true) || *pins == crate::model::Pins::default() {
+        return;
+    }
+    let mut threads = guest.vcpu_threads().peekable();
+    let host_measured = !ctx.model.host.cpus.is_empty();
+    if threads.peek().is_some() && (!host_measured || threads.all(|t| t.place.affinity.is_none())) {
+        return verdicts.cannot_tell("where the guest's threads may run is unknown, so pinning cannot be verified");
+    }
+    let (all, layout) = (&ctx.map().all, ctx.layout(guest));
+    if all.is_empty() {
+        return;
+    }
+    let absent_vcpus = layout.absent.iter().filter_map(|v| Some((format!("vCPU {v}"), pins.vcpu(v)?.clone())));
+    let absent_helpers = layout.helpers().filter(|(_, h)| h.absent).map(|(id, _)| {
+        let want = id.map_or_else(|| pins.emulator(), |id| pins.iothread(id));
+        (helper_name(id), want.cloned().unwrap_or_default())
+    });
+    let mut unreachable = false;
+    let mut lines: Vec<String> = absent_vcpus
+        .chain(absent_helpers)
+        .map(|(thread, want)| {
+            unreachable |= !want.intersects(all);
+            match want.difference(all) {
+                absent if absent == want => {
+                    format!("{thread} is pinned to CPU {want}, which is offline or missing")
+                }
+                absent => format!("{thread} is pinned to CPUs {want}, of which {absent} are offline or missing"),
+            }
+        })
+        .collect();
+    let absent = lines.len();
+    let now = |v: &u32| layout.vcpus.get(*v as usize).cloned().unwrap_or_default();
+    let vcpus = layout.drifted.iter().map(|(v, want)| (format!("vCPU {v}"), want, now(v)));
+    let helpers = layout.helpers().filter_map(|(id, helper)| {
+        Some((helper_name(id), helper.drifted.as_ref()?, helper.cpus.clone().unwrap_or_default()))
+    });
+    let drifted: Vec<(String, &CpuSet, CpuSet)> = vcpus.chain(helpers).collect();
+    lines.extend(
+        drifted.iter().map(|(thread, want, now)| format!("{thread} is configured for CPU {want} and may use {now}")),
+    );
+    if lines.is_empty() {
+        return;
+    }
+    let marked = layout.absent.iter().filter(|v| pins.vcpu(*v).is_some()).chain(layout.drifted.keys().copied());
+    let mut marks: Vec<Mark> = marked.map(Mark::Vcpu).collect();
+    let emulator = guest.domain.emulator().filter(|_| layout.emulator.drifted.is_some());
+    marks.extend(emulator.map(|t| Mark::Thread(t.tid)));
+    let all_absent = absent == lines.len();
+    let rest = lines.len().saturating_sub(MAX_LINES);
+    lines.truncate(MAX_LINES);
+    lines.extend((rest > 0).then(|| format!("and {rest} more like these")));
+    // A group of processes that leaves fewer CPUs than a pin names.
+    lines.extend(drifted.iter().find_map(|(_, want, _)| bounding_group(guest, want)).map(|group| {
+        let (name, cpus) = (group_name(group), &group.cpus);
+        format!("its group of processes {name} leaves it only CPUs {cpus} (cpuset.cpus, AllowedCPUs=)")
+    }));
+    lines.push(format!("check: {}; look at: taskset -pc TID", fixes::virsh(guest, "vcpupin", "")));
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(ONLINE_CPUS));
+    let severity = if all_absent && !unreachable { Severity::Info } else { Severity::Warning };
+    let found = Finding { marks, ..Finding::new(severity, Confidence::High, lines, fix) };
+    let drift = "A thread's CPU affinity is not the one in the configuration";
+    let found = if all_absent { found.saying(OFFLINE) } else { Finding { title: drift.into(), ..found } };
+    verdicts.find(found);
+}
+
+fn overlap_title(names: &[&str], guests: usize, vcpus: usize) -> String {
+    match names {
+        [_] if vcpus == 2 => "Two vCPUs of the guest are pinned to the same CPU".into(),
+        [_] => format!("{vcpus} vCPUs of the guest are pinned to the same CPU"),
+        [a, b] => format!("vCPUs of {a} and {b} are pinned to the same CPU"),
+        [a, b, ..] if guests == 3 => format!("vCPUs of {a}, {b} and another guest are pinned to the same CPU"),
+        [a, b, ..] => format!("vCPUs of {a}, {b} and {} more guests are pinned to the same CPU", guests - 2),
+        [] => "vCPUs are pinned to the same CPU".into(),
+    }
+}
+
+pub(in crate::lint) fn helper_name(iothread: Option<u32>) -> String {
+    iothread.map_or_else(|| "the emulator".into(), |id| format!("IOThread {id}"))
+}

@@ -1,0 +1,308 @@
+//! vCPUs that wait, move, poll, are interrupted or start late.
+
+use crate::lint::prelude::*;
+use crate::model::{CpuShare, InjectionModel, Rates};
+use sample::OtherTask;
+
+/// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
+const IDLE_CPU: f64 = 50.0;
+
+/// The most tasks that evidence names.
+const MAX_TASKS: usize = 3;
+
+/// With less wait, moves within a cache hurt little, percent.
+const LITTLE_WAIT: f64 = 5.0;
+
+/// A 99th percentile needs this many wake-ups.
+const MIN_WAKEUPS: u64 = 20;
+
+/// From this wait on, the vCPU competes for its CPU, percent.
+const COMPETES: f64 = 2.0;
+
+/// From this use by others on, the CPU is not free, percent.
+const OTHERS_BUSY: f64 = 10.0;
+
+/// On a host that is idle for more than this, polling hurts nobody, percent.
+const IDLE_HOST: f64 = 20.0;
+
+/// `halt_poll_ns` of x86 (`arch/x86/include/asm/kvm_host.h`, `KVM_HALT_POLL_NS_DEFAULT`).
+const DEFAULT_POLL_NS: &str = "200000";
+
+/// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
+const MAX_TICK: f64 = 1000.0;
+
+const FEWER_VCPUS: &str = "Give the guest no more vCPUs than can run at the same time, or move load off its CPUs";
+const SPINS_INSIDE: &str = "The vCPUs run and yet spin: this is contention inside the guest. \
+    Profile the guest (perf top) for spin locks; fewer vCPUs may be faster";
+const SPINS_WAIT_UNKNOWN: &str = "First check whether the vCPUs wait for CPUs (/proc/PID/task/TID/schedstat, twice: \
+    the second figure is the wait in ns). If they do, give the guest no more vCPUs than can run at the same time. If \
+    not, this is contention inside the guest: profile it (perf top) for spin locks; fewer vCPUs may be faster";
+const SHOW_INTERRUPTS: &str = "grep . /proc/irq/*/effective_affinity_list; cat /proc/interrupts";
+const ROUTE_INTERRUPTS: &str = "Route device interrupts away from the guest's CPUs (irqaffinity= on the kernel command \
+    line, /proc/irq/N/smp_affinity_list), unless they belong to the guest's own passed-through devices";
+const LESS_POLLING_NEED: &str =
+    "on older kernels only guests that start afterwards use it; raises wake-up latency a little";
+const KEEP_POLLING: &str = "Keep it where the guest has its CPUs to itself and latency matters more than power";
+const PIN_NO_ROOM: &str = "Pin each busy vCPU to its own CPU. \
+    The other guests' pins leave no room for that on this host, so move a guest to another host first";
+const LESS_LOAD: &str =
+    "Take load off the CPUs that this guest may use: other guests, host tasks, or vCPUs that it does not need";
+const SHALLOW_SLEEP: &str = "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10";
+const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on lets the guest put \
+    the CPU to sleep itself; a larger kvm.halt_poll_ns hides short sleeps";
+const VECTORS: &str = "; intr_info holds the vector (0xec tick, 0xfd reschedule, 0xfb call function)";
+
+pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().pinning;
+    let late = guest.vcpu_threads().filter_map(|thread| {
+        let cpu = thread.cpu.filter(|c| demand(c) >= t.busy)?;
+        let share = wait_of_demand(&cpu)?;
+        Some((t.wait.of(share)?, share, (thread, cpu.wait.unwrap_or(0.0))))
+    });
+    let late: Vec<_> = late.collect();
+    let lost = late.iter().map(|(.., (_, wait))| wait).sum::<f64>();
+    let marks = late.iter().flat_map(|(.., (t, _))| [Some(Mark::Thread(t.tid)), t.pinned_cpu().map(Mark::Pcpu)]);
+    let marks = marks.flatten().collect();
+    let Some((severity, share, (thread, _))) = worst_of(late) else { return };
+    let (name, window) = (thread.label(), guest.window());
+    let mut evidence = vec![format!(
+        "{name} waits {} % of the time it wants a CPU {window}; all vCPUs of the guest together lose {} % of one CPU",
+        figure(share),
+        figure(lost)
+    )];
+    let ran = thread.preempted_by.iter().take(MAX_TASKS);
+    let ran = ran.map(|o| format!("{} ({} ms)", task_name(ctx, o), figure(o.ns as f64 / 1e6)));
+    let ran = ran.collect::<Vec<_>>().join(", ");
+    evidence.extend((!ran.is_empty()).then(|| format!("meanwhile its CPU ran {ran}")));
+    let folder = task(guest, thread);
+    evidence.push(format!("look at: cat {folder}/schedstat, twice: the second figure is the wait in ns"));
+    let mut fix = own_cpus(ctx, guest, lost);
+    if !fix.iter().any(|f| f.text == LESS_LOAD) {
+        fix.push(fixes::advice(LESS_LOAD));
+    }
+    let title = "vCPUs are ready to run and wait for a CPU".into();
+    let found = Finding::new(severity, Confidence::High, evidence, fix);
+    verdicts.find(Finding { title, cost: Some(lost), marks, ..found });
+}
+
+/// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead:
+/// load has to go first.
+fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
+    let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
+    let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
+    // The plan may only have CPUs that other tasks use.
+    let is_busy = || {
+        let plan = ctx.placement.plan().guests.get(guest.index);
+        plan.iter().flat_map(|p| p.vcpus.values()).any(|cpus| cpus.intersects(&ctx.map().busy))
+    };
+    if no_room || is_busy() {
+        return vec![fixes::advice(LESS_LOAD)];
+    }
+    guest_placement(ctx, guest)
+}
+
+/// A task by its role in a guest, else by its name.
+fn task_name(ctx: &Context<'_>, task: &OtherTask) -> String {
+    let in_guest = |g: &GuestContext<'_>| {
+        let thread = g.domain.threads.iter().find(|t| t.tid == task.tid)?;
+        Some(format!("{} of {}", thread.label(), g.name()))
+    };
+    ctx.guests.iter().find_map(in_guest).unwrap_or_else(|| task.comm.clone())
+}
+
+/// Pause-loop exits.
+pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let exits = guest.exits(&[ExitKind::Pause]);
+    let Some(per_vcpu) = exits.per_vcpu_or_tell(guest, verdicts) else { return };
+    let t = &ctx.thresholds().scheduling;
+    let Some(severity) = t.pause.of(per_vcpu) else { return };
+    let wait = guest.domain.vcpu_wait_percent();
+    let (severity, confidence, title, mut fix, last) =
+        if severity > Severity::Info && wait.is_some_and(|w| w >= t.pause_wait) {
+            let fix = own_cpus(ctx, guest, guest.domain.vcpus().filter_map(|t| t.cpu?.wait).sum());
+            (severity, Confidence::High, "vCPUs spin on locks whose holder has no CPU", fix, FEWER_VCPUS)
+        } else {
+            let advice = if wait.is_some() { SPINS_INSIDE } else { SPINS_WAIT_UNKNOWN };
+            (Severity::Info, Confidence::Medium, "vCPUs spin on locks", Vec::new(), advice)
+        };
+    fix.push(fixes::advice(last));
+    let share = |w| format!("its vCPUs wait for a CPU {} % of the time they want one", figure(w));
+    let evidence = vec![
+        exits.describe(guest, "pause-loop exits", ""),
+        wait.map_or_else(|| "whether its vCPUs wait for CPUs is unknown".into(), share),
+        guest.perf_check("vmexit"),
+    ];
+    let found = Finding::new(severity, confidence, evidence, fix).caused_by(exits);
+    verdicts.find(Finding { title: title.into(), ..found });
+}
+
+/// How bad the moves of a busy vCPU are.
+fn severity(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Severity> {
+    let t = &ctx.thresholds().pinning;
+    let moves = &thread.migrations;
+    let (total, cpu) = (moves.total?, thread.cpu?);
+    let rate = |n: u64| n as f64 / seconds;
+    // A move to a sibling keeps the caches: it counts half.
+    let near = rate(total.saturating_sub(moves.cross_core));
+    let weighted = if ctx.topology().has_smt() { rate(total) - near / 2.0 } else { rate(total) };
+    match t.migrations.of(weighted) {
+        _ if rate(moves.cross_node) >= t.far_migrations => Some(Severity::Critical),
+        severity if rate(moves.cross_llc) >= t.far_migrations => severity.max(Some(Severity::Warning)),
+        // The scheduler spreads unpinned guests by design; without wait it hurts little.
+        severity if wait_of_demand(&cpu).is_some_and(|w| w < LITTLE_WAIT) => severity.map(|_| Severity::Info),
+        severity => severity,
+    }
+}
+
+pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(seconds) = guest.seconds else { return };
+    let is_busy = |cpu: &CpuShare| demand(cpu) >= ctx.thresholds().pinning.busy;
+    let free = guest.vcpu_threads().filter(|t| t.cpu.as_ref().is_some_and(is_busy) && t.pinned_cpu().is_none());
+    let moves: Vec<_> = free.filter_map(|t| Some((t, t.migrations.total? as f64 / seconds))).collect();
+    let all = moves.iter().map(|(_, rate)| rate).sum::<f64>();
+    let moved = moves.into_iter().filter_map(|(t, rate)| Some((severity(ctx, seconds, t)?, rate, t)));
+    let Some((severity, rate, thread)) = worst_of(moved) else { return };
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(PIN_NO_ROOM));
+    let m = &thread.migrations;
+    let far = [(m.cross_core, "core"), (m.cross_llc, "last-level cache"), (m.cross_node, "node")];
+    let far = far.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} to another {what}"));
+    let far = far.collect::<Vec<_>>().join(", ");
+    let far = if far.is_empty() { far } else { format!(" ({far})") };
+    let (name, window, rate, all) = (thread.label(), guest.window(), figure(rate), figure(all));
+    let wanted = figure(thread.cpu.as_ref().map_or(0.0, demand));
+    let waits = thread.cpu.as_ref().and_then(wait_of_demand).map(|w| format!(" and waits {} % of that", figure(w)));
+    let evidence = vec![
+        format!("{rate} moves/s of {name} {window}{far}; all busy vCPUs together {all}/s"),
+        format!("it wants a CPU {wanted} % of the time{}", waits.unwrap_or_default()),
+        format!("look at: grep nr_migrations {}/sched, twice", task(guest, thread)),
+    ];
+    let moved = guest.vcpu_threads().filter(|t| t.migrations.total.unwrap_or(0) > 0);
+    let marks = moved.filter_map(|t| t.index).map(Mark::Vcpu).collect();
+    let title = "Busy vCPUs are moved from CPU to CPU".into();
+    verdicts.find(Finding { title, marks, ..Finding::new(severity, Confidence::High, evidence, fix) });
+}
+
+pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let (info_us, warning_us) = ctx.thresholds().pinning.wakeup_us;
+    for thread in guest.vcpu_threads() {
+        let (Some(cpu), Some(own), Some(w)) = (thread.pinned_cpu(), thread.cpu, &thread.wakeups) else { continue };
+        let (Some(median), Some(p99)) = (w.quantile_us(0.5), w.quantile_us(0.99)) else { continue };
+        // Other tasks on the CPU are the subject of other rules.
+        let others = ctx.model.host.cpu(cpu).and_then(|c| c.time).map(|t| t.busy() - own.busy());
+        let shared = own.wait.is_some_and(|w| w >= COMPETES) || others.is_none_or(|busy| busy > OTHERS_BUSY);
+        if w.count < MIN_WAKEUPS || shared || p99 < warning_us && median < info_us {
+            continue;
+        }
+        let severity = if p99 >= warning_us { Severity::Warning } else { Severity::Info };
+        let (name, count, window) = (thread.label(), w.count, guest.window());
+        let (median, p99) = (figure(median), figure(p99));
+        let mut evidence = vec![format!(
+            "{name}: of {count} wake-ups half took over {median} us and one in a hundred over {p99} us {window}"
+        )];
+        let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.wake.count > 0);
+        evidence.extend(traced.and_then(|i| way_of_interrupts(&i)));
+        evidence.push(format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"));
+        let shallow = fixes::command(SHALLOW_SLEEP).needing("keeps CPUs out of deep sleep; costs power");
+        let fix = vec![shallow, fixes::advice(GUEST_IDLES_CPU).only(Audience::Qemu)];
+        let found = Finding::new(severity, Confidence::Medium, evidence, fix);
+        return verdicts.find(Finding { marks: vec![Mark::Pcpu(cpu)], ..found }.about_vcpu(thread));
+    }
+}
+
+/// The way of the interrupts that woke it, where they were traced.
+fn way_of_interrupts(traced: &InjectionModel) -> Option<String> {
+    let (wake, delay) = (figure(traced.wake.mean_us()?), figure(traced.delay.mean_us()?));
+    let guest = traced.slept.mean_us().map(|us| format!(", and ran the guest {} us after the injection", figure(us)));
+    let (guest, count) = (guest.unwrap_or_default(), traced.wake.count);
+    Some(format!(
+        "{count} interrupts woke vCPUs of the guest: {wake} us after the injection; they had a CPU {delay} us \
+         later{guest}"
+    ))
+}
+
+/// A vCPU that polls: how long, and the part of that after which it slept anyway, percent of a CPU.
+type Poller<'a> = (f64, f64, &'a ThreadModel);
+
+pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().scheduling;
+    let poller = busiest(guest, t.halt_poll_guest).or_else(|| average(guest, t.halt_poll_guest));
+    let Some((percent, failed, thread)) = poller else { return };
+    let Some(severity) = t.halt_poll.of(percent) else { return };
+    let idle = ctx.model.host.total().map(|h| h.idle + h.iowait);
+    let severity = if idle.is_some_and(|i| i <= IDLE_HOST) { severity } else { Severity::Info };
+    let (name, window, ns) = (thread.label(), guest.window(), ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS));
+    let (polls, failed, runs) = (figure(percent), figure(failed), figure(thread.cpu.map_or(0.0, |c| c.guest)));
+    let evidence = vec![
+        format!("{name} polls {polls} % of the time ({failed} % in vain) {window}, while its guest runs {runs} %"),
+        format!("kvm.halt_poll_ns is {ns}"),
+        "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns".into(),
+    ];
+    let less = fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns").needing(LESS_POLLING_NEED);
+    let found = Finding::new(severity, Confidence::High, evidence, vec![less, fixes::advice(KEEP_POLLING)]);
+    verdicts.find(Finding { cost: Some(percent), ..found }.about_vcpu(thread));
+}
+
+fn polled(counters: &Rates) -> Option<(f64, f64)> {
+    let (fail, hit) = (counters.get("halt_poll_fail_ns")?, counters.get("halt_poll_success_ns")?);
+    Some(((fail + hit) / 1e7, fail / 1e7))
+}
+
+/// The mostly idle vCPU that polls most.
+fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
+    let mostly_idle =
+        guest.vcpu_threads().filter(|t| t.cpu.and_then(|c| c.kind(|c| c.guest)).is_some_and(|g| g < idle));
+    let pollers = mostly_idle.filter_map(|thread| polled(&thread.counters).map(|(all, failed)| (all, failed, thread)));
+    // Of equal ones the first.
+    pollers.reduce(|a, b| if b.0 > a.0 { b } else { a })
+}
+
+/// The same where KVM's counters are sums over the vCPUs, as in debugfs: the average, on the vCPU with most system
+/// time.
+fn average<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
+    let (all, failed) = polled(&guest.domain.counters)?;
+    let known = guest.vcpu_threads().filter_map(|t| Some((t, t.cpu.filter(|c| !c.kinds_unknown)?)));
+    let vcpus: Vec<(&ThreadModel, CpuShare)> = known.collect();
+    let count = vcpus.len() as f64;
+    let runs = vcpus.iter().map(|v| v.1.guest).sum::<f64>() / count;
+    let (thread, _) = vcpus.into_iter().max_by(|a, b| a.1.sys.total_cmp(&b.1.sys)).filter(|_| runs < idle)?;
+    Some((all / count, failed / count, thread))
+}
+
+pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let exits = guest.exits(&[ExitKind::HostInterrupt]);
+    let Some(rate) = exits.rate_or_tell(guest, verdicts) else { return };
+    // Without rows per vCPU and CPU times the number of busy vCPUs is an estimate: too weak to blame the host.
+    let measured = exits.vcpu.is_some() || guest.vcpu_threads().any(|t| t.cpu.is_some());
+    let per_vcpu = if measured { exits.per_vcpu } else { guest.vcpus().map(|n| rate / n) };
+    let Some(per_vcpu) = per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
+    let t = &ctx.thresholds().scheduling;
+    let tick_hz = ctx.model.host.facts.tick_hz;
+    if per_vcpu < tick_hz.map_or(MAX_TICK, f64::from) * t.interrupts_ticks {
+        return;
+    }
+    let isolated = guest.vcpu_threads().filter_map(ThreadModel::pinned_cpu).any(|c| ctx.topology().is_isolated(c));
+    let loud = isolated && per_vcpu >= t.interrupts_isolated;
+    let severity = if loud { Severity::Warning } else { Severity::Info };
+    // Intel's `intr_info` holds the vector; AMD does not acknowledge the interrupt on its exit.
+    let vector = if ctx.isa(guest) == Some(Isa::Vmx) { VECTORS } else { "" };
+    let tick = tick_hz.map(|hz| format!("the host's own tick causes at most {hz}/s on a busy vCPU"));
+    let evidence = vec![
+        exits.describe(guest, "host interrupts", "in the running guest"),
+        tick.unwrap_or_else(|| "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into()),
+        format!(
+            "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report{vector}; look at: watch -d cat \
+             /proc/interrupts"
+        ),
+    ];
+    let show = fixes::command(SHOW_INTERRUPTS).needing("shows which interrupts arrive on the guest's CPUs");
+    let fix = vec![show, fixes::advice(ROUTE_INTERRUPTS)];
+    let title = "Interrupts of the host stop the guest far more often than the host's tick".into();
+    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) }.caused_by(exits));
+}
+
+/// A thread's folder; a file may not have its ids.
+fn task(guest: &GuestContext<'_>, thread: &ThreadModel) -> String {
+    let id = |id: i32, unknown: &str| if id > 0 { id.to_string() } else { unknown.to_owned() };
+    let pid = guest.domain.facts.pid.unwrap_or_default();
+    format!("/proc/{}/task/{}", id(pid, "PID"), id(thread.tid, "TID"))
+}
