@@ -1,8 +1,6 @@
 //! Public documents that findings point to.
 
 pub(crate) const CLOCK: &str = "https://libvirt.org/formatdomain.html#time-keeping";
-pub(crate) const CONSOLE: &str = "https://libvirt.org/formatdomain.html#console";
-pub(crate) const CPU_MODEL: &str = "https://libvirt.org/formatdomain.html#cpu-model-and-topology";
 pub(crate) const CPU_TUNING: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
 pub(crate) const DEVICES: &str = "https://libvirt.org/formatdomain.html#devices";
 pub(crate) const DISKS: &str = "https://libvirt.org/formatdomain.html#hard-drives-floppy-disks-cdroms";
@@ -16,8 +14,6 @@ pub(crate) const HYPERV: &str = "https://www.qemu.org/docs/master/system/i386/hy
 pub(crate) const QEMU_IOTHREADS: &str = "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
 
 pub(crate) const BUS_LOCK: &str = "https://docs.kernel.org/arch/x86/buslock.html";
-pub(crate) const CFS_BANDWIDTH: &str = "https://docs.kernel.org/scheduler/sched-bwc.html";
-pub(crate) const CPU_IDLE: &str = "https://docs.kernel.org/admin-guide/pm/cpuidle.html";
 pub(crate) const CPU_ISOLATION: &str = "https://docs.kernel.org/admin-guide/cpu-isolation.html";
 pub(crate) const HALT_POLLING: &str = "https://docs.kernel.org/virt/kvm/halt-polling.html";
 pub(crate) const IRQ_AFFINITY: &str = "https://docs.kernel.org/core-api/irq/irq-affinity.html";
@@ -27,12 +23,7 @@ pub(crate) const KVM_TIMEKEEPING: &str = "https://docs.kernel.org/virt/kvm/x86/t
 pub(crate) const LOCKUP_WATCHDOG: &str = "https://docs.kernel.org/admin-guide/lockup-watchdogs.html";
 pub(crate) const MACHINE_CHECK: &str = "https://docs.kernel.org/arch/x86/x86_64/machinecheck.html";
 pub(crate) const MEMORY_FAILURE: &str = "https://docs.kernel.org/mm/hwpoison.html";
-pub(crate) const NO_HZ: &str = "https://docs.kernel.org/timers/no_hz.html";
-pub(crate) const NUMA_POLICY: &str = "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html";
 pub(crate) const OOM: &str = "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer";
 pub(crate) const RCU_STALL: &str = "https://docs.kernel.org/RCU/stallwarn.html";
-pub(crate) const SCHED_DOMAINS: &str = "https://docs.kernel.org/scheduler/sched-domains.html";
 pub(crate) const SCHED_STATS: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
 pub(crate) const SIGNALS: &str = "https://man7.org/linux/man-pages/man7/signal.7.html";
-pub(crate) const VIRTIO: &str = "https://docs.kernel.org/driver-api/virtio/virtio.html";
-pub(crate) const WORKQUEUE: &str = "https://docs.kernel.org/core-api/workqueue.html";

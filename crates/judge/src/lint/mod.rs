@@ -32,7 +32,6 @@ pub use engine::finding::{
 pub(crate) use engine::finding::{MAX_FINDINGS, MAX_TEXT};
 pub use engine::memory::RuleMemory;
 pub use engine::options::{InputKind, Options};
-pub use engine::report::{CannotTell, Report, StillWatched};
 pub use engine::thresholds::{Steps, Threshold, Thresholds};
 pub use fixes::shell::is_plain_name;
 pub use plan::{HostPlan, PlannedGuest, plan};
@@ -40,6 +39,7 @@ pub use rule::{Family, Rule, RuleDoc};
 pub use rule_id::RuleId;
 pub use run::run;
 pub use table::{FAMILIES, rule, rules};
+pub use verdicts::{CannotTell, Report, StillWatched};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ pub(super) const RULES: &[Rule] = &[
         limits: "Pins and configuration only: the cost is not measured. vCPUs pinned to several CPUs are not judged, \
             nor is a guest on fast and slow cores for which no more fast ones are free",
         fix: "Pins, or the <topology> of the guest's CPU in the domain's XML, after a power cycle",
-        links: &[links::CPU_MODEL],
+        links: &["https://libvirt.org/formatdomain.html#cpu-model-and-topology"],
     }),
     Rule::new(RuleId::NumaSplit, Setup(split), Hold::AT_ONCE).described(RuleDoc {
         sees: "a guest's vCPUs, its memory or its emulator and IOThreads are spread over NUMA nodes",
@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts \
             as remote. A guest larger than a node has to span nodes and gets an info only",
         fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",
-        links: &[links::NUMA_TUNING, links::NUMA_POLICY],
+        links: &[links::NUMA_TUNING, "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html"],
     }),
 ];
 

@@ -40,7 +40,7 @@ pub struct PlannedGuest {
 /// Plans the placement of all guests of a host. Pure, and applies nothing.
 pub fn plan(model: &Model, options: &Options) -> HostPlan {
     let ctx = Context::new(model, options, None);
-    let whole = ctx.placement.plan();
+    let whole = ctx.plan();
     let part = |guest: &GuestContext<'_>| PlannedGuest {
         facts: guest.domain.facts.clone(),
         before: ctx.layout(guest).clone(),

@@ -2,24 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use strum::{Display, IntoStaticStr};
 
 /// A rule by its name. Names never change: JSON, the config file, `--warn` and `--allow` use them.
 ///
 /// The variants are in the order of their names, by which findings of equal weight are sorted.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    JsonSchema,
-    strum::Display,
-    strum::IntoStaticStr,
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Display, IntoStaticStr,
 )]
 #[expect(missing_docs, reason = "the table of rules says what each of them sees")]
 #[serde(rename_all = "kebab-case")]

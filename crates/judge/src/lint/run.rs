@@ -5,10 +5,10 @@ use super::engine::finding::{order, steady_order};
 use super::engine::grouping;
 use super::engine::memory::{NewInterval, RuleMemory};
 use super::engine::options::{InputKind, Options};
-use super::engine::report::{CannotTell, Report, StillWatched};
 use super::fixes::audience::Surroundings;
 use super::prelude::*;
 use super::table;
+use super::verdicts::{CannotTell, Report, StillWatched};
 use crate::figures::seconds;
 use crate::model::Model;
 use sample::DomainState;
@@ -30,14 +30,10 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     let mut watching = still_watched(&context, memory);
     let Verdicts { found, mut cannot_tell, not_read, left_out, .. } = verdicts;
     cannot_tell.extend(unmeasured(&context));
-    for guest in &context.guests {
-        let because = guest.not_judged.as_ref().map(|not| not.because.clone());
-        cannot_tell.extend(because.map(|because| CannotTell::every(Some(guest), because)));
-    }
-    if left_out > 0 {
-        let because = format!("there are more findings than are kept: {left_out} are left out");
-        cannot_tell.push(CannotTell::every(None, because));
-    }
+    let not_judged = |g: &GuestContext<'_>| Some(CannotTell::every(Some(g), &g.not_judged.as_ref()?.because));
+    cannot_tell.extend(context.guests.iter().filter_map(not_judged));
+    let limited = || format!("there are more findings than are kept: {left_out} are left out");
+    cannot_tell.extend((left_out > 0).then(|| CannotTell::every(None, limited())));
     let findings: Vec<Finding> = if is_steady {
         let key = |guest: Option<usize>| guest.map(|i| context.guests[i].domain.key());
         let keyed = |all: Found| all.into_iter().map(|(guest, f)| (key(guest), f)).collect();
@@ -79,7 +75,7 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
     let needed_s = |is_host: bool| {
         let reported = table::rules().filter(|r| context.options.reports(r.id));
         let asked = reported.filter(|r| matches!(r.check, Check::Host(_)) == is_host);
-        asked.map(|r| r.hold.needed_s()).fold(0.0, f64::max)
+        asked.map(|r| r.hold.times().0).fold(0.0, f64::max)
     };
     let (of_host, of_guest) = (needed_s(true), needed_s(false));
     let young = |guest: Option<&GuestContext<'_>>, seen_s: f64, needed_s: f64| {
@@ -87,8 +83,8 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
         // A tick comes a little early now and then.
         (seen_s < needed_s * 0.95).then(|| StillWatched::every(guest, because, seen_s, needed_s))
     };
-    let mut all: Vec<_> =
-        young(None, memory.watched_s, of_host).filter(|_| !context.guests.is_empty()).into_iter().collect();
+    let mut all = Vec::new();
+    all.extend(young(None, memory.watched_s, of_host).filter(|_| !context.guests.is_empty()));
     for guest in context.guests.iter().filter(|g| g.running()) {
         match &guest.not_judged {
             // After the guard a rule still needs its time.

@@ -32,7 +32,7 @@ const ALL_ISOLATED: &str = "Leave the host a CPU that is not isolated: with all 
 
 pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let map = ctx.map();
-    let layouts = ctx.placement.layouts.iter().filter(|l| l.running);
+    let layouts = ctx.layouts.iter().filter(|l| l.running);
     let pinned = layouts.fold(CpuSet::new(), |a, l| a.union(&l.single(map)));
     if pinned.is_empty() {
         return;
@@ -40,7 +40,7 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     if map.all.is_empty() {
         return verdicts.cannot_tell("the CPUs of this host are unknown (add lscpu -p or virsh capabilities)");
     }
-    let full = faults::starved(map, &ctx.placement.layouts);
+    let full = faults::starved(map, &ctx.layouts);
     let emulators = ctx.guests.iter().flat_map(|g| g.domain.threads.iter().filter(|t| t.role == Role::Emulator));
     let wait = emulators.filter_map(|t| t.cpu?.wait).fold(0.0, f64::max);
     let waits = wait >= ctx.thresholds().pinning.starved_wait && pinned.len() * 2 > map.all.len();
@@ -55,7 +55,7 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         Some("check: lscpu -e; virsh vcpupin of each guest".into()),
     ]);
     let makes_room = |p: &GuestPlan| p.reasons.contains_key(&MoveReason::HostStarved) || p.shares;
-    let plan = ctx.placement.plan();
+    let plan = ctx.plan();
     let guests: Vec<usize> = plan.changed().filter(|(_, p)| full && makes_room(p)).map(|(g, _)| g).collect();
     let fix = fixes::or_advice(placement(ctx, &guests), fixes::advice(fixes::isolation::KEEP_FIRST_CORES));
     let marks = map.general().iter().filter(|_| full).map(Mark::Pcpu).collect();
@@ -105,7 +105,7 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
 /// Keeps the host's tasks off the CPUs of all pinned vCPUs.
 fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let isolation = Isolation::new(ctx);
-    let moves = ctx.placement.plan().guests.get(guest.index).is_some_and(|part| !part.optional);
+    let moves = ctx.plan().guests.get(guest.index).is_some_and(|part| !part.optional);
     let mut fix = if moves { guest_placement(ctx, guest) } else { Vec::new() };
     if isolation.gives() && !isolation.host.is_empty() {
         // systemd's slices hold guests that are started by hand, and AllowedCPUs= outranks their pins.

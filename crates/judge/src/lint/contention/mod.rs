@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval. Whether \
             the limit is intended is not known",
         fix: "virsh schedinfo or systemctl set-property on the host, at once",
-        links: &[links::CFS_BANDWIDTH, links::CPU_TUNING],
+        links: &["https://docs.kernel.org/scheduler/sched-bwc.html", links::CPU_TUNING],
     }),
     Rule::new(RuleId::Overcommit, Host(vcpus::overcommit), Hold::USUAL).described(RuleDoc {
         sees: "more vCPUs than CPUs for them",

@@ -72,9 +72,9 @@ fn crowded(cpus: &CpuSet, severity: Severity, confidence: Confidence, evidence: 
 
 /// Pinned sets with more vCPUs than CPUs while other CPUs are free, where nothing says how long the vCPUs wait.
 fn crowded_sets(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let plan = ctx.placement.plan();
+    let plan = ctx.plan();
     let moves = |g: &usize| plan.guests.get(*g).is_some_and(|p| p.reasons.contains_key(&MoveReason::Crowded));
-    for set in faults::crowded(ctx.map(), &ctx.placement.layouts) {
+    for set in faults::crowded(ctx.map(), &ctx.layouts) {
         // Without a better place this is as good as it gets: idle vCPUs may share CPUs in any number.
         let guests: Vec<usize> = set.guests.iter().copied().filter(moves).collect();
         if guests.is_empty() {

@@ -1,11 +1,11 @@
 //! The host, its guests and the user's options, as rules see them.
 
 use super::guest::GuestContext;
-use super::placement::{HostPlacement, online};
+use super::placement::{layouts, online};
 use crate::lint::engine::options::{InputKind, Options};
 use crate::lint::engine::thresholds::Thresholds;
 use crate::model::Model;
-use crate::placement::{CpuMap, GuestLayout};
+use crate::placement::{self, CpuMap, GuestLayout, PlacementPlan};
 use kvm::topology::HostTopology;
 use kvm::{CpuSet, Isa};
 use std::cell::OnceCell;
@@ -17,8 +17,11 @@ pub(crate) struct Context<'a> {
     pub model: &'a Model,
     /// The guests, in the order of the model's domains.
     pub guests: Vec<GuestContext<'a>>,
-    /// Where everything runs, and where it should.
-    pub placement: HostPlacement,
+    /// Where the guests' threads may run, in the same order.
+    pub layouts: Vec<GuestLayout>,
+    map: CpuMap,
+    /// Where they should run: made once, when a rule asks for it.
+    plan: OnceCell<PlacementPlan>,
     /// What the user set.
     pub options: &'a Options,
     /// Lines of the host's log up to here, seconds after boot, were judged in earlier intervals.
@@ -43,8 +46,8 @@ impl<'a> Context<'a> {
         let mut names: HashMap<&str, usize> = HashMap::new();
         guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
         guests.iter_mut().for_each(|g| g.is_namesake = names.get(g.name()).is_some_and(|n| *n > 1));
-        let placement = HostPlacement::new(model, &guests, options);
-        Self { model, guests, placement, options, log_judged_s, by_pid: OnceCell::new() }
+        let (map, layouts) = layouts(model, &guests, options);
+        Self { model, guests, layouts, map, plan: OnceCell::new(), options, log_judged_s, by_pid: OnceCell::new() }
     }
 
     /// The current thresholds.
@@ -64,17 +67,22 @@ impl<'a> Context<'a> {
 
     /// The CPUs that are online, by core and node; empty where the host is unknown.
     pub fn map(&self) -> &CpuMap {
-        &self.placement.map
+        &self.map
     }
 
     /// Where a guest's threads may run.
     pub fn layout(&self, guest: &GuestContext<'_>) -> &GuestLayout {
-        &self.placement.layouts[guest.index]
+        &self.layouts[guest.index]
+    }
+
+    /// The placement plan for all guests.
+    pub fn plan(&self) -> &PlacementPlan {
+        self.plan.get_or_init(|| placement::plan(&self.map, &self.layouts))
     }
 
     /// Where they may run after the plan.
     pub fn planned(&self, guest: &GuestContext<'_>) -> Option<&GuestLayout> {
-        self.placement.plan().after.get(guest.index)
+        self.plan().after.get(guest.index)
     }
 
     /// The index of the guest that a process or one of its threads belongs to.

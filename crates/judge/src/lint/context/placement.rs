@@ -5,36 +5,21 @@ use super::guest::GuestContext;
 use crate::lint::engine::finding::Severity;
 use crate::lint::engine::options::Options;
 use crate::model::{Model, ThreadModel, total};
-use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout, PlacementPlan, plan};
+use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout};
 use kvm::thread_name::Role;
 use kvm::topology::EFFICIENCY_CPUS;
 use kvm::{CpuSet, limits};
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where everything runs, and the plan for it, which is made once when a rule asks for it.
-pub(crate) struct HostPlacement {
-    pub map: CpuMap,
-    /// In the order of the guests.
-    pub layouts: Vec<GuestLayout>,
-    plan: OnceCell<PlacementPlan>,
-}
-
-impl HostPlacement {
-    pub fn new(model: &Model, guests: &[GuestContext<'_>], options: &Options) -> Self {
-        let host = &model.host.facts;
-        let efficiency = host.params.get(EFFICIENCY_CPUS).and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default();
-        let map = CpuMap::new(&host.topology, &online(model), &efficiency);
-        let map = map.with_busy(&host_tasks_by_cpu(model, options).keys().copied().collect());
-        let piles = piled_up(&map, guests, options);
-        let layout = |guest: &GuestContext<'_>| layout(&map, guest, options, &piles);
-        let layouts = guests.iter().map(layout).collect();
-        Self { map, layouts, plan: OnceCell::new() }
-    }
-
-    pub fn plan(&self) -> &PlacementPlan {
-        self.plan.get_or_init(|| plan(&self.map, &self.layouts))
-    }
+/// The host's CPUs, and where each guest's threads may run.
+pub(super) fn layouts(model: &Model, guests: &[GuestContext<'_>], options: &Options) -> (CpuMap, Vec<GuestLayout>) {
+    let host = &model.host.facts;
+    let efficiency = host.params.get(EFFICIENCY_CPUS).and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default();
+    let map = CpuMap::new(&host.topology, &online(model), &efficiency);
+    let map = map.with_busy(&host_tasks_by_cpu(model, options).keys().copied().collect());
+    let piles = piled_up(&map, guests, options);
+    let layouts = guests.iter().map(|guest| layout(&map, guest, options, &piles)).collect();
+    (map, layouts)
 }
 
 /// The CPUs that are online, else all CPUs of the topology: files may describe a host without its CPU times.

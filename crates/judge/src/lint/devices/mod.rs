@@ -15,7 +15,7 @@ pub(super) const RULES: &[Rule] = &[
         limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device. Why the driver \
             does not use MSI-X is visible only inside the guest",
         fix: "The guest's kernel command line or drivers; the device's number of vectors",
-        links: &[links::VIRTIO],
+        links: &["https://docs.kernel.org/driver-api/virtio/virtio.html"],
     }),
     Rule::new(RuleId::VirtioKicks, Behaviour(virtio::kicks), Hold::USUAL).described(RuleDoc {
         sees: "the VMM serves virtio notifications itself instead of through an ioeventfd",
@@ -46,7 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         limits: "Accesses less than 1 ms apart are a burst. Files with sums only are judged from 1000 accesses/s on: \
             an average hides bursts",
         fix: "Inside the guest: less output on the console, or a virtio console",
-        links: &[links::CONSOLE],
+        links: &["https://libvirt.org/formatdomain.html#console"],
     }),
     Rule::new(RuleId::LegacyPortPolling, Behaviour(emulated::polling), Hold::USUAL).described(RuleDoc {
         sees: "the guest polls VGA, PS/2, vmport or PCI configuration ports",
@@ -66,7 +66,7 @@ pub(super) const RULES: &[Rule] = &[
             CPU 10 wake-ups/s are enough. Where interrupts are traced (the Latency view), those that kworkers inject \
             and what each part of their way took are evidence",
         fix: "The host's kernel, or the placement of the task that raises the interrupts",
-        links: &[links::WORKQUEUE],
+        links: &["https://docs.kernel.org/core-api/workqueue.html"],
     }),
     Rule::new(RuleId::DeviceProperties, Setup(properties::costly), Hold::AT_ONCE).described(RuleDoc {
         sees: "a device has a property that makes QEMU serve what the kernel could",

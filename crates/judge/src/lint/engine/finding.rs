@@ -48,10 +48,7 @@ impl Severity {
 
     /// One level higher; critical stays critical.
     pub(crate) const fn raised(self) -> Self {
-        match self {
-            Self::Info => Self::Warning,
-            Self::Warning | Self::Critical => Self::Critical,
-        }
+        if matches!(self, Self::Info) { Self::Warning } else { Self::Critical }
     }
 }
 
@@ -232,7 +229,7 @@ pub struct Finding {
     #[serde(rename = "cost_percent", skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// Since when it has been true: RFC 3339, UTC. Absent: not known, as for files and configuration.
-    #[serde(rename = "since", serialize_with = "utc", skip_serializing_if = "has_no_utc")]
+    #[serde(rename = "since", serialize_with = "utc", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since_ms: Option<i64>,
     /// How steadily it held. The evidence comes from the newest interval in which it showed. Absent: files and
@@ -246,12 +243,6 @@ pub struct Finding {
     /// The table cells that made it fire.
     #[serde(skip)]
     pub marks: Vec<Mark>,
-}
-
-/// Whether JSON leaves a time out.
-#[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
-fn has_no_utc(ms: &Option<i64>) -> bool {
-    ms.and_then(figures::utc).is_none()
 }
 
 #[allow(clippy::ref_option, reason = "serde passes a reference to the field")]

@@ -40,11 +40,6 @@ impl Hold {
             Self::For(need, of) => (need, of, of.max(GONE_S)),
         }
     }
-
-    /// For how many seconds the pattern has to show.
-    pub fn needed_s(self) -> f64 {
-        self.times().0
-    }
 }
 
 impl fmt::Display for Hold {

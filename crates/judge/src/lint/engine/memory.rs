@@ -6,9 +6,9 @@
 use super::finding::{Finding, FindingId};
 use super::hold::Hold;
 use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
-use super::report::StillWatched;
 use crate::figures::seconds;
 use crate::lint::rule_id::RuleId;
+use crate::lint::verdicts::StillWatched;
 use crate::model::{DomainModel, GuestId, Model};
 use sample::{CLOCK_SET_MS, DomainState};
 use std::collections::{BTreeMap, HashMap, HashSet};

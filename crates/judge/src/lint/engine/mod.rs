@@ -8,5 +8,4 @@ pub(super) mod memory;
 pub(super) mod options;
 pub(super) mod pattern;
 pub(super) mod prose;
-pub(super) mod report;
 pub(super) mod thresholds;

@@ -3,6 +3,7 @@
 
 use super::finding::{Finding, Lasting, Severity};
 use super::hold::Hold;
+use crate::figures::utc;
 use std::collections::VecDeque;
 
 /// How far back findings are judged, seconds.
@@ -94,7 +95,9 @@ impl PatternTrack {
         let is_longer = !exactly && self.age_s > REMEMBERED_S;
         let since_ms = if is_longer { now_ms - (REMEMBERED_S * 1e3) as i64 } else { self.since_ms };
         let lasting = self.lasting(is_longer, severity);
-        Some(Finding { severity, since_ms: Some(since_ms), lasting: Some(lasting), ..self.last.clone() })
+        // A time that no clock shows is not known.
+        let since_ms = Some(since_ms).filter(|ms| utc(*ms).is_some());
+        Some(Finding { severity, since_ms, lasting: Some(lasting), ..self.last.clone() })
     }
 
     /// Whether the pattern has this severity or a higher one: it showed long enough, and has not been absent for

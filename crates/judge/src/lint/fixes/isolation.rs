@@ -31,9 +31,9 @@ impl Isolation {
     /// to move.
     pub fn new(ctx: &Context<'_>) -> Self {
         let map = ctx.map();
-        let plan = ctx.placement.plan();
+        let plan = ctx.plan();
         let (mut guests, mut roaming) = (map.isolated.clone(), None::<(String, usize)>);
-        for (g, now) in ctx.placement.layouts.iter().enumerate().filter(|(_, l)| l.running) {
+        for (g, now) in ctx.layouts.iter().enumerate().filter(|(_, l)| l.running) {
             let realtime = ctx.guests.get(g).is_some_and(GuestContext::is_realtime);
             let stays = plan.guests.get(g).is_none_or(|p| p.optional) && !realtime;
             let layout = if stays { now } else { plan.after.get(g).unwrap_or(now) };
@@ -72,31 +72,22 @@ impl Isolation {
         let host = self.host.union(&kept);
         let mut fix = Vec::new();
         if !cpus.is_subset(&self.isolated) {
-            match self.roaming.as_ref().filter(|(_, vcpus)| *vcpus > host.len()) {
-                Some((name, vcpus)) => fix.push(advice(squeezed(&host, name, *vcpus))),
-                None => fix.push(kernel(names.iter().map(|n| format!("{n}={cpus}")).collect::<Vec<_>>().join(" "))),
-            }
+            fix.push(match self.roaming.as_ref().filter(|(_, vcpus)| *vcpus > host.len()) {
+                Some((name, vcpus)) => advice(format!(
+                    "isolcpus= is not proposed: {name} has {vcpus} vCPUs without CPUs of their own, and only {} {host} \
+                     would be left for them. Pin them first, or move a guest to another host",
+                    if host.len() == 1 { "CPU" } else { "CPUs" }
+                )),
+                None => kernel(names.iter().map(|n| format!("{n}={cpus}")).collect::<Vec<_>>().join(" ")),
+            });
         }
-        fix.extend(self.kept.map(|cpu| advice(kept_cpu(cpu, &self.host))));
+        fix.extend(self.kept.map(|cpu| match self.host.iter().last() {
+            Some(other) => advice(format!(
+                "CPU {cpu} cannot be isolated: the host keeps it for its own work. Pin its vCPU to another CPU, such \
+                 as {other}"
+            )),
+            None => advice(format!("CPU {cpu} cannot be isolated too: the host needs a CPU. {KEEP_FIRST_CORES}")),
+        }));
         fix
     }
-}
-
-/// Why `isolcpus=` would do harm.
-fn squeezed(host: &CpuSet, name: &str, vcpus: usize) -> String {
-    let cpus = if host.len() == 1 { "CPU" } else { "CPUs" };
-    format!(
-        "isolcpus= is not proposed: {name} has {vcpus} vCPUs without CPUs of their own, and only {cpus} {host} would \
-         be left for them. Pin them first, or move a guest to another host"
-    )
-}
-
-/// Why a CPU is not isolated, and what the vCPU on it can do.
-fn kept_cpu(cpu: u32, spare: &CpuSet) -> String {
-    let Some(other) = spare.iter().last() else {
-        return format!("CPU {cpu} cannot be isolated too: the host needs a CPU. {KEEP_FIRST_CORES}");
-    };
-    format!(
-        "CPU {cpu} cannot be isolated: the host keeps it for its own work. Pin its vCPU to another CPU, such as {other}"
-    )
 }

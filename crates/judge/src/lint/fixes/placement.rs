@@ -27,7 +27,7 @@ pub(crate) const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the pl
 
 /// What the plan changes of some guests. Empty where it changes nothing, or the host's CPUs are unknown.
 pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
-    let plan = ctx.placement.plan();
+    let plan = ctx.plan();
     let changed: Vec<(&GuestContext<'_>, &GuestPlan)> = guests
         .iter()
         .filter_map(|g| Some((ctx.guests.get(*g)?, plan.guests.get(*g)?)))
@@ -38,12 +38,10 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
         fix.push(libvirt_advice(TOO_FEW_CPUS));
     }
     fix.extend(widen(changed.iter().copied()));
-    let (mut lines, mut cut) = (Vec::new(), false);
-    for (guest, part) in &changed {
-        let room = MAX_PINS.saturating_sub(lines.len());
-        lines.extend(pin_commands(guest, part, room));
-        cut |= pins_of(guest, part).count() > room;
-    }
+    let lines = changed.iter().flat_map(|(guest, part)| pin_commands(guest, part));
+    let mut lines: Vec<(&str, String)> = lines.take(MAX_PINS + 1).collect();
+    let is_cut = lines.len() > MAX_PINS;
+    lines.truncate(MAX_PINS);
     for need in [LIVE_AND_KEPT, AT_NEXT_START, AT_ONCE, LIVE_ALONE, UNTIL_GUEST_ENDS] {
         let lines: Vec<&str> = lines.iter().filter(|(of, _)| *of == need).map(|(_, line)| line.as_str()).collect();
         if !lines.is_empty() {
@@ -59,7 +57,7 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
         fix.extend(pins_xml(guest, part));
         fix.extend(shape(ctx, guest, part));
     }
-    if cut {
+    if is_cut {
         fix.push(advice(MORE_IN_PLAN));
     }
     fix
@@ -111,9 +109,9 @@ fn pins_of<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterato
 }
 
 /// The commands that pin a guest's threads, each with what it needs.
-fn pin_commands(guest: &GuestContext<'_>, part: &GuestPlan, room: usize) -> Vec<(&'static str, String)> {
+fn pin_commands(guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<(&'static str, String)> {
     if guest.config.libvirt == Some(false) {
-        return tasksets(guest, part).take(room).map(|line| (UNTIL_GUEST_ENDS, line)).collect();
+        return tasksets(guest, part).map(|line| (UNTIL_GUEST_ENDS, line)).collect();
     }
     let line = |pin: PlannedPin<'_>| {
         let (need, keep) = match scope(guest) {
@@ -124,7 +122,7 @@ fn pin_commands(guest: &GuestContext<'_>, part: &GuestPlan, room: usize) -> Vec<
         };
         (need, pin.virsh(guest, &pin.cpus.to_string(), keep))
     };
-    pins_of(guest, part).take(room).map(line).collect()
+    pins_of(guest, part).map(line).collect()
 }
 
 /// For a guest that libvirt does not run: one `taskset` per thread.
@@ -209,7 +207,7 @@ fn cells_xml(part: &GuestPlan, memory: u64, vcpus: u32) -> String {
 
 /// The fixes that undo the plan for a guest. Empty where the plan changes nothing.
 pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let Some(part) = ctx.placement.plan().guests.get(guest.index).filter(|part| !part.is_empty()) else {
+    let Some(part) = ctx.plan().guests.get(guest.index).filter(|part| !part.is_empty()) else {
         return Vec::new();
     };
     let (map, now) = (ctx.map(), ctx.layout(guest));
@@ -236,14 +234,11 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     };
     lines.extend(narrow(guest, part));
     let mut fix = if lines.is_empty() { Vec::new() } else { vec![command(lines.join("\n"))] };
-    if by_hand {
-        return fix;
-    }
-    if part.threads.is_some() || part.memory.is_some() || !part.cells.is_empty() || !part.memnodes.is_empty() {
-        if is_transient(guest) {
-            fix.push(advice("the rest of its XML stays as it is in what it is created from"));
-            return fix;
-        }
+    let reshapes = part.threads.is_some() || !part.cells.is_empty();
+    let changes_xml = !by_hand && (reshapes || part.memory.is_some() || !part.memnodes.is_empty());
+    if changes_xml && is_transient(guest) {
+        fix.push(advice("the rest of its XML stays as it is in what it is created from"));
+    } else if changes_xml {
         let file = guest.name().replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_");
         let file = quoted(&format!("./{file}.xml"));
         let save = virsh(guest, "dumpxml", "--inactive");

@@ -87,10 +87,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         faults.per_vcpu = faults.per_vcpu.map(|r| r * left);
         faults.cost = faults.cost.map(|c| (c - mmio.cost.unwrap_or(0.0)).max(0.0));
     }
-    if faults.rate.is_none() {
-        return verdicts.cannot_tell(guest.why_no_rate());
-    }
-    let Some(per_vcpu) = faults.per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
+    let Some(per_vcpu) = faults.per_vcpu_or_tell(guest, verdicts) else { return };
     let Some(mut severity) = steps.of(per_vcpu) else { return };
     if faults.cost.is_some_and(|c| c >= COST_WARNING) {
         severity = severity.max(Severity::Warning);

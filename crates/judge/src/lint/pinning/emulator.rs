@@ -96,7 +96,7 @@ type PinnedHelpers<'a> = BTreeMap<u32, Vec<(usize, Option<u32>, &'a CpuSet)>>;
 
 /// The first few pinned helpers of all running guests, by the CPUs of their pins that hold a vCPU.
 fn pinned_helpers<'a>(ctx: &'a Context<'_>) -> PinnedHelpers<'a> {
-    let layouts = &ctx.placement.layouts;
+    let layouts = &ctx.layouts;
     let single = layouts.iter().fold(CpuSet::new(), |a, l| a.union(&l.single(ctx.map())));
     let mut by_cpu = PinnedHelpers::new();
     for (g, layout) in layouts.iter().enumerate().filter(|(_, l)| l.running) {

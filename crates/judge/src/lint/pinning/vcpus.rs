@@ -32,7 +32,7 @@ const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, \
 const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
 
 pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    for overlap in faults::overlaps(ctx.map(), &ctx.placement.layouts) {
+    for overlap in faults::overlaps(ctx.map(), &ctx.layouts) {
         report(ctx, &overlap, verdicts);
     }
     for guest in ctx.guests.iter().filter(|g| g.running()) {
@@ -87,7 +87,7 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     let names: Vec<&str> = overlap.guests.iter().filter_map(|g| ctx.guests.get(*g)).map(GuestContext::name).collect();
     let named = |(g, v): &(usize, u32)| {
         let of = if overlap.guest_count > 1 { format!(" of {}", ctx.guests[*g].name()) } else { String::new() };
-        let set = ctx.placement.layouts.get(*g).and_then(|l| l.vcpus.get(*v as usize)).filter(|set| set.len() > 1);
+        let set = ctx.layouts.get(*g).and_then(|l| l.vcpus.get(*v as usize)).filter(|set| set.len() > 1);
         format!("vCPU {v}{of}{}", set.map_or_else(String::new, |set| format!(" (CPUs {set})")))
     };
     let line = |s: &SharedCpu<'_>| s.line(&s.users.iter().map(named).collect::<Vec<_>>(), &first.window());

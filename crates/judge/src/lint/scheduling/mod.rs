@@ -44,7 +44,7 @@ pub(super) const RULES: &[Rule] = &[
         limits: "The cost of a move is not measured. A move to a sibling thread counts half; without wait and without \
             moves to another cache it is an info only, because the scheduler spreads unpinned guests by design",
         fix: "Pins of the guest's threads, at once and in the domain's XML",
-        links: &[links::CPU_TUNING, links::SCHED_DOMAINS],
+        links: &[links::CPU_TUNING, "https://docs.kernel.org/scheduler/sched-domains.html"],
     }),
     Rule::new(RuleId::VcpuWait, Behaviour(vcpus::wait), Hold::USUAL).described(RuleDoc {
         sees: "vCPUs are ready to run but wait for a CPU",
@@ -65,6 +65,6 @@ pub(super) const RULES: &[Rule] = &[
             interrupts disabled look the same. Where interrupts are traced (the Latency view), what each part of their \
             way took is evidence",
         fix: "CPU sleep states on the host, which costs power; or -overcommit cpu-pm=on for the guest",
-        links: &[links::CPU_IDLE, links::HALT_POLLING],
+        links: &["https://docs.kernel.org/admin-guide/pm/cpuidle.html", links::HALT_POLLING],
     }),
 ];

@@ -92,7 +92,7 @@ fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> 
     let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
     // The plan may only have CPUs that other tasks use.
     let is_busy = || {
-        let plan = ctx.placement.plan().guests.get(guest.index);
+        let plan = ctx.plan().guests.get(guest.index);
         plan.iter().flat_map(|p| p.vcpus.values()).any(|cpus| cpus.intersects(&ctx.map().busy))
     };
     if no_room || is_busy() {

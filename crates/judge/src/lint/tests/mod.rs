@@ -41,7 +41,7 @@ fn after(model: &Model, seconds: i64, options: &Options) -> Report {
 fn judge(model: &Model) -> Report {
     let report = after(model, 12, &Options::default());
     for f in &report.findings {
-        let needed_s = super::table::hold(f.rule).needed_s().ceil().max(1.0) as i64;
+        let needed_s = super::table::hold(f.rule).times().0.ceil().max(1.0) as i64;
         let guarded = report.cannot_tell.iter().any(|c| c.rule == RuleId::Every && c.domain == f.domain);
         let early = after(model, needed_s, &Options::default());
         assert!(guarded || early.findings.iter().any(|e| e.covers(f.rule)), "{} needs over {needed_s} s", f.rule);

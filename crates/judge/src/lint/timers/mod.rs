@@ -106,6 +106,6 @@ pub(super) const RULES: &[Rule] = &[
         limits: "Not for Windows. Rates within 6 % of 100, 250, 300 or 1000 Hz count. A guest that ticks on purpose, \
             for real-time work, looks the same",
         fix: "The guest's kernel command line (nohz=)",
-        links: &[links::NO_HZ],
+        links: &["https://docs.kernel.org/timers/no_hz.html"],
     }),
 ];
