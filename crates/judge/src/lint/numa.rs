@@ -1,7 +1,6 @@
 //! Hardware threads and NUMA nodes: what the guest sees against where its vCPUs and its memory are.
 
 use crate::figures::bytes;
-use crate::lint::engine::prose::Prose;
 use crate::lint::pinning::helper_name;
 use crate::lint::prelude::*;
 use faults::PinnedPair;

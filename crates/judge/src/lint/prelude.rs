@@ -7,6 +7,7 @@ pub(super) use super::engine::finding::{
     Audience, Confidence, Finding, Fix, Mark, Severity, Target, known, worst, worst_of,
 };
 pub(super) use super::engine::hold::Hold;
+pub(super) use super::engine::prose::Prose;
 pub(super) use super::engine::thresholds::thresholds;
 pub(super) use super::fixes::isolation::Isolation;
 pub(super) use super::fixes::placement::{guest_placement, placement};

@@ -163,12 +163,9 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         format!("look at: {info} and cpu.stat (nr_throttled) in the guest's cgroup"),
     ];
     let fix = vec![lift(guest, group), fixes::advice(FEWER_VCPUS)];
-    verdicts.find(Finding {
-        target: vcpu.map_or(Target::Domain, Target::Vcpu),
-        cost: Some(time),
-        marks: vcpu.map(Mark::Vcpu).into_iter().collect(),
-        ..Finding::new(severity, Confidence::High, evidence, fix)
-    });
+    let (target, marks) = (vcpu.map_or(Target::Domain, Target::Vcpu), vcpu.map(Mark::Vcpu).into_iter().collect());
+    let found = Finding::new(severity, Confidence::High, evidence, fix);
+    verdicts.find(Finding { target, cost: Some(time), marks, ..found });
 }
 
 /// Removes a group's quota.

@@ -15,6 +15,9 @@ const LATE_NS: u64 = 1_000_000;
 const QUIET_CONSOLE: &str = "Do not run jobs with much output on the serial console: \
     use ssh, or a virtio console (console=hvc0), which takes whole lines at once";
 
+/// How the names of regions begin (QEMU's `info mtree`).
+type Regions = &'static [&'static str];
+
 /// Emulated devices: their kind, and the libvirt element and the device of QEMU that make it virtio.
 const EMULATED: &[(Regions, (&str, &str, &str))] = &[
     (
@@ -158,6 +161,3 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
 fn quieten() -> Vec<Fix> {
     vec![fixes::advice(QUIET_CONSOLE), fixes::command("dmesg -n 4").needing(fixes::IN_GUEST)]
 }
-
-/// How the names of regions begin (QEMU's `info mtree`).
-type Regions = &'static [&'static str];

@@ -7,12 +7,10 @@ use sample::Injector;
 
 /// Offsets in a legacy virtio device's port window (`uapi/linux/virtio_pci.h`).
 const LEGACY_NOTIFY: u64 = 0x10;
-
 const LEGACY_ISR: u64 = 0x13;
 
 /// `KVM_EXIT_MMIO` and `KVM_EXIT_IO` (`uapi/linux/kvm.h`).
 const EXIT_MMIO: i32 = 6;
-
 const EXIT_IO: i32 = 2;
 
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.

@@ -1,7 +1,6 @@
 //! Emulator, `IOThreads` and vhost on the CPUs of pinned vCPUs.
 
 use super::helper_name;
-use crate::lint::engine::prose::Prose;
 use crate::lint::prelude::*;
 use std::collections::BTreeMap;
 
@@ -82,13 +81,11 @@ fn running_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet)
         format!("{role}{id} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}"),
         format!("look at: taskset -pc {tid}"),
     ];
-    Some(Finding {
-        target: Target::Thread(thread.tid),
-        title: format!("The guest's {role} may run on the CPU of a pinned vCPU"),
-        cost: Some(busy).filter(|b| *b > 0.0),
-        marks: [Mark::Thread(thread.tid)].into_iter().chain(shared.iter().map(Mark::Pcpu)).collect(),
-        ..Finding::new(severity, Confidence::High, evidence, move_helpers(ctx, &[guest.index], single))
-    })
+    let title = format!("The guest's {role} may run on the CPU of a pinned vCPU");
+    let marks = [Mark::Thread(thread.tid)].into_iter().chain(shared.iter().map(Mark::Pcpu)).collect();
+    let found = Finding::new(severity, Confidence::High, evidence, move_helpers(ctx, &[guest.index], single));
+    let cost = Some(busy).filter(|b| *b > 0.0);
+    Some(Finding { target: Target::Thread(thread.tid), title, cost, marks, ..found })
 }
 
 /// Pinned helpers by CPU: guest, number (none: the emulator) and pin.
@@ -143,13 +140,9 @@ fn other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, helpers: &PinnedHel
     let mut fix = move_helpers(ctx, &guests, single);
     fix.extend(cut.then(|| fixes::advice(fixes::placement::MORE_IN_PLAN)));
     let all = found.values().fold(CpuSet::new(), |a, b| a.union(b));
-    Some(Finding {
-        also,
-        target: Target::Pcpu(first),
-        see: vec![links::CPU_TUNING.into()],
-        marks: all.iter().map(Mark::Pcpu).collect(),
-        ..Finding::new(configured_severity(guest), Confidence::High, evidence, fix).saying(OTHER_HELPERS)
-    })
+    let (see, marks) = (vec![links::CPU_TUNING.into()], all.iter().map(Mark::Pcpu).collect());
+    let found = Finding::new(configured_severity(guest), Confidence::High, evidence, fix).saying(OTHER_HELPERS);
+    Some(Finding { also, target: Target::Pcpu(first), see, marks, ..found })
 }
 
 /// A vCPU of real-time priority does not let helpers run at all while it works.

@@ -1,18 +1,14 @@
 //! Pins of vCPUs: conflicts, sets of isolated CPUs, and threads that are not where the configuration wants them.
 
-use crate::lint::engine::prose::Prose;
 use crate::lint::prelude::*;
 use faults::CpuOverlap;
 use fixes::placement::{bounding_group, group_name};
 use std::collections::BTreeMap;
 
-/// The most CPUs that evidence lists one by one.
-const MAX_CPUS: usize = 8;
-
 /// The most vCPUs that a sentence names.
 const MAX_NAMES: usize = 64;
 
-/// The most threads that evidence names.
+/// The most CPUs or threads that evidence lists one by one.
 const MAX_LINES: usize = 8;
 
 const PARTLY_PINNED: Prose = Prose {
@@ -32,12 +28,9 @@ const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, \
 const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
 
 pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    for overlap in faults::overlaps(ctx.map(), &ctx.layouts) {
-        report(ctx, &overlap, verdicts);
-    }
-    for guest in ctx.guests.iter().filter(|g| g.running()) {
-        partly_pinned(ctx, guest, verdicts);
-    }
+    let overlaps = faults::overlaps(ctx.map(), &ctx.layouts);
+    overlaps.iter().for_each(|overlap| report(ctx, overlap, verdicts));
+    ctx.guests.iter().filter(|g| g.running()).for_each(|guest| partly_pinned(ctx, guest, verdicts));
 }
 
 /// A CPU and the vCPUs that want it.
@@ -56,19 +49,6 @@ impl SharedCpu<'_> {
             true if wanted.iter().sum::<f64>() > 100.0 => Severity::Critical,
             true => Severity::Warning,
             false => Severity::Info,
-        }
-    }
-
-    fn line(&self, names: &[String], window: &str) -> String {
-        let Self { cpu, count, .. } = self;
-        let more = if *count > names.len() { format!(" and {} more", count - names.len()) } else { String::new() };
-        let (users, part) = (names.join(", "), figure(100.0 / (*count).max(1) as f64));
-        match &self.wanted {
-            Some(wanted) => {
-                let each = wanted.iter().map(|w| format!("{} %", figure(*w))).collect::<Vec<_>>().join(", ");
-                format!("CPU {cpu}: {users}{more} want {each} of it {window}; busy at once, each gets {part} %")
-            }
-            None => format!("CPU {cpu}: {users}{more}; busy at once, each gets {part} % of it"),
         }
     }
 }
@@ -90,9 +70,19 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
         let set = ctx.layouts.get(*g).and_then(|l| l.vcpus.get(*v as usize)).filter(|set| set.len() > 1);
         format!("vCPU {v}{of}{}", set.map_or_else(String::new, |set| format!(" (CPUs {set})")))
     };
-    let line = |s: &SharedCpu<'_>| s.line(&s.users.iter().map(named).collect::<Vec<_>>(), &first.window());
-    let others = shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_CPUS);
-    let rest = (shared.len() > MAX_CPUS + 1).then(|| format!("the same on CPUs {cpus}"));
+    let line = |s: &SharedCpu<'_>| {
+        let users = s.users.iter().map(named).collect::<Vec<_>>().join(", ");
+        let more = s.count.saturating_sub(s.users.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let (cpu, window, part) = (s.cpu, first.window(), figure(100.0 / s.count.max(1) as f64));
+        let Some(wanted) = &s.wanted else {
+            return format!("CPU {cpu}: {users}{more}; busy at once, each gets {part} % of it");
+        };
+        let each = wanted.iter().map(|w| format!("{} %", figure(*w))).collect::<Vec<_>>().join(", ");
+        format!("CPU {cpu}: {users}{more} want {each} of it {window}; busy at once, each gets {part} %")
+    };
+    let others = shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_LINES);
+    let rest = (shared.len() > MAX_LINES + 1).then(|| format!("the same on CPUs {cpus}"));
     let last = rest.into_iter().chain([fixes::check_pins(first)]);
     let evidence = [worst].into_iter().chain(others).map(line).chain(last).collect();
     let mut fix = fixes::or_advice(placement(ctx, &overlap.guests), fixes::advice(SEPARATE_SETS));
@@ -156,11 +146,8 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             }
         }
     }
-    for guest in ctx.guests.iter().filter(|g| g.running()) {
-        if let Some(finding) = of_guest(ctx, guest, &by_cpu) {
-            verdicts.find_for(guest, finding);
-        }
-    }
+    let found = ctx.guests.iter().filter(|g| g.running()).filter_map(|g| Some((g, of_guest(ctx, g, &by_cpu)?)));
+    found.for_each(|(guest, finding)| verdicts.find_for(guest, finding));
 }
 
 fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, Vec<(usize, u32)>>) -> Option<Finding> {
@@ -190,12 +177,9 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
     ]);
     let marks = vcpus.iter().map(|p| Mark::Vcpu(p.0)).chain(pile.map(|p| Mark::Pcpu(p.0))).collect();
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(PIN_TO_ISOLATED));
-    Some(Finding {
-        target: pile.map_or(Target::Domain, |p| Target::Pcpu(p.0)),
-        title: "vCPUs pile up on an isolated CPU: nothing balances load there".into(),
-        marks,
-        ..Finding::new(severity, confidence, evidence, fix)
-    })
+    let target = pile.map_or(Target::Domain, |p| Target::Pcpu(p.0));
+    let title = "vCPUs pile up on an isolated CPU: nothing balances load there".into();
+    Some(Finding { target, title, marks, ..Finding::new(severity, confidence, evidence, fix) })
 }
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -217,29 +201,21 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         let want = id.map_or_else(|| pins.emulator(), |id| pins.iothread(id));
         (helper_name(id), want.cloned().unwrap_or_default())
     });
-    let mut unreachable = false;
-    let mut lines: Vec<String> = absent_vcpus
-        .chain(absent_helpers)
-        .map(|(thread, want)| {
-            unreachable |= !want.intersects(all);
-            match want.difference(all) {
-                absent if absent == want => {
-                    format!("{thread} is pinned to CPU {want}, which is offline or missing")
-                }
-                absent => format!("{thread} is pinned to CPUs {want}, of which {absent} are offline or missing"),
-            }
-        })
-        .collect();
-    let absent = lines.len();
+    let absent: Vec<(String, CpuSet)> = absent_vcpus.chain(absent_helpers).collect();
     let now = |v: &u32| layout.vcpus.get(*v as usize).cloned().unwrap_or_default();
     let vcpus = layout.drifted.iter().map(|(v, want)| (format!("vCPU {v}"), want, now(v)));
     let helpers = layout.helpers().filter_map(|(id, helper)| {
         Some((helper_name(id), helper.drifted.as_ref()?, helper.cpus.clone().unwrap_or_default()))
     });
     let drifted: Vec<(String, &CpuSet, CpuSet)> = vcpus.chain(helpers).collect();
-    lines.extend(
-        drifted.iter().map(|(thread, want, now)| format!("{thread} is configured for CPU {want} and may use {now}")),
-    );
+    let absent_line = |(thread, want): &(String, CpuSet)| match want.difference(all) {
+        absent if absent == *want => format!("{thread} is pinned to CPU {want}, which is offline or missing"),
+        absent => format!("{thread} is pinned to CPUs {want}, of which {absent} are offline or missing"),
+    };
+    let drift = |(thread, want, now): &(String, &CpuSet, CpuSet)| {
+        format!("{thread} is configured for CPU {want} and may use {now}")
+    };
+    let mut lines: Vec<String> = absent.iter().map(absent_line).chain(drifted.iter().map(drift)).collect();
     if lines.is_empty() {
         return;
     }
@@ -247,7 +223,6 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let mut marks: Vec<Mark> = marked.map(Mark::Vcpu).collect();
     let emulator = guest.domain.emulator().filter(|_| layout.emulator.drifted.is_some());
     marks.extend(emulator.map(|t| Mark::Thread(t.tid)));
-    let all_absent = absent == lines.len();
     let rest = lines.len().saturating_sub(MAX_LINES);
     lines.truncate(MAX_LINES);
     lines.extend((rest > 0).then(|| format!("and {rest} more like these")));
@@ -258,10 +233,11 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     }));
     lines.push(format!("check: {}; look at: taskset -pc TID", fixes::virsh(guest, "vcpupin", "")));
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(ONLINE_CPUS));
-    let severity = if all_absent && !unreachable { Severity::Info } else { Severity::Warning };
-    let found = Finding { marks, ..Finding::new(severity, Confidence::High, lines, fix) };
-    let drift = "A thread's CPU affinity is not the one in the configuration";
-    let found = if all_absent { found.saying(OFFLINE) } else { Finding { title: drift.into(), ..found } };
+    let is_mild = drifted.is_empty() && absent.iter().all(|(_, want)| want.intersects(all));
+    let severity = if is_mild { Severity::Info } else { Severity::Warning };
+    let title = "A thread's CPU affinity is not the one in the configuration".into();
+    let found = Finding { title, marks, ..Finding::new(severity, Confidence::High, lines, fix) };
+    let found = if drifted.is_empty() { found.saying(OFFLINE) } else { found };
     verdicts.find(found);
 }
 

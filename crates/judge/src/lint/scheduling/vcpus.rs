@@ -64,18 +64,17 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let marks = late.iter().flat_map(|(.., (t, _))| [Some(Mark::Thread(t.tid)), t.pinned_cpu().map(Mark::Pcpu)]);
     let marks = marks.flatten().collect();
     let Some((severity, share, (thread, _))) = worst_of(late) else { return };
-    let (name, window) = (thread.label(), guest.window());
-    let mut evidence = vec![format!(
-        "{name} waits {} % of the time it wants a CPU {window}; all vCPUs of the guest together lose {} % of one CPU",
-        figure(share),
-        figure(lost)
-    )];
+    let (name, window, waits, loses) = (thread.label(), guest.window(), figure(share), figure(lost));
     let ran = thread.preempted_by.iter().take(MAX_TASKS);
     let ran = ran.map(|o| format!("{} ({} ms)", task_name(ctx, o), figure(o.ns as f64 / 1e6)));
     let ran = ran.collect::<Vec<_>>().join(", ");
-    evidence.extend((!ran.is_empty()).then(|| format!("meanwhile its CPU ran {ran}")));
+    let all = format!("all vCPUs of the guest together lose {loses} % of one CPU");
     let folder = task(guest, thread);
-    evidence.push(format!("look at: cat {folder}/schedstat, twice: the second figure is the wait in ns"));
+    let evidence = known([
+        Some(format!("{name} waits {waits} % of the time it wants a CPU {window}; {all}")),
+        (!ran.is_empty()).then(|| format!("meanwhile its CPU ran {ran}")),
+        Some(format!("look at: cat {folder}/schedstat, twice: the second figure is the wait in ns")),
+    ]);
     let mut fix = own_cpus(ctx, guest, lost);
     if !fix.iter().any(|f| f.text == LESS_LOAD) {
         fix.push(fixes::advice(LESS_LOAD));

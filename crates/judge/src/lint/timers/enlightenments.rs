@@ -1,6 +1,5 @@
 //! A Windows guest without the Hyper-V clock or timers, which spare it QEMU's.
 
-use crate::lint::engine::prose::Prose;
 use crate::lint::fixes::hyperv;
 use crate::lint::prelude::*;
 use crate::model::CpuPlace;

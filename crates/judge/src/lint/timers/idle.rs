@@ -7,7 +7,6 @@ const TICK_RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
 
 /// How far the mean of all vCPUs, and each vCPU, may be from a tick rate.
 const MEAN_TOLERANCE: f64 = 0.06;
-
 const VCPU_TOLERANCE: f64 = 0.1;
 const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
 const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line; \
