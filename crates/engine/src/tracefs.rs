@@ -3,6 +3,7 @@
 //! Both tracing engines start here, so errors explain why a host cannot be traced and what to do about it.
 
 use crate::events::EngineError;
+use kvm::format::{self, EventFormat};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +47,7 @@ impl Tracefs {
 
     /// This tracefs, if the events of KVM are in it and can be read.
     fn with_kvm(self) -> Result<Self, EngineError> {
-        match self.id("kvm", "kvm_userspace_exit") {
+        match self.format("kvm", "kvm_userspace_exit") {
             Ok(_) => Ok(self),
             Err(_) if !self.root.join("events/kvm").is_dir() => Err(EngineError {
                 cause: format!(
@@ -61,30 +62,29 @@ impl Tracefs {
 
     /// Whether the running kernel has this event.
     pub fn has(&self, group: &str, name: &str) -> bool {
-        self.root.join("events").join(group).join(name).join("id").exists()
+        self.root.join("events").join(group).join(name).join("format").exists()
     }
 
-    /// The event's number: `perf_event_attr.config`, and `common_type` of its records.
+    /// The event's number, its fields and the names of their values.
     ///
     /// # Errors
     /// No such event on this kernel, or not readable.
-    pub fn id(&self, group: &str, name: &str) -> Result<u64, EngineError> {
-        let text = self.file(group, name, "id")?;
-        text.trim().parse().map_err(|_| EngineError {
-            cause: format!(
-                "the id of tracepoint {group}:{name} is not a number: {:.20}",
-                text.trim().escape_debug().to_string()
-            ),
+    pub fn format(&self, group: &str, name: &str) -> Result<EventFormat, EngineError> {
+        let path = format!("events/{group}/{name}/format");
+        let text = std::fs::read_to_string(self.root.join(&path)).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => EngineError {
+                cause: format!("this kernel has no tracepoint {group}:{name}"),
+                fix: format!(
+                    "load the module that defines it; the events there are: ls {}",
+                    self.root.join("events").join(group).display()
+                ),
+            },
+            _ => self.error(&path, &e),
+        })?;
+        format::parse(&text).map_err(|e| EngineError {
+            cause: format!("the format file of {group}:{name} cannot be read: {e}"),
             fix: "report this kernel's version to the authors of kvmtop".into(),
         })
-    }
-
-    /// The text that describes the event's fields and how to print them.
-    ///
-    /// # Errors
-    /// No such event on this kernel, or not readable.
-    pub fn format_text(&self, group: &str, name: &str) -> Result<String, EngineError> {
-        self.file(group, name, "format")
     }
 
     /// The names of a group's events, sorted.
@@ -101,20 +101,6 @@ impl Tracefs {
             .collect();
         names.sort_unstable();
         Ok(names)
-    }
-
-    fn file(&self, group: &str, name: &str, file: &str) -> Result<String, EngineError> {
-        let path = format!("events/{group}/{name}/{file}");
-        std::fs::read_to_string(self.root.join(&path)).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => EngineError {
-                cause: format!("this kernel has no tracepoint {group}:{name}"),
-                fix: format!(
-                    "load the module that defines it; the events there are: ls {}",
-                    self.root.join("events").join(group).display()
-                ),
-            },
-            _ => self.error(&path, &e),
-        })
     }
 
     /// Explains why a file of tracefs could not be read. Lockdown `confidentiality` refuses every open, even root's,
@@ -151,8 +137,7 @@ mod tests {
         for (name, id) in events {
             let dir = root.join("events").join(name);
             std::fs::create_dir_all(&dir).unwrap();
-            std::fs::write(dir.join("id"), id).unwrap();
-            std::fs::write(dir.join("format"), format!("name: {name}\n")).unwrap();
+            std::fs::write(dir.join("format"), format!("name: {name}\nID: {id}\n")).unwrap();
         }
     }
 
@@ -163,14 +148,13 @@ mod tests {
     #[test]
     fn ids_formats_and_lists_of_the_second_root() {
         let dir = tempfile::tempdir().unwrap();
-        tree(dir.path(), &[("kvm/kvm_userspace_exit", "101\n"), ("kvm/kvm_exit", "103\n")]);
+        tree(dir.path(), &[("kvm/kvm_userspace_exit", "101"), ("kvm/kvm_exit", "103")]);
         std::fs::write(dir.path().join("events/kvm/enable"), "0\n").unwrap();
         let fs = open(dir.path()).unwrap();
-        assert_eq!(fs.id("kvm", "kvm_exit"), Ok(103));
-        assert_eq!(fs.format_text("kvm", "kvm_exit").unwrap(), "name: kvm/kvm_exit\n");
+        assert_eq!(fs.format("kvm", "kvm_exit").map(|format| format.id), Ok(103));
         assert_eq!(fs.events("kvm").unwrap(), ["kvm_exit", "kvm_userspace_exit"]);
         assert!(fs.has("kvm", "kvm_exit") && !fs.has("kvm", "kvm_entry"));
-        assert_eq!(fs.id("kvm", "kvm_entry").unwrap_err().cause, "this kernel has no tracepoint kvm:kvm_entry");
+        assert_eq!(fs.format("kvm", "kvm_entry").unwrap_err().cause, "this kernel has no tracepoint kvm:kvm_entry");
     }
 
     #[test]
@@ -186,7 +170,7 @@ mod tests {
 
         tree(dir.path(), &[("kvm/kvm_userspace_exit", "many")]);
         let error = open(dir.path()).unwrap_err();
-        assert!(error.cause.contains("not a number"), "{error:?}");
+        assert!(error.cause.contains("no 'ID:' line with a number"), "{error:?}");
     }
 
     #[test]

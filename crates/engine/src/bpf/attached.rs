@@ -16,19 +16,9 @@ impl Attached {
     /// Attaches to a raw tracepoint the first of these programs that the kernel takes: it refuses those that read more
     /// arguments than the tracepoint has.
     pub fn raw(&mut self, object: &Object, event: &'static str, programs: &[&str]) -> Result<(), Refusal> {
-        self.first(event, programs, |name| object.load(name))
-    }
-
-    /// The same with another way to load.
-    pub fn first(
-        &mut self,
-        event: &'static str,
-        programs: &[&str],
-        mut load: impl FnMut(&str) -> Result<OwnedFd, Refusal>,
-    ) -> Result<(), Refusal> {
         let mut refused = Err(Refusal::broken(&"no program"));
         for name in programs {
-            let program = load(name)?;
+            let program = object.load(name)?;
             match sys::attach_raw(program.as_fd(), event) {
                 Ok(link) => {
                     self.add(event, program, link);

@@ -5,7 +5,6 @@ use super::guest_tables::{GuestTable, WatchedIds};
 use super::kernel_btf;
 use super::layout::{DiskKey, GuestKey, RawDisk};
 use super::object::{self, Choices, Homeless, Object};
-use super::refusal::{Refusal, Rights};
 use crate::events::EngineError;
 use kvm::kernel_types::{self, KernelField};
 use sample::{HostDisk, HostRequests, Submitter};
@@ -47,13 +46,9 @@ impl DiskTimer {
     ///
     /// # Errors
     /// No BTF to find the fields by, or no right to attach.
-    pub fn start(rights: &Rights) -> Result<Self, EngineError> {
+    pub fn start() -> Result<Self, EngineError> {
         let choices = Choices { constants: places(&kernel_btf::read(UNKNOWN)?)?, ..Choices::default() };
-        Self::attach(&choices).map_err(|refusal| rights.explain(&refusal))
-    }
-
-    fn attach(choices: &Choices<'_>) -> Result<Self, Refusal> {
-        let mut object = Object::prepare(object::DISKS, &[], choices)?;
+        let mut object = Object::prepare(object::DISKS, &[], &choices)?;
         let mut attached = Attached::default();
         for (event, programs) in PROGRAMS {
             attached.raw(&object, event, programs)?;

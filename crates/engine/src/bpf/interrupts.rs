@@ -1,16 +1,14 @@
 //! On demand: traces what interrupts guests (`crates/engine/bpf/interrupts.bpf.c`).
 
-use super::super::tracefs::Tracefs;
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
 use super::kernel_btf;
 use super::layout::{BellKey, Flight, GuestKey, IrqKey, RawBell, RawIrq, Target, task_name};
 use super::object::{self, Choices, Homeless, Object};
-use super::refusal::{Refusal, Rights};
 use super::sys::Mapping;
 use crate::events::EngineError;
+use crate::tracefs::Tracefs;
 use kvm::Space;
-use kvm::format::{self, EventFormat};
 use kvm::kernel_types::{self, KernelField};
 use sample::{Doorbell, GuestInterrupts, Injection, Injector, IrqSource, Timing};
 use std::collections::HashMap;
@@ -83,7 +81,7 @@ impl InterruptTracer {
     ///
     /// # Errors
     /// No BTF or `format` file to find the fields by, no local APIC in this KVM, or no right to attach.
-    pub fn start(rights: &Rights) -> Result<Self, EngineError> {
+    pub fn start() -> Result<Self, EngineError> {
         let kernel = kernel_btf::read(UNKNOWN)?;
         let mut choices = Choices { constants: places(&kernel)?, ..Choices::default() };
         let (name, field) = VCPU_ID;
@@ -91,27 +89,17 @@ impl InterruptTracer {
         let number = kernel_btf::with_module("kvm", &kernel, &[field]).or_else(by_kernel).unwrap_or_default();
         let number = number.get(&field).copied();
         choices.constants.extend(number.map(|at| (name, at)));
-        let says_posted = Tracefs::open().is_ok_and(|tracefs| tracefs.id("kvm", POSTED).is_ok());
+        let says_posted = Tracefs::open().is_ok_and(|tracefs| tracefs.has("kvm", POSTED));
         let is_on = |parameter: &str| std::fs::read(parameter).is_ok_and(|text| text.starts_with(b"Y"));
         choices.constants.insert("any_is_posted", u32::from(!says_posted && POSTS.into_iter().any(is_on)));
         let classic = match number {
             Some(_) => None,
-            None => {
-                let tracefs = Tracefs::open()?;
-                Some((entry_format(&tracefs)?, tracefs.id("kvm", ENTRY)?))
-            }
+            None => Some(Tracefs::open()?.format("kvm", ENTRY)?),
         };
-        Self::attach(classic, says_posted, &choices).map_err(|refusal| rights.explain(&refusal))
-    }
-
-    /// `classic`: the record and the number of [`ENTRY`], where the raw one does not do. `says_posted`: whether the
-    /// kernel has [`POSTED`].
-    fn attach(classic: Option<(EventFormat, u64)>, says_posted: bool, choices: &Choices<'_>) -> Result<Self, Refusal> {
-        let (record, id) = classic.unzip();
-        let mut object = Object::prepare(object::INTERRUPTS, record.as_slice(), choices)?;
+        let mut object = Object::prepare(object::INTERRUPTS, classic.as_slice(), &choices)?;
         let mut attached = Attached::default();
-        match id {
-            Some(id) => attached.classic(ENTRY, object.load(ENTRY)?, id)?,
+        match classic {
+            Some(entry) => attached.classic(ENTRY, object.load(ENTRY)?, entry.id)?,
             None => attached.raw(&object, ENTRY, &[RAW_ENTRY])?,
         }
         let ends_exit = (!FIRE_ENTRY.iter().any(|module| Path::new(module).exists())).then_some(USERSPACE_EXIT);
@@ -177,14 +165,6 @@ impl InterruptTracer {
     }
 }
 
-/// The number of the vCPU in `kvm_entry` on this kernel.
-pub(super) fn entry_format(tracefs: &Tracefs) -> Result<EventFormat, EngineError> {
-    format::parse(&tracefs.format_text("kvm", ENTRY)?).map_err(|e| EngineError {
-        cause: format!("the format file of kvm:{ENTRY} cannot be read: {e}"),
-        fix: "report this kernel's version to the authors of kvmtop".into(),
-    })
-}
-
 /// The constants of `interrupts.bpf.c` for a kernel with these types.
 pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
     let wanted = FIELDS.map(|(_, field)| field);
@@ -228,6 +208,7 @@ fn doorbell(key: &BellKey, bell: &RawBell) -> Doorbell {
 
 #[cfg(test)]
 mod tests {
+    use super::super::refusal::Refusal;
     use super::super::sys;
     use super::*;
     use std::os::fd::AsFd;

@@ -1,12 +1,12 @@
 //! On demand: counts every `kvm:*` tracepoint by process, without copying an event.
 
-use super::super::tracefs::Tracefs;
 use super::guest_tables::GuestTable;
 use super::layout::{EventKey, GuestKey};
 use super::object::{self, Choices, Homeless, Object};
-use super::refusal::{Refusal, Rights, Stage};
+use super::refusal::{Refusal, Stage};
 use super::sys;
 use crate::events::EngineError;
+use crate::tracefs::Tracefs;
 use kvm::sanitize;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,12 +31,8 @@ impl KvmEvents {
     ///
     /// # Errors
     /// No tracefs to name them, or no right to attach.
-    pub fn start(rights: &Rights) -> Result<Self, EngineError> {
+    pub fn start() -> Result<Self, EngineError> {
         let names: Vec<String> = Tracefs::open()?.events("kvm")?.into_iter().take(MAX_EVENTS).collect();
-        Self::attach(&names).map_err(|refusal| rights.explain(&refusal))
-    }
-
-    fn attach(names: &[String]) -> Result<Self, Refusal> {
         let mut object = Object::prepare(object::EVENTS, &[], &Choices::default())?;
         let mut links = Vec::new();
         for (number, name) in names.iter().enumerate() {
@@ -47,7 +43,7 @@ impl KvmEvents {
                 Ok(link) => links.push(link),
                 // Listed in tracefs but not a tracepoint: it never fires.
                 Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
-                Err(e) => return Err(Refusal::new(Stage::Attach, name, e)),
+                Err(e) => return Err(Refusal::new(Stage::Attach, name, e).into()),
             }
         }
         let homeless = Homeless::of(&object)?;

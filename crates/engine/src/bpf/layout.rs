@@ -154,9 +154,15 @@ pub struct Slot {
 /// Size of a slot.
 pub const SLOT_SIZE: usize = 36864;
 
-/// A slot as an array of words, to copy and to clear it.
-#[repr(C)]
-pub struct Words(pub [AtomicU64; SLOT_SIZE / 8]);
+impl Slot {
+    /// The words that it consists of, to copy and to clear it.
+    pub fn words(&self) -> &[AtomicU64; SLOT_SIZE / 8] {
+        // SAFETY: atomics alone, of this size and aligned to words.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
 
 /// `struct bucket`.
 #[repr(C)]
@@ -167,8 +173,6 @@ pub struct Bucket {
 
 // SAFETY: repr(C), atomics and arrays of atomics alone.
 unsafe impl SharedMemory for Slot {}
-// SAFETY: as above.
-unsafe impl SharedMemory for Words {}
 // SAFETY: as above.
 unsafe impl SharedMemory for Bucket {}
 // SAFETY: an atomic.

@@ -37,7 +37,6 @@ use disks::DiskTimer;
 use interrupts::InterruptTracer;
 use kvm::topology::HostTopology;
 use kvm_events::KvmEvents;
-use refusal::Rights;
 use running::Running;
 use sample::{EngineKind, EngineLevel};
 
@@ -45,7 +44,7 @@ use sample::{EngineKind, EngineLevel};
 const MIN_SLOTS: usize = 256;
 
 /// Counts with BPF programs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BpfEngine {
     topology: HostTopology,
     /// Number of vCPU threads, as far as known.
@@ -69,20 +68,8 @@ impl BpfEngine {
     /// # Errors
     /// When BPF cannot be used at all. Whatever else is missing is in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
-        let level = EngineLevel::None;
-        let ceiling = tables::MAX_SLOTS;
-        let mut engine = Self {
-            topology,
-            threads,
-            level,
-            running: None,
-            kvm_events: None,
-            disks: None,
-            interrupts: None,
-            fires: None,
-            cut_off: 0,
-            ceiling,
-        };
+        let (level, ceiling) = (EngineLevel::None, tables::MAX_SLOTS);
+        let mut engine = Self { topology, threads, level, ceiling, ..Self::default() };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
@@ -213,10 +200,10 @@ impl Engine for BpfEngine {
 fn switch<T>(
     counting: &mut Option<T>,
     on: bool,
-    start: impl FnOnce(&Rights) -> Result<T, EngineError>,
+    start: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<(), EngineError> {
     if on != counting.is_some() {
-        *counting = if on { Some(start(&Rights::here())?) } else { None };
+        *counting = if on { Some(start()?) } else { None };
     }
     Ok(())
 }

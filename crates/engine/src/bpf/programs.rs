@@ -3,7 +3,7 @@
 use super::attached::Attached;
 use super::decode::Measured;
 use super::object::Object;
-use super::refusal::{Refusal, Rights, Stage};
+use super::refusal::{Refusal, Stage};
 use crate::events::EngineError;
 
 /// Programs of a tracepoint, and what is unknown without them.
@@ -71,47 +71,31 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Loads all programs of a level, then attaches them, so that all start within a moment of each other. `exit`:
-    /// `kvm_exit`, or why it is not available.
+    /// Loads and attaches the programs of a level. `exit`: `kvm_exit`, or why it is not available.
     ///
     /// # Errors
     /// When no program would work.
-    pub fn start(
-        object: &Object,
-        rights: &Rights,
-        full: bool,
-        exit: Result<ExitEvent, &EngineError>,
-    ) -> Result<Self, EngineError> {
+    pub fn start(object: &Object, full: bool, exit: Result<ExitEvent, &EngineError>) -> Result<Self, EngineError> {
         let mut programs = Self::default();
-        let mut loaded = Vec::new();
         for spec in PROGRAMS.iter().filter(|p| full || !p.full) {
-            match (exit, object.load(spec.event)) {
-                (Err(error), _) if spec.event == "kvm_exit" => programs.gap(spec, error.clone()),
-                (_, Ok(program)) => loaded.push((spec, program)),
-                (_, Err(refusal)) => programs.refused(spec, rights, &refusal)?,
-            }
-        }
-        for (spec, program) in loaded {
             let attached = &mut programs.attached;
             let done = match exit {
-                Ok(exit) if spec.event == "kvm_exit" => {
-                    let is_raw = exit.raw && attached.raw(object, "kvm_exit", &RAW_EXIT).is_ok();
-                    if is_raw { Ok(()) } else { attached.classic("kvm_exit", program, exit.id) }
-                }
-                _ => {
-                    let mut program = Some(program);
-                    attached
-                        .first(spec.event, spec.programs, |name| program.take().map_or_else(|| object.load(name), Ok))
+                _ if spec.event != "kvm_exit" => attached.raw(object, spec.event, spec.programs),
+                Ok(exit) if exit.raw && attached.raw(object, "kvm_exit", &RAW_EXIT).is_ok() => Ok(()),
+                Ok(exit) => object.load("kvm_exit").and_then(|p| attached.classic("kvm_exit", p, exit.id)),
+                Err(error) => {
+                    programs.gap(spec, error.clone());
+                    continue;
                 }
             };
             if let Err(refusal) = done {
-                programs.refused(spec, rights, &refusal)?;
+                programs.refused(spec, refusal)?;
             }
         }
         Ok(programs)
     }
 
-    fn refused(&mut self, spec: &ProgramSpec, rights: &Rights, refusal: &Refusal) -> Result<(), EngineError> {
+    fn refused(&mut self, spec: &ProgramSpec, refusal: Refusal) -> Result<(), EngineError> {
         let absent = refusal.stage == Stage::Attach && refusal.error.raw_os_error() == Some(libc::ENOENT);
         if spec.event == NEEDED && absent {
             return Err(EngineError {
@@ -119,8 +103,9 @@ impl Programs {
                 fix: "modprobe kvm_intel (or kvm_amd)".into(),
             });
         }
-        let error = rights.explain(refusal);
-        if spec.event == NEEDED || refusal.is_for_all() {
+        let is_fatal = spec.event == NEEDED || refusal.is_for_all();
+        let error = refusal.into();
+        if is_fatal {
             return Err(error);
         }
         self.gap(spec, error);

@@ -1,7 +1,7 @@
 //! Explains why the kernel refused a step, and what to do about it.
 
 use crate::events::EngineError;
-use rustix::thread::CapabilitySet;
+use rustix::thread::{CapabilitySet, capabilities};
 use std::fmt::Display;
 use std::io;
 
@@ -46,10 +46,10 @@ impl Refusal {
 }
 
 /// The properties of this process and kernel that decide whether BPF can be used.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Rights {
-    /// Effective capabilities (`CapEff`, uapi/linux/capability.h); `None` where not readable.
-    pub caps: Option<u64>,
+    /// Effective capabilities.
+    pub caps: CapabilitySet,
     /// `/sys/kernel/security/lockdown`.
     pub lockdown: String,
     /// `uname -r`.
@@ -58,23 +58,23 @@ pub(super) struct Rights {
     pub paranoid: Option<i32>,
 }
 
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_PERFMON: u32 = 38;
-const CAP_BPF: u32 = 39;
+impl From<Refusal> for EngineError {
+    fn from(refusal: Refusal) -> Self {
+        Rights::here().explain(&refusal)
+    }
+}
 
 impl Rights {
     /// Of the calling thread.
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let caps = read("/proc/thread-self/status")
-            .lines()
-            .find_map(|l| u64::from_str_radix(l.strip_prefix("CapEff:")?.trim(), 16).ok());
+        let caps = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         Self { caps, lockdown: read("/sys/kernel/security/lockdown"), kernel, paranoid: rights::paranoid() }
     }
 
-    fn lacks(&self, cap: u32) -> bool {
-        self.caps.is_some_and(|caps| caps & (1 << cap | 1 << CAP_SYS_ADMIN) == 0)
+    fn lacks(&self, cap: CapabilitySet) -> bool {
+        !self.caps.intersects(cap | CapabilitySet::SYS_ADMIN)
     }
 
     /// Before 5.5 maps could not be mapped, before 5.2 there were no global variables.
@@ -86,9 +86,9 @@ impl Rights {
     /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is of no interest.
     fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<(&'static str, String)> {
         let setcap = rights::hint;
-        if denied && self.lacks(CAP_BPF) {
+        if denied && self.lacks(CapabilitySet::BPF) {
             Some(("this process has neither CAP_BPF nor CAP_SYS_ADMIN", setcap()))
-        } else if denied && self.lacks(CAP_PERFMON) {
+        } else if denied && self.lacks(CapabilitySet::PERFMON) {
             Some(("this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well", setcap()))
         } else if denied && self.lockdown.contains("[confidentiality]") {
             let fix = "boot with lockdown=integrity, or use --engine none".into();
@@ -119,8 +119,7 @@ impl Rights {
             return EngineError { cause: format!("BPF cannot be used: {why}"), fix };
         }
         // A program is attached to a tracepoint by an event of perf.
-        let effective = CapabilitySet::from_bits_retain(self.caps.unwrap_or(0));
-        let paranoid = rights::paranoid_refusal(self.paranoid, effective);
+        let paranoid = rights::paranoid_refusal(self.paranoid, self.caps);
         if let Some((why, fix)) = paranoid.filter(|_| denied && refusal.stage == Stage::Attach) {
             return EngineError { cause: format!("{what} failed: {why}"), fix };
         }
@@ -154,9 +153,12 @@ mod tests {
         Refusal::new(stage, "kvm_pio", io::Error::from_raw_os_error(errno))
     }
 
-    fn rights(caps: u64) -> Rights {
+    const NONE: CapabilitySet = CapabilitySet::empty();
+    const BOTH: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON);
+
+    fn rights(caps: CapabilitySet) -> Rights {
         Rights {
-            caps: Some(caps),
+            caps,
             lockdown: "none [integrity] confidentiality\n".into(),
             kernel: "6.1.0-56-amd64".into(),
             paranoid: Some(2),
@@ -165,18 +167,18 @@ mod tests {
 
     #[test]
     fn each_missing_capability_is_named() {
-        let none = rights(0).explain(&refused(Stage::Map, libc::EPERM));
+        let none = rights(NONE).explain(&refused(Stage::Map, libc::EPERM));
         assert!(none.cause.contains("neither CAP_BPF"), "{none:?}");
         assert!(none.fix.contains("setcap cap_bpf,cap_perfmon"));
-        let half = rights(1 << CAP_BPF).explain(&refused(Stage::Program, libc::EPERM));
+        let half = rights(CapabilitySet::BPF).explain(&refused(Stage::Program, libc::EPERM));
         assert!(half.cause.contains("CAP_BPF but not CAP_PERFMON"), "{half:?}");
-        let both = rights(1 << CAP_BPF | 1 << CAP_PERFMON).explain(&refused(Stage::Attach, libc::ENOENT));
+        let both = rights(BOTH).explain(&refused(Stage::Attach, libc::ENOENT));
         assert!(both.cause.starts_with("attaching to the tracepoint kvm_pio failed: No such file"), "{both:?}");
     }
 
     #[test]
     fn the_levels_of_debian_are_named() {
-        let (bpf, admin) = (1 << CAP_BPF | 1 << CAP_PERFMON, 1 << CAP_SYS_ADMIN);
+        let (bpf, admin) = (BOTH, CapabilitySet::SYS_ADMIN);
         let said = |paranoid, caps| {
             let rights = Rights { paranoid: Some(paranoid), ..rights(caps) };
             rights.explain(&refused(Stage::Attach, libc::EACCES))
@@ -192,28 +194,28 @@ mod tests {
     fn one_cause_has_one_sentence() {
         let said = |map: &str| {
             let refusal = Refusal::new(Stage::Map, map, io::Error::from_raw_os_error(libc::EPERM));
-            rights(0).explain(&refusal)
+            rights(NONE).explain(&refusal)
         };
         assert_eq!(said("slots"), said("free_slots"));
     }
 
     #[test]
     fn lockdown_age_and_missing_bpf() {
-        let locked = Rights { lockdown: "none integrity [confidentiality]".into(), ..rights(u64::MAX) };
+        let locked = Rights { lockdown: "none integrity [confidentiality]".into(), ..rights(CapabilitySet::all()) };
         assert!(locked.explain(&refused(Stage::Program, libc::EPERM)).cause.contains("lockdown"));
         for (kernel, old) in
             [("4.19.0", true), ("5.4.0-150-generic", true), ("5.5.0", false), ("6.18.44-fc-v595", false)]
         {
-            let rights = Rights { kernel: kernel.into(), ..rights(u64::MAX) };
+            let rights = Rights { kernel: kernel.into(), ..rights(CapabilitySet::all()) };
             assert_eq!(rights.explain(&refused(Stage::Map, libc::EINVAL)).cause.contains("too old"), old, "{kernel}");
         }
-        assert!(rights(u64::MAX).explain(&refused(Stage::Map, libc::ENOSYS)).cause.contains("without BPF"));
+        assert!(rights(CapabilitySet::all()).explain(&refused(Stage::Map, libc::ENOSYS)).cause.contains("without BPF"));
     }
 
     #[test]
     fn the_verifiers_last_words_are_kept() {
         let log = "0: (bf) r6 = r1\nR1 invalid mem access 'scalar'\nprocessed 3 insns\n\n".to_string();
         let refusal = Refusal { log, ..refused(Stage::Program, libc::EACCES) };
-        assert!(rights(u64::MAX).explain(&refusal).cause.contains("R1 invalid mem access 'scalar'"));
+        assert!(rights(CapabilitySet::all()).explain(&refusal).cause.contains("R1 invalid mem access 'scalar'"));
     }
 }

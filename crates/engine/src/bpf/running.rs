@@ -1,19 +1,20 @@
 //! The loaded programs: from checking permissions to closing their links.
 
-use super::super::tracefs::Tracefs;
 use super::decode::{self, Measured, SlotDecoder};
 use super::kernel_btf;
 use super::layout::Slot;
 use super::object::{self, Choices, Object};
 use super::programs::{ExitEvent, Programs};
-use super::refusal::{Refusal, Rights, Stage};
+use super::refusal::{Refusal, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
 use super::tables::{MAX_SLOTS, Tables};
 use crate::events::{EngineError, Reading, ThreadKey, TracedThread};
 use crate::monotonic_ns;
+use crate::tracefs::Tracefs;
+use kvm::CpuSet;
 use kvm::exit_reason::ReasonNames;
-use kvm::format::{self, EventFormat};
+use kvm::format::EventFormat;
 use kvm::topology::HostTopology;
 use sample::{EngineLevel, MissingExtreme};
 use std::collections::{HashMap, HashSet};
@@ -59,8 +60,6 @@ impl Running {
     /// When no program would work.
     pub fn start(level: EngineLevel, topology: &HostTopology, slots: usize) -> Result<Self, EngineError> {
         own_pid_namespace()?;
-        let rights = Rights::here();
-        let explain = |refusal: Refusal| rights.explain(&refusal);
         let full = level == EngineLevel::Full;
         let exit = kvm_exit_format();
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
@@ -71,14 +70,13 @@ impl Running {
             sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("cpus", cpus)].into(),
             constants: raw.iter().flatten().map(|(name, at)| (*name, *at)).chain(level).collect(),
         };
-        let mut object = Object::prepare(object::MAIN, exit.as_ref().map_or(&[], std::slice::from_ref), &choices)
-            .map_err(explain)?;
-        let tables = Tables::new(&mut object, slots).map_err(explain)?;
-        let cpus = object.take_map("cpus").map_err(explain)?;
-        fill_cpus(cpus.as_fd(), topology).map_err(explain)?;
-        let snapshot = Snapshot::new().map_err(|e| explain(Refusal::new(Stage::Map, "slots", e)))?;
+        let mut object = Object::prepare(object::MAIN, exit.as_ref().map_or(&[], std::slice::from_ref), &choices)?;
+        let tables = Tables::new(&mut object, slots)?;
+        let cpus = object.take_map("cpus")?;
+        fill_cpus(cpus.as_fd(), topology)?;
+        let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
         let by = exit.as_ref().map(|e| ExitEvent { id: e.id, raw: raw.is_some() });
-        let programs = Programs::start(&object, &rights, full, by)?;
+        let programs = Programs::start(&object, full, by)?;
         Ok(Self {
             tables,
             cpus,
@@ -104,8 +102,8 @@ impl Running {
         self.tables.unmap_unused(&taken);
         self.read_of.clear();
         for index in taken {
-            let Some((slot, words)) = self.tables.slot_and_words(index) else { continue };
-            let Some((slot, interval)) = self.snapshot.take(slot, words) else { continue };
+            let taken = self.tables.slot(index).and_then(|slot| self.snapshot.take(slot));
+            let Some((slot, interval)) = taken else { continue };
             exits |= slot.exits_seen.load(Relaxed) != 0;
             let thread = decoder.thread(slot, interval);
             sum.overflow += u64::from(slot.overflow.load(Relaxed));
@@ -221,11 +219,7 @@ fn key_of(slot: &Slot) -> ThreadKey {
 
 /// The number, fields and reasons of `kvm_exit` on this kernel.
 pub(super) fn kvm_exit_format() -> Result<EventFormat, EngineError> {
-    let text = Tracefs::open()?.format_text("kvm", "kvm_exit")?;
-    format::parse(&text).map_err(|e| EngineError {
-        cause: format!("the format file of kvm:kvm_exit cannot be read: {e}"),
-        fix: "report this kernel's version to the authors of kvmtop".into(),
-    })
+    Tracefs::open()?.format("kvm", "kvm_exit")
 }
 
 /// BPF programs see thread ids of the initial PID namespace, whose inode is fixed (`include/linux/proc_ns.h`,
@@ -243,11 +237,7 @@ fn own_pid_namespace() -> Result<(), EngineError> {
 /// One more than the highest possible CPU number.
 fn possible_cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    text.trim()
-        .rsplit([',', '-'])
-        .next()
-        .and_then(|last| last.parse().ok())
-        .map_or(1, |last: u32| last.saturating_add(1))
+    CpuSet::parse(text.trim()).unwrap_or_default().iter().last().map_or(1, |last| last + 1)
 }
 
 /// Gives the programs each CPU's core, last-level cache and node, numbered from 1.

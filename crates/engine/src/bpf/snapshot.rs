@@ -9,7 +9,7 @@
 //! x86 may delay a program's first write to `changes` in the CPU's store buffer, but only for some ten nanoseconds:
 //! it is visible before the copy, which takes hundreds, is complete.
 
-use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot, Words};
+use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot};
 use super::sys::Mapping;
 use std::io;
 use std::mem::offset_of;
@@ -83,8 +83,8 @@ impl Snapshot {
 
     /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold data of the previous
     /// slot.
-    pub fn take(&mut self, slot: &Slot, words: &Words) -> Option<(&Slot, &IntervalExtremes)> {
-        let (copy, copied) = (self.memory.at::<Slot>(0)?, self.memory.at::<Words>(0)?);
+    pub fn take(&mut self, slot: &Slot) -> Option<(&Slot, &IntervalExtremes)> {
+        let copy = self.memory.at::<Slot>(0)?;
         self.interval = IntervalExtremes::default();
         let mut epoch = slot.epoch.load(Relaxed);
         let mut next = next_reading(epoch);
@@ -92,7 +92,7 @@ impl Snapshot {
             let before = settled(slot, self.waits);
             slot.epoch.store(next, Relaxed);
             fence(SeqCst);
-            let at = consistent_copy(slot, words, copy, copied, self.waits);
+            let at = consistent_copy(slot, copy, self.waits);
             self.interval.add(copy, epoch);
             if at.is_some() && at == before {
                 break;
@@ -130,10 +130,10 @@ fn settled(slot: &Slot, waits: u32) -> Option<u32> {
 }
 
 /// Copies until no program wrote during the copy. Returns the number of changes; `None` without a consistent copy.
-fn consistent_copy(slot: &Slot, words: &Words, copy: &Slot, copied: &Words, waits: u32) -> Option<u32> {
+fn consistent_copy(slot: &Slot, copy: &Slot, waits: u32) -> Option<u32> {
     for _ in 0..MAX_COPIES {
         let before = settled(slot, waits);
-        copy_used(slot, words, copy, copied);
+        copy_used(slot, copy);
         fence(Acquire);
         if before.is_none_or(|before| before == slot.changes.load(Relaxed)) {
             return before;
@@ -144,10 +144,10 @@ fn consistent_copy(slot: &Slot, words: &Words, copy: &Slot, copied: &Words, wait
 
 /// Copies the cells in use, each whole if that can be had: where the host is slow, programs write during every copy of
 /// the slot.
-fn copy_used(slot: &Slot, words: &Words, copy: &Slot, copied: &Words) {
+fn copy_used(slot: &Slot, copy: &Slot) {
     let take = |range: Range<usize>| {
-        let to = copied.0.get(range.clone()).unwrap_or_default();
-        let from = words.0.get(range).unwrap_or_default();
+        let to = copy.words().get(range.clone()).unwrap_or_default();
+        let from = slot.words().get(range).unwrap_or_default();
         for _ in 0..CELL_COPIES {
             let before = slot.changes.load(Acquire);
             to.iter().zip(from).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
@@ -248,14 +248,14 @@ mod tests {
         }
     }
 
-    fn slot(memory: &Mapping) -> (&Slot, &Words) {
-        (memory.at(0).unwrap(), memory.at(0).unwrap())
+    fn slot(memory: &Mapping) -> &Slot {
+        memory.at(0).unwrap()
     }
 
     #[test]
     fn every_event_is_in_one_interval_with_all_its_figures() {
         let memory = Mapping::anonymous(SLOT_SIZE).unwrap();
-        let theirs = slot(&memory).0;
+        let theirs = slot(&memory);
         theirs.exits[0].used.store(1, Relaxed);
         theirs.accesses_used.store(1 << 63, Relaxed);
         // Programs are not preempted, this thread is: it may take long on a busy machine.
@@ -277,8 +277,7 @@ mod tests {
             // A busy machine takes longer over them; only a program that never runs uses up the time.
             let began = std::time::Instant::now();
             while busy < 2000 && began.elapsed() < Duration::from_secs(180) {
-                let (shared, words) = slot(&memory);
-                let (copy, interval) = snapshot.take(shared, words).unwrap();
+                let (copy, interval) = snapshot.take(slot(&memory)).unwrap();
                 let (exit, access) = (&copy.exits[0].time, &copy.accesses[63].time);
                 let count = exit.count.load(Relaxed);
                 assert_eq!(exit.total.load(Relaxed), count * (count + 1) / 2, "a whole copy");
@@ -298,7 +297,7 @@ mod tests {
     #[test]
     fn a_program_that_does_not_end_stops_no_reading() {
         let memory = Mapping::anonymous(SLOT_SIZE).unwrap();
-        let (shared, words) = slot(&memory);
+        let shared = slot(&memory);
         shared.exits[0].used.store(1, Relaxed);
         exit_and_access(shared, 7);
         shared.changes.store(3, Relaxed);
@@ -307,7 +306,7 @@ mod tests {
         exit_and_access(shared, 9);
         shared.epoch.store(0, Relaxed);
         let mut snapshot = Snapshot { waits: 2, ..Snapshot::new().unwrap() };
-        let (copy, interval) = snapshot.take(shared, words).unwrap();
+        let (copy, interval) = snapshot.take(shared).unwrap();
         let extremes = Extremes { min: 7, max: 9 };
         assert_eq!((copy.exits[0].time.count.load(Relaxed), interval.exits[0]), (2, extremes));
     }

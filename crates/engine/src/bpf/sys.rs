@@ -4,10 +4,7 @@
 //! reads and keeps the kernel's whole BTF (some 30 MB) and probes for features that are not needed here.
 #![allow(unsafe_code, reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers, without a safe wrapper")]
 
-use aya_obj::generated::{
-    bpf_attr__bindgen_ty_1 as MapCreate, bpf_attr__bindgen_ty_2 as Element, bpf_attr__bindgen_ty_3 as Batch,
-    bpf_attr__bindgen_ty_4 as ProgramLoad, bpf_attr__bindgen_ty_11 as RawTracepoint, bpf_cmd, bpf_insn, bpf_prog_type,
-};
+use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -19,35 +16,17 @@ use std::ptr::NonNull;
 /// `repr(C)` and made of numbers, or arrays of them, alone.
 pub unsafe trait Record: Copy {}
 
-/// Parts of `union bpf_attr`.
-///
-/// # Safety
-/// A type of `aya_obj`'s bindings for which zeros are a value.
-pub unsafe trait Attr: Sized {
-    fn zeroed() -> Self {
-        // SAFETY: zeros are a value. The kernel wants unused bytes and padding to be 0.
-        unsafe { std::mem::zeroed() }
-    }
+/// The kernel wants unused bytes and padding to be 0.
+fn attributes() -> bpf_attr {
+    // SAFETY: a union of numbers, for which zeros are a value.
+    unsafe { std::mem::zeroed() }
 }
-// SAFETY: numbers, and unions of numbers.
-unsafe impl Attr for MapCreate {}
-// SAFETY: as above.
-unsafe impl Attr for Element {}
-// SAFETY: as above.
-unsafe impl Attr for Batch {}
-// SAFETY: as above.
-unsafe impl Attr for ProgramLoad {}
-// SAFETY: as above.
-unsafe impl Attr for RawTracepoint {}
-#[cfg(test)]
-// SAFETY: as above.
-unsafe impl Attr for aya_obj::generated::bpf_attr__bindgen_ty_7 {}
 
 /// Every pointer in `attr` must be valid for what the command does with it: callers fill it from what they borrow.
-fn bpf<A: Attr>(command: bpf_cmd, attr: &mut A) -> io::Result<libc::c_long> {
+fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<libc::c_long> {
+    let size = size_of::<bpf_attr>();
     // SAFETY: the kernel takes any size of attributes, and writes back no more than that.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, std::ptr::from_mut(attr), size_of::<A>()) };
+    let answer = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, std::ptr::from_mut(attr), size) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
@@ -76,10 +55,11 @@ fn short_name(name: &str) -> [c_char; 16] {
 /// # Errors
 /// The kernel's: EPERM without `CAP_BPF`, ENOMEM, EINVAL for a type it does not know.
 pub fn create_map(map: &aya_obj::Map, name: &str) -> io::Result<OwnedFd> {
-    let mut attr = MapCreate::zeroed();
-    (attr.map_type, attr.map_flags, attr.max_entries) = (map.map_type(), map.map_flags(), map.max_entries());
-    (attr.key_size, attr.value_size) = (map.key_size(), map.value_size());
-    attr.map_name = short_name(name);
+    let mut attr = attributes();
+    // SAFETY: numbers alone, for which zeros are a value.
+    let create = unsafe { &mut attr.__bindgen_anon_1 };
+    (create.map_type, create.map_flags, create.max_entries) = (map.map_type(), map.map_flags(), map.max_entries());
+    (create.key_size, create.value_size, create.map_name) = (map.key_size(), map.value_size(), short_name(name));
     bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).and_then(owned)
 }
 
@@ -88,11 +68,15 @@ pub fn create_map(map: &aya_obj::Map, name: &str) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's: E2BIG for an index or a stack that is full.
 pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result<()> {
-    let mut attr = Element::zeroed();
-    attr.map_fd = number(map);
-    attr.key = key.as_ref().map_or(0, |k| std::ptr::from_ref(k) as u64);
-    attr.__bindgen_anon_1.value = value.as_ptr() as u64;
-    bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
+    let key = key.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    element(bpf_cmd::BPF_MAP_UPDATE_ELEM, map, key, value.as_ptr())
+}
+
+fn element<K>(command: bpf_cmd, map: BorrowedFd<'_>, key: *const K, value: *const u8) -> io::Result<()> {
+    let mut attr = attributes();
+    (attr.__bindgen_anon_2.map_fd, attr.__bindgen_anon_2.key) = (number(map), key as u64);
+    attr.__bindgen_anon_2.__bindgen_anon_1.value = value as u64;
+    bpf(command, &mut attr).map(drop)
 }
 
 /// Removes an element of a map whose keys are `K`.
@@ -100,9 +84,7 @@ pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result
 /// # Errors
 /// The kernel's: ENOENT for an unknown key.
 pub fn delete<K: Record>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
-    let mut attr = Element::zeroed();
-    (attr.map_fd, attr.key) = (number(map), std::ptr::from_ref(key) as u64);
-    bpf(bpf_cmd::BPF_MAP_DELETE_ELEM, &mut attr).map(drop)
+    element(bpf_cmd::BPF_MAP_DELETE_ELEM, map, key, std::ptr::null())
 }
 
 /// All elements of a hash map from `K` to `V` with room for `size`, in one call (5.6).
@@ -112,10 +94,10 @@ pub fn delete<K: Record>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
 pub fn lookup_all<K: Record, V: Record>(map: BorrowedFd<'_>, size: u32) -> io::Result<Vec<(K, V)>> {
     let (mut keys, mut values) = (Vec::<K>::with_capacity(size as usize), Vec::<V>::with_capacity(size as usize));
     let mut cursor = 0_u64;
-    let mut attr = Batch::zeroed();
-    attr.out_batch = std::ptr::from_mut(&mut cursor) as u64;
-    (attr.keys, attr.values) = (keys.as_mut_ptr() as u64, values.as_mut_ptr() as u64);
-    (attr.count, attr.map_fd) = (size, number(map));
+    let mut attr = attributes();
+    attr.batch.out_batch = std::ptr::from_mut(&mut cursor) as u64;
+    (attr.batch.keys, attr.batch.values) = (keys.as_mut_ptr() as u64, values.as_mut_ptr() as u64);
+    (attr.batch.count, attr.batch.map_fd) = (size, number(map));
     match bpf(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr) {
         // ENOENT: all were read.
         Err(e) if e.raw_os_error() != Some(libc::ENOENT) => return Err(e),
@@ -123,8 +105,8 @@ pub fn lookup_all<K: Record, V: Record>(map: BorrowedFd<'_>, size: u32) -> io::R
     }
     // SAFETY: the kernel has written `count` of each, at most `size`; any bytes are a record.
     unsafe {
-        keys.set_len(attr.count.min(size) as usize);
-        values.set_len(attr.count.min(size) as usize);
+        keys.set_len(attr.batch.count.min(size) as usize);
+        values.set_len(attr.batch.count.min(size) as usize);
     }
     Ok(keys.into_iter().zip(values).collect())
 }
@@ -134,9 +116,7 @@ pub fn lookup_all<K: Record, V: Record>(map: BorrowedFd<'_>, size: u32) -> io::R
 /// # Errors
 /// The kernel's.
 pub fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
-    let mut attr = Element::zeroed();
-    attr.map_fd = number(map);
-    bpf(bpf_cmd::BPF_MAP_FREEZE, &mut attr).map(drop)
+    element::<u32>(bpf_cmd::BPF_MAP_FREEZE, map, std::ptr::null(), std::ptr::null())
 }
 
 /// Loads a program. On failure `log` holds the verifier's messages.
@@ -150,17 +130,19 @@ pub fn load_program(
     name: &str,
     log: &mut Vec<u8>,
 ) -> io::Result<OwnedFd> {
-    let mut attr = ProgramLoad::zeroed();
-    (attr.prog_type, attr.prog_name) = (kind as u32, short_name(name));
-    (attr.insns, attr.insn_cnt) = (instructions.as_ptr() as u64, instructions.len() as u32);
-    attr.license = license.as_ptr() as u64;
+    let mut attr = attributes();
+    // SAFETY: numbers alone, for which zeros are a value.
+    let load = unsafe { &mut attr.__bindgen_anon_3 };
+    (load.prog_type, load.prog_name, load.license) = (kind as u32, short_name(name), license.as_ptr() as u64);
+    (load.insns, load.insn_cnt) = (instructions.as_ptr() as u64, instructions.len() as u32);
     let refused = match bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr) {
         Ok(fd) => return owned(fd),
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => return Err(e),
         Err(e) => e,
     };
     log.resize(1 << 16, 0);
-    (attr.log_level, attr.log_size, attr.log_buf) = (1, 1 << 16, log.as_mut_ptr() as u64);
+    (attr.__bindgen_anon_3.log_level, attr.__bindgen_anon_3.log_size) = (1, 1 << 16);
+    attr.__bindgen_anon_3.log_buf = log.as_mut_ptr() as u64;
     // The second attempt fails like the first, or with ENOSPC because the log is truncated: the first error matters.
     let second = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr);
     log.truncate(log.iter().position(|b| *b == 0).unwrap_or(log.len()));
@@ -173,8 +155,8 @@ pub fn load_program(
 /// The kernel's: ENOENT for a tracepoint it does not have, EINVAL when the program reads more arguments than it has.
 pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = CString::new(name)?;
-    let mut attr = RawTracepoint::zeroed();
-    (attr.name, attr.prog_fd) = (name.as_ptr() as u64, number(program));
+    let mut attr = attributes();
+    (attr.raw_tracepoint.name, attr.raw_tracepoint.prog_fd) = (name.as_ptr() as u64, number(program));
     bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).and_then(owned)
 }
 
@@ -210,9 +192,9 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
 /// The kernel's: EPERM without `CAP_PERFMON`.
 #[cfg(test)]
 pub fn run_raw(program: BorrowedFd<'_>, arguments: &[u64; 12]) -> io::Result<()> {
-    let mut attr = aya_obj::generated::bpf_attr__bindgen_ty_7::zeroed();
-    attr.prog_fd = number(program);
-    (attr.ctx_in, attr.ctx_size_in) = (arguments.as_ptr() as u64, size_of_val(arguments) as u32);
+    let mut attr = attributes();
+    attr.test.prog_fd = number(program);
+    (attr.test.ctx_in, attr.test.ctx_size_in) = (arguments.as_ptr() as u64, size_of_val(arguments) as u32);
     bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr).map(drop)
 }
 

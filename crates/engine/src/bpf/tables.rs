@@ -1,6 +1,6 @@
 //! The maps of a running engine, seen from user space: the taken slots, their memory, and how to free them.
 
-use super::layout::{Bucket, SLOT_BITS, SLOT_SIZE, Slot, TASK_BITS, WAYS, Words, bucket_of};
+use super::layout::{Bucket, SLOT_BITS, SLOT_SIZE, Slot, TASK_BITS, WAYS, bucket_of};
 use super::object::{Homeless, Object};
 use super::refusal::{Refusal, Stage};
 use super::sys::{self, Mapping};
@@ -63,16 +63,6 @@ impl Tables {
 
     /// A slot's memory. Slots that follow each other are mapped together.
     pub fn slot(&mut self, index: usize) -> Option<&Slot> {
-        self.memory(index)?.at(index % WINDOW * SLOT_SIZE)
-    }
-
-    /// The same, with the words that it consists of.
-    pub fn slot_and_words(&mut self, index: usize) -> Option<(&Slot, &Words)> {
-        let (memory, offset) = (self.memory(index)?, index % WINDOW * SLOT_SIZE);
-        Some((memory.at(offset)?, memory.at(offset)?))
-    }
-
-    fn memory(&mut self, index: usize) -> Option<&Mapping> {
         let number = index / WINDOW;
         if !self.windows.contains_key(&number) {
             self.windows.retain(|kept, _| *kept < KEPT);
@@ -81,7 +71,7 @@ impl Tables {
             let len = len.next_multiple_of(rustix::param::page_size());
             self.windows.insert(number, Mapping::new(self.slots.as_fd(), start * SLOT_SIZE, len).ok()?);
         }
-        self.windows.get(&number)
+        self.windows.get(&number)?.at(index % WINDOW * SLOT_SIZE)
     }
 
     /// Unmaps what only free slots are in: after a burst of threads the memory of their slots would count as kvmtop's.
@@ -94,17 +84,15 @@ impl Tables {
 
     /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared.
     pub fn release(&mut self, index: usize) {
-        let Some(task) = self.slot(index).map(|s| s.task.load(Relaxed)) else { return };
+        let Some(task) = self.slot(index).map(|slot| slot.task.load(Relaxed)) else { return };
         if let Some(bucket) = self.tasks.at::<Bucket>(bucket_of(task) * size_of::<Bucket>()) {
             let entry = task << 7 | index as u64;
             for way in bucket.entry.iter().take(WAYS) {
                 let _ = way.compare_exchange(entry, 0, Relaxed, Relaxed);
             }
         }
-        let offset = index % WINDOW * SLOT_SIZE;
-        if let Some(words) = self.memory(index).and_then(|m| m.at::<Words>(offset)) {
-            words.0.iter().for_each(|word| word.store(0, Relaxed));
-        }
+        let words = self.slot(index).into_iter().flat_map(Slot::words);
+        words.for_each(|word| word.store(0, Relaxed));
         if let Some(owner) = self.owners.at::<AtomicU64>(index * OWNER_SIZE) {
             owner.store(0, Relaxed);
         }

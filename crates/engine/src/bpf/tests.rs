@@ -2,7 +2,7 @@
 
 use super::decode::{self, Measured, SlotDecoder};
 use super::interrupts::{ENTRY, POSTED, RAW_ENTRY, USERSPACE_EXIT};
-use super::layout::{self, ISA_ARM64, SLOT_SIZE, Slot, USERSPACE, Words};
+use super::layout::{self, ISA_ARM64, SLOT_SIZE, Slot, USERSPACE};
 use super::object::{self, Choices, Object};
 use super::running::kvm_exit_format;
 use super::snapshot::Snapshot;
@@ -83,7 +83,9 @@ fn the_verifier_takes_every_program() {
     let events: Vec<EventFormat> = kvm_exit_format().into_iter().chain(format::parse(EXIT_6_18)).take(1).collect();
     let mut object = match Object::prepare(object::MAIN, &events, &Choices::default()) {
         Ok(object) => object,
-        Err(refusal) => return note(&format!("SKIPPED {NAME}: {}", super::Rights::here().explain(&refusal).cause)),
+        Err(refusal) => {
+            return note(&format!("SKIPPED {NAME}: {}", super::refusal::Rights::here().explain(&refusal).cause));
+        }
     };
     for program in programs::PROGRAMS.iter().flat_map(|p| p.programs).copied().chain(programs::RAW_EXIT) {
         if let Err(refusal) = object.load(program) {
@@ -200,13 +202,9 @@ impl Memory {
         self.0.at(0).unwrap()
     }
 
-    fn words(&self) -> &Words {
-        self.0.at(0).unwrap()
-    }
-
     fn read(&self, parts: Measured, names: &ReasonNames) -> TracedThread {
         let mut snapshot = Snapshot::new().unwrap();
-        let (slot, interval) = snapshot.take(self.slot(), self.words()).unwrap();
+        let (slot, interval) = snapshot.take(self.slot()).unwrap();
         SlotDecoder { parts, names }.thread(slot, interval)
     }
 }

@@ -6,28 +6,77 @@ use kvm::exit_reason::{ReasonNames, arm64_code};
 use kvm::format::{EventFormat, Field};
 use kvm::isa::Isa;
 
-/// The decoded tracepoints: group and name.
-pub const EVENTS: [(&str, &str); 12] = [
-    ("kvm", "kvm_exit"),
-    ("kvm", "kvm_entry"),
-    ("kvm", "kvm_pio"),
-    ("kvm", "kvm_mmio"),
-    ("kvm", "kvm_fast_mmio"),
-    ("kvm", "kvm_msr"),
-    ("kvm", "kvm_userspace_exit"),
-    ("kvm", "kvm_vcpu_wakeup"),
-    ("sched", "sched_migrate_task"),
-    ("sched", "sched_waking"),
-    ("sched", "sched_switch"),
-    ("sched", "sched_process_exit"),
-];
-
 /// Bits of `common_flags`: the event came from a hardware or software interrupt (`include/linux/trace_events.h`,
 /// `trace_flag_type`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
 /// The task states in `prev_state`. The bit above them marks a preempted task (`include/trace/events/sched.h`,
 /// `TASK_REPORT_MAX`).
 const STATES: u64 = 0xff;
+/// The most fields that an event is decoded from.
+const MAX_FIELDS: usize = 4;
+
+/// A tracepoint and how its record is decoded.
+pub struct Tracepoint {
+    /// The group, such as `kvm`.
+    pub group: &'static str,
+    /// The name.
+    pub name: &'static str,
+    /// Whether it only serves durations and scheduling.
+    pub is_timing: bool,
+    /// Its fields, those that a kernel may lack after a `?`. If the first is the id of a thread, the event is about that
+    /// thread, else about the one that ran.
+    fields: &'static str,
+    event: fn(&Record<'_>) -> Option<EventKind>,
+}
+
+/// The decoded tracepoints.
+pub const EVENTS: [Tracepoint; 12] = [
+    counted("kvm_exit", "exit_reason isa ?vcpu_id ?info1", |r| {
+        Some(EventKind::Exit { isa: Isa::from_code(r.number(1)?), code: r.number(0)?, vcpu: r.number(2) })
+    }),
+    timing("kvm", "kvm_entry", "?vcpu_id", |r| Some(EventKind::Entry { vcpu: r.number(0) })),
+    counted("kvm_pio", "port rw", |r| r.access(Space::Pio, r.get(1)? != 0)),
+    counted("kvm_mmio", "gpa type", |r| match r.get(1)? {
+        kind @ (1 | 2) => r.access(Space::Mmio, kind == 2),
+        _ => None,
+    }),
+    // A write to an ioeventfd, such as a virtio kick. `kvm_mmio` does not fire for it.
+    counted("kvm_fast_mmio", "gpa", |r| r.access(Space::Mmio, true)),
+    counted("kvm_msr", "ecx write ?exception", |r| r.access(Space::Msr, r.get(1)? != 0)),
+    counted("kvm_userspace_exit", "reason errno", |r| {
+        let errno = r.number(1)?.cast_signed();
+        Some(EventKind::Userspace { reason: if errno < 0 { errno } else { r.number(0)?.cast_signed() } })
+    }),
+    timing("kvm", "kvm_vcpu_wakeup", "ns", |r| Some(EventKind::Halted { ns: r.get(0)? })),
+    timing("sched", "sched_migrate_task", "pid orig_cpu dest_cpu", |r| {
+        Some(EventKind::Migrated { from: r.number(1)?, to: r.number(2)? })
+    }),
+    timing("sched", "sched_waking", "pid common_flags", |r| {
+        let tid = if r.get(1)? & IN_INTERRUPT == 0 { r.tid } else { 0 };
+        Some(EventKind::Waking { by: Task { tid, comm: [0; 16] } })
+    }),
+    timing("sched", "sched_switch", "prev_pid prev_state next_pid ?next_comm", |r| {
+        let next = Task { tid: r.number(2)?.cast_signed(), comm: r.text(3) };
+        Some(EventKind::SwitchOut { runnable: r.get(1)? & STATES == 0, next })
+    }),
+    // The thread that ends is the one that runs (kernel/exit.c, `do_exit`).
+    Tracepoint { group: "sched", ..counted("sched_process_exit", "", |_| Some(EventKind::Ended)) },
+];
+
+/// `kvm_exit` of arm64.
+const ARM64_EXIT: Tracepoint = counted("kvm_exit", "ret esr_ec", |r| {
+    Some(EventKind::Exit { isa: Isa::Arm64, code: arm64_code(r.number(0)?, r.number(1)?), vcpu: None })
+});
+
+type Decode = fn(&Record<'_>) -> Option<EventKind>;
+
+const fn counted(name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
+    Tracepoint { group: "kvm", name, is_timing: false, fields, event }
+}
+
+const fn timing(group: &'static str, name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
+    Tracepoint { group, name, is_timing: true, fields, event }
+}
 
 /// One sample of perf: thread, time, CPU, and the raw bytes, which begin with the `common_` fields.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +93,7 @@ pub struct RawSample<'a> {
     pub raw: &'a [u8],
 }
 
-/// Position and form of a number in a record.
+/// Position and form of a field in a record.
 #[derive(Debug, Clone, Copy)]
 struct FieldSlot {
     offset: u16,
@@ -52,61 +101,19 @@ struct FieldSlot {
     signed: bool,
 }
 
+/// The fields of an event in the records of one kernel.
 #[derive(Debug, Clone, Copy)]
-enum Layout {
-    Exit {
-        reason: FieldSlot,
-        isa: FieldSlot,
-        vcpu: Option<FieldSlot>,
-        info: Option<FieldSlot>,
-    },
-    ExitArm64 {
-        ret: FieldSlot,
-        esr_ec: FieldSlot,
-    },
-    Entry {
-        vcpu: Option<FieldSlot>,
-    },
-    Pio {
-        rw: FieldSlot,
-        port: FieldSlot,
-    },
-    Mmio {
-        kind: FieldSlot,
-        gpa: FieldSlot,
-    },
-    /// A write to an ioeventfd, such as a virtio kick. `kvm_mmio` does not fire for it.
-    FastMmio {
-        gpa: FieldSlot,
-    },
-    Msr {
-        write: FieldSlot,
-        ecx: FieldSlot,
-        exception: Option<FieldSlot>,
-    },
-    Userspace {
-        reason: FieldSlot,
-        errno: FieldSlot,
-    },
-    Halted {
-        ns: FieldSlot,
-    },
-    Migrate {
-        pid: FieldSlot,
-        from: FieldSlot,
-        to: FieldSlot,
-    },
-    Waking {
-        flags: FieldSlot,
-        pid: FieldSlot,
-    },
-    Ended,
-    Switch {
-        prev: FieldSlot,
-        state: FieldSlot,
-        next: FieldSlot,
-        next_comm: Option<u16>,
-    },
+struct Layout {
+    slots: [Option<FieldSlot>; MAX_FIELDS],
+    names_thread: bool,
+    event: Decode,
+}
+
+/// A record being decoded: fields by their position in [`Tracepoint::fields`].
+struct Record<'a> {
+    slots: [Option<FieldSlot>; MAX_FIELDS],
+    raw: &'a [u8],
+    tid: i32,
 }
 
 /// Decodes the records of one kernel.
@@ -122,14 +129,15 @@ pub struct EventDecoder {
 impl EventDecoder {
     /// Adds the format of an event. Returns false if it is not one of [`EVENTS`] or lacks a required field.
     pub fn add_format(&mut self, format: &EventFormat) -> bool {
-        let layout = u16::try_from(format.id).ok().zip(Layout::of(format));
+        let layout = EVENTS.iter().chain([&ARM64_EXIT]).find_map(|event| Layout::of(event, format));
+        let layout = u16::try_from(format.id).ok().zip(layout);
         if let Some((id, layout)) = layout {
             let at = usize::from(id);
             if self.layouts.len() <= at {
                 self.layouts.resize(at + 1, None);
             }
             self.layouts[at] = Some(layout);
-            self.has_pio |= matches!(layout, Layout::Pio { .. });
+            self.has_pio |= format.name == "kvm_pio";
             self.names.merge(&format.reason_names());
         }
         layout.is_some()
@@ -148,141 +156,78 @@ impl EventDecoder {
     /// Decodes the events of one record: none if it is unknown, too short or of no interest, two for a `sched_switch`
     /// and for an exit that names a port.
     pub fn decode(&self, sample: &RawSample, mut put: impl FnMut(TracedEvent)) {
-        let mut emit = |tid: i32, pid: i32, kind: EventKind| {
-            put(TracedEvent { tid, pid, time: sample.time, cpu: sample.cpu, kind });
-        };
-        let Some(layout) = self.layout(sample.raw) else { return };
-        if let Layout::Switch { prev, state, next, next_comm } = layout {
-            let (Some(prev), Some(state), Some(next)) =
-                (prev.id(sample.raw), state.get(sample.raw), next.id(sample.raw))
-            else {
-                return;
-            };
-            let comm = next_comm.map_or([0; 16], |offset| text(sample.raw, offset));
-            emit(prev, 0, EventKind::SwitchOut { runnable: state & STATES == 0, next: Task { tid: next, comm } });
-            emit(next, 0, EventKind::SwitchIn);
-        } else if let Some((tid, pid, kind)) = layout.kind(sample) {
-            emit(tid, pid, kind);
-            if !self.has_pio
-                && let (Layout::Exit { info: Some(info), .. }, EventKind::Exit { isa, code, .. }) = (layout, kind)
-                && let Some(access) = EventKind::port_of_exit(isa, code, info.get(sample.raw).unwrap_or_default())
-            {
-                emit(tid, pid, access);
+        let id = sample.raw.first_chunk().map(|id| u16::from_le_bytes(*id));
+        let Some(Some(layout)) = id.and_then(|id| self.layouts.get(usize::from(id))) else { return };
+        let record = Record { slots: layout.slots, raw: sample.raw, tid: sample.tid };
+        let named = || record.number(0).map(|tid| (tid.cast_signed(), 0));
+        let thread = if layout.names_thread { named() } else { Some((sample.tid, sample.pid)) };
+        let (Some((tid, pid)), Some(kind)) = (thread, (layout.event)(&record)) else { return };
+        let event = TracedEvent { tid, pid, time: sample.time, cpu: sample.cpu, kind };
+        put(event);
+        match kind {
+            EventKind::SwitchOut { next, .. } => put(TracedEvent { tid: next.tid, kind: EventKind::SwitchIn, ..event }),
+            EventKind::Exit { isa, code, .. } if !self.has_pio => {
+                let access = record.get(3).and_then(|info| EventKind::port_of_exit(isa, code, info));
+                access.into_iter().for_each(|kind| put(TracedEvent { kind, ..event }));
             }
+            _ => {}
         }
-    }
-
-    fn layout(&self, raw: &[u8]) -> Option<Layout> {
-        let id = u16::from_le_bytes(*raw.first_chunk()?);
-        *self.layouts.get(usize::from(id))?
     }
 }
 
 impl Layout {
-    /// The thread, its process and the event of a record.
-    fn kind(self, sample: &RawSample) -> Option<(i32, i32, EventKind)> {
-        let get = |slot: FieldSlot| slot.get(sample.raw);
-        let number = |slot: FieldSlot| get(slot).map(|value| value as u32);
-        let access = EventKind::access;
-        let kind = match self {
-            Self::Exit { reason, isa, vcpu, .. } => EventKind::Exit {
-                isa: Isa::from_code(number(isa)?),
-                code: number(reason)?,
-                vcpu: vcpu.and_then(number),
-            },
-            Self::ExitArm64 { ret, esr_ec } => {
-                EventKind::Exit { isa: Isa::Arm64, code: arm64_code(number(ret)?, number(esr_ec)?), vcpu: None }
-            }
-            Self::Entry { vcpu } => EventKind::Entry { vcpu: vcpu.and_then(number) },
-            Self::Pio { rw, port } => access(Space::Pio, get(port)?, get(rw)? != 0, false),
-            Self::Mmio { kind, gpa } => match get(kind)? {
-                1 => access(Space::Mmio, get(gpa)?, false, false),
-                2 => access(Space::Mmio, get(gpa)?, true, false),
-                _ => return None,
-            },
-            Self::FastMmio { gpa } => access(Space::Mmio, get(gpa)?, true, false),
-            Self::Msr { write, ecx, exception } => {
-                access(Space::Msr, get(ecx)?, get(write)? != 0, exception.and_then(get).is_some_and(|fault| fault != 0))
-            }
-            Self::Userspace { reason, errno } => {
-                let errno = number(errno)? as i32;
-                EventKind::Userspace { reason: if errno < 0 { errno } else { number(reason)? as i32 } }
-            }
-            Self::Halted { ns } => EventKind::Halted { ns: get(ns)? },
-            Self::Migrate { pid, from, to } => {
-                return Some((pid.id(sample.raw)?, 0, EventKind::Migrated { from: number(from)?, to: number(to)? }));
-            }
-            Self::Waking { flags, pid } => {
-                let tid = if get(flags)? & IN_INTERRUPT == 0 { sample.tid } else { 0 };
-                return Some((pid.id(sample.raw)?, 0, EventKind::Waking { by: Task { tid, comm: [0; 16] } }));
-            }
-            Self::Ended => EventKind::Ended,
-            Self::Switch { .. } => return None,
-        };
-        Some((sample.tid, sample.pid, kind))
+    /// `None` if this is the format of another event, or lacks a field.
+    fn of(point: &Tracepoint, format: &EventFormat) -> Option<Self> {
+        let mut slots = [None; MAX_FIELDS];
+        for (slot, name) in slots.iter_mut().zip(point.fields.split_whitespace()) {
+            let field = name.trim_start_matches('?');
+            *slot = format.field(field).and_then(FieldSlot::of);
+            (slot.is_some() || name != field).then_some(())?;
+        }
+        let names_thread = matches!(point.fields.split(' ').next(), Some("pid" | "prev_pid"));
+        (point.name == format.name).then_some(Self { slots, names_thread, event: point.event })
+    }
+}
+
+impl Record<'_> {
+    fn get(&self, field: usize) -> Option<u64> {
+        self.slots[field]?.get(self.raw)
     }
 
-    fn of(format: &EventFormat) -> Option<Self> {
-        let slot = |name: &str| format.field(name).and_then(FieldSlot::of);
-        Some(match format.name.as_str() {
-            "kvm_exit" if slot("esr_ec").is_some() => Self::ExitArm64 { ret: slot("ret")?, esr_ec: slot("esr_ec")? },
-            "kvm_exit" => Self::Exit {
-                reason: slot("exit_reason")?,
-                isa: slot("isa")?,
-                vcpu: slot("vcpu_id"),
-                info: slot("info1"),
-            },
-            "kvm_entry" => Self::Entry { vcpu: slot("vcpu_id") },
-            "kvm_pio" => Self::Pio { rw: slot("rw")?, port: slot("port")? },
-            "kvm_mmio" => Self::Mmio { kind: slot("type")?, gpa: slot("gpa")? },
-            "kvm_fast_mmio" => Self::FastMmio { gpa: slot("gpa")? },
-            "kvm_msr" => Self::Msr { write: slot("write")?, ecx: slot("ecx")?, exception: slot("exception") },
-            "kvm_userspace_exit" => Self::Userspace { reason: slot("reason")?, errno: slot("errno")? },
-            "kvm_vcpu_wakeup" => Self::Halted { ns: slot("ns")? },
-            "sched_migrate_task" => Self::Migrate { pid: slot("pid")?, from: slot("orig_cpu")?, to: slot("dest_cpu")? },
-            // The thread that ends is the one that runs (kernel/exit.c, `do_exit`).
-            "sched_process_exit" => Self::Ended,
-            "sched_waking" => Self::Waking { flags: slot("common_flags")?, pid: slot("pid")? },
-            "sched_switch" => Self::Switch {
-                prev: slot("prev_pid")?,
-                state: slot("prev_state")?,
-                next: slot("next_pid")?,
-                next_comm: format
-                    .field("next_comm")
-                    .filter(|field| !field.is_data_loc && field.size == 16)
-                    .and_then(|field| u16::try_from(field.offset).ok()),
-            },
-            _ => return None,
-        })
+    fn number(&self, field: usize) -> Option<u32> {
+        self.get(field).map(|value| value as u32)
+    }
+
+    /// The name of a task; zeros where the field is no such name.
+    fn text(&self, field: usize) -> [u8; 16] {
+        let slot = self.slots[field].filter(|slot| slot.size == 16);
+        let bytes = slot.and_then(|slot| self.raw.get(usize::from(slot.offset)..)?.first_chunk());
+        bytes.copied().unwrap_or_default()
+    }
+
+    /// An access to the address in the first field; the third says whether it raised a fault.
+    fn access(&self, space: Space, write: bool) -> Option<EventKind> {
+        Some(EventKind::access(space, self.get(0)?, write, self.get(2).is_some_and(|fault| fault != 0)))
     }
 }
 
 impl FieldSlot {
     fn of(field: &Field) -> Option<Self> {
-        (matches!(field.size, 1 | 2 | 4 | 8) && !field.is_data_loc).then_some(())?;
+        (matches!(field.size, 1 | 2 | 4 | 8 | 16) && !field.is_data_loc).then_some(())?;
         Some(Self { offset: u16::try_from(field.offset).ok()?, size: field.size as u8, signed: field.signed })
     }
 
-    /// The value, sign-extended if it is signed.
+    /// The number, sign-extended if it is signed.
     fn get(self, raw: &[u8]) -> Option<u64> {
         let bytes = raw.get(usize::from(self.offset)..)?;
         let value = match self.size {
             4 => u32::from_le_bytes(*bytes.first_chunk()?).into(),
             8 => u64::from_le_bytes(*bytes.first_chunk()?),
             2 => u16::from_le_bytes(*bytes.first_chunk()?).into(),
-            _ => u64::from(*bytes.first()?),
+            1 => u64::from(*bytes.first()?),
+            _ => return None,
         };
         let shift = 64 - 8 * u32::from(self.size);
         Some(if self.signed { ((value << shift).cast_signed() >> shift).cast_unsigned() } else { value })
     }
-
-    /// The id of a thread.
-    fn id(self, raw: &[u8]) -> Option<i32> {
-        self.get(raw).map(|value| value as i32)
-    }
-}
-
-fn text(raw: &[u8], offset: u16) -> [u8; 16] {
-    let bytes = raw.get(usize::from(offset)..).and_then(|rest| rest.first_chunk::<16>());
-    bytes.copied().unwrap_or_default()
 }

@@ -4,7 +4,6 @@
 //! BPF engine; the results are the same. A separate thread empties the rings, as one holds only 30 ms at 100 000
 //! exits a second.
 
-mod online_cpus;
 mod rings;
 mod time_order;
 mod watcher;
@@ -12,40 +11,18 @@ mod watcher;
 #[cfg(test)]
 mod tests;
 
-use super::tracefs::Tracefs;
 use crate::events::{Engine, EngineError, Reading, ThreadKey};
-use crate::pairing::{EventDecoder, Pairing};
-use kvm::format;
+use crate::pairing::{EVENTS, EventDecoder, Pairing};
+use crate::tracefs::Tracefs;
 use kvm::topology::HostTopology;
-pub(crate) use rings::allow_files;
+pub(crate) use rings::{allow_files, refused};
 use sample::{EngineKind, EngineLevel};
 
 use rings::Wanted;
 use watcher::Watcher;
 
-/// The tracepoints of [`EngineLevel::Counts`]: group, name, and for the frequent scheduler events the fields that
-/// hold a thread's name.
-const COUNTED: [Watched; 7] = [
-    ("kvm", "kvm_exit", &[]),
-    ("kvm", "kvm_pio", &[]),
-    ("kvm", "kvm_mmio", &[]),
-    ("kvm", "kvm_fast_mmio", &[]),
-    ("kvm", "kvm_msr", &[]),
-    ("kvm", "kvm_userspace_exit", &[]),
-    ("sched", "sched_process_exit", &[]),
-];
-/// The additional tracepoints of [`EngineLevel::Full`].
-const TIMED: [Watched; 5] = [
-    ("kvm", "kvm_entry", &[]),
-    ("kvm", "kvm_vcpu_wakeup", &[]),
-    ("sched", "sched_migrate_task", &[]),
-    ("sched", "sched_waking", &["comm"]),
-    ("sched", "sched_switch", &["prev_comm", "next_comm"]),
-];
 /// Events that every architecture has.
 const ESSENTIAL: [&str; 2] = ["kvm_exit", "kvm_entry"];
-
-type Watched = (&'static str, &'static str, &'static [&'static str]);
 
 /// Counts exits through perf rings.
 pub struct PerfEngine {
@@ -69,30 +46,22 @@ impl PerfEngine {
     }
 
     /// The tracepoints of a level that this kernel has, and those that it lacks.
-    fn learn(&self, level: EngineLevel) -> Result<(Vec<Wanted>, EventDecoder, Vec<EngineError>), EngineError> {
+    fn learn(&self, level: EngineLevel) -> (Vec<Wanted>, EventDecoder, Vec<EngineError>) {
         let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::default(), Vec::new());
-        for &(group, name, names) in COUNTED.iter().chain(if level == EngineLevel::Full { &TIMED[..] } else { &[] }) {
-            if !self.tracefs.has(group, name) {
-                if ESSENTIAL.contains(&name) {
-                    gaps.push(missing(name, "this kernel does not have it"));
-                }
+        for event in EVENTS.iter().filter(|event| level == EngineLevel::Full || !event.is_timing) {
+            if !self.tracefs.has(event.group, event.name) && !ESSENTIAL.contains(&event.name) {
                 continue;
             }
-            let text = self.tracefs.format_text(group, name)?;
-            match format::parse(&text) {
-                Ok(format) if decoder.add_format(&format) => wanted.push(Wanted { id: format.id, names }),
-                Ok(_) => gaps.push(missing(name, "its format lacks a field that is needed")),
-                Err(e) => gaps.push(missing(name, &e.to_string())),
+            match self.tracefs.format(event.group, event.name) {
+                Ok(format) if decoder.add_format(&format) => wanted.push(Wanted::new(event.name, format.id)),
+                Ok(_) => gaps.push(EngineError {
+                    cause: format!("tracepoint {} lacks a field that is needed", event.name),
+                    fix: "no fix on this kernel; kvmtop shows what the other events provide".into(),
+                }),
+                Err(e) => gaps.push(e),
             }
         }
-        Ok((wanted, decoder, gaps))
-    }
-}
-
-fn missing(event: &str, why: &str) -> EngineError {
-    EngineError {
-        cause: format!("tracepoint {event} cannot be used: {why}"),
-        fix: "no fix on this kernel; kvmtop shows what the other events provide".into(),
+        (wanted, decoder, gaps)
     }
 }
 
@@ -109,7 +78,7 @@ impl Engine for PerfEngine {
         if level == EngineLevel::None {
             (self.watcher, self.gaps) = (None, Vec::new());
         } else {
-            let (wanted, decoder, gaps) = self.learn(level)?;
+            let (wanted, decoder, gaps) = self.learn(level);
             let pairing = Pairing::new(decoder.reason_names().clone(), self.topology.clone()).separating_lives();
             let pairing = if level == EngineLevel::Full { pairing.with_migrations() } else { pairing.untimed() };
             self.watcher = Some(Watcher::start(wanted, decoder, pairing)?);

@@ -5,6 +5,7 @@ use super::time_order::TimeOrder;
 use crate::events::EngineError;
 use crate::monotonic_ns;
 use crate::pairing::{EventDecoder, RawSample};
+use kvm::CpuSet;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
@@ -13,6 +14,8 @@ use rustix::thread::{CapabilitySet, capabilities};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Bytes of a ring for unprivileged users: with its control page, the default of `kernel.perf_event_mlock_kb`.
 const RING: usize = 512 * 1024;
@@ -42,9 +45,29 @@ pub(super) fn passes(name: &str) -> bool {
     })
 }
 
+/// A CPU since it came online: an event of perf ends with its CPU and does not come back with it
+/// (kernel/events/core.c, `perf_event_exit_cpu_context`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OnlineCpu {
+    pub number: u32,
+    /// The inode of its folder `topology`, which the kernel makes at each start of the CPU (drivers/base/topology.c,
+    /// `topology_add_dev`).
+    since: Option<u64>,
+}
+
+impl OnlineCpu {
+    /// All that are online, by the folder of the host's CPUs.
+    pub fn all_below(folder: &Path) -> Vec<Self> {
+        let list = std::fs::read_to_string(folder.join("online")).unwrap_or_default();
+        let inode = |cpu| std::fs::metadata(folder.join(format!("cpu{cpu}/topology"))).ok().map(|m| m.ino());
+        let online = CpuSet::parse(list.trim()).unwrap_or_default();
+        online.iter().map(|number| Self { number, since: inode(number) }).collect()
+    }
+}
+
 /// One CPU's ring and the events that write to it.
 pub(super) struct Ring {
-    pub cpu: u32,
+    pub cpu: OnlineCpu,
     sampler: Sampler,
     others: Vec<Counter>,
     /// The frequent scheduler events, which can be disabled.
@@ -61,24 +84,25 @@ pub(super) struct Ring {
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub id: u64,
-    /// For the frequent scheduler events: the fields that hold the name of a thread to filter by. Empty: no filter.
-    pub names: &'static [&'static str],
+    /// For the frequent scheduler events: the kernel's filter by a thread's name (Documentation/trace/events.rst).
+    filter: Option<CString>,
 }
 
 impl Wanted {
-    /// The kernel's filter expression (Documentation/trace/events.rst).
-    fn filter(&self) -> Option<CString> {
-        let terms: Vec<String> = self
-            .names
-            .iter()
-            .flat_map(|field| VCPU_NAMES.iter().map(move |name| format!("{field} ~ \"{name}\"")))
-            .collect();
-        if terms.is_empty() { None } else { CString::new(terms.join(" || ")).ok() }
+    pub fn new(event: &str, id: u64) -> Self {
+        let fields: &[&str] = match event {
+            "sched_waking" => &["comm"],
+            "sched_switch" => &["prev_comm", "next_comm"],
+            _ => &[],
+        };
+        let terms = fields.iter().flat_map(|field| VCPU_NAMES.map(|name| format!("{field} ~ \"{name}\"")));
+        let terms: Vec<String> = terms.collect();
+        Self { id, filter: CString::new(terms.join(" || ")).ok().filter(|_| !terms.is_empty()) }
     }
 }
 
 /// Opens every event on these CPUs, disabled until [`Ring::enable`].
-pub(super) fn open(cpus: &[u32], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
+pub(super) fn open(cpus: &[OnlineCpu], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     allow_files(cpus.len() * wanted.len() + 256);
     let size = 1 << (ALL_RINGS / cpus.len().max(1)).clamp(RING, LARGE_RING).ilog2();
     let open =
@@ -86,15 +110,15 @@ pub(super) fn open(cpus: &[u32], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineE
     open(size).or_else(|error| if size > RING { open(RING) } else { Err(error) })
 }
 
-fn open_one(cpu: u32, wanted: &[Wanted], size: usize) -> Result<Ring, EngineError> {
-    Ring::open(cpu, wanted, size).map_err(|e| refused(cpu, &e))
+fn open_one(cpu: OnlineCpu, wanted: &[Wanted], size: usize) -> Result<Ring, EngineError> {
+    Ring::open(cpu, wanted, size).map_err(|e| cannot_open(cpu, &e))
 }
 
 /// Opens the events of a CPU that came online and enables them. `like`: another ring.
-pub(super) fn join(cpu: u32, wanted: &[Wanted], like: Option<&Ring>) -> Result<Ring, EngineError> {
+pub(super) fn join(cpu: OnlineCpu, wanted: &[Wanted], like: Option<&Ring>) -> Result<Ring, EngineError> {
     allow_files(256 + 2 * wanted.len());
     let mut ring = open_one(cpu, wanted, like.map_or(RING, |ring| ring.size))?;
-    ring.enable().map_err(|e| refused(cpu, &e))?;
+    ring.enable().map_err(|e| cannot_open(cpu, &e))?;
     Ok(ring)
 }
 
@@ -110,7 +134,13 @@ pub(crate) fn allow_files(wanted: usize) {
     }
 }
 
-fn refused(cpu: u32, error: &io::Error) -> EngineError {
+fn cannot_open(cpu: OnlineCpu, error: &io::Error) -> EngineError {
+    let what = format!("cannot open perf tracepoints on CPU {}", cpu.number);
+    refused(&what, error, "use --engine none to go on without exits")
+}
+
+/// Why the kernel opens no event of perf, and what to do; `otherwise` where that is not known.
+pub(crate) fn refused(what: &str, error: &io::Error, otherwise: &str) -> EngineError {
     let (why, fix) = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
@@ -118,22 +148,20 @@ fn refused(cpu: u32, error: &io::Error) -> EngineError {
                 ("kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(), rights::hint())
             })
         }
-        Some(libc::EMFILE | libc::ENFILE) => {
-            ("too many open files: each tracepoint takes one a CPU".into(), "ulimit -n 65536".into())
+        Some(libc::EMFILE | libc::ENFILE) => ("too many open files".into(), "ulimit -n 65536".into()),
+        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => {
+            ("this kernel is built without perf events".into(), "boot one with CONFIG_PERF_EVENTS=y".into())
         }
-        Some(libc::ENOSYS | libc::ENOENT) => {
-            ("this kernel is built without perf events".into(), "use --engine bpf or --engine none".into())
-        }
-        _ => (error.to_string(), "use --engine none to go on without exits".into()),
+        _ => (error.to_string(), otherwise.into()),
     };
-    EngineError { cause: format!("cannot open perf tracepoints on CPU {cpu}: {why}"), fix }
+    EngineError { cause: format!("{what}: {why}"), fix }
 }
 
 impl Ring {
-    fn open(cpu: u32, wanted: &[Wanted], size: usize) -> io::Result<Self> {
+    fn open(cpu: OnlineCpu, wanted: &[Wanted], size: usize) -> io::Result<Self> {
         // Lost samples are counted by event since Linux 6.0.
         let build = |counts: ReadFormat| {
-            wanted.iter().map(|w| counter(cpu, w.id, size, counts)).collect::<io::Result<Vec<_>>>()
+            wanted.iter().map(|w| counter(cpu.number, w.id, size, counts)).collect::<io::Result<Vec<_>>>()
         };
         let (counters, counts_lost) = match build(ReadFormat::LOST) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (build(ReadFormat::empty())?, false),
@@ -156,7 +184,7 @@ impl Ring {
         for (counter, wanted) in counters {
             // SAFETY: both are open perf event descriptors of one CPU and one clock; the kernel checks the rest.
             check(unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.sampler.as_raw_fd()) })?;
-            if let Some(filter) = wanted.filter() {
+            if let Some(filter) = &wanted.filter {
                 // SAFETY: the kernel copies the NUL-terminated text and does not write to it.
                 check(unsafe { ioctls::SET_FILTER(counter.as_raw_fd(), filter.as_ptr().cast_mut()) })?;
                 ring.scheduler.push(counter);

@@ -1,3 +1,4 @@
+use super::rings::OnlineCpu;
 use super::time_order::TimeOrder;
 use crate::pairing::{EventKind, Pairing, TracedEvent};
 use kvm::isa::Isa;
@@ -67,4 +68,25 @@ fn names_pass_as_the_kernels_filter_lets_them() {
     let passing = ["CPU 0/KVM", "qemu-system-x86", "vcpu0", "fc_vcpu 3", "crosvm_vcpu1"];
     assert!(passing.into_iter().all(super::rings::passes));
     assert!(!["worker", "CPUx", "kvm-qemu"].into_iter().any(super::rings::passes));
+}
+
+#[test]
+fn a_cpu_that_was_offline_is_another_one() {
+    let root = tempfile::tempdir().unwrap();
+    let online = || OnlineCpu::all_below(root.path());
+    let numbers = || online().iter().map(|cpu| cpu.number).collect::<Vec<_>>();
+    let topology = |cpu: u32| root.path().join(format!("cpu{cpu}/topology"));
+    let list = |text: &str| std::fs::write(root.path().join("online"), text).unwrap();
+    list("0-2\n");
+    (0..3).for_each(|cpu| std::fs::create_dir_all(topology(cpu)).unwrap());
+    let before = online();
+    assert_eq!((numbers(), online()), (vec![0, 1, 2], before.clone()));
+    list("0,2\n");
+    assert_eq!(numbers(), [0, 2]);
+    list("0-2\n");
+    // Off and on between two looks: the list is the same. The new folder is made first: it must be another inode.
+    std::fs::rename(topology(2), root.path().join("old")).unwrap();
+    std::fs::create_dir(topology(2)).unwrap();
+    assert_eq!(online()[..2], before[..2]);
+    assert_ne!(online()[2], before[2]);
 }

@@ -1,8 +1,7 @@
 //! The thread that empties the rings.
 #![allow(unsafe_code, reason = "borrows the rings' descriptors for poll(2)")]
 
-use super::online_cpus::{OnlineCpus, asleep_ns};
-use super::rings::{self, Ring, Wanted};
+use super::rings::{self, OnlineCpu, Ring, Wanted};
 use super::time_order::TimeOrder;
 use crate::events::{EngineError, Reading, ThreadKey};
 use crate::monotonic_ns;
@@ -11,8 +10,9 @@ use kvm::CpuSet;
 use kvm::topology::HostTopology;
 use rights::{for_rings, keep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,15 +24,15 @@ const PRIORITY: i32 = -15;
 
 /// The most scheduler events a second of threads named like vCPUs; beyond it they are disabled.
 const MAX_SWITCHES: u64 = 50_000;
+/// How often the CPUs that are online are looked at, nanoseconds.
+const CPUS_EVERY_NS: u64 = 200_000_000;
 /// The most names kept of tasks that woke a vCPU.
 const MAX_NAMES: usize = 4096;
 
 struct State {
     rings: Vec<Ring>,
     wanted: Vec<Wanted>,
-    cpus: OnlineCpus,
-    /// When the list of CPUs was read last, and when each of them was looked at.
-    listed: u64,
+    /// When the CPUs were looked at last.
     looked: u64,
     /// What the rings of CPUs that went offline had lost.
     lost_before: u64,
@@ -47,20 +47,18 @@ struct State {
 /// CPUs that were not watched for a moment since the last reading, and the gap to report for that reading.
 #[derive(Default)]
 struct Hotplug {
-    cpus: Vec<u32>,
+    cpus: CpuSet,
     unseen_ns: u64,
-    refused: BTreeMap<u32, EngineError>,
+    refused: Option<EngineError>,
     reported: Option<EngineError>,
 }
 
 impl Hotplug {
     /// Ends an interval.
     fn report(&mut self) {
-        self.reported = self.refused.values().next().cloned();
-        if !self.cpus.is_empty() {
-            self.cpus.sort_unstable();
-            self.cpus.dedup();
-            let cpus: CpuSet = self.cpus.drain(..).collect();
+        self.reported = self.refused.clone();
+        let cpus = std::mem::take(&mut self.cpus);
+        if !cpus.is_empty() {
             let cause = format!(
                 "CPU {cpus} came online: what guests did there until kvmtop watched it, {} ms at most, is not counted",
                 self.unseen_ns.div_ceil(1_000_000)
@@ -106,8 +104,8 @@ pub(super) struct Watcher {
 impl Watcher {
     /// Opens the events and starts the thread.
     pub fn start(wanted: Vec<Wanted>, decoder: EventDecoder, pairing: Pairing) -> Result<Self, EngineError> {
-        let cpus = OnlineCpus::here();
-        let mut rings = rings::open(&cpus.numbers(), &wanted)?;
+        let looked = monotonic_ns();
+        let mut rings = rings::open(&online(), &wanted)?;
         let failed = |e: std::io::Error| EngineError {
             cause: format!("cannot start the reader of the perf rings: {e}"),
             fix: "use --engine none to go on without exits".into(),
@@ -116,9 +114,7 @@ impl Watcher {
         let state = Mutex::new(State {
             rings,
             wanted,
-            cpus,
-            listed: monotonic_ns(),
-            looked: monotonic_ns(),
+            looked,
             lost_before: 0,
             hotplug: Hotplug::default(),
             decoder,
@@ -241,38 +237,32 @@ impl State {
     /// Opens rings for CPUs that came online and closes the rings of offline CPUs after their last events were
     /// taken out. Only the thread that polls the rings may call this.
     fn follow_cpus(&mut self) {
-        let now = monotonic_ns();
-        let mut changes = self.cpus.changes(asleep_ns());
-        let before = if changes.came_back() { self.looked } else { self.listed };
-        self.listed = now;
-        if changes.looked {
-            self.looked = now;
+        let before = self.looked;
+        if monotonic_ns().saturating_sub(before) < CPUS_EVERY_NS {
+            return;
         }
-        for ring in self.rings.iter().filter(|ring| changes.stopped.contains(&ring.cpu)) {
-            self.lost_before += ring.lost();
-        }
-        self.rings.retain(|ring| !changes.stopped.contains(&ring.cpu));
-        self.hotplug.refused.retain(|cpu, _| !changes.stopped.contains(cpu));
-        // Refused before, perhaps because it was not up yet.
-        changes.started.extend(
-            self.hotplug.refused.keys().filter(|cpu| !changes.started.contains(cpu)).copied().collect::<Vec<_>>(),
-        );
-        for cpu in changes.started {
+        self.looked = monotonic_ns();
+        let online = online();
+        let (watched, ended): (Vec<_>, _) = self.rings.drain(..).partition(|ring| online.contains(&ring.cpu));
+        self.lost_before += ended.iter().map(Ring::lost).sum::<u64>();
+        self.rings = watched;
+        self.hotplug.refused = None;
+        for cpu in online {
+            if self.rings.iter().any(|ring| ring.cpu == cpu) {
+                continue;
+            }
             match rings::join(cpu, &self.wanted, self.rings.first()) {
                 Ok(mut ring) => {
                     if self.scheduler.spent {
                         ring.silence_scheduler();
                     }
                     self.rings.push(ring);
-                    self.hotplug.refused.remove(&cpu);
                 }
-                Err(why) => {
-                    self.hotplug.refused.insert(cpu, why);
-                }
+                Err(why) => self.hotplug.refused = Some(why),
             }
             let now = monotonic_ns();
             self.merge.gap(before, now);
-            self.hotplug.cpus.push(cpu);
+            self.hotplug.cpus.insert(cpu.number);
             self.hotplug.unseen_ns = self.hotplug.unseen_ns.max(now.saturating_sub(before));
         }
     }
@@ -287,6 +277,11 @@ impl State {
         }
         self.names.entry(tid).or_insert_with(|| kvm::sanitize(&comm(tid), 15)).clone()
     }
+}
+
+/// The CPUs that are online.
+fn online() -> Vec<OnlineCpu> {
+    OnlineCpu::all_below(Path::new("/sys/devices/system/cpu"))
 }
 
 /// A thread's name; empty when it has ended.

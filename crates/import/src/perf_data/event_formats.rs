@@ -75,7 +75,7 @@ impl KernelFormats {
             self.positions.insert(id, self.names.len() as u16);
             self.names.push(format.name.clone());
         }
-        if EVENTS.iter().any(|(group, name)| group.as_bytes() == system && *name == format.name) {
+        if EVENTS.iter().any(|event| event.group.as_bytes() == system && event.name == format.name) {
             self.decoder.add_format(&format);
             self.migrations |= format.name == "sched_migrate_task";
         }
