@@ -10,10 +10,11 @@ mod symbols;
 mod threads;
 mod unwind;
 
+use crate::clock::clock_ns;
 use crate::events::EngineError;
 use modules::Module;
 use record::SampledStack;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -51,7 +52,7 @@ pub fn sample(
     duration: Duration,
     stop: impl Fn() -> bool,
 ) -> Result<StackProfile, EngineError> {
-    let cost_before = own_cpu_ns();
+    let cost_before = clock_ns(ClockId::ThreadCPUTime);
     let (mut modules, unreadable) = match modules::of_process(pid) {
         Ok(modules) => (modules, None),
         Err(why) => (Vec::new(), Some(why)),
@@ -81,15 +82,9 @@ pub fn sample(
     let (functions, stacks) = counted.named(&symbols, &modules);
     let mut threads: Vec<_> = threads.into_iter().map(|sampled| sampled.thread).collect();
     threads.sort_unstable_by_key(|thread| thread.tid);
-    let cost_ns = own_cpu_ns().saturating_sub(cost_before);
+    let cost_ns = clock_ns(ClockId::ThreadCPUTime).saturating_sub(cost_before);
     let frequency_hz = FREQUENCY_HZ;
     Ok(StackProfile { began_ms, duration_ns, frequency_hz, lost, cost_ns, gaps, threads, functions, stacks })
-}
-
-/// CPU time of the calling thread, nanoseconds.
-fn own_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// The module that an address of code is in.
@@ -131,17 +126,19 @@ impl CountedStacks {
 
     /// The stacks by functions: two addresses of one function are one.
     fn named(self, symbols: &Symbols, modules: &[Module]) -> (Vec<Function>, Vec<StackCount>) {
-        let mut functions = Numbered::default();
+        let mut functions: HashMap<Function, u32> = HashMap::new();
         let mut by_entry = HashMap::new();
         let mut number = |entry: StackEntry| {
             *by_entry.entry(entry).or_insert_with(|| {
                 let stands_for = |name: &str, space| Function { name: name.into(), module: String::new(), space };
-                functions.number(match entry {
+                let function = match entry {
                     StackEntry::User(address) => symbols.user(modules, address),
                     StackEntry::Kernel(address) => symbols.kernel(address),
                     StackEntry::Guest => stands_for("[guest]", CodeSpace::Guest),
                     StackEntry::Cut => stands_for("[unknown callers]", CodeSpace::Unknown),
-                })
+                };
+                let next = functions.len() as u32;
+                *functions.entry(function).or_insert(next)
             })
         };
         let mut merged: HashMap<(i32, Vec<u32>), u64> = HashMap::new();
@@ -154,23 +151,9 @@ impl CountedStacks {
         stacks.sort_unstable_by(|a, b| {
             b.samples.cmp(&a.samples).then_with(|| (a.tid, &a.functions).cmp(&(b.tid, &b.functions)))
         });
-        (functions.all, stacks)
-    }
-}
-
-/// Things, each with a number.
-#[derive(Default)]
-struct Numbered {
-    all: Vec<Function>,
-    numbers: HashMap<Function, u32>,
-}
-
-impl Numbered {
-    fn number(&mut self, function: Function) -> u32 {
-        *self.numbers.entry(function).or_insert_with_key(|function| {
-            self.all.push(function.clone());
-            self.all.len() as u32 - 1
-        })
+        let mut functions: Vec<_> = functions.into_iter().collect();
+        functions.sort_unstable_by_key(|(_, number)| *number);
+        (functions.into_iter().map(|(function, _)| function).collect(), stacks)
     }
 }
 

@@ -3,6 +3,7 @@
 //! A process that holds a VM may be any user's, and so may the files that it maps. Only a file is read that root or
 //! kvmtop's own user owns and that nobody else can write to; of others, offsets are shown.
 
+use framehop::ExplicitModuleSectionInfo;
 use kvm::sanitize;
 use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -46,14 +47,8 @@ pub(super) struct ModuleFile {
     _open: File,
     /// Where symbols are: the file itself, or the separate one of its debug package.
     pub symbols: PathBuf,
-    /// `.eh_frame`.
-    pub eh_frame: Option<(Range<u64>, Vec<u8>)>,
-    /// `.eh_frame_hdr`.
-    pub eh_frame_hdr: Option<(Range<u64>, Vec<u8>)>,
-    /// The addresses of `.text`.
-    pub text: Option<Range<u64>>,
-    /// The addresses of `.got`.
-    pub got: Option<Range<u64>>,
+    /// What unwinding needs.
+    pub sections: ExplicitModuleSectionInfo<Vec<u8>>,
 }
 
 /// The executable mappings of a process, in order of address.
@@ -137,8 +132,8 @@ fn open_trusted(root: impl AsFd, path: &Path, inode: u64) -> Option<File> {
 impl ModuleFile {
     /// Reads what unwinding needs, and the address that the file states for the byte at `offset`.
     fn read(file: File, offset: u64) -> Option<(Self, u64)> {
-        let data = ReadCache::new(file.try_clone().ok()?);
-        let elf = ElfFile64::<Endianness, _>::parse(&data).ok()?;
+        let bytes = ReadCache::new(file.try_clone().ok()?);
+        let elf = ElfFile64::<Endianness, _>::parse(&bytes).ok()?;
         let endian = elf.endian();
         let stated = elf.elf_program_headers().iter().find_map(|header| {
             let is_code = header.p_type(endian) == PT_LOAD && header.p_flags(endian) & PF_X != 0;
@@ -152,17 +147,22 @@ impl ModuleFile {
             let section = elf.section_by_name(name)?;
             Some(section.address()..section.address().checked_add(section.size())?)
         };
-        let section = |name: &str| {
+        let data = |name: &str| {
             let section = elf.section_by_name(name).filter(|section| section.size() <= MAX_UNWIND)?;
-            Some((range(name)?, section.data().ok()?.to_vec()))
+            section.data().ok().map(<[u8]>::to_vec)
         };
         let itself = || PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let read = Self {
             symbols: elf.build_id().ok().flatten().and_then(debug_file).unwrap_or_else(itself),
-            eh_frame: section(".eh_frame"),
-            eh_frame_hdr: section(".eh_frame_hdr"),
-            text: range(".text"),
-            got: range(".got"),
+            sections: ExplicitModuleSectionInfo {
+                text_svma: range(".text"),
+                got_svma: range(".got"),
+                eh_frame_svma: range(".eh_frame"),
+                eh_frame: data(".eh_frame"),
+                eh_frame_hdr_svma: range(".eh_frame_hdr"),
+                eh_frame_hdr: data(".eh_frame_hdr"),
+                ..ExplicitModuleSectionInfo::default()
+            },
             _open: file,
         };
         Some((read, stated))

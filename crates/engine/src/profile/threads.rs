@@ -3,7 +3,7 @@
 use super::FREQUENCY_HZ;
 use super::record::{self, REGISTERS, SampledStack};
 use crate::events::EngineError;
-use crate::perf::allow_files;
+use crate::perf::{allow_files, refused};
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
@@ -49,7 +49,7 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, Vec
         }
     }
     match failed {
-        Some(e) if threads.is_empty() => Err(refused(&e)),
+        Some(e) if threads.is_empty() => Err(refused("its threads cannot be sampled", &e, "run kvmtop as root")),
         None if threads.is_empty() => Err(EngineError {
             cause: "its threads have ended".into(),
             fix: "kvmtop --batch -n 1 lists those that run".into(),
@@ -78,18 +78,6 @@ fn sampler(tid: i32, without_kernel: bool) -> io::Result<Sampler> {
         .sample_stack_user(STACK)
         .build()?;
     counter.sampled(RING)
-}
-
-fn refused(e: &io::Error) -> EngineError {
-    let (why, fix) = match e.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => ("the kernel forbids it".into(), rights::hint()),
-        Some(libc::EMFILE | libc::ENFILE) => ("too many open files".into(), "ulimit -n 65536".into()),
-        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => {
-            ("this kernel is built without perf events".into(), "it needs CONFIG_PERF_EVENTS".into())
-        }
-        _ => (e.to_string(), "run kvmtop as root".into()),
-    };
-    EngineError { cause: format!("its threads cannot be sampled: {why}"), fix }
 }
 
 impl SampledThread {

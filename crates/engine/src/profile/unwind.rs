@@ -2,7 +2,7 @@
 
 use super::modules::Module;
 use super::record::REGISTERS;
-use framehop::{CacheNative, ExplicitModuleSectionInfo, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder as _};
+use framehop::{CacheNative, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder as _};
 use framehop::{FrameAddress, UnwinderNative};
 
 /// The most callers of one stack.
@@ -29,18 +29,7 @@ impl StackUnwinder {
         let mut unwinder = UnwinderNative::new();
         for module in modules {
             let Some(file) = &mut module.file else { continue };
-            let (eh_frame_svma, eh_frame) = file.eh_frame.take().unzip();
-            let (eh_frame_hdr_svma, eh_frame_hdr) = file.eh_frame_hdr.take().unzip();
-            let sections = ExplicitModuleSectionInfo {
-                base_svma: 0,
-                text_svma: file.text.clone(),
-                got_svma: file.got.clone(),
-                eh_frame_svma,
-                eh_frame,
-                eh_frame_hdr_svma,
-                eh_frame_hdr,
-                ..ExplicitModuleSectionInfo::default()
-            };
+            let sections = std::mem::take(&mut file.sections);
             let addresses = module.addresses.clone();
             unwinder.add_module(framehop::Module::new(module.name.clone(), addresses, module.bias, sections));
         }
@@ -57,29 +46,22 @@ impl StackUnwinder {
         };
         let mut frames = self.unwinder.iter_frames(start, registers, &mut self.cache, &mut read);
         let mut found = UserStack::default();
-        loop {
-            match frames.next() {
-                Ok(Some(frame)) => {
-                    let address = match frame {
-                        FrameAddress::InstructionPointer(address) => address,
-                        // The call precedes the return address, which may belong to the next function.
-                        FrameAddress::ReturnAddress(address) => address.get() - 1,
-                    };
-                    // An address outside code is not a caller.
-                    let is_code = super::module_of(modules, address).is_some();
-                    if !is_code && !found.addresses.is_empty() || found.addresses.len() == DEEPEST {
-                        found.is_cut = true;
-                        return found;
-                    }
-                    found.addresses.push(address);
-                }
-                Ok(None) => return found,
-                Err(_) => {
-                    found.is_cut = true;
-                    return found;
-                }
+        found.is_cut = loop {
+            let address = match frames.next() {
+                Ok(Some(FrameAddress::InstructionPointer(address))) => address,
+                // The call precedes the return address, which may belong to the next function.
+                Ok(Some(FrameAddress::ReturnAddress(address))) => address.get() - 1,
+                Ok(None) => break false,
+                Err(_) => break true,
+            };
+            // An address outside code is not a caller.
+            let is_code = super::module_of(modules, address).is_some();
+            if !is_code && !found.addresses.is_empty() || found.addresses.len() == DEEPEST {
+                break true;
             }
-        }
+            found.addresses.push(address);
+        };
+        found
     }
 }
 
