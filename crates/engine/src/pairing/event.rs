@@ -114,11 +114,3 @@ pub struct Task {
     /// Name as the kernel stores it, padded with NUL.
     pub comm: [u8; 16],
 }
-
-impl TracedAccess {
-    /// With the address as in `AccessCell`: the lowest two bits of a memory address are cleared.
-    #[must_use]
-    pub(super) fn aligned(self) -> Self {
-        if self.space == Space::Mmio { Self { address: self.address & !3, ..self } } else { self }
-    }
-}

@@ -43,8 +43,8 @@ pub const MAX_THREADS: usize = 65_536;
 /// the `other` cells of their threads.
 const MAX_CELLS: usize = 1 << 18;
 
-/// Limit of the cells of exit reasons of all threads together: some for each of [`MAX_THREADS`], or all of a kernel's
-/// for a thousand. Exits of further reasons count in [`Pairing::overflow`] only.
+/// Further cells that only exit reasons may take: some for each of [`MAX_THREADS`], or all of a kernel's for a thousand
+/// threads. Exits of further reasons count in [`Pairing::overflow`] only.
 const MAX_REASONS: usize = 1 << 17;
 
 /// Number of accesses and userspace exits without a `kvm_exit` that shows that this kernel fires none.
@@ -60,10 +60,8 @@ pub struct Pairing {
     topology: HostTopology,
     /// Threads that ended and whose ids other threads may have, until they are forgotten. `None`: an id is one thread.
     ended: Option<HashMap<ThreadKey, PairedThread, RandomState>>,
-    /// Cells of addresses of all threads.
+    /// Cells of addresses and of exit reasons of all threads.
     cells: usize,
-    /// Cells of exit reasons of all threads.
-    reasons: usize,
     untimed: bool,
     counts_migrations: bool,
     exact: bool,
@@ -154,18 +152,12 @@ impl Pairing {
             }
         };
         let trusted = event.time >= self.gap_until;
-        let (room, before) = (self.reasons < MAX_REASONS, thread.reasons());
+        let (room, before) = (self.cells < MAX_CELLS + MAX_REASONS, thread.cells());
         let fits = match event.kind {
             EventKind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu, room),
             EventKind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
             EventKind::Entry { vcpu } => thread.entry(event.time, vcpu, room),
-            EventKind::Access(access) => {
-                let access = if self.exact { access } else { access.aligned() };
-                let cells = thread.cells();
-                let own = thread.access(event.time, access, self.cells < MAX_CELLS);
-                self.cells += thread.cells() - cells;
-                own
-            }
+            EventKind::Access(access) => thread.access(event.time, access, self.cells < MAX_CELLS),
             EventKind::Userspace { reason } => thread.userspace(event.time, reason),
             EventKind::Halted { ns } => thread.halted(event.time, ns),
             EventKind::Migrated { from, to } => thread.migrated(from, to, &self.topology),
@@ -174,7 +166,7 @@ impl Pairing {
             EventKind::SwitchIn => thread.switch_in(event.time),
             EventKind::Ended => true,
         };
-        self.reasons += thread.reasons() - before;
+        self.cells += thread.cells() - before;
         self.overflow += u64::from(!fits);
     }
 
@@ -204,9 +196,9 @@ impl Pairing {
     /// Ends the events. Counts exits that are still open: after a crash, no entry follows.
     pub fn end(&mut self) {
         for thread in self.threads.values_mut() {
-            let before = thread.reasons();
-            let fits = thread.end(self.reasons < MAX_REASONS);
-            self.reasons += thread.reasons() - before;
+            let before = thread.cells();
+            let fits = thread.end(self.cells < MAX_CELLS + MAX_REASONS);
+            self.cells += thread.cells() - before;
             self.overflow += u64::from(!fits);
         }
     }
@@ -254,7 +246,6 @@ impl Pairing {
             }
             if let Some(thread) = gone {
                 self.cells = self.cells.saturating_sub(thread.cells());
-                self.reasons = self.reasons.saturating_sub(thread.reasons());
             }
         }
         if let Some(ended) = &mut self.ended {

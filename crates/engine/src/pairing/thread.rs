@@ -1,16 +1,20 @@
 //! The state and the counts of one vCPU thread.
 
 use super::event::{Task, TracedAccess};
-use super::thread_tables::{AccessKey, Accesses, ExitParts, Exits, SeenKinds, Tasks, Userspace, take_timing};
+use super::thread_tables::{AccessKey, Accesses, ExitParts, Exits, SeenKinds, Tasks, take_timing};
 use crate::events::{ThreadKey, TracedThread};
+use kvm::Space;
 use kvm::exit_reason::ReasonNames;
 use kvm::isa::Isa;
 use kvm::topology::HostTopology;
-use sample::{Migrations, ThreadEvents, Timing};
+use sample::{Migrations, ThreadEvents, Timing, UserspaceCell};
+use std::collections::BTreeMap;
 
 /// Limit of the accesses that share an exit's time; an emulated string instruction can make many. Further ones count
 /// without time.
 const MAX_SHARING: usize = 64;
+/// Limit of the reasons of exits that the VMM served.
+const MAX_USERSPACE: usize = 128;
 
 /// An exit whose entry has not come yet.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +58,8 @@ pub(super) struct PairedThread {
     sharing: Vec<AccessKey>,
     exits: Exits,
     accesses: Accesses,
-    userspace: Userspace,
+    /// Exits that the VMM served, by reason.
+    userspace: BTreeMap<i32, u64>,
     migrations: Migrations,
     scheduler: SchedulerCounts,
 }
@@ -75,7 +80,7 @@ impl PairedThread {
     /// `room`: whether a new reason may take a cell; also below.
     pub fn exit_untimed(&mut self, isa: Isa, code: u32, vcpu: Option<u32>, room: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
-        self.exits.add_untimed(isa, code, room)
+        self.exits.add((isa, code), None, self.exact, room)
     }
 
     pub fn entry(&mut self, time: u64, vcpu: Option<u32>, room: bool) -> bool {
@@ -87,31 +92,28 @@ impl PairedThread {
         };
         let ns = time - open.since;
         self.settle(Some(ns));
-        self.exits.add((open.isa, open.code), ns, open.parts, self.exact, room)
+        self.exits.add((open.isa, open.code), Some((ns, open.parts)), self.exact, room)
     }
 
     /// Ends the thread's events. An exit without an entry counts, unless the reason has times, whose mean it would
     /// distort.
     pub fn end(&mut self, room: bool) -> bool {
-        let last = self.open.take().filter(|open| !self.exits.is_timed(open.isa, open.code));
+        let last = self.open.take().filter(|open| !self.exits.is_timed((open.isa, open.code)));
         self.settle(None);
-        last.is_none_or(|open| self.exits.add_untimed(open.isa, open.code, room))
+        last.is_none_or(|open| self.exits.add((open.isa, open.code), None, self.exact, room))
     }
 
-    /// How many addresses have a cell.
+    /// How many addresses and reasons have a cell.
     pub fn cells(&self) -> usize {
-        self.accesses.len()
+        self.accesses.0.len() + self.exits.0.len()
     }
 
-    /// How many reasons have a cell.
-    pub fn reasons(&self) -> usize {
-        self.exits.len()
-    }
-
-    /// `room`: whether a new address may take a cell.
+    /// `room`: whether a new address may take a cell. The lowest two bits of a memory address are cleared, as in
+    /// `AccessCell`.
     pub fn access(&mut self, time: u64, access: TracedAccess, room: bool) -> bool {
         self.leave_userspace(time, 0);
-        let (key, own) = self.accesses.key(access, room);
+        let address = if self.exact || access.space != Space::Mmio { access.address } else { access.address & !3 };
+        let (key, own) = self.accesses.key((access.space, Some(address), access.direction), room);
         self.accesses.seen(key, time, access.fault);
         if self.open.is_some_and(|open| open.trusted) && self.sharing.len() < MAX_SHARING {
             self.sharing.push(key);
@@ -125,7 +127,11 @@ impl PairedThread {
         if let Some(open) = &mut self.open {
             open.user_since = Some(time);
         }
-        self.userspace.add(reason)
+        let fits = self.userspace.len() < MAX_USERSPACE || self.userspace.contains_key(&reason);
+        if fits {
+            *self.userspace.entry(reason).or_default() += 1;
+        }
+        fits
     }
 
     pub fn halted(&mut self, time: u64, ns: u64) -> bool {
@@ -223,6 +229,7 @@ impl PairedThread {
                 cell.time.count += 1;
             }
         }
+        let userspace = self.userspace.iter().map(|(&reason, &count)| UserspaceCell { reason, count }).collect();
         TracedThread {
             key: ThreadKey { tid, born_ns: self.born },
             died_ns: self.died,
@@ -232,7 +239,7 @@ impl PairedThread {
             events: ThreadEvents {
                 exits: self.exits.take(names, SeenKinds { switches: self.scheduler.seen, ..seen }),
                 accesses,
-                userspace: self.userspace.cells(),
+                userspace,
                 migrations: self.migrations,
                 wakeups,
                 woken_by: self.scheduler.woken_by.all(),

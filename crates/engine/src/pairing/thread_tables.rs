@@ -1,12 +1,12 @@
 //! The bounded tables of one thread: exits, accesses, exits to the VMM, other tasks.
 
-use super::event::{Task, TracedAccess};
+use super::event::Task;
 use foldhash::fast::RandomState;
 use kvm::Space;
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
 use kvm::sanitize;
-use sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, Timing, UserspaceCell};
+use sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, Timing};
 use std::collections::HashMap as Map;
 
 /// A map with a fast hash function: every event uses several of them.
@@ -15,7 +15,6 @@ type HashMap<K, V> = Map<K, V, RandomState>;
 /// Limits for each thread. Kernels know about 130 exit reasons; a guest can access any number of addresses.
 const MAX_EXITS: usize = 512;
 const MAX_ACCESSES: usize = 4096;
-const MAX_USERSPACE: usize = 128;
 const MAX_TASKS: usize = 64;
 /// Accesses with smaller gaps belong to one burst.
 const BURST_GAP_NS: u64 = 1_000_000;
@@ -37,52 +36,34 @@ pub(super) struct ExitParts {
 }
 
 #[derive(Debug, Default)]
-struct ExitCounts {
+pub(super) struct ExitCounts {
     time: Timing,
     parts: ExitParts,
 }
 
 /// Exits by reason.
 #[derive(Debug, Default)]
-pub(super) struct Exits(HashMap<(Isa, u32), ExitCounts>);
+pub(super) struct Exits(pub HashMap<(Isa, u32), ExitCounts>);
 
 impl Exits {
-    /// The number of cells.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn cell(&mut self, isa: Isa, code: u32, room: bool) -> Option<&mut ExitCounts> {
-        let room = room && self.0.len() < MAX_EXITS;
-        if room { Some(self.0.entry((isa, code)).or_default()) } else { self.0.get_mut(&(isa, code)) }
-    }
-
-    /// Counts one exit. Returns false if its reason finds no cell. `room`: whether a new reason may take a cell.
-    pub fn add(&mut self, (isa, code): (Isa, u32), ns: u64, parts: ExitParts, exact: bool, room: bool) -> bool {
-        self.cell(isa, code, room).is_some_and(|exit| {
-            if exact {
-                exit.time.add_exact(ns);
-            } else {
-                exit.time.add(ns);
-            }
-            exit.parts.userspace += parts.userspace;
-            exit.parts.halted += parts.halted;
-            exit.parts.preempted += parts.preempted;
-            true
-        })
-    }
-
-    /// Counts one exit without its time. Returns false if its reason finds no cell.
-    pub fn add_untimed(&mut self, isa: Isa, code: u32, room: bool) -> bool {
-        self.cell(isa, code, room).is_some_and(|exit| {
-            exit.time.count += 1;
-            true
-        })
+    /// Counts one exit, with its time if that is known. Returns false if its reason finds no cell. `room`: whether a new
+    /// reason may take a cell.
+    pub fn add(&mut self, reason: (Isa, u32), timed: Option<(u64, ExitParts)>, exact: bool, room: bool) -> bool {
+        if !(room && self.0.len() < MAX_EXITS || self.0.contains_key(&reason)) {
+            return false;
+        }
+        let exit = self.0.entry(reason).or_default();
+        count(&mut exit.time, timed.map(|(ns, _)| ns), exact);
+        let (_, parts) = timed.unwrap_or_default();
+        exit.parts.userspace += parts.userspace;
+        exit.parts.halted += parts.halted;
+        exit.parts.preempted += parts.preempted;
+        true
     }
 
     /// Whether exits of this reason have times.
-    pub fn is_timed(&self, isa: Isa, code: u32) -> bool {
-        self.0.get(&(isa, code)).is_some_and(|exit| exit.time.total_ns.is_some())
+    pub fn is_timed(&self, reason: (Isa, u32)) -> bool {
+        self.0.get(&reason).is_some_and(|exit| exit.time.total_ns.is_some())
     }
 
     /// The cells, sorted. Extremes are reset.
@@ -110,6 +91,14 @@ impl ExitCounts {
     }
 }
 
+fn count(time: &mut Timing, ns: Option<u64>, exact: bool) {
+    match ns {
+        Some(ns) if exact => time.add_exact(ns),
+        Some(ns) => time.add(ns),
+        None => time.count += 1,
+    }
+}
+
 /// A copy of the timing. The extremes of the original are reset.
 pub(super) fn take_timing(timing: &mut Timing) -> Timing {
     let copy = timing.clone();
@@ -121,7 +110,7 @@ pub(super) fn take_timing(timing: &mut Timing) -> Timing {
 pub(super) type AccessKey = (Space, Option<u64>, Direction);
 
 #[derive(Debug, Default)]
-struct AccessCounts {
+pub(super) struct AccessCounts {
     time: Timing,
     faults: u64,
     last: u64,
@@ -131,17 +120,11 @@ struct AccessCounts {
 
 /// Ports, addresses and MSRs.
 #[derive(Debug, Default)]
-pub(super) struct Accesses(HashMap<AccessKey, AccessCounts>);
+pub(super) struct Accesses(pub HashMap<AccessKey, AccessCounts>);
 
 impl Accesses {
-    /// The number of cells.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The cell of this access, and whether it is the address's own one. `room`: there may be a new one.
-    pub fn key(&mut self, access: TracedAccess, room: bool) -> (AccessKey, bool) {
-        let own = (access.space, Some(access.address), access.direction);
+    /// The cell of an access, and whether it is the address's own one. `room`: there may be a new one.
+    pub fn key(&self, own: AccessKey, room: bool) -> (AccessKey, bool) {
         // The six `other` cells (three spaces, two directions) stay within the limit.
         if room && self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
             (own, true)
@@ -168,12 +151,7 @@ impl Accesses {
 
     /// Counts an access, with its share of the exit's time if that is known.
     pub fn add(&mut self, key: AccessKey, ns: Option<u64>, exact: bool) {
-        let state = self.0.entry(key).or_default();
-        match ns {
-            Some(ns) if exact => state.time.add_exact(ns),
-            Some(ns) => state.time.add(ns),
-            None => state.time.count += 1,
-        }
+        count(&mut self.0.entry(key).or_default().time, ns, exact);
     }
 
     /// The cells, sorted. Extremes and bursts are reset.
@@ -191,29 +169,6 @@ impl Accesses {
             })
             .collect();
         cells.sort_unstable_by_key(|cell| (cell.space, cell.address, cell.direction));
-        cells
-    }
-}
-
-/// Exits that the VMM served.
-#[derive(Debug, Default)]
-pub(super) struct Userspace(HashMap<i32, u64>);
-
-impl Userspace {
-    /// Counts one exit to the VMM. Returns false if the table is full.
-    pub fn add(&mut self, reason: i32) -> bool {
-        if self.0.len() >= MAX_USERSPACE && !self.0.contains_key(&reason) {
-            return false;
-        }
-        *self.0.entry(reason).or_default() += 1;
-        true
-    }
-
-    /// The cells, sorted.
-    pub fn cells(&self) -> Vec<UserspaceCell> {
-        let mut cells: Vec<UserspaceCell> =
-            self.0.iter().map(|(&reason, &count)| UserspaceCell { reason, count }).collect();
-        cells.sort_unstable_by_key(|cell| cell.reason);
         cells
     }
 }
