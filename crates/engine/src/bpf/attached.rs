@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Attached programs, each with its tracepoint. Dropping this removes them from the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Attached {
-    programs: Vec<(&'static str, OwnedFd)>,
-    links: Vec<OwnedFd>,
+    /// Each with its link.
+    programs: Vec<(&'static str, OwnedFd, OwnedFd)>,
 }
 
 impl Attached {
@@ -21,7 +21,7 @@ impl Attached {
             let program = object.load(name)?;
             match sys::attach_raw(program.as_fd(), event) {
                 Ok(link) => {
-                    self.add(event, program, link);
+                    self.programs.push((event, program, link));
                     return Ok(());
                 }
                 Err(e) => {
@@ -39,24 +39,19 @@ impl Attached {
     /// Attaches a program to a classic tracepoint, by its number.
     pub fn classic(&mut self, event: &'static str, program: OwnedFd, id: u64) -> Result<(), Refusal> {
         let link = sys::attach_tracepoint(program.as_fd(), id).map_err(|e| Refusal::new(Stage::Attach, event, e))?;
-        self.add(event, program, link);
+        self.programs.push((event, program, link));
         Ok(())
-    }
-
-    fn add(&mut self, event: &'static str, program: OwnedFd, link: OwnedFd) {
-        self.programs.push((event, program));
-        self.links.push(link);
     }
 
     /// Whether a program hangs on this tracepoint.
     pub fn has(&self, event: &str) -> bool {
-        self.programs.iter().any(|(attached, _)| *attached == event)
+        self.programs.iter().any(|(attached, ..)| *attached == event)
     }
 
     /// The events of this group (`kvm_`, `block_`) for which a program did not run. Scheduler events can nest; most of
     /// those missed concern threads that run no guest.
     pub fn missed(&self, group: &str) -> u64 {
-        let of_group = self.programs.iter().filter(|(event, _)| event.starts_with(group));
-        of_group.filter_map(|(_, program)| sys::missed(program.as_fd())).sum()
+        let of_group = self.programs.iter().filter(|(event, ..)| event.starts_with(group));
+        of_group.filter_map(|(_, program, _)| sys::missed(program.as_fd())).sum()
     }
 }

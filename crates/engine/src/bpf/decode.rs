@@ -50,14 +50,14 @@ impl SlotDecoder<'_> {
     pub fn thread(&self, slot: &Slot, interval: &IntervalExtremes) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
         let wakeups = (self.parts.switches && self.parts.wakings)
-            .then(|| Box::new(timing(&slot.wakeup, interval.wakeups, &slot.wakeup_histogram)));
+            .then(|| Box::new(timing(true, &slot.wakeup, interval.wakeups, &slot.wakeup_histogram)));
         let events = ThreadEvents {
             exits: self.exits(slot, interval),
             accesses: self.accesses(slot, interval),
             userspace: userspace(slot),
             migrations: self.migrations(slot),
             run_delays: wakeups.clone().map(|mut all| {
-                let preempted = timing(&slot.preempted, interval.preempted, &slot.preempted_histogram);
+                let preempted = timing(true, &slot.preempted, interval.preempted, &slot.preempted_histogram);
                 all.merge(&preempted, MissingExtreme::NothingInInterval);
                 all
             }),
@@ -120,12 +120,11 @@ impl SlotDecoder<'_> {
         let learnt = || self.names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
         let name = if exit_reason::name(isa, code).is_some() { None } else { learnt() };
         let timed = self.parts.timed;
-        let time = if timed { timing(&cell.time, extremes, &cell.histogram) } else { counted(&cell.time) };
         Some(ExitCell {
             isa,
             code,
             name,
-            time,
+            time: timing(timed, &cell.time, extremes, &cell.histogram),
             userspace_ns: (timed && self.parts.userspace).then(|| get(&cell.userspace)),
             halted_ns: (timed && self.parts.halts).then(|| get(&cell.halted)),
             preempted_ns: (timed && self.parts.switches).then(|| get(&cell.preempted)),
@@ -147,7 +146,7 @@ impl SlotDecoder<'_> {
             space: space(key),
             address: Some(key >> 3),
             direction: direction(key),
-            time: if timed { timing(&cell.time, extremes, histogram) } else { counted(&cell.time) },
+            time: timing(timed, &cell.time, extremes, histogram),
             faults: get(&cell.faults),
             burst: self.parts.timed.then(|| Burst { count: longest.count.into(), ns: longest.ns }),
         })
@@ -167,11 +166,11 @@ impl SlotDecoder<'_> {
     }
 }
 
-fn counted(t: &RawTiming) -> Timing {
-    Timing { count: get(&t.count), ..Timing::default() }
-}
-
-fn timing(t: &RawTiming, extremes: Extremes, buckets: &[AtomicU64; BUCKETS]) -> Timing {
+/// The count alone of what is not timed.
+fn timing(timed: bool, t: &RawTiming, extremes: Extremes, buckets: &[AtomicU64; BUCKETS]) -> Timing {
+    if !timed {
+        return Timing { count: get(&t.count), ..Timing::default() };
+    }
     let any = extremes.max > 0;
     Timing {
         count: get(&t.count),

@@ -4,7 +4,8 @@ use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
 use super::kernel_btf;
 use super::layout::{DiskKey, GuestKey, RawDisk};
-use super::object::{self, Choices, Homeless, Object};
+use super::object::{self, Choices, Object};
+use super::sys::Mapping;
 use crate::events::EngineError;
 use kvm::kernel_types::{self, KernelField};
 use sample::{HostDisk, HostRequests, Submitter};
@@ -37,7 +38,7 @@ const BY_DISK: [KernelField; 2] = [("bio", "bi_disk"), ("gendisk", "major")];
 pub(super) struct DiskTimer {
     cells: GuestTable<DiskKey, RawDisk>,
     watched: WatchedIds,
-    homeless: Homeless,
+    homeless: Mapping,
     attached: Attached,
 }
 
@@ -54,7 +55,7 @@ impl DiskTimer {
             attached.raw(&object, event, programs)?;
         }
         Ok(Self {
-            homeless: Homeless::of(&object)?,
+            homeless: object.homeless()?,
             cells: GuestTable::take(&mut object, "cells")?,
             watched: WatchedIds::take(&mut object, "watched")?,
             attached,
@@ -86,7 +87,7 @@ impl DiskTimer {
 
     /// Requests that could not be timed.
     pub fn lost(&self) -> u64 {
-        self.attached.missed("block_") + self.homeless.count()
+        self.attached.missed("block_") + self.homeless.count(0)
     }
 
     /// Frees what was counted for these guests.

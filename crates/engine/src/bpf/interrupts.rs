@@ -4,7 +4,7 @@ use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
 use super::kernel_btf;
 use super::layout::{BellKey, Flight, GuestKey, IrqKey, RawBell, RawIrq, Target, task_name};
-use super::object::{self, Choices, Homeless, Object};
+use super::object::{self, Choices, Object};
 use super::sys::Mapping;
 use crate::events::EngineError;
 use crate::tracefs::Tracefs;
@@ -13,7 +13,6 @@ use kvm::kernel_types::{self, KernelField};
 use sample::{Doorbell, GuestInterrupts, Injection, Injector, IrqSource, Timing};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What is not known without it.
 const UNKNOWN: &str = "interrupts of guests are not traced";
@@ -70,7 +69,7 @@ pub(super) struct InterruptTracer {
     flights: GuestTable<Target, Flight>,
     watched: WatchedIds,
     vcpus: WatchedIds,
-    homeless: Homeless,
+    homeless: Mapping,
     /// `struct foreign`: all, and those claimed.
     foreign: Mapping,
     attached: Attached,
@@ -108,7 +107,7 @@ impl InterruptTracer {
             attached.raw(&object, event, &[event])?;
         }
         Ok(Self {
-            homeless: Homeless::of(&object)?,
+            homeless: object.homeless()?,
             foreign: object.mapping("foreign", 1, 2 * size_of::<u64>())?,
             cells: GuestTable::take(&mut object, "cells")?,
             bells: GuestTable::take(&mut object, "bells")?,
@@ -148,13 +147,12 @@ impl InterruptTracer {
 
     /// Interrupts that could not be counted.
     pub fn lost(&self) -> u64 {
-        self.attached.missed("kvm_") + self.homeless.count()
+        self.attached.missed("kvm_") + self.homeless.count(0)
     }
 
     /// Interrupts of kernel workers and of the host's interrupts to vCPUs that ran: nothing says whose they are.
     pub fn of_nobody(&self) -> u64 {
-        let [all, claimed] = [0, 8].map(|at| self.foreign.at::<AtomicU64>(at).map_or(0, |n| n.load(Relaxed)));
-        all.saturating_sub(claimed)
+        self.foreign.count(0).saturating_sub(self.foreign.count(8))
     }
 
     /// Frees what was counted for these guests.

@@ -2,9 +2,9 @@
 
 use super::guest_tables::GuestTable;
 use super::layout::{EventKey, GuestKey};
-use super::object::{self, Choices, Homeless, Object};
+use super::object::{self, Choices, Object};
 use super::refusal::{Refusal, Stage};
-use super::sys;
+use super::sys::{self, Mapping};
 use crate::events::EngineError;
 use crate::tracefs::Tracefs;
 use kvm::sanitize;
@@ -22,7 +22,7 @@ const MAX_EVENTS: usize = 512;
 pub(super) struct KvmEvents {
     names: Vec<String>,
     counts: GuestTable<EventKey, u64>,
-    homeless: Homeless,
+    homeless: Mapping,
     _links: Vec<OwnedFd>,
 }
 
@@ -46,7 +46,7 @@ impl KvmEvents {
                 Err(e) => return Err(Refusal::new(Stage::Attach, name, e).into()),
             }
         }
-        let homeless = Homeless::of(&object)?;
+        let homeless = object.homeless()?;
         let names = names.iter().map(|name| sanitize(name, 64)).collect();
         Ok(Self { names, counts: GuestTable::take(&mut object, "counts")?, homeless, _links: links })
     }
@@ -64,7 +64,7 @@ impl KvmEvents {
 
     /// Events that found no place in the table.
     pub fn overflow(&self) -> u64 {
-        self.homeless.count()
+        self.homeless.count(0)
     }
 
     /// Frees what was counted for these processes.

@@ -8,7 +8,6 @@ use aya_obj::obj::{EbpfSectionKind, ProgramSection};
 use kvm::format::EventFormat;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes aligned as the ELF parser needs them.
 #[repr(C, align(8))]
@@ -121,23 +120,14 @@ impl Object {
         Ok((self.take_map(name)?, size.ok_or_else(|| Refusal::broken(&format!("other records in {name}")))?))
     }
 
+    /// The number of events that found no place in a table of the programs, at byte 0.
+    pub fn homeless(&self) -> Result<Mapping, Refusal> {
+        self.mapping("homeless", 1, size_of::<u64>())
+    }
+
     /// Maps the whole of a map of `elements` times `size` bytes into memory.
     pub fn mapping(&self, name: &str, elements: usize, size: usize) -> Result<Mapping, Refusal> {
         let len = (elements * size).next_multiple_of(rustix::param::page_size());
         Mapping::new(self.map(name)?, 0, len).map_err(|e| Refusal::new(Stage::Map, name, e))
-    }
-}
-
-/// Events that found no place in a table of an object's programs.
-#[derive(Debug)]
-pub(super) struct Homeless(Mapping);
-
-impl Homeless {
-    pub fn of(object: &Object) -> Result<Self, Refusal> {
-        object.mapping("homeless", 1, size_of::<u64>()).map(Self)
-    }
-
-    pub fn count(&self) -> u64 {
-        self.0.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
     }
 }

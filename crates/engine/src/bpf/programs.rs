@@ -22,15 +22,6 @@ const fn x86(without: &'static str) -> &'static str {
     if cfg!(target_arch = "x86_64") { without } else { "" }
 }
 
-/// How `kvm_exit` can be had.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ExitEvent {
-    /// Its number as a classic tracepoint.
-    pub id: u64,
-    /// Whether it is known where the reason is, so that a raw one does.
-    pub raw: bool,
-}
-
 /// The programs of a raw `kvm_exit`. The second would hang on the older tracepoint as well, and take something else for
 /// the reason: it is only for kernels that refuse the first, which reads more arguments than they have.
 pub(super) const RAW_EXIT: [&str; 2] = ["kvm_exit_raw_old", "kvm_exit_raw"];
@@ -71,18 +62,19 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Loads and attaches the programs of a level. `exit`: `kvm_exit`, or why it is not available.
+    /// Loads and attaches the programs of a level. `exit`: the number of `kvm_exit` as a classic tracepoint, or why it
+    /// is not available. `raw`: it is known where the reason is, so that a raw one does.
     ///
     /// # Errors
     /// When no program would work.
-    pub fn start(object: &Object, full: bool, exit: Result<ExitEvent, &EngineError>) -> Result<Self, EngineError> {
+    pub fn start(object: &Object, full: bool, exit: Result<u64, &EngineError>, raw: bool) -> Result<Self, EngineError> {
         let mut programs = Self::default();
         for spec in PROGRAMS.iter().filter(|p| full || !p.full) {
             let attached = &mut programs.attached;
             let done = match exit {
                 _ if spec.event != "kvm_exit" => attached.raw(object, spec.event, spec.programs),
-                Ok(exit) if exit.raw && attached.raw(object, "kvm_exit", &RAW_EXIT).is_ok() => Ok(()),
-                Ok(exit) => object.load("kvm_exit").and_then(|p| attached.classic("kvm_exit", p, exit.id)),
+                Ok(_) if raw && attached.raw(object, "kvm_exit", &RAW_EXIT).is_ok() => Ok(()),
+                Ok(id) => object.load("kvm_exit").and_then(|p| attached.classic("kvm_exit", p, id)),
                 Err(error) => {
                     programs.gap(spec, error.clone());
                     continue;

@@ -123,23 +123,23 @@ impl Rights {
         if let Some((why, fix)) = paranoid.filter(|_| denied && refusal.stage == Stage::Attach) {
             return EngineError { cause: format!("{what} failed: {why}"), fix };
         }
-        let (why, fix) = if matches!(refusal.error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
-            (
-                "too many open files".to_string(),
-                "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)",
-            )
-        } else if self.too_old() {
-            (format!("kernel {} is too old, the bpf engine needs 5.5", self.kernel), "use --engine perf")
-        } else if matches!(refusal.error.raw_os_error(), Some(libc::ENOMEM | libc::E2BIG)) {
-            (format!("{}", refusal.error), "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf")
-        } else if let Some(last) = refusal.log.lines().rev().find(|l| !l.is_empty() && !l.starts_with("processed ")) {
-            let last = kvm::sanitize(last, 100);
-            (
-                format!("the kernel's verifier says \"{last}\" ({})", refusal.error),
-                "use --engine perf, and report this kernel's version",
-            )
-        } else {
-            (format!("{}", refusal.error), "use --engine perf, and report this kernel's version")
+        let error = refusal.error.to_string();
+        let (why, fix) = match refusal.error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => {
+                let fix = "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)";
+                ("too many open files".into(), fix)
+            }
+            _ if self.too_old() => {
+                (format!("kernel {} is too old, the bpf engine needs 5.5", self.kernel), "use --engine perf")
+            }
+            Some(libc::ENOMEM | libc::E2BIG) => {
+                (error, "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf")
+            }
+            _ => {
+                let last = refusal.log.lines().rev().find(|l| !l.is_empty() && !l.starts_with("processed "));
+                let said = last.map(|l| format!("the kernel's verifier says \"{}\" ({error})", kvm::sanitize(l, 100)));
+                (said.unwrap_or(error), "use --engine perf, and report this kernel's version")
+            }
         };
         EngineError { cause: format!("{what} failed: {why}"), fix: fix.into() }
     }

@@ -4,7 +4,7 @@ use super::decode::{self, Measured, SlotDecoder};
 use super::kernel_btf;
 use super::layout::Slot;
 use super::object::{self, Choices, Object};
-use super::programs::{ExitEvent, Programs};
+use super::programs::Programs;
 use super::refusal::{Refusal, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
@@ -34,8 +34,8 @@ pub(super) struct Running {
     parts: Measured,
     programs: Programs,
     names: ReasonNames,
-    /// What forgotten threads had counted.
-    past: Totals,
+    /// What forgotten threads had counted, and their overflow.
+    past: (u64, u64),
     /// Events counted up to the last reading.
     read: u64,
     /// The same by slot.
@@ -44,13 +44,6 @@ pub(super) struct Running {
     unread: u64,
     /// The slots of the last reading that another slot of the same thread took in.
     joined: HashMap<ThreadKey, ThreadKey>,
-}
-
-/// Sums over threads.
-#[derive(Debug, Clone, Copy, Default)]
-struct Totals {
-    events: u64,
-    overflow: u64,
 }
 
 impl Running {
@@ -75,8 +68,7 @@ impl Running {
         let cpus = object.take_map("cpus")?;
         fill_cpus(cpus.as_fd(), topology)?;
         let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
-        let by = exit.as_ref().map(|e| ExitEvent { id: e.id, raw: raw.is_some() });
-        let programs = Programs::start(&object, full, by)?;
+        let programs = Programs::start(&object, full, exit.as_ref().map(|format| format.id), raw.is_some())?;
         Ok(Self {
             tables,
             cpus,
@@ -84,7 +76,7 @@ impl Running {
             parts: programs.parts(),
             programs,
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
-            past: Totals::default(),
+            past: (0, 0),
             read: 0,
             read_of: HashMap::new(),
             unread: 0,
@@ -96,7 +88,8 @@ impl Running {
     pub fn read(&mut self) -> Reading {
         let decoder = SlotDecoder { parts: self.parts, names: &self.names };
         let mut reading = Reading::default();
-        let (mut exits, mut sum, mut served) = (false, self.past, 0);
+        let (mut exits, mut served) = (false, 0);
+        (reading.events, reading.overflow) = self.past;
         let began = monotonic_ns();
         let taken = self.tables.taken();
         self.tables.unmap_unused(&taken);
@@ -106,10 +99,10 @@ impl Running {
             let Some((slot, interval)) = taken else { continue };
             exits |= slot.exits_seen.load(Relaxed) != 0;
             let thread = decoder.thread(slot, interval);
-            sum.overflow += u64::from(slot.overflow.load(Relaxed));
+            reading.overflow += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&thread.events);
             self.read_of.insert(index, handled);
-            sum.events += handled;
+            reading.events += handled;
             served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
             reading.threads.push(thread);
         }
@@ -118,10 +111,9 @@ impl Running {
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
-        reading.events = sum.events;
-        self.read = sum.events;
+        self.read = reading.events;
         reading.lost = self.programs.missed() + self.unread;
-        reading.overflow = sum.overflow + self.tables.homeless();
+        reading.overflow += self.tables.homeless();
         reading
     }
 
@@ -135,9 +127,9 @@ impl Running {
             if !threads.contains(self.joined.get(&key).unwrap_or(&key)) {
                 continue;
             }
-            self.past.overflow += u64::from(slot.overflow.load(Relaxed));
+            self.past.1 += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&decoder.thread(slot, &interval).events);
-            self.past.events += handled;
+            self.past.0 += handled;
             self.unread += handled.saturating_sub(self.read_of.remove(&index).unwrap_or(0));
             self.tables.release(index);
         }

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Plain numbers without padding: any bytes are a value, and any value is bytes.
 ///
@@ -259,6 +260,11 @@ impl Mapping {
         let start = self.start.as_ptr().wrapping_add(byte).cast::<T>();
         // SAFETY: inside the mapping, aligned, and `SharedMemory` allows any content and concurrent writes.
         (inside && start.is_aligned()).then(|| unsafe { &*start })
+    }
+
+    /// The counter at this byte.
+    pub fn count(&self, byte: usize) -> u64 {
+        self.at::<AtomicU64>(byte).map_or(0, |n| n.load(Relaxed))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The maps of a running engine, seen from user space: the taken slots, their memory, and how to free them.
 
 use super::layout::{Bucket, SLOT_BITS, SLOT_SIZE, Slot, TASK_BITS, WAYS, bucket_of};
-use super::object::{Homeless, Object};
+use super::object::Object;
 use super::refusal::{Refusal, Stage};
 use super::sys::{self, Mapping};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(super) struct Tables {
     windows: BTreeMap<usize, Mapping>,
     owners: Mapping,
     tasks: Mapping,
-    homeless: Homeless,
+    homeless: Mapping,
     free: OwnedFd,
     count: usize,
 }
@@ -39,7 +39,7 @@ impl Tables {
         let tables = Self {
             owners: object.mapping("owners", count, OWNER_SIZE)?,
             tasks: object.mapping("tasks", 1 << TASK_BITS, size_of::<Bucket>())?,
-            homeless: Homeless::of(object)?,
+            homeless: object.homeless()?,
             slots: object.take_map("slots")?,
             free: object.take_map("free_slots")?,
             windows: BTreeMap::new(),
@@ -56,9 +56,7 @@ impl Tables {
 
     /// The slots that threads have taken.
     pub fn taken(&self) -> Vec<usize> {
-        (0..self.count)
-            .filter(|i| self.owners.at::<AtomicU64>(i * OWNER_SIZE).is_some_and(|tid| tid.load(Relaxed) != 0))
-            .collect()
+        (0..self.count).filter(|i| self.owners.count(i * OWNER_SIZE) != 0).collect()
     }
 
     /// A slot's memory. Slots that follow each other are mapped together.
@@ -102,7 +100,7 @@ impl Tables {
 
     /// Events of threads that found no slot.
     pub fn homeless(&self) -> u64 {
-        self.homeless.count()
+        self.homeless.count(0)
     }
 
     /// The number of slots.

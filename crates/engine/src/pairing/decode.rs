@@ -23,8 +23,8 @@ pub struct Tracepoint {
     pub name: &'static str,
     /// Whether it only serves durations and scheduling.
     pub is_timing: bool,
-    /// Its fields, those that a kernel may lack after a `?`. If the first is the id of a thread, the event is about that
-    /// thread, else about the one that ran.
+    /// Its fields, those that a kernel may lack after a `?`. If the first is the id of a thread, the event is about
+    /// that thread, else about the one that ran.
     fields: &'static str,
     event: fn(&Record<'_>) -> Option<EventKind>,
 }

@@ -62,16 +62,23 @@ pub struct Pairing {
     ended: Option<HashMap<ThreadKey, PairedThread, RandomState>>,
     /// Cells of addresses and of exit reasons of all threads.
     cells: usize,
-    untimed: bool,
-    counts_migrations: bool,
-    exact: bool,
+    /// Count each exit immediately and without its time: it then needs no entries.
+    pub untimed: bool,
+    /// The source has `sched_migrate_task`: a thread without such an event moved 0 times, not an unknown number of
+    /// times.
+    pub counts_migrations: bool,
+    /// Keep memory addresses exact to the byte and do not clip long durations in the sum of squares, as in perf's
+    /// tables.
+    pub exact: bool,
     /// End of the last gap of lost events. Exits that began before it do not count.
     gap_until: u64,
     seen: SeenKinds,
     exits: u64,
     served: u64,
-    events: u64,
-    overflow: u64,
+    /// Number of events taken.
+    pub events: u64,
+    /// Events without room in a bounded table.
+    pub overflow: u64,
 }
 
 impl Pairing {
@@ -81,34 +88,11 @@ impl Pairing {
         Self { names, topology, ..Self::default() }
     }
 
-    /// Counts each exit immediately and without its time. It then needs no entries.
-    #[must_use]
-    pub fn untimed(mut self) -> Self {
-        self.untimed = true;
-        self
-    }
-
-    /// The source has `sched_migrate_task`: a thread without such an event moved 0 times, not an unknown number of
-    /// times.
-    #[must_use]
-    pub fn with_migrations(mut self) -> Self {
-        self.counts_migrations = true;
-        self
-    }
-
     /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: later events belong to
     /// another thread with the same id. For a live host, which reuses ids; a recording names its threads by them.
     #[must_use]
     pub fn separating_lives(mut self) -> Self {
         self.ended = Some(HashMap::default());
-        self
-    }
-
-    /// Keeps memory addresses exact to the byte and does not clip long durations in the sum of squares, as in perf's
-    /// tables.
-    #[must_use]
-    pub fn exactly(mut self) -> Self {
-        self.exact = true;
         self
     }
 
@@ -259,15 +243,5 @@ impl Pairing {
         // At the start each thread can be within an exit whose kvm_exit fired earlier.
         let enough = ENOUGH_WITHOUT_EXIT.max(2 * self.threads.len() as u64);
         if self.exits > 0 { Some(true) } else { (self.served > enough).then_some(false) }
-    }
-
-    /// Number of events taken.
-    pub fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// Events without room in a bounded table.
-    pub fn overflow(&self) -> u64 {
-        self.overflow
     }
 }

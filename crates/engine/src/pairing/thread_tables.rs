@@ -46,8 +46,8 @@ pub(super) struct ExitCounts {
 pub(super) struct Exits(pub HashMap<(Isa, u32), ExitCounts>);
 
 impl Exits {
-    /// Counts one exit, with its time if that is known. Returns false if its reason finds no cell. `room`: whether a new
-    /// reason may take a cell.
+    /// Counts one exit, with its time if that is known. Returns false if its reason finds no cell. `room`: whether a
+    /// new reason may take a cell.
     pub fn add(&mut self, reason: (Isa, u32), timed: Option<(u64, ExitParts)>, exact: bool, room: bool) -> bool {
         if !(room && self.0.len() < MAX_EXITS || self.0.contains_key(&reason)) {
             return false;

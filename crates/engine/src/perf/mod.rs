@@ -79,8 +79,10 @@ impl Engine for PerfEngine {
             (self.watcher, self.gaps) = (None, Vec::new());
         } else {
             let (wanted, decoder, gaps) = self.learn(level);
-            let pairing = Pairing::new(decoder.reason_names().clone(), self.topology.clone()).separating_lives();
-            let pairing = if level == EngineLevel::Full { pairing.with_migrations() } else { pairing.untimed() };
+            let names = decoder.reason_names().clone();
+            let mut pairing = Pairing::new(names, self.topology.clone()).separating_lives();
+            pairing.untimed = level != EngineLevel::Full;
+            pairing.counts_migrations = !pairing.untimed;
             self.watcher = Some(Watcher::start(wanted, decoder, pairing)?);
             self.gaps = gaps;
         }

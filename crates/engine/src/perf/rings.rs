@@ -29,8 +29,6 @@ const FULL: usize = 1024;
 
 /// The size of a record's header.
 const HEADER: usize = 8;
-/// pid, tid, time, cpu and a reserved word, which end every record but a sample (`sample_id_all`).
-const TRAILER: usize = 24;
 
 /// Names that VMMs give to vCPU threads: QEMU with and without `debug-threads`, Firecracker, cloud-hypervisor, crosvm,
 /// kvmtool. An event's filter can be set only once, so it cannot follow the threads themselves.
@@ -292,25 +290,15 @@ fn check(result: libc::c_int) -> io::Result<()> {
 
 /// The body of a sample of TID, TIME, CPU and RAW: `u32 pid, tid; u64 time; u32 cpu, res; u32 size; u8 raw[size]`.
 fn sample(data: &[u8]) -> Option<RawSample<'_>> {
-    let (head, rest) = data.split_at_checked(TRAILER)?;
-    let (size, rest) = rest.split_first_chunk::<4>()?;
+    let (size, rest) = data.get(24..)?.split_first_chunk::<4>()?;
     let raw = rest.get(..u32::from_ne_bytes(*size) as usize)?;
-    Some(RawSample {
-        pid: word(head, 0)?,
-        tid: word(head, 4)?,
-        time: long(head, 8)?,
-        cpu: word(head, 16)?.cast_unsigned(),
-        raw,
-    })
+    let word = |at: usize| Some(i32::from_ne_bytes(*data.get(at..)?.first_chunk()?));
+    Some(RawSample { pid: word(0)?, tid: word(4)?, time: long(data, 8)?, cpu: word(16)?.cast_unsigned(), raw })
 }
 
-/// The body of a record of loss: `u64 id, lost`, then the trailer.
+/// The body of a record of loss: `u64 id, lost`, then pid, tid and time (`sample_id_all`).
 fn lost(data: &[u8]) -> Option<(u64, u64)> {
     Some((long(data, 8)?, long(data, 16 + 8)?))
-}
-
-fn word(data: &[u8], at: usize) -> Option<i32> {
-    data.get(at..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
 }
 
 fn long(data: &[u8], at: usize) -> Option<u64> {

@@ -44,12 +44,10 @@ impl TimeOrder {
             }
             pairing.event(&event);
         }
-        let mut passed = self.gaps.len() - gaps.len();
-        while self.gaps.get(passed).is_some_and(|gap| gap.0 <= horizon) {
-            let (since, until) = self.gaps[passed];
-            pairing.gap(since, until);
-            passed += 1;
+        while let Some((since, until)) = gaps.next_if(|gap| gap.0 <= horizon) {
+            pairing.gap(*since, *until);
         }
+        let passed = self.gaps.len() - gaps.len();
         self.gaps.drain(..passed);
     }
 }

@@ -13,7 +13,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest time that events wait in a ring that stays less than half full.
@@ -91,15 +90,9 @@ impl Budget {
     }
 }
 
-struct WatcherShared {
-    state: Mutex<State>,
-    stop: AtomicBool,
-}
-
-/// Rings that a thread empties into a [`Pairing`] as long as this value lives.
-pub(super) struct Watcher {
-    shared: Arc<WatcherShared>,
-}
+/// Rings that a thread empties into a [`Pairing`] as long as this value lives. The thread closes the events, since
+/// closing a tracepoint takes the kernel milliseconds: it holds the state but for a moment between two passes.
+pub(super) struct Watcher(Arc<Mutex<State>>);
 
 impl Watcher {
     /// Opens the events and starts the thread.
@@ -111,7 +104,7 @@ impl Watcher {
             fix: "use --engine none to go on without exits".into(),
         };
         rings.iter_mut().try_for_each(Ring::enable).map_err(failed)?;
-        let state = Mutex::new(State {
+        let state = Arc::new(Mutex::new(State {
             rings,
             wanted,
             looked,
@@ -122,35 +115,34 @@ impl Watcher {
             pairing,
             scheduler: Budget::default(),
             names: HashMap::new(),
-        });
-        let shared = Arc::new(WatcherShared { state, stop: AtomicBool::new(false) });
-        let theirs = Arc::clone(&shared);
+        }));
+        let watched = Arc::downgrade(&state);
         std::thread::Builder::new()
             .name("perf-rings".into())
             .spawn(move || {
                 // Fails without privileges; the rings' size then has to suffice.
                 let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
                 let _ = keep(for_rings());
-                while !theirs.stop.load(Ordering::Relaxed) {
-                    let fds: Vec<_> = theirs.lock().rings.iter().map(Ring::fd).collect();
-                    // SAFETY: the descriptors belong to the rings, which `theirs` keeps open; rings are closed by this
+                while let Some(state) = watched.upgrade() {
+                    let fds: Vec<_> = lock(&state).rings.iter().map(Ring::fd).collect();
+                    // SAFETY: the descriptors belong to the rings, which `state` keeps open; rings are closed by this
                     // thread alone, below.
                     let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
                     let mut polled: Vec<_> = borrowed.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
                     // If interrupted or failed, one pass more does no harm.
                     let _ = poll(&mut polled, Some(&PATIENCE));
-                    let mut state = theirs.lock();
+                    let mut state = lock(&state);
                     state.pass();
                     state.follow_cpus();
                 }
             })
             .map_err(failed)?;
-        Ok(Self { shared })
+        Ok(Self(state))
     }
 
     /// All that was counted up to now.
     pub fn read(&self) -> Reading {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.0);
         let horizon = state.pass();
         state.hotplug.report();
         let mut threads = state.pairing.snapshot();
@@ -162,16 +154,16 @@ impl Watcher {
             mono_ns: Some(horizon),
             threads,
             lost: rings.iter().map(Ring::lost).sum::<u64>() + lost_before,
-            overflow: pairing.overflow(),
+            overflow: pairing.overflow,
             fires_kvm_exit: pairing.fires_kvm_exit(),
-            events: pairing.events(),
+            events: pairing.events,
             ..Reading::default()
         }
     }
 
     /// What is not watched: CPUs that came online, or the scheduler's events.
     pub fn gap(&self) -> Option<EngineError> {
-        let state = self.shared.lock();
+        let state = lock(&self.0);
         if let Some(gap) = &state.hotplug.reported {
             return Some(gap.clone());
         }
@@ -193,27 +185,17 @@ impl Watcher {
 
     /// Frees the cells of threads that are gone.
     pub fn forget(&self, threads: &[ThreadKey]) {
-        self.shared.lock().pairing.forget(threads);
+        lock(&self.0).pairing.forget(threads);
     }
 
     /// CPUs went online or offline.
     pub fn set_topology(&self, topology: &HostTopology) {
-        self.shared.lock().pairing.set_topology(topology);
+        lock(&self.0).pairing.set_topology(topology);
     }
 }
 
-impl Drop for Watcher {
-    /// The thread closes the events when it ends, within [`PATIENCE`]: closing a tracepoint takes the kernel
-    /// milliseconds.
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-impl WatcherShared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

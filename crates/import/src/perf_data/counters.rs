@@ -147,8 +147,9 @@ impl PerfDataCounters {
         }
         let pairing = || {
             let names = formats.decoder.reason_names().clone();
-            let pairing = Pairing::new(names, HostTopology::default()).exactly();
-            if formats.migrations { pairing.with_migrations() } else { pairing }
+            let mut pairing = Pairing::new(names, HostTopology::default());
+            (pairing.exact, pairing.counts_migrations) = (true, formats.migrations);
+            pairing
         };
         (self.counts.pairing, self.unpaired) = (pairing(), Some(pairing()));
         self.formats = Some(formats.clone());

@@ -89,7 +89,7 @@ impl PerfData {
 
     /// What was read so far.
     fn engine(&self) -> EngineStatus {
-        let (lost, overflow) = (self.counters.lost, self.counters.counted().overflow());
+        let (lost, overflow) = (self.counters.lost, self.counters.counted().overflow);
         EngineStatus { lost, overflow, events: self.reader.samples, ..EngineStatus::default() }
     }
 

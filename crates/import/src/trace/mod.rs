@@ -102,12 +102,8 @@ impl TraceReader {
         let mut pairing = Pairing::new(ReasonNames::new(), topology);
         let timed = has_times(head);
         // Without entries or times, exits count without durations.
-        if !timed || !head.contains("kvm_entry:") {
-            pairing = pairing.untimed();
-        }
-        if head.contains("sched_migrate_task:") {
-            pairing = pairing.with_migrations();
-        }
+        pairing.untimed = !timed || !head.contains("kvm_entry:");
+        pairing.counts_migrations = head.contains("sched_migrate_task:");
         // A nested guest's exit can be for its own hypervisor to serve.
         let mut decoder = TraceDecoder::default();
         decoder.ports_of_exits = !head.contains("kvm_pio") && !head.contains("kvm_nested_vmexit");
@@ -182,7 +178,7 @@ impl TraceReader {
             self.pairing.name(*tid, comm);
         }
         self.pairing.end();
-        let (overflow, events) = (self.pairing.overflow(), self.pairing.events());
+        let (overflow, events) = (self.pairing.overflow, self.pairing.events);
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
         threads.iter_mut().for_each(|t| self.decoder.name(&mut t.events.exits));
