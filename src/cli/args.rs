@@ -228,18 +228,29 @@ pub struct RecordArgs {
     /// How long to record, such as 10m [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
-    /// Limit the size, such as 500M; the oldest samples go first
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
-    pub max_size: Option<u64>,
-    /// Limit the age of samples, such as 7d; the oldest go first
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
-    pub max_age: Option<Duration>,
+    /// Limits of the recording.
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// How to sample.
     #[command(flatten)]
     pub sampling: SamplingArgs,
     /// Which guests.
     #[command(flatten)]
     pub choice: ChoiceArgs,
+}
+
+/// Limits of a recording. The config file has the same settings.
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitArgs {
+    /// Limit the size, such as 500M; the oldest samples go first
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[serde(deserialize_with = "config::size")]
+    pub max_size: Option<u64>,
+    /// Limit the age of samples, such as 7d; the oldest go first
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    #[serde(deserialize_with = "config::age")]
+    pub max_age: Option<Duration>,
 }
 
 /// `kvmtop replay`.
@@ -351,12 +362,9 @@ pub struct PlanArgs {
     /// Files or folders that describe a host and its guests, as for report [default: this host]
     #[arg(value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
-    /// Read one interval of a session: 14:03, +10m or -10m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
-    pub at: Option<RecordingTime>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// How to read them.
+    #[command(flatten)]
+    pub reading: InputArgs,
     /// How to sample.
     #[command(flatten)]
     pub sampling: SamplingArgs,
@@ -428,8 +436,8 @@ pub struct ExportArgs {
     pub listen: SocketAddr,
     /// Serve by TLS and ask for passwords, as this file of Prometheus' exporters says
     ///
-    /// YAML: `tls_server_config` with `cert_file`, `key_file`, `client_auth_type`, `client_ca_file` and `min_version`,
-    /// and `basic_auth_users` with bcrypt hashes. It is read again when it or a certificate changes.
+    /// YAML: `tls_server_config` with `cert_file` and `key_file`, and `basic_auth_users` with bcrypt hashes. It is read
+    /// again when it or a certificate changes.
     #[arg(long, value_name = "FILE")]
     pub web_config: Option<PathBuf>,
     /// Counters of each vCPU instead of all vCPUs of a guest together

@@ -1,7 +1,7 @@
 //! The config file. Every key has a default. An unknown key is an error: it is probably misspelt, and dropping it
 //! silently would be worse. `assets/kvmtop.toml` shows all keys, and a test checks that it equals the defaults.
 
-use super::args::{self, SamplingArgs, ScreenArgs};
+use super::args::{self, LimitArgs, SamplingArgs, ScreenArgs};
 use super::values;
 use crate::ui::{ColumnId, KeysInForce, ScreenView, Sort, ThemeChoice, column_named};
 use anyhow::Context;
@@ -31,23 +31,11 @@ pub struct Config {
     /// Keys of actions, in place of those that they have.
     pub keys: BTreeMap<String, Spanned<KeyList>>,
     /// Limits of a recording.
-    pub record: Record,
+    pub record: LimitArgs,
     /// Which findings are reported.
     pub findings: Findings,
     /// The figures from which findings are reported.
     pub thresholds: Thresholds,
-}
-
-/// Limits of a recording.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Record {
-    /// Maximum size, bytes.
-    #[serde(deserialize_with = "size")]
-    pub max_size: Option<u64>,
-    /// Maximum age of samples.
-    #[serde(deserialize_with = "age")]
-    pub max_age: Option<Duration>,
 }
 
 /// Which findings are reported, and when.
@@ -229,11 +217,11 @@ pub(super) fn columns<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Colu
     Ok(Some(columns))
 }
 
-fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+pub(super) fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     parsed(d, values::size).map(Some)
 }
 
-fn age<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+pub(super) fn age<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
     parsed(d, values::duration).map(Some)
 }
 
@@ -318,7 +306,7 @@ mod tests {
         assert_eq!(c.sampling.engine, Some(EngineChoice::Perf));
         assert!(c.sampling.no_monitor);
         assert_eq!(c.sampling.domains, [Pattern::new("web-*").unwrap()]);
-        assert_eq!(c.record, Record { max_size: Some(2 << 30), max_age: Some(Duration::from_secs(604_800)) });
+        assert_eq!(c.record, LimitArgs { max_size: Some(2 << 30), max_age: Some(Duration::from_secs(604_800)) });
     }
 
     #[test]

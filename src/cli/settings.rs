@@ -30,23 +30,16 @@ pub struct Settings {
     pub findings: lint::Options,
     /// The config file that the user asked for.
     pub config: Option<PathBuf>,
-    /// How to draw.
-    pub look: ScreenLook,
+    /// Whether to draw with colour.
+    pub color: bool,
+    /// Whether to draw with ASCII characters only.
+    pub ascii: bool,
     /// What the screen begins with.
     pub screen: ScreenSettings,
     /// The keys of the screen.
     pub keys: KeysInForce,
     /// Limits of a recording.
     pub limits: Limits,
-}
-
-/// How to draw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScreenLook {
-    /// With colour.
-    pub color: bool,
-    /// With ASCII characters only.
-    pub ascii: bool,
 }
 
 impl Settings {
@@ -84,10 +77,8 @@ impl Settings {
                 ..rules
             },
             config: choice.config.clone(),
-            look: ScreenLook {
-                color: !file_screen.no_color && !screen.no_color && !no_color,
-                ascii: file_screen.ascii || screen.ascii,
-            },
+            color: !file_screen.no_color && !screen.no_color && !no_color,
+            ascii: file_screen.ascii || screen.ascii,
             screen: ScreenSettings {
                 theme: screen.theme.or(file_screen.theme).unwrap_or_default(),
                 mouse: file_screen.mouse || screen.mouse,

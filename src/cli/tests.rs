@@ -2,7 +2,7 @@
 
 use super::args::{Cli, Command, EngineChoice};
 use super::config::Config;
-use super::settings::{ScreenLook, Settings};
+use super::settings::Settings;
 use crate::ui::ThemeChoice;
 use clap::{CommandFactory, Parser};
 use judge::analysis::Pattern;
@@ -40,7 +40,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     let default = settings("", "");
     assert_eq!(default.interval, Duration::from_secs(1));
     assert_eq!((default.engine, default.monitor, default.kvm_events), (EngineChoice::Auto, true, false));
-    assert_eq!(default.look, ScreenLook { color: true, ascii: false });
+    assert_eq!((default.color, default.ascii), (true, false));
     assert_eq!(default.findings, judge::lint::Options::default());
 
     let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\n\
@@ -48,7 +48,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
                 startup_guard = 0\n[thresholds]\ntimers.pit = 7.0\n";
     let from_file = settings("", file);
     assert_eq!(from_file.interval, Duration::from_secs(5));
-    assert_eq!((from_file.engine, from_file.monitor, from_file.look.ascii), (EngineChoice::None, false, true));
+    assert_eq!((from_file.engine, from_file.monitor, from_file.ascii), (EngineChoice::None, false, true));
     assert_eq!(from_file.domains.patterns, [Pattern::new("a*").unwrap()]);
     assert_eq!(from_file.libvirt_uri.as_deref(), Some("test:///default"));
     assert!(from_file.findings.allow.contains(&RuleId::Every));
@@ -66,14 +66,14 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(given.libvirt_uri.as_deref(), Some("qemu:///session"));
 
     assert!(!settings("--no-monitor", "").monitor);
-    assert!(!settings("--no-color", "").look.color);
+    assert!(!settings("--no-color", "").color);
     let theme = |line: &str, file: &str| settings(line, file).screen.theme;
     assert_eq!(theme("", "[screen]\ntheme = 'light'\n"), ThemeChoice::Light);
     assert_eq!(theme("--theme 16", "[screen]\ntheme = 'light'\n"), ThemeChoice::Sixteen);
     assert!(parse("--theme blue").unwrap_err().contains("there are auto, dark, light, 16, mono"));
     let cli = parse("").unwrap();
     let no_color = Settings::new(&Config::default(), None, &cli.choice, None, true);
-    assert!(!no_color.look.color, "NO_COLOR is heeded");
+    assert!(!no_color.color, "NO_COLOR is heeded");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn commands_take_their_arguments() {
     else {
         panic!("record")
     };
-    assert_eq!((r.max_size, r.max_age), (Some(500 << 20), Some(Duration::from_secs(604_800))));
+    assert_eq!((r.limits.max_size, r.limits.max_age), (Some(500 << 20), Some(Duration::from_secs(604_800))));
     assert!(matches!(parse("replay f --at 14:03 -b --json -n 3").unwrap().command, Some(Command::Replay(_))));
     assert!(matches!(parse("replay f --at -5m").unwrap().command, Some(Command::Replay(_))));
     assert!(matches!(parse("diff a b --duration 10s").unwrap().command, Some(Command::Diff(_))));

@@ -3,50 +3,40 @@
 use super::{live, print};
 use crate::cli::Settings;
 use crate::cli::args::DoctorArgs;
-use ::live::{HeldRights, SystemPaths, prerequisites};
+use ::live::{HeldRights, Prerequisite, SystemPaths, prerequisites};
+use ::report::document::{JsonSource, SCHEMA};
+use ::report::json::{self, TOOL};
+use ::report::objects;
 use ::report::table::cut;
-use ::report::{document, json};
 use judge::figures::count;
 use rustix::thread::CapabilitySet;
 use sample::Feed;
 use sample::{Sample, SourceState};
-use schemars::JsonSchema;
-use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Time for libvirt and the monitors to answer.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// What this host lets kvmtop see (`doctor --json`).
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "doctor")]
-pub(super) struct DoctorJson {
-    /// Version of this format.
-    #[schemars(extend("const" = 1))]
-    schema: u32,
-    /// `kvmtop` and its version.
-    tool: &'static str,
-    /// The engine that `--engine` and this host allow, as in a report.
-    #[schemars(extend("enum" = ["bpf", "perf", "none", "file"]))]
-    engine: &'static str,
-    /// Guests found.
-    guests: usize,
-    /// Each source of data and its state.
-    sources: Vec<document::JsonSource>,
-    /// Settings of the kernel and rights that decide what kvmtop may see.
-    host: Vec<JsonPrerequisite>,
-}
-
-/// A setting of the kernel, or a right.
-#[derive(Serialize, JsonSchema)]
-struct JsonPrerequisite {
-    /// `rights`, `lockdown`, `kernel.perf_event_paranoid`, `tracefs` or `KVM`.
-    name: &'static str,
-    /// What it is on this host.
-    value: String,
-    /// What to run where it keeps kvmtop from seeing something. `null`: nothing is wrong.
-    fix: Option<String>,
+objects! {
+    /// What this host lets kvmtop see (`doctor --json`).
+    #[schemars(rename = "doctor")]
+    pub struct DoctorJson(sample: &Sample, prerequisites: Vec<Prerequisite>) {
+        /// Version of this format.
+        #[schemars(extend("const" = 1))]
+        schema: u32 = SCHEMA,
+        /// `kvmtop` and its version.
+        tool: &'static str = TOOL,
+        /// The engine that `--engine` and this host allow, as in a report.
+        #[schemars(extend("enum" = ["bpf", "perf", "none", "file"]))]
+        engine: &'static str = sample.engine.kind.as_str(),
+        /// Guests found.
+        guests: usize = sample.domains.len(),
+        /// Each source of data and its state.
+        sources: Vec<JsonSource> = sample.sources.iter().cloned().map(JsonSource::new).collect(),
+        /// Settings of the kernel and rights that decide what kvmtop may see.
+        host: Vec<Prerequisite> = prerequisites,
+    }
 }
 
 /// Runs it on the live host.
@@ -58,17 +48,8 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     let first = live.feed.next()?;
     let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };
     let host = prerequisites(&SystemPaths::default(), &rights, &sample.host.facts);
-    let host: Vec<_> = host.into_iter().map(|(name, (value, fix))| JsonPrerequisite { name, value, fix }).collect();
     if args.json {
-        let document = DoctorJson {
-            schema: document::SCHEMA,
-            tool: json::TOOL,
-            engine: sample.engine.kind.as_str(),
-            guests: sample.domains.len(),
-            sources: sample.sources.iter().cloned().map(json::source).collect(),
-            host,
-        };
-        print(&(json::text(&document)? + "\n"))?;
+        print(&(json::text(&DoctorJson::new(&sample, host))? + "\n"))?;
     } else {
         print(&text(&sample, &host))?;
     }
@@ -76,7 +57,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
 }
 
 /// The sources, then what decides about them. A cure that a source names already is not repeated.
-fn text(sample: &Sample, host: &[JsonPrerequisite]) -> String {
+fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     let facts = &sample.host.facts;
     let flavour = facts.kvm_flavour.as_deref().unwrap_or("no kvm module");
     let mut out = format!(
@@ -97,7 +78,7 @@ fn text(sample: &Sample, host: &[JsonPrerequisite]) -> String {
     }
     let width = host.iter().map(|p| p.name.len()).max().unwrap_or(0);
     out.push('\n');
-    for JsonPrerequisite { name, value, fix } in host {
+    for Prerequisite { name, value, fix } in host {
         let _ = writeln!(out, "{name:<width$}  {}", cut(value, 400));
         let is_new = |fix: &&String| !sample.sources.iter().filter_map(|s| s.fix.as_ref()).any(|f| f.contains(*fix));
         if let Some(fix) = fix.as_ref().filter(is_new) {

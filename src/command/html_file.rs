@@ -3,14 +3,10 @@
 use super::{folder_of, print_bytes};
 use anyhow::{Context as _, anyhow, ensure};
 use rights::not_ours;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::{flag, low_level};
 use std::fs;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The name that means the standard output.
 pub const STDOUT: &str = "-";
@@ -61,7 +57,6 @@ pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
 /// # Errors
 /// When the folder or the disk refuses it; the folder is left as it was.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> anyhow::Result<()> {
-    let signals = HeldSignals::new().context("no handler for signals")?;
     // A new file, created by O_EXCL; the rename replaces a link instead of following it.
     let mut file = tempfile::Builder::new()
         .prefix(".kvmtop-")
@@ -69,43 +64,8 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> anyhow::Result<()> {
         .tempfile_in(folder_of(path))
         .context("no new file in its folder")?;
     file.write_all(content).and_then(|()| file.as_file().sync_all())?;
-    if signals.came() {
-        // Dropping both removes the file and ends the program.
-        return Ok(());
-    }
     file.persist(path).map_err(|e| e.error)?;
     Ok(())
-}
-
-/// Holds the signals that end a program while a file lies under a name that nobody would look for. Dropped, it lets
-/// them do what they always do.
-struct HeldSignals {
-    ends: Arc<AtomicBool>,
-    came: Arc<AtomicUsize>,
-}
-
-impl HeldSignals {
-    fn new() -> io::Result<Self> {
-        let held = Self { ends: Arc::default(), came: Arc::default() };
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            flag::register_conditional_default(signal, held.ends.clone())?;
-            flag::register_usize(signal, held.came.clone(), signal.unsigned_abs() as usize)?;
-        }
-        Ok(held)
-    }
-
-    fn came(&self) -> bool {
-        self.came.load(Ordering::SeqCst) != 0
-    }
-}
-
-impl Drop for HeldSignals {
-    fn drop(&mut self) {
-        self.ends.store(true, Ordering::SeqCst);
-        if let Ok(signal @ 1..) = i32::try_from(self.came.load(Ordering::SeqCst)) {
-            let _ = low_level::emulate_default_handler(signal);
-        }
-    }
 }
 
 #[cfg(test)]

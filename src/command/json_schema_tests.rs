@@ -16,7 +16,7 @@ fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     generator.subschema_for::<JsonDocument>();
     generator.subschema_for::<Diff>();
-    generator.subschema_for::<JsonPlan<'_>>();
+    generator.subschema_for::<JsonPlan>();
     generator.subschema_for::<JsonProfile>();
     generator.subschema_for::<DoctorJson>();
     generator.subschema_for::<JsonRules>();

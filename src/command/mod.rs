@@ -5,7 +5,6 @@ mod batch;
 mod check;
 mod doctor;
 mod export;
-mod html;
 mod html_file;
 #[cfg(test)]
 mod json_schema_tests;
@@ -93,7 +92,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             let settings = settings(None, &args.choice, None)?;
             keep(for_files(&args.inputs, args.html.as_deref().map(folder_of)));
             match &args.html {
-                Some(page) => html::write(&args.inputs, &args.reading, page, &settings),
+                Some(page) => report::html(&args.inputs, &args.reading, page, &settings),
                 None => report::report(&args, &settings),
             }
         }

@@ -3,22 +3,22 @@
 use super::report::JudgedInput;
 use super::{live, print, report, say_unmatched};
 use crate::cli::Settings;
-use crate::cli::args::{InputArgs, PlanArgs};
-use ::report::{View, plan};
+use crate::cli::args::PlanArgs;
+use ::report::View;
+use ::report::plan::{self, JsonPlan};
 use judge::analysis::{JudgedInterval, Pipeline};
 use judge::lint;
 
 /// Runs it.
 pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
     let (interval, source, damaged) = if args.inputs.is_empty() {
-        anyhow::ensure!(args.at.is_none(), "--at needs a session of kvmtop");
+        anyhow::ensure!(args.reading.at.is_none(), "--at needs a session of kvmtop");
         let [before, after] = live::two_samples(settings);
         let mut pipeline = Pipeline::new(settings.findings.clone());
         pipeline.next(before.into());
         (pipeline.next_or_first(after.into()), "live", false)
     } else {
-        let reading = InputArgs { at: args.at, json: args.json, ..InputArgs::default() };
-        let JudgedInput { interval, source, damaged } = report::read(&args.inputs, &reading, settings, None)?;
+        let JudgedInput { interval, source, damaged } = report::read(&args.inputs, &args.reading, settings, None)?;
         (interval, source, damaged)
     };
     let input = if source == "live" { lint::InputKind::Live } else { lint::InputKind::File };
@@ -26,8 +26,8 @@ pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
     let JudgedInterval { model, report } = &interval;
     let host = lint::plan(model, &options);
     say_unmatched(&View { model, findings: report, source, domains: &settings.domains });
-    if args.json {
-        print(&(serde_json::to_string(&plan::json(&host, source, &settings.domains))? + "\n"))?;
+    if args.reading.json {
+        print(&(serde_json::to_string(&JsonPlan::new(&host, source, &settings.domains))? + "\n"))?;
     } else {
         print(&plan::text(&host, &settings.domains))?;
     }

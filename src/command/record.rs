@@ -14,7 +14,8 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     // What is to last shorter than an interval is one interval.
     let interval = args.duration.map_or(settings.interval, |duration| settings.interval.min(duration));
     let settings = &Settings { interval, ..settings.clone() };
-    let limits = Limits { size: args.max_size.or(settings.limits.size), age: args.max_age.or(settings.limits.age) };
+    let (given, file) = (&args.limits, settings.limits);
+    let limits = Limits { size: given.max_size.or(file.size), age: given.max_age.or(file.age) };
     let mut recorder = Recorder::create(&args.file, limits)?;
     if let Some(note) = recorder.note() {
         say(note);

@@ -1,7 +1,6 @@
 //! `kvmtop replay` and `kvmtop demo`: a recording instead of a live host.
 
 use super::batch::BatchPrinter;
-use super::progress_line::ReadingLine;
 use super::recorded_intervals::RecordedIntervals;
 use super::{say, screen};
 use crate::cli::Settings;
@@ -21,7 +20,7 @@ use std::path::Path;
 /// The recording that ships with kvmtop.
 const DEMO: &[u8] = include_bytes!("../../assets/demo.kvmtop");
 /// The intervals that a perf.data file is cut into, seconds.
-const INTERVAL_S: f64 = 1.0;
+pub(super) const INTERVAL_S: f64 = 1.0;
 
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
@@ -30,10 +29,7 @@ pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
         // Text needs no way back in time, so the samples are printed as they are decoded.
         return print_perf_data(&args.file, &args.batch, settings);
     }
-    // The whole of a file without a readable index is read.
-    let reading = ReadingLine::new(std::slice::from_ref(&args.file));
     let session = if is_perf_data { record_perf_data(&args.file)? } else { Session::open(&args.file)? };
-    drop(reading);
     let title = args.file.display().to_string();
     show(session, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
 }

@@ -1,16 +1,19 @@
 //! `report` and `diff`: files instead of a live host.
 
-use super::progress_line::ReadingLine;
+use super::html_file::{self, STDOUT};
+use super::replay::INTERVAL_S;
 use super::{FAILED, print, report_session, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
-use ::report::html::TimelineBuilder;
+use ::report::html::{TimelineBuilder, page};
 use ::report::{View, diff, diff_text, json, text};
-use import::{DescriptionFiles, ImportOptions, Imported};
+use anyhow::Context as _;
+use import::{DescriptionFiles, ImportOptions, Imported, PerfDataFeed};
 use judge::analysis::{JudgedInterval, Pipeline};
-use judge::lint;
-use sample::SourceId;
-use std::path::PathBuf;
+use judge::{figures, lint};
+use sample::{Feed as _, SourceId};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Files read, joined and judged.
 pub(super) struct JudgedInput {
@@ -41,6 +44,37 @@ pub fn report(args: &ReportArgs, settings: &Settings) -> anyhow::Result<u8> {
     } else {
         print(&text::report(&view))?;
     }
+    Ok(status(read.damaged))
+}
+
+/// `kvmtop report --html`: writes the page of these inputs to a file, or to the standard output.
+pub fn html(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Settings) -> anyhow::Result<u8> {
+    html_file::check(file)?;
+    let mut timeline = TimelineBuilder::new(settings.domains.clone());
+    let read = read(inputs, reading, settings, Some(&mut timeline))?;
+    for path in inputs {
+        // The report said of a file that cannot be used.
+        if read.source == SourceId::PerfData.as_str()
+            && let Ok(mut feed) = PerfDataFeed::open(path, INTERVAL_S, reading.perf_times)
+        {
+            let mut pipeline = Pipeline::new(settings.findings.clone());
+            while let Some(sample) = feed.next().with_context(|| format!("{}: its time lines", path.display()))? {
+                if let Some(interval) = pipeline.next(Arc::new(sample)) {
+                    timeline.add(&interval);
+                }
+            }
+        }
+    }
+    let view = read.view(settings);
+    let names: Vec<_> = inputs.iter().map(|i| i.file_name().unwrap_or(i.as_os_str()).to_string_lossy()).collect();
+    let page = page(&view, timeline, &names.join(", "))?;
+    html_file::write(file, page.html.as_bytes())?;
+    say_unmatched(&view);
+    if file != Path::new(STDOUT) {
+        let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+        say(&format!("wrote {} ({})", path.display(), figures::bytes(page.html.len() as u64)));
+    }
+    page.notes.iter().for_each(|note| say(note));
     Ok(status(read.damaged))
 }
 
@@ -83,13 +117,10 @@ pub(super) fn read(
         return Ok(JudgedInput { interval, source: "session", damaged });
     }
     anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");
-    let reading = ReadingLine::new(inputs);
     let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
-    drop(reading);
     errors.iter().map(ToString::to_string).chain(notes).for_each(|text| say(&text));
     anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
     let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
-    let _judging = ReadingLine::new(inputs);
     let interval = Pipeline::new(options).whole(&sample, base);
     Ok(JudgedInput { interval, source, damaged: !errors.is_empty() })
 }

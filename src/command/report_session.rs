@@ -1,6 +1,6 @@
 //! A session as input of `report` and `diff`: found among the files, summed up or read at one time.
 
-use super::progress_line::{ProgressLine, ReadingLine};
+use super::progress_line::ProgressLine;
 use super::recorded_intervals::RecordedIntervals;
 use crate::cli::Settings;
 use ::report::html::TimelineBuilder;
@@ -59,10 +59,7 @@ pub fn read(
     timeline: Option<&mut TimelineBuilder>,
 ) -> anyhow::Result<JudgedInterval> {
     let has_timeline = timeline.is_some();
-    // The whole of a file without a readable index is read.
-    let opening = ReadingLine::new(&[path.to_path_buf()]);
     let session = Session::open(path)?;
-    drop(opening);
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut samples = session.cursor();
     if !descriptions.is_empty() {

@@ -353,31 +353,3 @@ fn a_session_is_recorded_replayed_and_reported() {
     assert_eq!(run(&["replay", &file]).status.code(), Some(1), "no terminal");
     assert_eq!(run(&["record", "/no/such/folder/x", "--duration", "1"]).status.code(), Some(1));
 }
-
-#[test]
-fn a_page_that_is_interrupted_leaves_no_file_behind() {
-    use rustix::process::{Pid, Signal, kill_process};
-    use std::os::unix::process::ExitStatusExt as _;
-    let dir = tempfile::tempdir().expect("a folder");
-    let unfinished = || {
-        let entries = std::fs::read_dir(dir.path()).expect("the folder").flatten();
-        entries.filter(|e| e.file_name().to_string_lossy().starts_with(".kvmtop-")).count()
-    };
-    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.kvmtop");
-    for _ in 0..5 {
-        let mut command = common::kvmtop();
-        command.args(["report", demo, "--html", "page.html"]).current_dir(dir.path());
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("kvmtop runs");
-        let mut ended = false;
-        while unfinished() == 0 && !ended {
-            ended = child.try_wait().expect("a child").is_some();
-        }
-        if !ended {
-            // The program may end at this very moment, without the signal.
-            let _ = kill_process(Pid::from_child(&child), Signal::INT);
-        }
-        let status = child.wait().expect("it ends");
-        assert!(status.success() || status.signal() == Some(2), "{status}");
-        assert_eq!(unfinished(), 0);
-    }
-}

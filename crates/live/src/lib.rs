@@ -16,7 +16,7 @@ mod timestamps;
 mod user_slots;
 
 pub use collector::{Collector, CollectorCommand, CollectorOptions};
-pub use host::prerequisites::{HeldRights, prerequisites};
+pub use host::prerequisites::{HeldRights, Prerequisite, prerequisites};
 pub use metadata::libvirt_and_qmp::LibvirtAndQmp;
 pub use metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters, UuidClaim, WatchedGuest};
 pub use proc::discovery::vcpus;

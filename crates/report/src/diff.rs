@@ -19,40 +19,42 @@ pub use verdict::Cause;
 use super::View;
 use super::document::SCHEMA;
 use super::json::TOOL;
+use crate::objects;
 use judge::lint::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Two inputs compared (`diff --json`). A change is called one when it is beyond chance (one in a thousand) and at
-/// least a tenth.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Diff {
-    /// Version of this format.
-    #[schemars(extend("const" = 1))]
-    pub schema: u32,
-    /// `kvmtop` and its version.
-    pub tool: &'static str,
-    /// How the sides were measured differently; read it first, because it can look like a change of a guest. Empty: in
-    /// the same way.
-    pub conditions: Vec<Condition>,
-    /// The answer in a sentence.
-    pub summary: String,
-    /// What all changes together mean. `only-duration`: one side was watched longer, and rates or shares are equal.
-    /// `not-comparable`: no guest is on both sides, or one side counted nothing.
-    pub cause: Cause,
-    /// Seconds that the first side covers. `null`: its files do not say.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub before_s: Option<f64>,
-    /// Seconds that the second side covers. `null`: its files do not say.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub after_s: Option<f64>,
-    /// The guests; guests of the first side come first.
-    pub domains: Vec<DomainDiff>,
-    /// Guests that were matched by a weak sign, or not at all because several could be it: a sentence each.
-    pub unsure: Vec<String>,
-    /// What became of the findings.
-    pub findings: FindingsDiff,
+objects! {
+    /// Two inputs compared (`diff --json`). A change is called one when it is beyond chance (one in a thousand) and at
+    /// least a tenth.
+    pub struct Diff(views: [&View<'_>; 2], all: Vec<DomainDiff>, remarks: Vec<String>, found: FindingsDiff) {
+        /// Version of this format.
+        #[schemars(extend("const" = 1))]
+        schema: u32 = SCHEMA,
+        /// `kvmtop` and its version.
+        tool: &'static str = TOOL,
+        /// How the sides were measured differently; read it first, because it can look like a change of a guest.
+        /// Empty: in the same way.
+        conditions: Vec<Condition> = conditions::conditions(views),
+        /// The answer in a sentence.
+        summary: String = verdict::summary(views, &all, &found),
+        /// What all changes together mean. `only-duration`: one side was watched longer, and rates or shares are equal.
+        /// `not-comparable`: no guest is on both sides, or one side counted nothing.
+        cause: Cause = verdict::cause(&all),
+        /// Seconds that the first side covers. `null`: its files do not say.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        before_s: Option<f64> = views[0].model.interval_s,
+        /// Seconds that the second side covers. `null`: its files do not say.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        after_s: Option<f64> = views[1].model.interval_s,
+        /// The guests; guests of the first side come first.
+        domains: Vec<DomainDiff> = all,
+        /// Guests that were matched by a weak sign, or not at all because several could be it: a sentence each.
+        unsure: Vec<String> = remarks,
+        /// What became of the findings.
+        findings: FindingsDiff = found,
+    }
 }
 
 /// What became of the findings. Two are the same if rule, target and guest are.
@@ -82,19 +84,7 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
     let views = [before, after];
     let (domains, unsure) = lines::domains(views);
     let findings = findings(views, &domains);
-    let cause = verdict::cause(&domains);
-    Diff {
-        schema: SCHEMA,
-        tool: TOOL,
-        conditions: conditions::conditions(views),
-        summary: verdict::summary(views, &domains, cause, &findings),
-        cause,
-        before_s: before.model.interval_s,
-        after_s: after.model.interval_s,
-        domains,
-        unsure,
-        findings,
-    }
+    Diff::new(views, domains, unsure, findings)
 }
 
 /// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A rule that a finding of

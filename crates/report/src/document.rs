@@ -9,592 +9,652 @@
 //! - 100 percent of CPU time is one host CPU, so a guest with four busy vCPUs has 400.
 //! - Text from guests and files is passed on as it is, escaped as JSON demands.
 
+use super::View;
+use super::json::{self, TOOL, guessed, guest_os, userspace_reason};
+use super::profile::ProfileView;
+use judge::figures;
 use judge::lint::{CannotTell, Finding, StillWatched};
-use judge::model::{DiskRates, NicRates};
-use schemars::JsonSchema;
-use serde::Serialize;
-use std::collections::BTreeMap;
+use judge::model::call_tree::FunctionTime;
+use judge::model::{
+    AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess,
+    GuestKind, HostDiskModel, HostModel, InjectionModel, Model, NicRates, ThreadModel,
+};
+use kvm::thread_name::Role;
+use kvm::topology::HostTopology;
+use sample::{Function, ProfiledThread, SourceStatus, StackCount, StackProfile};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
 /// The schema's number: the value of every object's `schema`.
 pub const SCHEMA: u32 = 1;
 
-/// One interval (`--batch --json`, a line each), or the whole of what was read (`report --json`) or watched (`check
-/// --json`).
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "report")]
-pub struct JsonDocument {
-    /// Version of this format. A new version would change or remove fields; fields are added without one.
-    #[schemars(extend("const" = 1))]
-    pub schema: u32,
-    /// `kvmtop` and its version.
-    pub tool: &'static str,
-    /// End of the interval: RFC 3339, UTC, with milliseconds. `null`: the file holds no wall clock.
-    #[schemars(extend("format" = "date-time"))]
-    pub time: Option<String>,
-    /// Length of the interval, seconds. `null`: first interval of a host, or a file that does not say; every rate is
-    /// `null` then.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub interval_s: Option<f64>,
-    /// Where the data comes from: `live`, `session` (a kvmtop recording), `perf.data`, `text`.
-    pub source: String,
-    /// What counted exits: `bpf` (in the kernel by BPF programs), `perf` (tracepoints through perf rings), `none`
-    /// (KVM's counters and /proc only) or `file` (another tool made the file).
-    #[schemars(extend("enum" = ["bpf", "perf", "none", "file"]))]
-    pub engine: &'static str,
-    /// Events that the kernel dropped within the interval. 0: every count is exact.
-    pub lost_events: u64,
-    /// What kvmtop itself used.
-    #[serde(rename = "self")]
-    pub own: JsonCost,
-    /// Each source of data and its state.
-    pub sources: Vec<JsonSource>,
+/// Defines objects of the JSON: each field with its type and its value. The names after the type's are what `new` makes
+/// the object from.
+#[macro_export]
+macro_rules! objects {
+    ($(
+        $(#[$about:meta])*
+        pub struct $name:ident($($from:ident: $source:ty),*) {
+            $($(#[$field_about:meta])* $field:ident: $type:ty = $value:expr,)*
+        }
+    )*) => {$(
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
+        $(#[$about])*
+        pub struct $name {
+            $($(#[$field_about])* pub $field: $type,)*
+        }
+
+        impl $name {
+            /// The object of these figures.
+            pub fn new($($from: $source),*) -> Self {
+                Self { $($field: $value,)* }
+            }
+        }
+    )*};
+}
+
+objects! {
+    /// One interval (`--batch --json`, a line each), or the whole of what was read (`report --json`) or watched (`check
+    /// --json`).
+    #[schemars(rename = "report")]
+    pub struct JsonDocument(view: &View<'_>) {
+        /// Version of this format. A new version would change or remove fields; fields are added without one.
+        #[schemars(extend("const" = 1))]
+        schema: u32 = SCHEMA,
+        /// `kvmtop` and its version.
+        tool: &'static str = TOOL,
+        /// End of the interval: RFC 3339, UTC, with milliseconds. `null`: the file holds no wall clock.
+        #[schemars(extend("format" = "date-time"))]
+        time: Option<String> = figures::utc(view.model.time_ms),
+        /// Length of the interval, seconds. `null`: first interval of a host, or a file that does not say; every rate
+        /// is `null` then.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        interval_s: Option<f64> = view.model.interval_s,
+        /// Where the data comes from: `live`, `session` (a kvmtop recording), `perf.data`, `text`.
+        source: String = view.source.to_owned(),
+        /// What counted exits: `bpf` (in the kernel by BPF programs), `perf` (tracepoints through perf rings), `none`
+        /// (KVM's counters and /proc only) or `file` (another tool made the file).
+        #[schemars(extend("enum" = ["bpf", "perf", "none", "file"]))]
+        engine: &'static str = view.model.engine.kind.as_str(),
+        /// Events that the kernel dropped within the interval. 0: every count is exact.
+        lost_events: u64 = view.model.lost,
+        /// What kvmtop itself used.
+        #[serde(rename = "self")]
+        own: JsonCost = JsonCost::new(view.model),
+        /// Each source of data and its state.
+        sources: Vec<JsonSource> = view.sources().into_iter().map(JsonSource::new).collect(),
+        /// The host.
+        host: JsonHost = JsonHost::new(&view.model.host),
+        /// The guests that `--domain` selects, in order of PID.
+        domains: Vec<JsonDomain> = view.guests().map(|d| domain(d, view.model)).collect(),
+        /// What the rules found, worst first.
+        findings: Vec<Finding> = view.selected_findings().cloned().collect(),
+        /// Rules that could not be judged, with the reason. Absent: none.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        cannot_tell: Vec<CannotTell> = view.selected_cannot_tell().cloned().collect(),
+        /// Guests and rules that have not been watched for long enough; a missing finding says nothing about them yet.
+        /// Absent: none.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(min = 1))]
+        watching: Vec<StillWatched> = view.selected_watching().cloned().collect(),
+        /// Lines of the host's log, of a QEMU log or of a trace that are about KVM or a VMM and that no rule judges.
+        /// Absent: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unjudged_lines: Option<JsonUnjudgedLines> = view.model.host.unjudged_lines().map(JsonUnjudgedLines::new),
+    }
+
+    /// Lines that no rule judges.
+    pub struct JsonUnjudgedLines(lines: (usize, &str)) {
+        /// Number of lines.
+        count: u64 = lines.0 as u64,
+        /// The first of them.
+        first: String = lines.1.to_owned(),
+    }
+
+    /// kvmtop's own cost.
+    pub struct JsonCost(m: &Model) {
+        /// CPU time, percent of one host CPU. `null`: no earlier sample, or a file.
+        cpu_percent: Option<f64> = m.own_cpu,
+        /// Resident memory, bytes. `null`: a file.
+        rss_bytes: Option<u64> = Some(m.own_rss).filter(|bytes| *bytes > 0),
+    }
+
+    /// A source of data.
+    pub struct JsonSource(s: SourceStatus) {
+        /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics), `kernel-log`,
+        /// `libvirt`, `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being written),
+        /// `domain` (a `--domain` pattern that matches no guest). Files: `session`, `perf.data`, `trace`, `text`
+        /// (tables), `xml`, `cmdline`, `mtree`, `topology`, `virsh` (what virsh prints about a domain), `config` (of a
+        /// VMM, other than XML).
+        #[schemars(extend("enum" = [
+            "procfs", "kvm", "tracepoints", "kvm-stats", "kernel-log", "libvirt", "status-xml", "monitor",
+            "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
+            "topology", "virsh", "config",
+        ]))]
+        name: &'static str = s.id.as_str(),
+        /// `ok`; `degraded`: works, but gives less than it could; `missing`: gives nothing.
+        #[schemars(extend("enum" = ["ok", "degraded", "missing"]))]
+        state: &'static str = s.state.as_str(),
+        /// What failed, on what, and why. Absent: nothing failed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<String> = s.cause,
+        /// A command or step that makes the source whole. Absent: none is known or needed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        fix: Option<String> = s.fix,
+    }
+
     /// The host.
-    pub host: JsonHost,
-    /// The guests that `--domain` selects, in order of PID.
-    pub domains: Vec<JsonDomain>,
-    /// What the rules found, worst first.
-    pub findings: Vec<Finding>,
-    /// Rules that could not be judged, with the reason. Absent: none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cannot_tell: Vec<CannotTell>,
-    /// Guests and rules that have not been watched for long enough; a missing finding says nothing about them yet.
-    /// Absent: none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1))]
-    pub watching: Vec<StillWatched>,
-    /// Lines of the host's log, of a QEMU log or of a trace that are about KVM or a VMM and that no rule judges.
-    /// Absent: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unjudged_lines: Option<JsonUnjudgedLines>,
+    pub struct JsonHost(host: &HostModel) {
+        /// Its CPUs, by number. Empty: a file that holds no topology.
+        cpus: Vec<JsonCpu> = host.cpus.iter().map(|c| JsonCpu::new(c, &host.facts.topology)).collect(),
+    }
+
+    /// A CPU of the host. The kinds of time add up to 100.
+    pub struct JsonCpu(c: &CpuModel, topology: &HostTopology) {
+        /// Its number.
+        cpu: u32 = c.cpu,
+        /// Percent of the CPU's time in user space, without guests. `null`: no earlier reading.
+        usr: Option<f64> = c.time.map(|t| t.usr),
+        /// Percent of the CPU's time in the kernel. `null`: no earlier reading.
+        sys: Option<f64> = c.time.map(|t| t.sys),
+        /// Percent of the CPU's time in guests. `null`: no earlier reading.
+        guest: Option<f64> = c.time.map(|t| t.guest),
+        /// Percent of the CPU's time in hard interrupts. `null`: no earlier reading.
+        irq: Option<f64> = c.time.map(|t| t.irq),
+        /// Percent of the CPU's time in soft interrupts. `null`: no earlier reading.
+        softirq: Option<f64> = c.time.map(|t| t.softirq),
+        /// Percent of the CPU's time that the hypervisor below this host gave to others. `null`: no earlier reading.
+        steal: Option<f64> = c.time.map(|t| t.steal),
+        /// Percent of the CPU's time idle while a task waited for a disk. `null`: no earlier reading.
+        iowait: Option<f64> = c.time.map(|t| t.iowait),
+        /// Percent of the CPU's time idle. `null`: no earlier reading.
+        idle: Option<f64> = c.time.map(|t| t.idle),
+        /// Percent of the CPU's time busy between two timer ticks: its kind is unknown. `null`: no earlier reading.
+        unsampled: Option<f64> = c.time.map(|t| t.unsampled),
+        /// NUMA node. `null`: unknown.
+        node: Option<u32> = topology.cpu(c.cpu).and_then(|p| p.node),
+        /// Core within its socket. `null`: unknown.
+        core: Option<u32> = topology.cpu(c.cpu).and_then(|p| p.core),
+        /// CPUs of the same core, itself included. Empty: unknown.
+        siblings: Vec<u32> = topology.cpu(c.cpu).map(|p| p.siblings.iter().collect()).unwrap_or_default(),
+        /// Whether the CPU is kept out of the scheduler's load balancing (`isolcpus`). `null`: unknown.
+        isolated: Option<bool> = topology.isolated.as_ref().map(|set| set.contains(c.cpu)),
+        /// Frequency as last read, kHz. `null`: no cpufreq, or a kernel before 5.19.
+        frequency_khz: Option<u64> = c.frequency_khz,
+    }
+
+    /// A guest.
+    pub struct JsonDomain(d: &DomainModel, m: &Model, guess: GuestGuess) {
+        /// Name: from libvirt, the command line or the process.
+        name: String = d.name().to_owned(),
+        /// UUID. `null`: unknown.
+        uuid: Option<String> = d.facts.uuid.as_ref().map(|u| u.value.clone()),
+        /// Process id of the VMM. `null`: a file that does not say.
+        pid: Option<i32> = d.facts.pid,
+        /// Number of vCPUs. `null`: unknown.
+        #[schemars(range(min = 1))]
+        vcpus: Option<u32> = Some(d.vcpu_count()).filter(|n| *n > 0),
+        /// Machine type, such as `pc-q35-7.2`. `null`: unknown.
+        machine: Option<String> = d.facts.machine.as_ref().map(|m| m.value.clone()),
+        /// Whether libvirt keeps the guest's definition when it ends; `false` is a transient domain (`virsh create`),
+        /// whose configuration cannot be changed. `null`: libvirt did not say.
+        persistent: Option<bool> = d.facts.persistent,
+        /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself; where none is
+        /// configured, the one that several hints agree on. `null`: not known.
+        guest_os: Option<String> = guest_os(&d.facts).or_else(|| guessed(&guess)),
+        /// How sure the system is: `high` (configured), `medium` (several hints agree) or `low` (few hints: `guest_os`
+        /// stays `null`). `null`: unknown, no hint.
+        #[schemars(extend("enum" = ["high", "medium", "low", null]))]
+        guest_os_confidence: Option<&'static str> = (guess.kind != GuestKind::Unknown).then_some(guess.sure.as_str()),
+        /// What the confidence rests on, a few words each.
+        guest_os_reasons: Vec<String> = guess.reasons,
+        /// `qemu`, or the VMM's command name.
+        vmm: String = d.facts.vmm.as_str().to_owned(),
+        /// `ended`: the guest ended within the interval; this is its last object, with all that it did.
+        #[schemars(extend("enum" = ["running", "paused", "ended"]))]
+        state: &'static str = d.state.as_str(),
+        /// All its threads together.
+        cpu: JsonCpuTime = JsonCpuTime::new(d.cpu),
+        /// Its threads, kernel helpers such as vhost included.
+        threads: Vec<JsonThread> = d.threads.iter().map(JsonThread::new).collect(),
+        /// Exits by reason: the guest's row of a reason, then its vCPUs' rows. Only reasons that occurred. Empty where
+        /// no `kvm_exit` is traced: see `userspace_exits`.
+        exits: Vec<JsonExit> = exits(d),
+        /// Accesses by address: the guest's row of an address, then its vCPUs' rows. Only those that occurred.
+        accesses: Vec<JsonAccess> = accesses(d),
+        /// Exits that the VMM served, by reason.
+        userspace_exits: Vec<JsonUserspaceExit> =
+            d.userspace.iter().map(|row| JsonUserspaceExit::new(*row, m)).collect(),
+        /// Every other `kvm:*` tracepoint, with `--kvm-events`.
+        kvm_events: Vec<JsonKvmEvent> =
+            d.kvm_events.iter().map(|(event, count)| JsonKvmEvent::new(event, *count, m)).collect(),
+        /// KVM's own statistics of the VM and its vCPUs, by KVM's names, per second.
+        counters: BTreeMap<String, f64> = d.counters.clone(),
+        /// Block devices, from the VMM's statistics.
+        disks: Vec<DiskRates> = d.disks.clone(),
+        /// What the host's block devices did for the guest. Absent: they are not timed (`--engine-detail disks`, the
+        /// Disks view).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        host_disks: Option<Vec<JsonHostDisk>> =
+            d.host_disks.as_ref().map(|all| all.iter().map(JsonHostDisk::new).collect()),
+        /// What interrupted the vCPUs, the most frequent first. Absent: it is not traced (`--engine-detail interrupts`,
+        /// the Latency view).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        interrupts: Option<Vec<JsonInterrupt>> =
+            d.interrupts.as_ref().map(|all| all.iter().map(JsonInterrupt::new).collect()),
+        /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, the most frequent first.
+        /// Absent: as for `interrupts`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        doorbells: Option<Vec<JsonDoorbell>> =
+            d.doorbells.as_ref().map(|all| all.iter().map(JsonDoorbell::new).collect()),
+        /// Network interfaces, seen from the host's side.
+        nics: Vec<NicRates> = d.nics.clone(),
+        /// Its memory on the host.
+        memory: JsonMemory = JsonMemory::new(d, &m.host.facts.topology),
+        /// What its threads did, from samples of their stacks that the key `b` of the screen took, in the interval in
+        /// which they came. Absent: none came.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        profile: Option<JsonProfile> = ProfileView::of(d).map(json::profile),
+    }
+
+    /// A guest's memory on the host, as last read.
+    pub struct JsonMemory(d: &DomainModel, topology: &HostTopology) {
+        /// Resident memory of the VMM, explicit huge pages not included. `null`: not read.
+        resident_bytes: Option<u64> = d.memory.resident,
+        /// Explicit huge pages of the VMM. `null`: not read.
+        hugetlb_bytes: Option<u64> = d.memory.hugetlb,
+        /// Memory of the VMM in swap. `null`: not read.
+        swap_bytes: Option<u64> = d.swap.map(|(bytes, _)| bytes),
+        /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a monitor that reports it.
+        balloon_bytes: Option<u64> = d.memory.balloon,
+        /// Transparent huge pages of the VMM, part of `resident_bytes`; read every 5 minutes. `null`: not read yet.
+        transparent_huge_bytes: Option<u64> = d.memory.transparent,
+        /// Memory by NUMA node. Empty on a host with one node, and until it was read.
+        nodes: Vec<JsonNodeMemory> = d.node_memory.iter().map(JsonNodeMemory::new).collect(),
+        /// The part on the nodes where the vCPUs ran last, percent of the memory in `nodes`. `null`: no nodes known.
+        #[schemars(range(max = 100))]
+        local_percent: Option<f64> = d.local_memory_percent(topology),
+    }
+
+    /// Memory of a guest on one NUMA node.
+    pub struct JsonNodeMemory(of_node: (&u32, &u64)) {
+        /// Number of the node.
+        node: u32 = *of_node.0,
+        /// Bytes on it.
+        bytes: u64 = *of_node.1,
+    }
+
+    /// CPU time of a guest's threads together.
+    pub struct JsonCpuTime(c: Option<CpuShare>) {
+        /// User time outside the guest, percent of one host CPU. `null`: no earlier reading.
+        usr: Option<f64> = c.and_then(|c| c.kind(|c| c.usr)),
+        /// Kernel time, percent of one host CPU. `null`: no earlier reading.
+        sys: Option<f64> = c.and_then(|c| c.kind(|c| c.sys)),
+        /// Time in the guest, percent of one host CPU. `null`: no earlier reading.
+        guest: Option<f64> = c.and_then(|c| c.kind(|c| c.guest)),
+        /// Runnable but not running, percent of one host CPU: what the guest sees as steal. `null`: no earlier reading,
+        /// or a kernel without `schedstat`.
+        wait: Option<f64> = c.and_then(|c| c.wait),
+    }
+
+    /// A thread of a guest.
+    pub struct JsonThread(t: &ThreadModel) {
+        /// Thread id.
+        tid: i32 = t.tid,
+        /// The thread's name; control characters replaced.
+        comm: String = t.comm.clone(),
+        /// `emulator`: the VMM's main thread. `worker`: a helper thread of the VMM.
+        #[schemars(extend("enum" = ["vcpu", "emulator", "iothread", "vhost", "worker", "other"]))]
+        role: &'static str = t.role.as_str(),
+        /// vCPU number. `null`: not a vCPU thread, or its number is unknown.
+        vcpu: Option<u32> = t.index.filter(|_| t.role == Role::Vcpu),
+        /// Its `usr`, `sys`, `guest` and `wait`.
+        #[serde(flatten)]
+        time: JsonCpuTime = JsonCpuTime::new(t.cpu),
+        /// The CPU it ran on last. `null`: unknown.
+        cpu: Option<u32> = t.place.cpu,
+        /// CPUs it may run on, as a list: `0-3,8`. `null`: unknown.
+        affinity: Option<String> = t.place.affinity.as_ref().map(ToString::to_string),
+        /// Moves between CPUs within the interval. `null`: not traced.
+        migrations: Option<u64> = t.migrations.total,
+        /// Those to another NUMA node. `null`: not traced.
+        migrations_cross_node: Option<u64> = t.migrations.total.map(|_| t.migrations.cross_node),
+        /// Context switches within the interval because it went to sleep. `null`: unknown.
+        voluntary_switches: Option<u64> = t.growth.and_then(|growth| growth.voluntary),
+        /// Context switches within the interval because another task took the CPU. `null`: unknown.
+        involuntary_switches: Option<u64> = t.growth.and_then(|growth| growth.involuntary),
+        /// Time from woken to running, median, microseconds; from a power-of-two histogram. `null`: not traced, or
+        /// never woken.
+        wakeup_p50_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.5)),
+        /// The same, 99th percentile. `null`: not traced, or never woken.
+        wakeup_p99_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.99)),
+        /// Time from woken or pre-empted to running, median, microseconds; from a power-of-two histogram. `null`: not
+        /// traced, or it never waited for a CPU.
+        run_delay_p50_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.5)),
+        /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
+        run_delay_p99_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.99)),
+    }
+
+    /// Exits of one reason. Shares are shares of the guest's exits, in a vCPU's row as well.
+    pub struct JsonExit(r: &ExitRow, all: &ExitTable) {
+        /// Name of the reason, as the kernel prints it; its number if the kernel has no name for it.
+        reason: String = r.reason.clone(),
+        /// Instruction set of the code: `vmx`, `svm`, `arm64`, or `isaN`. `null`: a file that does not say.
+        isa: Option<String> = r.id.map(|(isa, _)| isa.as_str().into_owned()),
+        /// Number of the reason, without flag bits. `null`: a file that does not say.
+        code: Option<u32> = r.id.map(|(_, code)| code),
+        /// vCPU number. `null`: the sum over the guest.
+        vcpu: Option<u32> = r.vcpu,
+        /// Exits within the interval.
+        count: u64 = r.span.count,
+        /// Per second. `null`: the interval's length is unknown.
+        rate: Option<f64> = r.rate,
+        /// Percent of the guest's exits. `null`: unknown.
+        count_percent: Option<f64> = percent(Some(r.span.count), Some(all.count)),
+        /// Percent of the time in all of the guest's exits, as perf prints it. `null`: no times.
+        time_percent: Option<f64> = percent(r.span.total_ns, all.total_ns),
+        /// Percent of that time without idle reasons. `null`: no times, or an idle reason.
+        work_percent: Option<f64> = percent(r.span.total_ns, all.work_ns).filter(|_| !r.idle),
+        /// Shortest time from exit to the next entry, microseconds. `null`: no times.
+        min_us: Option<f64> = r.span.min_ns.map(|ns| ns as f64 / 1e3),
+        /// Longest time, microseconds. `null`: no times.
+        max_us: Option<f64> = r.span.max_ns.map(|ns| ns as f64 / 1e3),
+        /// Mean time, microseconds. `null`: no times.
+        mean_us: Option<f64> = r.span.mean_us(),
+        /// 99th percentile, microseconds; from a power-of-two histogram. `null`: no histogram.
+        p99_us: Option<f64> = r.span.quantile_us(0.99),
+        /// Relative standard error of the mean, percent, as `perf kvm stat` prints it after `+-`. `null`: no times.
+        stderr_percent: Option<f64> = r.span.stderr_percent(),
+        /// Whether the guest sleeps in this exit (HLT, `WFx`, MWAIT).
+        idle: bool = r.idle,
+    }
+
+    /// Accesses to one port, address or MSR in one direction. The whole time from the exit to the next entry counts as
+    /// the access's.
+    pub struct JsonAccess(r: &AccessRow) {
+        /// Port, memory or model-specific register.
+        #[schemars(extend("enum" = ["pio", "mmio", "msr"]))]
+        space: &'static str = r.space.as_str(),
+        /// Hexadecimal: `0x608`; the MSR's number; `other`: all that did not fit into kvmtop's tables.
+        #[schemars(extend("pattern" = "^(0x[0-9a-f]+|other)$"))]
+        address: String = r.address_text(),
+        /// Direction.
+        #[schemars(extend("enum" = ["read", "write"]))]
+        access: &'static str = r.direction.as_str(),
+        /// The device that owns the address, or the MSR's name. `null`: unknown.
+        device: Option<String> = r.device_name().map(ToOwned::to_owned),
+        /// Where the device's name comes from: `mtree` (QEMU's memory map), `libvirt`, `status-xml`, `cmdline`, `proc`,
+        /// `file`, `built-in` (a table of usual addresses). `null`: no device.
+        device_source: Option<&'static str> = r.device.as_ref().map(|d| d.from.as_str()),
+        /// vCPU number. `null`: the sum over the guest.
+        vcpu: Option<u32> = r.vcpu,
+        /// Accesses within the interval.
+        count: u64 = r.span.count,
+        /// Per second. `null`: the interval's length is unknown.
+        rate: Option<f64> = r.rate,
+        /// Percent of the time in all of the guest's exits; in tables and traces from files, of its accesses in the
+        /// same space, as perf prints it. `null`: no times.
+        time_percent: Option<f64> = r.time_percent,
+        /// Mean time, microseconds. `null`: no times.
+        mean_us: Option<f64> = r.span.mean_us(),
+    }
+
+    /// Exits that the VMM served.
+    pub struct JsonUserspaceExit(row: (Option<u32>, i32, u64), m: &Model) {
+        /// `KVM_EXIT_*` of linux/kvm.h; `restart` for an exit because of a signal; `error N` for another errno.
+        reason: String = userspace_reason(row.1),
+        /// vCPU number. `null`: the sum over the guest.
+        vcpu: Option<u32> = row.0,
+        /// Exits within the interval.
+        count: u64 = row.2,
+        /// Per second. `null`: the interval's length is unknown.
+        rate: Option<f64> = m.interval_s.map(|s| row.2 as f64 / s),
+    }
+
+    /// A tracepoint of KVM.
+    pub struct JsonKvmEvent(name: &str, n: u64, m: &Model) {
+        /// Its name, without `kvm:`.
+        event: String = name.to_owned(),
+        /// Events within the interval.
+        count: u64 = n,
+        /// Per second. `null`: the interval's length is unknown.
+        rate: Option<f64> = m.interval_s.map(|s| n as f64 / s),
+    }
+
+    /// A block device of the host, and its requests for one guest in the interval.
+    pub struct JsonHostDisk(disk: &HostDiskModel) {
+        /// Name of the device in the host's kernel, such as `nvme0n1p3` or `dm-0`.
+        device: String = disk.name.clone(),
+        /// Major and minor number, such as `259:3`.
+        number: String = format!("{}:{}", disk.number.0, disk.number.1),
+        /// Name of a device-mapper device, or the file of a loop device. `null`: another kind of device.
+        alias: Option<String> = disk.alias.clone(),
+        /// Names of the devices below it.
+        below: Vec<String> = disk.below.clone(),
+        /// Reads per second. `null`: the length of the interval is not known.
+        read_ops: Option<f64> = disk.rate_of(disk.reads.total.count),
+        /// Writes per second. `null`: as for reads.
+        write_ops: Option<f64> = disk.rate_of(disk.writes.total.count),
+        /// Flushes of the device's write cache per second. `null`: as for reads.
+        flush_ops: Option<f64> = disk.rate_of(disk.flushes.total.count),
+        /// Other operations, such as discards, per second. `null`: as for reads.
+        other_ops: Option<f64> = disk.rate_of(disk.others.total.count),
+        /// Bytes read in the interval.
+        read_bytes: u64 = disk.reads.bytes,
+        /// Bytes written in the interval.
+        write_bytes: u64 = disk.writes.bytes,
+        /// Mean time of a read from its submission by a thread of the guest to its completion, microseconds. `null`: no
+        /// read.
+        read_mean_us: Option<f64> = disk.reads.total.mean_us(),
+        /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: no read.
+        read_p99_us: Option<f64> = disk.reads.total.quantile_us(0.99),
+        /// Mean time of a read in the device, from its issue to the driver to its completion, microseconds. `null`: no
+        /// read, or a device on top of others (device-mapper, md).
+        read_device_mean_us: Option<f64> = disk.reads.device.mean_us(),
+        /// Mean time of a write, as for reads. `null`: no write.
+        write_mean_us: Option<f64> = disk.writes.total.mean_us(),
+        /// 99th percentile of it. `null`: no write.
+        write_p99_us: Option<f64> = disk.writes.total.quantile_us(0.99),
+        /// Mean time of a write in the device, as for reads. `null`: no write, or no driver.
+        write_device_mean_us: Option<f64> = disk.writes.device.mean_us(),
+        /// Mean time of a flush, microseconds. `null`: no flush.
+        flush_mean_us: Option<f64> = disk.flushes.total.mean_us(),
+        /// Number of requests by the thread that submitted them: `main`, `iothread`, `pool` (QEMU's thread pool),
+        /// `io_uring` (a worker of it), `vhost`, `vcpu`, `other`.
+        #[schemars(extend("additionalProperties" = {"type": "integer", "minimum": 1}))]
+        submitted: BTreeMap<&'static str, u64> = disk.submitters.iter().map(|(who, n)| (who.as_str(), *n)).collect(),
+    }
+
+    /// Interrupts of one kind to one vCPU, by one injector, in the interval.
+    pub struct JsonInterrupt(i: &InjectionModel) {
+        /// What it is: `gsi` (a line of the interrupt controller), `msi` (a message), `ipi` (from another vCPU),
+        /// `local` (announced by nothing: the local APIC's timer, mostly).
+        source: &'static str = i.source.as_str(),
+        /// Number of the line (`gsi`), else the vector.
+        number: u32 = i.source.number(),
+        /// The device that a PC has on this line. `null`: another line, or no line.
+        line: Option<&'static str> = i.source.line_name(),
+        /// KVM's number of the vCPU.
+        vcpu: u32 = i.vcpu,
+        /// Who injected it: `main`, `iothread`, `vhost`, `vcpu`, `kworker` (irqfd's slow path), `interrupt` (of the
+        /// host: an assigned device without posted interrupts), `other`.
+        by: &'static str = i.by.as_str(),
+        /// Name of the injecting thread. `null`: a vCPU, or no thread of the guest.
+        thread: Option<String> = i.comm.clone(),
+        /// Its thread id. `null`: as for `thread`.
+        #[schemars(range(min = 0))]
+        tid: Option<i32> = i.tid,
+        /// Number of interrupts in the interval.
+        #[schemars(range(min = 1))]
+        count: u64 = i.count,
+        /// Interrupts per second. `null`: the length of the interval is not known.
+        rate: Option<f64> = i.rate(),
+        /// Those that found another one on its way to the vCPU; no time covers them.
+        joined: u64 = i.joined,
+        /// Those to a vCPU that slept.
+        woken: u64 = i.wake.count,
+        /// Mean time from the injection until KVM woke the thread of a vCPU that slept, microseconds. `null`: none
+        /// slept.
+        wake_mean_us: Option<f64> = i.wake.mean_us(),
+        /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: none slept.
+        wake_p99_us: Option<f64> = i.wake.quantile_us(0.99),
+        /// Mean time from there until the thread had a CPU, microseconds. `null`: none slept.
+        delay_mean_us: Option<f64> = i.delay.mean_us(),
+        /// 99th percentile of it. `null`: none slept.
+        delay_p99_us: Option<f64> = i.delay.quantile_us(0.99),
+        /// Mean time from the injection until a vCPU that slept ran the guest, microseconds; what it is longer than the
+        /// two above passes between the CPU and the guest. `null`: none slept, or the kernel fires no `kvm_entry`.
+        slept_mean_us: Option<f64> = i.slept.mean_us(),
+        /// 99th percentile of it. `null`: as for the mean.
+        slept_p99_us: Option<f64> = i.slept.quantile_us(0.99),
+        /// Those to a vCPU that did not sleep, less those that were posted to it (`APICv`, AVIC), which `count` alone
+        /// has: they cause no exit, so nothing says when they arrived. `null`: the kernel fires no `kvm_entry`, or none
+        /// arrived.
+        kicked: Option<u64> = (i.kick.count + i.slept.count > 0).then_some(i.kick.count),
+        /// Mean time from the injection until a vCPU that did not sleep entered the guest, microseconds. `null`: none,
+        /// or the kernel fires no `kvm_entry`.
+        kick_mean_us: Option<f64> = i.kick.mean_us(),
+        /// 99th percentile of it. `null`: as for the mean.
+        kick_p99_us: Option<f64> = i.kick.quantile_us(0.99),
+    }
+
+    /// Writes of a guest to one place that woke one thread, in the interval.
+    pub struct JsonDoorbell(bell: &DoorbellModel) {
+        /// `pio` or `mmio`.
+        space: &'static str = bell.space.as_str(),
+        /// Port or guest-physical address, such as `0xfebf9000`.
+        address: String = format!("{:#x}", bell.address),
+        /// Its device. `null`: not known.
+        device: Option<String> = bell.device.clone(),
+        /// What the woken thread is: `main`, `iothread`, `vhost`, `kworker`, `other`.
+        to: &'static str = bell.to.as_str(),
+        /// Its name.
+        thread: String = bell.comm.clone(),
+        /// Its thread id.
+        #[schemars(range(min = 0))]
+        tid: i32 = bell.tid,
+        /// Number of such writes in the interval that woke it; while it is awake none does.
+        #[schemars(range(min = 1))]
+        count: u64 = bell.time.count,
+        /// The same per second. `null`: the length of the interval is not known.
+        rate: Option<f64> = bell.rate(),
+        /// Mean time from the wake-up until the thread had a CPU, microseconds. `null`: not measured.
+        mean_us: Option<f64> = bell.time.mean_us(),
+        /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: not measured.
+        p99_us: Option<f64> = bell.time.quantile_us(0.99),
+    }
+
+    /// What the host threads of a guest did (`profile --json`), from samples of their stacks.
+    #[schemars(rename = "profile")]
+    pub struct JsonProfile(view: ProfileView<'_>, times: &[FunctionTime<'_>]) {
+        /// Version of this format.
+        #[schemars(extend("const" = 1))]
+        schema: u32 = SCHEMA,
+        /// `kvmtop` and its version.
+        tool: &'static str = TOOL,
+        /// Begin of the sampling: RFC 3339, UTC, with milliseconds. `null`: the clock gave no such time.
+        #[schemars(extend("format" = "date-time"))]
+        time: Option<String> = figures::utc(view.profile.began_ms),
+        /// Name of the guest.
+        guest: String = view.guest.to_owned(),
+        /// Its process. `null`: not known.
+        pid: Option<i32> = view.pid,
+        /// How long was sampled, seconds; 0 where that was refused, as `gaps` says.
+        duration_s: f64 = view.profile.duration_ns as f64 / 1e9,
+        /// Samples for each second of CPU time that a thread uses.
+        frequency_hz: u32 = view.profile.frequency_hz,
+        /// Samples in `stacks`.
+        samples: u64 = view.profile.samples_of(None),
+        /// Samples that were taken and are in no stack.
+        lost_samples: u64 = view.profile.lost,
+        /// CPU time that kvmtop used for it, seconds.
+        cost_s: f64 = view.profile.cost_ns as f64 / 1e9,
+        /// What is not shown and why, such as the names of the kernel's functions.
+        gaps: Vec<String> = view.profile.gaps.clone(),
+        /// The sampled threads, in order of `tid`.
+        threads: Vec<JsonProfiledThread> =
+            view.profile.threads.iter().map(|t| JsonProfiledThread::new(t, view.profile)).collect(),
+        /// The functions, sorted by `own_samples`, largest first.
+        functions: Vec<JsonFunction> = times.iter().map(JsonFunction::new).collect(),
+        /// The different stacks, most frequent first.
+        stacks: Vec<JsonStack> = stacks(view.profile, times),
+    }
+
+    /// A sampled thread.
+    pub struct JsonProfiledThread(thread: &ProfiledThread, profile: &StackProfile) {
+        /// Thread id.
+        tid: i32 = thread.tid,
+        /// Name of the thread.
+        comm: String = thread.comm.clone(),
+        /// As in `thread`.
+        role: &'static str = thread.role.as_str(),
+        /// Number of the vCPU. `null`: another thread.
+        vcpu: Option<u32> = thread.index.filter(|_| thread.role == Role::Vcpu),
+        /// CPU time meanwhile, percent of one host CPU, time in the guest included. `null`: could not be read.
+        cpu_percent: Option<f64> = profile.cpu_percent(thread),
+        /// Its samples; 0 for a thread that did not run.
+        samples: u64 = profile.samples_of(Some(thread.tid)),
+    }
+
+    /// A function, or what stands for one.
+    pub struct JsonFunction(time: &FunctionTime<'_>) {
+        /// Its name; `+0x1234`, the offset in its file, where no symbol covers it; `[guest]` for all code of the guest.
+        name: String = time.function.name.clone(),
+        /// The file that it is in, without the path; `kernel` for the kernel and its modules.
+        module: String = time.function.module.clone(),
+        /// Whose code it is: the VMM's, the host kernel's, the guest's; `unknown` stands for callers that could not be
+        /// found.
+        #[schemars(extend("enum" = ["user", "kernel", "guest", "unknown"]))]
+        space: &'static str = time.function.space.as_str(),
+        /// Samples in which it ran itself.
+        own_samples: u64 = time.own,
+        /// The same with those in which something that it called ran.
+        total_samples: u64 = time.total,
+    }
+
+    /// A stack and how often it was seen.
+    pub struct JsonStack(stack: &StackCount, numbers: Vec<usize>) {
+        /// The thread.
+        tid: i32 = stack.tid,
+        /// How often.
+        samples: u64 = stack.samples,
+        /// Positions in `functions`, counted from 0, the outermost caller first.
+        functions: Vec<usize> = numbers,
+    }
 }
 
-/// Lines that no rule judges.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonUnjudgedLines {
-    /// Number of lines.
-    pub count: u64,
-    /// The first of them.
-    pub first: String,
+fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
+    JsonDomain::new(d, m, GuestGuess::of(d, &GuestConfig::of(&d.facts)))
 }
 
-/// kvmtop's own cost.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonCost {
-    /// CPU time, percent of one host CPU. `null`: no earlier sample, or a file.
-    pub cpu_percent: Option<f64>,
-    /// Resident memory, bytes. `null`: a file.
-    pub rss_bytes: Option<u64>,
+fn exits(d: &DomainModel) -> Vec<JsonExit> {
+    let of_vcpus = d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows);
+    with_vcpus(&d.exits.rows, of_vcpus, |r| &r.reason).map(|row| JsonExit::new(row, &d.exits)).collect()
 }
 
-/// A source of data.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonSource {
-    /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics), `kernel-log`, `libvirt`,
-    /// `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being written), `domain` (a
-    /// `--domain` pattern that matches no guest). Files: `session`, `perf.data`, `trace`, `text` (tables), `xml`,
-    /// `cmdline`, `mtree`, `topology`, `virsh` (what virsh prints about a domain), `config` (of a VMM, other than XML).
-    #[schemars(extend("enum" = [
-        "procfs", "kvm", "tracepoints", "kvm-stats", "kernel-log", "libvirt", "status-xml", "monitor",
-        "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
-        "topology", "virsh", "config",
-    ]))]
-    pub name: &'static str,
-    /// `ok`; `degraded`: works, but gives less than it could; `missing`: gives nothing.
-    #[schemars(extend("enum" = ["ok", "degraded", "missing"]))]
-    pub state: &'static str,
-    /// What failed, on what, and why. Absent: nothing failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
-    /// A command or step that makes the source whole. Absent: none is known or needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fix: Option<String>,
+fn accesses(d: &DomainModel) -> Vec<JsonAccess> {
+    let mut of_vcpus: Vec<_> = d.vcpu_accesses.iter().collect();
+    of_vcpus.sort_by_key(|r| r.vcpu);
+    with_vcpus(&d.accesses, of_vcpus, |r| (r.space, r.address, r.direction)).map(JsonAccess::new).collect()
 }
 
-/// The host.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonHost {
-    /// Its CPUs, by number. Empty: a file that holds no topology.
-    pub cpus: Vec<JsonCpu>,
+/// The guest's rows, each before the rows of its vCPUs that have the same key.
+fn with_vcpus<'a, R, K: Eq + Hash>(
+    sums: &'a [R],
+    of_vcpus: impl IntoIterator<Item = &'a R>,
+    key: impl Fn(&'a R) -> K,
+) -> impl Iterator<Item = &'a R> {
+    let mut parts: HashMap<K, Vec<&R>> = HashMap::new();
+    of_vcpus.into_iter().for_each(|row| parts.entry(key(row)).or_default().push(row));
+    sums.iter().flat_map(move |sum| [sum].into_iter().chain(parts.remove(&key(sum)).unwrap_or_default()))
 }
 
-/// A CPU of the host. The kinds of time add up to 100.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonCpu {
-    /// Its number.
-    pub cpu: u32,
-    /// Percent of the CPU's time in user space, without guests. `null`: no earlier reading.
-    pub usr: Option<f64>,
-    /// Percent of the CPU's time in the kernel. `null`: no earlier reading.
-    pub sys: Option<f64>,
-    /// Percent of the CPU's time in guests. `null`: no earlier reading.
-    pub guest: Option<f64>,
-    /// Percent of the CPU's time in hard interrupts. `null`: no earlier reading.
-    pub irq: Option<f64>,
-    /// Percent of the CPU's time in soft interrupts. `null`: no earlier reading.
-    pub softirq: Option<f64>,
-    /// Percent of the CPU's time that the hypervisor below this host gave to others. `null`: no earlier reading.
-    pub steal: Option<f64>,
-    /// Percent of the CPU's time idle while a task waited for a disk. `null`: no earlier reading.
-    pub iowait: Option<f64>,
-    /// Percent of the CPU's time idle. `null`: no earlier reading.
-    pub idle: Option<f64>,
-    /// Percent of the CPU's time busy between two timer ticks: its kind is unknown. `null`: no earlier reading.
-    pub unsampled: Option<f64>,
-    /// NUMA node. `null`: unknown.
-    pub node: Option<u32>,
-    /// Core within its socket. `null`: unknown.
-    pub core: Option<u32>,
-    /// CPUs of the same core, itself included. Empty: unknown.
-    pub siblings: Vec<u32>,
-    /// Whether the CPU is kept out of the scheduler's load balancing (`isolcpus`). `null`: unknown.
-    pub isolated: Option<bool>,
-    /// Frequency as last read, kHz. `null`: no cpufreq, or a kernel before 5.19.
-    pub frequency_khz: Option<u64>,
+fn percent(part: Option<u64>, all: Option<u64>) -> Option<f64> {
+    Some(100.0 * part? as f64 / all.filter(|all| *all > 0)? as f64)
 }
 
-/// A guest.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonDomain {
-    /// Name: from libvirt, the command line or the process.
-    pub name: String,
-    /// UUID. `null`: unknown.
-    pub uuid: Option<String>,
-    /// Process id of the VMM. `null`: a file that does not say.
-    pub pid: Option<i32>,
-    /// Number of vCPUs. `null`: unknown.
-    #[schemars(range(min = 1))]
-    pub vcpus: Option<u32>,
-    /// Machine type, such as `pc-q35-7.2`. `null`: unknown.
-    pub machine: Option<String>,
-    /// Whether libvirt keeps the guest's definition when it ends; `false` is a transient domain (`virsh create`), whose
-    /// configuration cannot be changed. `null`: libvirt did not say.
-    pub persistent: Option<bool>,
-    /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself; where none is configured,
-    /// the one that several hints agree on. `null`: not known.
-    pub guest_os: Option<String>,
-    /// How sure the system is: `high` (configured), `medium` (several hints agree) or `low` (few hints: `guest_os`
-    /// stays `null`). `null`: unknown, no hint.
-    #[schemars(extend("enum" = ["high", "medium", "low", null]))]
-    pub guest_os_confidence: Option<&'static str>,
-    /// What the confidence rests on, a few words each.
-    pub guest_os_reasons: Vec<String>,
-    /// `qemu`, or the VMM's command name.
-    pub vmm: String,
-    /// `ended`: the guest ended within the interval; this is its last object, with all that it did.
-    #[schemars(extend("enum" = ["running", "paused", "ended"]))]
-    pub state: &'static str,
-    /// All its threads together.
-    pub cpu: JsonCpuTime,
-    /// Its threads, kernel helpers such as vhost included.
-    pub threads: Vec<JsonThread>,
-    /// Exits by reason: the guest's row of a reason, then its vCPUs' rows. Only reasons that occurred. Empty where no
-    /// `kvm_exit` is traced: see `userspace_exits`.
-    pub exits: Vec<JsonExit>,
-    /// Accesses by address: the guest's row of an address, then its vCPUs' rows. Only those that occurred.
-    pub accesses: Vec<JsonAccess>,
-    /// Exits that the VMM served, by reason.
-    pub userspace_exits: Vec<JsonUserspaceExit>,
-    /// Every other `kvm:*` tracepoint, with `--kvm-events`.
-    pub kvm_events: Vec<JsonKvmEvent>,
-    /// KVM's own statistics of the VM and its vCPUs, by KVM's names, per second.
-    pub counters: BTreeMap<String, f64>,
-    /// Block devices, from the VMM's statistics.
-    pub disks: Vec<DiskRates>,
-    /// What the host's block devices did for the guest. Absent: they are not timed (`--engine-detail disks`, the Disks
-    /// view).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host_disks: Option<Vec<JsonHostDisk>>,
-    /// What interrupted the vCPUs, the most frequent first. Absent: it is not traced (`--engine-detail interrupts`, the
-    /// Latency view).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interrupts: Option<Vec<JsonInterrupt>>,
-    /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, the most frequent first. Absent: as
-    /// for `interrupts`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub doorbells: Option<Vec<JsonDoorbell>>,
-    /// Network interfaces, seen from the host's side.
-    pub nics: Vec<NicRates>,
-    /// Its memory on the host.
-    pub memory: JsonMemory,
-    /// What its threads did, from samples of their stacks that the key `b` of the screen took, in the interval in which
-    /// they came. Absent: none came.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<JsonProfile>,
-}
-
-/// A guest's memory on the host, as last read.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
-pub struct JsonMemory {
-    /// Resident memory of the VMM, explicit huge pages not included. `null`: not read.
-    pub resident_bytes: Option<u64>,
-    /// Explicit huge pages of the VMM. `null`: not read.
-    pub hugetlb_bytes: Option<u64>,
-    /// Memory of the VMM in swap. `null`: not read.
-    pub swap_bytes: Option<u64>,
-    /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a monitor that reports it.
-    pub balloon_bytes: Option<u64>,
-    /// Transparent huge pages of the VMM, part of `resident_bytes`; read every 5 minutes. `null`: not read yet.
-    pub transparent_huge_bytes: Option<u64>,
-    /// Memory by NUMA node. Empty on a host with one node, and until it was read.
-    pub nodes: Vec<JsonNodeMemory>,
-    /// The part on the nodes where the vCPUs ran last, percent of the memory in `nodes`. `null`: no nodes known.
-    #[schemars(range(max = 100))]
-    pub local_percent: Option<f64>,
-}
-
-/// Memory of a guest on one NUMA node.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonNodeMemory {
-    /// Number of the node.
-    pub node: u32,
-    /// Bytes on it.
-    pub bytes: u64,
-}
-
-/// CPU time of a guest's threads together.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
-pub struct JsonCpuTime {
-    /// User time outside the guest, percent of one host CPU. `null`: no earlier reading.
-    pub usr: Option<f64>,
-    /// Kernel time, percent of one host CPU. `null`: no earlier reading.
-    pub sys: Option<f64>,
-    /// Time in the guest, percent of one host CPU. `null`: no earlier reading.
-    pub guest: Option<f64>,
-    /// Runnable but not running, percent of one host CPU: what the guest sees as steal. `null`: no earlier reading, or
-    /// a kernel without `schedstat`.
-    pub wait: Option<f64>,
-}
-
-/// A thread of a guest.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonThread {
-    /// Thread id.
-    pub tid: i32,
-    /// The thread's name; control characters replaced.
-    pub comm: String,
-    /// `emulator`: the VMM's main thread. `worker`: a helper thread of the VMM.
-    #[schemars(extend("enum" = ["vcpu", "emulator", "iothread", "vhost", "worker", "other"]))]
-    pub role: &'static str,
-    /// vCPU number. `null`: not a vCPU thread, or its number is unknown.
-    pub vcpu: Option<u32>,
-    /// Its `usr`, `sys`, `guest` and `wait`.
-    #[serde(flatten)]
-    pub time: JsonCpuTime,
-    /// The CPU it ran on last. `null`: unknown.
-    pub cpu: Option<u32>,
-    /// CPUs it may run on, as a list: `0-3,8`. `null`: unknown.
-    pub affinity: Option<String>,
-    /// Moves between CPUs within the interval. `null`: not traced.
-    pub migrations: Option<u64>,
-    /// Those to another NUMA node. `null`: not traced.
-    pub migrations_cross_node: Option<u64>,
-    /// Context switches within the interval because it went to sleep. `null`: unknown.
-    pub voluntary_switches: Option<u64>,
-    /// Context switches within the interval because another task took the CPU. `null`: unknown.
-    pub involuntary_switches: Option<u64>,
-    /// Time from woken to running, median, microseconds; from a power-of-two histogram. `null`: not traced, or never
-    /// woken.
-    pub wakeup_p50_us: Option<f64>,
-    /// The same, 99th percentile. `null`: not traced, or never woken.
-    pub wakeup_p99_us: Option<f64>,
-    /// Time from woken or pre-empted to running, median, microseconds; from a power-of-two histogram. `null`: not
-    /// traced, or it never waited for a CPU.
-    pub run_delay_p50_us: Option<f64>,
-    /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
-    pub run_delay_p99_us: Option<f64>,
-}
-
-/// Exits of one reason. Shares are shares of the guest's exits, in a vCPU's row as well.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonExit {
-    /// Name of the reason, as the kernel prints it; its number if the kernel has no name for it.
-    pub reason: String,
-    /// Instruction set of the code: `vmx`, `svm`, `arm64`, or `isaN`. `null`: a file that does not say.
-    pub isa: Option<String>,
-    /// Number of the reason, without flag bits. `null`: a file that does not say.
-    pub code: Option<u32>,
-    /// vCPU number. `null`: the sum over the guest.
-    pub vcpu: Option<u32>,
-    /// Exits within the interval.
-    pub count: u64,
-    /// Per second. `null`: the interval's length is unknown.
-    pub rate: Option<f64>,
-    /// Percent of the guest's exits. `null`: unknown.
-    pub count_percent: Option<f64>,
-    /// Percent of the time in all of the guest's exits, as perf prints it. `null`: no times.
-    pub time_percent: Option<f64>,
-    /// Percent of that time without idle reasons. `null`: no times, or an idle reason.
-    pub work_percent: Option<f64>,
-    /// Shortest time from exit to the next entry, microseconds. `null`: no times.
-    pub min_us: Option<f64>,
-    /// Longest time, microseconds. `null`: no times.
-    pub max_us: Option<f64>,
-    /// Mean time, microseconds. `null`: no times.
-    pub mean_us: Option<f64>,
-    /// 99th percentile, microseconds; from a power-of-two histogram. `null`: no histogram.
-    pub p99_us: Option<f64>,
-    /// Relative standard error of the mean, percent, as `perf kvm stat` prints it after `+-`. `null`: no times.
-    pub stderr_percent: Option<f64>,
-    /// Whether the guest sleeps in this exit (HLT, `WFx`, MWAIT).
-    pub idle: bool,
-}
-
-/// Accesses to one port, address or MSR in one direction. The whole time from the exit to the next entry counts as the
-/// access's.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonAccess {
-    /// Port, memory or model-specific register.
-    #[schemars(extend("enum" = ["pio", "mmio", "msr"]))]
-    pub space: &'static str,
-    /// Hexadecimal: `0x608`; the MSR's number; `other`: all that did not fit into kvmtop's tables.
-    #[schemars(extend("pattern" = "^(0x[0-9a-f]+|other)$"))]
-    pub address: String,
-    /// Direction.
-    #[schemars(extend("enum" = ["read", "write"]))]
-    pub access: &'static str,
-    /// The device that owns the address, or the MSR's name. `null`: unknown.
-    pub device: Option<String>,
-    /// Where the device's name comes from: `mtree` (QEMU's memory map), `libvirt`, `status-xml`, `cmdline`, `proc`,
-    /// `file`, `built-in` (a table of usual addresses). `null`: no device.
-    pub device_source: Option<&'static str>,
-    /// vCPU number. `null`: the sum over the guest.
-    pub vcpu: Option<u32>,
-    /// Accesses within the interval.
-    pub count: u64,
-    /// Per second. `null`: the interval's length is unknown.
-    pub rate: Option<f64>,
-    /// Percent of the time in all of the guest's exits; in tables and traces from files, of its accesses in the same
-    /// space, as perf prints it. `null`: no times.
-    pub time_percent: Option<f64>,
-    /// Mean time, microseconds. `null`: no times.
-    pub mean_us: Option<f64>,
-}
-
-/// Exits that the VMM served.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonUserspaceExit {
-    /// `KVM_EXIT_*` of linux/kvm.h; `restart` for an exit because of a signal; `error N` for another errno.
-    pub reason: String,
-    /// vCPU number. `null`: the sum over the guest.
-    pub vcpu: Option<u32>,
-    /// Exits within the interval.
-    pub count: u64,
-    /// Per second. `null`: the interval's length is unknown.
-    pub rate: Option<f64>,
-}
-
-/// A tracepoint of KVM.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonKvmEvent {
-    /// Its name, without `kvm:`.
-    pub event: String,
-    /// Events within the interval.
-    pub count: u64,
-    /// Per second. `null`: the interval's length is unknown.
-    pub rate: Option<f64>,
-}
-
-/// A block device of the host, and its requests for one guest in the interval.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonHostDisk {
-    /// Name of the device in the host's kernel, such as `nvme0n1p3` or `dm-0`.
-    pub device: String,
-    /// Major and minor number, such as `259:3`.
-    pub number: String,
-    /// Name of a device-mapper device, or the file of a loop device. `null`: another kind of device.
-    pub alias: Option<String>,
-    /// Names of the devices below it.
-    pub below: Vec<String>,
-    /// Reads per second. `null`: the length of the interval is not known.
-    pub read_ops: Option<f64>,
-    /// Writes per second. `null`: as for reads.
-    pub write_ops: Option<f64>,
-    /// Flushes of the device's write cache per second. `null`: as for reads.
-    pub flush_ops: Option<f64>,
-    /// Other operations, such as discards, per second. `null`: as for reads.
-    pub other_ops: Option<f64>,
-    /// Bytes read in the interval.
-    pub read_bytes: u64,
-    /// Bytes written in the interval.
-    pub write_bytes: u64,
-    /// Mean time of a read from its submission by a thread of the guest to its completion, microseconds. `null`: no
-    /// read.
-    pub read_mean_us: Option<f64>,
-    /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: no read.
-    pub read_p99_us: Option<f64>,
-    /// Mean time of a read in the device, from its issue to the driver to its completion, microseconds. `null`: no
-    /// read, or a device on top of others (device-mapper, md).
-    pub read_device_mean_us: Option<f64>,
-    /// Mean time of a write, as for reads. `null`: no write.
-    pub write_mean_us: Option<f64>,
-    /// 99th percentile of it. `null`: no write.
-    pub write_p99_us: Option<f64>,
-    /// Mean time of a write in the device, as for reads. `null`: no write, or no driver.
-    pub write_device_mean_us: Option<f64>,
-    /// Mean time of a flush, microseconds. `null`: no flush.
-    pub flush_mean_us: Option<f64>,
-    /// Number of requests by the thread that submitted them: `main`, `iothread`, `pool` (QEMU's thread pool),
-    /// `io_uring` (a worker of it), `vhost`, `vcpu`, `other`.
-    #[schemars(extend("additionalProperties" = {"type": "integer", "minimum": 1}))]
-    pub submitted: BTreeMap<&'static str, u64>,
-}
-
-/// Interrupts of one kind to one vCPU, by one injector, in the interval.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonInterrupt {
-    /// What it is: `gsi` (a line of the interrupt controller), `msi` (a message), `ipi` (from another vCPU), `local`
-    /// (announced by nothing: the local APIC's timer, mostly).
-    pub source: &'static str,
-    /// Number of the line (`gsi`), else the vector.
-    pub number: u32,
-    /// The device that a PC has on this line. `null`: another line, or no line.
-    pub line: Option<&'static str>,
-    /// KVM's number of the vCPU.
-    pub vcpu: u32,
-    /// Who injected it: `main`, `iothread`, `vhost`, `vcpu`, `kworker` (irqfd's slow path), `interrupt` (of the host:
-    /// an assigned device without posted interrupts), `other`.
-    pub by: &'static str,
-    /// Name of the injecting thread. `null`: a vCPU, or no thread of the guest.
-    pub thread: Option<String>,
-    /// Its thread id. `null`: as for `thread`.
-    #[schemars(range(min = 0))]
-    pub tid: Option<i32>,
-    /// Number of interrupts in the interval.
-    #[schemars(range(min = 1))]
-    pub count: u64,
-    /// Interrupts per second. `null`: the length of the interval is not known.
-    pub rate: Option<f64>,
-    /// Those that found another one on its way to the vCPU; no time covers them.
-    pub joined: u64,
-    /// Those to a vCPU that slept.
-    pub woken: u64,
-    /// Mean time from the injection until KVM woke the thread of a vCPU that slept, microseconds. `null`: none slept.
-    pub wake_mean_us: Option<f64>,
-    /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: none slept.
-    pub wake_p99_us: Option<f64>,
-    /// Mean time from there until the thread had a CPU, microseconds. `null`: none slept.
-    pub delay_mean_us: Option<f64>,
-    /// 99th percentile of it. `null`: none slept.
-    pub delay_p99_us: Option<f64>,
-    /// Mean time from the injection until a vCPU that slept ran the guest, microseconds; what it is longer than the two
-    /// above passes between the CPU and the guest. `null`: none slept, or the kernel fires no `kvm_entry`.
-    pub slept_mean_us: Option<f64>,
-    /// 99th percentile of it. `null`: as for the mean.
-    pub slept_p99_us: Option<f64>,
-    /// Those to a vCPU that did not sleep, less those that were posted to it (`APICv`, AVIC), which `count` alone has:
-    /// they cause no exit, so nothing says when they arrived. `null`: the kernel fires no `kvm_entry`, or none arrived.
-    pub kicked: Option<u64>,
-    /// Mean time from the injection until a vCPU that did not sleep entered the guest, microseconds. `null`: none, or
-    /// the kernel fires no `kvm_entry`.
-    pub kick_mean_us: Option<f64>,
-    /// 99th percentile of it. `null`: as for the mean.
-    pub kick_p99_us: Option<f64>,
-}
-
-/// Writes of a guest to one place that woke one thread, in the interval.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonDoorbell {
-    /// `pio` or `mmio`.
-    pub space: &'static str,
-    /// Port or guest-physical address, such as `0xfebf9000`.
-    pub address: String,
-    /// Its device. `null`: not known.
-    pub device: Option<String>,
-    /// What the woken thread is: `main`, `iothread`, `vhost`, `kworker`, `other`.
-    pub to: &'static str,
-    /// Its name.
-    pub thread: String,
-    /// Its thread id.
-    #[schemars(range(min = 0))]
-    pub tid: i32,
-    /// Number of such writes in the interval that woke it; while it is awake none does.
-    #[schemars(range(min = 1))]
-    pub count: u64,
-    /// The same per second. `null`: the length of the interval is not known.
-    pub rate: Option<f64>,
-    /// Mean time from the wake-up until the thread had a CPU, microseconds. `null`: not measured.
-    pub mean_us: Option<f64>,
-    /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: not measured.
-    pub p99_us: Option<f64>,
-}
-
-/// What the host threads of a guest did (`profile --json`), from samples of their stacks.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "profile")]
-pub struct JsonProfile {
-    /// Version of this format.
-    #[schemars(extend("const" = 1))]
-    pub schema: u32,
-    /// `kvmtop` and its version.
-    pub tool: &'static str,
-    /// Begin of the sampling: RFC 3339, UTC, with milliseconds. `null`: the clock gave no such time.
-    #[schemars(extend("format" = "date-time"))]
-    pub time: Option<String>,
-    /// Name of the guest.
-    pub guest: String,
-    /// Its process. `null`: not known.
-    pub pid: Option<i32>,
-    /// How long was sampled, seconds; 0 where that was refused, as `gaps` says.
-    pub duration_s: f64,
-    /// Samples for each second of CPU time that a thread uses.
-    pub frequency_hz: u32,
-    /// Samples in `stacks`.
-    pub samples: u64,
-    /// Samples that were taken and are in no stack.
-    pub lost_samples: u64,
-    /// CPU time that kvmtop used for it, seconds.
-    pub cost_s: f64,
-    /// What is not shown and why, such as the names of the kernel's functions.
-    pub gaps: Vec<String>,
-    /// The sampled threads, in order of `tid`.
-    pub threads: Vec<JsonProfiledThread>,
-    /// The functions, sorted by `own_samples`, largest first.
-    pub functions: Vec<JsonFunction>,
-    /// The different stacks, most frequent first.
-    pub stacks: Vec<JsonStack>,
-}
-
-/// A sampled thread.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonProfiledThread {
-    /// Thread id.
-    pub tid: i32,
-    /// Name of the thread.
-    pub comm: String,
-    /// As in `thread`.
-    pub role: &'static str,
-    /// Number of the vCPU. `null`: another thread.
-    pub vcpu: Option<u32>,
-    /// CPU time meanwhile, percent of one host CPU, time in the guest included. `null`: could not be read.
-    pub cpu_percent: Option<f64>,
-    /// Its samples; 0 for a thread that did not run.
-    pub samples: u64,
-}
-
-/// A function, or what stands for one.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonFunction {
-    /// Its name; `+0x1234`, the offset in its file, where no symbol covers it; `[guest]` for all code of the guest.
-    pub name: String,
-    /// The file that it is in, without the path; `kernel` for the kernel and its modules.
-    pub module: String,
-    /// Whose code it is: the VMM's, the host kernel's, the guest's; `unknown` stands for callers that could not be
-    /// found.
-    #[schemars(extend("enum" = ["user", "kernel", "guest", "unknown"]))]
-    pub space: &'static str,
-    /// Samples in which it ran itself.
-    pub own_samples: u64,
-    /// The same with those in which something that it called ran.
-    pub total_samples: u64,
-}
-
-/// A stack and how often it was seen.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct JsonStack {
-    /// The thread.
-    pub tid: i32,
-    /// How often.
-    pub samples: u64,
-    /// Positions in `functions`, counted from 0, the outermost caller first.
-    pub functions: Vec<usize>,
+fn stacks(profile: &StackProfile, times: &[FunctionTime<'_>]) -> Vec<JsonStack> {
+    let numbers: HashMap<&Function, usize> = times.iter().enumerate().map(|(i, time)| (time.function, i)).collect();
+    let numbered = |stack: &StackCount| profile.named(stack).filter_map(|f| numbers.get(f).copied()).collect();
+    profile.stacks.iter().map(|stack| JsonStack::new(stack, numbered(stack))).collect()
 }

@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr;
 pub fn all(view: &View<'_>) -> String {
     let all: Vec<_> = view.selected_findings().map(one).collect();
     let is_young = view.selected_watching().any(StillWatched::is_every_rule);
-    let judged_all = view.selected_cannot_tell().next().is_none() && view.unjudged_lines().is_none();
+    let judged_all = view.selected_cannot_tell().next().is_none() && view.model.host.unjudged_lines().is_none();
     let mut out = match (all.is_empty(), is_young) {
         (true, true) => "no findings yet: not enough has been seen\n".to_string(),
         (true, false) if judged_all => "no findings\n".to_string(),
@@ -33,7 +33,7 @@ pub fn all(view: &View<'_>) -> String {
         out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
     }
     out.push_str(&watching(view));
-    if let Some((count, first)) = view.unjudged_lines() {
+    if let Some((count, first)) = view.model.host.unjudged_lines() {
         let text = match count {
             1 => format!("1 line about KVM was not judged: {}", cut(first, 300)),
             n => format!("{n} lines about KVM were not judged; the first: {}", cut(first, 300)),

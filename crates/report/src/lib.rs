@@ -53,12 +53,6 @@ impl<'a> View<'a> {
         self.domains.watching(self.model, self.findings).into_iter()
     }
 
-    /// How many lines of the host's log and of a trace are about KVM or a VMM and are judged by no rule, and the first
-    /// of them; `None` if there are none.
-    pub fn unjudged_lines(&self) -> Option<(usize, &'a str)> {
-        self.model.host.unjudged_lines()
-    }
-
     /// The sources, and an entry for each pattern that matches no guest.
     pub fn sources(&self) -> Vec<SourceStatus> {
         self.domains.sources(self.model)

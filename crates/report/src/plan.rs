@@ -2,10 +2,11 @@
 
 use super::document::SCHEMA;
 use super::json::TOOL;
+use crate::objects;
 use judge::analysis::DomainFilter;
 use judge::figures::{count, figure};
 use judge::lint::{Fix, FixKind, HostPlan, PlannedGuest};
-use judge::placement::{CpuMap, GuestLayout, HelperLayout, MoveReason};
+use judge::placement::{CpuMap, GuestLayout, HelperLayout, MoveReason, PhysicalCore};
 use kvm::{CpuSet, sanitize_name};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,73 +18,71 @@ const CORES_A_LINE: usize = 14;
 /// The letters of guests in a map; guests beyond them share the last one.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ#";
 
-/// One placement of all guests (`plan --json`). Nothing is applied.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "plan")]
-pub struct JsonPlan<'a> {
-    /// Version of this format.
-    #[schemars(extend("const" = 1))]
-    schema: u32,
-    /// `kvmtop` and its version.
-    tool: &'static str,
-    /// Kind of input, as in a report.
-    source: &'a str,
-    /// The host before and after.
-    host: JsonPlanHost,
-    /// The selected guests, in order of the input.
-    guests: Vec<JsonPlannedGuest<'a>>,
-}
+objects! {
+    /// One placement of all guests (`plan --json`). Nothing is applied.
+    #[schemars(rename = "plan")]
+    pub struct JsonPlan(plan: &HostPlan, input: &str, domains: &DomainFilter) {
+        /// Version of this format.
+        #[schemars(extend("const" = 1))]
+        schema: u32 = SCHEMA,
+        /// `kvmtop` and its version.
+        tool: &'static str = TOOL,
+        /// Kind of input, as in a report.
+        source: String = input.to_owned(),
+        /// The host before and after.
+        host: JsonPlanHost = JsonPlanHost::new(plan),
+        /// The selected guests, in order of the input.
+        guests: Vec<JsonPlannedGuest> = selected(plan, domains).map(|g| JsonPlannedGuest::new(g, &plan.map)).collect(),
+    }
 
-/// The host of a plan.
-#[derive(Debug, Serialize, JsonSchema)]
-struct JsonPlanHost {
-    /// The CPUs that are online; empty where they are unknown, and then nothing is planned.
-    cpus: Vec<JsonPlanCpu>,
-}
+    /// The host of a plan.
+    pub struct JsonPlanHost(plan: &HostPlan) {
+        /// The CPUs that are online; empty where they are unknown, and then nothing is planned.
+        cpus: Vec<JsonPlanCpu> = cpus(plan),
+    }
 
-/// A CPU before and after the plan.
-#[derive(Debug, Serialize, JsonSchema)]
-struct JsonPlanCpu {
-    /// Its number.
-    cpu: u32,
-    /// Its NUMA node. `null`: unknown.
-    node: Option<u32>,
-    /// The online hardware threads of its core, itself included.
-    siblings: Vec<u32>,
-    /// Whether the scheduler balances no load on it.
-    isolated: bool,
-    /// What the host's own tasks use of it, percent, where that is why nobody is moved there while others are free.
-    /// `null`: little, or unknown.
-    host_tasks_percent: Option<f64>,
-    /// Who may run there: `guest/2` is vCPU 2, pinned to this CPU alone; `guest/~` a set of several CPUs that reaches
-    /// it.
-    before: Vec<String>,
-    /// The same after the plan, optional moves included.
-    after: Vec<String>,
-}
+    /// A CPU before and after the plan.
+    pub struct JsonPlanCpu(number: u32, core: &PhysicalCore, plan: &HostPlan, users: &[Users; 2]) {
+        /// Its number.
+        cpu: u32 = number,
+        /// Its NUMA node. `null`: unknown.
+        node: Option<u32> = core.node,
+        /// The online hardware threads of its core, itself included.
+        siblings: Vec<u32> = core.cpus.clone(),
+        /// Whether the scheduler balances no load on it.
+        isolated: bool = plan.map.isolated.contains(number),
+        /// What the host's own tasks use of it, percent, where that is why nobody is moved there while others are free.
+        /// `null`: little, or unknown.
+        host_tasks_percent: Option<f64> = plan.busy.get(&number).copied(),
+        /// Who may run there: `guest/2` is vCPU 2, pinned to this CPU alone; `guest/~` a set of several CPUs that
+        /// reaches it.
+        before: Vec<String> = names(plan, users[0].get(&number)),
+        /// The same after the plan, optional moves included.
+        after: Vec<String> = names(plan, users[1].get(&number)),
+    }
 
-/// A guest of a plan.
-#[derive(Debug, Serialize, JsonSchema)]
-struct JsonPlannedGuest<'a> {
-    /// Its name.
-    name: &'a str,
-    /// Its vCPUs.
-    vcpus: usize,
-    /// Nothing is wrong with it: it is not pinned and could have CPUs of its own.
-    optional: bool,
-    /// Its vCPUs get a set to share, because too few CPUs are left for CPUs of their own.
-    shares: bool,
-    /// The threads that get other CPUs; empty where it stays.
-    moves: Vec<ThreadMove>,
-    /// The commands and XML to get there.
-    fix: &'a [Fix],
-    /// What brings its threads back to where they may run now; empty where it stays.
-    undo: &'a [Fix],
+    /// A guest of a plan.
+    pub struct JsonPlannedGuest(guest: &PlannedGuest, map: &CpuMap) {
+        /// Its name.
+        name: String = guest.facts.name.value.clone(),
+        /// Its vCPUs.
+        vcpus: usize = guest.before.vcpus.len(),
+        /// Nothing is wrong with it: it is not pinned and could have CPUs of its own.
+        optional: bool = guest.plan.optional,
+        /// Its vCPUs get a set to share, because too few CPUs are left for CPUs of their own.
+        shares: bool = guest.plan.shares,
+        /// The threads that get other CPUs; empty where it stays.
+        moves: Vec<ThreadMove> = moves_with_reason_of_guest(guest, map),
+        /// The commands and XML to get there.
+        fix: Vec<Fix> = guest.fix.clone(),
+        /// What brings its threads back to where they may run now; empty where it stays.
+        undo: Vec<Fix> = guest.undo.clone(),
+    }
 }
 
 /// A thread that gets other CPUs.
-#[derive(Debug, Serialize, JsonSchema)]
-struct ThreadMove {
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ThreadMove {
     /// `vCPU 2`, `emulator` or `IOThread 1`.
     thread: String,
     /// The CPUs that it may use now. `null`: nothing restricts it, and where it runs is not measured.
@@ -131,6 +130,12 @@ fn helper_because(guest: &PlannedGuest, map: &CpuMap, before: &HelperLayout) -> 
 const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
 const SHARES: &str = "too few CPUs for CPUs of their own";
 
+/// The threads of a guest that move, each with the reason that applies to all of them as well.
+fn moves_with_reason_of_guest(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
+    let whole = if guest.plan.shares { format!("; {SHARES}") } else { String::new() };
+    moves(guest, map).into_iter().map(|m| ThreadMove { reason: m.reason + &whole, ..m }).collect()
+}
+
 /// The threads of a guest that move.
 fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
     let PlannedGuest { plan, before, .. } = guest;
@@ -171,47 +176,26 @@ fn users(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
     users
 }
 
-/// The plan as JSON, for the selected guests.
-pub fn json<'a>(plan: &'a HostPlan, source: &'a str, domains: &DomainFilter) -> JsonPlan<'a> {
-    let (before, after) = (users(plan, |g| &g.before), users(plan, |g| &g.after));
-    let names = |users: Option<&Vec<(usize, Option<u32>)>>| {
-        let name = |(g, v): &(usize, Option<u32>)| {
-            let guest = plan.guests.get(*g).map_or("", |g| g.facts.name.value.as_str());
-            v.map_or_else(|| format!("{guest}/~"), |v| format!("{guest}/{v}"))
-        };
-        users.into_iter().flatten().map(name).collect()
-    };
-    let cpus = plan.map.cores.iter().flat_map(|core| {
-        core.cpus.iter().map(|cpu| JsonPlanCpu {
-            cpu: *cpu,
-            node: core.node,
-            siblings: core.cpus.clone(),
-            isolated: plan.map.isolated.contains(*cpu),
-            host_tasks_percent: plan.busy.get(cpu).copied(),
-            before: names(before.get(cpu)),
-            after: names(after.get(cpu)),
-        })
-    });
-    // The reason that applies to the whole guest.
-    let whole = |g: &PlannedGuest| if g.plan.shares { format!("; {SHARES}") } else { String::new() };
-    let guest = |g: &'a PlannedGuest| JsonPlannedGuest {
-        name: &g.facts.name.value,
-        vcpus: g.before.vcpus.len(),
-        optional: g.plan.optional,
-        shares: g.plan.shares,
-        moves: moves(g, &plan.map).into_iter().map(|m| ThreadMove { reason: m.reason + &whole(g), ..m }).collect(),
-        fix: &g.fix,
-        undo: &g.undo,
-    };
-    let mut cpus: Vec<JsonPlanCpu> = cpus.collect();
+/// The guests that the filter selects.
+fn selected<'a>(plan: &'a HostPlan, domains: &'a DomainFilter) -> impl Iterator<Item = &'a PlannedGuest> {
+    plan.guests.iter().filter(|g| domains.matches(&g.facts))
+}
+
+fn cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
+    let users = [users(plan, |g| &g.before), users(plan, |g| &g.after)];
+    let all = plan.map.cores.iter().flat_map(|core| core.cpus.iter().map(move |cpu| (core, *cpu)));
+    let mut cpus: Vec<_> = all.map(|(core, cpu)| JsonPlanCpu::new(cpu, core, plan, &users)).collect();
     cpus.sort_by_key(|c| c.cpu);
-    JsonPlan {
-        schema: SCHEMA,
-        tool: TOOL,
-        source,
-        host: JsonPlanHost { cpus },
-        guests: plan.guests.iter().filter(|g| domains.matches(&g.facts)).map(guest).collect(),
-    }
+    cpus
+}
+
+/// The names of the users of a CPU.
+fn names(plan: &HostPlan, users: Option<&Vec<(usize, Option<u32>)>>) -> Vec<String> {
+    let name = |(g, v): &(usize, Option<u32>)| {
+        let guest = plan.guests.get(*g).map_or("", |g| g.facts.name.value.as_str());
+        v.map_or_else(|| format!("{guest}/~"), |v| format!("{guest}/{v}"))
+    };
+    users.into_iter().flatten().map(name).collect()
 }
 
 /// The plan as text, for the selected guests; the maps show all.
@@ -220,8 +204,7 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
         return "no plan: the CPUs of this host are unknown (add the output of lscpu -p or virsh capabilities)\n"
             .into();
     }
-    let selected: Vec<&PlannedGuest> = plan.guests.iter().filter(|g| domains.matches(&g.facts)).collect();
-    let changed: Vec<&&PlannedGuest> = selected.iter().filter(|g| !g.plan.is_empty()).collect();
+    let changed: Vec<&PlannedGuest> = selected(plan, domains).filter(|g| !g.plan.is_empty()).collect();
     let mut out = legend(plan);
     out.push_str("\nbefore\n");
     out.push_str(&map(plan, &users(plan, |g| &g.before)));
@@ -374,7 +357,7 @@ mod tests {
     #[test]
     fn the_plan_as_json_names_every_move() {
         let plan = two_guests_on_one_cpu();
-        let value = serde_json::to_value(json(&plan, "live", &DomainFilter::default())).unwrap();
+        let value = serde_json::to_value(JsonPlan::new(&plan, "live", &DomainFilter::default())).unwrap();
         let moves: Vec<&serde_json::Value> =
             value["guests"].as_array().unwrap().iter().flat_map(|g| g["moves"].as_array().unwrap()).collect();
         assert_eq!(moves.len(), 1, "{value:#}");

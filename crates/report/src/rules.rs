@@ -2,9 +2,8 @@
 
 use super::document::SCHEMA;
 use super::json::TOOL;
+use crate::objects;
 use judge::lint::{self, Rule, RuleId, Threshold, Thresholds};
-use schemars::JsonSchema;
-use serde::Serialize;
 use std::fmt::Write as _;
 
 /// Every rule's name and what it sees, by family.
@@ -20,55 +19,42 @@ pub fn text() -> String {
     out
 }
 
-/// All rules (`check --list-rules --json`).
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "rules")]
-pub struct JsonRules {
-    /// Version of this format.
-    #[schemars(extend("const" = 1))]
-    schema: u32,
-    /// `kvmtop` and its version.
-    tool: &'static str,
-    /// The rules, by family.
-    rules: Vec<JsonRule>,
-}
-
-/// One rule. docs/rules.md has the same as a page.
-#[derive(Debug, Serialize, JsonSchema)]
-struct JsonRule {
-    /// The name in findings, in the config file and after `--warn` and `--allow`.
-    name: RuleId,
-    /// The part of the machine that it is about.
-    family: &'static str,
-    /// What it sees.
-    sees: &'static str,
-    /// When its pattern is reported on a running host, such as `after 3 of the last 5 s`.
-    reported: String,
-    /// The thresholds that decide.
-    thresholds: Vec<Threshold>,
-    /// What it cannot tell, or confuses with something else.
-    cannot_tell: &'static str,
-    /// What its fix changes, and what that needs.
-    fix: &'static str,
-    /// Public documents about the cause.
-    see: &'static [&'static str],
-}
-
-impl JsonRules {
-    /// The list with the current thresholds.
-    pub fn new(thresholds: &Thresholds) -> Self {
-        let all = thresholds.list();
-        let of = |family: &'static str, rule: &'static Rule| JsonRule {
-            name: rule.id,
-            family,
-            sees: rule.doc.sees,
-            reported: rule.reported(),
-            thresholds: rule.doc.thresholds.iter().filter_map(|n| all.iter().find(|t| t.name == *n)).cloned().collect(),
-            cannot_tell: rule.doc.limits,
-            fix: rule.doc.fix,
-            see: rule.doc.links,
-        };
-        let rules = lint::FAMILIES.iter().flat_map(|f| f.rules.iter().map(move |r| (f.name, r)));
-        Self { schema: SCHEMA, tool: TOOL, rules: rules.map(|(family, rule)| of(family, rule)).collect() }
+objects! {
+    /// All rules (`check --list-rules --json`).
+    #[schemars(rename = "rules")]
+    pub struct JsonRules(thresholds: &Thresholds) {
+        /// Version of this format.
+        #[schemars(extend("const" = 1))]
+        schema: u32 = SCHEMA,
+        /// `kvmtop` and its version.
+        tool: &'static str = TOOL,
+        /// The rules, by family.
+        rules: Vec<JsonRule> = rules(&thresholds.list()),
     }
+
+    /// One rule. docs/rules.md has the same as a page.
+    pub struct JsonRule(part: &'static str, rule: &'static Rule, all: &[Threshold]) {
+        /// The name in findings, in the config file and after `--warn` and `--allow`.
+        name: RuleId = rule.id,
+        /// The part of the machine that it is about.
+        family: &'static str = part,
+        /// What it sees.
+        sees: &'static str = rule.doc.sees,
+        /// When its pattern is reported on a running host, such as `after 3 of the last 5 s`.
+        reported: String = rule.reported(),
+        /// The thresholds that decide.
+        thresholds: Vec<Threshold> =
+            rule.doc.thresholds.iter().filter_map(|n| all.iter().find(|t| t.name == *n)).cloned().collect(),
+        /// What it cannot tell, or confuses with something else.
+        cannot_tell: &'static str = rule.doc.limits,
+        /// What its fix changes, and what that needs.
+        fix: &'static str = rule.doc.fix,
+        /// Public documents about the cause.
+        see: &'static [&'static str] = rule.doc.links,
+    }
+}
+
+fn rules(all: &[Threshold]) -> Vec<JsonRule> {
+    let rules = lint::FAMILIES.iter().flat_map(|f| f.rules.iter().map(move |r| (f.name, r)));
+    rules.map(|(family, rule)| JsonRule::new(family, rule, all)).collect()
 }

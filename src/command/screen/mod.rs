@@ -17,8 +17,8 @@ use std::sync::mpsc::SyncSender;
 /// How the screen looks, by the settings.
 pub fn ui_options(settings: &Settings) -> UiOptions {
     UiOptions {
-        ascii: settings.look.ascii,
-        no_color: !settings.look.color,
+        ascii: settings.ascii,
+        no_color: !settings.color,
         settings: settings.screen.clone(),
         keys: settings.keys.clone(),
         interval_s: settings.interval.as_secs_f64(),

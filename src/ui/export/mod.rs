@@ -88,7 +88,7 @@ fn document(state: &AppState) -> Option<JsonDocument> {
     };
     let view =
         report::View { model: state.model.as_ref()?, findings: &report, source, domains: &DomainFilter::default() };
-    let mut document = json::document(&view);
+    let mut document = JsonDocument::new(&view);
     let shown = guests(state);
     document.domains.retain(|d| shown.iter().any(|s| s.name() == d.name && s.facts.pid == d.pid));
     document.findings.retain(|f| f.domain.as_deref().is_none_or(|name| shown.iter().any(|d| d.name() == name)));

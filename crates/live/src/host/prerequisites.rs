@@ -6,14 +6,27 @@ use crate::proc::paths::SystemPaths;
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 use sample::HostFacts;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::io::ErrorKind;
 
 /// Lowest `kernel.perf_event_paranoid` that keeps a user without `CAP_PERFMON` from tracepoints
 /// (Documentation/admin-guide/sysctl/kernel.rst).
 const PARANOID: i32 = 0;
 
-/// What a prerequisite is on this host, in a few words, and what to run where it keeps kvmtop from seeing something.
-pub type State = (String, Option<String>);
+/// A setting of the kernel, or a right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Prerequisite {
+    /// `rights`, `lockdown`, `kernel.perf_event_paranoid`, `tracefs` or `KVM`.
+    pub name: &'static str,
+    /// What it is on this host.
+    pub value: String,
+    /// What to run where it keeps kvmtop from seeing something. `null`: nothing is wrong.
+    pub fix: Option<String>,
+}
+
+/// What a prerequisite is on this host, and the cure of what is wrong.
+type State = (String, Option<String>);
 
 fn fine(value: impl Into<String>) -> State {
     (value.into(), None)
@@ -23,15 +36,16 @@ fn wrong(value: impl Into<String>, fix: impl Into<String>) -> State {
     (value.into(), Some(fix.into()))
 }
 
-/// All of them, by name.
-pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts) -> [(&'static str, State); 5] {
-    [
+/// All of them.
+pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts) -> Vec<Prerequisite> {
+    let table = [
         ("rights", rights.state()),
         ("lockdown", lockdown(paths)),
         ("kernel.perf_event_paranoid", paranoid(paths, rights)),
         ("tracefs", tracefs(paths, rights)),
         ("KVM", kvm(facts)),
-    ]
+    ];
+    table.into_iter().map(|(name, (value, fix))| Prerequisite { name, value, fix }).collect()
 }
 
 /// The capabilities that kvmtop was started with.

@@ -3,6 +3,7 @@
 //! Guests match by process, UUID or name. A name that ends in a process id matches by the part before the id (the
 //! guest's disk, container or program) if that part is unique. Ambiguous guests are not matched.
 
+use super::lines::Pair;
 use judge::figures::count;
 use judge::model::DomainModel;
 use sample::DomainState;
@@ -26,59 +27,52 @@ pub enum MatchedBy {
     Alone,
 }
 
-/// The guests of two inputs.
-#[derive(Debug, Default)]
-pub(super) struct MatchedGuests<'a> {
-    /// A guest of the first input and its partner of the second, and why. Guests of the first input come first.
-    pub pairs: Vec<([Option<&'a DomainModel>; 2], Option<MatchedBy>)>,
-    /// Guests that were matched by a weak sign or not at all, a sentence each.
-    pub remarks: Vec<String>,
-}
+/// A guest of the first input and its partner of the second, and why.
+pub(super) type MatchedPair<'a> = (Pair<'a>, Option<MatchedBy>);
 
-impl<'a> MatchedGuests<'a> {
-    /// Pairs the guests whose sign is unique on both sides, by the strongest sign first.
-    pub(super) fn new([old, new]: [Vec<&'a DomainModel>; 2]) -> Self {
-        let mut partners: Vec<Option<(usize, MatchedBy)>> = vec![None; old.len()];
-        let mut taken = HashSet::new();
-        let mut remarks = Vec::new();
-        for by in [MatchedBy::Process, MatchedBy::Uuid, MatchedBy::Name, MatchedBy::Kind] {
-            let mut signs: BTreeMap<String, [Vec<usize>; 2]> = BTreeMap::new();
-            let free_old = (0..old.len()).filter(|i| partners[*i].is_none()).map(|i| (0, i, old[i]));
-            let free_new = (0..new.len()).filter(|i| !taken.contains(i)).map(|i| (1, i, new[i]));
-            for (side, i, d) in free_old.chain(free_new) {
-                if let Some(sign) = by.sign(d) {
-                    signs.entry(sign).or_default()[side].push(i);
-                }
-            }
-            for (sign, [before, after]) in signs {
-                match (&*living(before, &old), &*living(after, &new)) {
-                    ([], _) | (_, []) => {}
-                    ([o], [n]) => {
-                        partners[*o] = Some((*n, by));
-                        taken.insert(*n);
-                    }
-                    (before, after) if matches!(by, MatchedBy::Name | MatchedBy::Kind) => remarks.push(format!(
-                        "'{sign}' is not compared: {} before and {} after could be it",
-                        count(before.len(), "guest"),
-                        count(after.len(), "guest")
-                    )),
-                    _ => {}
-                }
+/// Pairs the guests whose sign is unique on both sides, by the strongest sign first; guests of the first input come
+/// first. Also returns a sentence about each guest that was matched by a weak sign or not at all.
+pub(super) fn pairs<'a>([old, new]: [Vec<&'a DomainModel>; 2]) -> (Vec<MatchedPair<'a>>, Vec<String>) {
+    let mut partners: Vec<Option<(usize, MatchedBy)>> = vec![None; old.len()];
+    let mut taken = HashSet::new();
+    let mut remarks = Vec::new();
+    for by in [MatchedBy::Process, MatchedBy::Uuid, MatchedBy::Name, MatchedBy::Kind] {
+        let mut signs: BTreeMap<String, [Vec<usize>; 2]> = BTreeMap::new();
+        let free_old = (0..old.len()).filter(|i| partners[*i].is_none()).map(|i| (0, i, old[i]));
+        let free_new = (0..new.len()).filter(|i| !taken.contains(i)).map(|i| (1, i, new[i]));
+        for (side, i, d) in free_old.chain(free_new) {
+            if let Some(sign) = by.sign(d) {
+                signs.entry(sign).or_default()[side].push(i);
             }
         }
-        if let ([partner @ None], [_], true) = (&mut *partners, &*new, taken.is_empty()) {
-            *partner = Some((0, MatchedBy::Alone));
-            taken.insert(0);
+        for (sign, [before, after]) in signs {
+            match (&*living(before, &old), &*living(after, &new)) {
+                ([], _) | (_, []) => {}
+                ([o], [n]) => {
+                    partners[*o] = Some((*n, by));
+                    taken.insert(*n);
+                }
+                (before, after) if matches!(by, MatchedBy::Name | MatchedBy::Kind) => remarks.push(format!(
+                    "'{sign}' is not compared: {} before and {} after could be it",
+                    count(before.len(), "guest"),
+                    count(after.len(), "guest")
+                )),
+                _ => {}
+            }
         }
-        let mut pairs = Vec::new();
-        for (o, partner) in old.iter().zip(partners) {
-            let partner = partner.map(|(n, by)| (new[n], by));
-            remarks.extend(partner.and_then(|(n, by)| remark(o, n, by)));
-            pairs.push(([Some(*o), partner.map(|p| p.0)], partner.map(|p| p.1)));
-        }
-        pairs.extend((0..new.len()).filter(|i| !taken.contains(i)).map(|i| ([None, Some(new[i])], None)));
-        Self { pairs, remarks }
     }
+    if let ([partner @ None], [_], true) = (&mut *partners, &*new, taken.is_empty()) {
+        *partner = Some((0, MatchedBy::Alone));
+        taken.insert(0);
+    }
+    let mut pairs = Vec::new();
+    for (o, partner) in old.iter().zip(partners) {
+        let partner = partner.map(|(n, by)| (new[n], by));
+        remarks.extend(partner.and_then(|(n, by)| remark(o, n, by)));
+        pairs.push(([Some(*o), partner.map(|p| p.0)], partner.map(|p| p.1)));
+    }
+    pairs.extend((0..new.len()).filter(|i| !taken.contains(i)).map(|i| ([None, Some(new[i])], None)));
+    (pairs, remarks)
 }
 
 impl MatchedBy {

@@ -57,9 +57,9 @@ fn mean_moved(c: &Change) -> bool {
     c.mean_us.verdict.is_change() && share >= TELLING_SHARE
 }
 
-pub(super) fn summary(views: [&View<'_>; 2], domains: &[DomainDiff], cause: Cause, findings: &FindingsDiff) -> String {
+pub(super) fn summary(views: [&View<'_>; 2], domains: &[DomainDiff], findings: &FindingsDiff) -> String {
     let mut both = domains.iter().filter(|d| d.in_both()).peekable();
-    let mut text = match (cause, views.map(|v| v.model.interval_s)) {
+    let mut text = match (cause(domains), views.map(|v| v.model.interval_s)) {
         (Cause::NotComparable, _) => match views.map(|v| v.guests().count()) {
             [0, 0] => "Neither input holds a guest".into(),
             [0, _] => "The first input holds no guest".into(),

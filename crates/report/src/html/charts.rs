@@ -144,10 +144,10 @@ impl OwnerTracks {
     }
 
     /// Joins slots as their axis did.
-    pub fn join(&mut self, sizes: &[usize]) {
+    pub fn halve(&mut self) {
         for c in self.charts.values_mut() {
-            c.lines.iter_mut().for_each(|(_, t)| t.join(sizes));
-            c.total.iter_mut().chain([&mut c.measured]).for_each(|t| t.join(sizes));
+            let lines = c.lines.iter_mut().map(|(_, track)| track);
+            lines.chain(&mut c.total).chain([&mut c.measured]).for_each(Track::halve);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::charts::{Chart, ChartTracks, OTHER, OwnerTracks};
 use super::spans::FindingSpan;
 use super::timeline::{FollowedGuest, TimelineBuilder};
 use super::tracks::{TimeAxis, Track, TrackCell};
-use crate::document::JsonDomain;
+use crate::document::{JsonDocument, JsonDomain};
 use crate::profile::{self, ProfileView};
 use crate::{View, json as documents, text};
 use base64::Engine as _;
@@ -43,7 +43,7 @@ pub struct HtmlPage {
 /// # Errors
 /// Never in practice: the page's data holds nothing that JSON cannot.
 pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serde_json::Result<HtmlPage> {
-    let document = documents::document(view);
+    let document = JsonDocument::new(view);
     let report = embedded(&documents::text(&document)?);
     let plain = escaped(&text::report(view));
     let fixed = report.len() + plain.len() + UPLOT.len() + SCRIPT.len() + BODY.len() + STYLE.len();

@@ -61,8 +61,8 @@ pub(super) struct Layer<K> {
 impl<K> Layer<K> {
     /// Joins neighbouring slots.
     pub fn halve(&mut self) {
-        let sizes = self.axis.halve();
-        self.owners.values_mut().for_each(|owner| owner.join(&sizes));
+        self.axis.halve();
+        self.owners.values_mut().for_each(OwnerTracks::halve);
     }
 
     /// Joins slots until there is room for the next interval.

@@ -55,34 +55,16 @@ impl TimeAxis {
         (MAX_CELLS / series.max(1)).clamp(MIN_SLOTS, MAX_SLOTS)
     }
 
-    /// Joins neighbouring slots; returns how many old slots each new one holds. Slots on both sides of a gap are joined
-    /// only if there are too many gaps to spare them.
-    pub fn halve(&mut self) -> Vec<usize> {
-        let before = self.slots.len();
-        let mut joined = self.pairs(true);
-        if joined.len() * 4 > before * 3 {
-            joined = self.pairs(false);
-        }
-        let slot = |group: &[TimeSlot]| TimeSlot {
-            begin_ms: group.first().map_or(0, |s| s.begin_ms),
-            end_ms: group.last().map_or(0, |s| s.end_ms),
-            seconds: group.iter().map(|s| s.seconds).sum(),
-            intervals: group.iter().map(|s| s.intervals).sum(),
+    /// Joins neighbouring slots.
+    pub fn halve(&mut self) {
+        let join = |pair: &[TimeSlot]| TimeSlot {
+            begin_ms: pair.first().map_or(0, |s| s.begin_ms),
+            end_ms: pair.last().map_or(0, |s| s.end_ms),
+            seconds: pair.iter().map(|s| s.seconds).sum(),
+            intervals: pair.iter().map(|s| s.intervals).sum(),
         };
-        self.slots = groups(&self.slots, &joined).map(slot).collect();
+        self.slots = self.slots.chunks(2).map(join).collect();
         self.width = self.width.max(1) * 2;
-        joined
-    }
-
-    fn pairs(&self, spare_gaps: bool) -> Vec<usize> {
-        let mut sizes: Vec<usize> = Vec::new();
-        for slot in 0..self.slots.len() {
-            match sizes.last_mut() {
-                Some(size) if *size == 1 && !(spare_gaps && self.follows_gap(slot)) => *size = 2,
-                _ => sizes.push(1),
-            }
-        }
-        sizes
     }
 
     /// Whether nothing was measured just before this slot.
@@ -99,16 +81,6 @@ impl TimeAxis {
     pub fn is_thinned(&self) -> bool {
         self.slots.iter().any(|s| s.intervals > 1)
     }
-}
-
-/// Neighbours, as many at a time as `sizes` says.
-fn groups<'a, T>(mut rest: &'a [T], sizes: &'a [usize]) -> impl Iterator<Item = &'a [T]> {
-    let group = move |size: &usize| {
-        let (group, others) = rest.split_at((*size).min(rest.len()));
-        rest = others;
-        group
-    };
-    sizes.iter().map(group).take_while(|group| !group.is_empty())
 }
 
 /// Whether there is time between a slot and what begins then: more than clocks jitter.
@@ -164,13 +136,13 @@ impl Track {
     }
 
     /// Joins slots as [`TimeAxis::halve`] did.
-    pub fn join(&mut self, sizes: &[usize]) {
-        let join = |group: &[TrackCell]| {
+    pub fn halve(&mut self) {
+        let join = |pair: &[TrackCell]| {
             let mut sum = TrackCell::default();
-            group.iter().filter(|c| c.seconds > 0.0).for_each(|c| sum.add(c));
+            pair.iter().filter(|c| c.seconds > 0.0).for_each(|c| sum.add(c));
             sum
         };
-        self.cells = groups(&self.cells, sizes).map(join).collect();
+        self.cells = self.cells.chunks(2).map(join).collect();
     }
 
     fn grow(&mut self, cells: usize) {
@@ -216,8 +188,8 @@ mod tests {
         let (mut axis, mut track) = axis_of(50);
         let before = track.total;
         for _ in 0..3 {
-            let sizes = axis.halve();
-            track.join(&sizes);
+            axis.halve();
+            track.halve();
             assert_eq!(axis.slots.len(), track.cells.len());
         }
         assert_eq!(axis.slots.len(), 7);
@@ -230,20 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_stays_between_slots() {
+    fn a_gap_is_between_slots() {
         let mut axis = TimeAxis::default();
         for end in [1000, 2000, 3000, 60_000, 61_000] {
             axis.add(end, 1.0);
         }
         assert!(axis.follows_gap(3) && !axis.follows_gap(2) && !axis.follows_gap(0));
-        assert_eq!(axis.halve(), [2, 1, 2]);
-        assert!(axis.follows_gap(2));
-        // Nothing but gaps is joined all the same.
-        let mut axis = TimeAxis::default();
-        for minute in 1..=8 {
-            axis.add(minute * 60_000, 1.0);
-        }
-        assert_eq!(axis.halve().len(), 4);
+        axis.halve();
+        assert_eq!((axis.slots.len(), axis.follows_gap(2)), (3, false), "the gap is within a slot");
     }
 
     #[test]
