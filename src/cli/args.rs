@@ -180,7 +180,7 @@ pub struct BatchArgs {
     #[arg(long, requires = "batch")]
     pub json: bool,
     /// Stop after N intervals (with --batch)
-    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch", value_parser = values::count)]
+    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 }
 
@@ -432,7 +432,7 @@ pub struct ProfileArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
     /// The address and port to serve on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9753", value_parser = values::listen)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9753")]
     pub listen: SocketAddr,
     /// Serve by TLS and ask for passwords, as this file of Prometheus' exporters says
     ///

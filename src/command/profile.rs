@@ -3,6 +3,7 @@
 use super::{keep, print};
 use crate::cli::args::ProfileArgs;
 use ::live::{Collector, CollectorOptions};
+use ::report::json;
 use ::report::profile::{self as report, ProfileView};
 use anyhow::{Context, ensure};
 use engine::profile;
@@ -27,7 +28,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
         .map_err(|why| anyhow::anyhow!("{}: {}; {}", guest.facts.name.value, why.cause, why.fix))?;
     let view = ProfileView { guest: &guest.facts.name.value, pid: Some(pid), profile: &profile };
     print(&match (args.json, args.folded) {
-        (true, _) => report::json(view)? + "\n",
+        (true, _) => json::text(&json::profile(view))? + "\n",
         (_, true) => report::folded(view),
         _ => report::text(view),
     })?;

@@ -24,12 +24,7 @@ pub(super) const INTERVAL_S: f64 = 1.0;
 
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let is_perf_data = is_perf_data(&args.file)?;
-    if is_perf_data && args.batch.batch && args.at.is_none() {
-        // Text needs no way back in time, so the samples are printed as they are decoded.
-        return print_perf_data(&args.file, &args.batch, settings);
-    }
-    let session = if is_perf_data { record_perf_data(&args.file)? } else { Session::open(&args.file)? };
+    let session = if is_perf_data(&args.file)? { record_perf_data(&args.file)? } else { Session::open(&args.file)? };
     let title = args.file.display().to_string();
     show(session, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
 }
@@ -61,13 +56,6 @@ fn is_perf_data(path: &Path) -> anyhow::Result<bool> {
         "cannot replay {name}: it is neither a session of `kvmtop record` nor a perf.data of `perf kvm stat record`"
     );
     Ok(true)
-}
-
-fn print_perf_data(path: &Path, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
-    let mut batch = BatchPrinter::new(settings, args, SourceId::PerfData.as_str());
-    ensure!(batch.run(&mut feed)?, "{}: the recording holds no sample", path.display());
-    Ok(0)
 }
 
 /// A `perf.data` file as a session in memory. The screen and `--at` move about in time, and a `perf.data` file can

@@ -297,7 +297,6 @@ fn two_tables_are_compared() {
     assert!(Path::new(&before).exists());
 }
 
-/// Text is printed as the file is decoded; `--at` goes through a recording in memory. Both print the same intervals.
 #[test]
 fn a_perf_data_file_is_replayed_as_text() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/import/perf_data/compressed.data");
@@ -305,8 +304,6 @@ fn a_perf_data_file_is_replayed_as_text() {
     assert_eq!(streamed.status.code(), Some(0), "{}", text(&streamed.stderr));
     let intervals = common::intervals(&streamed.stdout);
     assert!(!intervals.is_empty() && intervals.iter().all(|i| i["source"] == "perf.data"));
-    let recorded = run(&["replay", file, "--batch", "--json", "--at", "+0s"]);
-    assert_eq!(common::intervals(&recorded.stdout), intervals);
 }
 
 #[test]

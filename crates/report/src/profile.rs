@@ -1,6 +1,5 @@
 //! `kvmtop profile`: what the threads of a guest's process do, as text, JSON and folded stacks.
 
-use super::json;
 use super::table::{Column, cut, more, table};
 use judge::figures::{count, or_unknown, percent, seconds};
 use judge::model::DomainModel;
@@ -38,14 +37,6 @@ impl<'a> ProfileView<'a> {
         let new = d.profile.as_ref().filter(|profile| profile.is_new)?;
         Some(Self { guest: d.name(), pid: d.facts.pid, profile: &new.stacks })
     }
-}
-
-/// One JSON object, as a line.
-///
-/// # Errors
-/// Never in practice: it holds nothing that JSON cannot.
-pub fn json(view: ProfileView<'_>) -> serde_json::Result<String> {
-    json::text(&json::profile(view))
 }
 
 /// Folded stacks, a line each: guest, thread and functions divided by `;`, then the number of samples. Programs that
@@ -215,7 +206,7 @@ mod tests {
     #[test]
     fn numbers_of_functions_lead_to_them() {
         let profile = profile();
-        let document: serde_json::Value = serde_json::from_str(&json(view(&profile)).unwrap()).unwrap();
+        let document: serde_json::Value = serde_json::to_value(crate::json::profile(view(&profile))).unwrap();
         let first = &document["stacks"][0];
         let names: Vec<_> = first["functions"]
             .as_array()

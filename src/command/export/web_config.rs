@@ -6,6 +6,7 @@ use crate::command::say;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -43,13 +44,15 @@ pub struct Access {
     pub users: Users,
 }
 
-/// A file that access depends on, and how it looked: device, inode, size, and seconds and nanoseconds of its change.
-type FileState = (PathBuf, Option<(u64, u64, u64, i64, i64)>);
+/// A file that access depends on, and how it looked.
+type FileState = (PathBuf, Option<FileLook>);
+/// Device, inode, size, and when it changed: seconds and nanoseconds.
+type FileLook = (u64, u64, u64, i64, i64);
 
 /// What the configuration says now.
 #[derive(Default)]
 pub struct WebAccess {
-    path: Option<PathBuf>,
+    /// The configuration, then the files that it names.
     files: Vec<FileState>,
     access: Arc<Access>,
 }
@@ -61,11 +64,26 @@ impl WebAccess {
     /// A sentence about what is wrong, in which file.
     pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
-        let (config, files) = parse(path)?;
-        let doing = || format!("web configuration {}", path.display());
-        let users = Users::new(config.basic_auth_users.unwrap_or_default()).with_context(doing)?;
-        let tls = config.tls_server_config.map(|tls| tls_acceptor(&tls)).transpose().with_context(doing)?;
-        Ok(Self { path: Some(path.to_owned()), files, access: Arc::new(Access { tls, users }) })
+        Self::read(path).with_context(|| format!("web configuration {}", path.display()))
+    }
+
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        // Before it is read: a change in between is seen later.
+        let mut files = vec![(path.to_owned(), look_of(path))];
+        let mut text = String::new();
+        File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
+        // An empty file is one without restrictions, as for other exporters.
+        let config: Option<WebConfig> = serde_norway::from_str(&text)?;
+        let config = config.unwrap_or_default();
+        let users = Users::new(config.basic_auth_users.unwrap_or_default())?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let tls = config.tls_server_config.map(|tls| {
+            let [certificate, key] = [tls.cert_file, tls.key_file].map(|file| folder.join(file));
+            files.extend([&certificate, &key].map(|file| (file.clone(), look_of(file))));
+            tls_acceptor(&certificate, &key)
+        });
+        let access = Arc::new(Access { tls: tls.transpose()?, users });
+        Ok(Self { files, access })
     }
 
     /// Whether the server speaks TLS, and whether it asks for passwords.
@@ -75,14 +93,12 @@ impl WebAccess {
 
     /// The access as the files say now. One that cannot be read changes nothing and is reported once.
     pub fn current(&mut self) -> Arc<Access> {
-        if let Some(path) = self.path.clone()
-            && self.files.iter().any(|(path, state)| state_of(path) != *state)
-        {
-            match Self::open(Some(&path)) {
+        if self.files.iter().any(|(path, look)| look_of(path) != *look) {
+            match Self::open(self.files.first().map(|(path, _)| path.as_path())) {
                 Ok(new) => *self = new,
                 Err(e) => {
                     say(&format!("{e:#}; going on with what it said before"));
-                    self.files.iter_mut().for_each(|(path, state)| *state = state_of(path));
+                    self.files.iter_mut().for_each(|(path, look)| *look = look_of(path));
                 }
             }
         }
@@ -90,34 +106,12 @@ impl WebAccess {
     }
 }
 
-fn state_of(path: &Path) -> Option<(u64, u64, u64, i64, i64)> {
+fn look_of(path: &Path) -> Option<FileLook> {
     let data = path.metadata().ok()?;
     Some((data.dev(), data.ino(), data.len(), data.ctime(), data.ctime_nsec()))
 }
 
-/// The configuration, with the files in it as whole paths, and how all of them look.
-fn parse(path: &Path) -> anyhow::Result<(WebConfig, Vec<FileState>)> {
-    let doing = || format!("web configuration {}", path.display());
-    let mut text = String::new();
-    // Before it is read: a change in between is seen later.
-    let mut files = vec![(path.to_owned(), state_of(path))];
-    let file = std::fs::File::open(path).with_context(doing)?;
-    file.take(MAX_FILE).read_to_string(&mut text).with_context(doing)?;
-    // An empty file is one without restrictions, as for other exporters.
-    let config: Option<WebConfig> = serde_norway::from_str(&text).with_context(doing)?;
-    let mut config = config.unwrap_or_default();
-    let folder = path.parent().unwrap_or(Path::new(""));
-    if let Some(tls) = &mut config.tls_server_config {
-        for file in [&mut tls.cert_file, &mut tls.key_file] {
-            *file = folder.join(&*file);
-            files.push((file.clone(), state_of(file)));
-        }
-    }
-    Ok((config, files))
-}
-
-fn tls_acceptor(config: &TlsConfig) -> anyhow::Result<TlsAcceptor> {
-    let TlsConfig { cert_file, key_file } = config;
+fn tls_acceptor(cert_file: &Path, key_file: &Path) -> anyhow::Result<TlsAcceptor> {
     let chain = CertificateDer::pem_file_iter(cert_file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.with_context(|| format!("cannot read certificates of {}", cert_file.display()))?;
     ensure!(!chain.is_empty(), "no certificate in {}", cert_file.display());

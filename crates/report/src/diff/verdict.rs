@@ -5,7 +5,6 @@ use super::stats::{Compared, Verdict};
 use super::{FindingsDiff, View};
 use crate::table::cut;
 use judge::figures::{change, count, duration, figure, or_unknown, percent, seconds};
-use judge::model::total;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -30,17 +29,17 @@ const TELLING_SHARE: f64 = 1.0;
 /// Durations with a smaller ratio count as the same.
 const OTHER_DURATION: f64 = 1.1;
 
-/// The count in one of the inputs.
-type Count = fn(&Change) -> Option<u64>;
+/// How many there are in each of the inputs.
+fn counted<'a>(changes: impl Iterator<Item = &'a Change>) -> [u64; 2] {
+    let add = |sum: u64, more: Option<u64>| sum.saturating_add(more.unwrap_or(0));
+    changes.fold([0, 0], |[before, after], c| [add(before, c.before), add(after, c.after)])
+}
 
 pub(super) fn cause(domains: &[DomainDiff]) -> Cause {
     let both: Vec<_> = domains.iter().filter(|d| d.in_both()).collect();
-    let exits = |f: Count| total(both.iter().flat_map(|d| &d.exits).filter_map(|e| f(&e.change)));
-    let accesses = |f: Count| total(both.iter().flat_map(|d| &d.accesses).filter_map(|a| f(&a.change)));
-    let (before, after) = match (exits(|c| c.before), exits(|c| c.after)) {
-        (0, 0) => (accesses(|c| c.before), accesses(|c| c.after)),
-        both => both,
-    };
+    let exits = counted(both.iter().flat_map(|d| &d.exits).map(|e| &e.change));
+    let accesses = || counted(both.iter().flat_map(|d| &d.accesses).map(|a| &a.change));
+    let [before, after] = if exits == [0, 0] { accesses() } else { exits };
     if before == 0 || after == 0 {
         return Cause::NotComparable;
     }
@@ -74,12 +73,11 @@ pub(super) fn summary(views: [&View<'_>; 2], domains: &[DomainDiff], findings: &
             seconds(a)
         ),
         (Cause::OnlyDuration, _) => {
-            let changes: Vec<_> = both.flat_map(DomainDiff::changes).collect();
-            let count = |f: Count| total(changes.iter().filter_map(|c| f(c))) as f64;
+            let [before, after] = counted(both.flat_map(DomainDiff::changes));
             format!(
                 "All counts are {} times what they were and every share is the same: most likely the same load, \
                  counted for a different time (the inputs do not say for how long; --duration does)",
-                figure(count(|c| c.after) / count(|c| c.before))
+                figure(after as f64 / before as f64)
             )
         }
         (Cause::Changed, times) => {

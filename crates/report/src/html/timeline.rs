@@ -146,9 +146,7 @@ fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
         }
         guests.push(FollowedGuest { pid: d.facts.pid, id, name: String::new(), domain: None });
     }
-    if guests[place].name != d.name() {
-        guests[place].name = d.name().to_string();
-    }
+    d.name().clone_into(&mut guests[place].name);
     Some(place)
 }
 
