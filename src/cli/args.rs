@@ -180,7 +180,8 @@ pub struct BatchArgs {
     #[arg(long, requires = "batch")]
     pub json: bool,
     /// Stop after N intervals (with --batch)
-    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub count: Option<u64>,
 }
 

@@ -32,7 +32,7 @@ pub(super) type MatchedPair<'a> = (Pair<'a>, Option<MatchedBy>);
 
 /// Pairs the guests whose sign is unique on both sides, by the strongest sign first; guests of the first input come
 /// first. Also returns a sentence about each guest that was matched by a weak sign or not at all.
-pub(super) fn pairs<'a>([old, new]: [Vec<&'a DomainModel>; 2]) -> (Vec<MatchedPair<'a>>, Vec<String>) {
+pub(super) fn pairs([old, new]: [Vec<&DomainModel>; 2]) -> (Vec<MatchedPair<'_>>, Vec<String>) {
     let mut partners: Vec<Option<(usize, MatchedBy)>> = vec![None; old.len()];
     let mut taken = HashSet::new();
     let mut remarks = Vec::new();
