@@ -11,6 +11,7 @@ use std::time::Duration;
 
 /// What a command runs with.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Settings {
     /// Time between two samples.
     pub interval: Duration,
