@@ -174,7 +174,7 @@ fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
 
 fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     for config in vmm_config::parse(file.text) {
-        gathered.notes.extend(config.notes(&file.name));
+        gathered.notes.extend(config.unread.notes(&file.name));
         gathered.descriptions.push(Description {
             command: Some(Arc::new(config.command)),
             threads: config.threads,

@@ -128,28 +128,29 @@ impl CpuSet {
     /// CPUs in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        Self::from_words(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
+        self.combined(other, |a, b| a & b)
     }
 
     /// CPUs in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
-        let mut words = long.words.clone();
-        for (a, b) in words.iter_mut().zip(&short.words) {
-            *a |= b;
-        }
-        Self::from_words(words)
+        self.combined(other, |a, b| a | b)
     }
 
     /// CPUs of this set that are not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        let mut words = self.words.clone();
-        for (a, b) in words.iter_mut().zip(&other.words) {
-            *a &= !b;
+        self.combined(other, |a, b| a & !b)
+    }
+
+    fn combined(&self, other: &Self, op: fn(u64, u64) -> u64) -> Self {
+        let word = |set: &Self, at: usize| set.words.get(at).copied().unwrap_or(0);
+        let mut words: Vec<u64> =
+            (0..self.words.len().max(other.words.len())).map(|at| op(word(self, at), word(other, at))).collect();
+        while words.last() == Some(&0) {
+            words.pop();
         }
-        Self::from_words(words)
+        Self { words }
     }
 
     /// Whether every CPU of this set is in the other. The empty set is a subset of all.
@@ -165,20 +166,10 @@ impl CpuSet {
     /// As a mask in hexadecimal, in groups of 32 CPUs (Documentation/core-api/irq/irq-affinity.rst).
     pub fn mask(&self) -> String {
         let halves = self.words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]);
-        let mut groups: Vec<u32> = halves.collect();
-        while groups.len() > 1 && groups.last() == Some(&0) {
-            groups.pop();
-        }
-        let mut groups = groups.into_iter().rev();
+        let groups: Vec<u32> = halves.collect();
+        let mut groups = groups.into_iter().rev().skip_while(|group| *group == 0);
         let first = format!("{:x}", groups.next().unwrap_or(0));
         groups.fold(first, |text, group| format!("{text},{group:08x}"))
-    }
-
-    fn from_words(mut words: Vec<u64>) -> Self {
-        while words.last() == Some(&0) {
-            words.pop();
-        }
-        Self { words }
     }
 }
 

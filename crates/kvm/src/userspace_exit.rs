@@ -3,52 +3,41 @@
 
 use std::borrow::Cow;
 
-/// Names by number. Kernels print only the first 31.
-const NAMES: [&str; 44] = [
-    "KVM_EXIT_UNKNOWN",
-    "KVM_EXIT_EXCEPTION",
-    "KVM_EXIT_IO",
-    "KVM_EXIT_HYPERCALL",
-    "KVM_EXIT_DEBUG",
-    "KVM_EXIT_HLT",
-    "KVM_EXIT_MMIO",
-    "KVM_EXIT_IRQ_WINDOW_OPEN",
-    "KVM_EXIT_SHUTDOWN",
-    "KVM_EXIT_FAIL_ENTRY",
-    "KVM_EXIT_INTR",
-    "KVM_EXIT_SET_TPR",
-    "KVM_EXIT_TPR_ACCESS",
-    "KVM_EXIT_S390_SIEIC",
-    "KVM_EXIT_S390_RESET",
-    "KVM_EXIT_DCR",
-    "KVM_EXIT_NMI",
-    "KVM_EXIT_INTERNAL_ERROR",
-    "KVM_EXIT_OSI",
-    "KVM_EXIT_PAPR_HCALL",
-    "KVM_EXIT_S390_UCONTROL",
-    "KVM_EXIT_WATCHDOG",
-    "KVM_EXIT_S390_TSCH",
-    "KVM_EXIT_EPR",
-    "KVM_EXIT_SYSTEM_EVENT",
-    "KVM_EXIT_S390_STSI",
-    "KVM_EXIT_IOAPIC_EOI",
-    "KVM_EXIT_HYPERV",
-    "KVM_EXIT_ARM_NISV",
-    "KVM_EXIT_X86_RDMSR",
-    "KVM_EXIT_X86_WRMSR",
-    "KVM_EXIT_DIRTY_RING_FULL",
-    "KVM_EXIT_AP_RESET_HOLD",
-    "KVM_EXIT_X86_BUS_LOCK",
-    "KVM_EXIT_XEN",
-    "KVM_EXIT_RISCV_SBI",
-    "KVM_EXIT_RISCV_CSR",
-    "KVM_EXIT_NOTIFY",
-    "KVM_EXIT_LOONGARCH_IOCSR",
-    "KVM_EXIT_MEMORY_FAULT",
-    "KVM_EXIT_TDX",
-    "KVM_EXIT_ARM_SEA",
-    "KVM_EXIT_ARM_LDST64B",
-    "KVM_EXIT_SNP_REQ_CERTS",
+const MSR: &str = "The VMM handled a model specific register that the kernel left to it";
+
+/// Reasons on x86 and arm64 by number, with their meanings for an admin where they need a sentence.
+const REASONS: &[(u32, &str, &str)] = &[
+    (0, "KVM_EXIT_UNKNOWN", ""),
+    (1, "KVM_EXIT_EXCEPTION", ""),
+    (2, "KVM_EXIT_IO", "The VMM emulated an I/O port access of the guest"),
+    (3, "KVM_EXIT_HYPERCALL", ""),
+    (4, "KVM_EXIT_DEBUG", ""),
+    (5, "KVM_EXIT_HLT", "The guest halted and the VMM, not the kernel, waits for its next interrupt"),
+    (6, "KVM_EXIT_MMIO", "The VMM emulated an access to device memory"),
+    (7, "KVM_EXIT_IRQ_WINDOW_OPEN", ""),
+    (8, "KVM_EXIT_SHUTDOWN", "The guest crashed or reset itself"),
+    (9, "KVM_EXIT_FAIL_ENTRY", "The CPU refused to enter the guest"),
+    (10, "KVM_EXIT_INTR", "A signal pulled the vCPU out of the guest"),
+    (11, "KVM_EXIT_SET_TPR", ""),
+    (12, "KVM_EXIT_TPR_ACCESS", "The VMM patches 32-bit Windows code that writes the task priority register"),
+    (16, "KVM_EXIT_NMI", ""),
+    (17, "KVM_EXIT_INTERNAL_ERROR", "KVM could not continue, usually because it cannot emulate an instruction"),
+    (24, "KVM_EXIT_SYSTEM_EVENT", "The guest asked to shut down, reset or suspend"),
+    (26, "KVM_EXIT_IOAPIC_EOI", "The guest acknowledged an interrupt that the VMM's own IOAPIC has to see"),
+    (27, "KVM_EXIT_HYPERV", "The guest changed a Hyper-V interrupt controller page that the VMM keeps"),
+    (28, "KVM_EXIT_ARM_NISV", ""),
+    (29, "KVM_EXIT_X86_RDMSR", MSR),
+    (30, "KVM_EXIT_X86_WRMSR", MSR),
+    (31, "KVM_EXIT_DIRTY_RING_FULL", "The ring of dirty pages is full, which happens while the guest migrates"),
+    (32, "KVM_EXIT_AP_RESET_HOLD", ""),
+    (33, "KVM_EXIT_X86_BUS_LOCK", "The guest locked the whole memory bus with one instruction"),
+    (34, "KVM_EXIT_XEN", ""),
+    (37, "KVM_EXIT_NOTIFY", "The guest blocked event delivery for too long"),
+    (39, "KVM_EXIT_MEMORY_FAULT", ""),
+    (40, "KVM_EXIT_TDX", ""),
+    (41, "KVM_EXIT_ARM_SEA", ""),
+    (42, "KVM_EXIT_ARM_LDST64B", ""),
+    (43, "KVM_EXIT_SNP_REQ_CERTS", ""),
 ];
 
 /// Numbers that stand for a guest that ended or broke.
@@ -99,7 +88,7 @@ pub const RESTART: &str = "restart";
 
 /// The name of a reason, with its `KVM_EXIT_` prefix.
 pub fn name(reason: u32) -> Option<&'static str> {
-    NAMES.get(reason as usize).copied()
+    REASONS.iter().find(|row| row.0 == reason).map(|row| row.1)
 }
 
 /// The name to show for an event: `restart` for errno EINTR, `error N` for another errno, else the reason.
@@ -113,24 +102,7 @@ pub fn display(reason: u32, errno: i32) -> Cow<'static, str> {
 
 /// The meaning of a reason for an admin, if it needs a sentence.
 pub fn meaning(reason: u32) -> Option<&'static str> {
-    Some(match reason {
-        2 => "The VMM emulated an I/O port access of the guest",
-        5 => "The guest halted and the VMM, not the kernel, waits for its next interrupt",
-        6 => "The VMM emulated an access to device memory",
-        8 => "The guest crashed or reset itself",
-        9 => "The CPU refused to enter the guest",
-        10 => "A signal pulled the vCPU out of the guest",
-        12 => "The VMM patches 32-bit Windows code that writes the task priority register",
-        17 => "KVM could not continue, usually because it cannot emulate an instruction",
-        24 => "The guest asked to shut down, reset or suspend",
-        26 => "The guest acknowledged an interrupt that the VMM's own IOAPIC has to see",
-        27 => "The guest changed a Hyper-V interrupt controller page that the VMM keeps",
-        29 | 30 => "The VMM handled a model specific register that the kernel left to it",
-        31 => "The ring of dirty pages is full, which happens while the guest migrates",
-        33 => "The guest locked the whole memory bus with one instruction",
-        37 => "The guest blocked event delivery for too long",
-        _ => return None,
-    })
+    REASONS.iter().find(|row| row.0 == reason).map(|row| row.2).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

@@ -3,11 +3,9 @@
 mod cpu;
 mod disks;
 mod options;
-mod shell;
 
 pub use disks::CommandDisk;
 pub use options::is_switched_on;
-pub(crate) use shell::words as shell_words;
 
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
@@ -16,6 +14,7 @@ use super::limits;
 use super::pattern::Pattern;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
+use shlex::Shlex;
 use std::collections::BTreeMap;
 
 /// Command lines of guests with hundreds of devices stay below this.
@@ -164,6 +163,12 @@ pub fn parse_options(argv: &[String]) -> QemuCommand {
     command
 }
 
+/// Splits a command into words as a POSIX shell does, without expanding anything. A word that the text cuts off within
+/// quotes is left out.
+pub(crate) fn shell_words(text: &str) -> Vec<String> {
+    Shlex::new(&text.replace('\0', " ")).collect()
+}
+
 /// Parses pasted text: shell quoting, lines joined by backslashes, environment assignments before the program,
 /// libvirt's log of a guest (the last of several starts counts), a line of `ps`.
 ///
@@ -183,12 +188,15 @@ pub fn looks_like(text: &str) -> bool {
     !text.trim_start().starts_with('<') && text.contains("qemu") | text.contains("kvm") && find(text).is_some()
 }
 
+/// A line that continues on the next one.
+static CONTINUED: Pattern = Pattern::new(r"\\[ \t\r]*\n");
+
 /// The last QEMU command line of a text.
 fn find(text: &str) -> Option<Vec<String>> {
-    let commands = if text.len() > MAX_TEXT { Vec::new() } else { shell::commands(text) };
-    commands.iter().rev().find_map(|line| {
+    let joined = CONTINUED.regex()?.replace_all(if text.len() > MAX_TEXT { "" } else { text }, " ");
+    joined.lines().rev().find_map(|line| {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
-        let argv = shell::words(line.get(before.map(str::len).sum()..)?);
+        let argv = shell_words(line.get(before.map(str::len).sum()..)?);
         argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some(argv)
     })
 }

@@ -5,7 +5,6 @@
 
 mod builtin;
 mod names;
-mod other_vmms;
 
 pub use builtin::builtin;
 pub use names::{device_of, friendly, friendly_at, is_in_kernel};
@@ -15,9 +14,6 @@ use serde::{Deserialize, Serialize};
 
 /// Limit of regions, for hostile input. No guest has as many.
 pub const MAX_REGIONS: usize = 8192;
-
-/// First address, last address, name.
-type FixedRegion = (u64, u64, &'static str);
 
 /// Where a map's names come from, in the words of JSON's `device_source`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,15 +1,14 @@
 //! QEMU's `info mtree` and `info mtree -f`: who answers which port and address of a running guest.
 //!
 //! The flat view (`-f`) is the better input, since it lists only what is really visible; the tree is resolved here as
-//! QEMU does it (priorities, aliases, hidden parents). The output of all QEMU versions is read: old bare headings and
-//! `RW` flags, shared headings in any order, owners, CRLF and the escape sequences that the monitor's line editor
-//! leaves.
+//! QEMU does it (priorities, aliases, hidden parents). The output of QEMU 2.10 and newer is read: shared headings in any
+//! order, owners, CRLF and the escape sequences that the monitor's line editor leaves.
 
 mod line;
 mod tree;
 
 use super::Space;
-use super::device_map::{DeviceMap, MAX_REGIONS, MapSource, Region, is_in_kernel};
+use super::device_map::{DeviceMap, MAX_REGIONS, MapSource};
 use anyhow::{Result, ensure};
 use line::{MtreeLine, RegionLine};
 
@@ -51,7 +50,7 @@ impl Block {
         let named = |name: &str| self.names.iter().any(|known| known == name);
         match self.kind {
             BlockKind::Bare => {
-                self.regions.first().map(|region| if region.end <= LAST_PORT { Space::Pio } else { Space::Mmio })
+                self.regions.first().map(|line| if line.region.end <= LAST_PORT { Space::Pio } else { Space::Mmio })
             }
             BlockKind::Flat | BlockKind::AddressSpace if named("I/O") => Some(Space::Pio),
             BlockKind::Flat | BlockKind::AddressSpace if named("memory") || self.root.as_deref() == Some("system") => {
@@ -91,38 +90,25 @@ pub fn parse(text: &str) -> Result<DeviceMap> {
 fn blocks(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut bare = [Block::default(), Block::default()];
-    let (mut old, mut aliases) = (false, false);
     for line in text.lines().take(MAX_LINES).filter_map(line::parse) {
-        let new = |kind, names| Block { kind, names, ..Block::default() };
         match line {
-            MtreeLine::FlatView => blocks.push(new(BlockKind::Flat, Vec::new())),
-            MtreeLine::OldFlatView(name) => blocks.push(new(BlockKind::Flat, vec![name])),
+            MtreeLine::Heading(kind, name) => match blocks.last_mut() {
+                // Address spaces with one root share their listing.
+                Some(block) if kind == BlockKind::AddressSpace && block.kind == kind && block.regions.is_empty() => {
+                    block.names.extend(name);
+                }
+                _ => blocks.push(Block { kind, names: name.into_iter().collect(), ..Block::default() }),
+            },
             MtreeLine::FlatName { name, root } => {
                 if let Some(block) = blocks.last_mut().filter(|block| block.kind == BlockKind::Flat) {
                     block.names.push(name);
                     block.root = root;
                 }
             }
-            MtreeLine::AddressSpace(name) => match blocks.last_mut() {
-                // Address spaces with one root share their listing.
-                Some(block) if block.kind == BlockKind::AddressSpace && block.regions.is_empty() => {
-                    block.names.push(name);
-                }
-                _ => blocks.push(new(BlockKind::AddressSpace, vec![name])),
-            },
-            MtreeLine::MemoryRegion(name) => blocks.push(new(BlockKind::MemoryRegion, vec![name])),
-            MtreeLine::Aliases => aliases = true,
-            // Any other word at the margin is a heading only once it is clear that the dump is an old one.
-            MtreeLine::Heading(name) if old || name == "memory" || name == "I/O" => {
-                old = true;
-                let kind = if aliases { BlockKind::MemoryRegion } else { BlockKind::AddressSpace };
-                blocks.push(new(kind, vec![name]));
+            MtreeLine::Region(line) => {
+                let space = usize::from(line.region.end > LAST_PORT);
+                blocks.last_mut().unwrap_or(&mut bare[space]).regions.push(line);
             }
-            MtreeLine::Heading(_) => {}
-            MtreeLine::Region(region) => match (blocks.last_mut(), &mut bare) {
-                (Some(block), _) => block.regions.push(region),
-                (None, [ports, memory]) => if region.end <= LAST_PORT { ports } else { memory }.regions.push(region),
-            },
         }
     }
     blocks.extend(bare);
@@ -137,24 +123,10 @@ fn is_container(name: &str) -> bool {
 }
 
 fn paint_flat(map: &mut DeviceMap, space: Space, block: &Block) {
-    for region in block.regions.iter().take(4 * MAX_REGIONS) {
-        if is_container(&region.name) || Some(&region.name) == block.root.as_ref() {
-            continue;
+    for RegionLine { region, .. } in block.regions.iter().take(4 * MAX_REGIONS) {
+        if !is_container(&region.name) && Some(&region.name) != block.root.as_ref() {
+            map.paint(space, region.clone());
         }
-        map.paint(space, to_region(region, region.start, region.end, region.start.saturating_sub(region.offset)));
-    }
-}
-
-fn to_region(line: &RegionLine, start: u64, end: u64, base: u64) -> Region {
-    let name = line.alias.as_ref().map_or(&line.name, |alias| &alias.target);
-    Region {
-        start,
-        end,
-        base,
-        name: name.clone(),
-        owner: line.owner.clone(),
-        kernel: is_in_kernel(name),
-        ram: line.ram,
     }
 }
 

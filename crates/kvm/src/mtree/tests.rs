@@ -143,26 +143,6 @@ fn a_dump_that_multiplies_by_aliases_is_bounded() {
 }
 
 #[test]
-fn old_dumps_have_bare_headings_and_access_flags() {
-    let text = "memory\n0000000000000000-7ffffffffffffffe (prio 0, RW): system\n  0000000000000000-7ffffffffffffffe \
-    (prio -1, RW): pci\n\
-        \x20   00000000000a0000-00000000000bffff (prio 1, RW): vga-lowmem\n  00000000fee00000-00000000feefffff (prio \
-        4096, RW): icc-apic-container\n\
-        I/O\n0000000000000000-000000000000ffff (prio 0, RW): io\n  000000000000b000-000000000000b03f (prio 0, RW): \
-        piix4-pm\n\
-        \x20   000000000000b008-000000000000b00b (prio 0, RW): acpi-tmr\naliases\npci\n\
-        0000000000000000-7ffffffffffffffe (prio -1, RW): pci\n";
-    let map = parse(text).unwrap();
-    assert_eq!(name(&map, Space::Pio, 0xb008), Some("acpi-tmr"));
-    assert_eq!(name(&map, Space::Pio, 0xb010), Some("piix4-pm"));
-    assert_eq!(name(&map, Space::Mmio, 0xfee0_0300), Some("icc-apic-container"));
-    let oldest = text.replace(", RW", "");
-    assert_eq!(parse(&oldest).unwrap(), map);
-    let view = "address-space (flat view): I/O\n  0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr\n";
-    assert_eq!(name(&parse(view).unwrap(), Space::Pio, 0x608), Some("acpi-tmr"));
-}
-
-#[test]
 fn a_single_line_is_enough() {
     let map = parse(
         "0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr\n\

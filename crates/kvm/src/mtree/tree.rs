@@ -1,9 +1,10 @@
 //! The tree form: nested regions, resolved into the region that an access really reaches.
 
 use super::line::RegionLine;
-use super::{Block, BlockKind, is_container, to_region};
+use super::{Block, BlockKind, is_container};
 use crate::Space;
-use crate::device_map::{DeviceMap, MAX_REGIONS};
+use crate::device_map::{DeviceMap, MAX_REGIONS, Region};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Depth of aliases of aliases. QEMU's own machines need three.
@@ -87,7 +88,8 @@ impl Painter<'_, '_> {
     /// Paints siblings so that higher priority, and among equals the smaller region, ends up on top.
     fn paint_all(&mut self, nodes: &[Node], window: VisibleRange) {
         let mut order: Vec<&Node> = nodes.iter().collect();
-        order.sort_by_key(|node| (node.line.priority, std::cmp::Reverse(node.line.end.wrapping_sub(node.line.start))));
+        let size = |region: &Region| region.end.wrapping_sub(region.start);
+        order.sort_by_key(|node| (node.line.priority, Reverse(size(&node.line.region))));
         for node in order {
             self.paint_node(node, window);
         }
@@ -95,33 +97,28 @@ impl Painter<'_, '_> {
 
     fn paint_node(&mut self, node: &Node, window: VisibleRange) {
         self.steps += 1;
-        let line = node.line;
-        let (first, last) = (line.start.max(window.first), line.end.min(window.last));
+        let RegionLine { region, alias, .. } = node.line;
+        let (first, last) = (region.start.max(window.first), region.end.min(window.last));
         if first > last || self.steps > MAX_STEPS || self.painted > MAX_PAINTED {
             return;
         }
-        let inner = VisibleRange { first, last, ..window };
-        match &line.alias {
-            Some(alias) if !line.ram => {
+        let shown = |address: u64| address.wrapping_add(window.shift);
+        match *alias {
+            Some(begin) if !region.ram => {
                 // The target's listing begins at the address its own root line gives.
                 if window.aliases < MAX_ALIAS_DEPTH {
-                    let (from, to) =
-                        (alias.start.wrapping_add(first - line.start), alias.start.wrapping_add(last - line.start));
-                    self.paint_target(&alias.target, from, to, first.wrapping_add(window.shift), window.aliases + 1);
+                    let from = begin.wrapping_add(first - region.start);
+                    let to = begin.wrapping_add(last - region.start);
+                    self.paint_target(&region.name, from, to, shown(first), window.aliases + 1);
                 }
             }
             _ => {
-                if !is_container(&line.name) {
-                    let region = to_region(
-                        line,
-                        first.wrapping_add(window.shift),
-                        last.wrapping_add(window.shift),
-                        line.start.wrapping_add(window.shift),
-                    );
+                if !is_container(&region.name) {
+                    let (start, end, base) = (shown(first), shown(last), shown(region.start));
                     self.painted += 1;
-                    self.map.paint(self.space, region);
+                    self.map.paint(self.space, Region { start, end, base, ..region.clone() });
                 }
-                self.paint_all(&node.children, inner);
+                self.paint_all(&node.children, VisibleRange { first, last, ..window });
             }
         }
     }
@@ -134,7 +131,7 @@ impl Painter<'_, '_> {
         }
         let blocks = self.blocks;
         for block in blocks.get(target).into_iter().flatten() {
-            let Some(origin) = block.regions.first().map(|root| root.start) else { continue };
+            let Some(origin) = block.regions.first().map(|root| root.region.start) else { continue };
             let (first, last) = (origin.saturating_add(from), origin.saturating_add(to));
             self.steps += 1 + block.regions.len();
             if self.steps > MAX_STEPS {

@@ -9,69 +9,55 @@ use crate::topology::CpuTopo;
 /// lscpu knows some twenty columns.
 const MAX_COLUMNS: usize = 64;
 
-/// The places of a CPU's values in a row, and whether commas separate them.
-#[derive(Default)]
+/// The titles of a table in lower case (lscpu.c, `coldescs_cpu`), and whether commas separate its values. All levels of
+/// cache can be in one column, `0:0:0:0`, which is `cache` here.
 struct Columns {
     commas: bool,
-    cpu: usize,
-    core: Option<usize>,
-    socket: Option<usize>,
-    die: Option<usize>,
-    node: Option<usize>,
-    online: Option<usize>,
-    /// The last level of cache, or all levels in one column: `0:0:0:0`.
-    cache: Option<usize>,
-    /// The second level of cache alone.
-    l2: Option<usize>,
-    max_mhz: Option<usize>,
+    titles: Vec<String>,
 }
 
 impl Columns {
-    /// Columns by their titles (lscpu.c, `coldescs_cpu`); `None` without a column of CPUs or any other that tells.
+    /// `None` without a column of CPUs or any other that tells.
     fn of_titles(titles: &[&str], commas: bool) -> Option<Self> {
-        let lower: Vec<String> = titles.iter().map(|name| name.to_lowercase()).collect();
-        let at = |wanted: &str| lower.iter().position(|name| name == wanted);
-        let levels = || lower.iter().position(|name| name.starts_with("l1d:"));
-        let columns = Self {
-            commas,
-            cpu: at("cpu")?,
-            core: at("core"),
-            socket: at("socket"),
-            die: at("die"),
-            node: at("node"),
-            online: at("online"),
-            cache: ["l4", "l3", "l2", "cache"].into_iter().find_map(at).or_else(levels),
-            l2: at("l2"),
-            max_mhz: at("maxmhz"),
+        let name = |title: &&str| match title.to_lowercase() {
+            levels if levels.starts_with("l1d:") => "cache".to_owned(),
+            name => name,
         };
-        let tells = [columns.core, columns.socket, columns.node, columns.cache, columns.online];
-        tells.iter().any(Option::is_some).then_some(columns)
+        let titles: Vec<String> = titles.iter().map(name).collect();
+        let tells = ["core", "socket", "node", "l4", "l3", "l2", "cache", "online"];
+        let has = |names: &[&str]| titles.iter().any(|title| names.contains(&title.as_str()));
+        (has(&["cpu"]) && has(&tells)).then_some(Self { commas, titles })
+    }
+
+    fn value<'a>(&self, values: &[&'a str], title: &str) -> Option<&'a str> {
+        values.get(self.titles.iter().position(|known| known == title)?).copied()
     }
 
     /// Reads a row; `None` if its CPU number is missing.
     fn read(&self, values: &[&str], found: &mut TopologyText) -> Option<()> {
-        let value = |at: Option<usize>| at.and_then(|at| values.get(at)).copied();
-        let number = |at: Option<usize>| value(at).and_then(|text| text.parse::<u32>().ok());
-        let cpu = number(Some(self.cpu)).filter(|_| values.len() > 1)?;
+        let value = |title: &str| self.value(values, title);
+        let number = |title: &str| value(title)?.parse::<u32>().ok();
+        let cpu = number("cpu").filter(|_| values.len() > 1)?;
         // In other languages than English an offline CPU is known by the core that it lacks.
-        let core_missing = self.core.is_some() && matches!(value(self.core), Some("" | "-"));
-        if core_missing || value(self.online).is_some_and(|online| matches!(&*online.to_lowercase(), "no" | "n")) {
+        let core_missing = matches!(value("core"), Some("" | "-"));
+        if core_missing || value("online").is_some_and(|online| matches!(&*online.to_lowercase(), "no" | "n")) {
             found.offline.insert(cpu);
             return Some(());
         }
+        let cache = ["l4", "l3", "l2", "cache"].into_iter().find_map(value);
         // All levels in one column begin with both parts of the first.
-        let l2 = number(self.l2).or_else(|| value(self.cache)?.split(':').nth(2)?.parse().ok());
+        let l2 = number("l2").or_else(|| cache?.split(':').nth(2)?.parse().ok());
         found.l2.extend(l2.map(|l2| (cpu, l2)));
         // The decimal point is a comma in some languages.
-        let mhz = value(self.max_mhz).and_then(|text| text.split(['.', ',']).next()?.parse().ok());
+        let mhz = value("maxmhz").and_then(|text| text.split(['.', ',']).next()?.parse().ok());
         found.max_mhz.extend(mhz.map(|mhz| (cpu, mhz)));
-        let llc = value(self.cache).and_then(|all| all.rsplit(':').find(|id| !id.is_empty()));
+        let llc = cache.and_then(|all| all.rsplit(':').find(|id| !id.is_empty()));
         found.add(CpuTopo {
             cpu,
-            core: number(self.core),
-            socket: number(self.socket),
-            die: number(self.die),
-            node: number(self.node),
+            core: number("core"),
+            socket: number("socket"),
+            die: number("die"),
+            node: number("node"),
             llc: llc.and_then(|id| id.parse().ok()),
             siblings: CpuSet::new(),
         });
@@ -114,7 +100,7 @@ pub(super) fn tables(text: &str, lines: usize) -> TopologyText {
         // The titles of a table are followed by the row of a CPU.
         let (titles, next) = (by_space(line), by_space(lines.peek().map_or("", |(_, next)| next)));
         columns = Columns::of_titles(&titles, false)
-            .filter(|known| titles.len() <= next.len() && next.get(known.cpu).is_some_and(|cpu| is_id(cpu)));
+            .filter(|known| titles.len() <= next.len() && known.value(&next, "cpu").is_some_and(is_id));
     }
     found
 }

@@ -1,14 +1,13 @@
 //! The output of `virsh vcpupin`, `vcpuinfo`, `emulatorpin` and `domstats`, alone or pasted from a shell with the
 //! prompt and command line before each output (libvirt's tools/virsh-domain.c and virsh-domain-monitor.c).
 
-mod prompt;
-
+use super::cmdline::shell_words;
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::limits;
+use super::pattern::Pattern;
 use super::sanitize;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
-use prompt::PastedCommand;
 use std::collections::BTreeMap;
 
 /// Domains of one text, lines of it, and values of one reading: a guest of 512 vCPUs has about 30,000.
@@ -107,7 +106,7 @@ impl Reader {
         if !line.contains('=') {
             self.clock_ms = clock_ms(line).or(self.clock_ms);
         }
-        if let Some(PastedCommand { output, domain }) = prompt::command(line) {
+        if let Some((output, domain)) = command(line) {
             self.open(domain);
             self.table = output;
             return;
@@ -272,6 +271,28 @@ impl Reader {
         }
         Some(())
     }
+}
+
+/// A pasted command line: `root@host:~# virsh -c qemu:///system vcpupin web`, or `virsh # vcpupin web`.
+static COMMAND: Pattern = Pattern::new(concat!(
+    "(?:^|[^A-Za-z0-9_])virsh(?: *[#>])?(?: +-[^ ]+| +[^ ]+://[^ ]*)* +",
+    "(?P<output>vcpupin|emulatorpin|vcpuinfo|domstats)(?P<rest>[ ;].*)?$",
+));
+
+/// The output that a pasted command line announces, and the domain that it names. The statistics name each domain
+/// themselves.
+fn command(line: &str) -> Option<(VirshOutput, Option<String>)> {
+    let found = COMMAND.captures(line)?;
+    let output = match &found["output"] {
+        "vcpupin" => VirshOutput::Vcpus,
+        "emulatorpin" => VirshOutput::Emulator,
+        "vcpuinfo" => VirshOutput::VcpuInfo(None),
+        _ => VirshOutput::Stats,
+    };
+    let words = shell_words(found.name("rest").map_or("", |rest| rest.as_str()));
+    let mut words = words.iter().map(|word| word.strip_prefix("--domain=").unwrap_or(word).trim_end_matches(';'));
+    let name = words.find(|word| !word.is_empty() && !word.starts_with('-'));
+    Some((output, name.filter(|name| !name.contains(['|', '>', '&', ';'])).map(str::to_owned)))
 }
 
 /// The time of day in a line that `date`, `watch` or a prompt prints, milliseconds: `Sun Nov 22 10:00:05 UTC 2026`.

@@ -28,8 +28,6 @@ static KEY: Pattern = Pattern::new(
 );
 /// The text before a colon that can be a key.
 static NAME: Pattern = Pattern::new("^[A-Za-z0-9_-]{1,40}$");
-/// A command after the prompt of a shell: `root@pve:~# lscpu`.
-static PROMPT: Pattern = Pattern::new("^[^#$]{0,79}@[^#$]{0,79}[#$]");
 
 /// The configuration of one guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,18 +38,8 @@ pub struct VmmConfig {
     pub threads: ThreadCpus,
     /// The guest's operating system as Proxmox names it: `win11`, `l26`.
     pub guest_os: Option<String>,
-    /// Lines that could not be read.
-    unread: UnreadLines,
-    /// Numbers that no guest can have, each with its line. They are left out.
-    implausible: Vec<(usize, String)>,
-}
-
-impl VmmConfig {
-    /// Notes on what is left out, each with its file and line.
-    pub fn notes(&self, file: &str) -> Vec<String> {
-        let implausible = self.implausible.iter().map(|(line, bad)| format!("{file}:{line}: {bad}; it is left out"));
-        self.unread.notes(file).into_iter().chain(implausible).collect()
-    }
+    /// Lines that could not be read, or have a number that no guest can have.
+    pub unread: UnreadLines,
 }
 
 /// Whether a text holds a configuration.
@@ -83,7 +71,7 @@ pub fn parse(text: &str) -> Vec<VmmConfig> {
 }
 
 /// The parts of a text. Proxmox writes keys in order, so a key that sorts before the previous one may begin the next
-/// configuration, and so may a line without a key. It does if the part that it begins repeats a key.
+/// configuration. It does if the part that it begins repeats a key.
 fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = vec![Part::default()];
     let mut last = "";
@@ -92,9 +80,7 @@ fn parts(text: &str) -> Vec<Part<'_>> {
     let text = if text.len() > MAX_TEXT { "" } else { text };
     for (number, line) in text.lines().map(str::trim).enumerate().take(MAX_LINES) {
         let pair = line.split_once(':').filter(|(key, _)| NAME.is_match(key));
-        let is_section = line.starts_with('[') && line.ends_with(']');
-        let is_command = line.starts_with('#') || PROMPT.is_match(line);
-        if pair.map_or(line.is_empty() || is_section || is_command, |(key, _)| key < last) {
+        if pair.is_some_and(|(key, _)| key < last) {
             parts.push(Part::default());
         }
         let Some(part) = parts.last_mut() else { continue };
@@ -104,12 +90,10 @@ fn parts(text: &str) -> Vec<Part<'_>> {
             if !skips {
                 part.keys.insert(key, (number + 1, value.trim()));
             }
-        } else if is_section {
+        } else if line.starts_with('[') && line.ends_with(']') {
             (skips, last) = (true, "");
-        } else if is_command {
-            // `root@pve:~# qm config 101` begins a configuration; a note does not.
-            skips &= !line.contains("qm config");
-        } else if !line.is_empty() {
+        } else if !line.is_empty() && !line.contains('#') {
+            // `#` begins a note or ends a prompt.
             part.unread.push((number + 1, line));
         }
     }
@@ -123,13 +107,15 @@ fn config(part: &Part) -> Option<VmmConfig> {
     }
     let mut config = VmmConfig::default();
     part.unread.iter().for_each(|(number, line)| config.unread.add(*number, line));
+    let mut counted = true;
     for what in ["sockets", "cores", "vcpus"] {
-        let most = u64::from(limits::VCPUS);
-        let found = part.keys.get(what).filter(|(_, value)| limits::beyond(value, most));
-        config.implausible.extend(found.map(|(line, value)| (*line, limits::too_large(what, value, most))));
+        if let Some((number, value)) = part.keys.get(what).filter(|(_, n)| limits::beyond(n, limits::VCPUS.into())) {
+            config.unread.add(*number, &format!("{what}: {value}"));
+            counted = false;
+        }
     }
     let keys: BTreeMap<&str, &str> = part.keys.iter().map(|(key, (_, value))| (*key, *value)).collect();
-    config.command = parse_argv(&argv(&keys, config.implausible.is_empty()));
+    config.command = parse_argv(&argv(&keys, counted));
     config.guest_os = keys.get("ostype").map(|name| sanitize(name, 40)).filter(|name| name != "other");
     let affinity = keys.get("affinity").and_then(|list| CpuSet::parse(list).ok()).filter(|cpus| !cpus.is_empty());
     if let Some(cpus) = affinity {
