@@ -1,6 +1,6 @@
-//! Sets of CPUs in the list syntax of the kernel and of libvirt: `0-3,8`, `0-7,^2`, `0-15:2/4`.
+//! Sets of CPUs in the list syntax of the kernel and of libvirt: `0-3,8`, `0-7,^2`.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
@@ -34,8 +34,7 @@ impl CpuSet {
         Self { words: words.take(used).copied().collect() }
     }
 
-    /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` removes CPUs;
-    /// `A-B:USED/GROUP` takes the first USED of every GROUP.
+    /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` removes CPUs.
     ///
     /// # Errors
     /// If an element is not a number or range, or is beyond [`MAX_CPUS`].
@@ -182,24 +181,10 @@ fn parse_part(part: &str, set: &mut CpuSet) -> Result<()> {
         ensure!(is_cpu, "CPU {value} is beyond the largest supported number {}", MAX_CPUS - 1);
         Ok(value as u32)
     };
-    let (range, used, size) = match part.split_once(':') {
-        Some((range, group)) => {
-            let (used, size) = group.split_once('/').with_context(syntax)?;
-            (range, number(used)?, number(size)?)
-        }
-        None => (part, 1, 1),
-    };
-    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
     let (first, last) = (number(first)?, number(last)?);
     ensure!(first <= last, "the CPU range '{}' ends before it begins", super::sanitize(part, 40));
-    ensure!(size > 0 && used <= size, syntax());
-    if used == size {
-        set.insert_range(first, last);
-    } else if used > 0 {
-        for start in (first..=last).step_by(size as usize) {
-            set.insert_range(start, last.min(start + used - 1));
-        }
-    }
+    set.insert_range(first, last);
     Ok(())
 }
 
@@ -258,9 +243,8 @@ mod tests {
 
     #[test]
     fn lists_read_as_the_kernel_and_libvirt_write_them() {
-        assert_eq!(set("0-3,^2,8-11:2/4").iter().collect::<Vec<_>>(), [0, 1, 3, 8, 9]);
+        assert_eq!(set("0-3,^2,8-9").iter().collect::<Vec<_>>(), [0, 1, 3, 8, 9]);
         assert_eq!(set(" 0-3,8 \n").to_string(), "0-3,8");
-        assert_eq!(set("0-7:1/2").to_string(), "0,2,4,6");
         assert_eq!(set("\n"), CpuSet::new());
         assert_eq!(set("3,1,2,1").to_string(), "1-3");
         assert_eq!(set("^1,0-2").to_string(), "0,2");
@@ -278,7 +262,7 @@ mod tests {
         assert!(CpuSet::parse("a").unwrap_err().to_string().contains("'a'"));
         assert_eq!(CpuSet::parse("5-2").unwrap_err().to_string(), "the CPU range '5-2' ends before it begins");
         assert!(CpuSet::parse("0-99999999").unwrap_err().to_string().starts_with("CPU 99999999 is beyond"));
-        for bad in ["1-", "-", "1--2", "0-3:2", "0-3:0/0", "0-3:3/2", "+1", "0x1", "99999999999999999999999-"] {
+        for bad in ["1-", "-", "1--2", "0-3:1/2", "+1", "0x1", "99999999999999999999999-"] {
             assert!(CpuSet::parse(bad).is_err(), "{bad}");
         }
     }
@@ -319,8 +303,6 @@ mod tests {
         fn a_range_holds_its_cpus_and_no_others(first in 0u32..300, length in 0u32..300) {
             let last = first + length;
             prop_assert!(CpuSet::range(first, last).iter().eq(first..=last));
-            let every_third = set(&format!("{first}-{last}:2/3"));
-            prop_assert!(every_third.iter().eq((first..=last).filter(|cpu| (cpu - first) % 3 < 2)));
         }
 
         #[test]

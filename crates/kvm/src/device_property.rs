@@ -2,31 +2,24 @@
 
 use super::sanitize;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use strum::Display;
 
 /// Limit of the properties of a guest.
 pub const MAX_PROPERTIES: usize = 1024;
 
 /// Where a property was set, in the order in which QEMU and libvirt apply them: the last one decides.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
 pub enum PropertyPlace {
     /// The XML's `<devices>`.
     #[default]
+    #[strum(to_string = "<devices>")]
     Devices,
     /// `<qemu:override>` (libvirt 8.2 and newer), which changes the device's `-device`.
+    #[strum(to_string = "<qemu:override>")]
     Override,
     /// `-device`, `-set` or `-global` on QEMU's command line, also by `<qemu:commandline>`.
+    #[strum(to_string = "QEMU's command line")]
     CommandLine,
-}
-
-impl fmt::Display for PropertyPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Devices => "<devices>",
-            Self::Override => "<qemu:override>",
-            Self::CommandLine => "QEMU's command line",
-        })
-    }
 }
 
 /// One property of one device.

@@ -12,7 +12,6 @@ use super::isa::Isa;
 use super::pattern::{Pattern, group, number};
 use super::sanitize;
 use anyhow::{Context as _, Result, ensure};
-use serde::{Deserialize, Serialize};
 
 /// Largest accepted text; no kernel's file comes near it.
 const MAX_TEXT: usize = 512 * 1024;
@@ -20,8 +19,7 @@ const MAX_FIELDS: usize = 256;
 const MAX_NAME: usize = 128;
 
 /// One field of an event's raw record.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Field {
     /// Name, without array brackets.
     pub name: String,
@@ -38,8 +36,7 @@ pub struct Field {
 }
 
 /// A parsed `format` file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFormat {
     /// Event name, such as `kvm_exit`.
     pub name: String,

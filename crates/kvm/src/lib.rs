@@ -39,10 +39,12 @@ pub use isa::Isa;
 pub use untrusted_text::{sanitize, sanitize_name, shell_quoted, without_hidden};
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// The target of a guest's access: an I/O port, a guest physical address, or a model specific register.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Space {
     /// An x86 I/O port (tracepoint `kvm_pio`).
     #[default]
@@ -55,11 +57,7 @@ pub enum Space {
 
 impl Space {
     /// The lower-case name used in JSON: `pio`, `mmio` or `msr`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pio => "pio",
-            Self::Mmio => "mmio",
-            Self::Msr => "msr",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }

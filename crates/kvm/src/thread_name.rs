@@ -2,11 +2,14 @@
 
 use super::pattern::{Pattern, number, pid};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use strum::{Display, IntoStaticStr};
 
 /// The role of a thread for its guest.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Role {
     /// Runs a virtual CPU.
     Vcpu,
@@ -25,21 +28,8 @@ pub enum Role {
 
 impl Role {
     /// The lower-case name used in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Vcpu => "vcpu",
-            Self::Emulator => "emulator",
-            Self::Iothread => "iothread",
-            Self::Vhost => "vhost",
-            Self::Worker => "worker",
-            Self::Other => "other",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The name of the host parameter that lists the slower CPUs of a hybrid host, as the kernel names their perf events
 /// (`/sys/devices/cpu_atom/cpus`, arch/x86/events/intel/core.c).
@@ -55,8 +56,7 @@ impl HostTopology {
         if self.cpus.is_empty() || other.cpus.is_empty() {
             return false;
         }
-        let nodes =
-            |host: &Self| host.cpus.iter().map(|c| (c.cpu, c.node)).collect::<std::collections::BTreeMap<_, _>>();
+        let nodes = |host: &Self| host.cpus.iter().map(|c| (c.cpu, c.node)).collect::<BTreeMap<_, _>>();
         let (mine, theirs) = (nodes(self), nodes(other));
         let apart = |a: &Option<u32>, b: &Option<u32>| a.zip(*b).is_some_and(|(a, b)| a != b);
         mine.len() != theirs.len() || mine.iter().zip(&theirs).any(|((a, on_a), (b, on_b))| a != b || apart(on_a, on_b))
@@ -123,7 +123,7 @@ impl HostTopology {
 
     /// Fills what this topology leaves open from another description of the same host.
     pub fn complete(&mut self, other: &Self) {
-        let mut known: std::collections::BTreeMap<u32, CpuTopo> = std::collections::BTreeMap::new();
+        let mut known: BTreeMap<u32, CpuTopo> = BTreeMap::new();
         for entry in self.cpus.iter().chain(&other.cpus) {
             let Some(cpu) = known.get_mut(&entry.cpu) else {
                 known.insert(entry.cpu, entry.clone());
@@ -155,8 +155,7 @@ impl HostTopology {
         for entry in &mut self.cpus {
             entry.node = entry.node.filter(|node| *node < MAX_CPUS);
         }
-        let mut cores: std::collections::BTreeMap<(Option<u32>, Option<u32>, u32), CpuSet> =
-            std::collections::BTreeMap::new();
+        let mut cores: BTreeMap<(Option<u32>, Option<u32>, u32), CpuSet> = BTreeMap::new();
         for entry in &self.cpus {
             if let Some(core) = entry.core {
                 cores.entry((entry.socket, entry.die, core)).or_default().insert(entry.cpu);
@@ -170,7 +169,7 @@ impl HostTopology {
                     .unwrap_or_else(|| CpuSet::from_iter([entry.cpu]));
             }
         }
-        let mut same: std::collections::BTreeMap<CpuSet, CpuSet> = std::collections::BTreeMap::new();
+        let mut same: BTreeMap<CpuSet, CpuSet> = BTreeMap::new();
         for entry in &mut self.cpus {
             entry.siblings.insert(entry.cpu);
             same.entry(entry.siblings.clone()).or_default().insert(entry.cpu);

@@ -10,7 +10,7 @@ const MAX_DISKS: usize = 256;
 
 /// The limits of `-drive` and of throttle groups (QEMU's `throttle_extract_options` in blockdev.c and `qapi/qom.json`,
 /// `ThrottleLimits`), with their older names, and libvirt's names of the same.
-const LIMITS: [(&str, &str, &str); 6] = [
+pub(crate) const DISK_LIMITS: [(&str, &str, &str); 6] = [
     ("iops-total", "iops", "total_iops_sec"),
     ("iops-read", "iops_rd", "read_iops_sec"),
     ("iops-write", "iops_wr", "write_iops_sec"),
@@ -83,7 +83,7 @@ fn limits(parts: &[Pair], prefix: &str) -> BTreeMap<String, u64> {
         let set = value(&format!("{prefix}{new}")).or_else(|| value(old))?;
         (set > 0).then(|| (name.to_owned(), set))
     };
-    LIMITS.into_iter().filter_map(limit).collect()
+    DISK_LIMITS.into_iter().filter_map(limit).collect()
 }
 
 #[cfg(test)]

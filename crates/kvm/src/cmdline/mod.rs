@@ -5,6 +5,7 @@ mod disks;
 mod options;
 
 pub use disks::CommandDisk;
+pub(crate) use disks::DISK_LIMITS;
 pub use options::is_switched_on;
 
 use super::cpu_set::CpuSet;

@@ -3,7 +3,7 @@
 use super::properties;
 use super::xml::{attribute, check_numbers, child, children, document, elements, inner, name, number, size, value};
 use super::{Clock, CpuXml, DiskXml, DomainXml, GuestTopology, HypervXml, NumaTune, Timer};
-use crate::cmdline::{self, QemuCommand};
+use crate::cmdline::{self, DISK_LIMITS, QemuCommand};
 use crate::cpu_set::CpuSet;
 use crate::guest_numa::GuestNumaCell;
 use crate::sanitize;
@@ -170,22 +170,18 @@ fn cputune(node: Node, out: &mut DomainXml) {
     out.realtime = realtime.filter_map(|sched| cpus(sched, "vcpus")).fold(CpuSet::new(), |all, set| all.union(&set));
 }
 
-/// The limits of `<iotune>` (libvirt's formatdomain, "Hard drives") that hold at any time; their `_max` forms allow
-/// bursts.
-const IOTUNE: [&str; 6] =
-    ["total_iops_sec", "read_iops_sec", "write_iops_sec", "total_bytes_sec", "read_bytes_sec", "write_bytes_sec"];
-
 fn disk(node: Node) -> DiskXml {
     // The first of several `IOThread`s (`<iothreads>`, libvirt 10 and newer).
     let mapped = |driver| children(child(driver, "iothreads")?, "iothread").find_map(|thread| number(thread, "id"));
     let tune = child(node, "iotune");
-    let limit = |name: &&str| Some(((*name).to_owned(), value::<u64>(tune?, name).filter(|n| *n > 0)?));
+    // Their `_max` forms allow bursts.
+    let limit = |(.., name): (&str, &str, &str)| Some((name.to_owned(), value::<u64>(tune?, name).filter(|n| *n > 0)?));
     DiskXml {
         target: inner(node, "target", "dev").unwrap_or_default(),
         bus: inner(node, "target", "bus"),
         iothread: child(node, "driver").and_then(|driver| number(driver, "iothread").or_else(|| mapped(driver))),
         cache: inner(node, "driver", "cache"),
         io: inner(node, "driver", "io"),
-        iotune: IOTUNE.iter().filter_map(limit).collect(),
+        iotune: DISK_LIMITS.into_iter().filter_map(limit).collect(),
     }
 }

@@ -3,14 +3,12 @@
 use crate::pattern::Pattern;
 use crate::{sanitize, untrusted_text::number};
 use regex::Captures;
-use serde::{Deserialize, Serialize};
 
 const MAX_NAMES: usize = 4096;
 const MAX_LISTS: usize = 64;
 
 /// One list of value names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SymbolList {
     /// The C expression that is looked up, without `REC->`: `exit_reason & 0xffff`.
     pub expression: String,

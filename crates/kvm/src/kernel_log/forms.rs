@@ -54,16 +54,22 @@ enum Scope {
     QemuLog,
     /// In the log of a guest's own kernel; elsewhere the form does not count.
     GuestKernel,
+    /// Never: a message without an event that a later form would match.
+    Never,
 }
-use Scope::{Guest, GuestKernel, Later, QemuLog, Task};
+use LogKind::{
+    BusLock, EmulationFailure, EntryFailed, GuestClock, HungTask, HypervMsr, IgnoredMsr, InternalError, KernelBug,
+    Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, Other, PerfCounter, RunFailed, SplitLock,
+    StartFailed, Terminated, TripleFault, UnhandledMsr,
+};
+use Scope::{Guest, GuestKernel, Later, Never, QemuLog, Task};
 
 /// A form of message. Patterns match lines in lower case. Their groups are fields of the [`LogLine`]: `pid`, `n`
 /// (decimal) and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name),
 /// `incoming`.
 #[derive(Debug)]
 struct Form {
-    /// `None` for a message without an event that a later form would match.
-    kind: Option<LogKind>,
+    kind: LogKind,
     scope: Scope,
     /// The report that the line begins.
     block: Option<LogBlockKind>,
@@ -72,17 +78,11 @@ struct Form {
     also: Option<&'static Pattern>,
 }
 
+const fn form(kind: LogKind, scope: Scope, pattern: &'static str) -> Form {
+    Form { kind, scope, block: None, pattern: Pattern::new(pattern), also: None }
+}
+
 impl Form {
-    const fn new(kind: LogKind, scope: Scope, pattern: &'static str) -> Self {
-        Self { kind: Some(kind), scope, block: None, pattern: Pattern::new(pattern), also: None }
-    }
-
-    const fn no_event(pattern: &'static str) -> Self {
-        let mut form = Self::new(LogKind::Other, Guest, pattern);
-        form.kind = None;
-        form
-    }
-
     const fn begins(mut self, block: LogBlockKind) -> Self {
         self.block = Some(block);
         self
@@ -127,170 +127,138 @@ static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cp
 /// All forms; of those that match, the first one counts.
 static FORMS: [Form; 42] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
-    Form::new(LogKind::UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)")
-        .and(&KVM),
-    Form::new(
-        LogKind::IgnoredMsr,
+    form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
+    form(
+        IgnoredMsr,
         Guest,
         "ia32_(?P<register>debugctl|mc0_status|mcg_status|mcg_ctl)(?:_?msr)? 0x(?P<hex>[0-9a-f]+).*, nop",
     )
     .and(&KVM),
-    Form::new(LogKind::HypervMsr, Guest, msr_access!("hyper-v.*?")),
-    Form::new(LogKind::PerfCounter, Guest, msr_access!("perfctr.*?")).and(&KVM),
+    form(HypervMsr, Guest, msr_access!("hyper-v.*?")),
+    form(PerfCounter, Guest, msr_access!("perfctr.*?")).and(&KVM),
     // svm.c says "unimplemented wrmsr" of MSR_VM_IGNNE, whose writes it drops.
-    Form::new(LogKind::IgnoredMsr, Guest, msr_access!("(?:ignored.*?|unimplemented )")).and(&KVM),
-    Form::new(LogKind::UnhandledMsr, Guest, msr_access!("(?:unhandled|unimplemented|unsupported).*?")).and(&KVM),
+    form(IgnoredMsr, Guest, msr_access!("(?:ignored.*?|unimplemented )")).and(&KVM),
+    form(UnhandledMsr, Guest, msr_access!("(?:unhandled|unimplemented|unsupported).*?")).and(&KVM),
     // `#AC: CPU 0/KVM/1234 took a split_lock trap at address: 0x…`
-    Form::new(LogKind::SplitLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a split"),
-    Form::new(LogKind::BusLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a bus_lock"),
+    form(SplitLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a split"),
+    form(BusLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a bus_lock"),
     // The clock of a guest.
-    Form::new(
-        LogKind::GuestClock,
+    form(
+        GuestClock,
         GuestKernel,
         "clocksource.*(?:(?:as|is) unstable|wd-tsc-|skewed|watchdog hung)|^tsc: marking tsc unstable",
     ),
     // Failed entries. Firecracker, cloud-hypervisor, krunvm and others print the Rust name of the exit.
-    Form::no_event(r"^\(xen\)"),
-    Form::new(
-        LogKind::EntryFailed,
+    form(Other, Never, r"^\(xen\)"),
+    form(
+        EntryFailed,
         Guest,
-        concat!(
-            "(?:entry failed, hardware error|vm entry failed with error|",
-            r"hardware_entry_failure_reason =) (?:0x)?(?P<hex>[0-9a-f]*)|",
-            r"kvm_exit_fail_entry|failentry\(|vcpuexitfailentry",
-        ),
+        "(?:entry failed, hardware error|vm entry failed with error|\
+         hardware_entry_failure_reason =) (?:0x)?(?P<hex>[0-9a-f]*)|\
+         kvm_exit_fail_entry|failentry\\(|vcpuexitfailentry",
     )
     .begins(Registers),
-    Form::new(
-        LogKind::EntryFailed,
+    form(
+        EntryFailed,
         Guest,
-        concat!(
-            r"\*\*\* guest state \*\*\*|last attempted vm(?:-entry|run)|failed vmrun with vmcb|",
-            r"vmcb control area:|dump_invalid_vmc[bs]",
-        ),
+        "\\*\\*\\* guest state \\*\\*\\*|last attempted vm(?:-entry|run)|failed vmrun with vmcb|\
+         vmcb control area:|dump_invalid_vmc[bs]",
     )
     .begins(Dump),
     // Errors of KVM_RUN.
-    Form::new(
-        LogKind::InternalError,
+    form(
+        InternalError,
         Guest,
-        concat!(
-            r"kvm internal error(?:.*suberror: *(?P<n>[0-9]+))?|unexpected exit reason 0x|",
-            r"unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|",
-            r"unknown exit reason 0x|unknown exit, hardware reason|kvm_exit_internal_error|internal_error in |",
-            r"kvm: exception .* exit \(",
-        ),
+        "kvm internal error(?:.*suberror: *(?P<n>[0-9]+))?|unexpected exit reason 0x|\
+         unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|\
+         unknown exit reason 0x|unknown exit, hardware reason|kvm_exit_internal_error|internal_error in |\
+         kvm: exception .* exit \\(",
     )
     .begins(Registers),
-    Form::new(
-        LogKind::RunFailed,
+    form(RunFailed, Guest, "kvm[_ ]run failed|kvm_run returned -|failure during vcpu run: |failed to put registers ")
+        .begins(Registers),
+    form(
+        TripleFault,
         Guest,
-        "kvm[_ ]run failed|kvm_run returned -|failure during vcpu run: |failed to put registers ",
-    )
-    .begins(Registers),
-    Form::new(
-        LogKind::TripleFault,
-        Guest,
-        concat!(
-            "unexpected (?:exit reason on vcpu run|kvm exit received): shutdown|kvm.*triple fault|",
-            "triple fault.*kvm|kvm_exit_shutdown",
-        ),
+        "unexpected (?:exit reason on vcpu run|kvm exit received): shutdown|kvm.*triple fault|\
+         triple fault.*kvm|kvm_exit_shutdown",
     ),
-    Form::new(LogKind::InternalError, Guest, "unexpected (?:exit reason on vcpu run|kvm exit received): "),
-    Form::new(LogKind::EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and(&KVM),
+    form(InternalError, Guest, "unexpected (?:exit reason on vcpu run|kvm exit received): "),
+    form(EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and(&KVM),
     // Starts that failed.
-    Form::new(
-        LogKind::StartFailed,
+    form(
+        StartFailed,
         Guest,
-        concat!(
-            "(?P<incoming>error while loading state for instance|load of migration failed|",
-            "unknown savevm section or instance)|",
-            "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|",
-            "kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|",
-            "start failed: (?:qemu exited|command )|the vm start process failed|",
-            "could not access.*kvm kernel module|failed to initialize kvm|",
-            "kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)",
-        ),
+        "(?P<incoming>error while loading state for instance|load of migration failed|\
+         unknown savevm section or instance)|\
+         process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|\
+         kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|\
+         start failed: (?:qemu exited|command )|the vm start process failed|\
+         could not access.*kvm kernel module|failed to initialize kvm|\
+         kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)",
     ),
     // `qemu-kvm: -device vfio-pci,host=0000:35:00.0: group 75 is not viable`; after a warning QEMU continues.
-    Form::no_event(QEMU_OPTION).and(&NO_ERROR),
-    Form::new(LogKind::StartFailed, Guest, QEMU_OPTION),
+    form(Other, Never, QEMU_OPTION).and(&NO_ERROR),
+    form(StartFailed, Guest, QEMU_OPTION),
     // Lockups: `CPU#3 stuck for 22s! [CPU 2/KVM:1234]`, `INFO: task CPU 0/KVM:1234 blocked for more than 120 seconds.`
-    Form::new(
-        LogKind::Lockup,
+    form(
+        Lockup,
         Task,
         r"soft lockup.*stuck for (?P<n>[0-9]*)(?:.*\[(?P<task>[^\[\]]*?)(?::(?P<pid>[0-9]+))?(?:\]|$))?",
     )
     .begins(Stack),
-    Form::new(
-        LogKind::Lockup,
-        Later,
-        "detected hard lockup|not syncing: hard lockup|rcu.*detected (?:expedited )?stall",
-    )
-    .begins(Stack),
-    Form::new(LogKind::Lockup, Guest, "kvm: cpu .*seems to be stuck"),
-    Form::new(LogKind::HungTask, Task, "task (?P<task>.*?)(?::(?P<pid>[0-9]+))? blocked .*for more than (?P<n>[0-9]+)")
+    form(Lockup, Later, "detected hard lockup|not syncing: hard lockup|rcu.*detected (?:expedited )?stall")
         .begins(Stack),
+    form(Lockup, Guest, "kvm: cpu .*seems to be stuck"),
+    form(HungTask, Task, "task (?P<task>.*?)(?::(?P<pid>[0-9]+))? blocked .*for more than (?P<n>[0-9]+)").begins(Stack),
     // The OOM killer; systemd-oomd, and systemd of a unit that the OOM killer hit. Proxmox names a guest's scope by its
     // number.
-    Form::new(LogKind::Other, Task, "^(?P<task>.*?) invoked oom-killer").begins(OutOfMemory),
-    Form::new(LogKind::KilledForMemory, Task, r"(?:kill|killed|reaped) process (?P<pid>[0-9]*)[^(]*\((?P<task>.*)"),
-    Form::new(LogKind::KilledForMemory, Task, "oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)")
-        .begins(OutOfMemory),
-    Form::new(
-        LogKind::KilledForMemory,
+    form(Other, Task, "^(?P<task>.*?) invoked oom-killer").begins(OutOfMemory),
+    form(KilledForMemory, Task, r"(?:kill|killed|reaped) process (?P<pid>[0-9]*)[^(]*\((?P<task>.*)"),
+    form(KilledForMemory, Task, "oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)").begins(OutOfMemory),
+    form(
+        KilledForMemory,
         Guest,
         "systemd-oomd killed|killed by the oom killer|due to memory pressure for|^killed /.*memory (?:pressure|used)",
     )
     .and(&UNIT_OF_VMM),
     // Broken memory: `Memory failure: 0x1: Killing qemu-kvm:1234 due to hardware memory corruption`.
-    Form::new(
-        LogKind::MemoryFailure,
+    form(
+        MemoryFailure,
         Task,
         "killing (?P<task>.*?)(?::(?P<pid>[0-9]+))?(?: early)? due to hardware memory corruption",
     ),
-    Form::new(
-        LogKind::MachineCheck,
+    form(
+        MachineCheck,
         Task,
         "sending sigbus to (?P<task>.*?)(?::(?P<pid>[0-9]+))?(?: early)? due to hardware memory corruption",
     ),
-    Form::new(
-        LogKind::MachineCheck,
-        Guest,
-        "memory error at qemu addr|hardware memory error at addr|guest mce memory error",
-    ),
-    Form::new(LogKind::MemoryFailure, Guest, "hardware memory error!").begins(EndOfQemu),
+    form(MachineCheck, Guest, "memory error at qemu addr|hardware memory error at addr|guest mce memory error"),
+    form(MemoryFailure, Guest, "hardware memory error!").begins(EndOfQemu),
     // Crashes of a VMM.
-    Form::new(LogKind::Killed, Guest, FAULT).and(&IN_QEMU),
-    Form::new(LogKind::Killed, Task, FAULT),
-    Form::new(LogKind::Killed, Task, r"process (?P<pid>[0-9]*)[^(]*\((?P<task>.*) dumped core"),
-    Form::new(
-        LogKind::Killed,
+    form(Killed, Guest, FAULT).and(&IN_QEMU),
+    form(Killed, Task, FAULT),
+    form(Killed, Task, r"process (?P<pid>[0-9]*)[^(]*\((?P<task>.*) dumped core"),
+    form(
+        Killed,
         Task,
         "(?:type=1701|anom_abend).* pid=(?P<pid>[0-9]+).*comm=\"(?P<task>[^\"]*)(?:.* sig=(?P<n>[0-9]+))?",
     ),
-    Form::new(LogKind::Killed, Guest, "code=(?:killed|dumped)").and(&VMMS),
+    form(Killed, Guest, "code=(?:killed|dumped)").and(&VMMS),
     // QEMU's end.
-    Form::new(
-        LogKind::Terminated,
-        Guest,
-        "terminating on signal (?P<n>[0-9]+).*(?:libvirt|virtqemud|systemd|virt-launcher)",
-    )
-    .begins(EndOfQemu),
-    Form::new(LogKind::Killed, Guest, "terminating on signal (?P<n>[0-9]*)|unexpectedly closed the monitor")
+    form(Terminated, Guest, "terminating on signal (?P<n>[0-9]+).*(?:libvirt|virtqemud|systemd|virt-launcher)")
         .begins(EndOfQemu),
-    Form::new(
-        LogKind::Killed,
+    form(Killed, Guest, "terminating on signal (?P<n>[0-9]*)|unexpectedly closed the monitor").begins(EndOfQemu),
+    form(
+        Killed,
         QemuLog,
-        concat!(
-            r"assertion.*failed|double free or corruption|malloc\(\): |(?:free|munmap_chunk)\(\): invalid|",
-            r"corrupted size vs\. prev_size|corrupted double-linked list|stack smashing detected|error:qemu",
-        ),
+        "assertion.*failed|double free or corruption|malloc\\(\\): |(?:free|munmap_chunk)\\(\\): invalid|\
+         corrupted size vs\\. prev_size|corrupted double-linked list|stack smashing detected|error:qemu",
     )
     .begins(EndOfQemu),
     // Bugs of the host's kernel: `BUG: scheduling while atomic: CPU 0/KVM/1234/0x00000002`.
-    Form::new(LogKind::KernelBug, Guest, KERNEL_BUG).and(&IN_KVM).begins(Stack),
-    Form::new(LogKind::KernelBug, Task, KERNEL_BUG).begins(Stack),
+    form(KernelBug, Guest, KERNEL_BUG).and(&IN_KVM).begins(Stack),
+    form(KernelBug, Task, KERNEL_BUG).begins(Stack),
 ];
 
 /// MSRs that messages name instead of numbering them.
@@ -317,18 +285,21 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
     let applies = |form: &&Form| match form.scope {
         QemuLog => of_qemu || text.contains("qemu") || text.starts_with("kvm:"),
         GuestKernel => of_guest_kernel,
-        Guest | Task | Later => true,
+        Guest | Task | Later | Never => true,
     };
     let matches = ANY_FORM.matches(text);
     let mut forms = matches.iter().filter_map(|i| FORMS.get(i)).filter(applies);
     let form = forms.find(|form| form.also.is_none_or(|also| also.is_match(text)))?;
+    if form.scope == Never {
+        return None;
+    }
     let found = form.pattern.captures(text)?;
     let task = group(&found, "task").unwrap_or_default();
     let register = group(&found, "register").and_then(|name| NAMED_MSRS.iter().find(|(known, _)| *known == name));
     let msr = group(&found, "msr").and_then(|digits| u32::from_str_radix(digits, 16).ok());
     line.msr = register.map(|(_, msr)| *msr).or(msr);
     line.write = register.is_some() || found.name("write").is_some();
-    line.kind = match form.kind? {
+    line.kind = match form.kind {
         LogKind::UnhandledMsr if line.write && found.name("parenthesis").is_some() => match msr {
             Some(msr) if COUNTERS.iter().any(|range| range.contains(&msr)) => LogKind::PerfCounter,
             Some(msr) if DROPPED.contains(&msr) => LogKind::IgnoredMsr,
@@ -344,7 +315,7 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
     line.vcpu = begins_with_vcpu(task).or(line.vcpu);
     let of_guest = match form.scope {
         Task => begins_with_vmm(task),
-        Later => false,
+        Later | Never => false,
         Guest | QemuLog | GuestKernel => true,
     };
     let of_guest_kernel = matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask);

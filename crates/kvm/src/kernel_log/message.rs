@@ -1,11 +1,7 @@
-//! Removes the prefixes that dmesg, journald, syslog, netconsole and QEMU put before a message, and joins lines that
-//! mail or a terminal wrapped.
+//! Removes the prefixes that dmesg, journald, syslog, netconsole and QEMU put before a message.
 
 use crate::pattern::{Pattern, group, number, pid};
-use std::borrow::Cow;
 
-/// Longest line of a journal in JSON that is read.
-const MAX_JSON: usize = 64 * 1024;
 /// Prefixes that are removed from one line: a relayed line can have several.
 const MAX_PREFIXES: usize = 8;
 
@@ -21,7 +17,7 @@ pub(super) struct Message<'a> {
     /// The program that wrote the line, such as `QEMU` or `systemd-oomd`.
     pub program: Option<&'a str>,
     /// The rest of the line.
-    pub text: Cow<'a, str>,
+    pub text: &'a str,
 }
 
 /// The known prefixes. Group `s` is the time since boot; `name` and `pid` belong to the program.
@@ -51,9 +47,6 @@ static PREFIXES: [Pattern; 8] = [
 /// Splits a cleaned line into its prefixes and its message.
 pub(super) fn message(line: &str) -> Message<'_> {
     let mut rest = line.trim_start_matches([' ', '\t', '>']).trim_end();
-    if let Some(message) = from_journal(rest) {
-        return message;
-    }
     let mut found = Message::default();
     for _ in 0..MAX_PREFIXES {
         let Some(prefix) = PREFIXES.iter().find_map(|prefix| prefix.captures(rest)) else { break };
@@ -66,7 +59,7 @@ pub(super) fn message(line: &str) -> Message<'_> {
         }
         rest = rest.get(end..).unwrap_or_default().trim_start();
     }
-    found.text = Cow::Borrowed(rest);
+    found.text = rest;
     found
 }
 
@@ -74,71 +67,4 @@ pub(super) fn message(line: &str) -> Message<'_> {
 pub(super) fn is_from_kernel(line: &str) -> bool {
     let found = message(line);
     found.time_s.is_some() || line.contains(" kernel: ") || found.program == Some("kernel")
-}
-
-/// An entry of `journalctl -o json`.
-fn from_journal(line: &str) -> Option<Message<'static>> {
-    if !line.starts_with('{') || line.len() > MAX_JSON || !line.contains("\"MESSAGE\"") {
-        return None;
-    }
-    let entry: serde_json::Value = serde_json::from_str(line).ok()?;
-    let text = entry.get("MESSAGE")?.as_str()?;
-    let field = |name: &str| entry.get(name).and_then(serde_json::Value::as_str);
-    let stamp = field("_SOURCE_MONOTONIC_TIMESTAMP").or_else(|| field("__MONOTONIC_TIMESTAMP"));
-    Some(Message {
-        time_s: stamp.and_then(|us| us.parse::<u64>().ok()).map(|us| us as f64 / 1e6),
-        stamped: true,
-        writer: field("_PID").and_then(|pid| pid.parse().ok()).filter(|pid| *pid > 0),
-        program: None,
-        text: Cow::Owned(crate::sanitize(text, super::MAX_LINE)),
-    })
-}
-
-/// Shorter lines were not wrapped.
-const MIN_WRAPPED: usize = 50;
-/// Pieces that one line is joined from.
-const MAX_PIECES: usize = 4;
-/// Length of a joined line, bytes.
-const MAX_JOINED: usize = 1024;
-
-/// A line of KVM that ends in the middle: after its header, or before a number.
-pub(super) static CUT: Pattern = Pattern::new(concat!(
-    r"kvm.*(?:guest rip: *[^ ]*|[ :,](?:rdmsr|wrmsr|data|unhandled|ignored|unimplemented|",
-    r"suberror)[ :,]*)$|kvm \[.*[ :,]vcpu[^ :,]*[ :,]*$",
-));
-/// The beginning of a line that does not continue another.
-static BEGINNING: Pattern = Pattern::new(r"^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|\[)");
-
-/// Calls `put` with each line of a text, with the pieces of lines joined that mail or a terminal wrapped.
-///
-/// In a log whose lines begin with a stamp, a line without one continues the previous line. Lines without a stamp are
-/// joined only where KVM's words show that the line was cut.
-pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
-    let mut lines = text.lines().peekable();
-    while let Some(first) = lines.next() {
-        let mut whole = first.to_owned();
-        for _ in 1..MAX_PIECES {
-            let Some(next) = lines.next_if(|line| continues(&whole, line)) else { break };
-            whole.push(' ');
-            whole.push_str(next.trim_start_matches([' ', '\t', '>']).trim_end());
-        }
-        put(&whole);
-    }
-}
-
-/// Whether a line continues the previous one.
-fn continues(previous: &str, line: &str) -> bool {
-    let next = message(line);
-    if previous.len() + line.len() > MAX_JOINED || next.stamped || next.text.is_empty() {
-        return false;
-    }
-    let text = next.text.to_ascii_lowercase();
-    let begins = BEGINNING.is_match(&text);
-    let previous = previous.trim_end();
-    let first = message(previous);
-    if CUT.is_match(&first.text.to_ascii_lowercase()) {
-        return !begins;
-    }
-    // `[CPU 0/KVM:1234]` can be the second piece; a stamp was excluded above.
-    first.time_s.is_some() && previous.len() >= MIN_WRAPPED && (!begins || text.starts_with('['))
 }

@@ -9,7 +9,6 @@ mod reader;
 pub use reader::LogReader;
 
 use super::pattern::Pattern;
-use message::unwrap_lines;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -106,29 +105,21 @@ pub struct LogLine {
 
 /// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept.
 pub fn parse(text: &str) -> Vec<LogLine> {
-    let (mut reader, mut all, mut found) = (LogReader::default(), Vec::new(), Vec::new());
+    let (mut reader, mut found) = (LogReader::default(), Vec::new());
     reader.of_guest_kernel = is_of_guest(text);
-    let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
-    let mut keep = |found: &mut Vec<LogLine>| {
-        for line in found.drain(..) {
-            let n = kept.entry(line.kind).or_default();
-            *n += 1;
-            if *n <= MAX_OF_A_KIND {
-                all.push(line);
-            }
-        }
-    };
-    unwrap_lines(text, |line| {
-        reader.line(line, &mut found);
-        keep(&mut found);
-    });
+    text.lines().for_each(|line| reader.line(line, &mut found));
     reader.finish(&mut found);
-    keep(&mut found);
-    // Process ids inside a guest are unknown on the host.
-    let in_guest =
-        |line: &&mut LogLine| matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock);
-    all.iter_mut().filter(in_guest).for_each(|line| (line.pid, line.vcpu) = (None, None));
-    all
+    let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
+    found.retain_mut(|line| {
+        // Process ids inside a guest are unknown on the host.
+        if matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock) {
+            (line.pid, line.vcpu) = (None, None);
+        }
+        let n = kept.entry(line.kind).or_default();
+        *n += 1;
+        *n <= MAX_OF_A_KIND
+    });
+    found
 }
 
 static IN_GUEST: Pattern = Pattern::new(concat!(
@@ -161,13 +152,10 @@ pub fn looks_like(text: &str) -> bool {
         return true;
     }
     let (mut reader, mut found) = (LogReader::default(), Vec::new());
-    let has_event = text.lines().take(5000).any(|line| {
-        reader.line(line, &mut found);
-        !found.is_empty()
-    });
+    text.lines().take(5000).for_each(|line| reader.line(line, &mut found));
     // The end of the text completes a report of several lines.
     reader.finish(&mut found);
-    has_event || !found.is_empty()
+    !found.is_empty()
 }
 
 #[cfg(test)]

@@ -33,15 +33,13 @@ impl LogReader {
 
     /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
-        // A line of a JSON journal is parsed before it is shortened.
-        let limit = if raw.trim_start().starts_with('{') { 64 * 1024 } else { MAX_LINE };
-        let clean = sanitize(raw.trim(), limit);
+        let clean = sanitize(raw.trim(), MAX_LINE);
         let message = message(&clean);
         let lower = message.text.to_ascii_lowercase();
-        if !lower.contains("start failed: ") && self.is_of_command_line(&message.text, &lower) {
+        if !lower.contains("start failed: ") && self.is_of_command_line(message.text, &lower) {
             return;
         }
-        let text = excerpt(if message.text.len() + 512 < clean.len() { &message.text } else { &clean });
+        let text = excerpt(if message.text.len() + 512 < clean.len() { message.text } else { &clean });
         let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, ..LogLine::default() };
         if let Some((_, reason)) = lower.split_once("shutting down") {
             self.end_of_qemu(reason, line, found);
@@ -53,7 +51,7 @@ impl LogReader {
         }
         let event = forms::recognise(&lower, of_qemu, self.of_guest_kernel, &mut line);
         // An access to a register or a lock on the bus.
-        let is_single_line = event.is_some() && SINGLE_LINE.contains(&line.kind);
+        let is_single_line = line.msr.is_some() || matches!(line.kind, LogKind::SplitLock | LogKind::BusLock);
         if !is_single_line && !message.stamped && PROSE.is_match(&lower) {
             return;
         }
@@ -62,11 +60,6 @@ impl LogReader {
             Some(event) => self.event(&event, &lower, line, found),
             None => self.other(&message, &lower, line, found),
         }
-    }
-
-    /// Adds an unfinished report of several lines, at the end of a log or when it pauses.
-    pub fn finish(&mut self, found: &mut Vec<LogLine>) {
-        self.close(found);
     }
 
     /// Whether a line is a part of QEMU's command line as libvirt logs it. Takes the guest's name from it.
@@ -87,7 +80,9 @@ impl LogReader {
         if self.is_repeated(event, lower, &mut line) {
             return;
         }
-        line.guest = of_scope(&line.text).or_else(|| self.guest.clone().filter(|_| event_is_of_qemu(line.kind)));
+        let of_kernel =
+            matches!(line.kind, LogKind::KilledForMemory | LogKind::Lockup | LogKind::HungTask | LogKind::KernelBug);
+        line.guest = of_scope(&line.text).or_else(|| self.guest.clone().filter(|_| !of_kernel));
         // The OOM killer's table has the victim's scope.
         let killed = event.of_guest && line.kind == LogKind::KilledForMemory;
         let table = self.block.take_if(|b| b.kind == LogBlockKind::OutOfMemory && killed);
@@ -95,7 +90,7 @@ impl LogReader {
             block.victim = true;
         }
         line.guest = line.guest.or_else(|| table.and_then(|table| table.line.guest));
-        self.close(found);
+        self.finish(found);
         match event.block {
             Some(kind) => self.block = Some(LogBlock::new(kind, line, event.of_guest)),
             None if event.of_guest => found.push(line),
@@ -136,7 +131,7 @@ impl LogReader {
     fn end_of_qemu(&mut self, reason: &str, line: LogLine, found: &mut Vec<LogLine>) {
         let reason = reason.split_once("reason=").map_or("shutdown", |(_, r)| r.trim());
         let end = self.block.take_if(|b| b.kind == LogBlockKind::EndOfQemu).map(|block| block.line);
-        self.close(found);
+        self.finish(found);
         let is_said = std::mem::take(&mut self.not_taken_over);
         let guest = self.guest.take();
         let before = end.as_ref().map(|end| end.kind);
@@ -164,7 +159,7 @@ impl LogReader {
         if let Some(block) = &mut self.block {
             let takes = block.takes(lower);
             if !block.continues() || lower.contains("---[ end trace") {
-                self.close(found);
+                self.finish(found);
             }
             if takes {
                 return;
@@ -179,7 +174,8 @@ impl LogReader {
         found.push(line);
     }
 
-    fn close(&mut self, found: &mut Vec<LogLine>) {
+    /// Adds an unfinished report of several lines, at the end of a log or when it pauses.
+    pub fn finish(&mut self, found: &mut Vec<LogLine>) {
         found.extend(self.block.take().and_then(LogBlock::into_line));
     }
 }
@@ -194,11 +190,6 @@ fn excerpt(text: &str) -> String {
         Some(rest) => format!("… {}", sanitize(rest, KEPT)),
         None => sanitize(text, KEPT),
     }
-}
-
-/// Whether QEMU writes this kind of line, so that it is about the guest of the log.
-fn event_is_of_qemu(kind: LogKind) -> bool {
-    !matches!(kind, LogKind::KilledForMemory | LogKind::Lockup | LogKind::HungTask | LogKind::KernelBug)
 }
 
 /// Sentences of the text around a log.
@@ -218,16 +209,6 @@ static TELLING: Pattern = Pattern::new(concat!(
 ));
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
 static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: ]*(?:v?cpu(?P<vcpu>[0-9]{1,6}))?");
-/// Kinds of messages of one line.
-const SINGLE_LINE: [LogKind; 6] = [
-    LogKind::BusLock,
-    LogKind::HypervMsr,
-    LogKind::IgnoredMsr,
-    LogKind::PerfCounter,
-    LogKind::SplitLock,
-    LogKind::UnhandledMsr,
-];
-
 /// Lines about KVM and QEMU that healthy hosts and guests log.
 static HARMLESS: Pattern = Pattern::new(
     r#"(?x)
