@@ -8,30 +8,29 @@ use std::collections::BTreeSet;
 /// The Hyper-V clock (`hv-time`).
 pub const CLOCK: &str = "hypervclock";
 
+type Name = &'static str;
+/// Leaf, register (0 `EAX` to 3 `EDX`) and bits.
+type Bits = (u32, usize, u32);
+
 /// One enlightenment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enlightenment {
     /// libvirt's name.
-    pub name: &'static str,
+    pub name: Name,
     /// QEMU's flag without `hv-`.
-    pub flag: &'static str,
+    pub flag: Name,
     /// What QEMU requires beside it, or does not start (docs/system/i386/hyperv.rst, "Requires").
-    pub needs: &'static [&'static str],
-    /// Where KVM says that it offers it: leaf, register (0 `EAX` to 3 `EDX`) and all of these bits
+    pub needs: &'static [Name],
+    /// Where KVM says that it offers it: all of these bits
     /// (`kvm_hyperv_properties` of QEMU's target/i386/kvm/kvm.c, Hyper-V TLFS). Empty: with any leaf.
-    pub cpuid: &'static [(u32, usize, u32)],
+    cpuid: &'static [Bits],
 }
 
 const FEATURES: u32 = 0x4000_0003;
 const RECOMMENDATIONS: u32 = 0x4000_0004;
 const NESTED: u32 = 0x4000_000a;
 
-const fn enlightenment(
-    name: &'static str,
-    flag: &'static str,
-    needs: &'static [&'static str],
-    cpuid: &'static [(u32, usize, u32)],
-) -> Enlightenment {
+const fn enlightenment(name: Name, flag: Name, needs: &'static [Name], cpuid: &'static [Bits]) -> Enlightenment {
     Enlightenment { name, flag, needs, cpuid }
 }
 
@@ -87,7 +86,7 @@ pub type HypervLeaf = (u32, [u32; 4]);
 /// The enlightenments that KVM offers by the leaves of `KVM_GET_SUPPORTED_HV_CPUID`
 /// (Documentation/virt/kvm/api.rst).
 pub fn offered(leaves: &[HypervLeaf]) -> BTreeSet<&'static str> {
-    let has = |&(leaf, register, bits): &(u32, usize, u32)| {
+    let has = |&(leaf, register, bits): &Bits| {
         let found =
             leaves.iter().find(|(number, _)| *number == leaf).and_then(|(_, registers)| registers.get(register));
         found.is_some_and(|value| value & bits == bits)

@@ -1,11 +1,11 @@
 //! The virtualisation extension that runs a guest. It decides what an exit code means.
 
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::fmt;
+use strum::Display;
 
 /// The virtualisation extension that an exit came from. The `isa` field of `kvm_exit` holds its code.
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize, Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Isa {
     /// Intel VMX (`isa` 1).
     Vmx,
@@ -14,6 +14,7 @@ pub enum Isa {
     /// arm64, whose `kvm_exit` lacks the `isa` field.
     Arm64,
     /// Anything else, with the kernel's number.
+    #[strum(to_string = "isa{0}")]
     Other(u32),
 }
 
@@ -32,22 +33,6 @@ impl Isa {
             other => Self::Other(other),
         }
     }
-
-    /// `vmx`, `svm`, `arm64`, or `isaN`.
-    pub fn as_str(self) -> Cow<'static, str> {
-        match self {
-            Self::Vmx => Cow::Borrowed("vmx"),
-            Self::Svm => Cow::Borrowed("svm"),
-            Self::Arm64 => Cow::Borrowed("arm64"),
-            Self::Other(code) => Cow::Owned(format!("isa{code}")),
-        }
-    }
-}
-
-impl fmt::Display for Isa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.as_str())
-    }
 }
 
 #[cfg(test)]
@@ -58,6 +43,6 @@ mod tests {
     fn names_and_codes_go_both_ways() {
         assert_eq!(Isa::from_code(1), Isa::Vmx);
         assert_eq!(Isa::from_code(2), Isa::Svm);
-        assert_eq!(Isa::from_code(7).as_str(), "isa7");
+        assert_eq!(Isa::from_code(7).to_string(), "isa7");
     }
 }

@@ -36,6 +36,7 @@ mod untrusted_text;
 
 pub use cpu_set::CpuSet;
 pub use isa::Isa;
+pub(crate) use untrusted_text::clock_ms;
 pub use untrusted_text::{sanitize, sanitize_name, shell_quoted, without_hidden};
 
 use serde::{Deserialize, Serialize};

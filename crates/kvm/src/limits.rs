@@ -43,3 +43,20 @@ pub(crate) fn check(what: &str, text: &str, most: u64) -> anyhow::Result<()> {
     anyhow::ensure!(!beyond(text, most), "not a KVM guest's: {}", too_large(what, text, most));
     Ok(())
 }
+
+/// A size in bytes by libvirt's units, if a guest can have it.
+pub(crate) fn bytes(value: &str, unit: &str) -> Option<u64> {
+    let factor: u64 = match unit {
+        "b" | "bytes" => 1,
+        "KB" => 1000,
+        "k" | "K" | "KiB" => 1 << 10,
+        "MB" => 1_000_000,
+        "M" | "MiB" => 1 << 20,
+        "GB" => 1_000_000_000,
+        "G" | "GiB" => 1 << 30,
+        "TB" => 1_000_000_000_000,
+        "T" | "TiB" => 1 << 40,
+        _ => return None,
+    };
+    value.trim().parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= GUEST_MEMORY)
+}

@@ -106,11 +106,6 @@ impl HostTopology {
         self.cpus.iter().filter_map(|entry| entry.node).collect()
     }
 
-    /// The CPUs of a NUMA node.
-    pub fn cpus_of_node(&self, node: u32) -> CpuSet {
-        self.cpus.iter().filter(|entry| entry.node == Some(node)).map(|entry| entry.cpu).collect()
-    }
-
     /// Whether a CPU is isolated; false when the isolated set is not known.
     pub fn is_isolated(&self, cpu: u32) -> bool {
         self.isolated.as_ref().is_some_and(|set| set.contains(cpu))
@@ -125,10 +120,7 @@ impl HostTopology {
     pub fn complete(&mut self, other: &Self) {
         let mut known: BTreeMap<u32, CpuTopo> = BTreeMap::new();
         for entry in self.cpus.iter().chain(&other.cpus) {
-            let Some(cpu) = known.get_mut(&entry.cpu) else {
-                known.insert(entry.cpu, entry.clone());
-                continue;
-            };
+            let cpu = known.entry(entry.cpu).or_insert_with(|| entry.clone());
             if cpu.core.is_none() {
                 (cpu.core, cpu.socket, cpu.die) = (entry.core, entry.socket.or(cpu.socket), entry.die.or(cpu.die));
             }
@@ -242,7 +234,6 @@ mod tests {
         assert_eq!(host.same_node(0, 2), Some(false));
         assert_eq!(host.node_of(99), None);
         assert_eq!(host.same_node(0, 99), None);
-        assert_eq!(host.cpus_of_node(1).to_string(), "2-3,6-7");
         assert!(host.is_isolated(2) && !host.is_isolated(0) && host.has_smt());
         assert_eq!(host.siblings(99).to_string(), "99");
     }

@@ -340,7 +340,7 @@ objects! {
         /// Name of the reason, as the kernel prints it; its number if the kernel has no name for it.
         reason: String = r.reason.clone(),
         /// Instruction set of the code: `vmx`, `svm`, `arm64`, or `isaN`. `null`: a file that does not say.
-        isa: Option<String> = r.id.map(|(isa, _)| isa.as_str().into_owned()),
+        isa: Option<String> = r.id.map(|(isa, _)| isa.to_string()),
         /// Number of the reason, without flag bits. `null`: a file that does not say.
         code: Option<u32> = r.id.map(|(_, code)| code),
         /// vCPU number. `null`: the sum over the guest.

@@ -160,7 +160,8 @@ pub fn parse_options(argv: &[String]) -> QemuCommand {
         let value = args.next_if(|next| !next.starts_with('-') || next.len() == 1);
         options::option(&mut command, &mut monitors, option, value.unwrap_or_default());
     }
-    command.qmp_sockets.extend(monitors.paths());
+    let listening = monitors.control.iter().filter_map(|id| monitors.sockets.get(id).cloned());
+    command.qmp_sockets.extend(listening);
     command
 }
 
@@ -189,12 +190,12 @@ pub fn looks_like(text: &str) -> bool {
     !text.trim_start().starts_with('<') && text.contains("qemu") | text.contains("kvm") && find(text).is_some()
 }
 
-/// A line that continues on the next one.
-static CONTINUED: Pattern = Pattern::new(r"\\[ \t\r]*\n");
+/// The end of a line that a backslash continues, or before an option such as `-name`, with comments between.
+static CONTINUED: Pattern = Pattern::new(r"(?:\\[ \t]*)?\n(?:[ \t]*#.*\n)*(?P<option>[ \t]*--?[A-Za-z])|\\[ \t]*\n");
 
 /// The last QEMU command line of a text.
 fn find(text: &str) -> Option<Vec<String>> {
-    let joined = CONTINUED.regex()?.replace_all(if text.len() > MAX_TEXT { "" } else { text }, " ");
+    let joined = CONTINUED.regex()?.replace_all(if text.len() > MAX_TEXT { "" } else { text }, " $option");
     joined.lines().rev().find_map(|line| {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
         let argv = shell_words(line.get(before.map(str::len).sum()..)?);

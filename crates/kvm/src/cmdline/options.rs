@@ -23,16 +23,9 @@ const MAX_CELLS: usize = 128;
 #[derive(Default)]
 pub(super) struct Monitors {
     /// Paths of the sockets on which QEMU listens, by their ids.
-    sockets: BTreeMap<String, String>,
+    pub sockets: BTreeMap<String, String>,
     /// The ids of monitors in control mode.
-    control: Vec<String>,
-}
-
-impl Monitors {
-    /// The paths of the monitors' sockets.
-    pub fn paths(&self) -> impl Iterator<Item = String> {
-        self.control.iter().filter_map(|id| self.sockets.get(id).cloned())
-    }
+    pub control: Vec<String>,
 }
 
 /// `key=value,flag,key2=a,,b`: a double comma is a literal comma. The value of a word without `=` is `None`.
@@ -261,35 +254,24 @@ pub(super) fn check(option: &str, value: &str) -> Result<()> {
 /// Bytes of `-m`: `4096` is MiB; `4G` and `512M` have a unit.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text.get(digits.len()..)?.to_ascii_lowercase().as_str() {
-        "" | "m" | "mb" | "mib" => 20,
-        "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes <= limits::GUEST_MEMORY)
+    match &*text.get(digits.len()..)?.to_ascii_uppercase() {
+        "" => limits::bytes(digits, "M"),
+        "B" => limits::bytes(digits, "b"),
+        unit => limits::bytes(digits, unit),
+    }
 }
 
-/// `kvm-pit.lost_tick_policy=delay`, or the same in three parts.
-fn global(command: &mut QemuCommand, value: &str) {
-    let long = pairs(value);
-    let part = |key: &str| get(&long, key, false);
-    let short = || {
-        let (name, value) = value.split_once('=')?;
-        let (driver, property) = name.split_once('.')?;
-        Some((driver.to_owned(), property.to_owned(), value.to_owned()))
-    };
-    let parts = part("driver").zip(part("property")).zip(part("value")).map(|((d, p), v)| (d, p, v));
-    let Some((driver, property, value)) = parts.or_else(short) else { return };
-    self::property(command, &driver, &property, &value);
-    let is_tick_policy = property.replace('-', "_") == "lost_tick_policy";
+/// `kvm-pit.lost_tick_policy=delay`.
+fn global(command: &mut QemuCommand, text: &str) {
+    let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('.')?, value)));
+    let Some(((driver, name), value)) = parts else { return };
+    property(command, driver, name, value);
+    let is_tick_policy = name.replace('-', "_") == "lost_tick_policy";
     if driver == "kvm-pit" && is_tick_policy {
-        command.pit_policy = Some(value);
+        command.pit_policy = Some(value.to_owned());
     } else if driver.ends_with("-cpu") {
-        global_of_cpu(command, &property, &value);
+        global_of_cpu(command, name, value);
     } else if driver.ends_with("-rtc") && is_tick_policy && value == "slew" {
-        command.rtc_driftfix = Some(value);
+        command.rtc_driftfix = Some(value.to_owned());
     }
 }

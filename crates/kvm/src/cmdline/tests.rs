@@ -81,7 +81,7 @@ fn old_and_short_spellings_are_understood() {
                 -smp 4 -no-hpet -rtc-td-hack -no-kvm-pit-reinjection -qmp unix:/tmp/q.sock,server,nowait -m 2G \
                 -nographic \
                 -object iothread,id=io1 -device virtio-blk-pci,drive=d0,id=disk0 -device VGA -global \
-                driver=kvm-pit,property=lost_tick_policy,value=discard";
+                kvm-pit.lost_tick_policy=discard";
     let command = parse_text(text).unwrap();
     assert_eq!(command.name.as_deref(), Some("my guest"));
     assert_eq!((command.machine.as_deref(), command.accel.as_deref()), (Some("pc"), Some("kvm")));
@@ -115,8 +115,8 @@ fn commas_in_names_are_doubled() {
 }
 
 #[test]
-fn a_line_of_ps_is_read() {
-    let text = "libvirt+  6455 99.0  /usr/bin/qemu-system-x86_64 -name guest=vm1 -smp 2\nunrelated";
+fn lines_with_options_and_lines_of_ps_are_joined() {
+    let text = "libvirt+  6455 99.0  /usr/bin/qemu-system-x86_64 -name guest=vm1\n  -machine q35 \\\n# CPUs\n  -smp 2\nunrelated";
     let command = parse_text(text).unwrap();
     assert_eq!((command.name.as_deref(), command.vcpus()), (Some("vm1"), Some(2)));
     assert!(looks_like(text));
@@ -211,7 +211,7 @@ fn a_minus_wins_over_a_plus_and_a_plus_over_a_value() {
     assert!(on("host,+hv-stimer,hv-stimer=off").hyperv_on("stimer"));
     let global = parse_text(
         "qemu-system-x86_64 -name a -global host-x86_64-cpu.hv-synic=on -cpu host,hv-time -global \
-         driver=kvm-pit,property=lost_tick_policy,value=discard",
+         kvm-pit.lost_tick_policy=discard",
     );
     assert_eq!(global.unwrap().pit_policy.as_deref(), Some("discard"));
 }

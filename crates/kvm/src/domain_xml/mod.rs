@@ -57,18 +57,6 @@ pub struct HypervXml {
     pub features: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-impl HypervXml {
-    /// Whether an enlightenment is on; `stimer_direct` asks for the inner element. `passthrough` turns all on.
-    pub fn on(&self, name: &str) -> bool {
-        let state = |element: &str, attribute: &str| {
-            self.features.get(element).and_then(|attributes| attributes.get(attribute))
-        };
-        self.mode.as_deref() == Some("passthrough")
-            || state(name, "state").is_some_and(|state| state == "on")
-            || name.split_once('_').is_some_and(|(outer, inner)| state(outer, inner).is_some_and(|state| state == "on"))
-    }
-}
-
 /// A `<timer>` of `<clock>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -197,9 +185,15 @@ pub struct DomainXml {
 }
 
 impl DomainXml {
-    /// Whether a Hyper-V enlightenment (`stimer`, `stimer_direct`) is on.
+    /// Whether a Hyper-V enlightenment is on; `stimer_direct` asks for the inner element. `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
-        self.hyperv.as_ref().is_some_and(|hyperv| hyperv.on(name))
+        let Some(HypervXml { mode, features }) = &self.hyperv else { return false };
+        let is_on = |element: &str, attribute: &str| {
+            features.get(element).and_then(|attributes| attributes.get(attribute)).is_some_and(|state| state == "on")
+        };
+        mode.as_deref() == Some("passthrough")
+            || is_on(name, "state")
+            || name.split_once('_').is_some_and(|(outer, inner)| is_on(outer, inner))
     }
 }
 

@@ -1,11 +1,12 @@
 //! From elements to values.
 
 use super::properties;
-use super::xml::{attribute, check_numbers, child, children, document, elements, inner, name, number, size, value};
+use super::xml::{attribute, check_numbers, child, children, document, elements, inner, name, number, value};
 use super::{Clock, CpuXml, DiskXml, DomainXml, GuestTopology, HypervXml, NumaTune, Timer};
 use crate::cmdline::{self, DISK_LIMITS, QemuCommand};
 use crate::cpu_set::CpuSet;
 use crate::guest_numa::GuestNumaCell;
+use crate::limits;
 use crate::sanitize;
 use anyhow::{Context as _, Result};
 use roxmltree::Node;
@@ -41,6 +42,11 @@ fn cpus(node: Node, name: &str) -> Option<CpuSet> {
     CpuSet::parse(node.attribute(name)?).ok()
 }
 
+/// A size with the unit of its element, KiB without one.
+fn size(node: Node, value: &str) -> Option<u64> {
+    limits::bytes(value, node.attribute("unit").unwrap_or("KiB"))
+}
+
 fn domain(node: Node) -> DomainXml {
     let named = |name: &str| child(node, name);
     let inside = |outer: &str, name: &str| child(child(node, outer)?, name);
@@ -58,7 +64,7 @@ fn domain(node: Node) -> DomainXml {
         vcpu_cpuset: named("vcpu").and_then(|vcpu| cpus(vcpu, "cpuset")),
         machine: inside("os", "type").and_then(|kind| attribute(kind, "machine")),
         arch: inside("os", "type").and_then(|kind| attribute(kind, "arch")),
-        memory: named("memory").and_then(|node| size(node.text()?, node.attribute("unit"))),
+        memory: named("memory").and_then(|node| size(node, node.text()?)),
         iothreads: value(node, "iothreads").unwrap_or(0),
         topology: inside("cpu", "topology").map(topology),
         numa_cells: inside("cpu", "numa").into_iter().flat_map(|numa| children(numa, "cell")).map(numa_cell).collect(),
@@ -142,7 +148,7 @@ fn numa_cell(node: Node) -> GuestNumaCell {
     GuestNumaCell {
         id: number(node, "id").unwrap_or(0),
         cpus: cpus(node, "cpus").unwrap_or_default(),
-        memory: node.attribute("memory").and_then(|memory| size(memory, node.attribute("unit"))),
+        memory: node.attribute("memory").and_then(|memory| size(node, memory)),
         host_nodes: None,
     }
 }

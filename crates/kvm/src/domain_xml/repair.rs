@@ -63,15 +63,13 @@ pub struct Repaired {
 
 /// The text with escaped markup restored, as web forms and mail programs escape it; borrowed if nothing is escaped.
 pub fn unescaped(text: &str) -> Cow<'_, str> {
-    const ENTITIES: [(&str, &str); 9] = [
+    const ENTITIES: [(&str, &str); 7] = [
         ("&lt;", "<"),
         ("&gt;", ">"),
         ("&quot;", "\""),
         ("&#34;", "\""),
         ("&apos;", "'"),
         ("&#39;", "'"),
-        ("&#x27;", "'"),
-        ("&nbsp;", " "),
         ("&amp;", "&"),
     ];
     let mut text = Cow::Borrowed(text);

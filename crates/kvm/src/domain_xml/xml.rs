@@ -144,20 +144,3 @@ pub(super) fn value<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> {
 pub(super) fn name(node: Node) -> Option<String> {
     node.text().map(|text| sanitize_name(text.trim(), 256)).filter(|text| !text.is_empty())
 }
-
-/// A size in bytes, if a guest can have it. Without a unit it is KiB, as in libvirt.
-pub(super) fn size(value: &str, unit: Option<&str>) -> Option<u64> {
-    let factor: u64 = match unit.unwrap_or("KiB") {
-        "b" | "bytes" => 1,
-        "KB" => 1000,
-        "k" | "K" | "KiB" => 1 << 10,
-        "MB" => 1_000_000,
-        "M" | "MiB" => 1 << 20,
-        "GB" => 1_000_000_000,
-        "G" | "GiB" => 1 << 30,
-        "TB" => 1_000_000_000_000,
-        "T" | "TiB" => 1 << 40,
-        _ => return None,
-    };
-    value.trim().parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= GUEST_MEMORY)
-}

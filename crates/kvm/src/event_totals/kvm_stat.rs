@@ -2,6 +2,8 @@
 //! kernel's sources: `batch`, `StdFormat`, `CSVFormat`, `Tui._refresh_body`).
 
 use super::{EventCounts, MAX_LINES};
+use crate::clock_ms;
+use crate::pattern::{self, Pattern};
 use std::collections::HashMap;
 
 /// Statistics whose names show that a row is one of KVM's.
@@ -38,35 +40,14 @@ fn banner(line: &str) -> Option<Vec<String>> {
         .then(|| names.into_iter().map(str::to_owned).collect())
 }
 
-/// Seconds of the day of `2020-04-01 10:00:05`, the words before a log's values.
-fn clock(words: &[&str]) -> Option<f64> {
-    let time = words.iter().find(|word| word.matches(':').count() == 2)?;
-    let mut parts = time.split(':').map(|part| part.parse::<f64>().ok());
-    Some(parts.next()?? * 3600.0 + parts.next()?? * 60.0 + parts.next()??)
-}
-
-/// The name and events per second in a row of `kvm_stat -1` or of its screen. The output of `kvm_stat | grep kvm_exit`
-/// lacks a heading.
-fn row<'a>(words: &[&'a str]) -> Option<(&'a str, u64)> {
-    let [name, total, rest @ ..] = words else { return None };
-    total.parse::<u64>().ok()?;
-    match rest {
-        // `kvm_exit 1234 56`: total and change within a second.
-        [change] if !change.contains('.') => Some((name, change.parse().ok()?)),
-        // `kvm_exit 1234 12.3 56`: total, percent and average; the last is missing where it is zero.
-        [percent, average @ ..] if percent.contains('.') && average.len() < 2 => {
-            percent.parse::<f64>().ok()?;
-            Some((name, average.first().map_or(Ok(0), |word| word.parse()).ok()?))
-        }
-        _ => None,
-    }
-}
-
-/// The process of `kvm statistics - pid 1234 (web)`.
-fn process(line: &str) -> Option<i32> {
-    let (_, rest) = line.split_once("kvm statistics - pid ")?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-}
+/// A row of `kvm_stat -1`, `kvm_exit 1234 56` with total and change within a second, or of its screen,
+/// `kvm_exit 1234 12.3 56` with total, percent and average; the last is missing where it is zero. The output of
+/// `kvm_stat | grep kvm_exit` lacks a heading.
+static ROW: Pattern = Pattern::new(concat!(
+    r"^(?P<indent>\s*)(?P<name>\S+)\s+[0-9]+",
+    r"(?:\s+(?P<change>[0-9]+)|\s+[0-9]+\.[0-9]+(?:\s+(?P<average>[0-9]+))?)\s*$",
+));
+static PROCESS: Pattern = Pattern::new("kvm statistics - pid (?P<pid>[0-9]+)");
 
 #[derive(Default)]
 struct RowReader {
@@ -99,17 +80,17 @@ impl RowReader {
             self.logged = Some(names);
         } else if matches!(words.as_slice(), ["Event", "Total", ..]) {
             (self.known, self.screen) = (true, true);
-        } else if let Some(pid) = process(line) {
-            self.found.pid = Some(pid);
-        } else if let Some((name, count)) = row(&words) {
-            self.row(line, name, count);
+        } else if let Some(found) = PROCESS.captures(line) {
+            self.found.pid = pattern::number(&found, "pid");
+        } else if let Some(found) = ROW.captures(line) {
+            let count = pattern::number(&found, "change").or_else(|| pattern::number(&found, "average")).unwrap_or(0);
+            self.row(found["indent"].len(), &found["name"], count);
         } else if self.screen && words.get(1).is_some_and(|word| word.parse::<u64>().is_ok()) && words[0] != "Total" {
             self.found.unread.add(number, line);
         }
     }
 
-    fn row(&mut self, line: &str, name: &str, count: u64) {
-        let indent = line.len() - line.trim_start().len();
+    fn row(&mut self, indent: usize, name: &str, count: u64) {
         if is_kvms(name) {
             self.known = true;
         } else if self.screen && !self.parent.is_empty() && indent > self.indent {
@@ -144,7 +125,8 @@ impl RowReader {
         }
         names.iter().zip(values).for_each(|(name, value)| self.found.add(name, value));
         self.lines = self.lines.saturating_add(1);
-        self.clocks.extend(clock(words.get(..first).unwrap_or_default()));
+        // `2020-04-01 10:00:05` comes before the values.
+        self.clocks.extend(words.iter().take(first).find_map(|word| clock_ms(word)).map(|ms| ms as f64 / 1000.0));
     }
 }
 

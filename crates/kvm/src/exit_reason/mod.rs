@@ -112,7 +112,7 @@ pub fn code(isa: Isa, name: &str) -> Option<u32> {
     if let Some(code) = find(name).or_else(|| alias(isa, name)) {
         return Some(code);
     }
-    let hex = name.strip_prefix(isa.as_str().as_ref()).map_or(name, str::trim_start);
+    let hex = name.strip_prefix(&isa.to_string()).map_or(name, str::trim_start);
     if hex.starts_with("0x") {
         return super::untrusted_text::number(hex).and_then(|code| u32::try_from(code).ok());
     }
@@ -181,7 +181,7 @@ pub fn display(isa: Isa, code: u32, names: &ReasonNames) -> String {
         None if isa == Isa::Arm64 && plain >= ARM64_RET => format!("{isa} ret {:#x}", plain - ARM64_RET),
         None => format!("{isa} {plain:#x}"),
     };
-    for flag in flags(isa, code) {
+    for (_, flag) in VMX_FLAGS.iter().filter(|flag| isa == Isa::Vmx && code & flag.0 != 0) {
         text.push(' ');
         text.push_str(flag);
     }
@@ -203,6 +203,7 @@ pub fn is_idle_name(name: &str) -> bool {
     matches!(name.trim(), "HLT" | "hlt" | "idle-halt" | "WFx" | "WFX")
 }
 
+/// The flags above the basic VMX reason.
 const VMX_FLAGS: &[(u32, &str)] = &[
     (1 << 31, "FAILED_VMENTRY"),
     (1 << 29, "SMI_FROM_ROOT"),
@@ -210,15 +211,6 @@ const VMX_FLAGS: &[(u32, &str)] = &[
     (1 << 27, "ENCLAVE_MODE"),
     (1 << 26, "BUS_LOCK_DETECTED"),
 ];
-
-/// The names of the flags above the basic VMX reason; empty elsewhere.
-pub fn flags(isa: Isa, code: u32) -> Vec<&'static str> {
-    if isa == Isa::Vmx {
-        VMX_FLAGS.iter().filter(|flag| code & flag.0 != 0).map(|flag| flag.1).collect()
-    } else {
-        Vec::new()
-    }
-}
 
 /// Guesses the instruction set of a table of names: the one with most of the names (spelling counts: `HLT` is VMX,
 /// `hlt` is SVM). `Other(0)` if none has any of them or two have equally many.

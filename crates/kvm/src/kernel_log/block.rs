@@ -4,8 +4,13 @@ use super::forms::{begins_with_vcpu, begins_with_vmm};
 use super::{LogKind, LogLine};
 use crate::guest_name::of_scope;
 use crate::pattern::{Pattern, group, hex, pid};
-use crate::sanitize;
+use crate::{Isa, exit_reason, sanitize};
 use std::fmt::Write as _;
+
+/// `KVM_INTERNAL_ERROR_DELIVERY_EV`.
+const DELIVERY: u64 = 3;
+/// `VECTORING_INFO_VALID_MASK` (arch/x86/include/asm/vmx.h).
+const VALID: u64 = 1 << 31;
 
 /// The kind of a report.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(super) struct LogBlock {
     pub of_guest: bool,
     /// Lines that it may still have.
     left: u32,
+    /// The event whose delivery an exit interrupted: the first of the extra data of suberror 3.
+    delivered: Option<u64>,
     /// Whether the OOM killer's victim is named.
     pub victim: bool,
 }
@@ -51,18 +58,17 @@ static DUMP: Pattern = Pattern::new(concat!(
     r"last attempted vm|dump_invalid_vmc",
 ));
 static REASON: Pattern = Pattern::new("reason= *(?:0x)?(?P<hex>[0-9a-f]+)");
+static EXTRA_DATA: Pattern = Pattern::new(r"^extra data\[(?P<index>[01])\]: *(?:0x)?(?P<hex>[0-9a-f]+)");
 static VICTIM: Pattern = Pattern::new("oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)");
 
 impl LogBlock {
     pub fn new(kind: LogBlockKind, line: LogLine, of_guest: bool) -> Self {
         let left = match kind {
-            LogBlockKind::Dump => 120,
-            LogBlockKind::Registers => 150,
-            LogBlockKind::Stack => 200,
+            LogBlockKind::Dump | LogBlockKind::Registers | LogBlockKind::Stack => 200,
             LogBlockKind::OutOfMemory => 5000,
             LogBlockKind::EndOfQemu => 12,
         };
-        Self { line, kind, of_guest, left, victim: false }
+        Self { line, kind, of_guest, left, delivered: None, victim: false }
     }
 
     /// Counts a line; false once the report is over.
@@ -111,7 +117,32 @@ impl LogBlock {
         if self.line.kind == LogKind::EntryFailed {
             self.line.data = self.line.data.or_else(|| hex(&REASON.captures(text)?, "hex"));
         }
+        if self.line.kind == LogKind::InternalError && self.line.data == Some(DELIVERY) {
+            self.take_delivery(text);
+        }
         DUMP.is_match(text)
+    }
+
+    /// Decodes `extra data[0]: 0x80000b0e`, the event that was delivered, in the form of the VMCS, and
+    /// `extra data[1]: 0x31`, the exit (`kvm_prepare_event_vectoring_exit` in arch/x86/kvm/x86.c).
+    fn take_delivery(&mut self, text: &str) {
+        let Some(found) = EXTRA_DATA.captures(text) else { return };
+        let value = hex(&found, "hex");
+        if &found["index"] == "0" {
+            self.delivered = self.delivered.or(value);
+            return;
+        }
+        let Some(info) = self.delivered.take().filter(|info| info & VALID != 0) else { return };
+        let what = match info >> 8 & 7 {
+            0 => "interrupt",
+            2 => "NMI, vector",
+            3 | 6 => "exception",
+            _ => "event",
+        };
+        let exit = value.and_then(|exit| u32::try_from(exit).ok());
+        if let Some(reason) = exit.and_then(|exit| exit_reason::name(Isa::Vmx, exit)) {
+            let _ = write!(self.line.text, " … {what} {} interrupted by the exit {reason}", info & 0xff);
+        }
     }
 
     fn takes_stack(&mut self, text: &str) -> bool {

@@ -68,3 +68,32 @@ pub(super) fn is_from_kernel(line: &str) -> bool {
     let found = message(line);
     found.time_s.is_some() || line.contains(" kernel: ") || found.program == Some("kernel")
 }
+
+/// Shorter lines were not wrapped.
+const MIN_WRAPPED: usize = 50;
+/// Pieces that one line is joined from.
+const MAX_PIECES: usize = 4;
+
+/// The beginning of a line that does not continue another.
+static BEGINNING: Pattern = Pattern::new(r"(?i)^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:)");
+
+/// Calls `put` with each line of a text, with the pieces of lines joined that mail or a terminal wrapped: in a log whose
+/// lines begin with a stamp, a line without one continues the previous line.
+pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
+    let mut lines = text.lines().peekable();
+    while let Some(first) = lines.next() {
+        let mut whole = first.to_owned();
+        for _ in 1..MAX_PIECES {
+            let Some(next) = lines.next_if(|line| continues(whole.trim_end(), line)) else { break };
+            whole.push(' ');
+            whole.push_str(next.trim_start_matches([' ', '\t', '>']).trim_end());
+        }
+        put(&whole);
+    }
+}
+
+fn continues(previous: &str, line: &str) -> bool {
+    let next = message(line);
+    let is_piece = !next.stamped && !next.text.is_empty() && !BEGINNING.is_match(next.text);
+    is_piece && previous.len() >= MIN_WRAPPED && message(previous).time_s.is_some()
+}

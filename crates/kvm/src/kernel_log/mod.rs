@@ -107,7 +107,7 @@ pub struct LogLine {
 pub fn parse(text: &str) -> Vec<LogLine> {
     let (mut reader, mut found) = (LogReader::default(), Vec::new());
     reader.of_guest_kernel = is_of_guest(text);
-    text.lines().for_each(|line| reader.line(line, &mut found));
+    message::unwrap_lines(text, |line| reader.line(line, &mut found));
     reader.finish(&mut found);
     let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
     found.retain_mut(|line| {

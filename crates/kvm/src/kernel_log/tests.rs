@@ -201,6 +201,18 @@ fn what_tools_put_in_front_is_taken_away() {
 }
 
 #[test]
+fn wrapped_lines_are_joined() {
+    let whole = "[592420.654337] kvm [21715]: vcpu1, guest rIP: 0xfffff8016a5c1234 ignored rdmsr: 0x122 data 0x0";
+    for at in [" ignored", " rdmsr", " 0x122", " data", " 0x0"] {
+        let cut = whole.replacen(at, &format!("\n{}", at.trim()), 1);
+        let line = one(&format!("{cut}\n[592421.1] usb 1-1: gone\n"));
+        assert_eq!((line.msr, line.data, line.kind), (Some(0x122), Some(0), LogKind::IgnoredMsr), "{cut}");
+    }
+    let lockup = "[30908.222926] watchdog: BUG: soft lockup - CPU#80 stuck for 22s! [CPU\n4/KVM:2698]\n[30909.1] x\n";
+    assert_eq!(kinds(lockup), [(LogKind::Lockup, Some(2698), Some(4), Some(22))]);
+}
+
+#[test]
 fn a_failed_entry_is_one_event_on_every_kernel() {
     let intel = "\
 [  673.850218] kvm_intel: VMCS 00000000f971be22, last attempted VM-entry on CPU 3
@@ -517,6 +529,16 @@ fn lockups_count_where_they_name_a_vmm() {
     let other = one("[9.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [swapper/0:1]\n");
     assert_eq!((other.kind, other.data), (LogKind::OtherLockup, Some(22)));
     assert_eq!(parse("[9.0] INFO: task jbd2/sda1-8:300 blocked for more than 120 seconds.\n"), []);
+}
+
+#[test]
+fn what_was_delivered_is_decoded() {
+    let dump = "KVM internal error. Suberror: 3\nextra data[0]: 0x0000000080000b0e\nextra data[1]: 0x31\n\
+        extra data[2]: 0x0000000000000981\nRAX=0000000000000000 RBX=0000000000000009\n";
+    let line = one(dump);
+    assert_eq!((line.kind, line.data), (LogKind::InternalError, Some(3)));
+    assert!(line.text.ends_with("exception 14 interrupted by the exit EPT_MISCONFIG"), "{}", line.text);
+    assert!(!one(&dump.replace("0x0000000080000b0e", "0x0")).text.contains("interrupted"));
 }
 
 #[test]

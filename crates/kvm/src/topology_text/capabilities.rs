@@ -28,9 +28,6 @@ pub(super) fn parse(text: &str) -> anyhow::Result<HostTopology> {
                 siblings: cpu.attribute("siblings").and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default(),
             });
         }
-        // Each cache is compared with each CPU.
-        host.cpus.sort_by_key(|entry| entry.cpu);
-        host.cpus.dedup_by_key(|entry| entry.cpu);
         let bank = |bank| Some((number(bank, "level")?, CpuSet::parse(bank.attribute("cpus")?).ok()?));
         let mut banks: Vec<(u32, CpuSet)> = all("bank").filter_map(bank).take(MAX_CPUS as usize).collect();
         banks.sort_by_key(|bank| bank.0);

@@ -78,8 +78,7 @@ fn by_space(line: &str) -> Vec<&str> {
 }
 
 /// Reads `lscpu -e` and `lscpu -p` in the first lines of a text.
-pub(super) fn tables(text: &str, lines: usize) -> TopologyText {
-    let mut found = TopologyText::default();
+pub(super) fn tables(text: &str, lines: usize, found: &mut TopologyText) {
     let mut columns: Option<Columns> = None;
     let mut lines = text.lines().map(str::trim).enumerate().take(lines).peekable();
     while let Some((number, line)) = lines.next() {
@@ -91,7 +90,7 @@ pub(super) fn tables(text: &str, lines: usize) -> TopologyText {
         if let Some(known) = &columns {
             let values = if known.commas { by_comma(line) } else { by_space(line) };
             if values.first().is_some_and(|first| is_id(first)) {
-                if known.read(&values, &mut found).is_none() {
+                if known.read(&values, found).is_none() {
                     found.unread.add(number + 1, line);
                 }
                 continue;
@@ -102,7 +101,6 @@ pub(super) fn tables(text: &str, lines: usize) -> TopologyText {
         columns = Columns::of_titles(&titles, false)
             .filter(|known| titles.len() <= next.len() && known.value(&next, "cpu").is_some_and(is_id));
     }
-    found
 }
 
 /// Parts of the label of "Thread(s) per core" in util-linux's translations.
@@ -117,9 +115,9 @@ const ONLINE: &[&str] = &["on-line", "online", "en ligne", "on line", "в сет
 const OFFLINE: &[&str] = &["off-line", "offline", "hors ligne", "离线", "オフライン"];
 
 /// Reads the lines of `lscpu` without options: `On-line CPU(s) list:   0-15`; Chinese has a wide colon.
-pub(super) fn summary(text: &str) -> TopologyText {
-    let mut found = TopologyText::default();
-    let (mut online, mut nodes) = (None, Vec::new());
+pub(super) fn summary(text: &str, found: &mut TopologyText) {
+    let (mut online, mut offline, mut nodes) = (None, CpuSet::new(), Vec::new());
+    let (mut model, mut threads) = (None, None);
     let cpus = |value: &str| CpuSet::parse(value).ok().filter(|set| !set.is_empty());
     for (label, value) in text.lines().take(20_000).filter_map(|line| line.trim().split_once([':', '：'])) {
         let (lower, value) = (label.to_lowercase(), value.trim());
@@ -130,23 +128,24 @@ pub(super) fn summary(text: &str) -> TopologyText {
             let digits: String = label.chars().filter(char::is_ascii_digit).take(6).collect();
             nodes.extend(digits.parse::<u32>().ok().zip(cpus(value)));
         } else if of_cpus && is(OFFLINE) {
-            found.offline = cpus(value).unwrap_or_default();
+            offline = cpus(value).unwrap_or_default();
         } else if of_cpus && is(ONLINE) && online.is_none() {
             online = cpus(value);
-        } else if is(MODEL) && found.model.is_none() {
-            found.model = Some(sanitize(value, 128)).filter(|model| !model.is_empty() && model != "-");
-        } else if is(THREADS) && found.threads_per_core.is_none() {
-            found.threads_per_core = value.parse().ok();
+        } else if is(MODEL) && model.is_none() {
+            model = Some(sanitize(value, 128)).filter(|model| !model.is_empty() && model != "-");
+        } else if is(THREADS) && threads.is_none() {
+            threads = value.parse().ok();
         }
     }
-    if nodes.is_empty() && found.threads_per_core.is_none() {
-        return TopologyText::default();
+    if nodes.is_empty() && threads.is_none() {
+        return;
     }
+    found.offline = found.offline.union(&offline);
+    (found.model, found.threads_per_core) = (model, threads);
     // A node lists its online CPUs (drivers/base/node.c, `node_read_cpumap`).
     let all = nodes.iter().fold(online.unwrap_or_default(), |all, (_, cpus)| all.union(cpus));
     for cpu in all.iter() {
         let node = nodes.iter().find(|(_, cpus)| cpus.contains(cpu)).map(|(node, _)| *node);
         found.add(CpuTopo { cpu, node, ..CpuTopo::default() });
     }
-    found
 }

@@ -49,22 +49,6 @@ impl TopologyText {
         }
     }
 
-    fn merge(&mut self, other: Self) {
-        self.topology.complete(&other.topology);
-        self.offline = self.offline.union(&other.offline);
-        self.threads_per_core = self.threads_per_core.or(other.threads_per_core);
-        self.model = self.model.take().or(other.model);
-        if self.l2.is_empty() {
-            self.l2 = other.l2;
-        }
-        if self.max_mhz.is_empty() {
-            self.max_mhz = other.max_mhz;
-        }
-        other.unread.first.iter().for_each(|(number, line)| self.unread.add(*number, line));
-        self.unread.count += other.unread.count - other.unread.first.len();
-        self.notes.extend(other.notes);
-    }
-
     /// The slower CPUs: by their frequency, and by their second-level cache. Intel's efficiency cores share one in
     /// groups of two or four, while each performance core of the same host has its own.
     fn slower(&self) -> CpuSet {
@@ -81,12 +65,16 @@ impl TopologyText {
 
 /// Whether a text is in one of the formats, or contains it.
 pub fn looks_like(text: &str) -> bool {
-    let has_cpus = |found: TopologyText| found.topology != HostTopology::default();
+    let has_cpus = || {
+        let mut found = TopologyText::default();
+        lscpu::tables(text, 5000, &mut found);
+        lscpu::summary(text, &mut found);
+        !found.topology.cpus.is_empty()
+    };
     text.len() <= MAX_TEXT
         && (has_capabilities(text)
             || text.lines().take(5000).any(|line| node(line).is_some() || parameters(line).is_some())
-            || has_cpus(lscpu::tables(text, 5000))
-            || has_cpus(lscpu::summary(text)))
+            || has_cpus())
 }
 
 /// Parses all that a text says.
@@ -102,9 +90,11 @@ pub fn parse(text: &str) -> Result<TopologyText> {
         found.topology = capabilities::parse(text).context("virsh capabilities")?;
     }
     // The most exact reader comes first; the others fill in what it leaves open.
-    for next in [lscpu::tables(text, usize::MAX), numactl(text), lscpu::summary(text), kernel_cmdline(text)] {
-        found.merge(next);
-    }
+    lscpu::tables(text, usize::MAX, &mut found);
+    numactl(text, &mut found);
+    lscpu::summary(text, &mut found);
+    kernel_cmdline(text, &mut found);
+    found.topology.complete(&HostTopology::default());
     let offline = found.offline.clone();
     found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
     found.topology.normalise();
@@ -128,8 +118,7 @@ fn node(line: &str) -> Option<(u32, &str)> {
     Some((node.trim().parse().ok()?, cpus))
 }
 
-fn numactl(text: &str) -> TopologyText {
-    let mut found = TopologyText::default();
+fn numactl(text: &str, found: &mut TopologyText) {
     for (number, line) in text.lines().enumerate() {
         let Some((node, cpus)) = node(line) else { continue };
         for word in cpus.split_whitespace() {
@@ -139,7 +128,6 @@ fn numactl(text: &str) -> TopologyText {
             }
         }
     }
-    found
 }
 
 /// The parameters of a line that is the command line of the running kernel, from `/proc/cmdline` or a boot log
@@ -151,8 +139,7 @@ fn parameters(line: &str) -> Option<&str> {
     (rest.contains("isolcpus=") || rest.contains("nohz_full=")).then_some(rest)
 }
 
-fn kernel_cmdline(text: &str) -> TopologyText {
-    let mut found = TopologyText::default();
+fn kernel_cmdline(text: &str, found: &mut TopologyText) {
     let line = text.lines().take(5000).find_map(parameters).unwrap_or_default();
     // `managed_irq,domain,2-7`: flags come before the list.
     let is_list = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit());
@@ -167,7 +154,6 @@ fn kernel_cmdline(text: &str) -> TopologyText {
             _ => {}
         }
     }
-    found
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use super::cmdline::shell_words;
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::limits;
 use super::pattern::Pattern;
-use super::sanitize;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
+use super::{clock_ms, sanitize};
 use std::collections::BTreeMap;
 
 /// Domains of one text, lines of it, and values of one reading: a guest of 512 vCPUs has about 30,000.
@@ -136,21 +136,19 @@ impl Reader {
 
     /// A title or the first line of an output.
     fn heading(&mut self, line: &str) -> bool {
-        let mut words = line.split_whitespace().map(|word| word.trim_end_matches(':'));
-        let (first, rest) = (words.next().unwrap_or_default().to_ascii_lowercase(), words.collect::<Vec<_>>());
-        let titled = rest.ends_with(&["CPU", "Affinity"]);
-        let table = match first.as_str() {
-            "vcpu" if titled => VirshOutput::Vcpus,
-            "emulator" if titled => VirshOutput::Emulator,
-            "domain" if line.split_once(':').is_some_and(|(_, name)| name.trim().starts_with('\'')) => {
-                let name = line.split_once(':').map(|(_, name)| name.trim().trim_matches('\''));
-                self.open(name.map(str::to_owned));
-                self.open_reading();
-                VirshOutput::Stats
-            }
+        if let Some(name) = line.strip_prefix("Domain: '").and_then(|name| name.strip_suffix('\'')) {
+            self.open(Some(name.to_owned()));
+            self.open_reading();
+            self.table = VirshOutput::Stats;
+            return true;
+        }
+        let words: Vec<&str> = line.split([' ', '\t', ':']).filter(|word| !word.is_empty()).collect();
+        let table = match words.as_slice() {
+            ["VCPU", "CPU", "Affinity"] => VirshOutput::Vcpus,
+            ["emulator", "CPU", "Affinity"] => VirshOutput::Emulator,
             _ => return false,
         };
-        if table != VirshOutput::Stats && self.repeats(table) {
+        if self.repeats(table) {
             self.open(None);
         }
         self.table = table;
@@ -293,17 +291,6 @@ fn command(line: &str) -> Option<(VirshOutput, Option<String>)> {
     let mut words = words.iter().map(|word| word.strip_prefix("--domain=").unwrap_or(word).trim_end_matches(';'));
     let name = words.find(|word| !word.is_empty() && !word.starts_with('-'));
     Some((output, name.filter(|name| !name.contains(['|', '>', '&', ';'])).map(str::to_owned)))
-}
-
-/// The time of day in a line that `date`, `watch` or a prompt prints, milliseconds: `Sun Nov 22 10:00:05 UTC 2026`.
-fn clock_ms(line: &str) -> Option<u64> {
-    let word = |c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.');
-    let time = line.split(word).find(|word| word.matches(':').count() == 2 && word.len() <= 18)?;
-    let mut parts = time.trim_matches('.').split(':');
-    let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let seconds: f64 = parts.next()?.parse().ok()?;
-    (hours < 24 && minutes < 60 && (0.0..61.0).contains(&seconds))
-        .then(|| (hours * 3600 + minutes * 60) * 1000 + (seconds * 1000.0).round() as u64)
 }
 
 /// Parses `yy--` or, with `--pretty`, `0-1 (out of 4)`. Empty if the mask includes every CPU.
