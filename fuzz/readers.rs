@@ -282,6 +282,6 @@ fn virsh(input: &[u8]) {
 fn vmm_config(input: &[u8]) {
     let text = text_of(input);
     for config in vmm::parse(&text) {
-        config.notes("file");
+        config.unread.notes("file");
     }
 }

@@ -51,12 +51,12 @@ impl EventCounts {
 
 /// Whether a text holds one of these outputs.
 pub fn looks_like(text: &str) -> bool {
-    kvm_stat::looks_like(text) || perf_stat::looks_like(text)
+    !kvm_stat::parse(text, 5000).is_empty() || perf_stat::looks_like(text)
 }
 
 /// Reads a text.
 pub fn parse(text: &str) -> Option<EventCounts> {
-    [perf_stat::parse(text), kvm_stat::parse(text)].into_iter().find(|found| !found.is_empty())
+    [perf_stat::parse(text), kvm_stat::parse(text, MAX_LINES)].into_iter().find(|found| !found.is_empty())
 }
 
 #[cfg(test)]

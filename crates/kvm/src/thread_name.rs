@@ -50,29 +50,20 @@ pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
     if is_main {
         return (Role::Emulator, None);
     }
-    if let Some(index) = vcpu_index(comm) {
-        return (Role::Vcpu, Some(index));
+    match (vcpu_index(comm), comm.strip_prefix("IO ")) {
+        (Some(index), _) => (Role::Vcpu, Some(index)),
+        _ if WORKER.is_match(comm) => (Role::Worker, None),
+        (_, Some(name)) => (Role::Iothread, name.strip_prefix("iothread").and_then(|n| n.parse().ok())),
+        _ if comm.starts_with("vhost-") => (Role::Vhost, None),
+        _ => (Role::Other, None),
     }
-    if let Some(name) = comm.strip_prefix("IO ") {
-        // QEMU's monitor thread has the name of an IOThread but serves no disk.
-        if name.starts_with("mon_iothread") {
-            return (Role::Worker, None);
-        }
-        return (Role::Iothread, name.strip_prefix("iothread").and_then(|n| n.parse().ok()));
-    }
-    if comm.starts_with("vhost-") {
-        return (Role::Vhost, None);
-    }
-    if WORKER.is_match(comm) {
-        return (Role::Worker, None);
-    }
-    (Role::Other, None)
 }
 
+/// QEMU's monitor thread, `IO mon_iothread`, has the name of an IOThread but serves no disk.
 static WORKER: Pattern = Pattern::new(concat!(
     "^(?:(?:worker|call_rcu|vnc_worker|SPICE Worker|live_migration|vmm|fc_api|gmain|TPM emulator|return path|",
     "signal_handler)$|pool-|mig/|multifd|postcopy|colo|iou-wrk-|iou-sqp-|kvm-pit/|kvm-nx-lpage|threaded-|",
-    "bg_snapshot|_disk|_net)",
+    "bg_snapshot|_disk|_net|IO mon_iothread)",
 ));
 /// QEMU `CPU 3/KVM`, Firecracker `fc_vcpu 3`, cloud-hypervisor `vcpu3`, crosvm `crosvm_vcpu3`, kvmtool `kvm-vcpu-3`.
 /// A long number leaves less room for QEMU's suffix in the 15 bytes of a name.

@@ -53,13 +53,9 @@ pub struct HostTopology {
 impl HostTopology {
     /// Whether both cannot be of one host: they have other CPUs, or a CPU is on another node.
     pub fn contradicts(&self, other: &Self) -> bool {
-        if self.cpus.is_empty() || other.cpus.is_empty() {
-            return false;
-        }
-        let nodes = |host: &Self| host.cpus.iter().map(|c| (c.cpu, c.node)).collect::<BTreeMap<_, _>>();
-        let (mine, theirs) = (nodes(self), nodes(other));
-        let apart = |a: &Option<u32>, b: &Option<u32>| a.zip(*b).is_some_and(|(a, b)| a != b);
-        mine.len() != theirs.len() || mine.iter().zip(&theirs).any(|((a, on_a), (b, on_b))| a != b || apart(on_a, on_b))
+        let apart = |(a, b): (&CpuTopo, &CpuTopo)| a.cpu != b.cpu || a.node.zip(b.node).is_some_and(|(a, b)| a != b);
+        let is_known = !self.cpus.is_empty() && !other.cpus.is_empty();
+        is_known && (self.cpus.len() != other.cpus.len() || self.cpus.iter().zip(&other.cpus).any(apart))
     }
 
     /// The entry of a CPU.

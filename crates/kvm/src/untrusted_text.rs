@@ -1,5 +1,6 @@
 //! Makes untrusted text safe to show and to paste, and parses its numbers.
 
+use super::pattern::Pattern;
 use std::borrow::Cow;
 
 /// Stands for what was taken out of a name.
@@ -28,51 +29,21 @@ pub fn without_hidden(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| stays(&c)) { Cow::Borrowed(text) } else { Cow::Owned(text.chars().filter(stays).collect()) }
 }
 
+/// CSI: parameters up to a final byte. OSC: up to BEL or ESC. Anything else: only the ESC.
+static ESCAPE: Pattern = Pattern::new(r"\x1b(?:\[[^@-~]*[@-~]?|\][^\x07\x1b]*\x07?)?");
+
 fn safe(text: &str, max: usize, mark: Option<char>) -> String {
     // As most are: a sample of many threads has tens of thousands.
     if text.len() <= max && text.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return text.to_owned();
     }
-    let mut out = String::new();
-    let mut kept = 0;
-    let mut chars = text.chars().peekable();
-    while kept < max {
-        let Some(c) = chars.next() else { break };
-        let shown = match c {
-            '\u{1b}' => {
-                skip_escape_sequence(&mut chars);
-                mark
-            }
-            '\t' | '\n' => mark.or(Some(' ')),
-            c if is_hidden(c) => mark,
-            c => Some(c),
-        };
-        out.extend(shown);
-        kept += usize::from(shown.is_some());
-    }
-    out
-}
-
-/// CSI: parameters up to a final byte. OSC: up to BEL or ESC. Anything else: only the ESC goes.
-fn skip_escape_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match chars.peek() {
-        Some('[') => {
-            chars.next();
-            for c in chars.by_ref() {
-                if ('\u{40}'..='\u{7e}').contains(&c) {
-                    break;
-                }
-            }
-        }
-        Some(']') => {
-            while let Some(c) = chars.next_if(|c| *c != '\u{1b}') {
-                if c == '\u{7}' {
-                    break;
-                }
-            }
-        }
-        _ => {}
-    }
+    let text = ESCAPE.regex().map_or(Cow::Borrowed(text), |escape| escape.replace_all(text, "\u{1b}"));
+    let shown = text.chars().filter_map(|c| match c {
+        '\t' | '\n' => mark.or(Some(' ')),
+        c if is_hidden(c) => mark,
+        c => Some(c),
+    });
+    shown.take(max).collect()
 }
 
 /// Whether a terminal acts on a character, or the character reorders or hides its neighbours or is itself invisible:

@@ -1,6 +1,5 @@
 //! A QEMU command line: from `/proc/PID/cmdline`, from libvirt's log, from `ps`, or pasted from a script.
 
-mod cpu;
 mod disks;
 mod options;
 

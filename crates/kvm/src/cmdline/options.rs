@@ -1,23 +1,25 @@
 //! Reads each option into [`QemuCommand`].
 
 use super::QemuCommand;
-use super::cpu::{cpu, global_of_cpu};
 use super::disks;
 use crate::cpu_set::CpuSet;
 use crate::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
 use crate::guest_numa::GuestNumaCell;
-use crate::limits;
-use crate::sanitize;
+use crate::{hyperv, limits, sanitize};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
 /// A key and its value, if it has one.
 pub(super) type Pair = (String, Option<String>);
 
+/// Limit of the `-cpu` options that are kept.
+const MAX_CPU_OPTIONS: usize = 16;
+/// The longest argument that is kept.
+const MAX_ARGUMENT: usize = 4096;
 /// Limit of the drives whose files are kept.
 const MAX_DRIVES: usize = 64;
-/// Limit of the cells, and of the memory backends, of a guest; QEMU's is 128 (include/sysemu/numa.h, `MAX_NODES`).
-const MAX_CELLS: usize = 128;
+/// Limit of the cells, and of the memory backends, of a guest.
+const MAX_CELLS: usize = limits::NUMA_CELLS as usize;
 
 /// The character devices of monitors.
 #[derive(Default)]
@@ -274,4 +276,58 @@ fn global(command: &mut QemuCommand, text: &str) {
     } else if driver.ends_with("-rtc") && is_tick_policy && value == "slew" {
         command.rtc_driftfix = Some(value.to_owned());
     }
+}
+
+/// Reads one `-cpu`, as QEMU's `x86_cpu_parse_featurestr` and `x86_cpu_expand_features` (target/i386/cpu.c) do: it
+/// replaces what an earlier one said.
+fn cpu(command: &mut QemuCommand, value: &str) {
+    if command.cpu_options.len() >= MAX_CPU_OPTIONS {
+        command.cpu_options.remove(0);
+    }
+    command.cpu_options.push(sanitize(value, MAX_ARGUMENT));
+    command.cpu_features.clear();
+    command.hyperv.clear();
+    (command.hv_time, command.kvmclock) = (None, None);
+    let parts = pairs(value);
+    // QEMU applies `feature=on` first, then each `+feature`, then each `-feature`, in any order on the command line.
+    for sign in [None, Some('+'), Some('-')] {
+        for (index, (key, value)) in parts.iter().enumerate() {
+            // The model comes first.
+            if index == 0 && value.is_none() || key.chars().next().filter(|c| matches!(c, '+' | '-')) != sign {
+                continue;
+            }
+            let name = key.trim_start_matches(['+', '-']);
+            let value = match sign {
+                Some('+') => "on",
+                Some(_) => "off",
+                None => value.as_deref().unwrap_or("on"),
+            };
+            feature(command, name, value);
+        }
+    }
+}
+
+/// `-global TYPE-cpu.PROPERTY=VALUE`: the features of `-cpu` are set after it, so they win.
+fn global_of_cpu(command: &mut QemuCommand, property: &str, value: &str) {
+    if !command.cpu_features.contains_key(property) {
+        feature(command, property, value);
+    }
+}
+
+/// One feature. Underscores are the older spelling.
+fn feature(command: &mut QemuCommand, name: &str, value: &str) {
+    let name = name.replace('_', "-");
+    if let Some(flag) = name.strip_prefix("hv-") {
+        let name = hyperv::of_flag(flag);
+        if name == hyperv::CLOCK {
+            command.hv_time = Some(is_on(value));
+        } else {
+            command.hyperv.insert(name, value.to_owned());
+        }
+        return;
+    }
+    if name == "kvmclock" {
+        command.kvmclock = Some(is_on(value));
+    }
+    command.cpu_features.insert(name, value.to_owned());
 }

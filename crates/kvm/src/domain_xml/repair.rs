@@ -129,7 +129,10 @@ pub fn repair(text: &str) -> Option<Repaired> {
         at = whole.end();
         let Some(name) = tag.name("name").map(|name| name.as_str()) else { continue };
         if tag.name("close").is_some() {
-            builder.close(name);
+            // With those inside that lack an end tag.
+            if let Some(at) = builder.open.iter().rposition(|open| *open == name) {
+                builder.close_to(at);
+            }
         } else {
             builder.open(name, whole.as_str());
         }
@@ -187,13 +190,6 @@ impl<'a> Builder<'a> {
             self.open.push(name);
         } else if self.open.is_empty() {
             self.end();
-        }
-    }
-
-    /// Closes an element, and those inside that lack an end tag.
-    fn close(&mut self, name: &str) {
-        if let Some(at) = self.open.iter().rposition(|open| *open == name) {
-            self.close_to(at);
         }
     }
 

@@ -1,7 +1,7 @@
 //! `kvm_stat -1`, its log (`-l`, also `-L` and as CSV) and its screen, pasted (`tools/kvm/kvm_stat/kvm_stat` of the
 //! kernel's sources: `batch`, `StdFormat`, `CSVFormat`, `Tui._refresh_body`).
 
-use super::{EventCounts, MAX_LINES};
+use super::EventCounts;
 use crate::clock_ms;
 use crate::pattern::{self, Pattern};
 use std::collections::HashMap;
@@ -9,14 +9,6 @@ use std::collections::HashMap;
 /// Statistics whose names show that a row is one of KVM's.
 const TELLING: &[&str] =
     &["exits", "halt_exits", "io_exits", "irq_injections", "halt_wakeup", "mmio_exits", "insn_emulation"];
-
-pub(super) fn looks_like(text: &str) -> bool {
-    !read(text, 5000).is_empty()
-}
-
-pub(super) fn parse(text: &str) -> EventCounts {
-    read(text, MAX_LINES)
-}
 
 fn is_name(word: &str) -> bool {
     word.len() <= 64
@@ -29,15 +21,10 @@ fn is_kvms(name: &str) -> bool {
 }
 
 /// The names of a log's heading.
-fn banner(line: &str) -> Option<Vec<String>> {
-    let csv = line.contains(',');
-    let words: Vec<&str> =
-        if csv { line.split(',').map(str::trim).collect() } else { line.split_whitespace().collect() };
+fn banner(words: &[&str]) -> Option<Vec<String>> {
     let names: Vec<&str> = words.iter().copied().filter(|word| *word != "timestamp").collect();
-    let known = names.iter().filter(|name| is_kvms(name)).count();
-    let all = names.iter().all(|name| is_name(name));
-    (known > 0 && names.len() > 1 && names.len() <= super::MAX_NAMES && all)
-        .then(|| names.into_iter().map(str::to_owned).collect())
+    let is_heading = names.len() > 1 && names.len() <= super::MAX_NAMES && names.iter().all(|name| is_name(name));
+    (is_heading && names.iter().any(|name| is_kvms(name))).then(|| names.into_iter().map(str::to_owned).collect())
 }
 
 /// A row of `kvm_stat -1`, `kvm_exit 1234 56` with total and change within a second, or of its screen,
@@ -68,13 +55,13 @@ struct RowReader {
 
 impl RowReader {
     fn line(&mut self, number: usize, line: &str) {
-        if let Some(names) = banner(line) {
+        let words: Vec<&str> =
+            line.split([' ', '\t', ',']).filter(|word| !word.is_empty()).take(super::MAX_NAMES + 4).collect();
+        if let Some(names) = banner(&words) {
             self.logged = Some(names);
             self.known = true;
             return;
         }
-        let words: Vec<&str> =
-            line.split([' ', '\t', ',']).filter(|word| !word.is_empty()).take(super::MAX_NAMES + 4).collect();
         if let Some(names) = self.logged.take() {
             self.logged_line(number, line, &words, &names);
             self.logged = Some(names);
@@ -130,7 +117,8 @@ impl RowReader {
     }
 }
 
-fn read(text: &str, lines: usize) -> EventCounts {
+/// Reads the first lines of a text.
+pub(super) fn parse(text: &str, lines: usize) -> EventCounts {
     let mut reader = RowReader::default();
     for (number, line) in text.lines().enumerate().take(lines) {
         reader.line(number + 1, line);

@@ -92,24 +92,20 @@ pub fn meaning(isa: Isa, code: u32) -> Option<&'static str> {
     row(isa, code).map(|row| row.2).filter(|text| !text.is_empty())
 }
 
+fn find(isa: Isa, name: &str) -> Option<u32> {
+    table(isa).iter().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| row.0)
+}
+
 /// The code of a name as any version of the kernel and of perf prints it. Also reads `0x4f`, `vmx 0x4f`, and a VMX name
 /// followed by flags (`INVALID_STATE FAILED_VMENTRY`), whose bits are then set.
 ///
 /// On arm64 `SERROR` means the host's pending error (`ret` 1), not the exception class of that name.
 pub fn code(isa: Isa, name: &str) -> Option<u32> {
     let name = name.trim();
-    let table = table(isa);
-    let find = |wanted: &str| {
-        table
-            .iter()
-            .find(|row| row.1 == wanted)
-            .or_else(|| table.iter().find(|row| row.1.eq_ignore_ascii_case(wanted)))
-            .map(|row| row.0)
-    };
     if isa == Isa::Arm64 && name == "SERROR" {
         return Some(arm64_code(1, 0));
     }
-    if let Some(code) = find(name).or_else(|| alias(isa, name)) {
+    if let Some(code) = find(isa, name).or_else(|| alias(isa, name)) {
         return Some(code);
     }
     let hex = name.strip_prefix(&isa.to_string()).map_or(name, str::trim_start);
@@ -118,7 +114,7 @@ pub fn code(isa: Isa, name: &str) -> Option<u32> {
     }
     if isa == Isa::Vmx {
         let mut words = name.split_whitespace();
-        let basic = words.next().and_then(|word| find(word).or_else(|| alias(isa, word)))?;
+        let basic = words.next().and_then(|word| find(isa, word).or_else(|| alias(isa, word)))?;
         let mut code = basic;
         for word in words {
             code |= VMX_FLAGS.iter().find(|flag| flag.1 == word)?.0;
@@ -163,7 +159,7 @@ fn svm_plugin(name: &str) -> Option<u32> {
         "ERR" => "invalid_guest_state",
         other => other,
     };
-    let find = |wanted: &str| svm::TABLE.iter().find(|row| row.1.eq_ignore_ascii_case(wanted)).map(|row| row.0);
+    let find = |wanted: &str| find(Isa::Svm, wanted);
     find(plain).or_else(|| match plain.split_once('_')? {
         ("EXCP", vector) => find(&format!("{vector} excp")),
         // READ_IDTR is IDTR_READ there; the task register is "rt" in the kernel's table.

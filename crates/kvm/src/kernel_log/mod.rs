@@ -123,24 +123,17 @@ pub fn parse(text: &str) -> Vec<LogLine> {
 }
 
 static IN_GUEST: Pattern = Pattern::new(concat!(
-    r"hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|",
+    r"(?i-u)hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|",
     r"clocksource kvm-clock|(?:hardware name|dmi): (?:qemu|red hat kvm)",
 ));
-static ON_HOST: Pattern = Pattern::new(
-    r"/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_intel\]|\[kvm_amd\]",
-);
+static ON_HOST: Pattern = Pattern::new(concat!(
+    r"(?i-u)/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_intel\]|",
+    r"\[kvm_amd\]",
+));
 
 /// Whether a text is the log of a guest's own kernel: it found itself on KVM and runs no guests.
 fn is_of_guest(text: &str) -> bool {
-    let mut in_guest = false;
-    for line in text.lines() {
-        let lower = line.get(..line.len().min(MAX_LINE)).unwrap_or_default().to_ascii_lowercase();
-        if ON_HOST.is_match(&lower) {
-            return false;
-        }
-        in_guest |= IN_GUEST.is_match(&lower);
-    }
-    in_guest
+    IN_GUEST.is_match(text) && !ON_HOST.is_match(text)
 }
 
 /// Whether a text is a log: it has a recognised line, or most of its first lines have a kernel's time stamp.

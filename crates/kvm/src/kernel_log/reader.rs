@@ -112,8 +112,7 @@ impl LogReader {
         }
         let Some(block) = &mut self.block else { return false };
         match (block.kind, line.kind) {
-            (LogBlockKind::Dump, LogKind::EntryFailed) => event.block == Some(LogBlockKind::Dump),
-            (LogBlockKind::Registers, LogKind::EntryFailed) => {
+            (LogBlockKind::Dump | LogBlockKind::Registers, LogKind::EntryFailed) => {
                 event.block == Some(LogBlockKind::Dump) && block.line.kind != LogKind::RunFailed
             }
             (LogBlockKind::Registers, LogKind::EmulationFailure) => true,

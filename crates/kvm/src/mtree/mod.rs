@@ -52,11 +52,10 @@ impl Block {
             BlockKind::Bare => {
                 self.regions.first().map(|line| if line.region.end <= LAST_PORT { Space::Pio } else { Space::Mmio })
             }
-            BlockKind::Flat | BlockKind::AddressSpace if named("I/O") => Some(Space::Pio),
-            BlockKind::Flat | BlockKind::AddressSpace if named("memory") || self.root.as_deref() == Some("system") => {
-                Some(Space::Mmio)
-            }
-            BlockKind::Flat | BlockKind::AddressSpace | BlockKind::MemoryRegion => None,
+            BlockKind::MemoryRegion => None,
+            _ if named("I/O") => Some(Space::Pio),
+            _ if named("memory") || self.root.as_deref() == Some("system") => Some(Space::Mmio),
+            _ => None,
         }
     }
 }

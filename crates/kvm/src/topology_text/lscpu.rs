@@ -69,12 +69,10 @@ fn is_id(value: &str) -> bool {
     value == "-" || !value.is_empty() && value.len() <= 9 && value.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn by_comma(line: &str) -> Vec<&str> {
-    line.split(',').take(MAX_COLUMNS).map(str::trim).collect()
-}
-
-fn by_space(line: &str) -> Vec<&str> {
-    line.split_whitespace().take(MAX_COLUMNS).collect()
+fn split(line: &str, commas: bool) -> Vec<&str> {
+    let is_between = |c: char| if commas { c == ',' } else { c.is_whitespace() };
+    let values = line.split(is_between).map(str::trim);
+    values.filter(|value| commas || !value.is_empty()).take(MAX_COLUMNS).collect()
 }
 
 /// Reads `lscpu -e` and `lscpu -p` in the first lines of a text.
@@ -84,11 +82,11 @@ pub(super) fn tables(text: &str, lines: usize, found: &mut TopologyText) {
     while let Some((number, line)) = lines.next() {
         // The titles of a list are a comment.
         if let Some(titles) = line.strip_prefix('#') {
-            columns = Columns::of_titles(&by_comma(titles), true).or(columns.filter(|known| known.commas));
+            columns = Columns::of_titles(&split(titles, true), true).or(columns.filter(|known| known.commas));
             continue;
         }
         if let Some(known) = &columns {
-            let values = if known.commas { by_comma(line) } else { by_space(line) };
+            let values = split(line, known.commas);
             if values.first().is_some_and(|first| is_id(first)) {
                 if known.read(&values, found).is_none() {
                     found.unread.add(number + 1, line);
@@ -97,7 +95,7 @@ pub(super) fn tables(text: &str, lines: usize, found: &mut TopologyText) {
             }
         }
         // The titles of a table are followed by the row of a CPU.
-        let (titles, next) = (by_space(line), by_space(lines.peek().map_or("", |(_, next)| next)));
+        let (titles, next) = (split(line, false), split(lines.peek().map_or("", |(_, next)| next), false));
         columns = Columns::of_titles(&titles, false)
             .filter(|known| titles.len() <= next.len() && known.value(&next, "cpu").is_some_and(is_id));
     }

@@ -1,13 +1,14 @@
 //! Reads the host's CPU topology from text: `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`, and
 //! isolated CPUs from the kernel's command line. A text can hold several; they complete each other.
 
-mod capabilities;
 mod lscpu;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
+use super::domain_xml::{children, document};
 use super::topology::{self, CpuTopo, HostTopology};
 use super::unread::UnreadLines;
 use anyhow::{Context as _, Result, bail};
+use roxmltree::Node;
 use std::collections::BTreeMap;
 
 const MAX_TEXT: usize = 8 * 1024 * 1024;
@@ -87,7 +88,7 @@ pub fn parse(text: &str) -> Result<TopologyText> {
         bail!(NOTHING_FOUND);
     }
     if has_capabilities(text) {
-        found.topology = capabilities::parse(text).context("virsh capabilities")?;
+        found.topology = capabilities(text).context("virsh capabilities")?;
     }
     // The most exact reader comes first; the others fill in what it leaves open.
     lscpu::tables(text, usize::MAX, &mut found);
@@ -110,6 +111,42 @@ pub fn parse(text: &str) -> Result<TopologyText> {
 
 fn has_capabilities(text: &str) -> bool {
     text.contains("<capabilities>") && text.contains("<topology>")
+}
+
+/// Reads the CPUs of the host in `virsh capabilities`.
+fn capabilities(text: &str) -> Result<HostTopology> {
+    document(text, "capabilities", |root| {
+        let mut host = HostTopology::default();
+        // Only the host's part: guests have their own <cpu> elements.
+        let all = |name: &'static str| {
+            let below = children(root, "host").flat_map(|part| part.descendants());
+            below.filter(move |node| node.tag_name().name() == name)
+        };
+        let number = |node: Node, name: &str| node.attribute(name)?.trim().parse::<u32>().ok();
+        for cpu in all("cpu").take(MAX_CPUS as usize) {
+            let cell = cpu.ancestors().find(|node| node.tag_name().name() == "cell");
+            let Some((id, cell)) = number(cpu, "id").filter(|id| *id < MAX_CPUS).zip(cell) else { continue };
+            host.cpus.push(CpuTopo {
+                cpu: id,
+                core: number(cpu, "core_id"),
+                socket: number(cpu, "socket_id"),
+                die: number(cpu, "die_id"),
+                node: number(cell, "id"),
+                llc: None,
+                siblings: cpu.attribute("siblings").and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default(),
+            });
+        }
+        let bank = |bank| Some((number(bank, "level")?, CpuSet::parse(bank.attribute("cpus")?).ok()?));
+        let mut banks: Vec<(u32, CpuSet)> = all("bank").filter_map(bank).take(MAX_CPUS as usize).collect();
+        banks.sort_by_key(|bank| bank.0);
+        for (id, (_, cpus)) in banks.iter().enumerate() {
+            // Higher levels come later and overwrite.
+            for entry in host.cpus.iter_mut().filter(|entry| cpus.contains(entry.cpu)) {
+                entry.llc = Some(id as u32);
+            }
+        }
+        host
+    })
 }
 
 /// The node and its CPUs in a line of `numactl -H` (`--hardware`): `node 0 cpus: 0 1 2 3`.

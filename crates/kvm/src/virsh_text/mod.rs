@@ -53,13 +53,10 @@ pub struct VirshText {
 /// Whether a text holds one of these outputs.
 pub fn looks_like(text: &str) -> bool {
     let mut reader = Reader::default();
-    for (number, line) in text.lines().take(20_000).enumerate() {
+    text.lines().take(20_000).enumerate().any(|(number, line)| {
         reader.line(number + 1, line);
-        if reader.read > 0 {
-            return true;
-        }
-    }
-    false
+        reader.read > 0
+    })
 }
 
 /// Reads all outputs of a text.
@@ -144,27 +141,26 @@ impl Reader {
         }
         let words: Vec<&str> = line.split([' ', '\t', ':']).filter(|word| !word.is_empty()).collect();
         let table = match words.as_slice() {
-            ["VCPU", "CPU", "Affinity"] => VirshOutput::Vcpus,
-            ["emulator", "CPU", "Affinity"] => VirshOutput::Emulator,
+            ["VCPU", "CPU", "Affinity"] => {
+                self.open_again(|threads| !threads.vcpus.is_empty() && threads.last.is_empty());
+                VirshOutput::Vcpus
+            }
+            ["emulator", "CPU", "Affinity"] => {
+                self.open_again(|threads| threads.emulator.is_some());
+                VirshOutput::Emulator
+            }
             _ => return false,
         };
-        if self.repeats(table) {
-            self.open(None);
-        }
         self.table = table;
         true
     }
 
-    /// Whether an unnamed domain has such a table already: this one is then about another domain.
-    fn repeats(&self, table: VirshOutput) -> bool {
-        let Some(domain) = self.domain.and_then(|at| self.found.domains.get(at)) else { return false };
-        let threads = &domain.threads;
-        domain.name.is_none()
-            && match table {
-                VirshOutput::Vcpus => !threads.vcpus.is_empty() && threads.last.is_empty(),
-                VirshOutput::Emulator => threads.emulator.is_some(),
-                _ => false,
-            }
+    /// Turns to a new domain if an unnamed one `has` such rows already: these are then about another domain.
+    fn open_again(&mut self, has: impl Fn(&ThreadCpus) -> bool) {
+        let domain = self.domain.and_then(|at| self.found.domains.get(at));
+        if domain.is_some_and(|domain| domain.name.is_none() && has(&domain.threads)) {
+            self.open(None);
+        }
     }
 
     /// Turns to a domain: the one of this name, or a new one.
@@ -244,10 +240,7 @@ impl Reader {
         let (label, value) = (label.trim(), value.trim());
         if label.eq_ignore_ascii_case("vcpu") {
             let vcpu = value.parse::<u32>().ok().filter(|vcpu| *vcpu < limits::VCPUS)?;
-            let again = self.domain().is_some_and(|d| d.name.is_none() && d.threads.last.contains_key(&vcpu));
-            if again {
-                self.open(None);
-            }
+            self.open_again(|threads| threads.last.contains_key(&vcpu));
             self.table = VirshOutput::VcpuInfo(Some(vcpu));
             return Some(());
         }
