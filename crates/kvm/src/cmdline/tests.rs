@@ -116,7 +116,8 @@ fn commas_in_names_are_doubled() {
 
 #[test]
 fn lines_with_options_and_lines_of_ps_are_joined() {
-    let text = "libvirt+  6455 99.0  /usr/bin/qemu-system-x86_64 -name guest=vm1\n  -machine q35 \\\n# CPUs\n  -smp 2\nunrelated";
+    let text = "libvirt+  6455 99.0  /usr/bin/qemu-system-x86_64 -name guest=vm1\n \
+        -machine q35 \\\n# CPUs\n  -smp 2\nunrelated";
     let command = parse_text(text).unwrap();
     assert_eq!((command.name.as_deref(), command.vcpus()), (Some("vm1"), Some(2)));
     assert!(looks_like(text));

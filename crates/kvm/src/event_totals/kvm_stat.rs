@@ -31,8 +31,8 @@ fn banner(words: &[&str]) -> Option<Vec<String>> {
 /// `kvm_exit 1234 12.3 56` with total, percent and average; the last is missing where it is zero. The output of
 /// `kvm_stat | grep kvm_exit` lacks a heading.
 static ROW: Pattern = Pattern::new(concat!(
-    r"^(?P<indent>\s*)(?P<name>\S+)\s+[0-9]+",
-    r"(?:\s+(?P<change>[0-9]+)|\s+[0-9]+\.[0-9]+(?:\s+(?P<average>[0-9]+))?)\s*$",
+    "^(?P<indent>[ \t]*)(?P<name>[^ \t]+)[ \t]+[0-9]+",
+    r"(?:[ \t]+(?P<change>[0-9]+)|[ \t]+[0-9]+\.[0-9]+(?:[ \t]+(?P<average>[0-9]+))?)[ \t]*$",
 ));
 static PROCESS: Pattern = Pattern::new("kvm statistics - pid (?P<pid>[0-9]+)");
 

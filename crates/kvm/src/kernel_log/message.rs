@@ -75,10 +75,10 @@ const MIN_WRAPPED: usize = 50;
 const MAX_PIECES: usize = 4;
 
 /// The beginning of a line that does not continue another.
-static BEGINNING: Pattern = Pattern::new(r"(?i)^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:)");
+static BEGINNING: Pattern = Pattern::new(r"(?i-u)^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:)");
 
-/// Calls `put` with each line of a text, with the pieces of lines joined that mail or a terminal wrapped: in a log whose
-/// lines begin with a stamp, a line without one continues the previous line.
+/// Calls `put` with each line of a text, with the pieces of lines joined that mail or a terminal wrapped: in a log
+/// whose lines begin with a stamp, a line without one continues the previous line.
 pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
     let mut lines = text.lines().peekable();
     while let Some(first) = lines.next() {

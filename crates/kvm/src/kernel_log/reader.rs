@@ -200,7 +200,7 @@ static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|fire
 
 /// The telling part of a long line, with up to 40 characters before it.
 static TELLING: Pattern = Pattern::new(concat!(
-    "(?i)^.*? (?P<rest>.{0,40}?(?:unexpectedly closed the monitor|process exited while connecting|assertion|",
+    "^.*? (?P<rest>.{0,40}?(?i-u:unexpectedly closed the monitor|process exited while connecting|assertion|",
     "terminating on signal|kvm internal error|failed).*)",
 ));
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.

@@ -1,8 +1,8 @@
 //! QEMU's `info mtree` and `info mtree -f`: who answers which port and address of a running guest.
 //!
 //! The flat view (`-f`) is the better input, since it lists only what is really visible; the tree is resolved here as
-//! QEMU does it (priorities, aliases, hidden parents). The output of QEMU 2.10 and newer is read: shared headings in any
-//! order, owners, CRLF and the escape sequences that the monitor's line editor leaves.
+//! QEMU does it (priorities, aliases, hidden parents). The output of QEMU 2.10 and newer is read: shared headings in
+//! any order, owners, CRLF and the escape sequences that the monitor's line editor leaves.
 
 mod line;
 mod tree;
