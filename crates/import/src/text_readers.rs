@@ -46,7 +46,7 @@ const READERS: &[TextReader] = &[
     reader(SourceId::Virsh, virsh_text::looks_like, &[], virsh),
     reader(SourceId::Text, kvm_stat::looks_like, &[], tables),
     reader(SourceId::Text, event_totals::looks_like, &[SourceId::Text], counts),
-    reader(SourceId::Trace, trace::looks_like, &[SourceId::Text], traces),
+    reader(SourceId::Trace, has_trace, &[SourceId::Text], traces),
     reader(SourceId::Mtree, mtree::looks_like, &[], memory_tree),
     reader(SourceId::Cmdline, has_command_line, &[], command_lines),
     reader(SourceId::Config, vmm_config::looks_like, &[SourceId::Mtree], configs),
@@ -61,6 +61,10 @@ fn has_domain_xml(text: &str) -> bool {
 fn has_command_line(text: &str) -> bool {
     // A memory tree names devices as options do. Only a command line has a name as well.
     (text.contains(" -name ") || !mtree::looks_like(text)) && cmdline::looks_like(text)
+}
+
+fn has_trace(text: &str) -> bool {
+    trace::has_times(text).is_some()
 }
 
 /// The readers of the types that a text contains.
@@ -114,7 +118,7 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
         let what = format!("larger than {limit} MiB, the limit for files of this type; its beginning is used");
         gathered.notes.push(file.note(&what));
     }
-    if readers.iter().any(|reader| reader.source == SourceId::Text) && trace::looks_like(&text) {
+    if readers.iter().any(|reader| reader.source == SourceId::Text) && has_trace(&text) {
         let what = "its trace lines are not counted beside its table; put them into a file of their own and report it";
         gathered.notes.push(file.note(what));
     }

@@ -1,11 +1,11 @@
 //! Counters from printed tables. Sums that perf rounded or left out are restored as closely as its figures allow.
 
-use super::headings::PrintedColumn::{Max, Mean, Min, TimePercent, Total};
-use super::row::{PrintedRow, PrintedTable, RowKey, TableKind};
+use super::headings::PrintedColumn::{Error, Max, Mean, Min, TimePercent, Total};
+use super::row::{PrintedRow, PrintedTable, RowKey};
 use super::scanner::FoundTables;
 use kvm::exit_reason;
 use kvm::isa::Isa;
-use kvm::sanitize;
+use kvm::{Space, sanitize};
 use sample::{AccessCell, ExitCell, MissingExtreme, ThreadEvents, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,10 +57,10 @@ fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
     if guest_times && rows().any(is_timed) {
         counters.notes.push(GUEST_TIMES.into());
     }
-    let mut scopes: BTreeMap<Option<u32>, Cells> = BTreeMap::new();
+    let mut scopes: BTreeMap<(Option<u32>, Option<Space>), Cells> = BTreeMap::new();
     for table in tables {
         counters.lost = counters.lost.saturating_add(table.lost);
-        let cells = scopes.entry(table.vcpu).or_default();
+        let cells = scopes.entry((table.vcpu, table.space)).or_default();
         for row in &table.rows {
             let time = if guest_times {
                 Timing { count: row.count, ..Timing::default() }
@@ -82,16 +82,18 @@ fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
     counters.notes.dedup();
     counters.seconds = covered_seconds(found, tables, &mut counters.notes);
     // A text can hold a sum and its parts. The parts must not count twice.
-    let kinds_of_sum: BTreeSet<TableKind> = tables.iter().filter(|t| t.vcpu.is_none()).map(|t| t.kind).collect();
-    let mut all = scopes.remove(&None).unwrap_or_default();
-    for (key, part) in scopes.values().flatten().filter(|(key, _)| kinds_of_sum.contains(&key.kind())) {
-        if let Some(sum) = all.get_mut(key) {
-            subtract(sum, part);
+    let (mut sums, parts): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        scopes.into_iter().partition(|((vcpu, _), _)| vcpu.is_none());
+    for ((vcpu, space), cells) in parts {
+        for (key, part) in &cells {
+            if let Some(sum) = sums.get_mut(&(None, space)).and_then(|sums| sums.get_mut(key)) {
+                subtract(sum, part);
+            }
         }
+        let vcpu = counters.vcpus.entry(vcpu.unwrap_or_default()).or_default();
+        vcpu.merge(events(cells, isa), MissingExtreme::Unknown);
     }
-    all.retain(|_, timing| timing.count > 0);
-    counters.all = events(all, isa);
-    counters.vcpus = scopes.into_iter().filter_map(|(vcpu, cells)| Some((vcpu?, events(cells, isa)))).collect();
+    counters.all = events(sums.into_values().flatten().filter(|(_, time)| time.count > 0), isa);
     counters
 }
 
@@ -103,16 +105,16 @@ fn distinct<'a>(tables: &[&'a PrintedTable]) -> Vec<&'a PrintedTable> {
         let mut rows: Vec<_> = table.rows.iter().map(|row| (&row.key, row.count)).collect();
         rows.sort_unstable();
         let total = table.total.map(|(count, ns)| (count, ns.map(f64::to_bits)));
-        table.clock.is_some() || rows.is_empty() || known.insert((table.kind, table.vcpu, total, rows))
+        table.clock.is_some() || rows.is_empty() || known.insert((table.space, table.vcpu, total, rows))
     };
     tables.iter().filter(|table| is_new(table)).copied().collect()
 }
 
 /// The seconds that the tables cover, by the clocks of `live` or by the command lines in the text.
 fn covered_seconds(found: &FoundTables, tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<f64> {
-    let mut groups: BTreeMap<(TableKind, Option<u32>), Vec<&PrintedTable>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Option<Space>, Option<u32>), Vec<&PrintedTable>> = BTreeMap::new();
     for t in tables.iter().filter(|t| !t.rows.is_empty()) {
-        groups.entry((t.kind, t.vcpu)).or_default().push(t);
+        groups.entry((t.space, t.vcpu)).or_default().push(t);
     }
     let largest = groups.into_values().max_by_key(Vec::len)?;
     let frames = largest.len();
@@ -183,7 +185,7 @@ fn timing(row: &PrintedRow, handled: Option<f64>) -> Timing {
     timing.total_ns = Some(total as u64);
     // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum of squares.
     let mean = total / n;
-    let spread = row.error.or((row.count == 1).then_some(0.0)).map(|e| (e / 100.0 * mean).powi(2) * n * (n - 1.0));
+    let spread = figure(Error).or((row.count == 1).then_some(0.0)).map(|e| (e / 100.0 * mean).powi(2) * n * (n - 1.0));
     timing.sum_sq = spread.map(|s| (s + total * mean).round() as u128);
     timing
 }
@@ -195,7 +197,7 @@ fn subtract(sum: &mut Timing, part: &Timing) {
     sum.sum_sq = sum.sum_sq.zip(part.sum_sq).map(|(a, b)| a.saturating_sub(b));
 }
 
-fn events(cells: Cells, isa: Isa) -> ThreadEvents {
+fn events(cells: impl IntoIterator<Item = (RowKey, Timing)>, isa: Isa) -> ThreadEvents {
     let mut events = ThreadEvents::default();
     for (key, time) in cells {
         match key {

@@ -1,6 +1,6 @@
 //! Parses the lines around the rows: headings, column titles, totals, command lines.
 
-use super::row::{TableKind, decimal, time};
+use super::row::{decimal, time};
 use kvm::Space;
 
 /// A column after `Samples`.
@@ -16,23 +16,25 @@ pub(crate) enum PrintedColumn {
     Min,
     Max,
     Mean,
+    /// The number after `+-`: relative standard error of the mean, percent.
+    Error,
 }
 
 /// Marks of comments and lists before a pasted row.
 pub(super) const LEADING_MARKS: &[char] = &['#', '*', '+', '-', '/', '|'];
 
 /// A line of column titles: what the rows count, and the columns so far (a wrapped line continues in the next one).
-pub(super) fn titles(line: &str) -> Option<(TableKind, Vec<PrintedColumn>)> {
+pub(super) fn titles(line: &str) -> Option<(Option<Space>, Vec<PrintedColumn>)> {
     let (name, rest) = line.split_once("Samples")?;
     let name = name.trim_matches(|c| c == ' ' || LEADING_MARKS.contains(&c)).to_ascii_lowercase();
-    let kind = match name.as_str() {
-        "vm-exit" | "event name" | "hcall-event" | "vmexit" | "kvm-exit" => TableKind::Exits,
-        "io port access" | "ioport access" => TableKind::Accesses(Space::Pio),
-        "mmio access" => TableKind::Accesses(Space::Mmio),
-        "msr access" => TableKind::Accesses(Space::Msr),
+    let space = match name.as_str() {
+        "vm-exit" | "event name" | "hcall-event" | "vmexit" | "kvm-exit" => None,
+        "io port access" | "ioport access" => Some(Space::Pio),
+        "mmio access" => Some(Space::Mmio),
+        "msr access" => Some(Space::Msr),
         _ => return None,
     };
-    Some((kind, columns(rest)?))
+    Some((space, columns(rest)?))
 }
 
 /// Column titles alone: the rest of a wrapped line. `None` if any word is not part of a title.
@@ -66,20 +68,12 @@ pub(super) fn columns(line: &str) -> Option<Vec<PrintedColumn>> {
 }
 
 /// `Analyze events for all VMs, VCPU 1:`: the processes and the vCPU of the tables after it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Heading {
-    pub pids: Option<String>,
-    pub vcpu: Option<u32>,
-}
-
-/// Reads a heading.
-pub(super) fn heading(line: &str) -> Option<Heading> {
+pub(super) fn heading(line: &str) -> Option<(Option<String>, Option<u32>)> {
     let rest = line.split_once("Analyze events for")?.1;
-    let pids =
-        rest.split_once("pid(s)").map(|(_, after)| after.split([' ', ':']).find(|w| !w.is_empty()).unwrap_or(""));
+    let listed = rest.split_once("pid(s)").and_then(|(_, after)| after.split([' ', ':']).find(|w| !w.is_empty()));
     let vcpu = rest.split_once("VCPU ").and_then(|(_, after)| after.trim().trim_end_matches(':').parse().ok());
-    let pids = pids.map(|p| p.trim_end_matches(',')).filter(|p| p.starts_with(|c: char| c.is_ascii_digit()));
-    Some(Heading { pids: pids.map(|p| p.chars().take(64).collect()), vcpu })
+    let pids = listed.map(|p| p.trim_end_matches(',')).filter(|p| p.starts_with(|c: char| c.is_ascii_digit()));
+    Some((pids.map(|p| p.chars().take(64).collect()), vcpu))
 }
 
 /// `Total Samples:309, Total events handled time:42782518.51us.`: the count and nanoseconds.

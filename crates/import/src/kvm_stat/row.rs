@@ -11,8 +11,8 @@ const MAX_NAME: usize = 64;
 /// One table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PrintedTable {
-    /// What its rows count.
-    pub kind: TableKind,
+    /// What its rows count: accesses of this space by address; `None`: exits by reason.
+    pub space: Option<Space>,
     /// The columns after `Samples`.
     pub columns: Vec<PrintedColumn>,
     /// The vCPU it is restricted to.
@@ -31,16 +31,6 @@ pub(crate) struct PrintedTable {
     pub lost: u64,
 }
 
-/// What the rows of a table count.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum TableKind {
-    /// Exits by reason.
-    #[default]
-    Exits,
-    /// Accesses by address.
-    Accesses(Space),
-}
-
 /// What a row counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RowKey {
@@ -48,16 +38,6 @@ pub(crate) enum RowKey {
     Reason(String, Option<u32>),
     /// A port, address or MSR.
     Address(Space, u64, Direction),
-}
-
-impl RowKey {
-    /// The kind of table that has such rows.
-    pub fn kind(&self) -> TableKind {
-        match self {
-            Self::Reason(..) => TableKind::Exits,
-            Self::Address(space, ..) => TableKind::Accesses(*space),
-        }
-    }
 }
 
 /// One row. Times are nanoseconds.
@@ -69,8 +49,6 @@ pub(crate) struct PrintedRow {
     pub count: u64,
     /// The figures of its columns.
     pub figures: BTreeMap<PrintedColumn, f64>,
-    /// The number after `+-`: relative standard error of the mean, percent.
-    pub error: Option<f64>,
 }
 
 /// The words of a line without brackets and table rules: `( +- 0.5% )` becomes `+-`, `0.5%`.
@@ -82,12 +60,12 @@ pub(super) fn words(line: &str) -> Vec<String> {
     words.split_off(leading)
 }
 
-/// The kind of table that an address word belongs to. Memory and MSRs look the same: there it counts whether the number
-/// is a known MSR.
-pub(super) fn space_of(word: &str) -> Option<TableKind> {
+/// The space that an address word belongs to. Memory and MSRs look the same: there it counts whether the number is a
+/// known MSR.
+pub(super) fn space_of(word: &str) -> Option<Space> {
     let (address, _, space) = address(word)?;
     let is_msr = || u32::try_from(address).ok().and_then(msr::name).is_some();
-    Some(TableKind::Accesses(space.unwrap_or_else(|| if is_msr() { Space::Msr } else { Space::Mmio })))
+    Some(space.unwrap_or_else(|| if is_msr() { Space::Msr } else { Space::Mmio }))
 }
 
 /// Splits words into a row's name and the rest, which starts with the count.
@@ -98,37 +76,32 @@ pub(super) fn split(words: &[String]) -> Option<(&[String], &[String])> {
 
 /// Parses a complete row. Values are recognised by their form and assigned in the order of the titles.
 pub(super) fn parse(
-    kind: TableKind,
+    space: Option<Space>,
     columns: &[PrintedColumn],
     words: &[String],
     code: Option<u32>,
 ) -> Option<PrintedRow> {
-    use PrintedColumn::{Bare, Max, Mean, Min, SamplesPercent, TimePercent};
+    use PrintedColumn::{Bare, Error, Max, Mean, Min, SamplesPercent, TimePercent};
     let (name, values) = split(words)?;
     let (number, values) = values.split_first()?;
-    let key = match kind {
-        TableKind::Exits => {
-            let name = name.join(" ");
-            let plain = name.chars().count() <= MAX_NAME && name.starts_with(|c: char| c.is_alphanumeric());
-            plain.then(|| RowKey::Reason(name.clone(), code.filter(|_| name == "UNKNOWN")))?
-        }
-        TableKind::Accesses(space) => {
-            let (address, direction, _) = address(&name.concat())?;
-            RowKey::Address(space, address, direction)
-        }
+    let key = if let Some(space) = space {
+        let (address, direction, _) = address(&name.concat())?;
+        RowKey::Address(space, address, direction)
+    } else {
+        let name = name.join(" ");
+        let plain = name.chars().count() <= MAX_NAME && name.starts_with(|c: char| c.is_alphanumeric());
+        plain.then(|| RowKey::Reason(name.clone(), code.filter(|_| name == "UNKNOWN")))?
     };
     let bare = columns.contains(&Bare);
-    let mut row = PrintedRow { key, count: count(number)?, figures: BTreeMap::new(), error: None };
+    let mut row = PrintedRow { key, count: count(number)?, figures: BTreeMap::new() };
     let (mut percents, mut times) = (Vec::new(), Vec::new());
     let mut after_sign = false;
     for word in values {
-        let p = percent(word);
-        if p.is_some() || is_nan(word) {
-            if after_sign { row.error = p } else { percents.push(p) }
-        } else if let Some(t) = time(word).or_else(|| count(word).filter(|_| bare).map(|ns| ns as f64)) {
-            times.push(t);
-        } else if word != "+-" {
-            return None;
+        match value(word, bare)? {
+            Value::Percent(error) if after_sign => row.figures.extend(error.map(|error| (Error, error))),
+            Value::Percent(share) => percents.push(share),
+            Value::Time(ns) => times.push(ns),
+            Value::Sign => {}
         }
         after_sign = word == "+-";
     }
@@ -144,7 +117,7 @@ pub(super) fn parse(
         // A narrow terminal cuts off the last columns.
         (n, all) if n == all.len() || bare => all,
         (3, _) => &[Min, Max, Mean],
-        (1, all) if row.error.is_some() || all == [Mean] => &[Mean],
+        (1, all) if row.figures.contains_key(&Error) || all == [Mean] => &[Mean],
         // A row that was cut off: the position of the remaining values identifies them.
         (_, [_, _, _]) => &[Min, Max],
         _ => &[],
@@ -154,15 +127,34 @@ pub(super) fn parse(
     Some(row)
 }
 
+/// A word after a row's count.
+pub(super) enum Value {
+    /// `12.34%`; `None` is a share of no time at all.
+    Percent(Option<f64>),
+    /// Nanoseconds.
+    Time(f64),
+    /// `+-`, before the relative standard error.
+    Sign,
+}
+
+/// Reads a word after a row's count. `bare`: times are printed without a unit.
+pub(super) fn value(word: &str, bare: bool) -> Option<Value> {
+    let ns = || time(word).or_else(|| count(word).filter(|_| bare).map(|ns| ns as f64));
+    match word {
+        "+-" => Some(Value::Sign),
+        // As C prints it.
+        "-nan%" | "nan%" | "-nan" | "nan" => Some(Value::Percent(None)),
+        _ => match word.strip_suffix('%') {
+            Some(digits) => decimal(digits).filter(|p| *p <= 1e6).map(|p| Value::Percent(Some(p))),
+            None => ns().map(Value::Time),
+        },
+    }
+}
+
 /// A count, with or without thousands separators.
 pub(super) fn count(word: &str) -> Option<u64> {
     let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b',') && word.starts_with(|c: char| c.is_ascii_digit());
     if plain { word.replace(',', "").parse().ok() } else { None }
-}
-
-/// `12.34%`.
-pub(super) fn percent(word: &str) -> Option<f64> {
-    decimal(word.strip_suffix('%')?).filter(|p| *p <= 1e6)
 }
 
 /// `12.34us` and the like, in nanoseconds.
@@ -177,16 +169,6 @@ pub(super) fn decimal(digits: &str) -> Option<f64> {
     let plain =
         digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if plain { digits.parse().ok() } else { None }
-}
-
-/// Whether the word can follow a row's count. `bare`: times are printed without a unit.
-pub(super) fn is_value(word: &str, bare: bool) -> bool {
-    word == "+-" || percent(word).is_some() || is_nan(word) || time(word).is_some() || bare && count(word).is_some()
-}
-
-/// A share of no time at all, as C prints it.
-fn is_nan(word: &str) -> bool {
-    matches!(word, "-nan%" | "nan%" | "-nan" | "nan")
 }
 
 /// `0x608:PIN`, `0xfee00300:W`: the address, the direction, and the space where the word implies it.

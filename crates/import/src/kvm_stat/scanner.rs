@@ -1,10 +1,10 @@
 //! Finds the tables in a text: a small state machine over its lines.
 
-use super::headings::{self, Heading, PrintedColumn};
-use super::row::{self, PrintedTable, TableKind};
+use super::headings::{self, PrintedColumn};
+use super::row::{self, PrintedTable, Value};
 use kvm::exit_reason::guess_isa;
 use kvm::isa::Isa;
-use kvm::sanitize;
+use kvm::{Space, sanitize};
 
 /// Limit of rows in a text. A guest has 65 536 ports, each in two directions.
 const MAX_ROWS: usize = 200_000;
@@ -50,19 +50,16 @@ struct Scanner {
     found: FoundTables,
     /// Rows in all tables.
     rows: usize,
-    heading: Heading,
-    clock: Option<f64>,
-    recorded: Option<f64>,
+    /// What the lines above the next table say of it.
+    next: PrintedTable,
     /// The current table.
     table: Option<PrintedTable>,
     /// Whether the next line can continue the titles.
     titles_open: bool,
     /// The words of the current row.
     words: Vec<String>,
-    /// The code that a line above stated for the current row.
+    /// The code that a line above stated for the current or the next row.
     code: Option<u32>,
-    /// The code that a line above stated for the next row.
-    next_code: Option<u32>,
 }
 
 impl Scanner {
@@ -72,21 +69,20 @@ impl Scanner {
         }
         let (recorded, frame) = headings::stated_seconds(line);
         self.found.recorded_s = self.found.recorded_s.or(recorded);
-        self.recorded = recorded.or(self.recorded);
+        self.next.recorded_s = recorded.or(self.next.recorded_s);
         self.found.frame_s = self.found.frame_s.or(frame);
         if headings::is_report(line) && self.found.tables.is_empty() && self.table.is_none() {
             // The tables below come from this command, not from the previous command.
             self.found.frame_s = None;
         }
-        if let Some(heading) = headings::heading(line) {
+        if let Some((pids, vcpu)) = headings::heading(line) {
             self.end_table();
-            self.heading = heading;
+            (self.next.pids, self.next.vcpu) = (pids, vcpu);
         } else if let Some(clock) = headings::clock(line) {
             self.end_table();
-            self.clock = Some(clock);
-        } else if let Some((kind, columns)) = headings::titles(line) {
-            self.end_table();
-            self.begin_table(kind, columns);
+            self.next.clock = Some(clock);
+        } else if let Some((space, columns)) = headings::titles(line) {
+            self.begin_table(space, columns);
             self.titles_open = true;
         } else if let Some(total) = headings::total(line) {
             self.end_row();
@@ -104,7 +100,7 @@ impl Scanner {
             }
         } else if let Some(code) = headings::unknown_code(line) {
             self.end_row();
-            self.next_code = Some(code);
+            self.code = Some(code);
         } else {
             self.row_or_prose(line);
         }
@@ -124,7 +120,7 @@ impl Scanner {
         }
         self.titles_open = false;
         let bare = self.table.as_ref().is_some_and(|table| table.columns.contains(&PrintedColumn::Bare));
-        let is_value = |w: &String| row::is_value(w, bare);
+        let is_value = |w: &String| row::value(w, bare).is_some();
         if words.iter().all(is_value) {
             // The rest of a row that mail wrapped.
             if row::split(&self.words).is_some() && self.words.len() + words.len() <= MAX_WORDS {
@@ -144,36 +140,34 @@ impl Scanner {
                 return;
             }
             if self.table.as_ref().is_none_or(|table| table.total.is_some()) {
-                let Some(kind) = kind_without_titles(name, rest) else { return };
-                self.end_table();
-                self.begin_table(kind, Vec::new());
+                let Some(space) = space_without_titles(name, rest) else { return };
+                self.begin_table(space, Vec::new());
             }
         } else if words.len() > 1 || self.table.is_none() {
             return;
         }
         self.words = words;
-        self.code = self.next_code.take();
     }
 
-    fn begin_table(&mut self, kind: TableKind, columns: Vec<PrintedColumn>) {
-        let Heading { pids, vcpu } = self.heading.clone();
-        let (clock, recorded_s) = (self.clock.take(), self.recorded);
-        self.table = Some(PrintedTable { kind, columns, vcpu, pids, clock, recorded_s, ..PrintedTable::default() });
+    fn begin_table(&mut self, space: Option<Space>, columns: Vec<PrintedColumn>) {
+        self.end_table();
+        self.table = Some(PrintedTable { space, columns, ..self.next.clone() });
+        self.next.clock = None;
     }
 
     fn end_row(&mut self) {
         self.titles_open = false;
         let words = std::mem::take(&mut self.words);
+        if words.is_empty() {
+            return;
+        }
         let code = self.code.take();
         let Some(table) = &mut self.table else { return };
         // perf's terminal browser has the same title for all kinds of rows.
-        if table.kind == TableKind::Exits
-            && table.rows.is_empty()
-            && let Some(kind) = words.first().and_then(|w| row::space_of(w))
-        {
-            table.kind = kind;
+        if table.rows.is_empty() {
+            table.space = table.space.or_else(|| row::space_of(words.first()?));
         }
-        if let Some(row) = row::parse(table.kind, &table.columns, &words, code) {
+        if let Some(row) = row::parse(table.space, &table.columns, &words, code) {
             self.rows += 1;
             if self.rows <= MAX_ROWS { table.rows.push(row) } else { self.found.cut = true }
         }
@@ -181,18 +175,19 @@ impl Scanner {
 
     fn end_table(&mut self) {
         self.end_row();
-        self.next_code = None;
+        self.code = None;
         if let Some(table) = self.table.take() {
             if self.found.tables.len() < MAX_TABLES { self.found.tables.push(table) } else { self.found.cut = true }
         }
     }
 }
 
-/// The kind of a row without titles above it. It is accepted only if it can be nothing else: a known name, a percentage
+/// What a row without titles above it counts. It is accepted only if it can be nothing else: a known name, a percentage
 /// and a time.
-fn kind_without_titles(name: &[String], rest: &[String]) -> Option<TableKind> {
+fn space_without_titles(name: &[String], rest: &[String]) -> Option<Option<Space>> {
     let [name] = name else { return None };
-    let valued = rest.iter().any(|w| row::percent(w).is_some()) && rest.iter().any(|w| row::time(w).is_some());
-    let is_reason = || guess_isa([name.as_str()]) != Isa::Other(0);
-    row::space_of(name).or_else(|| is_reason().then_some(TableKind::Exits)).filter(|_| valued)
+    let values = || rest.iter().filter_map(|w| row::value(w, false));
+    let valued = values().any(|v| matches!(v, Value::Percent(_))) && values().any(|v| matches!(v, Value::Time(_)));
+    let space = row::space_of(name);
+    (valued && (space.is_some() || guess_isa([name.as_str()]) != Isa::Other(0))).then_some(space)
 }

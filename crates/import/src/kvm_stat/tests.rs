@@ -1,6 +1,6 @@
 #![expect(clippy::format_collect, clippy::format_push_string, reason = "short texts of tests")]
 
-use super::row::{PrintedTable, RowKey, TableKind};
+use super::row::{PrintedTable, RowKey};
 use super::{find_tables, guest_counters};
 use kvm::Space;
 use kvm::isa::Isa;
@@ -250,8 +250,8 @@ fn an_empty_table_is_a_table() {
     let scanned = find_tables(text);
     assert!(super::looks_like(text));
     assert_eq!(scanned.tables.len(), 1);
-    let (kind, columns) = (TableKind::Accesses(Space::Pio), scanned.tables[0].columns.clone());
-    let empty = PrintedTable { kind, columns, total: Some((0, Some(0.0))), ..PrintedTable::default() };
+    let (space, columns) = (Some(Space::Pio), scanned.tables[0].columns.clone());
+    let empty = PrintedTable { space, columns, total: Some((0, Some(0.0))), ..PrintedTable::default() };
     assert_eq!(scanned.tables[0], empty);
     assert!(guest_counters(&scanned)[&None].notes.is_empty());
 }
@@ -271,13 +271,14 @@ fn prose_is_no_table() {
 
 #[test]
 fn keys_are_read_as_perf_writes_them() {
-    let row = |kind, text: &str| super::row::parse(kind, &[], &super::row::words(text), None).map(|r| (r.key, r.count));
-    let msr = TableKind::Accesses(Space::Msr);
+    let row =
+        |space, text: &str| super::row::parse(space, &[], &super::row::words(text), None).map(|r| (r.key, r.count));
+    let msr = Some(Space::Msr);
     assert_eq!(row(msr, "0x10:R 7 100.00% 1.00us"), Some((RowKey::Address(Space::Msr, 0x10, Direction::Read), 7)));
     assert_eq!(row(msr, "0xzz:R 7 100.00%"), None);
     assert_eq!(row(msr, "0x10:PUT 7 100.00%"), None);
-    assert_eq!(row(TableKind::Exits, "HLT 7"), None, "a name and a number alone are prose");
-    assert_eq!(row(TableKind::Exits, "HLT 1,234 5.00%").unwrap().1, 1234);
+    assert_eq!(row(None, "HLT 7"), None, "a name and a number alone are prose");
+    assert_eq!(row(None, "HLT 1,234 5.00%").unwrap().1, 1234);
 }
 
 #[test]

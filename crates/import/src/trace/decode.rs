@@ -7,6 +7,7 @@ use kvm::exit_reason::{self, arm64_code, guess_isa};
 use kvm::isa::Isa;
 use sample::ExitCell;
 use std::collections::HashMap;
+use std::str::FromStr;
 
 /// Limit of different exit reasons in one file. Kernels know about 130.
 const MAX_REASONS: usize = 1024;
@@ -35,56 +36,65 @@ impl TraceDecoder {
     /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch` and for an exit that
     /// names a port. False if the event is known and its text is not.
     pub fn decode(&mut self, line: &TraceLine, mut put: impl FnMut(TracedEvent)) -> bool {
-        let mut emit =
-            |tid: i32, pid: i32, kind: EventKind| put(TracedEvent { tid, pid, time: line.time, cpu: line.cpu, kind });
-        if line.event == "sched_switch" {
-            if let Some((prev, runnable, next)) = switch(line.text) {
-                emit(prev, 0, EventKind::SwitchOut { runnable, next });
-                emit(next.tid, 0, EventKind::SwitchIn);
-            }
-            return true;
-        }
-        let by = || Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
-        let (tid, kind) = match line.event {
+        let mut emit = |tid: i32, pid: i32, kind: EventKind| {
+            put(TracedEvent { tid, pid, time: line.time.unwrap_or(0), cpu: line.cpu, kind });
+        };
+        let text = line.text;
+        let kind = match line.event {
             "kvm_exit" => {
-                let exit = self.exit(line.text);
-                if exit.is_none() && reason(line.text).is_some() {
+                let exit = self.exit(text);
+                if exit.is_none() && reason(text).is_some() {
                     self.beyond += 1;
                     return true;
                 }
-                (line.tid, exit)
+                exit
             }
-            "kvm_entry" => (line.tid, Some(EventKind::Entry { vcpu: vcpu(line.text) })),
-            "kvm_pio" => (line.tid, pio(line.text)),
+            "kvm_entry" => Some(EventKind::Entry { vcpu: number(text, "vcpu ") }),
+            // `pio_read at 0x608 size 4 count 1 val 0x4`
+            "kvm_pio" => access(Space::Pio, text, "pio_", " at "),
             // The line of the read that completes it follows.
-            "kvm_mmio" if line.text.starts_with("mmio unsatisfied-read ") => return true,
-            "kvm_mmio" => (line.tid, mmio(line.text)),
-            "kvm_msr" => (line.tid, msr(line.text)),
-            "kvm_userspace_exit" => (line.tid, userspace(line.text)),
-            "kvm_vcpu_wakeup" => (line.tid, halted(line.text)),
+            "kvm_mmio" if text.starts_with("mmio unsatisfied-read ") => return true,
+            // `mmio write len 4 gpa 0xfee000b0 val 0x0`
+            "kvm_mmio" => access(Space::Mmio, text, "mmio ", "gpa "),
+            // `msr_read 1b = 0xfee00900 (#GP)`
+            "kvm_msr" => access(Space::Msr, text, "msr_", " "),
+            "kvm_userspace_exit" => userspace(text),
+            // `wait time 555617 ns, polling valid`
+            "kvm_vcpu_wakeup" => number(text, " time ").map(|ns| EventKind::Halted { ns }),
             "sched_migrate_task" => {
-                let pair = field(line.text, "orig_cpu=").zip(field(line.text, "dest_cpu="));
-                let kind = pair.map(|(from, to)| EventKind::Migrated { from: from as u32, to: to as u32 });
-                (task_id(line.text).unwrap_or(0), kind)
+                let pair = number(text, "orig_cpu=").zip(number(text, "dest_cpu="));
+                pair.map(|(from, to)| EventKind::Migrated { from, to })
             }
-            "sched_waking" => (task_id(line.text).unwrap_or(0), Some(EventKind::Waking { by: by() })),
+            "sched_waking" => {
+                let by = Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
+                Some(EventKind::Waking { by })
+            }
+            "sched_switch" => {
+                if let Some((prev, runnable, next)) = switch(text) {
+                    emit(prev, 0, EventKind::SwitchOut { runnable, next });
+                    emit(next.tid, 0, EventKind::SwitchIn);
+                }
+                return true;
+            }
             _ => return true,
         };
         let read = kind.is_some();
+        let tid = if line.event.starts_with("sched_") { task_id(text).unwrap_or(0) } else { line.tid };
         if let Some(kind) = kind.filter(|_| tid > 0) {
             let own = line.pid.filter(|_| tid == line.tid).unwrap_or(0);
-            let port = match kind {
-                EventKind::Exit { isa, code, .. } if self.ports_of_exits => port(isa, code, line.text),
-                _ => None,
-            };
             emit(tid, own, kind);
-            port.into_iter().for_each(|access| emit(tid, own, access));
+            if let EventKind::Exit { isa, code, .. } = kind
+                && self.ports_of_exits
+                && let Some(access) = port(isa, code, text)
+            {
+                emit(tid, own, access);
+            }
         }
         read
     }
 
     fn exit(&mut self, text: &str) -> Option<EventKind> {
-        let vcpu = text.starts_with("vcpu ").then(|| vcpu(text)).flatten();
+        let vcpu = text.starts_with("vcpu ").then(|| number(text, "vcpu ")).flatten();
         let (isa, code) = match arm64(text) {
             Some(code) => (Isa::Arm64, code),
             None => self.reason(reason(text)?)?,
@@ -126,10 +136,8 @@ fn reason(text: &str) -> Option<&str> {
 
 /// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…` (`arch/arm64/kvm/trace_arm.h`).
 fn arm64(text: &str) -> Option<u32> {
-    let (ret, rest) = text.split_once(": HSR_EC: 0x").or_else(|| text.split_once(": ESR_EC: 0x"))?;
-    let digits = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
-    let class = u32::from_str_radix(digits, 16).ok()?;
-    let ret = match ret.trim() {
+    let class = hex(text, ": HSR_EC: ").or_else(|| hex(text, ": ESR_EC: "))?;
+    let ret = match text.split_once(": ")?.0.trim() {
         "TRAP" => 2,
         "IRQ" => 0,
         "IL" => 3,
@@ -137,76 +145,48 @@ fn arm64(text: &str) -> Option<u32> {
         "HYP_GONE" => 0x0bad_ca11,
         _ => return None,
     };
-    Some(arm64_code(ret, class))
-}
-
-/// The number after `vcpu `.
-fn vcpu(text: &str) -> Option<u32> {
-    let rest = text.split_once("vcpu ")?.1;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-}
-
-/// `pio_read at 0x608 size 4 count 1 val 0x4`.
-fn pio(text: &str) -> Option<EventKind> {
-    Some(EventKind::access(Space::Pio, hex(text.split_once(" at ")?.1)?, is_write(text, "pio_")?, false))
+    Some(arm64_code(ret, u32::try_from(class).ok()?))
 }
 
 /// The port of an exit: `… info 5658000b 0` of older kernels, `… info1 0x000000005658000b info2 …`.
 fn port(isa: Isa, code: u32, text: &str) -> Option<EventKind> {
-    let info = text.split_once(" info")?.1;
-    EventKind::port_of_exit(isa, code, hex(info.strip_prefix('1').unwrap_or(info).strip_prefix(' ')?)?)
+    EventKind::port_of_exit(isa, code, hex(text, " info1 ").or_else(|| hex(text, " info "))?)
 }
 
-/// `mmio write len 4 gpa 0xfee000b0 val 0x0`; a later `read` completes an `unsatisfied-read`.
-fn mmio(text: &str) -> Option<EventKind> {
-    Some(EventKind::access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, is_write(text, "mmio ")?, false))
-}
-
-/// `msr_read 1b = 0xfee00900 (#GP)`.
-fn msr(text: &str) -> Option<EventKind> {
-    let number = text.split_whitespace().nth(1)?;
-    Some(EventKind::access(Space::Msr, hex(number)?, is_write(text, "msr_")?, text.contains("(#GP)")))
-}
-
-fn is_write(text: &str, prefix: &str) -> Option<bool> {
-    let rest = text.strip_prefix(prefix)?;
-    match rest.split([' ', ':']).next()? {
-        "read" => Some(false),
-        "write" => Some(true),
-        _ => None,
-    }
-}
-
-fn hex(text: &str) -> Option<u64> {
-    let text = text.trim_start();
-    let text = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(text.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
+/// An access: its direction after `prefix`, its address after `mark`.
+fn access(space: Space, text: &str, prefix: &str, mark: &str) -> Option<EventKind> {
+    let write = match text.strip_prefix(prefix)?.split([' ', ':']).next()? {
+        "read" => false,
+        "write" => true,
+        _ => return None,
+    };
+    Some(EventKind::access(space, hex(text, mark)?, write, text.contains("(#GP)")))
 }
 
 /// `reason KVM_EXIT_IO (2)`, `reason restart (4)`, `reason error (14)` (include/trace/events/kvm.h).
 fn userspace(text: &str) -> Option<EventKind> {
-    let (name, rest) = text.strip_prefix("reason ")?.rsplit_once('(')?;
-    let number: i32 = rest.split(')').next()?.trim().parse().ok()?;
+    let (name, _) = text.strip_prefix("reason ")?.split_once('(')?;
+    let number: i32 = number(text, "(")?;
     let failed = matches!(name.trim(), "restart" | "error");
     Some(EventKind::Userspace { reason: if failed { number.checked_neg()? } else { number } })
 }
 
-/// `wait time 555617 ns, polling valid`.
-fn halted(text: &str) -> Option<EventKind> {
-    let ns = text.split_once(" time ")?.1.split_whitespace().next()?.parse().ok()?;
-    Some(EventKind::Halted { ns })
+/// The hexadecimal number after a mark.
+fn hex(text: &str, mark: &str) -> Option<u64> {
+    let text = text.split_once(mark)?.1.trim_start();
+    let text = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(text.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
 }
 
-/// The number after `name=`.
-fn field(text: &str, name: &str) -> Option<i64> {
-    let rest = text.split_once(name)?.1;
+/// The number after a mark.
+fn number<T: FromStr>(text: &str, mark: &str) -> Option<T> {
+    let rest = text.split_once(mark)?.1;
     rest.split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()
 }
 
 /// The thread of a scheduler event: ` pid=131 `, or `CPU 0/KVM:131 [120]` of older trace-cmd.
 fn task_id(text: &str) -> Option<i32> {
-    let id = field(text, " pid=").or_else(|| named(text).map(|task| i64::from(task.1)))?;
-    i32::try_from(id).ok()
+    number(text, " pid=").or_else(|| named(text).map(|task| task.1))
 }
 
 /// `CPU 0/KVM:131 [120] …`: name, thread, the rest.
@@ -219,12 +199,11 @@ fn named(text: &str) -> Option<(&str, i32, &str)> {
 /// The thread that left the CPU, whether it was still runnable, and the task that replaced it.
 fn switch(text: &str) -> Option<(i32, bool, Task)> {
     let (left, right) = text.split_once("==>")?;
-    let id = |n: i64| i32::try_from(n).ok();
-    if let Some(prev) = field(left, "prev_pid=") {
+    if let Some(prev) = number(left, "prev_pid=") {
         let state = left.split_once("prev_state=")?.1;
         let name = right.split_once("next_comm=").and_then(|(_, r)| r.split_once(" next_pid=")).map_or("", |(n, _)| n);
-        let next = Task { tid: id(field(right, "next_pid=")?)?, comm: comm(name) };
-        return Some((id(prev)?, state.starts_with('R'), next));
+        let next = Task { tid: number(right, "next_pid=")?, comm: comm(name) };
+        return Some((prev, state.starts_with('R'), next));
     }
     let (_, prev, rest) = named(left)?;
     let state = rest.split_once(']')?.1.trim();
@@ -234,8 +213,6 @@ fn switch(text: &str) -> Option<(i32, bool, Task)> {
 
 fn comm(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
-    for (to, from) in bytes.iter_mut().zip(name.bytes().take(15)) {
-        *to = from;
-    }
+    bytes.iter_mut().zip(name.bytes().take(15)).for_each(|(to, from)| *to = from);
     bytes
 }

@@ -13,10 +13,8 @@ pub(super) struct TraceLine<'a> {
     pub cpu: u32,
     /// Whether the event came from an interrupt, by ftrace's flags; false without flags.
     pub in_interrupt: bool,
-    /// Nanoseconds; 0 on a line without a time.
-    pub time: u64,
-    /// Whether the line has a time.
-    pub timed: bool,
+    /// Nanoseconds, where the line has a time.
+    pub time: Option<u64>,
     /// The event without its group: `kvm_exit`.
     pub event: &'a str,
     /// The event's fields as printed.
@@ -34,32 +32,35 @@ pub(super) struct TraceLine<'a> {
 /// CPU 1/KVM-131     [001] kvm_exit: vcpu 1 reason npf …                            cut down for a document or an issue
 /// ```
 pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
-    let Some((time_at, after_time, time)) = timestamp(line) else { return timeless(line) };
-    let (event, text) =
-        after_time.trim_start().split_once(": ").or_else(|| Some((after_time.trim().strip_suffix(':')?, "")))?;
+    let (before, rest, time) = match timestamp(line) {
+        Some((before, rest, time)) => (before, rest, Some(time)),
+        None => {
+            let (before, rest) = line.split_at(line.find("kvm_")?);
+            (before.strip_suffix("kvm:").unwrap_or(before).trim_end(), rest, None)
+        }
+    };
+    let rest = rest.trim_start();
+    let (event, text) = rest.split_once(": ").or_else(|| Some((rest.trim_end().strip_suffix(':')?, "")))?;
     let event = event.trim_end_matches(':').rsplit(':').next()?;
-    if event.is_empty() || event.len() > 64 || !event.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+    let (task, cpu, flags) = task_cpu_flags(before);
+    let (task, text) = (task.trim(), text.trim());
+    let is_name = event.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && (1..=64).contains(&event.len());
+    if !is_name || time.is_none() && !(is_kernels(event, text, task) && matches!(flags.len(), 0 | 4..=6)) {
         return None;
     }
-    let (task, cpu, flags) = task_cpu_flags(line.get(..time_at)?);
-    let (comm, tid, pid) = match task.trim() {
+    let (comm, tid, pid) = match task {
         // `perf script -F cpu,time,event,trace` omits the task: each CPU then stands for a thread.
-        "" if flags.is_empty() => ("", i32::try_from(cpu).ok()? + 1, None),
+        "" if flags.is_empty() || time.is_none() => ("", i32::try_from(cpu).ok()? + 1, None),
         task => task_ids(task)?,
     };
     // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off … hardirq/softirq").
     let in_interrupt = flags.as_bytes().get(2).is_some_and(|c| b"hHsSzZ".contains(c));
-    Some(TraceLine { comm, tid, pid, cpu, in_interrupt, time, timed: true, event, text: text.trim() })
+    Some(TraceLine { comm, tid, pid, cpu, in_interrupt, time, event, text })
 }
 
-/// A line whose time has been cut out, perhaps with its CPU and its task: only texts as the kernel prints them count.
-fn timeless(line: &str) -> Option<TraceLine<'_>> {
-    let at = line.find("kvm_")?;
-    let (event, text) = line.get(at..)?.split_once(": ")?;
-    let text = text.trim();
-    let before = line.get(..at)?;
-    let (task, cpu, flags) = task_cpu_flags(before.strip_suffix("kvm:").unwrap_or(before).trim_end());
-    let known = match event {
+/// Whether the kernel prints this text of an event. Without it, an event without a time is prose.
+fn is_kernels(event: &str, text: &str, task: &str) -> bool {
+    match event {
         "kvm_exit" => text.contains("reason ") && text.contains(" rip ") || text.contains("SR_EC: 0x"),
         "kvm_entry" => text.starts_with("vcpu "),
         "kvm_pio" => text.starts_with("pio_"),
@@ -68,14 +69,8 @@ fn timeless(line: &str) -> Option<TraceLine<'_>> {
         "kvm_userspace_exit" => text.starts_with("reason "),
         "kvm_emulate_insn" => text.contains('('),
         "kvm_intel" | "kvm_amd" => false,
-        _ => !task.trim().is_empty() && event.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),
-    };
-    let flags_of_trace = flags.is_empty() || (4..=6).contains(&flags.len());
-    let (comm, tid, pid) = match task.trim() {
-        "" => ("", i32::try_from(cpu).ok()? + 1, None),
-        task => task_ids(task)?,
-    };
-    (known && flags_of_trace).then_some(TraceLine { comm, tid, pid, cpu, event, text, ..TraceLine::default() })
+        _ => event.starts_with("kvm_") && !task.is_empty() && !text.is_empty(),
+    }
 }
 
 /// Whether mail wrapped an event's line here: after the time, after the event's name, or between a field and its value.
@@ -91,21 +86,21 @@ pub(super) fn is_cut(line: &str) -> bool {
     }
 }
 
-/// Finds `58.246573:`. Returns its position, the text after it, and nanoseconds.
-fn timestamp(line: &str) -> Option<(usize, &str, u64)> {
+/// Finds `58.246573:`. Returns the text before it, that after it, and nanoseconds.
+fn timestamp(line: &str) -> Option<(&str, &str, u64)> {
     // A task's name can look like a time. A few candidates are tried.
     line.match_indices(": ").take(8).find_map(|(colon, _)| {
-        let before = line.get(..colon)?;
+        let (before, after) = line.split_at(colon);
         let start = before.rfind([' ', '\t']).map_or(0, |i| i + 1);
-        Some((start, line.get(colon + 1..)?, seconds(before.get(start..)?)?))
+        Some((before.get(..start)?, after.get(1..)?, seconds(before.get(start..)?)?))
     })
 }
 
 /// `58.246573` in nanoseconds.
 fn seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.')?;
-    let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) || whole.len() > 10 || !(3..=9).contains(&fraction.len()) {
+    let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if !digits || whole.len() > 10 || !(3..=9).contains(&fraction.len()) {
         return None;
     }
     let scale = 10u64.pow(9 - fraction.len() as u32);

@@ -23,27 +23,16 @@ const MAX_LINE: u64 = 64 * 1024;
 /// Limit of the threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
 
-/// Whether a text holds a kvm event.
-pub(super) fn looks_like(text: &str) -> bool {
-    times(text).next().is_some()
-}
-
-/// Whether events of a text have times. Events cited in prose lack times.
-fn has_times(text: &str) -> bool {
-    let mut times = times(text).peekable();
-    times.peek().is_none() || times.any(|timed| timed)
-}
-
-/// For each kvm event at the beginning of a text whether it has a time.
-fn times(text: &str) -> impl Iterator<Item = bool> {
-    let timed = |text: &str| line::parse(text).filter(|l| l.event.starts_with("kvm_")).map(|l| l.timed);
-    let mut lines = text.lines().take(20_000).map(str::trim_start).peekable();
-    std::iter::from_fn(move || {
-        let line = lines.next()?;
-        let whole = lines.peek().filter(|_| line::is_cut(line)).and_then(|next| timed(&joined(line, next)));
-        Some(whole.or_else(|| timed(line)))
-    })
-    .flatten()
+/// Whether events of a text have times, by those at its beginning; `None` if none is a kvm event. Events cited in
+/// prose lack times.
+pub(super) fn has_times(text: &str) -> Option<bool> {
+    let timed = |text: &str| line::parse(text).filter(|l| l.event.starts_with("kvm_")).map(|l| l.time.is_some());
+    let lines = || text.lines().take(20_000).map(str::trim_start);
+    let whole = lines().zip(lines().skip(1).chain([""])).filter_map(|(line, next)| {
+        let whole = line::is_cut(line).then(|| timed(&joined(line, next))).flatten();
+        whole.or_else(|| timed(line))
+    });
+    whole.reduce(|a, b| a | b)
 }
 
 /// A line that mail wrapped, joined with the next one.
@@ -100,7 +89,7 @@ struct TraceReader {
 impl TraceReader {
     fn new(head: &str, topology: HostTopology) -> Self {
         let mut pairing = Pairing::new(ReasonNames::new(), topology);
-        let timed = has_times(head);
+        let timed = has_times(head).unwrap_or(true);
         // Without entries or times, exits count without durations.
         pairing.untimed = !timed || !head.contains("kvm_entry:");
         pairing.counts_migrations = head.contains("sched_migrate_task:");
@@ -118,7 +107,10 @@ impl TraceReader {
         let before = std::mem::take(&mut self.cut);
         if before.is_empty() {
             self.complete_or_cut(text);
-        } else if text.is_empty() || line::parse(text).is_some_and(|l| l.timed == self.timed) || line::is_cut(text) {
+        } else if text.is_empty()
+            || line::parse(text).is_some_and(|l| l.time.is_some() == self.timed)
+            || line::is_cut(text)
+        {
             // The line before was complete after all.
             self.event(&before);
             self.complete_or_cut(text);
@@ -137,19 +129,19 @@ impl TraceReader {
             self.gap = true;
             return;
         }
-        let Some(line) = line::parse(text).filter(|line| line.timed == self.timed) else {
+        let Some(line) = line::parse(text).filter(|line| line.time.is_some() == self.timed) else {
             if self.found.len() < MAX_OF_A_KIND {
                 self.log.line(text, &mut self.found);
             }
             return;
         };
-        if self.gap {
-            self.gap = false;
-            self.pairing.gap(self.covered.last.min(line.time), line.time);
+        let time = line.time.unwrap_or(0);
+        if std::mem::take(&mut self.gap) {
+            self.pairing.gap(self.covered.last.min(time), time);
         }
         let kvm = line.event.starts_with("kvm_");
         if kvm {
-            self.covered.at(line.time);
+            self.covered.at(time);
             self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
         let pairing = &mut self.pairing;
