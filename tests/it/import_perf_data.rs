@@ -174,23 +174,6 @@ fn intervals_add_up_to_the_whole() {
     assert_eq!(intervals, 15, "1.4 s in tenths");
 }
 
-#[test]
-fn a_compressed_file_has_the_same_intervals() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = fixture("two-guests.data", folder.path());
-    let packed = folder.path().join("two-guests.data.zst");
-    let bytes = std::fs::read(&path).unwrap();
-    std::fs::write(&packed, zstd::stream::encode_all(bytes.as_slice(), 1).unwrap()).unwrap();
-    let counts = |path: &Path| {
-        let mut feed = PerfDataFeed::open(path, 0.1, false).unwrap();
-        let samples = std::iter::from_fn(|| feed.next().unwrap());
-        samples.map(|sample| (sample.mono_ns, sample.engine.events)).collect::<Vec<_>>()
-    };
-    assert_eq!(counts(&packed), counts(&path));
-    std::fs::write(&packed, zstd::stream::encode_all(&b"text"[..], 1).unwrap()).unwrap();
-    assert!(PerfDataFeed::open(&packed, 0.1, false).is_err());
-}
-
 /// One damaged time stamp, at the beginning, in the middle and at the end of a file: years ahead or back.
 #[test]
 fn a_time_stamp_years_away_is_a_gap() {

@@ -2,7 +2,7 @@
 //! sosreport as support engineers get it (`.tar.xz`), any tar, or the zip that a tracker has. Nothing is unpacked to
 //! disk, and no link in an archive is followed.
 
-use super::io_message;
+use super::{cannot, io_message};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek as _};
@@ -34,10 +34,8 @@ impl<'a> Content<'a> {
     pub fn detect(stream: impl Read + 'a) -> Result<Self, String> {
         let mut stream: Box<dyn Read + 'a> = Box::new(stream);
         let mut head = beginning(&mut stream)?;
-        if is_compressed(&head) {
-            stream = unpacked(&head, Cursor::new(head.clone()).chain(stream))?;
-            head = beginning(&mut stream)?;
-        }
+        stream = unpacked(&head, Cursor::new(head.clone()).chain(stream))?;
+        head = beginning(&mut stream)?;
         if let Some(what) = unsupported(&head) {
             return Ok(Self::Unsupported(what));
         }
@@ -53,8 +51,7 @@ impl<'a> Content<'a> {
 /// The first bytes of a file, which show its type.
 pub(super) fn beginning(stream: &mut dyn Read) -> Result<Vec<u8>, String> {
     let mut head = Vec::new();
-    let read = stream.take(HEAD as u64).read_to_end(&mut head);
-    read.map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    stream.take(HEAD as u64).read_to_end(&mut head).map_err(cannot("read it"))?;
     Ok(head)
 }
 
@@ -100,29 +97,20 @@ const MAX_NAME: u64 = 4096;
 const XZ_MEMORY_KIB: u32 = 256 * 1024;
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-const GZIP: &[u8] = &[0x1f, 0x8b];
-const XZ: &[u8] = b"\xfd7zXZ\0";
-const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-const BZIP2: &[u8] = b"BZh";
-
-/// Whether a stream that begins with `head` is compressed.
-fn is_compressed(head: &[u8]) -> bool {
-    [GZIP, XZ, ZSTD, BZIP2].iter().any(|magic| head.starts_with(magic))
-}
-
-/// The content of a compressed stream that begins with `head`.
+/// The content of a stream that begins with `head`, decompressed if it is compressed.
 fn unpacked<'a>(head: &[u8], stream: impl Read + 'a) -> Result<Box<dyn Read + 'a>, String> {
-    let content: Box<dyn Read> = if head.starts_with(GZIP) {
-        Box::new(flate2::read::MultiGzDecoder::new(stream))
-    } else if head.starts_with(XZ) {
-        Box::new(lzma_rust2::XzReader::new_mem_limit(stream, true, XZ_MEMORY_KIB))
-    } else if head.starts_with(BZIP2) {
-        Box::new(bzip2::read::MultiBzDecoder::new(stream))
-    } else {
-        let failed = |e: io::Error| format!("cannot unpack it: {}", io_message(&e));
-        let mut decoder = zstd::stream::read::Decoder::new(stream).map_err(failed)?;
-        decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(failed)?;
-        Box::new(decoder)
+    let content: Box<dyn Read> = match head {
+        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(stream)),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+            Box::new(lzma_rust2::XzReader::new_mem_limit(stream, true, XZ_MEMORY_KIB))
+        }
+        [b'B', b'Z', b'h', ..] => Box::new(bzip2::read::MultiBzDecoder::new(stream)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            let mut decoder = zstd::stream::read::Decoder::new(stream).map_err(cannot("unpack it"))?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(cannot("unpack it"))?;
+            Box::new(decoder)
+        }
+        _ => return Ok(Box::new(stream)),
     };
     Ok(Box::new(BoundedContent { content, left: MAX_UNPACKED }))
 }
@@ -132,9 +120,9 @@ const MAX_IN_MEMORY: u64 = 256 << 20;
 
 /// The content of a stream as a file, to be read from its beginning, as a `perf.data` is; it is gone when it is closed.
 pub(super) fn in_memory(stream: impl Read) -> Result<File, String> {
-    let failed = |e: io::Error| format!("cannot unpack it: {}", io_message(&e));
+    let failed = cannot("unpack it");
     let mut file = File::from(memfd_create("kvmtop", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?);
-    let copied = io::copy(&mut stream.take(MAX_IN_MEMORY + 1), &mut file).map_err(failed)?;
+    let copied = io::copy(&mut stream.take(MAX_IN_MEMORY + 1), &mut file).map_err(&failed)?;
     if copied > MAX_IN_MEMORY {
         return Err(format!("a perf.data larger than {} MiB: unpack it first", MAX_IN_MEMORY >> 20));
     }
@@ -216,8 +204,7 @@ fn zip_members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) ->
         e => format!("the zip archive is damaged: {e}"),
     };
     let mut bytes = Vec::new();
-    let read = stream.take(MAX_ZIP + 1).read_to_end(&mut bytes);
-    read.map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    stream.take(MAX_ZIP + 1).read_to_end(&mut bytes).map_err(cannot("read it"))?;
     if bytes.len() as u64 > MAX_ZIP {
         return Err(format!("a zip archive larger than {} MiB: unpack it first", MAX_ZIP >> 20));
     }
@@ -338,7 +325,6 @@ mod tests {
             unpacked(&bytes, bytes.as_slice()).unwrap().read_to_end(&mut out).unwrap();
             assert_eq!(out, text);
         }
-        assert!(!is_compressed(b"plain"));
     }
 
     #[test]

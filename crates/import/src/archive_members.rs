@@ -5,7 +5,7 @@ use super::archive::{Archive, Content};
 use super::gathered::Gathered;
 use super::load::read_content;
 use super::plain_text;
-use super::{ImportError, file_name, io_message};
+use super::{ImportError, cannot, file_name};
 use rights::open_regular;
 use std::collections::HashMap;
 use std::io::Read;
@@ -148,7 +148,7 @@ pub(super) fn read_folder(path: &Path, gathered: &mut Gathered) -> Result<(), St
         let name = path.strip_prefix(members.archive).unwrap_or(path);
         match open_regular(path) {
             Ok(mut file) => members.member(name, &mut file),
-            Err(e) => members.error(path.clone(), format!("cannot open it: {}", io_message(&e))),
+            Err(e) => members.error(path.clone(), cannot("open it")(e)),
         }
     }
     let is_whole = files.len() <= MAX_FILES;

@@ -79,6 +79,11 @@ pub(crate) fn io_message(e: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
+/// Says what cannot be done with a file, and why.
+pub(crate) fn cannot(what: &'static str) -> impl Fn(io::Error) -> String {
+    move |e| format!("cannot {what}: {}", io_message(&e))
+}
+
 #[cfg(test)]
 mod joining_tests;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::archive::{self, Content, EXPECTED};
 use super::archive_members::{self, MemberReader};
 use super::gathered::Gathered;
 use super::text_readers;
-use super::{ImportError, ImportOptions, Imported, io_message};
+use super::{ImportError, ImportOptions, Imported, cannot};
 use super::{assemble, perf_data};
 use rights::open_regular;
 use std::fs::File;
@@ -28,8 +28,7 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
     for path in files {
         // What the user names may be a pipe, as of `<(zcat FILE)`; a pipe in a folder could block for ever.
         let file = if paths.contains(&path) { File::open(&path) } else { open_regular(&path) };
-        let file = file.map_err(|e| format!("cannot open it: {}", io_message(&e)));
-        if let Err(what) = file.and_then(|file| read(&path, file, &mut gathered)) {
+        if let Err(what) = file.map_err(cannot("open it")).and_then(|file| read(&path, file, &mut gathered)) {
             gathered.errors.push(ImportError { path, what });
         }
     }
@@ -47,7 +46,7 @@ fn expand_folders(paths: &[PathBuf], errors: &mut Vec<ImportError>) -> Vec<PathB
                 files.extend(found);
                 continue;
             }
-            Err(e) => format!("cannot list the folder: {}", io_message(&e)),
+            Err(e) => cannot("list the folder")(e),
         };
         errors.push(ImportError { path: path.clone(), what });
     }

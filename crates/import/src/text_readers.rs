@@ -3,8 +3,8 @@
 #![allow(clippy::unnecessary_wraps, reason = "every reader has the same signature")]
 
 use super::gathered::{CountedGuest, Description, Gathered};
+use super::{cannot, file_name};
 use super::{counted, guest, kvm_stat, plain_text, trace};
-use super::{file_name, io_message};
 use kvm::cmdline::QemuCommand;
 use kvm::topology::CPU_MODEL;
 use kvm::{
@@ -22,35 +22,24 @@ const MAX_TEXT: u64 = 32 * 1024 * 1024;
 /// Limit of the domains or command lines of one text.
 const MAX_PARTS: usize = 1024;
 
-/// The reader of one type of text.
-struct TextReader {
-    /// The type.
-    source: SourceId,
-    /// Whether a text contains this type.
-    detect: fn(&str) -> bool,
-    /// Types that explain the same lines: this one is not looked for beside them.
-    unless: &'static [SourceId],
-    read: ReadText,
-}
+/// The reader of one type of text: the type; whether a text contains it; types that explain the same lines, beside which
+/// it is not looked for; how it is read.
+type TextReader = (SourceId, fn(&str) -> bool, &'static [SourceId], ReadText);
 
 type ReadText = fn(&mut TextFile<'_>, &mut Gathered) -> Result<(), String>;
 
-const fn reader(source: SourceId, detect: fn(&str) -> bool, unless: &'static [SourceId], read: ReadText) -> TextReader {
-    TextReader { source, detect, unless, read }
-}
-
 /// All types in the order in which a text is searched for them.
 const READERS: &[TextReader] = &[
-    reader(SourceId::Topology, topology_text::looks_like, &[], topology),
-    reader(SourceId::Xml, has_domain_xml, &[], domain_xmls),
-    reader(SourceId::Virsh, virsh_text::looks_like, &[], virsh),
-    reader(SourceId::Text, kvm_stat::looks_like, &[], tables),
-    reader(SourceId::Text, event_totals::looks_like, &[SourceId::Text], counts),
-    reader(SourceId::Trace, has_trace, &[SourceId::Text], traces),
-    reader(SourceId::Mtree, mtree::looks_like, &[], memory_tree),
-    reader(SourceId::Cmdline, has_command_line, &[], command_lines),
-    reader(SourceId::Config, vmm_config::looks_like, &[SourceId::Mtree], configs),
-    reader(SourceId::KernelLog, kernel_log::looks_like, &[SourceId::Trace], log),
+    (SourceId::Topology, topology_text::looks_like, &[], topology),
+    (SourceId::Xml, has_domain_xml, &[], domain_xmls),
+    (SourceId::Virsh, virsh_text::looks_like, &[], virsh),
+    (SourceId::Text, kvm_stat::looks_like, &[], tables),
+    (SourceId::Text, event_totals::looks_like, &[SourceId::Text], counts),
+    (SourceId::Trace, has_trace, &[SourceId::Text], traces),
+    (SourceId::Mtree, mtree::looks_like, &[], memory_tree),
+    (SourceId::Cmdline, has_command_line, &[], command_lines),
+    (SourceId::Config, vmm_config::looks_like, &[SourceId::Mtree], configs),
+    (SourceId::KernelLog, kernel_log::looks_like, &[SourceId::Trace], log),
 ];
 
 fn has_domain_xml(text: &str) -> bool {
@@ -67,12 +56,12 @@ fn has_trace(text: &str) -> bool {
     trace::has_times(text).is_some()
 }
 
-/// The readers of the types that a text contains.
-fn detect(text: &str) -> Vec<&'static TextReader> {
-    let mut found: Vec<&TextReader> = Vec::new();
-    for reader in READERS {
-        if !found.iter().any(|other| reader.unless.contains(&other.source)) && (reader.detect)(text) {
-            found.push(reader);
+/// The types that a text contains, with their readers.
+fn detect(text: &str) -> Vec<(SourceId, ReadText)> {
+    let mut found: Vec<(SourceId, ReadText)> = Vec::new();
+    for (source, detect, unless, read) in READERS {
+        if !found.iter().any(|(other, _)| unless.contains(other)) && detect(text) {
+            found.push((*source, *read));
         }
     }
     found
@@ -101,7 +90,9 @@ impl TextFile<'_> {
 
 /// Reads a text whose first bytes are `head`. False if kvmtop reads no such text.
 pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &mut Gathered) -> Result<bool, String> {
-    let (text, is_whole) = decoded(head, rest)?;
+    let mut bytes = head;
+    rest.take(MAX_TEXT + 1 - bytes.len() as u64).read_to_end(&mut bytes).map_err(cannot("read it"))?;
+    let (text, is_whole) = (plain_text::plain(&bytes), bytes.len() as u64 <= MAX_TEXT);
     gathered.text_bytes += text.len() as u64;
     let mut file = TextFile { path, name: file_name(path), text: &text, rest: (!is_whole).then_some(rest) };
     let readers = detect(&text);
@@ -112,29 +103,21 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
         }
         gathered.notes.push(file.note(&format!("not used: {remark}")));
     }
-    let is_trace = readers.iter().all(|reader| reader.source == SourceId::Trace);
+    let is_trace = readers.iter().all(|(source, _)| *source == SourceId::Trace);
     if !is_whole && !is_trace {
         let limit = MAX_TEXT >> 20;
         let what = format!("larger than {limit} MiB, the limit for files of this type; its beginning is used");
         gathered.notes.push(file.note(&what));
     }
-    if readers.iter().any(|reader| reader.source == SourceId::Text) && has_trace(&text) {
+    if readers.iter().any(|(source, _)| *source == SourceId::Text) && has_trace(&text) {
         let what = "its trace lines are not counted beside its table; put them into a file of their own and report it";
         gathered.notes.push(file.note(what));
     }
-    for reader in &readers {
-        (reader.read)(&mut file, gathered)?;
-        gathered.types.insert(reader.source);
+    for (source, read) in &readers {
+        read(&mut file, gathered)?;
+        gathered.types.insert(*source);
     }
     Ok(!readers.is_empty())
-}
-
-/// The text of a file, and whether that is all of it.
-fn decoded(head: Vec<u8>, rest: &mut dyn Read) -> Result<(String, bool), String> {
-    let mut bytes = head;
-    let left = MAX_TEXT + 1 - bytes.len() as u64;
-    rest.take(left).read_to_end(&mut bytes).map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
-    Ok((plain_text::plain(&bytes), bytes.len() as u64 <= MAX_TEXT))
 }
 
 fn traces(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
@@ -288,12 +271,12 @@ fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Stri
 }
 
 fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
-    let found = kvm_stat::find_tables(file.text);
-    if found.cut {
+    let (tables, cut) = kvm_stat::find_tables(file.text);
+    if cut {
         gathered.notes.push(file.note("more tables than any perf prints; the last ones are left out"));
     }
     gathered.has_tables = true;
-    for (pids, counters) in kvm_stat::guest_counters(&found) {
+    for (pids, counters) in kvm_stat::guest_counters(&tables) {
         gathered.notes.extend(counters.notes.iter().map(|note| file.note(note)));
         gathered.engine.lost = gathered.engine.lost.saturating_add(counters.lost);
         gathered.seconds.extend(counters.seconds.map(|s| (SourceId::Text, s)));

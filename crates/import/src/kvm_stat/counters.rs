@@ -2,7 +2,6 @@
 
 use super::headings::PrintedColumn::{Error, Max, Mean, Min, TimePercent, Total};
 use super::row::{PrintedRow, PrintedTable, RowKey};
-use super::scanner::FoundTables;
 use kvm::exit_reason;
 use kvm::isa::Isa;
 use kvm::{Space, sanitize};
@@ -16,7 +15,7 @@ pub(crate) struct TableCounters {
     pub all: ThreadEvents,
     /// Counters of single vCPUs.
     pub vcpus: BTreeMap<u32, ThreadEvents>,
-    /// Seconds that the text states by its clock or its command lines.
+    /// Seconds that the text states by its clock.
     pub seconds: Option<f64>,
     /// Events that perf reported as lost.
     pub lost: u64,
@@ -31,17 +30,17 @@ const GUEST_TIMES: &str = "on this architecture perf measures how long the guest
 type Cells = BTreeMap<RowKey, Timing>;
 
 /// Adds up the tables of one text by the processes that they are restricted to (`None`: not restricted).
-pub(crate) fn guest_counters(found: &FoundTables) -> BTreeMap<Option<String>, TableCounters> {
+pub(crate) fn guest_counters(tables: &[PrintedTable]) -> BTreeMap<Option<String>, TableCounters> {
     let mut guests: BTreeMap<Option<String>, Vec<&PrintedTable>> = BTreeMap::new();
-    for table in &found.tables {
+    for table in tables {
         guests.entry(table.pids.clone()).or_default().push(table);
     }
-    guests.into_iter().map(|(pids, tables)| (pids, add_up(found, &tables))).collect()
+    guests.into_iter().map(|(pids, tables)| (pids, add_up(&tables))).collect()
 }
 
-fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
+fn add_up(tables: &[&PrintedTable]) -> TableCounters {
     let mut counters = TableCounters::default();
-    let tables = &if found.frame_s.is_none() { distinct(tables) } else { tables.to_vec() };
+    let tables = &distinct(tables);
     let rows = || tables.iter().flat_map(|t| &t.rows);
     let names = || {
         rows().filter_map(|row| match &row.key {
@@ -80,7 +79,7 @@ fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
         }
     }
     counters.notes.dedup();
-    counters.seconds = covered_seconds(found, tables, &mut counters.notes);
+    counters.seconds = covered_seconds(tables, &mut counters.notes);
     // A text can hold a sum and its parts. The parts must not count twice.
     let (mut sums, parts): (BTreeMap<_, _>, BTreeMap<_, _>) =
         scopes.into_iter().partition(|((vcpu, _), _)| vcpu.is_none());
@@ -110,8 +109,8 @@ fn distinct<'a>(tables: &[&'a PrintedTable]) -> Vec<&'a PrintedTable> {
     tables.iter().filter(|table| is_new(table)).copied().collect()
 }
 
-/// The seconds that the tables cover, by the clocks of `live` or by the command lines in the text.
-fn covered_seconds(found: &FoundTables, tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<f64> {
+/// The seconds that the tables cover, by the clocks of `live`.
+fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<f64> {
     let mut groups: BTreeMap<(Option<Space>, Option<u32>), Vec<&PrintedTable>> = BTreeMap::new();
     for t in tables.iter().filter(|t| !t.rows.is_empty()) {
         groups.entry((t.space, t.vcpu)).or_default().push(t);
@@ -119,36 +118,24 @@ fn covered_seconds(found: &FoundTables, tables: &[&PrintedTable], notes: &mut Ve
     let largest = groups.into_values().max_by_key(Vec::len)?;
     let frames = largest.len();
     let clocks: Vec<f64> = largest.iter().filter_map(|t| t.clock).collect();
-    let live = clocks.len() == frames || found.frame_s.is_some();
+    let live = clocks.len() == frames;
     if frames > 1 {
         let why = if live {
-            "as the frames of 'perf kvm stat live'"
+            ", as the frames of 'perf kvm stat live'"
         } else {
-            "if they were measured before and after a change, put each into its own file and compare them with \
+            "; if they were measured before and after a change, put each into its own file and compare them with \
              'kvmtop diff'"
         };
-        notes.push(format!("{frames} tables of the same kind were added up{}{why}", if live { ", " } else { "; " }));
-    }
-    let recorded = |t: &&PrintedTable| t.recorded_s.or(found.recorded_s);
-    if !live && let Some(first) = largest.iter().find_map(recorded) {
-        // Each table has its own recording. A command line that is shown only once applies to all.
-        return Some(largest.iter().map(|t| recorded(t).unwrap_or(first)).sum());
-    }
-    let steps: f64 = clocks
-        .windows(2)
-        .map(|w| w.iter().rev().copied().reduce(|b, a| b - a).unwrap_or(0.0).rem_euclid(86_400.0))
-        .sum();
-    if frames > 1 && clocks.len() == frames && steps > 0.0 {
-        return Some(steps * frames as f64 / (frames - 1) as f64);
-    }
-    if frames == 1 && live && found.frame_s.is_none() && found.recorded_s.is_none() {
+        notes.push(format!("{frames} tables of the same kind were added up{why}"));
+    } else if live {
         notes.push(
             "'perf kvm stat live' prints one frame a second by default: one second is assumed without --duration"
                 .into(),
         );
         return Some(1.0);
     }
-    found.frame_s.map(|s| s * frames as f64).or(found.recorded_s)
+    let steps: f64 = clocks.windows(2).map(|w| (w[1] - w[0]).rem_euclid(86_400.0)).sum();
+    (live && steps > 0.0).then(|| steps * frames as f64 / (frames - 1) as f64)
 }
 
 /// Whether perf printed this reason on RISC-V, where it names exits by their `scause`.

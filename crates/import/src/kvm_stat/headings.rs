@@ -109,36 +109,3 @@ pub(super) fn unknown_code(line: &str) -> Option<u32> {
     let rest = line.split_once("unknown kvm exit code:")?.1;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
-
-/// Seconds that a command line states: of a recording (`perf kvm stat record -a sleep 10`) and of a frame
-/// (`perf kvm stat live -d 2`).
-pub(super) fn stated_seconds(line: &str) -> (Option<f64>, Option<f64>) {
-    let words: Vec<&str> = line.split_whitespace().map(|w| w.trim_matches(['`', '"', '\'', ';', ','])).collect();
-    let has = |word: &str| words.contains(&word);
-    let kvm_stat = has("kvm") && has("stat") && words.iter().any(|w| *w == "perf" || w.ends_with("/perf"));
-    if !kvm_stat {
-        return (None, None);
-    }
-    let after = |word: &str| words.windows(2).find(|w| w.first() == Some(&word)).and_then(|w| seconds(w.last()?));
-    if has("record") {
-        return (after("sleep"), None);
-    }
-    let joined = |w: &&str| w.strip_prefix("--display=").or_else(|| w.strip_prefix("-d")).and_then(seconds);
-    let stated = || after("-d").or_else(|| after("--display")).or_else(|| words.iter().find_map(joined));
-    // A frame covers one second by default (perf-kvm(1), `--display`).
-    (None, has("live").then(|| stated().unwrap_or(1.0)))
-}
-
-/// Whether a line is the command `perf kvm stat report`.
-pub(super) fn is_report(line: &str) -> bool {
-    line.contains("perf") && line.contains("kvm") && line.contains("stat report")
-}
-
-/// Parses `10`, `10s`, `0.5`, `2m` as sleep(1) does.
-fn seconds(text: &str) -> Option<f64> {
-    let (digits, factor) = match text.strip_suffix('m') {
-        Some(minutes) => (minutes, 60.0),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    decimal(digits).filter(|s| *s > 0.0 && *s < 1e9).map(|s| s * factor)
-}

@@ -21,8 +21,6 @@ pub(crate) struct PrintedTable {
     pub pids: Option<String>,
     /// Time of day printed above it, seconds (`live`).
     pub clock: Option<f64>,
-    /// Seconds that the last command line above it states (`perf kvm stat record … sleep 10`).
-    pub recorded_s: Option<f64>,
     /// Its rows.
     pub rows: Vec<PrintedRow>,
     /// `Total Samples` and `Total events handled time` (nanoseconds).

@@ -15,39 +15,27 @@ const MAX_LINE: usize = 4096;
 /// Longest row in words.
 const MAX_WORDS: usize = 24;
 
-/// All that was found in a text.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct FoundTables {
-    /// The tables, in order.
-    pub tables: Vec<PrintedTable>,
-    /// Seconds of the first recording whose command line the text contains (`perf kvm stat record … sleep 10`).
-    pub recorded_s: Option<f64>,
-    /// Seconds of one frame, from a command line in the text (`perf kvm stat live -d 2`).
-    pub frame_s: Option<f64>,
-    /// Whether rows or tables beyond the limits were left out.
-    pub cut: bool,
-}
-
 /// Whether a text holds a table, even an empty one.
 pub(crate) fn looks_like(text: &str) -> bool {
     let mut scanner = Scanner::default();
     text.lines().any(|raw| {
         scanner.line(sanitize(raw, MAX_LINE).trim());
-        scanner.table.is_some() || !scanner.found.tables.is_empty()
+        scanner.table.is_some() || !scanner.tables.is_empty()
     })
 }
 
-/// Finds the tables of a text.
-pub(crate) fn find_tables(text: &str) -> FoundTables {
+/// Finds the tables of a text. Also returns whether rows or tables beyond the limits were left out.
+pub(crate) fn find_tables(text: &str) -> (Vec<PrintedTable>, bool) {
     let mut scanner = Scanner::default();
     text.lines().for_each(|raw| scanner.line(sanitize(raw, MAX_LINE).trim()));
     scanner.end_table();
-    scanner.found
+    (scanner.tables, scanner.cut)
 }
 
 #[derive(Debug, Default)]
 struct Scanner {
-    found: FoundTables,
+    tables: Vec<PrintedTable>,
+    cut: bool,
     /// Rows in all tables.
     rows: usize,
     /// What the lines above the next table say of it.
@@ -66,14 +54,6 @@ impl Scanner {
     fn line(&mut self, line: &str) {
         if line.is_empty() {
             return;
-        }
-        let (recorded, frame) = headings::stated_seconds(line);
-        self.found.recorded_s = self.found.recorded_s.or(recorded);
-        self.next.recorded_s = recorded.or(self.next.recorded_s);
-        self.found.frame_s = self.found.frame_s.or(frame);
-        if headings::is_report(line) && self.found.tables.is_empty() && self.table.is_none() {
-            // The tables below come from this command, not from the previous command.
-            self.found.frame_s = None;
         }
         if let Some((pids, vcpu)) = headings::heading(line) {
             self.end_table();
@@ -95,7 +75,7 @@ impl Scanner {
             }
         } else if let Some(lost) = headings::lost(line) {
             self.end_row();
-            if let Some(table) = self.table.as_mut().or(self.found.tables.last_mut()) {
+            if let Some(table) = self.table.as_mut().or(self.tables.last_mut()) {
                 table.lost = table.lost.saturating_add(lost);
             }
         } else if let Some(code) = headings::unknown_code(line) {
@@ -169,7 +149,7 @@ impl Scanner {
         }
         if let Some(row) = row::parse(table.space, &table.columns, &words, code) {
             self.rows += 1;
-            if self.rows <= MAX_ROWS { table.rows.push(row) } else { self.found.cut = true }
+            if self.rows <= MAX_ROWS { table.rows.push(row) } else { self.cut = true }
         }
     }
 
@@ -177,7 +157,7 @@ impl Scanner {
         self.end_row();
         self.code = None;
         if let Some(table) = self.table.take() {
-            if self.found.tables.len() < MAX_TABLES { self.found.tables.push(table) } else { self.found.cut = true }
+            if self.tables.len() < MAX_TABLES { self.tables.push(table) } else { self.cut = true }
         }
     }
 }

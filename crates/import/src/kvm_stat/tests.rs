@@ -1,7 +1,7 @@
 #![expect(clippy::format_collect, clippy::format_push_string, reason = "short texts of tests")]
 
+use super::guest_counters;
 use super::row::{PrintedTable, RowKey};
-use super::{find_tables, guest_counters};
 use kvm::Space;
 use kvm::isa::Isa;
 use proptest::prelude::*;
@@ -22,6 +22,10 @@ Total Samples:2000, Total events handled time:999086.10us.
 ";
 
 const TOTAL: u64 = 2000;
+
+fn find_tables(text: &str) -> Vec<PrintedTable> {
+    super::find_tables(text).0
+}
 
 fn one(text: &str) -> ThreadEvents {
     let text = crate::plain_text::plain(text.as_bytes());
@@ -222,25 +226,9 @@ fn frames_of_live_add_up_and_tell_their_time() {
     let folded = guests.remove(&Some("4711".into())).unwrap();
     assert_eq!(exits(&folded.all), 3 * TOTAL);
     assert_eq!(folded.seconds, Some(3.0));
-    // Without clocks, only a command line states the time.
+    // Without clocks nothing states the time.
     let bare = REPORT.repeat(2);
     assert_eq!(guest_counters(&find_tables(&bare))[&None].seconds, None);
-    let stated = format!("# perf kvm stat live -d 5 -p 4711\n{bare}");
-    assert_eq!(guest_counters(&find_tables(&stated))[&None].seconds, Some(10.0));
-}
-
-#[test]
-fn a_recording_command_tells_its_time() {
-    for (line, seconds) in [
-        ("$ sudo perf kvm stat record -a sleep 10", Some(10.0)),
-        ("~# /usr/bin/perf kvm --host stat record -p 77 -- sleep 2.5; perf kvm stat report", Some(2.5)),
-        ("~# /usr/bin/perf kvm stat record -p 77 -- sleep 2.5; perf kvm stat report", Some(2.5)),
-        ("perf kvm stat record -a", None),
-        ("we let it sleep 10 seconds", None),
-    ] {
-        let folded = guest_counters(&find_tables(&format!("{line}\n{REPORT}"))).remove(&None).unwrap();
-        assert_eq!(folded.seconds, seconds, "{line}");
-    }
 }
 
 #[test]
@@ -249,10 +237,10 @@ fn an_empty_table_is_a_table() {
     Time    Max Time         Avg time\n\n\nTotal Samples:0, Total events handled time:0.00us.\n";
     let scanned = find_tables(text);
     assert!(super::looks_like(text));
-    assert_eq!(scanned.tables.len(), 1);
-    let (space, columns) = (Some(Space::Pio), scanned.tables[0].columns.clone());
+    assert_eq!(scanned.len(), 1);
+    let (space, columns) = (Some(Space::Pio), scanned[0].columns.clone());
     let empty = PrintedTable { space, columns, total: Some((0, Some(0.0))), ..PrintedTable::default() };
-    assert_eq!(scanned.tables[0], empty);
+    assert_eq!(scanned[0], empty);
     assert!(guest_counters(&scanned)[&None].notes.is_empty());
 }
 
@@ -264,7 +252,7 @@ fn prose_is_no_table() {
         "Samples are taken every 4000 cycles. VM-EXIT handling costs 3 %.",
         "total 12\n-rw-r--r-- 1 root root 4096 Nov 21 perf.data\n",
     ] {
-        assert!(find_tables(text).tables.iter().all(|t| t.rows.is_empty()), "{text}");
+        assert!(find_tables(text).iter().all(|t| t.rows.is_empty()), "{text}");
         assert!(!super::looks_like(text), "{text}");
     }
 }
@@ -330,11 +318,11 @@ fn a_table_that_is_shown_twice_counts_once() {
 }
 
 #[test]
-fn tables_of_two_recordings_cover_the_time_of_both() {
+fn tables_of_two_recordings_are_added_up_and_said() {
     let after = REPORT.replace("480", "481").replace("2000,", "2001,");
-    let text = format!("# perf kvm stat record -a sleep 5\nbefore:\n{REPORT}after:\n{after}");
+    let text = format!("before:\n{REPORT}after:\n{after}");
     let folded = guest_counters(&find_tables(&text)).remove(&None).unwrap();
-    assert_eq!((exits(&folded.all), folded.seconds), (2 * TOTAL + 1, Some(10.0)));
+    assert_eq!((exits(&folded.all), folded.seconds), (2 * TOTAL + 1, None));
     assert!(folded.notes[0].contains("kvmtop diff"), "{:?}", folded.notes);
 }
 
@@ -409,16 +397,4 @@ fn a_table_without_a_readable_row_is_said() {
     let row = "HLT 10132 81,22% 99,80% 1,40us 1001203,11us 7890,22us ( +- 1,24% )";
     let folded = guest_counters(&find_tables(&format!("{head}\n\n{row}\n"))).remove(&None).unwrap();
     assert!(folded.notes[0].contains("without any readable row"), "{:?}", folded.notes);
-}
-
-#[test]
-fn a_report_below_a_live_command_is_no_frame() {
-    let table = "             VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n\n\
-        MSR_WRITE  232  75.08%  0.00%  0.24us  15.62us  0.78us ( +-  11.73% )\n";
-    let seconds = |commands: &str| {
-        let found = find_tables(&format!("{commands}\nAnalyze events for all VMs, all VCPUs:\n\n{table}"));
-        guest_counters(&found).remove(&None).unwrap().seconds
-    };
-    assert_eq!(seconds("perf kvm stat live -p 7"), Some(1.0));
-    assert_eq!(seconds("perf kvm stat live -p 7\nperf kvm stat record -p 7\nperf kvm stat report"), None);
 }

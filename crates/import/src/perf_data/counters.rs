@@ -9,7 +9,7 @@
 //! Unlike perf, the pairing counts no exit that overlaps lost events, unless perf's times are requested.
 
 use super::event_formats::{KernelFormats, NO_NAME};
-use super::event_reader::{BatchItem, What};
+use super::event_reader::BatchItem;
 use crate::covered_time::CoveredTime;
 use crate::group_threads::{KvmEventCounts, group_threads};
 use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedAccess, TracedEvent};
@@ -96,13 +96,12 @@ impl RecordedThread {
 
     /// Returns false if it replaces another access, or if no event is open for it.
     fn access(&mut self, event: &TracedEvent, access: TracedAccess, counts: &mut PerfCounts) -> bool {
-        let now = Some((event.time, access));
-        match (access.space, access.direction) {
-            (Space::Pio, _) => std::mem::replace(&mut self.port, now).is_none(),
-            (Space::Msr, _) => std::mem::replace(&mut self.msr, now).is_none(),
+        let open = match (access.space, access.direction) {
+            (Space::Pio, _) => &mut self.port,
+            (Space::Msr, _) => &mut self.msr,
             (Space::Mmio, Direction::Write) => {
                 self.memory_since = event.time;
-                std::mem::replace(&mut self.memory, now).is_none()
+                &mut self.memory
             }
             (Space::Mmio, Direction::Read) => {
                 if self.memory_since == 0 {
@@ -112,9 +111,10 @@ impl RecordedThread {
                 // perf takes a read after a write in the same exit for the end of the write.
                 let (access, own) = self.memory.take().map_or((access, true), |(_, write)| (write, false));
                 counts.access(event, access, event.time, since);
-                own
+                return own;
             }
-        }
+        };
+        open.replace((event.time, access)).is_none()
     }
 }
 
@@ -157,8 +157,8 @@ impl PerfDataCounters {
 
     /// Takes one item. Items must come in order of time.
     pub fn item(&mut self, item: &BatchItem) {
-        if let What::Lost(count) = item.what {
-            self.lose(count, item.time);
+        if item.lost > 0 {
+            self.lose(item.lost, item.time);
             return;
         }
         let event = item.event();

@@ -7,14 +7,14 @@
 use super::event_formats::{self, KernelFormats, NO_NAME};
 use super::header::{self, PartReader, PerfDataHeader};
 use super::no_exits::no_event;
-use super::records::{Records, kind};
-use crate::io_message;
+use super::records::Records;
+use crate::cannot;
 use engine::pairing::{EventKind, RawSample, TracedEvent};
 use foldhash::fast::RandomState;
 use linux_perf_data::linux_perf_event_reader::{
     EventRecord, RawData, RawEventRecord, RecordParseInfo, RecordType, SampleFormat,
 };
-use linux_perf_data::{Endianness, RawUserRecord, UserRecord, UserRecordType};
+use linux_perf_data::{Endianness, Feature, RawUserRecord, UserRecord, UserRecordType};
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -44,36 +44,23 @@ pub(super) struct BatchItem {
     pub cpu: u32,
     /// The position of the event's name in [`KernelFormats::names`], or [`NO_NAME`].
     pub name: u16,
-    /// What happened.
-    pub what: What,
-}
-
-/// What happened.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum What {
-    /// An event for the pairing.
-    Kind(EventKind),
-    /// Another kvm event, which is only counted.
-    Other,
-    /// This number of events is missing.
-    Lost(u64),
+    /// The event for the pairing; without it a kvm event is only counted.
+    pub kind: Option<EventKind>,
+    /// Number of events that are missing here.
+    pub lost: u64,
 }
 
 impl BatchItem {
     /// The event for the pairing.
     pub fn event(&self) -> Option<TracedEvent> {
-        match self.what {
-            What::Kind(kind) => {
-                Some(TracedEvent { tid: self.tid, pid: self.pid, time: self.time, cpu: self.cpu, kind })
-            }
-            What::Other | What::Lost(_) => None,
-        }
+        let Self { tid, pid, time, cpu, .. } = *self;
+        self.kind.map(|kind| TracedEvent { tid, pid, time, cpu, kind })
     }
 }
 
 /// Reads a file's events.
 pub(super) struct EventReader {
-    pub records: Records<File>,
+    pub records: Records,
     layouts: SampleLayouts,
     /// The formats, once the first sample is read.
     pub formats: Option<Arc<KernelFormats>>,
@@ -134,34 +121,22 @@ impl EventReader {
     }
 
     fn record(&mut self) -> Result<(), String> {
-        let Some(kind) = self.records.next().map_err(|e| format!("cannot read it: {}", io_message(&e)))? else {
+        let Some(kind) = self.records.next().map_err(cannot("read it"))? else {
             self.ended = true;
             self.settle(u64::MAX);
             return if self.layouts.infos.is_empty() { Err(NO_EVENTS.into()) } else { Ok(()) };
         };
-        let body = &self.records.body;
         match kind {
-            kind::SAMPLE => self.sample()?,
-            kind::FINISHED_ROUND => {
-                let settled = std::mem::replace(&mut self.settled, self.latest);
-                self.settle(settled);
-            }
-            kind::COMM => {
-                if let Some((tid, comm)) = self.layouts.comm(body)
-                    && (self.comms.len() < MAX_COMMS || self.comms.contains_key(&tid))
-                {
-                    self.comms.insert(tid, comm);
+            RecordType::SAMPLE => self.sample()?,
+            RecordType::COMM | RecordType::LOST | RecordType::LOST_SAMPLES => self.other(kind),
+            _ => match UserRecordType::try_from(kind) {
+                Some(UserRecordType::PERF_FINISHED_ROUND) => {
+                    let settled = std::mem::replace(&mut self.settled, self.latest);
+                    self.settle(settled);
                 }
-            }
-            kind::LOST | kind::LOST_SAMPLES => {
-                if let Some(lost) = self.layouts.lost(kind, body) {
-                    let time = self.layouts.time(kind, body).unwrap_or(self.latest);
-                    let what = What::Lost(lost);
-                    self.waiting.push(BatchItem { time, tid: 0, pid: 0, cpu: 0, name: NO_NAME, what });
-                }
-            }
-            kind::HEADER_ATTR => drop(self.layouts.add(body)),
-            _ => {}
+                Some(UserRecordType::PERF_HEADER_ATTR) => self.layouts.add(&self.records.body),
+                _ => {}
+            },
         }
         if self.waiting.len() >= MAX_WAITING {
             self.waiting.sort_by_key(|item| item.time);
@@ -192,6 +167,34 @@ impl EventReader {
         Ok(())
     }
 
+    /// Reads a thread's name, or how many events were lost.
+    fn other(&mut self, kind: RecordType) {
+        let body = &self.records.body;
+        let Some(record) = self.layouts.record(kind, body) else { return };
+        let lost = match record.parse() {
+            Ok(EventRecord::Comm(comm)) => {
+                if self.comms.len() < MAX_COMMS || self.comms.contains_key(&comm.tid) {
+                    let name = kvm::sanitize(&String::from_utf8_lossy(&comm.name.as_slice()), 15);
+                    self.comms.insert(comm.tid, name);
+                }
+                None
+            }
+            Ok(EventRecord::Lost(lost)) => Some(lost.count),
+            _ if kind == RecordType::LOST_SAMPLES => PartReader(body).u64(),
+            _ => None,
+        };
+        let time = record.timestamp().unwrap_or(self.latest);
+        self.waiting.extend(lost.map(|lost| BatchItem {
+            time,
+            tid: 0,
+            pid: 0,
+            cpu: 0,
+            name: NO_NAME,
+            kind: None,
+            lost,
+        }));
+    }
+
     /// Hands out all events up to this time.
     fn settle(&mut self, until: u64) {
         // The sort is stable and merges runs that are sorted already, one for each CPU; equal times keep the file's
@@ -210,16 +213,16 @@ fn decode(formats: &KernelFormats, sample: &RawSample<'_>, mut put: impl FnMut(B
     formats.decoder.decode(sample, |event| {
         let name = if counted { NO_NAME } else { name };
         counted = true;
-        put(BatchItem { time, tid: event.tid, pid: event.pid, cpu, name, what: What::Kind(event.kind) });
+        put(BatchItem { time, tid: event.tid, pid: event.pid, cpu, name, kind: Some(event.kind), lost: 0 });
     });
     if !counted && name != NO_NAME {
-        put(BatchItem { time, tid, pid, cpu, name, what: What::Other });
+        put(BatchItem { time, tid, pid, cpu, name, kind: None, lost: 0 });
     }
 }
 
 /// The recorded kernel's formats, which precede the first sample.
 fn kernel_formats(header: &PerfDataHeader) -> Result<KernelFormats, String> {
-    let Some(data) = header.part(header::TRACING_DATA) else {
+    let Some(data) = header.parts.get(&Feature::TRACING_DATA) else {
         return Err(if header.cut {
             "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing"
                 .into()
@@ -244,16 +247,16 @@ struct SampleLayouts {
 }
 
 impl SampleLayouts {
-    /// Adds an attribute in the form that a stream has: the attribute, then the ids of its events. Returns false if it
-    /// cannot be used.
-    fn add(&mut self, body: &[u8]) -> bool {
+    /// Adds an attribute in the form that a stream has: the attribute, then the ids of its events. One that cannot be
+    /// read is left out.
+    fn add(&mut self, body: &[u8]) {
         if self.infos.len() >= MAX_ATTRS {
-            return false;
+            return;
         }
         let endian = Endianness::LittleEndian;
         let record_type = UserRecordType::PERF_HEADER_ATTR;
         let attr = RawUserRecord { record_type, endian, misc: 0, data: RawData::Single(body) }.parse();
-        let Ok(UserRecord::HeaderAttr(attr)) = attr else { return false };
+        let Ok(UserRecord::HeaderAttr(attr)) = attr else { return };
         let info = RecordParseInfo::new(&attr.attr, endian);
         let first = self.infos.first().unwrap_or(&info);
         self.differ |= first.sample_format != info.sample_format
@@ -262,7 +265,6 @@ impl SampleLayouts {
             self.by_id.insert(id, self.infos.len());
         }
         self.infos.push(info);
-        true
     }
 
     /// Whether there are different layouts and the records do not identify theirs.
@@ -282,35 +284,14 @@ impl SampleLayouts {
 
     /// Reads a sample: its raw bytes, and the rest.
     fn sample<'a>(&self, body: &'a [u8]) -> Option<(Cow<'a, [u8]>, RawSample<'static>)> {
-        let EventRecord::Sample(sample) = self.record(kind::SAMPLE, body)?.parse().ok()? else { return None };
+        let EventRecord::Sample(sample) = self.record(RecordType::SAMPLE, body)?.parse().ok()? else { return None };
         let raw = sample.raw?.as_slice();
         let (pid, tid, time, cpu) = (sample.pid?, sample.tid?, sample.timestamp?, sample.cpu.unwrap_or(0));
         Some((raw, RawSample { pid, tid, time, cpu, raw: &[] }))
     }
 
-    fn record<'a>(&self, kind: u32, body: &'a [u8]) -> Option<RawEventRecord<'a>> {
-        let record_type = RecordType(kind);
+    fn record<'a>(&self, record_type: RecordType, body: &'a [u8]) -> Option<RawEventRecord<'a>> {
         let parse_info = *self.infos.get(self.index(record_type, body))?;
         Some(RawEventRecord { record_type, misc: 0, data: RawData::Single(body), parse_info })
-    }
-
-    /// The time of a record other than a sample.
-    fn time(&self, kind: u32, body: &[u8]) -> Option<u64> {
-        self.record(kind, body)?.timestamp()
-    }
-
-    /// Thread id and name of a `COMM` record.
-    fn comm(&self, body: &[u8]) -> Option<(i32, String)> {
-        let EventRecord::Comm(comm) = self.record(kind::COMM, body)?.parse().ok()? else { return None };
-        Some((comm.tid, kvm::sanitize(&String::from_utf8_lossy(&comm.name.as_slice()), 15)))
-    }
-
-    /// The number of lost events that a record states.
-    fn lost(&self, kind: u32, body: &[u8]) -> Option<u64> {
-        if kind == kind::LOST_SAMPLES {
-            return PartReader(body).u64();
-        }
-        let EventRecord::Lost(lost) = self.record(kind, body)?.parse().ok()? else { return None };
-        Some(lost.count)
     }
 }

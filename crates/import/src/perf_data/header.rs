@@ -3,9 +3,11 @@
 //!
 //! Memory is allocated for what the file holds, whatever sizes it states.
 
-use crate::io_message;
+use crate::cannot;
+use linux_perf_data::Feature;
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
 /// Limits of attributes (events) in a file, and of ids of an attribute (one for each CPU or thread).
@@ -17,15 +19,16 @@ const MAX_PART: u64 = 64 << 20;
 const FILE_HEADER: u64 = 104;
 const STREAM_HEADER: u64 = 16;
 
-/// Bits of the features that are read (tools/perf/util/header.h, `HEADER_*`).
-pub(super) const TRACING_DATA: u32 = 1;
-pub(super) const HOSTNAME: u32 = 3;
-pub(super) const OSRELEASE: u32 = 4;
-pub(super) const ARCH: u32 = 6;
-pub(super) const CPUDESC: u32 = 8;
-pub(super) const EVENT_DESC: u32 = 12;
-const SAMPLE_TIME: u32 = 21;
-const USED: [u32; 7] = [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, CPUDESC, EVENT_DESC, SAMPLE_TIME];
+/// The features that are read.
+const USED: [Feature; 7] = [
+    Feature::TRACING_DATA,
+    Feature::HOSTNAME,
+    Feature::OSRELEASE,
+    Feature::ARCH,
+    Feature::CPUDESC,
+    Feature::EVENT_DESC,
+    Feature::SAMPLE_TIME,
+];
 
 /// Positions and formats of the records.
 #[derive(Debug, Default)]
@@ -36,26 +39,21 @@ pub(super) struct PerfDataHeader {
     pub data_len: Option<u64>,
     /// Whether it was written to a pipe.
     pub stream: bool,
-    /// Parts by their feature bit.
-    pub parts: Vec<(u32, Vec<u8>)>,
+    /// Its parts.
+    pub parts: HashMap<Feature, Vec<u8>>,
     /// Whether parts listed in the header are missing, as in a file that was cut off.
     pub cut: bool,
 }
 
 impl PerfDataHeader {
-    /// A part.
-    pub fn part(&self, feature: u32) -> Option<&[u8]> {
-        self.parts.iter().find(|p| p.0 == feature).map(|p| p.1.as_slice())
-    }
-
     /// A part that holds a text: its length, then the padded text.
-    pub fn text(&self, feature: u32) -> Option<String> {
-        PartReader(self.part(feature)?).text().filter(|text| !text.is_empty())
+    pub fn text(&self, feature: Feature) -> Option<String> {
+        PartReader(self.parts.get(&feature)?).text().filter(|text| !text.is_empty())
     }
 
     /// The time of the last event, if the header has it.
     pub fn last_time(&self) -> Option<u64> {
-        PartReader(self.part(SAMPLE_TIME)?.get(8..)?).u64().filter(|time| *time > 0)
+        PartReader(self.parts.get(&Feature::SAMPLE_TIME)?.get(8..)?).u64().filter(|time| *time > 0)
     }
 }
 
@@ -94,18 +92,17 @@ const DAMAGED: &str = "its header is damaged: a part lies outside the file";
 
 /// Reads the header, and moves to the first record.
 pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
-    let failed = |e: io::Error| format!("cannot read it: {}", io_message(&e));
     let mut head = Vec::new();
-    file.take(FILE_HEADER).read_to_end(&mut head).map_err(failed)?;
+    file.take(FILE_HEADER).read_to_end(&mut head).map_err(cannot("read it"))?;
     let words: Vec<u64> = head.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let mut header = PerfDataHeader::default();
     match words[..] {
         [_, size, ..] if size < FILE_HEADER => {
             header.stream = true;
-            file.seek(SeekFrom::Start(size.max(STREAM_HEADER))).map_err(failed)?;
+            file.seek(SeekFrom::Start(size.max(STREAM_HEADER))).map_err(cannot("read it"))?;
         }
         [_, _, attr_size, attrs, attrs_size, data, data_size, _, _, a, b, c, d] => {
-            let len = file.metadata().map_err(failed)?.len();
+            let len = file.metadata().map_err(cannot("read it"))?.len();
             if data > len || !(80..=4096).contains(&attr_size) || attrs_size / attr_size > MAX_ATTRS {
                 return Err(DAMAGED.into());
             }
@@ -124,7 +121,7 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
             if data_size > 0 {
                 parts(file, [a, b, c, d], end..len, &mut header);
             }
-            file.seek(SeekFrom::Start(data)).map_err(failed)?;
+            file.seek(SeekFrom::Start(data)).map_err(cannot("read it"))?;
         }
         _ => return Err("the file ends within its header".into()),
     }
@@ -136,17 +133,13 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
 fn parts(file: &mut File, features: [u64; 4], rest: Range<u64>, header: &mut PerfDataHeader) {
     let set = (0..256_u32).filter(|bit| features[*bit as usize / 64] >> (bit % 64) & 1 == 1);
     for (entry, bit) in (0_u64..).zip(set) {
-        let place = bytes(file, rest.start.saturating_add(16 * entry), 16);
-        let place = place.and_then(|place| section(&place));
+        let place = bytes(file, rest.start.saturating_add(16 * entry), 16).and_then(|place| section(&place));
         let Some((at, size)) = place.filter(|(at, size)| at.saturating_add(*size) <= rest.end) else {
             header.cut = true;
             continue;
         };
-        if USED.contains(&bit)
-            && size <= MAX_PART
-            && let Some(part) = bytes(file, at, size)
-        {
-            header.parts.push((bit, part));
+        if USED.contains(&Feature(bit)) && size <= MAX_PART {
+            header.parts.extend(bytes(file, at, size).map(|part| (Feature(bit), part)));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Why a `perf.data` holds no exit: by the events that were recorded and those that came.
 
-use super::header::{EVENT_DESC, PartReader, PerfDataHeader};
+use super::header::{PartReader, PerfDataHeader};
+use linux_perf_data::Feature;
 use std::collections::BTreeSet;
 
 /// Limit of the events that are read.
@@ -11,7 +12,7 @@ const RECORD: &str = "record with 'perf kvm stat record -p PID sleep 10' while t
 
 /// Explains why the file holds no kvm event; `formats` are the kvm events whose formats the file has.
 pub(super) fn no_event(header: &PerfDataHeader, formats: &[String]) -> String {
-    let events = header.part(EVENT_DESC).and_then(event_names).unwrap_or_default();
+    let events = header.parts.get(&Feature::EVENT_DESC).and_then(|part| event_names(part)).unwrap_or_default();
     let of_kvm = !formats.is_empty() || events.iter().any(|name| name.starts_with("kvm:"));
     let has_exit = formats.is_empty() || formats.iter().any(|name| name == "kvm_exit");
     let why = match (of_kvm, events.as_slice()) {
@@ -85,7 +86,7 @@ mod tests {
             part.extend([0, name.len() as u32].map(u32::to_le_bytes).concat());
             part.extend(name.as_bytes());
         }
-        PerfDataHeader { parts: vec![(EVENT_DESC, part)], ..PerfDataHeader::default() }
+        PerfDataHeader { parts: [(Feature::EVENT_DESC, part)].into(), ..PerfDataHeader::default() }
     }
 
     fn names(all: &[&str]) -> Vec<String> {

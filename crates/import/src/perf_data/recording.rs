@@ -3,14 +3,13 @@
 use super::counters::PerfDataCounters;
 use super::event_formats;
 use super::event_reader::EventReader;
-use super::header;
 use super::no_exits::{no_event, no_exits};
 use super::records::Records;
-use crate::archive::{self, Content};
 use crate::gathered::Gathered;
 use crate::guest;
-use crate::{file_name, io_message};
+use crate::{cannot, file_name};
 use kvm::topology::CPU_MODEL;
+use linux_perf_data::Feature;
 use rights::open_regular;
 use sample::{DomainSample, EngineStatus, Feed, HostFacts, Sample, SourceId, SourceState, SourceStatus};
 use std::fs::File;
@@ -96,7 +95,7 @@ impl PerfData {
     /// Why no kvm event was counted.
     fn why_empty(&self) -> String {
         let header = &self.reader.records.header;
-        let formats = header.part(header::TRACING_DATA).and_then(event_formats::parse);
+        let formats = header.parts.get(&Feature::TRACING_DATA).and_then(|part| event_formats::parse(part));
         no_event(header, &formats.unwrap_or_default().names)
     }
 
@@ -105,10 +104,10 @@ impl PerfData {
         let header = &self.reader.records.header;
         let text = |feature| header.text(feature).unwrap_or_default();
         HostFacts {
-            hostname: text(header::HOSTNAME),
-            kernel: text(header::OSRELEASE),
-            arch: text(header::ARCH),
-            params: header.text(header::CPUDESC).map(|model| (CPU_MODEL.to_owned(), model)).into_iter().collect(),
+            hostname: text(Feature::HOSTNAME),
+            kernel: text(Feature::OSRELEASE),
+            arch: text(Feature::ARCH),
+            params: header.text(Feature::CPUDESC).map(|model| (CPU_MODEL.to_owned(), model)).into_iter().collect(),
             ..HostFacts::default()
         }
     }
@@ -144,18 +143,6 @@ impl PerfData {
     }
 }
 
-/// A file as it is, or what a compressed one holds.
-fn plain(mut file: File) -> Result<File, String> {
-    if archive::is_perf_data(&archive::beginning(&mut file)?) {
-        return Ok(file);
-    }
-    file.rewind().map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
-    match Content::detect(file)? {
-        Content::PerfData(stream) => archive::in_memory(stream),
-        _ => Err("it is no perf.data".into()),
-    }
-}
-
 impl PerfDataFeed {
     /// Opens a file. `interval_s` is the length of an interval in seconds; `perf_times` as in
     /// [`ImportOptions`](crate::ImportOptions).
@@ -164,9 +151,9 @@ impl PerfDataFeed {
     /// One sentence that names the file and what is wrong with it.
     pub fn open(path: &Path, interval_s: f64, perf_times: bool) -> anyhow::Result<Self> {
         let error = |what: String| anyhow::anyhow!("{}: {what}", path.display());
-        let file = open_regular(path).map_err(|e| error(format!("cannot open it: {}", io_message(&e))))?;
+        let file = open_regular(path).map_err(cannot("open it")).map_err(error)?;
         let modified = file.metadata().and_then(|m| m.modified()).ok();
-        let mut data = PerfData::open(plain(file).map_err(error)?, perf_times).map_err(error)?;
+        let mut data = PerfData::open(file, perf_times).map_err(error)?;
         // The first kvm event shows that the file can be used.
         while data.counters.covered.first.is_none() {
             if !data.count_before(None).map_err(error)? {

@@ -3,24 +3,12 @@
 //! The formats and header parts that a pipe has between its records are stored on the way. The limits here bound the
 //! memory that a damaged file can make kvmtop use.
 
-use super::header::{self, PartReader, PerfDataHeader};
+use super::header::{PartReader, PerfDataHeader};
+use linux_perf_data::linux_perf_event_reader::RecordType;
+use linux_perf_data::{Feature, UserRecordType};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Take, Write};
 use zstd::stream::write::Decoder;
-
-/// Types of records (tools/lib/perf/include/perf/event.h, `include/uapi/linux/perf_event.h`).
-pub(super) mod kind {
-    pub const LOST: u32 = 2;
-    pub const COMM: u32 = 3;
-    pub const SAMPLE: u32 = 9;
-    pub const LOST_SAMPLES: u32 = 13;
-    pub const HEADER_ATTR: u32 = 64;
-    pub const HEADER_TRACING_DATA: u32 = 66;
-    pub const FINISHED_ROUND: u32 = 68;
-    pub const AUXTRACE: u32 = 71;
-    pub const HEADER_FEATURE: u32 = 80;
-    pub const COMPRESSED: u32 = 81;
-    pub const COMPRESSED2: u32 = 83;
-}
 
 /// Limit of the formats of a kernel, which take a few MiB.
 const MAX_TRACING_DATA: u64 = 64 << 20;
@@ -35,8 +23,8 @@ const SIZE: &str = "a record has an impossible size; the rest is left out";
 const COMPRESSION: &str = "compressed records cannot be decompressed; the rest is left out";
 
 /// Reads the records.
-pub(super) struct Records<R> {
-    source: Take<BufReader<R>>,
+pub(super) struct Records {
+    source: Take<BufReader<File>>,
     /// The header, its parts from the file or from the stream.
     pub header: PerfDataHeader,
     /// Why the records end early: within a record, at an impossible size, or at damaged compressed data.
@@ -57,15 +45,15 @@ struct Decompression {
     used: usize,
 }
 
-impl<R: Read> Records<R> {
+impl Records {
     /// From the first record on.
-    pub fn new(source: R, header: PerfDataHeader) -> Self {
+    pub fn new(source: File, header: PerfDataHeader) -> Self {
         let source = BufReader::with_capacity(BUFFER, source).take(header.data_len.unwrap_or(u64::MAX));
         Self { source, header, damaged: None, body: Vec::new(), zstd: None, ended: false }
     }
 
     /// Reads the next record into `body`; returns its type, or `None` at the end.
-    pub fn next(&mut self) -> io::Result<Option<u32>> {
+    pub fn next(&mut self) -> io::Result<Option<RecordType>> {
         loop {
             if let Some(kind) = self.decompressed() {
                 return Ok(Some(kind));
@@ -81,7 +69,7 @@ impl<R: Read> Records<R> {
     }
 
     /// The next record of the file itself.
-    fn plain(&mut self) -> io::Result<Option<u32>> {
+    fn plain(&mut self) -> io::Result<Option<RecordType>> {
         if self.source.fill_buf()?.is_empty() {
             let is_short = self.header.data_len.is_some() && self.source.limit() > 0;
             self.end(is_short.then_some(CUT));
@@ -89,7 +77,7 @@ impl<R: Read> Records<R> {
         }
         let mut start = [0; 8];
         let mut read = self.source.read_exact(&mut start);
-        let (kind, size) = head(&start).unwrap_or_default();
+        let (kind, size) = head(&start).unwrap_or((RecordType(0), 0));
         if read.is_ok() {
             let Some(length) = size.checked_sub(start.len()) else {
                 self.end(Some(SIZE));
@@ -109,11 +97,12 @@ impl<R: Read> Records<R> {
     }
 
     /// Handles records about the file itself. Returns false for all others.
-    fn handle(&mut self, kind: u32) -> io::Result<bool> {
+    fn handle(&mut self, kind: RecordType) -> io::Result<bool> {
+        let Some(kind) = UserRecordType::try_from(kind) else { return Ok(false) };
         let word = PartReader(&self.body).u64().unwrap_or(0);
         let rest = self.body.get(8..).unwrap_or_default();
         match kind {
-            kind::HEADER_TRACING_DATA => {
+            UserRecordType::PERF_HEADER_TRACING_DATA => {
                 let size = u64::from(PartReader(&self.body).u32().unwrap_or(0)).next_multiple_of(8);
                 if size > MAX_TRACING_DATA {
                     self.end(Some("its kernel event formats have an impossible size"));
@@ -121,16 +110,16 @@ impl<R: Read> Records<R> {
                 }
                 let mut formats = Vec::new();
                 self.source.by_ref().take(size).read_to_end(&mut formats)?;
-                self.keep(header::TRACING_DATA, formats);
+                self.keep(Feature::TRACING_DATA, formats);
             }
-            kind::HEADER_FEATURE => {
+            UserRecordType::PERF_HEADER_FEATURE => {
                 let part = rest.to_vec();
-                self.keep(u32::try_from(word).unwrap_or(u32::MAX), part);
+                self.keep(Feature(u32::try_from(word).unwrap_or(u32::MAX)), part);
             }
             // The data of a processor trace follows the record.
-            kind::AUXTRACE => drop(io::copy(&mut self.source.by_ref().take(word), &mut io::sink())?),
-            kind::COMPRESSED => self.decompress(self.body.clone())?,
-            kind::COMPRESSED2 => {
+            UserRecordType::PERF_AUXTRACE => drop(io::copy(&mut self.source.by_ref().take(word), &mut io::sink())?),
+            UserRecordType::PERF_COMPRESSED => self.decompress(self.body.clone())?,
+            UserRecordType::PERF_COMPRESSED2 => {
                 let size = usize::try_from(word).unwrap_or(usize::MAX).min(rest.len());
                 self.decompress(rest.get(..size).unwrap_or_default().to_vec())?;
             }
@@ -144,10 +133,9 @@ impl<R: Read> Records<R> {
         self.damaged = damage.or(self.damaged);
     }
 
-    fn keep(&mut self, feature: u32, part: Vec<u8>) {
-        let parts = &mut self.header.parts;
-        if parts.len() < MAX_PARTS && !parts.iter().any(|p| p.0 == feature) {
-            parts.push((feature, part));
+    fn keep(&mut self, feature: Feature, part: Vec<u8>) {
+        if self.header.parts.len() < MAX_PARTS {
+            self.header.parts.entry(feature).or_insert(part);
         }
     }
 
@@ -164,7 +152,7 @@ impl<R: Read> Records<R> {
 
     /// The next decompressed record. Bytes after the last complete record are the beginning of one that continues in
     /// the next compressed record.
-    fn decompressed(&mut self) -> Option<u32> {
+    fn decompressed(&mut self) -> Option<RecordType> {
         loop {
             let zstd = self.zstd.as_mut()?;
             let rest = zstd.decoder.get_ref().get(zstd.used..).unwrap_or_default();
@@ -207,7 +195,7 @@ impl Decompression {
 }
 
 /// Type and size of the record that starts here.
-fn head(bytes: &[u8]) -> Option<(u32, usize)> {
+fn head(bytes: &[u8]) -> Option<(RecordType, usize)> {
     let [k0, k1, k2, k3, _, _, s0, s1] = *bytes.first_chunk::<8>()?;
-    Some((u32::from_le_bytes([k0, k1, k2, k3]), u16::from_le_bytes([s0, s1]).into()))
+    Some((RecordType(u32::from_le_bytes([k0, k1, k2, k3])), u16::from_le_bytes([s0, s1]).into()))
 }

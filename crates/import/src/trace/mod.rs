@@ -4,10 +4,10 @@
 mod decode;
 mod line;
 
+use super::cannot;
 use super::covered_time::CoveredTime;
 use super::gathered::Gathered;
 use super::group_threads::{KvmEventCounts, group_threads};
-use super::io_message;
 use decode::TraceDecoder;
 use engine::pairing::Pairing;
 use kvm::exit_reason::ReasonNames;
@@ -57,8 +57,7 @@ fn read_lines(reader: &mut TraceReader, text: &str, more: Option<&mut dyn Read>)
     let mut file = BufReader::with_capacity(1 << 20, file);
     let mut bytes = begun.as_bytes().to_vec();
     loop {
-        let read = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes);
-        let n = read.map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+        let n = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(cannot("read it"))?;
         reader.line(&String::from_utf8_lossy(&bytes));
         bytes.clear();
         if n == 0 {
