@@ -112,8 +112,8 @@ pub(super) fn read(
         perf_times: reading.perf_times,
     };
     if let Some((session, others)) = report_session::find(inputs)? {
-        let (mut descriptions, damaged) = describe(&others, &options);
-        let interval = report_session::read(&session, reading.at, &mut descriptions, settings, timeline)?;
+        let (descriptions, damaged) = describe(&others, &options);
+        let interval = report_session::read(&session, reading.at, &descriptions, settings, timeline)?;
         return Ok(JudgedInput { interval, source: "session", damaged });
     }
     anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");

@@ -54,17 +54,14 @@ fn is_session(path: &Path) -> bool {
 pub fn read(
     path: &Path,
     at: Option<RecordingTime>,
-    descriptions: &mut DescriptionFiles,
+    descriptions: &DescriptionFiles,
     settings: &Settings,
     timeline: Option<&mut TimelineBuilder>,
 ) -> anyhow::Result<JudgedInterval> {
     let has_timeline = timeline.is_some();
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
-    let mut samples = session.cursor();
-    if !descriptions.is_empty() {
-        samples = samples.described_by(|sample| descriptions.complete(sample));
-    }
+    let mut samples = session.cursor().described_by(|sample| descriptions.complete(sample));
     let all = |samples: &mut Cursor<'_>| {
         let pipeline = Pipeline::new(settings.findings.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -145,7 +142,7 @@ mod tests {
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
         let read = |at: Option<&str>| {
             let at = at.map(|at| RecordingTime::parse(at).unwrap());
-            read(&path, at, &mut DescriptionFiles::default(), &settings, None).unwrap().model
+            read(&path, at, &DescriptionFiles::default(), &settings, None).unwrap().model
         };
         let all = read(None);
         assert_eq!(all.interval_s, Some(8.0));

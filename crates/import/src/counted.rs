@@ -89,7 +89,6 @@ fn growth(
     let file = file_name(file);
     let name = if domain.is_empty() { "the guest" } else { &domain };
     let now = &last.values;
-    notes.extend(guest_memory(now).map(|what| format!("{file}: {name} {what}")));
     if readings.len() == 1 {
         notes.extend(totals(now).map(|totals| {
             format!(
@@ -123,7 +122,7 @@ fn growth(
         ..vcpu_thread(vcpu)
     });
     let covered_ns = (seconds * 1e9) as u64;
-    let resident = kib(now, "rss").and_then(|kib| kib.checked_mul(1024));
+    let resident = domain_stats::number(now, "balloon.rss").and_then(|kib| kib.checked_mul(1024));
     let guest = DomainSample {
         threads: threads.collect(),
         counters,
@@ -136,28 +135,6 @@ fn growth(
         ..DomainSample::default()
     };
     Some(CountedGuest { file, seconds: Some(seconds), guest })
-}
-
-fn kib(stats: &Stats, key: &str) -> Option<u64> {
-    domain_stats::number(stats, &format!("balloon.{key}"))
-}
-
-/// What the balloon driver says of the memory within the guest (virDomainMemoryStatTags in libvirt's
-/// libvirt-domain.h): it is short of it, so what is slow is the guest's own swapping.
-fn guest_memory(stats: &Stats) -> Option<String> {
-    let kib = |key| kib(stats, key);
-    let (usable, all) = (kib("usable").or(kib("unused"))?, kib("available").filter(|kib| *kib > 0)?);
-    let swapped = kib("swap_in").unwrap_or(0).saturating_add(kib("swap_out").unwrap_or(0)) >> 10;
-    let swapped = if swapped > 0 { format!(", and it swapped {swapped} MiB") } else { String::new() };
-    let percent = usable as f64 * 100.0 / all as f64;
-    (percent < 5.0).then(|| {
-        format!(
-            "is short of memory itself: {} of {} MiB are left within the guest{swapped}; give it more, or look there \
-             at what uses it",
-            usable >> 10,
-            all >> 10
-        )
-    })
 }
 
 /// What a single reading tells.

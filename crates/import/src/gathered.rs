@@ -6,9 +6,8 @@ use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
 use kvm::kernel_log::LogLine;
-use kvm::thread_cpus::ThreadCpus;
 use kvm::topology::HostTopology;
-use kvm::virsh_text::StatsReading;
+use kvm::virsh_text::{StatsReading, VirshDomain};
 use sample::{DomainSample, EngineStatus, HostFacts, SourceId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -82,18 +81,10 @@ pub(super) struct Description {
     pub fragment: bool,
     /// Whether the XML describes the running domain (`virsh dumpxml`), not its definition.
     pub running: bool,
-    /// What a tool calls the domain: its name, UUID or number.
-    pub called: Option<String>,
     /// The VMM's process, as a listing of processes says.
     pub pid: Option<i32>,
-    /// The number of vCPUs that a tool printed.
-    pub vcpus: Option<u32>,
-    /// A tool found it paused.
-    pub paused: bool,
-    /// Whether a tool found it shut off; `None`: no word of its state.
-    pub shut_off: Option<bool>,
-    /// Where its threads may run, as a tool printed or a configuration says.
-    pub threads: ThreadCpus,
+    /// What virsh printed about it; a configuration says where its threads may run.
+    pub printed: VirshDomain,
     /// The guest's system, where its configuration says it.
     pub guest_os: Option<String>,
     /// What was measured of it.
@@ -112,14 +103,14 @@ impl Description {
     pub fn uuid(&self) -> Option<String> {
         let xml = self.xml().and_then(|xml| xml.uuid.as_deref());
         let command = || self.command.as_ref()?.uuid.as_deref();
-        let called = || self.called.as_deref().filter(|name| is_uuid(name));
+        let called = || self.printed.name.as_deref().filter(|name| is_uuid(name));
         xml.or_else(command).or_else(called).map(str::to_ascii_lowercase)
     }
 
     /// The name.
     pub fn name(&self) -> Option<&str> {
         let xml = self.xml().and_then(|xml| xml.name.as_deref());
-        let called = || self.called.as_deref().filter(|name| !is_uuid(name));
+        let called = || self.printed.name.as_deref().filter(|name| !is_uuid(name));
         xml.or_else(|| self.command.as_ref()?.name.as_deref()).or_else(called)
     }
 
@@ -154,9 +145,9 @@ impl Description {
         let runs = self.guest.is_some()
             || self.command.is_some()
             || self.process().is_some()
-            || self.paused
-            || !self.threads.last.is_empty();
-        self.shut_off.unwrap_or(is_definition && !runs)
+            || self.printed.paused
+            || !self.printed.threads.last.is_empty();
+        self.printed.shut_off.unwrap_or(is_definition && !runs)
     }
 
     /// Adds another description of the same domain.
@@ -168,12 +159,13 @@ impl Description {
             (self.xml, self.fragment, self.running) = (other.xml, other.fragment, other.running);
         }
         self.command = self.command.take().or(other.command);
-        self.called = self.called.take().or(other.called);
         self.pid = self.pid.or(other.pid);
-        self.vcpus = self.vcpus.or(other.vcpus);
-        self.paused |= other.paused;
-        self.shut_off = self.shut_off.or(other.shut_off);
-        self.threads.complete(other.threads);
+        let (own, printed) = (&mut self.printed, other.printed);
+        own.name = own.name.take().or(printed.name);
+        own.vcpus = own.vcpus.or(printed.vcpus);
+        own.paused |= printed.paused;
+        own.shut_off = own.shut_off.or(printed.shut_off);
+        own.threads.complete(printed.threads);
         self.guest_os = self.guest_os.take().or(other.guest_os);
     }
 }

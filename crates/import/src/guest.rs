@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) const UNNAMED: &str = "guest";
 
 /// All event counters of a guest.
-fn events(guest: &DomainSample) -> impl Iterator<Item = &ThreadEvents> {
+pub(super) fn events(guest: &DomainSample) -> impl Iterator<Item = &ThreadEvents> {
     guest.threads.iter().map(|t| &t.events).chain([&guest.unattributed])
 }
 

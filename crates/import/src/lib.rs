@@ -10,7 +10,6 @@ mod archive_members;
 mod assemble;
 mod counted;
 mod covered_time;
-mod describe;
 mod description_files;
 mod gathered;
 mod group_threads;

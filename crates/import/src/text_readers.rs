@@ -7,6 +7,7 @@ use super::{cannot, file_name};
 use super::{counted, guest, kvm_stat, plain_text, trace};
 use kvm::cmdline::QemuCommand;
 use kvm::topology::CPU_MODEL;
+use kvm::virsh_text::VirshDomain;
 use kvm::{
     cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, time_profile, topology_text, virsh_text, vmm_config,
 };
@@ -22,8 +23,8 @@ const MAX_TEXT: u64 = 32 * 1024 * 1024;
 /// Limit of the domains or command lines of one text.
 const MAX_PARTS: usize = 1024;
 
-/// The reader of one type of text: the type; whether a text contains it; types that explain the same lines, beside which
-/// it is not looked for; how it is read.
+/// The reader of one type of text: the type; whether a text contains it; types that explain the same lines, in whose
+/// presence it is not looked for; how it is read.
 type TextReader = (SourceId, fn(&str) -> bool, &'static [SourceId], ReadText);
 
 type ReadText = fn(&mut TextFile<'_>, &mut Gathered) -> Result<(), String>;
@@ -164,7 +165,7 @@ fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Strin
         gathered.notes.extend(config.unread.notes(&file.name));
         gathered.descriptions.push(Description {
             command: Some(Arc::new(config.command)),
-            threads: config.threads,
+            printed: VirshDomain { threads: config.threads, ..VirshDomain::default() },
             guest_os: config.guest_os,
             ..file.description()
         });
@@ -175,19 +176,12 @@ fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Strin
 fn virsh(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     let found = virsh_text::parse(file.text);
     gathered.notes.extend(found.unread.notes(&file.name));
-    for domain in found.domains {
+    for mut domain in found.domains {
         if !domain.stats.is_empty() {
             let readings = gathered.readings.entry(domain.name.clone().unwrap_or_default()).or_default();
-            readings.extend(domain.stats.into_iter().map(|reading| (file.path.to_owned(), reading)));
+            readings.extend(std::mem::take(&mut domain.stats).into_iter().map(|stats| (file.path.to_owned(), stats)));
         }
-        gathered.descriptions.push(Description {
-            called: domain.name,
-            vcpus: domain.vcpus,
-            paused: domain.paused,
-            shut_off: domain.shut_off,
-            threads: domain.threads,
-            ..file.description()
-        });
+        gathered.descriptions.push(Description { printed: domain, ..file.description() });
     }
     Ok(())
 }

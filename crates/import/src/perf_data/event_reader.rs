@@ -6,7 +6,7 @@
 
 use super::event_formats::{self, KernelFormats, NO_NAME};
 use super::header::{self, PartReader, PerfDataHeader};
-use super::no_exits::no_event;
+use super::recording::RECORD;
 use super::records::Records;
 use crate::cannot;
 use engine::pairing::{EventKind, RawSample, TracedEvent};
@@ -220,6 +220,15 @@ fn decode(formats: &KernelFormats, sample: &RawSample<'_>, mut put: impl FnMut(B
     }
 }
 
+/// Explains why the file holds no kvm event; `formats` are the kvm events whose formats the file has.
+pub(super) fn no_event(formats: &[String]) -> String {
+    let why = match formats {
+        [] => "no event of KVM was enabled",
+        _ => "kvm events were enabled, and none came: no guest ran where and while perf recorded",
+    };
+    format!("it holds no kvm event: {why}; {RECORD}")
+}
+
 /// The recorded kernel's formats, which precede the first sample.
 fn kernel_formats(header: &PerfDataHeader) -> Result<KernelFormats, String> {
     let Some(data) = header.parts.get(&Feature::TRACING_DATA) else {
@@ -227,12 +236,12 @@ fn kernel_formats(header: &PerfDataHeader) -> Result<KernelFormats, String> {
             "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing"
                 .into()
         } else {
-            no_event(header, &[])
+            no_event(&[])
         });
     };
     let formats = event_formats::parse(data).ok_or("the kernel's event formats in it cannot be read")?;
     if formats.names.is_empty() {
-        return Err(no_event(header, &[]));
+        return Err(no_event(&[]));
     }
     Ok(formats)
 }
@@ -272,16 +281,6 @@ impl SampleLayouts {
         self.differ && self.infos.iter().any(|info| !info.sample_format.contains(SampleFormat::IDENTIFIER))
     }
 
-    /// The position of a record's event.
-    fn index(&self, record: RecordType, body: &[u8]) -> usize {
-        if !self.differ {
-            return 0;
-        }
-        // PERF_SAMPLE_IDENTIFIER is at the beginning of a sample and at the end of every other record.
-        let id = if record == RecordType::SAMPLE { body.first_chunk::<8>() } else { body.last_chunk::<8>() };
-        id.and_then(|id| self.by_id.get(&u64::from_le_bytes(*id))).copied().unwrap_or(0)
-    }
-
     /// Reads a sample: its raw bytes, and the rest.
     fn sample<'a>(&self, body: &'a [u8]) -> Option<(Cow<'a, [u8]>, RawSample<'static>)> {
         let EventRecord::Sample(sample) = self.record(RecordType::SAMPLE, body)?.parse().ok()? else { return None };
@@ -291,7 +290,11 @@ impl SampleLayouts {
     }
 
     fn record<'a>(&self, record_type: RecordType, body: &'a [u8]) -> Option<RawEventRecord<'a>> {
-        let parse_info = *self.infos.get(self.index(record_type, body))?;
-        Some(RawEventRecord { record_type, misc: 0, data: RawData::Single(body), parse_info })
+        let parse_info = *self.infos.first()?;
+        let record = RawEventRecord { record_type, misc: 0, data: RawData::Single(body), parse_info };
+        // PERF_SAMPLE_IDENTIFIER has the same place in records of every layout.
+        let at = if self.differ { record.id().and_then(|id| self.by_id.get(&id)) } else { None };
+        let own = at.and_then(|at| self.infos.get(*at));
+        Some(RawEventRecord { parse_info: own.copied().unwrap_or(parse_info), ..record })
     }
 }

@@ -20,13 +20,12 @@ const FILE_HEADER: u64 = 104;
 const STREAM_HEADER: u64 = 16;
 
 /// The features that are read.
-const USED: [Feature; 7] = [
+const USED: [Feature; 6] = [
     Feature::TRACING_DATA,
     Feature::HOSTNAME,
     Feature::OSRELEASE,
     Feature::ARCH,
     Feature::CPUDESC,
-    Feature::EVENT_DESC,
     Feature::SAMPLE_TIME,
 ];
 

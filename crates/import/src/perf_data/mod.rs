@@ -7,7 +7,6 @@ mod counters;
 mod event_formats;
 mod event_reader;
 mod header;
-mod no_exits;
 mod recording;
 mod records;
 

@@ -2,8 +2,7 @@
 
 use super::counters::PerfDataCounters;
 use super::event_formats;
-use super::event_reader::EventReader;
-use super::no_exits::{no_event, no_exits};
+use super::event_reader::{EventReader, no_event};
 use super::records::Records;
 use crate::gathered::Gathered;
 use crate::guest;
@@ -19,6 +18,9 @@ use std::sync::Arc;
 
 /// The most successive intervals without an event that each become a sample.
 const MAX_EMPTY: u64 = 60;
+
+/// How to record what is missing.
+pub(super) const RECORD: &str = "record with 'perf kvm stat record -p PID sleep 10' while the guest runs";
 
 /// A `perf.data` that is being read.
 struct PerfData {
@@ -49,16 +51,15 @@ pub(crate) fn read(path: &Path, file: File, gathered: &mut Gathered) -> Result<(
     if data.counters.covered.first.is_none() {
         return Err(data.why_empty());
     }
-    let host = data.host();
     let name = file_name(path);
-    gathered.notes.extend(data.notes(&host.kernel).into_iter().map(|note| format!("{name}: {note}")));
+    gathered.notes.extend(data.notes().into_iter().map(|note| format!("{name}: {note}")));
     gathered.seconds.push((SourceId::PerfData, data.counters.covered.seconds()));
     let (counts, engine) = (data.engine(), &mut gathered.engine);
     engine.lost = engine.lost.saturating_add(counts.lost);
     engine.overflow = engine.overflow.saturating_add(counts.overflow);
     engine.events = engine.events.saturating_add(counts.events);
     gathered.guests.extend(data.guests());
-    gathered.host.get_or_insert(host);
+    gathered.host.get_or_insert(data.host());
     gathered.types.insert(SourceId::PerfData);
     Ok(())
 }
@@ -96,7 +97,7 @@ impl PerfData {
     fn why_empty(&self) -> String {
         let header = &self.reader.records.header;
         let formats = header.parts.get(&Feature::TRACING_DATA).and_then(|part| event_formats::parse(part));
-        no_event(header, &formats.unwrap_or_default().names)
+        no_event(&formats.unwrap_or_default().names)
     }
 
     /// The host that was recorded.
@@ -113,11 +114,24 @@ impl PerfData {
     }
 
     /// What is to be said of the counts, a sentence each.
-    fn notes(&self, kernel: &str) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let (reader, counters) = (&self.reader, &self.counters);
         let Records { header, damaged, .. } = &reader.records;
-        let came = counters.kvm_events().map(|(_, _, name, _)| name).collect();
-        let mut notes: Vec<String> = no_exits(counters.enabled(), &came, kernel).into_iter().collect();
+        let came = |event: &str| counters.kvm_events().any(|(_, _, name, _)| name == event);
+        let is_enabled = |event: &str| counters.enabled().iter().any(|name| name == event);
+        let what = match (came("kvm_exit"), came("kvm_entry")) {
+            (true, true) => None,
+            (true, false) if is_enabled("kvm_entry") => Some("no kvm:kvm_entry came, which ends an exit".to_owned()),
+            (true, false) => Some(format!("kvm:kvm_entry, which ends an exit, was not recorded; {RECORD}")),
+            (false, _) if is_enabled("kvm_exit") => Some(
+                "kvm:kvm_exit was enabled and never came, though other kvm events did: the KVM of this kernel does not \
+                 fire it, as kvm_pvm does not, or no vCPU left the guest; the exits to the VMM (kvm_userspace_exit) \
+                 are all there is"
+                    .to_owned(),
+            ),
+            (false, _) => Some(format!("kvm:kvm_exit was not recorded; {RECORD}")),
+        };
+        let mut notes: Vec<String> = what.into_iter().map(|why| format!("no table of exits: {why}")).collect();
         if let Some(damage) = damaged {
             notes.push(format!("{damage}; the events before it are used"));
         } else if header.cut {

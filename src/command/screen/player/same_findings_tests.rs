@@ -62,7 +62,7 @@ fn printed(path: &Path, from: usize) -> Vec<(usize, Answers)> {
 
 fn reported(path: &Path, time_ms: i64) -> Answers {
     let at = RecordingTime::Instant(jiff::Timestamp::from_millisecond(time_ms).unwrap());
-    answers(report_session::read(path, Some(at), &mut DescriptionFiles::default(), &settings(), None).unwrap())
+    answers(report_session::read(path, Some(at), &DescriptionFiles::default(), &settings(), None).unwrap())
 }
 
 /// Compares all ways to each sample of a recording.
