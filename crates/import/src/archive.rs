@@ -36,10 +36,12 @@ impl<'a> Content<'a> {
         let mut head = beginning(&mut stream)?;
         stream = unpacked(&head, Cursor::new(head.clone()).chain(stream))?;
         head = beginning(&mut stream)?;
-        if let Some(what) = unsupported(&head) {
+        if let Some((_, what)) = UNSUPPORTED.iter().find(|(magic, _)| head.starts_with(magic)) {
             return Ok(Self::Unsupported(what));
         }
-        let (perf_data, tar, zip) = (is_perf_data(&head), is_tar(&head), is_zip(&head));
+        // PKWARE's APPNOTE.TXT, 4.3.7; 4.3.16 of an empty archive.
+        let zip = head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06");
+        let (perf_data, tar) = (is_perf_data(&head), is_tar(&head));
         if !perf_data && !tar && !zip {
             return Ok(Self::Other(head, stream));
         }
@@ -60,15 +62,13 @@ pub(super) fn is_perf_data(head: &[u8]) -> bool {
     head.starts_with(b"PERFILE2")
 }
 
-fn unsupported(head: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 4] = [
-        (b"\x7fELF", "an ELF program or library"),
-        (b"PERFFILE", "a perf.data from before Linux 2.6.32, which no current perf reads"),
-        (b"2ELIFREP", "a perf.data of a big-endian machine"),
-        (b"\x17\x08\x44traci", "a trace.dat: run 'trace-cmd report' on it and pass its output"),
-    ];
-    known.into_iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, what)| what)
-}
+/// Types of file that kvmtop does not read, by their first bytes.
+const UNSUPPORTED: [(&[u8], &str); 4] = [
+    (b"\x7fELF", "an ELF program or library"),
+    (b"PERFFILE", "a perf.data from before Linux 2.6.32, which no current perf reads"),
+    (b"2ELIFREP", "a perf.data of a big-endian machine"),
+    (b"\x17\x08\x44traci", "a trace.dat: run 'trace-cmd report' on it and pass its output"),
+];
 
 /// An archive from its beginning.
 pub(super) struct Archive<'a> {
@@ -187,11 +187,6 @@ fn members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) -> Res
 
 /// A zip archive is read from memory, as its directory is at its end.
 const MAX_ZIP: u64 = 256 << 20;
-
-/// Whether a file that begins with `head` is a zip archive (PKWARE's APPNOTE.TXT, 4.3.7; 4.3.16 of an empty one).
-fn is_zip(head: &[u8]) -> bool {
-    head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06")
-}
 
 /// Calls `each` with every regular file of a zip archive.
 ///

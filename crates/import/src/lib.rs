@@ -6,13 +6,11 @@
 //! are still used.
 
 mod archive;
-mod archive_members;
 mod assemble;
 mod counted;
 mod covered_time;
 mod description_files;
 mod gathered;
-mod group_threads;
 mod guest;
 mod kvm_stat;
 mod load;

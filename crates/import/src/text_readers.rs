@@ -36,7 +36,9 @@ const READERS: &[TextReader] = &[
     (SourceId::Virsh, virsh_text::looks_like, &[], virsh),
     (SourceId::Text, kvm_stat::looks_like, &[], tables),
     (SourceId::Text, event_totals::looks_like, &[SourceId::Text], counts),
-    (SourceId::Trace, has_trace, &[SourceId::Text], traces),
+    (SourceId::Trace, has_trace, &[SourceId::Text], |file, gathered| {
+        trace::read(file.text, file.rest.take(), gathered)
+    }),
     (SourceId::Mtree, mtree::looks_like, &[], memory_tree),
     (SourceId::Cmdline, has_command_line, &[], command_lines),
     (SourceId::Config, vmm_config::looks_like, &[SourceId::Mtree], configs),
@@ -121,10 +123,6 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
     Ok(!readers.is_empty())
 }
 
-fn traces(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
-    trace::read(file.text, file.rest.take(), gathered)
-}
-
 fn command_lines(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     for (pid, command) in commands(file.text)? {
         if command.accel.as_deref() == Some("tcg") {
@@ -144,8 +142,7 @@ fn log(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     let lines = kernel_log::parse(file.text);
     let most = kernel_log::MAX_OF_A_KIND;
     if lines.len() >= most {
-        let path = file.path.display();
-        gathered.notes.push(format!("{path}: of each kind of line no more than {most} are counted"));
+        gathered.notes.push(file.note(&format!("of each kind of line no more than {most} are counted")));
     }
     gathered.log.extend(lines);
     Ok(())

@@ -1,7 +1,6 @@
 //! Finds the tables in a text: a small state machine over its lines.
 
-use super::headings::{self, PrintedColumn};
-use super::row::{self, PrintedTable, Value};
+use super::lines::{self, PrintedColumn, PrintedTable, Value};
 use kvm::exit_reason::guess_isa;
 use kvm::isa::Isa;
 use kvm::{Space, sanitize};
@@ -55,30 +54,30 @@ impl Scanner {
         if line.is_empty() {
             return;
         }
-        if let Some((pids, vcpu)) = headings::heading(line) {
+        if let Some((pids, vcpu)) = lines::heading(line) {
             self.end_table();
             (self.next.pids, self.next.vcpu) = (pids, vcpu);
-        } else if let Some(clock) = headings::clock(line) {
+        } else if let Some(clock) = lines::clock(line) {
             self.end_table();
             self.next.clock = Some(clock);
-        } else if let Some((space, columns)) = headings::titles(line) {
+        } else if let Some((space, columns)) = lines::titles(line) {
             self.begin_table(space, columns);
             self.titles_open = true;
-        } else if let Some(total) = headings::total(line) {
+        } else if let Some(total) = lines::total(line) {
             self.end_row();
             if let Some(table) = &mut self.table {
                 table.total = Some(total);
             }
-        } else if let Some(ns) = headings::handled_time(line) {
+        } else if let Some(ns) = lines::handled_time(line) {
             if let Some((_, time @ None)) = self.table.as_mut().and_then(|table| table.total.as_mut()) {
                 *time = Some(ns);
             }
-        } else if let Some(lost) = headings::lost(line) {
+        } else if let Some(lost) = lines::lost(line) {
             self.end_row();
             if let Some(table) = self.table.as_mut().or(self.tables.last_mut()) {
                 table.lost = table.lost.saturating_add(lost);
             }
-        } else if let Some(code) = headings::unknown_code(line) {
+        } else if let Some(code) = lines::unknown_code(line) {
             self.end_row();
             self.code = Some(code);
         } else {
@@ -87,35 +86,35 @@ impl Scanner {
     }
 
     fn row_or_prose(&mut self, line: &str) {
-        let words = row::words(line);
+        let words = lines::words(line);
         if words.is_empty() || words.len() > MAX_WORDS {
             self.end_row();
             return;
         }
         if self.titles_open
-            && let (Some(more), Some(table)) = (headings::columns(line), self.table.as_mut())
+            && let (Some(more), Some(table)) = (lines::columns(line), self.table.as_mut())
         {
             table.columns.extend(more.into_iter().take(MAX_WORDS.saturating_sub(table.columns.len())));
             return;
         }
         self.titles_open = false;
         let bare = self.table.as_ref().is_some_and(|table| table.columns.contains(&PrintedColumn::Bare));
-        let is_value = |w: &String| row::value(w, bare).is_some();
+        let is_value = |w: &String| lines::value(w, bare).is_some();
         if words.iter().all(is_value) {
             // The rest of a row that mail wrapped.
-            if row::split(&self.words).is_some() && self.words.len() + words.len() <= MAX_WORDS {
+            if lines::split(&self.words).is_some() && self.words.len() + words.len() <= MAX_WORDS {
                 self.words.extend(words);
             }
             return;
         }
-        let starts_with_count = words.first().is_some_and(|w| row::count(w).is_some());
+        let starts_with_count = words.first().is_some_and(|w| lines::count(w).is_some());
         if starts_with_count && words.len() > 1 && words.iter().skip(1).all(is_value) && self.words.len() == 1 {
             // The name is on a separate line.
             self.words.extend(words);
             return;
         }
         self.end_row();
-        if let Some((name, rest)) = row::split(&words) {
+        if let Some((name, rest)) = lines::split(&words) {
             if !rest.iter().skip(1).all(is_value) {
                 return;
             }
@@ -145,9 +144,9 @@ impl Scanner {
         let Some(table) = &mut self.table else { return };
         // perf's terminal browser has the same title for all kinds of rows.
         if table.rows.is_empty() {
-            table.space = table.space.or_else(|| row::space_of(words.first()?));
+            table.space = table.space.or_else(|| lines::space_of(words.first()?));
         }
-        if let Some(row) = row::parse(table.space, &table.columns, &words, code) {
+        if let Some(row) = lines::parse(table.space, &table.columns, &words, code) {
             self.rows += 1;
             if self.rows <= MAX_ROWS { table.rows.push(row) } else { self.cut = true }
         }
@@ -166,8 +165,8 @@ impl Scanner {
 /// and a time.
 fn space_without_titles(name: &[String], rest: &[String]) -> Option<Option<Space>> {
     let [name] = name else { return None };
-    let values = || rest.iter().filter_map(|w| row::value(w, false));
+    let values = || rest.iter().filter_map(|w| lines::value(w, false));
     let valued = values().any(|v| matches!(v, Value::Percent(_))) && values().any(|v| matches!(v, Value::Time(_)));
-    let space = row::space_of(name);
+    let space = lines::space_of(name);
     (valued && (space.is_some() || guess_isa([name.as_str()]) != Isa::Other(0))).then_some(space)
 }

@@ -1,7 +1,7 @@
 #![expect(clippy::format_collect, clippy::format_push_string, reason = "short texts of tests")]
 
 use super::guest_counters;
-use super::row::{PrintedTable, RowKey};
+use super::lines::{PrintedTable, RowKey};
 use kvm::Space;
 use kvm::isa::Isa;
 use proptest::prelude::*;
@@ -260,7 +260,7 @@ fn prose_is_no_table() {
 #[test]
 fn keys_are_read_as_perf_writes_them() {
     let row =
-        |space, text: &str| super::row::parse(space, &[], &super::row::words(text), None).map(|r| (r.key, r.count));
+        |space, text: &str| super::lines::parse(space, &[], &super::lines::words(text), None).map(|r| (r.key, r.count));
     let msr = Some(Space::Msr);
     assert_eq!(row(msr, "0x10:R 7 100.00% 1.00us"), Some((RowKey::Address(Space::Msr, 0x10, Direction::Read), 7)));
     assert_eq!(row(msr, "0xzz:R 7 100.00%"), None);

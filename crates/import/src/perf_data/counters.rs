@@ -8,10 +8,10 @@
 //!
 //! Unlike perf, the pairing counts no exit that overlaps lost events, unless perf's times are requested.
 
-use super::event_formats::{KernelFormats, NO_NAME};
 use super::event_reader::BatchItem;
+use super::header::KernelFormats;
 use crate::covered_time::CoveredTime;
-use crate::group_threads::{KvmEventCounts, group_threads};
+use crate::guest::{KvmEventCounts, group_threads};
 use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedAccess, TracedEvent};
 use foldhash::fast::RandomState;
 use kvm::Space;
@@ -161,20 +161,21 @@ impl PerfDataCounters {
             self.lose(item.lost, item.time);
             return;
         }
-        let event = item.event();
+        let BatchItem { tid, pid, time, cpu, kind, .. } = *item;
         let room = self.threads.len() < MAX_THREADS;
-        let known = match self.threads.get_mut(&item.tid) {
+        let known = match self.threads.get_mut(&tid) {
             Some(known) => known,
-            None if item.name != NO_NAME && room => self.threads.entry(item.tid).or_default(),
+            None if item.name.is_some() && room => self.threads.entry(tid).or_default(),
             // Scheduler events matter only for threads that run a guest.
             None => return,
         };
-        if item.name != NO_NAME {
-            self.covered.at(item.time);
-            known.pid = item.pid;
-            *known.counts.entry(item.name).or_default() += 1;
+        if let Some(name) = item.name {
+            self.covered.at(time);
+            known.pid = pid;
+            *known.counts.entry(name).or_default() += 1;
         }
-        let Some(event) = event else { return };
+        let Some(kind) = kind else { return };
+        let event = TracedEvent { tid, pid, time, cpu, kind };
         if let Some(unpaired) = &mut self.unpaired {
             unpaired.event(&event);
             if matches!(event.kind, EventKind::Entry { .. }) {
@@ -224,13 +225,9 @@ impl PerfDataCounters {
     /// The guests with their counts so far; `comms` has the names of threads.
     pub fn guests(&mut self, comms: &HashMap<i32, String, RandomState>) -> Vec<DomainSample> {
         let pairing = self.unpaired.as_mut().unwrap_or(&mut self.counts.pairing);
-        for (tid, _) in pairing.threads().collect::<Vec<_>>() {
-            if let Some(comm) = comms.get(&tid) {
-                pairing.name(tid, comm);
-            }
-        }
         let mut threads = pairing.snapshot();
         for thread in &mut threads {
+            thread.comm = comms.get(&thread.key.tid).cloned().unwrap_or_default();
             for cell in &mut thread.events.accesses {
                 let key = cell.address.map(|address| (thread.key.tid, cell.space, address, cell.direction));
                 if let Some(time) = key.and_then(|key| self.counts.times.as_ref()?.get(&key)) {

@@ -4,18 +4,16 @@
 //! rounds later are younger than all before (tools/perf/util/ordered-events.c). Events are decoded in place and sorted
 //! as small values, one round at a time.
 
-use super::event_formats::{self, KernelFormats, NO_NAME};
-use super::header::{self, PartReader, PerfDataHeader};
-use super::recording::RECORD;
+use super::RECORD;
+use super::header::{self, KernelFormats, PartReader, PerfDataHeader};
 use super::records::Records;
 use crate::cannot;
-use engine::pairing::{EventKind, RawSample, TracedEvent};
+use engine::pairing::{EventKind, RawSample};
 use foldhash::fast::RandomState;
 use linux_perf_data::linux_perf_event_reader::{
-    EventRecord, RawData, RawEventRecord, RecordParseInfo, RecordType, SampleFormat,
+    EventRecord, RawData, RawEventRecord, RecordParseInfo, RecordType, SampleFormat, SampleRecord,
 };
 use linux_perf_data::{Endianness, Feature, RawUserRecord, UserRecord, UserRecordType};
-use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
@@ -32,7 +30,7 @@ const NO_EVENTS: &str = "it describes no event: 'perf record' was not ended prop
 const AMBIGUOUS: &str = "its events have different layouts, and its records do not identify theirs";
 
 /// One event, or a gap of lost events.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BatchItem {
     /// Nanoseconds of the recorder's clock.
     pub time: u64,
@@ -42,20 +40,12 @@ pub(super) struct BatchItem {
     pub pid: i32,
     /// The CPU.
     pub cpu: u32,
-    /// The position of the event's name in [`KernelFormats::names`], or [`NO_NAME`].
-    pub name: u16,
+    /// The position of the event's name in [`KernelFormats::names`].
+    pub name: Option<u16>,
     /// The event for the pairing; without it a kvm event is only counted.
     pub kind: Option<EventKind>,
     /// Number of events that are missing here.
     pub lost: u64,
-}
-
-impl BatchItem {
-    /// The event for the pairing.
-    pub fn event(&self) -> Option<TracedEvent> {
-        let Self { tid, pid, time, cpu, .. } = *self;
-        self.kind.map(|kind| TracedEvent { tid, pid, time, cpu, kind })
-    }
 }
 
 /// Reads a file's events.
@@ -156,14 +146,30 @@ impl EventReader {
             self.formats.insert(Arc::new(kernel_formats(&self.records.header)?))
         };
         self.samples += 1;
-        let Some((raw, sample)) = self.layouts.sample(&self.records.body) else {
+        let record = self.layouts.record(RecordType::SAMPLE, &self.records.body);
+        let Some(EventRecord::Sample(SampleRecord {
+            pid: Some(pid),
+            tid: Some(tid),
+            timestamp: Some(time),
+            cpu,
+            raw: Some(raw),
+            ..
+        })) = record.and_then(|record| record.parse().ok())
+        else {
             self.broken += 1;
             return Ok(());
         };
-        decode(formats, &RawSample { raw: &raw, ..sample }, |item| {
-            self.latest = self.latest.max(item.time);
-            self.waiting.push(item);
+        let (cpu, raw) = (cpu.unwrap_or(0), raw.as_slice());
+        self.latest = self.latest.max(time);
+        let mut name = formats.name_of(&raw);
+        formats.decoder.decode(&RawSample { pid, tid, time, cpu, raw: &raw }, |event| {
+            let (tid, pid) = (event.tid, event.pid);
+            let kind = Some(event.kind);
+            self.waiting.push(BatchItem { time, tid, pid, cpu, name: name.take(), kind, lost: 0 });
         });
+        if name.is_some() {
+            self.waiting.push(BatchItem { time, tid, pid, cpu, name, ..BatchItem::default() });
+        }
         Ok(())
     }
 
@@ -184,15 +190,7 @@ impl EventReader {
             _ => None,
         };
         let time = record.timestamp().unwrap_or(self.latest);
-        self.waiting.extend(lost.map(|lost| BatchItem {
-            time,
-            tid: 0,
-            pid: 0,
-            cpu: 0,
-            name: NO_NAME,
-            kind: None,
-            lost,
-        }));
+        self.waiting.extend(lost.map(|lost| BatchItem { time, lost, ..BatchItem::default() }));
     }
 
     /// Hands out all events up to this time.
@@ -205,45 +203,21 @@ impl EventReader {
     }
 }
 
-/// Decodes one sample: at least one item for any kvm event.
-fn decode(formats: &KernelFormats, sample: &RawSample<'_>, mut put: impl FnMut(BatchItem)) {
-    let RawSample { pid, tid, time, cpu, .. } = *sample;
-    let name = formats.name_of(sample.raw);
-    let mut counted = false;
-    formats.decoder.decode(sample, |event| {
-        let name = if counted { NO_NAME } else { name };
-        counted = true;
-        put(BatchItem { time, tid: event.tid, pid: event.pid, cpu, name, kind: Some(event.kind), lost: 0 });
-    });
-    if !counted && name != NO_NAME {
-        put(BatchItem { time, tid, pid, cpu, name, kind: None, lost: 0 });
-    }
-}
-
-/// Explains why the file holds no kvm event; `formats` are the kvm events whose formats the file has.
-pub(super) fn no_event(formats: &[String]) -> String {
-    let why = match formats {
-        [] => "no event of KVM was enabled",
-        _ => "kvm events were enabled, and none came: no guest ran where and while perf recorded",
-    };
+/// Explains why the file holds no kvm event.
+pub(super) fn no_event(why: &str) -> String {
     format!("it holds no kvm event: {why}; {RECORD}")
 }
 
-/// The recorded kernel's formats, which precede the first sample.
-fn kernel_formats(header: &PerfDataHeader) -> Result<KernelFormats, String> {
-    let Some(data) = header.parts.get(&Feature::TRACING_DATA) else {
-        return Err(if header.cut {
-            "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing"
-                .into()
-        } else {
-            no_event(&[])
-        });
-    };
-    let formats = event_formats::parse(data).ok_or("the kernel's event formats in it cannot be read")?;
-    if formats.names.is_empty() {
-        return Err(no_event(&[]));
+/// The recorded kernel's formats, which precede the first sample: at least one of a kvm event.
+pub(super) fn kernel_formats(header: &PerfDataHeader) -> Result<KernelFormats, String> {
+    let data = header.parts.get(&Feature::TRACING_DATA);
+    if data.is_none() && header.cut {
+        let what = "the kernel's event formats at its end are missing";
+        return Err(format!("it was cut off, or 'perf record' was not ended properly: {what}"));
     }
-    Ok(formats)
+    let formats = data.map_or_else(|| Some(KernelFormats::default()), |data| header::parse_formats(data));
+    let formats = formats.ok_or("the kernel's event formats in it cannot be read")?;
+    if formats.names.is_empty() { Err(no_event("no event of KVM was enabled")) } else { Ok(formats) }
 }
 
 /// The layouts of a file's samples (`perf_event_open(2)`, `PERF_RECORD_SAMPLE`), from the attributes of its events.
@@ -279,14 +253,6 @@ impl SampleLayouts {
     /// Whether there are different layouts and the records do not identify theirs.
     fn is_ambiguous(&self) -> bool {
         self.differ && self.infos.iter().any(|info| !info.sample_format.contains(SampleFormat::IDENTIFIER))
-    }
-
-    /// Reads a sample: its raw bytes, and the rest.
-    fn sample<'a>(&self, body: &'a [u8]) -> Option<(Cow<'a, [u8]>, RawSample<'static>)> {
-        let EventRecord::Sample(sample) = self.record(RecordType::SAMPLE, body)?.parse().ok()? else { return None };
-        let raw = sample.raw?.as_slice();
-        let (pid, tid, time, cpu) = (sample.pid?, sample.tid?, sample.timestamp?, sample.cpu.unwrap_or(0));
-        Some((raw, RawSample { pid, tid, time, cpu, raw: &[] }))
     }
 
     fn record<'a>(&self, record_type: RecordType, body: &'a [u8]) -> Option<RawEventRecord<'a>> {

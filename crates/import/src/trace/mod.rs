@@ -7,7 +7,7 @@ mod line;
 use super::cannot;
 use super::covered_time::CoveredTime;
 use super::gathered::Gathered;
-use super::group_threads::{KvmEventCounts, group_threads};
+use super::guest::{KvmEventCounts, group_threads};
 use decode::TraceDecoder;
 use engine::pairing::Pairing;
 use kvm::exit_reason::ReasonNames;
@@ -165,14 +165,14 @@ impl TraceReader {
         if self.covered.first.is_none() {
             return Err("none of its lines holds a kvm event".into());
         }
-        for (tid, comm) in &self.names {
-            self.pairing.name(*tid, comm);
-        }
         self.pairing.end();
         let (overflow, events) = (self.pairing.overflow, self.pairing.events);
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
-        threads.iter_mut().for_each(|t| self.decoder.name(&mut t.events.exits));
+        for thread in &mut threads {
+            thread.comm = self.names.get(&thread.key.tid).map(|comm| sanitize(comm, 15)).unwrap_or_default();
+            self.decoder.name(&mut thread.events.exits);
+        }
         let engine = &mut gathered.engine;
         engine.lost = engine.lost.saturating_add(self.lost);
         engine.overflow = engine.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond);
