@@ -119,8 +119,10 @@ impl Scanner {
                 return;
             }
             if self.table.as_ref().is_none_or(|table| table.total.is_some()) {
-                let Some(space) = space_without_titles(name, rest) else { return };
-                self.begin_table(space, Vec::new());
+                if !is_row_without_titles(name, rest) {
+                    return;
+                }
+                self.begin_table(None, Vec::new());
             }
         } else if words.len() > 1 || self.table.is_none() {
             return;
@@ -161,12 +163,10 @@ impl Scanner {
     }
 }
 
-/// What a row without titles above it counts. It is accepted only if it can be nothing else: a known name, a percentage
-/// and a time.
-fn space_without_titles(name: &[String], rest: &[String]) -> Option<Option<Space>> {
-    let [name] = name else { return None };
+/// Whether a row needs no titles above it: it can be nothing else, with a known name, a percentage and a time.
+fn is_row_without_titles(name: &[String], rest: &[String]) -> bool {
+    let [name] = name else { return false };
     let values = || rest.iter().filter_map(|w| lines::value(w, false));
     let valued = values().any(|v| matches!(v, Value::Percent(_))) && values().any(|v| matches!(v, Value::Time(_)));
-    let space = lines::space_of(name);
-    (valued && (space.is_some() || guess_isa([name.as_str()]) != Isa::Other(0))).then_some(space)
+    valued && (lines::space_of(name).is_some() || guess_isa([name.as_str()]) != Isa::Other(0))
 }
