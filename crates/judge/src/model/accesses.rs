@@ -144,16 +144,15 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exit_ns: Option<u64>, kind: EngineKind)
         r.set_shares(pair.interval.seconds, base);
         r.device = r.address.and_then(|a| owners.name(r.space, a));
     }
-    split(rows.into_values())
+    let (mut vcpus, mut all): (Vec<_>, Vec<_>) = rows.into_values().partition(|row| row.vcpu.is_some());
+    order(&mut vcpus);
+    order(&mut all);
+    (all, vcpus)
 }
 
-/// The rows of the domain and those of vCPUs, by time, then by count, largest first.
-pub(super) fn split(rows: impl Iterator<Item = AccessRow>) -> (Vec<AccessRow>, Vec<AccessRow>) {
-    let (mut vcpus, mut all): (Vec<_>, Vec<_>) = rows.partition(|row| row.vcpu.is_some());
-    for rows in [&mut vcpus, &mut all] {
-        rows.sort_by_key(|r| (Reverse((r.span.total_ns, r.span.count)), r.space, r.address, r.direction, r.vcpu));
-    }
-    (all, vcpus)
+/// By time, then by count, largest first.
+pub(super) fn order(rows: &mut [AccessRow]) {
+    rows.sort_by_key(|r| (Reverse((r.span.total_ns, r.span.count)), r.space, r.address, r.direction, r.vcpu));
 }
 
 /// The devices of a guest by address: its own memory tree, or else the fixed devices of its machine type.

@@ -1,6 +1,6 @@
 //! Disks and network interfaces, per second.
 
-use super::rates::rates;
+use super::sum::sums;
 use sample::DomainSample;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,7 +51,7 @@ impl DiskRates {
     }
 }
 
-rates!(DiskRates {
+sums!(DiskRates {
     read_ops, write_ops, read_bytes, write_bytes, flush_ops, failed_ops, queue_depth,
 } name, read_mean_us, write_mean_us, flush_mean_us);
 
@@ -73,7 +73,7 @@ pub struct NicRates {
     pub drops: f64,
 }
 
-rates!(NicRates { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
+sums!(NicRates { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
 
 pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
     let Some(rate) = rate(now.devices_ns) else { return Vec::new() };

@@ -284,14 +284,14 @@ fn userspace(pair: &GuestPair<'_>) -> Vec<(Option<u32>, i32, u64)> {
             *count = count.saturating_add(growth(cell.count, before.map(|b| b.count)));
         }
     }
-    userspace_rows(counts)
+    let mut rows: Vec<_> = counts.into_iter().filter(|(_, n)| *n > 0).map(|((v, r), n)| (v, r, n)).collect();
+    order_userspace(&mut rows);
+    rows
 }
 
-/// The counts by vCPU, the most frequent first.
-pub(super) fn userspace_rows(counts: BTreeMap<(Option<u32>, i32), u64>) -> Vec<(Option<u32>, i32, u64)> {
-    let mut rows: Vec<_> = counts.into_iter().filter(|(_, n)| *n > 0).map(|((v, r), n)| (v, r, n)).collect();
+/// By vCPU, the most frequent first.
+pub(super) fn order_userspace(rows: &mut [(Option<u32>, i32, u64)]) {
     rows.sort_by_key(|&(v, r, n)| (v, Reverse(n), r));
-    rows
 }
 
 fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {

@@ -1,6 +1,6 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
-use super::rates::{Rate, rates};
+use super::sum::{Room, Sum as _, sums};
 use super::{DomainModel, SampleInterval};
 use kvm::kernel_log::{LogKind, LogLine};
 use sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask};
@@ -42,7 +42,7 @@ impl HostModel {
         let mut sum = CpuTimesPercent::default();
         let mut n = 0;
         for t in self.cpus.iter().filter_map(|c| c.time.as_ref()) {
-            sum.add(t);
+            sum.add(*t, &mut Room::default());
             n += 1;
         }
         (n > 0).then(|| sum.scale(1.0 / f64::from(n)).split_unsampled())
@@ -143,7 +143,7 @@ impl CpuTimesPercent {
     }
 }
 
-rates!(CpuTimesPercent { usr, sys, guest, irq, softirq, steal, iowait, idle, unsampled });
+sums!(CpuTimesPercent { usr, sys, guest, irq, softirq, steal, iowait, idle, unsampled });
 
 /// A CPU of the host.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -161,8 +161,6 @@ pub struct CpuModel {
     /// Threads of guests that ran here last or are pinned here, busiest first.
     pub guest_threads: Vec<GuestThread>,
 }
-
-rates!(CpuModel { device_irq_rate, timer_irq_rate } cpu, time, frequency_khz, guest_threads);
 
 /// A guest's thread on a CPU.
 #[derive(Debug, Clone, PartialEq)]

@@ -14,7 +14,6 @@ mod host;
 mod host_disks;
 mod interrupts;
 mod latency;
-mod rates;
 mod sum;
 mod traced;
 
