@@ -149,14 +149,12 @@ fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
         |v: u32| plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r));
     let vcpus =
         plan.vcpus.iter().map(|(v, to)| step(format!("vCPU {v}"), before.vcpus.get(*v as usize), to, reason(*v)));
-    let helper = |name: String, layout: &HelperLayout, to: &CpuSet| {
-        step(name, layout.cpus.as_ref(), to, helper_because(guest, map, layout))
-    };
-    let emulator = plan.emulator.iter().map(|to| helper("emulator".into(), &before.emulator, to));
-    let iothreads = plan.iothreads.iter();
-    let iothreads =
-        iothreads.filter_map(|(id, to)| Some(helper(format!("IOThread {id}"), before.iothreads.get(id)?, to)));
-    vcpus.chain(emulator).chain(iothreads).collect()
+    let helpers = plan.helpers.iter().filter_map(|(id, to)| {
+        let name = id.map_or_else(|| "emulator".into(), |id| format!("IOThread {id}"));
+        let layout = before.helpers.get(id)?;
+        Some(step(name, layout.cpus.as_ref(), to, helper_because(guest, map, layout)))
+    });
+    vcpus.chain(helpers).collect()
 }
 
 /// The vCPUs on each CPU, with the place of their guest; `None` for vCPUs that are pinned to several CPUs.

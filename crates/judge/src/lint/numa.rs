@@ -138,14 +138,14 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding>
 /// the vCPUs' nodes either, it reports nothing.
 fn helpers_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Option<Finding> {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
-    let helpers: Vec<_> = layout.helpers().filter(|(_, h)| layout.is_elsewhere(map, h)).collect();
-    if helpers.is_empty() || ctx.planned(guest).is_none_or(|p| p.helpers().any(|(_, h)| p.is_elsewhere(map, h))) {
+    let helpers: Vec<_> = layout.helpers.iter().filter(|(_, h)| layout.is_elsewhere(map, h)).collect();
+    if helpers.is_empty() || ctx.planned(guest).is_none_or(|p| p.helpers.values().any(|h| p.is_elsewhere(map, h))) {
         return None;
     }
-    let busy = helpers.iter().filter_map(|(id, _)| guest.domain.helper(*id)?.cpu).map(|c| c.busy()).reduce(f64::max);
-    let line = |(id, h): &(Option<u32>, &HelperLayout)| {
+    let busy = helpers.iter().filter_map(|(id, _)| guest.domain.helper(**id)?.cpu).map(|c| c.busy()).reduce(f64::max);
+    let line = |(id, h): &(&Option<u32>, &HelperLayout)| {
         let cpus = h.cpus.clone().unwrap_or_default();
-        format!("{} is pinned to CPUs {cpus} on node {}", helper_name(*id), map.nodes_of(&cpus))
+        format!("{} is pinned to CPUs {cpus} on node {}", helper_name(**id), map.nodes_of(&cpus))
     };
     let last = [format!("the vCPUs are pinned to CPUs {cpus} on node {nodes}"), fixes::check_pins(guest)];
     let evidence = helpers.iter().take(MAX_CELLS).map(line).chain(last).collect();

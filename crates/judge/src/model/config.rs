@@ -137,10 +137,8 @@ pub struct Pins {
     pub vcpus: BTreeMap<u32, CpuSet>,
     /// CPUs of all other threads of the guest (`<vcpu cpuset=…>`).
     pub rest: Option<CpuSet>,
-    /// The emulator's own pin.
-    pub emulator: Option<CpuSet>,
-    /// Pinned IOThreads.
-    pub iothreads: BTreeMap<u32, CpuSet>,
+    /// The emulator's own pin, without a number, and pinned IOThreads.
+    pub helpers: BTreeMap<Option<u32>, CpuSet>,
     /// Number of IOThreads.
     pub iothread_count: u32,
     /// vCPUs with a real-time policy.
@@ -153,14 +151,9 @@ impl Pins {
         self.vcpus.get(&index).or(self.rest.as_ref())
     }
 
-    /// Where the emulator may run; `None`: anywhere.
-    pub fn emulator(&self) -> Option<&CpuSet> {
-        self.emulator.as_ref().or(self.rest.as_ref())
-    }
-
-    /// Where an IOThread may run; `None`: anywhere.
-    pub fn iothread(&self, index: u32) -> Option<&CpuSet> {
-        self.iothreads.get(&index).or(self.rest.as_ref())
+    /// Where the emulator, or the IOThread with this number, may run; `None`: anywhere.
+    pub fn helper(&self, iothread: Option<u32>) -> Option<&CpuSet> {
+        self.helpers.get(&iothread).or(self.rest.as_ref())
     }
 }
 
@@ -171,8 +164,6 @@ pub struct NumaConfig {
     pub cells: Vec<GuestNumaCell>,
     /// Nodes that its memory is bound to.
     pub nodes: Option<CpuSet>,
-    /// How: `strict`, `preferred`, `interleave`, `restrictive`.
-    pub mode: Option<String>,
 }
 
 impl GuestConfig {
@@ -222,20 +213,18 @@ impl GuestConfig {
             rtc_policy: policy("rtc"),
             pit_policy: policy("pit"),
         };
+        let emulator = xml.emulator_pin.iter().map(|cpus| (None, cpus.clone()));
+        let iothreads = xml.iothread_pins.iter().map(|(id, cpus)| (Some(*id), cpus.clone()));
         self.pins = Pins {
             vcpus: xml.vcpu_pins.clone(),
             rest: xml.vcpu_cpuset.clone(),
-            emulator: xml.emulator_pin.clone(),
-            iothreads: xml.iothread_pins.clone(),
+            helpers: emulator.chain(iothreads).collect(),
             iothread_count: xml.iothreads.min(limits::IOTHREADS),
             realtime: xml.realtime.iter().collect(),
         };
         self.topology = xml.topology;
-        self.numa = NumaConfig {
-            cells: xml.numa_cells.clone(),
-            nodes: xml.numatune.as_ref().and_then(|n| n.nodeset.clone()),
-            mode: xml.numatune.as_ref().and_then(|n| n.mode.clone()),
-        };
+        self.numa =
+            NumaConfig { cells: xml.numa_cells.clone(), nodes: xml.numatune.as_ref().and_then(|n| n.nodeset.clone()) };
         if let Some(added) = &xml.qemu_command {
             self.overlay(added);
             self.topology = topology(added.smp).or(self.topology);
@@ -263,11 +252,7 @@ impl GuestConfig {
             self.arch = command.arch().map(str::to_owned);
         }
         if self.numa.cells.is_empty() && self.numa.nodes.is_none() {
-            self.numa = NumaConfig {
-                cells: command.numa_cells(),
-                nodes: command.bound_nodes(),
-                mode: command.bound_nodes().map(|_| "strict".to_owned()),
-            };
+            self.numa = NumaConfig { cells: command.numa_cells(), nodes: command.bound_nodes() };
         }
         self.overlay(command);
         if alone {

@@ -166,11 +166,6 @@ impl GuestLayout {
         let known = !map.all.is_empty() && !single.is_empty();
         known && !helper.idle && self.confined(map).is_some() && !single.is_subset(&map.isolated)
     }
-
-    /// The helpers: the emulator without a number, then IOThreads.
-    pub fn helpers(&self) -> impl Iterator<Item = (Option<u32>, &HelperLayout)> {
-        std::iter::once((None, &self.emulator)).chain(self.iothreads.iter().map(|(id, h)| (Some(*id), h)))
-    }
 }
 
 /// Whether two sets of nodes have none in common.

@@ -26,8 +26,8 @@ fn is_wrong(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, others: &C
 pub(super) fn settled(map: &CpuMap, guests: &[GuestLayout]) -> CpuSet {
     let mut cpus = CpuSet::new();
     for (guest, others) in guests.iter().zip(pinned_by_others(map, guests)) {
-        let settled = guest.helpers().filter(|(_, h)| h.pinned && !is_wrong(map, guest, h, &others));
-        cpus = settled.filter_map(|(_, h)| h.cpus.as_ref()).fold(cpus, |all, c| all.union(c));
+        let settled = guest.helpers.values().filter(|h| h.pinned && !is_wrong(map, guest, h, &others));
+        cpus = settled.filter_map(|h| h.cpus.as_ref()).fold(cpus, |all, c| all.union(c));
     }
     cpus
 }
@@ -38,7 +38,7 @@ pub(super) fn bring_near(map: &CpuMap, guests: &mut [GuestLayout]) {
     for guest in guests.iter_mut().filter(|g| g.running) {
         let near = room.intersection(&map.cpus_of(&guest.nodes(map)));
         let calm = near.intersection(&map.first_cores());
-        let elsewhere = guest.helpers().filter(|(_, h)| guest.is_elsewhere(map, h)).map(|(id, _)| id);
+        let elsewhere = guest.helpers.iter().filter(|(_, h)| guest.is_elsewhere(map, h)).map(|(id, _)| *id);
         for id in elsewhere.collect::<Vec<_>>() {
             pin(guest, id, if calm.is_empty() { &near } else { &calm });
         }
@@ -47,11 +47,9 @@ pub(super) fn bring_near(map: &CpuMap, guests: &mut [GuestLayout]) {
 
 /// Pins a helper, if there is a CPU for it.
 fn pin(guest: &mut GuestLayout, id: Option<u32>, cpus: &CpuSet) {
-    let new = HelperLayout { cpus: Some(cpus.clone()), pinned: true, ..HelperLayout::default() };
-    match id {
-        _ if cpus.is_empty() => {}
-        None => guest.emulator = new,
-        Some(id) => drop(guest.iothreads.insert(id, new)),
+    if !cpus.is_empty() {
+        let new = HelperLayout { cpus: Some(cpus.clone()), pinned: true, ..HelperLayout::default() };
+        guest.helpers.insert(id, new);
     }
 }
 
@@ -62,8 +60,8 @@ pub(super) fn move_away(map: &CpuMap, guests: &mut [GuestLayout]) {
     let room = [true, false].map(left).into_iter().find(|room| !room.is_empty()).unwrap_or_default();
     let others = pinned_by_others(map, guests);
     for (guest, others) in guests.iter_mut().zip(others).filter(|(g, _)| g.running) {
-        let wrong = guest.helpers().filter(|(_, h)| is_wrong(map, guest, h, &others));
-        let moved: Vec<_> = wrong.map(|(id, helper)| (id, room_for(map, guest, helper, &room))).collect();
+        let wrong = guest.helpers.iter().filter(|(_, h)| is_wrong(map, guest, h, &others));
+        let moved: Vec<_> = wrong.map(|(id, helper)| (*id, room_for(map, guest, helper, &room))).collect();
         moved.iter().for_each(|(id, cpus)| pin(guest, *id, cpus));
     }
 }

@@ -37,10 +37,8 @@ pub struct GuestLayout {
     pub absent: CpuSet,
     /// The configured pins of vCPUs that run under other pins.
     pub drifted: BTreeMap<u32, CpuSet>,
-    /// The emulator.
-    pub emulator: HelperLayout,
-    /// IOThreads by number.
-    pub iothreads: BTreeMap<u32, HelperLayout>,
+    /// The emulator, without a number, and IOThreads by number.
+    pub helpers: BTreeMap<Option<u32>, HelperLayout>,
     /// The NUMA cells that it sees.
     pub cells: Vec<CellLayout>,
     /// Nodes that all its memory is bound to.
@@ -126,10 +124,8 @@ pub enum MoveReason {
 pub struct GuestPlan {
     /// vCPUs with new CPUs.
     pub vcpus: BTreeMap<u32, CpuSet>,
-    /// New CPUs of the emulator.
-    pub emulator: Option<CpuSet>,
-    /// IOThreads with new CPUs.
-    pub iothreads: BTreeMap<u32, CpuSet>,
+    /// Emulator and IOThreads with new CPUs.
+    pub helpers: BTreeMap<Option<u32>, CpuSet>,
     /// The new number of hardware threads of a guest core.
     pub threads: Option<u32>,
     /// The new NUMA cells, each with its vCPUs and host nodes.
@@ -149,8 +145,8 @@ pub struct GuestPlan {
 impl GuestPlan {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        let Self { vcpus, emulator, iothreads, threads, cells, memnodes, memory, .. } = self;
-        let pins = vcpus.is_empty() && emulator.is_none() && iothreads.is_empty();
+        let Self { vcpus, helpers, threads, cells, memnodes, memory, .. } = self;
+        let pins = vcpus.is_empty() && helpers.is_empty();
         pins && threads.is_none() && cells.is_empty() && memnodes.is_empty() && memory.is_none()
     }
 }

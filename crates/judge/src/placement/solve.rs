@@ -64,7 +64,7 @@ impl Work<'_> {
                     plan.reasons.entry(MoveReason::Drift).or_default().insert(v);
                 }
             }
-            for helper in std::iter::once(&mut guest.emulator).chain(guest.iothreads.values_mut()) {
+            for helper in guest.helpers.values_mut() {
                 helper.cpus = helper.drifted.take().or(helper.cpus.take());
             }
         }
@@ -296,9 +296,8 @@ impl Work<'_> {
                 }
             }
         }
-        plan.emulator = now.emulator.cpus.clone().filter(|_| now.emulator != was.emulator);
-        let moved = now.iothreads.iter().filter(|(id, new)| was.iothreads.get(id) != Some(new));
-        plan.iothreads = moved.filter_map(|(id, new)| Some((*id, new.cpus.clone()?))).collect();
+        let moved = now.helpers.iter().filter(|(id, new)| was.helpers.get(id) != Some(new));
+        plan.helpers = moved.filter_map(|(id, new)| Some((*id, new.cpus.clone()?))).collect();
         plan.threads = Some(now.threads).filter(|threads| *threads != was.threads);
         if now.cells.len() == was.cells.len() {
             let cells = now.cells.iter().zip(&was.cells).enumerate().filter(|(_, (new, old))| new.nodes != old.nodes);

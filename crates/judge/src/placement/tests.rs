@@ -24,7 +24,7 @@ fn guest(map: &CpuMap, vcpus: &[&str]) -> GuestLayout {
         known: true,
         threads: 1,
         vcpus: vcpus.iter().map(|cpus| if cpus.is_empty() { map.all.clone() } else { set(cpus) }).collect(),
-        emulator: HelperLayout { idle: true, ..HelperLayout::default() },
+        helpers: [(None, HelperLayout { idle: true, ..HelperLayout::default() })].into(),
         takes_cells: true,
         piles: true,
         ..GuestLayout::default()
@@ -94,13 +94,13 @@ fn who_has_its_cpu_already_is_not_said_to_follow_others() {
 fn a_full_host_keeps_its_first_cpu_and_an_idle_helper_stays() {
     let map = host(&["0-3"], "", "");
     let idle = GuestLayout {
-        emulator: HelperLayout { cpus: Some(set("0-3")), idle: true, ..HelperLayout::default() },
+        helpers: [(None, HelperLayout { cpus: Some(set("0-3")), idle: true, ..HelperLayout::default() })].into(),
         ..guest(&map, &["1", "2"])
     };
     assert_eq!(plan(&map, std::slice::from_ref(&idle)).changed().count(), 0);
     let mut busy = idle.clone();
-    busy.emulator.idle = false;
-    assert_eq!(plan(&map, &[busy]).guests[0].emulator, Some(set("0")));
+    busy.helpers.entry(None).or_default().idle = false;
+    assert_eq!(plan(&map, &[busy]).guests[0].helpers, [(None, set("0"))].into());
     let full = [guest(&map, &["0", "1"]), guest(&map, &["2", "3"])];
     assert!(faults::starved(&map, &full));
     let planned = plan(&map, &full);
@@ -162,8 +162,9 @@ fn cpus_of_a_paused_guest_are_its_own_only_while_others_have_enough() {
     let map = host(&["0-3"], "", "");
     let paused = |cpus: &[&str]| GuestLayout { running: false, ..guest(&map, cpus) };
     let pinned = |cpus: &str| HelperLayout { cpus: Some(set(cpus)), pinned: true, ..HelperLayout::default() };
-    let on_its_vcpu = GuestLayout { emulator: pinned("2"), ..guest(&map, &["2"]) };
-    let emulator = |cpus: &[&str]| plan(&map, &[on_its_vcpu.clone(), paused(cpus)]).guests[0].emulator.clone();
+    let on_its_vcpu = GuestLayout { helpers: [(None, pinned("2"))].into(), ..guest(&map, &["2"]) };
+    let emulator =
+        |cpus: &[&str]| plan(&map, &[on_its_vcpu.clone(), paused(cpus)]).guests[0].helpers.get(&None).cloned();
     assert_eq!(emulator(&["0", "1"]), Some(set("3")));
     assert_eq!(emulator(&["0", "1", "3"]), Some(set("0")), "better than its own vCPU's");
     // A vCPU with a set of CPUs avoids pins within the set, and where possible the pins of a paused guest.
@@ -201,20 +202,19 @@ fn helpers_come_to_the_node_of_the_vcpus_where_it_has_room() {
     let map = host(&["0-3", "4-7"], "", "");
     let pinned = |cpus: &str| HelperLayout { cpus: Some(set(cpus)), pinned: true, ..HelperLayout::default() };
     let far = |vcpus: &[&str]| GuestLayout {
-        emulator: pinned("1"),
-        iothreads: [(1, pinned("2-3"))].into(),
+        helpers: [(None, pinned("1")), (Some(1), pinned("2-3"))].into(),
         ..guest(&map, vcpus)
     };
     let near = plan(&map, &[far(&["5", "6"])]);
-    assert_eq!(near.guests[0].emulator, Some(set("4")));
-    assert_eq!((near.guests[0].vcpus.len(), &near.guests[0].iothreads[&1]), (0, &set("4")));
+    assert_eq!(near.guests[0].helpers[&None], set("4"));
+    assert_eq!((near.guests[0].vcpus.len(), &near.guests[0].helpers[&Some(1)]), (0, &set("4")));
     assert_eq!(plan(&map, &near.after).changed().count(), 0);
     assert_eq!(plan(&map, &[far(&["4", "5", "6", "7"])]).changed().count(), 0, "no CPU is left on the node");
     let both = GuestLayout { known: false, ..far(&["5", "3-4"]) };
-    assert_eq!(plan(&map, &[both]).guests[0].emulator, None, "a vCPU may be on its node");
+    assert_eq!(plan(&map, &[both]).guests[0].helpers.get(&None), None, "a vCPU may be on its node");
     let mut resting = far(&["5", "6"]);
-    resting.emulator.rests = true;
-    assert_eq!(plan(&map, &[resting]).guests[0].emulator, None);
+    resting.helpers.entry(None).or_default().rests = true;
+    assert_eq!(plan(&map, &[resting]).guests[0].helpers.get(&None), None);
 }
 
 #[test]

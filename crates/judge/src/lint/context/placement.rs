@@ -133,15 +133,16 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
             cpus: measured.or(wanted),
         }
     };
-    layout.emulator = helper(pins.emulator(), guest.domain.emulator());
-    // vhost threads run where the emulator may.
-    for vhost in guest.domain.threads.iter().filter(|t| t.role == Role::Vhost) {
-        layout.emulator.idle &= !works_on(vhost, &single, options);
-        layout.emulator.rests &= !works(vhost, options);
+    let numbers = (1..=pins.iothread_count.min(limits::IOTHREADS)).map(Some);
+    let all: BTreeSet<Option<u32>> = numbers.chain(pins.helpers.keys().copied()).chain([None]).collect();
+    for id in all.into_iter().take(limits::IOTHREADS as usize + 1) {
+        layout.helpers.insert(id, helper(pins.helper(id), guest.domain.helper(id)));
     }
-    let numbers = (1..=pins.iothread_count.min(limits::IOTHREADS)).chain(pins.iothreads.keys().copied());
-    for id in numbers.collect::<BTreeSet<u32>>().into_iter().take(limits::IOTHREADS as usize) {
-        layout.iothreads.insert(id, helper(pins.iothread(id), guest.domain.helper(Some(id))));
+    // vhost threads run where the emulator may.
+    let emulator = layout.helpers.entry(None).or_default();
+    for vhost in guest.domain.threads.iter().filter(|t| t.role == Role::Vhost) {
+        emulator.idle &= !works_on(vhost, &single, options);
+        emulator.rests &= !works(vhost, options);
     }
 }
 

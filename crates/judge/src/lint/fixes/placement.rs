@@ -99,13 +99,9 @@ fn pins_of<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterato
     let (pins, domain) = (&guest.config.pins, guest.domain);
     let pin = |verb, number, cpus, configured, thread| PlannedPin { verb, number, cpus, configured, thread };
     let vcpus = part.vcpus.iter().map(move |(v, on)| pin("vcpupin", Some(*v), on, pins.vcpus.get(v), domain.vcpu(*v)));
-    let emulator = part.emulator.iter();
-    let emulator = emulator.map(move |on| pin("emulatorpin", None, on, pins.emulator.as_ref(), domain.helper(None)));
-    let iothreads = part
-        .iothreads
-        .iter()
-        .map(move |(id, on)| pin("iothreadpin", Some(*id), on, pins.iothreads.get(id), domain.helper(Some(*id))));
-    vcpus.chain(emulator).chain(iothreads)
+    let verb = |id: &Option<u32>| if id.is_some() { "iothreadpin" } else { "emulatorpin" };
+    let helpers = part.helpers.iter();
+    vcpus.chain(helpers.map(move |(id, on)| pin(verb(id), *id, on, pins.helpers.get(id), domain.helper(*id))))
 }
 
 /// The commands that pin a guest's threads, each with what it needs.
@@ -144,13 +140,15 @@ fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
     if vcpus_move {
         kept.vcpus.extend(part.vcpus.clone());
     }
-    kept.iothreads.extend(part.iothreads.clone());
-    let emulator = part.emulator.as_ref().filter(|cpus| vcpus_move || pins.emulator.as_ref() != Some(cpus));
+    let moved = part.helpers.iter().filter(|(id, cpus)| vcpus_move || pins.helpers.get(id) != Some(cpus));
+    kept.helpers.extend(moved.map(|(id, cpus)| (*id, cpus.clone())));
     let vcpu = |(v, cpus): (&u32, &CpuSet)| format!("\n  <vcpupin vcpu='{v}' cpuset='{cpus}'/>");
-    let iothread = |(id, cpus): (&u32, &CpuSet)| format!("\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>");
-    let emulator = emulator.or(kept.emulator.as_ref()).map(|cpus| format!("\n  <emulatorpin cpuset='{cpus}'/>"));
+    let helper = |(id, cpus): (&Option<u32>, &CpuSet)| match id {
+        Some(id) => format!("\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>"),
+        None => format!("\n  <emulatorpin cpuset='{cpus}'/>"),
+    };
     let vcpus = kept.vcpus.iter().take(MAX_PINS).map(vcpu);
-    let text: String = vcpus.chain(emulator).chain(kept.iothreads.iter().take(MAX_PINS).map(iothread)).collect();
+    let text: String = vcpus.chain(kept.helpers.iter().take(MAX_PINS).map(helper)).collect();
     let need = into_xml(guest, AT_NEXT_START);
     (!text.is_empty()).then(|| xml(format!("<cputune>{text}\n</cputune>")).needing(&need))
 }
@@ -212,11 +210,10 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     };
     let (map, now) = (ctx.map(), ctx.layout(guest));
     let set = |cpus: Option<&CpuSet>| cpus.filter(|c| !c.is_empty()).unwrap_or(&map.all).clone();
-    let iothread = |i: &u32| (*i, set(now.iothreads.get(i).and_then(|h| h.cpus.as_ref())));
+    let helper = |id: &Option<u32>| (*id, set(now.helpers.get(id).and_then(|h| h.cpus.as_ref())));
     let before = GuestPlan {
         vcpus: part.vcpus.keys().map(|v| (*v, set(now.vcpus.get(*v as usize)))).collect(),
-        emulator: part.emulator.as_ref().map(|_| set(now.emulator.cpus.as_ref())),
-        iothreads: part.iothreads.keys().map(iothread).collect(),
+        helpers: part.helpers.keys().map(helper).collect(),
         ..GuestPlan::default()
     };
     // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
@@ -282,7 +279,7 @@ fn too_narrow<'a>(
     // A folder is shorter than those in it.
     let mut groups: BTreeMap<(usize, &str), (&GroupCpus, CpuSet)> = BTreeMap::new();
     for (guest, part) in changed {
-        let pins = part.vcpus.values().chain(&part.emulator).chain(part.iothreads.values());
+        let pins = part.vcpus.values().chain(part.helpers.values());
         let wanted = pins.fold(CpuSet::new(), |all, cpus| all.union(cpus));
         for group in guest.domain.facts.cpu_groups.iter().filter(|group| !wanted.is_subset(&group.cpus)) {
             let all = &mut groups.entry((group.folder.len(), &group.folder)).or_insert((group, group.cpus.clone())).1;

@@ -98,7 +98,7 @@ fn pinned_helpers<'a>(ctx: &'a Context<'_>) -> PinnedHelpers<'a> {
     let mut by_cpu = PinnedHelpers::new();
     for (g, layout) in layouts.iter().enumerate().filter(|(_, l)| l.running) {
         let pin = |h: &'a HelperLayout| h.cpus.as_ref().filter(|_| h.pinned);
-        for (id, cpus) in layout.helpers().filter_map(|(id, h)| Some((id, pin(h)?))) {
+        for (id, cpus) in layout.helpers.iter().filter_map(|(id, h)| Some((*id, pin(h)?))) {
             for cpu in cpus.intersection(&single).iter() {
                 let list = by_cpu.entry(cpu).or_default();
                 // One more, because one of them may be the guest's own.
@@ -153,12 +153,12 @@ fn configured_severity(guest: &GuestContext<'_>) -> Severity {
 /// The guest's own helpers, from the configuration alone.
 fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet) -> Option<Finding> {
     let layout = ctx.layout(guest);
-    let wrong: Vec<_> = layout.helpers().filter(|(_, h)| layout.disturbs(ctx.map(), h)).collect();
+    let wrong: Vec<_> = layout.helpers.iter().filter(|(_, h)| layout.disturbs(ctx.map(), h)).collect();
     if wrong.is_empty() {
         return None;
     }
     let pinned = wrong.iter().any(|(_, h)| h.cpus.is_some());
-    let line = |(id, h): &(Option<u32>, &HelperLayout)| match (helper_name(*id), &h.cpus) {
+    let line = |(id, h): &(&Option<u32>, &HelperLayout)| match (helper_name(**id), &h.cpus) {
         (name, Some(cpus)) => format!("{name} may use CPUs {cpus}; vCPUs are pinned to {single}"),
         (name, None) => format!("{name} has no pin and may run on all CPUs, also on {single} of the vCPUs"),
     };

@@ -197,15 +197,14 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         return;
     }
     let absent_vcpus = layout.absent.iter().filter_map(|v| Some((format!("vCPU {v}"), pins.vcpu(v)?.clone())));
-    let absent_helpers = layout.helpers().filter(|(_, h)| h.absent).map(|(id, _)| {
-        let want = id.map_or_else(|| pins.emulator(), |id| pins.iothread(id));
-        (helper_name(id), want.cloned().unwrap_or_default())
-    });
+    let absent_helpers = layout.helpers.iter().filter(|(_, h)| h.absent);
+    let absent_helpers =
+        absent_helpers.map(|(id, _)| (helper_name(*id), pins.helper(*id).cloned().unwrap_or_default()));
     let absent: Vec<(String, CpuSet)> = absent_vcpus.chain(absent_helpers).collect();
     let now = |v: &u32| layout.vcpus.get(*v as usize).cloned().unwrap_or_default();
     let vcpus = layout.drifted.iter().map(|(v, want)| (format!("vCPU {v}"), want, now(v)));
-    let helpers = layout.helpers().filter_map(|(id, helper)| {
-        Some((helper_name(id), helper.drifted.as_ref()?, helper.cpus.clone().unwrap_or_default()))
+    let helpers = layout.helpers.iter().filter_map(|(id, helper)| {
+        Some((helper_name(*id), helper.drifted.as_ref()?, helper.cpus.clone().unwrap_or_default()))
     });
     let drifted: Vec<(String, &CpuSet, CpuSet)> = vcpus.chain(helpers).collect();
     let absent_line = |(thread, want): &(String, CpuSet)| match want.difference(all) {
@@ -221,7 +220,7 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     }
     let marked = layout.absent.iter().filter(|v| pins.vcpu(*v).is_some()).chain(layout.drifted.keys().copied());
     let mut marks: Vec<Mark> = marked.map(Mark::Vcpu).collect();
-    let emulator = guest.domain.emulator().filter(|_| layout.emulator.drifted.is_some());
+    let emulator = guest.domain.emulator().filter(|_| layout.helpers.get(&None).is_some_and(|h| h.drifted.is_some()));
     marks.extend(emulator.map(|t| Mark::Thread(t.tid)));
     let rest = lines.len().saturating_sub(MAX_LINES);
     lines.truncate(MAX_LINES);
