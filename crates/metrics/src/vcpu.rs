@@ -2,7 +2,7 @@
 
 use super::ranked::{Ranked, add_known};
 use judge::model::ThreadModel;
-use sample::{Histogram, ThreadTimes, Timing};
+use sample::{Histogram, Joining, MissingExtreme, Sum as _, ThreadTimes, Timing};
 
 /// CPU time of one or more threads, nanoseconds.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub struct CpuMetrics {
 impl CpuMetrics {
     /// Adds how a thread's times grew from one reading to the next.
     pub fn add(&mut self, now: &ThreadTimes, before: &ThreadTimes) {
-        self.times.add(&now.since(before));
+        self.times.join(now.since(before), &mut Joining::with(MissingExtreme::Unknown));
         self.own_user_ns = self.own_user_ns.max(self.times.user_ns.saturating_sub(self.times.guest_ns));
     }
 }

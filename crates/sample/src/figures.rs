@@ -1,7 +1,7 @@
 //! The figures of a sample: how they are bounded when a file is read, and how counters are added and subtracted. Each
 //! struct lists its figures once, by [`bounded`] or [`counters`]; a new field does not compile until it is listed.
 
-use super::{MissingExtreme, Timing};
+use super::Timing;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -84,13 +84,9 @@ macro_rules! bounded {
 macro_rules! counters {
     ($type:ident { $($figure:ident),* $(,)? } $($other:ident),*) => {
         $crate::figures::bounded!($type { $($figure),* } $($other),*);
+        $crate::sums!($type { $($figure),* } $($other),*);
 
         impl $type {
-            /// Adds the counters of another value.
-            pub fn add(&mut self, more: &Self) {
-                $($crate::Growing::merge(&mut self.$figure, &more.$figure, $crate::MissingExtreme::Unknown);)*
-            }
-
             /// Growth of the counters since an earlier value.
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
@@ -105,39 +101,24 @@ macro_rules! counters {
 
 /// Counts that grow from sample to sample.
 pub trait Growing {
-    /// Adds a later interval, whose names stay. A side that is unknown changes nothing.
-    fn merge(&mut self, more: &Self, missing: MissingExtreme);
-
     /// Growth since an earlier sample. Counts that fell began again from zero.
     #[must_use]
     fn since(&self, before: Option<&Self>) -> Self;
 }
 
 impl Growing for u64 {
-    fn merge(&mut self, more: &Self, _: MissingExtreme) {
-        *self = self.saturating_add(*more);
-    }
-
     fn since(&self, before: Option<&Self>) -> Self {
         growth(*self, before.copied())
     }
 }
 
 impl Growing for Option<u64> {
-    fn merge(&mut self, more: &Self, _: MissingExtreme) {
-        *self = self.zip(*more).map(|(a, b)| a.saturating_add(b)).or(*self).or(*more);
-    }
-
     fn since(&self, before: Option<&Self>) -> Self {
         self.map(|now| growth(now, before.copied().flatten()))
     }
 }
 
 impl<K: Ord + Clone> Growing for BTreeMap<K, u64> {
-    fn merge(&mut self, more: &Self, missing: MissingExtreme) {
-        more.iter().for_each(|(key, more)| Growing::merge(self.entry(key.clone()).or_default(), more, missing));
-    }
-
     fn since(&self, before: Option<&Self>) -> Self {
         let grown = self.iter().map(|(key, now)| (key.clone(), now.since(before.and_then(|b| b.get(key)))));
         grown.filter(|(_, count)| *count > 0).collect()
@@ -145,10 +126,6 @@ impl<K: Ord + Clone> Growing for BTreeMap<K, u64> {
 }
 
 impl Growing for Timing {
-    fn merge(&mut self, more: &Self, missing: MissingExtreme) {
-        Self::merge(self, more, missing);
-    }
-
     fn since(&self, before: Option<&Self>) -> Self {
         Self::since(self, before)
     }
@@ -165,11 +142,6 @@ macro_rules! growing {
         $crate::figures::bounded!($type { $($figure),* } $($other),*);
 
         impl $crate::Growing for $type {
-            fn merge(&mut self, more: &Self, missing: $crate::MissingExtreme) {
-                $($crate::Growing::merge(&mut self.$figure, &more.$figure, missing);)*
-                $(self.$other = Clone::clone(&more.$other);)*
-            }
-
             fn since(&self, before: Option<&Self>) -> Self {
                 Self {
                     $($figure: $crate::Growing::since(&self.$figure, before.map(|b| &b.$figure)),)*

@@ -29,7 +29,7 @@ pub use figures::{Growing, MAX_FIGURE, growth};
 pub use host::*;
 pub use host_disk::*;
 pub use interrupts::*;
-pub use merge::{MissingExtreme, sum_of_known};
+pub use merge::{Joining, MissingExtreme, Row, Sum, sum_of_known};
 pub use normalise::{MAX_FOLDER, MAX_GROUPS, calendar_ms};
 pub use profile::*;
 pub use status::*;

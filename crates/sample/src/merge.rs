@@ -1,7 +1,5 @@
-//! Adds up event counters: of several threads, of several files or of several tables. This is the only merge of
-//! [`ThreadEvents`] and of what it is made of.
-//!
-//! Structs are taken apart without `..`, so that a new field does not compile until its merge is written.
+//! Adds up figures: of several threads, files or tables, or of one interval after another. [`sums`](crate::sums) names
+//! every field of a struct, so that a new field does not compile until its sum is written.
 //!
 //! - Counts, faults and crossings add, saturating.
 //! - Sum, squares and distribution of durations and the parts of an exit's time add. They describe every counted
@@ -14,11 +12,18 @@
 //!
 //! Merging is associative and commutative, apart from the order of the cells: new cells go to the end.
 
-use super::{AccessCell, Burst, ExitCell, Growing as _, Histogram, Migrations, OtherTask, ThreadEvents, Timing};
-use kvm::Isa;
+use super::{
+    AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostRequests, Injection, Injector,
+    IrqSource, Migrations, OtherTask, ThreadEvents, Throttling, Timing, UserspaceCell,
+};
+use kvm::{Isa, Space};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
+
+/// A list this long is searched from its begin; a longer one by its rows' keys.
+const SHORT: usize = 64;
 
 /// Why a [`Timing`] with durations lacks the shortest or longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,23 +35,245 @@ pub enum MissingExtreme {
     Unknown,
 }
 
+/// How figures are added.
+#[derive(Debug, Clone, Copy)]
+pub struct Joining {
+    /// Why extremes are missing.
+    pub missing: MissingExtreme,
+    /// Whether what is added comes later, rather than from elsewhere.
+    pub later: bool,
+    /// Limit of the names of a map, and of other tasks of a thread; further ones are left out.
+    pub names: usize,
+    /// The number of other rows that still fit.
+    pub room: usize,
+}
+
+impl Joining {
+    /// Adds without a limit what was counted elsewhere.
+    pub fn with(missing: MissingExtreme) -> Self {
+        Self { missing, later: false, names: usize::MAX, room: usize::MAX }
+    }
+}
+
+/// A figure, or what has figures.
+pub trait Sum: Sized {
+    /// Adds other figures of the same kind, where they are known.
+    fn join(&mut self, more: Self, how: &mut Joining);
+
+    /// Multiplies or divides the rates and percentages among them.
+    fn change(&mut self, _by: &dyn Fn(f64) -> f64) {}
+}
+
+/// Names the figures of a struct in braces, then its other fields, of which those added last stay, and after a
+/// semicolon figures that add up and are not changed.
+#[macro_export]
+macro_rules! sums {
+    ($type:ident { $($sum:ident),* $(,)? } $($other:ident),* $(; $($fixed:ident),*)?) => {
+        impl $crate::Sum for $type {
+            fn join(&mut self, more: Self, how: &mut $crate::Joining) {
+                let Self { $($sum,)* $($other,)* $($($fixed,)*)? } = more;
+                $($crate::Sum::join(&mut self.$sum, $sum, how);)*
+                $($($crate::Sum::join(&mut self.$fixed, $fixed, how);)*)?
+                $(self.$other = $other;)*
+            }
+
+            fn change(&mut self, by: &dyn Fn(f64) -> f64) {
+                $($crate::Sum::change(&mut self.$sum, by);)*
+            }
+        }
+    };
+}
+
+sums!(ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays });
+sums!(AccessCell { time, faults, burst } space, address, direction);
+sums!(GuestInterrupts { injections, doorbells });
+sums!(Doorbell { time } space, address, to, tid, comm);
+sums!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
+sums!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
+sums!(HostRequests { bytes, total, device });
+
+impl Sum for u64 {
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        *self = self.saturating_add(more);
+    }
+}
+
+impl Sum for i64 {
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        *self = self.saturating_add(more);
+    }
+}
+
+impl Sum for f64 {
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        *self += more;
+    }
+
+    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
+        *self = by(*self);
+    }
+}
+
+/// A name and its figures.
+impl<K, T: Sum> Sum for (K, T) {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        self.0 = more.0;
+        self.1.join(more.1, how);
+    }
+}
+
+impl<T: Sum> Sum for Box<T> {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        T::join(self, *more, how);
+    }
+}
+
+impl<T: Sum> Sum for Option<T> {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        match (self, more) {
+            (Some(sum), Some(more)) => sum.join(more, how),
+            (sum, more @ Some(_)) => *sum = more,
+            (_, None) => {}
+        }
+    }
+
+    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
+        self.iter_mut().for_each(|figure| figure.change(by));
+    }
+}
+
+impl<K: Ord, V: Sum> Sum for BTreeMap<K, V> {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        for (name, more) in more {
+            let is_full = self.len() >= how.names;
+            match self.entry(name) {
+                Entry::Occupied(mut sum) => sum.get_mut().join(more, how),
+                Entry::Vacant(entry) if !is_full => drop(entry.insert(more)),
+                Entry::Vacant(_) => {}
+            }
+        }
+    }
+
+    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
+        self.values_mut().for_each(|figure| figure.change(by));
+    }
+}
+
+/// A row of a list.
+pub trait Row: Sum {
+    /// What makes two rows the same.
+    type Key: Eq + Hash;
+
+    /// What makes two rows the same.
+    fn key(&self) -> Self::Key;
+
+    /// Whether a list of `rows` rows may have another one.
+    fn fits(_rows: usize, how: &mut Joining) -> bool {
+        how.room.checked_sub(1).map(|left| how.room = left).is_some()
+    }
+
+    /// Makes it a part of the row of all that have no row of their own, if there is such a row.
+    fn becomes_rest(&mut self) -> bool {
+        false
+    }
+}
+
+/// Names what makes rows of a type the same.
+#[macro_export]
+macro_rules! rows {
+    ($($type:ty: $key:ty = |$row:ident| $of:expr;)*) => {
+        $(impl $crate::Row for $type {
+            type Key = $key;
+
+            fn key(&self) -> $key {
+                let $row = self;
+                $of
+            }
+        })*
+    };
+}
+
+rows! {
+    // The code alone means nothing where the instruction set is unknown.
+    ExitCell: (Isa, u32, Option<String>) =
+        |cell| (cell.isa, cell.code, cell.name.clone().filter(|_| matches!(cell.isa, Isa::Other(_))));
+    AccessCell: (Space, Option<u64>, super::Direction) = |cell| (cell.space, cell.address, cell.direction);
+    UserspaceCell: i32 = |cell| cell.reason;
+    HostDisk: (u32, u32) = |disk| disk.number;
+    Injection: (IrqSource, u32, Injector, Option<i32>) = |of| (of.source, of.vcpu, of.by, of.tid);
+    Doorbell: (Space, u64, i32) = |bell| (bell.space, bell.address, bell.tid);
+    Throttling: String = |limit| limit.group.clone();
+}
+
+impl Row for OtherTask {
+    type Key = (i32, String);
+
+    fn key(&self) -> Self::Key {
+        (self.tid, self.comm.clone())
+    }
+
+    fn fits(rows: usize, how: &mut Joining) -> bool {
+        rows < how.names
+    }
+}
+
+impl<K: Eq + Hash + Clone, T: Sum> Row for (K, T) {
+    type Key = K;
+
+    fn key(&self) -> K {
+        self.0.clone()
+    }
+}
+
+/// Adds each row to the one of the same key, or at the end while there is room. Lists hardly change their order from one
+/// interval to the next, so the row at the same place is tried first.
+impl<T: Row> Sum for Vec<T> {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        let mut places: Option<HashMap<T::Key, usize>> = None;
+        for (place, mut row) in more.into_iter().enumerate() {
+            let mut same = place_of(self, &mut places, place, &row.key());
+            if same.is_none() && !T::fits(self.len(), how) {
+                if !row.becomes_rest() {
+                    continue;
+                }
+                same = place_of(self, &mut places, place, &row.key());
+            }
+            if let Some(same) = same.and_then(|place| self.get_mut(place)) {
+                same.join(row, how);
+            } else {
+                if let Some(all) = &mut places {
+                    all.insert(row.key(), self.len());
+                }
+                self.push(row);
+            }
+        }
+    }
+
+    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
+        self.iter_mut().for_each(|row| row.change(by));
+    }
+}
+
+fn place_of<T: Row>(
+    rows: &[T],
+    places: &mut Option<HashMap<T::Key, usize>>,
+    likely: usize,
+    key: &T::Key,
+) -> Option<usize> {
+    if rows.get(likely).is_some_and(|row| row.key() == *key) {
+        Some(likely)
+    } else if rows.len() <= SHORT {
+        rows.iter().position(|row| row.key() == *key)
+    } else {
+        let all = || rows.iter().enumerate().rev().map(|(place, row)| (row.key(), place)).collect();
+        places.get_or_insert_with(all).get(key).copied()
+    }
+}
+
 impl ThreadEvents {
     /// Adds what another thread, or another source of the same thread, counted.
     pub fn merge(&mut self, other: Self, missing: MissingExtreme) {
-        let Self { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays } = other;
-        merge_cells(&mut self.exits, exits, ExitCell::key, |sum, cell| sum.merge(cell, missing));
-        merge_cells(&mut self.accesses, accesses, AccessCell::key, |sum, cell| sum.merge(cell, missing));
-        merge_cells(&mut self.userspace, userspace, |cell| cell.reason, |sum, cell| sum.add(&cell));
-        self.migrations.join(&migrations, missing);
-        for (sum, more) in [(&mut self.wakeups, wakeups), (&mut self.run_delays, run_delays)] {
-            match (sum, more) {
-                (Some(sum), Some(more)) => sum.merge(&more, missing),
-                (sum, more @ Some(_)) => *sum = more,
-                (_, None) => {}
-            }
-        }
-        merge_cells(&mut self.woken_by, woken_by, OtherTask::key, |sum, task| sum.add(&task));
-        merge_cells(&mut self.preempted_by, preempted_by, OtherTask::key, |sum, task| sum.add(&task));
+        self.join(other, &mut Joining::with(missing));
     }
 
     /// Bounds the memory of a sum that grows. Accesses beyond the first `max_accesses` cells go to the cell without an
@@ -54,37 +281,26 @@ impl ThreadEvents {
     /// others go to [`OtherTask::REST`]. So no count is lost. Exit reasons, those for the VMM too, are numbers of the
     /// kernel: there are a few hundred.
     pub fn limit(&mut self, max_accesses: usize, max_tasks: usize) {
+        let mut how = Joining::with(MissingExtreme::NothingInInterval);
         if self.accesses.len() > max_accesses {
             let mut beyond = self.accesses.split_off(max_accesses);
             beyond.iter_mut().for_each(|cell| cell.address = None);
-            merge_cells(&mut self.accesses, beyond, AccessCell::key, |sum, cell| {
-                sum.merge(cell, MissingExtreme::NothingInInterval);
-            });
+            self.accesses.join(beyond, &mut how);
         }
         for tasks in [&mut self.woken_by, &mut self.preempted_by] {
             if tasks.len() > max_tasks {
                 tasks.sort_by_key(|task| Reverse((task.ns, task.count)));
-                let beyond = tasks.split_off(max_tasks);
-                let sums = beyond.iter().map(|task| (task.count, task.ns));
-                let (count, ns) = sums
-                    .fold((0, 0), |all: (u64, u64), one| (all.0.saturating_add(one.0), all.1.saturating_add(one.1)));
-                let rest = OtherTask::rest(count, ns).into_iter().collect();
-                merge_cells(tasks, rest, OtherTask::key, |sum, task| sum.add(&task));
+                let beyond = tasks.split_off(max_tasks).into_iter();
+                let rest = beyond.filter_map(|task| OtherTask::rest(task.count, task.ns)).collect();
+                tasks.join(rest, &mut how);
             }
         }
     }
 }
 
-impl ExitCell {
-    /// What makes two cells the same reason. The code alone means nothing where the instruction set is unknown.
-    fn key(&self) -> (Isa, u32, Option<String>) {
-        let name = if matches!(self.isa, Isa::Other(_)) { self.name.clone() } else { None };
-        (self.isa, self.code, name)
-    }
-
-    /// Adds a cell of the same reason.
-    fn merge(&mut self, other: Self, missing: MissingExtreme) {
-        let Self { isa: _, code: _, name, time, userspace_ns, halted_ns, preempted_ns } = other;
+impl Sum for ExitCell {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        let Self { isa: _, code: _, name, time, userspace_ns, halted_ns, preempted_ns } = more;
         // Kernels can name a reason differently; which name stays must not depend on the order.
         self.name = match (self.name.take(), name) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -95,48 +311,36 @@ impl ExitCell {
         part(&mut self.userspace_ns, userspace_ns);
         part(&mut self.halted_ns, halted_ns);
         part(&mut self.preempted_ns, preempted_ns);
-        self.time.merge(&time, missing);
+        self.time.join(time, how);
     }
 }
 
-impl AccessCell {
-    fn key(&self) -> (kvm::Space, Option<u64>, super::Direction) {
-        (self.space, self.address, self.direction)
-    }
-
-    /// Adds a cell of the same address.
-    fn merge(&mut self, other: Self, missing: MissingExtreme) {
-        let Self { space: _, address: _, direction: _, time, faults, burst } = other;
-        self.time.merge(&time, missing);
-        self.faults = self.faults.saturating_add(faults);
-        self.burst = Burst::longest(self.burst, burst);
-    }
-}
-
-impl Migrations {
-    /// Adds those of another thread.
-    fn join(&mut self, other: &Self, missing: MissingExtreme) {
+impl Sum for Migrations {
+    fn join(&mut self, more: Self, how: &mut Joining) {
         let moved = |m: &Self| Self { total: m.total.filter(|n| *n > 0), ..*m } != Self::default();
-        let from = match (moved(self), moved(other)) {
-            (true, true) => None,
-            (true, false) => self.from,
-            (false, _) => other.from,
+        let Self { total, cross_core, cross_llc, cross_node, from } = more;
+        self.from = match (moved(self), moved(&more)) {
+            (true, true) if !how.later => None,
+            (true, _) => from.or(self.from),
+            (false, _) => from,
         };
-        self.merge(other, missing);
-        self.from = from;
+        self.total.join(total, how);
+        self.cross_core.join(cross_core, how);
+        self.cross_llc.join(cross_llc, how);
+        self.cross_node.join(cross_node, how);
     }
 }
 
-impl OtherTask {
-    fn key(&self) -> (i32, String) {
-        (self.tid, self.comm.clone())
+/// The burst with more accesses stays; of equal ones the longer.
+impl Sum for Burst {
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        *self = std::cmp::max_by_key(*self, more, |Self { count, ns }| (*count, *ns));
     }
 }
 
-impl Burst {
-    /// The burst with more accesses; of equal ones the longer.
-    pub fn longest(a: Option<Self>, b: Option<Self>) -> Option<Self> {
-        a.into_iter().chain(b).max_by_key(|Self { count, ns }| (*count, *ns))
+impl Sum for Timing {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        self.merge(&more, how.missing);
     }
 }
 
@@ -177,23 +381,6 @@ pub fn sum_of_known<T>(counts: (u64, u64), a: Option<T>, b: Option<T>, add: impl
         (Some(a), Some(b), _) => Some(add(a, b)),
         (known, None, (_, 0)) | (None, known, (0, _)) => known,
         _ => None,
-    }
-}
-
-/// Adds each cell to the one of the same key; cells of new keys go to the end.
-fn merge_cells<T, K: Eq + Hash>(sum: &mut Vec<T>, more: Vec<T>, key: impl Fn(&T) -> K, add: impl Fn(&mut T, T)) {
-    if more.is_empty() {
-        return;
-    }
-    let mut places: HashMap<K, usize> = sum.iter().enumerate().map(|(place, cell)| (key(cell), place)).collect();
-    for cell in more {
-        match places.get(&key(&cell)).and_then(|place| sum.get_mut(*place)) {
-            Some(same) => add(same, cell),
-            None => {
-                places.insert(key(&cell), sum.len());
-                sum.push(cell);
-            }
-        }
     }
 }
 

@@ -4,7 +4,9 @@ use super::earlier::GuestPair;
 use super::exits::share;
 use kvm::device_map::{self, DeviceMap};
 use kvm::{Space, msr};
-use sample::{AccessCell, Burst, Direction, DomainFacts, EngineKind, MissingExtreme, Origin, Timing, growth};
+use sample::{
+    AccessCell, Burst, Direction, DomainFacts, EngineKind, Joining, MissingExtreme, Origin, Sum as _, Timing, growth,
+};
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -61,7 +63,7 @@ impl AccessRow {
     pub(super) fn merge(&mut self, row: &Self, missing: MissingExtreme) {
         self.span.merge(&row.span, missing);
         self.faults = self.faults.saturating_add(row.faults);
-        self.burst = Burst::longest(self.burst, row.burst);
+        self.burst.join(row.burst, &mut Joining::with(missing));
     }
 
     /// Computes the rate, and the share of the time in all exits.

@@ -1,7 +1,6 @@
 //! Disks and network interfaces, per second.
 
-use super::sum::sums;
-use sample::DomainSample;
+use sample::{DomainSample, sums};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -53,7 +52,7 @@ impl DiskRates {
 
 sums!(DiskRates {
     read_ops, write_ops, read_bytes, write_bytes, flush_ops, failed_ops, queue_depth,
-} name, read_mean_us, write_mean_us, flush_mean_us);
+} name; read_mean_us, write_mean_us, flush_mean_us);
 
 /// A network interface of a guest. The figures come from the last reading; readings may be less frequent than
 /// intervals.

@@ -211,7 +211,7 @@ impl DomainModel {
             kvm_events,
             counters,
             disks: devices::disks(now),
-            host_disks: HostDiskModel::all(&pair, |d| d.host_disks.as_ref(), |disk| disk.number),
+            host_disks: HostDiskModel::all(&pair, |d| d.host_disks.as_ref()),
             interrupts: InjectionModel::of_guest(&pair),
             doorbells: DoorbellModel::of_guest(&pair),
             nics: devices::nics(now),

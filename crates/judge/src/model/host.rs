@@ -1,9 +1,8 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
-use super::sum::{Room, Sum as _, sums};
 use super::{DomainModel, SampleInterval};
 use kvm::kernel_log::{LogKind, LogLine};
-use sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask};
+use sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask, Joining, MissingExtreme, Sum as _, sums};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -42,7 +41,7 @@ impl HostModel {
         let mut sum = CpuTimesPercent::default();
         let mut n = 0;
         for t in self.cpus.iter().filter_map(|c| c.time.as_ref()) {
-            sum.add(*t, &mut Room::default());
+            sum.join(*t, &mut Joining::with(MissingExtreme::Unknown));
             n += 1;
         }
         (n > 0).then(|| sum.scale(1.0 / f64::from(n)).split_unsampled())

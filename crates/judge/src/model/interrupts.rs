@@ -3,8 +3,7 @@
 use super::accesses::Owners;
 use super::earlier::GuestPair;
 use super::traced::Traced;
-use kvm::Space;
-use sample::{Doorbell, Growing as _, Injection, Injector, IrqSource, MissingExtreme};
+use sample::{Doorbell, Injection, Joining, MissingExtreme, Row as _, Sum as _};
 use std::cmp::Reverse;
 
 /// Interrupts of one kind to one vCPU, by one injector.
@@ -16,7 +15,7 @@ pub type DoorbellModel = Traced<Doorbell>;
 impl DoorbellModel {
     /// The doorbells of a guest, the most frequent first; `None` where they are not traced.
     pub(super) fn of_guest(pair: &GuestPair<'_>) -> Option<Vec<Self>> {
-        let mut all = Self::all(pair, |d| Some(&d.interrupts.as_ref()?.doorbells), key_of_doorbell)?;
+        let mut all = Self::all(pair, |d| Some(&d.interrupts.as_ref()?.doorbells))?;
         all.retain(|bell| bell.time.count > 0);
         let owners = Owners::of(&pair.now.facts);
         for bell in &mut all {
@@ -32,25 +31,15 @@ impl DoorbellModel {
     }
 }
 
-/// What makes doorbells the same.
-pub(super) fn key_of_doorbell(bell: &Doorbell) -> (Space, u64, i32) {
-    (bell.space, bell.address, bell.tid)
-}
-
 /// The most frequent first.
 pub(super) fn order_doorbells(all: &mut [DoorbellModel]) {
-    all.sort_by_key(|bell| (Reverse(bell.time.count), key_of_doorbell(bell)));
-}
-
-/// What makes interrupts the same kind.
-pub(super) fn key_of_injection(i: &Injection) -> (IrqSource, u32, Injector, Option<i32>) {
-    (i.source, i.vcpu, i.by, i.tid)
+    all.sort_by_key(|bell| (Reverse(bell.time.count), bell.key()));
 }
 
 impl InjectionModel {
     /// The interrupts of a guest, the most frequent first; `None` where they are not traced.
     pub(super) fn of_guest(pair: &GuestPair<'_>) -> Option<Vec<Self>> {
-        let mut all = Self::all(pair, |d| Some(&d.interrupts.as_ref()?.injections), key_of_injection)?;
+        let mut all = Self::all(pair, |d| Some(&d.interrupts.as_ref()?.injections))?;
         all.retain(|i| i.count > 0);
         order(&mut all);
         Some(all)
@@ -78,21 +67,22 @@ impl InjectionModel {
     pub fn sum_of(all: Option<&[Self]>, wanted: impl Fn(&Self) -> bool) -> Option<Self> {
         let mut these = all?.iter().filter(|i| wanted(i)).cloned();
         let mut sum = these.next()?;
-        these.for_each(|more| sum.merge(&more, MissingExtreme::Unknown));
+        these.for_each(|more| sum.join(more, &mut Joining::with(MissingExtreme::Unknown)));
         Some(sum)
     }
 }
 
 /// The most frequent first.
 pub(super) fn order(all: &mut [InjectionModel]) {
-    all.sort_by_key(|i| (Reverse(i.count), key_of_injection(i)));
+    all.sort_by_key(|i| (Reverse(i.count), i.key()));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::{Base, Model, ModelSum};
-    use sample::{DomainSample, GuestInterrupts, Sample};
+    use kvm::Space;
+    use sample::{DomainSample, GuestInterrupts, IrqSource, Sample};
 
     fn sample(mono_s: u64, times: u64, each_ns: u64) -> Sample {
         let mut injection = Injection { source: IrqSource::Msi(0x31), count: times, ..Injection::default() };

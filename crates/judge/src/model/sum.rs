@@ -3,24 +3,18 @@
 //!
 //! The first and the last sample of a recording are not enough for that: a thread or guest that ended in between is in
 //! neither, the extremes of a sample are those of its own interval, and counters restart with each run of the
-//! recorder. [`sums`] names every field of a struct, so that a new one does not compile before its sum is written.
+//! recorder.
 
 use super::accesses::AccessId;
 use super::exits::missing_extreme;
 use super::host::list_tenants;
 use super::{
-    AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, DoorbellModel, ExitRateSource, ExitTable, HostDiskModel,
-    HostModel, HostTaskModel, InjectionModel, Model, NicRates, ThreadModel, Traced, accesses, cpu, domain, interrupts,
+    AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel, HostTaskModel, Model,
+    NicRates, ThreadModel, Traced, accesses, cpu, domain, interrupts,
 };
-use kvm::Space;
 use kvm::thread_name::Role;
-use sample::{
-    DomainState, Growing, GuestId, Histogram, Injector, IrqSource, Migrations, MissingExtreme, OtherTask, ThreadTimes,
-    Throttling, Timing,
-};
-use std::collections::btree_map::Entry;
+use sample::{DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, rows, sums};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::Hash;
 
 /// Limit of guests; further ones are left out.
 const MAX_GUESTS: usize = 4096;
@@ -32,23 +26,30 @@ const MAX_ROWS: usize = 1 << 20;
 const MAX_ACCESSES: usize = 65_536;
 /// Limit of tasks of the host; further ones are left out.
 const MAX_TASKS: usize = 4096;
-/// Limit of wakers, of pre-empting tasks and of counters of one thread; further ones are left out.
-const MAX_NAMES: usize = 1024;
-/// A list this long is searched from its begin; a longer one by its entries' keys.
-const SHORT: usize = 64;
+/// Limit of wakers, of pre-empting tasks and of counters of one thread, and of a guest's exits to the VMM; further ones
+/// are left out.
+const MAX_NAMES: usize = 4096;
 
 /// Intervals added up. They need not follow one another: what lies between two of them counts nowhere.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ModelSum {
     /// All but the guests. Rates and percentages are multiplied by the seconds that they are of.
     sum: Model,
     ns: u64,
     guests: HashMap<GuestId, DomainModel>,
-    room: Room,
+    how: Joining,
     /// The guests of the last interval, in its order.
     latest: Vec<GuestId>,
     /// The guests that ended, in the order of their end.
     ended: Vec<GuestId>,
+}
+
+impl Default for ModelSum {
+    fn default() -> Self {
+        let how = Joining { missing: MissingExtreme::Unknown, later: true, names: MAX_NAMES, room: MAX_ROWS };
+        let (sum, guests, latest, ended) = Default::default();
+        Self { sum, ns: 0, guests, how, latest, ended }
+    }
 }
 
 impl ModelSum {
@@ -61,14 +62,14 @@ impl ModelSum {
             let id = domain.facts.id();
             if self.guests.len() < MAX_GUESTS || self.guests.contains_key(&id) {
                 self.latest.push(id.clone());
-                add_guest(self.guests.entry(id).or_default(), domain, seconds, &mut self.room);
+                add_guest(self.guests.entry(id).or_default(), domain, seconds, &mut self.how);
             }
         }
         let latest: HashSet<&GuestId> = self.latest.iter().collect();
         self.ended.extend(before.into_iter().filter(|id| !latest.contains(id)));
         self.ended.retain(|id| !latest.contains(id));
         now.change(&|rate| rate * seconds);
-        self.sum.add(now, &mut self.room);
+        self.sum.join(now, &mut self.how);
     }
 
     /// Seconds of all intervals together.
@@ -98,10 +99,11 @@ impl ModelSum {
 }
 
 /// Adds an interval of a guest. Its rates and percentages are then multiplied by the seconds that they are of.
-fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, room: &mut Room) {
+fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mut Joining) {
     // A mean counts as often as there were operations.
     now.disks.iter_mut().flat_map(DiskRates::means).for_each(|(mean, ops)| mean.change(&|us| us * (ops * seconds)));
     now.change(&|rate| rate * seconds);
+    now.exit_rate.0.change(&|rate| rate * seconds);
     cpu_shares(&mut now).for_each(|share| *share = share.scaled(seconds));
     // An access counts when it occurs, its time when its exit ends, so one that is under way at the end of an interval
     // has no time in it.
@@ -117,12 +119,17 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, room: &m
     let living: HashSet<_> = now.threads.iter().map(ThreadModel::key).collect();
     let threads = sum.threads.len();
     sum.threads.retain(|thread| thread.role == Role::Vcpu || living.contains(&thread.key()));
-    room.0 += threads - sum.threads.len();
+    how.room += threads - sum.threads.len();
     now.profile = now.profile.filter(|profile| profile.is_new).or(sum.profile.take());
+    now.exit_rate.0.join(sum.exit_rate.0, how);
     if now.exit_rate.1 == ExitRateSource::Nothing {
         now.exit_rate.1 = sum.exit_rate.1;
     }
-    sum.add(now, room);
+    let by_reason = |rows: &mut Vec<_>| rows.drain(..).map(|(v, r, n)| ((v, r), n)).collect::<BTreeMap<_, u64>>();
+    let mut userspace = by_reason(&mut sum.userspace);
+    userspace.join(by_reason(&mut now.userspace), how);
+    now.userspace = userspace.into_iter().map(|((v, r), n)| (v, r, n)).collect();
+    sum.join(now, how);
 }
 
 fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
@@ -132,6 +139,7 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
         *mean = mean.filter(|_| ops > 0.0).map(|us| us / ops);
     }
     sum.change(&|rate| rate / all_seconds);
+    sum.exit_rate.0.change(&|rate| rate / all_seconds);
     cpu_shares(&mut sum).for_each(|share| *share = share.scaled(1.0 / all_seconds));
     for thread in &mut sum.threads {
         cpu::order_tasks(&mut thread.woken_by);
@@ -169,51 +177,6 @@ fn cpu_shares(guest: &mut DomainModel) -> impl Iterator<Item = &mut CpuShare> {
     guest.cpu.iter_mut().chain(guest.threads.iter_mut().filter_map(|thread| thread.cpu.as_mut()))
 }
 
-/// The number of rows that still fit.
-#[derive(Debug)]
-pub(super) struct Room(usize);
-
-impl Default for Room {
-    fn default() -> Self {
-        Self(MAX_ROWS)
-    }
-}
-
-impl Room {
-    /// Takes room for a row; false if all room is taken.
-    fn take(&mut self) -> bool {
-        self.0.checked_sub(1).map(|left| self.0 = left).is_some()
-    }
-}
-
-/// A figure, or what has figures.
-pub(super) trait Sum: Sized {
-    /// Adds the figures of a later interval, where they are known.
-    fn add(&mut self, more: Self, room: &mut Room);
-
-    /// Multiplies or divides the rates and percentages, apart from shares of CPU time.
-    fn change(&mut self, _by: &dyn Fn(f64) -> f64) {}
-}
-
-/// Names the figures of a struct in braces, and then its other fields, of which the latest stay.
-macro_rules! sums {
-    ($type:ident { $($sum:ident),* $(,)? } $($latest:ident),*) => {
-        impl $crate::model::sum::Sum for $type {
-            fn add(&mut self, more: Self, room: &mut $crate::model::sum::Room) {
-                let Self { $($sum,)* $($latest,)* } = more;
-                $($crate::model::sum::Sum::add(&mut self.$sum, $sum, room);)*
-                $(self.$latest = $latest;)*
-            }
-
-            fn change(&mut self, by: &dyn Fn(f64) -> f64) {
-                $($crate::model::sum::Sum::change(&mut self.$sum, by);)*
-            }
-        }
-    };
-}
-
-pub(super) use sums;
-
 sums!(Model {
     intervals, lost, overflow, own_cpu, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
@@ -225,158 +188,66 @@ sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, gue
 sums!(HostTaskModel { cpu_percent } tid, pid, comm, kernel, last_cpu);
 
 sums!(DomainModel {
-    cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, userspace, exit_rate, kvm_events, counters, disks,
-    host_disks, interrupts, doorbells, nics, throttling, swap,
-} facts, state, node_memory, memory, profile);
+    cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, host_disks, interrupts,
+    doorbells, nics, throttling, swap,
+} facts, state, userspace, exit_rate, node_memory, memory, profile);
 
 sums!(ThreadModel {
     cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,
 } tid, comm, role, index, place);
 
-impl Sum for f64 {
-    fn add(&mut self, more: Self, _: &mut Room) {
-        *self += more;
-    }
-
-    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
-        *self = by(*self);
+impl Sum for CpuShare {
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        *self = self.plus(more);
     }
 }
 
-impl<T: Sum> Sum for Option<T> {
-    fn add(&mut self, more: Self, room: &mut Room) {
-        match (self, more) {
-            (Some(sum), Some(more)) => sum.add(more, room),
-            (sum, more @ Some(_)) => *sum = more,
-            (_, None) => {}
-        }
-    }
-
-    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
-        self.iter_mut().for_each(|figure| figure.change(by));
+impl Sum for ExitTable {
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        *self = std::mem::take(self).plus(more);
     }
 }
 
-impl<K: Ord, V: Sum> Sum for BTreeMap<K, V> {
-    fn add(&mut self, more: Self, room: &mut Room) {
-        for (name, more) in more {
-            let is_full = self.len() >= MAX_NAMES;
-            match self.entry(name) {
-                Entry::Occupied(mut sum) => sum.get_mut().add(more, room),
-                Entry::Vacant(entry) if !is_full => drop(entry.insert(more)),
-                Entry::Vacant(_) => {}
-            }
-        }
-    }
-
-    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
-        self.values_mut().for_each(|figure| figure.change(by));
-    }
-}
-
-/// Implements [`Sum`] for figures that no time changes.
-macro_rules! counts {
-    ($($type:ty: |$sum:ident, $more:ident| $add:expr;)*) => {
-        $(impl Sum for $type {
-            fn add(&mut self, $more: Self, _: &mut Room) {
-                let $sum = self;
-                $add;
-            }
-        })*
-    };
-}
-
-counts! {
-    u64: |sum, more| Growing::merge(sum, &more, MissingExtreme::Unknown);
-    Box<Timing>: |sum, more| sum.merge(&more, MissingExtreme::Unknown);
-    CpuShare: |sum, more| *sum = sum.plus(more);
-    ThreadTimes: |sum, more| sum.add(&more);
-    OtherTask: |sum, more| sum.add(&more);
-    Throttling: |sum, more| sum.add(&more);
-    Migrations: |sum, more| {
-        let from = more.from.or(sum.from);
-        sum.merge(&more, MissingExtreme::Unknown);
-        sum.from = from;
-    };
-    ExitTable: |sum, more| *sum = std::mem::take(sum).plus(more);
-    (u32, ExitTable): |sum, more| sum.1 = std::mem::take(&mut sum.1).plus(more.1);
-    (Option<u32>, i32, u64): |sum, more| sum.2 = sum.2.saturating_add(more.2);
-    // Memory in swap and its growth.
-    (u64, i64): |sum, more| *sum = (more.0, sum.1.saturating_add(more.1));
-    AccessRow: |sum, more| {
-        sum.merge(&more, missing_extreme(&more.span));
-        // The latest name: the monitor may answer after the first accesses were counted.
-        sum.device = more.device.or(sum.device.take());
-    };
-}
-
-impl Sum for (Option<f64>, ExitRateSource) {
-    fn add(&mut self, more: Self, room: &mut Room) {
-        self.0.add(more.0, room);
-        self.1 = more.1;
-    }
-
-    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
-        self.0.change(by);
-    }
-}
-
-impl<T: Growing> Sum for Traced<T> {
-    fn add(&mut self, more: Self, _: &mut Room) {
-        self.of.merge(&more.of, MissingExtreme::Unknown);
+impl<T: Sum> Sum for Traced<T> {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        self.of.join(more.of, how);
         self.device = more.device.or(self.device.take());
     }
 }
 
-/// A row of a list.
-trait Row: Sum {
-    type Key: Eq + Hash;
+impl<T: Row> Row for Traced<T> {
+    type Key = T::Key;
 
-    /// What makes two rows the same.
-    fn key(&self) -> Self::Key;
-
-    /// Whether a list of `rows` rows may have another one.
-    fn fits(_rows: usize, room: &mut Room) -> bool {
-        room.take()
+    fn key(&self) -> T::Key {
+        self.of.key()
     }
-
-    /// Makes it a part of the row of all that have no row of their own, if there is such a row.
-    fn becomes_rest(&mut self) -> bool {
-        false
-    }
-}
-
-/// Names what makes rows of a type the same, and the limit of a list of them that takes no room.
-macro_rules! rows {
-    ($($type:ty: $key:ty = |$row:ident| $of:expr $(, at most $most:ident)?;)*) => {
-        $(impl Row for $type {
-            type Key = $key;
-
-            fn key(&self) -> $key {
-                let $row = self;
-                $of
-            }
-
-            $(fn fits(rows: usize, _: &mut Room) -> bool {
-                rows < $most
-            })?
-        })*
-    };
 }
 
 rows! {
     CpuModel: u32 = |cpu| cpu.cpu;
-    HostTaskModel: (i32, i32, String) = |task| (task.tid, task.pid, task.comm.clone()), at most MAX_TASKS;
     ThreadModel: (i32, Role, Option<u32>) = |thread| (thread.tid, thread.role, thread.index);
-    OtherTask: (i32, String) = |task| (task.tid, task.comm.clone()), at most MAX_NAMES;
-    (u32, ExitTable): u32 = |table| table.0;
-    (Option<u32>, i32, u64): (Option<u32>, i32) = |row| (row.0, row.1);
     DiskRates: String = |disk| disk.name.clone();
     NicRates: String = |nic| nic.name.clone();
-    HostDiskModel: (u32, u32) = |disk| disk.number;
-    InjectionModel: (IrqSource, u32, Injector, Option<i32>) = |injection| interrupts::key_of_injection(injection);
-    DoorbellModel: (Space, u64, i32) = |bell| interrupts::key_of_doorbell(bell);
-    Throttling: String = |limit| limit.group.clone();
+}
+
+impl Row for HostTaskModel {
+    type Key = (i32, i32, String);
+
+    fn key(&self) -> Self::Key {
+        (self.tid, self.pid, self.comm.clone())
+    }
+
+    fn fits(rows: usize, _: &mut Joining) -> bool {
+        rows < MAX_TASKS
+    }
+}
+
+impl Sum for AccessRow {
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        self.merge(&more, missing_extreme(&more.span));
+        // The latest name: the monitor may answer after the first accesses were counted.
+        self.device = more.device.or(self.device.take());
+    }
 }
 
 impl Row for AccessRow {
@@ -386,57 +257,12 @@ impl Row for AccessRow {
         self.id()
     }
 
-    fn fits(rows: usize, room: &mut Room) -> bool {
-        rows < MAX_ACCESSES && room.take()
+    fn fits(rows: usize, how: &mut Joining) -> bool {
+        rows < MAX_ACCESSES && how.room.checked_sub(1).map(|left| how.room = left).is_some()
     }
 
     fn becomes_rest(&mut self) -> bool {
         self.device = None;
         self.address.take().is_some()
-    }
-}
-
-/// Adds each row to the one of the same key, or at the end while there is room. Lists hardly change their order from one
-/// interval to the next, so the row at the same place is tried first.
-impl<T: Row> Sum for Vec<T> {
-    fn add(&mut self, more: Self, room: &mut Room) {
-        let mut places: Option<HashMap<T::Key, usize>> = None;
-        for (place, mut row) in more.into_iter().enumerate() {
-            let mut same = place_of(self, &mut places, place, &row.key());
-            if same.is_none() && !T::fits(self.len(), room) {
-                if !row.becomes_rest() {
-                    continue;
-                }
-                same = place_of(self, &mut places, place, &row.key());
-            }
-            if let Some(same) = same.and_then(|place| self.get_mut(place)) {
-                same.add(row, room);
-            } else {
-                if let Some(all) = &mut places {
-                    all.insert(row.key(), self.len());
-                }
-                self.push(row);
-            }
-        }
-    }
-
-    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
-        self.iter_mut().for_each(|row| row.change(by));
-    }
-}
-
-fn place_of<T: Row>(
-    rows: &[T],
-    places: &mut Option<HashMap<T::Key, usize>>,
-    likely: usize,
-    key: &T::Key,
-) -> Option<usize> {
-    if rows.get(likely).is_some_and(|row| row.key() == *key) {
-        Some(likely)
-    } else if rows.len() <= SHORT {
-        rows.iter().position(|row| row.key() == *key)
-    } else {
-        let all = || rows.iter().enumerate().rev().map(|(place, row)| (row.key(), place)).collect();
-        places.get_or_insert_with(all).get(key).copied()
     }
 }

@@ -1,8 +1,7 @@
 //! What the engine counted for a guest within an interval, with its rate.
 
 use super::earlier::{Earlier, GuestPair};
-use sample::{DomainSample, Growing};
-use std::hash::Hash;
+use sample::{DomainSample, Growing, Row};
 use std::ops::{Deref, DerefMut};
 
 /// Counts and times of one interval.
@@ -23,18 +22,14 @@ impl<T> Traced<T> {
     }
 
     /// What grew since the previous sample; `None` where it is not traced, or without an interval.
-    pub(super) fn all<'a, K: Eq + Hash>(
-        pair: &GuestPair<'a>,
-        list: fn(&'a DomainSample) -> Option<&'a Vec<T>>,
-        key: fn(&'a T) -> K,
-    ) -> Option<Vec<Self>>
+    pub(super) fn all<'a>(pair: &GuestPair<'a>, list: fn(&'a DomainSample) -> Option<&'a Vec<T>>) -> Option<Vec<Self>>
     where
-        T: Growing,
+        T: Growing + Row,
     {
         let now = list(pair.now).filter(|_| pair.interval.started)?;
-        let mut before = Earlier::new(pair.before.and_then(list).map_or(&[][..], Vec::as_slice), key);
+        let mut before = Earlier::new(pair.before.and_then(list).map_or(&[][..], Vec::as_slice), T::key);
         let seconds = pair.interval.seconds;
-        let grown = now.iter().map(|now| Self { of: now.since(before.find(&key(now))), seconds, device: None });
+        let grown = now.iter().map(|now| Self { of: now.since(before.find(&now.key())), seconds, device: None });
         Some(grown.collect())
     }
 }

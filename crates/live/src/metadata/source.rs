@@ -2,7 +2,7 @@
 
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
-use sample::{DiskSample, DomainFacts, DomainState, Known, NicSample, SourceStatus};
+use sample::{DiskSample, DomainFacts, DomainState, Joining, Known, MissingExtreme, NicSample, SourceStatus, Sum as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -134,7 +134,7 @@ fn growth<T>(now: &[T], before: &[T], name: fn(&T) -> &str, since: fn(&T, &T) ->
 pub(crate) fn nic_since(now: &NicSample, before: &NicSample) -> Option<NicSample> {
     let grown = now.since(before);
     let mut sum = before.clone();
-    sum.add(&grown);
+    sum.join(grown.clone(), &mut Joining::with(MissingExtreme::Unknown));
     (sum == *now).then_some(grown)
 }
 

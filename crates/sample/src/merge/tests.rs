@@ -1,4 +1,4 @@
-use super::super::{Direction, UserspaceCell};
+use super::super::Direction;
 use super::*;
 use kvm::Space;
 use proptest::prelude::*;
@@ -77,9 +77,9 @@ fn reasons_of_an_unknown_instruction_set_differ_by_name() {
 fn two_threads_that_moved_have_no_common_last_cpu() {
     let moved = |from| Migrations { total: Some(1), cross_core: 1, from: Some(from), ..Migrations::default() };
     let mut sum = Migrations { total: Some(0), ..Migrations::default() };
-    sum.join(&moved(3), MissingExtreme::Unknown);
+    sum.join(moved(3), &mut Joining::with(MissingExtreme::Unknown));
     assert_eq!(sum, moved(3));
-    sum.join(&moved(5), MissingExtreme::Unknown);
+    sum.join(moved(5), &mut Joining::with(MissingExtreme::Unknown));
     assert_eq!((sum.total, sum.cross_core, sum.from), (Some(2), 2, None));
 }
 
