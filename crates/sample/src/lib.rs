@@ -11,7 +11,6 @@
 mod domain;
 pub mod domain_stats;
 mod events;
-mod feed;
 mod figures;
 mod host;
 mod host_disk;
@@ -24,7 +23,6 @@ mod timing;
 
 pub use domain::*;
 pub use events::*;
-pub use feed::*;
 pub use figures::{Growing, MAX_FIGURE, growth};
 pub use host::*;
 pub use host_disk::*;
@@ -62,6 +60,15 @@ pub struct Sample {
 }
 
 bounded!(Sample { mono_ns, boot_ns, host, domains, engine, own } time_ms, sources);
+
+/// Something that yields samples in order of time.
+pub trait Feed {
+    /// The next sample; `None` at the end.
+    ///
+    /// # Errors
+    /// Only what ends the feed as a whole. A source that fails on the way is a `SourceStatus` inside the sample.
+    fn next(&mut self) -> anyhow::Result<Option<Sample>>;
+}
 
 /// Names the words of enums, which `strum` derives.
 macro_rules! words {

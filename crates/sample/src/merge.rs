@@ -42,7 +42,7 @@ pub struct Joining {
     pub missing: MissingExtreme,
     /// Whether what is added comes later, rather than from elsewhere.
     pub later: bool,
-    /// Limit of the names of a map, and of other tasks of a thread; further ones are left out.
+    /// Limit of the names of a map and of the tasks of a list; further ones are left out.
     pub names: usize,
     /// The number of other rows that still fit.
     pub room: usize,
@@ -178,10 +178,10 @@ pub trait Row: Sum {
     }
 }
 
-/// Names what makes rows of a type the same.
+/// Names what makes rows of a type the same, and the field of [`Joining`] that limits a list of them instead of `room`.
 #[macro_export]
 macro_rules! rows {
-    ($($type:ty: $key:ty = |$row:ident| $of:expr;)*) => {
+    ($($type:ty: $key:ty = |$row:ident| $of:expr $(, limited by $limit:ident)?;)*) => {
         $(impl $crate::Row for $type {
             type Key = $key;
 
@@ -189,6 +189,10 @@ macro_rules! rows {
                 let $row = self;
                 $of
             }
+
+            $(fn fits(rows: usize, how: &mut $crate::Joining) -> bool {
+                rows < how.$limit
+            })?
         })*
     };
 }
@@ -199,22 +203,11 @@ rows! {
         |cell| (cell.isa, cell.code, cell.name.clone().filter(|_| matches!(cell.isa, Isa::Other(_))));
     AccessCell: (Space, Option<u64>, super::Direction) = |cell| (cell.space, cell.address, cell.direction);
     UserspaceCell: i32 = |cell| cell.reason;
+    OtherTask: (i32, String) = |task| (task.tid, task.comm.clone()), limited by names;
     HostDisk: (u32, u32) = |disk| disk.number;
     Injection: (IrqSource, u32, Injector, Option<i32>) = |of| (of.source, of.vcpu, of.by, of.tid);
     Doorbell: (Space, u64, i32) = |bell| (bell.space, bell.address, bell.tid);
     Throttling: String = |limit| limit.group.clone();
-}
-
-impl Row for OtherTask {
-    type Key = (i32, String);
-
-    fn key(&self) -> Self::Key {
-        (self.tid, self.comm.clone())
-    }
-
-    fn fits(rows: usize, how: &mut Joining) -> bool {
-        rows < how.names
-    }
 }
 
 impl<K: Eq + Hash + Clone, T: Sum> Row for (K, T) {
@@ -225,8 +218,8 @@ impl<K: Eq + Hash + Clone, T: Sum> Row for (K, T) {
     }
 }
 
-/// Adds each row to the one of the same key, or at the end while there is room. Lists hardly change their order from one
-/// interval to the next, so the row at the same place is tried first.
+/// Adds each row to the one of the same key, or at the end while there is room. Lists hardly change their order from
+/// one interval to the next, so the row at the same place is tried first.
 impl<T: Row> Sum for Vec<T> {
     fn join(&mut self, more: Self, how: &mut Joining) {
         let mut places: Option<HashMap<T::Key, usize>> = None;

@@ -1,6 +1,6 @@
 //! What the durations of one interval say: how they grew from sample to sample, mean, error and quantiles.
 
-use crate::{Histogram, Timing};
+use crate::{Histogram, MissingExtreme, Timing};
 
 impl Timing {
     /// The durations of one interval: what this has more than `before`, the sample at its beginning. A count that fell
@@ -22,6 +22,14 @@ impl Timing {
             max_ns: self.max_ns.filter(|_| count > 0),
             histogram: self.histogram.as_ref().map(grown),
         }
+    }
+
+    /// Both together, of the same time.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut sum = self.clone();
+        sum.merge(other, MissingExtreme::Unknown);
+        sum
     }
 
     /// Mean, microseconds.

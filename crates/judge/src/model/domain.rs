@@ -296,10 +296,5 @@ pub(super) fn order_userspace(rows: &mut [(Option<u32>, i32, u64)]) {
 
 fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {
     let mut before = Earlier::new(before, |b| b.group.as_str());
-    now.iter()
-        .filter_map(|n| {
-            let b = before.find(&n.group.as_str())?;
-            Some(n.since(b))
-        })
-        .collect()
+    now.iter().filter_map(|n| Some(n.since(before.find(&n.group.as_str())?))).collect()
 }

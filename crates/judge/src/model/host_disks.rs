@@ -1,7 +1,7 @@
 //! What the host's block devices did for a guest within an interval.
 
 use super::traced::Traced;
-use sample::{HostDisk, HostRequests, MissingExtreme, Submitter, Timing};
+use sample::{HostDisk, HostRequests, Submitter, Timing};
 
 /// A block device of the host, and its work for one guest.
 pub type HostDiskModel = Traced<HostDisk>;
@@ -9,19 +9,13 @@ pub type HostDiskModel = Traced<HostDisk>;
 impl HostDiskModel {
     /// Mean time of its reads and writes, microseconds: from submission to completion, and the part in the device.
     pub fn mean_us(&self) -> (Option<f64>, Option<f64>) {
-        let both = |part: fn(&HostRequests) -> &Timing| {
-            let mut both = part(&self.reads).clone();
-            both.merge(part(&self.writes), MissingExtreme::Unknown);
-            both.mean_us()
-        };
+        let both = |part: fn(&HostRequests) -> &Timing| part(&self.reads).plus(part(&self.writes)).mean_us();
         (both(|kind| &kind.total), both(|kind| &kind.device))
     }
 
     /// 99th percentile of its reads and writes, from submission to completion, microseconds.
     pub fn p99_us(&self) -> Option<f64> {
-        let mut both = self.reads.total.clone();
-        both.merge(&self.writes.total, MissingExtreme::Unknown);
-        both.quantile_us(0.99)
+        self.reads.total.plus(&self.writes.total).quantile_us(0.99)
     }
 
     /// Reads and writes per second.

@@ -52,9 +52,7 @@ impl InjectionModel {
 
     /// 99th percentile from the injection to the guest, whether the vCPU slept or not, microseconds.
     pub fn p99_us(&self) -> Option<f64> {
-        let mut both = self.slept.clone();
-        both.merge(&self.kick, MissingExtreme::Unknown);
-        both.quantile_us(0.99)
+        self.slept.plus(&self.kick).quantile_us(0.99)
     }
 
     /// Share of the interrupts that woke the vCPU, percent.

@@ -24,10 +24,8 @@ const MAX_ROWS: usize = 1 << 20;
 /// Limit of access rows of one guest, and of one guest's rows of vCPUs; further addresses are added up in one row of
 /// their kind.
 const MAX_ACCESSES: usize = 65_536;
-/// Limit of tasks of the host; further ones are left out.
-const MAX_TASKS: usize = 4096;
-/// Limit of wakers, of pre-empting tasks and of counters of one thread, and of a guest's exits to the VMM; further ones
-/// are left out.
+/// Limit of tasks of the host, of wakers, pre-empting tasks and counters of one thread, and of a guest's exits to the
+/// VMM; further ones are left out.
 const MAX_NAMES: usize = 4096;
 
 /// Intervals added up. They need not follow one another: what lies between two of them counts nowhere.
@@ -225,21 +223,10 @@ impl<T: Row> Row for Traced<T> {
 
 rows! {
     CpuModel: u32 = |cpu| cpu.cpu;
+    HostTaskModel: (i32, i32, String) = |task| (task.tid, task.pid, task.comm.clone()), limited by names;
     ThreadModel: (i32, Role, Option<u32>) = |thread| (thread.tid, thread.role, thread.index);
     DiskRates: String = |disk| disk.name.clone();
     NicRates: String = |nic| nic.name.clone();
-}
-
-impl Row for HostTaskModel {
-    type Key = (i32, i32, String);
-
-    fn key(&self) -> Self::Key {
-        (self.tid, self.pid, self.comm.clone())
-    }
-
-    fn fits(rows: usize, _: &mut Joining) -> bool {
-        rows < MAX_TASKS
-    }
 }
 
 impl Sum for AccessRow {

@@ -15,13 +15,11 @@ pub(super) struct FreeCpus {
 
 impl FreeCpus {
     pub fn without(&self, used: &CpuSet) -> Self {
-        let levels = self.levels.iter().map(|l| l.difference(used)).collect();
-        Self { open: self.open.difference(used), levels }
+        self.each(|cpus| cpus.difference(used))
     }
 
-    fn with(&self, more: &CpuSet) -> Self {
-        let levels = self.levels.iter().map(|l| l.union(more)).collect();
-        Self { open: self.open.union(more), levels }
+    fn each(&self, change: impl Fn(&CpuSet) -> CpuSet) -> Self {
+        Self { open: change(&self.open), levels: self.levels.iter().map(&change).collect() }
     }
 }
 
@@ -56,7 +54,7 @@ pub(super) fn assign(map: &CpuMap, guest: &GuestLayout, faults: &GuestFaults, fr
     let all: CpuSet = (0..guest.vcpus.len() as u32).collect();
     // Moving all frees the CPUs of those that could stay.
     let own: CpuSet = guest.pins(map).filter(|(v, _)| !movers.contains(*v)).map(|(_, cpu)| cpu).collect();
-    let wider = free.with(&own);
+    let wider = free.each(|cpus| cpus.union(&own));
     let near = Search { map, guest, movers: &movers, free, threads: faults::unit(map, guest) };
     let whole = Search { movers: &all, free: &wider, ..near };
     if guest.cells.len() > 1 {

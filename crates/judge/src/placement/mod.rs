@@ -146,8 +146,8 @@ impl GuestPlan {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         let Self { vcpus, helpers, threads, cells, memnodes, memory, .. } = self;
-        let pins = vcpus.is_empty() && helpers.is_empty();
-        pins && threads.is_none() && cells.is_empty() && memnodes.is_empty() && memory.is_none()
+        let stays = vcpus.is_empty() && helpers.is_empty() && cells.is_empty() && memnodes.is_empty();
+        stays && threads.is_none() && memory.is_none()
     }
 }
 
