@@ -125,6 +125,32 @@ const ACCESSES: &[Column<Tally>] = &[
     Column::time("kvmtop_access", "Time in exits that served an access", |t| t.ns),
 ];
 
+const INJECTED: &[Column<Tally>] =
+    &[Column::count("kvmtop_interrupts", "Interrupts that KVM gave to the guest's vCPUs", |t| Some(t.count))];
+
+const WOKE: &[Column<Tally>] = &[
+    Column::count("kvmtop_interrupt_wakeups", "Interrupts that woke a sleeping vCPU", |t| Some(t.count)),
+    Column::time("kvmtop_interrupt_wakeup_time", "From their injection until the vCPU had a CPU", |t| t.ns),
+];
+
+const ARRIVED: &[Column<Tally>] = &[
+    Column::count(
+        "kvmtop_interrupt_arrivals",
+        "Interrupts of which the whole way was timed, where the kernel fires kvm_entry",
+        |t| Some(t.count),
+    ),
+    Column::time("kvmtop_interrupt_arrival_time", "From their injection until the vCPU ran the guest", |t| t.ns),
+];
+
+const DOORBELLS: &[Column<Tally>] = &[
+    Column::count(
+        "kvmtop_doorbells",
+        "Writes of the guest that KVM passed on as an eventfd and that woke a thread",
+        |t| Some(t.count),
+    ),
+    Column::time("kvmtop_doorbell_time", "From these until the thread had a CPU", |t| t.ns),
+];
+
 impl Collector for HostMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.about_host(&mut encoder)?;
@@ -218,7 +244,12 @@ impl HostMetrics {
         table(e, VMM, roles)?;
         table(e, EXITS, self.vcpus().flat_map(|(labels, vcpu)| ranked(["reason"], labels, &vcpu.exits)))?;
         table(e, USERSPACE, self.each(|labels, guest| ranked(["reason"], labels, &guest.userspace)))?;
-        table(e, ACCESSES, self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)))
+        table(e, ACCESSES, self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)))?;
+        let kind = ["source", "number", "by"];
+        table(e, INJECTED, self.each(|labels, guest| ranked(kind, labels, &guest.injected)))?;
+        table(e, WOKE, self.each(|labels, guest| ranked(kind, labels, &guest.woke)))?;
+        table(e, ARRIVED, self.each(|labels, guest| ranked(kind, labels, &guest.arrived)))?;
+        table(e, DOORBELLS, self.each(|labels, guest| ranked(["device", "to"], labels, &guest.doorbells)))
     }
 
     fn about_devices(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {

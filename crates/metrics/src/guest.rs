@@ -4,10 +4,10 @@ use super::devices::{DISKS, HOST_DISKS, NICS, OPERATIONS};
 use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics};
 use super::write::Sums;
-use judge::model::{DomainModel, ExitRow, ExitTable, born_since};
+use judge::model::{DomainModel, ExitRow, ExitTable, InjectionModel, born_since};
 use kvm::thread_name::Role;
 use kvm::userspace_exit;
-use sample::{DomainFacts, DomainSample, DomainState, MemoryUse, Sample, ThreadSample, ThreadTimes};
+use sample::{DomainFacts, DomainSample, DomainState, MemoryUse, Sample, ThreadSample, ThreadTimes, Timing};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -35,6 +35,14 @@ pub struct GuestMetrics {
     pub disks: BTreeMap<String, Sums>,
     /// The host's block devices that worked for it, by name, with the sums of each of [`OPERATIONS`].
     pub host_disks: BTreeMap<String, [Sums; OPERATIONS.len()]>,
+    /// Interrupts of its vCPUs by source, number and injector, without a time.
+    pub injected: Ranked<[String; 3]>,
+    /// Those that woke a vCPU: until its thread had a CPU.
+    pub woke: Ranked<[String; 3]>,
+    /// Those that were seen to arrive: until the vCPU ran the guest.
+    pub arrived: Ranked<[String; 3]>,
+    /// Doorbells by device and by what they woke: until that had a CPU.
+    pub doorbells: Ranked<[String; 2]>,
     /// Network interfaces by name.
     pub nics: BTreeMap<String, Sums>,
     /// Time in which a group of its threads was throttled by its quota, nanoseconds.
@@ -75,10 +83,8 @@ impl GuestMetrics {
             }),
         );
         let to_vmm = model.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
-        self.userspace.add(
-            now_ns,
-            to_vmm.map(|(_, reason, count)| ([userspace_reason(*reason)], Tally { count: *count, ns: None })),
-        );
+        self.userspace.add(now_ns, to_vmm.map(|(_, reason, count)| ([userspace_reason(*reason)], untimed(*count))));
+        self.add_interrupts(model, now_ns);
         self.add_devices(now, before);
         for disk in model.host_disks.iter().flatten() {
             let requests = [&disk.reads, &disk.writes, &disk.flushes, &disk.others];
@@ -128,6 +134,28 @@ impl GuestMetrics {
         }
     }
 
+    fn add_interrupts(&mut self, model: &DomainModel, now_ns: u64) {
+        let both = |a: &Timing, b: &Timing| {
+            let mut both = Tally::from(a);
+            both.add(b.into());
+            both
+        };
+        let grown = |tally: &dyn Fn(&InjectionModel) -> Tally| {
+            let kind = |i: &InjectionModel| {
+                [i.source.as_str().to_owned(), i.source.number().to_string(), i.by.as_str().to_owned()]
+            };
+            model.interrupts.iter().flatten().map(|i| (kind(i), tally(i))).collect::<Vec<_>>()
+        };
+        self.injected.add(now_ns, grown(&|i| untimed(i.count)));
+        self.woke.add(now_ns, grown(&|i| Tally { count: i.wake.count, ..both(&i.wake, &i.delay) }));
+        self.arrived.add(now_ns, grown(&|i| both(&i.slept, &i.kick)));
+        let rung = model.doorbells.iter().flatten().map(|bell| {
+            let device = bell.device.as_deref().unwrap_or(UNKNOWN_DEVICE);
+            ([device.to_owned(), bell.to.as_str().to_owned()], Tally::from(&bell.time))
+        });
+        self.doorbells.add(now_ns, rung);
+    }
+
     fn add_devices(&mut self, now: &DomainSample, before: Option<&DomainSample>) {
         // A sample repeats the last reading until the next one. Two readings never cover the same time to a nanosecond.
         let same_disks = before.is_some_and(|b| (b.devices_ns, &b.disks) == (now.devices_ns, &now.disks));
@@ -166,6 +194,10 @@ fn without(row: &ExitRow, vcpus: &[(u32, ExitTable)]) -> Tally {
         count: left.count.saturating_sub(r.span.count),
         ns: left.ns.map(|ns| ns.saturating_sub(r.span.total_ns.unwrap_or(0))),
     })
+}
+
+fn untimed(count: u64) -> Tally {
+    Tally { count, ns: None }
 }
 
 /// The name of a `KVM_EXIT_*`, or of an errno.

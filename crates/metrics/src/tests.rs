@@ -3,7 +3,10 @@
 use super::*;
 use judge::analysis::{Pattern, Pipeline};
 use kvm::Space;
-use sample::{Direction, DiskSample, DomainState, HostDisk, HostRequests, NicSample, Sample, Timing};
+use sample::{
+    Direction, DiskSample, DomainState, Doorbell, GuestInterrupts, HostDisk, HostRequests, Injection, Injector,
+    IrqSource, NicSample, Sample, Timing,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use testkit::{Fixture, Guest, Host};
@@ -92,6 +95,53 @@ fn a_reading_of_disks_counts_once() {
     let values = values(&openmetrics(&metrics(false, samples)).unwrap());
     let reads = values.get(r#"kvmtop_disk_reads_total{domain="win10-2",device="vda"}"#);
     assert_eq!(reads, Some(&14.0));
+}
+
+/// Ten interrupts a second to each of two vCPUs, half of which slept, and five doorbells.
+fn interrupts(second: u64) -> GuestInterrupts {
+    let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
+    let one = |vcpu: u32| Injection {
+        source: IrqSource::Msi(0x31),
+        vcpu,
+        by: Injector::Iothread,
+        count: 10 * second,
+        wake: times(5 * second, 4),
+        delay: times(5 * second, 6),
+        slept: times(5 * second, 20),
+        kick: times(5 * second, 2),
+        ..Injection::default()
+    };
+    let bell = Doorbell {
+        space: Space::Pio,
+        address: 0x608,
+        to: Injector::Vhost,
+        time: times(5 * second, 8),
+        ..Doorbell::default()
+    };
+    GuestInterrupts { injections: vec![one(0), one(1)], doorbells: vec![bell] }
+}
+
+#[test]
+fn interrupts_have_counters_by_source_and_injector() {
+    let mut host = small_host();
+    let mut samples = Vec::new();
+    for second in 0..=10 {
+        host.guests[0].rest.interrupts = Some(interrupts(second));
+        samples.push(host.sample(second as f64));
+    }
+    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
+    let value = |name: &str| {
+        values
+            .get(&format!(r#"kvmtop_{name}_total{{domain="win10-2",source="msi",number="49",by="iothread"}}"#))
+            .copied()
+    };
+    assert_eq!(value("interrupts"), Some(200.0));
+    assert_eq!((value("interrupt_wakeups"), value("interrupt_wakeup_time_seconds")), (Some(100.0), Some(0.001)));
+    assert_eq!((value("interrupt_arrivals"), value("interrupt_arrival_time_seconds")), (Some(200.0), Some(0.0022)));
+    let bell = |name: &str| {
+        values.get(&format!(r#"kvmtop_{name}_total{{domain="win10-2",device="acpi-tmr",to="vhost"}}"#)).copied()
+    };
+    assert_eq!((bell("doorbells"), bell("doorbell_time_seconds")), (Some(50.0), Some(0.0004)));
 }
 
 /// What a device of the host did until this second: 5 reads a second of 4 KiB and 2 ms, 1.5 ms of them in the device.
@@ -297,6 +347,10 @@ const TAIL: &str = "
 - `device` of `kvmtop_host_disk` is a block device of the host, `operation` is `read`, `write`, `flush` or `other`.
   They are timed with `--engine-detail disks` alone. Flushes and devices of the device mapper have no time in the
   device.
+- `source` of an interrupt is `gsi` (a line of the guest's interrupt controller), `msi`, `ipi` or `local` (the local
+  APIC's timer, mostly), `number` the line's, else the vector; `by` is who injects: `main`, `iothread`, `vhost`,
+  `vcpu`, `kworker`, `interrupt` (of the host) or `other`. `to` is what a doorbell wakes, in the same words. They are
+  traced with `--engine-detail interrupts` alone.
 - `kvmtop_finding` has the number of findings of that rule; a finding about the host has an empty `domain`.
 
 ## How many series
@@ -309,6 +363,8 @@ A host has about 60 series, a busy guest about 70 and more for its devices:
 | network interface | 5 | 32 interfaces |
 | finding | 2 | |
 | block device of the host, with `--engine-detail disks` | 20 | 32 devices |
+| source and injector of interrupts, with `--engine-detail interrupts` | 5 | 20 and `other` |
+| device with doorbells, with `--engine-detail interrupts` | 2 | 20 and `other` |
 | vCPU, with `--per-vcpu` | 35 to 65 | |
 
 A guest has at most 20 devices, exit reasons and reasons of exits to the VMM with their own series, and `other` for
@@ -345,6 +401,7 @@ fn page() -> String {
         extra.rest.devices_ns = second as u64 + 1;
         extra.rest.nics_ns = second as u64 + 1;
         extra.rest.host_disks = Some(vec![host_disk(second as u64)]);
+        extra.rest.interrupts = Some(interrupts(second as u64));
         extra.rest.throttling =
             vec![sample::Throttling { group: "vcpu0".into(), throttled_ns: second as u64, ..Default::default() }];
         let with = Fixture::new(Host::numa(1, 2, 1)).guest(extra.clone()).sample(second as f64);

@@ -467,9 +467,10 @@ fn another_way_of_measuring_is_said_first() {
     (after.engine.kind, after.intervals, after.lost) = (EngineKind::Perf, 5, 7);
     let d = compare(&before, &after, &none, &none);
     let what: Vec<_> = d.conditions.iter().map(|c| c.what).collect();
-    assert_eq!(what, ["engine", "lost-events"]);
+    assert_eq!(what, ["engine", "interval", "lost-events"]);
     let text = diff_text::text(&d);
     assert!(text.starts_with("measured differently: engine: bpf before, perf after; "), "{text}");
+    assert!(text.contains("interval: 10 s before, 2 s after"), "{text}");
 }
 
 #[test]

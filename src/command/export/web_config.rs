@@ -12,10 +12,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 /// Maximum size of a file, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -33,6 +35,25 @@ struct WebConfig {
 struct TlsConfig {
     cert_file: PathBuf,
     key_file: PathBuf,
+    #[serde(default)]
+    client_auth_type: ClientAuth,
+    client_ca_file: Option<PathBuf>,
+    #[serde(default)]
+    min_version: TlsVersion,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+enum ClientAuth {
+    #[default]
+    NoClientCert,
+    RequireAndVerifyClientCert,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+enum TlsVersion {
+    #[default]
+    TLS12,
+    TLS13,
 }
 
 /// Who may read, and how.
@@ -77,10 +98,12 @@ impl WebAccess {
         let config = config.unwrap_or_default();
         let users = Users::new(config.basic_auth_users.unwrap_or_default())?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let tls = config.tls_server_config.map(|tls| {
-            let [certificate, key] = [tls.cert_file, tls.key_file].map(|file| folder.join(file));
-            files.extend([&certificate, &key].map(|file| (file.clone(), look_of(file))));
-            tls_acceptor(&certificate, &key)
+        let tls = config.tls_server_config.map(|mut tls| {
+            for file in [&mut tls.cert_file, &mut tls.key_file].into_iter().chain(tls.client_ca_file.as_mut()) {
+                *file = folder.join(&*file);
+                files.push((file.clone(), look_of(file)));
+            }
+            tls_acceptor(&tls)
         });
         let access = Arc::new(Access { tls: tls.transpose()?, users });
         Ok(Self { files, access })
@@ -111,15 +134,41 @@ fn look_of(path: &Path) -> Option<FileLook> {
     Some((data.dev(), data.ino(), data.len(), data.ctime(), data.ctime_nsec()))
 }
 
-fn tls_acceptor(cert_file: &Path, key_file: &Path) -> anyhow::Result<TlsAcceptor> {
-    let chain = CertificateDer::pem_file_iter(cert_file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.with_context(|| format!("cannot read certificates of {}", cert_file.display()))?;
-    ensure!(!chain.is_empty(), "no certificate in {}", cert_file.display());
-    let key = PrivateKeyDer::from_pem_file(key_file);
-    let key = key.with_context(|| format!("no private key in {}", key_file.display()))?;
-    let server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let server = server.with_safe_default_protocol_versions()?.with_no_client_auth().with_single_cert(chain, key);
-    let mut server = server.with_context(|| format!("{} and {}", cert_file.display(), key_file.display()))?;
+fn tls_acceptor(config: &TlsConfig) -> anyhow::Result<TlsAcceptor> {
+    let chain = certificates(&config.cert_file)?;
+    let key = PrivateKeyDer::from_pem_file(&config.key_file)
+        .with_context(|| format!("no private key in {}", config.key_file.display()))?;
+    let versions: &[_] = match config.min_version {
+        TlsVersion::TLS12 => &[&TLS13, &TLS12],
+        TlsVersion::TLS13 => &[&TLS13],
+    };
+    let provider = Arc::new(ring::default_provider());
+    let server = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions)?;
+    let server = match (&config.client_auth_type, &config.client_ca_file) {
+        (ClientAuth::NoClientCert, None) => server.with_no_client_auth(),
+        (ClientAuth::NoClientCert, Some(_)) => anyhow::bail!(
+            "client_ca_file has no effect without `client_auth_type: RequireAndVerifyClientCert`; write it or drop both"
+        ),
+        (ClientAuth::RequireAndVerifyClientCert, ca) => {
+            let ca = ca.as_ref().context("RequireAndVerifyClientCert needs client_ca_file")?;
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(ca)? {
+                roots.add(certificate).with_context(|| ca.display().to_string())?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+            server.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut server = server
+        .with_single_cert(chain, key)
+        .with_context(|| format!("{} and {}", config.cert_file.display(), config.key_file.display()))?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
+}
+
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = all.with_context(|| format!("cannot read certificates of {}", path.display()))?;
+    ensure!(!all.is_empty(), "no certificate in {}", path.display());
+    Ok(all)
 }
