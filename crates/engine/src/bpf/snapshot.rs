@@ -6,8 +6,8 @@
 //! the event is in the sums of the copy but in the extremes of the new epoch; the reader then closes that epoch too
 //! and adds its extremes to the interval. So every event belongs to exactly one interval with all its figures.
 //!
-//! x86 may delay a program's first write to `changes` in the CPU's store buffer, but only for some ten nanoseconds:
-//! it is visible before the copy, which takes hundreds, is complete.
+//! x86 may delay a program's first write to `changes` in the CPU's store buffer, for some ten nanoseconds: the reader
+//! waits for longer before it copies, because the copy of a few cells takes no longer than that.
 
 use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot};
 use super::sys::Mapping;
@@ -28,6 +28,8 @@ const MAX_COPIES: u32 = 64;
 const CELL_COPIES: u32 = 8;
 /// How often the reader checks a slot that a program is writing to, before it waits.
 const LOOKS: u32 = 200;
+/// Turns between the new epoch and the copy, each of ten cycles or more.
+const DRAINING: u32 = 100;
 const WAIT: Duration = Duration::from_micros(50);
 /// The most waits. Where this host is itself a guest, the program's CPU may be descheduled for a while.
 const WAITS: u32 = 1000;
@@ -92,6 +94,7 @@ impl Snapshot {
             let before = settled(slot, self.waits);
             slot.epoch.store(next, Relaxed);
             fence(SeqCst);
+            (0..DRAINING).for_each(|_| std::hint::spin_loop());
             let at = consistent_copy(slot, copy, self.waits);
             self.interval.add(copy, epoch);
             if at.is_some() && at == before {
@@ -268,7 +271,7 @@ mod tests {
                         break;
                     }
                     exit_and_access(theirs, ns);
-                    // A guest does something between two exits, and for longer than an unoptimised copy takes.
+                    // A guest does something between two exits, and for longer than a copy takes.
                     (0..4000).for_each(|_| std::hint::spin_loop());
                 }
             });
