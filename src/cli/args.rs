@@ -180,8 +180,7 @@ pub struct BatchArgs {
     #[arg(long, requires = "batch")]
     pub json: bool,
     /// Stop after N intervals (with --batch)
-    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch", value_parser = values::count)]
     pub count: Option<u64>,
 }
 
@@ -433,12 +432,12 @@ pub struct ProfileArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
     /// The address and port to serve on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9753")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9753", value_parser = values::listen)]
     pub listen: SocketAddr,
     /// Serve by TLS and ask for passwords, as this file of Prometheus' exporters says
     ///
-    /// YAML: `tls_server_config` with `cert_file` and `key_file`, and `basic_auth_users` with bcrypt hashes. It is read
-    /// again when it or a certificate changes.
+    /// YAML: `tls_server_config` with `cert_file`, `key_file`, `client_auth_type`, `client_ca_file` and `min_version`,
+    /// and `basic_auth_users` with bcrypt hashes. It is read again when it or a certificate changes.
     #[arg(long, value_name = "FILE")]
     pub web_config: Option<PathBuf>,
     /// Counters of each vCPU instead of all vCPUs of a guest together

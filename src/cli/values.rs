@@ -1,6 +1,7 @@
 //! Values of options. Each parser returns the value, or a sentence that says what is valid.
 
 use judge::analysis::{NO_DURATION, duration_or_zero};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Shortest and longest interval between two samples, seconds.
@@ -14,6 +15,15 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     let wrong = || format!("the interval is seconds from {} to {}, as in -d 0.5", INTERVAL_RANGE.0, INTERVAL_RANGE.1);
     let value = duration(text).map_err(|_| wrong())?;
     if (INTERVAL_RANGE.0..=INTERVAL_RANGE.1).contains(&value.as_secs_f64()) { Ok(value) } else { Err(wrong()) }
+}
+
+/// A number of intervals.
+///
+/// # Errors
+/// A sentence, for zero and any other text.
+pub fn count(text: &str) -> Result<u64, String> {
+    let number = text.trim().parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| "the number of intervals is a whole number, 1 or more".to_string())
 }
 
 /// A length of time: `10s`, `10m`, `1h30m`, `7d`, or plain seconds.
@@ -38,6 +48,15 @@ pub fn size(text: &str) -> Result<u64, String> {
     let (number, shift) = with_unit.unwrap_or((text, 0));
     let number: u64 = number.trim().parse().map_err(|_| wrong())?;
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+}
+
+/// An address with its port to listen on.
+///
+/// # Errors
+/// A sentence, for any other text.
+pub fn listen(text: &str) -> Result<SocketAddr, String> {
+    let wrong = "an address and port is 127.0.0.1:9753, [::1]:9753, or 0.0.0.0:9753 for all networks";
+    text.trim().parse().map_err(|_| wrong.to_string())
 }
 
 #[cfg(test)]
@@ -78,10 +97,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn addresses() {
+        for text in ["127.0.0.1:9753", "[::1]:9753", "0.0.0.0:80"] {
+            assert_eq!(listen(text).map(|a| a.to_string()), Ok(text.into()));
+        }
+        for text in ["", ":9753", "9753", "localhost:9753", "127.0.0.1", "127.0.0.1:99999"] {
+            assert!(listen(text).is_err_and(|said| said.contains("127.0.0.1:9753")), "{text}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn never_panics(text in ".{0,40}") {
-            let _ = (interval(&text), duration(&text), size(&text));
+            let _ = (interval(&text), duration(&text), size(&text), listen(&text).is_ok());
         }
     }
 }

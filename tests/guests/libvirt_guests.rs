@@ -6,7 +6,7 @@ use crate::common::libvirt::{self, Domain, Setup};
 use crate::common::watch::Watch;
 use engine::bpf::BpfEngine;
 use judge::model::{Base, ExitRateSource, Model};
-use live::metadata::libvirt::{Libvirt, LibvirtOptions};
+use live::metadata::libvirt::{DomainProcess, Libvirt, LibvirtOptions};
 use live::{Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
 use sample::{EngineLevel, SourceId, SourceStatus};
 use serde_json::Value;
@@ -406,7 +406,10 @@ pub fn many_guests_that_hang_take_nothing_from_the_others() {
     wait("all are read", || names.iter().all(read));
     let process = |(name, guest): (&String, &Domain)| {
         let pid = i32::try_from(guest.pid()).expect("a PID");
-        (alone.domain(None, Some(name)).expect("the domain").uuid.as_ref().expect("a UUID").value.clone(), pid)
+        (
+            alone.domain(None, Some(name)).expect("the domain").uuid.as_ref().expect("a UUID").value.clone(),
+            DomainProcess { pid, stopped: false },
+        )
     };
     alone.set_processes(names.iter().zip(&guests).map(process).collect());
     let stopped: Vec<Stopped> = guests[..6].iter().map(|guest| Stopped::new(guest.pid())).collect();

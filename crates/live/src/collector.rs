@@ -226,7 +226,7 @@ impl Collector {
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let mut kernel_log = self.kernel_log.read();
         let logged = self.guests.values().filter_map(|guest| guest.description.logged());
-        kernel_log.extend(self.qemu_logs.read(&logged.collect(), now));
+        kernel_log.extend(self.qemu_logs.read(logged.collect(), now));
         let sample = Sample {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,

@@ -14,6 +14,7 @@ use metrics::HostMetrics;
 use request::{Answers, publish};
 use rustix::thread::CapabilitySet;
 use sample::Feed;
+use std::cell::RefCell;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
     live::stop_on_signals(live.commands)?;
     let published = Arc::default();
     let max_age = settings.interval * 3 + Duration::from_secs(5);
-    let answers = Answers { published: Arc::clone(&published), max_age };
+    let answers = Answers { published: Arc::clone(&published), max_age, texts: RefCell::default() };
     let server = server::start(listener, access, answers)?;
     say(&format!("serving {}://{address}/metrics; Ctrl-C ends it", if has_tls { "https" } else { "http" }));
     let mut feed = live.feed;

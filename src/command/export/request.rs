@@ -6,6 +6,7 @@ use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, Head
 use hyper::{Method, Request, Response, StatusCode};
 use judge::figures;
 use metrics::{HostMetrics, openmetrics, prometheus_text};
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,9 @@ pub struct Answers {
     pub published: Arc<Published>,
     /// Maximum age of metrics while samples are taken.
     pub max_age: Duration,
+    /// The last metrics that were asked for, as text 0.0.4 and as `OpenMetrics`: several scrapes of one sample share
+    /// them.
+    pub texts: RefCell<Option<(Arc<HostMetrics>, [Bytes; 2])>>,
 }
 
 impl Answers {
@@ -43,10 +47,10 @@ impl Answers {
         let last = self.published.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match (request.uri().path(), last) {
             ("/metrics", None) => text(StatusCode::SERVICE_UNAVAILABLE, "the first sample is not taken yet\n"),
-            ("/metrics", Some((metrics, _))) => match openmetrics(&metrics) {
-                Ok(text) if wants_openmetrics(request) => response(StatusCode::OK, OPENMETRICS, text.into()),
-                Ok(text) => response(StatusCode::OK, PROMETHEUS, prometheus_text(&text).into()),
-                Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n"),
+            ("/metrics", Some((metrics, _))) => match self.texts(metrics) {
+                Some([_, text]) if wants_openmetrics(request) => response(StatusCode::OK, OPENMETRICS, text),
+                Some([text, _]) => response(StatusCode::OK, PROMETHEUS, text),
+                None => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n"),
             },
             ("/healthz", Some((_, at))) if at.elapsed() <= self.max_age => text(StatusCode::OK, "ok\n"),
             ("/healthz", last) => {
@@ -56,6 +60,17 @@ impl Answers {
             }
             _ => text(StatusCode::NOT_FOUND, "there is /metrics and /healthz\n"),
         }
+    }
+
+    fn texts(&self, metrics: Arc<HostMetrics>) -> Option<[Bytes; 2]> {
+        let mut last = self.texts.borrow_mut();
+        if let Some((_, texts)) = last.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &metrics)) {
+            return Some(texts.clone());
+        }
+        let text = openmetrics(&metrics).ok()?;
+        let texts = [prometheus_text(&text), text].map(Bytes::from);
+        *last = Some((metrics, texts.clone()));
+        Some(texts)
     }
 }
 

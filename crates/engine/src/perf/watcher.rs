@@ -220,11 +220,16 @@ impl State {
     /// taken out. Only the thread that polls the rings may call this.
     fn follow_cpus(&mut self) {
         let before = self.looked;
-        if monotonic_ns().saturating_sub(before) < CPUS_EVERY_NS {
+        let now = monotonic_ns();
+        if now.saturating_sub(before) < CPUS_EVERY_NS {
             return;
         }
-        self.looked = monotonic_ns();
         let online = online();
+        // A list that cannot be read for a moment is no change.
+        if online.is_empty() {
+            return;
+        }
+        self.looked = now;
         let (watched, ended): (Vec<_>, _) = self.rings.drain(..).partition(|ring| online.contains(&ring.cpu));
         self.lost_before += ended.iter().map(Ring::lost).sum::<u64>();
         self.rings = watched;

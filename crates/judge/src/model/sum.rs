@@ -18,14 +18,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Limit of guests; further ones are left out.
 const MAX_GUESTS: usize = 4096;
-/// Rows of all guests together at most: threads, exit reasons, addresses, counters. Each takes some hundred bytes. What
+/// Rows of all guests together at most: threads, exit reasons, addresses. Each takes some hundred bytes. What
 /// has no row of its own is added up in one named other, or left out.
 const MAX_ROWS: usize = 1 << 20;
 /// Limit of access rows of one guest, and of one guest's rows of vCPUs; further addresses are added up in one row of
 /// their kind.
 const MAX_ACCESSES: usize = 65_536;
-/// Limit of tasks of the host, of wakers, pre-empting tasks and counters of one thread, and of a guest's exits to the
-/// VMM; further ones are left out.
+/// Limit of the host's CPUs and tasks, of wakers, pre-empting tasks and counters of one thread, and of a guest's
+/// counters, events and exits to the VMM; further ones are left out.
 const MAX_NAMES: usize = 4096;
 
 /// Intervals added up. They need not follow one another: what lies between two of them counts nowhere.
@@ -67,6 +67,7 @@ impl ModelSum {
         self.ended.extend(before.into_iter().filter(|id| !latest.contains(id)));
         self.ended.retain(|id| !latest.contains(id));
         now.change(&|rate| rate * seconds);
+        now.host.memory = now.host.memory.or(self.sum.host.memory.take());
         self.sum.join(now, &mut self.how);
     }
 
@@ -181,7 +182,22 @@ sums!(Model {
 
 sums!(HostModel { cpus, tasks } facts, memory, kernel_log);
 
-sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, guest_threads);
+impl Sum for CpuModel {
+    fn join(&mut self, more: Self, how: &mut Joining) {
+        let Self { cpu: _, time, device_irq_rate, timer_irq_rate, frequency_khz, guest_threads } = more;
+        self.time.join(time, how);
+        self.device_irq_rate.join(device_irq_rate, how);
+        self.timer_irq_rate.join(timer_irq_rate, how);
+        self.frequency_khz = frequency_khz.or(self.frequency_khz);
+        self.guest_threads = guest_threads;
+    }
+
+    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
+        self.time.change(by);
+        self.device_irq_rate.change(by);
+        self.timer_irq_rate.change(by);
+    }
+}
 
 sums!(HostTaskModel { cpu_percent } tid, pid, comm, kernel, last_cpu);
 
@@ -222,7 +238,7 @@ impl<T: Row> Row for Traced<T> {
 }
 
 rows! {
-    CpuModel: u32 = |cpu| cpu.cpu;
+    CpuModel: u32 = |cpu| cpu.cpu, limited by names;
     HostTaskModel: (i32, i32, String) = |task| (task.tid, task.pid, task.comm.clone()), limited by names;
     ThreadModel: (i32, Role, Option<u32>) = |thread| (thread.tid, thread.role, thread.index);
     DiskRates: String = |disk| disk.name.clone();
@@ -249,7 +265,7 @@ impl Row for AccessRow {
     }
 
     fn becomes_rest(&mut self) -> bool {
-        self.device = None;
-        self.address.take().is_some()
+        (self.device, self.address) = (None, None);
+        true
     }
 }

@@ -11,10 +11,12 @@ use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
 use super::guest_numa::GuestNumaCell;
 use super::limits;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, group};
 use anyhow::{Context as _, Result};
+use regex::Captures;
 use serde::{Deserialize, Serialize};
 use shlex::Shlex;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Command lines of guests with hundreds of devices stay below this.
@@ -189,12 +191,25 @@ pub fn looks_like(text: &str) -> bool {
     !text.trim_start().starts_with('<') && text.contains("qemu") | text.contains("kvm") && find(text).is_some()
 }
 
-/// The end of a line that a backslash continues, or before an option such as `-name`, with comments between.
-static CONTINUED: Pattern = Pattern::new(r"(?:\\[ \t]*)?\n(?:[ \t]*#.*\n)*(?P<option>[ \t]*--?[A-Za-z])|\\[ \t]*\n");
+/// The end of a line, the comments after it, and an option such as `-name` after them. It takes the comments with or
+/// without an option: each is looked at once.
+static LINE_END: Pattern =
+    Pattern::new(r"(?P<end>(?:\\[ \t]*)?\n)(?P<comments>(?:[ \t]*#.*\n)*)(?P<option>[ \t]*--?[A-Za-z])?");
+/// The end of a line that a backslash continues.
+static CONTINUED: Pattern = Pattern::new(r"\\[ \t]*\n");
+
+/// Joins the lines of a command: those that a backslash continues, and those before an option, with comments between.
+fn join_lines(text: &str) -> Option<Cow<'_, str>> {
+    let (line_end, continued) = (LINE_END.regex()?, CONTINUED.regex()?);
+    Some(line_end.replace_all(text, |found: &Captures<'_>| match group(found, "option") {
+        Some(option) => format!(" {option}"),
+        None => continued.replace_all(&format!("{}{}", &found["end"], &found["comments"]), " ").into_owned(),
+    }))
+}
 
 /// The last QEMU command line of a text.
 fn find(text: &str) -> Option<Vec<String>> {
-    let joined = CONTINUED.regex()?.replace_all(if text.len() > MAX_TEXT { "" } else { text }, " $option");
+    let joined = join_lines(if text.len() > MAX_TEXT { "" } else { text })?;
     joined.lines().rev().find_map(|line| {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
         let argv = shell_words(line.get(before.map(str::len).sum()..)?);

@@ -247,3 +247,15 @@ fn properties_of_devices_are_read_from_every_option() {
         ]
     );
 }
+
+#[test]
+fn each_comment_of_a_long_text_is_looked_at_once() {
+    // Looking at all later comments at the end of each line would take minutes.
+    for comment in ["#\\\n", "#\n"] {
+        let comments = comment.repeat((MAX_TEXT - 64) / comment.len());
+        let text = format!("qemu kvm\n{comments}qemu-kvm -name web\n");
+        assert_eq!(parse_text(&text).unwrap().name.as_deref(), Some("web"));
+        let text = format!("qemu-kvm \\\n{comments}  -name web\n");
+        assert_eq!(parse_text(&text).unwrap().name.as_deref(), Some("web"));
+    }
+}

@@ -105,21 +105,30 @@ pub struct LogLine {
 
 /// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept.
 pub fn parse(text: &str) -> Vec<LogLine> {
-    let (mut reader, mut found) = (LogReader::default(), Vec::new());
+    let (mut reader, mut all, mut found) = (LogReader::default(), Vec::new(), Vec::new());
     reader.of_guest_kernel = is_of_guest(text);
-    message::unwrap_lines(text, |line| reader.line(line, &mut found));
-    reader.finish(&mut found);
     let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
-    found.retain_mut(|line| {
-        // Process ids inside a guest are unknown on the host.
-        if matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock) {
-            (line.pid, line.vcpu) = (None, None);
+    // After each line, so that a long log does not fill the memory.
+    let mut keep = |found: &mut Vec<LogLine>| {
+        for mut line in found.drain(..) {
+            // Process ids inside a guest are unknown on the host.
+            if matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock) {
+                (line.pid, line.vcpu) = (None, None);
+            }
+            let n = kept.entry(line.kind).or_default();
+            *n += 1;
+            if *n <= MAX_OF_A_KIND {
+                all.push(line);
+            }
         }
-        let n = kept.entry(line.kind).or_default();
-        *n += 1;
-        *n <= MAX_OF_A_KIND
+    };
+    message::unwrap_lines(text, |line| {
+        reader.line(line, &mut found);
+        keep(&mut found);
     });
-    found
+    reader.finish(&mut found);
+    keep(&mut found);
+    all
 }
 
 static IN_GUEST: Pattern = Pattern::new(concat!(

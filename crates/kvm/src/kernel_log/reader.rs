@@ -181,8 +181,11 @@ impl LogReader {
 
 /// The beginning of a line, or the telling part of a line that is too long, with a few words before it.
 fn excerpt(text: &str) -> String {
-    let telling = TELLING.captures(text).filter(|_| text.chars().nth(KEPT).is_some());
-    match telling.as_ref().and_then(|found| group(found, "rest")) {
+    let is_long = text.chars().nth(KEPT).is_some();
+    let telling = TELLING.regex().filter(|_| is_long).and_then(|telling| telling.find(text));
+    let before = telling.and_then(|telling| text.get(..telling.start())).unwrap_or_default();
+    let from = before.char_indices().rev().nth(40).map_or(0, |(from, _)| from);
+    match before.get(from..).and_then(|words| text.get(from + words.find(' ')? + 1..)) {
         Some(rest) => format!("… {}", sanitize(rest, KEPT)),
         None => sanitize(text, KEPT),
     }
@@ -198,10 +201,10 @@ static COMMAND_LINE: Pattern = Pattern::new(r"^#|^-[A-Za-z]|\\ *$");
 static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm:|kvm \[|kvm_intel|kvm_amd|qemu:|qemu-[^ ]*:(?: |$))");
 static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|firecracker|crosvm");
 
-/// The telling part of a long line, with up to 40 characters before it.
+/// The telling parts of long lines.
 static TELLING: Pattern = Pattern::new(concat!(
-    "^.*? (?P<rest>.{0,40}?(?i-u:unexpectedly closed the monitor|process exited while connecting|assertion|",
-    "terminating on signal|kvm internal error|failed).*)",
+    "(?i-u:unexpectedly closed the monitor|process exited while connecting|assertion|terminating on signal|",
+    "kvm internal error|failed)",
 ));
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
 static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: ]*(?:v?cpu(?P<vcpu>[0-9]{1,6}))?");

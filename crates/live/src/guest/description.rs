@@ -198,9 +198,9 @@ impl GuestDescription {
     }
 
     /// Its process and the name of its log, if the system daemon says that it runs this process.
-    pub(crate) fn logged(&self) -> Option<(i32, &str)> {
+    pub(crate) fn logged(&self) -> Option<(i32, String)> {
         let name = self.identity.libvirt_name.as_deref().filter(|_| self.claim == UuidClaim::Proven)?;
-        Some((self.identity.pid, name))
+        Some((self.identity.pid, name.to_owned()))
     }
 
     /// Compares the UUID that the process claims with libvirt's status files.

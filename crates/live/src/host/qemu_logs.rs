@@ -8,10 +8,12 @@ use crate::proc::paths::SystemPaths;
 use crate::timestamps::Timestamps;
 use kvm::kernel_log::{LogLine, LogReader};
 use kvm::sanitize;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use rights::keep_for_reading;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Time between two looks.
 const PERIOD_NS: u64 = 2_000_000_000;
@@ -28,12 +30,14 @@ const MAX_LINES: usize = 64;
 /// What libvirt writes before it starts QEMU (`qemuProcessLaunch` in its `src/qemu/qemu_process.c`).
 const START_LINE: &str = ": starting up libvirt version:";
 
-/// Follows the logs of the running guests.
+/// The guests that run, by process, and when.
+type Look = (BTreeMap<i32, String>, Timestamps);
+
+/// Follows the logs of the running guests, on a thread of its own: `/var/log` may hang.
 #[derive(Debug)]
 pub(crate) struct QemuLogs {
-    folder: PathBuf,
-    system_owner: u32,
-    tails: HashMap<i32, LogTail>,
+    looks: SyncSender<Look>,
+    found: Receiver<Vec<LogLine>>,
     due_ns: u64,
     lines: VecDeque<LogLine>,
 }
@@ -51,47 +55,70 @@ struct LogTail {
 
 impl QemuLogs {
     pub(crate) fn new(paths: &SystemPaths) -> Self {
-        Self {
-            folder: paths.log.join("libvirt/qemu"),
-            system_owner: paths.system_owner(),
-            tails: HashMap::new(),
-            due_ns: 0,
-            lines: VecDeque::new(),
-        }
+        let mut tails = LogTails::new(paths);
+        let (looks, wanted) = sync_channel::<Look>(1);
+        let (to, found) = sync_channel(1);
+        // Without a thread no lines come, as without the right to read them.
+        let _ = std::thread::Builder::new().name("qemu-logs".into()).spawn(move || {
+            keep_for_reading();
+            wanted.iter().try_for_each(|(guests, now)| to.send(tails.look(&guests, now)))
+        });
+        Self { looks, found, due_ns: 0, lines: VecDeque::new() }
     }
 
     /// The guests that run now, by process; returns the lines kept of them and of those that ended.
-    pub(crate) fn read(&mut self, guests: &BTreeMap<i32, &str>, now: Timestamps) -> Vec<LogLine> {
-        // Only their owner, root, reads them.
-        if now.mono_ns >= self.due_ns && rustix::process::geteuid().as_raw() == self.system_owner {
+    pub(crate) fn read(&mut self, guests: BTreeMap<i32, String>, now: Timestamps) -> Vec<LogLine> {
+        if now.mono_ns >= self.due_ns {
             self.due_ns = now.mono_ns + PERIOD_NS;
-            self.look(guests, now);
+            // A thread that is still busy keeps the guests of a look before.
+            let _ = self.looks.try_send((guests, now));
         }
+        self.lines.extend(self.found.try_iter().flatten());
+        self.lines.drain(..self.lines.len().saturating_sub(MAX_LINES));
         self.lines.iter().cloned().collect()
     }
+}
 
-    /// Reads what is new.
-    fn look(&mut self, guests: &BTreeMap<i32, &str>, now: Timestamps) {
+/// How far each log was read, by process.
+#[derive(Debug)]
+struct LogTails {
+    folder: PathBuf,
+    system_owner: u32,
+    tails: BTreeMap<i32, LogTail>,
+    /// The process whose log was read last.
+    last: i32,
+}
+
+impl LogTails {
+    fn new(paths: &SystemPaths) -> Self {
+        let (folder, system_owner) = (paths.log.join("libvirt/qemu"), paths.system_owner());
+        Self { folder, system_owner, tails: BTreeMap::new(), last: 0 }
+    }
+
+    /// Reads what is new, of the logs in turn.
+    fn look(&mut self, guests: &BTreeMap<i32, String>, now: Timestamps) -> Vec<LogLine> {
+        // Only their owner, root, reads them.
+        if rustix::process::geteuid().as_raw() != self.system_owner {
+            return Vec::new();
+        }
         for (pid, name) in guests.iter().take(MAX_GUESTS) {
             let same = self.tails.get(pid).is_some_and(|tail| tail.name == *name);
             if !same && name.len() < 200 && !name.contains('/') {
-                let (reader, name) = (LogReader::of_qemu(name), (*name).to_owned());
+                let (reader, name) = (LogReader::of_qemu(name), name.clone());
                 self.tails.insert(*pid, LogTail { pid: *pid, name, reader, inode: 0, offset: 0, looks_after_end: 0 });
             }
         }
-        self.tails.retain(|pid, tail| {
-            tail.looks_after_end = if guests.contains_key(pid) { 0 } else { tail.looks_after_end + 1 };
-            tail.looks_after_end <= MAX_LOOKS_AFTER_END
-        });
         let (mut found, mut spent) = (Vec::new(), 0);
-        for tail in self.tails.values_mut() {
-            if spent < MAX_LOOK_BYTES {
-                spent += tail.read(&self.folder, self.system_owner, now, &mut found).unwrap_or(0);
-            }
+        let (before, after): (Vec<i32>, Vec<i32>) = self.tails.keys().partition(|pid| **pid <= self.last);
+        for pid in after.into_iter().chain(before) {
+            let Some(tail) = self.tails.get_mut(&pid).filter(|_| spent < MAX_LOOK_BYTES) else { break };
+            self.last = pid;
+            spent += tail.read(&self.folder, self.system_owner, now, &mut found).unwrap_or(0);
+            tail.looks_after_end = if guests.contains_key(&pid) { 0 } else { tail.looks_after_end + 1 };
         }
+        self.tails.retain(|_, tail| tail.looks_after_end <= MAX_LOOKS_AFTER_END);
         found.truncate(MAX_LINES);
-        self.lines.extend(found);
-        self.lines.drain(..self.lines.len().saturating_sub(MAX_LINES));
+        found
     }
 }
 
@@ -166,15 +193,15 @@ mod tests {
 
     struct Place {
         fake: FakeProc,
-        logs: QemuLogs,
+        tails: LogTails,
     }
 
     impl Place {
         fn with(text: &str) -> Self {
             let fake = FakeProc::new();
             fake.write("var/log/libvirt/qemu/web.log", text);
-            let logs = QemuLogs::new(&fake.paths());
-            Self { fake, logs }
+            let tails = LogTails::new(&fake.paths());
+            Self { fake, tails }
         }
 
         fn append(&self, text: &str) {
@@ -184,9 +211,7 @@ mod tests {
 
         /// What a look finds.
         fn look(&mut self, guests: &[(i32, &str)]) -> Vec<LogLine> {
-            self.logs.lines.clear();
-            self.logs.due_ns = 0;
-            self.logs.read(&guests.iter().copied().collect(), NOW)
+            self.tails.look(&guests.iter().map(|(pid, name)| (*pid, (*name).to_owned())).collect(), NOW)
         }
     }
 
@@ -204,10 +229,9 @@ mod tests {
         let [one] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((one.kind, one.pid, one.time_s), (LogKind::Killed, Some(77), Some(60.0)));
         assert!(one.text.starts_with("web: "), "{}", one.text);
-        assert_eq!(place.logs.read(&BTreeMap::new(), NOW).len(), 1, "it is kept");
         assert!(place.look(&[]).is_empty());
         (0..MAX_LOOKS_AFTER_END).for_each(|_| drop(place.look(&[])));
-        assert!(place.logs.tails.is_empty());
+        assert!(place.tails.tails.is_empty());
     }
 
     #[test]
@@ -222,6 +246,26 @@ mod tests {
     }
 
     #[test]
+    fn logs_that_are_flooded_keep_no_other_from_being_read() {
+        let mut place = Place::with(BEFORE);
+        let names: Vec<String> = (0..40).map(|n| format!("flood-{n}")).collect();
+        let guests: Vec<(i32, &str)> = names.iter().zip(1..).map(|(name, pid)| (pid, &**name)).collect();
+        let guests = [guests, vec![(77, "web")]].concat();
+        let line = format!("{}\n", "x".repeat(120));
+        let flood = |place: &Place| {
+            for name in &names {
+                place.fake.write(&format!("var/log/libvirt/qemu/{name}.log"), &line.repeat(4000));
+            }
+        };
+        flood(&place);
+        let looks = |place: &mut Place| (0..20).find(|_| !place.look(&guests).is_empty());
+        assert_eq!(looks(&mut place), None);
+        place.append(FAILED);
+        flood(&place);
+        assert!(looks(&mut place).is_some());
+    }
+
+    #[test]
     fn a_flood_another_folder_and_another_user_are_harmless() {
         let mut place = Place::with(BEFORE);
         place.look(&[(77, "web")]);
@@ -229,7 +273,7 @@ mod tests {
         place.append(&format!("\n{FAILED}"));
         assert_eq!(place.look(&[(77, "web")]).len(), 1, "the end of a flood");
         assert!(place.look(&[(78, "../../etc/passwd")]).is_empty());
-        place.logs.system_owner += 1;
+        place.tails.system_owner += 1;
         assert!(place.look(&[(79, "web")]).is_empty(), "only its owner reads it");
     }
 }

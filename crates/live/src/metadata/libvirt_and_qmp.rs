@@ -1,7 +1,7 @@
 //! libvirt and the QEMU monitor as one metadata source: each works on its own thread, this hands over their last
 //! answers.
 
-use super::libvirt::Libvirt;
+use super::libvirt::{DomainProcess, Libvirt};
 use super::monitor::{GuestMonitor, MonitorRoute};
 use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
 use crate::user_slots::UserSlots;
@@ -83,7 +83,7 @@ impl MetadataSource for LibvirtAndQmp {
         let mut seen = HashSet::new();
         self.ambiguous = guests.iter().filter_map(uuid).filter(|uuid| !seen.insert(uuid.clone())).collect();
         let own = guests.iter().filter(|guest| self.is_its_own(guest));
-        let process = |g: &WatchedGuest| Some((uuid(g)?, g.pid));
+        let process = |g: &WatchedGuest| Some((uuid(g)?, DomainProcess { pid: g.pid, stopped: g.stopped }));
         self.libvirt.set_processes(own.filter_map(process).collect());
         self.guests.retain(|key, _| alive.contains(key));
     }

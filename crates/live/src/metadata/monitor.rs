@@ -169,7 +169,7 @@ impl GuestMonitor {
         let facts = &guest.facts;
         if self.map.is_due(now) && (self.devices.is_none() || guest.unnamed) {
             let reply = match route {
-                MonitorRoute::Libvirt(libvirt, uuid) => Some(libvirt.monitor(uuid, MEMORY_MAP)),
+                MonitorRoute::Libvirt(libvirt, uuid) => libvirt.monitor(uuid, MEMORY_MAP),
                 MonitorRoute::Own if !self.is_asking() => qmp::ask(own, facts, qmp::device_map),
                 MonitorRoute::Own | MonitorRoute::Undecided => None,
             };

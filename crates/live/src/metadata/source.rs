@@ -77,6 +77,8 @@ pub struct GuestMetadata {
     pub xml: Option<Known<Arc<DomainXml>>>,
     /// The text of the XML.
     pub xml_text: Option<Arc<str>>,
+    /// Why the text is not used.
+    pub xml_error: Option<String>,
     /// Whether libvirt keeps its definition when it ends.
     pub persistent: Option<bool>,
     /// The device of each port and address.

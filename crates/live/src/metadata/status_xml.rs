@@ -86,6 +86,10 @@ impl StatusFiles {
         let mut before = std::mem::take(&mut self.by_name);
         let mut refused = Vec::new();
         for (name, answered) in guests.iter().filter(|(name, _)| is_file_name(name)) {
+            // Many processes can claim one name.
+            if self.by_name.contains_key(*name) {
+                continue;
+            }
             let path = self.folder.join(format!("{name}.xml"));
             match DomainStatus::read(&path, self.owner, before.remove(*name)) {
                 Ok(status) => drop(self.by_name.insert((*name).to_owned(), status)),

@@ -1,4 +1,4 @@
-//! The fixed words of a finding. Each family keeps its own in its table and in `texts.rs`, apart from the detection.
+//! The fixed words of a finding. Each family keeps its own beside its checks.
 
 use super::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
 use crate::lint::context::totals::EventTotals;

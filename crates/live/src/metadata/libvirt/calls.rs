@@ -1,150 +1,89 @@
-//! Calls that libvirt passes on to a guest's QEMU, each on a separate thread.
+//! Calls that libvirt passes on to a guest's QEMU, on separate threads.
 //!
 //! libvirt waits for the answer as long as QEMU takes: forever for a QEMU that is stopped or whose storage hangs, even
 //! with the no-wait flags, which concern other jobs of the domain. So each call is about one guest, and a thread that
-//! waits too long is left behind: only its guest is asked no more until QEMU continues.
+//! waits too long leaves only its guest out; it continues when QEMU does. Guests that are known to hang are left out.
 
-use super::Shared;
+use super::call_queue::{GuestQuestion, MAX_THREADS};
 use super::connection::LibvirtConnection;
+use super::{DomainProcess, LibvirtState, Shared};
 use crate::proc::file;
 use crate::proc::stat::Stat;
+use kvm::mtree;
 use std::collections::HashMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-/// Maximum number of threads that wait for guests. Each is a worker of the daemon too, which has 20 (`max_workers` in
-/// libvirtd.conf) for all of its clients.
-const MAX_THREADS: usize = 8;
-/// Deadline for one answer; after it, the next guest is asked.
-const DEADLINE: Duration = Duration::from_secs(1);
+/// Connections that no thread uses.
+pub(super) type IdleConnections = Arc<Mutex<Vec<LibvirtConnection>>>;
 
-/// The calls under way.
-pub(super) struct GuestCalls {
-    shared: Arc<Shared>,
-    uri: String,
-    deadline: Duration,
-    idle: Vec<LibvirtConnection>,
-    /// By UUID, calls that take too long. The connection comes back with the answer.
-    late: HashMap<String, Receiver<LibvirtConnection>>,
+/// Starts another thread if questions wait and all threads are late.
+pub(super) fn serve_waiting(shared: &Arc<Shared>, idle: &IdleConnections, uri: &str) {
+    let mut state = shared.lock();
+    let all_late = state.threads < MAX_THREADS && state.queue.stuck(Instant::now()) == state.threads;
+    if all_late && state.queue.is_waiting() {
+        let (of_thread, idle, uri) = (shared.clone(), idle.clone(), uri.to_owned());
+        let work = move || {
+            let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut connection = kept.unwrap_or_else(|| LibvirtConnection::new(uri));
+            work(&of_thread, &mut connection);
+            idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        };
+        let started = std::thread::Builder::new().name("libvirt-guest".into()).spawn(work);
+        // Without a thread the questions wait for one that is late.
+        state.threads += usize::from(started.is_ok());
+    }
 }
 
-impl GuestCalls {
-    pub(super) fn new(shared: Arc<Shared>, uri: &str) -> Self {
-        Self { shared, uri: uri.to_owned(), deadline: DEADLINE, idle: Vec::new(), late: HashMap::new() }
-    }
-
-    /// Asks a guest and waits up to the deadline. A guest that cannot answer is not asked, nor is any while too many
-    /// threads wait.
-    pub(super) fn ask(
-        &mut self,
-        uuid: &str,
-        question: impl FnOnce(&Shared, &mut LibvirtConnection, &str) + Send + 'static,
-    ) {
-        if self.late.contains_key(uuid) || self.late.len() >= MAX_THREADS {
+/// Puts the questions that wait.
+fn work(shared: &Shared, connection: &mut LibvirtConnection) {
+    loop {
+        let mut state = shared.lock();
+        let LibvirtState { queue, processes, closed, .. } = &mut *state;
+        let next = queue.take(Instant::now(), |uuid| is_blocked(processes, uuid)).filter(|_| !*closed);
+        let Some((uuid, question)) = next else {
+            state.threads -= 1;
             return;
-        }
-        let asked = Instant::now();
-        let mut state = self.shared.lock();
-        if state.processes.get(uuid).is_some_and(|pid| is_blocked(*pid)) {
-            state.silent.entry(uuid.to_owned()).or_insert(asked);
-            return;
-        }
-        state.silent.remove(uuid);
-        drop(state);
-        let mut connection = self.idle.pop().unwrap_or_else(|| LibvirtConnection::new(self.uri.clone()));
-        let (back, answered) = sync_channel(1);
-        let (shared, guest) = (self.shared.clone(), uuid.to_owned());
-        let work = move || {
-            question(&shared, &mut connection, &guest);
-            let _ = back.send(connection);
         };
-        if std::thread::Builder::new().name("libvirt-guest".into()).spawn(work).is_err() {
-            return;
-        }
-        if let Ok(connection) = answered.recv_timeout(self.deadline) {
-            self.idle.push(connection);
-        } else {
-            self.shared.lock().silent.insert(uuid.to_owned(), asked);
-            self.late.insert(uuid.to_owned(), answered);
-        }
-    }
-
-    /// Takes back the connections of guests that answered late.
-    pub(super) fn take_back(&mut self) {
-        self.late.retain(|uuid, answered| {
-            let back = answered.try_recv();
-            let is_late = matches!(back, Err(TryRecvError::Empty));
-            if !is_late {
-                self.idle.extend(back.ok());
-                self.shared.lock().silent.remove(uuid);
-            }
-            is_late
-        });
+        drop(state);
+        answer(shared, connection, &uuid, question);
+        shared.lock().queue.end(&uuid);
     }
 }
 
 /// Whether the main thread of a guest's process is stopped or waits for storage (fs/proc/array.c, `task_state_array`),
-/// so that its monitor cannot answer.
-fn is_blocked(pid: i32) -> bool {
-    let line = file::read_bytes(Path::new(&format!("/proc/{pid}/stat")), 4096).unwrap_or_default();
+/// so that its monitor cannot answer. False for a process that kvmtop does not know.
+fn is_blocked(processes: &HashMap<String, DomainProcess>, uuid: &str) -> bool {
+    let Some(DomainProcess { pid, .. }) = processes.get(uuid) else { return false };
+    let line = file::read_bytes(&PathBuf::from(format!("/proc/{pid}/stat")), 4096).unwrap_or_default();
     Stat::parse(&line).is_some_and(|stat| matches!(stat.state, b'D' | b'T' | b't'))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc::channel;
-
-    #[test]
-    fn guests_that_hang_take_nothing_from_those_that_answer() {
-        let shared = Arc::<Shared>::default();
-        let mut calls = GuestCalls::new(shared.clone(), "");
-        let (answers, heard) = channel();
-        let ask = |calls: &mut GuestCalls, uuid: &str| {
-            let answers = answers.clone();
-            calls.deadline = Duration::from_secs(30);
-            calls.ask(uuid, move |_, _, uuid| answers.send(uuid.to_owned()).unwrap());
-            heard.try_recv().ok()
-        };
-        let mut held = Vec::new();
-        for n in 0..MAX_THREADS {
-            let (release, wait) = channel::<()>();
-            held.push(release);
-            calls.deadline = Duration::from_millis(50);
-            calls.ask(&format!("hung-{n}"), move |_, _, _| assert!(wait.recv().is_ok()));
-            let well = ask(&mut calls, "well");
-            assert_eq!(well.is_some(), n + 1 < MAX_THREADS, "nobody is asked while too many hang");
+fn answer(shared: &Shared, connection: &mut LibvirtConnection, uuid: &str, question: GuestQuestion) {
+    match question {
+        GuestQuestion::Devices => {
+            let Some(read) = connection.devices(uuid) else { return };
+            let mut state = shared.lock();
+            let LibvirtState { domains, devices, .. } = &mut *state;
+            if let Some(domain) = domains.get_mut(uuid).map(Arc::make_mut) {
+                domain.activity = read.since(devices.get(uuid));
+                devices.insert(uuid.to_owned(), read);
+            }
         }
-        assert_eq!(shared.lock().silent.len(), MAX_THREADS);
-        assert_eq!(ask(&mut calls, "hung-1"), None, "it is asked no more");
-        // A guest that answers is as the others.
-        held.remove(1).send(()).unwrap();
-        while calls.late.len() == MAX_THREADS {
-            calls.take_back();
+        GuestQuestion::Counters(every) => {
+            let Some(read) = connection.counters(uuid, every) else { return };
+            let mut state = shared.lock();
+            // The front may have dropped the counters while libvirt answered.
+            let is_wanted = state.counters_every.is_some();
+            if let Some(domain) = state.domains.get_mut(uuid).filter(|_| is_wanted) {
+                Arc::make_mut(domain).counters = Some(Arc::new(read));
+            }
         }
-        assert_eq!((shared.lock().silent.len(), calls.idle.len()), (MAX_THREADS - 1, 1));
-        assert_eq!(ask(&mut calls, "well").as_deref(), Some("well"));
-    }
-
-    #[test]
-    fn a_stopped_process_is_not_asked_and_named() {
-        let shared = Arc::<Shared>::default();
-        let mut sleep = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = sleep.id().cast_signed();
-        shared.lock().processes.insert("stopped".into(), pid);
-        let process = rustix::process::Pid::from_raw(pid).unwrap();
-        rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
-        while !is_blocked(pid) {
-            std::thread::yield_now();
+        GuestQuestion::Monitor { command, reply } => {
+            let text = connection.monitor(uuid, command);
+            // The receiver may be gone after its timeout.
+            let _ = reply.try_send(text.and_then(|text| mtree::parse(&text).map_err(|e| e.to_string())));
         }
-        let mut calls = GuestCalls::new(shared.clone(), "");
-        calls.ask("stopped", |_, _, _| panic!("asked"));
-        assert!(shared.lock().silent.contains_key("stopped") && calls.late.is_empty());
-        sleep.kill().unwrap();
-        sleep.wait().unwrap();
-        calls.ask("stopped", |_, _, _| {});
-        assert!(shared.lock().silent.is_empty());
     }
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "virDomainListGetStats returns C structures that the virt crate does not wrap")]
 
 use super::failure::{self, LibvirtFailure, text};
+use super::loader::{Loaded, load};
 use crate::metadata::source::{CounterReading, DeviceCounters, GuestMetadata};
 use crate::timestamps::Timestamps;
 use kvm::sanitize_name;
@@ -73,6 +74,9 @@ impl LibvirtConnection {
 
     /// A human monitor command.
     pub fn monitor(&mut self, uuid: &str, command: &str) -> Result<String, String> {
+        if *load() != Loaded::Whole {
+            return Err("libvirt-qemu.so.0 is not installed".into());
+        }
         let connect = match self.writable.take() {
             Some(connect) => connect,
             None => Connect::open(Some(&self.uri)).map_err(|e| text(&e))?,

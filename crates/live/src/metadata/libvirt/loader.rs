@@ -5,29 +5,19 @@
 //! libvirt, and `readelf -d` shows no libvirt. The names are hidden from other libraries in the process.
 #![allow(unsafe_code, reason = "libvirt's functions are found at run time")]
 
-use libloading::os::unix::{Library, Symbol};
 use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The instructions that jump to the address in a function's entry of the table.
-#[cfg(target_arch = "x86_64")]
-macro_rules! jump {
-    ($name:ident) => {
-        concat!("jmp qword ptr [rip + kvmtop_libvirt_", stringify!($name), "]\n")
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! jump {
-    ($name:ident) => {
-        concat!(
-            "adrp x16, kvmtop_libvirt_",
-            stringify!($name),
-            "\n",
-            "ldr x16, [x16, :lo12:kvmtop_libvirt_",
-            stringify!($name),
-            "]\nbr x16\n",
-        )
-    };
+/// The result of loading libvirt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loaded {
+    /// All functions are available.
+    Whole,
+    /// All but the monitor function, which is in a separate library.
+    WithoutMonitor,
+    /// libvirt cannot be used on this host; holds the reason.
+    Not(String),
 }
 
 macro_rules! functions {
@@ -40,13 +30,28 @@ macro_rules! functions {
             }
         ),*];
 
+        #[cfg(target_arch = "x86_64")]
         std::arch::global_asm!(concat!(
             ".pushsection .data.kvmtop_libvirt,\"aw\",@progbits\n.balign 8\n",
             ".globl kvmtop_libvirt_table\n.hidden kvmtop_libvirt_table\nkvmtop_libvirt_table:\n",
             $("kvmtop_libvirt_", stringify!($name), ": .quad 0\n",)*
             ".popsection\n.pushsection .text.kvmtop_libvirt,\"ax\",@progbits\n",
             $(".globl ", stringify!($name), "\n.hidden ", stringify!($name), "\n",
-              ".type ", stringify!($name), ", @function\n", stringify!($name), ":\n", jump!($name),)*
+              ".type ", stringify!($name), ", @function\n", stringify!($name), ":\n",
+              "jmp qword ptr [rip + kvmtop_libvirt_", stringify!($name), "]\n",)*
+            ".popsection\n",
+        ));
+
+        #[cfg(target_arch = "aarch64")]
+        std::arch::global_asm!(concat!(
+            ".pushsection .data.kvmtop_libvirt,\"aw\",@progbits\n.balign 8\n",
+            ".globl kvmtop_libvirt_table\n.hidden kvmtop_libvirt_table\nkvmtop_libvirt_table:\n",
+            $("kvmtop_libvirt_", stringify!($name), ": .quad 0\n",)*
+            ".popsection\n.pushsection .text.kvmtop_libvirt,\"ax\",@progbits\n",
+            $(".globl ", stringify!($name), "\n.hidden ", stringify!($name), "\n",
+              ".type ", stringify!($name), ", @function\n", stringify!($name), ":\n",
+              "adrp x16, kvmtop_libvirt_", stringify!($name), "\n",
+              "ldr x16, [x16, :lo12:kvmtop_libvirt_", stringify!($name), "]\nbr x16\n",)*
             ".popsection\n",
         ));
     };
@@ -69,30 +74,37 @@ unsafe extern "C" {
     static kvmtop_libvirt_table: [AtomicPtr<c_void>; NAMES.len()];
 }
 
-/// Loads libvirt. Call nothing of `virt` or `virt_sys` before.
-///
-/// # Errors
-/// Why it cannot be used on this host.
-pub fn load() -> Result<(), String> {
-    let (main, qemu) = (open("libvirt.so.0")?, open("libvirt-qemu.so.0")?);
-    // SAFETY: the table is defined above with this length; its entries are only ever written here, before any use.
-    let table = unsafe { &kvmtop_libvirt_table };
-    for (name, entry) in NAMES.iter().zip(table) {
-        let library = if *name == MONITOR { qemu } else { main };
-        // SAFETY: the symbol is only kept as an address; `virt_sys` declares its type as libvirt's headers do.
-        let symbol = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) }.map(Symbol::into_raw);
-        match symbol {
-            Ok(address) if !address.is_null() => entry.store(address, Ordering::Release),
-            _ => return Err(format!("libvirt has no function {}", name.to_string_lossy())),
+/// Loads libvirt, once. Call nothing of `virt` or `virt_sys` if this returns [`Loaded::Not`], and no monitor function
+/// unless it returns [`Loaded::Whole`].
+pub fn load() -> &'static Loaded {
+    static LOADED: OnceLock<Loaded> = OnceLock::new();
+    LOADED.get_or_init(|| {
+        let main = match open("libvirt.so.0") {
+            Ok(library) => library,
+            Err(why) => return Loaded::Not(why),
+        };
+        let qemu = open("libvirt-qemu.so.0").ok();
+        // SAFETY: the table is defined above with this length; its entries are only ever written here, before any use.
+        let table = unsafe { &kvmtop_libvirt_table };
+        let mut whole = Loaded::Whole;
+        for (name, entry) in NAMES.iter().zip(table) {
+            let library = if *name == MONITOR { qemu } else { Some(main) };
+            // SAFETY: the symbol is only kept as an address; `virt_sys` declares its type as libvirt's headers do.
+            let symbol = library.and_then(|l| unsafe { l.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok());
+            match symbol.map(libloading::os::unix::Symbol::into_raw).filter(|a| !a.is_null()) {
+                Some(address) => entry.store(address, Ordering::Release),
+                None if *name == MONITOR => whole = Loaded::WithoutMonitor,
+                None => return Loaded::Not(format!("libvirt.so.0 has no function {}", name.to_string_lossy())),
+            }
         }
-    }
-    Ok(())
+        whole
+    })
 }
 
 /// Opens a library for the life of the process: its threads and callbacks must never lose their code.
-fn open(name: &str) -> Result<&'static Library, String> {
+fn open(name: &str) -> Result<&'static libloading::os::unix::Library, String> {
     // SAFETY: libvirt's initialisers may run in any process that loads it (every `virsh` does).
-    match unsafe { Library::new(name) } {
+    match unsafe { libloading::os::unix::Library::new(name) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(e) => Err(format!("{name}: {e}")),
     }

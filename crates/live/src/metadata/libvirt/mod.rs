@@ -10,6 +10,7 @@
 
 #![cfg_attr(not(feature = "libvirt"), allow(dead_code, reason = "without libvirt nothing fills the state"))]
 
+mod call_queue;
 #[cfg(feature = "libvirt")]
 mod calls;
 #[cfg(feature = "libvirt")]
@@ -21,18 +22,17 @@ mod loader;
 mod polling;
 
 use crate::metadata::source::{DeviceActivity, DeviceCounters, GuestMetadata};
+use call_queue::{CallQueue, GuestQuestion, HANG_TIMEOUT, MAX_THREADS};
 use failure::LibvirtFailure;
 use kvm::device_map::DeviceMap;
 use sample::{SourceId, SourceStatus};
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Deadline for libvirt's first answer.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// A daemon, or a guest, that takes longer hangs.
-const HANG_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How kvmtop uses libvirt.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +41,15 @@ pub struct LibvirtOptions {
     pub uri: Option<String>,
     /// Connects to the daemon even if no guest is there that it may know.
     pub at_once: bool,
+}
+
+/// The process of a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DomainProcess {
+    /// QEMU's process id.
+    pub pid: i32,
+    /// Whether it is stopped (`SIGSTOP`), so that it cannot answer.
+    pub stopped: bool,
 }
 
 /// The memory map that the monitor shows, or a sentence with the reason for its absence.
@@ -70,17 +79,19 @@ struct LibvirtState {
     /// The last counters of each domain's devices.
     devices: HashMap<String, DeviceCounters>,
     /// The processes of domains, by UUID.
-    processes: HashMap<String, i32>,
-    /// Guests that do not answer, by UUID, and since when.
-    silent: HashMap<String, Instant>,
-    /// Monitor commands (HMP) to guests, by UUID.
-    commands: Vec<(String, &'static str, SyncSender<MonitorReply>)>,
+    processes: HashMap<String, DomainProcess>,
+    /// Questions that libvirt passes on to guests.
+    queue: CallQueue,
+    /// Threads that put these questions.
+    threads: usize,
     /// Start of the call in progress.
     asked: Option<Instant>,
     /// The failure of the last poll.
     failure: Option<LibvirtFailure>,
     /// Whether a poll has ended, successfully or not.
     answered: bool,
+    /// Whether libvirt passes on monitor commands.
+    monitor: bool,
     /// Time between two readings of KVM's counters; `None`: they are not wanted, as they cost the guests' monitors.
     counters_every: Option<Duration>,
     /// Whether a guest appeared since the last poll.
@@ -123,8 +134,13 @@ impl Libvirt {
     }
 
     /// Sets the processes of the domains, by UUID (lower case): one that is stopped or waits for storage is not asked.
-    pub fn set_processes(&self, processes: HashMap<String, i32>) {
-        self.0.lock().processes = processes;
+    pub fn set_processes(&self, processes: HashMap<String, DomainProcess>) {
+        let mut state = self.0.lock();
+        if state.processes != processes {
+            let stopped = processes.iter().filter(|(_, process)| process.stopped);
+            stopped.for_each(|(uuid, _)| state.leave_out(uuid));
+            state.processes = processes;
+        }
     }
 
     /// Sets whether KVM's counters are wanted, and how often.
@@ -139,12 +155,17 @@ impl Libvirt {
     }
 
     /// Sends a human monitor command; the reply arrives on the channel. libvirt marks the domain as tainted by it
-    /// (`custom-monitor`).
-    pub fn monitor(&self, uuid: &str, command: &'static str) -> Receiver<MonitorReply> {
+    /// (`custom-monitor`). `None` where libvirt cannot pass commands on.
+    pub fn monitor(&self, uuid: &str, command: &'static str) -> Option<Receiver<MonitorReply>> {
         let (reply, receive) = sync_channel(1);
-        self.0.lock().commands.push((uuid.to_owned(), command, reply));
+        let mut state = self.0.lock();
+        if !state.monitor {
+            return None;
+        }
+        state.queue.add(uuid, GuestQuestion::Monitor { command, reply }, Instant::now());
+        drop(state);
         self.0.work.notify_all();
-        receive
+        Some(receive)
     }
 
     /// The status of this source.
@@ -194,31 +215,38 @@ impl LibvirtState {
     /// The status while single guests are left out.
     fn left_out(&self, now: Instant) -> Option<SourceStatus> {
         let name = |uuid: &String| Some(self.domains.get(uuid)?.name.as_ref()?.value.as_str());
-        let silent: Vec<&str> = self.hung(now).filter_map(name).collect();
-        let first = silent.iter().min()?;
-        let cause = format!(
-            "{} of {} guests do not answer libvirt, {first} among them: no disks and network cards of theirs",
-            silent.len(),
-            self.domains.len()
-        );
-        let fix = "see whether its QEMU is stopped (T) or waits for storage (D): \
-                   ps -eo pid,stat,wchan:20,args | grep [q]emu";
-        Some(SourceStatus::degraded(SourceId::Libvirt, cause, fix))
+        let stopped = self.processes.iter().filter(|(_, process)| process.stopped).filter_map(|(uuid, _)| name(uuid));
+        let late = self.queue.late(now).filter(|(_, since)| now.saturating_duration_since(*since) > HANG_TIMEOUT);
+        let mut silent: Vec<&str> = stopped.chain(late.filter_map(|(uuid, _)| name(uuid))).collect();
+        silent.sort_unstable();
+        silent.dedup();
+        if let Some(first) = silent.first() {
+            let others = if self.queue.stuck(now) >= MAX_THREADS {
+                "; until one of them does, libvirt is asked about no guest"
+            } else {
+                ""
+            };
+            let cause = format!(
+                "{} of {} guests do not answer libvirt, {first} among them: no disks and network cards of \
+                 theirs{others}",
+                silent.len(),
+                self.domains.len()
+            );
+            let fix = "see whether its QEMU is stopped (T) or waits for storage (D): \
+                       ps -eo pid,stat,wchan:20,args | grep [q]emu";
+            return Some(SourceStatus::degraded(SourceId::Libvirt, cause, fix));
+        }
+        let (domain, why) = self.domains.values().find_map(|d| Some((d.name.as_ref()?, d.xml_error.as_ref()?)))?;
+        let cause = format!("libvirt's XML of {} is not used: {why}", domain.value);
+        Some(SourceStatus::degraded(SourceId::Libvirt, cause, "its settings are those of its command line"))
     }
 
-    /// Guests that hang.
-    fn hung(&self, now: Instant) -> impl Iterator<Item = &String> {
-        let is_long = move |since: &Instant| now.saturating_duration_since(*since) > HANG_TIMEOUT;
-        self.silent.iter().filter(move |(_, since)| is_long(since)).map(|(uuid, _)| uuid)
-    }
-
-    /// Drops the figures of guests that hang: they are too old.
-    fn leave_out_hung(&mut self) {
-        for uuid in self.hung(Instant::now()).cloned().collect::<Vec<_>>() {
-            if let Some(domain) = self.domains.get_mut(&uuid).filter(|_| self.devices.remove(&uuid).is_some()) {
-                let domain = Arc::make_mut(domain);
-                (domain.activity, domain.counters) = (DeviceActivity::default(), None);
-            }
+    /// Drops the figures of a guest that is not read: they are too old.
+    fn leave_out(&mut self, uuid: &str) {
+        self.devices.remove(uuid);
+        let has_figures = |d: &GuestMetadata| d.activity.ns > 0 || d.activity.balloon.is_some() || d.counters.is_some();
+        if let Some(domain) = self.domains.get_mut(uuid).filter(|d| has_figures(d)).map(Arc::make_mut) {
+            (domain.activity, domain.counters) = (DeviceActivity::default(), None);
         }
     }
 

@@ -1,11 +1,12 @@
 //! The libvirt thread: it waits until libvirt is of use, loads it, and polls.
 
-use super::calls::GuestCalls;
+use super::call_queue::GuestQuestion;
+use super::calls::{IdleConnections, serve_waiting};
 use super::connection::LibvirtConnection;
-use super::loader::load;
+use super::loader::{Loaded, load};
 use super::{LibvirtOptions, LibvirtState, Shared, failure};
 use crate::metadata::source::GuestMetadata;
-use kvm::{domain_xml, mtree};
+use kvm::domain_xml;
 use sample::{Known, Origin};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -53,11 +54,12 @@ fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
             drop(state);
             let loaded = load();
             state = shared.lock();
-            let usable = loaded.is_ok();
-            if let Err(why) = loaded {
-                state.fail(failure::without_library(&why));
+            state.monitor = *loaded == Loaded::Whole;
+            if let Loaded::Not(why) = loaded {
+                state.fail(failure::without_library(why));
+                return false;
             }
-            return usable;
+            return true;
         }
         if daemon {
             state.failure = None;
@@ -72,42 +74,28 @@ fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
 /// Polls until the front is gone.
 fn run(shared: &Arc<Shared>, uri: &str) {
     let mut connection = LibvirtConnection::new(uri.to_owned());
-    let mut calls = GuestCalls::new(shared.clone(), uri);
+    let idle = IdleConnections::default();
     let mut next = Instant::now();
     let mut next_counters = next;
     loop {
-        let is_due = Instant::now() >= next;
-        if is_due {
+        if Instant::now() >= next {
             let ok = poll(shared, &mut connection);
+            shared.lock().ask_all(|| GuestQuestion::Devices);
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
-        calls.take_back();
         let now = Instant::now();
         let mut state = shared.lock();
-        state.leave_out_hung();
-        let counters = state.counters_every.filter(|_| now >= next_counters);
-        let commands = std::mem::take(&mut state.commands);
-        let uuids: Vec<String> = state.domains.keys().cloned().collect();
-        drop(state);
-        for (uuid, command, reply) in commands {
-            calls.ask(&uuid, move |_, connection, uuid| {
-                let text = connection.monitor(uuid, command);
-                // The receiver may be gone after its timeout.
-                let _ = reply.try_send(text.and_then(|text| mtree::parse(&text).map_err(|e| e.to_string())));
-            });
-        }
-        if let Some(every) = counters {
-            uuids
-                .iter()
-                .for_each(|uuid| calls.ask(uuid, move |shared, on, uuid| read_counters(shared, on, uuid, every)));
+        if let Some(every) = state.counters_every.filter(|_| now >= next_counters) {
+            state.ask_all(|| GuestQuestion::Counters(every));
             next_counters = now + every;
         }
-        if is_due {
-            uuids.iter().for_each(|uuid| calls.ask(uuid, read_devices));
-        }
+        let late: Vec<String> = state.queue.late(now).map(|(uuid, _)| uuid.clone()).collect();
+        late.iter().for_each(|uuid| state.leave_out(uuid));
+        drop(state);
+        serve_waiting(shared, &idle, uri);
+        let until = if shared.lock().counters_every.is_some() { next.min(next_counters) } else { next };
         let mut state = shared.lock();
-        if !state.closed && !state.refresh && state.commands.is_empty() {
-            let until = if state.counters_every.is_some() { next.min(next_counters) } else { next };
+        if !state.closed && !state.refresh {
             state = wait(shared, state, until.saturating_duration_since(Instant::now()).min(STEP));
         }
         if state.closed {
@@ -122,23 +110,15 @@ fn run(shared: &Arc<Shared>, uri: &str) {
     }
 }
 
-fn read_devices(shared: &Shared, connection: &mut LibvirtConnection, uuid: &str) {
-    let Some(read) = connection.devices(uuid) else { return };
-    let mut state = shared.lock();
-    let LibvirtState { domains, devices, .. } = &mut *state;
-    if let Some(domain) = domains.get_mut(uuid).map(Arc::make_mut) {
-        domain.activity = read.since(devices.get(uuid));
-        devices.insert(uuid.to_owned(), read);
-    }
-}
-
-fn read_counters(shared: &Shared, connection: &mut LibvirtConnection, uuid: &str, every: Duration) {
-    let Some(read) = connection.counters(uuid, every) else { return };
-    let mut state = shared.lock();
-    // The front may have dropped the counters while libvirt answered.
-    let is_wanted = state.counters_every.is_some();
-    if let Some(domain) = state.domains.get_mut(uuid).filter(|_| is_wanted) {
-        Arc::make_mut(domain).counters = Some(Arc::new(read));
+impl LibvirtState {
+    /// Asks every domain whose process is not stopped.
+    fn ask_all(&mut self, question: impl Fn() -> GuestQuestion) {
+        let now = Instant::now();
+        let Self { queue, processes, .. } = self;
+        queue.retain(|uuid| self.domains.contains_key(uuid));
+        for uuid in self.domains.keys().filter(|uuid| processes.get(*uuid).is_none_or(|process| !process.stopped)) {
+            queue.add(uuid, question(), now);
+        }
     }
 }
 
@@ -157,9 +137,8 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
                 let before = old.remove(&uuid);
                 state.domains.insert(uuid, Arc::new(merge(domain, before.as_deref())));
             }
-            let LibvirtState { domains, devices, silent, .. } = &mut *state;
+            let LibvirtState { domains, devices, .. } = &mut *state;
             devices.retain(|uuid, _| domains.contains_key(uuid));
-            silent.retain(|uuid, _| domains.contains_key(uuid));
         }
         Err(failure) => {
             // The last known domains stay: a daemon that restarts does not rename guests.
@@ -176,8 +155,9 @@ fn merge(polled: GuestMetadata, before: Option<&GuestMetadata>) -> GuestMetadata
     let GuestMetadata { name, uuid, state, persistent, xml_text, .. } = polled;
     let mut domain = GuestMetadata { name, uuid, state, persistent, ..before };
     if domain.xml_text != xml_text {
-        let parsed = xml_text.as_deref().and_then(|text| domain_xml::parse(text).ok());
-        domain.xml = parsed.map(|xml| Known::new(Arc::new(xml), Origin::Libvirt));
+        let parsed = xml_text.as_deref().map(domain_xml::parse).transpose();
+        domain.xml_error = parsed.as_ref().err().map(ToString::to_string);
+        domain.xml = parsed.ok().flatten().map(|xml| Known::new(Arc::new(xml), Origin::Libvirt));
         domain.xml_text = xml_text;
     }
     domain
