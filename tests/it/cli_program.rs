@@ -208,8 +208,8 @@ fn check_answers_by_its_status() {
     assert!(text(&out.stdout).lines().any(|line| none.contains(&line)), "{}", text(&out.stdout));
 }
 
-/// Without room for open files it sees no guest, and says so instead of "all is well". With less room it does not start.
-/// What the kernel's log of this machine holds is not judged here.
+/// Without room for open files it sees no guest, and says so instead of "all is well". With less room it does not
+/// start. What the kernel's log of this machine holds is not judged here.
 #[test]
 fn check_that_cannot_look_says_so() {
     let with_room = |files: u32| {
