@@ -39,7 +39,7 @@ for engine in perf bpf; do
     # The clock that kvmtop uses, so that times can be compared; perf's own is not steady here. What perf is to run
     # starts when it records.
     rm -f recording
-    perf kvm stat record -B -N -k CLOCK_MONOTONIC -a -o $engine.data -- \
+    perf kvm stat record -k CLOCK_MONOTONIC -a -o $engine.data -- \
         sh -c 'touch recording; exec sleep 1000' > $engine.record 2>&1 &
     perf=$!
     until_true test -e recording || exit 1
