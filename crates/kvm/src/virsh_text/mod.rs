@@ -281,11 +281,12 @@ fn command(line: &str) -> Option<(VirshOutput, Option<String>)> {
         _ => VirshOutput::Stats,
     };
     let words = shell_words(found.name("rest").map_or("", |rest| rest.as_str()));
-    // `--vcpu 0` can stand before `--domain web`.
-    let from = words.iter().position(|word| word == "--domain" || word.starts_with("--domain=")).unwrap_or(0);
-    let mut words =
-        words.iter().skip(from).map(|word| word.strip_prefix("--domain=").unwrap_or(word).trim_end_matches(';'));
-    let name = words.find(|word| !word.is_empty() && !word.starts_with('-'));
+    let mut before = "";
+    let mut words = words.iter().map(|word| word.strip_prefix("--domain=").unwrap_or(word).trim_end_matches(';'));
+    let name = words.find(|word| {
+        let option = std::mem::replace(&mut before, word);
+        !word.is_empty() && !word.starts_with('-') && !matches!(option, "--vcpu" | "--cpulist")
+    });
     Some((output, name.filter(|name| !name.contains(['|', '>', '&', ';'])).map(str::to_owned)))
 }
 

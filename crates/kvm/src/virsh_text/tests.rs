@@ -108,7 +108,7 @@ fn both_prompts_name_the_domain() {
         let found = parse(&format!("{prompt}emulatorpin 'my vm'\n emulator: CPU Affinity\n---\n *: 5\n"));
         assert_eq!(found.domains[0].name.as_deref(), Some("my vm"), "{prompt}");
     }
-    for option in ["--domain web", "--domain=web"] {
+    for option in ["web", "--domain web", "--domain=web"] {
         let found = parse(&format!("# virsh vcpupin --vcpu 0 {option}\nVCPU: CPU Affinity\n---\n 0: 2\n"));
         assert_eq!(found.domains[0].name.as_deref(), Some("web"), "{option}");
     }
