@@ -3,7 +3,7 @@
 use super::report::JudgedInput;
 use super::{live, print, report, say_unmatched};
 use crate::cli::Settings;
-use crate::cli::args::PlanArgs;
+use crate::cli::args::{InputArgs, PlanArgs};
 use ::report::View;
 use ::report::plan::{self, JsonPlan};
 use judge::analysis::{JudgedInterval, Pipeline};
@@ -12,7 +12,10 @@ use judge::lint;
 /// Runs it.
 pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
     let (interval, source, damaged) = if args.inputs.is_empty() {
-        anyhow::ensure!(args.reading.at.is_none(), "--at needs a session of kvmtop");
+        let InputArgs { duration, vcpus, perf_times, at, json: _ } = &args.reading;
+        anyhow::ensure!(at.is_none(), "--at needs a session of kvmtop");
+        let is_of_files = duration.is_some() || vcpus.is_some() || *perf_times;
+        anyhow::ensure!(!is_of_files, "--duration, --vcpus and --perf-times need a file to read");
         let [before, after] = live::two_samples(settings);
         let mut pipeline = Pipeline::new(settings.findings.clone());
         pipeline.next(before.into());
