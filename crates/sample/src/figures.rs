@@ -1,5 +1,6 @@
-//! The figures of a sample: how they are bounded when a file is read, and how counters are added and subtracted. Each
-//! struct lists its figures once, by [`bounded`] or [`counters`]; a new field does not compile until it is listed.
+//! The figures of a sample: how they are bounded when a file is read, and how counters are subtracted; `merge` adds
+//! them. A struct lists its figures by [`bounded`], [`counters`] or [`growing`], and does not compile with a new field
+//! until that is listed.
 
 use super::Timing;
 use std::collections::BTreeMap;

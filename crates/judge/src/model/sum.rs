@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Limit of guests; further ones are left out.
 const MAX_GUESTS: usize = 4096;
-/// Rows of all guests together at most: threads, exit reasons, addresses. Each takes some hundred bytes. What
-/// has no row of its own is added up in one named other, or left out.
+/// Rows of all guests together at most: threads, exit reasons, addresses. Each takes some hundred bytes.
+/// Further ones are added up in one row named other, or left out.
 const MAX_ROWS: usize = 1 << 20;
 /// Limit of access rows of one guest, and of one guest's rows of vCPUs; further addresses are added up in one row of
 /// their kind.

@@ -20,7 +20,7 @@ const PERIOD_NS: u64 = 2_000_000_000;
 /// Bytes of a log that are read when its guest is seen first, and of news at a time.
 const MAX_FIRST_BYTES: u64 = 256 * 1024;
 const MAX_NEW_BYTES: u64 = 64 * 1024;
-/// No further log is read in a look after so many bytes.
+/// Limit of bytes read in one look; the other logs come first in the next.
 const MAX_LOOK_BYTES: u64 = 1 << 20;
 /// Looks at the log of a guest that ended: libvirt writes why at the end.
 const MAX_LOOKS_AFTER_END: u32 = 5;
