@@ -7,7 +7,8 @@ use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
 use sample::{
-    CodeSpace, Doorbell, Function, GuestInterrupts, HostDisk, Injection, ProfiledThread, StackCount, StackProfile,
+    CodeSpace, Doorbell, Function, GuestInterrupts, HostDisk, HostTaskGroup, Injection, ProfiledThread, StackCount,
+    StackProfile,
 };
 use serde_json::{Value, json};
 use session::{Limits, Recorder, Session};
@@ -169,8 +170,8 @@ fn reports_and_comparisons_of_files_are_as_the_schema_says() {
     }
 }
 
-/// Two samples of the demo; a guest's stacks were sampled between them, its block devices timed and its interrupts
-/// traced.
+/// Two samples of the demo, with tasks of the host; a guest's stacks were sampled between them, its block devices timed
+/// and its interrupts traced.
 fn with_what_is_asked_for(folder: &Path) -> PathBuf {
     let mut demo = Session::open(&root().join("assets/demo.kvmtop")).expect("the demo").cursor();
     let path = folder.join("profile.kvmtop");
@@ -188,6 +189,8 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
                 ..StackProfile::default()
             })
         });
+        let rustc = HostTaskGroup { comm: "rustc".into(), used_ns: 1_750_000_000, over_ns: 1_000_000_000, count: 4 };
+        sample.host.task_groups = Some(vec![rustc]);
         sample.domains[0].host_disks = Some(vec![HostDisk::default()]);
         let mut doorbell = Doorbell::default();
         (0..=at).for_each(|_| doorbell.time.add(1000));

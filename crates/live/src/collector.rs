@@ -227,17 +227,12 @@ impl Collector {
         let mut kernel_log = self.kernel_log.read();
         let logged = self.guests.values().filter_map(|guest| guest.description.logged());
         kernel_log.extend(self.qemu_logs.read(logged.collect(), now));
+        let (tasks, task_groups) = self.tasks.scan(now.mono_ns, self.discovery.processes(), &skip);
         let sample = Sample {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,
             boot_ns: now.boot_ns,
-            host: HostSample {
-                cpus,
-                facts: self.host.facts(),
-                tasks: self.tasks.scan(now.mono_ns, self.discovery.processes(), &skip),
-                memory,
-                kernel_log,
-            },
+            host: HostSample { cpus, facts: self.host.facts(), tasks, task_groups, memory, kernel_log },
             domains,
             engine,
             sources: self.sources(&found, proc_failure, &reading),

@@ -18,13 +18,15 @@ pub struct HostSample {
     pub cpus: Vec<CpuTimes>,
     /// Tasks that belong to no guest and used CPU recently; see [`HostTask`].
     pub tasks: Vec<HostTask>,
+    /// The names of processes outside guests that used the most CPU time; `None` before a second scan.
+    pub task_groups: Option<Vec<HostTaskGroup>>,
     /// The host's memory.
     pub memory: Option<HostMemory>,
     /// Lines of the kernel log about unhandled MSRs and the like, newest last; a limited number.
     pub kernel_log: Vec<kvm::kernel_log::LogLine>,
 }
 
-bounded!(HostSample { cpus, tasks, memory } facts, kernel_log);
+bounded!(HostSample { cpus, tasks, task_groups, memory } facts, kernel_log);
 
 /// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM offers, by libvirt's names
 /// and separated by spaces.
@@ -130,6 +132,27 @@ pub struct HostTask {
 }
 
 bounded!(HostTask { used_ns, over_ns } tid, pid, comm, kernel, last_cpu);
+
+/// At most this many groups of tasks are kept.
+pub const MAX_TASK_GROUPS: usize = 16;
+
+/// Processes and kernel threads outside guests that have the same name. kvmtop counts as any other, unlike in
+/// [`HostTask`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostTaskGroup {
+    /// Name of the process, made harmless; of a kernel thread the part before the first `/` (`kworker`).
+    pub comm: String,
+    /// CPU time of all their threads within the last scan, nanoseconds. What a process used between its last scan and
+    /// its end is missing.
+    pub used_ns: u64,
+    /// The time that the scan covers, nanoseconds.
+    pub over_ns: u64,
+    /// How many of them used CPU time.
+    pub count: u64,
+}
+
+bounded!(HostTaskGroup { used_ns, over_ns, count } comm);
 
 /// The host's memory and swap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -229,10 +229,18 @@ impl Host {
             over_ns: 1_000_000_000,
             last_cpu: *cpu,
         });
+        let tasks: Vec<_> = tasks.collect();
+        let groups = tasks.chunk_by(|a, b| a.comm == b.comm).map(|same| HostTaskGroup {
+            comm: same[0].comm.clone(),
+            used_ns: same.iter().map(|t| t.used_ns).sum(),
+            over_ns: same[0].over_ns,
+            count: same.len() as u64,
+        });
         HostSample {
             facts: Arc::new(self.facts.clone()),
             cpus: cpus.collect(),
-            tasks: tasks.collect(),
+            task_groups: Some(groups.collect()),
+            tasks,
             memory: self.memory,
             kernel_log: Vec::new(),
         }

@@ -1,18 +1,21 @@
 //! The host's tasks outside of guests, which compete with vCPUs for CPUs.
 //!
-//! All processes are read about every two seconds; one that used CPU time is then read thread by thread for as long as
-//! it does.
+//! All processes are read about every two seconds and grouped by name. A process that used CPU time is then read thread
+//! by thread for as long as it does.
 
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::{Stat, TICK_NS};
 use kvm::sanitize;
-use sample::HostTask;
+use sample::{HostTask, HostTaskGroup, MAX_TASK_GROUPS};
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Time between two readings.
 const PERIOD_NS: u64 = 1_900_000_000;
+/// Time between the first two readings: the first interval of a second already has names.
+const FIRST_PERIOD_NS: u64 = 450_000_000;
 /// At most this many tasks are kept, the busiest ones.
 const MAX_TASKS: usize = 64;
 /// At most this many threads of one busy process are read, and of all processes together.
@@ -27,7 +30,6 @@ const MAX_PROCESSES: usize = 1 << 17;
 struct TaskReading {
     start_ticks: u64,
     used_ticks: u64,
-    at_ns: u64,
 }
 
 /// The last reading of a process, and of its threads if it was busy.
@@ -37,57 +39,83 @@ struct TrackedProcess {
     threads: HashMap<i32, TaskReading>,
 }
 
+/// A reading of all processes.
+struct Scan {
+    /// Time since the scan before; 0 for the first one.
+    over_ns: u64,
+    /// When the youngest process of the scan before was started. One that was not listed then and is not older is new.
+    youngest_ticks: u64,
+    threads_left: usize,
+    groups: HashMap<String, HostTaskGroup>,
+}
+
 /// Reads the tasks of /proc.
 #[derive(Debug)]
 pub(crate) struct HostTasks {
     paths: SystemPaths,
     known: HashMap<i32, TrackedProcess>,
     tasks: Vec<HostTask>,
+    groups: Option<Vec<HostTaskGroup>>,
+    scanned_ns: Option<u64>,
     due_ns: u64,
 }
 
 impl HostTasks {
     pub(crate) fn new(paths: SystemPaths) -> Self {
-        Self { paths, known: HashMap::new(), tasks: Vec::new(), due_ns: 0 }
+        Self { paths, known: HashMap::new(), tasks: Vec::new(), groups: None, scanned_ns: None, due_ns: 0 }
     }
 
-    /// The busy tasks among all `processes`, as last read. `skip` holds the guests and their kernel threads.
+    /// The busy tasks and groups among all `processes`, as last read. `skip` holds the guests and their kernel threads.
     pub(crate) fn scan(
         &mut self,
         now_ns: u64,
         processes: impl Iterator<Item = i32>,
         skip: &HashSet<i32>,
-    ) -> Vec<HostTask> {
+    ) -> (Vec<HostTask>, Option<Vec<HostTaskGroup>>) {
         if now_ns >= self.due_ns {
-            self.due_ns = now_ns + PERIOD_NS;
-            // What kvmtop itself costs is shown as its own cost, and is nothing to find about the host.
-            let own = std::process::id().cast_signed();
             let mut before = std::mem::take(&mut self.known);
+            let over_ns = self.scanned_ns.replace(now_ns).map(|before_ns| now_ns.saturating_sub(before_ns));
+            let mut scan = Scan {
+                over_ns: over_ns.unwrap_or(0),
+                youngest_ticks: before.values().map(|p| p.last.start_ticks).max().unwrap_or(u64::MAX),
+                threads_left: MAX_ALL_THREADS,
+                groups: HashMap::new(),
+            };
+            self.due_ns = now_ns + if over_ns.is_some() { PERIOD_NS } else { FIRST_PERIOD_NS };
             self.tasks.clear();
-            let mut threads_left = MAX_ALL_THREADS;
-            for pid in processes.filter(|pid| *pid != own && !skip.contains(pid)).take(MAX_PROCESSES) {
-                self.look(pid, before.remove(&pid), now_ns, &mut threads_left);
+            for pid in processes.take(MAX_PROCESSES) {
+                self.look(pid, before.remove(&pid), skip, &mut scan);
             }
-            let share = |t: &HostTask| t.used_ns as f64 / t.over_ns.max(1) as f64;
-            self.tasks.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.tid.cmp(&b.tid)));
+            self.tasks.sort_by_key(|t| (Reverse(t.used_ns), t.tid));
             self.tasks.truncate(MAX_TASKS);
+            let mut groups: Vec<_> = scan.groups.into_values().collect();
+            groups.sort_by(|a, b| b.used_ns.cmp(&a.used_ns).then_with(|| a.comm.cmp(&b.comm)));
+            groups.truncate(MAX_TASK_GROUPS);
+            self.groups = over_ns.map(|_| groups);
         }
-        self.tasks.clone()
+        (self.tasks.clone(), self.groups.clone())
     }
 
-    fn look(&mut self, pid: i32, before: Option<TrackedProcess>, now_ns: u64, threads_left: &mut usize) {
-        let Some((now, task, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid), now_ns) else { return };
+    fn look(&mut self, pid: i32, before: Option<TrackedProcess>, skip: &HashSet<i32>, scan: &mut Scan) {
+        let Some((now, task, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid)) else { return };
         let mut process = TrackedProcess { last: now, threads: HashMap::new() };
-        if let Some(before) = before
-            && let Some(task) = now.since(&before.last, task)
+        let is_new = before.is_none() && now.start_ticks >= scan.youngest_ticks;
+        let base = before.as_ref().map(|p| p.last).or(is_new.then_some(TaskReading { used_ticks: 0, ..now }));
+        // Guests are read too: a process that is no guest any more then has an earlier reading.
+        if !skip.contains(&pid)
+            && let Some(task) = base.and_then(|base| now.since(&base, scan.over_ns, task))
         {
-            let found = self.tasks.len();
-            if threads > 1 {
-                process.threads = self.read_threads(pid, &before.threads, now_ns, threads_left);
-            }
-            // From their second reading on the threads replace the process.
-            if self.tasks.len() == found {
-                self.tasks.push(task);
+            scan.add_to_group(&task);
+            // What kvmtop itself costs is a part of the host's load, but nothing to find about the host.
+            if pid != std::process::id().cast_signed() {
+                let found = self.tasks.len();
+                if let Some(before) = before.filter(|_| threads > 1) {
+                    process.threads = self.read_threads(pid, &before.threads, scan);
+                }
+                // From their second reading on the threads replace the process.
+                if self.tasks.len() == found {
+                    self.tasks.push(task);
+                }
             }
         }
         self.known.insert(pid, process);
@@ -97,36 +125,45 @@ impl HostTasks {
         &mut self,
         pid: i32,
         before: &HashMap<i32, TaskReading>,
-        now_ns: u64,
-        left: &mut usize,
+        scan: &mut Scan,
     ) -> HashMap<i32, TaskReading> {
         let dir = self.paths.process(pid, "task");
         let mut tids = file::numbers_in(&dir);
-        tids.truncate(MAX_THREADS.min(*left));
-        *left -= tids.len();
+        tids.truncate(MAX_THREADS.min(scan.threads_left));
+        scan.threads_left -= tids.len();
         let mut threads = HashMap::with_capacity(tids.len());
         for tid in tids {
             let path = dir.join(tid.to_string()).join("stat");
-            let Some((now, task, _)) = read(&path, (tid, pid), now_ns) else { continue };
-            self.tasks.extend(before.get(&tid).and_then(|before| now.since(before, task)));
+            let Some((now, task, _)) = read(&path, (tid, pid)) else { continue };
+            self.tasks.extend(before.get(&tid).and_then(|before| now.since(before, scan.over_ns, task)));
             threads.insert(tid, now);
         }
         threads
     }
 }
 
+impl Scan {
+    /// Adds a process to those of its name. Kernel threads have a CPU or a job after a slash: `kworker/3:1-events`.
+    fn add_to_group(&mut self, task: &HostTask) {
+        let comm = task.comm.split('/').next().filter(|_| task.kernel).unwrap_or(&task.comm).to_owned();
+        let group = HostTaskGroup { comm: comm.clone(), over_ns: self.over_ns, ..HostTaskGroup::default() };
+        let group = self.groups.entry(comm).or_insert(group);
+        group.used_ns = group.used_ns.saturating_add(task.used_ns);
+        group.count += 1;
+    }
+}
+
 impl TaskReading {
     /// The task with what it used since an earlier reading; `None` for nothing, or for another task with the same id.
-    fn since(&self, before: &Self, task: HostTask) -> Option<HostTask> {
+    fn since(&self, before: &Self, over_ns: u64, task: HostTask) -> Option<HostTask> {
         let used = self.used_ticks.checked_sub(before.used_ticks);
         let used = used.filter(|ticks| *ticks > 0 && self.start_ticks == before.start_ticks)?;
-        let over_ns = self.at_ns.saturating_sub(before.at_ns);
         Some(HostTask { used_ns: used.saturating_mul(TICK_NS), over_ns, ..task })
     }
 }
 
 /// Reads a task: what it used, how it is shown, and how many threads its process has.
-fn read(stat: &Path, (tid, pid): (i32, i32), at_ns: u64) -> Option<(TaskReading, HostTask, u64)> {
+fn read(stat: &Path, (tid, pid): (i32, i32)) -> Option<(TaskReading, HostTask, u64)> {
     let line = file::read_bytes(stat, 4096).ok()?;
     let stat = Stat::parse(&line)?;
     let used_ticks = stat.user_ticks.saturating_add(stat.system_ticks);
@@ -139,7 +176,7 @@ fn read(stat: &Path, (tid, pid): (i32, i32), at_ns: u64) -> Option<(TaskReading,
         over_ns: 0,
         last_cpu: stat.cpu.unwrap_or(0),
     };
-    Some((TaskReading { start_ticks: stat.start_ticks, used_ticks, at_ns }, task, stat.threads))
+    Some((TaskReading { start_ticks: stat.start_ticks, used_ticks }, task, stat.threads))
 }
 
 #[cfg(test)]
@@ -159,37 +196,84 @@ mod tests {
         fake.process(14, "qemu").ticks(0, 0, 0);
         let mut tasks = HostTasks::new(fake.paths());
         let skip = HashSet::from([14]);
-        assert!(tasks.scan(0, 10..15, &skip).is_empty());
+        assert_eq!(tasks.scan(0, 10..15, &skip), (vec![], None));
         let (hog, worker) = (hog.ticks(100, 0, 0), worker.ticks(100, 0, 0));
         kworker.ticks(0, 50, 0);
         fake.process(14, "qemu").ticks(900, 0, 0);
-        let seen = tasks.scan(2 * S, 10..15, &skip);
+        let (seen, groups) = tasks.scan(2 * S, 10..15, &skip);
         assert_eq!(
             seen.iter().map(|t| (t.tid, t.used_ns, t.over_ns)).collect::<Vec<_>>(),
             [(10, S, 2 * S), (12, S / 2, 2 * S)]
         );
         assert!(seen[1].kernel && seen[0].last_cpu == 1);
+        assert_eq!(groups, Some(vec![group("hog", S, 1), group("kworker", S / 2, 1)]));
         // The fake process's own line is its main thread's.
         hog.ticks(200, 0, 0);
         worker.ticks(200, 0, 0);
-        let seen = tasks.scan(4 * S, 10..15, &skip);
+        let (seen, groups) = tasks.scan(4 * S, 10..15, &skip);
         assert_eq!(
             seen.iter().map(|t| (t.tid, t.pid, t.comm.as_str())).collect::<Vec<_>>(),
             [(10, 10, "hog"), (11, 10, "hog-worker")]
         );
+        assert_eq!(groups, Some(vec![group("hog", S, 1)]), "a process has the time of all its threads");
         fake.end(10);
-        assert!(tasks.scan(6 * S, 11..15, &skip).is_empty());
+        assert_eq!(tasks.scan(6 * S, 11..15, &skip), (vec![], Some(vec![])), "measured, and nothing was busy");
+    }
+
+    fn group(comm: &str, used_ns: u64, count: u64) -> HostTaskGroup {
+        HostTaskGroup { comm: comm.into(), used_ns, over_ns: 2 * S, count }
     }
 
     #[test]
-    fn tasks_are_read_every_two_seconds() {
+    fn groups_have_all_processes_and_not_the_busiest_ones_only() {
+        let fake = FakeProc::new();
+        let own = std::process::id().cast_signed();
+        let all = || (1000..1200).chain([10, own]);
+        let use_ticks = |small, big, mine| {
+            for pid in 1000..1200 {
+                fake.process(pid, "cc1").ticks(small, 0, 0);
+            }
+            fake.process(10, "a) \x1b[31mb\u{202e} c\n").ticks(0, big, 0);
+            fake.process(own, "kvmtop").ticks(mine, 0, 0);
+        };
+        use_ticks(7, 7, 7);
+        let mut tasks = HostTasks::new(fake.paths());
+        tasks.scan(0, all(), &HashSet::new());
+        use_ticks(8, 107, 10);
+        let (seen, groups) = tasks.scan(2 * S, all(), &HashSet::new());
+        let strange = kvm::sanitize("a) \x1b[31mb\u{202e} c\n", 64);
+        assert!(strange.starts_with("a) b") && !strange.contains('\n'));
+        let wanted = [group("cc1", 2 * S, 200), group(&strange, S, 1), group("kvmtop", 30_000_000, 1)];
+        assert_eq!(groups.as_deref(), Some(&wanted[..]), "kvmtop uses CPU time as others do");
+        assert_eq!((seen.len(), seen[0].pid), (MAX_TASKS, 10));
+        assert!(seen.iter().all(|task| task.pid != own), "and is nothing to find");
+    }
+
+    #[test]
+    fn a_process_that_began_after_the_last_scan_counts_whole() {
+        let fake = FakeProc::new();
+        fake.process(10, "old").start(500);
+        fake.process(11, "guest").start(700).ticks(9000, 0, 0);
+        let mut tasks = HostTasks::new(fake.paths());
+        tasks.scan(0, 10..12, &HashSet::from([11]));
+        // Not listed before, but older than a process that was.
+        fake.process(12, "hidden").start(600).ticks(9000, 0, 0);
+        fake.process(13, "rustc").start(700).ticks(50, 0, 0);
+        fake.process(11, "guest").ticks(9001, 0, 0);
+        let (seen, groups) = tasks.scan(2 * S, 10..14, &HashSet::new());
+        assert_eq!(groups, Some(vec![group("rustc", S / 2, 1), group("guest", 10_000_000, 1)]));
+        assert_eq!(seen.iter().map(|task| task.pid).collect::<Vec<_>>(), [13, 11]);
+    }
+
+    #[test]
+    fn tasks_are_read_every_two_seconds_and_sooner_at_first() {
         let fake = FakeProc::new();
         fake.process(10, "x").ticks(1, 0, 0);
         let mut tasks = HostTasks::new(fake.paths());
-        let mut scan = |at_ns| tasks.scan(at_ns, [10].into_iter(), &HashSet::new()).len();
+        let mut scan = |at_ns| tasks.scan(at_ns, [10].into_iter(), &HashSet::new()).0.len();
         assert_eq!(scan(0), 0);
         fake.process(10, "x").ticks(5, 0, 0);
-        assert_eq!([S, 2 * S, 3 * S, 4 * S].map(&mut scan), [0, 1, 1, 0]);
+        assert_eq!([S / 10, S, 2 * S, 3 * S, 4 * S].map(&mut scan), [0, 1, 1, 0, 0]);
     }
 
     #[test]
@@ -199,6 +283,6 @@ mod tests {
         let mut tasks = HostTasks::new(fake.paths());
         tasks.scan(0, [10].into_iter(), &HashSet::new());
         fake.process(10, "b").ticks(50, 0, 0).start(500);
-        assert!(tasks.scan(2 * S, [10].into_iter(), &HashSet::new()).is_empty());
+        assert_eq!(tasks.scan(2 * S, [10].into_iter(), &HashSet::new()), (vec![], Some(vec![])));
     }
 }
