@@ -2,7 +2,10 @@
 
 use super::{DomainModel, SampleInterval};
 use kvm::kernel_log::{LogKind, LogLine};
-use sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask, Joining, MissingExtreme, Sum as _, sums};
+use sample::{
+    CpuTimes, HostFacts, HostMemory, HostSample, HostTask, HostTaskGroup, Joining, MAX_TASK_GROUPS, MissingExtreme,
+    Sum as _, sums,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,6 +18,11 @@ pub struct HostModel {
     pub cpus: Vec<CpuModel>,
     /// Tasks that belong to no guest, busiest first.
     pub tasks: Vec<HostTaskModel>,
+    /// The names of tasks outside guests that used the most CPU time, as last read, busiest first and at most
+    /// [`MAX_TASK_GROUPS`]. kvmtop counts as any other task, unlike in `tasks`. `None`: not measured.
+    pub task_groups: Option<Vec<TaskGroup>>,
+    /// CPU time of all threads of all guests, also of those that are not shown, percent of one CPU.
+    pub guests_cpu: f64,
     /// Memory.
     pub memory: Option<HostMemory>,
     /// Lines of the kernel log that concern KVM.
@@ -35,6 +43,20 @@ impl HostModel {
         self.cpus.iter().find(|c| c.cpu == number)
     }
 
+    /// Where the CPU time of the whole host went; `None` before a second reading.
+    pub fn usage(&self) -> Option<HostUsage> {
+        let time = self.total()?;
+        let cpus = self.cpus.iter().filter(|c| c.time.is_some()).count() as f64;
+        let (irq, idle) = (time.irq + time.softirq, time.idle + time.iowait);
+        let rest = (100.0 - irq - time.steal - idle).max(0.0);
+        // The CPUs have guest time also where a guest's threads cannot be read, as those of another user.
+        let guests = (self.guests_cpu / cpus).max(time.guest).min(rest);
+        let other = rest - guests;
+        let named = self.task_groups.as_ref().map(|all| all.iter().map(|g| g.cpu_percent).sum::<f64>() / cpus);
+        let named = named.map(|percent| percent.min(other));
+        Some(HostUsage { guests, other, named, irq, steal: time.steal, idle })
+    }
+
     /// All CPUs together, percent of the whole host; `None` before a second reading. The time of CPUs that no tick
     /// found busy is split as the others' is.
     pub fn total(&self) -> Option<CpuTimesPercent> {
@@ -46,6 +68,25 @@ impl HostModel {
         }
         (n > 0).then(|| sum.scale(1.0 / f64::from(n)).split_unsampled())
     }
+}
+
+/// Where the CPU time of the host went, percent of all its CPUs. `guests`, `other`, `irq`, `steal` and `idle` add up to
+/// 100.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct HostUsage {
+    /// All threads of all guests: in the guest, in the VMM, in the kernel, and vhost.
+    pub guests: f64,
+    /// Tasks and the kernel outside guests, kvmtop included.
+    pub other: f64,
+    /// The part of `other` that [`HostModel::task_groups`] names, at most `other`. The rest is the time of processes
+    /// that began and ended between two readings, and of names with little time. `None`: not measured.
+    pub named: Option<f64>,
+    /// Hard and soft interrupts.
+    pub irq: f64,
+    /// Taken by the hypervisor below this host.
+    pub steal: f64,
+    /// Idle, also while I/O was outstanding.
+    pub idle: f64,
 }
 
 /// Where a CPU's time went, percent of the interval; the parts add up to 100.
@@ -193,6 +234,17 @@ pub struct HostTaskModel {
     pub last_cpu: u32,
 }
 
+/// Tasks outside guests that have one name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TaskGroup {
+    /// Name of the process; of kernel threads the part before a slash: `kworker`.
+    pub comm: String,
+    /// All of them together, percent of one CPU.
+    pub cpu_percent: f64,
+    /// How many of them used CPU time.
+    pub count: u64,
+}
+
 impl HostModel {
     pub(crate) fn new(
         now: &HostSample,
@@ -223,6 +275,8 @@ impl HostModel {
             facts: now.facts.clone(),
             cpus,
             tasks: tasks(&now.tasks),
+            task_groups: now.task_groups.as_deref().map(task_groups),
+            guests_cpu: domains.iter().filter_map(|d| d.cpu).map(|c| c.busy()).sum(),
             memory: now.memory,
             kernel_log: now.kernel_log.clone(),
         }
@@ -268,6 +322,20 @@ fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
     tasks
 }
 
+fn task_groups(now: &[HostTaskGroup]) -> Vec<TaskGroup> {
+    let percent = |g: &HostTaskGroup| 100.0 * g.used_ns as f64 / g.over_ns as f64;
+    let model = |g: &HostTaskGroup| TaskGroup { comm: g.comm.clone(), cpu_percent: percent(g), count: g.count };
+    let mut groups: Vec<_> = now.iter().filter(|g| g.over_ns > 0 && g.used_ns > 0).map(model).collect();
+    order_groups(&mut groups);
+    groups
+}
+
+/// The busiest groups, busiest first.
+pub(super) fn order_groups(groups: &mut Vec<TaskGroup>) {
+    groups.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then_with(|| a.comm.cmp(&b.comm)));
+    groups.truncate(MAX_TASK_GROUPS);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,6 +373,57 @@ mod tests {
             (total.busy().round(), total.unsampled, total.usr.round(), total.sys.round()),
             (57.0, 0.0, 28.0, 28.0)
         );
+    }
+
+    /// Four CPUs: 10 % in guests as the ticks say, 50 % usr and sys, 5 % interrupts, 3 % steal, 32 % idle.
+    fn four_cpus(guests_cpu: f64, groups: Option<&[(&str, f64)]>) -> HostModel {
+        let time = CpuTimesPercent {
+            usr: 30.0,
+            sys: 20.0,
+            guest: 10.0,
+            irq: 1.0,
+            softirq: 4.0,
+            steal: 3.0,
+            iowait: 2.0,
+            idle: 30.0,
+            unsampled: 0.0,
+        };
+        let cpus = (0..4).map(|cpu| CpuModel { cpu, time: Some(time), ..CpuModel::default() }).collect();
+        let group =
+            |(comm, cpu_percent): &(&str, f64)| TaskGroup { comm: (*comm).into(), cpu_percent: *cpu_percent, count: 1 };
+        let task_groups = groups.map(|all| all.iter().map(group).collect());
+        HostModel { cpus, task_groups, guests_cpu, ..HostModel::default() }
+    }
+
+    #[test]
+    fn the_parts_of_the_host_add_up() {
+        let usage = four_cpus(80.0, Some(&[("rustc", 140.0), ("ksmd", 4.0)])).usage().unwrap();
+        let parts = HostUsage { guests: 20.0, other: 40.0, named: Some(36.0), irq: 5.0, steal: 3.0, idle: 32.0 };
+        assert_eq!(usage, parts);
+        for (guests_cpu, groups, [guests, other], named) in [
+            // Names are of the last reading of all tasks, which can be of a busier time.
+            (80.0, Some(&[("rustc", 300.0)][..]), [20.0, 40.0], Some(40.0)),
+            (80.0, Some(&[][..]), [20.0, 40.0], Some(0.0)),
+            (80.0, None, [20.0, 40.0], None),
+            // A guest whose threads are not seen, and threads with more time than the CPUs were busy.
+            (0.0, None, [10.0, 50.0], None),
+            (300.0, Some(&[("rustc", 9.0)][..]), [60.0, 0.0], Some(0.0)),
+        ] {
+            let usage = four_cpus(guests_cpu, groups).usage().unwrap();
+            assert_eq!((usage.guests, usage.other, usage.named), (guests, other, named));
+            let sum = usage.guests + usage.other + usage.irq + usage.steal + usage.idle;
+            assert!((sum - 100.0).abs() < 1e-9, "{sum}");
+        }
+        assert_eq!(HostModel { guests_cpu: 80.0, ..HostModel::default() }.usage(), None);
+    }
+
+    #[test]
+    fn groups_without_time_are_none_and_the_busiest_are_first() {
+        let group = |n: u64| HostTaskGroup { comm: format!("task{n}"), used_ns: n * MS, over_ns: 2000 * MS, count: n };
+        let groups = task_groups(&(0..40).map(group).collect::<Vec<_>>());
+        assert_eq!(groups.len(), MAX_TASK_GROUPS);
+        assert_eq!(groups[0], TaskGroup { comm: "task39".into(), cpu_percent: 1.95, count: 39 });
+        assert_eq!(task_groups(&[group(0), HostTaskGroup { over_ns: 0, ..group(3) }]), []);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use domain::{DomainModel, ExitRateSource, GuestProfile, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{Confidence, GuestGuess, GuestKind, kind_of_name};
 pub use history::{HISTORY_POINTS, History, HistoryPoint, PastExits};
-pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
+pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel, HostUsage, TaskGroup};
 pub use host_disks::{HostDiskModel, addressed};
 pub use interrupts::{DoorbellModel, InjectionModel};
 pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};

@@ -7,10 +7,10 @@
 
 use super::accesses::AccessId;
 use super::exits::missing_extreme;
-use super::host::list_tenants;
+use super::host::{list_tenants, order_groups};
 use super::{
     AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel, HostTaskModel, Model,
-    NicRates, ThreadModel, Traced, accesses, cpu, domain, interrupts,
+    NicRates, TaskGroup, ThreadModel, Traced, accesses, cpu, domain, interrupts,
 };
 use kvm::thread_name::Role;
 use sample::{DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, rows, sums};
@@ -92,6 +92,7 @@ impl ModelSum {
         }
         model.host.cpus.sort_by_key(|c| c.cpu);
         model.host.tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
+        model.host.task_groups.as_mut().map(order_groups);
         list_tenants(&mut model.host.cpus, &model.domains);
         model
     }
@@ -180,7 +181,7 @@ sums!(Model {
     intervals, lost, overflow, own_cpu, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
 
-sums!(HostModel { cpus, tasks } facts, memory, kernel_log);
+sums!(HostModel { cpus, tasks, task_groups, guests_cpu } facts, memory, kernel_log);
 
 impl Sum for CpuModel {
     fn join(&mut self, more: Self, how: &mut Joining) {
@@ -200,6 +201,7 @@ impl Sum for CpuModel {
 }
 
 sums!(HostTaskModel { cpu_percent } tid, pid, comm, kernel, last_cpu);
+sums!(TaskGroup { cpu_percent } comm, count);
 
 sums!(DomainModel {
     cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, host_disks, interrupts,
@@ -240,6 +242,7 @@ impl<T: Row> Row for Traced<T> {
 rows! {
     CpuModel: u32 = |cpu| cpu.cpu, limited by names;
     HostTaskModel: (i32, i32, String) = |task| (task.tid, task.pid, task.comm.clone()), limited by names;
+    TaskGroup: String = |group| group.comm.clone(), limited by names;
     ThreadModel: (i32, Role, Option<u32>) = |thread| (thread.tid, thread.role, thread.index);
     DiskRates: String = |disk| disk.name.clone();
     NicRates: String = |nic| nic.name.clone();

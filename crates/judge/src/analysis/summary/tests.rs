@@ -5,8 +5,7 @@ use crate::lint::{RuleId, Severity, Target};
 use crate::model::{Base, CpuShare, Model};
 use crate::testing::FixtureModel as _;
 use kvm::thread_name::Role;
-use sample::SourceState;
-use sample::{Burst, DomainState, Timing, UserspaceCell};
+use sample::{Burst, DomainState, HostTaskGroup, SourceState, Timing, UserspaceCell};
 use testkit::Fixture;
 
 fn summary(samples: impl IntoIterator<Item = Sample>) -> JudgedInterval {
@@ -85,6 +84,26 @@ fn a_steady_hosts_summary_is_the_difference_of_its_last_and_first_sample() {
             |c: &crate::model::CpuModel| c.guest_threads.iter().map(|t| (t.domain, t.thread)).collect::<Vec<_>>();
         assert_eq!(guest_threads(a).len(), guest_threads(b).len());
     }
+    let usage = |m: &Model| m.host.usage().map(|u| [u.guests, u.other, u.named.unwrap()]).unwrap();
+    for (part, of_whole) in usage(&all).into_iter().zip(usage(&whole)) {
+        assert_close(Some(part), Some(of_whole), "host");
+    }
+}
+
+#[test]
+fn a_task_of_a_part_of_the_time_has_a_part_of_its_percent() {
+    let fixture = Fixture::busy_host();
+    let all = summary((0..=10).map(|second| {
+        let mut sample = fixture.sample(f64::from(second));
+        if second > 5 {
+            let rustc = HostTaskGroup { comm: "rustc".into(), used_ns: 3_000_000, over_ns: 2_000_000, count: 4 };
+            sample.host.task_groups.as_mut().unwrap().push(rustc);
+        }
+        sample
+    }));
+    let groups = all.model.host.task_groups.unwrap();
+    let groups: Vec<_> = groups.iter().map(|g| (g.comm.as_str(), g.cpu_percent.round(), g.count)).collect();
+    assert_eq!(groups, [("rustc", 75.0, 4), ("node_exporter", 12.0, 1), ("ksmd", 9.0, 1)]);
 }
 
 #[test]

@@ -227,7 +227,7 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let poller = busiest(guest, t.halt_poll_guest).or_else(|| average(guest, t.halt_poll_guest));
     let Some((percent, failed, thread)) = poller else { return };
     let Some(severity) = t.halt_poll.of(percent) else { return };
-    let idle = ctx.model.host.total().map(|h| h.idle + h.iowait);
+    let idle = ctx.model.host.usage().map(|h| h.idle);
     let severity = if idle.is_some_and(|i| i <= IDLE_HOST) { severity } else { Severity::Info };
     let (name, window, ns) = (thread.label(), guest.window(), ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS));
     let (polls, failed, runs) = (figure(percent), figure(failed), figure(thread.cpu.map_or(0.0, |c| c.guest)));
