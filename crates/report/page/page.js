@@ -206,7 +206,10 @@ function select(guest, vcpu) {
   for (const b of document.querySelectorAll("[data-guest]"))
     b.setAttribute("aria-pressed", String(b.dataset.guest === String(guest)));
   findingsList();
-  const ofHost = () => [table("Host CPUs", HOST_CPU_COLUMNS, report.host.cpus)];
+  const ofHost = () => [
+    table("Host tasks", HOST_TASK_COLUMNS, report.host.tasks ?? []),
+    table("Host CPUs", HOST_CPU_COLUMNS, report.host.cpus),
+  ];
   const shown = (guest === null ? ofHost() : guestTables(report.domains[guest], vcpu)).filter(Boolean);
   if (guest === null && report.domains.length) shown.push(quiet("Choose a guest for its threads, exits and accesses."));
   byId("tables").replaceChildren(...shown);

@@ -140,6 +140,12 @@ const HOST_CPU_COLUMNS = [
   ["<isolated", (c) => (c.isolated === null ? null : c.isolated ? "yes" : "")],
 ];
 
+const HOST_TASK_COLUMNS = [
+  ["<Task outside guests", "comm"],
+  ["CPU %", "cpu", percent],
+  ["tasks", "count"],
+];
+
 // The tables of a guest, or (a number) of one of its vCPUs.
 function guestTables(d, vcpu) {
   const rows = (all) => all.filter((r) => r.vcpu === vcpu);

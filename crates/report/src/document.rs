@@ -17,7 +17,7 @@ use judge::lint::{CannotTell, Finding, StillWatched};
 use judge::model::call_tree::FunctionTime;
 use judge::model::{
     AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess,
-    GuestKind, HostDiskModel, HostModel, InjectionModel, Model, NicRates, ThreadModel,
+    GuestKind, HostDiskModel, HostModel, InjectionModel, Model, NicRates, TaskGroup, ThreadModel,
 };
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
@@ -145,8 +145,23 @@ objects! {
 
     /// The host.
     pub struct JsonHost(host: &HostModel) {
+        /// Its tasks outside guests, kvmtop included, grouped by name; at most 16, largest first. They are read about
+        /// every two seconds, so a process that began and ended in between is missing. `null`: not measured.
+        tasks: Option<Vec<JsonHostTasks>> =
+            host.task_groups.as_ref().map(|all| all.iter().map(JsonHostTasks::new).collect()),
         /// Its CPUs, by number. Empty: a file that holds no topology.
         cpus: Vec<JsonCpu> = host.cpus.iter().map(|c| JsonCpu::new(c, &host.facts.topology)).collect(),
+    }
+
+    /// The tasks outside guests that have one name.
+    pub struct JsonHostTasks(group: &TaskGroup) {
+        /// Name of the process; of kernel threads the part before a slash, such as `kworker`.
+        comm: String = group.comm.clone(),
+        /// CPU time of all of them, percent of one host CPU.
+        cpu: f64 = group.cpu_percent,
+        /// How many of them used CPU time.
+        #[schemars(range(min = 1))]
+        count: u64 = group.count,
     }
 
     /// A CPU of the host. The kinds of time add up to 100.

@@ -7,7 +7,7 @@ use judge::figures;
 use judge::lint::{
     CannotTell, Confidence, Finding, Fix, FixKind, Lasting, Report, RuleId, Severity, StillWatched, Target,
 };
-use judge::model::{Base, DoorbellModel, InjectionModel, Model};
+use judge::model::{Base, DoorbellModel, InjectionModel, Model, TaskGroup};
 use judge::testing::FixtureModel as _;
 use kvm::Space;
 use sample::{Direction, EngineKind, Injector, IrqSource, SourceId, SourceStatus, Timing};
@@ -78,7 +78,8 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("/self", "cpu_percent rss_bytes"),
     ("/sources/1", "name state cause fix"),
-    ("/host", "cpus"),
+    ("/host", "tasks cpus"),
+    ("/host/tasks/0", "comm cpu count"),
     (
         "/host/cpus/0",
         "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated \
@@ -262,6 +263,16 @@ fn unknown_values_are_null() {
     {
         assert_eq!(value.pointer(path), Some(&Value::Null), "{path}");
     }
+    for (measured, want) in [(None, Value::Null), (Some(Vec::new()), serde_json::json!([]))] {
+        let mut model = fixture.model();
+        model.host.task_groups = measured;
+        let view = View { model: &model, findings: &findings, source: "live", domains: &all };
+        assert_eq!(serde_json::from_str::<Value>(&json::line(&view).unwrap()).unwrap()["host"]["tasks"], want);
+        assert!(
+            !text::interval(&view, &[]).contains("outside guests"),
+            "neither unmeasured nor idle tasks have a line"
+        );
+    }
     assert_eq!(figures::utc(0), None);
     assert_eq!(figures::utc(i64::MAX), None);
 }
@@ -354,7 +365,9 @@ fn text_of_a_report() {
 
 #[test]
 fn hostile_names_stay_harmless() {
-    let model = Fixture::hostile_names().model();
+    let mut model = Fixture::hostile_names().model();
+    let comm = "x\u{1b}[2J\u{202e}y".into();
+    model.host.task_groups = Some(vec![TaskGroup { comm, cpu_percent: 5.0, count: 1 }]);
     let mut bad = finding(Severity::Critical, None);
     bad.title = "a\u{1b}[2J\u{202e}b".into();
     let findings = Report { findings: vec![bad], ..Report::default() };
@@ -363,6 +376,7 @@ fn hostile_names_stay_harmless() {
     for text in [text::interval(&view, &[]), text::report(&view)] {
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert!(!text.contains('\u{202e}'));
+        assert!(text.contains("\noutside guests, % of a CPU: xy 5.0\n"), "{text:?}");
     }
 }
 

@@ -102,11 +102,15 @@ fn headline(view: &View<'_>) -> String {
     }
     parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", length(s))));
     let mut out = parts.join("  ") + "\n";
-    if let Some(t) = m.host.total() {
-        let head = [("guest", t.guest), ("usr", t.usr), ("sys", t.sys), ("irq", t.irq), ("softirq", t.softirq)];
-        let kinds = head.into_iter().chain([("steal", t.steal), ("iowait", t.iowait), ("idle", t.idle)]);
-        let kinds: Vec<_> = kinds.map(|(kind, time)| format!("{kind} {}", percent(time))).collect();
-        let _ = writeln!(out, "host %: {}", kinds.join("  "));
+    if let Some(t) = m.host.usage() {
+        let parts = [("guests", t.guests), ("other", t.other), ("irq", t.irq), ("steal", t.steal), ("idle", t.idle)];
+        let parts = parts.map(|(part, time)| format!("{part} {}", percent(time)));
+        let _ = writeln!(out, "host %: {}", parts.join("  "));
+    }
+    let tasks = m.host.task_groups.iter().flatten().take(BRIEF);
+    let tasks: Vec<_> = tasks.map(|t| format!("{} {}", cut(&t.comm, 32), percent(t.cpu_percent))).collect();
+    if !tasks.is_empty() {
+        let _ = writeln!(out, "outside guests, % of a CPU: {}", tasks.join("  "));
     }
     // On a live host the sources report it.
     if m.no_kvm_exit() && is_file {
