@@ -141,6 +141,14 @@ impl DomainModel {
         self.vcpus().filter_map(|t| t.cpu?.wait).reduce(f64::max)
     }
 
+    /// The vCPU that waited longest, and its wait as percent of the time that it ran or wanted to run.
+    pub fn worst_wait(&self) -> Option<(&ThreadModel, f64)> {
+        let waits = self.vcpus().filter_map(|t| Some((t, t.cpu?, t.cpu?.wait?)));
+        // Of equal ones the first.
+        let (thread, cpu, wait) = waits.reduce(|a, b| if b.2 > a.2 { b } else { a })?;
+        Some((thread, if wait > 0.0 { 100.0 * wait / (wait + cpu.busy()) } else { 0.0 }))
+    }
+
     /// The part of its memory on the NUMA nodes where its vCPUs ran last, percent of the memory whose node is known;
     /// `None` where the nodes of memory or vCPUs are not known.
     pub fn local_memory_percent(&self, topology: &HostTopology) -> Option<f64> {

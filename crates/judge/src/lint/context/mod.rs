@@ -4,7 +4,7 @@
 pub(super) mod guest;
 pub(super) mod host;
 pub(super) mod placement;
-pub(super) mod totals;
+pub(crate) mod totals;
 
 pub(super) use host::Context;
 

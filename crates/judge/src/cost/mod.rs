@@ -1,0 +1,284 @@
+//! What costs a guest its time: exits by the device or cause behind them, waiting for a CPU, polling, and the VMM's own
+//! threads. Each nanosecond counts once: an exit's time belongs to the device that was accessed in it, else to the
+//! exit's cause, without the parts in which the vCPU slept or waited for a CPU.
+
+mod exits;
+mod wait;
+
+use crate::figures::{figure, share};
+use crate::model::{DomainModel, Model};
+use kvm::thread_name::Role;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use strum::IntoStaticStr;
+
+/// A smaller cost is not shown: percent of one CPU, and for waiting also percent of the time a vCPU wanted to run.
+const MIN_PERCENT: f64 = 2.0;
+/// Fewer exits of one cause per second are not shown where exits have no times.
+const MIN_RATE: f64 = 1000.0;
+/// A smaller part of a cost is not named, in percent.
+const MIN_PART: f64 = 0.5;
+/// A part that is more than this of the whole needs no figure of its own.
+const ALMOST_ALL: f64 = 0.95;
+
+/// The kind of a cost. Exits come first; their order decides between equal costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+pub enum CostKind {
+    /// Accesses to clocks and timers that the VMM or KVM emulates: HPET, RTC, ACPI PM timer, PIT.
+    #[strum(to_string = "emulated clocks")]
+    Clocks,
+    /// The guest's own timer: its settings and its ticks.
+    #[strum(to_string = "guest timer")]
+    Timer,
+    /// Accesses to serial ports.
+    #[strum(to_string = "serial console")]
+    Serial,
+    /// Accesses to emulated disk controllers.
+    #[strum(to_string = "emulated disks")]
+    Disks,
+    /// Accesses to the emulated display.
+    #[strum(to_string = "emulated display")]
+    Display,
+    /// Accesses to virtio devices, most of them notifications.
+    #[strum(to_string = "virtio notifications")]
+    Virtio,
+    /// Accesses to interrupt controllers, and exits that deliver or acknowledge interrupts of the guest.
+    #[strum(to_string = "interrupt controller")]
+    Apic,
+    /// Accesses to another device, which names the cost.
+    #[strum(to_string = "emulated device")]
+    Device,
+    /// Guest pages that the host had to provide.
+    #[strum(to_string = "memory faults")]
+    MemoryFaults,
+    /// Interrupts of the host that stopped the running guest.
+    #[strum(to_string = "host interrupts")]
+    HostInterrupts,
+    /// Pause-loop exits: vCPUs spin on locks.
+    #[strum(to_string = "spinning on locks")]
+    Spinning,
+    /// The CPUID instruction.
+    #[strum(to_string = "CPUID")]
+    Cpuid,
+    /// Model specific registers other than those of clocks and interrupt controllers.
+    #[strum(to_string = "MSRs")]
+    Msrs,
+    /// Calls to the hypervisor or the firmware.
+    #[strum(to_string = "hypercalls")]
+    Hypercalls,
+    /// Instructions of a hypervisor inside the guest.
+    #[strum(to_string = "nested guests")]
+    Nested,
+    /// I/O ports whose device is not known.
+    #[strum(to_string = "I/O ports")]
+    Ports,
+    /// Device memory whose device is not known.
+    #[strum(to_string = "device memory")]
+    DeviceMemory,
+    /// Exits of all other causes.
+    #[strum(to_string = "other exits")]
+    OtherExits,
+    /// vCPUs that are runnable and not running.
+    #[strum(to_string = "waits for a CPU")]
+    Wait,
+    /// KVM waits for work before it gives up an idle vCPU's CPU.
+    #[strum(to_string = "halt polling")]
+    HaltPolling,
+    /// CPU time of the VMM's other threads: main thread, IOThreads, vhost.
+    #[strum(to_string = "emulator work")]
+    Emulator,
+}
+
+/// How much a cost is, with its unit. Parts have the unit of their cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Amount {
+    /// Percent of one CPU.
+    OfCpu(f64),
+    /// Percent of the time that the vCPU which waited longest wanted to run ([`DomainModel::worst_wait`]).
+    OfDemand(f64),
+    /// Exits per second, where exits have no times.
+    PerSecond(f64),
+}
+
+impl Amount {
+    /// The figure without its unit.
+    pub fn figure(self) -> f64 {
+        let (Self::OfCpu(figure) | Self::OfDemand(figure) | Self::PerSecond(figure)) = self;
+        figure
+    }
+}
+
+/// A part of a cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// A device, an exit reason, a thread, or the task that had the CPU.
+    pub name: String,
+    /// Its share of the cost, in the cost's unit. `None`: it shares the CPU; how long it ran is not traced.
+    pub figure: Option<f64>,
+}
+
+/// One cost of a guest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cost {
+    /// What kind of cost it is.
+    pub kind: CostKind,
+    /// The kind in words; for [`CostKind::Device`] the device.
+    pub name: String,
+    /// How much it is.
+    pub amount: Amount,
+    /// Percent of one CPU, by which costs are compared; exits without times count 0.
+    pub of_cpu: f64,
+    /// What it consists of, largest first; small parts are left out.
+    pub parts: Vec<Part>,
+}
+
+/// What costs a guest its time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GuestCosts {
+    /// The costs that matter, largest first.
+    pub costs: Vec<Cost>,
+    /// Percent of one CPU that the guest's vCPUs lost, small costs included: in exits that are not idle, and waiting
+    /// for a CPU. `None` if neither is known.
+    pub lost: Option<f64>,
+}
+
+/// The costs of all guests, in the order of the model.
+pub fn guest_costs(model: &Model) -> Vec<GuestCosts> {
+    let tasks = wait::Tasks::of(model);
+    model.domains.iter().enumerate().map(|(at, domain)| GuestCosts::new(model, &tasks, at, domain)).collect()
+}
+
+impl GuestCosts {
+    fn new(model: &Model, tasks: &wait::Tasks<'_>, at: usize, domain: &DomainModel) -> Self {
+        let seconds = model.interval_s.filter(|s| *s > 0.0);
+        let exits = seconds.map(|s| exits::costs(domain, s)).unwrap_or_default();
+        let wait = wait::cost(model, tasks, at, domain);
+        let timed = exits.iter().any(|c| matches!(c.amount, Amount::OfCpu(_)));
+        let lost_in_exits = timed.then(|| exits.iter().map(|c| c.of_cpu).sum::<f64>());
+        let lost = lost_in_exits.into_iter().chain(wait.as_ref().map(|w| w.of_cpu)).reduce(|a, b| a + b);
+        let mut costs = exits;
+        costs.extend(wait.into_iter().chain(halt_polling(domain)).chain(emulator(domain)));
+        costs.retain(Cost::matters);
+        costs.sort_by(|a, b| {
+            let key = |c: &Cost| (c.of_cpu, c.amount.figure());
+            let ((a_cpu, a_figure), (b_cpu, b_figure)) = (key(a), key(b));
+            b_cpu.total_cmp(&a_cpu).then(b_figure.total_cmp(&a_figure)).then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
+        });
+        Self { costs, lost }
+    }
+
+    /// The guest that lost more comes first.
+    pub fn order(&self, other: &Self) -> Ordering {
+        other.lost.unwrap_or(-1.0).total_cmp(&self.lost.unwrap_or(-1.0))
+    }
+
+    /// The largest cost in at most `width` ASCII characters, with as many of its parts as fit; empty without one.
+    pub fn what_costs(&self, width: usize) -> String {
+        self.costs.first().map_or_else(String::new, |cost| cost.text(width))
+    }
+
+    /// The next costs, at most three, in at most `width` ASCII characters; those that do not fit are left out.
+    pub fn further_costs(&self, width: usize) -> String {
+        let each = self.costs.iter().skip(1).take(3).map(Cost::head);
+        joined(String::new(), each, width)
+    }
+}
+
+impl Cost {
+    fn new(kind: CostKind, amount: Amount, of_cpu: f64, parts: Vec<Part>) -> Self {
+        let name: &'static str = kind.into();
+        Self { kind, name: name.into(), amount, of_cpu, parts }
+    }
+
+    fn matters(&self) -> bool {
+        match self.amount {
+            Amount::OfCpu(percent) => percent >= MIN_PERCENT,
+            Amount::OfDemand(percent) => percent >= MIN_PERCENT && self.of_cpu >= MIN_PERCENT,
+            Amount::PerSecond(rate) => rate >= MIN_RATE,
+        }
+    }
+
+    /// `emulated clocks 52 %`, `emulated clocks 15.9k/s`.
+    pub fn head(&self) -> String {
+        ascii(&format!("{} {}", self.name, self.figure()))
+    }
+
+    fn figure(&self) -> String {
+        match self.amount {
+            Amount::OfCpu(percent) | Amount::OfDemand(percent) => format!("{} %", share(percent)),
+            Amount::PerSecond(rate) => format!("{}/s", figure(rate)),
+        }
+    }
+
+    /// `emulated clocks 52 %: hpet 22, rtc 18, acpi-tmr 12` in at most `width` ASCII characters.
+    pub fn text(&self, width: usize) -> String {
+        let head = self.head();
+        if head.len() > width {
+            let figure = self.figure();
+            let name: String = ascii(&self.name).chars().take(width.saturating_sub(figure.len() + 1)).collect();
+            return format!("{} {figure}", name.trim_end()).chars().take(width).collect();
+        }
+        let (measured, present): (Vec<&Part>, Vec<&Part>) = self.parts.iter().partition(|part| part.figure.is_some());
+        let is_all = |size: &f64| *size > ALMOST_ALL * self.amount.figure();
+        let print = |part: &&Part| match part.figure.filter(|size| !is_all(size)) {
+            Some(size) if matches!(self.amount, Amount::PerSecond(_)) => format!("{} {}", part.name, figure(size)),
+            Some(size) => format!("{} {}", part.name, share(size)),
+            None => part.name.clone(),
+        };
+        let parts = if measured.is_empty() { (", shared with ", present) } else { (": ", measured) };
+        let begin = format!("{head}{}", parts.0);
+        let whole = joined(begin.clone(), parts.1.iter().map(print), width);
+        if whole == begin || whole.len() > width { head } else { whole }
+    }
+}
+
+/// A text and what fits of a list behind it.
+fn joined(mut text: String, items: impl Iterator<Item = String>, width: usize) -> String {
+    let begin = text.len();
+    for item in items {
+        let item = ascii(&item);
+        let comma = if text.len() > begin { ", " } else { "" };
+        if text.len() + comma.len() + item.len() > width {
+            break;
+        }
+        text = format!("{text}{comma}{item}");
+    }
+    text
+}
+
+/// Names come from guests and from tasks: what is not printable ASCII becomes a question mark.
+fn ascii(text: &str) -> String {
+    text.chars().map(|c| if c == ' ' || c.is_ascii_graphic() { c } else { '?' }).collect()
+}
+
+/// The parts that are worth a name, largest first.
+fn parts(sizes: impl IntoIterator<Item = (String, f64)>) -> Vec<Part> {
+    let mut sizes: Vec<(String, f64)> = sizes.into_iter().filter(|(_, size)| *size >= MIN_PART).collect();
+    sizes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    sizes.into_iter().map(|(name, size)| Part { name, figure: Some(size) }).collect()
+}
+
+fn halt_polling(domain: &DomainModel) -> Option<Cost> {
+    let percent = |name: &str| domain.counters.get(name).map(|ns_per_s| ns_per_s / 1e7);
+    let (hit, fail) = (percent("halt_poll_success_ns")?, percent("halt_poll_fail_ns")?);
+    let parts = parts([("in vain".to_owned(), fail)]);
+    Some(Cost::new(CostKind::HaltPolling, Amount::OfCpu(hit + fail), hit + fail, parts))
+}
+
+fn emulator(domain: &DomainModel) -> Option<Cost> {
+    let mut by_name: BTreeMap<String, f64> = BTreeMap::new();
+    for thread in domain.threads.iter().filter(|t| t.role != Role::Vcpu) {
+        let Some(cpu) = thread.cpu else { continue };
+        let name = match thread.role {
+            Role::Emulator => "main thread".to_owned(),
+            Role::Vhost => "vhost".to_owned(),
+            _ => thread.label(),
+        };
+        *by_name.entry(name).or_default() += cpu.busy();
+    }
+    let all = by_name.values().copied().reduce(|a, b| a + b)?;
+    Some(Cost::new(CostKind::Emulator, Amount::OfCpu(all), all, parts(by_name)))
+}
+
+#[cfg(test)]
+mod tests;
