@@ -357,7 +357,7 @@ fn hand_out(f: &Finding, copy: bool) -> Vec<Effect> {
     for fix in &f.fix {
         let needs = fix.needs.as_ref().map(|n| format!(", needs: {n}")).unwrap_or_default();
         let comment = if fix.kind == FixKind::Advice { "# " } else { "" };
-        lines.push(format!("\n# {}{needs}", fix.kind.as_str()));
+        lines.push(format!("\n# {}{needs}", fix.place()));
         lines.extend(fix.text.lines().map(|l| format!("{comment}{l}")));
     }
     let text = lines.join("\n") + "\n";

@@ -175,17 +175,17 @@ function copyButton(source) {
 }
 
 const FIX_PLACES = {
-  "libvirt-xml": "virsh edit, then",
-  command: "run",
-  "kernel-option": "kernel command line",
-  "qemu-option": "QEMU option",
+  "libvirt-xml": (guest) => `XML of ${guest}`,
+  command: () => "run",
+  "kernel-option": () => "kernel command line",
+  "qemu-option": (guest) => `QEMU option of ${guest}`,
 };
 
 function fixItem(fix) {
   const needs = fix.needs ? ` (${fix.needs})` : "";
   if (fix.kind === "advice") return el("li", named(fix.text + needs));
   const text = el("pre", fix.text);
-  return el("li", named(FIX_PLACES[fix.kind] + needs), el("div.paste", text, copyButton(text)));
+  return el("li", named(FIX_PLACES[fix.kind](fix.domain ?? "the guest") + needs), el("div.paste", text, copyButton(text)));
 }
 
 function evidenceItem(line) {

@@ -131,18 +131,11 @@ fn one(f: &Finding) -> String {
     }
     for fix in &f.fix {
         let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
-        let what = match fix.kind {
-            FixKind::Advice => {
-                out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8));
-                continue;
-            }
-            FixKind::LibvirtXml if fix.is_for_creator() => "XML of the guest",
-            FixKind::LibvirtXml => "virsh edit, then",
-            FixKind::Command => "run",
-            FixKind::KernelOption => "kernel command line",
-            FixKind::QemuOption => "QEMU option",
-        };
-        let _ = writeln!(out, "  fix   {what}{needs}");
+        if fix.kind == FixKind::Advice {
+            out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8));
+            continue;
+        }
+        let _ = writeln!(out, "  fix   {}{needs}", cut(&fix.place(), 300));
         // Indentation is kept, and no real line of XML or of a command is cut.
         fix.text.lines().for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
     }

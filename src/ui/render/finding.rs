@@ -9,7 +9,7 @@ use crate::ui::cells::severity_role;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_line, clean_lines, wrap};
 use crate::ui::theme::{Look, Theme};
-use judge::lint::{Finding, Fix, FixKind, is_command, is_plain_name};
+use judge::lint::{Finding, Fix, FixKind, is_command};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use report::findings_text;
@@ -38,22 +38,11 @@ impl Sections {
         }
     }
 
-    fn fix(&mut self, label: &'static str, fix: &Fix, f: &Finding) {
-        let what = match fix.kind {
-            FixKind::LibvirtXml => match &f.domain {
-                _ if fix.is_for_creator() => "in the XML that the domain is created from:".into(),
-                Some(d) if is_plain_name(d) => format!("virsh edit {d}:"),
-                _ => "in the domain's XML:".into(),
-            },
-            FixKind::Command => "run:".into(),
-            FixKind::KernelOption => "on the host's kernel command line:".into(),
-            FixKind::QemuOption => "on QEMU's command line:".into(),
-            FixKind::Advice => String::new(),
-        };
-        if what.is_empty() {
+    fn fix(&mut self, label: &'static str, fix: &Fix) {
+        if fix.kind == FixKind::Advice {
             self.add(label, &clean_lines(&fix.text), Look::Text);
         } else {
-            self.add(label, &what, Look::Dim);
+            self.add(label, &clean_lines(&format!("{}:", fix.place())), Look::Dim);
             for line in clean_lines(&fix.text).lines() {
                 self.add("", &format!("  {line}"), Look::Strong);
             }
@@ -77,7 +66,7 @@ pub fn lines(f: &Finding, state: &AppState, columns: u16) -> Vec<StyledLine> {
     text.add("WHY", &clean_lines(&f.why), Look::Text);
     for (i, fix) in f.fix.iter().enumerate() {
         text.add("", " ", Look::Text);
-        text.fix(if i == 0 { "FIX" } else { "or" }, fix, f);
+        text.fix(if i == 0 { "FIX" } else { "or" }, fix);
     }
     if !f.see.is_empty() {
         text.add("", " ", Look::Text);
@@ -104,7 +93,7 @@ fn first_sight(f: &Finding, state: &AppState, columns: u16, figures: usize) -> V
         text.add("", &format!("seen since {}", header::clock(ms, state)), Look::Dim);
     }
     if let Some(fix) = f.fix.first() {
-        text.fix("FIX", fix, f);
+        text.fix("FIX", fix);
     }
     text.add("WHY", &clean_lines(&f.why), Look::Text);
     text.lines

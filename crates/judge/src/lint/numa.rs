@@ -9,6 +9,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::SmtMismatch, Setup(smt), Hold::While).described(RuleDoc {
         sees: "the hardware threads that the guest sees differ from those its vCPUs are pinned to, or its vCPUs are on \
             fast and slow cores",
+        problem: "core threads do not match",
         why: "",
         thresholds: &[],
         limits: "Pins and configuration only: the cost is not measured. vCPUs pinned to several CPUs are not judged, \
@@ -18,6 +19,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::NumaSplit, Setup(split), Hold::AT_ONCE).described(RuleDoc {
         sees: "a guest's vCPUs, its memory or its emulator and IOThreads are spread over NUMA nodes",
+        problem: "spread over NUMA nodes",
         why: "Half of its memory accesses go to the other node at a higher cost. The guest's scheduler and allocator \
             cannot avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
         thresholds: thresholds![pinning.local_memory, pinning.local_memory_least, pinning.emulator],
@@ -39,36 +41,43 @@ const MAX_NAMED: usize = 32;
 
 const THREADS_APART: Prose = Prose {
     title: "vCPUs that the guest sees as threads of one core are pinned to different cores",
+    problem: "core threads are apart",
     why: "The guest's scheduler expects the two to share a core and its cache: it keeps work off the second while the \
         first is busy. With pins across cores both assumptions are wrong",
 };
 const SHARED_CORE: Prose = Prose {
     title: "vCPUs share a core, and the guest does not know",
+    problem: "vCPUs share a core",
     why: "Two busy threads of a core get about half of it each. A guest that sees its threads fills whole cores first; \
         this one cannot",
 };
 const SLOW_CORES: Prose = Prose {
     title: "The guest's vCPUs are spread over fast and slow cores",
+    problem: "some vCPUs on slow cores",
     why: "The guest takes its vCPUs for equal and puts work on any of them. What lands on a slow core takes longer, \
         and what waits for it, for a lock or the last part of a job, waits as long",
 };
 const HELPERS_ELSEWHERE: Prose = Prose {
     title: "The guest's emulator or IOThreads are on another NUMA node than its vCPUs",
+    problem: "emulator on another node",
     why: "These threads serve the vCPUs' devices: they read and write the guest's memory and wake its vCPUs. From \
         another node each of these accesses and interrupts goes over the link between the nodes",
 };
 const MEMORY_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is on another NUMA node than its vCPUs",
+    problem: "memory on another node",
     why: "vCPU pins do not move memory: it stays on the node where the guest first used it. Every access to the other \
         node costs more",
 };
 const CELLS_CROSSED: Prose = Prose {
     title: "The guest's NUMA cells have their vCPUs and their memory on different nodes",
+    problem: "NUMA cells are crossed",
     why: "The guest keeps each program's memory in the cell where it runs, and on this host that is the other node: \
         every access that it takes for a near one is a far one",
 };
 const MEMORY_BOUND_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is bound to another NUMA node than its vCPUs",
+    problem: "memory on another node",
     why: "Every memory access of the guest goes to the other node",
 };
 const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that its memory is bound to, or change \
@@ -190,7 +199,7 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, 
 fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
     let xml = || {
         let text = format!("<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>\n</numatune>");
-        fixes::xml(text).needing(&fixes::into_xml(guest, fixes::POWER_CYCLE))
+        fixes::xml(guest, text).needing(&fixes::into_xml(guest, fixes::POWER_CYCLE))
     };
     known([(guest.config.libvirt != Some(false)).then(xml), fixes::placement::migrate(guest, nodes)])
 }

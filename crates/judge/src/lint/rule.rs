@@ -24,6 +24,8 @@ pub struct Rule {
 pub struct RuleDoc {
     /// What it sees, in one line: the title of findings without another one.
     pub sees: &'static str,
+    /// The same in at most 26 characters, for the column PROBLEM.
+    pub(crate) problem: &'static str,
     /// Why its figures point to the cause, for findings that do not say it themselves.
     pub(crate) why: &'static str,
     /// The thresholds that decide, by their names in the config file (`timers.rtc`).
@@ -38,7 +40,7 @@ pub struct RuleDoc {
 
 impl Rule {
     pub(crate) const fn new(id: RuleId, check: Check, hold: Hold) -> Self {
-        let doc = RuleDoc { sees: "", why: "", thresholds: &[], limits: "", fix: "", links: &[] };
+        let doc = RuleDoc { sees: "", problem: "", why: "", thresholds: &[], limits: "", fix: "", links: &[] };
         Self { id, check, hold, doc }
     }
 

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::context::guest::GuestContext;
-use super::engine::finding::{Finding, MAX_FINDINGS, MAX_TEXT, Target};
+use super::engine::finding::{Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Target};
 use super::rule::Rule;
 use super::rule_id::RuleId;
 use sample::DomainFacts;
@@ -61,6 +61,10 @@ impl Verdicts {
         if finding.title.is_empty() {
             let mut letters = rule.doc.sees.chars();
             finding.title = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+        }
+        // What names guests or CPUs may be too long.
+        if finding.problem.is_empty() || finding.problem.len() > MAX_PROBLEM {
+            rule.doc.problem.clone_into(&mut finding.problem);
         }
         if finding.why.is_empty() {
             rule.doc.why.clone_into(&mut finding.why);

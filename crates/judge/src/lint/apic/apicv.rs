@@ -131,7 +131,8 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         CHECK_INHIBIT_REASON.into(),
     ];
     let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
-    let fix = fixes::either(guest, fixes::xml(discard), fixes::qemu("-global kvm-pit.lost_tick_policy=discard"));
+    let by_hand = fixes::qemu(guest, "-global kvm-pit.lost_tick_policy=discard");
+    let fix = fixes::either(guest, fixes::xml(guest, discard), by_hand);
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix).caused_by(window);
     verdicts.find(Finding { title: "The PIT's tick policy keeps AVIC disabled".into(), ..found });
 }

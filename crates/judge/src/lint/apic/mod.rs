@@ -8,6 +8,7 @@ use crate::lint::prelude::*;
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::ApicvInhibited, Behaviour(apicv::inhibited), Hold::USUAL).described(RuleDoc {
         sees: "the interrupt controller's hardware acceleration is disabled, for example by SynIC without avic",
+        problem: "APIC acceleration is off",
         why: "SynIC recommends that Windows acknowledge synthetic interrupts automatically (AutoEOI). APIC \
             virtualisation cannot do that, so KVM disables it: each interrupt and each APIC access costs exits again. \
             The avic enlightenment withdraws that recommendation",
@@ -19,6 +20,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::LapicMmio, Behaviour(lapic::lapic), Hold::USUAL).described(RuleDoc {
         sees: "every access of the guest to its local APIC causes an exit",
+        problem: "each APIC access exits",
         why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU does not \
             virtualise these registers: it is an old CPU, or KVM's APIC virtualisation is off. Each acknowledgement, \
             timer setting and inter-processor interrupt costs an exit, which limits I/O rates",
@@ -29,6 +31,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::AvicInhibitedByPit, Behaviour(apicv::avic_pit), Hold::USUAL).described(RuleDoc {
         sees: "the PIT's tick policy keeps AMD's AVIC disabled",
+        problem: "PIT policy disables AVIC",
         why: "With policy delay KVM re-injects lost PIT ticks. For that it has to see each acknowledgement, so it \
             inhibits AVIC for the whole guest. Modern guests need no re-injected PIT ticks",
         thresholds: &[],
@@ -39,6 +42,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::IpiStorm, Behaviour(lapic::ipis), Hold::USUAL).described(RuleDoc {
         sees: "the guest's vCPUs interrupt each other at a high rate",
+        problem: "vCPUs interrupt each other",
         why: "A vCPU that wakes another or flushes its TLB sends it an interrupt. Each costs an exit on the sender \
             and, without posted interrupts, one on the receiver",
         thresholds: thresholds![apic.ipis],

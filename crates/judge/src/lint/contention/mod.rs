@@ -8,6 +8,7 @@ use crate::lint::prelude::*;
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::IsolatedNoise, Setup(host_work::noise), Hold::USUAL).described(RuleDoc {
         sees: "interrupts or kernel threads disturb an isolated CPU with a vCPU",
+        problem: "isolated CPU is disturbed",
         why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU. Each of \
             them costs the vCPU an exit and a wait",
         thresholds: thresholds![pinning.isolated_irqs, pinning.isolated_cpu, pinning.nohz_ticks],
@@ -18,6 +19,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::QuotaThrottled, Setup(vcpus::quota), Hold::USUAL).described(RuleDoc {
         sees: "a CPU quota stops the guest",
+        problem: "a CPU quota stops it",
         why: "The quota gives the vCPUs a budget of CPU time per period (100 ms by default). When it is used up they \
             stop until the period ends, however idle the host is. The guest sees its vCPUs stop for tens of \
             milliseconds",
@@ -29,6 +31,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::Overcommit, Host(vcpus::overcommit), Hold::USUAL).described(RuleDoc {
         sees: "more vCPUs than CPUs for them",
+        problem: "too many vCPUs per CPU",
         why: "Idle vCPUs may share CPUs in any number; busy ones queue up. Red Hat's guide considers 5 vCPUs per CPU \
             safe as long as none is fully busy, and advises against more than 10",
         thresholds: thresholds![pinning.overcommit, pinning.wait],
@@ -40,6 +43,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::RealtimeVcpu, Setup(vcpus::realtime), Hold::USUAL).described(RuleDoc {
         sees: "a vCPU with real-time priority shares its CPU or is throttled",
+        problem: "real-time vCPU shares CPU",
         why: "A vCPU with real-time priority keeps everything else off its CPU: kworkers that deliver its own \
             interrupts, vhost, the emulator. These starve, or the kernel stops the vCPU for 5 % of each second",
         thresholds: &[],
@@ -50,6 +54,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::PinnedNotIsolated, Setup(host_work::host_tasks), Hold::USUAL).described(RuleDoc {
         sees: "host tasks run on the CPU of a pinned vCPU",
+        problem: "host tasks on its CPUs",
         why: "A pin keeps the vCPU on its CPU, but keeps nothing else away. Whatever else runs there stops the vCPU, \
             which cannot move",
         thresholds: thresholds![pinning.host_tasks, pinning.busy, pinning.wait],
@@ -60,6 +65,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HostCpusStarved, Host(host_work::starved), Hold::USUAL).described(RuleDoc {
         sees: "pinned vCPUs leave the host no CPU of its own",
+        problem: "no CPU left for the host",
         why: "Emulators, vhost, libvirtd, ssh and the kernel need CPU time too. With a vCPU pinned to every CPU, they \
             take it from the guests at unpredictable moments",
         thresholds: thresholds![pinning.starved_wait],

@@ -227,16 +227,16 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         throttled.then(|| RT_LIMIT.into()),
         Some("look at: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us".into()),
     ]);
-    let (title, fix) = if sharing.is_empty() {
+    let (title, problem, fix) = if sharing.is_empty() {
         let no_limit = fixes::command("sysctl kernel.sched_rt_runtime_us=-1").needing(NO_RT_LIMIT_NEED);
-        ("The kernel stops a real-time vCPU that uses its whole CPU", vec![no_limit])
+        ("The kernel stops a real-time vCPU that uses its whole CPU", "real-time limit stops vCPU", vec![no_limit])
     } else {
         let mut fix = guest_placement(ctx, guest);
         fix.extend(Isolation::new(ctx).options(&["isolcpus", "nohz_full", "rcu_nocbs"]));
         fix.push(fixes::libvirt_advice(NO_REALTIME));
-        ("A real-time vCPU shares its CPU", fix)
+        ("A real-time vCPU shares its CPU", "", fix)
     };
     let marks = sharing.iter().map(|b| Mark::Vcpu(b.0)).collect();
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
-    verdicts.find(Finding { title: title.into(), marks, ..found });
+    verdicts.find(Finding { title: title.into(), problem: problem.into(), marks, ..found });
 }

@@ -79,7 +79,11 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
          virtio-win); without them it does not find its {kind}"
     ));
     let found = Finding::new(Severity::Info, Confidence::High, evidence, vec![change]).caused_by(accesses);
-    verdicts.find(Finding { title: format!("An emulated {kind} does real work"), ..found });
+    verdicts.find(Finding {
+        title: format!("An emulated {kind} does real work"),
+        problem: format!("emulated {kind}"),
+        ..found
+    });
 }
 
 /// Says of a busy address whose device nothing names that no rule about devices could judge it.
@@ -100,7 +104,7 @@ pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let fix = if help.is_empty() { fixes::vmport_off(guest) } else { vec![fixes::advice(*help)] };
     let evidence = vec![accesses.describe(guest, "accesses", ""), guest.perf_check("ioport")];
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).caused_by(accesses);
-    verdicts.find(Finding { title: format!("The guest polls {name}"), ..found });
+    verdicts.find(Finding { title: format!("The guest polls {name}"), problem: format!("polls {name}"), ..found });
 }
 
 fn is_serial(r: &AccessRow) -> bool {
@@ -127,7 +131,7 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         Some(CHECK_BURSTS.into()),
     ]);
     let marks = known([Some(Mark::Access(row.space, row.address, row.direction)), row.vcpu.map(Mark::Vcpu)]);
-    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, quieten()) });
+    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, quieten(guest)) });
 }
 
 /// The same where only sums are known: accesses that come faster than one a millisecond on average are bursts, however
@@ -147,7 +151,7 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
         Some(rate) if rate >= STREAM => {
             let severity = ctx.severity_by_cost(guest, &accesses).unwrap_or_default();
             let evidence = vec![accesses.describe(guest, "accesses", "to the serial port"), guest.perf_check(event)];
-            let found = Finding::new(severity, Confidence::High, evidence, quieten()).caused_by(accesses);
+            let found = Finding::new(severity, Confidence::High, evidence, quieten(guest)).caused_by(accesses);
             verdicts.find(Finding { title: "Output on the serial port holds a vCPU".into(), ..found });
         }
         Some(rate) if rate < SPARSE => {}
@@ -158,6 +162,6 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
     }
 }
 
-fn quieten() -> Vec<Fix> {
-    vec![fixes::advice(QUIET_CONSOLE), fixes::command("dmesg -n 4").needing(fixes::IN_GUEST)]
+fn quieten(guest: &GuestContext<'_>) -> Vec<Fix> {
+    vec![fixes::advice(QUIET_CONSOLE), fixes::inside(guest, "dmesg -n 4")]
 }

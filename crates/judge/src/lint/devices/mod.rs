@@ -9,6 +9,7 @@ use crate::lint::prelude::*;
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::VirtioIntx, Behaviour(virtio::intx), Hold::USUAL).described(RuleDoc {
         sees: "a virtio device interrupts through INTx instead of MSI-X",
+        problem: "virtio without MSI-X",
         why: "With MSI-X every queue has its own interrupt, and the driver reads nothing. On a shared line the driver \
             has to ask the device, in QEMU, after each interrupt, and all queues share one vCPU",
         thresholds: thresholds![devices.intx_reads],
@@ -19,6 +20,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::VirtioKicks, Behaviour(virtio::kicks), Hold::USUAL).described(RuleDoc {
         sees: "the VMM serves virtio notifications itself instead of through an ioeventfd",
+        problem: "virtio without ioeventfd",
         why: "A notification with an ioeventfd ends in the kernel and wakes an IOThread or vhost. Without one the vCPU \
             itself returns to QEMU and does the device's work while the guest waits",
         thresholds: thresholds![devices.kicks],
@@ -30,6 +32,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::EmulatedDevice, Behaviour(emulated::emulated), Hold::USUAL).described(RuleDoc {
         sees: "an emulated network card or disk controller does real work",
+        problem: "emulated disk or network",
         why: "Each access to a register of an emulated device is a round trip to QEMU. A virtio device passes whole \
             batches of requests with one notification, or none",
         thresholds: thresholds![devices.emulated],
@@ -40,6 +43,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::SerialBurst, Behaviour(emulated::serial), Hold::For(1.0, 10.0)).described(RuleDoc {
         sees: "output on the serial port holds a vCPU for milliseconds",
+        problem: "serial output stops vCPUs",
         why: "Each character on an emulated serial port is at least one round trip to QEMU, made by the vCPU that \
             prints. Other work of that vCPU waits meanwhile, for example an interrupt of the network card",
         thresholds: thresholds![devices.burst_accesses, devices.burst_ms, cost.of_one_cpu, cost.of_vcpus],
@@ -50,6 +54,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::LegacyPortPolling, Behaviour(emulated::polling), Hold::USUAL).described(RuleDoc {
         sees: "the guest polls VGA, PS/2, vmport or PCI configuration ports",
+        problem: "polls old PC devices",
         why: "Each access is a 5-12 us round trip to QEMU; some is normal while someone uses the guest's screen \
             through VNC",
         thresholds: thresholds![devices.polling],
@@ -59,6 +64,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::IrqfdKworker, Behaviour(virtio::kworker), Hold::USUAL).described(RuleDoc {
         sees: "interrupts reach the guest through a kworker on a busy or isolated CPU",
+        problem: "interrupts via a kworker",
         why: "KVM queues an interrupt that it cannot inject at once (level-triggered lines, old arm64 kernels) to a \
             kworker on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",
         thresholds: thresholds![devices.kworker_wakes],
@@ -70,6 +76,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::DeviceProperties, Setup(properties::costly), Hold::AT_ONCE).described(RuleDoc {
         sees: "a device has a property that makes QEMU serve what the kernel could",
+        problem: "slow device settings",
         why: "By default KVM, vhost and VFIO pass notifications and interrupts of fast devices past QEMU. A property \
             that turns this off is of use for debugging only",
         thresholds: &[],

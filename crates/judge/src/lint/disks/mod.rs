@@ -10,6 +10,7 @@ const TWO_READINGS: Hold = Hold::For(8.0, 15.0);
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::DiskThrottled, Behaviour(requests::throttled), TWO_READINGS).described(RuleDoc {
         sees: "the guest's disk is at the limit of its iotune or throttling options",
+        problem: "disk is at its I/O limit",
         why: "QEMU lets no more through than the limit of the disk allows. What the guest wants beyond that waits in \
             QEMU, however idle the host's storage is, and the guest sees it as latency",
         thresholds: thresholds![disks.throttled],
@@ -21,6 +22,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::DiskQueue, Behaviour(requests::queue), TWO_READINGS).described(RuleDoc {
         sees: "the guest has as many requests under way as its disk's bus takes",
+        problem: "disk queue is full",
         why: "A bus takes a fixed number of requests at once. When all places are taken, further requests wait inside \
             the guest, where no figure of the host shows them",
         thresholds: thresholds![disks.queue_full, disks.queue_us],
@@ -32,6 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::DiskFlushes, Behaviour(requests::flushes), TWO_READINGS).described(RuleDoc {
         sees: "flushes of the write cache take most of the time of the guest's disk",
+        problem: "flushes keep the disk busy",
         why: "With a flush the guest asks that all it wrote so far be on the medium: QEMU waits for fdatasync of the \
             image, and the program in the guest waits for QEMU. Databases and journals flush at each commit",
         thresholds: thresholds![disks.flush_time, disks.flushes],
@@ -42,6 +45,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::DiskLatency, Behaviour(requests::latency), TWO_READINGS).described(RuleDoc {
         sees: "the guest waits much longer for its disks than the host's block devices take",
+        problem: "QEMU delays disk requests",
         why: "Between the guest's request and the host's block device stands QEMU: the thread that takes the request \
             (the main loop, or an IOThread) has to get a CPU and be free, and the page cache or the pool of threads \
             may lie between. Faster storage would change nothing",
@@ -55,6 +59,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::SlowStorage, Behaviour(requests::slow_storage), TWO_READINGS).described(RuleDoc {
         sees: "a block device of the host takes long for the guest's requests",
+        problem: "host storage is slow",
         why: "The time passes in the host's block layer and device: the device is slow, other guests and programs keep \
             it busy, or its requests are held back. QEMU can only wait",
         thresholds: thresholds![disks.storage_us, disks.timed_ops],
@@ -65,6 +70,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::DiskErrors, Behaviour(requests::errors), Hold::EVENT).described(RuleDoc {
         sees: "requests of the guest's disk fail on the host",
+        problem: "disk requests fail",
         why: "QEMU got an error for a request to the image or the device behind the disk. By its error policy it \
             passes the error on to the guest or stops the guest; most file systems then become read-only",
         thresholds: &[],

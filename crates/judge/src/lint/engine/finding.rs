@@ -1,6 +1,7 @@
 //! What a rule reports: a finding with its evidence and a fix to paste.
 
 use crate::figures;
+use crate::lint::fixes::shell::is_plain_name;
 use crate::lint::rule_id::RuleId;
 pub use crate::model::Confidence;
 use kvm::Space;
@@ -17,6 +18,8 @@ pub(crate) const MAX_FINDINGS: usize = 16_384;
 pub(crate) const MAX_TEXT: usize = 64 << 20;
 /// The most lines of evidence of one finding, not counting the commands that check it.
 const MAX_EVIDENCE: usize = 32;
+/// The most characters of [`Finding::problem`].
+pub(crate) const MAX_PROBLEM: usize = 26;
 /// The most characters of a line of evidence.
 const MAX_CHARS: usize = 2000;
 /// The most other guests that one finding names.
@@ -147,6 +150,10 @@ pub struct Fix {
     /// What it takes to become effective, or what it costs. Absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
+    /// The guest whose XML or QEMU options it changes, or in which the command runs. Absent: the host, or the text
+    /// names the guests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
     /// Whom it is for.
     #[serde(skip)]
     pub audience: Audience,
@@ -216,6 +223,9 @@ pub struct Finding {
     pub target: Target,
     /// One line.
     pub title: String,
+    /// What is wrong, in at most 26 ASCII characters.
+    #[serde(skip)]
+    pub problem: String,
     /// The figures that made the rule fire, with units, the most telling first.
     pub evidence: Vec<String>,
     /// Why these figures mean this cause.
@@ -248,6 +258,22 @@ pub struct Finding {
 #[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn utc<S: Serializer>(ms: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
     ms.and_then(figures::utc).serialize(serializer)
+}
+
+impl Fix {
+    /// Where its text is pasted, with the guest: `virsh edit web-1`, `QEMU option of web-1`, `run`.
+    pub fn place(&self) -> String {
+        let guest = self.domain.as_deref().unwrap_or("the guest");
+        match self.kind {
+            FixKind::LibvirtXml if self.is_for_creator() => format!("XML that {guest} is created from"),
+            FixKind::LibvirtXml if is_plain_name(guest) => format!("virsh edit {guest}"),
+            FixKind::LibvirtXml => format!("XML of {guest}"),
+            FixKind::Command => "run".into(),
+            FixKind::KernelOption => "kernel command line".into(),
+            FixKind::QemuOption => format!("QEMU option of {guest}"),
+            FixKind::Advice => "advice".into(),
+        }
+    }
 }
 
 impl Finding {

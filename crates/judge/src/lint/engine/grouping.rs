@@ -70,6 +70,7 @@ fn windows_group(mut setup: Finding, mut timers: Vec<Finding>, is_steady: bool) 
         domain: setup.domain.clone(),
         target: setup.target,
         title: "QEMU emulates the timers of this Windows guest".into(),
+        problem: setup.problem.clone(),
         why: setup.why.clone(),
         fix: setup.fix.clone(),
         cost: setup.cost.take(),

@@ -9,6 +9,8 @@ use crate::model::ThreadModel;
 pub(crate) struct Prose {
     /// One line, the guest or host as its subject.
     pub title: &'static str,
+    /// The title in at most 26 characters; empty: the rule's.
+    pub problem: &'static str,
     /// Why the evidence points to this cause, and what it costs.
     pub why: &'static str,
 }
@@ -21,7 +23,7 @@ impl Finding {
 
     /// The same in other words.
     pub(crate) fn saying(self, prose: Prose) -> Self {
-        Self { title: prose.title.into(), why: prose.why.into(), ..self }
+        Self { title: prose.title.into(), problem: prose.problem.into(), why: prose.why.into(), ..self }
     }
 
     /// The same with what these events cost and where they are shown.

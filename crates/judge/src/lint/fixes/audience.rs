@@ -68,7 +68,9 @@ impl Surroundings {
             fix.text = self.named(std::mem::take(&mut fix.text));
         }
         if self.transient {
-            finding.fix = finding.fix.into_iter().map(Fix::for_transient).collect();
+            let is_own = |fix: &Fix| fix.domain == finding.domain;
+            let fit = |fix: Fix| if is_own(&fix) { fix.for_transient() } else { fix };
+            finding.fix = finding.fix.into_iter().map(fit).collect();
         }
         if had && finding.fix.is_empty() {
             let whose = self.other_vmm.as_deref().unwrap_or("this host");

@@ -17,7 +17,7 @@ pub(crate) fn argument(guest: &GuestContext<'_>, features: &[String]) -> Fix {
     let known = guest.config.libvirt.is_some() || by_hand.is_some();
     let before = by_hand.unwrap_or(DEFAULT_MODEL);
     if !known {
-        return qemu(format!("-cpu host,{}", features.join(","))).needing(ADD_TO_CPU);
+        return qemu(guest, format!("-cpu host,{}", features.join(","))).needing(ADD_TO_CPU);
     }
     let after = with(before, features);
     if guest.config.cpu_place == CpuPlace::QemuCommandline {
@@ -26,10 +26,10 @@ pub(crate) fn argument(guest: &GuestContext<'_>, features: &[String]) -> Fix {
             "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\n  <qemu:arg value='-cpu'/>\n  \
              <qemu:arg value='{value}'/>\n</qemu:commandline>"
         );
-        return xml(text).needing(if by_hand.is_some() { REPLACE_ARGUMENT } else { POWER_CYCLE });
+        return xml(guest, text).needing(if by_hand.is_some() { REPLACE_ARGUMENT } else { POWER_CYCLE });
     }
     let word = if after.contains('=') { quoted(&after) } else { shell::quoted(&after) };
-    qemu(format!("-cpu {word}"))
+    qemu(guest, format!("-cpu {word}"))
 }
 
 /// An element of libvirt's, or the features by hand; these alone where the XML's `-cpu` decides.

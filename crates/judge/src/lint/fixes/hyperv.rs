@@ -97,7 +97,7 @@ fn hpet_instead(guest: &GuestContext<'_>) -> Vec<Fix> {
         return Vec::new();
     }
     let on = timer(guest, "<timer name='hpet' present='yes'/>");
-    either(guest, xml(on), advice(KEEP_HPET))
+    either(guest, xml(guest, on), advice(KEEP_HPET))
 }
 
 fn add_avic(isa: Option<Isa>) -> String {
@@ -170,5 +170,5 @@ fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
     let features = (!lines.is_empty()).then(|| format!("<features>\n  <hyperv>{lines}\n  </hyperv>\n</features>"));
     let clock = names.contains(&hyperv::CLOCK).then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));
     let elements = hidden.map(str::to_owned).into_iter().chain(features).chain(clock);
-    cpu::either(guest, xml(elements.collect::<Vec<_>>().join("\n")), &flags)
+    cpu::either(guest, xml(guest, elements.collect::<Vec<_>>().join("\n")), &flags)
 }

@@ -18,7 +18,7 @@ const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the
 /// What a QEMU option needs.
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
-pub(crate) const IN_GUEST: &str = "run it inside the guest";
+const IN_GUEST: &str = "run it inside the guest";
 const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it to guests (its own TSC may stop, or it is \
     itself a guest without it), and a guest that requires it would not start";
 /// What a `virsh … --live --config` command needs.
@@ -33,16 +33,25 @@ pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
 /// What a `taskset` command needs.
 pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
 
-pub(crate) fn xml(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::LibvirtXml, text: text.into(), needs: Some(POWER_CYCLE.into()), ..Fix::default() }
+/// XML for a guest.
+pub(crate) fn xml(guest: &GuestContext<'_>, text: impl Into<String>) -> Fix {
+    let domain = Some(guest.name().to_owned());
+    Fix { kind: FixKind::LibvirtXml, text: text.into(), needs: Some(POWER_CYCLE.into()), domain, ..Fix::default() }
 }
 
 pub(crate) fn command(text: impl Into<String>) -> Fix {
     Fix { kind: FixKind::Command, text: text.into(), ..Fix::default() }
 }
 
-pub(crate) fn qemu(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some(QEMU_RESTART.into()), ..Fix::default() }
+/// Options of a guest's QEMU.
+pub(crate) fn qemu(guest: &GuestContext<'_>, text: impl Into<String>) -> Fix {
+    let domain = Some(guest.name().to_owned());
+    Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some(QEMU_RESTART.into()), domain, ..Fix::default() }
+}
+
+/// A command to run inside a guest.
+pub(crate) fn inside(guest: &GuestContext<'_>, text: &str) -> Fix {
+    Fix { domain: Some(guest.name().to_owned()), ..command(text).needing(IN_GUEST) }
 }
 
 pub(crate) fn kernel(text: impl Into<String>) -> Fix {
@@ -158,12 +167,13 @@ pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
 /// Takes the HPET away.
 pub(crate) fn hpet_off(guest: &GuestContext<'_>) -> Vec<Fix> {
     let off = timer(guest, "<timer name='hpet' present='no'/>");
-    either(guest, xml(off), qemu("-machine hpet=off"))
+    either(guest, xml(guest, off), qemu(guest, "-machine hpet=off"))
 }
 
 /// Takes the `VMware` backdoor away.
 pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
-    either(guest, xml("<features>\n  <vmport state='off'/>\n</features>"), qemu("-machine vmport=off"))
+    let off = xml(guest, "<features>\n  <vmport state='off'/>\n</features>");
+    either(guest, off, qemu(guest, "-machine vmport=off"))
 }
 
 /// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the
@@ -174,6 +184,6 @@ pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str, needs: &str, by_
     }
     let features: Vec<String> = by_hand.iter().map(|feature| (*feature).to_owned()).collect();
     let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
-    let element = xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>")).needing(needs);
+    let element = xml(guest, format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>")).needing(needs);
     cpu::either(guest, element, &features)
 }

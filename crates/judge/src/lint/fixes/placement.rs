@@ -150,7 +150,7 @@ fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
     let vcpus = kept.vcpus.iter().take(MAX_PINS).map(vcpu);
     let text: String = vcpus.chain(kept.helpers.iter().take(MAX_PINS).map(helper)).collect();
     let need = into_xml(guest, AT_NEXT_START);
-    (!text.is_empty()).then(|| xml(format!("<cputune>{text}\n</cputune>")).needing(&need))
+    (!text.is_empty()).then(|| xml(guest, format!("<cputune>{text}\n</cputune>")).needing(&need))
 }
 
 /// What a guest has to see of cores and nodes, and where its memory belongs.
@@ -162,20 +162,20 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
         let cores = count / threads;
         let topology = format!("<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>");
         let smp = format!("-smp {count},sockets=1,cores={cores},threads={threads}");
-        fix.extend(either(guest, xml(topology).needing(&need), qemu(smp)));
+        fix.extend(either(guest, xml(guest, topology).needing(&need), qemu(guest, smp)));
     }
     if guest.config.libvirt == Some(false) {
         return fix;
     }
     if let (false, Some(memory)) = (part.cells.is_empty(), guest.config.memory) {
-        fix.push(xml(cells_xml(part, memory, count)).needing(&need));
+        fix.push(xml(guest, cells_xml(part, memory, count)).needing(&need));
     } else if part.memory.is_some() || !part.memnodes.is_empty() {
         let size = guest.config.memory.map_or_else(|| "size unknown".into(), bytes);
         let room = format!("{need}; the guest's memory ({size}) has to fit on the node");
         // All its cells where one of them changes.
         let cells = guest.config.numa.cells.iter().enumerate().filter(|_| !part.memnodes.is_empty());
         let cells = cells.filter_map(|(at, c)| Some((c.id, part.memnodes.get(&at).or(c.host_nodes.as_ref())?)));
-        fix.push(xml(numatune(part.memory.as_ref(), cells)).needing(&room));
+        fix.push(xml(guest, numatune(part.memory.as_ref(), cells)).needing(&room));
     }
     fix
 }

@@ -17,8 +17,8 @@ const KEEP_KSM: &str = "Keep it running where memory is short: swapping would be
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for g in &ctx.guests {
         let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
-        let locked = fixes::xml("<memoryBacking>\n  <locked/>\n</memoryBacking>");
-        let locked = fixes::either(g, locked, fixes::qemu("-overcommit mem-lock=on"));
+        let locked = fixes::xml(g, "<memoryBacking>\n  <locked/>\n</memoryBacking>");
+        let locked = fixes::either(g, locked, fixes::qemu(g, "-overcommit mem-lock=on"));
         let mut fix = vec![fixes::advice(LESS_GUEST_MEMORY)];
         fix.extend(locked.into_iter().map(|fix| fix.needing(LOCK_MEMORY_NEED)));
         let (swap, grown) = (bytes(swap), bytes(grown.unsigned_abs()));
@@ -31,7 +31,8 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         evidence.push(format!("look at: grep VmSwap /proc/{pid}/status; vmstat 1"));
         let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
         let title = "The host swaps the guest's memory out".into();
-        verdicts.find_for(g, Finding { title, why: SWAPPED.into(), ..found });
+        verdicts
+            .find_for(g, Finding { title, problem: "host swaps its memory out".into(), why: SWAPPED.into(), ..found });
     }
     let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
     let percent = ksmd.map(|t| t.cpu_percent).fold(0.0, f64::max);
@@ -44,6 +45,7 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         verdicts.find(Finding {
             target: Target::Host,
             title: "KSM uses much CPU to share memory".into(),
+            problem: "KSM uses much CPU".into(),
             why: KSM.into(),
             see: vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()],
             cost: Some(percent),

@@ -8,6 +8,8 @@ use crate::lint::links;
 pub(super) struct Incident {
     /// The finding's title, if it is the worst event.
     pub title: &'static str,
+    /// The title in at most 26 characters.
+    pub problem: &'static str,
     /// A name in the plural, for evidence.
     pub what: &'static str,
     /// What it means, in one sentence without its full stop.
@@ -24,6 +26,7 @@ pub(super) struct Incident {
 
 pub(super) const ENTRY_FAILED: Incident = Incident {
     title: "The CPU refused to run the guest",
+    problem: "CPU refused to run it",
     what: "failed VM entries",
     means: "The CPU found the state of the vCPU invalid and did not enter the guest, which stopped there",
     causes: "a bug of the host's kernel on this CPU (the TDP MMU of Linux 5.15 on old Intel CPUs is a known one); \
@@ -39,6 +42,7 @@ pub(super) const ENTRY_FAILED: Incident = Incident {
 };
 pub(super) const INTERNAL_ERROR: Incident = Incident {
     title: "KVM could not run the guest any further",
+    problem: "KVM cannot run it further",
     what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR and exits that KVM does not know)",
     means: "KVM met something in the guest that it cannot handle, and QEMU stops a guest to which this happens",
     causes: "an instruction that KVM's emulator does not have, used on device memory or in real mode; a guest that \
@@ -81,6 +85,7 @@ pub(super) const UNEXPECTED_EXIT: Incident = Incident {
 };
 pub(super) const START_FAILED: Incident = Incident {
     title: "QEMU could not start the guest",
+    problem: "QEMU could not start it",
     what: "starts of a guest that failed",
     means: "QEMU ended while it set up the guest, before the guest ran; its message names the option or the step at \
         which that happened",
@@ -94,6 +99,7 @@ pub(super) const START_FAILED: Incident = Incident {
 };
 pub(super) const NOT_TAKEN_OVER: Incident = Incident {
     title: "A guest could not be taken over from another host",
+    problem: "incoming migration failed",
     what: "incoming migrations that failed",
     means: "The QEMU that was to go on with a guest of another host, or with a saved one, could not load its state and \
         ended; a guest that was migrated live normally goes on where it was",
@@ -106,6 +112,7 @@ pub(super) const NOT_TAKEN_OVER: Incident = Incident {
 };
 pub(super) const RUN_FAILED: Incident = Incident {
     title: "KVM_RUN failed: the guest's vCPU cannot go on",
+    problem: "KVM_RUN failed",
     what: "errors returned by KVM_RUN",
     means: "The host's kernel returned an error instead of running the vCPU, and QEMU stops a guest to which this \
         happens",
@@ -120,6 +127,7 @@ pub(super) const RUN_FAILED: Incident = Incident {
 };
 pub(super) const EMULATION: Incident = Incident {
     title: "KVM could not emulate an instruction of the guest",
+    problem: "KVM cannot emulate it",
     what: "instructions that KVM could not emulate",
     means: "KVM has to emulate instructions that touch device memory, and did not know this one; the guest gets a \
         fault or is stopped",
@@ -130,6 +138,7 @@ pub(super) const EMULATION: Incident = Incident {
 };
 pub(super) const TRIPLE_FAULT: Incident = Incident {
     title: "The guest crashed or reset itself by a triple fault",
+    problem: "crashed by a triple fault",
     what: "triple faults (shutdown)",
     means: "The guest could not handle a fault, nor the double fault that followed, so the CPU gave up: VMMs reset or \
         end such a guest",
@@ -145,6 +154,7 @@ pub(super) const TRIPLE_FAULT: Incident = Incident {
 };
 pub(super) const NOTIFY: Incident = Incident {
     title: "The guest blocked events for too long",
+    problem: "guest blocked events",
     what: "exits because the guest blocked events for too long",
     means: "The guest kept the CPU from delivering any event, as a stuck or a hostile guest does",
     causes: "an endless fault inside of the guest's fault handling; an attack on the host; a limit of notify-window \
@@ -155,6 +165,7 @@ pub(super) const NOTIFY: Incident = Incident {
 };
 pub(super) const BUS_LOCKS: Incident = Incident {
     title: "A guest locks the memory of the whole host",
+    problem: "locks the host's memory",
     what: "bus locks: an unaligned atomic instruction stopped the memory of the whole host",
     means: "A split lock stops every CPU's memory for about a microsecond, and the host's kernel may slow the vCPU \
         down by 10 ms each time",
@@ -167,6 +178,7 @@ pub(super) const BUS_LOCKS: Incident = Incident {
 };
 pub(super) const WINDOWS_CRASH: Incident = Incident {
     title: "Windows reported a crash",
+    problem: "Windows crashed",
     what: "Windows reported a crash (write to MSR 0x40000105)",
     means: "Windows shows a blue screen and writes the bugcheck's parameters to Hyper-V's crash registers",
     causes: "a driver or an update of the guest; a CPU feature or MSR that it does not find; damaged memory or disk",
@@ -176,6 +188,7 @@ pub(super) const WINDOWS_CRASH: Incident = Incident {
 };
 pub(super) const MACHINE_CHECK: Incident = Incident {
     title: "A memory error of the host hit the guest",
+    problem: "hit by a memory error",
     what: "memory errors that were handed to the guest",
     means: "A page of the host's memory that belongs to the guest is broken, and a machine check reports it to the \
         guest: it kills the program that used the page, or stops",
@@ -187,6 +200,7 @@ pub(super) const MACHINE_CHECK: Incident = Incident {
 };
 pub(super) const KERNEL_BUG: Incident = Incident {
     title: "The host's kernel reports a bug while it ran a guest",
+    problem: "bug in the host kernel",
     what: "bugs or warnings in KVM or on a guest's thread",
     means: "The host's kernel found itself in a state that should not occur; the vCPU may hang or end, and the host \
         may be unstable until it is rebooted",
@@ -198,6 +212,7 @@ pub(super) const KERNEL_BUG: Incident = Incident {
 };
 pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",
+    problem: "killed: out of memory",
     what: "guests killed for memory",
     means: "The OOM killer or systemd-oomd ended the guest's VMM to free memory: for the guest this is a power cut",
     causes: "guests and programs of the host together need more than the host has (QEMU itself takes some hundred MiB \
@@ -214,6 +229,7 @@ pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
 };
 pub(super) const OUT_OF_MEMORY: Incident = Incident {
     title: "Memory ran out when a guest asked for some",
+    problem: "memory ran out",
     what: "runs of the OOM killer that a guest's thread began",
     means: "A thread of a VMM asked for memory and there was none, in the host or in the limit of its cgroup, so the \
         kernel killed a process there, most often the VMM itself; the log ends before it names the victim",
@@ -227,6 +243,7 @@ pub(super) const OUT_OF_MEMORY: Incident = Incident {
 };
 pub(super) const KILLED: Incident = Incident {
     title: "A guest's VMM crashed or was killed",
+    problem: "VMM crashed or was killed",
     what: "VMMs that crashed or were killed",
     means: "The process that ran the guest ended although the guest had not shut down: for the guest this is a power \
         cut",
@@ -238,6 +255,7 @@ pub(super) const KILLED: Incident = Incident {
 };
 pub(super) const TERMINATED: Incident = Incident {
     title: "A guest was switched off from outside",
+    problem: "switched off from outside",
     what: "guests that were switched off",
     means: "libvirt or systemd ended QEMU by a signal, without the guest having shut down",
     causes: "virsh destroy or a management tool; a shutdown of the host; fencing",
@@ -247,6 +265,7 @@ pub(super) const TERMINATED: Incident = Incident {
 };
 pub(super) const MEMORY_FAILURE: Incident = Incident {
     title: "A memory error of the host killed the guest",
+    problem: "killed by a memory error",
     what: "guests killed by a memory error",
     means: "A page of the host's memory that belongs to the VMM is broken, and the kernel ended the process that used \
         it or sent it SIGBUS",
@@ -258,6 +277,7 @@ pub(super) const MEMORY_FAILURE: Incident = Incident {
 };
 pub(super) const LOCKUP: Incident = Incident {
     title: "A CPU of the host hung while it ran a guest",
+    problem: "host CPU hung on it",
     what: "lockups or stalls",
     means: "A CPU of the host was in the kernel for many seconds without a pause: the guest on it, and all else there, \
         stood still",
@@ -270,6 +290,7 @@ pub(super) const LOCKUP: Incident = Incident {
 };
 pub(super) const OTHER_LOCKUP: Incident = Incident {
     title: "A CPU hung in the kernel; the log names no guest's thread",
+    problem: "a CPU hung in the kernel",
     what: "lockups or stalls, without a sign of a VMM or of KVM beside them",
     means: "A CPU got nothing done for many seconds. In the log of a host, every vCPU and QEMU thread that wanted this \
         CPU stood still with it; in the log of a guest, the CPU is a vCPU that the host did not run or that hung in \
@@ -282,6 +303,7 @@ pub(super) const OTHER_LOCKUP: Incident = Incident {
 };
 pub(super) const HUNG_TASK: Incident = Incident {
     title: "A guest's thread waited in the kernel for minutes",
+    problem: "thread hung in the kernel",
     what: "threads that hung",
     means: "A thread of the VMM waited for minutes in the host's kernel without being able to run or to be killed; the \
         guest stands still meanwhile",
@@ -294,6 +316,7 @@ pub(super) const HUNG_TASK: Incident = Incident {
 };
 pub(super) const GUEST_LOCKUP: Incident = Incident {
     title: "The guest's own kernel reports that a CPU stood still",
+    problem: "its CPU stood still",
     what: "lockups or stalls in the guest",
     means: "This is the log of the guest's own kernel: one of its CPUs, a vCPU, got nothing done for many seconds",
     causes: "the host took its CPUs away (load, a CPU quota, a host that is itself a guest); the guest was paused, \
@@ -304,6 +327,7 @@ pub(super) const GUEST_LOCKUP: Incident = Incident {
 };
 pub(super) const GUEST_HUNG_TASK: Incident = Incident {
     title: "A task inside the guest waited for minutes",
+    problem: "task hung inside the guest",
     what: "tasks that hung inside the guest",
     means: "This is the log of the guest's own kernel: a task waited for minutes, mostly for a disk that the host \
         serves",
@@ -315,6 +339,7 @@ pub(super) const GUEST_HUNG_TASK: Incident = Incident {
 };
 pub(super) const GUEST_CLOCK: Incident = Incident {
     title: "The guest's own kernel gave up its clock",
+    problem: "gave up its fast clock",
     what: "clocks that the guest calls unstable",
     means: "This is the log of the guest's own kernel: two of its clocks disagreed, so it left the fast one (tsc) for \
         a slower one. With hpet or acpi_pm each reading of the time is an exit",

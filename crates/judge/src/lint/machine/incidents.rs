@@ -138,11 +138,12 @@ fn report(
         let advice = all.iter().flat_map(advice).filter(|(_, text)| !text.is_empty());
         let fix = advice.map(|(audience, text)| fixes::advice(text).only(audience)).collect();
         let why = |i: &&Incident| format!("{}. Likely causes, the likeliest first: {}", i.means, i.causes);
-        let (title, why) = (all[0].title.into(), all.iter().map(why).collect::<Vec<_>>().join(". "));
+        let (title, problem) = (all[0].title.into(), all[0].problem.into());
+        let why = all.iter().map(why).collect::<Vec<_>>().join(". ");
         let check = "check: journalctl -k; tail -n 50 /var/log/libvirt/qemu/*.log".into();
         let evidence = events.all.into_iter().map(|event| event.2).chain([check]).collect();
         let found = Finding::new(severity, Confidence::High, evidence, fix);
-        verdicts.find_of(ctx, owner, Finding { title, why, see, marks: events.marks, ..found });
+        verdicts.find_of(ctx, owner, Finding { title, problem, why, see, marks: events.marks, ..found });
     }
 }
 

@@ -11,6 +11,7 @@ use crate::lint::prelude::*;
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::UnhandledMsr, Host(unhandled_msrs::unhandled_msrs), Hold::AT_ONCE).described(RuleDoc {
         sees: "the guest accesses MSRs that KVM does not have",
+        problem: "uses MSRs that KVM lacks",
         why: "",
         thresholds: &[],
         limits: "Unhandled MSRs are found only if they are traced or if the kernel logs them. Whether the guest \
@@ -20,6 +21,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::Stage2Faults, Behaviour(guest::faults), Hold::USUAL).described(RuleDoc {
         sees: "the host serves many memory faults of the guest",
+        problem: "many memory faults",
         why: "The host maps guest memory at its first use, and again whenever something removed the mapping: \
             ballooning, KSM, huge page collapse, NUMA balancing, swapping, dirty logging. A growing guest causes \
             faults for a while; if they go on for minutes, one of these is active",
@@ -32,6 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HostMemoryPressure, Host(host::memory), Hold::SPARSE).described(RuleDoc {
         sees: "the host swaps guest memory out, or KSM uses much CPU",
+        problem: "host is short of memory",
         why: "",
         thresholds: thresholds![machine.ksmd],
         limits: "Swap that does not grow is not reported. Whether the guest needs the swapped pages is not visible",
@@ -40,6 +43,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HostSteal, Host(host::steal), Hold::USUAL).described(RuleDoc {
         sees: "this host is itself a guest and does not get its CPUs",
+        problem: "CPUs taken by outer host",
         why: "The outer hypervisor is running other guests on these CPUs. Everything here, guests included, stops \
             meanwhile, and no setting on this host changes that",
         thresholds: thresholds![machine.steal],
@@ -50,6 +54,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::AbnormalExit, Host(incidents::abnormal), Hold::EVENT).described(RuleDoc {
         sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a failed start, a defect or an \
             attack on the memory bus",
+        problem: "guest failed or crashed",
         why: "",
         thresholds: &[],
         limits: "One or two triple faults of a guest that goes on running are an info: it may reboot that way. Log \
@@ -60,6 +65,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::GuestKilled, Host(incidents::killed), Hold::While).described(RuleDoc {
         sees: "a guest's VMM was killed, for memory or by a signal, or crashed; memory ran out as it asked for some",
+        problem: "guest was killed",
         why: "",
         thresholds: &[],
         limits: "It is seen only where a log tells: the kernel's (on a running host, of the last hour), the journal, \
@@ -69,6 +75,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HostLockup, Host(incidents::lockups), Hold::While).described(RuleDoc {
         sees: "a CPU, or a thread of a VMM, hung in the kernel",
+        problem: "a CPU hung in the kernel",
         why: "",
         thresholds: &[],
         limits: "A lockup or stall that names no VMM's thread and no function of KVM is a warning of its own: the log \
@@ -79,6 +86,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::MainLoopBusy, Behaviour(guest::main_loop), Hold::LONG).described(RuleDoc {
         sees: "QEMU's main thread uses close to a whole CPU",
+        problem: "main thread is overloaded",
         why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is \
             full, all of them slow down, and vCPUs wait for the lock that it holds",
         thresholds: thresholds![machine.main_loop],
@@ -88,6 +96,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::NestedGuest, Behaviour(guest::nested), Hold::USUAL).described(RuleDoc {
         sees: "the guest runs guests of its own",
+        problem: "runs guests of its own",
         why: "The guest is a hypervisor. Each exit of its guests passes through this host first and causes several \
             exits here, so everything inside costs several times more",
         thresholds: thresholds![machine.nested_share],

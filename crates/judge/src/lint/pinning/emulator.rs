@@ -9,10 +9,12 @@ const MAX_GUESTS: usize = 16;
 
 const OTHER_HELPERS: Prose = Prose {
     title: "Another guest's emulator or IOThread is pinned to this guest's vCPU CPUs",
+    problem: "emulator on a vCPU's CPU",
     why: "While that thread runs there, the vCPU does not, and the vCPU cannot move away",
 };
 const CONFIGURED_HELPERS: Prose = Prose {
     title: "Emulator or IOThreads may run on CPUs of pinned vCPUs",
+    problem: "emulator on a vCPU's CPU",
     why: "While one of them runs there, the vCPU does not, and the vCPU cannot move away",
 };
 const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: \

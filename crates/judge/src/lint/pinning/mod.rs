@@ -10,6 +10,7 @@ use crate::lint::prelude::*;
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::PinOverlap, Host(vcpus::overlap), Hold::USUAL).described(RuleDoc {
         sees: "vCPUs of several guests are pinned to the same CPU",
+        problem: "shares a pinned CPU",
         why: "A vCPU that may use only one CPU cannot move away: when several are busy they divide the CPU among them, \
             whatever is free elsewhere",
         thresholds: thresholds![pinning.overlap_busy],
@@ -21,6 +22,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::EmulatorOnVcpu, Host(emulator::emulator), Hold::USUAL).described(RuleDoc {
         sees: "emulator, IOThread or vhost may run on a pinned vCPU's CPU",
+        problem: "emulator on a vCPU's CPU",
         why: "While this thread runs, the vCPU does not, and the vCPU cannot move away. The guest's own device work \
             (timers, disks, network) then stops the guest",
         thresholds: thresholds![pinning.emulator],
@@ -30,6 +32,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::IsolatedPileUp, Host(vcpus::pile_up), Hold::USUAL).described(RuleDoc {
         sees: "vCPUs pile up on one CPU of an isolated set, where nothing balances load",
+        problem: "vCPUs pile up on one CPU",
         why: "The scheduler does not balance load on isolated CPUs. A task that may use several of them stays where it \
             started, usually on the first one, while the others are idle",
         thresholds: thresholds![pinning.busy],
@@ -39,6 +42,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::AffinityDrift, Setup(vcpus::affinity), Hold::For(5.0, 6.0)).described(RuleDoc {
         sees: "a thread's CPUs are not those of its configuration, or are offline",
+        problem: "pins are not as configured",
         why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went \
             offline and came back",
         thresholds: &[],

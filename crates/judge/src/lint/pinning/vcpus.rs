@@ -13,11 +13,13 @@ const MAX_LINES: usize = 8;
 
 const PARTLY_PINNED: Prose = Prose {
     title: "Some vCPUs are pinned and the others may run on their CPUs",
+    problem: "only some vCPUs pinned",
     why: "A pinned vCPU cannot leave when the scheduler puts an unpinned one on its CPU. The pins then do more harm \
         than good",
 };
 const OFFLINE: Prose = Prose {
     title: "Threads are pinned to CPUs that the host does not have online",
+    problem: "pinned to offline CPUs",
     why: "Nothing can run on a CPU that is not there: the guest does not start, or it runs on the other CPUs of its \
         pin or where the kernel puts it",
 };
@@ -100,6 +102,7 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
         also: names.iter().skip(1).map(|n| (*n).to_owned()).collect(),
         target: Target::Pcpu(worst.cpu),
         title: overlap_title(&names, overlap.guest_count, worst.count),
+        problem: overlap_problem(overlap.guest_count, worst),
         cost: cost.filter(|c| *c > 0.0),
         marks: cpus.iter().map(Mark::Pcpu).chain(users).collect(),
         ..Finding::new(worst.severity(busy), confidence, evidence, fix)
@@ -179,7 +182,8 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(PIN_TO_ISOLATED));
     let target = pile.map_or(Target::Domain, |p| Target::Pcpu(p.0));
     let title = "vCPUs pile up on an isolated CPU: nothing balances load there".into();
-    Some(Finding { target, title, marks, ..Finding::new(severity, confidence, evidence, fix) })
+    let problem = pile.map_or_else(String::new, |(cpu, _)| format!("vCPUs pile up on CPU {cpu}"));
+    Some(Finding { target, title, problem, marks, ..Finding::new(severity, confidence, evidence, fix) })
 }
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -238,6 +242,14 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let found = Finding { title, marks, ..Finding::new(severity, Confidence::High, lines, fix) };
     let found = if drifted.is_empty() { found.saying(OFFLINE) } else { found };
     verdicts.find(found);
+}
+
+fn overlap_problem(guests: usize, worst: &SharedCpu<'_>) -> String {
+    match worst.users {
+        [(_, a), (_, b)] if guests == 1 => format!("vCPUs {a} and {b} share a pin"),
+        _ if guests == 1 => "its vCPUs share a pin".into(),
+        _ => format!("shares pinned CPU {}", worst.cpu),
+    }
 }
 
 fn overlap_title(names: &[&str], guests: usize, vcpus: usize) -> String {

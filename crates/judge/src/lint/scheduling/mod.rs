@@ -7,6 +7,7 @@ use crate::lint::prelude::*;
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::PauseLoops, Behaviour(vcpus::pauses), Hold::USUAL).described(RuleDoc {
         sees: "vCPUs spin on locks whose holder does not run",
+        problem: "vCPUs spin on locks",
         why: "The CPU notices a vCPU that spins (4096 cycles of PAUSE) and exits, so that another vCPU may run. When \
             vCPUs wait for a CPU, the lock's holder is probably one of them",
         thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
@@ -17,6 +18,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HostInterrupts, Behaviour(vcpus::interrupts), Hold::USUAL).described(RuleDoc {
         sees: "interrupts of the host stop the guest far more often than its tick",
+        problem: "host interrupts stop it",
         why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to \
             that CPU, rescheduling and function calls from other CPUs, timers of other tasks, or interrupts for the \
             guest that are not posted",
@@ -28,6 +30,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HaltPollBurn, Behaviour(vcpus::halt_poll), Hold::USUAL).described(RuleDoc {
         sees: "halt polling turns the guest's idle time into host CPU time",
+        problem: "halt polling burns CPU",
         why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That saves a wake-up when \
             the interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
         thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
@@ -38,6 +41,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::VcpuMigrating, Behaviour(vcpus::migrating), Hold::USUAL).described(RuleDoc {
         sees: "a busy vCPU is moved from CPU to CPU",
+        problem: "vCPUs move between CPUs",
         why: "A move to another core leaves the caches behind; a move to another node leaves the memory behind too. \
             The scheduler moves unpinned threads whenever something else wants their CPU",
         thresholds: thresholds![pinning.busy, pinning.migrations, pinning.far_migrations],
@@ -48,6 +52,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::VcpuWait, Behaviour(vcpus::wait), Hold::USUAL).described(RuleDoc {
         sees: "vCPUs are ready to run but wait for a CPU",
+        problem: "vCPUs wait for a CPU",
         why: "The guest sees this time as steal: all its work is late, and it cannot know why. More tasks want these \
             CPUs than there are CPUs, or a quota stops the guest",
         thresholds: thresholds![pinning.busy, pinning.wait],
@@ -58,6 +63,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::WakeupLatency, Behaviour(vcpus::wakeups), Hold::USUAL).described(RuleDoc {
         sees: "woken vCPUs start late though their CPU is free",
+        problem: "vCPUs wake up late",
         why: "On an idle CPU of its own a vCPU should run about 50 us after its interrupt. A longer delay usually \
             means a deep sleep state that the CPU has to leave, or kernel work with interrupts disabled",
         thresholds: thresholds![pinning.wakeup_us],

@@ -136,10 +136,10 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let mut found = Vec::new();
     if guest.config.timers.kvmclock == Some(false) && guest.config.is_x86() {
         let on = fixes::timer(guest, "<timer name='kvmclock' present='yes'/>");
-        found.extend(fixes::either(guest, fixes::xml(on), fixes::cpu::argument(guest, &["kvmclock=on".into()])));
+        found.extend(fixes::either(guest, fixes::xml(guest, on), fixes::cpu::argument(guest, &["kvmclock=on".into()])));
     }
     if guest.kind.linux() {
-        let set = fixes::command(SET_CLOCKSOURCE).needing(fixes::IN_GUEST);
+        let set = fixes::inside(guest, SET_CLOCKSOURCE);
         found.extend([set, fixes::advice(KEEP_CLOCKSOURCE)]);
     } else {
         found.push(fixes::advice(EITHER_SYSTEM));

@@ -6,21 +6,27 @@ use crate::model::CpuPlace;
 use kvm::hyperv::CLOCK;
 
 /// The rule says why.
-const NO_CLOCK_AND_TIMERS: Prose =
-    Prose { title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them", why: "" };
+const NO_CLOCK_AND_TIMERS: Prose = Prose {
+    title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them",
+    problem: "no Hyper-V clock",
+    why: "",
+};
 
 const NO_HYPERV_CLOCK: Prose = Prose {
     title: "Windows runs without the Hyper-V clock: QEMU emulates its clock",
+    problem: "no Hyper-V clock",
     why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer, and each reading is a round trip \
         to user space. With it KVM serves the time in the kernel, mostly without an exit",
 };
 const NO_SYNTHETIC_TIMERS: Prose = Prose {
     title: "Windows runs without Hyper-V's synthetic timers: QEMU emulates its tick",
+    problem: "no Hyper-V timers",
     why: "Windows has the Hyper-V clock here, but no synthetic timers, so it ticks by QEMU's RTC or HPET. That costs \
         host CPU all the time, even when the guest is idle. With them KVM serves the tick in the kernel",
 };
 const HIDDEN_HYPERVISOR: Prose = Prose {
     title: "Windows cannot see the hypervisor, so it uses none of its enlightenments",
+    problem: "hypervisor is hidden",
     why: "Windows looks for Hyper-V's clock and timers only where CPUID says that there is a hypervisor. Without it \
         Windows reads the time from QEMU's ACPI PM timer and ticks by QEMU's RTC or HPET, whatever enlightenments are \
         configured, and that costs host CPU all the time. Recipes against anti-cheat software switch the feature off \
@@ -103,7 +109,7 @@ fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static s
     };
     let title = incomplete.first().map(title).unwrap_or_default();
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, hyperv::enable(guest, &on));
-    Finding { title, why: REFUSED_WHY.into(), ..found }
+    Finding { title, problem: "incomplete Hyper-V setup".into(), why: REFUSED_WHY.into(), ..found }
 }
 
 fn described(names: &[&str]) -> String {

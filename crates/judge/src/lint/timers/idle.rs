@@ -42,7 +42,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     }
     let mut fix = fixes::hyperv::windows_timers(ctx, guest);
     if fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest)).is_empty() {
-        fix.insert(0, fixes::command("powercfg /energy /duration 30").needing(POWERCFG_NEED));
+        fix.insert(0, fixes::inside(guest, "powercfg /energy /duration 30").needing(POWERCFG_NEED));
     }
     let (rate, sleep, cpu, window) = (figure(rate), figure(sleep_ms), figure(cpu), guest.window());
     let halts =
@@ -113,7 +113,7 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         format!("{rate}/s on {on} {vcpus} vCPUs, while the guest runs {cpu} % of their time"),
         guest.perf_check("msr"),
     ];
-    let look = fixes::command(TICK_STORM_LOOK).needing(fixes::IN_GUEST);
+    let look = fixes::inside(guest, TICK_STORM_LOOK);
     let fix = vec![look, fixes::advice(TICK_STORM_FIX)];
     let title = "The guest is idle, yet every vCPU ticks at its full rate".into();
     verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) }.caused_by(all));

@@ -12,6 +12,7 @@ const CLOCK_FIX: &str = "Windows: <hyperv> features and the hypervclock timer in
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::AcpiPmTimer, Behaviour(clocks::acpi_pm), Hold::CLOCK).described(RuleDoc {
         sees: "the guest keeps time by reading the ACPI PM timer",
+        problem: "clock is the PM timer",
         why: "QEMU emulates the PM timer: each time the guest reads the time, the vCPU exits to QEMU's user space and \
             waits for the answer. A guest does this when it has no better clock that it trusts: Windows without the \
             Hyper-V clock, Linux with clocksource acpi_pm",
@@ -23,6 +24,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::RtcTick, Behaviour(clocks::rtc), Hold::CLOCK).described(RuleDoc {
         sees: "the guest ticks by the emulated RTC",
+        problem: "ticks by the emulated RTC",
         why: "The guest uses the RTC's periodic interrupt as its tick. Each tick costs an interrupt from QEMU and \
             several port accesses, even when the guest is idle. Windows does this when it has neither synthetic timers \
             (stimer) nor an HPET, and up to 2048 times a second when a program asks for a fine clock",
@@ -34,6 +36,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HpetClock, Behaviour(clocks::clock), Hold::USUAL).described(RuleDoc {
         sees: "the guest uses the emulated HPET as clock or timer",
+        problem: "clock is the HPET",
         why: "QEMU emulates the HPET, so each read of its counter and each timer set in it is a round trip to user \
             space. Readers inside the guest queue up for it",
         thresholds: thresholds![timers.hpet, timers.hpet_per_vcpu, cost.of_one_cpu, cost.of_vcpus],
@@ -44,6 +47,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HypervTscPage, Behaviour(clocks::tsc_page), Hold::USUAL).described(RuleDoc {
         sees: "a Hyper-V guest reads its clock through an MSR because the TSC page is not valid",
+        problem: "Hyper-V TSC page invalid",
         why: "With the reference TSC page a guest reads the time without an exit. It falls back to this MSR when KVM \
             cannot keep the page valid: the host's TSC is unstable or not its clock source, or the guest came from \
             another host",
@@ -56,6 +60,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::IdleWakeups, Behaviour(idle::idle_wakeups), Hold::USUAL).described(RuleDoc {
         sees: "an idle guest is woken by its timer many times a second",
+        problem: "idle, yet woken often",
         why: "An idle Windows guest wakes about 64 times a second. A program that asks for a fine timer (a browser, a \
             player) raises that to 1000. When QEMU emulates the timer, each wake-up costs many exits",
         thresholds: thresholds![timers.idle_halts_per_vcpu, timers.idle_guest_cpu, timers.short_sleep_ms, timers.rtc],
@@ -66,6 +71,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::PitTimer, Behaviour(clocks::pit), Hold::USUAL).described(RuleDoc {
         sees: "the guest uses the PIT, the oldest timer of the PC",
+        problem: "clock is the old PIT",
         why: "The guest keeps time with the oldest timer of the PC. Modern systems use it only while they boot. A \
             guest that keeps using it has no better timer: no APIC timer, no Hyper-V timer, or a kernel too old for \
             them",
@@ -77,6 +83,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::HpetIdleCost, Behaviour(clocks::idle_cost), Hold::LONG).described(RuleDoc {
         sees: "an HPET that nobody uses keeps QEMU's main thread awake",
+        problem: "unused HPET keeps ticking",
         why: "Firmware may leave the HPET's periodic timer running. QEMU then wakes about a thousand times a second to \
             raise an interrupt that the guest has masked. A remote display, a backup job or an emulated device may be \
             the cause instead",
@@ -88,6 +95,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::WindowsEnlightenments, Setup(enlightenments::enlightenments), Hold::AT_ONCE).described(RuleDoc {
         sees: "a Windows guest runs without the Hyper-V clock and timers, or cannot see them",
+        problem: "no Hyper-V clock",
         why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it \
             ticks by QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the \
             enlightenments KVM serves them in the kernel, mostly without an exit",
@@ -99,6 +107,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::GuestTickStorm, Behaviour(idle::tick_storm), Hold::USUAL).described(RuleDoc {
         sees: "an idle guest ticks at its full rate on every vCPU",
+        problem: "idle, yet ticks full rate",
         why: "An idle Linux guest stops its tick and wakes a few times a second. With nohz=off, highres=off or a \
             kernel without tickless idle it sets its timer hundreds of times a second on every vCPU. Each setting \
             costs exits and wakes a host CPU",
