@@ -1,7 +1,7 @@
 //! The costs of a guest's exits, by the device or cause behind them.
 
 use super::{Amount, Cost, CostKind, parts};
-use crate::lint::ExitKind;
+use crate::lint::{ExitKind, port_factor};
 use crate::model::{AccessRow, DomainModel, ExitRow};
 use kvm::{Space, device_map};
 use sample::Timing;
@@ -154,22 +154,21 @@ impl Ledger {
 
 /// The costs of a guest's exits by time; where exits have no times, by rate.
 pub(super) fn costs(domain: &DomainModel, seconds: f64) -> Vec<Cost> {
-    let timed = ledger(domain, nanoseconds);
+    let timed = ledger(domain, nanoseconds, port_factor(domain));
     if !timed.0.is_empty() {
         return timed.costs(seconds * 1e7, Amount::OfCpu);
     }
-    let counted = ledger(domain, |span| Some(span.count as f64));
+    let counted = ledger(domain, |span| Some(span.count as f64), 1.0);
     if !counted.0.is_empty() {
         return counted.costs(seconds, Amount::PerSecond);
     }
     by_counters(domain).costs(1.0, Amount::PerSecond)
 }
 
-fn ledger(domain: &DomainModel, measure: Measure) -> Ledger {
+fn ledger(domain: &DomainModel, measure: Measure, of_ports: f64) -> Ledger {
     let mut exits: Vec<Unclaimed<'_>> =
         domain.exits.rows.iter().filter_map(|row| Unclaimed::new(row, measure)).collect();
     let mut ledger = Ledger::default();
-    let of_ports = port_factor(domain, measure);
     for row in &domain.accesses {
         let Some(mut due) = measure(&row.span).filter(|size| *size > 0.0) else { continue };
         let owner = Owner::of(row);
@@ -205,18 +204,6 @@ fn ledger(domain: &DomainModel, measure: Measure) -> Ledger {
         !sizes.is_empty()
     });
     ledger
-}
-
-/// perf measures a port access from `kvm_pio` to `kvm_entry` (kvm-stat-x86.c), which leaves out the way from
-/// `kvm_exit`: accesses to ports then cost what their exits take.
-fn port_factor(domain: &DomainModel, measure: Measure) -> f64 {
-    let sum = |spans: &mut dyn Iterator<Item = &Timing>| {
-        spans.fold((0.0, 0.0), |(n, size), span| (n + span.count as f64, size + measure(span).unwrap_or(0.0)))
-    };
-    let ports = sum(&mut domain.accesses.iter().filter(|r| r.space == Space::Pio).map(|r| &r.span));
-    let exits = sum(&mut domain.exits.rows.iter().filter(|r| ExitKind::Io.matches(r)).map(|r| &r.span));
-    let factor = (exits.1 / exits.0) / (ports.1 / ports.0);
-    if exits.0 >= ports.0 && factor.is_finite() { factor.max(1.0) } else { 1.0 }
 }
 
 /// Exits per second by what the VMM served, or by KVM's own statistics.

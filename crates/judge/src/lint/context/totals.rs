@@ -2,7 +2,7 @@
 
 use crate::figures::{figure, or_unknown};
 use crate::lint::prelude::*;
-use crate::model::{AccessRow, ExitRow, ExitTable, ThreadModel, total};
+use crate::model::{AccessRow, DomainModel, ExitRow, ExitTable, ThreadModel, total};
 use kvm::Isa::{Arm64, Svm, Vmx};
 use sample::Timing;
 use std::collections::BTreeMap;
@@ -145,19 +145,12 @@ impl<'a> GuestContext<'a> {
         self.totals(count, ns, busiest(of_vcpus, count), marks)
     }
 
-    /// As [`GuestContext::accesses`], for ports. perf measures a port access from `kvm_pio` to `kvm_entry`
-    /// (`kvm-stat-x86.c`), which leaves out the way from `kvm_exit`; where whole exits took longer, their mean counts.
+    /// As [`GuestContext::accesses`], for ports, with the time of their whole exits.
     pub fn ports(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
-        let mut totals = self.accesses(|r| r.space == Space::Pio && pick(r));
-        let io = self.exits(&[ExitKind::Io]);
-        if let (Some(mean), Some(own), Some(cost)) = (io.mean_us, totals.mean_us, totals.cost)
-            && mean > own
-            && io.count >= totals.count
-        {
-            totals.cost = Some(cost * mean / own.max(f64::MIN_POSITIVE));
-            totals.mean_us = Some(mean);
-        }
-        totals
+        let totals = self.accesses(|r| r.space == Space::Pio && pick(r));
+        let factor = port_factor(self.domain);
+        let (cost, mean_us) = (totals.cost.map(|cost| cost * factor), totals.mean_us.map(|us| us * factor));
+        EventTotals { cost, mean_us, ..totals }
     }
 
     /// Accesses to regions whose name a test picks.
@@ -230,6 +223,16 @@ fn busiest(counts: impl Iterator<Item = (u32, u64)>, all: u64) -> Option<(u32, u
     }
     let counted = total(by_vcpu.values().copied());
     by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && counted >= all / 2)
+}
+
+/// How much longer the exits of port accesses took than the accesses, at least 1. perf measures an access from
+/// `kvm_pio` to `kvm_entry` (kvm-stat-x86.c), which leaves out the way from `kvm_exit`.
+pub(crate) fn port_factor(domain: &DomainModel) -> f64 {
+    let (ports, ports_ns) = sum(domain.accesses.iter().filter(|r| r.space == Space::Pio).map(|r| &r.span));
+    let (exits, exits_ns) = sum(domain.exits.rows.iter().filter(|r| ExitKind::Io.matches(r)).map(|r| &r.span));
+    let mean = |ns: Option<u64>, count: u64| ns.map(|ns| ns as f64 / count as f64);
+    let factor = mean(exits_ns, exits).zip(mean(ports_ns, ports)).map(|(exit, access)| exit / access);
+    factor.filter(|factor| exits >= ports && factor.is_finite()).map_or(1.0, |factor| factor.max(1.0))
 }
 
 /// How many events there were, and their time: `None` without events or if a time is unknown.
