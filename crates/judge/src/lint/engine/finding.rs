@@ -53,6 +53,11 @@ impl Severity {
     pub(crate) const fn raised(self) -> Self {
         if matches!(self, Self::Info) { Self::Warning } else { Self::Critical }
     }
+
+    /// One level lower; info stays info.
+    pub(crate) const fn lowered(self) -> Self {
+        if matches!(self, Self::Critical) { Self::Warning } else { Self::Info }
+    }
 }
 
 /// The worst of several severities; `None` when none of them is set.
@@ -336,19 +341,27 @@ pub fn is_command(evidence: &str) -> bool {
     evidence.starts_with("check: ") || evidence.starts_with("look at: ")
 }
 
+/// A finding whose cost is not known stands between those that cost less and those that cost more, percent of one CPU.
+const UNKNOWN_COST: f64 = 2.0;
+/// On a running host, findings whose costs lie between the same two of these keep their order.
+const COST_STEPS: [f64; 4] = [UNKNOWN_COST, 10.0, 30.0, 100.0];
+
 /// The order of a list of findings: worst first, then most costly, then most certain; a stable order among equals.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     b.severity
         .cmp(&a.severity)
-        .then_with(|| b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)))
+        .then_with(|| b.cost.unwrap_or(UNKNOWN_COST).total_cmp(&a.cost.unwrap_or(UNKNOWN_COST)))
         .then_with(|| b.confidence.cmp(&a.confidence))
         .then_with(|| (&a.domain, a.rule, a.target).cmp(&(&b.domain, b.rule, b.target)))
 }
 
-/// The order on a running host, in which nothing moves while the same findings hold: worst first, then the oldest.
+/// The order on a running host, in which little moves while the same findings hold: worst first, then by steps of the
+/// cost, then the oldest.
 pub(crate) fn steady_order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
+    let step = |f: &Finding| COST_STEPS.iter().filter(|step| f.cost.unwrap_or(UNKNOWN_COST) >= **step).count();
     b.severity
         .cmp(&a.severity)
+        .then_with(|| step(b).cmp(&step(a)))
         .then_with(|| a.since_ms.cmp(&b.since_ms))
         .then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))
 }

@@ -1,6 +1,7 @@
 //! Groups findings that have one cause into one finding.
 
 use super::finding::{Confidence, Finding, Fix, Lasting, Mark, Severity};
+use crate::figures::figure;
 use crate::lint::rule_id::RuleId;
 use crate::lint::table::rank;
 use std::cmp::Ordering;
@@ -57,7 +58,7 @@ fn take_groups(
 }
 
 /// One finding of a Windows guest's missing enlightenments and its timers.
-fn windows_group(mut setup: Finding, mut timers: Vec<Finding>, is_steady: bool) -> Finding {
+fn windows_group(setup: Finding, mut timers: Vec<Finding>, is_steady: bool) -> Finding {
     timers.sort_by(|a, b| leading(a, b, is_steady));
     // The most costly one names the group. A clock that was measured comes before wake-ups and before what the
     // configuration only suggests.
@@ -73,7 +74,6 @@ fn windows_group(mut setup: Finding, mut timers: Vec<Finding>, is_steady: bool) 
         problem: setup.problem.clone(),
         why: setup.why.clone(),
         fix: setup.fix.clone(),
-        cost: setup.cost.take(),
         ..Finding::default()
     };
     // The configuration's evidence comes last: the figures say more.
@@ -82,7 +82,7 @@ fn windows_group(mut setup: Finding, mut timers: Vec<Finding>, is_steady: bool) 
         one.confidence = one.confidence.max(f.confidence);
         join(&mut one.see, f.see.clone());
     }
-    take_in(&mut one, timers, |a, b| a + b);
+    take_in_clocks(&mut one, timers);
     one.folded.retain(|rule| *rule != named);
     one.folded.sort_by_key(|r| rank(*r));
     one
@@ -108,13 +108,44 @@ fn joined(a: Lasting, b: Lasting) -> Lasting {
 fn same_fix(findings: &mut Vec<Finding>, is_steady: bool) {
     findings.sort_by(|a, b| leading(a, b, is_steady));
     let mut leads: HashMap<(Option<String>, Option<Fix>), usize> = HashMap::new();
+    let mut parts: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
     for f in std::mem::take(findings) {
         let mut lead = || *leads.entry((f.domain.clone(), f.fix.first().cloned())).or_insert(findings.len());
         let lead = WINDOWS_TIMERS.contains(&f.rule).then(&mut lead);
-        match lead.and_then(|at| findings.get_mut(at)) {
-            Some(one) => take_in(one, vec![f], |a, b| a + b),
+        match lead.filter(|at| *at < findings.len()) {
+            Some(at) => parts.entry(at).or_default().push(f),
             None => findings.push(f),
         }
+    }
+    for (at, parts) in parts {
+        take_in_clocks(&mut findings[at], parts);
+    }
+}
+
+/// Adds clocks and timers to the finding that names them. Their sum comes first, then the most costly.
+fn take_in_clocks(one: &mut Finding, mut parts: Vec<Finding>) {
+    let cost = |f: &Finding| f.cost.unwrap_or(0.0);
+    parts.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    let own = one.cost.map(|cost| (clock_name(one.rule), cost)).into_iter();
+    let mut costs: Vec<(&str, f64)> =
+        own.chain(parts.iter().filter_map(|f| Some((clock_name(f.rule), f.cost?)))).collect();
+    costs.sort_by(|a, b| b.1.total_cmp(&a.1));
+    take_in(one, parts, |a, b| a + b);
+    if let (Some(all), true) = (one.cost, costs.len() > 1) {
+        let costs: Vec<String> = costs.iter().map(|(name, cost)| format!("{name} {}", figure(*cost))).collect();
+        one.evidence.insert(0, format!("{} % of a CPU on emulated clocks: {}", figure(all), costs.join(", ")));
+    }
+}
+
+/// The device of a rule about clocks.
+fn clock_name(rule: RuleId) -> &'static str {
+    match rule {
+        RuleId::AcpiPmTimer => "acpi-tmr",
+        RuleId::RtcTick => "rtc",
+        RuleId::HpetClock => "hpet",
+        RuleId::PitTimer => "pit",
+        RuleId::HpetIdleCost => "QEMU's main thread",
+        _ => "ports",
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     Rule::new(RuleId::IsolatedPileUp, Host(vcpus::pile_up), Hold::USUAL).described(RuleDoc {
         sees: "vCPUs pile up on one CPU of an isolated set, where nothing balances load",
-        problem: "vCPUs pile up on one CPU",
+        problem: "vCPUs crowd one CPU",
         why: "The scheduler does not balance load on isolated CPUs. A task that may use several of them stays where it \
             started, usually on the first one, while the others are idle",
         thresholds: thresholds![pinning.busy],

@@ -182,7 +182,7 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(PIN_TO_ISOLATED));
     let target = pile.map_or(Target::Domain, |p| Target::Pcpu(p.0));
     let title = "vCPUs pile up on an isolated CPU: nothing balances load there".into();
-    let problem = pile.map_or_else(String::new, |(cpu, _)| format!("vCPUs pile up on CPU {cpu}"));
+    let problem = pile.map_or_else(String::new, |(cpu, _)| format!("vCPUs crowd CPU {cpu}"));
     Some(Finding { target, title, problem, marks, ..Finding::new(severity, confidence, evidence, fix) })
 }
 

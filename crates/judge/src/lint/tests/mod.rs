@@ -145,9 +145,60 @@ fn every_rule_is_described() {
     let names: BTreeSet<RuleId> = super::rules().map(|r| r.id).collect();
     assert_eq!((names.len(), super::rules().count()), (53, 53), "every name stands for one rule");
     for r in super::rules() {
-        let texts = [r.doc.sees, r.doc.limits, r.doc.fix];
+        let texts = [r.doc.sees, r.doc.problem, r.doc.limits, r.doc.fix];
         assert!(texts.iter().all(|t| !t.is_empty() && !t.ends_with('.')) && !r.doc.links.is_empty(), "{}", r.id);
     }
+}
+
+#[test]
+fn every_problem_fits_its_column_and_is_plain() {
+    let problems: Vec<&str> = super::rules().map(|r| r.doc.problem).collect();
+    assert_eq!(problems.iter().collect::<BTreeSet<_>>().len(), problems.len(), "no two rules say the same");
+    for r in super::rules() {
+        let (problem, name) = (r.doc.problem, r.id.as_str());
+        assert!(problem.len() <= 26 && problem.chars().all(|c| c.is_ascii_graphic() || c == ' '), "{problem}");
+        assert!(problem.split(' ').count() <= 6 && !problem.contains(name) && !problem.contains('_'), "{problem}");
+    }
+    let shared = |cpus: &'static [u32]| {
+        let pinned = move |v: u32, t: Thread| t.cpu(60.0, 0.0, 1.0, 30.0).pinned(cpus[v as usize]);
+        let report = judge(&on(Guest::new("a", 5).linux("").vcpus(cpus.len() as u32, pinned)).model());
+        get(&report, RuleId::PinOverlap).problem.clone()
+    };
+    assert_eq!(shared(&[1, 2, 2]), "vCPUs 1 and 2 share a pin");
+    assert_eq!(shared(&[2, 2, 2]), "its vCPUs share a pin");
+    let windows = judge(&on(Fixture::windows_on_pm_timer().windows("")).model());
+    assert_eq!(windows.findings[0].problem, "no Hyper-V clock", "{:#?}", windows.findings[0]);
+}
+
+#[test]
+fn a_fix_names_the_guest_whose_xml_it_changes() {
+    let pinned = |v: u32, t: Thread| t.cpu(60.0, 0.0, 1.0, 30.0).pinned(v + 1);
+    let guest = |name: &str, pid: i32| Guest::new(name, pid).linux("").vcpus(2, pinned);
+    let report = judge(&on(guest("build-1", 10)).guest(guest("build-2", 20)).model());
+    let xml = |f: &Finding| f.fix.iter().filter(|f| f.kind == FixKind::LibvirtXml).cloned().collect::<Vec<_>>();
+    let found = get(&report, RuleId::PinOverlap);
+    assert_eq!(found.domain.as_deref(), Some("build-1"));
+    let places: Vec<String> = xml(found).iter().map(Fix::place).collect();
+    assert_eq!(places, ["virsh edit build-2"], "{found:#?}");
+    let fixtures = [Fixture::busy_host(), Fixture::with_devices(), Fixture::many_vcpus(16)];
+    for fix in fixtures.iter().flat_map(|f| judge(&f.model()).findings).flat_map(|f| xml(&f)) {
+        assert!(fix.domain.is_some(), "{fix:#?}");
+    }
+}
+
+#[test]
+fn a_finding_that_costs_next_to_nothing_is_below_one_that_costs_a_cpu() {
+    let found = |cost, since_ms| Finding { cost, since_ms: Some(since_ms), ..Finding::default() };
+    let sorted = |by: fn(&Finding, &Finding) -> std::cmp::Ordering| {
+        let mut all = [found(Some(0.04), 1), found(None, 2), found(Some(31.0), 3), found(Some(97.0), 4)];
+        all.sort_by(by);
+        all.map(|f| f.cost)
+    };
+    assert_eq!(sorted(order), [Some(97.0), Some(31.0), None, Some(0.04)]);
+    let steady = sorted(super::engine::finding::steady_order);
+    assert_eq!(steady, [Some(31.0), Some(97.0), None, Some(0.04)], "costs that are alike keep their order");
+    let worse = Finding { severity: Severity::Warning, ..found(None, 9) };
+    assert_eq!(order(&worse, &found(Some(97.0), 1)), std::cmp::Ordering::Less);
 }
 
 #[test]
