@@ -172,7 +172,8 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, 
         let near = total(by_node.iter().filter(|(n, _)| nodes.contains(**n)).map(|(_, b)| *b));
         let local = 100.0 * near as f64 / all;
         let (warning, critical) = t.local_memory;
-        if guest.not_judged.is_some() || all < t.local_memory_least * MIB || local >= warning {
+        let starts = guest.not_judged.is_some() || guest.booting.is_some();
+        if starts || all < t.local_memory_least * MIB || local >= warning {
             return None;
         }
         let severity = if local < critical { Severity::Critical } else { Severity::Warning };

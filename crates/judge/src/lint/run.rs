@@ -24,14 +24,19 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     memory.watch(model);
     let mut context = Context::new(model, options, log_judged_s);
     for guest in &mut context.guests {
-        guest.not_judged = not_judged(guest, memory, options, model);
+        guest.not_judged = not_judged(guest, memory, options);
+        guest.booting = booting(guest, options, model);
     }
     let (verdicts, lingering) = ask_all(&mut context, options, lower.as_ref());
     let mut watching = still_watched(&context, memory);
     let Verdicts { found, mut cannot_tell, not_read, left_out, .. } = verdicts;
     cannot_tell.extend(unmeasured(&context));
-    let not_judged = |g: &GuestContext<'_>| Some(CannotTell::every(Some(g), &g.not_judged.as_ref()?.because));
-    cannot_tell.extend(context.guests.iter().filter_map(not_judged));
+    // A guest that is judged soon is among those still watched.
+    let for_long = |g: &GuestContext<'_>| {
+        let not_judged = g.not_judged.as_ref().filter(|not| not.watched.is_none())?;
+        Some(CannotTell::every(Some(g), &not_judged.because))
+    };
+    cannot_tell.extend(context.guests.iter().filter_map(for_long));
     let limited = || format!("there are more findings than are kept: {left_out} are left out");
     cannot_tell.extend((left_out > 0).then(|| CannotTell::every(None, limited())));
     let findings: Vec<Finding> = if is_steady {
@@ -134,7 +139,12 @@ fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>) -> Verd
     let mut verdicts = Verdicts::of(rule, guest);
     match (rule.check, guest.filter(|g| g.domain.state != DomainState::Ended)) {
         (Check::Host(check), _) => check(context, &mut verdicts),
-        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => check(context, guest, &mut verdicts),
+        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => {
+            check(context, guest, &mut verdicts);
+            if let Some(because) = &guest.booting {
+                verdicts.temper(because);
+            }
+        }
         (Check::Setup(check), Some(guest)) => check(context, guest, &mut verdicts),
         (Check::Behaviour(_) | Check::Setup(_), _) => {}
     }
@@ -172,24 +182,29 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
 }
 
 /// Why a guest's behaviour is not judged in this interval; `None` when it is.
-fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options, model: &Model) -> Option<NotJudged> {
+fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options) -> Option<NotJudged> {
     if options.input == InputKind::File {
         return None;
     }
     if guest.domain.state == DomainState::Paused {
         return Some(NotJudged { because: "the guest is paused".into(), watched: None });
     }
-    let guard_s = options.startup_guard_s;
-    let age = guest.domain.facts.started_ms.map(|at| (model.time_ms - at) as f64 / 1e3);
-    if let Some(age) = age.filter(|a| (0.0..guard_s).contains(a)) {
-        let because = format!(
-            "the guest started {} ago; firmware and a booting system poll timers heavily, so judging starts after {}",
-            seconds(age),
-            seconds(guard_s)
-        );
-        return Some(NotJudged { because, watched: Some((age, guard_s)) });
-    }
     let resumed = memory.resumed_s(guest.domain).filter(|s| *s < options.resume_guard_s)?;
     let because = format!("the guest was resumed {} ago", seconds(resumed));
     Some(NotJudged { because, watched: Some((resumed, options.resume_guard_s)) })
+}
+
+/// What lowers the findings about a guest that may still boot; `None` when it runs for long enough, or in a file.
+fn booting(guest: &GuestContext<'_>, options: &Options, model: &Model) -> Option<String> {
+    let guard_s = options.startup_guard_s;
+    let age = (model.time_ms - guest.domain.facts.started_ms?) as f64 / 1e3;
+    let is_young = options.input != InputKind::File && (0.0..guard_s).contains(&age);
+    is_young.then(|| {
+        format!(
+            "the guest started {} ago: firmware and a booting system poll timers heavily, so this counts in full only \
+             after {}",
+            seconds(age),
+            seconds(guard_s)
+        )
+    })
 }

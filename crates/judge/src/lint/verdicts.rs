@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::context::guest::GuestContext;
-use super::engine::finding::{Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Target};
+use super::engine::finding::{Confidence, Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Severity, Target, is_command};
 use super::rule::Rule;
 use super::rule_id::RuleId;
 use sample::DomainFacts;
@@ -97,6 +97,17 @@ impl Verdicts {
         self.left_out += other.left_out;
         for (index, finding) in other.found {
             self.keep(index, finding);
+        }
+    }
+
+    /// Lowers the findings about a guest that may still boot, and leaves out mild ones.
+    pub fn temper(&mut self, because: &str) {
+        self.found.retain(|(_, finding)| finding.severity > Severity::Info);
+        for (_, finding) in &mut self.found {
+            finding.severity = finding.severity.lowered();
+            finding.confidence = Confidence::Low;
+            let commands = finding.evidence.iter().position(|line| is_command(line));
+            finding.evidence.insert(commands.unwrap_or(finding.evidence.len()), because.to_owned());
         }
     }
 

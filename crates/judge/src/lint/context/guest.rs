@@ -43,6 +43,8 @@ pub(crate) struct GuestContext<'a> {
     pub offers_invtsc: Option<bool>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<NotJudged>,
+    /// What lowers the findings about its behaviour, if it may still boot.
+    pub booting: Option<String>,
 }
 
 impl<'a> GuestContext<'a> {
@@ -64,6 +66,7 @@ impl<'a> GuestContext<'a> {
             offered: params.get(ENLIGHTENMENTS_OFFERED).map(words),
             offers_invtsc: params.get(INVTSC_OFFERED).map(|value| value == "Y"),
             not_judged: None,
+            booting: None,
         }
     }
 

@@ -12,7 +12,7 @@ const MAX_LOOK_BACK_S: f64 = 600.0;
 /// Where the model comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InputKind {
-    /// A running host, now or as recorded: short patterns are not reported, and a guest that starts is not judged.
+    /// A running host, now or as recorded: short patterns are not reported, and a guest that starts counts less.
     #[default]
     Live,
     /// A sample of a recording: the same, but only the last minute is judged, so a longer duration is not known.
@@ -30,7 +30,8 @@ pub struct Options {
     pub warn: BTreeSet<RuleId>,
     /// Rules that are not reported (`--allow`) unless they are in `warn`; [`RuleId::Every`] for all.
     pub allow: BTreeSet<RuleId>,
-    /// Seconds after a guest's start in which its behaviour is not judged: firmware and a booting system poll timers.
+    /// Seconds after a guest's start in which findings about its behaviour count one severity less: firmware and a
+    /// booting system poll timers.
     pub startup_guard_s: f64,
     /// Seconds after a resume or an incoming migration in which its behaviour is not judged.
     pub resume_guard_s: f64,

@@ -13,10 +13,12 @@ Each entry says what the rule sees, how long the pattern has to show on a runnin
 window), which thresholds decide, what the rule cannot tell or takes for something else, and what the suggested fix
 touches. kvmtop never applies a fix. [Thresholds](#thresholds) lists the defaults and where they come from.
 
-Five things hold for all rules:
+Six things hold for all rules:
 
-- A guest's behaviour is not judged for STARTUP s after its start, for RESUME s after a resume or an incoming migration
-  (`startup_guard` and `resume_guard`), and while it is paused.
+- In the first STARTUP s after a guest's start (`startup_guard`), findings about its behaviour have low confidence and
+  count one severity less, and an info is left out: it may still boot.
+- A guest's behaviour is not judged for RESUME s after a resume or an incoming migration (`resume_guard`), and while it
+  is paused.
 - Where a figure is missing, a rule reports that it cannot tell, and why.
 - Findings that have one cause become one: the timers of a Windows guest with its missing enlightenments, memory faults
   with an inhibited APICv, and the wait of vCPUs with its cause.
