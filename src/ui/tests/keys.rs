@@ -404,8 +404,14 @@ fn a_finding_can_be_opened_copied_written_and_stepped_through() {
     match press(&mut s, "w").as_slice() {
         [Effect::WriteFile(name, text)] => {
             assert_eq!(name, "kvmtop-acpi-pm-timer-win10-2.txt");
-            assert!(text.contains("# libvirt-xml, needs: ") && text.contains("<timer name='hypervclock'"), "{text}");
-            assert!(text.contains("# qemu-option, needs: ") && text.contains("\n-cpu host,hv-time=on"), "{text}");
+            assert!(
+                text.contains("# virsh edit win10-2, needs: ") && text.contains("<timer name='hypervclock'"),
+                "{text}"
+            );
+            assert!(
+                text.contains("# QEMU option of win10-2, needs: ") && text.contains("\n-cpu host,hv-time=on"),
+                "{text}"
+            );
         }
         other => panic!("{other:?}"),
     }

@@ -1,6 +1,6 @@
 //! Runs all rules over one interval.
 
-use super::context::guest::NotJudged;
+use super::context::guest::Guard;
 use super::engine::finding::{order, steady_order};
 use super::engine::grouping;
 use super::engine::memory::{NewInterval, RuleMemory};
@@ -91,9 +91,9 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
     let mut all = Vec::new();
     all.extend(young(None, memory.watched_s, of_host).filter(|_| !context.guests.is_empty()));
     for guest in context.guests.iter().filter(|g| g.running()) {
-        match &guest.not_judged {
+        match guest.not_judged.as_ref().or(guest.booting.as_ref()) {
             // After the guard a rule still needs its time.
-            Some(NotJudged { because, watched: Some((seen_s, needed_s)) }) if of_guest > 0.0 => {
+            Some(Guard { because, watched: Some((seen_s, needed_s)) }) if of_guest > 0.0 => {
                 all.push(StillWatched::every(Some(guest), because.clone(), *seen_s, needed_s + of_guest));
             }
             Some(_) => {}
@@ -141,8 +141,8 @@ fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>) -> Verd
         (Check::Host(check), _) => check(context, &mut verdicts),
         (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => {
             check(context, guest, &mut verdicts);
-            if let Some(because) = &guest.booting {
-                verdicts.temper(because);
+            if let Some(guard) = &guest.booting {
+                verdicts.temper(&guard.because);
             }
         }
         (Check::Setup(check), Some(guest)) => check(context, guest, &mut verdicts),
@@ -182,29 +182,30 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
 }
 
 /// Why a guest's behaviour is not judged in this interval; `None` when it is.
-fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options) -> Option<NotJudged> {
+fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options) -> Option<Guard> {
     if options.input == InputKind::File {
         return None;
     }
     if guest.domain.state == DomainState::Paused {
-        return Some(NotJudged { because: "the guest is paused".into(), watched: None });
+        return Some(Guard { because: "the guest is paused".into(), watched: None });
     }
     let resumed = memory.resumed_s(guest.domain).filter(|s| *s < options.resume_guard_s)?;
     let because = format!("the guest was resumed {} ago", seconds(resumed));
-    Some(NotJudged { because, watched: Some((resumed, options.resume_guard_s)) })
+    Some(Guard { because, watched: Some((resumed, options.resume_guard_s)) })
 }
 
 /// What lowers the findings about a guest that may still boot; `None` when it runs for long enough, or in a file.
-fn booting(guest: &GuestContext<'_>, options: &Options, model: &Model) -> Option<String> {
+fn booting(guest: &GuestContext<'_>, options: &Options, model: &Model) -> Option<Guard> {
     let guard_s = options.startup_guard_s;
     let age = (model.time_ms - guest.domain.facts.started_ms?) as f64 / 1e3;
     let is_young = options.input != InputKind::File && (0.0..guard_s).contains(&age);
-    is_young.then(|| {
+    let because = || {
         format!(
-            "the guest started {} ago: firmware and a booting system poll timers heavily, so this counts in full only \
-             after {}",
+            "the guest started {} ago: firmware and a booting system poll timers heavily, so what it does counts in \
+             full only after {}",
             seconds(age),
             seconds(guard_s)
         )
-    })
+    };
+    is_young.then(|| Guard { because: because(), watched: Some((age, guard_s)) })
 }

@@ -16,11 +16,11 @@ pub(crate) const NO_VCPUS: &str =
 const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there is no rate; pass --duration to set it";
 const TOO_SHORT: &str = "too few events in too short a time for a rate";
 
-/// Why a guest's behaviour is not judged.
-pub(crate) struct NotJudged {
+/// Why a guest's behaviour is not judged, or not in full.
+pub(crate) struct Guard {
     /// The reason, in a sentence.
     pub because: String,
-    /// For how many seconds it has run, and after how many it is judged; `None` while it does nothing.
+    /// For how many seconds it has run, and after how many it is judged in full; `None` while it does nothing.
     pub watched: Option<(f64, f64)>,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct GuestContext<'a> {
     /// Whether the host offers `invtsc`, where that is known.
     pub offers_invtsc: Option<bool>,
     /// Why the guest's behaviour is not judged in this interval.
-    pub not_judged: Option<NotJudged>,
+    pub not_judged: Option<Guard>,
     /// What lowers the findings about its behaviour, if it may still boot.
-    pub booting: Option<String>,
+    pub booting: Option<Guard>,
 }
 
 impl<'a> GuestContext<'a> {

@@ -54,7 +54,10 @@ fn too_little_seen_is_not_all_clear() {
     assert_eq!(after(&model, 1, &quick).watching, [], "no rule is asked");
     let mut young = storm();
     young.guests[0].facts.started_ms = Some(testkit::START_MS + 30_000);
-    assert_eq!(after(&young.model(), 8, &Options::default()).watching, [], "no longer than an older one");
+    let watching = after(&young.model(), 8, &Options::default()).watching;
+    let rows: Vec<(RuleId, Option<&str>, f64)> =
+        watching.iter().map(|w| (w.rule, w.domain.as_deref(), w.needed_s)).collect();
+    assert_eq!(rows, [(RuleId::Every, Some("l"), 128.0)], "said once");
     assert_eq!(from_file(&storm(), Some(10.0)).watching, []);
 }
 
