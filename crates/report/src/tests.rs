@@ -39,6 +39,7 @@ fn finding(severity: Severity, domain: Option<&str>) -> Finding {
                 kind: FixKind::LibvirtXml,
                 text: "<clock>\n  <timer name='hypervclock' present='yes'/>\n</clock>".into(),
                 needs: Some("power-off and start of the domain".into()),
+                domain: Some("win10-2".into()),
                 ..Fix::default()
             },
             Fix { kind: FixKind::Command, text: "virsh shutdown win10-2".into(), ..Fix::default() },
@@ -119,7 +120,7 @@ const KEYS: &[(&str, &str)] = &[
         "/findings/0",
         "rule severity confidence domain target title evidence why fix see cost_percent since lasting folded",
     ),
-    ("/findings/0/fix/0", "kind text needs"),
+    ("/findings/0/fix/0", "kind text needs domain"),
     ("/cannot_tell/0", "rule domain because"),
     ("/watching/0", "rule domain because seen_s needed_s"),
     ("/findings/0/lasting", "is_longer shown_s of_s ago_s worst"),

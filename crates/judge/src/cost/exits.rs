@@ -18,6 +18,7 @@ const DEVICES: &[(CostKind, &[&str])] = &[
 ];
 
 /// Exits by their cause. The first match counts.
+#[rustfmt::skip]
 const CAUSES: &[(CostKind, &[ExitKind])] = &[
     (CostKind::Ports, &[ExitKind::Io]),
     (CostKind::DeviceMemory, &[ExitKind::EptMisconfig]),
@@ -27,17 +28,10 @@ const CAUSES: &[(CostKind, &[ExitKind])] = &[
     (CostKind::Spinning, &[ExitKind::Pause]),
     (CostKind::Cpuid, &[ExitKind::Cpuid]),
     (CostKind::Timer, &[ExitKind::PreemptionTimer]),
-    (
-        CostKind::Apic,
-        &[
-            ExitKind::InterruptWindow,
-            ExitKind::TprBelowThreshold,
-            ExitKind::ApicAccess,
-            ExitKind::ApicWrite,
-            ExitKind::EoiInduced,
-            ExitKind::Avic,
-        ],
-    ),
+    (CostKind::Apic, &[
+        ExitKind::InterruptWindow, ExitKind::TprBelowThreshold, ExitKind::ApicAccess, ExitKind::ApicWrite,
+        ExitKind::EoiInduced, ExitKind::Avic,
+    ]),
     (CostKind::Hypercalls, &[ExitKind::Hypercall]),
     (CostKind::Nested, &[ExitKind::Nested]),
 ];
@@ -206,7 +200,7 @@ fn ledger(domain: &DomainModel, measure: Measure, of_ports: f64) -> Ledger {
     ledger
 }
 
-/// Exits per second by what the VMM served, or by KVM's own statistics.
+/// Exits per second by KVM's own statistics.
 fn by_counters(domain: &DomainModel) -> Ledger {
     let mut ledger = Ledger::default();
     let counters = [
@@ -215,11 +209,9 @@ fn by_counters(domain: &DomainModel) -> Ledger {
         (CostKind::DeviceMemory, "mmio_exit_user"),
         (CostKind::HostInterrupts, "irq_exits"),
     ];
-    for (kind, name) in counters {
-        let rate = domain.counters.get(name).copied().unwrap_or(0.0);
-        if rate > 0.0 {
-            ledger.add(Owner { kind, device: None, part: String::new() }, rate);
-        }
+    let known = counters.into_iter().filter_map(|(kind, name)| Some((kind, *domain.counters.get(name)?)));
+    for (kind, rate) in known.filter(|(_, rate)| *rate > 0.0) {
+        ledger.add(Owner { kind, device: None, part: String::new() }, rate);
     }
     ledger
 }
