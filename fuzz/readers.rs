@@ -233,8 +233,7 @@ fn names(input: &[u8]) {
     for main in [false, true] {
         thread_name::classify(&text, main);
     }
-    thread_name::vhost_owner(&text);
-    thread_name::pit_owner(&text);
+    thread_name::owner(&text);
     assert!(sanitize(&text, 64).chars().count() <= 64);
     sanitize_name(&text, 64);
 }

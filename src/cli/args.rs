@@ -144,9 +144,11 @@ pub struct SamplingArgs {
     pub kvm_events: bool,
     /// What to trace beyond exits and the scheduler; each costs the guests something
     ///
-    /// disks: what the host's block devices take for the guests' requests. The Disks view traces it while it is open.
+    /// disks: what the host's block devices take for the guests' requests. A guest's page and the view of
+    /// storage trace it while they are open.
     ///
-    /// interrupts: what interrupts vCPUs, and how long it is on its way. The Latency view traces it while it is open.
+    /// interrupts: what interrupts vCPUs, and how long it is on its way. A guest's page and the view of
+    /// latency trace it while they are open.
     #[arg(long, value_enum, value_name = "DETAIL", value_delimiter = ',')]
     pub engine_detail: Vec<EngineDetail>,
 }
@@ -202,7 +204,7 @@ pub struct ScreenArgs {
     #[arg(long, value_name = "THEME", value_parser = theme)]
     #[serde(deserialize_with = "config::theme")]
     pub theme: Option<ThemeChoice>,
-    /// Let kvmtop have the mouse: a click selects, shows a view or sorts, the wheel scrolls
+    /// Let kvmtop have the mouse: a click selects, opens or sorts, the wheel scrolls
     #[arg(long)]
     pub mouse: bool,
     /// The view that the screen begins with, in the config file.
@@ -212,7 +214,7 @@ pub struct ScreenArgs {
     /// The order of the table of guests, in the config file.
     #[arg(skip)]
     #[serde(deserialize_with = "config::sort")]
-    pub sort: Sort,
+    pub sort: Option<Sort>,
     /// The columns of the table of guests, left to right, in the config file.
     #[arg(skip)]
     #[serde(deserialize_with = "config::columns")]
@@ -525,7 +527,7 @@ pub fn rule(name: &str) -> Result<RuleId, String> {
 /// # Errors
 /// A sentence with the names of all themes.
 pub fn theme(name: &str) -> Result<ThemeChoice, String> {
-    let names = || ThemeChoice::ALL.map(ThemeChoice::name).join(", ");
+    let names = || ThemeChoice::ALL.map(|(_, name)| name).join(", ");
     ThemeChoice::named(name).ok_or_else(|| format!("there is no such theme; there are {}", names()))
 }
 

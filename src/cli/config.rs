@@ -3,7 +3,7 @@
 
 use super::args::{self, LimitArgs, SamplingArgs, ScreenArgs};
 use super::values;
-use crate::ui::{ColumnId, KeysInForce, ScreenView, Sort, ThemeChoice, column_named};
+use crate::ui::{ColumnId, KeysInForce, ScreenView, Sort, ThemeChoice, column_with_name};
 use anyhow::Context;
 use judge::analysis::Pattern;
 use judge::lint::{RuleId, Thresholds};
@@ -194,22 +194,22 @@ pub(super) fn theme<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ThemeChoic
 pub(super) fn view<'de, D: Deserializer<'de>>(d: D) -> Result<ScreenView, D::Error> {
     parsed(d, |name| {
         let names = || ScreenView::ALL.map(ScreenView::name).join(", ");
-        ScreenView::named(name).ok_or_else(|| format!("there is no view '{name}'; there are {}", names()))
+        ScreenView::with_name(name).ok_or_else(|| format!("there is no view '{name}'; there are {}", names()))
     })
 }
 
 /// `exits`, or `-exits` for the reverse order.
-pub(super) fn sort<'de, D: Deserializer<'de>>(d: D) -> Result<Sort, D::Error> {
+pub(super) fn sort<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Sort>, D::Error> {
     parsed(d, |name| {
         let column = name.strip_prefix('-');
-        Ok(Sort { column: column_named(column.unwrap_or(name))?, reversed: column.is_some() })
+        Ok(Some(Sort { column: column_with_name(column.unwrap_or(name))?, reversed: column.is_some() }))
     })
 }
 
 pub(super) fn columns<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<ColumnId>>, D::Error> {
     // Names stay on the left, and each column appears once.
-    let mut columns = vec![ColumnId::Name];
-    for id in each(d, column_named)? {
+    let mut columns = vec![ColumnId(0)];
+    for id in each(d, column_with_name)? {
         if !columns.contains(&id) {
             columns.push(id);
         }
@@ -311,14 +311,15 @@ mod tests {
 
     #[test]
     fn the_screen_and_its_keys_are_read() {
-        let text = "[screen]\nview = 'exits'\nsort = '-wait'\n\
+        let text = "[screen]\nview = 'latency'\nsort = '-wait'\n\
                     columns = ['exits', 'name', 'exits', 'cpu']\nmouse = true\n\
                     [keys]\nfilter = ['F3', 'Ctrl-l']\nsort = 'i'\nrecord = []\n";
         let config = parse(text).unwrap();
         let settings = &config.screen;
-        assert_eq!(settings.columns, Some(vec![ColumnId::Name, ColumnId::Exits, ColumnId::Cpu]));
-        assert_eq!((settings.view, settings.mouse), (ScreenView::Exits, true));
-        assert_eq!(settings.sort, Sort { column: ColumnId::Wait, reversed: true });
+        let ids = |names: &[&str]| names.iter().map(|n| column_with_name(n).unwrap()).collect::<Vec<_>>();
+        assert_eq!(settings.columns, Some(ids(&["name", "exits", "cpu"])));
+        assert_eq!((settings.view, settings.mouse), (ScreenView::Latency, true));
+        assert_eq!(settings.sort, Some(Sort { column: ids(&["wait"])[0], reversed: true }));
         assert_ne!(config.keys(), KeysInForce::default());
         // Two actions may exchange their keys.
         assert!(parse("[keys]\nfilter = 's'\nsort = '/'\n").is_ok());
@@ -346,8 +347,8 @@ mod tests {
             ),
             ("[record]\nmax_size = 'big'\n", "kvmtop.toml, line 2: a size is a number of bytes"),
             (
-                "[screen]\nview = 'exit'\n",
-                "kvmtop.toml, line 2: there is no view 'exit'; there are guests, threads, exits",
+                "[screen]\nview = 'exits'\n",
+                "kvmtop.toml, line 2: there is no view 'exits'; there are guests, cpus, latency, storage, sources",
             ),
             ("[screen]\nsort = 'cpus%'\n", "kvmtop.toml, line 2: there is no column 'cpus%'; there are name, "),
             ("[screen]\ncolumns = ['name', 'x']\n", "kvmtop.toml, line 2: x: there is no column 'x'"),

@@ -1,6 +1,6 @@
 //! The config file's text with the screen's settings in it. All else in it stays: comments, order, other sections.
 
-use crate::ui::{ScreenSettings, column_name};
+use crate::ui::{ColumnId, ScreenSettings, Sort, column_name};
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 /// The text of a config file with these settings.
@@ -11,10 +11,10 @@ pub fn with_settings(text: &str, settings: &ScreenSettings) -> anyhow::Result<St
     let mut document: DocumentMut = text.parse()?;
     let screen = document.entry("screen").or_insert(Item::Table(Table::new()));
     let screen = screen.as_table_like_mut().ok_or_else(|| anyhow::anyhow!("'screen' is no section there"))?;
-    let mut set = |key: &str, new: Item| {
+    let mut set = |key: &str, new: Option<Item>| {
+        let Some(mut new) = new else { return drop(screen.remove(key)) };
         // Comments around the old value stay.
         let decor = screen.get(key).and_then(Item::as_value).map(|v| v.decor().clone());
-        let mut new = new;
         if let (Some(value), Some(decor)) = (new.as_value_mut(), decor) {
             *value.decor_mut() = decor;
         }
@@ -23,15 +23,13 @@ pub fn with_settings(text: &str, settings: &ScreenSettings) -> anyhow::Result<St
             None => drop(screen.insert(key, new)),
         }
     };
-    set("theme", value(settings.theme.name()));
-    set("mouse", value(settings.mouse));
-    set("view", value(settings.view.name()));
-    let reversed = if settings.sort.reversed { "-" } else { "" };
-    set("sort", value(format!("{reversed}{}", column_name(settings.sort.column))));
-    match &settings.columns {
-        Some(columns) => set("columns", value(columns.iter().map(|id| column_name(*id)).collect::<Array>())),
-        None => drop(screen.remove("columns")),
-    }
+    let sort = |sort: Sort| format!("{}{}", if sort.reversed { "-" } else { "" }, column_name(sort.column));
+    let columns = |ids: &Vec<ColumnId>| ids.iter().map(|id| column_name(*id)).collect::<Array>();
+    set("theme", Some(value(settings.theme.name())));
+    set("mouse", Some(value(settings.mouse)));
+    set("view", Some(value(settings.view.name())));
+    set("sort", settings.sort.map(|s| value(sort(s))));
+    set("columns", settings.columns.as_ref().map(|ids| value(columns(ids))));
     Ok(document.to_string())
 }
 
@@ -41,16 +39,16 @@ mod tests {
     use crate::cli::Settings;
     use crate::cli::args::ChoiceArgs;
     use crate::cli::config::Config;
-    use crate::ui::{ColumnId, ScreenView, Sort, ThemeChoice};
+    use crate::ui::{ScreenView, ThemeChoice, column_with_name};
     use std::path::Path;
 
     fn settings() -> ScreenSettings {
         ScreenSettings {
             theme: ThemeChoice::Light,
             mouse: true,
-            view: ScreenView::Exits,
-            sort: Sort { column: ColumnId::Wait, reversed: true },
-            columns: Some(vec![ColumnId::Name, ColumnId::Wait]),
+            view: ScreenView::Latency,
+            sort: Some(Sort { column: column_with_name("wait").unwrap(), reversed: true }),
+            columns: Some(vec![ColumnId(0), column_with_name("wait").unwrap()]),
         }
     }
 

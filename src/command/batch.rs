@@ -5,8 +5,7 @@ use crate::cli::Settings;
 use crate::cli::args::BatchArgs;
 use ::report::{View, json, text};
 use judge::analysis::{JudgedInterval, Pipeline};
-use sample::Feed;
-use sample::SourceStatus;
+use sample::{Feed, SourceStatus};
 use std::io;
 use std::sync::Arc;
 

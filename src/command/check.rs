@@ -10,8 +10,7 @@ use judge::analysis::{JudgedInterval, Pipeline};
 use judge::figures;
 use judge::lint::{self, Severity, StillWatched};
 use judge::model::ModelSum;
-use sample::EngineKind;
-use sample::Feed;
+use sample::{EngineKind, Feed};
 use std::sync::Arc;
 use std::time::Duration;
 

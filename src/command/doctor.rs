@@ -10,8 +10,7 @@ use ::report::objects;
 use ::report::table::cut;
 use judge::figures::count;
 use rustix::thread::CapabilitySet;
-use sample::Feed;
-use sample::{Sample, SourceState};
+use sample::{Feed, Sample, SourceState};
 use std::fmt::Write as _;
 use std::time::Duration;
 

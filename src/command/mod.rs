@@ -72,14 +72,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(cli: Cli) -> anyhow::Result<u8> {
     match cli.command {
-        None if cli.batch.batch => {
-            let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
-            live::batch(&settings, &cli.batch)
-        }
         None => {
-            needs_terminal()?;
-            let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
-            screen::live(&settings)
+            let is_batch = cli.batch.batch;
+            let terminal = if is_batch { Ok(()) } else { needs_terminal() };
+            let settings = terminal.and_then(|()| settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen)))?;
+            if is_batch { live::batch(&settings, &cli.batch) } else { screen::live(&settings) }
         }
         Some(Command::Plan(args)) => {
             let settings = settings(Some(&args.sampling), &args.choice, None)?;

@@ -1,12 +1,12 @@
 //! How the screen's state changes with a new sample. Keys change it in [`super::update`].
 
+use super::action::Action;
 use super::layout;
-use super::render;
-use super::rows;
-use super::state::{AppState, Held, Popup, Tick};
-use super::view::ScreenView;
-use judge::model::{DomainModel, Model};
-use sample::{SourceId, SourceState};
+use super::state::{AppState, Held, Tick};
+use super::table::{AnyTable, RowKey, RowOrder, TableId};
+use super::views::{ScreenView, disks, guests, threads};
+use judge::model::Model;
+use sample::{SourceId, SourceState, SourceStatus};
 
 /// How many intervals a message is shown.
 const MESSAGE_LASTS: u8 = 5;
@@ -21,10 +21,10 @@ impl AppState {
             return;
         }
         let remember = !tick.again;
-        self.show(tick, remember);
+        self.take_in(tick, remember);
     }
 
-    fn show(&mut self, tick: Tick, remember: bool) {
+    fn take_in(&mut self, tick: Tick, remember: bool) {
         if tick.passed.is_jump {
             self.history.clear();
         }
@@ -36,46 +36,43 @@ impl AppState {
         if self.message_age > MESSAGE_LASTS {
             self.message = None;
         }
-        // A recording that fails is reported in the line that reported its start.
-        let trouble = |m: &Model| {
-            let failed = m.sources.iter().find(|s| s.id == SourceId::Recording && s.state != SourceState::Ok)?;
-            Some(failed.sentence())
-        };
-        if let Some(now) = trouble(&tick.model).filter(|_| tick.playback.is_none())
-            && self.model.as_ref().and_then(trouble).as_ref() != Some(&now)
-        {
-            self.say(now);
-        }
-        if let Some(now) = new_problem(self.model.as_ref(), &tick.model) {
+        if let Some(now) = self.new_trouble(&tick.model).filter(|_| tick.playback.is_none()) {
             self.say(now);
         }
         // A step through a recording is to show what was found at that time.
-        if tick.playback.is_some() {
+        if tick.playback.as_ref().is_some_and(|p| !p.playing) {
             self.held_findings.forget();
         }
         self.findings = self.held_findings.settle(&self.findings, tick.findings, tick.model.time_ms);
         self.watching = tick.watching;
         self.cannot_tell = tick.cannot_tell;
         self.playback = tick.playback;
-        self.table.idle.watch(&tick.model);
+        let busy = guests::busy(&tick.model).chain(threads::busy(&tick.model));
+        self.awake.watch(busy.chain(disks::busy(&tick.model)));
+        self.list.watch(&tick.model);
         self.model = Some(tick.model);
+        guests::arrange(self, true);
+        self.order_tables();
         self.settle();
-        if self.view.shown == ScreenView::Guests {
-            self.rows.keep();
-        }
     }
 
-    /// Moves the selection of the view with its row. If that row is gone, the row now at its place is selected.
-    fn settle_view(&mut self) {
-        if self.view.shown == ScreenView::Guests || self.view.selected.is_none() {
-            self.view.at = 0;
-            return;
+    /// Lets the rows of the view's tables change places, where they kept them for long enough.
+    fn order_tables(&mut self) {
+        // The first sample has no rates: its order is held by nothing.
+        let Some(now_ms) = self.model.as_ref().filter(|m| m.interval_s.is_some()).map(|m| m.time_ms) else { return };
+        for (_, table) in self.tables.iter_mut().filter(|(id, _)| **id != TableId::Guests) {
+            if table.order.is_due(now_ms) {
+                table.order = RowOrder::default();
+            }
         }
-        let ids = render::ids(self, self.view.shown);
-        let moved = ids.iter().position(|id| Some(*id) == self.view.selected);
-        self.view.at = moved.unwrap_or_else(|| self.view.at.min(ids.len().saturating_sub(1)));
-        // A list that is empty for an interval does not lose the selection.
-        self.view.selected = ids.get(self.view.at).copied().or(self.view.selected);
+        let keys = |table: &dyn AnyTable| (0..table.len()).map(|row| table.key(row)).collect::<Vec<RowKey>>();
+        let places: Vec<_> = self.page_of(self.view).tables().map(|table| (table.id(), keys(table))).collect();
+        for (id, rows) in places {
+            let order = &mut self.tables.entry(id).or_default().order;
+            if order.is_due(now_ms) {
+                order.keep(rows, now_ms);
+            }
+        }
     }
 
     /// Resumes a paused screen with the newest interval.
@@ -83,52 +80,46 @@ impl AppState {
         self.paused = false;
         if let Some(held) = self.held.take() {
             self.history = held.history;
-            self.show(held.tick, false);
+            self.take_in(held.tick, false);
         }
     }
 
     /// Updates everything that is derived: rows, selection, scroll position.
     pub fn settle(&mut self) {
-        let Some(model) = self.model.take() else { return };
-        rows::arrange(&mut self.table, &model, &self.findings, &self.history);
-        let troubled = model.troubled_sources();
-        match self.view.shown {
-            ScreenView::Sources => self.seen_sources = troubled,
-            _ => self.seen_sources.retain(|seen| troubled.contains(seen)),
+        if self.model.is_none() {
+            return;
         }
-        self.model = Some(model);
-        let guest = self.domain().map(DomainModel::key);
-        self.rows.of(guest);
-        self.settle_view();
-        let shown = (self.view.shown, self.view.is_of_all(), self.size);
-        self.rows.measured(render::measure(self), shown);
-        if let Some(Popup::Finding { key, .. }) = &self.popup
-            && self.finding(key).is_none()
-        {
-            self.popup = None;
-            self.say("the finding has cleared");
-        }
+        guests::arrange(self, false);
+        let changes = self.marks.changes(self);
+        self.tables.entry(TableId::Guests).or_default().changes = changes;
         let plan = layout::plan(self);
-        let height = plan.table_rows();
-        (self.rows.of_all, self.rows.moved) = (plan.of_all, plan.moved);
-        let t = &mut self.table;
-        t.offset = t.offset.min(t.rows.len().saturating_sub(height));
-        if t.at < t.offset {
-            t.offset = t.at;
-        } else if height > 0 && t.at >= t.offset + height {
-            t.offset = t.at + 1 - height;
+        if self.view != ScreenView::Guests {
+            let settled = self.page_of(self.view).settled(self.page, plan.page.height);
+            self.page = settled;
+        }
+        let height = plan.list_rows();
+        let list = &mut self.list;
+        list.top = list.top.min(list.rows.len().saturating_sub(height));
+        if list.at < list.top {
+            list.top = list.at;
+        } else if height > 0 && list.at >= list.top + height {
+            list.top = list.at + 1 - height;
         }
     }
-}
-
-/// A source that is not whole and was so far: it is said once. The view of sources says it for as long as it lasts.
-fn new_problem(before: Option<&Model>, now: &Model) -> Option<String> {
-    let known = before.map(Model::troubled_sources).unwrap_or_default();
-    let new: Vec<_> =
-        now.troubled_sources().into_iter().filter(|t| !known.contains(t) && t.0 != SourceId::Recording).collect();
-    let (id, _) = new.first()?;
-    let source = now.sources.iter().find(|s| s.id == *id)?;
-    let more = if new.len() > 1 { format!(" (and {} more)", new.len() - 1) } else { String::new() };
-    let cause = source.cause.as_deref().map(|c| format!(": {c}")).unwrap_or_default();
-    Some(format!("0 says how to enable what is missing{more}: {} {}{cause}", source.id.as_str(), source.state.as_str()))
+    /// A source that is not whole and was so far: it is said once. The view of sources says it for as long as it lasts.
+    fn new_trouble(&self, now: &Model) -> Option<String> {
+        let known = self.model.as_ref().map(Model::troubled_sources).unwrap_or_default();
+        let is_new = |s: &&SourceStatus| s.state != SourceState::Ok && !known.contains(&(s.id, s.state));
+        let new: Vec<&SourceStatus> = now.sources.iter().filter(is_new).collect();
+        // A recording that fails is reported in the line that reported its start.
+        if let Some(recording) = new.iter().find(|s| s.id == SourceId::Recording) {
+            return (!self.session.source.is_recorded()).then(|| recording.sentence());
+        }
+        let source = new.first()?;
+        let more = if new.len() > 1 { format!(" (and {} more)", new.len() - 1) } else { String::new() };
+        let cause = source.cause.as_deref().map(|c| format!(": {c}")).unwrap_or_default();
+        let (key, id, state) =
+            (self.key_name(Action::Show(ScreenView::Sources)), source.id.as_str(), source.state.as_str());
+        Some(format!("{key} says how to enable what is missing{more}: {id} {state}{cause}"))
+    }
 }

@@ -10,6 +10,8 @@ pub enum ScreenEvent {
     Tick(Box<Tick>),
     /// A key.
     Key(KeyEvent),
+    /// Text that was pasted.
+    Paste(String),
     /// The mouse.
     Mouse(MouseEvent),
     /// The terminal's background.

@@ -1,19 +1,16 @@
 //! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries out effects.
 
-use super::action::{Control, Effect, Replay};
-use super::background::AnswerReader;
-use super::canvas::Canvas;
+use super::action::{Action, Control, Effect, Replay};
 use super::event::ScreenEvent;
 use super::export;
-use super::keys_in_force::KeysInForce;
+use super::keys::KeysInForce;
 use super::mouse;
-use super::screen_settings::ScreenSettings;
-use super::state::{AppState, ScreenSession, ScreenSource};
-use super::terminal::Guard;
-use super::terminal_traits::{self, ThemeChoice};
+use super::state::{AppState, ScreenSession, ScreenSettings};
+use super::terminal::{self, AnswerReader, Canvas, Guard, ThemeChoice};
 use super::theme::{Theme, Tone};
+use super::typing;
 use super::update;
-use super::view::ScreenView;
+use super::views::ScreenView;
 use anyhow::Context;
 use crossterm::event;
 use jiff::tz::TimeZone;
@@ -32,15 +29,17 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
 /// The maximum number of events that wait for the screen; a live interval beyond it is dropped.
-const WAITING: usize = 32;
+const MAX_QUEUED_EVENTS: usize = 32;
 /// How long leaving waits for the collector to close what it has open.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const MAX_LEAVE_WAIT: Duration = Duration::from_millis(1500);
 /// What asks for figures, or says that they need not be.
 type AskFor = fn(bool) -> Control;
 
 /// The views whose figures cost guests something: they are traced while the view is open.
-const ON_DEMAND: [(ScreenView, AskFor); 2] =
-    [(ScreenView::Disks, Control::ShowDisks), (ScreenView::Latency, Control::ShowInterrupts)];
+const ON_DEMAND: [(&[ScreenView], AskFor); 2] = [
+    (&[ScreenView::Storage, ScreenView::Page], Control::ShowDisks),
+    (&[ScreenView::Latency, ScreenView::Page], Control::ShowInterrupts),
+];
 
 /// How the screen looks and what it shows.
 #[derive(Debug, Clone, Default)]
@@ -53,12 +52,8 @@ pub struct UiOptions {
     pub settings: ScreenSettings,
     /// The keys.
     pub keys: KeysInForce,
-    /// Where the samples come from.
-    pub source: ScreenSource,
-    /// What is being replayed.
-    pub title: String,
-    /// Seconds between samples.
-    pub interval_s: f64,
+    /// Where the samples come from; the time zone is the system's.
+    pub session: ScreenSession,
 }
 
 /// Saves settings; answers with the file's path.
@@ -92,15 +87,10 @@ pub fn run(
         "the screen needs a terminal; for a pipe or a file use --batch"
     );
     let mut look = Appearance { ascii: options.ascii, no_color: options.no_color, background: None };
-    let session = ScreenSession {
-        source: options.source,
-        title: options.title,
-        interval_s: options.interval_s,
-        zone: TimeZone::system(),
-    };
-    let (events, wake) = mpsc::sync_channel(WAITING);
+    let session = ScreenSession { zone: TimeZone::system(), ..options.session };
+    let (events, wake) = mpsc::sync_channel(MAX_QUEUED_EVENTS);
     signals(events.clone())?;
-    let can_be_asked = terminal_traits::can_be_asked(&|name| std::env::var(name).ok());
+    let can_be_asked = terminal::can_be_asked(&|name| std::env::var(name).ok());
     let mut guard = Guard::enter(can_be_asked).context("cannot take over the terminal")?;
     keys(events.clone())?;
     hang_up(events.clone())?;
@@ -136,7 +126,7 @@ fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyho
         ScreenEvent::Ended(Some(e)) => ended = Some(e),
         _ => {}
     };
-    while gone.try_recv() == Err(TryRecvError::Empty) && begin.elapsed() < PATIENCE {
+    while gone.try_recv() == Err(TryRecvError::Empty) && begin.elapsed() < MAX_LEAVE_WAIT {
         wake.recv_timeout(Duration::from_millis(10)).into_iter().for_each(&mut hear);
     }
     wake.try_iter().for_each(hear);
@@ -173,6 +163,7 @@ fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
             let heard = answers.hear(event);
             let keys = heard.events.into_iter().filter_map(|event| match event {
                 event::Event::Key(key) => Some(ScreenEvent::Key(key)),
+                event::Event::Paste(text) => Some(ScreenEvent::Paste(text)),
                 event::Event::Mouse(mouse) => Some(ScreenEvent::Mouse(mouse)),
                 event::Event::Resize(..) => Some(ScreenEvent::Resize),
                 _ => None,
@@ -210,7 +201,7 @@ struct Appearance {
 impl Appearance {
     fn theme(&self, choice: ThemeChoice) -> Theme {
         let asked = (self.ascii, self.no_color);
-        terminal_traits::theme(choice, asked, self.background, &|name| std::env::var(name).ok())
+        terminal::theme(choice, asked, self.background, &|name| std::env::var(name).ok())
     }
 }
 
@@ -244,13 +235,14 @@ fn event_loop(
             asks = false;
             Guard::ask_background()?;
         }
-        let before = std::mem::replace(&mut asked_for, state.view.shown);
-        for (view, ask) in ON_DEMAND {
-            if (before == view) != (asked_for == view)
+        let before = std::mem::replace(&mut asked_for, state.view);
+        for (views, ask) in ON_DEMAND {
+            let is_shown = views.contains(&asked_for);
+            if views.contains(&before) != is_shown
                 && let Some(control) = &handlers.control
             {
                 // A collector that is gone shows nothing more anyway.
-                let _ = control.send(ask(asked_for == view));
+                let _ = control.send(ask(is_shown));
             }
         }
         let Ok(first) = wake.recv() else { return Ok(()) };
@@ -259,21 +251,13 @@ fn event_loop(
             if !matches!(event, ScreenEvent::Tick(_)) {
                 canvas.forget();
             }
+            let mut effects = Vec::new();
             match event {
                 ScreenEvent::Tick(tick) => state.absorb(*tick),
                 ScreenEvent::Say(text) => state.say(text),
-                ScreenEvent::Key(key) => {
-                    let effects = update::key(state, key);
-                    if carry_out_all(effects, guard, state, &theme, handlers)? {
-                        return Ok(());
-                    }
-                }
-                ScreenEvent::Mouse(event) => {
-                    let effects = mouse::mouse(state, event);
-                    if carry_out_all(effects, guard, state, &theme, handlers)? {
-                        return Ok(());
-                    }
-                }
+                ScreenEvent::Key(key) => effects = update::key(state, key),
+                ScreenEvent::Mouse(event) => effects = mouse::mouse(state, event),
+                ScreenEvent::Paste(text) => typing::paste(state, &text),
                 ScreenEvent::Background(tone) => look.background = Some(tone),
                 ScreenEvent::Resize => resize(guard, state)?,
                 ScreenEvent::Continued => {
@@ -284,6 +268,11 @@ fn event_loop(
                 ScreenEvent::Ended(Some(e)) => return Err(e),
                 // A feed that ends leaves its last interval on the screen.
                 ScreenEvent::Ended(None) => state.say("no more samples; q leaves"),
+            }
+            for effect in effects {
+                if carry_out(effect, guard, state, &theme, handlers)? {
+                    return Ok(());
+                }
             }
             next = wake.try_recv().ok();
         }
@@ -296,22 +285,6 @@ fn resize(guard: &mut Guard, state: &mut AppState) -> anyhow::Result<()> {
     state.size = (size.width, size.height);
     state.settle();
     Ok(())
-}
-
-/// Carries effects out; answers whether to leave.
-fn carry_out_all(
-    effects: Vec<Effect>,
-    guard: &mut Guard,
-    state: &mut AppState,
-    theme: &Theme,
-    handlers: &ScreenHandlers,
-) -> anyhow::Result<bool> {
-    for effect in effects {
-        if carry_out(effect, guard, state, theme, handlers)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Carries an effect out; answers whether to leave.
@@ -333,27 +306,21 @@ fn carry_out(
             guard.suspend()?;
             resize(guard, state)?;
         }
-        Effect::SetEngineLevel(level) => control(state, Control::SetEngineLevel(level)),
-        Effect::SetKvmEvents(on) => control(state, Control::SetKvmEvents(on)),
-        Effect::Profile(request) => control(state, Control::Profile(request)),
+        Effect::Control(request) => control(state, request),
         Effect::StartRecord => {
             let name = PathBuf::from(export::file_name(state, "", "kvmtop"));
             let path = std::path::absolute(&name).unwrap_or(name);
-            state.say(format!("recording into {}", path.display()));
+            state.say(format!("recording into {}; {} stops", path.display(), state.key_name(Action::Record)));
             control(state, Control::StartRecord(path));
         }
-        Effect::StopRecord => {
-            state.say("recording closed");
-            control(state, Control::StopRecord);
-        }
-        Effect::Copy(text) => {
+        Effect::Copy { text, what } => {
             Guard::copy(&text)?;
-            state.say("copied, if the terminal allows OSC 52; w writes a file instead");
+            state.say(format!("copied {what}, if the terminal allows OSC 52; w writes a file instead"));
         }
         Effect::WriteFile(name, text) => state.say(written(&name, &text)),
         Effect::SaveView(format) => state.say(match export::view(state, theme, format) {
             Some((name, text)) => written(&name, &text),
-            None => "nothing to write before the first sample".into(),
+            None => "nothing to write: no table in this view, or no sample yet".into(),
         }),
         Effect::SaveSettings(settings) => state.say(match handlers.save.as_ref().map(|save| save(&settings)) {
             Some(Ok(path)) => format!("settings saved in {}", path.display()),

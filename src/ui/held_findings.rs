@@ -1,13 +1,10 @@
 //! Texts of findings on a live screen. The figures in a text cover one interval and differ in each; the screen keeps
 //! them for some seconds, so that a list can be read. New findings and changed severities appear immediately.
 
+use super::table::is_due;
 use judge::lint::{Finding, FindingId};
+use std::cmp::Reverse;
 use std::collections::HashMap;
-
-/// For how long a finding says the same, milliseconds. The table beside it has the figures of each interval.
-const STANDS_MS: i64 = 5000;
-/// An interval ends a little early now and then.
-const EARLY_MS: i64 = 200;
 
 /// When the findings on the screen were taken over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,23 +14,21 @@ pub struct HeldFindings {
 
 impl HeldFindings {
     /// The findings to show at a time: those that are new or judged differently as they are now, the others as they are
-    /// shown until their time is over.
+    /// shown, and in that order, until their time is over.
     pub fn settle(&mut self, shown: &[Finding], now: Vec<Finding>, now_ms: i64) -> Vec<Finding> {
-        let stands = |taken: i64| (0..STANDS_MS - EARLY_MS).contains(&(now_ms - taken));
-        if !self.taken_ms.is_some_and(stands) {
+        if is_due(self.taken_ms, now_ms) {
             self.taken_ms = Some(now_ms);
             return now;
         }
-        let shown: HashMap<FindingId, &Finding> = shown.iter().map(|f| (f.id(), f)).collect();
+        let places: HashMap<FindingId, usize> = shown.iter().enumerate().map(|(at, f)| (f.id(), at)).collect();
         let same = |a: &Finding, b: &Finding| {
             (a.severity, a.confidence, &a.title, &a.folded) == (b.severity, b.confidence, &b.title, &b.folded)
         };
-        now.into_iter()
-            .map(|f| match shown.get(&f.id()) {
-                Some(shown) if same(shown, &f) => (*shown).clone(),
-                _ => f,
-            })
-            .collect()
+        let place = |f: &Finding| places.get(&f.id()).copied();
+        let held = |f: Finding| place(&f).map(|at| &shown[at]).filter(|shown| same(shown, &f)).cloned().unwrap_or(f);
+        let mut now: Vec<Finding> = now.into_iter().map(held).collect();
+        now.sort_by_key(|f| (Reverse(f.severity), place(f).unwrap_or(usize::MAX)));
+        now
     }
 
     /// Takes over what comes next as it is.

@@ -1,19 +1,24 @@
 //! All that the screen shows, as plain data. [`super::update`] (keys) and [`AppState::absorb`] (new samples) change it,
 //! [`super::render`] draws it.
 
-use super::guest_table::{GuestTable, RowPart, TableRow};
+use super::action::Action;
+use super::awake::Awake;
+use super::filter::{FilterError, TableFilter};
 use super::held_findings::HeldFindings;
-use super::keys_in_force::KeysInForce;
-use super::panel_rows::PanelRows;
-use super::screen_settings::ScreenSettings;
-use super::table_marks::TableMarks;
-use super::terminal_traits::ThemeChoice;
-use super::view::{ScreenView, ViewState};
+use super::keymap::KeyPress;
+use super::keys::KeysInForce;
+use super::layout;
+use super::marks::Marks;
+use super::table::{ColumnId, Sort, TableId, TableState};
+use super::terminal::ThemeChoice;
+use super::views::guests::{GuestList, ListRow};
+use super::views::stacks::StacksShown;
+use super::views::{self, Page, PageState, ScreenView};
 use jiff::tz::TimeZone;
 use judge::lint::{CannotTell, Finding, FindingId, StillWatched};
-use judge::model::{DomainModel, GuestId, History, Model, ThreadModel};
-use kvm::thread_name::Role;
-use sample::{SourceId, SourceState};
+use judge::model::{DomainModel, History, Model};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use tui_input::Input;
 
 /// Where the samples come from.
@@ -54,53 +59,57 @@ impl Default for ScreenSession {
     }
 }
 
+/// What the user chose on the screen and can save in the config file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScreenSettings {
+    /// The colours.
+    pub theme: ThemeChoice,
+    /// Whether kvmtop has the mouse.
+    pub mouse: bool,
+    /// The view.
+    pub view: ScreenView,
+    /// The order of the list of guests; `None` for the worst first.
+    pub sort: Option<Sort>,
+    /// The columns of the list of guests, left to right; `None` for those that it has at first.
+    pub columns: Option<Vec<ColumnId>>,
+}
+
 /// A popup, or a line of input.
 #[derive(Debug, Clone)]
 pub enum Popup {
-    /// The help text.
-    Help {
-        /// First visible line.
-        scroll: u16,
+    /// The help text from a line on.
+    Help(u16),
+    /// Stacks of a guest's threads from a line on.
+    Stacks(StacksShown, u16),
+    /// A menu, and its selected entry.
+    Menu(Menu, usize),
+    /// A line of input, while it is typed.
+    Input(Prompt, Input),
+}
+
+/// What a menu offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Menu {
+    /// The columns that a table can be sorted by.
+    Sort(TableId),
+    /// The columns of a table, to show and to order.
+    Columns(TableId),
+    /// The formats in which the view is written.
+    Save,
+}
+
+/// What is typed.
+#[derive(Debug, Clone)]
+pub enum Prompt {
+    /// The filter.
+    Filter {
+        /// The filter before it was typed.
+        before: Box<TableFilter>,
+        /// What is wrong with the text.
+        error: Option<FilterError>,
     },
-    /// The sort menu.
-    Sort {
-        /// The selected entry.
-        at: usize,
-    },
-    /// An opened finding.
-    Finding {
-        /// The finding.
-        key: FindingId,
-        /// First visible line.
-        scroll: u16,
-    },
-    /// Stacks of a guest's threads.
-    Stacks {
-        /// The guest.
-        guest: GuestId,
-        /// Its thread; `None` for all.
-        tid: Option<i32>,
-        /// When they were asked for, milliseconds since the epoch: older ones are not shown. `None` in a recording.
-        asked_ms: Option<i64>,
-        /// First visible line.
-        scroll: u16,
-    },
-    /// The filter, while it is typed.
-    Filter(Input),
-    /// The time to go to, while it is typed.
-    Goto(Input),
-    /// The menu of columns.
-    Columns {
-        /// The selected entry.
-        at: usize,
-    },
-    /// The menu of formats in which the view is written.
-    Save {
-        /// The selected entry.
-        at: usize,
-        /// The popup below it, which the picture shows.
-        under: Option<Box<Popup>>,
-    },
+    /// The time to go to.
+    Time,
 }
 
 /// Position of a replay.
@@ -174,12 +183,20 @@ pub struct AppState {
     pub cannot_tell: Vec<CannotTell>,
     /// Where not enough has been seen yet.
     pub watching: Vec<StillWatched>,
-    /// The table of guests.
-    pub table: GuestTable,
+    /// The list of guests: its rows, what is selected, the filter.
+    pub list: GuestList,
     /// The view.
-    pub view: ViewState,
-    /// How much there is to show in the panels of the first screen.
-    pub rows: PanelRows,
+    pub view: ScreenView,
+    /// The cursor in the view, where the view is a page.
+    pub page: PageState,
+    /// What the user chose for each table, and where the rows are.
+    pub tables: BTreeMap<TableId, TableState>,
+    /// What keeps its row though it is idle.
+    pub awake: Awake,
+    /// Whether idle helper threads have rows of their own.
+    pub shows_idle_helpers: bool,
+    /// The problem that is shown in full; `None` for the worst one.
+    pub open_problem: Option<FindingId>,
     /// The open popup.
     pub popup: Option<Popup>,
     /// The keys.
@@ -189,7 +206,7 @@ pub struct AppState {
     /// Whether kvmtop has the mouse.
     pub mouse: bool,
     /// Two times whose figures the table compares.
-    pub marks: TableMarks,
+    pub marks: Marks,
     /// Whether a live screen is paused.
     pub paused: bool,
     /// What came while the screen was paused.
@@ -200,37 +217,31 @@ pub struct AppState {
     pub message: Option<String>,
     /// How many intervals the message has been shown.
     pub message_age: u8,
-    /// Whether every kvm tracepoint is counted.
-    pub kvm_events: bool,
-    /// What is missing and was looked at in the view of sources: it is not announced any more.
-    pub seen_sources: Vec<(SourceId, SourceState)>,
     /// The screen's size: columns and rows.
     pub size: (u16, u16),
 }
 
+/// A table about which the user chose nothing.
+static AS_AT_FIRST: LazyLock<TableState> = LazyLock::new(TableState::default);
+
 impl AppState {
+    /// A screen that waits for its first sample.
+    pub fn new(session: ScreenSession, size: (u16, u16)) -> Self {
+        Self { session, size, ..Self::default() }
+    }
+
     /// The settings as they are now.
     pub fn settings(&self) -> ScreenSettings {
-        ScreenSettings {
-            theme: self.theme,
-            mouse: self.mouse,
-            view: self.view.shown,
-            sort: self.table.sort,
-            columns: self.table.columns.clone(),
-        }
+        let table = self.table(TableId::Guests);
+        let view = if self.view == ScreenView::Page { ScreenView::Guests } else { self.view };
+        ScreenSettings { theme: self.theme, mouse: self.mouse, view, sort: table.sort, columns: table.columns.clone() }
     }
 
     /// Takes settings over.
     pub fn apply(&mut self, settings: &ScreenSettings) {
-        (self.theme, self.mouse) = (settings.theme, settings.mouse);
-        self.view.show(settings.view);
-        self.table.sort = settings.sort;
-        self.table.columns.clone_from(&settings.columns);
-    }
-
-    /// A screen that waits for its first sample.
-    pub fn new(session: ScreenSession, size: (u16, u16)) -> Self {
-        Self { session, size, ..Self::default() }
+        (self.theme, self.mouse, self.view) = (settings.theme, settings.mouse, settings.view);
+        let table = self.tables.entry(TableId::Guests).or_default();
+        (table.sort, table.columns) = (settings.sort, settings.columns.clone());
     }
 
     /// Shows a message in the last line.
@@ -239,65 +250,65 @@ impl AppState {
         self.message_age = 0;
     }
 
-    /// The guest and thread of a row.
-    pub fn at_row(&self, row: TableRow) -> Option<(&DomainModel, Option<&ThreadModel>)> {
-        let domain = self.model.as_ref()?.domains.get(row.domain)?;
-        match row.part {
-            RowPart::Thread(t) => Some((domain, Some(domain.threads.get(t)?))),
-            RowPart::Guest | RowPart::Idle(_) => Some((domain, None)),
+    /// The name of an action's first key.
+    pub fn key_name(&self, action: Action) -> String {
+        let key = self.keys.of(action, self.session.source.is_recorded());
+        key.map_or_else(|| "no key".into(), KeyPress::name)
+    }
+
+    /// Shows another view, from its top.
+    pub fn show(&mut self, view: ScreenView) {
+        if self.view != view {
+            (self.view, self.page) = (view, PageState::default());
         }
     }
 
-    /// The guests that the view is about, in the order of the table: all that pass the filter, or the selected one.
-    pub fn guests_in_view(&self) -> Vec<&DomainModel> {
-        self.guests_of(self.view.shown)
+    /// What the user chose for a table.
+    pub fn table(&self, id: TableId) -> &TableState {
+        self.tables.get(&id).unwrap_or(&AS_AT_FIRST)
     }
 
-    /// Whether a view, or a panel of the first screen, shows all guests instead of the selected one.
-    pub fn is_of_all(&self, view: ScreenView) -> bool {
-        if self.view.shown == ScreenView::Guests { self.rows.of_all.contains(&view) } else { self.view.is_of_all() }
+    /// The sections of a view as they are laid out on this screen.
+    pub fn page_of(&self, view: ScreenView) -> Page<'_> {
+        Page::new(views::sections(view, self, layout::plan(self).page.width))
     }
 
-    /// The guests that a view, or a panel of the first screen, is about.
-    pub fn guests_of(&self, view: ScreenView) -> Vec<&DomainModel> {
-        if self.is_of_all(view) { self.guests() } else { self.domain().into_iter().collect() }
+    /// The guest of a row of the list.
+    pub fn guest_at(&self, row: ListRow) -> Option<&DomainModel> {
+        let ListRow::Guest(at) = row else { return None };
+        self.model.as_ref()?.domains.get(at)
     }
 
-    /// All guests that pass the filter, in the order of the table.
+    /// The guests that pass the filter, in the order of the list.
     pub fn guests(&self) -> Vec<&DomainModel> {
-        self.table.rows.iter().filter(|r| r.is_guest()).filter_map(|r| Some(self.at_row(*r)?.0)).collect()
+        self.list.guests.iter().filter_map(|at| self.model.as_ref()?.domains.get(*at)).collect()
     }
 
-    /// The findings that the view of findings lists.
-    pub fn findings_in_view(&self) -> Vec<&Finding> {
-        let guest = self.domain().filter(|_| !self.view.of_all.contains(&ScreenView::Findings)).map(DomainModel::name);
-        self.findings.iter().filter(|f| guest.is_none_or(|name| f.concerns(name))).collect()
-    }
-
-    /// The selected guest, and the thread on a thread's row.
-    pub fn selected(&self) -> Option<(&DomainModel, Option<&ThreadModel>)> {
-        self.at_row(*self.table.rows.get(self.table.at)?)
-    }
-
-    /// The guest that the views show.
+    /// The selected guest; `None` where the row is about the host.
     pub fn domain(&self) -> Option<&DomainModel> {
-        self.selected().map(|(d, _)| d)
+        self.guest_at(*self.list.rows.get(self.list.at)?)
     }
 
-    /// The vCPU that the views show, if a vCPU's row is selected.
-    pub fn vcpu(&self) -> Option<u32> {
-        let (_, thread) = self.selected()?;
-        thread.filter(|t| t.role == Role::Vcpu)?.index
+    /// The findings about a guest, worst first; about the host itself for `None`.
+    pub fn findings_about<'a>(&'a self, guest: Option<&'a str>) -> impl Iterator<Item = &'a Finding> {
+        self.findings.iter().filter(move |f| match guest {
+            Some(name) => f.domain.is_some() && f.concerns(name),
+            None => f.domain.is_none(),
+        })
     }
 
-    /// The worst finding about the selected guest.
-    pub fn worst_finding(&self) -> Option<&Finding> {
-        let name = self.domain()?.name();
-        self.findings.iter().find(|f| f.concerns(name))
+    /// The findings about the selected row, worst first; none about the row of idle guests.
+    pub fn problems(&self) -> Vec<&Finding> {
+        if let Some(ListRow::Idle(_)) = self.list.rows.get(self.list.at) {
+            return Vec::new();
+        }
+        self.findings_about(self.domain().map(DomainModel::name)).collect()
     }
 
-    /// A finding by its key.
-    pub fn finding(&self, key: &FindingId) -> Option<&Finding> {
-        self.findings.iter().find(|f| f.id() == *key)
+    /// The problem of the selected row that is shown in full.
+    pub fn problem(&self) -> Option<&Finding> {
+        let problems = self.problems();
+        let open = problems.iter().find(|f| Some(f.id()) == self.open_problem);
+        open.or(problems.first()).copied()
     }
 }

@@ -33,21 +33,9 @@ pub fn fit(text: &str, columns: u16, mark: char) -> String {
     if width(text) <= columns {
         return text.to_string();
     }
-    let room = usize::from(columns.saturating_sub(1));
-    let mut out = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        let w = c.width().unwrap_or(0);
-        if used + w > room {
-            break;
-        }
-        used += w;
-        out.push(c);
-    }
-    if columns > 0 {
-        out.push(mark);
-    }
-    out
+    let mut kept = cut(text, columns.saturating_sub(1));
+    kept.extend((columns > 0).then_some(mark));
+    kept
 }
 
 /// Cuts a sentence after a word to fit a width in columns; `mark` ends text that was cut. A first word wider than the
@@ -56,20 +44,9 @@ pub fn fit_words(text: &str, columns: u16, mark: char) -> String {
     if width(text) <= columns {
         return text.to_string();
     }
-    let mut used = 0;
-    let mut end = 0;
-    for (at, word) in text.split(' ').scan(0, |at, word| {
-        let start = *at;
-        *at += word.len() + 1;
-        Some((start, word))
-    }) {
-        used += width(word) + u16::from(at > 0);
-        // A blank and the mark follow.
-        if used.saturating_add(2) > columns {
-            break;
-        }
-        end = at + word.len();
-    }
+    // A blank and the mark follow.
+    let fits = |at: &usize| width(&text[..*at]).saturating_add(2) <= columns;
+    let end = text.match_indices(' ').map(|(at, _)| at).take_while(fits).last().unwrap_or(0);
     let kept = text[..end].trim_end_matches([' ', ',', ';', ':', '(']);
     if kept.is_empty() { fit(text, columns, mark) } else { format!("{kept} {mark}") }
 }
@@ -82,16 +59,27 @@ pub fn fit_middle(name: &str, columns: u16, mark: char) -> String {
     }
     let room = columns - 1;
     let head = cut(name, room.div_ceil(2));
-    let mut used = 0;
-    let tail: Vec<char> = name
-        .chars()
-        .rev()
-        .take_while(|c| {
-            used += c.width().unwrap_or(0) as u16;
-            used <= room - width(&head).min(room)
-        })
-        .collect();
-    head.chars().chain([mark]).chain(tail.into_iter().rev()).collect()
+    let backwards: String = name.chars().rev().collect();
+    let tail = cut(&backwards, room - width(&head));
+    head.chars().chain([mark]).chain(tail.chars().rev()).collect()
+}
+
+/// Units that stay on the line of their figure.
+const UNITS: [&str; 10] = ["%", "us", "ms", "s", "min", "h", "B", "KiB", "MiB", "GiB"];
+
+/// The words of a line; a figure and its unit are one.
+fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split(' ').filter(|w| !w.is_empty()) {
+        let is_unit = UNITS.contains(&word.trim_end_matches(|c: char| ",.;:)".contains(c)));
+        match words.last_mut().filter(|last| is_unit && last.ends_with(|c: char| c.is_ascii_alphanumeric())) {
+            Some(last) if last.starts_with(|c: char| "(+-<".contains(c) || c.is_ascii_digit()) => {
+                *last = format!("{last} {word}");
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
 }
 
 /// Breaks text into lines of at most `columns` columns, at spaces where there are any; line breaks in the text stay.
@@ -101,8 +89,7 @@ pub fn wrap(text: &str, columns: u16) -> Vec<String> {
     for paragraph in text.lines() {
         let indent: String = paragraph.chars().take_while(|c| *c == ' ').collect();
         let mut line = indent.clone();
-        for word in paragraph.split(' ').filter(|w| !w.is_empty()) {
-            let mut word = word.to_string();
+        for mut word in words(paragraph) {
             let gap = u16::from(line.len() > indent.len());
             if width(&line).saturating_add(gap).saturating_add(width(&word)) > columns && line.len() > indent.len() {
                 lines.push(std::mem::replace(&mut line, indent.clone()));
@@ -111,7 +98,9 @@ pub fn wrap(text: &str, columns: u16) -> Vec<String> {
                 line.push(' ');
             }
             while width(&line).saturating_add(width(&word)) > columns {
-                let head = cut(&word, columns.saturating_sub(width(&line)).max(1));
+                let first = word.chars().next().map_or(0, char::len_utf8);
+                let head = cut(&word, columns.saturating_sub(width(&line)));
+                let head = if head.is_empty() { word[..first].to_owned() } else { head };
                 word = word[head.len()..].to_string();
                 line.push_str(&head);
                 if word.is_empty() {
@@ -126,18 +115,42 @@ pub fn wrap(text: &str, columns: u16) -> Vec<String> {
     lines
 }
 
+/// Breaks text into at most so many lines; `mark` ends text that was cut.
+pub fn wrap_to(text: &str, (columns, lines): (u16, usize), mark: char) -> Vec<String> {
+    let mut all = wrap(text, columns);
+    if all.len() > lines {
+        all.truncate(lines);
+        // What follows is longer than any room: the mark stands for it.
+        let rest = "x".repeat(columns.into());
+        all.iter_mut()
+            .skip(lines.saturating_sub(1))
+            .for_each(|l| *l = fit_words(&format!("{l} {rest}"), columns, mark));
+    }
+    all
+}
+
+/// Puts items beside each other in at most so many lines; none is broken over a line.
+pub fn pack(items: impl IntoIterator<Item = String>, (columns, lines): (u16, usize), mark: char) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for item in items {
+        let is_full = all.len() == lines;
+        match all.last_mut() {
+            Some(line) if width(line) + 3 + width(&item) <= columns => *line = format!("{line}   {item}"),
+            _ if is_full => break,
+            _ => all.push(fit_words(&item, columns, mark)),
+        }
+    }
+    all
+}
+
+/// The beginning of a text that fits a width in columns.
 fn cut(text: &str, columns: u16) -> String {
     let mut used = 0;
-    let mut out = String::new();
-    for c in text.chars() {
-        let w = c.width().unwrap_or(0) as u16;
-        if used + w > columns && !out.is_empty() {
-            break;
-        }
-        used += w;
-        out.push(c);
-    }
-    out
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= columns.into()
+    };
+    text.chars().take_while(fits).collect()
 }
 
 #[cfg(test)]
@@ -186,6 +199,15 @@ mod tests {
     }
 
     #[test]
+    fn text_keeps_to_its_lines() {
+        assert_eq!(wrap_to("one two three four", (9, 2), '~'), ["one two", "three ~"]);
+        assert_eq!(wrap_to("one two", (9, 2), '~'), ["one two"]);
+        let items = |items: &[&str]| pack(items.iter().map(|i| (*i).to_owned()), (9, 2), '~');
+        assert_eq!(items(&["a 1", "b 2", "c 3", "d 4", "e 5"]), ["a 1   b 2", "c 3   d 4"]);
+        assert_eq!(items(&["one two three", "b"]), ["one two ~", "b"]);
+    }
+
+    #[test]
     fn lines_break_at_spaces_and_words_only_when_they_must() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("  one two", 6), ["  one", "  two"]);
@@ -193,5 +215,6 @@ mod tests {
         assert_eq!(wrap("数据库", 2), ["数", "据", "库"]);
         assert_eq!(wrap("a\n\nb", 5), ["a", "", "b"]);
         assert_eq!(wrap("数", 1), ["数"]);
+        assert_eq!(wrap("takes 583 us, 22 % of it", 9), ["takes", "583 us,", "22 % of", "it"]);
     }
 }

@@ -5,7 +5,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 /// Meaning of a piece of the screen; the theme turns it into a style.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Look {
+pub enum StyleId {
     /// Ordinary text.
     #[default]
     Text,
@@ -90,12 +90,8 @@ pub struct Glyphs {
     pub shades: [char; 4],
     /// Severity: critical, warning, info.
     pub severity: [char; 3],
-    /// A guest whose threads are hidden, and one whose threads are shown.
-    pub fold: [char; 2],
     /// Mark of the selected row.
     pub cursor: char,
-    /// Mark of a guest that stays on top.
-    pub pin: char,
     /// A horizontal rule.
     pub rule: char,
     /// End of text that was cut.
@@ -108,8 +104,6 @@ pub struct Glyphs {
     pub sort: [char; 2],
     /// Frame of a popup: corner top left, top right, bottom left, bottom right, horizontal, vertical.
     pub frame: [char; 6],
-    /// Arrow from a cause to its fix.
-    pub arrow: &'static str,
 }
 
 const UNICODE: Glyphs = Glyphs {
@@ -119,16 +113,13 @@ const UNICODE: Glyphs = Glyphs {
     levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
     shades: ['░', '▒', '▓', '█'],
     severity: ['▲', '●', '·'],
-    fold: ['▸', '▾'],
     cursor: '▌',
-    pin: '^',
     rule: '─',
     cut: '…',
     run: ['▶', '‖', '●'],
     dot: '·',
     sort: ['▾', '▴'],
     frame: ['┌', '┐', '└', '┘', '─', '│'],
-    arrow: "→",
 };
 
 const ASCII: Glyphs = Glyphs {
@@ -138,16 +129,13 @@ const ASCII: Glyphs = Glyphs {
     levels: ['_', '.', '-', '~', '=', '+', '*', '#'],
     shades: ['.', ':', 'x', '#'],
     severity: ['!', '*', '.'],
-    fold: ['+', '-'],
     cursor: '>',
-    pin: '^',
     rule: '-',
     cut: '~',
     run: ['>', '=', '*'],
     dot: '|',
     sort: ['>', '<'],
     frame: ['+', '+', '+', '+', '-', '|'],
-    arrow: "->",
 };
 
 const CONSOLE: Glyphs = Glyphs {
@@ -155,18 +143,11 @@ const CONSOLE: Glyphs = Glyphs {
     eighths: None,
     edges: ['│', '│'],
     levels: ['_', '_', '▄', '▄', '▄', '█', '█', '█'],
-    shades: ['░', '▒', '▓', '█'],
     severity: ['▲', '•', '·'],
-    fold: ['►', '▼'],
-    cursor: '▌',
-    pin: '^',
-    rule: '─',
     cut: '~',
     run: ['►', '=', '•'],
-    dot: '·',
     sort: ['▼', '▲'],
-    frame: ['┌', '┐', '└', '┘', '─', '│'],
-    arrow: "→",
+    ..UNICODE
 };
 
 /// A hue among the sixteen colours, among xterm's 256, and by red, green and blue.
@@ -241,18 +222,18 @@ impl Theme {
     }
 
     /// The colour of a meaning; `None` for the terminal's text colour.
-    fn colour(&self, role: Look) -> Option<Color> {
+    fn colour(&self, role: StyleId) -> Option<Color> {
         let at = match role {
-            Look::Text | Look::Strong | Look::Head | Look::Key => return None,
-            Look::Dim => 0,
-            Look::Guest | Look::Good => 1,
-            Look::Usr => 2,
-            Look::Sys => 3,
-            Look::Wait => 4,
-            Look::Irq => 5,
-            Look::Critical => 6,
-            Look::Warning => 7,
-            Look::Info => 8,
+            StyleId::Text | StyleId::Strong | StyleId::Head | StyleId::Key => return None,
+            StyleId::Dim => 0,
+            StyleId::Guest | StyleId::Good => 1,
+            StyleId::Usr => 2,
+            StyleId::Sys => 3,
+            StyleId::Wait => 4,
+            StyleId::Irq => 5,
+            StyleId::Critical => 6,
+            StyleId::Warning => 7,
+            StyleId::Info => 8,
         };
         let hues = match self.tone {
             Tone::Dark => &ON_DARK,
@@ -268,20 +249,24 @@ impl Theme {
     }
 
     /// Style of a meaning.
-    pub fn style(&self, role: Look) -> Style {
+    pub fn style(&self, role: StyleId) -> Style {
         let style = Style { fg: self.colour(role), ..Style::new() };
         match role {
-            Look::Strong | Look::Head | Look::Critical | Look::Key => style.add_modifier(Modifier::BOLD),
-            Look::Warning if self.palette == Palette::None => style.add_modifier(Modifier::BOLD),
-            Look::Dim if self.palette == Palette::None => style.add_modifier(Modifier::DIM),
+            StyleId::Strong | StyleId::Head | StyleId::Critical | StyleId::Key => style.add_modifier(Modifier::BOLD),
+            StyleId::Warning if self.palette == Palette::None => style.add_modifier(Modifier::BOLD),
+            StyleId::Dim if self.palette == Palette::None => style.add_modifier(Modifier::DIM),
             _ => style,
         }
     }
 
     /// The shade for a share from 0 to 1.
     pub fn shade(&self, share: f64) -> char {
-        let i = if share.is_finite() { (share.clamp(0.0, 1.0) * 4.0).ceil() as usize } else { 0 };
-        self.glyphs.shades[i.clamp(1, 4) - 1]
+        one_of(self.glyphs.shades, share)
+    }
+
+    /// The height for a share from 0 to 1.
+    pub fn level(&self, share: f64) -> char {
+        one_of(self.glyphs.levels, share)
     }
 
     /// Whether the terminal has neither colours nor modifiers; modifiers are then removed from a picture.
@@ -306,6 +291,12 @@ impl Theme {
     }
 }
 
+/// The character for a share from 0 to 1 among those from the least to the most.
+fn one_of<const N: usize>(glyphs: [char; N], share: f64) -> char {
+    let n = if share.is_finite() { (share.clamp(0.0, 1.0) * N as f64).ceil() as usize } else { 0 };
+    glyphs[n.clamp(1, N) - 1]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,7 +304,7 @@ mod tests {
     #[test]
     fn without_colour_no_style_sets_one() {
         let theme = Theme::new(Palette::None, true);
-        for role in [Look::Dim, Look::Guest, Look::Critical, Look::Warning, Look::Info, Look::Key] {
+        for role in [StyleId::Dim, StyleId::Guest, StyleId::Critical, StyleId::Warning, StyleId::Info, StyleId::Key] {
             assert_eq!(theme.style(role).fg, None);
         }
     }
@@ -324,7 +315,7 @@ mod tests {
         let palettes = [Palette::Sixteen, Palette::Xterm, Palette::True];
         for (palette, tone) in palettes.into_iter().flat_map(|p| tones.map(|t| (p, t))) {
             let theme = Theme::of(palette, tone, Charset::Unicode);
-            let hues = [Look::Guest, Look::Usr, Look::Sys, Look::Wait].map(|r| theme.style(r).fg);
+            let hues = [StyleId::Guest, StyleId::Usr, StyleId::Sys, StyleId::Wait].map(|r| theme.style(r).fg);
             for (i, a) in hues.iter().enumerate() {
                 assert!(hues[i + 1..].iter().all(|b| a != b));
             }
@@ -369,9 +360,14 @@ mod tests {
             .chain(&g.levels)
             .chain(&g.severity)
             .chain(&g.shades)
-            .chain(&g.fold)
             .chain(&g.run)
             .chain(&g.frame);
         assert!(all.chain(&g.sort).chain([&g.cursor, &g.rule, &g.cut, &g.dot]).all(char::is_ascii));
+    }
+
+    #[test]
+    fn heights() {
+        let theme = Theme::default();
+        assert_eq!([0.0, 0.5, 1.0, f64::NAN].map(|share| theme.level(share)), ['▁', '▄', '█', '▁']);
     }
 }

@@ -12,6 +12,7 @@ pub mod hog;
 pub mod libvirt;
 pub mod nested;
 pub mod qemu;
+pub mod screen;
 pub mod stalled_fs;
 pub mod watch;
 

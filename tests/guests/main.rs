@@ -11,6 +11,7 @@ mod engines_agree;
 mod exact_counts;
 mod export;
 mod faults;
+mod first_screen;
 mod host_disks;
 mod hostile_monitors;
 mod hostile_processes;

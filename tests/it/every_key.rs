@@ -2,7 +2,7 @@
 //! covered as soon as it is in the table.
 
 use crossterm::event::{KeyCode, KeyModifiers};
-use kvmtop::ui::{Action, KEYMAP, KeyPress, When};
+use kvmtop::ui::{Action, KeyPress, KeysInForce, Replay, When};
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -116,7 +116,7 @@ impl Demo {
         // Moving to either end of the recording takes a while.
         let (key, rest) = scene.split_at(usize::from(scene.starts_with(['{', '}'])));
         if !key.is_empty() {
-            self.send(key.as_bytes());
+            self.send(if key == "{" { b"\x1b[1;5H" } else { b"\x1b[1;5F" });
             let there =
                 |text: &str| place(text).is_some_and(|(at, all)| if key == "{" { at == "1" } else { at == all });
             self.wait("the end of the recording", there);
@@ -179,15 +179,15 @@ fn scene(action: Action, when: When) -> &'static str {
         (Action::Down | Action::Last | Action::PageDown, _) => "\x1b[H",
         (Action::Show(view), _) if view.name() == "guests" => "3",
         (Action::Back, _) => "3",
-        (Action::Step(n) | Action::Minutes(n), _) if n < 0 => "}",
-        (Action::PrevMark | Action::TimeStart, _) => "}",
-        (Action::Step(_) | Action::Minutes(_) | Action::NextMark | Action::TimeEnd, _) => "{",
-        (_, When::Finding) => "}9\r",
+        (Action::Replay(Replay::Step(..0) | Replay::Jump(..0)), _) => "}",
+        (Action::Replay(Replay::Mark { forward: false } | Replay::End { last: false }), _) => "}",
+        (Action::Replay(Replay::Step(_) | Replay::Jump(_) | Replay::Mark { .. } | Replay::End { .. }), _) => "{",
+        // Problems come with time.
+        (Action::Copy | Action::Write | Action::PrevProblem, _) => "}n",
+        (Action::Reverse, _) => "s\r",
+        (Action::Reset, _) => "C\x1b[B ",
         (Action::MoveDown, When::Columns) => "C\x1b[B",
         (_, When::Columns) => "C\x1b[B\x1b[B",
-        (_, When::Exits) => "}3",
-        (_, When::Latency) => "}6",
-        (_, When::Scoped | When::Ordered) => "}2",
         _ => "",
     }
 }
@@ -197,12 +197,13 @@ fn no_key_of_a_recording_is_dead() {
     let mut demo = Demo::start();
     let mut dead = Vec::new();
     let mut pressed = 0;
-    for b in KEYMAP.iter().filter(|b| b.when.is_for(true)) {
+    let all = KeysInForce::default();
+    for (b, keys) in all.bindings().filter(|(b, _)| b.when.is_for(true)) {
         // Leaving has its own test. The kernel ignores the stop of a session's leader.
         if matches!(b.action, Action::Quit | Action::Suspend) {
             continue;
         }
-        for key in b.keys {
+        for key in keys {
             demo.reset();
             demo.set(scene(b.action, b.when));
             let before = demo.text();
@@ -227,8 +228,8 @@ fn no_key_of_a_recording_is_dead() {
 
 #[test]
 fn every_key_that_leaves_leaves() {
-    let keys = KEYMAP.iter().filter(|b| b.action == Action::Quit).flat_map(|b| b.keys);
-    for key in keys {
+    let all = KeysInForce::default();
+    for key in all.bindings().filter(|(b, _)| b.action == Action::Quit).flat_map(|(_, keys)| keys) {
         let mut demo = Demo::start();
         demo.send(&bytes(*key));
         assert!(demo.ends(), "{}", key.name());
@@ -259,7 +260,7 @@ fn a_view_is_saved_in_each_format_and_settings_are_read_again() {
     demo.wait("the saved settings", |text| text.contains("settings saved in /"));
     let config = demo.home.path().join(".config/kvmtop/config.toml");
     let text = std::fs::read_to_string(&config).unwrap();
-    assert!(text.contains("theme = \"dark\"") && text.contains("view = \"exits\""), "{text}");
+    assert!(text.contains("theme = \"dark\"") && text.contains("view = \"latency\""), "{text}");
     let line = text.lines().count() + 2;
     std::fs::write(&config, text + "[keys]\nfilter = \"F1\"\n").unwrap();
     let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_kvmtop"));

@@ -2,80 +2,35 @@
 //!
 //! `make accept` (or `KVMTOP_ACCEPT=1 cargo test --test it picture`) saves it again after a change of screen or demo.
 
-use portable_pty::{CommandBuilder, PtySize, native_pty_system};
-use std::io::{Read, Write};
-use std::num::NonZero;
+use crate::common::screen::Screen;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-const COLUMNS: u16 = 120;
-const ROWS: u16 = 33;
-/// The sample shown: one at which every panel has something to show.
-const SAMPLE: usize = 58;
+/// The sample shown: the storm, the shared pin and the task outside guests are all there.
+const SAMPLE: usize = 66;
 /// Symbol on the screen while the demo is paused.
 const PAUSED: &str = "‖";
 
 /// The picture of the demo's screen at `SAMPLE`, and its text.
 fn picture() -> (String, String) {
-    let size = PtySize { rows: ROWS, cols: COLUMNS, ..PtySize::default() };
-    let pty = native_pty_system().openpty(size).unwrap();
-    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
-    command.arg("demo");
-    command.env("TERM", "xterm-256color");
-    command.env("LC_ALL", "C.UTF-8");
-    command.env_remove("COLORTERM");
-    command.env("TZ", "UTC");
-    command.env_remove("NO_COLOR");
-    // No config file of whoever runs the test.
-    let home = tempfile::tempdir().unwrap();
-    command.env("HOME", home.path());
-    command.env("XDG_CONFIG_HOME", home.path());
-    command.cwd(home.path());
-    let mut child = pty.slave.spawn_command(command).unwrap();
-    drop(pty.slave);
-    let mut reader = pty.master.try_clone_reader().unwrap();
-    let mut keys = pty.master.take_writer().unwrap();
-    let n = |n| NonZero::new(n).unwrap();
-    let parser = Arc::new(Mutex::new(vt100::Parser::new(n(ROWS), n(COLUMNS), 0)));
-    let seen = parser.clone();
-    let reading = std::thread::spawn(move || {
-        let mut buf = [0; 4096];
-        while let Ok(n @ 1..) = reader.read(&mut buf) {
-            seen.lock().unwrap().process(&buf[..n]);
-        }
-    });
-    let text = || parser.lock().unwrap().screen().contents();
-    wait_for(&text, "GUEST");
-    keys.write_all(b"p").unwrap();
-    wait_for(&text, PAUSED);
+    let mut screen = Screen::start(&["demo"], (120, 40));
+    screen.wait("the list", |text| text.contains("GUEST"));
+    screen.send(b"p");
+    screen.wait("the pause", |text| text.contains(PAUSED));
     // Back to the first sample, then step by step: a jump would look back only as far as the machine is fast.
-    keys.write_all(b"{").unwrap();
-    wait_for(&text, " 1/");
+    screen.send(b"\x1b[1;5H");
+    screen.wait("the first sample", |text| text.contains(" 1/"));
     for sample in 2..=SAMPLE {
-        keys.write_all(b"\x1b[C").unwrap();
-        wait_for(&text, &format!(" {sample}/"));
+        screen.send(b"\x1b[C");
+        screen.wait("the next sample", |text| text.contains(&format!(" {sample}/")));
     }
-    let words = text();
-    keys.write_all(b"S").unwrap();
-    wait_for(&text, "a picture of the screen");
-    keys.write_all(b"\r").unwrap();
-    wait_for(&text, "written to");
-    let saved = std::fs::read_dir(home.path()).unwrap().map(|e| e.unwrap().path());
-    let drawn = std::fs::read_to_string(saved.into_iter().find(|p| p.extension().is_some()).unwrap()).unwrap();
-    keys.write_all(b"q").unwrap();
-    child.wait().unwrap();
-    drop(keys);
-    reading.join().unwrap();
-    (drawn, words)
-}
-
-fn wait_for(text: &dyn Fn() -> String, words: &str) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !text().contains(words) {
-        assert!(Instant::now() < end, "no '{words}' in:\n{}", text());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let words = screen.text();
+    screen.send(b"S");
+    screen.wait("the menu", |text| text.contains("a picture of the screen"));
+    screen.send(b"\r");
+    screen.wait("the file", |text| text.contains("written to"));
+    let saved = std::fs::read_dir(screen.home.path()).unwrap().map(|e| e.unwrap().path());
+    let saved = saved.into_iter().find(|p| p.extension().is_some_and(|e| e == "svg")).unwrap();
+    (std::fs::read_to_string(saved).unwrap(), words)
 }
 
 #[test]
@@ -87,4 +42,5 @@ fn the_readme_shows_the_screen_of_today() {
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(kept == now, "assets/screen.svg is not the screen of today; `make accept` draws it again:\n{words}");
+    assert!(now.len() < 60_000, "{} bytes", now.len());
 }

@@ -57,9 +57,7 @@ pub(super) fn guest(totals: EventCounts) -> DomainSample {
             code: known.unwrap_or(at as u32),
             name: Some(name),
             time: Timing { count, ..Timing::default() },
-            userspace_ns: None,
-            halted_ns: None,
-            preempted_ns: None,
+            ..ExitCell::default()
         });
     }
     for (name, count) in userspace.into_iter().filter(|(_, count)| *count > 0) {

@@ -1,10 +1,9 @@
 //! The guests that files measured: traced threads in groups, and the merge of one that several files measured.
 
 use engine::events::TracedThread;
-use kvm::CpuSet;
-use kvm::sanitize;
 use kvm::thread_cpus::ThreadCpus;
 use kvm::thread_name::{Role, classify};
+use kvm::{CpuSet, sanitize};
 use sample::{
     DomainFacts, DomainSample, EngineKind, EngineStatus, Known, MissingExtreme, Origin, ThreadEvents, ThreadSample, Vmm,
 };

@@ -3,9 +3,7 @@
 
 use super::archive::{self, Archive, Content, EXPECTED};
 use super::gathered::Gathered;
-use super::{ImportError, ImportOptions, Imported, cannot, file_name};
-use super::{assemble, perf_data};
-use super::{plain_text, text_readers};
+use super::{ImportError, ImportOptions, Imported, assemble, cannot, file_name, perf_data, plain_text, text_readers};
 use rights::open_regular;
 use std::collections::HashMap;
 use std::fs::File;
@@ -216,12 +214,9 @@ fn message(text: &str) -> &str {
 
 /// Whether a folder is an unpacked sosreport, or holds one.
 fn is_sosreport(path: &Path) -> bool {
-    path.is_dir() && (path.join("sos_commands").is_dir() || root_within(path).is_some())
-}
-
-fn root_within(path: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(path).ok()?.take(256).flatten();
-    entries.map(|entry| entry.path()).find(|path| path.join("sos_commands").is_dir())
+    let has_commands = |folder: &Path| folder.join("sos_commands").is_dir();
+    let mut within = std::fs::read_dir(path).into_iter().flatten().take(256).flatten();
+    has_commands(path) || within.any(|entry| has_commands(&entry.path()))
 }
 
 /// Reads all files of an unpacked sosreport, in order of name. Links are not followed: a sosreport holds links to what

@@ -3,8 +3,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "every reader has the same signature")]
 
 use super::gathered::{CountedGuest, Description, Gathered};
-use super::{cannot, file_name};
-use super::{counted, guest, kvm_stat, plain_text, trace};
+use super::{cannot, counted, file_name, guest, kvm_stat, plain_text, trace};
 use kvm::cmdline::QemuCommand;
 use kvm::topology::CPU_MODEL;
 use kvm::virsh_text::VirshDomain;

@@ -11,7 +11,7 @@
 //! | [`percent`]     | CPU time and shares, one decimal          | `0.4`, `12.0`, `6400`                  |
 //! | [`share`]       | a share in a narrow column                | `<1`, `89`                             |
 //! | [`change`]      | by how many percent something changed     | `+12.3 %`, `-96.6 %`                   |
-//! | [`micros`]      | a duration in a column headed `us`        | `4.39`, `310`, `15.9ms`, `1.20s`       |
+//! | [`micros`]      | a duration in a column headed `us`        | `4.39`, `310`, `15900`, `1.20s`        |
 //! | [`duration`]    | a duration in a sentence                  | `4.39 us`, `310 us`, `5.05 ms`         |
 //! | [`seconds`]     | a length of time                          | `0.50 s`, `2 min 10 s`, `3 h 5 min`    |
 //! | [`bytes`]       | a size                                    | `512 B`, `14 MiB`, `1.53 GiB`          |
@@ -83,10 +83,14 @@ pub fn change(percent_more: f64) -> String {
     format!("{sign}{} %", percent(percent_more.abs()))
 }
 
-/// A duration given in microseconds, in a column headed `us`, at most six characters up to a day. From 10 ms on it
-/// carries its unit: `4.39`, `310`, `9000`, `15.9ms`, `1.20s`.
+/// A duration given in microseconds, in a column headed `us`, at most six characters up to a day. From 1 s on it
+/// carries its unit: `4.39`, `310`, `6710`, `15900`, `1.20s`.
 pub fn micros(us: f64) -> String {
-    match in_unit(us, 9999.5) {
+    let to_digits = |us: f64| {
+        let step = 10_f64.powf(us.log10().floor() - 2.0);
+        (us / step).round() * step
+    };
+    match in_unit(if us >= 1000.0 { to_digits(us) } else { us }, 999_500.0) {
         (digits, "us") => digits,
         (digits, unit) => format!("{digits}{unit}"),
     }
@@ -168,6 +172,14 @@ pub fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
+/// The first eight of a list, and how many more there are.
+pub fn listed(mut all: Vec<String>) -> String {
+    let more = all.len().saturating_sub(8);
+    all.truncate(8);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    all.join(", ") + &more
+}
+
 /// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.
 pub fn utc(ms: i64) -> Option<String> {
     let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
@@ -241,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_carry_their_unit_from_ten_milliseconds_on() {
+    fn durations_in_columns_have_one_unit_below_a_second() {
         for (us, cell, sentence) in [
             (0.0, "0", "0 us"),
             (0.001, "<0.01", "<0.01 us"),
@@ -250,8 +262,11 @@ mod tests {
             (310.0, "310", "310 us"),
             (9_000.0, "9000", "9 ms"),
             (999.6, "1000", "1 ms"),
-            (15_879.0, "15.9ms", "15.9 ms"),
-            (120_000.0, "120ms", "120 ms"),
+            (6_711.0, "6710", "6.71 ms"),
+            (9_999.0, "10000", "10 ms"),
+            (15_879.0, "15900", "15.9 ms"),
+            (999_400.0, "999000", "999 ms"),
+            (999_600.0, "1.00s", "1 s"),
             (1.2e6, "1.20s", "1.2 s"),
             (1.2e8, "120s", "120 s"),
             (f64::NAN, "-", "-"),

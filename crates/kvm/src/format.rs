@@ -117,7 +117,8 @@ impl EventFormat {
             };
             for (value, name) in &list.names {
                 // Codes are 32 bits wide in the record; -1 is written as a 64-bit value here.
-                names.insert(isa, (*value as u32).wrapping_add(base), name.clone());
+                // The first name of a code wins, as in the kernel's own lookup.
+                names.entry((isa, (*value as u32).wrapping_add(base))).or_insert_with(|| name.clone());
             }
         }
         names

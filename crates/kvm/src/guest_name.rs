@@ -23,7 +23,7 @@ static CONTAINER: Pattern = Pattern::new(r"^(?:(?P<tool>.*)-)?(?P<id>[0-9a-fA-F]
 /// else the API socket that a management tool made for this guest.
 pub fn of_command(argv: &[String]) -> Option<String> {
     let (program, args) = argv.split_first()?;
-    let program = file_name(program);
+    let program = program.rsplit('/').next().unwrap_or(program);
     let names: &[&str] = if program.starts_with("firecracker") { &["--id"] } else { &["--name", "-name"] };
     let given = option(args, names).filter(|id| *id != "anonymous-instance");
     let given = given.map(|name| name.strip_prefix("guest=").unwrap_or(name).split(',').next().unwrap_or(name));
@@ -66,28 +66,16 @@ fn own_file(path: &str) -> Option<&str> {
     parts.find(|name| !name.is_empty() && !ANY_GUEST.is_match(name))
 }
 
-fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-/// Names of a guest in `/proc/PID/cgroup`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CgroupName {
-    /// The machine that systemd-machined or libvirt registered under this name.
-    pub machine: Option<String>,
-    /// The container or pod that the VMM runs in: `docker-0a1b2c3d4e5f`. Others may run in it too.
-    pub container: Option<String>,
-}
-
-/// Reads `/proc/PID/cgroup`: of its paths the innermost folder that names a machine or a container.
-pub fn of_cgroup(text: &str) -> CgroupName {
-    let mut found = CgroupName::default();
+/// Reads `/proc/PID/cgroup`: of its paths the innermost folder that names a machine, as systemd-machined or libvirt
+/// registered it, and a container or pod that the VMM runs in, `docker-0a1b2c3d4e5f`. Others may run in it too.
+pub fn of_cgroup(text: &str) -> (Option<String>, Option<String>) {
+    let (mut machine, mut of_container) = (None, None);
     for folder in text.lines().take(64).filter_map(|line| line.splitn(3, ':').nth(2)).flat_map(|path| path.rsplit('/'))
     {
-        found.machine = found.machine.or_else(|| of_scope(folder));
-        found.container = found.container.or_else(|| container(folder));
+        machine = machine.or_else(|| of_scope(folder));
+        of_container = of_container.or_else(|| container(folder));
     }
-    found
+    (machine, of_container)
 }
 
 /// The guest of a scope in a text: `machine-qemu\x2d3\x2dweb.scope` is the guest `web`. systemd escapes all but plain
@@ -160,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_cgroup_names_a_machine_or_a_container() {
-        let machine = |text: &str| of_cgroup(text).machine;
+        let machine = |text: &str| of_cgroup(text).0;
         assert_eq!(
             machine("0::/machine.slice/machine-qemu\\x2d3\\x2dweb\\x2d1.scope/libvirt/emulator"),
             Some("web-1".into())
@@ -168,7 +156,7 @@ mod tests {
         assert_eq!(machine("0::/machine.slice/machine-db.scope\n"), Some("db".into()));
         assert_eq!(machine("0::/user.slice/user-0.slice/session-3.scope\n"), None);
         let id = "0a1b2c3d4e5f".repeat(6).chars().take(64).collect::<String>();
-        let container = |text: String| of_cgroup(&text).container;
+        let container = |text: String| of_cgroup(&text).1;
         assert_eq!(container(format!("0::/system.slice/docker-{id}.scope")), Some("docker-0a1b2c3d4e5f".into()));
         assert_eq!(container(format!("4:cpu:/docker/{id}\n")), Some("container-0a1b2c3d4e5f".into()));
         assert_eq!(

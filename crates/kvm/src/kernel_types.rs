@@ -15,31 +15,29 @@ const KIND_STRUCT: u32 = 4;
 pub type KernelField = (&'static str, &'static str);
 
 /// The offsets of these fields from the beginning of their structs, bytes. The result leaves out fields that the kernel
-/// lacks and fields of anonymous structs within a struct. `None`: the data is not BTF in this machine's byte order.
-pub fn offsets(btf: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
-    offsets_of(btf, &[], wanted)
-}
-
-/// The same of a module's BTF: it holds the types and the strings that the kernel's own, `kernel`, does not have.
-pub fn module_offsets(module: &[u8], kernel: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
-    offsets_of(module, parts(kernel)?.1, wanted)
-}
-
-fn offsets_of(btf: &[u8], before: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+/// lacks and fields of anonymous structs within a struct. A module's BTF holds the types and the strings that the
+/// `kernel`'s does not have. `None`: the data is not BTF in this machine's byte order.
+pub fn offsets(btf: &[u8], kernel: Option<&[u8]>, wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
     let (types, own) = parts(btf)?;
-    let strings = Strings { before, own };
+    let before = kernel.map_or(Some(&[][..]), |kernel| Some(parts(kernel)?.1))?;
+    // Texts end with a zero. Offsets in a module's texts start where the kernel's texts end.
+    let is = |at: u32, name: &str| {
+        let at = at as usize;
+        let text = at.checked_sub(before.len()).map_or_else(|| before.get(at..), |at| own.get(at..));
+        text.and_then(|text| text.strip_prefix(name.as_bytes())).is_some_and(|rest| rest.first() == Some(&0))
+    };
     let mut found = BTreeMap::new();
     let mut at = 0;
     // Each type: name, info (kind, number of what follows), size or type; then what its kind says.
     while let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) {
         let (kind, count, bits) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
         let members = at + 12;
-        if kind == KIND_STRUCT && wanted.iter().any(|(of, _)| strings.is(name, of)) {
+        if kind == KIND_STRUCT && wanted.iter().any(|(of, _)| is(name, of)) {
             for member in (members..).step_by(12).take(count) {
                 let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8)) else { break };
                 // With bit fields the low 24 bits are the offset.
                 let offset = if bits { offset & 0xff_ffff } else { offset } / 8;
-                let is_this = |(of, f): &&KernelField| strings.is(name, of) && strings.is(field, f);
+                let is_this = |(of, f): &&KernelField| is(name, of) && is(field, f);
                 if let Some(field) = wanted.iter().find(is_this) {
                     found.entry(*field).or_insert(offset);
                 }
@@ -84,24 +82,6 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// Zero-terminated texts. Offsets in a module's texts start where the kernel's texts end.
-struct Strings<'b> {
-    before: &'b [u8],
-    own: &'b [u8],
-}
-
-impl Strings<'_> {
-    /// Whether the text at this place is `name`.
-    fn is(&self, at: u32, name: &str) -> bool {
-        let at = at as usize;
-        let text = match at.checked_sub(self.before.len()) {
-            Some(at) => self.own.get(at..),
-            None => self.before.get(at..),
-        };
-        text.and_then(|text| text.strip_prefix(name.as_bytes())).is_some_and(|rest| rest.first() == Some(&0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,7 +108,7 @@ mod tests {
     #[test]
     fn fields_are_found_and_missing_ones_are_not() {
         let wanted: [KernelField; 4] = [("bio", "bi_opf"), ("bio", "bi_next"), ("bio", "bi_bdev"), ("request", "bio")];
-        let found = offsets(&made(), &wanted).unwrap();
+        let found = offsets(&made(), None, &wanted).unwrap();
         assert_eq!(found, [(("bio", "bi_opf"), 12), (("bio", "bi_next"), 0)].into());
     }
 
@@ -147,21 +127,21 @@ mod tests {
         }
         let module = [module, types, own.to_vec()].concat();
         let wanted: [KernelField; 3] = [("vcpu_svm", "vmcb"), ("vcpu_svm", "bi_opf"), ("bio", "bi_opf")];
-        let found = module_offsets(&module, &kernel, &wanted).unwrap();
+        let found = offsets(&module, Some(&kernel), &wanted).unwrap();
         assert_eq!(found, [(("vcpu_svm", "vmcb"), 8), (("vcpu_svm", "bi_opf"), 12)].into());
     }
 
     #[test]
     fn damaged_btf_is_none_or_less() {
         let whole = made();
-        assert_eq!(offsets(b"ELF", &[]), None);
+        assert_eq!(offsets(b"ELF", None, &[]), None);
         for cut in 0..whole.len() {
-            let _ = offsets(&whole[..cut], &[("bio", "bi_opf")]);
+            let _ = offsets(&whole[..cut], None, &[("bio", "bi_opf")]);
         }
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 0xff;
-            let _ = offsets(&damaged, &[("bio", "bi_opf")]);
+            let _ = offsets(&damaged, None, &[("bio", "bi_opf")]);
         }
     }
 }

@@ -71,8 +71,7 @@ static VCPU: Pattern = Pattern::new(concat!(
     "^(?:CPU (?P<qemu>[0-9]{1,5})/(?:K(?:VM?)?|T(?:CG?)?|H(?:VF?)?)|",
     "(?:fc_vcpu|crosvm_vcpu|kvm-vcpu-|vcpu)[ _-]*(?P<other>[0-9]{1,5}))$",
 ));
-static VHOST: Pattern = Pattern::new("^vhost-(?P<pid>[0-9]+)$");
-static PIT: Pattern = Pattern::new("^kvm-pit/(?P<pid>[0-9]+)$");
+static OWNED: Pattern = Pattern::new("^(?:vhost-|kvm-pit/)(?P<pid>[0-9]+)$");
 
 /// The vCPU number in a thread name.
 pub fn vcpu_index(comm: &str) -> Option<u32> {
@@ -80,14 +79,9 @@ pub fn vcpu_index(comm: &str) -> Option<u32> {
     number(&found, "qemu").or_else(|| number(&found, "other"))
 }
 
-/// The process that a `vhost-PID` thread works for.
-pub fn vhost_owner(comm: &str) -> Option<i32> {
-    pid(&VHOST.captures(comm)?, "pid")
-}
-
-/// The process that a kernel thread `kvm-pit/PID` works for.
-pub fn pit_owner(comm: &str) -> Option<i32> {
-    pid(&PIT.captures(comm)?, "pid")
+/// The process that a kernel thread `vhost-PID` or `kvm-pit/PID` works for.
+pub fn owner(comm: &str) -> Option<i32> {
+    pid(&OWNED.captures(comm)?, "pid")
 }
 
 #[cfg(test)]
@@ -135,9 +129,9 @@ mod tests {
 
     #[test]
     fn kernel_threads_name_their_owner() {
-        assert_eq!(vhost_owner("vhost-77"), Some(77));
-        assert_eq!(vhost_owner("vhost-x"), None);
-        assert_eq!(pit_owner("kvm-pit/77"), Some(77));
+        assert_eq!(owner("vhost-77"), Some(77));
+        assert_eq!(owner("vhost-x"), None);
+        assert_eq!(owner("kvm-pit/77"), Some(77));
         assert_eq!(serde_json::to_string(&Role::Iothread).unwrap(), "\"iothread\"");
     }
 

@@ -89,17 +89,13 @@ const VCPUS: &[Column<VcpuMetrics>] = &[
     ),
     Column::count("kvmtop_vcpu_moves", "Moves of vCPUs from one CPU of the host to another", |v| v.moves),
     Column::count("kvmtop_vcpu_node_moves", "Moves of vCPUs to another NUMA node", |v| v.node_moves),
-    Column::with(
-        "kind",
-        "voluntary",
-        &Column::count("kvmtop_vcpu_context_switches", SWITCHES, |v| v.cpu.times.voluntary),
-    ),
-    Column::with(
-        "kind",
-        "involuntary",
-        &Column::count("kvmtop_vcpu_context_switches", SWITCHES, |v| v.cpu.times.involuntary),
-    ),
+    switches("voluntary", |v| v.cpu.times.voluntary),
+    switches("involuntary", |v| v.cpu.times.involuntary),
 ];
+
+const fn switches(kind: &'static str, value: fn(&VcpuMetrics) -> Option<u64>) -> Column<VcpuMetrics> {
+    Column::with("kind", kind, &Column::count("kvmtop_vcpu_context_switches", SWITCHES, value))
+}
 
 const VMM_CPU: &str = "CPU time of the VMM's other threads by their role, in the kernel's ticks";
 

@@ -83,7 +83,8 @@ impl GuestMetrics {
             }),
         );
         let to_vmm = model.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
-        self.userspace.add(now_ns, to_vmm.map(|(_, reason, count)| ([userspace_reason(*reason)], untimed(*count))));
+        self.userspace
+            .add(now_ns, to_vmm.map(|(_, reason, count)| ([userspace_exit::display(*reason)], untimed(*count))));
         self.add_interrupts(model, now_ns);
         self.add_devices(now, before);
         for disk in model.host_disks.iter().flatten() {
@@ -198,9 +199,4 @@ fn without(row: &ExitRow, vcpus: &[(u32, ExitTable)]) -> Tally {
 
 fn untimed(count: u64) -> Tally {
     Tally { count, ns: None }
-}
-
-/// The name of a `KVM_EXIT_*`, or of an errno.
-fn userspace_reason(reason: i32) -> String {
-    userspace_exit::display(u32::try_from(reason).unwrap_or(0), reason.min(0)).into_owned()
 }

@@ -42,16 +42,10 @@ struct Row {
 
 /// Counters by label. The first [`MAX_SHOWN`] labels get a series each, the busiest first; what others grow by goes to
 /// the rest, also if they get a series later. So no series ever falls, and together they hold everything.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Ranked<K> {
     rows: BTreeMap<K, Row>,
     rest: Tally,
-}
-
-impl<K> Default for Ranked<K> {
-    fn default() -> Self {
-        Self { rows: BTreeMap::new(), rest: Tally::default() }
-    }
 }
 
 impl<K: Ord + Clone> Ranked<K> {

@@ -28,7 +28,11 @@ function inUnit(us, limit) {
   return us < 999500 ? [threeDigits(us / 1e3), "ms"] : [threeDigits(us / 1e6), "s"];
 }
 
-const micros = (us) => inUnit(us, 9999.5).join("").replace("us", "");
+function micros(us) {
+  const step = 10 ** (Math.floor(Math.log10(us)) - 2);
+  const digits = us >= 1000 ? Math.round(us / step) * step : us;
+  return digits >= 1000 && digits < 999500 ? String(digits) : inUnit(digits, 999500).join("").replace("us", "");
+}
 
 function duration(us) {
   const [digits, unit] = inUnit(us, 999.5);

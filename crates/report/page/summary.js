@@ -185,7 +185,8 @@ function fixItem(fix) {
   const needs = fix.needs ? ` (${fix.needs})` : "";
   if (fix.kind === "advice") return el("li", named(fix.text + needs));
   const text = el("pre", fix.text);
-  return el("li", named(FIX_PLACES[fix.kind](fix.domain ?? "the guest") + needs), el("div.paste", text, copyButton(text)));
+  const place = FIX_PLACES[fix.kind](fix.domain ?? "the guest");
+  return el("li", named(place + needs), el("div.paste", text, copyButton(text)));
 }
 
 function evidenceItem(line) {

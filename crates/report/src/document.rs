@@ -10,7 +10,7 @@
 //! - Text from guests and files is passed on as it is, escaped as JSON demands.
 
 use super::View;
-use super::json::{self, TOOL, guessed, guest_os, userspace_reason};
+use super::json::{self, TOOL, guessed, guest_os};
 use super::profile::ProfileView;
 use judge::figures;
 use judge::lint::{CannotTell, Finding, StillWatched};
@@ -21,6 +21,7 @@ use judge::model::{
 };
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
+use kvm::userspace_exit;
 use sample::{Function, ProfiledThread, SourceStatus, StackCount, StackProfile};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -248,7 +249,7 @@ objects! {
         /// Block devices, from the VMM's statistics.
         disks: Vec<DiskRates> = d.disks.clone(),
         /// What the host's block devices did for the guest. Absent: they are not timed (`--engine-detail disks`, the
-        /// Disks view).
+        /// Storage view).
         #[serde(skip_serializing_if = "Option::is_none")]
         host_disks: Option<Vec<JsonHostDisk>> =
             d.host_disks.as_ref().map(|all| all.iter().map(JsonHostDisk::new).collect()),
@@ -370,6 +371,9 @@ objects! {
         time_percent: Option<f64> = percent(r.span.total_ns, all.total_ns),
         /// Percent of that time without idle reasons. `null`: no times, or an idle reason.
         work_percent: Option<f64> = percent(r.span.total_ns, all.work_ns).filter(|_| !r.idle),
+        /// The vCPUs' own time in these exits, percent of one host CPU: without the time that another task had the CPU.
+        /// `null`: no times, or an idle reason.
+        cpu_percent: Option<f64> = r.cpu_percent,
         /// Shortest time from exit to the next entry, microseconds. `null`: no times.
         min_us: Option<f64> = r.span.min_ns.map(|ns| ns as f64 / 1e3),
         /// Longest time, microseconds. `null`: no times.
@@ -410,6 +414,10 @@ objects! {
         /// Percent of the time in all of the guest's exits; in tables and traces from files, of its accesses in the
         /// same space, as perf prints it. `null`: no times.
         time_percent: Option<f64> = r.time_percent,
+        /// The vCPUs' own time in the exits that served them, percent of one host CPU: without the time that another
+        /// task had the CPU. For ports in tables of perf it is longer than `count` times `mean_us`: perf measures a
+        /// part of each exit. `null`: no times.
+        cpu_percent: Option<f64> = r.cpu_percent,
         /// Mean time, microseconds. `null`: no times.
         mean_us: Option<f64> = r.span.mean_us(),
     }
@@ -417,7 +425,7 @@ objects! {
     /// Exits that the VMM served.
     pub struct JsonUserspaceExit(row: (Option<u32>, i32, u64), m: &Model) {
         /// `KVM_EXIT_*` of linux/kvm.h; `restart` for an exit because of a signal; `error N` for another errno.
-        reason: String = userspace_reason(row.1),
+        reason: String = userspace_exit::display(row.1),
         /// vCPU number. `null`: the sum over the guest.
         vcpu: Option<u32> = row.0,
         /// Exits within the interval.

@@ -3,7 +3,8 @@
 use super::View;
 use super::table::cut;
 use judge::figures::seconds;
-use judge::lint::{Finding, FixKind, Lasting, RuleId, StillWatched, is_command};
+use judge::lint::{CannotTell, Finding, FixKind, Lasting, RuleId, StillWatched, is_command};
+use judge::model::HostModel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
@@ -19,50 +20,65 @@ pub fn all(view: &View<'_>) -> String {
         (true, false) => "no findings in what could be judged\n".to_string(),
         (false, _) => all.join("\n"),
     };
-    // Often one reason stops many rules: each reason takes one line.
+    let (cannot_tell, watching): (Vec<_>, Vec<_>) =
+        (view.selected_cannot_tell().collect(), view.selected_watching().collect());
+    for sentence in unjudged(&cannot_tell, &watching, &view.model.host, MAX_NAMES) {
+        out.push_str(&wrapped(&sentence, 12));
+    }
+    out
+}
+
+/// What could not be judged or has not been watched for long enough: a sentence for each reason, with at most
+/// `max_names` guests or rules in a row.
+pub fn unjudged(
+    cannot_tell: &[&CannotTell],
+    watching: &[&StillWatched],
+    host: &HostModel,
+    max_names: usize,
+) -> Vec<String> {
+    // Often one reason stops many rules.
     let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
-    let watched: BTreeSet<&str> = view.selected_watching().map(|w| w.because.as_str()).collect();
-    for c in view.selected_cannot_tell().filter(|c| !watched.contains(c.because.as_str())) {
+    let watched: BTreeSet<&str> = watching.iter().map(|w| w.because.as_str()).collect();
+    for c in cannot_tell.iter().filter(|c| !watched.contains(c.because.as_str())) {
         let (rules, guests) = by_reason.entry(&c.because).or_default();
         rules.extend(Some(c.rule).filter(|r| *r != RuleId::Every).map(RuleId::as_str));
         guests.extend(c.domain.as_deref());
     }
-    for (because, (rules, guests)) in by_reason {
-        let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests)) };
-        let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules) };
-        out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
+    let sentence = |(because, (rules, guests)): (&str, (BTreeSet<&str>, BTreeSet<&str>))| {
+        let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests, max_names)) };
+        let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules, max_names) };
+        format!("not judged: {what}{of}: {}", cut(because, 300))
+    };
+    let log = host.unjudged_lines().map(|(count, first)| match count {
+        1 => format!("1 line about KVM was not judged: {}", cut(first, 300)),
+        n => format!("{n} lines about KVM were not judged; the first: {}", cut(first, 300)),
+    });
+    by_reason.into_iter().map(sentence).chain(still_watched(watching, max_names)).chain(log).collect()
+}
+
+/// Where not enough has been seen yet, a sentence for each reason.
+fn still_watched(watching: &[&StillWatched], max_names: usize) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for w in watching {
+        by_reason.entry(&w.because).or_default().insert(w.domain.as_deref().unwrap_or("host"));
     }
-    out.push_str(&watching(view));
-    if let Some((count, first)) = view.model.host.unjudged_lines() {
-        let text = match count {
-            1 => format!("1 line about KVM was not judged: {}", cut(first, 300)),
-            n => format!("{n} lines about KVM were not judged; the first: {}", cut(first, 300)),
-        };
-        out.push_str(&wrapped(&text, 12));
-    }
-    out
+    let sentence = |(because, who): (&&str, &BTreeSet<&str>)| {
+        format!("still watched: {}: {}", list(who, max_names), cut(because, 300))
+    };
+    let more = by_reason.len().saturating_sub(MAX_NAMES);
+    let more = (more > 0).then(|| format!("still watched: {more} more"));
+    by_reason.iter().take(MAX_NAMES).map(sentence).chain(more).collect()
 }
 
 /// Where not enough has been seen yet, a line each reason.
 pub(super) fn watching(view: &View<'_>) -> String {
-    let mut by_reason: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for w in view.selected_watching() {
-        by_reason.entry(&w.because).or_default().insert(w.domain.as_deref().unwrap_or("host"));
-    }
-    let mut out = String::new();
-    for (because, who) in by_reason.iter().take(MAX_NAMES) {
-        out.push_str(&wrapped(&format!("still watched: {}: {}", list(who), cut(because, 300)), 15));
-    }
-    if by_reason.len() > MAX_NAMES {
-        let _ = writeln!(out, "still watched: {} more", by_reason.len() - MAX_NAMES);
-    }
-    out
+    still_watched(&view.selected_watching().collect::<Vec<_>>(), MAX_NAMES).iter().map(|s| wrapped(s, 12)).collect()
 }
 
 /// Names of guests or rules, divided by commas.
-fn list(names: &BTreeSet<&str>) -> String {
-    let named = names.iter().take(MAX_NAMES).map(|n| cut(n, 48));
-    let more = (names.len() > MAX_NAMES).then(|| format!("and {} more", names.len() - MAX_NAMES));
+fn list(names: &BTreeSet<&str>, max_names: usize) -> String {
+    let named = names.iter().take(max_names).map(|n| cut(n, 48));
+    let more = (names.len() > max_names).then(|| format!("and {} more", names.len() - max_names));
     named.chain(more).collect::<Vec<_>>().join(", ")
 }
 

@@ -3,9 +3,7 @@
 use super::View;
 use super::document::{JsonDocument, JsonProfile};
 use super::profile::ProfileView;
-use judge::model::call_tree;
-use judge::model::{Confidence, DomainModel, GuestConfig, GuestGuess, GuestKind};
-use kvm::userspace_exit;
+use judge::model::{Confidence, DomainModel, GuestConfig, GuestGuess, GuestKind, call_tree};
 use kvm::without_hidden;
 use sample::DomainFacts;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
@@ -83,8 +81,3 @@ const OS_WORDS: [(&str, &[&str]); 4] =
 const LINUXES: &[&str] = &[
     "linux", "debian", "ubuntu", "fedora", "redhat", "centos", "rocky", "suse", "alpine", "gentoo", "oracle", "nixos",
 ];
-
-/// Name of an exit to the VMM; a negative number is an errno.
-pub(crate) fn userspace_reason(reason: i32) -> String {
-    userspace_exit::display(reason.max(0).unsigned_abs(), reason.min(0)).into_owned()
-}

@@ -99,10 +99,13 @@ const KEYS: &[(&str, &str)] = &[
     ),
     (
         "/domains/0/exits/0",
-        "reason isa code vcpu count rate count_percent time_percent work_percent min_us max_us mean_us p99_us \
-         stderr_percent idle",
+        "reason isa code vcpu count rate count_percent time_percent work_percent cpu_percent min_us max_us mean_us \
+         p99_us stderr_percent idle",
     ),
-    ("/domains/0/accesses/0", "space address access device device_source vcpu count rate time_percent mean_us"),
+    (
+        "/domains/0/accesses/0",
+        "space address access device device_source vcpu count rate time_percent cpu_percent mean_us",
+    ),
     ("/domains/0/userspace_exits/0", "reason vcpu count rate"),
     ("/domains/0/kvm_events/0", "event count rate"),
     (

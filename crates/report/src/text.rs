@@ -5,7 +5,7 @@ use super::table::{Column, cut, or_dash, table};
 use super::{View, counter_tables, findings_text};
 use judge::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
 use judge::model::{AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, HotDevice, Model, ThreadModel};
-use kvm::Space;
+use kvm::{Space, userspace_exit};
 use sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::fmt::Write as _;
 
@@ -208,7 +208,7 @@ fn details(d: &DomainModel, rows: usize) -> String {
     }
     let userspace: Vec<_> = d.userspace.iter().filter(|u| u.0.is_none()).collect();
     let columns: &[Column<&(Option<u32>, i32, u64)>] = &[
-        ("<TO THE VMM", |(_, reason, _)| super::json::userspace_reason(*reason)),
+        ("<TO THE VMM", |(_, reason, _)| userspace_exit::display(*reason)),
         ("COUNT", |(.., count)| count.to_string()),
     ];
     out.push_str(&table(2, &userspace, rows, columns));

@@ -128,7 +128,7 @@ pub struct ThreadEvents {
 bounded!(ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays });
 
 /// Exits of one reason on one thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitCell {
     /// The instruction set that the code belongs to.
     pub isa: Isa,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strum::IntoStaticStr;
 
-/// A block device of the host, and its requests for one guest. Counted since somebody asked for it (the Disks view,
+/// A block device of the host, and its requests for one guest. Counted since somebody asked for it (the Storage view,
 /// `--engine-detail disks`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -199,7 +199,7 @@ mod tests {
     use crate::{BUCKETS, CpuTimes, Histogram, Known, MAX_FIGURE, Origin, ThreadEvents, ThreadSample, Timing};
     use kvm::CpuSet;
     use kvm::domain_xml::DiskXml;
-    use kvm::guest_numa::GuestNumaCell;
+    use kvm::domain_xml::GuestNumaCell;
 
     #[test]
     fn a_decoded_guest_has_the_bounds_of_a_pasted_one() {

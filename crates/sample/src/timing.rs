@@ -50,6 +50,11 @@ impl Timing {
         Some(100.0 * (variance / n).sqrt() / mean)
     }
 
+    /// The 99th percentile, microseconds; `None` for fewer than 100 events, of which it would be the longest.
+    pub fn p99_us(&self) -> Option<f64> {
+        self.quantile_us(0.99).filter(|_| self.count >= 100)
+    }
+
     /// A quantile from the histogram, microseconds, never outside the extremes. Durations are assumed to be evenly
     /// distributed within a bucket, so the result is exact to the bucket's width (a factor of two at worst).
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
@@ -118,6 +123,8 @@ mod tests {
         let mixed: Vec<u64> = std::iter::repeat_n(1_000, 98).chain([1_000_000, 1_000_000]).collect();
         let p99 = timing(&mixed).since(None).quantile_us(0.99).unwrap();
         assert!((500.0..=1000.0).contains(&p99), "{p99}");
+        assert_eq!(timing(&mixed).p99_us(), Some(p99));
+        assert_eq!(timing(&mixed[1..]).p99_us(), None, "of 99 events");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use anyhow::Context;
 use judge::analysis::Pipeline;
 use metrics::HostMetrics;
 use request::{Answers, publish};
-use rustix::thread::CapabilitySet;
 use sample::Feed;
 use std::cell::RefCell;
 use std::net::TcpListener;
@@ -46,7 +45,7 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
              and what they do; --web-config adds both"
         ));
     }
-    let live = live::start_with(settings, CapabilitySet::empty(), false);
+    let live = live::start(settings);
     live::stop_on_signals(live.commands)?;
     let published = Arc::default();
     let max_age = settings.interval * 3 + Duration::from_secs(5);

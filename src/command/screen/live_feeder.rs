@@ -1,6 +1,6 @@
 //! The live screen: the collector that feeds it, and the requests that the screen sends to the collector.
 
-use super::profiler::{ProfiledFeed, Profiler};
+use super::profiler::{self, ProfiledFeed};
 use super::{handlers, run_feeder, ui_options};
 use crate::cli::Settings;
 use crate::cli::args::EngineDetail;
@@ -22,7 +22,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     let files = for_files(&[], Some(HERE.as_ref()));
     let stop = Arc::new(AtomicBool::new(false));
     // Before the rights go that it needs.
-    let Profiler { requests: profile_requests, taken } = Profiler::start(stop.clone())?;
+    let (profile_requests, taken) = profiler::start(stop.clone())?;
     let LiveHost { feed: collector, commands } = live::start_with(settings, files, false);
     let (control, requests) = channel();
     let (recording, recording_requests) = channel();
@@ -108,7 +108,6 @@ fn forward(
                 Control::ShowInterrupts(on) => {
                     commands.send(CollectorCommand::Interrupts(on || has(EngineDetail::Interrupts))).ok()
                 }
-                Control::SetKvmEvents(on) => commands.send(CollectorCommand::KvmEvents(on)).ok(),
                 Control::Quit => commands.send(CollectorCommand::Stop).ok(),
                 Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
                 Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),

@@ -10,7 +10,7 @@ pub use player::replay;
 
 use super::save_settings;
 use crate::cli::Settings;
-use crate::ui::{ScreenEvent, ScreenHandlers, UiOptions};
+use crate::ui::{ScreenEvent, ScreenHandlers, ScreenSession, UiOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::SyncSender;
 
@@ -21,8 +21,7 @@ pub fn ui_options(settings: &Settings) -> UiOptions {
         no_color: !settings.color,
         settings: settings.screen.clone(),
         keys: settings.keys.clone(),
-        interval_s: settings.interval.as_secs_f64(),
-        ..UiOptions::default()
+        session: ScreenSession { interval_s: settings.interval.as_secs_f64(), ..ScreenSession::default() },
     }
 }
 

@@ -4,7 +4,7 @@ use super::mark_scan::MarkScan;
 use super::{handlers, run_feeder, ui_options};
 use crate::cli::Settings;
 use crate::command::recorded_intervals::{ReachedInterval, RecordedIntervals};
-use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick, UiOptions};
+use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick};
 use judge::analysis::JudgedInterval;
 use session::Cursor;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// A replay redraws no faster than this; at high speed it skips samples in between.
 const FRAME: Duration = Duration::from_millis(50);
+/// How many times as fast as it happened a recording plays, at least and at most.
+const MIN_SPEED: f64 = 0.25;
+const MAX_SPEED: f64 = 64.0;
 /// A replay waits no longer than this for a sample, however long the recording paused.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
@@ -36,7 +39,8 @@ pub fn replay(
             &events,
         );
     };
-    let options = UiOptions { source, title, ..ui_options(settings) };
+    let mut options = ui_options(settings);
+    (options.session.source, options.session.title) = (source, title);
     ui::run(options, ScreenHandlers { replay: Some(commands), ..handlers(settings) }, feeder)
 }
 
@@ -101,8 +105,9 @@ impl<'a> Player<'a> {
                 self.playing = on;
                 if on && at == self.last() { 0 } else { at }
             }
-            Replay::Speed(speed) => {
-                self.speed = speed;
+            Replay::Faster | Replay::Slower => {
+                let by = if command == Replay::Faster { 2.0 } else { 0.5 };
+                self.speed = (self.speed * by).clamp(MIN_SPEED, MAX_SPEED);
                 at
             }
             Replay::Step(n) => {
@@ -228,12 +233,12 @@ mod tests {
             Replay::Step(-1),
             Replay::Mark { forward: true },
             Replay::Mark { forward: true },
-            Replay::Speed(4.0),
+            Replay::Faster,
         ]);
         let at: Vec<usize> = ticks.iter().map(|(i, _)| *i).collect();
         assert_eq!(at, [10, 11, 9, 69, 99, 0, 0, 30, 30]);
         let last = ticks.last().unwrap().1.playback.as_ref().unwrap();
-        assert!((last.speed - 4.0).abs() < f64::EPSILON && !last.playing && last.len == 100);
+        assert!((last.speed - 2.0).abs() < f64::EPSILON && !last.playing && last.len == 100);
     }
 
     #[test]

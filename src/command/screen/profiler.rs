@@ -2,8 +2,7 @@
 
 use crate::ui::ProfileRequest;
 use engine::profile;
-use sample::Feed;
-use sample::{Sample, StackProfile};
+use sample::{Feed, Sample, StackProfile};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +14,6 @@ const LENGTH: Duration = Duration::from_secs(2);
 /// Different stacks that are kept: a recording holds them.
 const MAX_STACKS: usize = 400;
 
-/// The thread that samples stacks, and what it has sampled.
-pub struct Profiler {
-    /// Whose stacks to sample, one after the other.
-    pub requests: Sender<ProfileRequest>,
-    /// What was sampled.
-    pub taken: Receiver<TakenProfile>,
-}
-
 /// A profile, and the process that it is of.
 pub struct TakenProfile {
     pid: i32,
@@ -30,31 +21,30 @@ pub struct TakenProfile {
     stacks: StackProfile,
 }
 
-impl Profiler {
-    /// Starts the thread. Of the calling thread's rights it keeps only the rights for profiling. It waits for requests,
-    /// and has nothing attached meanwhile. `stop` ends a sampling early.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
-    pub fn start(stop: Arc<AtomicBool>) -> io::Result<Self> {
-        let (requests, asked) = channel::<ProfileRequest>();
-        let (done, taken) = channel();
-        std::thread::Builder::new().name("profiler".into()).spawn(move || {
-            // Without the right to give up rights, the thread continues with them; `keep` on the main thread says so.
-            let _ = rights::keep(rights::for_profile());
-            for ProfileRequest { pid, start_ticks, threads } in asked {
-                let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-                let stacks = match profile::sample(pid, &threads, LENGTH, || stop.load(Ordering::Relaxed)) {
-                    Ok(stacks) => stacks.limited(MAX_STACKS),
-                    Err(why) => StackProfile::refused(now_ms, threads, format!("{}; {}", why.cause, why.fix)),
-                };
-                if done.send(TakenProfile { pid, start_ticks, stacks }).is_err() {
-                    return;
-                }
+/// Starts the thread that samples stacks. Of the calling thread's rights it keeps only the rights for profiling. It
+/// waits for requests, and has nothing attached meanwhile. `stop` ends a sampling early. Returns where to request the
+/// stacks of guests, one after the other, and what was sampled.
+///
+/// # Errors
+/// If the thread cannot be started.
+pub fn start(stop: Arc<AtomicBool>) -> io::Result<(Sender<ProfileRequest>, Receiver<TakenProfile>)> {
+    let (requests, asked) = channel::<ProfileRequest>();
+    let (done, taken) = channel();
+    std::thread::Builder::new().name("profiler".into()).spawn(move || {
+        // Without the right to give up rights, the thread continues with them; `keep` on the main thread says so.
+        let _ = rights::keep(rights::for_profile());
+        for ProfileRequest { pid, start_ticks, threads } in asked {
+            let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+            let stacks = match profile::sample(pid, &threads, LENGTH, || stop.load(Ordering::Relaxed)) {
+                Ok(stacks) => stacks.limited(MAX_STACKS),
+                Err(why) => StackProfile::refused(now_ms, threads, format!("{}; {}", why.cause, why.fix)),
+            };
+            if done.send(TakenProfile { pid, start_ticks, stacks }).is_err() {
+                return;
             }
-        })?;
-        Ok(Self { requests, taken })
-    }
+        }
+    })?;
+    Ok((requests, taken))
 }
 
 /// A feed whose samples have the profiles that were taken before them.

@@ -4,11 +4,10 @@ mod csv;
 mod svg;
 
 use super::render;
-use super::save_format::SaveFormat;
 use super::state::{AppState, ScreenSource};
 use super::text;
 use super::theme::Theme;
-use super::view::ScreenView;
+use super::views::ScreenView;
 use jiff::Timestamp;
 use judge::analysis::DomainFilter;
 use judge::lint::Report;
@@ -18,15 +17,39 @@ use ratatui::layout::Rect;
 use report::document::JsonDocument;
 use report::json;
 
-/// A file to write: its name and its content. `None` before the first sample.
+/// What the view is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaveFormat {
+    /// A picture of the screen.
+    Svg,
+    /// The screen's text.
+    Text,
+    /// The view's figures, a line for each row.
+    Csv,
+    /// The whole interval, as `--batch --json` prints it.
+    Json,
+}
+
+impl SaveFormat {
+    /// All with the ends of their files' names and their lines of the menu, in its order.
+    pub const ALL: [(Self, &str, &str); 4] = [
+        (Self::Svg, "svg", "a picture of the screen, for a browser or a ticket"),
+        (Self::Text, "txt", "the text of the screen"),
+        (Self::Csv, "csv", "the figures of the view, not rounded, for a spreadsheet"),
+        (Self::Json, "json", "the whole interval of the guests in the view, as --batch --json prints it"),
+    ];
+}
+
+/// A file to write: its name and its content. `None` before the first sample, and for the CSV of a view without tables.
 pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(String, String)> {
     let content = match format {
         SaveFormat::Svg => svg::picture(&drawn(state, theme), &title(state), theme.tone()),
         SaveFormat::Text => lines(&drawn(state, theme)),
-        SaveFormat::Csv => csv::table(state, &document(state)?),
+        SaveFormat::Csv => Some(csv::tables(state)).filter(|csv| !csv.is_empty())?,
         SaveFormat::Json => json::text(&document(state)?).ok()? + "\n",
     };
-    Some((file_name(state, state.view.shown.name(), format.extension()), content))
+    let extension = SaveFormat::ALL.iter().find(|(f, ..)| *f == format)?.1;
+    Some((file_name(state, state.view.name(), extension), content))
 }
 
 /// A file name with host and time: `kvmtop-kvm07-exits-20261121-140322.svg`.
@@ -41,17 +64,14 @@ pub fn file_name(state: &AppState, what: &str, extension: &str) -> String {
     format!("{}.{extension}", name.join("-"))
 }
 
-/// The guests of the view: in the table of guests, all that pass the filter.
+/// The guests of the view: on a page its guest, else all that pass the filter.
 fn guests(state: &AppState) -> Vec<&DomainModel> {
-    if state.view.shown != ScreenView::Guests {
-        return state.guests_in_view();
-    }
-    state.table.rows.iter().filter(|r| r.is_guest()).filter_map(|r| Some(state.at_row(*r)?.0)).collect()
+    if state.view == ScreenView::Page { state.domain().into_iter().collect() } else { state.guests() }
 }
 
 fn title(state: &AppState) -> String {
     let guests: Vec<String> = guests(state).iter().take(3).map(|d| text::clean(d.name())).collect();
-    format!("kvmtop, {}: {}", state.view.shown.title().to_lowercase(), guests.join(", "))
+    format!("kvmtop, {}: {}", state.view.name(), guests.join(", "))
 }
 
 /// The screen as it is, drawn once more.

@@ -3,6 +3,7 @@
 //! Letters are text in whatever monospaced font the viewer has, stretched to the width of their columns. Blocks, shades
 //! and rules are drawn as shapes: in a font they differ in width or leave gaps.
 
+use crate::ui::terminal::place_among_sixteen;
 use crate::ui::text;
 use crate::ui::theme::Tone;
 use kvm::without_hidden;
@@ -94,12 +95,11 @@ fn line(out: &mut String, cells: &[&Cell], top: f64, paper: &Paper) {
         };
         let n = cells[x..].iter().take_while(same).count();
         let left = MARGIN + x as f64 * CELL.0;
-        let width = n as f64 * CELL.0;
         if let Some(paper) = &look.paper {
-            rect(out, (left, top, width, CELL.1), paper, 1.0);
+            rect(out, (left, top, n as f64 * CELL.0, CELL.1), paper, 1.0);
         }
         match shape {
-            Some(shape) => draw(out, shape, (left, top, width), &look.ink),
+            Some(shape) => draw(out, shape, (left, top, n), &look.ink),
             None => words(out, &cells[x..x + n], (left, top), &look),
         }
         x += n;
@@ -142,60 +142,34 @@ fn words(out: &mut String, cells: &[&Cell], (left, top): (f64, f64), look: &Cell
     }
 }
 
-/// A character that is drawn instead of written.
-#[derive(Clone, Copy)]
-enum BlockShape {
-    /// Part of the cell that is filled, from below, in eighths.
-    Height(u8),
-    /// The whole cell in this opacity.
-    Shade(f64),
-    /// Part of the cell's width from the left, or from the right where negative, in eighths.
-    Side(i8),
-    /// A horizontal or a vertical line through the middle.
-    Rule { vertical: bool },
-}
+/// A part of a cell that is filled: left, top, width, height, opacity.
+type Shape = [f64; 5];
 
-fn shape_of(cell: &Cell) -> Option<BlockShape> {
+/// What is drawn instead of a character. Bars of two lines do not touch.
+fn shape_of(cell: &Cell) -> Option<Shape> {
+    const EDGE: f64 = 1.5;
+    const BAR: f64 = CELL.1 - 2.0 * EDGE;
     let c = cell.symbol().chars().next()?;
+    let eighths = |of: f64, from: char| of / 8.0 * f64::from((c as u32).abs_diff(from as u32));
     Some(match c {
-        '▁'..='█' => BlockShape::Height((c as u32 - 0x2580) as u8),
-        // ▉ is seven eighths, ▏ is one.
-        '▉'..='▏' => BlockShape::Side((0x2590 - c as u32) as i8),
-        '▓' => BlockShape::Shade(0.78),
-        '▒' => BlockShape::Shade(0.58),
-        '░' => BlockShape::Shade(0.38),
-        '▕' => BlockShape::Side(-1),
-        '─' => BlockShape::Rule { vertical: false },
-        '│' => BlockShape::Rule { vertical: true },
+        '▁'..='█' => [0.0, EDGE + BAR - eighths(BAR, '▀'), CELL.0, eighths(BAR, '▀'), 1.0],
+        '▉'..='▏' => [0.0, EDGE, eighths(CELL.0, '▐'), BAR, 1.0],
+        '▕' => [CELL.0 * 0.875, EDGE, CELL.0 / 8.0, BAR, 1.0],
+        '▓' => [0.0, EDGE, CELL.0, BAR, 0.78],
+        '▒' => [0.0, EDGE, CELL.0, BAR, 0.58],
+        '░' => [0.0, EDGE, CELL.0, BAR, 0.38],
+        '─' => [0.0, CELL.1 / 2.0 - 0.5, CELL.0, 1.0, 1.0],
+        '│' => [CELL.0 / 2.0 - 0.5, 0.0, 1.0, CELL.1, 1.0],
         _ => return None,
     })
 }
 
-/// Draws a run of one shape.
-fn draw(out: &mut String, shape: BlockShape, (left, top, width): (f64, f64, f64), ink: &str) {
-    let (w, h) = CELL;
-    // Bars of two lines do not touch.
-    let bar = h - 3.0;
-    match shape {
-        BlockShape::Height(8) => rect(out, (left, top + 1.5, width, bar), ink, 1.0),
-        BlockShape::Height(n) => {
-            let tall = bar * f64::from(n) / 8.0;
-            rect(out, (left, top + 1.5 + bar - tall, width, tall), ink, 1.0);
-        }
-        BlockShape::Shade(opacity) => rect(out, (left, top + 1.5, width, bar), ink, opacity),
-        BlockShape::Side(n) => {
-            let thick = w * f64::from(n.abs()) / 8.0;
-            for i in 0..(width / w).round() as u32 {
-                let x = left + f64::from(i) * w + if n > 0 { 0.0 } else { w - thick };
-                rect(out, (x, top + 1.5, thick, bar), ink, 1.0);
-            }
-        }
-        BlockShape::Rule { vertical: false } => rect(out, (left, top + h / 2.0 - 0.5, width, 1.0), ink, 1.0),
-        BlockShape::Rule { vertical: true } => {
-            for i in 0..(width / w).round() as u32 {
-                rect(out, (left + (f64::from(i) + 0.5) * w - 0.5, top, 1.0, h), ink, 1.0);
-            }
-        }
+/// Draws a run of one shape: in one piece where it fills its cells from side to side.
+fn draw(out: &mut String, shape: Shape, (left, top, cells): (f64, f64, usize), ink: &str) {
+    let [x, y, width, height, opacity] = shape;
+    let (pieces, width) = if width < CELL.0 { (cells, width) } else { (1, cells as f64 * CELL.0) };
+    for i in 0..pieces {
+        rect(out, (left + i as f64 * CELL.0 + x, top + y, width, height), ink, opacity);
     }
 }
 
@@ -216,38 +190,15 @@ fn look(cell: &Cell, paper: &Paper) -> CellLook {
 
 /// A colour as `#rrggbb`; `None` for the terminal's own.
 fn colour(c: Color, paper: &Paper) -> Option<String> {
-    let sixteen = |n: usize| Some(paper.sixteen[n].to_string());
-    let hex = |r: u8, g: u8, b: u8| Some(format!("#{r:02x}{g:02x}{b:02x}"));
-    match c {
-        Color::Reset => None,
-        Color::Black => sixteen(0),
-        Color::Red => sixteen(1),
-        Color::Green => sixteen(2),
-        Color::Yellow => sixteen(3),
-        Color::Blue => sixteen(4),
-        Color::Magenta => sixteen(5),
-        Color::Cyan => sixteen(6),
-        Color::Gray => sixteen(7),
-        Color::DarkGray => sixteen(8),
-        Color::LightRed => sixteen(9),
-        Color::LightGreen => sixteen(10),
-        Color::LightYellow => sixteen(11),
-        Color::LightBlue => sixteen(12),
-        Color::LightMagenta => sixteen(13),
-        Color::LightCyan => sixteen(14),
-        Color::White => sixteen(15),
-        Color::Rgb(r, g, b) => hex(r, g, b),
-        Color::Indexed(n @ 0..16) => sixteen(n.into()),
-        Color::Indexed(n @ 16..232) => {
-            let level = |i: u8| if i == 0 { 0 } else { 55 + 40 * i };
-            let n = n - 16;
-            hex(level(n / 36), level(n / 6 % 6), level(n % 6))
-        }
-        Color::Indexed(n) => {
-            let grey = 8 + 10 * (n - 232);
-            hex(grey, grey, grey)
-        }
-    }
+    let level = |i: u8| if i == 0 { 0 } else { 55 + 40 * i };
+    let [r, g, b] = match c {
+        Color::Rgb(r, g, b) => [r, g, b],
+        Color::Indexed(n @ 0..16) => return Some(paper.sixteen[usize::from(n)].into()),
+        Color::Indexed(n @ 16..232) => [(n - 16) / 36, (n - 16) / 6 % 6, (n - 16) % 6].map(level),
+        Color::Indexed(n) => [8 + 10 * (n - 232); 3],
+        named => return place_among_sixteen(named).map(|n| paper.sixteen[n].into()),
+    };
+    Some(format!("#{r:02x}{g:02x}{b:02x}"))
 }
 
 /// Text within an element or an attribute. XML 1.0 does not allow control characters.

@@ -1,13 +1,46 @@
 //! What the files of a view hold.
 
 use super::*;
-use crate::ui::tests::{busy, press};
+use crate::ui::table::TableId;
+use crate::ui::tests::{busy, draw, press, screen};
 use crate::ui::theme::{Charset, Palette, Tone};
-use crate::ui::view::ScreenView;
+use crate::ui::views::heads;
 use serde_json::Value;
+use testkit::Fixture;
 
 fn saved(state: &AppState, format: SaveFormat) -> String {
     view(state, &Theme::default(), format).unwrap().1
+}
+
+/// The records of the first table of a CSV file, by the names of its columns. No field of it has a comma.
+fn records(csv: &str) -> Vec<Vec<(String, String)>> {
+    let table = csv.split("\r\n\r\n").next().unwrap();
+    // A comma between quotes is text.
+    let fields = |line: &str| {
+        let parts = line.split('"').enumerate();
+        let line: String =
+            parts.map(|(n, part)| if n % 2 == 1 { part.replace(',', ";") } else { part.into() }).collect();
+        line.split(',').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut lines = table.lines().map(fields);
+    let names = lines.next().unwrap();
+    lines.map(|fields| names.iter().cloned().zip(fields).collect()).collect()
+}
+
+fn domains(state: &AppState) -> Vec<Value> {
+    let document: Value = serde_json::from_str(&saved(state, SaveFormat::Json)).unwrap();
+    assert_eq!(document["schema"], 1);
+    document["domains"].as_array().unwrap().clone()
+}
+
+/// The sum of fields such as `cpu.guest + cpu.usr`; `None` where one is not a figure.
+fn sum_of(value: &Value, fields: &str) -> Option<f64> {
+    let figure = |field: &str| field.split('.').try_fold(value, |v, name| v.get(name))?.as_f64();
+    fields.split(" + ").map(figure).sum()
+}
+
+fn is_same(csv: &str, json: f64) -> bool {
+    csv.parse::<f64>().is_ok_and(|csv| (csv - json).abs() <= json.abs() * 1e-12)
 }
 
 #[test]
@@ -15,8 +48,8 @@ fn a_file_is_named_after_host_view_and_time() {
     let mut state = busy(120, 40);
     let name = |s: &AppState, f| view(s, &Theme::default(), f).unwrap().0;
     assert_eq!(name(&state, SaveFormat::Svg), "kvmtop-kvm07-guests-20261121-140422.svg");
-    press(&mut state, "3");
-    assert_eq!(name(&state, SaveFormat::Csv), "kvmtop-kvm07-exits-20261121-140422.csv");
+    state.show(ScreenView::Storage);
+    assert_eq!(name(&state, SaveFormat::Csv), "kvmtop-kvm07-storage-20261121-140422.csv");
     assert!(view(&AppState::default(), &Theme::default(), SaveFormat::Json).is_none());
 }
 
@@ -26,70 +59,122 @@ fn the_picture_is_an_image_with_the_words_of_the_screen() {
     let svg = saved(&state, SaveFormat::Svg);
     let document = roxmltree::Document::parse(&svg).unwrap();
     let words: Vec<&str> = document.descendants().filter(|n| n.has_tag_name("text")).filter_map(|n| n.text()).collect();
-    assert!(words.iter().any(|w| w.contains("win10-2")) && words.iter().any(|w| w.contains("FINDINGS")), "{words:?}");
+    assert!(words.iter().any(|w| w.contains("win10-2")) && words.iter().any(|w| w.contains("GUEST")), "{words:?}");
     assert_eq!(document.root_element().attribute("role"), Some("img"));
     let light = Theme::of(Palette::True, Tone::Light, Charset::Unicode);
     assert!(view(&state, &light, SaveFormat::Svg).unwrap().1.contains("fill=\"#ffffff\""));
 }
 
 #[test]
-fn the_text_is_that_of_the_screen() {
-    let state = busy(120, 40);
-    let shown = crate::ui::tests::text(&crate::ui::tests::draw(&state, &Theme::default()));
-    assert_eq!(saved(&state, SaveFormat::Text), shown);
+fn blocks_of_the_picture_are_shapes_on_whole_eighths() {
+    let mut buf = Buffer::empty(Rect::new(0, 0, 9, 1));
+    buf.set_string(0, 0, "██▁▌▕▒──x", ratatui::style::Style::default());
+    let svg = svg::picture(&buf, "", Tone::Dark);
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let shapes: Vec<_> = document
+        .descendants()
+        .filter(|n| n.has_tag_name("rect"))
+        .skip(1)
+        .map(|n| ["x", "y", "width", "height"].map(|name| n.attribute(name).unwrap().parse::<f64>().unwrap()))
+        .collect();
+    let expected = [
+        [14.0, 15.5, 16.0, 14.0],
+        [30.0, 27.75, 8.0, 1.75],
+        [38.0, 15.5, 4.0, 14.0],
+        [53.0, 15.5, 1.0, 14.0],
+        [54.0, 15.5, 8.0, 14.0],
+        [62.0, 22.0, 16.0, 1.0],
+    ];
+    assert_eq!(shapes, expected);
+    assert_eq!(document.descendants().filter(|n| n.has_tag_name("text")).count(), 1);
 }
 
 #[test]
-fn csv_has_the_figures_of_every_view_under_their_names() {
+fn the_text_is_that_of_the_screen() {
+    let state = busy(120, 40);
+    assert_eq!(saved(&state, SaveFormat::Text), lines(&draw(&state, &Theme::default())));
+}
+
+#[test]
+fn csv_of_the_guests_has_every_guest_with_the_figures_of_json() {
     let mut state = busy(120, 40);
-    let mut csv = |key: &str| {
-        press(&mut state, key);
-        saved(&state, SaveFormat::Csv)
-    };
-    let guests = csv("1");
-    assert!(guests.starts_with("name,findings,vcpus,cpu,"), "{guests}");
-    assert_eq!(guests.lines().count(), 6);
-    assert!(guests.contains("\r\nwin10-2,"), "{guests}");
-    for (key, head) in [
-        ("2", "domain,name"),
-        ("3", "domain,kind"),
-        ("4", "domain,space,address"),
-        ("5", "cpu,"),
-        ("6", "domain,"),
-        ("9", "domain,rule,severity"),
-        ("0", "name,"),
-    ] {
-        let rows = csv(key);
-        let head = head.trim_end_matches(",name");
-        assert!(rows.starts_with(head) && rows.lines().count() > 1, "{key}: {rows}");
-        let columns = rows.lines().next().unwrap().split(',').count();
-        assert!(columns > 1, "{rows}");
+    let guests = domains(&state);
+    let records = records(&saved(&state, SaveFormat::Csv));
+    assert_eq!(records.len(), guests.len(), "guests that share a row on the screen, and no row of the host");
+    let mut compared = 0;
+    for record in &records {
+        let of = |name: &str| &record.iter().find(|(n, _)| n == name).unwrap().1;
+        let guest = guests.iter().find(|g| g["name"].as_str() == Some(of("name"))).unwrap();
+        // Figures of lists, such as the exits of all reasons, are sums that no field of JSON has.
+        for head in heads(TableId::Guests).into_iter().filter(|h| h.json != "name" && !h.json.contains("[]")) {
+            if let Some(figure) = sum_of(guest, head.json) {
+                assert!(is_same(of(head.name), figure), "{}: {} {figure}", head.name, of(head.name));
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared >= guests.len(), "{compared}");
+    press(&mut state, "/win<Enter>");
+    assert_eq!(self::records(&saved(&state, SaveFormat::Csv)).len(), 1);
+}
+
+#[test]
+fn csv_of_disks_has_the_names_and_figures_of_json() {
+    let mut state = screen(&Fixture::with_devices(), 200, 50);
+    state.show(ScreenView::Storage);
+    let guests = domains(&state);
+    let records = records(&saved(&state, SaveFormat::Csv));
+    assert_eq!(records.len(), guests.iter().map(|g| g["disks"].as_array().unwrap().len()).sum::<usize>());
+    for record in &records {
+        let guest = guests.iter().find(|g| g["name"] == record[0].1.as_str()).unwrap();
+        let disk = guest["disks"].as_array().unwrap().iter().find(|d| d["name"] == record[1].1.as_str()).unwrap();
+        for (name, csv) in &record[2..] {
+            match disk[name].as_f64() {
+                Some(figure) => assert!(is_same(csv, figure), "{name}: {csv} {figure}"),
+                None => assert!(disk[name].is_null() && csv.is_empty(), "{name}: {csv} {}", disk[name]),
+            }
+        }
+    }
+}
+
+#[test]
+fn csv_has_every_table_of_a_view_with_all_its_columns() {
+    let mut state = screen(&Fixture::with_devices(), 80, 24);
+    state.show(ScreenView::Sources);
+    assert!(view(&state, &Theme::default(), SaveFormat::Csv).is_none(), "no table, no file");
+    for view in [ScreenView::Guests, ScreenView::Page, ScreenView::Storage] {
+        state.show(view);
+        state.settle();
+        let csv = saved(&state, SaveFormat::Csv);
+        let shown = match view {
+            ScreenView::Guests => vec![TableId::Guests],
+            _ => state.page_of(view).tables().map(crate::ui::table::AnyTable::id).collect(),
+        };
+        let shown: Vec<TableId> = shown.into_iter().filter(|id| !heads(*id).is_empty()).collect();
+        let tables: Vec<&str> = csv.split("\r\n\r\n").map(str::trim_start).filter(|t| !t.is_empty()).collect();
+        assert_eq!(tables.len(), shown.len(), "{view:?}: {csv}");
+        for (table, id) in tables.into_iter().zip(shown) {
+            let names: Vec<&str> = heads(id).iter().map(|head| head.name).collect();
+            assert_eq!(table.lines().next(), Some(names.join(",").as_str()), "{view:?}");
+        }
     }
 }
 
 #[test]
 fn json_is_the_document_of_the_guests_in_the_view() {
     let mut state = busy(120, 40);
-    let guests = |s: &AppState| {
-        let document: Value = serde_json::from_str(&saved(s, SaveFormat::Json)).unwrap();
-        assert_eq!(document["schema"], 1);
-        document["domains"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|d| d["name"].as_str().unwrap().to_string())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(guests(&state).len(), 5);
+    let names = |s: &AppState| domains(s).iter().map(|d| d["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(&state).len(), 5);
     press(&mut state, "/win<Enter>");
-    assert_eq!(guests(&state), ["win10-2"]);
-    press(&mut state, "<Esc>3");
-    assert_eq!(guests(&state).len(), 1);
+    assert_eq!(names(&state), ["win10-2"]);
+    press(&mut state, "<Esc>");
+    state.show(ScreenView::Page);
+    assert_eq!(names(&state).len(), 1);
 }
 
 #[test]
 fn hostile_names_break_neither_markup_nor_spreadsheet() {
-    let mut state = busy(120, 40);
+    let mut state = screen(&Fixture::with_devices(), 120, 40);
     let model = state.model.as_mut().unwrap();
     let facts = std::sync::Arc::make_mut(&mut model.domains[0].facts);
     facts.name.value = "=cmd|'/c calc'!A1,\"</text><script>alert(1)</script>\u{1b}[2J\u{202e}".into();
@@ -98,7 +183,10 @@ fn hostile_names_break_neither_markup_nor_spreadsheet() {
     let document = roxmltree::Document::parse(&svg).unwrap();
     assert!(document.descendants().all(|n| !n.has_tag_name("script")));
     assert!(!svg.contains(['\u{1b}', '\u{202e}']));
-    let csv = saved(&state, SaveFormat::Csv);
-    assert!(csv.contains("\"'=cmd|'/c calc'!A1,\"\"</text>"), "{csv}");
-    state.view.show(ScreenView::Threads);
+    for view in [ScreenView::Guests, ScreenView::Storage] {
+        state.show(view);
+        let csv = saved(&state, SaveFormat::Csv);
+        assert!(csv.contains("\"'=cmd|'/c calc'!A1,\"\"</text>"), "{csv}");
+        assert!(!csv.contains(['\u{1b}', '\u{202e}']), "{csv}");
+    }
 }

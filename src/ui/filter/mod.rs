@@ -17,10 +17,11 @@ mod words;
 
 pub use parser::parse;
 
+use super::table::Value;
 use globset::{GlobBuilder, GlobMatcher};
 
 /// Longest filter that is read, characters.
-pub const LONGEST: usize = 256;
+pub const MAX_LENGTH: usize = 256;
 
 /// A column that a filter can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,21 +32,15 @@ pub struct FilterField {
     pub is_text: bool,
 }
 
-/// The value of a column in a row.
-#[derive(Debug, Clone, PartialEq)]
-pub enum FieldValue {
-    /// A figure.
-    Figure(f64),
-    /// A text.
-    Text(String),
-    /// No source gave it.
-    Unknown,
-}
-
 /// Why a filter cannot be read: a sentence without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct FilterError(pub String);
+#[error("at {}: {why}", at + 1)]
+pub struct FilterError {
+    /// The character where it is wrong, counted from 0.
+    pub at: usize,
+    /// What is wrong.
+    pub why: String,
+}
 
 /// A filter that was read.
 #[derive(Debug, Clone)]
@@ -58,8 +53,6 @@ pub enum Filter {
         field: usize,
         /// How.
         comparison: Comparison,
-        /// True of the rows to which the comparison does not apply.
-        negated: bool,
     },
     /// True where all are.
     All(Vec<Filter>),
@@ -69,38 +62,20 @@ pub enum Filter {
     Not(Box<Filter>),
 }
 
-/// The filter of the table: the text as typed, and the active filter. While the typed text is invalid, the last valid
-/// filter stays active.
+/// The filter of the table.
 #[derive(Debug, Clone, Default)]
 pub struct TableFilter {
-    typed: String,
     text: String,
     filter: Option<Filter>,
-    error: Option<FilterError>,
 }
 
 impl TableFilter {
-    /// Takes what was typed.
-    pub fn set(&mut self, typed: &str, fields: &[FilterField]) {
-        self.typed = typed.to_string();
-        match parse(typed, fields) {
-            Ok(filter) => {
-                (self.filter, self.error) = (filter, None);
-                self.text = self.typed.trim().to_string();
-            }
-            Err(error) => self.error = Some(error),
-        }
-    }
-
-    /// Ends the typing and keeps the active text. Returns the error in the text typed last.
-    pub fn settle(&mut self) -> Option<FilterError> {
-        self.typed.clone_from(&self.text);
-        self.error.take()
-    }
-
-    /// Shows every row again.
-    pub fn clear(&mut self) {
-        *self = Self::default();
+    /// Reads a filter.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or still to be typed.
+    pub fn read(text: &str, fields: &[FilterField]) -> Result<Self, FilterError> {
+        Ok(Self { filter: parse(text, fields)?, text: text.trim().to_string() })
     }
 
     /// Whether every row is shown.
@@ -108,18 +83,18 @@ impl TableFilter {
         self.text.is_empty()
     }
 
-    /// The active text.
+    /// Whether it is a name without a comparison.
+    pub fn is_name(&self) -> bool {
+        matches!(self.filter, Some(Filter::Name(_)))
+    }
+
+    /// Its text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What is wrong with the text typed last.
-    pub fn error(&self) -> Option<&FilterError> {
-        self.error.as_ref()
-    }
-
     /// Whether a row is shown; see [`Filter::shows`].
-    pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> FieldValue) -> bool {
+    pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> Value) -> bool {
         self.filter.as_ref().is_none_or(|f| f.shows(name, value))
     }
 }
@@ -167,15 +142,15 @@ impl TextPattern {
 
 impl Filter {
     /// Whether a row is shown: its name, and the value of each column by the index in the list given to [`parse`].
-    pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> FieldValue) -> bool {
+    pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> Value) -> bool {
         self.holds(name, value) == Some(true)
     }
 
     /// `None` where an unknown value decides.
-    fn holds(&self, name: &str, value: &dyn Fn(usize) -> FieldValue) -> Option<bool> {
+    fn holds(&self, name: &str, value: &dyn Fn(usize) -> Value) -> Option<bool> {
         match self {
             Self::Name(pattern) => Some(pattern.is_match(name)),
-            Self::Compare { field, comparison, negated } => Some(comparison.holds(&value(*field))? != *negated),
+            Self::Compare { field, comparison } => comparison.holds(&value(*field)),
             Self::All(parts) => join(parts.iter().map(|p| p.holds(name, value)), false),
             Self::Any(parts) => join(parts.iter().map(|p| p.holds(name, value)), true),
             Self::Not(part) => part.holds(name, value).map(|holds| !holds),
@@ -195,20 +170,20 @@ fn join(mut answers: impl Iterator<Item = Option<bool>>, decides: bool) -> Optio
 }
 
 impl Comparison {
-    fn holds(&self, value: &FieldValue) -> Option<bool> {
+    fn holds(&self, value: &Value) -> Option<bool> {
         match (self, value) {
-            (Self::IsUnknown, v) => Some(*v == FieldValue::Unknown),
-            (Self::Within(from, to), FieldValue::Figure(v)) => Some((from..=to).contains(&v)),
-            (Self::Below(limit), FieldValue::Figure(v)) => Some(v < limit),
-            (Self::Above(limit), FieldValue::Figure(v)) => Some(v > limit),
-            (Self::Matches(pattern), FieldValue::Text(text)) => Some(pattern.is_match(text)),
+            (Self::IsUnknown, v) => Some(*v == Value::Unknown),
+            (Self::Within(from, to), Value::Figure(v)) => Some((from..=to).contains(&v)),
+            (Self::Below(limit), Value::Figure(v)) => Some(v < limit),
+            (Self::Above(limit), Value::Figure(v)) => Some(v > limit),
+            (Self::Matches(pattern), Value::Text(text)) => Some(pattern.is_match(text)),
             _ => None,
         }
     }
 }
 
-/// The names of columns that can complete a filter while it is typed: the names that begin with its last word. Empty
-/// where a column name is not allowed.
+/// The names of columns that can follow while a filter is typed: the names that begin with its last word. Empty where
+/// no column name is allowed.
 pub fn suggestions(text: &str, fields: &[FilterField]) -> Vec<&'static str> {
     let start = last_word(text);
     let word = text[start..].to_lowercase();
@@ -218,17 +193,7 @@ pub fn suggestions(text: &str, fields: &[FilterField]) -> Vec<&'static str> {
     if !expected || word.contains(['=', '<', '>', '~', '!', '"', '\'']) {
         return Vec::new();
     }
-    fields.iter().map(|f| f.name).filter(|name| name.starts_with(&word) && *name != word).collect()
-}
-
-/// The filter with its last word completed to what all suggestions have in common; `None` if that adds nothing.
-pub fn completed(text: &str, fields: &[FilterField]) -> Option<String> {
-    let start = last_word(text);
-    let names = suggestions(text, fields);
-    let first = names.first()?;
-    let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    let shared = names.iter().map(|name| common(name, first)).min()?;
-    (start + shared > text.len()).then(|| format!("{}{}", &text[..start], &first[..shared]))
+    fields.iter().map(|f| f.name).filter(|name| name.starts_with(&word)).collect()
 }
 
 /// Where the last word of a text begins.

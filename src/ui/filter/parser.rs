@@ -1,48 +1,56 @@
 //! From a filter's text to a [`Filter`], by recursive descent.
 
 use super::words::{FilterWord, is_expression, pieces};
-use super::{Comparison, Filter, FilterError, FilterField, LONGEST, TextPattern};
+use super::{Comparison, Filter, FilterError, FilterField, MAX_LENGTH, TextPattern};
 
 /// Deepest nesting of parentheses and `not`.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Reads a filter; `None` for an empty text, which shows every row.
 ///
 /// # Errors
 /// A sentence that says what is wrong, or what is still to be typed.
 pub fn parse(text: &str, fields: &[FilterField]) -> Result<Option<Filter>, FilterError> {
-    let text = text.trim();
-    if text.chars().count() > LONGEST {
-        return Err(FilterError(format!("a filter has at most {LONGEST} characters")));
+    let length = text.chars().count();
+    if length > MAX_LENGTH {
+        return Err(FilterError { at: MAX_LENGTH, why: format!("a filter has at most {MAX_LENGTH} characters") });
     }
-    if text.is_empty() {
+    if text.trim().is_empty() {
         return Ok(None);
     }
     if !is_expression(text) {
-        return Ok(Some(Filter::Name(TextPattern::new(text, false))));
+        return Ok(Some(Filter::Name(TextPattern::new(text.trim(), false))));
     }
-    let mut parser = Parser { pieces: pieces(text)?, at: 0, fields };
+    let mut parser = Parser { pieces: pieces(text)?, at: 0, length, fields };
     let filter = parser.any(0)?;
     match parser.peek() {
         None => Ok(Some(filter)),
-        Some(FilterWord::Close) => Err(FilterError("')' without '('".into())),
-        Some(piece) => Err(FilterError(format!("'and' or 'or' is missing before {}", shown(piece)))),
+        Some(FilterWord::Close) => parser.wrong(0, "')' without '('"),
+        Some(_) => parser.wrong(0, "'and' or 'or' is missing"),
     }
 }
 
 struct Parser<'a> {
-    pieces: Vec<FilterWord>,
+    pieces: Vec<(usize, FilterWord)>,
     at: usize,
+    /// Characters of the text.
+    length: usize,
     fields: &'a [FilterField],
 }
 
 impl Parser<'_> {
     fn peek(&self) -> Option<&FilterWord> {
-        self.pieces.get(self.at)
+        self.pieces.get(self.at).map(|(_, piece)| piece)
+    }
+
+    /// An error about the piece that many back; 0 is the next one.
+    fn wrong<T>(&self, back: usize, why: impl Into<String>) -> Result<T, FilterError> {
+        let at = self.at.checked_sub(back).and_then(|at| self.pieces.get(at)).map_or(self.length, |(at, _)| *at);
+        Err(FilterError { at, why: why.into() })
     }
 
     fn next(&mut self) -> Option<FilterWord> {
-        let piece = self.pieces.get(self.at).cloned();
+        let piece = self.peek().cloned();
         self.at += 1;
         piece
     }
@@ -51,7 +59,7 @@ impl Parser<'_> {
     fn keyword(&mut self, keyword: &str) -> bool {
         let is = matches!(self.peek(), Some(FilterWord::Word(w)) if w.eq_ignore_ascii_case(keyword))
             // `or=1` is the comparison of a column.
-            && !matches!(self.pieces.get(self.at + 1), Some(FilterWord::Operator(_)));
+            && !matches!(self.pieces.get(self.at + 1), Some((_, FilterWord::Operator(_))));
         self.at += usize::from(is);
         is
     }
@@ -73,8 +81,8 @@ impl Parser<'_> {
     }
 
     fn one(&mut self, depth: usize) -> Result<Filter, FilterError> {
-        if depth > DEEPEST {
-            return Err(FilterError(format!("more than {DEEPEST} conditions within each other")));
+        if depth > MAX_DEPTH {
+            return self.wrong(0, format!("more than {MAX_DEPTH} conditions within each other"));
         }
         if self.keyword("not") {
             return Ok(Filter::Not(Box::new(self.one(depth + 1)?)));
@@ -84,8 +92,7 @@ impl Parser<'_> {
                 let inner = self.any(depth + 1)?;
                 match self.next() {
                     Some(FilterWord::Close) => Ok(inner),
-                    None => Err(FilterError("')' is missing".into())),
-                    Some(piece) => Err(FilterError(format!("'and', 'or' or ')' is missing before {}", shown(&piece)))),
+                    _ => self.wrong(1, "'and', 'or' or ')' is missing"),
                 }
             }
             Some(FilterWord::Word(word)) => match self.peek() {
@@ -94,29 +101,25 @@ impl Parser<'_> {
                     self.comparison(&word, operator)
                 }
                 _ if ["and", "or"].iter().any(|k| word.eq_ignore_ascii_case(k)) => {
-                    Err(FilterError(format!("a condition is missing before '{word}'")))
+                    self.wrong(1, "a condition is missing, such as cpu>50")
                 }
                 _ => Ok(Filter::Name(TextPattern::new(&word, false))),
             },
             Some(FilterWord::Quoted(text)) => Ok(Filter::Name(TextPattern::new(&text, false))),
-            Some(FilterWord::Operator(operator)) => {
-                Err(FilterError(format!("a column is missing before '{operator}'")))
-            }
-            Some(FilterWord::Close) => Err(FilterError("a condition is missing before ')'".into())),
-            None => Err(FilterError("a condition is missing at the end, such as cpu>50".into())),
+            Some(FilterWord::Operator(_)) => self.wrong(1, "a column is missing"),
+            Some(FilterWord::Close) | None => self.wrong(1, "a condition is missing, such as cpu>50"),
         }
     }
 
     fn comparison(&mut self, name: &str, operator: &'static str) -> Result<Filter, FilterError> {
         let Some(field) = self.fields.iter().position(|f| f.name.eq_ignore_ascii_case(name)) else {
             let names: Vec<&str> = self.fields.iter().map(|f| f.name).collect();
-            return Err(FilterError(format!("no column '{name}'; there are {}", names.join(", "))));
+            return self.wrong(2, format!("no column '{name}'; there are {}", names.join(", ")));
         };
         let (value, is_quoted) = match self.next() {
             Some(FilterWord::Word(word)) => (word, false),
             Some(FilterWord::Quoted(text)) => (text, true),
-            None => return Err(FilterError(format!("a value is missing after {name}{operator}"))),
-            Some(piece) => return Err(FilterError(format!("a value is missing before {}", shown(&piece)))),
+            _ => return self.wrong(1, "a value is missing"),
         };
         let field_of = self.fields[field];
         let comparison = match (operator, value.as_str()) {
@@ -124,25 +127,25 @@ impl Parser<'_> {
             ("=" | "!=", _) if field_of.is_text => Comparison::Matches(TextPattern::new(&value, true)),
             ("~", _) if field_of.is_text => Comparison::Matches(TextPattern::new(&value, false)),
             (_, _) if field_of.is_text => {
-                return Err(FilterError(format!("{} is a text: compare it with =, != or ~", field_of.name)));
+                return self.wrong(2, format!("{} is a text: compare it with =, != or ~", field_of.name));
             }
             ("~", _) => {
-                return Err(FilterError(format!(
-                    "{} is a figure: compare it with =, !=, <, <=, > or >=",
-                    field_of.name
-                )));
+                return self.wrong(2, format!("{} is a figure: compare it with =, !=, <, <=, > or >=", field_of.name));
             }
-            _ => figure_comparison(operator, &value)?,
+            _ => match figure_comparison(operator, &value) {
+                Some(comparison) => comparison,
+                None => return self.wrong(1, format!("'{value}' is no figure; use 50, 12.5, 10k, 2M or 4GiB")),
+            },
         };
         // `a<=5` is `not a>5`.
-        Ok(Filter::Compare { field, comparison, negated: ["!=", "<=", ">="].contains(&operator) })
+        let compare = Filter::Compare { field, comparison };
+        Ok(if ["!=", "<=", ">="].contains(&operator) { Filter::Not(Box::new(compare)) } else { compare })
     }
 }
 
-fn figure_comparison(operator: &str, text: &str) -> Result<Comparison, FilterError> {
-    let (value, step) =
-        figure(text).ok_or_else(|| FilterError(format!("'{text}' is no figure; use 50, 12.5, 10k, 2M or 4GiB")))?;
-    Ok(match operator {
+fn figure_comparison(operator: &str, text: &str) -> Option<Comparison> {
+    let (value, step) = figure(text)?;
+    Some(match operator {
         ">" | "<=" => Comparison::Above(value),
         "<" | ">=" => Comparison::Below(value),
         _ => Comparison::Within(value - step / 2.0, value + step / 2.0),
@@ -169,13 +172,4 @@ fn figure(text: &str) -> Option<(f64, f64)> {
     let value: f64 = digits.parse().ok().filter(|v: &f64| v.is_finite())?;
     let decimals = digits.split_once('.').map_or(0, |(_, d)| d.len());
     Some((value * unit, unit * 0.1_f64.powi(decimals as i32)))
-}
-
-fn shown(piece: &FilterWord) -> String {
-    match piece {
-        FilterWord::Word(text) | FilterWord::Quoted(text) => format!("'{text}'"),
-        FilterWord::Operator(o) => format!("'{o}'"),
-        FilterWord::Open => "'('".into(),
-        FilterWord::Close => "')'".into(),
-    }
 }

@@ -30,34 +30,35 @@ pub fn is_expression(text: &str) -> bool {
         || (text.split_whitespace().count() > 1 && text.split_whitespace().any(keyword))
 }
 
-/// Cuts a filter's text into pieces.
+/// Cuts a filter's text into pieces, each with the character where it begins.
 ///
 /// # Errors
 /// When a quote is not closed.
-pub fn pieces(text: &str) -> Result<Vec<FilterWord>, FilterError> {
+pub fn pieces(text: &str) -> Result<Vec<(usize, FilterWord)>, FilterError> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
+        let at = text[..text.len() - rest.len()].chars().count();
         if c.is_whitespace() {
             rest = &rest[c.len_utf8()..];
         } else if let Some(operator) = operator_at(rest) {
-            out.push(FilterWord::Operator(if operator == "==" { "=" } else { operator }));
+            out.push((at, FilterWord::Operator(if operator == "==" { "=" } else { operator })));
             rest = &rest[operator.len()..];
         } else if c == '(' || c == ')' {
-            out.push(if c == '(' { FilterWord::Open } else { FilterWord::Close });
+            out.push((at, if c == '(' { FilterWord::Open } else { FilterWord::Close }));
             rest = &rest[1..];
         } else if c == '"' || c == '\'' {
             let Some(end) = rest[1..].find(c) else {
-                return Err(FilterError(format!("the quote {c} is not closed")));
+                return Err(FilterError { at, why: format!("the quote {c} is not closed") });
             };
-            out.push(FilterWord::Quoted(rest[1..=end].to_string()));
+            out.push((at, FilterWord::Quoted(rest[1..=end].to_string())));
             rest = &rest[end + 2..];
         } else {
             let ends = |(at, c): &(usize, char)| {
                 c.is_whitespace() || "()\"'".contains(*c) || operator_at(&rest[*at..]).is_some()
             };
             let end = rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at);
-            out.push(FilterWord::Word(rest[..end].to_string()));
+            out.push((at, FilterWord::Word(rest[..end].to_string())));
             rest = &rest[end..];
         }
     }

@@ -1,39 +1,58 @@
 //! What each key does.
 
 use super::*;
-use crate::ui::action::{Effect, Replay};
-use crate::ui::guest_table::ColumnId;
+use crate::ui::action::{Control, Effect, Replay};
 use crate::ui::keymap::KEYMAP;
-use crate::ui::render;
-use crate::ui::render::popup_len;
-use crate::ui::state::Popup;
-use crate::ui::state::Tick;
-use crate::ui::view::ScreenView;
+use crate::ui::mouse::mouse;
+use crate::ui::state::{Menu, Popup};
+use crate::ui::table::{ColumnId, RowKey, TableId};
+use crate::ui::typing::paste;
+use crate::ui::views::ScreenView;
+use crate::ui::views::guests::column_with_name;
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use judge::lint::{Finding, RuleId, Severity};
+use judge::model::DomainModel;
 use sample::{EngineLevel, SourceId, SourceStatus};
 
 fn names(state: &AppState) -> Vec<&str> {
-    state.table.rows.iter().filter(|r| r.is_guest()).map(|r| model(state).domains[r.domain].name()).collect()
+    state.guests().into_iter().map(DomainModel::name).collect()
 }
 
-fn selected(state: &AppState) -> String {
-    let (d, t) = state.selected().unwrap();
-    t.map_or_else(|| d.name().to_string(), |t| format!("{}/{}", d.name(), t.label()))
+fn selected(state: &AppState) -> &str {
+    state.domain().map_or("", DomainModel::name)
+}
+
+fn shown(state: &AppState) -> String {
+    text(&draw(state, &Theme::default()))
+}
+
+fn footer(state: &AppState) -> String {
+    shown(state).lines().last().unwrap().to_string()
+}
+
+/// The busy host with these problems, and nothing else wrong.
+fn with_problems(problems: &[(&str, RuleId)]) -> AppState {
+    let mut state = busy(120, 40);
+    let finding = |(guest, rule): &(&str, RuleId)| {
+        let domain = Some((*guest).to_string()).filter(|name| !name.is_empty());
+        Finding { rule: *rule, domain, severity: Severity::Warning, title: rule.as_str().into(), ..Finding::default() }
+    };
+    state.findings = problems.iter().map(finding).collect();
+    state.settle();
+    state
 }
 
 #[test]
 fn help_lists_every_key() {
-    for (state, recorded) in [(busy(120, 40), false), (replayed(120, 40), true)] {
-        let mut state = state;
+    for (mut state, recorded) in [(busy(120, 40), false), (replayed(120, 40), true)] {
         press(&mut state, "?");
         let mut all = String::new();
-        for _ in 0..popup_len(&state) {
-            all.push_str(&text(&draw(&state, &Theme::default())));
-            press(&mut state, "<Down>");
+        for _ in 0..6 {
+            all.push_str(&shown(&state));
+            press(&mut state, "<PgDn>");
         }
         for b in KEYMAP {
-            if b.when.is_for(recorded) {
-                assert!(all.contains(&b.help[..b.help.len().min(60)]), "{}", b.help);
-            }
+            assert_eq!(all.contains(b.help), b.when.is_for(recorded), "{}", b.help);
         }
     }
 }
@@ -41,331 +60,263 @@ fn help_lists_every_key() {
 #[test]
 fn arrows_and_letters_move_the_selection() {
     let mut s = busy(120, 40);
-    assert_eq!(names(&s), ["db-prod", "build-3", "win10-2", "web-1", "idle-4"]);
-    for (keys, to) in [
-        ("<Down>", "build-3"),
-        ("j", "win10-2"),
-        ("k", "build-3"),
-        ("<Up><Up><Up>", "db-prod"),
-        ("<End>", "idle-4"),
-        ("<Home>", "db-prod"),
-        ("<PgDn>", "idle-4"),
-        ("<PgUp>", "db-prod"),
-    ] {
+    let all: Vec<String> = names(&s).into_iter().map(String::from).collect();
+    assert!(all.len() == 5, "{all:?}");
+    for (keys, to) in [("<Down>", 1), ("j", 2), ("k", 1), ("<Up><Up><Up>", 0), ("<Home>", 0), ("<PgUp>", 0)] {
         press(&mut s, keys);
-        assert_eq!(selected(&s), to, "{keys}");
+        assert_eq!(selected(&s), all[to], "{keys}");
     }
+    press(&mut s, "<End>");
+    assert!(s.domain().is_none(), "what the host does is the last row");
 }
 
 #[test]
-fn enter_unfolds_to_threads_and_folds_again() {
+fn the_selection_follows_the_guest_and_then_its_neighbour() {
     let mut s = busy(120, 40);
-    press(&mut s, "<Down><Down><Enter><Down>");
-    assert_eq!(selected(&s), "win10-2/vcpu 0");
-    assert_eq!(s.vcpu(), Some(0));
-    press(&mut s, "<Enter>");
-    assert_eq!(selected(&s), "win10-2", "the selection goes to the guest");
-    press(&mut s, "<Right>");
-    assert_eq!(s.table.unfolded.len(), 1);
-    press(&mut s, "<Left>");
-    assert!(s.table.unfolded.is_empty());
-    press(&mut s, "*");
-    assert_eq!(s.table.unfolded.len(), 5);
-    press(&mut s, "*");
-    assert!(s.table.unfolded.is_empty());
-}
-
-#[test]
-fn the_selection_follows_the_guest_not_the_row() {
-    let mut s = busy(120, 40);
-    press(&mut s, "<Down><Down><Enter><Down>");
-    assert_eq!(selected(&s), "win10-2/vcpu 0");
+    press(&mut s, "<Down>");
+    let name = selected(&s).to_string();
     let mut f = Fixture::busy_host();
     f.guests.reverse();
-    f.guests.retain(|g| g.facts.name.value != "db-prod");
     s.absorb(Tick { model: f.model(), ..Tick::default() });
-    assert_eq!(selected(&s), "win10-2/vcpu 0");
-    assert_eq!(names(&s)[0], "win10-2");
-}
-
-#[test]
-fn when_the_selected_guest_ends_its_neighbour_is_selected() {
-    let mut s = busy(120, 40);
-    press(&mut s, "<Down>");
-    let mut f = Fixture::busy_host();
-    f.guests.retain(|g| g.facts.name.value != "win10-2");
+    assert_eq!(selected(&s), name);
+    f.guests.retain(|g| g.facts.name.value != name.as_str());
     s.absorb(Tick { model: f.model(), ..Tick::default() });
-    assert_eq!(selected(&s), "build-3");
+    assert_ne!(selected(&s), name);
     f.guests.clear();
     s.absorb(Tick { model: f.model(), ..Tick::default() });
-    assert!(s.selected().is_none());
-    for key in ["<Down>", "<Enter>", "f", "s", "<Enter>", "3", "<Tab>", "<PgDn>", "<Left>"] {
+    for key in ["<Down>", "<Enter>", "n", "s", "<Enter>", "3", "<Tab>", "<PgDn>", "<Left>", "C", "m"] {
         press(&mut s, key);
-        draw(&s, &Theme::default());
+        shown(&s);
     }
 }
 
 #[test]
-fn without_a_key_the_cursor_follows_the_worst_guest() {
+fn q_closes_what_is_open_and_quits_elsewhere() {
+    for open in ["?", "s", "C", "S", "b", "<Enter>?", "4s", "2C"] {
+        let mut s = busy(120, 40);
+        press(&mut s, open);
+        assert!(s.popup.is_some(), "{open}");
+        assert!(press(&mut s, "q").is_empty() && s.popup.is_none(), "{open}");
+        press(&mut s, open.chars().last().unwrap().to_string().as_str());
+        assert_eq!(press(&mut s, "<C-c>"), [Effect::Quit], "{open}");
+    }
+    for view in ["", "<Enter>", "2", "3", "4", "5"] {
+        let mut s = busy(120, 40);
+        press(&mut s, view);
+        assert_eq!(press(&mut s, "q"), [Effect::Quit], "{view}");
+        assert_eq!(press(&mut s, "/<C-c>"), [Effect::Quit], "{view}");
+    }
     let mut s = busy(120, 40);
-    let mut f = Fixture::busy_host();
-    f.guests
-        .iter_mut()
-        .filter(|g| g.facts.name.value == "db-prod")
-        .flat_map(|g| &mut g.threads)
-        .for_each(|t| t.burns = [0.0; 4]);
-    let quiet = |s: &mut AppState| s.absorb(Tick { model: f.model(), ..Tick::default() });
-    quiet(&mut s);
-    assert_eq!(selected(&s), "db-prod", "one calm second changes no order");
-    (0..12).for_each(|_| quiet(&mut s));
-    assert_eq!(selected(&s), "win10-2");
-    s.absorb(Tick { model: f.model(), findings: busy(120, 40).findings, ..Tick::default() });
-    assert_eq!(selected(&s), "build-3", "a critical finding counts at once");
-    press(&mut s, "<Down>");
-    let chosen = selected(&s);
-    (0..12).for_each(|_| quiet(&mut s));
-    assert_eq!(selected(&s), chosen);
+    assert!(press(&mut s, "/q").is_empty() && s.popup.is_some(), "a letter of a filter");
+    assert_eq!(press(&mut replayed(80, 24), "g<C-c>"), [Effect::Quit]);
+}
+
+#[test]
+fn escape_goes_one_step_back() {
+    let mut s = busy(120, 40);
+    press(&mut s, "/b-<Enter><Down><Enter>?");
     press(&mut s, "<Esc>");
-    assert_eq!(selected(&s), "win10-2");
-}
-
-#[test]
-fn guests_with_similar_figures_keep_their_places() {
-    let mut f = Fixture::busy_host();
-    let burn = |f: &mut Fixture, name: &str, guest: f64| {
-        let g = f.guests.iter_mut().find(|g| g.facts.name.value == name).unwrap();
-        g.threads.iter_mut().filter(|t| t.index == Some(0)).for_each(|t| t.burns = [guest, 0.0, 0.0, 0.0]);
-    };
-    burn(&mut f, "idle-4", 40.0);
-    let mut s = screen(&f, 120, 40);
-    s.table.sort.column = ColumnId::Cpu;
-    s.settle();
-    let before: Vec<String> = names(&s).into_iter().map(String::from).collect();
-    let web = f.model().domains.iter().find(|d| d.name() == "web-1").unwrap().cpu.unwrap().busy();
-    for wobble in [web + 1.0, web - 1.0, web + 1.5] {
-        burn(&mut f, "idle-4", wobble);
-        s.absorb(Tick { model: f.model(), ..Tick::default() });
-        assert_eq!(names(&s), before);
+    assert!(s.popup.is_none() && s.view == ScreenView::Page);
+    press(&mut s, "<Esc>");
+    assert!(s.view == ScreenView::Guests && names(&s).len() == 2);
+    press(&mut s, "<Esc>");
+    assert!(names(&s).len() == 5 && s.list.cursor.is_some());
+    press(&mut s, "<Esc>");
+    assert!(s.list.cursor.is_none());
+    for view in ["2", "3", "4", "5", "<Tab>", "<BackTab>"] {
+        press(&mut s, view);
+        assert_ne!(s.view, ScreenView::Guests, "{view}");
+        press(&mut s, "<Esc>");
+        assert_eq!(s.view, ScreenView::Guests, "{view}");
     }
-    burn(&mut f, "idle-4", 95.0);
-    s.absorb(Tick { model: f.model(), ..Tick::default() });
-    assert_ne!(names(&s), before);
 }
 
 #[test]
-fn tab_cycles_through_the_views_and_escape_returns() {
+fn tab_goes_through_views_and_through_the_sections_of_a_page() {
     let mut s = busy(120, 40);
-    for view in ScreenView::ALL.into_iter().skip(1) {
+    for view in ScreenView::ALL.into_iter().skip(1).chain([ScreenView::Guests]) {
         press(&mut s, "<Tab>");
-        assert_eq!(s.view.shown, view);
+        assert_eq!(s.view, view);
     }
+    press(&mut s, "<Enter><Tab>");
+    let second = s.page.cursor.unwrap().section;
     press(&mut s, "<Tab>");
-    assert_eq!(s.view.shown, ScreenView::Guests);
+    assert!(s.view == ScreenView::Page && s.page.cursor.unwrap().section != second);
     press(&mut s, "<BackTab>");
-    assert_eq!(s.view.shown, ScreenView::Sources);
-    press(&mut s, "<Esc>");
-    assert_eq!(s.view.shown, ScreenView::Guests);
+    assert_eq!(s.page.cursor.unwrap().section, second);
 }
 
 #[test]
-fn digits_show_a_view() {
-    let mut s = busy(120, 40);
-    for view in ScreenView::ALL.into_iter().rev() {
-        press(&mut s, &view.key().to_string());
-        assert_eq!(s.view.shown, view);
-    }
-    press(&mut s, "f");
-    assert_eq!(s.view.shown, ScreenView::Findings);
-}
-
-#[test]
-fn a_view_is_of_one_guest_or_of_all() {
-    let mut s = busy(120, 40);
-    press(&mut s, "<Down><Down>3");
-    let names = |s: &AppState| s.guests_in_view().iter().map(|d| d.name().to_string()).collect::<Vec<_>>();
-    assert_eq!(names(&s), ["win10-2"]);
-    press(&mut s, "a");
-    assert_eq!(names(&s).len(), 5);
-    press(&mut s, "a<");
-    assert_eq!(names(&s), ["build-3"]);
-    press(&mut s, "<");
-    assert_eq!(names(&s), ["db-prod"]);
-    press(&mut s, "9");
-    assert_eq!(s.findings_in_view().len(), s.findings.len());
-    press(&mut s, "a");
-    assert!(s.findings_in_view().iter().all(|f| f.concerns("db-prod")));
-}
-
-#[test]
-fn a_click_shows_a_view_or_selects_a_row() {
-    use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
-    let mut s = busy(120, 40);
-    let click = |s: &mut AppState, column, row| {
-        let kind = MouseEventKind::Down(MouseButton::Left);
-        crate::ui::mouse::mouse(s, MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE });
-    };
-    let lines: Vec<String> = text(&draw(&s, &Theme::default())).lines().map(String::from).collect();
-    let row = lines.iter().position(|l| l.contains("9 Findings")).unwrap();
-    let column = lines[row].find("9 Findings").unwrap();
-    let guest = lines.iter().position(|l| l.contains("build-3")).unwrap();
-    click(&mut s, 10, guest as u16);
-    assert_eq!(selected(&s), "build-3");
-    let head = lines.iter().position(|l| l.contains("WAIT%")).unwrap();
-    let wait = lines[head].split("WAIT%").next().unwrap().chars().count() as u16;
-    for reversed in [false, true] {
-        click(&mut s, wait, head as u16);
-        assert_eq!((s.table.sort.column, s.table.sort.reversed), (ColumnId::Wait, reversed));
-    }
-    click(&mut s, column as u16, row as u16);
-    assert_eq!(s.view.shown, ScreenView::Findings);
-}
-
-/// In every list: a click selects the row under it, on the selected row it opens, on the title it sorts.
-#[test]
-fn a_click_selects_a_row_of_every_view() {
-    use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
-    let click = |s: &mut AppState, row| {
-        let kind = MouseEventKind::Down(MouseButton::Left);
-        crate::ui::mouse::mouse(s, MouseEvent { kind, column: 10, row, modifiers: KeyModifiers::NONE });
-    };
-    let devices = judged(&Fixture::with_devices(), 120, 40);
-    for view in ScreenView::ALL.into_iter().filter(|v| !matches!(v, ScreenView::Guests | ScreenView::Sources)) {
-        for size in [(80, 24), (120, 40), (200, 50)] {
-            let mut s = resized(&devices, size.0, size.1);
-            press(&mut s, &view.key().to_string());
-            if !s.view.is_of_all() {
-                press(&mut s, "a");
-            }
-            let mut lines = Vec::new();
-            for at in 0..render::ids(&s, view).len().min(8) {
-                crate::ui::update::select_in_view(&mut s, at);
-                s.settle();
-                lines.push(render::selected_line(&s).unwrap());
-            }
-            for (at, line) in lines.iter().enumerate() {
-                if lines[..at].contains(line) {
-                    // The list scrolls from here on.
-                    break;
-                }
-                s.view.select_first();
-                s.settle();
-                click(&mut s, *line);
-                assert_eq!(s.view.at, at, "{view:?} at {size:?}, line {line} of {lines:?}");
-            }
-            if view == ScreenView::Findings {
-                s.view.select_first();
-                click(&mut s, lines[0]);
-                click(&mut s, lines[0]);
-                assert!(s.popup.is_some());
-                press(&mut s, "<Esc>");
-            }
-            let order = s.view.order();
-            let title = crate::ui::layout::plan(&s).panels[0].1.y;
-            click(&mut s, title);
-            assert_eq!(s.view.order() == order, view.orders().is_empty(), "{view:?}");
-        }
-    }
-}
-
-#[test]
-fn arrows_move_the_selection_of_the_view() {
-    let mut s = busy(120, 40);
-    press(&mut s, "<Down><Down>3<Down><Down>");
-    assert_eq!((s.view.shown, s.view.at), (ScreenView::Exits, 2));
-    assert_eq!(selected(&s), "win10-2");
-    press(&mut s, "<End>");
-    assert_eq!(s.view.at, s.domain().unwrap().exits.rows.len() - 1);
-    press(&mut s, "<Home>");
-    assert_eq!(s.view.at, 0);
-}
-
-#[test]
-fn filter_by_part_and_by_glob() {
+fn a_filter_is_applied_when_it_is_valid() {
     let mut s = busy(120, 40);
     press(&mut s, "/B-");
     assert_eq!(names(&s), ["db-prod", "web-1"]);
     press(&mut s, "<C-u>*-[34]");
-    assert_eq!(names(&s), ["build-3", "idle-4"]);
-    press(&mut s, "<Enter>");
-    assert!(s.popup.is_none());
     assert_eq!(names(&s).len(), 2);
-    press(&mut s, "/<Esc>");
-    assert_eq!(names(&s).len(), 5);
-    press(&mut s, "/q[<Enter>");
+    press(&mut s, "<Enter>");
+    assert!(s.popup.is_none() && names(&s).len() == 2);
+    press(&mut s, "/<C-u>cpu>50<Enter>");
+    let busy = names(&s).len();
+    assert!((1..5).contains(&busy));
+    press(&mut s, "<Esc>/q[<Enter>");
     assert!(names(&s).is_empty(), "a bad glob is a part of a name");
-    assert!(press(&mut s, "<Esc>").is_empty());
-    assert_eq!(names(&s).len(), 5);
-    assert_eq!(press(&mut s, "/<C-c>"), [Effect::Quit]);
 }
 
 #[test]
-fn sort_menu_chooses_and_reverses() {
+fn a_half_typed_filter_changes_nothing() {
     let mut s = busy(120, 40);
+    press(&mut s, "/");
+    let (mut typed, mut counts) = (String::new(), Vec::new());
+    for c in "cpu>50 and cpu>40".chars() {
+        press(&mut s, &c.to_string());
+        typed.push(c);
+        counts.push(names(&s).len());
+        if "cpu>".starts_with(&typed) {
+            assert_eq!(names(&s).len(), 5, "{typed}");
+        }
+    }
+    let end = *counts.last().unwrap();
+    assert!(end < 5 && counts[6..].iter().all(|n| *n == end), "{counts:?}");
+    press(&mut s, "<C-u>");
+    assert_eq!(names(&s).len(), 5);
+}
+
+#[test]
+fn a_wrong_filter_says_where_and_keeps_the_one_before() {
+    let mut s = busy(120, 40);
+    press(&mut s, "/b-<Enter>/<C-u>cpu>5 and cp>5");
+    assert!(footer(&s).contains("at 11: no column 'cp'; there are name, cpu"), "{}", footer(&s));
+    press(&mut s, "<Enter>");
+    assert_eq!((names(&s).len(), s.list.filter.text()), (2, "b-"));
+    assert!(footer(&s).contains("at 11: no column 'cp'") && s.popup.is_none(), "{}", footer(&s));
+    press(&mut s, "/<C-u>win<Esc>");
+    assert_eq!((names(&s).len(), s.list.filter.text()), (2, "b-"), "Esc restores it");
+}
+
+#[test]
+fn pasted_text_goes_into_an_input_or_nowhere() {
+    for open in ["", "?", "s", "C", "<Enter>", "b"] {
+        let mut s = busy(120, 40);
+        press(&mut s, open);
+        let before = shown(&s);
+        paste(&mut s, "q\n?/b-\r\u{1b}");
+        assert_eq!(shown(&s), before, "{open}");
+    }
+    let mut s = busy(120, 40);
+    press(&mut s, "/");
+    paste(&mut s, "b-\u{1b}\r\n\t");
+    assert!(names(&s).len() == 2 && s.popup.is_some(), "{}", footer(&s));
+    paste(&mut s, &"x".repeat(100_000));
+    shown(&s);
+    let mut s = replayed(120, 40);
+    press(&mut s, "g");
+    paste(&mut s, "5m\n");
+    assert!(s.popup.is_some() && !press(&mut s, "<Enter>").is_empty());
+}
+
+#[test]
+fn the_sort_menu_chooses_and_reverses() {
+    let mut s = busy(120, 40);
+    press(&mut s, "I");
+    assert!(s.message.as_deref().is_some_and(|m| m.contains("s chooses one")));
     press(&mut s, "s<Home><PgUp><Enter>");
-    assert_eq!(s.table.sort.column, ColumnId::Name);
     assert_eq!(names(&s), ["build-3", "db-prod", "idle-4", "web-1", "win10-2"]);
     press(&mut s, "I");
     assert_eq!(names(&s)[0], "win10-2");
-    press(&mut s, "s<Down><Enter>");
-    assert_eq!(s.table.sort.column, ColumnId::Findings);
-    assert_eq!(names(&s)[..3], ["db-prod", "build-3", "win10-2"], "two with a critical finding, then a warning");
     press(&mut s, "s<Enter>");
-    assert!(s.table.sort.reversed);
-    press(&mut s, "s<Esc>");
-    assert!(s.popup.is_none());
+    assert_eq!(names(&s)[0], "build-3");
+    press(&mut s, "s<Down><Esc>");
+    assert_eq!((s.popup.is_none(), names(&s)[0]), (true, "build-3"));
+}
+
+/// The menus are those of the table under the cursor.
+#[test]
+fn menus_are_about_the_table_under_the_cursor() {
+    let mut s = busy(120, 40);
+    press(&mut s, "4");
+    let tables = s.page_of(s.view).tables().map(crate::ui::table::AnyTable::id).collect::<Vec<_>>();
+    press(&mut s, "s");
+    assert!(matches!(s.popup, Some(Popup::Menu(Menu::Sort(table), _)) if table == tables[0]));
+    press(&mut s, "<Esc><End>C");
+    let last = tables.last().copied().unwrap();
+    assert!(matches!(s.popup, Some(Popup::Menu(Menu::Columns(table), _)) if table == last), "{:?}", s.popup);
+}
+
+#[test]
+fn columns_are_hidden_moved_and_reset() {
+    let mut s = busy(120, 40);
+    let chosen = |s: &AppState| s.table(TableId::Guests).columns.clone();
+    press(&mut s, "C ");
+    assert!(chosen(&s).is_none() && s.message.is_some(), "the first one stays");
+    press(&mut s, "<Down> ");
+    assert!(!chosen(&s).unwrap().contains(&ColumnId(1)));
+    press(&mut s, "r<Home><Down>J");
+    assert_eq!(chosen(&s).unwrap()[..3], [ColumnId(0), ColumnId(2), ColumnId(1)]);
+    press(&mut s, "K<Enter>");
+    assert!(s.popup.is_none() && chosen(&s).unwrap()[1] == ColumnId(1));
 }
 
 #[test]
 fn pause_freezes_the_screen_and_resume_shows_the_newest_interval() {
     for key in ["p", " "] {
         let mut s = busy(120, 40);
-        press(&mut s, key);
-        assert!(s.paused);
-        let shown = model(&s).time_ms;
-        let before = text(&draw(&s, &Theme::default()));
+        assert!(press(&mut s, key).is_empty() && s.paused);
+        assert!(s.message.as_deref().is_some_and(|m| m.contains("space resumes it")));
+        let at = model(&s).time_ms;
+        let before = shown(&s);
         let f = Fixture::busy_host();
         for second in [61.0, 62.0] {
-            let model = Model::new(&f.sample(second), judge::model::Base::Previous(&f.sample(second - 1.0)));
+            let model = Model::new(&f.sample(second), Base::Previous(&f.sample(second - 1.0)));
             s.absorb(Tick { model, ..Tick::default() });
         }
-        assert_eq!(model(&s).time_ms, shown);
-        assert_eq!(text(&draw(&s, &Theme::default())), before, "the sparklines stand still too");
+        assert_eq!((model(&s).time_ms, shown(&s)), (at, before));
         press(&mut s, key);
-        assert_eq!(model(&s).time_ms, shown + 2000);
-        assert!(!s.paused);
+        assert_eq!((model(&s).time_ms, s.paused), (at + 2000, false));
     }
 }
 
 #[test]
-fn keys_of_a_live_host() {
+fn what_stops_tracing_or_starts_a_file_says_how_to_undo_it() {
     let mut s = busy(120, 40);
-    assert_eq!(press(&mut s, "q"), [Effect::Quit]);
-    assert_eq!(press(&mut s, "<C-c>"), [Effect::Quit]);
-    assert_eq!(press(&mut s, "<C-z>"), [Effect::Suspend]);
-    assert_eq!(press(&mut s, "e"), [Effect::SetEngineLevel(EngineLevel::None)]);
-    assert_eq!(press(&mut s, "KK"), [Effect::SetKvmEvents(true), Effect::SetKvmEvents(false)]);
+    for (level, words) in [
+        (EngineLevel::None, "tracing is off: e counts exits"),
+        (EngineLevel::Counts, "exits are counted, without times: e traces again"),
+        (EngineLevel::Full, "everything is traced: e turns tracing off"),
+    ] {
+        assert_eq!(press(&mut s, "e"), [Effect::Control(Control::SetEngineLevel(level))]);
+        assert!(footer(&s).contains(words), "{}", footer(&s));
+        s.model.as_mut().unwrap().engine.level = level;
+    }
     assert_eq!(press(&mut s, "r"), [Effect::StartRecord]);
     s.model.as_mut().unwrap().sources.push(SourceStatus::ok(SourceId::Recording));
-    assert_eq!(press(&mut s, "r"), [Effect::StopRecord]);
-    assert!(press(&mut s, "gnN[]").is_empty(), "keys of a replay do nothing live");
+    assert_eq!(press(&mut s, "r"), [Effect::Control(Control::StopRecord)]);
+    assert!(footer(&s).contains("recording is stopped") && footer(&s).contains("r records"), "{}", footer(&s));
+    // No other key stops or starts anything.
+    for b in KEYMAP.iter().filter(|b| !["tracing-level", "record", "stack"].contains(&b.name)) {
+        let effects = crate::ui::update::update(&mut busy(120, 40), b.action);
+        assert!(!effects.iter().any(|e| matches!(e, Effect::Control(_) | Effect::StartRecord)), "{}", b.name);
+    }
+}
+
+#[test]
+fn a_recording_that_fails_is_said_once() {
+    let mut s = busy(120, 40);
     let mut failed = s.model.clone().unwrap();
-    failed.sources.pop();
     failed.sources.push(SourceStatus::missing(SourceId::Recording, "cannot record: read-only", "go elsewhere"));
     s.say("recording into x");
     s.absorb(Tick { model: failed.clone(), ..Tick::default() });
     assert_eq!(s.message.as_deref(), Some("cannot record: read-only; go elsewhere"));
     s.say("something else");
     s.absorb(Tick { model: failed, ..Tick::default() });
-    assert_eq!(s.message.as_deref(), Some("something else"), "said once");
+    assert_eq!(s.message.as_deref(), Some("something else"));
 }
 
 #[test]
-fn keys_of_a_replay() {
+fn live_and_replay_offer_what_works_there() {
+    let mut live = busy(120, 40);
+    assert!(press(&mut live, "g[]}{<Left><Right><C-Home>").is_empty() && live.popup.is_none());
     let mut s = replayed(120, 40);
-    let replay = |s: &mut AppState, keys: &str| match press(s, keys).as_slice() {
-        [Effect::Replay(r)] => *r,
-        other => panic!("{keys}: {other:?}"),
-    };
+    assert!(press(&mut s, "re").is_empty());
     for (keys, expected) in [
         (" ", Replay::Play(false)),
         ("p", Replay::Play(false)),
@@ -373,41 +324,65 @@ fn keys_of_a_replay() {
         ("<Right>", Replay::Step(1)),
         ("<S-Left>", Replay::Jump(-60_000)),
         ("<C-Right>", Replay::Jump(60_000)),
-        ("{", Replay::End { last: false }),
-        ("}", Replay::End { last: true }),
         ("<C-Home>", Replay::End { last: false }),
-        ("]", Replay::Speed(8.0)),
-        ("[", Replay::Speed(2.0)),
-        ("n", Replay::Mark { forward: true }),
-        ("N", Replay::Mark { forward: false }),
+        ("]", Replay::Faster),
+        ("[", Replay::Slower),
+        ("}", Replay::Mark { forward: true }),
+        ("{", Replay::Mark { forward: false }),
         ("g5m<Enter>", Replay::Seek(START_MS - 1_770_000 + 300_000)),
         ("g14:00<Enter>", Replay::Seek(START_MS - 202_000)),
     ] {
-        assert_eq!(replay(&mut s, keys), expected, "{keys}");
+        assert_eq!(press(&mut s, keys), [Effect::Replay(expected)], "{keys}");
     }
     assert!(press(&mut s, "gx<Enter>").is_empty());
     assert!(s.message.as_ref().unwrap().contains("invalid time"));
-    assert!(press(&mut s, "rKe").is_empty(), "keys of a live host do nothing here");
-    press(&mut s, "<Down><Enter>");
-    assert_eq!(s.table.unfolded.len(), 1, "Enter shows the threads if the arrows move through time");
+    assert!(press(&mut s, "g5m<Esc>").is_empty() && s.popup.is_none());
 }
 
 #[test]
-fn a_finding_can_be_opened_copied_written_and_stepped_through() {
+fn n_walks_the_problems_of_a_row_and_then_of_the_next() {
+    use RuleId::{AcpiPmTimer, PinOverlap, RtcTick};
+    let mut s = with_problems(&[("web-1", PinOverlap), ("web-1", RtcTick), ("win10-2", AcpiPmTimer)]);
+    let at = |s: &AppState| (selected(s).to_string(), s.problem().map(|f| f.rule));
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        press(&mut s, "n");
+        seen.push(at(&s));
+    }
+    let problem = |guest: &str, rule| (guest.to_string(), Some(rule));
+    let all = [problem("web-1", PinOverlap), problem("web-1", RtcTick), problem("win10-2", AcpiPmTimer)];
+    let first = all.iter().position(|one| *one == seen[0]).unwrap();
+    (0..4).for_each(|n| assert_eq!(seen[n], all[(first + n) % 3], "{seen:?}"));
+    for n in (0..3).rev() {
+        press(&mut s, "N");
+        assert_eq!(at(&s), all[(first + n) % 3]);
+    }
+    press(&mut s, "<Enter>n");
+    assert!(s.view == ScreenView::Page && s.problem().is_some(), "on a page too");
+    let mut none = with_problems(&[]);
+    press(&mut none, "n");
+    assert_eq!(none.message.as_deref(), Some("there is no problem"));
+    press(&mut none, "/web<Enter>n");
+    assert!(none.message.as_deref().unwrap().contains("of the filter"));
+    press(&mut none, "y");
+    assert!(none.message.as_deref().unwrap().contains("no fix"));
+}
+
+#[test]
+fn a_fix_is_copied_or_written_under_a_safe_name() {
     let mut s = busy(120, 40);
-    press(&mut s, "f<Down><Down><Enter>");
-    assert!(matches!(&s.popup, Some(Popup::Finding { key, .. }) if key.rule == lint::RuleId::AcpiPmTimer));
+    let win = names(&s).iter().position(|name| *name == "win10-2").unwrap();
+    crate::ui::update::select(&mut s, win);
+    let timer = s.problems().iter().find(|f| f.rule == RuleId::AcpiPmTimer).map(|f| f.id());
+    s.open_problem = timer;
     match press(&mut s, "y").as_slice() {
-        [Effect::Copy(text)] => assert!(text.starts_with("<features>")),
+        [Effect::Copy { text, .. }] => assert!(text.starts_with("<features>")),
         other => panic!("{other:?}"),
     }
     match press(&mut s, "w").as_slice() {
         [Effect::WriteFile(name, text)] => {
             assert_eq!(name, "kvmtop-acpi-pm-timer-win10-2.txt");
-            assert!(
-                text.contains("# virsh edit win10-2, needs: ") && text.contains("<timer name='hypervclock'"),
-                "{text}"
-            );
+            assert!(text.starts_with("# win10-2\n# ") && text.contains("\n# virsh edit win10-2, needs: "), "{text}");
             assert!(
                 text.contains("# QEMU option of win10-2, needs: ") && text.contains("\n-cpu host,hv-time=on"),
                 "{text}"
@@ -415,103 +390,129 @@ fn a_finding_can_be_opened_copied_written_and_stepped_through() {
         }
         other => panic!("{other:?}"),
     }
-    for (keys, rule) in [("N", "vcpu-migrating"), ("N", "pin-overlap"), ("n", "vcpu-migrating")] {
-        press(&mut s, keys);
-        assert!(matches!(&s.popup, Some(Popup::Finding { key, .. }) if key.rule.as_str() == rule), "{rule}");
+    let mut f = Fixture::busy_host();
+    f.guests[0].facts.name.value = "../../etc/x y".into();
+    let found = s.findings.iter().find(|f| f.rule == RuleId::PinOverlap).cloned().unwrap();
+    let mut s = screen(&f, 120, 40);
+    s.findings = vec![Finding { domain: Some("../../etc/x y".to_string()), ..found }];
+    s.settle();
+    press(&mut s, "n");
+    let effects = press(&mut s, "w");
+    let name = "kvmtop-pin-overlap-------etc-x-y.txt";
+    assert!(matches!(&effects[..], [Effect::WriteFile(to, _)] if to == name), "{effects:?}");
+}
+
+#[test]
+fn enter_and_a_click_open_pages_and_problems() {
+    let mut s = busy(120, 40);
+    press(&mut s, "<Enter>");
+    assert_eq!(s.view, ScreenView::Page);
+    let ids: Vec<RowKey> = s.problems().iter().map(|f| RowKey::of(f.id())).collect();
+    let line = |s: &AppState| {
+        let page = s.page_of(s.view);
+        (0..page.height()).find(|at| page.key(*at).and_then(|key| key.row).is_some_and(|row| ids.contains(&row)))
+    };
+    // The section of problems says which of its lines are problems.
+    if let Some(at) = line(&s) {
+        let moved = s.page_of(s.view).moved(s.page, at);
+        s.page = moved;
+        press(&mut s, "<Enter>");
+        assert!(s.open_problem.is_some());
     }
+}
+
+fn click(s: &mut AppState, column: u16, row: usize) {
+    let kind = MouseEventKind::Down(MouseButton::Left);
+    mouse(s, MouseEvent { kind, column, row: row as u16, modifiers: KeyModifiers::NONE });
+}
+
+fn wheel(s: &mut AppState, kind: MouseEventKind) {
+    mouse(s, MouseEvent { kind, column: 5, row: 5, modifiers: KeyModifiers::NONE });
+}
+
+/// Where words are on the screen: column and row.
+fn place(s: &AppState, words: &str) -> (u16, usize) {
+    let shown = shown(s);
+    let (row, line) = shown.lines().enumerate().find(|(_, l)| l.contains(words)).unwrap_or_else(|| panic!("{shown}"));
+    (line.split(words).next().unwrap().chars().count() as u16, row)
+}
+
+#[test]
+fn a_click_selects_opens_and_sorts() {
+    let mut s = busy(120, 40);
+    let (_, row) = place(&s, "build-3");
+    click(&mut s, 10, row);
+    assert_eq!(selected(&s), "build-3");
+    click(&mut s, 10, row);
+    assert_eq!(s.view, ScreenView::Page);
     press(&mut s, "<Esc>");
-    assert!(s.popup.is_none());
-    assert_eq!(s.view.shown, ScreenView::Findings);
+    let (column, head) = place(&s, "WAIT%");
+    for reversed in [false, true, false] {
+        click(&mut s, column, head);
+        assert_eq!(
+            s.table(TableId::Guests).sort.map(|sort| (sort.column, sort.reversed)),
+            Some((column_with_name("wait").unwrap(), reversed))
+        );
+    }
+    let detail = crate::ui::layout::plan(&s).detail;
+    click(&mut s, 10, detail.y.into());
+    assert_eq!(s.view, ScreenView::Page);
+    let mut wide = busy(220, 50);
+    let page = crate::ui::layout::plan(&wide).page;
+    click(&mut wide, page.x + 3, page.y.into());
+    assert_eq!(wide.view, ScreenView::Page);
 }
 
 #[test]
-fn an_open_finding_closes_when_it_clears() {
-    let mut s = busy(120, 40);
-    press(&mut s, "f<Enter>");
-    s.absorb(Tick { model: Fixture::busy_host().model(), ..Tick::default() });
-    assert!(s.popup.is_none());
-    assert!(s.message.as_ref().unwrap().contains("cleared"));
+fn a_click_on_the_header_of_any_table_sorts_it() {
+    let mut s = judged(&Fixture::with_devices(), 120, 40);
+    for view in ["2", "3", "4"] {
+        press(&mut s, view);
+        let found = {
+            let page = s.page_of(s.view);
+            (0..page.height()).find_map(|at| match page.line(at) {
+                Some((section, crate::ui::views::page::PageLine::Head)) => match &section.body {
+                    crate::ui::views::Body::Table(table) => Some((at, table.id())),
+                    _ => None,
+                },
+                _ => None,
+            })
+        };
+        let Some((at, table)) = found else { continue };
+        let page = crate::ui::layout::plan(&s).page;
+        for reversed in [false, true] {
+            let row = usize::from(page.y) + at - s.page.top;
+            click(&mut s, page.x + 4, row);
+            let sort = s.table(table).sort.unwrap_or_else(|| panic!("{view}"));
+            assert_eq!((sort.column, sort.reversed), (ColumnId(0), reversed), "{view}");
+        }
+    }
 }
 
 #[test]
-fn a_file_name_has_only_safe_characters() {
+fn the_wheel_moves_and_a_popup_takes_it() {
     let mut s = busy(120, 40);
-    s.findings[0].domain = Some("../../etc/x y".into());
-    press(&mut s, "f<Enter>");
-    match press(&mut s, "w").as_slice() {
-        [Effect::WriteFile(name, _)] => assert_eq!(name, "kvmtop-pin-overlap-------etc-x-y.txt"),
+    let second = names(&s)[1].to_string();
+    wheel(&mut s, MouseEventKind::ScrollDown);
+    assert_eq!(selected(&s), second);
+    press(&mut s, "?");
+    wheel(&mut s, MouseEventKind::ScrollDown);
+    assert!(matches!(s.popup, Some(Popup::Help(1))));
+    press(&mut s, "<Esc>/x");
+    wheel(&mut s, MouseEventKind::ScrollUp);
+    assert!(matches!(s.popup, Some(Popup::Input(..))));
+    click(&mut s, 5, 4);
+    assert!(matches!(s.popup, Some(Popup::Input(..))));
+}
+
+#[test]
+fn settings_are_those_of_the_screen() {
+    let mut s = busy(120, 40);
+    match press(&mut s, "TMs<Down><Enter><Enter>W").as_slice() {
+        [Effect::SaveSettings(saved)] => {
+            assert_eq!((saved.theme.name(), saved.mouse, saved.view), ("dark", true, ScreenView::Guests));
+            assert_eq!(saved.sort.map(|sort| sort.column), Some(ColumnId(1)));
+        }
         other => panic!("{other:?}"),
     }
-}
-
-#[test]
-fn help_opens_scrolls_and_closes() {
-    for key in ["?", "h"] {
-        let mut s = busy(80, 24);
-        press(&mut s, key);
-        press(&mut s, "<Down><Down><PgDn>");
-        assert!(matches!(s.popup, Some(Popup::Help { scroll }) if scroll > 2));
-        press(&mut s, "<Esc>");
-        assert!(s.popup.is_none());
-    }
-}
-
-/// Every list: a row that is selected stays selected when the order changes and when its figures do.
-#[test]
-fn the_selection_of_a_view_follows_its_row() {
-    use crate::ui::list_row_id::ListRowId;
-    let selected = |s: &AppState| -> ListRowId { render::ids(s, s.view.shown)[s.view.at] };
-    let devices = judged(&Fixture::with_devices(), 120, 40);
-    for view in ScreenView::ALL.into_iter().filter(|v| !matches!(v, ScreenView::Guests | ScreenView::Sources)) {
-        let mut s = devices.clone();
-        press(&mut s, &view.key().to_string());
-        if !s.view.is_of_all() {
-            press(&mut s, "a");
-        }
-        let rows = render::ids(&s, view).len();
-        assert!(rows > 1, "{view:?}");
-        let distinct: std::collections::HashSet<_> = render::ids(&s, view).into_iter().collect();
-        assert_eq!(distinct.len(), rows, "{view:?}: two rows have one identity");
-        press(&mut s, "<Down>");
-        let row = selected(&s);
-        for _ in 0..view.orders().len() {
-            press(&mut s, "o");
-            assert_eq!(selected(&s), row, "{view:?} by {}", s.view.order());
-        }
-        let mut model = s.model.clone().unwrap();
-        model.domains.reverse();
-        for d in &mut model.domains {
-            d.threads.iter_mut().rev().enumerate().for_each(|(i, t)| {
-                if let Some(cpu) = &mut t.cpu {
-                    cpu.usr = 3.0 * i as f64;
-                }
-            });
-            d.disks.reverse();
-            d.nics.reverse();
-            d.accesses.reverse();
-            d.exits.rows.reverse();
-        }
-        let mut findings = s.findings.clone();
-        findings.reverse();
-        s.absorb(Tick { model, findings, ..Tick::default() });
-        if view != ScreenView::Exits || render::ids(&s, view).contains(&row) {
-            assert_eq!(selected(&s), row, "{view:?}");
-        }
-    }
-}
-
-#[test]
-fn a_row_is_followed_until_the_same_key_lets_it_go() {
-    let mut s = busy(120, 40);
-    assert_eq!(s.table.cursor, None);
-    press(&mut s, "F");
-    let guest = selected(&s);
-    press(&mut s, "I");
-    assert!(s.table.at > 0 && selected(&s) == guest, "the worst guest is last in the reverse order");
-    press(&mut s, "F");
-    assert_eq!((s.table.cursor.is_none(), s.table.at), (true, 0));
-    press(&mut s, "2F");
-    assert!(s.view.selected.is_some());
-    press(&mut s, "F");
-    assert_eq!((s.view.selected, s.view.at), (None, 0));
 }

@@ -1,12 +1,10 @@
 //! Tests of the screen's look and of its keys.
 
-mod first_screen;
 mod keys;
 mod look;
 mod pages;
 mod screens;
 mod terminal;
-mod views;
 
 pub(in crate::ui) use super::export::lines as text;
 use super::render::render;

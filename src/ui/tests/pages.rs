@@ -1,7 +1,9 @@
 //! `docs/keys.md` and `docs/columns.md` are made from the tables that the screen uses. `make accept` writes them.
 
-use crate::ui::guest_columns::{COLUMNS, filter_fields};
 use crate::ui::keymap::{KEYMAP, When};
+use crate::ui::table::TableId;
+use crate::ui::views::guests::filter_fields;
+use crate::ui::views::heads;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -22,32 +24,31 @@ Keys are `x`, `Ctrl-x`, `F5`, `space`, `Enter`, `Esc`, `Tab`, `Shift-Tab`, `Back
 `Home`, `End`, `PgUp`, `PgDn`, `Ins`, `Del`, and the special ones with `Shift-`. A key that would do two things at once
 is an error at the start, with file and line.
 
-With `--mouse`, the key `M` or `mouse = true`, a click selects a row, shows a view or sorts by a header, a click on the
-selected row opens it, and the wheel scrolls. Else the terminal keeps the mouse, to select text.
+With `--mouse`, the key `M` or `mouse = true`, a click selects a row or sorts by a header, a click on the selected row,
+a problem or the detail opens it, and the wheel scrolls. Else the terminal keeps the mouse, to select text.
+
+Pasted text goes into the filter or the time that is being typed. Elsewhere it is ignored: it is never keys.
 ";
 
 const COLUMNS_HEAD: &str = "\
-# The columns of the table of guests
+# The columns
 
-This page is made from the table of columns (`src/ui/guest_columns.rs`), as are the screen's table, its menus and its
-help. The names are those of filters, of the config file's `columns` and `sort`, and of CSV files. JSON has the figures
-under the names of its schema ([json.md](json.md)), within a guest of `domains[]`. CSV files of the other views have the
-names of JSON.
-
-| header | name | in JSON | compares as | what it shows |
-|---|---|---|---|---|
+This page is made from the tables of the screen (`src/ui/views`), as are their menus and the help. The names of the
+columns of guests are those of filters and of the config file's `columns` and `sort`; CSV files have the names of all
+tables. JSON has the figures under the names of its schema ([json.md](json.md)), those of guests within a guest of
+`domains[]`. Columns marked with * are hidden at first; the key `C` shows them.
 ";
 
 const FILTER: &str = "
 ## Filters
 
-`/` filters the table while you type, and `Esc` shows all guests again. A word filters names: a part of one, or a glob
-with `*`, `?` or `[`. A filter of columns compares:
+`/` filters the list while you type, and `Esc` in the list shows all guests again. A word filters names: a part of one,
+or a glob with `*`, `?` or `[`. A filter of columns compares:
 
 ```text
-cpu>50 and name~win and device=acpi-tmr
-not (exits<10k or wait<5) and vcpus>=8
-device=-
+cpu>50 and name~win
+not (exits<10k or wait<5) and cpu>=8
+wait=-
 ```
 
 - `=`, `!=`, `<`, `<=`, `>`, `>=` compare figures; `k`, `M`, `G`, `T` are powers of 1000, `KiB` to `TiB` of 1024. `=`
@@ -55,7 +56,8 @@ device=-
 - `=` and `!=` compare texts as a whole, or with a glob; `~` looks for a part. Case is ignored.
 - `-` is a value that no source gave. Any other comparison with such a value is neither true nor false.
 - `and` binds closer than `or`, `not` closest; parentheses group. Quotes (`name~'a b'`) hold spaces and keywords.
-- `Tab` completes the name of a column. What is half typed changes nothing: the last complete filter stays in force.
+- What is half typed changes nothing. `Enter` on what cannot be read says where it is wrong and leaves the filter that
+  was before, as `Esc` does.
 ";
 
 /// A cell of a Markdown table.
@@ -65,14 +67,13 @@ fn cell(text: &str) -> String {
 
 fn keys() -> String {
     let mut out = KEYS.to_string();
-    for when in When::ALL {
-        let title = when.title().to_lowercase();
+    for (when, title) in When::ALL {
+        let title = title.to_lowercase();
         let _ = writeln!(out, "\n## {}{}\n", title[..1].to_uppercase(), &title[1..]);
         let _ = writeln!(out, "| key | what it does | name |\n|---|---|---|");
         for b in KEYMAP.iter().filter(|b| b.when == when) {
-            let mut keys: Vec<String> = b.keys.iter().map(|k| format!("`{}`", k.name())).collect();
-            keys.dedup();
-            let _ = writeln!(out, "| {} | {} | `{}` |", keys.join(" "), cell(b.help), b.action.name());
+            let keys: Vec<String> = b.keys.split(' ').map(|key| format!("`{key}`")).collect();
+            let _ = writeln!(out, "| {} | {} | `{}` |", keys.join(" "), cell(b.help), b.name);
         }
     }
     out
@@ -80,11 +81,16 @@ fn keys() -> String {
 
 fn columns() -> String {
     let mut out = COLUMNS_HEAD.to_string();
-    for (c, field) in COLUMNS.iter().zip(filter_fields()) {
-        let kind = if field.is_text { "text" } else { "figure" };
-        let json: Vec<String> = c.json.split(", ").filter(|f| !f.is_empty()).map(|f| format!("`{f}`")).collect();
-        let json = if json.is_empty() { "-".into() } else { json.join(", ") };
-        let _ = writeln!(out, "| {} | `{}` | {json} | {kind} | {} |", c.header, c.name, cell(c.help));
+    for (table, title) in TableId::ALL {
+        let _ = writeln!(out, "\n## {}{}\n", title[..1].to_uppercase(), &title[1..]);
+        let _ = writeln!(out, "| header | name | in JSON | what it shows |\n|---|---|---|---|");
+        for head in heads(table) {
+            let hidden = if head.is_hidden { " \\*" } else { "" };
+            let fields = head.json.split(", ").filter(|f| !f.is_empty());
+            let json: Vec<String> = fields.map(|f| format!("`{f}`")).collect();
+            let json = if json.is_empty() { "-".into() } else { json.join(", ") };
+            let _ = writeln!(out, "| {}{hidden} | `{}` | {json} | {} |", head.header, head.name, cell(head.help));
+        }
     }
     out + FILTER
 }
@@ -116,16 +122,17 @@ fn the_filters_of_the_page_can_be_read() {
     }
 }
 
-/// The fields that the page names are in the JSON of the screen.
+/// The fields that the page names for guests are in the JSON of the screen.
 #[test]
 fn the_json_fields_of_the_page_exist() {
-    use crate::ui::save_format::SaveFormat;
+    use crate::ui::export::SaveFormat;
     let state = crate::ui::tests::busy(120, 40);
     let theme = crate::ui::theme::Theme::default();
     let (_, text) = crate::ui::export::view(&state, &theme, SaveFormat::Json).unwrap();
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let guests = document["domains"].as_array().unwrap();
-    for path in COLUMNS.iter().flat_map(|c| c.json.split([',', '+'])).map(str::trim).filter(|p| !p.is_empty()) {
+    let of_guests = heads(TableId::Guests);
+    for path in of_guests.iter().flat_map(|c| c.json.split([',', '+'])).map(str::trim).filter(|p| !p.is_empty()) {
         let has = |value: &serde_json::Value| {
             let parts = path.split('.');
             parts

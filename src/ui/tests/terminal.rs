@@ -130,7 +130,11 @@ impl Pty {
         }
         let parser = self.seen.lock().unwrap();
         let screen = parser.screen();
-        assert!(!screen.alternate_screen() && !screen.hide_cursor(), "{}", screen.contents());
+        assert!(
+            !screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste(),
+            "{}",
+            screen.contents()
+        );
         let modes = self.master.get_termios().unwrap();
         assert!(format!("{:?}", modes.local_flags).contains("ICANON"), "{modes:?}");
     }
@@ -181,11 +185,23 @@ fn keys_and_resizes_reach_the_screen() {
     pty.press("?");
     pty.wait_for("keys and columns");
     pty.press("\x1b");
-    pty.wait_for("EXITS");
+    pty.wait_for("WAIT%");
     pty.master.resize(PtySize { rows: 9, cols: 38, ..PtySize::default() }).unwrap();
     pty.seen.lock().unwrap().screen_mut().set_size(size(9), size(38));
     pty.wait_for("enlarge it");
     pty.press("q");
+    pty.ends_restored(0, "");
+}
+
+#[test]
+fn pasted_text_is_never_keys() {
+    let mut pty = shown("go on");
+    assert!(pty.seen.lock().unwrap().screen().bracketed_paste());
+    pty.press("\x1b[200~q?\r\x1b[201~/");
+    pty.wait_for("filter:");
+    pty.press("\x1b[200~win\r\nq\x1b[201~");
+    pty.wait_for("filter: winq");
+    pty.press("\x03");
     pty.ends_restored(0, "");
 }
 
@@ -197,7 +213,8 @@ fn ctrl_z_without_a_shell_continues() {
     std::thread::sleep(Duration::from_millis(500));
     pty.signal(Signal::CONT);
     pty.press("5");
-    pty.wait_for("PCPUS");
+    pty.wait_for("Esc guests");
+    assert!(pty.seen.lock().unwrap().screen().bracketed_paste());
     assert!(pty.seen.lock().unwrap().screen().alternate_screen());
     pty.press("q");
     pty.ends_restored(0, "");

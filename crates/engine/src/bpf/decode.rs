@@ -117,7 +117,7 @@ impl SlotDecoder<'_> {
             ISA_ARM64 => Isa::Arm64,
             other => Isa::from_code(other),
         };
-        let learnt = || self.names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
+        let learnt = || self.names.get(&(isa, exit_reason::basic(isa, code))).map(|name| sanitize(name, 64));
         let name = if exit_reason::name(isa, code).is_some() { None } else { learnt() };
         let timed = self.parts.timed;
         Some(ExitCell {

@@ -100,7 +100,7 @@ impl DiskTimer {
 pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
     let wanted: Vec<KernelField> =
         FIELDS.iter().map(|(_, field)| *field).chain(ITERATOR).chain(BY_DEVICE).chain(BY_DISK).collect();
-    let found = kernel_types::offsets(btf, &wanted).unwrap_or_default();
+    let found = kernel_types::offsets(btf, None, &wanted).unwrap_or_default();
     let at = |field: KernelField| kernel_btf::offset(&found, field, UNKNOWN);
     let mut places = HashMap::new();
     for (constant, field) in FIELDS {

@@ -84,7 +84,7 @@ impl InterruptTracer {
         let kernel = kernel_btf::read(UNKNOWN)?;
         let mut choices = Choices { constants: places(&kernel)?, ..Choices::default() };
         let (name, field) = VCPU_ID;
-        let by_kernel = || kernel_types::offsets(&kernel, &[field]);
+        let by_kernel = || kernel_types::offsets(&kernel, None, &[field]);
         let number = kernel_btf::with_module("kvm", &kernel, &[field]).or_else(by_kernel).unwrap_or_default();
         let number = number.get(&field).copied();
         choices.constants.extend(number.map(|at| (name, at)));
@@ -166,7 +166,7 @@ impl InterruptTracer {
 /// The constants of `interrupts.bpf.c` for a kernel with these types.
 pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
     let wanted = FIELDS.map(|(_, field)| field);
-    let found = kernel_types::offsets(btf, &wanted).unwrap_or_default();
+    let found = kernel_types::offsets(btf, None, &wanted).unwrap_or_default();
     FIELDS.into_iter().map(|(name, field)| Ok((name, kernel_btf::offset(&found, field, UNKNOWN)?))).collect()
 }
 

@@ -22,8 +22,8 @@ pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
 pub(super) fn with_module(module: &str, kernel: &[u8], fields: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
     let module = btf_of(module).ok()?;
     // What the kernel itself uses as well is not said again in the module's.
-    let mut found = kernel_types::offsets(kernel, fields)?;
-    found.extend(kernel_types::module_offsets(&module, kernel, fields)?);
+    let mut found = kernel_types::offsets(kernel, None, fields)?;
+    found.extend(kernel_types::offsets(&module, Some(kernel), fields)?);
     Some(found)
 }
 

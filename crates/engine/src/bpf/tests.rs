@@ -155,7 +155,7 @@ fn records_are_the_same_in_rust_and_in_c() {
         let file = ::object::read::elf::ElfFile64::<::object::Endianness>::parse(&object.0).unwrap();
         let btf = file.section_by_name(".BTF").unwrap().data().unwrap();
         let wanted: Vec<_> = fields.iter().map(|(field, _)| (name, *field)).collect();
-        let in_c = kvm::kernel_types::offsets(btf, &wanted).unwrap();
+        let in_c = kvm::kernel_types::offsets(btf, None, &wanted).unwrap();
         let in_rust = fields.into_iter().map(|(field, at)| ((name, field), at)).collect();
         assert_eq!(in_c, in_rust, "struct {name}");
     }
@@ -308,7 +308,7 @@ fn reasons_are_named_by_the_running_kernel_where_the_table_does_not_know_them() 
     s.rests[2].count.store(6, Relaxed);
     s.rests[5].count.store(7, Relaxed);
     let mut names = ReasonNames::new();
-    names.insert(Isa::Vmx, 9999, "NEW_REASON".into());
+    names.insert((Isa::Vmx, 9999), "NEW_REASON".into());
     let events = memory.read(ALL, &names).events;
     let seen: Vec<_> = events.exits.iter().map(|c| (c.isa, c.name.as_deref())).collect();
     let want =

@@ -138,7 +138,8 @@ impl EventDecoder {
             }
             self.layouts[at] = Some(layout);
             self.has_pio |= format.name == "kvm_pio";
-            self.names.merge(&format.reason_names());
+            let known = std::mem::replace(&mut self.names, format.reason_names());
+            self.names.extend(known);
         }
         layout.is_some()
     }

@@ -2,7 +2,6 @@
 
 use kvm::Space;
 use kvm::isa::Isa;
-use kvm::port_exit::PortExit;
 use sample::Direction;
 
 /// Something that happened on a thread.
@@ -81,9 +80,17 @@ impl EventKind {
         Self::Access(TracedAccess { space, address, direction, fault })
     }
 
-    /// The port access of an exit whose qualification (`info1`) names one.
+    /// The port access of an exit whose `info1` names one: VMX's exit qualification (Intel SDM, volume 3, "Exit
+    /// Qualification for I/O Instructions") or SVM's EXITINFO1 (AMD APM, volume 2, "IOIO Intercept Information"). Both
+    /// hold the port in bits 31:16. `None` for other exits, and where tools print 0 for what they do not know.
     pub fn port_of_exit(isa: Isa, code: u32, info: u64) -> Option<Self> {
-        PortExit::of(isa, code, info).map(|exit| Self::access(Space::Pio, exit.port.into(), exit.write, false))
+        // The bit that is set for an input. The codes are EXIT_REASON_IO_INSTRUCTION and SVM_EXIT_IOIO.
+        let input = match (isa, code) {
+            (Isa::Vmx, 30) => 1 << 3,
+            (Isa::Svm, 0x7b) => 1,
+            _ => return None,
+        };
+        (info != 0).then(|| Self::access(Space::Pio, info >> 16 & 0xffff, info & input == 0, false))
     }
 
     /// Whether it is an event of the scheduler, not of KVM.
@@ -113,4 +120,22 @@ pub struct Task {
     pub tid: i32,
     /// Name as the kernel stores it, padded with NUL.
     pub comm: [u8; 16],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_vendors_hold_the_port() {
+        let port = |port, write| Some(EventKind::access(Space::Pio, port, write, false));
+        // A 32-bit read of the ACPI PM timer, a byte written to the RTC's index and one to QEMU's debug port.
+        assert_eq!(EventKind::port_of_exit(Isa::Vmx, 30, 0x0608_000b), port(0x608, false));
+        assert_eq!(EventKind::port_of_exit(Isa::Vmx, 30, 0x0070_0040), port(0x70, true));
+        assert_eq!(EventKind::port_of_exit(Isa::Svm, 0x7b, 0x0608_0041), port(0x608, false));
+        assert_eq!(EventKind::port_of_exit(Isa::Svm, 0x7b, 0x0402_0010), port(0x402, true));
+        assert_eq!(EventKind::port_of_exit(Isa::Vmx, 30, 0), None);
+        assert_eq!(EventKind::port_of_exit(Isa::Vmx, 48, 0x0608_000b), None);
+        assert_eq!(EventKind::port_of_exit(Isa::Svm, 30, 0x0608_000b), None);
+    }
 }

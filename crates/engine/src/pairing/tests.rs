@@ -370,8 +370,8 @@ fn counts_alone() {
 #[test]
 fn a_name_of_the_kernels_own_only_where_none_is_built_in() {
     let mut names = ReasonNames::new();
-    names.insert(Isa::Svm, IO, "other-name".into());
-    names.insert(Isa::Svm, 0x7000, "brand_new".into());
+    names.insert((Isa::Svm, IO), "other-name".into());
+    names.insert((Isa::Svm, 0x7000), "brand_new".into());
     let mut pairing = Pairing::new(names, HostTopology::default());
     for code in [IO, 0x7000] {
         pairing.event(&at(0, exit(code)));

@@ -77,7 +77,7 @@ impl Exits {
 
 impl ExitCounts {
     fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: SeenKinds) -> ExitCell {
-        let kernel_name = || names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
+        let kernel_name = || names.get(&(isa, exit_reason::basic(isa, code))).map(|name| sanitize(name, 64));
         let timed = self.time.total_ns.is_some();
         ExitCell {
             isa,

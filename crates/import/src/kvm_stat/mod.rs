@@ -9,9 +9,7 @@ mod scanner;
 
 pub(super) use scanner::{find_tables, looks_like};
 
-use kvm::exit_reason;
-use kvm::isa::Isa;
-use kvm::{Space, sanitize};
+use kvm::{Isa, Space, exit_reason, sanitize};
 use lines::PrintedColumn::{Error, Max, Mean, Min, TimePercent, Total};
 use lines::{PrintedRow, PrintedTable, RowKey};
 use sample::{AccessCell, ExitCell, MissingExtreme, ThreadEvents, Timing};
@@ -203,8 +201,7 @@ fn events(cells: impl IntoIterator<Item = (RowKey, Timing)>, isa: Isa) -> Thread
             }
             RowKey::Reason(name, printed) => {
                 let (isa, code, name) = reason(isa, &name, printed);
-                let (userspace_ns, halted_ns, preempted_ns) = (None, None, None);
-                events.exits.push(ExitCell { isa, code, name, time, userspace_ns, halted_ns, preempted_ns });
+                events.exits.push(ExitCell { isa, code, name, time, ..ExitCell::default() });
             }
         }
     }

@@ -9,8 +9,7 @@ mod header;
 mod records;
 
 use crate::gathered::Gathered;
-use crate::guest;
-use crate::{cannot, file_name};
+use crate::{cannot, file_name, guest};
 use counters::PerfDataCounters;
 use event_reader::{EventReader, kernel_formats, no_event};
 use kvm::topology::CPU_MODEL;

@@ -1,18 +1,11 @@
 //! `--domain`: the selected guests.
 
+use crate::figures::listed;
 use crate::lint;
 use crate::model::{DomainModel, Model};
 use globset::{GlobBuilder, GlobMatcher};
 use sample::{DomainFacts, Sample, SourceId, SourceStatus};
 use std::collections::HashSet;
-
-/// The first eight of a list, and how many more there are.
-pub(super) fn listed(mut all: Vec<String>) -> String {
-    let more = all.len().saturating_sub(8);
-    all.truncate(8);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    all.join(", ") + &more
-}
 
 /// One `--domain`: a glob on the name, or the UUID or the PID itself.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! A whole recording as one interval with its findings.
 
-use super::domain_filter::listed;
 use super::{JudgedInterval, Pipeline};
+use crate::figures::listed;
 use crate::lint::{self, Finding};
 use crate::model::ModelSum;
 use sample::{EngineKind, EngineLevel, Sample, SourceId, SourceStatus};

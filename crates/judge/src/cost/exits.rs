@@ -1,10 +1,8 @@
 //! The costs of a guest's exits, by the device or cause behind them.
 
 use super::{Amount, Cost, CostKind, parts};
-use crate::lint::{ExitKind, port_factor};
-use crate::model::{AccessRow, DomainModel, ExitRow};
+use crate::model::{AccessRow, DomainModel, ExitKind, ExitRow};
 use kvm::{Space, device_map};
-use sample::Timing;
 use std::collections::BTreeMap;
 
 /// Devices by the beginning of their names, after `kvm-` of those that the kernel emulates.
@@ -91,38 +89,6 @@ impl Owner {
     }
 }
 
-/// The exits of one reason, and what no access accounts for yet.
-struct Unclaimed<'a> {
-    row: &'a ExitRow,
-    left: f64,
-    /// The part of its time in which the vCPU neither slept nor waited for a CPU.
-    own: f64,
-}
-
-impl<'a> Unclaimed<'a> {
-    fn new(row: &'a ExitRow, measure: Measure) -> Option<Self> {
-        let left = measure(&row.span).filter(|all| *all > 0.0 && !row.idle)?;
-        // Counts have no such parts.
-        let elsewhere = row.halted_ns.unwrap_or(0).saturating_add(row.preempted_ns.unwrap_or(0)) as f64;
-        let own = row.span.total_ns.map_or(1.0, |ns| (1.0 - elsewhere / ns.max(1) as f64).max(0.0));
-        Some(Self { row, left, own })
-    }
-
-    /// Takes up to `due` of what is left: how much, and how much of that is its own time.
-    fn claim(&mut self, due: f64) -> (f64, f64) {
-        let taken = due.min(self.left);
-        self.left -= taken;
-        (taken, taken * self.own)
-    }
-}
-
-/// What is added up: the nanoseconds of exits, or their number.
-type Measure = fn(&Timing) -> Option<f64>;
-
-fn nanoseconds(span: &Timing) -> Option<f64> {
-    span.total_ns.map(|ns| ns as f64)
-}
-
 /// Costs by kind and device, each with its parts.
 #[derive(Default)]
 struct Ledger(BTreeMap<(CostKind, Option<String>), BTreeMap<String, f64>>);
@@ -132,14 +98,12 @@ impl Ledger {
         *self.0.entry((owner.kind, owner.device)).or_default().entry(owner.part).or_default() += size;
     }
 
-    /// `unit`: how much of what was added is 1 in the amount.
-    fn costs(self, unit: f64, amount: fn(f64) -> Amount) -> Vec<Cost> {
+    fn costs(self, amount: fn(f64) -> Amount) -> Vec<Cost> {
         let cost = |((kind, device), sizes): ((CostKind, Option<String>), BTreeMap<String, f64>)| {
-            let amount = amount(sizes.values().sum::<f64>() / unit);
+            let amount = amount(sizes.values().sum::<f64>());
             let of_cpu = if let Amount::OfCpu(percent) = amount { percent } else { 0.0 };
             let named = sizes.into_iter().filter(|(name, _)| device.is_none() && !name.is_empty());
-            let sizes = named.map(|(name, size)| (name, size / unit));
-            let cost = Cost::new(kind, amount, of_cpu, parts(sizes));
+            let cost = Cost::new(kind, amount, of_cpu, parts(named));
             Cost { name: device.unwrap_or(cost.name), ..cost }
         };
         self.0.into_iter().map(cost).collect()
@@ -147,51 +111,49 @@ impl Ledger {
 }
 
 /// The costs of a guest's exits by time; where exits have no times, by rate.
-pub(super) fn costs(domain: &DomainModel, seconds: f64) -> Vec<Cost> {
-    let timed = ledger(domain, nanoseconds, port_factor(domain));
+pub(super) fn costs(domain: &DomainModel) -> Vec<Cost> {
+    let timed = ledger(domain, |access| access.cpu_percent, |exit| exit.cpu_percent);
     if !timed.0.is_empty() {
-        return timed.costs(seconds * 1e7, Amount::OfCpu);
+        return timed.costs(Amount::OfCpu);
     }
-    let counted = ledger(domain, |span| Some(span.count as f64), 1.0);
+    let counted = ledger(domain, |access| access.rate, |exit| exit.rate.filter(|_| !exit.idle));
     if !counted.0.is_empty() {
-        return counted.costs(seconds, Amount::PerSecond);
+        return counted.costs(Amount::PerSecond);
     }
-    by_counters(domain).costs(1.0, Amount::PerSecond)
+    by_counters(domain).costs(Amount::PerSecond)
 }
 
-fn ledger(domain: &DomainModel, measure: Measure, of_ports: f64) -> Ledger {
-    let mut exits: Vec<Unclaimed<'_>> =
-        domain.exits.rows.iter().filter_map(|row| Unclaimed::new(row, measure)).collect();
+/// Charges each access to its device, and what then is left of the exits to their causes.
+fn ledger(
+    domain: &DomainModel,
+    of_access: fn(&AccessRow) -> Option<f64>,
+    of_exit: fn(&ExitRow) -> Option<f64>,
+) -> Ledger {
+    let known = domain.exits.rows.iter().filter_map(|row| Some((row, of_exit(row)?)));
+    let mut exits: Vec<(&ExitRow, f64)> = known.filter(|(_, size)| *size > 0.0).collect();
     let mut ledger = Ledger::default();
     for row in &domain.accesses {
-        let Some(mut due) = measure(&row.span).filter(|size| *size > 0.0) else { continue };
+        let Some(mut due) = of_access(row).filter(|size| *size > 0.0) else { continue };
         let owner = Owner::of(row);
-        due *= if row.space == Space::Pio { of_ports } else { 1.0 };
-        if exits.is_empty() && domain.exits.count == 0 {
-            // The kernel fires no kvm_exit, or a file has the accesses alone.
-            ledger.add(owner, due);
-            continue;
-        }
         let kinds = owner.exits(row.space);
-        let expected = kinds.iter().flat_map(|kind| (0..exits.len()).filter(|at| kind.matches(exits[*at].row)));
+        let expected = kinds.iter().flat_map(|kind| (0..exits.len()).filter(|at| kind.matches(exits[*at].0)));
         let mut order: Vec<usize> = expected.collect();
         if order.is_empty() {
             // Not the codes of this instruction set.
             order = (0..exits.len()).collect();
         }
-        let mut own = 0.0;
+        ledger.add(owner, due);
         for at in order {
-            let (taken, of_vcpu) = exits[at].claim(due);
-            (due, own) = (due - taken, own + of_vcpu);
+            let taken = due.min(exits[at].1);
+            (due, exits[at].1) = (due - taken, exits[at].1 - taken);
         }
-        ledger.add(owner, own);
     }
-    for exit in exits {
-        let cause = CAUSES.iter().find(|(_, kinds)| kinds.iter().any(|kind| kind.matches(exit.row)));
+    for (exit, left) in exits {
+        let cause = CAUSES.iter().find(|(_, kinds)| kinds.iter().any(|kind| kind.matches(exit)));
         let kind = cause.map_or(CostKind::OtherExits, |(kind, _)| *kind);
         // The name of most causes says all.
-        let part = if matches!(kind, CostKind::Apic | CostKind::OtherExits) { exit.row.reason.as_str() } else { "" };
-        ledger.add(Owner { kind, device: None, part: part.into() }, exit.left * exit.own);
+        let part = if matches!(kind, CostKind::Apic | CostKind::OtherExits) { exit.reason.as_str() } else { "" };
+        ledger.add(Owner { kind, device: None, part: part.into() }, left);
     }
     ledger.0.retain(|_, sizes| {
         sizes.retain(|_, size| *size > 0.0);

@@ -3,12 +3,14 @@
 //! exit's cause, without the parts in which the vCPU slept or waited for a CPU.
 
 mod exits;
+mod marked;
 mod wait;
 
+pub use marked::marked_costs;
+
 use crate::figures::{figure, share};
-use crate::model::{DomainModel, Model};
+use crate::model::{DomainModel, Model, ThreadModel};
 use kvm::thread_name::Role;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use strum::IntoStaticStr;
 
@@ -18,6 +20,8 @@ const MIN_PERCENT: f64 = 2.0;
 const MIN_RATE: f64 = 1000.0;
 /// A smaller part of a cost is not named, in percent.
 const MIN_PART: f64 = 0.5;
+/// A cost this many times as large as the one that led takes its place.
+const CLEARLY_LARGER: f64 = 1.5;
 /// A part that is more than this of the whole needs no figure of its own.
 const ALMOST_ALL: f64 = 0.95;
 
@@ -148,10 +152,19 @@ pub fn guest_costs(model: &Model) -> Vec<GuestCosts> {
     model.domains.iter().enumerate().map(|(at, domain)| GuestCosts::new(model, &tasks, at, domain)).collect()
 }
 
+/// The costs of one guest: the index of the guest among those of the model.
+pub fn guest_cost(model: &Model, guest: usize) -> Option<GuestCosts> {
+    Some(GuestCosts::new(model, &wait::Tasks::of(model), guest, model.domains.get(guest)?))
+}
+
+/// How long one vCPU of a guest waits, and for whom. `None` where no source knows it.
+pub fn vcpu_wait(model: &Model, guest: usize, vcpu: &ThreadModel) -> Option<Cost> {
+    wait::of_vcpu(model, &wait::Tasks::of(model), guest, vcpu)
+}
+
 impl GuestCosts {
     fn new(model: &Model, tasks: &wait::Tasks<'_>, at: usize, domain: &DomainModel) -> Self {
-        let seconds = model.interval_s.filter(|s| *s > 0.0);
-        let exits = seconds.map(|s| exits::costs(domain, s)).unwrap_or_default();
+        let exits = exits::costs(domain);
         let wait = wait::cost(model, tasks, at, domain);
         let timed = exits.iter().any(|c| matches!(c.amount, Amount::OfCpu(_)));
         let lost_in_exits = timed.then(|| exits.iter().map(|c| c.of_cpu).sum::<f64>());
@@ -167,20 +180,18 @@ impl GuestCosts {
         Self { costs, lost }
     }
 
-    /// The guest that lost more comes first.
-    pub fn order(&self, other: &Self) -> Ordering {
-        other.lost.unwrap_or(-1.0).total_cmp(&self.lost.unwrap_or(-1.0))
+    /// Keeps the cost that led before in front while no other is clearly larger, so that a list can be read.
+    pub fn keep_lead(&mut self, before: &Self) {
+        let lead = before.costs.first().map(|c| (c.kind, &c.name));
+        let Some(at) = self.costs.iter().position(|c| Some((c.kind, &c.name)) == lead) else { return };
+        if self.costs[0].of_cpu < CLEARLY_LARGER * self.costs[at].of_cpu {
+            self.costs[..=at].rotate_right(1);
+        }
     }
 
     /// The largest cost in at most `width` ASCII characters, with as many of its parts as fit; empty without one.
     pub fn what_costs(&self, width: usize) -> String {
         self.costs.first().map_or_else(String::new, |cost| cost.text(width))
-    }
-
-    /// The next costs, at most three, in at most `width` ASCII characters; those that do not fit are left out.
-    pub fn further_costs(&self, width: usize) -> String {
-        let each = self.costs.iter().skip(1).take(3).map(Cost::head);
-        joined(String::new(), each, width)
     }
 }
 

@@ -1,7 +1,8 @@
 use super::*;
+use crate::model::Base;
 use crate::testing::FixtureModel as _;
 use kvm::isa::Isa;
-use sample::{Direction, ExitCell, OtherTask, Timing};
+use sample::{Direction, EngineKind, ExitCell, OtherTask, Timing};
 use testkit::{Fixture, Guest, Host, Thread};
 
 fn costs(make: impl Fn(u32, Thread) -> Thread) -> GuestCosts {
@@ -35,8 +36,6 @@ fn clocks_are_one_cost_and_an_access_takes_the_time_of_its_exit() {
     ];
     assert_eq!(heads(&all), expected);
     assert_eq!(all.lost.map(f64::round), Some(55.0), "all time in exits but the sleep");
-    assert_eq!(all.further_costs(200), "serial console 6 %, host interrupts 5 %, I/O ports 4 %");
-    assert_eq!(all.further_costs(45), "serial console 6 %, host interrupts 5 %");
 }
 
 #[test]
@@ -92,29 +91,31 @@ fn a_wait_names_who_had_the_cpu() {
 
 #[test]
 fn time_asleep_and_time_waited_within_exits_count_once() {
-    let mut model = Fixture::new(Host::numa(1, 2, 1))
-        .guest(Guest::new("g", 100).mtree().vcpus(1, |_, t| {
-            t.on(0).cpu(40.0, 0.0, 10.0, 5.0).exits("IO_INSTRUCTION", 1_000.0, 400.0).pio(
-                0x71,
-                Direction::Read,
-                500.0,
-                400.0,
-            )
-        }))
-        .model();
-    let exits = &mut model.domains[0].exits.rows[0];
-    exits.preempted_ns = Some(50_000_000);
-    exits.halted_ns = Some(150_000_000);
-    let all = &guest_costs(&model)[0];
+    let fixture = Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100).mtree().vcpus(1, |_, t| {
+        t.on(0).cpu(40.0, 0.0, 10.0, 5.0).exits("IO_INSTRUCTION", 1_000.0, 400.0).pio(
+            0x71,
+            Direction::Read,
+            500.0,
+            400.0,
+        )
+    }));
+    let mut now = fixture.sample(60.0);
+    for exit in now.domains[0].threads.iter_mut().flat_map(|t| &mut t.events.exits) {
+        (exit.preempted_ns, exit.halted_ns) = (Some(50_000_000), Some(150_000_000));
+    }
+    let all = &guest_costs(&Model::new(&now, Base::Previous(&fixture.sample(59.0))))[0];
     assert_eq!(heads(all), ["emulated clocks 10 %: rtc", "I/O ports 10 %", "waits for a CPU 9 %"]);
     assert_eq!(all.lost.map(f64::round), Some(25.0));
 }
 
 #[test]
 fn files_of_perf_measure_ports_too_short() {
-    let all = costs(|_, t| {
+    let guest = Guest::new("g", 100).mtree().vcpus(1, |_, t| {
         t.cpu(50.0, 0.0, 9.0, 0.0).exits("IO_INSTRUCTION", 10_000.0, 6.0).pio(0x608, Direction::Read, 10_000.0, 1.5)
     });
+    let mut fixture = Fixture::new(Host::numa(1, 2, 1)).guest(guest);
+    fixture.engine.kind = EngineKind::File;
+    let all = guest_costs(&fixture.model()).remove(0);
     assert_eq!(heads(&all), ["emulated clocks 6 %: acpi-tmr"]);
 }
 
@@ -190,11 +191,9 @@ fn guests_are_ordered_by_what_they_lose() {
     let model = Fixture::busy_host().model();
     let all = guest_costs(&model);
     let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by(|a, b| all[*a].order(&all[*b]));
+    order.sort_by(|a, b| all[*b].lost.partial_cmp(&all[*a].lost).unwrap());
     let names: Vec<&str> = order.iter().map(|at| model.domains[*at].name()).collect();
     assert_eq!(names, ["db-prod", "win10-2", "build-3", "web-1", "idle-4"]);
     let texts: Vec<String> = all.iter().map(|costs| costs.what_costs(60)).collect();
     insta::assert_debug_snapshot!(texts);
-    let nothing = GuestCosts::default();
-    assert_eq!(all[4].order(&nothing), Ordering::Less, "what is not known comes last");
 }

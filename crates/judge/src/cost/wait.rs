@@ -1,6 +1,6 @@
 //! What vCPUs wait for that are ready to run.
 
-use super::{Amount, Cost, CostKind, MIN_PART, Part, parts};
+use super::{Amount, Cost, CostKind, Part, parts};
 use crate::model::{DomainModel, Model, ThreadModel};
 use kvm::thread_name::{self, Role};
 use sample::OtherTask;
@@ -46,8 +46,13 @@ fn task_name(comm: &str) -> String {
 /// The wait of a guest's vCPUs; `None` where no source knows it.
 pub(super) fn cost(model: &Model, tasks: &Tasks<'_>, guest: usize, domain: &DomainModel) -> Option<Cost> {
     let of_cpu = domain.vcpus().filter_map(|t| t.cpu?.wait).reduce(|a, b| a + b)?;
-    let (vcpu, percent) = domain.worst_wait()?;
-    let parts = match measured(model, tasks, guest, vcpu, percent) {
+    Some(Cost { of_cpu, ..of_vcpu(model, tasks, guest, domain.worst_wait()?.0)? })
+}
+
+/// The wait of one vCPU.
+pub(super) fn of_vcpu(model: &Model, tasks: &Tasks<'_>, guest: usize, vcpu: &ThreadModel) -> Option<Cost> {
+    let (of_cpu, percent) = (vcpu.cpu?.wait?, vcpu.wait_percent()?);
+    let parts = match measured(model, tasks, guest, vcpu) {
         parts if parts.is_empty() => present(model, guest, vcpu),
         parts => parts,
     };
@@ -55,17 +60,12 @@ pub(super) fn cost(model: &Model, tasks: &Tasks<'_>, guest: usize, domain: &Doma
 }
 
 /// Who ran while the vCPU waited, as percent of the time it wanted to run.
-fn measured(model: &Model, tasks: &Tasks<'_>, guest: usize, vcpu: &ThreadModel, percent: f64) -> Vec<Part> {
+fn measured(model: &Model, tasks: &Tasks<'_>, guest: usize, vcpu: &ThreadModel) -> Vec<Part> {
     let mut by_name: BTreeMap<String, f64> = BTreeMap::new();
-    for task in &vcpu.preempted_by {
-        *by_name.entry(tasks.name(model, guest, task)).or_default() += task.ns as f64;
+    for (task, percent) in vcpu.delays(model.interval_s.unwrap_or_default()) {
+        *by_name.entry(tasks.name(model, guest, task)).or_default() += percent;
     }
-    let Some((seconds, cpu)) = model.interval_s.zip(vcpu.cpu) else { return Vec::new() };
-    let wanted_ns = (cpu.busy() + cpu.wait.unwrap_or(0.0)) * seconds * 1e7;
-    // The two are measured by different clocks: parts never exceed the whole.
-    let all_ns = by_name.values().sum::<f64>();
-    let unit = (wanted_ns / 100.0).max(all_ns / percent.max(f64::MIN_POSITIVE));
-    parts(by_name.into_iter().map(|(name, ns)| (name, ns / unit)))
+    parts(by_name)
 }
 
 /// Who else is on the CPU of the vCPU, busiest first.
@@ -82,6 +82,5 @@ fn present(model: &Model, guest: usize, vcpu: &ThreadModel) -> Vec<Part> {
     for task in model.host.tasks.iter().filter(|task| task.last_cpu == number) {
         *by_name.entry(task_name(&task.comm)).or_default() += task.cpu_percent;
     }
-    let busy = parts(by_name.into_iter().filter(|(_, cpu)| *cpu >= MIN_PART));
-    busy.into_iter().map(|part| Part { figure: None, ..part }).collect()
+    parts(by_name).into_iter().map(|part| Part { figure: None, ..part }).collect()
 }

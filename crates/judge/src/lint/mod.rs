@@ -26,7 +26,6 @@ mod table;
 mod timers;
 mod verdicts;
 
-pub(crate) use context::totals::{ExitKind, port_factor};
 pub use engine::finding::{
     Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target, is_command, order,
 };

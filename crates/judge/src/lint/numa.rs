@@ -1,6 +1,6 @@
 //! Hardware threads and NUMA nodes: what the guest sees against where its vCPUs and its memory are.
 
-use crate::figures::bytes;
+use crate::figures::{bytes, listed};
 use crate::lint::pinning::helper_name;
 use crate::lint::prelude::*;
 use faults::PinnedPair;
@@ -30,14 +30,8 @@ pub(super) const RULES: &[Rule] = &[
     }),
 ];
 
-/// The most cells that evidence lists.
-const MAX_CELLS: usize = 16;
-
 const CHECK_NODES: &str = "check: lscpu -e; numactl --hardware";
 const MIB: f64 = 1024.0 * 1024.0;
-
-/// The most pairs that a sentence names.
-const MAX_NAMED: usize = 32;
 
 const THREADS_APART: Prose = Prose {
     title: "vCPUs that the guest sees as threads of one core are pinned to different cores",
@@ -66,19 +60,14 @@ const HELPERS_ELSEWHERE: Prose = Prose {
 const MEMORY_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is on another NUMA node than its vCPUs",
     problem: "memory on another node",
-    why: "vCPU pins do not move memory: it stays on the node where the guest first used it. Every access to the other \
-        node costs more",
+    why: "Every access to the other node costs more. vCPU pins do not move memory: it stays on the node where the \
+        guest first used it, or to which it is bound",
 };
 const CELLS_CROSSED: Prose = Prose {
     title: "The guest's NUMA cells have their vCPUs and their memory on different nodes",
     problem: "NUMA cells are crossed",
     why: "The guest keeps each program's memory in the cell where it runs, and on this host that is the other node: \
         every access that it takes for a near one is a far one",
-};
-const MEMORY_BOUND_ELSEWHERE: Prose = Prose {
-    title: "The guest's memory is bound to another NUMA node than its vCPUs",
-    problem: "memory on another node",
-    why: "Every memory access of the guest goes to the other node",
 };
 const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that its memory is bound to, or change \
     what it is bound to (libvirt: <memnode>, QEMU: host-nodes=, Proxmox: hostnodes=)";
@@ -136,7 +125,7 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding>
         let (vcpus, now): (CpuSet, CpuSet) = (vcpus.iter().copied().collect(), map.nodes_of(&now));
         format!("cell {id}: memory on node {memory}, vCPUs {vcpus} pinned to node {now}")
     };
-    let evidence = crossed.iter().take(MAX_CELLS).map(line).chain([CHECK_NODES.into()]).collect();
+    let evidence = crossed.iter().map(line).chain([CHECK_NODES.into()]).collect();
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(MATCH_CELLS));
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(CELLS_CROSSED);
     let marks = crossed.iter().flat_map(|(_, vcpus)| vcpus).map(|v| Mark::Vcpu(*v)).collect();
@@ -157,7 +146,7 @@ fn helpers_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet,
         format!("{} is pinned to CPUs {cpus} on node {}", helper_name(**id), map.nodes_of(&cpus))
     };
     let last = [format!("the vCPUs are pinned to CPUs {cpus} on node {nodes}"), fixes::check_pins(guest)];
-    let evidence = helpers.iter().take(MAX_CELLS).map(line).chain(last).collect();
+    let evidence = helpers.iter().map(line).chain(last).collect();
     let severity = busy.and_then(|b| ctx.thresholds().pinning.emulator.of(b)).unwrap_or_default();
     let found = Finding::new(severity, Confidence::High, evidence, guest_placement(ctx, guest));
     Some(Finding { cost: busy.filter(|b| *b > 0.0), ..found.saying(HELPERS_ELSEWHERE) })
@@ -177,7 +166,7 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, 
             return None;
         }
         let severity = if local < critical { Severity::Critical } else { Severity::Warning };
-        let list = by_node.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect::<Vec<_>>().join(", ");
+        let list = listed(by_node.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect());
         let local = figure(local);
         let evidence = vec![
             format!("{local} % of its memory is on the nodes of its vCPUs ({nodes}): {list}"),
@@ -193,13 +182,12 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, 
     ];
     let planned = guest_placement(ctx, guest);
     let fix = if planned.is_empty() { move_memory(guest, nodes) } else { planned };
-    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
-    Some(Finding { see: vec![links::NUMA_TUNING.into()], ..found.saying(MEMORY_BOUND_ELSEWHERE) })
+    Some(Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(MEMORY_ELSEWHERE))
 }
 
 fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
     let xml = || {
-        let text = format!("<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>\n</numatune>");
+        let text = fixes::placement::numatune(Some(nodes), std::iter::empty());
         fixes::xml(guest, text).needing(&fixes::into_xml(guest, fixes::POWER_CYCLE))
     };
     known([(guest.config.libvirt != Some(false)).then(xml), fixes::placement::migrate(guest, nodes)])
@@ -227,10 +215,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         return;
     }
     let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
-    let more = pairs.len().saturating_sub(MAX_NAMED);
-    let more = (more > 0).then(|| format!("and {more} pairs more"));
-    let names: Vec<String> = pairs.iter().take(MAX_NAMED).map(named).chain(more).collect();
-    let evidence = vec![format!("{seen}: {}", names.join(", ")), "check: lscpu -e".into()];
+    let evidence = vec![format!("{seen}: {}", listed(pairs.iter().map(named).collect())), "check: lscpu -e".into()];
     let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
     let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);

@@ -1,8 +1,8 @@
 //! What most rules use: the context, findings and their fixes, and the row of a rule.
 
+pub(super) use super::context::Context;
 pub(super) use super::context::guest::{GuestContext, NO_VCPUS};
-pub(super) use super::context::totals::{EventTotals, ExitKind};
-pub(super) use super::context::{Context, demand, wait_of_demand};
+pub(super) use super::context::totals::EventTotals;
 pub(super) use super::engine::finding::{
     Audience, Confidence, Finding, Fix, Mark, Severity, Target, known, worst, worst_of,
 };
@@ -17,7 +17,7 @@ pub(super) use super::rule_id::RuleId;
 pub(super) use super::verdicts::Verdicts;
 pub(super) use super::{fixes, links};
 pub(super) use crate::figures::{duration, figure, or_unknown};
-pub(super) use crate::model::{AccessRow, ThreadModel, total};
+pub(super) use crate::model::{AccessRow, ExitKind, ThreadModel, total};
 pub(super) use crate::placement::{HelperLayout, MoveReason, faults};
 pub(super) use kvm::thread_name::Role;
 pub(super) use kvm::{CpuSet, Isa, Space};

@@ -29,7 +29,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     }
     let (verdicts, lingering) = ask_all(&mut context, options, lower.as_ref());
     let mut watching = still_watched(&context, memory);
-    let Verdicts { found, mut cannot_tell, not_read, left_out, .. } = verdicts;
+    let Verdicts { found, mut cannot_tell, left_out, .. } = verdicts;
     cannot_tell.extend(unmeasured(&context));
     // A guest that is judged soon is among those still watched.
     let for_long = |g: &GuestContext<'_>| {
@@ -45,7 +45,6 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         let interval = NewInterval {
             found: keyed(found),
             lingering: keyed(lingering),
-            not_read: not_read.into_iter().map(|(rule, guest)| (rule, key(guest))).collect(),
             now_ms: model.time_ms,
             booted_ms: model.booted_ms,
             seconds: model.interval_s.unwrap_or(0.0),

@@ -17,8 +17,6 @@ pub(crate) struct Verdicts {
     pub found: Vec<(Option<usize>, Finding)>,
     /// Rules that could not be judged.
     pub cannot_tell: Vec<CannotTell>,
-    /// Rules whose figures were not read in this interval, with the index of the guest.
-    pub not_read: Vec<(RuleId, Option<usize>)>,
     /// Findings beyond the limits.
     pub left_out: u64,
     /// Bytes of text in all findings.
@@ -93,7 +91,6 @@ impl Verdicts {
     /// Adds everything from other verdicts.
     pub fn append(&mut self, mut other: Self) {
         self.cannot_tell.append(&mut other.cannot_tell);
-        self.not_read.append(&mut other.not_read);
         self.left_out += other.left_out;
         for (index, finding) in other.found {
             self.keep(index, finding);
@@ -109,11 +106,6 @@ impl Verdicts {
             let commands = finding.evidence.iter().position(|line| is_command(line));
             finding.evidence.insert(commands.unwrap_or(finding.evidence.len()), because.to_owned());
         }
-    }
-
-    /// Notes that the rule's figures were not read in this interval, so earlier findings stay.
-    pub fn not_read(&mut self) {
-        self.not_read.push((self.rule(), self.guest.as_ref().map(|g| g.0)));
     }
 
     /// Notes why the rule cannot be judged.

@@ -2,6 +2,7 @@
 
 use super::earlier::GuestPair;
 use super::exits::share;
+use super::{ExitKind, ExitTable, total};
 use kvm::device_map::{self, DeviceMap};
 use kvm::{Space, msr};
 use sample::{
@@ -45,6 +46,11 @@ pub struct AccessRow {
     pub rate: Option<f64>,
     /// Percent of the time in all exits of the domain; for a file, percent of the time in its table.
     pub time_percent: Option<f64>,
+    /// The whole time of these exits, nanoseconds. It is longer than `span` for ports in tables of perf.
+    pub exit_ns: Option<u64>,
+    /// The vCPUs' own time in these exits, percent of one CPU: without the time that they slept, or that another task
+    /// had their CPU, as in other exits of the reason.
+    pub cpu_percent: Option<f64>,
     /// Accesses that faulted in the guest.
     pub faults: u64,
     /// The longest run with gaps below 1 ms.
@@ -66,10 +72,9 @@ impl AccessRow {
         self.burst.join(row.burst, &mut Joining::with(missing));
     }
 
-    /// Computes the rate, and the share of the time in all exits.
-    pub(super) fn set_shares(&mut self, seconds: Option<f64>, all_ns: Option<u64>) {
-        self.rate = seconds.map(|s| self.span.count as f64 / s);
-        self.time_percent = self.span.total_ns.zip(all_ns).and_then(|(ns, all)| share(ns, all));
+    /// Mean time of the exits, microseconds.
+    pub fn mean_us(&self) -> Option<f64> {
+        self.exit_ns.filter(|_| self.span.count > 0).map(|ns| ns as f64 / self.span.count as f64 / 1e3)
     }
 
     /// The device's name, if it is known.
@@ -114,7 +119,7 @@ impl HotDevice {
 }
 
 /// The domain's rows and the rows of each vCPU, each with most time first.
-pub(crate) fn rows(pair: &GuestPair<'_>, exit_ns: Option<u64>, kind: EngineKind) -> (Vec<AccessRow>, Vec<AccessRow>) {
+pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable, kind: EngineKind) -> (Vec<AccessRow>, Vec<AccessRow>) {
     let mut rows: BTreeMap<AccessId, AccessRow> = BTreeMap::new();
     let key = |cell: &AccessCell| (cell.space, cell.address, cell.direction);
     for (vcpu, cell, before) in pair.cells(|events| &events.accesses, key) {
@@ -135,21 +140,58 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exit_ns: Option<u64>, kind: EngineKind)
             }
         }
     }
-    let mut table_ns: BTreeMap<Space, u64> = BTreeMap::new();
-    for r in rows.values().filter(|r| r.vcpu.is_none()) {
-        let all = table_ns.entry(r.space).or_default();
-        *all = all.saturating_add(r.span.total_ns.unwrap_or(0));
-    }
+    set_figures(rows.values_mut().collect(), exits, pair.interval.seconds, kind == EngineKind::File);
     let owners = Owners::of(&pair.now.facts);
     for r in rows.values_mut() {
-        let base = if kind == EngineKind::File { table_ns.get(&r.space).copied() } else { exit_ns };
-        r.set_shares(pair.interval.seconds, base);
         r.device = r.address.and_then(|a| owners.name(r.space, a));
     }
     let (mut vcpus, mut all): (Vec<_>, Vec<_>) = rows.into_values().partition(|row| row.vcpu.is_some());
     order(&mut vcpus);
     order(&mut all);
     (all, vcpus)
+}
+
+/// The exits in which accesses occur. Of two lists the first that there are exits of.
+fn exits_of(space: Space) -> [&'static [ExitKind]; 2] {
+    match space {
+        Space::Pio => [&[ExitKind::Io], &[]],
+        Space::Mmio => [&[ExitKind::EptMisconfig, ExitKind::ApicAccess], &[ExitKind::MemoryFault]],
+        Space::Msr => [&[ExitKind::Msr], &[]],
+    }
+}
+
+/// Computes rates, shares and times of all rows of a guest, from those of its exits.
+pub(super) fn set_figures(mut rows: Vec<&mut AccessRow>, exits: &ExitTable, seconds: Option<f64>, is_file: bool) {
+    for space in [Space::Pio, Space::Mmio, Space::Msr] {
+        let of_kinds = |kinds: &[ExitKind]| {
+            let these = exits.rows.iter().filter(|row| kinds.iter().any(|kind| kind.matches(row)));
+            these.fold((0, 0, 0), |(count, ns, own), row| {
+                let (all, of_vcpu) = (row.span.total_ns.unwrap_or(0), row.own_ns().unwrap_or(0));
+                (
+                    total([count, row.span.count].into_iter()),
+                    total([ns, all].into_iter()),
+                    total([own, of_vcpu].into_iter()),
+                )
+            })
+        };
+        let (exit_count, exit_ns, own_ns) =
+            exits_of(space).into_iter().map(of_kinds).find(|(count, ..)| *count > 0).unwrap_or_default();
+        let own = if exit_ns > 0 { own_ns as f64 / exit_ns as f64 } else { 1.0 };
+        let sums = || rows.iter().filter(|r| r.space == space && r.vcpu.is_none()).map(|r| &r.span);
+        let (count, ns) = (total(sums().map(|s| s.count)), total(sums().filter_map(|s| s.total_ns)));
+        // perf measures an access to a port from kvm_pio to kvm_entry (kvm-stat-x86.c), which leaves out the way from
+        // kvm_exit.
+        let longer = (exit_ns as f64 / exit_count as f64) / (ns as f64 / count as f64);
+        let is_short = is_file && space == Space::Pio && exit_count >= count && longer.is_finite();
+        let longer = if is_short { longer.max(1.0) } else { 1.0 };
+        let base = if is_file { Some(ns) } else { exits.total_ns };
+        for row in rows.iter_mut().filter(|r| r.space == space) {
+            row.rate = seconds.map(|s| row.span.count as f64 / s);
+            row.time_percent = row.span.total_ns.zip(base).and_then(|(ns, all)| share(ns, all));
+            row.exit_ns = row.span.total_ns.map(|ns| (ns as f64 * longer) as u64);
+            row.cpu_percent = row.exit_ns.zip(seconds).map(|(ns, s)| ns as f64 * own / (s * 1e7));
+        }
+    }
 }
 
 /// By time, then by count, largest first.

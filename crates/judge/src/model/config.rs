@@ -2,8 +2,8 @@
 
 use kvm::CpuSet;
 use kvm::cmdline::{QemuCommand, Smp, is_switched_on};
+use kvm::domain_xml::GuestNumaCell;
 use kvm::domain_xml::{DomainXml, GuestTopology};
-use kvm::guest_numa::GuestNumaCell;
 use kvm::hyperv::{self, Enlightenment};
 use kvm::limits;
 use sample::{DomainFacts, Vmm};

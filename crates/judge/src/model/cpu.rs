@@ -30,6 +30,22 @@ impl CpuShare {
         self.ran.unwrap_or(self.usr + self.sys + self.guest)
     }
 
+    /// Time on a CPU and time that it was runnable.
+    pub fn wanted(&self) -> f64 {
+        self.busy() + self.wait.unwrap_or(0.0)
+    }
+
+    /// Wait as percent of the time that it ran or was runnable; `None` if no source reports the wait.
+    pub fn wait_percent(&self) -> Option<f64> {
+        let wait = self.wait?;
+        Some(if wait > 0.0 { 100.0 * wait / self.wanted() } else { 0.0 })
+    }
+
+    /// Wait of threads as percent of the time that they ran or were runnable.
+    pub fn wait_of<'a>(threads: impl Iterator<Item = &'a ThreadModel>) -> Option<f64> {
+        threads.filter_map(|t| t.cpu.filter(|c| c.wait.is_some())).reduce(Self::plus)?.wait_percent()
+    }
+
     /// A kind of time, where the source has kinds.
     pub fn kind(&self, of: fn(&Self) -> f64) -> Option<f64> {
         (!self.kinds_unknown).then(|| of(self))
@@ -124,13 +140,24 @@ impl ThreadModel {
         (set.len() == 1).then(|| set.iter().next()).flatten()
     }
 
-    /// The mean time that it was runnable before it got a CPU, microseconds: all its wait over how often it was
-    /// switched out, each of which was followed by one wait. `None` if either is not known or it was never switched
-    /// out.
-    pub fn run_delay_us(&self, interval_s: Option<f64>) -> Option<f64> {
-        let switches = self.growth?.voluntary?.saturating_add(self.growth?.involuntary?);
-        let wait_us = self.cpu?.wait? / 100.0 * interval_s? * 1e6;
-        (switches > 0).then(|| wait_us / switches as f64)
+    /// Whether it has a real-time priority: `SCHED_FIFO` or `SCHED_RR` (`uapi/linux/sched.h`).
+    pub fn is_realtime(&self) -> bool {
+        matches!(self.place.policy, Some(1 | 2))
+    }
+
+    /// Wait as percent of the time that it ran or was runnable; see [`CpuShare::wait_percent`].
+    pub fn wait_percent(&self) -> Option<f64> {
+        self.cpu?.wait_percent()
+    }
+
+    /// The tasks that had its CPU while it was runnable, and their parts of [`Self::wait_percent`], longest first. The
+    /// two are measured by different clocks: the parts together are never more than the whole.
+    pub fn delays(&self, interval_s: f64) -> impl Iterator<Item = (&OtherTask, f64)> {
+        let (wanted, wait) = self.cpu.map_or((0.0, 0.0), |c| (c.wanted(), c.wait.unwrap_or(0.0)));
+        let percent = move |ns: u64| ns as f64 / (interval_s * 1e7);
+        let all = percent(self.preempted_by.iter().fold(0, |sum: u64, task| sum.saturating_add(task.ns)));
+        let factor = if wait > 0.0 { 100.0 / wanted * (wait / all).min(1.0) } else { 0.0 };
+        self.preempted_by.iter().map(move |task| (task, percent(task.ns) * factor))
     }
 
     pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, interval: &SampleInterval) -> Self {
@@ -245,6 +272,26 @@ mod tests {
         assert_eq!(grown, [rest(2, 20), task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]);
         let all = |tasks: &[OtherTask]| tasks.iter().map(|t| t.count).sum::<u64>();
         assert_eq!(all(&grown), all(&now) - all(&before), "no event counts twice");
+    }
+
+    #[test]
+    fn a_wait_is_percent_of_the_time_that_the_thread_wanted_to_run() {
+        let share = |ran, wait| CpuShare { ran: Some(ran), wait, ..CpuShare::default() };
+        assert_eq!(share(60.0, Some(20.0)).wait_percent(), Some(25.0));
+        assert_eq!((share(0.0, Some(0.0)).wait_percent(), share(60.0, None).wait_percent()), (Some(0.0), None));
+    }
+
+    #[test]
+    fn delays_are_parts_of_the_wait() {
+        let task = |ns| OtherTask { tid: 7, comm: "t".into(), count: 1, ns };
+        let cpu = CpuShare { ran: Some(60.0), wait: Some(20.0), ..CpuShare::default() };
+        let delays = |tasks: &[u64]| {
+            let preempted_by = tasks.iter().map(|ns| task(*ns)).collect();
+            let thread = ThreadModel { cpu: Some(cpu), preempted_by, ..ThreadModel::default() };
+            thread.delays(2.0).map(|(_, percent)| percent.round()).collect::<Vec<_>>()
+        };
+        assert_eq!(delays(&[320_000_000, 32_000_000]), [20.0, 2.0]);
+        assert_eq!(delays(&[900_000_000, 300_000_000]), [19.0, 6.0], "another clock: no more than the wait");
     }
 
     #[test]

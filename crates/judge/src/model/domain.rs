@@ -159,19 +159,7 @@ impl DomainModel {
 
     /// Wait of all vCPUs as percent of the time that they ran or were runnable.
     pub fn vcpu_wait_percent(&self) -> Option<f64> {
-        let (mut wait, mut busy) = (None, 0.0);
-        for c in self.vcpus().filter_map(|t| t.cpu) {
-            if let Some(w) = c.wait {
-                *wait.get_or_insert(0.0) += w;
-                busy += c.busy();
-            }
-        }
-        wait.map(|w: f64| if w + busy > 0.0 { 100.0 * w / (w + busy) } else { 0.0 })
-    }
-
-    /// The access with most time, or else the largest count.
-    pub fn hot_access(&self) -> Option<&AccessRow> {
-        self.accesses.iter().max_by_key(|a| (a.span.total_ns, a.span.count))
+        CpuShare::wait_of(self.vcpus())
     }
 
     pub(crate) fn new(
@@ -182,7 +170,7 @@ impl DomainModel {
     ) -> Self {
         let pair = GuestPair::new(now, before, interval);
         let (exits, vcpu_exits) = exits::tables(&pair);
-        let (accesses, vcpu_accesses) = accesses::rows(&pair, exits.total_ns, sample.engine.kind);
+        let (accesses, vcpu_accesses) = accesses::rows(&pair, &exits, sample.engine.kind);
         let userspace = userspace(&pair);
         let mut counters = super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
         let mut threads: Vec<_> = pair

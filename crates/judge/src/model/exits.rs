@@ -31,6 +31,9 @@ pub struct ExitRow {
     pub time_percent: Option<f64>,
     /// Percent of that time without idle reasons; `None` for an idle reason.
     pub work_percent: Option<f64>,
+    /// The vCPUs' own time in it, percent of one CPU: without the time that they slept, or that another task had their
+    /// CPU. `None` for an idle reason, and without times.
+    pub cpu_percent: Option<f64>,
     /// Part of its time in the VMM, nanoseconds.
     pub userspace_ns: Option<u64>,
     /// Part of its time halted, nanoseconds.
@@ -53,6 +56,12 @@ pub struct ExitTable {
 }
 
 impl ExitRow {
+    /// Its time without the time that the vCPUs slept, or that another task had their CPU, nanoseconds.
+    pub(super) fn own_ns(&self) -> Option<u64> {
+        let elsewhere = self.halted_ns.unwrap_or(0).saturating_add(self.preempted_ns.unwrap_or(0));
+        self.span.total_ns.map(|all| all.saturating_sub(elsewhere))
+    }
+
     /// Adds exits of the same reason. `add` is for the parts of their time.
     fn merge(&mut self, row: &Self, missing: MissingExtreme, add: fn((u64, u64), Part, Part) -> Part) {
         let counts = (self.span.count, row.span.count);
@@ -82,10 +91,14 @@ impl ExitTable {
         self.rows.iter().filter(|r| !r.idle).max_by_key(|r| (r.span.total_ns, r.span.count))
     }
 
-    /// The tables of several guests as one. `seconds`: of the time that they are of.
-    pub fn sum<'a>(tables: impl IntoIterator<Item = &'a Self>, seconds: Option<f64>) -> Self {
-        let sum = tables.into_iter().cloned().fold(Self::default(), Self::plus);
-        Self::build(sum.rows, seconds)
+    /// The vCPUs' own time in all of them but idle ones, percent of one CPU.
+    pub fn cpu_percent(&self) -> Option<f64> {
+        self.rows.iter().filter_map(|r| r.cpu_percent).reduce(|a, b| a + b)
+    }
+
+    /// Share of a time in the time of all exits but idle ones, percent.
+    pub fn work_percent(&self, ns: u64) -> Option<f64> {
+        share(ns, self.work_ns?)
     }
 
     /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares again.
@@ -116,6 +129,7 @@ impl ExitTable {
         let (total_ns, work_ns) = (time(&rows, true), time(&rows, false));
         for r in &mut rows {
             r.rate = seconds.map(|s| r.span.count as f64 / s);
+            r.cpu_percent = r.own_ns().zip(seconds).filter(|_| !r.idle).map(|(ns, s)| ns as f64 / (s * 1e7));
             r.count_percent = share(r.span.count, count);
             r.time_percent = r.span.total_ns.zip(total_ns).and_then(|(t, all)| share(t, all));
             r.work_percent = r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));

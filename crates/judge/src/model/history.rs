@@ -1,132 +1,109 @@
-//! The last intervals of each domain, for sparklines and pictures over time, and its exits since the history began. The
-//! number of points, domains and vCPUs is limited.
+//! The last intervals of the host and of each domain, for pictures over time. The number of points and domains is
+//! limited.
 
-use super::latency::{self, LatencyRing};
-use super::{DomainModel, ExitTable, GuestId, LatencyPoint, Model};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use super::latency::{self, WaitBands};
+use super::{CpuShare, DomainModel, GuestId, Model};
+use std::collections::{HashMap, VecDeque};
 
 /// Points kept for each domain.
 pub const HISTORY_POINTS: usize = 60;
 /// Limit of domains with a history.
 const DOMAINS: usize = 4096;
-/// Limit of vCPUs, of all domains together, with a history of latencies.
-const VCPUS: usize = 2048;
 
-/// One interval of one domain.
+/// One interval of one domain, or of the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HistoryPoint {
+    /// When it ended, milliseconds since the epoch.
+    pub time_ms: i64,
     /// Exits per second.
     pub exits: Option<f64>,
     /// CPU time, percent of one CPU.
     pub cpu: Option<f64>,
+    /// Wait of the vCPUs, percent of the time that they wanted to run.
+    pub wait: Option<f64>,
+    /// How often vCPUs waited for a CPU, by how long; `None` if none was measured.
+    pub waits: Option<WaitBands>,
 }
 
-/// The exits of a domain since its history began.
-#[derive(Debug, Clone, Default)]
-pub struct PastExits {
-    /// Length of the intervals added up, seconds.
-    pub seconds: f64,
-    /// Those of the domain.
-    pub all: ExitTable,
-    /// Those of each vCPU.
-    pub vcpus: BTreeMap<u32, ExitTable>,
+impl HistoryPoint {
+    fn of_domain(d: &DomainModel, model: &Model) -> Self {
+        let cpu = d.cpu.map(|c| c.busy());
+        Self {
+            time_ms: model.time_ms,
+            exits: d.exit_rate.0,
+            cpu,
+            wait: d.vcpu_wait_percent(),
+            waits: latency::waits(d),
+        }
+    }
+
+    fn of_host(model: &Model) -> Self {
+        let cpus = model.host.cpus.iter().filter(|c| c.time.is_some()).count() as f64;
+        Self {
+            time_ms: model.time_ms,
+            exits: model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b),
+            cpu: model.host.total().map(|time| time.busy() * cpus),
+            wait: CpuShare::wait_of(model.domains.iter().flat_map(DomainModel::vcpus)),
+            waits: None,
+        }
+    }
 }
 
-#[derive(Debug, Clone, Default)]
-struct DomainHistory {
-    points: VecDeque<HistoryPoint>,
-    /// How many points there were in all.
-    count: usize,
-    vcpus: BTreeMap<u32, LatencyRing>,
-    exits: PastExits,
-}
-
-/// The recent past of all domains.
+/// The recent past of the host and of all domains.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    domains: HashMap<GuestId, DomainHistory>,
+    host: VecDeque<HistoryPoint>,
+    domains: HashMap<GuestId, VecDeque<HistoryPoint>>,
+    intervals: usize,
 }
 
 impl History {
     /// Adds an interval and removes domains that are gone.
     pub fn push(&mut self, model: &Model) {
         let mut old = std::mem::take(&mut self.domains);
-        let mut room = VCPUS;
+        self.intervals += 1;
+        push(&mut self.host, HistoryPoint::of_host(model));
         for d in model.domains.iter().take(DOMAINS) {
             let key = d.key();
-            let mut past = old.remove(&key).unwrap_or_default();
-            if past.points.len() == HISTORY_POINTS {
-                past.points.pop_front();
-            }
-            past.count += 1;
-            past.points.push_back(HistoryPoint { exits: d.exit_rate.0, cpu: d.cpu.map(|c| c.busy()) });
-            let mut rings = std::mem::take(&mut past.vcpus);
-            for (vcpu, thread) in d.vcpus().filter_map(|t| Some((t.index?, t))).take(room) {
-                let mut ring = rings.remove(&vcpu).unwrap_or_default();
-                latency::push(&mut ring, LatencyPoint::of(thread, model));
-                past.vcpus.insert(vcpu, ring);
-            }
-            room -= past.vcpus.len();
-            past.exits.add(d, model.interval_s);
-            self.domains.insert(key, past);
+            let mut points = old.remove(&key).unwrap_or_default();
+            push(&mut points, HistoryPoint::of_domain(d, model));
+            self.domains.insert(key, points);
         }
+    }
+
+    /// How many intervals were added, those included that are not kept any more.
+    pub fn intervals(&self) -> usize {
+        self.intervals
     }
 
     /// CPU time of a domain, percent of one CPU: the mean of the last ten intervals.
     pub fn recent_cpu(&self, domain: &DomainModel) -> Option<f64> {
         const RECENT: usize = 10;
-        let points = &self.domains.get(&domain.key())?.points;
+        let points = self.domains.get(&domain.key())?;
         let recent: Vec<f64> = points.iter().rev().take(RECENT).filter_map(|p| p.cpu).collect();
         (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64)
     }
 
-    /// The most exits per second of a domain.
-    pub fn most_exits(&self, domain: &DomainModel) -> Option<f64> {
-        self.points(domain).filter_map(|p| p.exits).reduce(f64::max)
-    }
-
-    /// The points of a domain, oldest first.
-    pub fn points(&self, domain: &DomainModel) -> impl Iterator<Item = &HistoryPoint> {
-        self.domains.get(&domain.key()).into_iter().flat_map(|past| &past.points)
-    }
-
-    /// The number of the oldest point kept of a domain, counted from the first that there was: points that are drawn
-    /// together are the same ones in each interval.
-    pub fn first_point(&self, domain: &DomainModel) -> usize {
-        self.domains.get(&domain.key()).map_or(0, |past| past.count - past.points.len())
-    }
-
-    /// The latencies of a vCPU, oldest first.
-    pub fn latencies(&self, domain: &DomainModel, vcpu: u32) -> impl DoubleEndedIterator<Item = &LatencyPoint> {
-        self.domains.get(&domain.key()).and_then(|past| past.vcpus.get(&vcpu)).into_iter().flatten()
-    }
-
-    /// The exits of a domain since its history began.
-    pub fn exits(&self, domain: &DomainModel) -> Option<&PastExits> {
-        self.domains.get(&domain.key()).map(|past| &past.exits)
+    /// The points of a domain, or of the host with all its guests for `None`; oldest first.
+    pub fn points(&self, domain: Option<&DomainModel>) -> impl DoubleEndedIterator<Item = &HistoryPoint> {
+        let points = match domain {
+            Some(domain) => self.domains.get(&domain.key()),
+            None => Some(&self.host),
+        };
+        points.into_iter().flatten()
     }
 
     /// Removes everything, as after a seek.
     pub fn clear(&mut self) {
-        self.domains.clear();
+        *self = Self::default();
     }
 }
 
-impl PastExits {
-    fn add(&mut self, domain: &DomainModel, interval_s: Option<f64>) {
-        self.seconds += interval_s.unwrap_or(0.0);
-        let seconds = Some(self.seconds).filter(|s| *s > 0.0);
-        add(&mut self.all, &domain.exits, seconds);
-        for (vcpu, table) in &domain.vcpu_exits {
-            add(self.vcpus.entry(*vcpu).or_default(), table, seconds);
-        }
+fn push(points: &mut VecDeque<HistoryPoint>, point: HistoryPoint) {
+    if points.len() == HISTORY_POINTS {
+        points.pop_front();
     }
-}
-
-fn add(sum: &mut ExitTable, table: &ExitTable, seconds: Option<f64>) {
-    if !table.rows.is_empty() || !sum.rows.is_empty() {
-        *sum = ExitTable::build(std::mem::take(sum).plus(table.clone()).rows, seconds);
-    }
+    points.push_back(point);
 }
 
 #[cfg(test)]
@@ -136,29 +113,30 @@ mod tests {
     use testkit::Fixture;
 
     #[test]
-    fn exits_add_up_over_time() {
+    fn the_host_has_a_past_of_its_own() {
         let model = Fixture::busy_host().model();
         let mut history = History::default();
-        (0..3).for_each(|_| history.push(&model));
-        let guest = &model.domains[0];
-        let past = history.exits(guest).unwrap();
-        assert_eq!((past.seconds, past.all.count), (3.0, 3 * guest.exits.count));
-        let (now, then) = (guest.exits.rows[0].clone(), past.all.row(&guest.exits.rows[0].reason).unwrap());
-        assert_eq!((then.rate, then.span.max_ns), (now.rate, now.span.max_ns));
-        assert_eq!(then.time_percent.map(f64::round), now.time_percent.map(f64::round));
-        assert_eq!(past.vcpus[&0].count, 3 * guest.vcpu_exits[0].1.count);
+        history.push(&model);
+        let host = *history.points(None).next().unwrap();
+        let guests = model.domains.iter().flat_map(|d| history.points(Some(d)));
+        let (exits, waits): (Vec<_>, Vec<_>) = guests.map(|p| (p.exits.unwrap(), p.wait.unwrap())).unzip();
+        assert_eq!((host.exits, host.time_ms), (Some(exits.iter().sum()), model.time_ms));
+        let most = waits.iter().copied().fold(0.0, f64::max);
+        assert!(host.wait.is_some_and(|wait| wait > 0.0 && wait < most), "a mean of all guests' waits");
+        // 1433 in guests, the rest in tasks and interrupts.
+        assert_eq!(host.cpu.map(f64::round), Some(1462.0));
     }
 
     #[test]
-    fn latencies_of_a_vcpu_are_kept_and_limited() {
+    fn points_are_kept_and_limited() {
         let model = Fixture::busy_host().model();
         let mut history = History::default();
         (0..200).for_each(|_| history.push(&model));
-        let points: Vec<_> = history.latencies(&model.domains[0], 0).collect();
-        assert_eq!(points.len(), latency::LATENCY_POINTS + latency::LATENCY_STEP);
-        assert!(points[0].wakeups.is_some_and(|bands| bands.iter().sum::<u16>() == 52));
-        assert_eq!(history.points(&model.domains[0]).count(), HISTORY_POINTS);
+        let points: Vec<_> = history.points(Some(&model.domains[0])).collect();
+        assert_eq!((points.len(), history.intervals()), (HISTORY_POINTS, 200));
+        // Two of the guest's vCPUs are woken 52 times a second.
+        assert!(points[0].waits.is_some_and(|bands| bands.iter().sum::<u32>() == 104));
         history.clear();
-        assert_eq!(history.latencies(&model.domains[0], 0).count(), 0);
+        assert_eq!(history.points(Some(&model.domains[0])).count(), 0);
     }
 }

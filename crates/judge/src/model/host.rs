@@ -19,7 +19,9 @@ pub struct HostModel {
     /// Tasks that belong to no guest, busiest first.
     pub tasks: Vec<HostTaskModel>,
     /// The names of tasks outside guests that used the most CPU time, as last read, busiest first and at most
-    /// [`MAX_TASK_GROUPS`]. kvmtop counts as any other task, unlike in `tasks`. `None`: not measured.
+    /// [`MAX_TASK_GROUPS`]. kvmtop counts as any other task, unlike in `tasks`. They were read up to two seconds ago:
+    /// in an interval in which the host's CPUs did less outside guests, each has its share of that. `None`: not
+    /// measured.
     pub task_groups: Option<Vec<TaskGroup>>,
     /// CPU time of all threads of all guests, also of those that are not shown, percent of one CPU.
     pub guests_cpu: f64,
@@ -52,8 +54,8 @@ impl HostModel {
         // The CPUs have guest time also where a guest's threads cannot be read, as those of another user.
         let guests = (self.guests_cpu / cpus).max(time.guest).min(rest);
         let other = rest - guests;
-        let named = self.task_groups.as_ref().map(|all| all.iter().map(|g| g.cpu_percent).sum::<f64>() / cpus);
-        let named = named.map(|percent| percent.min(other));
+        let named =
+            self.task_groups.as_ref().map(|all| (all.iter().map(|g| g.cpu_percent).sum::<f64>() / cpus).min(other));
         Some(HostUsage { guests, other, named, irq, steal: time.steal, idle })
     }
 
@@ -271,7 +273,7 @@ impl HostModel {
             })
             .collect();
         list_tenants(&mut cpus, domains);
-        Self {
+        let mut model = Self {
             facts: now.facts.clone(),
             cpus,
             tasks: tasks(&now.tasks),
@@ -279,6 +281,18 @@ impl HostModel {
             guests_cpu: domains.iter().filter_map(|d| d.cpu).map(|c| c.busy()).sum(),
             memory: now.memory,
             kernel_log: now.kernel_log.clone(),
+        };
+        model.fit_task_groups();
+        model
+    }
+
+    /// Makes the tasks outside guests, which were read earlier, no more than what the host's CPUs did outside guests.
+    fn fit_task_groups(&mut self) {
+        let Some(usage) = self.usage() else { return };
+        let other = usage.other * self.cpus.iter().filter(|c| c.time.is_some()).count() as f64;
+        let all: f64 = self.task_groups.iter().flatten().map(|g| g.cpu_percent).sum();
+        if all > other {
+            self.task_groups.iter_mut().flatten().for_each(|g| g.cpu_percent *= other / all);
         }
     }
 }

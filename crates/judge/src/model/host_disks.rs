@@ -13,9 +13,10 @@ impl HostDiskModel {
         (both(|kind| &kind.total), both(|kind| &kind.device))
     }
 
-    /// 99th percentile of its reads and writes, from submission to completion, microseconds.
+    /// 99th percentile of its reads and writes, from submission to completion, microseconds; `None` for fewer than 100.
     pub fn p99_us(&self) -> Option<f64> {
-        self.reads.total.plus(&self.writes.total).quantile_us(0.99)
+        let both = self.reads.total.plus(&self.writes.total);
+        both.quantile_us(0.99).filter(|_| both.count >= 100)
     }
 
     /// Reads and writes per second.

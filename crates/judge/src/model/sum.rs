@@ -157,10 +157,12 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
                 // No exit provided a time.
                 row.span = Timing { count: row.span.count, ..Timing::default() };
             }
-            row.set_shares(seconds, sum.exits.total_ns);
         }
-        accesses::order(rows);
     }
+    let rows = sum.accesses.iter_mut().chain(&mut sum.vcpu_accesses).collect();
+    accesses::set_figures(rows, &sum.exits, seconds, false);
+    accesses::order(&mut sum.accesses);
+    accesses::order(&mut sum.vcpu_accesses);
     domain::order_userspace(&mut sum.userspace);
     if sum.exits.count > 0 {
         sum.exit_rate = (seconds.map(|s| sum.exits.count as f64 / s), ExitRateSource::Traced);

@@ -33,10 +33,6 @@ pub(super) struct GuestFaults {
     pub movers: BTreeMap<u32, MoveReason>,
     /// The number of hardware threads with which its pins would be right.
     pub show_threads: Option<u32>,
-    /// Whether it only leaves the CPUs of pinned vCPUs.
-    pub gives_way: bool,
-    /// Whether its memory is bound to nodes without any of its vCPUs.
-    pub memory_elsewhere: bool,
 }
 
 impl GuestFaults {
@@ -251,12 +247,12 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
             }
         }
     }
-    let shrinking = pools_that_give_way(map, guests, &mut faults);
+    give_way(map, guests, &mut faults);
     // Guests without another fault keep their CPUs.
     let mut order: Vec<(usize, &GuestLayout)> = running(guests).collect();
     order.sort_by_key(|(g, _)| !faults[*g].movers.is_empty());
     let mut kept = CpuSet::new();
-    for (g, guest) in order.iter().filter(|(g, _)| !shrinking.contains(g)) {
+    for (g, guest) in &order {
         let stay = guest.pooled(map).filter(|(v, _)| !faults[*g].movers.contains_key(v));
         kept = stay.fold(kept, |all, (_, set)| all.union(set));
     }
@@ -280,7 +276,7 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
 
 /// The faults of a guest that do not depend on other guests.
 fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
-    let mut faults = GuestFaults { memory_elsewhere: guest.memory_elsewhere(map), ..GuestFaults::default() };
+    let mut faults = GuestFaults::default();
     let all = || (0..).zip(&guest.vcpus);
     faults.mark(all().filter(|(_, set)| set.is_empty()).map(|(v, _)| v), MoveReason::Absent);
     faults.mark(guest.partly_pinned(map), MoveReason::Partly);
@@ -322,46 +318,16 @@ pub(super) fn unit(map: &CpuMap, guest: &GuestLayout) -> u32 {
     if guest.known && map.threads() > 1 { guest.threads.max(1) } else { 1 }
 }
 
-/// Guests whose sets contain CPUs of pinned vCPUs, where fewer threads change if the set leaves these CPUs than if the
-/// pinned vCPUs move.
-fn pools_that_give_way(map: &CpuMap, guests: &[GuestLayout], faults: &mut [GuestFaults]) -> BTreeSet<usize> {
+/// Marks guests whose sets contain CPUs of pinned vCPUs, where fewer threads move if these guests do than if the pinned
+/// vCPUs do.
+fn give_way(map: &CpuMap, guests: &[GuestLayout], faults: &mut [GuestFaults]) {
     let mut pinned: BTreeMap<u32, usize> = BTreeMap::new();
     running(guests).flat_map(|(_, g)| g.pins(map)).for_each(|(_, cpu)| *pinned.entry(cpu).or_default() += 1);
-    let single: CpuSet = pinned.keys().copied().collect();
-    let mut giving = BTreeSet::new();
     for (g, guest) in running(guests) {
         let sets: Vec<u32> = guest.pooled(map).map(|(v, _)| v).collect();
         let count: usize = guest.reach(map).iter().filter_map(|cpu| pinned.get(&cpu)).sum();
-        if count <= sets.len() || sets.iter().any(|v| faults[g].movers.contains_key(v)) {
-            continue;
-        }
-        if let Some(smaller) = shrunk(map, guest, &single)
-            && !crowds(map, guests, g, smaller)
-        {
-            giving.insert(g);
-            faults[g].gives_way = true;
+        if count > sets.len() {
             faults[g].mark(sets, MoveReason::PoolOverlap);
         }
     }
-    giving
-}
-
-/// Whether smaller sets for a guest would crowd CPUs that it shares with others.
-fn crowds(map: &CpuMap, guests: &[GuestLayout], g: usize, smaller: GuestLayout) -> bool {
-    let mut after = guests.to_vec();
-    after[g] = smaller;
-    let before = crowded(map, guests);
-    crowded(map, &after).iter().any(|set| !before.iter().any(|was| was.cpus == set.cpus && was.vcpus >= set.vcpus))
-}
-
-/// A guest whose vCPUs' sets lack some CPUs; `None` if too few are left.
-pub(super) fn shrunk(map: &CpuMap, guest: &GuestLayout, without: &CpuSet) -> Option<GuestLayout> {
-    let mut smaller = guest.clone();
-    let mut sets = Vec::new();
-    for (v, set) in guest.pooled(map) {
-        smaller.vcpus[v as usize] = set.difference(without);
-        sets.push(set.difference(without));
-    }
-    let enough = sets.iter().all(|set| set.len() > 1) && union(&sets).len() >= sets.len();
-    (enough && alone(map, &smaller) == alone(map, guest)).then_some(smaller)
 }

@@ -82,13 +82,15 @@ impl Work<'_> {
         for attempt in 0..ATTEMPTS {
             let (placed, failed) = self.place_all(found, &sharing);
             let crowded = |g: &usize| found[*g].movers.values().all(|r| *r == MoveReason::Crowded);
-            let (stay, failed): (Vec<usize>, Vec<usize>) = failed.into_iter().partition(crowded);
-            let failed: BTreeSet<usize> = failed.into_iter().collect();
+            let pools = pools::shared(self.map, &singles(self.map, &self.now, true));
+            let widest = pools.values().map(|(cpus, _)| cpus.len()).max().unwrap_or(0);
+            // A crowded set stays as it is where no larger one is left.
+            let shares = |g: &usize| !crowded(g) || self.now[*g].reach(self.map).len() < widest;
+            let failed: BTreeSet<usize> = failed.into_iter().filter(shares).collect();
             if failed.is_subset(&sharing) || attempt + 1 == ATTEMPTS {
                 placed.into_iter().for_each(|(g, after)| self.now[g] = after);
                 sharing.extend(failed);
-                self.share(found, &sharing);
-                self.widen(&stay);
+                self.share(&sharing);
                 return;
             }
             // Guests that want the same CPUs share them, so that none is worse off than the others.
@@ -110,7 +112,7 @@ impl Work<'_> {
         let mut crowded = CpuSet::new();
         for (g, faults) in found.iter_mut().enumerate().filter(|(g, f)| !f.movers.is_empty() && !concerned[*g]) {
             crowded = crowded.union(&union(&self.now[g].vcpus));
-            *faults = GuestFaults { memory_elsewhere: faults.memory_elsewhere, ..GuestFaults::default() };
+            *faults = GuestFaults::default();
         }
         for g in 0..self.now.len() {
             if self.plans[g].shares && self.now[g].reach(self.map).intersects(&crowded) {
@@ -143,7 +145,7 @@ impl Work<'_> {
         let mut of_host = self.map.general().difference(&self.taken(found, sharing, false));
         let moves = |g: &usize| {
             let f = &found[*g];
-            !sharing.contains(g) && !f.gives_way && (!f.movers.is_empty() || f.show_threads.is_some())
+            !sharing.contains(g) && (!f.movers.is_empty() || f.show_threads.is_some())
         };
         let mut order: Vec<usize> = (0..self.now.len()).filter(moves).collect();
         order.sort_by_key(|g| std::cmp::Reverse(found[*g].movers.len()));
@@ -202,16 +204,9 @@ impl Work<'_> {
         FreeCpus { open, levels }
     }
 
-    /// Removes the CPUs of pinned vCPUs from sets that give way, and gives common sets to guests without room.
-    fn share(&mut self, found: &[GuestFaults], sharing: &BTreeSet<usize>) {
+    /// Gives common sets to guests without room.
+    fn share(&mut self, sharing: &BTreeSet<usize>) {
         let map = self.map;
-        for g in (0..self.now.len()).filter(|g| !sharing.contains(g) && found[*g].gives_way) {
-            // A paused guest keeps its CPUs if enough are left for the others.
-            let shrunk = |all: bool| faults::shrunk(map, &self.now[g], &singles(map, &self.now, all));
-            if let Some(smaller) = [true, false].into_iter().find_map(shrunk) {
-                self.now[g] = smaller;
-            }
-        }
         let mut shared = pools::shared(map, &self.taken(&[], sharing, true));
         for g in sharing.iter().copied() {
             let (guest, plan) = (&mut self.now[g], &mut self.plans[g]);
@@ -242,26 +237,6 @@ impl Work<'_> {
                 if let Some(now) = guest.vcpus.get_mut(v as usize) {
                     *now = set;
                 }
-            }
-        }
-    }
-
-    /// Widens crowded sets by the CPUs that are left, where no vCPU could get its own.
-    fn widen(&mut self, guests: &[usize]) {
-        let map = self.map;
-        let taken = singles(map, &self.now, true);
-        let crowded = faults::crowded(map, &self.now);
-        for g in guests {
-            let guest = &mut self.now[*g];
-            let reach = guest.reach(map);
-            if !crowded.iter().any(|set| set.cpus == reach) {
-                continue;
-            }
-            let nodes = map.nodes_of(&reach);
-            let pool = pools::take(&mut pools::shared(map, &taken), guest, Some(&nodes), guest.vcpus.len());
-            if let Some(pool) = pool.filter(|pool| reach.is_subset(pool) && pool.len() > reach.len()) {
-                let pooled = |set: &&mut CpuSet| set.len() > 1 && map.restricts(set);
-                guest.vcpus.iter_mut().filter(pooled).for_each(|set| set.clone_from(&pool));
             }
         }
     }

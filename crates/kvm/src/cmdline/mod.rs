@@ -9,7 +9,7 @@ pub use options::is_switched_on;
 
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
-use super::guest_numa::GuestNumaCell;
+use super::domain_xml::GuestNumaCell;
 use super::limits;
 use super::pattern::{Pattern, group};
 use anyhow::{Context as _, Result};

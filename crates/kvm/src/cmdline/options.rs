@@ -1,10 +1,9 @@
 //! Reads each option into [`QemuCommand`].
 
-use super::QemuCommand;
-use super::disks;
+use super::{QemuCommand, disks};
 use crate::cpu_set::CpuSet;
 use crate::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
-use crate::guest_numa::GuestNumaCell;
+use crate::domain_xml::GuestNumaCell;
 use crate::{hyperv, limits, sanitize};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;

@@ -12,7 +12,6 @@ pub(crate) use xml::{children, document};
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
-use super::guest_numa::GuestNumaCell;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -35,6 +34,20 @@ pub struct GuestTopology {
     pub cores: u32,
     /// Threads in a core.
     pub threads: u32,
+}
+
+/// A NUMA cell of the guest, as domain XML and QEMU's `-numa` describe it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GuestNumaCell {
+    /// Cell number.
+    pub id: u32,
+    /// Its vCPUs.
+    pub cpus: CpuSet,
+    /// Its memory in bytes.
+    pub memory: Option<u64>,
+    /// Host nodes that its memory is bound to (`<memnode>`, `host-nodes=` of its memory backend).
+    pub host_nodes: Option<CpuSet>,
 }
 
 /// `<numatune><memory>`.

@@ -2,12 +2,10 @@
 
 use super::properties;
 use super::xml::{attribute, check_numbers, child, children, document, elements, inner, name, number, value};
-use super::{Clock, CpuXml, DiskXml, DomainXml, GuestTopology, HypervXml, NumaTune, Timer};
+use super::{Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, NumaTune, Timer};
 use crate::cmdline::{self, DISK_LIMITS, QemuCommand};
 use crate::cpu_set::CpuSet;
-use crate::guest_numa::GuestNumaCell;
-use crate::limits;
-use crate::sanitize;
+use crate::{limits, sanitize};
 use anyhow::{Context as _, Result};
 use roxmltree::Node;
 use std::collections::BTreeMap;

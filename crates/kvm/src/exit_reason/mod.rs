@@ -11,34 +11,7 @@ use super::isa::Isa;
 use std::collections::BTreeMap;
 
 /// Exit reason names from the `__print_symbolic` lists of a `kvm_exit` `format` file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReasonNames {
-    names: BTreeMap<(Isa, u32), String>,
-}
-
-impl ReasonNames {
-    /// Without names, so that only the built-in tables are used.
-    pub const fn new() -> Self {
-        Self { names: BTreeMap::new() }
-    }
-
-    /// Adds a name. The first name of a code wins, as in the kernel's own lookup.
-    pub fn insert(&mut self, isa: Isa, code: u32, name: String) {
-        self.names.entry((isa, code)).or_insert(name);
-    }
-
-    /// The name of a code.
-    pub fn get(&self, isa: Isa, code: u32) -> Option<&str> {
-        self.names.get(&(isa, code)).map(String::as_str)
-    }
-
-    /// Adds the names of another set for codes without a name in this one.
-    pub fn merge(&mut self, other: &Self) {
-        for ((isa, code), name) in &other.names {
-            self.insert(*isa, *code, name.clone());
-        }
-    }
-}
+pub type ReasonNames = BTreeMap<(Isa, u32), String>;
 
 /// One row of a table: code, the kernel's name, plain meaning (empty if there is nothing to add).
 type ReasonRow = (u32, &'static str, &'static str);
@@ -172,7 +145,7 @@ fn svm_plugin(name: &str) -> Option<u32> {
 /// text.
 pub fn display(isa: Isa, code: u32, names: &ReasonNames) -> String {
     let plain = basic(isa, code);
-    let mut text = match names.get(isa, plain).or_else(|| name(isa, plain)) {
+    let mut text = match names.get(&(isa, plain)).map(String::as_str).or_else(|| name(isa, plain)) {
         Some(name) => name.to_owned(),
         None if isa == Isa::Arm64 && plain >= ARM64_RET => format!("{isa} ret {:#x}", plain - ARM64_RET),
         None => format!("{isa} {plain:#x}"),

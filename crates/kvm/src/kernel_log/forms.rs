@@ -46,10 +46,8 @@ pub(super) fn begins_with_vcpu(text: &str) -> Option<u32> {
 enum Scope {
     /// Always.
     Guest,
-    /// If the `task` is a VMM or a thread of one.
+    /// If the `task` is a VMM or a thread of one. Without a `task` the lines that follow tell.
     Task,
-    /// The lines that follow tell.
-    Later,
     /// In QEMU's log; elsewhere the form does not count.
     QemuLog,
     /// In the log of a guest's own kernel; elsewhere the form does not count.
@@ -62,7 +60,7 @@ use LogKind::{
     Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, Other, PerfCounter, RunFailed, SplitLock,
     StartFailed, Terminated, TripleFault, UnhandledMsr,
 };
-use Scope::{Guest, GuestKernel, Later, Never, QemuLog, Task};
+use Scope::{Guest, GuestKernel, Never, QemuLog, Task};
 
 /// A form of message. Patterns match lines in lower case. Their groups are fields of the [`LogLine`]: `pid`, `n`
 /// (decimal) and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name),
@@ -207,7 +205,7 @@ static FORMS: [Form; 42] = [
         r"soft lockup.*stuck for (?P<n>[0-9]*)(?:.*\[(?P<task>[^\[\]]*?)(?::(?P<pid>[0-9]+))?(?:\]|$))?",
     )
     .begins(Stack),
-    form(Lockup, Later, "detected hard lockup|not syncing: hard lockup|rcu.*detected (?:expedited )?stall")
+    form(Lockup, Task, "detected hard lockup|not syncing: hard lockup|rcu.*detected (?:expedited )?stall")
         .begins(Stack),
     form(Lockup, Guest, "kvm: cpu .*seems to be stuck"),
     form(HungTask, Task, "task (?P<task>.*?)(?::(?P<pid>[0-9]+))? blocked .*for more than (?P<n>[0-9]+)").begins(Stack),
@@ -285,14 +283,12 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
     let applies = |form: &&Form| match form.scope {
         QemuLog => of_qemu || text.contains("qemu") || text.starts_with("kvm:"),
         GuestKernel => of_guest_kernel,
-        Guest | Task | Later | Never => true,
+        Guest | Task | Never => true,
     };
     let matches = ANY_FORM.matches(text);
     let mut forms = matches.iter().filter_map(|i| FORMS.get(i)).filter(applies);
-    let form = forms.find(|form| form.also.is_none_or(|also| also.is_match(text)))?;
-    if form.scope == Never {
-        return None;
-    }
+    let form =
+        forms.find(|form| form.also.is_none_or(|also| also.is_match(text))).filter(|form| form.scope != Never)?;
     let found = form.pattern.captures(text)?;
     let task = group(&found, "task").unwrap_or_default();
     let register = group(&found, "register").and_then(|name| NAMED_MSRS.iter().find(|(known, _)| *known == name));
@@ -313,11 +309,7 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
     line.data = incoming.or_else(|| number(&found, "n")).or_else(|| hex(&found, "hex"));
     line.pid = pid(&found, "pid").or(line.pid);
     line.vcpu = begins_with_vcpu(task).or(line.vcpu);
-    let of_guest = match form.scope {
-        Task => begins_with_vmm(task),
-        Later | Never => false,
-        Guest | QemuLog | GuestKernel => true,
-    };
+    let of_guest = form.scope != Task || begins_with_vmm(task);
     let of_guest_kernel = matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask);
     Some(Event { block: form.block, of_guest: of_guest || of_guest_kernel })
 }

@@ -106,7 +106,7 @@ pub struct LogLine {
 /// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept.
 pub fn parse(text: &str) -> Vec<LogLine> {
     let (mut reader, mut all, mut found) = (LogReader::default(), Vec::new(), Vec::new());
-    reader.of_guest_kernel = is_of_guest(text);
+    reader.of_guest_kernel = IN_GUEST.is_match(text) && !ON_HOST.is_match(text);
     let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
     // After each line, so that a long log does not fill the memory.
     let mut keep = |found: &mut Vec<LogLine>| {
@@ -139,11 +139,6 @@ static ON_HOST: Pattern = Pattern::new(concat!(
     r"(?i-u)/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_intel\]|",
     r"\[kvm_amd\]",
 ));
-
-/// Whether a text is the log of a guest's own kernel: it found itself on KVM and runs no guests.
-fn is_of_guest(text: &str) -> bool {
-    IN_GUEST.is_match(text) && !ON_HOST.is_match(text)
-}
 
 /// Whether a text is a log: it has a recognised line, or most of its first lines have a kernel's time stamp.
 pub fn looks_like(text: &str) -> bool {

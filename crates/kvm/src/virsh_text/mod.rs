@@ -3,11 +3,10 @@
 
 use super::cmdline::shell_words;
 use super::cpu_set::{CpuSet, MAX_CPUS};
-use super::limits;
 use super::pattern::Pattern;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
-use super::{clock_ms, sanitize};
+use super::{clock_ms, limits, sanitize};
 use std::collections::BTreeMap;
 
 /// Domains of one text, lines of it, and values of one reading: a guest of 512 vCPUs has about 30,000.
@@ -75,10 +74,8 @@ pub fn parse(text: &str) -> VirshText {
 enum VirshOutput {
     #[default]
     None,
-    /// `VCPU: CPU Affinity`.
-    Vcpus,
-    /// `emulator: CPU Affinity`.
-    Emulator,
+    /// `VCPU: CPU Affinity` or `emulator: CPU Affinity`.
+    Pins,
     /// `VCPU: 0`, `CPU: 3`, `State: running`, `CPU time: 7.0s`, `CPU Affinity: yy--`; with the vCPU.
     VcpuInfo(Option<u32>),
     /// `Domain: 'web'` and ` vcpu.0.state=1`.
@@ -119,7 +116,7 @@ impl Reader {
         }
         match self.row(line) {
             Some(()) => self.read += 1,
-            None if matches!(self.table, VirshOutput::Vcpus | VirshOutput::Emulator) => {
+            None if self.table == VirshOutput::Pins => {
                 // Prose ends a table; a row with a number and no list of CPUs is one that cannot be read.
                 if line.starts_with(|c: char| c.is_ascii_digit() || c == '*') {
                     self.found.unread.add(number, line);
@@ -140,18 +137,14 @@ impl Reader {
             return true;
         }
         let words: Vec<&str> = line.split([' ', '\t', ':']).filter(|word| !word.is_empty()).collect();
-        let table = match words.as_slice() {
+        match words.as_slice() {
             ["VCPU", "CPU", "Affinity"] => {
                 self.open_again(|threads| !threads.vcpus.is_empty() && threads.last.is_empty());
-                VirshOutput::Vcpus
             }
-            ["emulator", "CPU", "Affinity"] => {
-                self.open_again(|threads| threads.emulator.is_some());
-                VirshOutput::Emulator
-            }
+            ["emulator", "CPU", "Affinity"] => self.open_again(|threads| threads.emulator.is_some()),
             _ => return false,
-        };
-        self.table = table;
+        }
+        self.table = VirshOutput::Pins;
         true
     }
 
@@ -190,7 +183,7 @@ impl Reader {
 
     fn row(&mut self, line: &str) -> Option<()> {
         match self.table {
-            VirshOutput::Vcpus | VirshOutput::Emulator => self.pin(line),
+            VirshOutput::Pins => self.pin(line),
             VirshOutput::Stats if line.contains('=') => self.statistic(line),
             _ => self.property(line),
         }
@@ -275,8 +268,7 @@ static COMMAND: Pattern = Pattern::new(concat!(
 fn command(line: &str) -> Option<(VirshOutput, Option<String>)> {
     let found = COMMAND.captures(line)?;
     let output = match &found["output"] {
-        "vcpupin" => VirshOutput::Vcpus,
-        "emulatorpin" => VirshOutput::Emulator,
+        "vcpupin" | "emulatorpin" => VirshOutput::Pins,
         "vcpuinfo" => VirshOutput::VcpuInfo(None),
         _ => VirshOutput::Stats,
     };

@@ -4,11 +4,10 @@
 
 use super::cmdline::{QemuCommand, parse_argv, shell_words};
 use super::cpu_set::CpuSet;
-use super::limits;
 use super::pattern::Pattern;
-use super::sanitize;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
+use super::{limits, sanitize};
 use std::collections::BTreeMap;
 
 /// Length of a text that is read.

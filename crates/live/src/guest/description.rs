@@ -55,13 +55,13 @@ impl ProcessIdentity {
     pub(crate) fn read(paths: &SystemPaths, pid: i32, start_ticks: u64, comm: &str, boot_time_ms: i64) -> Self {
         let status = file::read_text(&paths.process(pid, "status"), 4096).unwrap_or_default();
         let cgroup = file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
-        let cgroup = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
+        let (machine, container) = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
         let mut identity = Self {
             pid,
             start_ticks,
             comm: comm.to_owned(),
-            own_name: cgroup.machine.map(|machine| Known::new(machine, Origin::Process)),
-            kind: cgroup.container.unwrap_or_else(|| comm.to_owned()),
+            own_name: machine.map(|machine| Known::new(machine, Origin::Process)),
+            kind: container.unwrap_or_else(|| comm.to_owned()),
             uid: value(&status, "Uid").and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok()),
             ..Self::default()
         };

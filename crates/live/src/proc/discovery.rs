@@ -9,7 +9,7 @@ use super::paths::SystemPaths;
 use super::stat::{Stat, TICK_NS};
 use super::thread::main_thread;
 use crate::timestamps::Timestamps;
-use kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
+use kvm::thread_name::{owner, vcpu_index};
 use sample::ThreadTimes;
 use std::collections::HashMap;
 
@@ -204,7 +204,7 @@ impl Discovery {
             // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their process
             // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they get the name right after creation.
             let comm = String::from_utf8_lossy(stat.comm);
-            if let Some(owner) = vhost_owner(&comm).or_else(|| pit_owner(&comm)) {
+            if let Some(owner) = owner(&comm) {
                 return Some((ProcessKind::Helper(owner), u64::MAX, None));
             }
             return Some((if young { ProcessKind::Other } else { ProcessKind::Kernel }, now_ns, None));

@@ -4,9 +4,9 @@
 use super::charts::{Chart, OTHER, OwnerTracks};
 use super::spans::FindingSpans;
 use super::tracks::TimeAxis;
-use crate::json::userspace_reason;
 use judge::analysis::{DomainFilter, JudgedInterval};
 use judge::model::{DomainModel, ExitRateSource, ExitRow, GuestId, ThreadModel};
+use kvm::userspace_exit;
 use std::collections::BTreeMap;
 
 /// Limit of guests with time lines, and of the vCPUs of all guests together.
@@ -192,7 +192,7 @@ fn add_events(charts: &mut OwnerTracks, d: &DomainModel, thread: Option<&ThreadM
     charts.chart(Chart::Devices).add(at, most, devices);
     if thread.is_none() || d.exit_rate.1 != ExitRateSource::Traced {
         let rows = d.userspace.iter().filter(|(of, ..)| *of == vcpu);
-        let rates = rows.map(|(_, reason, count)| (userspace_reason(*reason), *count as f64 / seconds));
+        let rates = rows.map(|(_, reason, count)| (userspace_exit::display(*reason), *count as f64 / seconds));
         charts.chart(Chart::Vmm).add(at, most, rates);
     }
 }

@@ -3,8 +3,6 @@
 use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
 
-const AVIC_NEEDS: &str = "avic needs libvirt 8.10, QEMU 6.2 and a host CPU with APICv or AVIC; \
-    an older QEMU offers either accelerated interrupts or stimer, not both";
 const CHECK_INHIBIT_REASON: &str = "look at: echo 1 > \
      /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the reason is PIT_REINJ";
 const FAULTS_ON_THE_PAGE: &str =
@@ -102,15 +100,14 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         _ => format!("look at: cat /sys/module/{module}"),
     });
     let mut fix = fixes::hyperv::enable(guest, &["avic"]);
-    fix.push(fixes::libvirt_advice(AVIC_NEEDS));
+    fix.push(fixes::libvirt_advice(fixes::hyperv::ADD_AVIC));
     let mut marks = windows.marks;
     if page_seen || page_storm {
         marks.extend(page.marks);
     }
     let cost = Some(cost).filter(|cost| *cost > 0.0);
     let found = Finding::new(severity, confidence, evidence, fix);
-    let title = "SynIC without avic disables the interrupt controller's acceleration (APICv, AVIC)".into();
-    verdicts.find(Finding { title, cost, marks, ..found });
+    verdicts.find(Finding { cost, marks, ..found });
 }
 
 /// PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).
@@ -133,6 +130,5 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
     let by_hand = fixes::qemu(guest, "-global kvm-pit.lost_tick_policy=discard");
     let fix = fixes::either(guest, fixes::xml(guest, discard), by_hand);
-    let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix).caused_by(window);
-    verdicts.find(Finding { title: "The PIT's tick policy keeps AVIC disabled".into(), ..found });
+    verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix).caused_by(window));
 }

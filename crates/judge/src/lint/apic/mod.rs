@@ -7,7 +7,7 @@ use crate::lint::prelude::*;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::ApicvInhibited, Behaviour(apicv::inhibited), Hold::USUAL).described(RuleDoc {
-        sees: "the interrupt controller's hardware acceleration is disabled, for example by SynIC without avic",
+        sees: "SynIC without avic disables the interrupt controller's acceleration (APICv, AVIC)",
         problem: "APIC acceleration is off",
         why: "SynIC recommends that Windows acknowledge synthetic interrupts automatically (AutoEOI). APIC \
             virtualisation cannot do that, so KVM disables it: each interrupt and each APIC access costs exits again. \

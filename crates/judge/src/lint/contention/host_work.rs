@@ -67,12 +67,12 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let (t, host) = (&ctx.thresholds().pinning, ctx.topology());
     let on_cpu = |cpu: u32| ctx.model.host.tasks.iter().filter(move |k| k.last_cpu == cpu);
     // Wait of a vCPU, percent of the time that it wants the CPU.
-    let wait = |vcpu: &ThreadModel| vcpu.cpu.filter(|c| demand(c) >= t.busy).as_ref().and_then(wait_of_demand);
+    let wait = |vcpu: &ThreadModel| vcpu.cpu.filter(|c| c.wanted() >= t.busy)?.wait_percent();
     let used_by_others = |cpu: u32| {
         let threads = ctx.model.host.cpu(cpu).into_iter().flat_map(|c| &c.guest_threads);
         threads.filter(|t| t.here && t.domain != guest.index).map(|t| t.cpu).sum::<f64>()
     };
-    let pinned = guest.vcpu_threads().filter_map(|t| Some((t, t.pinned_cpu().filter(|c| !host.is_isolated(*c))?)));
+    let pinned = guest.domain.vcpus().filter_map(|t| Some((t, t.pinned_cpu().filter(|c| !host.is_isolated(*c))?)));
     let disturbed = pinned.filter_map(|(vcpu, cpu)| {
         let used: f64 = on_cpu(cpu).map(|k| k.cpu_percent).sum();
         let severity = match t.host_tasks.of(used)? {
@@ -147,14 +147,12 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Noise {
 }
 
 pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let pinned = guest.vcpu_threads().filter_map(|t| Some((t, t.pinned_cpu()?)));
+    let pinned = guest.domain.vcpus().filter_map(|t| Some((t, t.pinned_cpu()?)));
     let isolated: Vec<_> = pinned.filter(|(_, c)| ctx.topology().is_isolated(*c)).collect();
     let cpus: Vec<_> = isolated.iter().filter_map(|(t, c)| Some((t, ctx.model.host.cpu(*c)?))).collect();
     if !isolated.is_empty() && cpus.iter().all(|(_, cpu)| cpu.time.is_none()) {
         return verdicts.cannot_tell("what else runs on the isolated CPUs is unknown");
     }
-    // A large host's interrupts are counted only every few intervals.
-    cpus.iter().filter(|(_, cpu)| cpu.device_irq_rate.is_none()).for_each(|_| verdicts.not_read());
     let noises = cpus.into_iter().map(|(thread, cpu)| (cpu.cpu, noise_on(ctx, thread, cpu)));
     let worst = noises.filter_map(|(cpu, n)| Some((n.iter().flatten().map(|n| n.0).max()?, 0.0, (cpu, n))));
     let Some((severity, _, (cpu, noise))) = worst_of(worst) else { return };

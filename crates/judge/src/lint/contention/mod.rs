@@ -6,7 +6,7 @@ mod vcpus;
 use crate::lint::prelude::*;
 
 pub(super) const RULES: &[Rule] = &[
-    Rule::new(RuleId::IsolatedNoise, Setup(host_work::noise), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::IsolatedNoise, Setup(host_work::noise), Hold::SPARSE).described(RuleDoc {
         sees: "interrupts or kernel threads disturb an isolated CPU with a vCPU",
         problem: "isolated CPU is disturbed",
         why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU. Each of \

@@ -8,24 +8,17 @@ use std::collections::BTreeMap;
 /// The most distinct sets that are compared.
 const MAX_SETS: usize = 512;
 
-/// The most guests that a finding names.
-const MAX_GUESTS: usize = 64;
-
 /// CPUs that are idle for more of the time are not short, percent.
 const MOSTLY_IDLE: f64 = 50.0;
 
 /// A real-time vCPU that uses more is close to the limit of 95 %, percent.
 const NEAR_THE_LIMIT: f64 = 94.0;
 
-const CROWDED_WHY: &str = "vCPUs that are pinned to a set cannot leave it: when all of them are busy they \
-    queue up there, while other CPUs of the host are free";
 const FEWER_VCPUS: &str = "If the limit is intended, give the guest fewer vCPUs: \
     it then gets the same amount of CPU without stops";
 const RAISE_CGROUP_LIMIT: &str =
     "Raise cpu.max (cpu.cfs_quota_us in version 1) of the guest's cgroup, or CPUQuota= of its unit";
 const UNIT_QUOTA_NEED: &str = "takes effect at once, until the next boot; removes the limit for all guests in the unit";
-const TRANSIENT_QUOTA_NEED: &str = "takes effect at once, and the guest may then use as much CPU as it \
-    wants; it is transient, so whoever creates it has to take the quota out of the XML that it is created from";
 const QUOTA_NEED: &str = "takes effect at once; the guest may then use as much CPU as it wants";
 const SPREAD_GUESTS: &str = "Move guests to another host, remove unused vCPUs, or spread the guests over more CPUs";
 const NO_RT_LIMIT_NEED: &str = "takes effect at once, until the next boot; \
@@ -46,7 +39,7 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     crowded_sets(ctx, verdicts);
     // vCPUs by the CPUs that they may use.
     let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
-    for thread in ctx.guests.iter().filter(|g| g.running()).flat_map(GuestContext::vcpu_threads) {
+    for thread in ctx.guests.iter().filter(|g| g.running()).flat_map(|g| g.domain.vcpus()) {
         let (vcpus, cpu) = sets.entry(may_use(thread, &online)).or_default();
         (*vcpus, *cpu) = (*vcpus + 1, cpu.plus(thread.cpu.unwrap_or_default()));
     }
@@ -88,11 +81,10 @@ fn crowded_sets(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             figure(ratio)
         );
         let fix = placement(ctx, &guests);
-        let names = set.guests.iter().take(MAX_GUESTS).filter_map(|g| ctx.guests.get(*g)).map(|g| g.name().to_owned());
+        let names = set.guests.iter().filter_map(|g| ctx.guests.get(*g)).map(|g| g.name().to_owned());
         verdicts.find(Finding {
             also: names.collect(),
             title: format!("{vcpus} vCPUs are pinned to {} CPUs while others are free", cpus.len()),
-            why: CROWDED_WHY.into(),
             ..crowded(cpus, severity, Confidence::Medium, evidence, fix)
         });
     }
@@ -106,9 +98,9 @@ fn may_use(thread: &ThreadModel, online: &CpuSet) -> CpuSet {
 /// The guests with a vCPU that cannot leave these CPUs. Where all are idle but a few, these few are the guests to move.
 fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
     let least = ctx.thresholds().pinning.wait.info;
-    let wants = |t: &ThreadModel| t.cpu.is_some_and(|c| demand(&c) >= least) && may_use(t, online).is_subset(cpus);
-    let guests = ctx.guests.iter().filter(|g| g.running() && g.vcpu_threads().any(wants));
-    guests.take(MAX_GUESTS).map(|g| g.name().to_owned()).collect()
+    let wants = |t: &ThreadModel| t.cpu.is_some_and(|c| c.wanted() >= least) && may_use(t, online).is_subset(cpus);
+    let guests = ctx.guests.iter().filter(|g| g.running() && g.domain.vcpus().any(wants));
+    guests.map(|g| g.name().to_owned()).collect()
 }
 
 /// How idle CPUs are on average, percent; `None` where it is not measured.
@@ -128,7 +120,7 @@ fn worst_set<'a>(ctx: &Context<'_>, sets: &'a BTreeMap<CpuSet, Load>) -> Option<
         let inside = sets.iter().filter(|(s, _)| s.is_subset(cpus)).map(|(_, load)| *load);
         let (vcpus, cpu) = inside.reduce(|a, b| (a.0 + b.0, a.1.plus(b.1)))?;
         let ratio = vcpus as f64 / cpus.len() as f64;
-        let (wait, share) = (cpu.wait.unwrap_or(0.0), wait_of_demand(&cpu).unwrap_or(0.0));
+        let (wait, share) = (cpu.wait.unwrap_or(0.0), cpu.wait_percent().unwrap_or(0.0));
         let most = if share < t.wait.warning { Severity::Warning } else { Severity::Critical };
         let severity = t.overcommit.of(ratio)?.min(most);
         // Idle guests wait for much of the little that they want: the wait has to be a part of the CPUs' time too.
@@ -151,12 +143,7 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     });
     let Some((severity, time, (periods, group))) = worst_of(stops) else { return };
     let vcpu = group.strip_prefix("vcpu").and_then(|n| n.parse::<u32>().ok());
-    // The kernel adds up the stopped time of all CPUs of the group.
-    let stopped = if time <= 100.0 {
-        format!("it was stopped for {} % of the time", figure(time))
-    } else {
-        format!("the stops cost its CPUs together {} % of one CPU's time", figure(time))
-    };
+    let stopped = format!("the stops cost its CPUs together {} % of one CPU's time", figure(time));
     let (window, info) = (guest.window(), fixes::virsh(guest, "schedinfo", ""));
     let evidence = vec![
         format!("{group}: the quota ran out in {} % of the periods {window}; {stopped}", figure(periods)),
@@ -181,7 +168,7 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
             return fixes::advice(RAISE_CGROUP_LIMIT);
         }
         let set = fixes::virsh(guest, "schedinfo", &format!("--set {which}=-1 {}", fixes::scope(guest)));
-        fixes::command(set).needing(if fixes::is_transient(guest) { TRANSIENT_QUOTA_NEED } else { QUOTA_NEED })
+        fixes::command(set).needing(if fixes::is_transient(guest) { fixes::LIVE_ALONE } else { QUOTA_NEED })
     };
     match group {
         "domain" => schedinfo("global_quota"),
@@ -199,23 +186,18 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
     }
 }
 
-/// `SCHED_FIFO` or `SCHED_RR` (`uapi/linux/sched.h`).
-fn is_realtime(thread: &ThreadModel) -> bool {
-    matches!(thread.place.policy, Some(1 | 2))
-}
-
 pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (host, pins) = (ctx.topology(), &guest.config.pins);
     // Without threads the configuration counts. Not every description of a host says which CPUs are isolated.
-    let by_config = guest.vcpu_threads().next().is_none() && !host.cpus.is_empty();
+    let by_config = guest.domain.vcpus().next().is_none() && !host.cpus.is_empty();
     let configured = pins.realtime.iter().filter(|_| by_config).map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single)));
-    let measured = guest.vcpu_threads().filter(|t| is_realtime(t)).filter_map(|t| Some((t.index?, t.pinned_cpu())));
+    let measured = guest.domain.vcpus().filter(|t| t.is_realtime()).filter_map(|t| Some((t.index?, t.pinned_cpu())));
     let shares = |cpu: Option<u32>| cpu.is_none_or(|c| host.isolated.is_some() && !host.is_isolated(c));
     // Each with the single CPU to which it is pinned, if any.
     let sharing: Vec<(u32, Option<u32>)> = measured.chain(configured).filter(|(_, c)| shares(*c)).collect();
     let limit = ctx.param("kernel.sched_rt_runtime_us").and_then(|v| v.parse::<i64>().ok());
     let throttled = limit.is_some_and(|us| us >= 0)
-        && guest.vcpu_threads().any(|t| is_realtime(t) && t.cpu.is_some_and(|c| c.busy() > NEAR_THE_LIMIT));
+        && guest.domain.vcpus().any(|t| t.is_realtime() && t.cpu.is_some_and(|c| c.busy() > NEAR_THE_LIMIT));
     if sharing.is_empty() && !throttled {
         return;
     }

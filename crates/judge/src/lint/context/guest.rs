@@ -3,7 +3,6 @@
 use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, Model, ThreadModel, total};
 use kvm::Space;
 use kvm::domain_xml::SHUT_OFF;
-use kvm::thread_name::Role;
 use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
 use std::collections::BTreeSet;
 
@@ -83,9 +82,9 @@ impl<'a> GuestContext<'a> {
         self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.state.as_deref() == Some(SHUT_OFF))
     }
 
-    /// Whether one of its vCPUs has a real-time priority: `SCHED_FIFO` or `SCHED_RR` (`uapi/linux/sched.h`).
+    /// Whether one of its vCPUs has a real-time priority.
     pub fn is_realtime(&self) -> bool {
-        !self.config.pins.realtime.is_empty() || self.vcpu_threads().any(|t| matches!(t.place.policy, Some(1 | 2)))
+        !self.config.pins.realtime.is_empty() || self.domain.vcpus().any(ThreadModel::is_realtime)
     }
 
     /// The reason for a missing rate.
@@ -102,10 +101,6 @@ impl<'a> GuestContext<'a> {
         };
         let threads = Some(self.domain.vcpu_count()).filter(|n| *n > 0);
         threads.or(self.config.vcpus).or_else(by_exits).filter(|n| *n > 0).map(f64::from)
-    }
-
-    pub fn vcpu_threads(&self) -> impl Iterator<Item = &'a ThreadModel> {
-        self.domain.threads.iter().filter(|t| t.role == Role::Vcpu)
     }
 
     /// How many vCPUs were busy, by CPU time, else by their sleep in exits; at least one. Without either all count as

@@ -1,6 +1,5 @@
 //! The host and its guests as the placement plan takes them: as measured, else as configured.
 
-use super::demand;
 use super::guest::GuestContext;
 use crate::lint::engine::finding::Severity;
 use crate::lint::engine::options::Options;
@@ -70,7 +69,7 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
     let here = |v: u32| now.get(&v).map_or_else(|| map.all.clone(), |set| there(map, set));
     let is_absent = |set: &CpuSet| !map.all.is_empty() && !set.is_subset(&map.all);
     let libvirt = config.libvirt == Some(true);
-    let measured = guest.vcpu_threads().any(|t| t.place.affinity.is_some());
+    let measured = guest.domain.vcpus().any(|t| t.place.affinity.is_some());
     let mut layout = GuestLayout {
         running: guest.running(),
         known: config.known || config.topology.is_some(),
@@ -81,11 +80,11 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
         memory: most_memory(map, guest),
         reshapes: reshapes(guest, count),
         takes_cells: reshapes(guest, count) && config.libvirt != Some(false) && config.memory.is_some(),
-        piles: guest.vcpu_threads().all(|t| t.cpu.is_none()) || piles.contains(&guest.index),
-        measured: guest.vcpu_threads().any(|t| t.cpu.is_some()),
+        piles: guest.domain.vcpus().all(|t| t.cpu.is_none()) || piles.contains(&guest.index),
+        measured: guest.domain.vcpus().any(|t| t.cpu.is_some()),
         ..GuestLayout::default()
     };
-    let cell = |c: &kvm::guest_numa::GuestNumaCell| CellLayout { vcpus: c.cpus.clone(), nodes: c.host_nodes.clone() };
+    let cell = |c: &kvm::domain_xml::GuestNumaCell| CellLayout { vcpus: c.cpus.clone(), nodes: c.host_nodes.clone() };
     layout.cells = config.numa.cells.iter().map(cell).collect();
     if libvirt && measured {
         let wanted = config.pins.vcpus.iter().map(|(v, want)| (*v, there(map, want)));
@@ -99,7 +98,7 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
 /// The nodes that hold most of a guest's memory; where that is not known, those on which its vCPUs are.
 fn most_memory(map: &CpuMap, guest: &GuestContext<'_>) -> CpuSet {
     if guest.domain.node_memory.is_empty() {
-        return map.nodes_of(&guest.vcpu_threads().filter_map(|t| t.place.cpu).collect());
+        return map.nodes_of(&guest.domain.vcpus().filter_map(|t| t.place.cpu).collect());
     }
     let all = total(guest.domain.node_memory.values().copied());
     guest.domain.node_memory.iter().filter(|(_, b)| **b > all / 2).map(|(n, _)| *n).collect()
@@ -159,11 +158,11 @@ fn works_on(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> bool {
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.
 fn piled_up(map: &CpuMap, guests: &[GuestContext<'_>], options: &Options) -> BTreeSet<usize> {
     let several = |set: &CpuSet| set.len() > 1 && set.is_subset(&map.isolated);
-    let is_busy = |t: &ThreadModel| t.cpu.is_some_and(|c| demand(&c) >= options.thresholds.pinning.busy);
+    let is_busy = |t: &ThreadModel| t.cpu.is_some_and(|c| c.wanted() >= options.thresholds.pinning.busy);
     let piles = |t: &&ThreadModel| is_busy(t) && t.place.affinity.as_deref().is_some_and(|a| several(&there(map, a)));
     let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for guest in guests.iter().filter(|g| g.running()) {
-        for cpu in guest.vcpu_threads().filter(piles).filter_map(|t| t.place.cpu) {
+        for cpu in guest.domain.vcpus().filter(piles).filter_map(|t| t.place.cpu) {
             by_cpu.entry(cpu).or_default().push(guest.index);
         }
     }

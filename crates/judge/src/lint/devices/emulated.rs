@@ -151,8 +151,7 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
         Some(rate) if rate >= STREAM => {
             let severity = ctx.severity_by_cost(guest, &accesses).unwrap_or_default();
             let evidence = vec![accesses.describe(guest, "accesses", "to the serial port"), guest.perf_check(event)];
-            let found = Finding::new(severity, Confidence::High, evidence, quieten(guest)).caused_by(accesses);
-            verdicts.find(Finding { title: "Output on the serial port holds a vCPU".into(), ..found });
+            verdicts.find(Finding::new(severity, Confidence::High, evidence, quieten(guest)).caused_by(accesses));
         }
         Some(rate) if rate < SPARSE => {}
         _ => verdicts.cannot_tell(format!(

@@ -63,7 +63,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::DEVICES],
     }),
     Rule::new(RuleId::IrqfdKworker, Behaviour(virtio::kworker), Hold::USUAL).described(RuleDoc {
-        sees: "interrupts reach the guest through a kworker on a busy or isolated CPU",
+        sees: "interrupts reach the guest through a kworker",
         problem: "interrupts via a kworker",
         why: "KVM queues an interrupt that it cannot inject at once (level-triggered lines, old arm64 kernels) to a \
             kworker on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",

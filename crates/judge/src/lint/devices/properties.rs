@@ -5,8 +5,8 @@ use kvm::device_property::PropertyPlace::{CommandLine, Devices, Override};
 use kvm::device_property::{self, DeviceProperty};
 use sample::DomainFacts;
 
-/// The most properties that evidence lists.
-const MAX_LISTED: usize = 8;
+/// The most properties for which there are fixes.
+const MAX_FIXES: usize = 8;
 
 /// Properties that cost performance.
 pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -14,11 +14,7 @@ pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if all.is_empty() {
         return;
     }
-    let mut evidence: Vec<String> = all.iter().take(MAX_LISTED).filter_map(line).collect();
-    if all.len() > MAX_LISTED {
-        evidence.push(format!("and {} more", all.len() - MAX_LISTED));
-    }
-    evidence.push(fixes::check_setup(guest));
+    let evidence = all.iter().filter_map(line).chain([fixes::check_setup(guest)]).collect();
     verdicts.find(Finding::new(Severity::Info, Confidence::High, evidence, fixes_of(&all)));
 }
 
@@ -31,7 +27,7 @@ fn line(property: &DeviceProperty) -> Option<String> {
 /// What a rule about behaviour cites: evidence and fixes of the properties of these names.
 pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, Vec<Fix>) {
     let all = of(&guest.domain.facts, |property| names.contains(&property.name.as_str()));
-    (all.iter().take(MAX_LISTED).filter_map(line).collect(), fixes_of(&all))
+    (all.iter().filter_map(line).collect(), fixes_of(&all))
 }
 
 /// The effective properties that cost something. A property that XML and command line both have counts as the XML's.
@@ -69,5 +65,5 @@ fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
             (CommandLine, name) => format!("Start QEMU without {name}={value} for the device {device}"),
         }
     };
-    all.iter().take(MAX_LISTED).map(|property| fixes::advice(text(property)).needing(fixes::POWER_CYCLE)).collect()
+    all.iter().take(MAX_FIXES).map(|property| fixes::advice(text(property)).needing(fixes::POWER_CYCLE)).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::properties;
 use crate::lint::prelude::*;
+use crate::lint::scheduling::way_of_interrupts;
 use crate::model::{DoorbellModel, InjectionModel};
 use sample::Injector;
 
@@ -21,10 +22,8 @@ const USE_MSIX: &str =
 const DEFAULT_VECTORS: &str = "A device with vectors='0' (QEMU) or a very old guest kernel cannot use \
     MSI-X: give the device the default number of vectors";
 const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd on, and give it an IOThread";
-const KWORKER_AND_VHOST: &str =
-    "A newer host kernel injects MSIs directly; inside the guest, MSI-X instead of INTx avoids the kworker";
-const KWORKER_AND_POLLING: &str = "A newer host kernel injects MSIs directly; \
-    give the polling task (vhost-user, DPDK) a CPU whose kworkers may wait";
+const WITHOUT_KWORKER: &str = "A newer host kernel injects MSIs directly; inside the guest, MSI-X instead of INTx \
+    avoids the kworker. Give a task that polls (vhost-user, DPDK) a CPU whose kworkers may wait";
 const CHECK_KICKS: &str =
     "check: trace-cmd record -e kvm:kvm_userspace_exit -e kvm:kvm_fast_mmio, then trace-cmd report";
 const CHECK_KWORKER: &str =
@@ -105,9 +104,9 @@ fn kworker_cpu(comm: &str) -> Option<u32> {
 pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
     let host = ctx.topology();
-    if guest.vcpu_threads().all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
+    if guest.domain.vcpus().all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
         let on_isolated = |set: &CpuSet| ctx.map().restricts(set) && set.intersects(&ctx.map().isolated);
-        if guest.vcpu_threads().next().is_some() && ctx.layout(guest).vcpus.iter().any(on_isolated) {
+        if guest.domain.vcpus().next().is_some() && ctx.layout(guest).vcpus.iter().any(on_isolated) {
             verdicts.cannot_tell("who wakes the vCPUs on isolated CPUs is visible only with tracing");
         }
         return;
@@ -117,7 +116,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         let isolated = kworkers().any(|w| kworker_cpu(&w.comm).is_some_and(|c| host.is_isolated(c)));
         (total(kworkers().map(|w| w.count)), isolated)
     };
-    let busiest = guest.vcpu_threads().map(|t| (wakes(t), t)).max_by_key(|((n, _), _)| *n);
+    let busiest = guest.domain.vcpus().map(|t| (wakes(t), t)).max_by_key(|((n, _), _)| *n);
     let Some(((count, isolated), thread)) = busiest else { return };
     let rate = count as f64 / seconds;
     let warning = ctx.thresholds().devices.kworker_wakes;
@@ -128,20 +127,10 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let evidence = known([
         Some(format!("kworkers wake {} {} times/s {}", thread.label(), figure(rate), guest.window())),
         Some(if isolated { KWORKER_ISOLATED } else { "the kworkers are not on isolated CPUs" }.into()),
-        traced.and_then(|i| injections(&i)),
+        traced.and_then(|i| way_of_interrupts(" by kworkers", &i)),
         Some(CHECK_KWORKER.into()),
     ]);
-    let vhost = guest.domain.threads.iter().any(|t| t.role == Role::Vhost);
-    let fix = vec![fixes::advice(if vhost { KWORKER_AND_VHOST } else { KWORKER_AND_POLLING })];
+    let fix = vec![fixes::advice(WITHOUT_KWORKER)];
     let severity = if rate >= warning { Severity::Warning } else { Severity::Info };
-    let title = "Interrupts reach the guest through a kworker".into();
-    let found = Finding::new(severity, Confidence::Medium, evidence, fix);
-    verdicts.find(Finding { title, ..found }.about_vcpu(thread));
-}
-
-/// What the way of these interrupts took, where they were traced.
-fn injections(traced: &InjectionModel) -> Option<String> {
-    let (rate, wake, delay) = (figure(traced.rate()?), figure(traced.wake.mean_us()?), figure(traced.delay.mean_us()?));
-    let woken = format!("a vCPU that sleeps is woken {wake} us later and has a CPU {delay} us after that");
-    Some(format!("kworkers inject {rate} interrupts/s into the guest; {woken}"))
+    verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fix).about_vcpu(thread));
 }

@@ -50,7 +50,7 @@ pub(super) const RULES: &[Rule] = &[
             (the main loop, or an IOThread) has to get a CPU and be free, and the page cache or the pool of threads \
             may lie between. Faster storage would change nothing",
         thresholds: thresholds![disks.outside_us, disks.outside_percent, disks.timed_ops],
-        limits: "Needs the host's block devices timed (--engine-detail disks, or the Disks view), and compares all \
+        limits: "Needs the host's block devices timed (--engine-detail disks, or the Storage view), and compares all \
             disks of a guest with all devices. Requests that the page cache answers, write-back by the kernel and \
             storage over the network reach no block device in the name of the guest. Silent while a limit of the \
             disk is reached",

@@ -20,7 +20,7 @@ const SEEN: f64 = 0.5;
 /// A main thread this busy keeps requests waiting, percent.
 const BUSY: f64 = 50.0;
 
-const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine-detail disks, or the Disks view";
+const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine-detail disks, or the Storage view";
 
 /// The window of a disk's figures.
 const WINDOW: &str = "between the last two readings";
@@ -91,6 +91,10 @@ fn worst_disk<'a, T>(
     all.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
+fn mark(disk: &DiskRates) -> Vec<Mark> {
+    vec![Mark::Disk(disk.name.clone())]
+}
+
 pub(super) fn errors(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let failing = |disk: &DiskRates| Some((disk.failed_ops.filter(|n| *n > 0.0)?, ()));
     let Some((disk, rate, ())) = worst_disk(guest, failing) else { return };
@@ -99,7 +103,7 @@ pub(super) fn errors(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         format!("look at: {}; dmesg --level err,warn", fixes::virsh(guest, "domblkerror", "")),
     ];
     let fix = vec![fixes::advice(MEND_STORAGE)];
-    verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix));
+    verdicts.find(Finding { marks: mark(disk), ..Finding::new(Severity::Warning, Confidence::High, evidence, fix) });
 }
 
 pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -117,8 +121,7 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         check_stats(guest),
     ];
     let fix = vec![fixes::advice(FLUSH_LESS), fixes::advice(FLUSH_FASTER)];
-    let title = "Flushes take most of the time of the guest's disk".into();
-    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+    verdicts.find(Finding { marks: mark(disk), ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
 pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -138,8 +141,7 @@ pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let evidence = vec![full, latencies(disk), check_stats(guest)];
     let severity = if slow { Severity::Warning } else { Severity::Info };
     let fix = vec![fixes::advice(if slots < 2.0 { USE_VIRTIO } else { FEWER_REQUESTS })];
-    let title = "The queue of the guest's disk is full".into();
-    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+    verdicts.find(Finding { marks: mark(disk), ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
 /// A disk at a limit.
@@ -168,7 +170,7 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     ];
     let confidence = if disk.queue_depth.is_some() { Confidence::High } else { Confidence::Medium };
     let found = Finding::new(severity, confidence, evidence, vec![lift]);
-    verdicts.find(Finding { title: "A limit holds the guest's disk back".into(), ..found });
+    verdicts.find(Finding { marks: mark(disk), ..found });
 }
 
 /// Whether a disk of the guest is at one of its limits: what it waits for is known then.
@@ -235,8 +237,7 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
              spent outside them"
         )),
         most.map(device),
-        submitter
-            .map(|(who, of)| format!("{} % of the requests were submitted by {}", figure(of), submitter_name(who))),
+        submitter.map(|(who, of)| format!("{} % of the requests were submitted by: {}", figure(of), who.as_str())),
         main.map(|main| format!("the VMM's main thread uses {} % of a CPU", figure(main))),
     ]);
     let setups = guest.domain.disks.iter().filter_map(|disk| Some((&disk.name, DiskSetup::of(guest, &disk.name)?)));
@@ -247,8 +248,8 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         _ => None,
     };
     let fix = first.into_iter().chain([fixes::advice(LOOK_AT_THREADS)]).collect();
-    let title = "The guest waits for its disks outside the host's storage".into();
-    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+    let marks = guest.domain.disks.iter().filter(|disk| disk.slowest_us().is_some()).flat_map(mark).collect();
+    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
 /// A block device of the host that is slow.
@@ -266,8 +267,8 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let Some(severity) = t.storage_us.of(us) else { return };
     let evidence = vec![device(disk), "look at: iostat -x 1".to_owned()];
     let fix = vec![fixes::advice(LOOK_AT_STORAGE)];
-    let title = "The host's storage is slow for the guest".into();
-    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::High, evidence, fix) });
+    let marks = vec![Mark::HostDisk(disk.name.clone())];
+    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, fix) });
 }
 
 fn device(disk: &HostDiskModel) -> String {
@@ -275,8 +276,8 @@ fn device(disk: &HostDiskModel) -> String {
     let alias = disk.alias.as_ref().map(|alias| format!(" ({alias})")).unwrap_or_default();
     let inside = inside.map(|us| format!(", {} of it in the device", duration(us))).unwrap_or_default();
     let (name, ops, total) = (&disk.name, figure(disk.ops()), or_unknown(total, duration));
-    let p99 = or_unknown(disk.p99_us(), duration);
-    format!("{name}{alias}: {total} on average for {ops} reads and writes/s{inside}; 99 % within {p99}")
+    let p99 = disk.p99_us().map(|us| format!("; 99 % within {}", duration(us))).unwrap_or_default();
+    format!("{name}{alias}: {total} on average for {ops} reads and writes/s{inside}{p99}")
 }
 
 /// The sum of rates, and the mean time.
@@ -295,16 +296,4 @@ fn latencies(disk: &DiskRates) -> String {
 fn configured(disk: &str, setup: &DiskSetup) -> String {
     let (cache, aio) = (setup.cache.unwrap_or("default"), setup.aio.unwrap_or("default"));
     format!("disk {disk}: cache {cache}, aio {aio}, {} IOThread", if setup.iothread { "an" } else { "no" })
-}
-
-fn submitter_name(who: Submitter) -> &'static str {
-    match who {
-        Submitter::Main => "the VMM's main thread",
-        Submitter::Iothread => "IOThreads",
-        Submitter::Pool => "QEMU's thread pool",
-        Submitter::IoUring => "workers of io_uring",
-        Submitter::Vhost => "vhost threads",
-        Submitter::Vcpu => "vCPU threads",
-        Submitter::Other => "other threads of the VMM",
-    }
 }

@@ -177,6 +177,10 @@ pub enum Mark {
     Thread(i32),
     /// A vCPU of the guest.
     Vcpu(u32),
+    /// A disk of the guest, by its name.
+    Disk(String),
+    /// A block device of the host, by its name.
+    HostDisk(String),
 }
 
 /// How steadily a finding held on a running host or in a recording.
@@ -273,6 +277,7 @@ impl Fix {
             FixKind::LibvirtXml if self.is_for_creator() => format!("XML that {guest} is created from"),
             FixKind::LibvirtXml if is_plain_name(guest) => format!("virsh edit {guest}"),
             FixKind::LibvirtXml => format!("XML of {guest}"),
+            FixKind::Command if self.domain.is_some() => format!("run inside {guest}"),
             FixKind::Command => "run".into(),
             FixKind::KernelOption => "kernel command line".into(),
             FixKind::QemuOption => format!("QEMU option of {guest}"),
@@ -288,9 +293,15 @@ impl Finding {
         FindingId { rule: self.rule, domain: self.domain.clone(), about: self.target.into(), other }
     }
 
-    /// The first fix's text: what `y` copies.
-    pub fn paste(&self) -> Option<&str> {
-        self.fix.iter().find(|f| f.kind != FixKind::Advice).or(self.fix.first()).map(|f| f.text.as_str())
+    /// The fix that is handed out: the first with a text to paste, or else the first advice.
+    pub fn first_fix(&self) -> Option<&Fix> {
+        self.fix.iter().find(|f| f.kind != FixKind::Advice).or(self.fix.first())
+    }
+
+    /// The guests that it is about; `the host` if none.
+    pub fn subjects(&self) -> String {
+        let guests: Vec<&str> = self.domain.iter().chain(&self.also).map(String::as_str).collect();
+        if guests.is_empty() { "the host".into() } else { guests.join(", ") }
     }
 
     /// The first piece of evidence: the decisive figure.

@@ -44,8 +44,6 @@ pub(crate) struct NewInterval {
     pub found: Vec<(Subject, Finding)>,
     /// The same by the lower bounds of the thresholds.
     pub lingering: Vec<(Subject, Finding)>,
-    /// Rules whose figures were not read.
-    pub not_read: HashSet<(RuleId, Subject)>,
     /// The end of the interval, milliseconds since the epoch.
     pub now_ms: i64,
     /// When the host was booted, by the same clock.
@@ -91,7 +89,7 @@ impl RuleMemory {
 
     /// Takes the findings of this interval and returns those that last.
     pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(RuleId) -> Hold) -> Vec<Finding> {
-        let NewInterval { found, lingering, not_read, now_ms, booted_ms, seconds, exactly } = new;
+        let NewInterval { found, lingering, now_ms, booted_ms, seconds, exactly } = new;
         self.follow_clock(booted_ms);
         let is_lasting = |f: &Finding| hold(f.rule) != Hold::While;
         let (lasting, at_once): (Vec<_>, Vec<_>) = numbered(found).into_iter().partition(|(_, f)| is_lasting(f));
@@ -107,8 +105,7 @@ impl RuleMemory {
             seen.lingers = seen.lingers.max(severity);
         }
         for (key, track) in self.tracks.iter_mut().filter(|(key, _)| !now.contains_key(key)) {
-            let not_read = not_read.contains(&(key.0.rule, key.1.clone()));
-            track.observe(hold(key.0.rule), Observation { seconds, not_read, ..Observation::default() });
+            track.observe(hold(key.0.rule), Observation { seconds, ..Observation::default() });
         }
         for (key, (observation, finding)) in now {
             if self.tracks.len() < MAX_PATTERNS || self.tracks.contains_key(&key) {
@@ -176,7 +173,6 @@ mod tests {
         NewInterval {
             found: of(c),
             lingering: of(c.to_ascii_lowercase()),
-            not_read: if c == '-' { HashSet::from([(RuleId::RtcTick, None)]) } else { HashSet::new() },
             now_ms: second as i64 * 1000,
             booted_ms: None,
             seconds: 1.0,
@@ -184,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Feeds one second a letter (`.` nothing, `-` not read, `i` info, `w` warning, `c` critical, in capitals if only
+    /// Feeds one second a letter (`.` nothing, `i` info, `w` warning, `c` critical, in capitals if only
     /// the lower bound of that severity is reached); the returned letters say what was reported.
     fn play(hold: Hold, seconds: &str) -> String {
         let mut memory = RuleMemory::default();
@@ -256,14 +252,6 @@ mod tests {
         assert_eq!(play(Hold::Once(3.0), ".w....."), ".www...");
         assert_eq!(play(Hold::While, ".w.."), ".w..");
         assert!(play(Hold::Once(f64::INFINITY), &format!("w{}", ".".repeat(200))).ends_with('w'), "kept to the end");
-    }
-
-    #[test]
-    fn what_is_not_read_speaks_neither_for_nor_against() {
-        assert!(play(THREE_OF_FIVE, "www------www").ends_with("wwwwwwwwww"));
-        assert_eq!(play(THREE_OF_FIVE, "ww------w"), "........w");
-        let long = format!("www{}", "-".repeat(25));
-        assert!(play(THREE_OF_FIVE, &long).ends_with("....."), "figures that are gone for good");
     }
 
     #[test]

@@ -25,8 +25,6 @@ pub(super) struct Observation {
     pub shows: Option<Severity>,
     /// The same by the lower bounds of the thresholds: what is reported stays at least so severe.
     pub lingers: Option<Severity>,
-    /// Whether its figures were not read: the interval then counts neither for nor against it.
-    pub not_read: bool,
     /// What it costs, percent of one CPU.
     pub cost: f64,
     /// The decisive figure, if it shows or lingers.
@@ -120,7 +118,7 @@ impl PatternTrack {
     /// For how long it has this severity or a higher one in the window that ends with an interval.
     fn shown_s(&self, last: usize, window_s: f64, level: Severity) -> f64 {
         let (mut passed, mut shown) = (0.0, 0.0);
-        for o in self.recent.iter().take(last + 1).rev().filter(|o| !o.not_read) {
+        for o in self.recent.iter().take(last + 1).rev() {
             if passed >= window_s - 1e-6 {
                 break;
             }

@@ -1,9 +1,7 @@
 //! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
 
 use super::{advice, command, cpu, either, libvirt_advice, timer, xml};
-use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
-use kvm::Isa;
 use kvm::hyperv::{self, Enlightenment};
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
@@ -12,6 +10,10 @@ const CLOCK_AND_TIMERS: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"]
 const STIMER_SINCE: (u32, u32) = (2, 6);
 /// QEMU of this version has `hv-avic`.
 const AVIC_SINCE: (u32, u32) = (6, 2);
+
+pub(crate) const ADD_AVIC: &str = "synic disables APIC virtualisation unless avic is on too: add the avic \
+    enlightenment (hv-avic=on; libvirt 8.10, QEMU 6.2) where the host's CPU has APICv or AVIC and \
+    KVM uses it (enable_apicv, avic)";
 
 /// Enlightenments that only serve others and change no timer.
 const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
@@ -86,7 +88,7 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
     }
     let possible = ctx.apic_virtualisation() != Some(false) && may_avic;
     if !avic && possible && synic && !guest.config.hyperv.has("avic") {
-        fixes.push(libvirt_advice(add_avic(ctx.isa(guest))));
+        fixes.push(libvirt_advice(ADD_AVIC));
     }
     fixes
 }
@@ -98,15 +100,6 @@ fn hpet_instead(guest: &GuestContext<'_>) -> Vec<Fix> {
     }
     let on = timer(guest, "<timer name='hpet' present='yes'/>");
     either(guest, xml(guest, on), advice(KEEP_HPET))
-}
-
-fn add_avic(isa: Option<Isa>) -> String {
-    let either = || "KVM's parameter (enable_apicv on Intel, avic on AMD)".to_owned();
-    let parameter = apic_parameter(isa).map_or_else(either, |parameter| format!("/sys/module/{parameter}"));
-    format!(
-        "synic disables APIC virtualisation unless avic is on too: add the avic enlightenment (hv-avic=on; libvirt \
-         8.10, QEMU 6.2) where {parameter} is Y"
-    )
 }
 
 /// The enlightenments of a list that the guest lacks.
@@ -136,7 +129,7 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     if !refused.is_empty() {
         let useless = wanted.iter().filter(|name| guest.config.hyperv.has(name) && !host_offers(guest, name));
         fixes.extend(useless.map(|name| advice(format!("Switch {name} off: {USELESS}"))));
-        fixes.push(libvirt_advice(not_offered(&refused, names.is_empty())));
+        fixes.push(libvirt_advice(not_offered(&refused)));
     }
     fixes
 }
@@ -147,16 +140,11 @@ fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
     offered.contains(name) && hyperv::needs(name).iter().all(|need| offered.contains(*need))
 }
 
-fn not_offered(names: &[&str], all: bool) -> String {
-    let names = names.join(", ");
-    let what = if all {
-        format!("No enlightenment is proposed: this host offers none of {names}")
-    } else {
-        format!("{names}: left out, because this host does not offer it")
-    };
+fn not_offered(names: &[&str]) -> String {
     format!(
-        "{what} (virsh domcapabilities, or KVM's CPUID), and with it the guest would not start; a newer kernel with \
-         CONFIG_KVM_HYPERV, or a newer QEMU, may offer it"
+        "{}: not proposed, because this host does not offer it (virsh domcapabilities, or KVM's CPUID), and with it \
+         the guest would not start; a newer kernel with CONFIG_KVM_HYPERV, or a newer QEMU, may offer it",
+        names.join(", ")
     )
 }
 

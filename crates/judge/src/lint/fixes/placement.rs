@@ -181,7 +181,7 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
 }
 
 /// The nodes of a guest's memory, and of its cells.
-fn numatune<'a>(memory: Option<&CpuSet>, cells: impl Iterator<Item = (u32, &'a CpuSet)>) -> String {
+pub(crate) fn numatune<'a>(memory: Option<&CpuSet>, cells: impl Iterator<Item = (u32, &'a CpuSet)>) -> String {
     let memory = memory.map(|nodes| format!("  <memory mode='strict' nodeset='{nodes}'/>\n"));
     let cells = cells.map(|(id, nodes)| format!("  <memnode cellid='{id}' mode='strict' nodeset='{nodes}'/>\n"));
     format!("<numatune>\n{}</numatune>", memory.into_iter().chain(cells).collect::<String>())
@@ -244,13 +244,8 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     fix
 }
 
-/// The outermost group that lacks CPUs which a pin names.
-pub(crate) fn bounding_group<'a>(guest: &GuestContext<'a>, wanted: &CpuSet) -> Option<&'a GroupCpus> {
-    guest.domain.facts.cpu_groups.iter().find(|group| !wanted.is_subset(&group.cpus))
-}
-
 /// A group by its last folder, as systemd names its units.
-pub(crate) fn group_name(group: &GroupCpus) -> String {
+fn group_name(group: &GroupCpus) -> String {
     group.folder.rsplit('/').next().unwrap_or_default().to_owned()
 }
 

@@ -32,7 +32,7 @@ fn functions(ctx: &Context<'_>, guest: &GuestContext<'_>, tid: i32) -> Option<St
 pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(thread) = guest.domain.emulator() else { return };
     let Some(cpu) = thread.cpu.filter(|cpu| cpu.busy() >= ctx.thresholds().machine.main_loop) else { return };
-    if guest.migrating() || guest.vcpu_threads().next().is_none() {
+    if guest.migrating() || guest.domain.vcpus().next().is_none() {
         return;
     }
     let (busy, usr, sys) = (figure(cpu.busy()), figure(cpu.usr), figure(cpu.sys));
@@ -133,7 +133,7 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if runs > 0.0 {
         evidence.push(format!("{} entries/s into the guest's guests (nested_run)", figure(runs)));
     }
-    let port = guest.domain.hot_access().filter(|a| a.space == Space::Pio);
+    let port = guest.domain.accesses.first().filter(|a| a.space == Space::Pio);
     evidence.extend(port.map(|p| {
         let device = p.device_name().unwrap_or("unknown device");
         format!("its most frequent port is {} ({device})", p.address_text())

@@ -10,8 +10,6 @@ pub(super) struct Incident {
     pub title: &'static str,
     /// The title in at most 26 characters.
     pub problem: &'static str,
-    /// A name in the plural, for evidence.
-    pub what: &'static str,
     /// What it means, in one sentence without its full stop.
     pub means: &'static str,
     /// Likely causes, the likeliest first.
@@ -27,7 +25,6 @@ pub(super) struct Incident {
 pub(super) const ENTRY_FAILED: Incident = Incident {
     title: "The CPU refused to run the guest",
     problem: "CPU refused to run it",
-    what: "failed VM entries",
     means: "The CPU found the state of the vCPU invalid and did not enter the guest, which stopped there",
     causes: "a bug of the host's kernel on this CPU (the TDP MMU of Linux 5.15 on old Intel CPUs is a known one); \
         firmware or microcode that is out of date; a guest that is a hypervisor itself; real-mode code on an Intel \
@@ -43,7 +40,6 @@ pub(super) const ENTRY_FAILED: Incident = Incident {
 pub(super) const INTERNAL_ERROR: Incident = Incident {
     title: "KVM could not run the guest any further",
     problem: "KVM cannot run it further",
-    what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR and exits that KVM does not know)",
     means: "KVM met something in the guest that it cannot handle, and QEMU stops a guest to which this happens",
     causes: "an instruction that KVM's emulator does not have, used on device memory or in real mode; a guest that \
         runs into garbage after a crash or because of its firmware; damaged guest memory; nested virtualisation",
@@ -53,7 +49,6 @@ pub(super) const INTERNAL_ERROR: Incident = Incident {
     links: &[links::KVM_API],
 };
 pub(super) const TWO_EXCEPTIONS: Incident = Incident {
-    what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR)",
     means: "An exception came while KVM was delivering another one, and KVM cannot queue both; QEMU stops a guest to \
         which this happens",
     causes: "a guest whose interrupt tables or stack are damaged, as after a crash of its kernel; a bug of KVM; nested \
@@ -86,7 +81,6 @@ pub(super) const UNEXPECTED_EXIT: Incident = Incident {
 pub(super) const START_FAILED: Incident = Incident {
     title: "QEMU could not start the guest",
     problem: "QEMU could not start it",
-    what: "starts of a guest that failed",
     means: "QEMU ended while it set up the guest, before the guest ran; its message names the option or the step at \
         which that happened",
     causes: "a device, file or port that another process holds, or that does not exist (a VFIO group with a device \
@@ -100,7 +94,6 @@ pub(super) const START_FAILED: Incident = Incident {
 pub(super) const NOT_TAKEN_OVER: Incident = Incident {
     title: "A guest could not be taken over from another host",
     problem: "incoming migration failed",
-    what: "incoming migrations that failed",
     means: "The QEMU that was to go on with a guest of another host, or with a saved one, could not load its state and \
         ended; a guest that was migrated live normally goes on where it was",
     causes: "machine types, QEMU versions or devices that differ between the two hosts; a feature of a network card or \
@@ -113,7 +106,6 @@ pub(super) const NOT_TAKEN_OVER: Incident = Incident {
 pub(super) const RUN_FAILED: Incident = Incident {
     title: "KVM_RUN failed: the guest's vCPU cannot go on",
     problem: "KVM_RUN failed",
-    what: "errors returned by KVM_RUN",
     means: "The host's kernel returned an error instead of running the vCPU, and QEMU stops a guest to which this \
         happens",
     causes: "for error 14 (EFAULT, Bad address), guest memory that the host cannot provide: huge pages that ran out, a \
@@ -128,18 +120,17 @@ pub(super) const RUN_FAILED: Incident = Incident {
 pub(super) const EMULATION: Incident = Incident {
     title: "KVM could not emulate an instruction of the guest",
     problem: "KVM cannot emulate it",
-    what: "instructions that KVM could not emulate",
     means: "KVM has to emulate instructions that touch device memory, and did not know this one; the guest gets a \
         fault or is stopped",
     causes: "an instruction that KVM's emulator does not have; a guest that runs into garbage after a crash; an old \
         kernel or firmware",
     next: "Read the registers in the VMM's log; update QEMU, the firmware and the host's kernel",
+    more: INTERNAL_ERROR.more,
     ..RUN_FAILED
 };
 pub(super) const TRIPLE_FAULT: Incident = Incident {
     title: "The guest crashed or reset itself by a triple fault",
     problem: "crashed by a triple fault",
-    what: "triple faults (shutdown)",
     means: "The guest could not handle a fault, nor the double fault that followed, so the CPU gave up: VMMs reset or \
         end such a guest",
     causes: "a crash of its kernel or firmware, such as broken page or interrupt tables or an MSR access that it did \
@@ -155,7 +146,6 @@ pub(super) const TRIPLE_FAULT: Incident = Incident {
 pub(super) const NOTIFY: Incident = Incident {
     title: "The guest blocked events for too long",
     problem: "guest blocked events",
-    what: "exits because the guest blocked events for too long",
     means: "The guest kept the CPU from delivering any event, as a stuck or a hostile guest does",
     causes: "an endless fault inside of the guest's fault handling; an attack on the host; a limit of notify-window \
         that is too short",
@@ -166,8 +156,7 @@ pub(super) const NOTIFY: Incident = Incident {
 pub(super) const BUS_LOCKS: Incident = Incident {
     title: "A guest locks the memory of the whole host",
     problem: "locks the host's memory",
-    what: "bus locks: an unaligned atomic instruction stopped the memory of the whole host",
-    means: "A split lock stops every CPU's memory for about a microsecond, and the host's kernel may slow the vCPU \
+    means: "A bus lock stops every CPU's memory for about a microsecond, and the host's kernel may slow the vCPU \
         down by 10 ms each time",
     causes: "a program in the guest (a game, old business software) with misaligned atomic variables; an attack on the \
         neighbours",
@@ -179,7 +168,6 @@ pub(super) const BUS_LOCKS: Incident = Incident {
 pub(super) const WINDOWS_CRASH: Incident = Incident {
     title: "Windows reported a crash",
     problem: "Windows crashed",
-    what: "Windows reported a crash (write to MSR 0x40000105)",
     means: "Windows shows a blue screen and writes the bugcheck's parameters to Hyper-V's crash registers",
     causes: "a driver or an update of the guest; a CPU feature or MSR that it does not find; damaged memory or disk",
     next: "Read the guest's memory dump (bugcheck)",
@@ -189,7 +177,6 @@ pub(super) const WINDOWS_CRASH: Incident = Incident {
 pub(super) const MACHINE_CHECK: Incident = Incident {
     title: "A memory error of the host hit the guest",
     problem: "hit by a memory error",
-    what: "memory errors that were handed to the guest",
     means: "A page of the host's memory that belongs to the guest is broken, and a machine check reports it to the \
         guest: it kills the program that used the page, or stops",
     causes: "a failing memory module; overheating or overclocked memory",
@@ -201,7 +188,6 @@ pub(super) const MACHINE_CHECK: Incident = Incident {
 pub(super) const KERNEL_BUG: Incident = Incident {
     title: "The host's kernel reports a bug while it ran a guest",
     problem: "bug in the host kernel",
-    what: "bugs or warnings in KVM or on a guest's thread",
     means: "The host's kernel found itself in a state that should not occur; the vCPU may hang or end, and the host \
         may be unstable until it is rebooted",
     causes: "a bug of KVM or of a driver in this kernel; a module from outside of the kernel; broken memory",
@@ -213,7 +199,6 @@ pub(super) const KERNEL_BUG: Incident = Incident {
 pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",
     problem: "killed: out of memory",
-    what: "guests killed for memory",
     means: "The OOM killer or systemd-oomd ended the guest's VMM to free memory: for the guest this is a power cut",
     causes: "guests and programs of the host together need more than the host has (QEMU itself takes some hundred MiB \
         for each guest); a limit of the guest's cgroup, container or pod below that; little or no swap; memory set \
@@ -230,21 +215,14 @@ pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
 pub(super) const OUT_OF_MEMORY: Incident = Incident {
     title: "Memory ran out when a guest asked for some",
     problem: "memory ran out",
-    what: "runs of the OOM killer that a guest's thread began",
     means: "A thread of a VMM asked for memory and there was none, in the host or in the limit of its cgroup, so the \
-        kernel killed a process there, most often the VMM itself; the log ends before it names the victim",
-    causes: "a limit of the guest's cgroup, container or pod that leaves QEMU too little beside the guest's memory \
-        (some hundred MiB); guests and programs of the host that together need more than the host has; little or \
-        no swap",
-    next: "Read on in the log (journalctl -k -g oom): the line with oom-kill: names the limit and the victim; raise \
-        the limit of the guest's cgroup, or take memory from guests",
-    more: &[],
-    links: &[links::OOM],
+        kernel killed a process there, most often the VMM itself; the log ends before it names the victim: in \
+        journalctl -k -g oom the line with oom-kill: has the limit and the victim",
+    ..KILLED_FOR_MEMORY
 };
 pub(super) const KILLED: Incident = Incident {
     title: "A guest's VMM crashed or was killed",
     problem: "VMM crashed or was killed",
-    what: "VMMs that crashed or were killed",
     means: "The process that ran the guest ended although the guest had not shut down: for the guest this is a power \
         cut",
     causes: "a bug of QEMU or a library (segfault, failed assertion, damaged heap); a signal of another program or an \
@@ -256,7 +234,6 @@ pub(super) const KILLED: Incident = Incident {
 pub(super) const TERMINATED: Incident = Incident {
     title: "A guest was switched off from outside",
     problem: "switched off from outside",
-    what: "guests that were switched off",
     means: "libvirt or systemd ended QEMU by a signal, without the guest having shut down",
     causes: "virsh destroy or a management tool; a shutdown of the host; fencing",
     next: "",
@@ -266,19 +243,13 @@ pub(super) const TERMINATED: Incident = Incident {
 pub(super) const MEMORY_FAILURE: Incident = Incident {
     title: "A memory error of the host killed the guest",
     problem: "killed by a memory error",
-    what: "guests killed by a memory error",
     means: "A page of the host's memory that belongs to the VMM is broken, and the kernel ended the process that used \
         it or sent it SIGBUS",
-    causes: "a failing memory module; overheating or overclocked memory",
-    next: "Find the module with ras-mc-ctl --errors, edac-util or the server's event log, move the other guests away \
-        and replace it before they are started again",
-    more: &[],
-    links: &[links::MEMORY_FAILURE],
+    ..MACHINE_CHECK
 };
 pub(super) const LOCKUP: Incident = Incident {
     title: "A CPU of the host hung while it ran a guest",
     problem: "host CPU hung on it",
-    what: "lockups or stalls",
     means: "A CPU of the host was in the kernel for many seconds without a pause: the guest on it, and all else there, \
         stood still",
     causes: "a hypervisor below this host that takes its CPUs away, or a host with far too much load; a bug of the \
@@ -291,7 +262,6 @@ pub(super) const LOCKUP: Incident = Incident {
 pub(super) const OTHER_LOCKUP: Incident = Incident {
     title: "A CPU hung in the kernel; the log names no guest's thread",
     problem: "a CPU hung in the kernel",
-    what: "lockups or stalls, without a sign of a VMM or of KVM beside them",
     means: "A CPU got nothing done for many seconds. In the log of a host, every vCPU and QEMU thread that wanted this \
         CPU stood still with it; in the log of a guest, the CPU is a vCPU that the host did not run or that hung in \
         the guest's kernel",
@@ -304,7 +274,6 @@ pub(super) const OTHER_LOCKUP: Incident = Incident {
 pub(super) const HUNG_TASK: Incident = Incident {
     title: "A guest's thread waited in the kernel for minutes",
     problem: "thread hung in the kernel",
-    what: "threads that hung",
     means: "A thread of the VMM waited for minutes in the host's kernel without being able to run or to be killed; the \
         guest stands still meanwhile",
     causes: "storage that does not answer (NFS, Ceph, iSCSI, a failing disk); memory reclaim on a host that swaps; a \
@@ -317,7 +286,6 @@ pub(super) const HUNG_TASK: Incident = Incident {
 pub(super) const GUEST_LOCKUP: Incident = Incident {
     title: "The guest's own kernel reports that a CPU stood still",
     problem: "its CPU stood still",
-    what: "lockups or stalls in the guest",
     means: "This is the log of the guest's own kernel: one of its CPUs, a vCPU, got nothing done for many seconds",
     causes: "the host took its CPUs away (load, a CPU quota, a host that is itself a guest); the guest was paused, \
         for a snapshot, a backup or a migration; storage of the host that held QEMU; a bug of the guest's kernel",
@@ -328,7 +296,6 @@ pub(super) const GUEST_LOCKUP: Incident = Incident {
 pub(super) const GUEST_HUNG_TASK: Incident = Incident {
     title: "A task inside the guest waited for minutes",
     problem: "task hung inside the guest",
-    what: "tasks that hung inside the guest",
     means: "This is the log of the guest's own kernel: a task waited for minutes, mostly for a disk that the host \
         serves",
     causes: "storage of the host that does not answer or is far too slow; a full or failed disk behind the guest's; a \
@@ -340,7 +307,6 @@ pub(super) const GUEST_HUNG_TASK: Incident = Incident {
 pub(super) const GUEST_CLOCK: Incident = Incident {
     title: "The guest's own kernel gave up its clock",
     problem: "gave up its fast clock",
-    what: "clocks that the guest calls unstable",
     means: "This is the log of the guest's own kernel: two of its clocks disagreed, so it left the fast one (tsc) for \
         a slower one. With hpet or acpi_pm each reading of the time is an exit",
     causes: "a vCPU that did not run for a moment, so that the check came late; a pause, snapshot or migration; a TSC \

@@ -51,6 +51,7 @@ const ABNORMAL: Signs = &[
     (&[Log(LogKind::SplitLock), Log(LogKind::BusLock)], Warning, &words::BUS_LOCKS),
     (&[Return(returns::UNKNOWN), Return(returns::EXCEPTION)], Critical, &words::INTERNAL_ERROR),
     (&[Return(returns::INTERNAL_ERROR), Log(LogKind::InternalError)], Critical, &words::INTERNAL_ERROR),
+    (&[Coded(LogKind::InternalError, 1)], Critical, &words::EMULATION),
     (&[Coded(LogKind::InternalError, 2)], Critical, &words::TWO_EXCEPTIONS),
     (&[Coded(LogKind::InternalError, 3)], Critical, &words::INTERRUPTED_DELIVERY),
     (&[Coded(LogKind::InternalError, 4)], Critical, &words::UNEXPECTED_EXIT),
@@ -159,7 +160,10 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
         let [Exit(kind), ..] = signs else { continue };
         let exits = guest.exits(&[*kind]);
         if exits.count > 0 {
-            let text = format!("{} {} {over}", figure(exits.count as f64), incident.what);
+            let reasons =
+                exits.marks.iter().filter_map(|m| if let Mark::Exit(name) = m { Some(name.as_str()) } else { None });
+            let reasons = reasons.collect::<Vec<_>>().join(", ");
+            let text = format!("{} {reasons} exits {over}", figure(exits.count as f64));
             events.all.push((weigh(*severity, incident, exits.count), incident, text));
             events.marks.extend(exits.marks);
         }
@@ -168,14 +172,15 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
     for (_, reason, count) in sums.filter(|(_, reason, _)| !returns::is_ordinary_errno(*reason)) {
         let sign = if *reason < 0 { AnyError } else { Return(*reason) };
         let Some((severity, incident)) = event(ABNORMAL, &sign) else { continue };
-        let name = returns::display(reason.max(&0).unsigned_abs(), *reason.min(&0));
+        let name = returns::display(*reason);
         let meaning = returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
-        let text = format!("{count} returns of KVM_RUN with {name}{meaning} {over}: {}", incident.what);
+        let text = format!("{count} returns of KVM_RUN with {name}{meaning} {over}");
         events.all.push((weigh(severity, incident, *count), incident, text));
     }
     let crash = guest.msrs(Direction::Write, |m| m == CRASH_CTL);
     if crash.count > 0 {
-        events.all.push((Warning, &words::WINDOWS_CRASH, words::WINDOWS_CRASH.what.into()));
+        let text = "Windows wrote to its crash register, MSR 0x40000105".into();
+        events.all.push((Warning, &words::WINDOWS_CRASH, text));
         events.marks.extend(crash.marks);
     }
     events
@@ -208,11 +213,10 @@ fn add_log_lines(ctx: &Context<'_>, signs: Signs, counts: fn(&Context<'_>, &LogL
         let (Some(first), Some(last)) = (first.map(|line| &line.text), like.last().map(|line| &line.text)) else {
             continue;
         };
-        let what = incident.what;
         let mut text = match like.len() {
-            1 => format!("the log reports {what}: {first}"),
-            n if first == last => format!("{n} times the log reports {what}: {first}"),
-            n => format!("{n} times the log reports {what}; the first: {first}; the last: {last}"),
+            1 => format!("the log says: {first}"),
+            n if first == last => format!("the log says {n} times: {first}"),
+            n => format!("the log says {n} times, first: {first}; last: {last}"),
         };
         if let Some(cause) = cause.and_then(|code| code_text(kind, code)) {
             text = text + "; " + cause;

@@ -16,16 +16,10 @@ const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the g
 const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves. If it stops at that moment \
     (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such accesses pass with \
     kvm.ignore_msrs=1 (reads return 0, writes are dropped)";
-const NO_ACTION_MIXED: &str = "No action needed unless the guest misbehaves. Some accesses raised a fault \
-    and others read 0: kvm.ignore_msrs was on for a part of this time, and where it is on now the faults are over. If \
-    the guest stopped at a fault (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows";
 const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes a 0 that it read \
     for the register's value, and does not learn that a write was dropped";
 const SEE_THE_CRASH: &str = "A guest ended or broke as well: compare the times. An access right before it \
     may be the cause, because a fault that a system does not expect ends it";
-
-/// The most MSRs that evidence lists.
-const MAX_MSRS: usize = 24;
 
 /// The unhandled MSRs of one guest.
 #[derive(Default)]
@@ -89,7 +83,7 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             let what = if *write { "write" } else { "read" };
             format!("{times} {what}{} of MSR {number:#x}{name}", if *times == 1 { "" } else { "s" })
         };
-        let mut evidence: Vec<String> = found.accesses.iter().take(MAX_MSRS).map(line).collect();
+        let mut evidence: Vec<String> = found.accesses.iter().map(line).collect();
         evidence.extend(found.logged.then(|| "from the host's kernel log".into()));
         evidence.push("check: journalctl -k; trace-cmd record -e kvm:kvm_msr, then trace-cmd report".into());
         let (title, why) = if sensors {
@@ -108,12 +102,11 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 /// Advice for the finding. `broken`: something ended or broke a guest, so "no action" would be wrong advice.
 fn advice(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
-    let mut all = vec![fixes::advice(match (broken, sensors, found.faulted, found.ignored) {
+    let mut all = vec![fixes::advice(match (broken, sensors, found.ignored) {
         (true, ..) => SEE_THE_CRASH,
         (_, true, ..) => NO_ACTION_SENSORS,
-        (_, _, true, true) => NO_ACTION_MIXED,
-        (_, _, true, false) => NO_ACTION_MSRS,
-        (_, _, false, _) => NO_ACTION_IGNORED,
+        (_, _, false) => NO_ACTION_MSRS,
+        (_, _, true) => NO_ACTION_IGNORED,
     })];
     // Lines that may explain a crash, or say when which of two answers was given, are not to be silenced.
     if found.silenceable && !broken && (sensors || !found.faulted || !found.ignored) {

@@ -7,16 +7,6 @@ use std::collections::BTreeMap;
 /// The most other guests that one finding names.
 const MAX_GUESTS: usize = 16;
 
-const OTHER_HELPERS: Prose = Prose {
-    title: "Another guest's emulator or IOThread is pinned to this guest's vCPU CPUs",
-    problem: "emulator on a vCPU's CPU",
-    why: "While that thread runs there, the vCPU does not, and the vCPU cannot move away",
-};
-const CONFIGURED_HELPERS: Prose = Prose {
-    title: "Emulator or IOThreads may run on CPUs of pinned vCPUs",
-    problem: "emulator on a vCPU's CPU",
-    why: "While one of them runs there, the vCPU does not, and the vCPU cannot move away",
-};
 const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: \
     remove one vCPU, so that the emulator and IOThreads get a CPU";
 
@@ -61,33 +51,23 @@ fn running_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet)
         let is_there = only_there || thread.place.cpu.is_some_and(|c| shared.contains(c));
         let least = only_there.then_some(Severity::Info);
         let mut severity = steps.of(busy).filter(|_| is_there).or(least)?;
-        let is_realtime = |v: &ThreadModel| matches!(v.place.policy, Some(1 | 2));
-        if guest.vcpu_threads().any(|v| is_realtime(v) && v.pinned_cpu().is_some_and(|c| shared.contains(c))) {
+        if guest.domain.vcpus().any(|v| v.is_realtime() && v.pinned_cpu().is_some_and(|c| shared.contains(c))) {
             severity = severity.max(Severity::Warning);
         }
         Some((severity, busy, (thread, mask, shared)))
     });
     let (severity, busy, (thread, mask, shared)) = worst_of(disturbing)?;
-    let role = match thread.role {
-        Role::Iothread => "IOThread",
-        Role::Vhost => "vhost thread",
-        _ => "emulator thread",
-    };
-    let (id, tid) = match thread.tid {
-        tid if tid > 0 => (format!(" {tid}"), tid.to_string()),
-        _ => (String::new(), "TID".to_owned()),
-    };
+    let (name, tid) = (thread.label(), if thread.tid > 0 { thread.tid.to_string() } else { "TID".into() });
     let used = thread.cpu.map(|_| format!("; the thread uses {} % of a CPU {}", figure(busy), guest.window()));
     let used = used.unwrap_or_default();
     let evidence = vec![
-        format!("{role}{id} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}"),
+        format!("{name} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}"),
         format!("look at: taskset -pc {tid}"),
     ];
-    let title = format!("The guest's {role} may run on the CPU of a pinned vCPU");
     let marks = [Mark::Thread(thread.tid)].into_iter().chain(shared.iter().map(Mark::Pcpu)).collect();
     let found = Finding::new(severity, Confidence::High, evidence, move_helpers(ctx, &[guest.index], single));
     let cost = Some(busy).filter(|b| *b > 0.0);
-    Some(Finding { target: Target::Thread(thread.tid), title, cost, marks, ..found })
+    Some(Finding { target: Target::Thread(thread.tid), cost, marks, ..found })
 }
 
 /// Pinned helpers by CPU: guest, number (none: the emulator) and pin.
@@ -103,8 +83,8 @@ fn pinned_helpers<'a>(ctx: &'a Context<'_>) -> PinnedHelpers<'a> {
         for (id, cpus) in layout.helpers.iter().filter_map(|(id, h)| Some((*id, pin(h)?))) {
             for cpu in cpus.intersection(&single).iter() {
                 let list = by_cpu.entry(cpu).or_default();
-                // One more, because one of them may be the guest's own.
-                if list.len() <= MAX_GUESTS {
+                // Two more: one tells that the list is cut, one may be the guest's own.
+                if list.len() < MAX_GUESTS + 2 {
                     list.push((g, id, cpus));
                 }
             }
@@ -117,17 +97,13 @@ fn pinned_helpers<'a>(ctx: &'a Context<'_>) -> PinnedHelpers<'a> {
 fn other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, helpers: &PinnedHelpers<'_>) -> Option<Finding> {
     let single = &ctx.layout(guest).single(ctx.map());
     let mut found: BTreeMap<(usize, Option<u32>), CpuSet> = BTreeMap::new();
-    let mut cut = false;
-    for list in single.iter().filter_map(|cpu| helpers.get(&cpu)) {
-        cut |= list.len() > MAX_GUESTS;
-        for (g, id, cpus) in list.iter().filter(|(g, ..)| *g != guest.index) {
-            if found.len() < MAX_GUESTS {
-                found.entry((*g, *id)).or_insert_with(|| cpus.intersection(single));
-            } else {
-                cut |= !found.contains_key(&(*g, *id));
-            }
+    let others = single.iter().filter_map(|cpu| helpers.get(&cpu)).flatten().filter(|(g, ..)| *g != guest.index);
+    for (g, id, cpus) in others {
+        if found.len() <= MAX_GUESTS {
+            found.entry((*g, *id)).or_insert_with(|| cpus.intersection(single));
         }
     }
+    let cut = found.len() > MAX_GUESTS;
     let first = found.values().find_map(CpuSet::first)?;
     let mut guests: Vec<usize> = found.keys().map(|(g, _)| *g).collect();
     guests.dedup();
@@ -142,9 +118,10 @@ fn other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, helpers: &PinnedHel
     let mut fix = move_helpers(ctx, &guests, single);
     fix.extend(cut.then(|| fixes::advice(fixes::placement::MORE_IN_PLAN)));
     let all = found.values().fold(CpuSet::new(), |a, b| a.union(b));
-    let (see, marks) = (vec![links::CPU_TUNING.into()], all.iter().map(Mark::Pcpu).collect());
-    let found = Finding::new(configured_severity(guest), Confidence::High, evidence, fix).saying(OTHER_HELPERS);
-    Some(Finding { also, target: Target::Pcpu(first), see, marks, ..found })
+    let marks = all.iter().map(Mark::Pcpu).collect();
+    let title = "Another guest's emulator or IOThread is pinned to this guest's vCPU CPUs".into();
+    let found = Finding::new(configured_severity(guest), Confidence::High, evidence, fix);
+    Some(Finding { also, target: Target::Pcpu(first), title, marks, ..found })
 }
 
 /// A vCPU of real-time priority does not let helpers run at all while it works.
@@ -168,5 +145,5 @@ fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuS
     let confidence = if pinned { Confidence::High } else { Confidence::Medium };
     let fix = move_helpers(ctx, &[guest.index], single);
     let found = Finding::new(configured_severity(guest), confidence, evidence, fix);
-    Some(Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found.saying(CONFIGURED_HELPERS) })
+    Some(Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found })
 }

@@ -23,15 +23,15 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::EmulatorOnVcpu, Host(emulator::emulator), Hold::USUAL).described(RuleDoc {
         sees: "emulator, IOThread or vhost may run on a pinned vCPU's CPU",
         problem: "emulator on a vCPU's CPU",
-        why: "While this thread runs, the vCPU does not, and the vCPU cannot move away. The guest's own device work \
-            (timers, disks, network) then stops the guest",
+        why: "While such a thread runs there, the vCPU does not, and the vCPU cannot move away: work for a device \
+            (timers, disks, network) stops the guest",
         thresholds: thresholds![pinning.emulator],
         limits: "Where a thread runs is read once per interval. From files alone only the configuration is judged",
         fix: "<emulatorpin> and <iothreadpin>, at once and in the domain's XML",
         links: &[links::CPU_TUNING, links::KVM_REALTIME],
     }),
     Rule::new(RuleId::IsolatedPileUp, Host(vcpus::pile_up), Hold::USUAL).described(RuleDoc {
-        sees: "vCPUs pile up on one CPU of an isolated set, where nothing balances load",
+        sees: "the guest's vCPUs pile up on one CPU of an isolated set, where nothing balances load",
         problem: "vCPUs crowd one CPU",
         why: "The scheduler does not balance load on isolated CPUs. A task that may use several of them stays where it \
             started, usually on the first one, while the others are idle",

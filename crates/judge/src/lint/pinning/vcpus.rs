@@ -1,22 +1,13 @@
 //! Pins of vCPUs: conflicts, sets of isolated CPUs, and threads that are not where the configuration wants them.
 
+use crate::figures::listed;
 use crate::lint::prelude::*;
 use faults::CpuOverlap;
-use fixes::placement::{bounding_group, group_name};
 use std::collections::BTreeMap;
-
-/// The most vCPUs that a sentence names.
-const MAX_NAMES: usize = 64;
 
 /// The most CPUs or threads that evidence lists one by one.
 const MAX_LINES: usize = 8;
 
-const PARTLY_PINNED: Prose = Prose {
-    title: "Some vCPUs are pinned and the others may run on their CPUs",
-    problem: "only some vCPUs pinned",
-    why: "A pinned vCPU cannot leave when the scheduler puts an unpinned one on its CPU. The pins then do more harm \
-        than good",
-};
 const OFFLINE: Prose = Prose {
     title: "Threads are pinned to CPUs that the host does not have online",
     problem: "pinned to offline CPUs",
@@ -57,7 +48,7 @@ impl SharedCpu<'_> {
 
 fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     let busy = ctx.thresholds().pinning.overlap_busy;
-    let wanted = |(g, v): &(usize, u32)| ctx.guests.get(*g)?.domain.vcpu(*v)?.cpu.as_ref().map(demand);
+    let wanted = |(g, v): &(usize, u32)| ctx.guests.get(*g)?.domain.vcpu(*v)?.cpu.map(|c| c.wanted());
     let shared = overlap.cpus.iter().map(|(cpu, (users, count))| {
         let wanted = users.iter().map(wanted).collect();
         SharedCpu { cpu: *cpu, users, count: *count, wanted }
@@ -98,10 +89,15 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     let excess = |wanted: &Vec<f64>| (wanted.iter().sum::<f64>() - 100.0).max(0.0);
     let cost = shared.iter().filter_map(|s| s.wanted.as_ref()).map(excess).reduce(|a, b| a + b);
     let confidence = if worst.wanted.is_some() { Confidence::High } else { Confidence::Medium };
+    let whose = match overlap.guest_count {
+        1 => "the guest".into(),
+        2 => names.join(" and "),
+        n => format!("{} and {} more", names.iter().take(2).copied().collect::<Vec<_>>().join(", "), n - 2),
+    };
     let finding = Finding {
         also: names.iter().skip(1).map(|n| (*n).to_owned()).collect(),
         target: Target::Pcpu(worst.cpu),
-        title: overlap_title(&names, overlap.guest_count, worst.count),
+        title: format!("vCPUs of {whose} are pinned to the same CPU"),
         problem: overlap_problem(overlap.guest_count, worst),
         cost: cost.filter(|c| *c > 0.0),
         marks: cpus.iter().map(Mark::Pcpu).chain(users).collect(),
@@ -123,9 +119,10 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     );
     let evidence = vec![own, fixes::check_pins(guest)];
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice("Pin all vCPUs or none"));
-    let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(PARTLY_PINNED);
-    let finding = Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found };
-    verdicts.find_for(guest, finding);
+    let title = "Some vCPUs are pinned and the others may run on their CPUs".into();
+    let (problem, marks) = ("only some vCPUs pinned".into(), single.iter().map(Mark::Pcpu).collect());
+    let found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
+    verdicts.find_for(guest, Finding { title, problem, marks, ..found });
 }
 
 /// A guest's vCPUs that may use several isolated CPUs.
@@ -143,7 +140,7 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let mut by_cpu: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
     for guest in ctx.guests.iter().filter(|g| g.running()) {
         for (v, _) in on_several(ctx, guest) {
-            let thread = guest.domain.vcpu(v).filter(|t| t.cpu.is_some_and(|c| demand(&c) >= busy));
+            let thread = guest.domain.vcpu(v).filter(|t| t.cpu.is_some_and(|c| c.wanted() >= busy));
             if let Some(cpu) = thread.and_then(|t| t.place.cpu) {
                 by_cpu.entry(cpu).or_default().push((guest.index, v));
             }
@@ -159,7 +156,7 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
     let own = |on: &&Vec<(usize, u32)>| on.len() > 1 && on.iter().any(|(g, _)| *g == guest.index);
     let piles = all.iter().filter_map(|cpu| Some((cpu, by_cpu.get(&cpu).filter(own)?)));
     let pile = piles.max_by_key(|(_, on)| on.len());
-    let measured = guest.vcpu_threads().any(|t| t.cpu.is_some());
+    let measured = guest.domain.vcpus().any(|t| t.cpu.is_some());
     if pile.is_none() && (measured || vcpus.len() < 2) {
         return None;
     }
@@ -167,9 +164,8 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
         let (mine, theirs): (Vec<_>, Vec<_>) = on.iter().partition(|(g, _)| *g == guest.index);
         let mine = mine.iter().map(|(_, v)| v.to_string());
         let names = mine.chain(theirs.iter().map(|(g, v)| format!("{v} of {}", ctx.guests[*g].name())));
-        let names = names.take(MAX_NAMES).collect::<Vec<_>>().join(", ");
-        let more = if on.len() > MAX_NAMES { format!(" and {} more", on.len() - MAX_NAMES) } else { String::new() };
-        format!("vCPUs {names}{more} are all on CPU {cpu} and want it {}", guest.window())
+        let names = listed(names.collect());
+        format!("vCPUs {names} are all on CPU {cpu} and want it {}", guest.window())
     });
     let (severity, confidence) =
         if pile.is_some() { (Severity::Critical, Confidence::High) } else { (Severity::Warning, Confidence::Medium) };
@@ -181,9 +177,8 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
     let marks = vcpus.iter().map(|p| Mark::Vcpu(p.0)).chain(pile.map(|p| Mark::Pcpu(p.0))).collect();
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(PIN_TO_ISOLATED));
     let target = pile.map_or(Target::Domain, |p| Target::Pcpu(p.0));
-    let title = "vCPUs pile up on an isolated CPU: nothing balances load there".into();
     let problem = pile.map_or_else(String::new, |(cpu, _)| format!("vCPUs crowd CPU {cpu}"));
-    Some(Finding { target, title, problem, marks, ..Finding::new(severity, confidence, evidence, fix) })
+    Some(Finding { target, problem, marks, ..Finding::new(severity, confidence, evidence, fix) })
 }
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -191,7 +186,7 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     if !guest.running() || guest.config.libvirt != Some(true) || *pins == crate::model::Pins::default() {
         return;
     }
-    let mut threads = guest.vcpu_threads().peekable();
+    let mut threads = guest.domain.vcpus().peekable();
     let host_measured = !ctx.model.host.cpus.is_empty();
     if threads.peek().is_some() && (!host_measured || threads.all(|t| t.place.affinity.is_none())) {
         return verdicts.cannot_tell("where the guest's threads may run is unknown, so pinning cannot be verified");
@@ -226,14 +221,6 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let mut marks: Vec<Mark> = marked.map(Mark::Vcpu).collect();
     let emulator = guest.domain.emulator().filter(|_| layout.helpers.get(&None).is_some_and(|h| h.drifted.is_some()));
     marks.extend(emulator.map(|t| Mark::Thread(t.tid)));
-    let rest = lines.len().saturating_sub(MAX_LINES);
-    lines.truncate(MAX_LINES);
-    lines.extend((rest > 0).then(|| format!("and {rest} more like these")));
-    // A group of processes that leaves fewer CPUs than a pin names.
-    lines.extend(drifted.iter().find_map(|(_, want, _)| bounding_group(guest, want)).map(|group| {
-        let (name, cpus) = (group_name(group), &group.cpus);
-        format!("its group of processes {name} leaves it only CPUs {cpus} (cpuset.cpus, AllowedCPUs=)")
-    }));
     lines.push(format!("check: {}; look at: taskset -pc TID", fixes::virsh(guest, "vcpupin", "")));
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(ONLINE_CPUS));
     let is_mild = drifted.is_empty() && absent.iter().all(|(_, want)| want.intersects(all));
@@ -249,17 +236,6 @@ fn overlap_problem(guests: usize, worst: &SharedCpu<'_>) -> String {
         [(_, a), (_, b)] if guests == 1 => format!("vCPUs {a} and {b} share a pin"),
         _ if guests == 1 => "its vCPUs share a pin".into(),
         _ => format!("shares pinned CPU {}", worst.cpu),
-    }
-}
-
-fn overlap_title(names: &[&str], guests: usize, vcpus: usize) -> String {
-    match names {
-        [_] if vcpus == 2 => "Two vCPUs of the guest are pinned to the same CPU".into(),
-        [_] => format!("{vcpus} vCPUs of the guest are pinned to the same CPU"),
-        [a, b] => format!("vCPUs of {a} and {b} are pinned to the same CPU"),
-        [a, b, ..] if guests == 3 => format!("vCPUs of {a}, {b} and another guest are pinned to the same CPU"),
-        [a, b, ..] => format!("vCPUs of {a}, {b} and {} more guests are pinned to the same CPU", guests - 2),
-        [] => "vCPUs are pinned to the same CPU".into(),
     }
 }
 

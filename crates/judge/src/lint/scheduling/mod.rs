@@ -2,6 +2,8 @@
 
 mod vcpus;
 
+pub(super) use vcpus::way_of_interrupts;
+
 use crate::lint::prelude::*;
 
 pub(super) const RULES: &[Rule] = &[
@@ -40,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::HALT_POLLING],
     }),
     Rule::new(RuleId::VcpuMigrating, Behaviour(vcpus::migrating), Hold::USUAL).described(RuleDoc {
-        sees: "a busy vCPU is moved from CPU to CPU",
+        sees: "busy vCPUs are moved from CPU to CPU",
         problem: "vCPUs move between CPUs",
         why: "A move to another core leaves the caches behind; a move to another node leaves the memory behind too. \
             The scheduler moves unpinned threads whenever something else wants their CPU",
@@ -51,7 +53,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::CPU_TUNING, "https://docs.kernel.org/scheduler/sched-domains.html"],
     }),
     Rule::new(RuleId::VcpuWait, Behaviour(vcpus::wait), Hold::USUAL).described(RuleDoc {
-        sees: "vCPUs are ready to run but wait for a CPU",
+        sees: "the guest's vCPUs are ready to run and wait for a CPU",
         problem: "vCPUs wait for a CPU",
         why: "The guest sees this time as steal: all its work is late, and it cannot know why. More tasks want these \
             CPUs than there are CPUs, or a quota stops the guest",

@@ -54,9 +54,9 @@ const VECTORS: &str = "; intr_info holds the vector (0xec tick, 0xfd reschedule,
 
 pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().pinning;
-    let late = guest.vcpu_threads().filter_map(|thread| {
-        let cpu = thread.cpu.filter(|c| demand(c) >= t.busy)?;
-        let share = wait_of_demand(&cpu)?;
+    let late = guest.domain.vcpus().filter_map(|thread| {
+        let cpu = thread.cpu.filter(|c| c.wanted() >= t.busy)?;
+        let share = cpu.wait_percent()?;
         Some((t.wait.of(share)?, share, (thread, cpu.wait.unwrap_or(0.0))))
     });
     let late: Vec<_> = late.collect();
@@ -79,9 +79,8 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if !fix.iter().any(|f| f.text == LESS_LOAD) {
         fix.push(fixes::advice(LESS_LOAD));
     }
-    let title = "vCPUs are ready to run and wait for a CPU".into();
     let found = Finding::new(severity, Confidence::High, evidence, fix);
-    verdicts.find(Finding { title, cost: Some(lost), marks, ..found });
+    verdicts.find(Finding { cost: Some(lost), marks, ..found });
 }
 
 /// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead:
@@ -148,15 +147,15 @@ fn severity(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Sev
         _ if rate(moves.cross_node) >= t.far_migrations => Some(Severity::Critical),
         severity if rate(moves.cross_llc) >= t.far_migrations => severity.max(Some(Severity::Warning)),
         // The scheduler spreads unpinned guests by design; without wait it hurts little.
-        severity if wait_of_demand(&cpu).is_some_and(|w| w < LITTLE_WAIT) => severity.map(|_| Severity::Info),
+        severity if cpu.wait_percent().is_some_and(|w| w < LITTLE_WAIT) => severity.map(|_| Severity::Info),
         severity => severity,
     }
 }
 
 pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
-    let is_busy = |cpu: &CpuShare| demand(cpu) >= ctx.thresholds().pinning.busy;
-    let free = guest.vcpu_threads().filter(|t| t.cpu.as_ref().is_some_and(is_busy) && t.pinned_cpu().is_none());
+    let is_busy = |cpu: &CpuShare| cpu.wanted() >= ctx.thresholds().pinning.busy;
+    let free = guest.domain.vcpus().filter(|t| t.cpu.as_ref().is_some_and(is_busy) && t.pinned_cpu().is_none());
     let moves: Vec<_> = free.filter_map(|t| Some((t, t.migrations.total? as f64 / seconds))).collect();
     let all = moves.iter().map(|(_, rate)| rate).sum::<f64>();
     let moved = moves.into_iter().filter_map(|(t, rate)| Some((severity(ctx, seconds, t)?, rate, t)));
@@ -168,22 +167,21 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let far = far.collect::<Vec<_>>().join(", ");
     let far = if far.is_empty() { far } else { format!(" ({far})") };
     let (name, window, rate, all) = (thread.label(), guest.window(), figure(rate), figure(all));
-    let wanted = figure(thread.cpu.as_ref().map_or(0.0, demand));
-    let waits = thread.cpu.as_ref().and_then(wait_of_demand).map(|w| format!(" and waits {} % of that", figure(w)));
+    let wanted = figure(thread.cpu.map_or(0.0, |c| c.wanted()));
+    let waits = thread.wait_percent().map(|w| format!(" and waits {} % of that", figure(w)));
     let evidence = vec![
         format!("{rate} moves/s of {name} {window}{far}; all busy vCPUs together {all}/s"),
         format!("it wants a CPU {wanted} % of the time{}", waits.unwrap_or_default()),
         format!("look at: grep nr_migrations {}/sched, twice", task(guest, thread)),
     ];
-    let moved = guest.vcpu_threads().filter(|t| t.migrations.total.unwrap_or(0) > 0);
+    let moved = guest.domain.vcpus().filter(|t| t.migrations.total.unwrap_or(0) > 0);
     let marks = moved.filter_map(|t| t.index).map(Mark::Vcpu).collect();
-    let title = "Busy vCPUs are moved from CPU to CPU".into();
-    verdicts.find(Finding { title, marks, ..Finding::new(severity, Confidence::High, evidence, fix) });
+    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, fix) });
 }
 
 pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (info_us, warning_us) = ctx.thresholds().pinning.wakeup_us;
-    for thread in guest.vcpu_threads() {
+    for thread in guest.domain.vcpus() {
         let (Some(cpu), Some(own), Some(w)) = (thread.pinned_cpu(), thread.cpu, &thread.wakeups) else { continue };
         let (Some(median), Some(p99)) = (w.quantile_us(0.5), w.quantile_us(0.99)) else { continue };
         // Other tasks on the CPU are the subject of other rules.
@@ -199,7 +197,7 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             "{name}: of {count} wake-ups half took over {median} us and one in a hundred over {p99} us {window}"
         )];
         let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.wake.count > 0);
-        evidence.extend(traced.and_then(|i| way_of_interrupts(&i)));
+        evidence.extend(traced.and_then(|i| way_of_interrupts("", &i)));
         evidence.push(format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"));
         let shallow = fixes::command(SHALLOW_SLEEP).needing("keeps CPUs out of deep sleep; costs power");
         let fix = vec![shallow, fixes::advice(GUEST_IDLES_CPU).only(Audience::Qemu)];
@@ -208,13 +206,13 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     }
 }
 
-/// The way of the interrupts that woke it, where they were traced.
-fn way_of_interrupts(traced: &InjectionModel) -> Option<String> {
+/// The way of the interrupts that woke vCPUs, where they were traced.
+pub(in crate::lint) fn way_of_interrupts(by: &str, traced: &InjectionModel) -> Option<String> {
     let (wake, delay) = (figure(traced.wake.mean_us()?), figure(traced.delay.mean_us()?));
     let guest = traced.slept.mean_us().map(|us| format!(", and ran the guest {} us after the injection", figure(us)));
     let (guest, count) = (guest.unwrap_or_default(), traced.wake.count);
     Some(format!(
-        "{count} interrupts woke vCPUs of the guest: {wake} us after the injection; they had a CPU {delay} us \
+        "{count} interrupts{by} woke vCPUs of the guest: {wake} us after the injection; they had a CPU {delay} us \
          later{guest}"
     ))
 }
@@ -249,7 +247,7 @@ fn polled(counters: &Rates) -> Option<(f64, f64)> {
 /// The mostly idle vCPU that polls most.
 fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
     let mostly_idle =
-        guest.vcpu_threads().filter(|t| t.cpu.and_then(|c| c.kind(|c| c.guest)).is_some_and(|g| g < idle));
+        guest.domain.vcpus().filter(|t| t.cpu.and_then(|c| c.kind(|c| c.guest)).is_some_and(|g| g < idle));
     let pollers = mostly_idle.filter_map(|thread| polled(&thread.counters).map(|(all, failed)| (all, failed, thread)));
     // Of equal ones the first.
     pollers.reduce(|a, b| if b.0 > a.0 { b } else { a })
@@ -259,7 +257,7 @@ fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
 /// time.
 fn average<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
     let (all, failed) = polled(&guest.domain.counters)?;
-    let known = guest.vcpu_threads().filter_map(|t| Some((t, t.cpu.filter(|c| !c.kinds_unknown)?)));
+    let known = guest.domain.vcpus().filter_map(|t| Some((t, t.cpu.filter(|c| !c.kinds_unknown)?)));
     let vcpus: Vec<(&ThreadModel, CpuShare)> = known.collect();
     let count = vcpus.len() as f64;
     let runs = vcpus.iter().map(|v| v.1.guest).sum::<f64>() / count;
@@ -271,7 +269,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let exits = guest.exits(&[ExitKind::HostInterrupt]);
     let Some(rate) = exits.rate_or_tell(guest, verdicts) else { return };
     // Without rows per vCPU and CPU times the number of busy vCPUs is an estimate: too weak to blame the host.
-    let measured = exits.vcpu.is_some() || guest.vcpu_threads().any(|t| t.cpu.is_some());
+    let measured = exits.vcpu.is_some() || guest.domain.vcpus().any(|t| t.cpu.is_some());
     let per_vcpu = if measured { exits.per_vcpu } else { guest.vcpus().map(|n| rate / n) };
     let Some(per_vcpu) = per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
     let t = &ctx.thresholds().scheduling;
@@ -279,7 +277,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     if per_vcpu < tick_hz.map_or(MAX_TICK, f64::from) * t.interrupts_ticks {
         return;
     }
-    let isolated = guest.vcpu_threads().filter_map(ThreadModel::pinned_cpu).any(|c| ctx.topology().is_isolated(c));
+    let isolated = guest.domain.vcpus().filter_map(ThreadModel::pinned_cpu).any(|c| ctx.topology().is_isolated(c));
     let loud = isolated && per_vcpu >= t.interrupts_isolated;
     let severity = if loud { Severity::Warning } else { Severity::Info };
     // Intel's `intr_info` holds the vector; AMD does not acknowledge the interrupt on its exit.
@@ -295,8 +293,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     ];
     let show = fixes::command(SHOW_INTERRUPTS).needing("shows which interrupts arrive on the guest's CPUs");
     let fix = vec![show, fixes::advice(ROUTE_INTERRUPTS)];
-    let title = "Interrupts of the host stop the guest far more often than the host's tick".into();
-    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) }.caused_by(exits));
+    verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fix).caused_by(exits));
 }
 
 /// A thread's folder; a file may not have its ids.

@@ -516,7 +516,7 @@ fn a_slice_that_lacks_the_pins_is_widened_first() {
     let judged = |folder| judge(&bounded(folder));
     let report = judged("/sys/fs/cgroup/machine.slice");
     let f = get(&report, RuleId::AffinityDrift);
-    assert!(f.evidence.iter().any(|e| e.contains("machine.slice leaves it only CPUs 0-1")), "{f:#?}");
+    assert!(f.fix[0].needs.as_ref().unwrap().contains("machine.slice leaves its guests only CPUs 0-1"), "{f:#?}");
     assert!(f.fix[0].text.starts_with("systemctl set-property machine.slice AllowedCPUs=0-1,3"), "{f:#?}");
     assert!(f.fix[1].text.starts_with("virsh vcpupin a 0 3"), "{f:#?}");
     let plan = crate::lint::plan(&bounded("/sys/fs/cgroup/machine.slice"), &Options::default());

@@ -1,8 +1,8 @@
 //! Hosts and guests by number, for the properties of all fixes about placement.
 
 use kvm::CpuSet;
+use kvm::domain_xml::GuestNumaCell;
 use kvm::domain_xml::{DomainXml, GuestTopology, NumaTune};
-use kvm::guest_numa::GuestNumaCell;
 use kvm::topology::{CpuTopo, HostTopology};
 
 /// splitmix64, so that a failure can be repeated by its number.

@@ -133,7 +133,7 @@ fn a_quota_is_lifted_where_it_is() {
     ] {
         assert!(fix(group, 450).0.contains(part), "{group}: {}", fix(group, 450).0);
     }
-    assert!(fix("domain", 450).1.contains("for 45 % of the time"));
+    assert!(fix("domain", 450).1.contains("together 45 % of one CPU's time"));
     assert!(fix("domain", 1800).1.contains("together 180 % of one CPU's time"));
 }
 

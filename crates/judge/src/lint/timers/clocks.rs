@@ -65,17 +65,13 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let info = (rate >= t.acpi_pm_per_vcpu.info).then_some(Severity::Info);
     let by_cost = info.and(ctx.severity_by_cost(guest, &reads));
     let Some(severity) = worst([by_rate, by_cost, info.filter(|_| guest.vcpus().is_none())]) else { return };
-    let port = match reads.marks.first() {
-        Some(Mark::Access(_, Some(address), _)) => format!("port {address:#x} "),
-        _ => String::new(),
-    };
     let ports = guest.accesses(|r| r.space == Space::Pio).count;
     let version = guest.config.machine.version;
     let queue = guest.vcpus().is_some_and(|n| n >= MANY_VCPUS) && version.is_some_and(|v| v < LOCKLESS_SINCE);
     let severity = if queue { severity.raised() } else { severity };
     let share = figure(100.0 * reads.count as f64 / ports as f64);
     let evidence = known([
-        Some(reads.describe(guest, "reads", &format!("of {port}(acpi-tmr, the ACPI PM timer)"))),
+        Some(reads.describe(guest, "reads", "of the ACPI PM timer (acpi-tmr)")),
         (ports > reads.count).then(|| format!("{share} % of all port accesses")),
         queue.then(|| READS_QUEUE.into()),
         Some(guest.perf_check("ioport")),
@@ -118,7 +114,7 @@ pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     // No Windows with Hyper-V clock support ticks by the PIT, so a weak sign of Windows does not count here.
     let known = guest.kind.linux() || guest.kind.windows(Confidence::Medium);
     let fix = if known { found.fix } else { vec![fixes::advice(PIT_FORCED)] };
-    verdicts.find(Finding { title: "The guest uses the PIT".into(), fix, ..found });
+    verdicts.find(Finding { fix, ..found });
 }
 
 /// A finding about a timer that QEMU emulates.
@@ -231,9 +227,8 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         "QEMU's main thread uses {busy} % of a CPU {window}, while the guest runs {runs} % of its vCPUs' time; the \
          guest has an HPET and does not read it"
     );
-    let title = "The main thread is busy though the guest is idle, probably because of an unused HPET".into();
     let found = Finding::new(severity, Confidence::Low, vec![idle, CHECK_PPOLL.into()], fixes::hpet_off(guest));
-    verdicts.find(Finding { title, cost: Some(main), marks: vec![Mark::Thread(tid)], ..found });
+    verdicts.find(Finding { cost: Some(main), marks: vec![Mark::Thread(tid)], ..found });
 }
 
 pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -251,6 +246,5 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     }
     fix.extend(fixes::cpu_feature(guest, "invtsc", INVTSC_NEED, &["migratable=off", "invtsc=on", "hv-time=on"]));
     fix.push(fixes::advice("After a live migration or a restore from a file, restart the guest to get the page back"));
-    let title = "The guest reads the Hyper-V clock through an MSR: the TSC page is not valid".into();
-    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::High, evidence, fix) }.caused_by(reads));
+    verdicts.find(Finding::new(severity, Confidence::High, evidence, fix).caused_by(reads));
 }

@@ -5,19 +5,6 @@ use crate::lint::prelude::*;
 use crate::model::CpuPlace;
 use kvm::hyperv::CLOCK;
 
-/// The rule says why.
-const NO_CLOCK_AND_TIMERS: Prose = Prose {
-    title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them",
-    problem: "no Hyper-V clock",
-    why: "",
-};
-
-const NO_HYPERV_CLOCK: Prose = Prose {
-    title: "Windows runs without the Hyper-V clock: QEMU emulates its clock",
-    problem: "no Hyper-V clock",
-    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer, and each reading is a round trip \
-        to user space. With it KVM serves the time in the kernel, mostly without an exit",
-};
 const NO_SYNTHETIC_TIMERS: Prose = Prose {
     title: "Windows runs without Hyper-V's synthetic timers: QEMU emulates its tick",
     problem: "no Hyper-V timers",
@@ -36,8 +23,6 @@ const REFUSED_WHY: &str = "Some enlightenments are built on others. QEMU 4.1 and
     and end with an error instead of starting it; an older QEMU starts it, but Windows cannot use what is incomplete";
 const HYPERVISOR_OFF: &str =
     "the CPU feature hypervisor (CPUID leaf 1, ECX bit 31) is switched off in the configuration";
-const TICKS_BY_RTC: &str =
-    "with the Hyper-V clock, without stimer and HPET, Windows ticks by the RTC (ports 0x70 and 0x71)";
 const XML_WITHOUT_FEATURES: &str = "the XML breaks off before <features> or <clock>: which \
     enlightenments are on is unknown (add the whole virsh dumpxml)";
 
@@ -57,10 +42,10 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     let all = missing.len();
     missing.retain(|name| !is_left_out(guest, if *name == CLOCK { "<clock" } else { "<features" }));
     let prose = match (hidden, missing.contains(&CLOCK), missing.contains(&"stimer")) {
-        (true, ..) => HIDDEN_HYPERVISOR,
-        (_, true, true) => NO_CLOCK_AND_TIMERS,
-        (_, true, false) => NO_HYPERV_CLOCK,
-        (_, false, true) => NO_SYNTHETIC_TIMERS,
+        (true, ..) => Some(HIDDEN_HYPERVISOR),
+        // The rule's own words.
+        (_, true, _) => None,
+        (_, false, true) => Some(NO_SYNTHETIC_TIMERS),
         _ if missing.len() < all => return verdicts.cannot_tell(XML_WITHOUT_FEATURES),
         _ => return,
     };
@@ -68,16 +53,13 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     // Ports that no table names are the timers' in this configuration.
     let io = Some(guest.exits(&[ExitKind::Io])).filter(|_| guest.running() && !guest.has_accesses(Space::Pio));
     let io = io.filter(|io| io.rate.is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning));
-    let which = match (missing.contains(&CLOCK), guest.config.hpet()) {
-        (false, Some(false)) => TICKS_BY_RTC,
-        (false, _) => "with the Hyper-V clock and without stimer, Windows ticks by HPET or RTC",
-        (true, _) => "without the Hyper-V clock, Windows reads the ACPI PM timer and ticks by RTC or HPET",
-    };
     let evidence = known([
         io.as_ref().map(|io| io.describe(guest, "port exits", "")),
-        io.as_ref().map(|_| format!("the figures do not name the ports; {which}. The ioport table shows them")),
+        io.as_ref().map(|_| {
+            "the figures do not name the ports, by which Windows keeps time here (the ioport table does)".into()
+        }),
         hidden.then(|| HYPERVISOR_OFF.to_owned()),
-        (!missing.is_empty()).then(|| format!("missing from the configuration: {}", described(&missing))),
+        (!missing.is_empty()).then(|| format!("missing from the configuration: {}", missing.join(", "))),
         Some(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", "))),
         decided_elsewhere(guest),
         io.as_ref().map(|_| guest.perf_check("ioport")),
@@ -85,8 +67,8 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     ]);
     let by_cost = io.as_ref().and_then(|io| ctx.severity_by_cost(guest, io));
     let severity = worst([io.as_ref().map(|_| Severity::Warning), by_cost]).unwrap_or_default();
-    let found = Finding::new(severity, confidence, evidence, hyperv::windows_timers(ctx, guest)).saying(prose);
-    verdicts.find(found.caused_by(io.unwrap_or_default()));
+    let found = Finding::new(severity, confidence, evidence, hyperv::windows_timers(ctx, guest));
+    verdicts.find(prose.into_iter().fold(found.caused_by(io.unwrap_or_default()), Finding::saying));
 }
 
 /// Whether the guest's XML breaks off before this element, which libvirt writes for every PC.
@@ -100,7 +82,7 @@ fn is_left_out(guest: &GuestContext<'_>, element: &str) -> bool {
 fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static str>)]) -> Finding {
     let on: Vec<&str> = incomplete.iter().map(|(name, _)| *name).collect();
     let line = |(name, missing): &(&str, Vec<&str>)| {
-        format!("{name} is on and needs {}, which the configuration lacks", described(missing))
+        format!("{name} is on and needs {}, which the configuration lacks", missing.join(" and "))
     };
     let last = decided_elsewhere(guest).into_iter().chain([fixes::check_setup(guest)]);
     let evidence = incomplete.iter().map(line).chain(last).collect();
@@ -110,15 +92,6 @@ fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static s
     let title = incomplete.first().map(title).unwrap_or_default();
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, hyperv::enable(guest, &on));
     Finding { title, problem: "incomplete Hyper-V setup".into(), why: REFUSED_WHY.into(), ..found }
-}
-
-fn described(names: &[&str]) -> String {
-    let describe = |n: &&str| match *n {
-        "hypervclock" => "the Hyper-V clock (hypervclock)".to_owned(),
-        "stimer" => "synthetic timers (stimer)".to_owned(),
-        other => other.to_owned(),
-    };
-    names.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
 
 /// Which `-cpu` counts, where it is not the one that a reader would look at.

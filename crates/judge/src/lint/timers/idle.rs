@@ -49,8 +49,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
         format!("{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs {cpu} % of the time");
     let marks = vec![Mark::Exit("HLT".into())];
     let evidence = vec![halts, guest.perf_check("vmexit")];
-    let title = "The guest is idle, yet woken many times a second".into();
-    verdicts.find(Finding { title, marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
 /// Tables of exits alone do not show what wakes an idle guest, nor which system it has: that is said, whatever the VMM.
@@ -115,6 +114,5 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     ];
     let look = fixes::inside(guest, TICK_STORM_LOOK);
     let fix = vec![look, fixes::advice(TICK_STORM_FIX)];
-    let title = "The guest is idle, yet every vCPU ticks at its full rate".into();
-    verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) }.caused_by(all));
+    verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(all));
 }

@@ -82,7 +82,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::HYPERV, links::CLOCK],
     }),
     Rule::new(RuleId::HpetIdleCost, Behaviour(clocks::idle_cost), Hold::LONG).described(RuleDoc {
-        sees: "an HPET that nobody uses keeps QEMU's main thread awake",
+        sees: "the main thread is busy though the guest is idle, probably because of an unused HPET",
         problem: "unused HPET keeps ticking",
         why: "Firmware may leave the HPET's periodic timer running. QEMU then wakes about a thousand times a second to \
             raise an interrupt that the guest has masked. A remote display, a backup job or an emulated device may be \
@@ -94,7 +94,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::CLOCK],
     }),
     Rule::new(RuleId::WindowsEnlightenments, Setup(enlightenments::enlightenments), Hold::AT_ONCE).described(RuleDoc {
-        sees: "a Windows guest runs without the Hyper-V clock and timers, or cannot see them",
+        sees: "Windows runs without the Hyper-V clock or timers: QEMU emulates them",
         problem: "no Hyper-V clock",
         why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it \
             ticks by QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the \

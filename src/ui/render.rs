@@ -1,0 +1,70 @@
+//! Draws the screen from its state alone.
+
+use super::layout;
+use super::state::{AppState, Popup};
+use super::theme::{StyleId, Theme};
+use super::views::{Page, ScreenView, detail, guests, minute, stacks};
+use super::widgets::{footer, header, help, menu, say, timeline};
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Position;
+use ratatui::style::Modifier;
+
+/// Draws the whole screen.
+pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
+    if let Some(at) = paint(frame.buffer_mut(), state, theme) {
+        frame.set_cursor_position(at);
+    }
+}
+
+/// Draws the whole screen into a buffer. Returns the position of the text cursor while text is typed.
+pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Position> {
+    let area = buf.area;
+    if layout::is_too_small(state.size) || area.width < state.size.0 || area.height < state.size.1 {
+        let (columns, rows) = layout::SMALLEST;
+        let text = format!(
+            "kvmtop needs at least {columns} columns and {rows} rows; this terminal has {} x {}. Please enlarge it.",
+            area.width, area.height
+        );
+        say(buf, area, &text, StyleId::Text, theme);
+        return None;
+    }
+    let plan = layout::plan(state);
+    header::paint(buf, plan.header, state, theme);
+    if let Some(Popup::Stacks(shown, scroll)) = &state.popup {
+        stacks::paint(buf, plan.body, shown, *scroll, state, theme);
+    } else {
+        if state.view == ScreenView::Guests {
+            guests::paint(buf, plan.list, state, theme);
+            detail::paint(buf, plan.detail, state, theme);
+            minute::paint(buf, plan.minute, state, theme);
+        }
+        if !plan.page.is_empty() {
+            let (view, shown) = match state.view {
+                ScreenView::Guests => (ScreenView::Page, super::views::PageState::default()),
+                view => (view, state.page),
+            };
+            let page: Page<'_> = state.page_of(view);
+            page.paint(buf, plan.page, shown, state, theme);
+        }
+    }
+    if !plan.timeline.is_empty() {
+        timeline::paint(buf, plan.timeline, state, theme);
+    }
+    let cursor = footer::paint(buf, plan.footer, state, theme);
+    match &state.popup {
+        Some(Popup::Help(scroll)) => help::paint(buf, area, *scroll, state, theme),
+        Some(Popup::Menu(menu, at)) => menu::paint(buf, area, (*menu, *at), state, theme),
+        Some(Popup::Stacks(..) | Popup::Input(..)) | None => {}
+    }
+    if theme.is_ascii() {
+        // Names of guests may be in any script.
+        buf.content.iter_mut().filter(|c| !c.symbol().is_ascii()).for_each(|c| {
+            c.set_symbol("?");
+        });
+    }
+    if theme.is_plain() {
+        buf.content.iter_mut().for_each(|cell| cell.modifier = Modifier::empty());
+    }
+    cursor
+}

@@ -1,0 +1,73 @@
+//! The content of a cell, and the style of a row.
+
+use crate::ui::theme::StyleId;
+use judge::cost;
+use judge::figures::UNKNOWN;
+use judge::lint::Severity;
+
+/// Content of a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Text or a figure.
+    Text(String, StyleId),
+    /// A name, which is cut in its middle, and the state it is in.
+    Name(String, Option<&'static str>, StyleId),
+    /// A bar of guest, usr, sys and wait, and the value of the full bar.
+    Bar([f64; 4], f64),
+    /// A cost, with as many of its parts as fit.
+    Cost(cost::Cost),
+}
+
+impl Cell {
+    /// Text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into(), StyleId::Text)
+    }
+
+    /// An empty cell.
+    pub fn blank() -> Self {
+        Self::text("")
+    }
+
+    /// A name: of one that is too long the middle is left out.
+    pub fn name(name: impl Into<String>) -> Self {
+        Self::Name(name.into(), None, StyleId::Text)
+    }
+
+    /// A value that no source gave.
+    pub fn unknown() -> Self {
+        Self::Text(UNKNOWN.into(), StyleId::Dim)
+    }
+
+    /// A value printed by `print`, or unknown.
+    pub fn figure(value: Option<f64>, print: fn(f64) -> String) -> Self {
+        value.map_or_else(Self::unknown, |v| Self::text(print(v)))
+    }
+
+    /// Whether it holds a value.
+    pub fn is_known(&self) -> bool {
+        !matches!(self, Self::Text(t, _) if t == UNKNOWN || t.is_empty())
+    }
+
+    /// The same cell in another style; an unknown value stays dim.
+    #[must_use]
+    pub fn styled(self, style: StyleId) -> Self {
+        match self {
+            Self::Text(t, _) if t != UNKNOWN => Self::Text(t, style),
+            Self::Name(name, state, _) => Self::Name(name, state, style),
+            other => other,
+        }
+    }
+}
+
+/// Style of a row as a whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RowStyle {
+    /// As its cells are.
+    #[default]
+    Plain,
+    /// Less important.
+    Dim,
+    /// Part of a finding of this severity: a mark in front of the row.
+    Severity(Severity),
+}

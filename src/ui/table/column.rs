@@ -1,0 +1,164 @@
+//! A column of a table.
+
+use super::cell::Cell;
+use super::fit::ColumnLayout;
+use crate::ui::text::clean;
+use std::cmp::Reverse;
+
+/// A column's place in its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ColumnId(pub usize);
+
+/// What describes a column, whatever its rows are.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnHead {
+    /// Its name in filters, the config file, CSV and JSON.
+    pub name: &'static str,
+    /// Header, with the unit.
+    pub header: &'static str,
+    /// Width, growth, alignment, and when it is left out.
+    pub layout: ColumnLayout,
+    /// What it shows and what a percentage is relative to.
+    pub help: &'static str,
+    /// The fields of JSON with the same figures; empty if none has them.
+    pub json: &'static str,
+    /// Whether the table has it only if the user chooses it.
+    pub is_hidden: bool,
+    /// Whether a change of its figure from one time to another has a meaning.
+    pub has_change: bool,
+}
+
+/// Describes a column.
+pub const fn head(name: &'static str, header: &'static str, layout: ColumnLayout, help: &'static str) -> ColumnHead {
+    ColumnHead { name, header, layout, help, json: "", is_hidden: false, has_change: false }
+}
+
+impl ColumnHead {
+    /// Names the fields of JSON with the same figures.
+    #[must_use]
+    pub const fn json(self, json: &'static str) -> Self {
+        Self { json, ..self }
+    }
+
+    /// Leaves the column out until the user chooses it.
+    #[must_use]
+    pub const fn hidden(self) -> Self {
+        Self { is_hidden: true, ..self }
+    }
+
+    /// Shows how the figure changes between two marked times.
+    #[must_use]
+    pub const fn with_change(self) -> Self {
+        Self { has_change: true, ..self }
+    }
+}
+
+/// What a column says of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A figure.
+    Figure(f64),
+    /// A text.
+    Text(String),
+    /// No source gave it.
+    Unknown,
+}
+
+enum Content<Row> {
+    Figure(fn(&Row) -> Option<f64>, fn(f64) -> String),
+    Text(fn(&Row) -> String),
+}
+
+/// A column of a table with this type of row.
+pub struct Column<Row> {
+    /// What describes it.
+    pub head: ColumnHead,
+    content: Content<Row>,
+    drawn: Option<fn(&Row) -> Cell>,
+    rank: Option<fn(&Row) -> Option<f64>>,
+    finish: fn(&Row, Cell) -> Cell,
+}
+
+impl<Row> Column<Row> {
+    /// A column of figures, printed by `print`; `None` is a value that no source gave.
+    pub fn figure(head: ColumnHead, value: fn(&Row) -> Option<f64>, print: fn(f64) -> String) -> Self {
+        Self { head, content: Content::Figure(value, print), drawn: None, rank: None, finish: |_, cell| cell }
+    }
+
+    /// A column of texts; an empty one is a value that no source gave.
+    pub fn text(head: ColumnHead, value: fn(&Row) -> String) -> Self {
+        Self { head, content: Content::Text(value), drawn: None, rank: None, finish: |_, cell| cell }
+    }
+
+    /// Draws its cells in another way than as the value alone.
+    #[must_use]
+    pub fn drawn(self, cell: fn(&Row) -> Cell) -> Self {
+        Self { drawn: Some(cell), ..self }
+    }
+
+    /// Sorts by a figure other than the value.
+    #[must_use]
+    pub fn ranked(self, rank: fn(&Row) -> Option<f64>) -> Self {
+        Self { rank: Some(rank), ..self }
+    }
+
+    /// Changes its cells after they are made, in the same way for all columns of a table.
+    #[must_use]
+    pub fn finished(self, finish: fn(&Row, Cell) -> Cell) -> Self {
+        Self { finish, ..self }
+    }
+
+    /// Whether its values are texts.
+    pub fn is_text(&self) -> bool {
+        matches!(self.content, Content::Text(_))
+    }
+
+    /// The value of a row.
+    pub fn value(&self, row: &Row) -> Value {
+        match self.content {
+            Content::Figure(value, _) => value(row).filter(|v| v.is_finite()).map_or(Value::Unknown, Value::Figure),
+            Content::Text(value) => Some(value(row)).filter(|t| !t.is_empty()).map_or(Value::Unknown, Value::Text),
+        }
+    }
+
+    /// The cell of a row.
+    pub fn cell(&self, row: &Row) -> Cell {
+        let cell = match (self.drawn, &self.content) {
+            (Some(cell), _) => cell(row),
+            (None, Content::Figure(value, print)) => Cell::figure(value(row), *print),
+            (None, Content::Text(value)) => match value(row) {
+                text if text.is_empty() => Cell::unknown(),
+                text => Cell::text(clean(&text)),
+            },
+        };
+        (self.finish)(row, cell)
+    }
+
+    /// Where a row belongs: the greatest figure first, names in alphabetical order, unknown values last.
+    pub(super) fn sort_key(&self, row: &Row) -> SortKey {
+        let value = match self.rank {
+            Some(rank) => rank(row).map_or(Value::Unknown, Value::Figure),
+            None => self.value(row),
+        };
+        match value {
+            Value::Figure(figure) => SortKey::Figure(Reverse(step(figure))),
+            Value::Text(text) => SortKey::Text(text.to_lowercase()),
+            Value::Unknown => SortKey::Unknown,
+        }
+    }
+}
+
+/// What rows are sorted by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SortKey {
+    Figure(Reverse<i64>),
+    Text(String),
+    Unknown,
+}
+
+/// A figure in steps of a tenth: noise moves no row.
+pub fn step(figure: f64) -> i64 {
+    let size = figure.abs();
+    let steps = if size < 1.0 { 0 } else { 1 + (size.ln() / 1.1_f64.ln()) as i64 };
+    if figure < 0.0 { -steps } else { steps }
+}

@@ -1,0 +1,91 @@
+//! The order of rows: by the column that the user chose, and steady, so that a list can be read.
+
+use super::column::{Column, ColumnId};
+use super::row_key::RowKey;
+use std::collections::{BTreeMap, HashMap};
+
+/// For how long rows keep their places, and findings their figures, milliseconds.
+const HOLD_MS: i64 = 5000;
+/// Intervals end a little early now and then.
+const EARLY_MS: i64 = 200;
+
+/// An order by a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sort {
+    /// The column.
+    pub column: ColumnId,
+    /// Whether the order is reversed.
+    pub reversed: bool,
+}
+
+/// What the user chose for a table, and where its rows are.
+#[derive(Debug, Clone, Default)]
+pub struct TableState {
+    /// The order; `None` for the table's own.
+    pub sort: Option<Sort>,
+    /// The columns shown, left to right; `None` for those that it has at first.
+    pub columns: Option<Vec<ColumnId>>,
+    /// The places of the rows.
+    pub order: RowOrder,
+    /// By how much figures changed between two marked times.
+    pub changes: BTreeMap<(RowKey, ColumnId), f64>,
+}
+
+impl TableState {
+    /// The same without the places of rows: they are sorted anew.
+    #[must_use]
+    pub fn without_places(&self) -> Self {
+        Self { order: RowOrder::default(), ..self.clone() }
+    }
+
+    /// Sorts by a column; by the same one again in the reverse order.
+    pub fn sort_by(&mut self, column: ColumnId) {
+        let reversed = self.sort.is_some_and(|sort| sort.column == column && !sort.reversed);
+        self.sort = Some(Sort { column, reversed });
+        self.order = RowOrder::default();
+    }
+}
+
+/// Whether what was taken over at a time has been shown for long enough.
+pub fn is_due(taken_ms: Option<i64>, now_ms: i64) -> bool {
+    taken_ms.is_none_or(|taken| !(0..HOLD_MS - EARLY_MS).contains(&(now_ms - taken)))
+}
+
+/// The places that rows keep for some seconds.
+#[derive(Debug, Clone, Default)]
+pub struct RowOrder {
+    rows: Vec<RowKey>,
+    taken_ms: Option<i64>,
+}
+
+impl RowOrder {
+    /// Whether rows may change places now.
+    pub fn is_due(&self, now_ms: i64) -> bool {
+        is_due(self.taken_ms, now_ms)
+    }
+
+    /// Keeps the places of these rows from now on.
+    pub fn keep(&mut self, rows: Vec<RowKey>, now_ms: i64) {
+        (self.rows, self.taken_ms) = (rows, Some(now_ms));
+    }
+}
+
+/// Sorts rows by a column. Rows that hold a place keep it; the others follow them.
+pub(super) fn arrange<Row>(
+    mut rows: Vec<Row>,
+    sort: Option<(&Column<Row>, bool)>,
+    key: fn(&Row) -> RowKey,
+    held: &RowOrder,
+) -> Vec<Row> {
+    if let Some((column, reversed)) = sort {
+        rows.sort_by_cached_key(|row| column.sort_key(row));
+        if reversed {
+            rows.reverse();
+        }
+    }
+    if !held.rows.is_empty() {
+        let places: HashMap<RowKey, usize> = held.rows.iter().enumerate().map(|(at, key)| (*key, at)).collect();
+        rows.sort_by_cached_key(|row| places.get(&key(row)).copied().unwrap_or(usize::MAX));
+    }
+    rows
+}

@@ -1,0 +1,223 @@
+//! What the terminal can show, from the environment. Pure: variables are given by the caller.
+
+use crate::ui::theme::{Charset, Palette, Theme, Tone};
+
+/// The look that the user asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ThemeChoice {
+    /// By the terminal.
+    #[default]
+    Auto,
+    /// For a dark background.
+    Dark,
+    /// For a light background.
+    Light,
+    /// With the terminal's own sixteen colours.
+    Sixteen,
+    /// Without colour.
+    Mono,
+}
+
+impl ThemeChoice {
+    /// All with their names on the command line and in the config file, in the order of the key that changes them.
+    pub const ALL: [(Self, &str); 5] = [
+        (Self::Auto, "auto"),
+        (Self::Dark, "dark"),
+        (Self::Light, "light"),
+        (Self::Sixteen, "16"),
+        (Self::Mono, "mono"),
+    ];
+
+    fn place(self) -> usize {
+        Self::ALL.iter().position(|(c, _)| *c == self).unwrap_or(0)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self.place()].1
+    }
+
+    /// The choice of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, its)| *its == name).map(|(choice, _)| choice)
+    }
+
+    /// The one after it.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self::ALL[(self.place() + 1) % Self::ALL.len()].0
+    }
+}
+
+/// The theme for a terminal. `ascii` asks for ASCII and `no_color` for no colour, whatever the terminal can do;
+/// `background` is what the terminal said about itself.
+pub fn theme(
+    choice: ThemeChoice,
+    (ascii, no_color): (bool, bool),
+    background: Option<Tone>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Theme {
+    let set = |name: &str| env(name).filter(|v| !v.is_empty());
+    let palette = match (palette(&set), choice) {
+        (Palette::Plain, _) => Palette::Plain,
+        (_, ThemeChoice::Mono) => Palette::None,
+        _ if no_color || set("NO_COLOR").is_some() => Palette::None,
+        (Palette::None, _) => Palette::None,
+        (_, ThemeChoice::Sixteen) => Palette::Sixteen,
+        (palette, _) => palette,
+    };
+    let tone = match choice {
+        ThemeChoice::Dark => Tone::Dark,
+        ThemeChoice::Light => Tone::Light,
+        _ => background.unwrap_or_else(|| tone(set("COLORFGBG").as_deref())),
+    };
+    let charset = if ascii { Charset::Ascii } else { charset(&set) };
+    Theme::of(palette, tone, charset)
+}
+
+/// Colours by `TERM`, and by `COLORTERM`, in which terminals announce 24-bit colour
+/// (<https://github.com/termstandard/colors>).
+fn palette(set: &dyn Fn(&str) -> Option<String>) -> Palette {
+    let term = set("TERM").unwrap_or_default();
+    let colorterm = set("COLORTERM").unwrap_or_default();
+    match term.as_str() {
+        "" | "dumb" | "unknown" => Palette::Plain,
+        t if t.starts_with("vt") || t.ends_with("-m") || t.ends_with("-mono") => Palette::None,
+        // The console maps all colours to its sixteen (drivers/tty/vt/vt.c, t416_color).
+        "linux" => Palette::Sixteen,
+        t if ["truecolor", "24bit"].contains(&colorterm.as_str()) || t.ends_with("-direct") => Palette::True,
+        t if t.contains("256") || t.contains("kitty") || !colorterm.is_empty() => Palette::Xterm,
+        _ => Palette::Sixteen,
+    }
+}
+
+/// The background by `COLORFGBG`, which rxvt and Konsole set: `15;0` is white on black. Without it, dark.
+fn tone(colorfgbg: Option<&str>) -> Tone {
+    let background = colorfgbg.and_then(|v| v.rsplit(';').next()?.parse::<u8>().ok());
+    if background.is_some_and(|b| b == 7 || b == 15) { Tone::Light } else { Tone::Dark }
+}
+
+/// Characters by the locale, which the first of `LC_ALL`, `LC_CTYPE` and `LANG` decides (POSIX, 8.2); none is the C
+/// locale. A terminal that only writes, a VT100 and the Linux console have fewer.
+fn charset(set: &dyn Fn(&str) -> Option<String>) -> Charset {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
+    let term = set("TERM").unwrap_or_default();
+    match term.as_str() {
+        "" | "dumb" | "unknown" => Charset::Ascii,
+        t if t.starts_with("vt") => Charset::Ascii,
+        _ if !locale.contains("utf-8") && !locale.contains("utf8") => Charset::Ascii,
+        "linux" => Charset::Console,
+        _ => Charset::Unicode,
+    }
+}
+
+/// Whether the terminal may be asked to show a frame at once (DEC private mode 2026), and for its background (OSC 11).
+/// A terminal ignores a control sequence that it does not know (ECMA-48), as xterm does; those that only write, a VT100
+/// and the Linux console, which cannot know these, are not asked.
+pub fn can_be_asked(env: &dyn Fn(&str) -> Option<String>) -> bool {
+    match env("TERM").unwrap_or_default().as_str() {
+        "" | "dumb" | "unknown" | "linux" | "ansi" => false,
+        term => !term.starts_with("vt"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `TERM=xterm LANG=C` as a theme.
+    fn by(choice: ThemeChoice, vars: &str) -> Theme {
+        let vars: Vec<(&str, &str)> = vars.split(' ').filter_map(|v| v.split_once('=')).collect();
+        theme(choice, (false, false), None, &|name| {
+            vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string())
+        })
+    }
+
+    #[test]
+    fn colours_characters_and_background_follow_the_environment() {
+        use {Charset as C, Palette as P, Tone as T};
+        for (vars, palette, tone, charset) in [
+            ("TERM=xterm-256color LANG=en_US.UTF-8", P::Xterm, T::Dark, C::Unicode),
+            ("TERM=xterm-256color LANG=de_DE.utf8 COLORTERM=truecolor", P::True, T::Dark, C::Unicode),
+            ("TERM=xterm LANG=C.UTF-8 COLORTERM=24bit COLORFGBG=0;15", P::True, T::Light, C::Unicode),
+            ("TERM=rxvt-256color LANG=C.UTF-8 COLORFGBG=0;default;15", P::Xterm, T::Light, C::Unicode),
+            ("TERM=xterm-direct LANG=C.UTF-8 COLORFGBG=15;0", P::True, T::Dark, C::Unicode),
+            ("TERM=xterm LANG=en_US.UTF-8", P::Sixteen, T::Dark, C::Unicode),
+            ("TERM=xterm-256color", P::Xterm, T::Dark, C::Ascii),
+            ("TERM=xterm-256color LANG=en_US.UTF-8 LC_ALL=C", P::Xterm, T::Dark, C::Ascii),
+            ("TERM=xterm-256color LANG=C LC_CTYPE=en_US.UTF-8", P::Xterm, T::Dark, C::Unicode),
+            ("TERM=xterm-256color LANG=en_US.UTF-8 LC_CTYPE=POSIX LC_ALL=", P::Xterm, T::Dark, C::Ascii),
+            ("TERM=xterm-256color LANG=de_DE.ISO-8859-1", P::Xterm, T::Dark, C::Ascii),
+            ("TERM=linux LANG=en_US.UTF-8", P::Sixteen, T::Dark, C::Console),
+            ("TERM=linux LANG=en_US.UTF-8 COLORTERM=truecolor", P::Sixteen, T::Dark, C::Console),
+            ("TERM=linux", P::Sixteen, T::Dark, C::Ascii),
+            ("TERM=vt100 LANG=en_US.UTF-8", P::None, T::Dark, C::Ascii),
+            ("TERM=vt220 LANG=en_US.UTF-8", P::None, T::Dark, C::Ascii),
+            ("TERM=xterm-mono LANG=en_US.UTF-8", P::None, T::Dark, C::Unicode),
+            ("TERM=dumb LANG=en_US.UTF-8 COLORTERM=truecolor", P::Plain, T::Dark, C::Ascii),
+            ("LANG=en_US.UTF-8", P::Plain, T::Dark, C::Ascii),
+            ("TERM=xterm-256color LANG=en_US.UTF-8 NO_COLOR=1", P::None, T::Dark, C::Unicode),
+            ("TERM=xterm-256color LANG=en_US.UTF-8 NO_COLOR=", P::Xterm, T::Dark, C::Unicode),
+            ("TERM=dumb NO_COLOR=1", P::Plain, T::Dark, C::Ascii),
+        ] {
+            assert_eq!(by(ThemeChoice::Auto, vars), Theme::of(palette, tone, charset), "{vars}");
+        }
+    }
+
+    #[test]
+    fn only_a_terminal_that_may_know_the_question_is_asked() {
+        for (term, asked) in [
+            ("xterm-256color", true),
+            ("tmux-256color", true),
+            ("foot", true),
+            ("linux", false),
+            ("vt100", false),
+            ("vt220", false),
+            ("dumb", false),
+            ("", false),
+        ] {
+            assert_eq!(can_be_asked(&|_| Some(term.into())), asked, "{term}");
+        }
+    }
+
+    #[test]
+    fn a_choice_goes_as_far_as_the_terminal_can() {
+        use {Charset as C, Palette as P, Tone as T};
+        let xterm = "TERM=xterm-256color LANG=C.UTF-8 COLORFGBG=0;15";
+        for (choice, vars, theme) in [
+            (ThemeChoice::Dark, xterm, Theme::of(P::Xterm, T::Dark, C::Unicode)),
+            (ThemeChoice::Light, "TERM=xterm-256color LANG=C.UTF-8", Theme::of(P::Xterm, T::Light, C::Unicode)),
+            (ThemeChoice::Sixteen, xterm, Theme::of(P::Sixteen, T::Light, C::Unicode)),
+            (ThemeChoice::Mono, xterm, Theme::of(P::None, T::Light, C::Unicode)),
+            (ThemeChoice::Light, "TERM=vt100", Theme::of(P::None, T::Light, C::Ascii)),
+            (ThemeChoice::Mono, "TERM=dumb", Theme::of(P::Plain, T::Dark, C::Ascii)),
+        ] {
+            assert_eq!(by(choice, vars), theme, "{choice:?} {vars}");
+        }
+        assert_eq!(
+            super::theme(ThemeChoice::Auto, (true, true), None, &|_| Some("xterm-256color.utf-8".into())).glyphs,
+            Theme::new(P::None, true).glyphs
+        );
+    }
+
+    #[test]
+    fn what_the_terminal_says_of_its_background_counts_more_than_the_environment() {
+        let tone = |choice, said, colorfgbg: &str| {
+            let env = |name: &str| (name == "COLORFGBG").then(|| colorfgbg.to_string());
+            super::theme(choice, (false, false), said, &env).tone()
+        };
+        assert_eq!(tone(ThemeChoice::Auto, Some(Tone::Light), "15;0"), Tone::Light);
+        assert_eq!(tone(ThemeChoice::Auto, Some(Tone::Dark), "0;15"), Tone::Dark);
+        assert_eq!(tone(ThemeChoice::Auto, None, "0;15"), Tone::Light);
+        assert_eq!(tone(ThemeChoice::Dark, Some(Tone::Light), "0;15"), Tone::Dark);
+    }
+
+    #[test]
+    fn choices_have_names_and_follow_each_other() {
+        for (choice, name) in ThemeChoice::ALL {
+            assert_eq!((ThemeChoice::named(name), choice.name()), (Some(choice), name));
+        }
+        assert_eq!(ThemeChoice::Mono.next(), ThemeChoice::Auto);
+        assert_eq!(ThemeChoice::named("blue"), None);
+    }
+}

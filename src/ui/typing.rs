@@ -1,0 +1,98 @@
+//! The line of input: the filter of the list, or the time to go to. Pure.
+
+use super::action::{Effect, Replay};
+use super::filter::{self, MAX_LENGTH, TableFilter};
+use super::state::{AppState, Popup, Prompt};
+use super::text::clean;
+use super::views::guests::filter_fields;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use judge::analysis::{RecordingTime, is_within};
+use tui_input::InputRequest;
+
+/// Handles a key while text is typed.
+pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
+    let ctrl = event.modifiers.contains(KeyModifiers::CONTROL);
+    let request = match event.code {
+        KeyCode::Char('z') if ctrl => return vec![Effect::Suspend],
+        KeyCode::Char('w') if ctrl => InputRequest::DeletePrevWord,
+        KeyCode::Char('u') if ctrl => InputRequest::DeleteLine,
+        KeyCode::Char('a') if ctrl => InputRequest::GoToStart,
+        KeyCode::Char('e') if ctrl => InputRequest::GoToEnd,
+        KeyCode::Char(_) if ctrl => return Vec::new(),
+        KeyCode::Char(c) => InputRequest::InsertChar(c),
+        KeyCode::Backspace => InputRequest::DeletePrevChar,
+        KeyCode::Delete => InputRequest::DeleteNextChar,
+        KeyCode::Left => InputRequest::GoToPrevChar,
+        KeyCode::Right => InputRequest::GoToNextChar,
+        KeyCode::Home => InputRequest::GoToStart,
+        KeyCode::End => InputRequest::GoToEnd,
+        KeyCode::Enter | KeyCode::Esc => {
+            let effects = end(state, event.code == KeyCode::Enter);
+            state.settle();
+            return effects;
+        }
+        _ => return Vec::new(),
+    };
+    if let Some(Popup::Input(_, input)) = &mut state.popup {
+        input.handle(request);
+    }
+    typed(state);
+    Vec::new()
+}
+
+/// Takes pasted text into the open input, without control characters. It is never keys.
+pub fn paste(state: &mut AppState, text: &str) {
+    if let Some(Popup::Input(_, input)) = &mut state.popup {
+        for c in text.chars().filter(|c| !c.is_control()).take(MAX_LENGTH) {
+            input.handle(InputRequest::InsertChar(c));
+        }
+        typed(state);
+    }
+}
+
+/// Applies a filter that is valid. One that is half typed changes nothing, nor does the beginning of a column's name.
+fn typed(state: &mut AppState) {
+    let Some(Popup::Input(Prompt::Filter { before, error }, input)) = &mut state.popup else { return };
+    let (text, fields) = (input.value(), filter_fields());
+    let is_open = !text.is_empty() && !filter::suggestions(text, &fields).is_empty();
+    match TableFilter::read(text, &fields) {
+        Ok(filter) if !is_open => (state.list.filter, *error) = (filter, None),
+        read => {
+            *error = read.err();
+            // The name of a column was a filter of names before its operator.
+            if state.list.filter.is_name() {
+                state.list.filter = (**before).clone();
+            }
+        }
+    }
+    state.settle();
+}
+
+/// Ends the typing: takes what was typed, or leaves everything as it was before.
+fn end(state: &mut AppState, accept: bool) -> Vec<Effect> {
+    match state.popup.take() {
+        Some(Popup::Input(Prompt::Filter { before, .. }, input)) => {
+            let read = if accept { TableFilter::read(input.value(), &filter_fields()) } else { Ok((*before).clone()) };
+            state.list.filter = read.unwrap_or_else(|error| {
+                state.say(format!("{error}; the filter is as before"));
+                *before
+            });
+            Vec::new()
+        }
+        Some(Popup::Input(Prompt::Time, input)) if accept => go_to(state, input.value()),
+        _ => Vec::new(),
+    }
+}
+
+fn go_to(state: &mut AppState, text: &str) -> Vec<Effect> {
+    let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
+    let time = RecordingTime::parse(text).ok().and_then(|time| time.time_ms(range, &state.session.zone));
+    let Some(ms) = time else {
+        state.say(format!("invalid time '{}'; use 14:03, 14:03:22, 90s, 12m or 2h", clean(text)));
+        return Vec::new();
+    };
+    if !is_within(ms, range) {
+        state.say(format!("'{}' is outside the recording", clean(text)));
+    }
+    vec![Effect::Replay(Replay::Seek(ms.clamp(range.0, range.1.max(range.0))))]
+}

@@ -1,0 +1,139 @@
+//! Ports, addresses and MSRs.
+
+use super::exits::{style, total};
+use super::missing;
+use super::section::Section;
+use crate::ui::state::AppState;
+use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use judge::figures::{micros, percent, rate, share};
+use judge::lint::Mark;
+use judge::model::{AccessRow, DomainModel};
+use kvm::Space;
+use sample::SourceId;
+use std::cmp::Reverse;
+
+/// A row.
+pub struct AccessTableRow<'a> {
+    access: &'a AccessRow,
+    style: RowStyle,
+    /// Share of the time in exits, percent.
+    time: Option<f64>,
+}
+
+type Col<'a> = Column<AccessTableRow<'a>>;
+
+/// The columns.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    const DEVICE: &str = "The device that owns the address in this guest, or the MSR's name.";
+    const ADDRESS: &str = "I/O port (pio), guest physical address (mmio) or number of the MSR; `other`: did not fit.";
+    const CPU: &str = "Time of the vCPUs in the exits that served the accesses, percent of one host CPU, without the \
+        part in which another task had the CPU.";
+    const TIME: &str = "Share of the time in all exits but those in which the guest sleeps.";
+    const SERVED: &str = "Where the device is emulated, if known: in the kernel (KVM), or in the program that runs \
+        the guest (VMM), which takes longer.";
+    vec![
+        Col::text(head("device", "DEVICE", left(15, 10, 0), DEVICE).json("accesses[].device"), |r| {
+            r.access.device_name().unwrap_or_default().to_owned()
+        }),
+        Col::text(head("what", "WHAT", left(14, 14, 6), "The device in plain words."), |r| {
+            r.access.device.as_ref().and_then(|d| d.friendly.clone()).unwrap_or_default()
+        }),
+        Col::text(head("address", "ADDRESS", left(15, 4, 1), ADDRESS).json("accesses[].space, address"), |r| {
+            format!("{} {}", r.access.space.as_str(), r.access.address_text())
+        }),
+        Col::text(head("direction", "R/W", left(5, 0, 0), "Read or write.").json("accesses[].access"), |r| {
+            r.access.direction.as_str().to_owned()
+        }),
+        Col::figure(
+            head("rate", "ACCESS/s", right(8, 0, 0), "Accesses per second.").json("accesses[].rate").with_change(),
+            |r| r.access.rate,
+            rate,
+        ),
+        Col::figure(
+            head("cpu", "CPU%", right(5, 0, 2), CPU).json("accesses[].cpu_percent").with_change(),
+            |r| r.access.cpu_percent,
+            percent,
+        ),
+        Col::figure(head("time", "TIME%", right(5, 0, 5), TIME), |r| r.time, share),
+        Col::figure(
+            head("mean", "MEAN us", right(7, 0, 3), "Mean time of these exits.").json("accesses[].mean_us"),
+            |r| r.access.mean_us(),
+            micros,
+        ),
+        Col::text(head("served", "SERVED BY", left(9, 0, 4), SERVED), |r| match &r.access.device {
+            Some(d) if r.access.space != Space::Msr => if d.in_kernel { "KVM" } else { "VMM" }.to_owned(),
+            _ => String::new(),
+        }),
+    ]
+}
+
+/// The section.
+pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
+    let row = |access: &'a AccessRow| AccessTableRow {
+        access,
+        style: style(state, domain, &Mark::Access(access.space, access.address, access.direction)),
+        time: access.exit_ns.and_then(|ns| domain.exits.work_percent(ns)),
+    };
+    let id = |a: &AccessRow| (a.space, a.address, a.direction);
+    let mut accesses: Vec<&AccessRow> = domain.accesses.iter().collect();
+    // In steps, so that the addresses of one device, read and written equally often, keep their places.
+    accesses.sort_by_key(|a| (Reverse((a.cpu_percent.map(step), a.rate.map(step))), id(a)));
+    let table = Table {
+        id: TableId::Accesses,
+        columns: columns(),
+        rows: accesses.into_iter().map(row).collect(),
+        key: |r: &AccessTableRow<'_>| RowKey::of((r.access.space, r.access.address, r.access.direction)),
+        style: |r| r.style,
+    };
+    let sum = |figure: fn(&AccessRow) -> Option<f64>| domain.accesses.iter().filter_map(figure).reduce(|a, b| a + b);
+    let section = Section::table(table, state, || {
+        missing::because(state, "no port, device memory or MSR was touched in this interval", &[SourceId::Tracepoints])
+    });
+    section.with_right(total(sum(|a| a.rate), sum(|a| a.cpu_percent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::tests::{busy, draw, screen, text};
+    use crate::ui::theme::Theme;
+    use crate::ui::update::select;
+    use crate::ui::views::ScreenView;
+    use crate::ui::views::guests::ListRow;
+    use sample::Direction;
+    use testkit::{Fixture, Guest, Host};
+
+    #[test]
+    fn a_device_is_shown_with_what_it_costs_and_where_it_is_emulated() {
+        let mut state = busy(120, 60);
+        let is_windows = |row: &ListRow| state.guest_at(*row).is_some_and(|d| d.name() == "win10-2");
+        let windows = state.list.rows.iter().position(is_windows).unwrap();
+        select(&mut state, windows);
+        state.view = ScreenView::Page;
+        let shown = text(&draw(&state, &Theme::default()));
+        let timer = shown.lines().find(|line| line.contains("pio 0x608")).unwrap();
+        let words: Vec<&str> = timer.trim_end_matches(['│', '█']).split_whitespace().collect();
+        let figures = ["0x608", "read", "15.9k", "17.9", "56", "11.3", "VMM"];
+        assert_eq!(words[words.len() - figures.len()..], figures, "{timer}");
+        assert!(timer.trim_start().starts_with(['●', '▲', '·', '■', '◆']), "a finding is about it: {timer}");
+    }
+
+    #[test]
+    fn all_of_many_addresses_are_shown() {
+        let guest = Guest::new("g", 100).vcpus(1, |_, t| {
+            (0..80)
+                .fold(t, |t, page| t.mmio(0xc000_0000 + page * 4096, Direction::Write, 10.0 + 10.0 * page as f64, 4.0))
+        });
+        let state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 120, 40);
+        let section = section(&state, &state.model.as_ref().unwrap().domains[0]);
+        assert_eq!((section.body_lines(), section.note.as_str()), (81, ""));
+        assert_eq!(section.right, "32.4k/s, 13.0 % of a CPU");
+    }
+
+    #[test]
+    fn a_guest_that_touches_nothing_says_so() {
+        let state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100)), 120, 40);
+        let section = section(&state, &state.model.as_ref().unwrap().domains[0]);
+        assert_eq!(section.note, "no port, device memory or MSR was touched in this interval");
+    }
+}

@@ -1,0 +1,163 @@
+//! The list of the host's CPUs: how busy each is, with what, and which threads run on it.
+
+use super::cpu_map;
+use super::section::Section;
+use super::threads::thread_of_guest;
+use crate::ui::state::AppState;
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::text::clean;
+use judge::figures::{percent, rate, share};
+use judge::lint::Severity;
+use judge::model::{CpuModel, GuestThread, Model};
+use kvm::topology::CpuTopo;
+use std::cmp::Reverse;
+
+/// Maximum of named threads of guests on a CPU, and of named other tasks.
+const MAX_NAMES: usize = 6;
+/// A thread or task that uses less of a CPU is not named, percent.
+const MIN_NAMED: f64 = 0.5;
+
+/// What is said where more than one guest runs.
+const PLAN: &str = "`kvmtop plan` prints one placement for all guests";
+
+/// A CPU.
+pub struct CpuRow<'a> {
+    model: &'a Model,
+    cpu: &'a CpuModel,
+    /// Where it is.
+    place: Option<&'a CpuTopo>,
+    /// The severity of the worst finding about it.
+    severity: Option<Severity>,
+}
+
+type Col<'a> = Column<CpuRow<'a>>;
+
+/// The columns.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    vec![
+        Col::figure(head("cpu", "CPU", right(4, 0, 0), "Number."), |r| Some(r.cpu.cpu.into()), share),
+        Col::figure(head("node", "NODE", right(4, 0, 8), "NUMA node."), |r| r.place?.node.map(f64::from), share),
+        Col::figure(head("core", "CORE", right(4, 0, 9), "Core."), |r| r.place?.core.map(f64::from), share),
+        Col::figure(
+            head("busy", "BUSY%", left(10, 4, 3), "As a bar: guest, usr, sys with interrupts, steal."),
+            |r| Some(r.cpu.time?.busy()),
+            percent,
+        )
+        .drawn(|r| {
+            let time = r.cpu.time.map(|t| [t.guest, t.usr, t.sys + t.irq + t.softirq + t.unsampled, t.steal]);
+            time.map_or_else(Cell::unknown, |parts| Cell::Bar(parts, 100.0))
+        }),
+        Col::figure(head("guest", "GUEST%", right(6, 0, 1), "In guests."), |r| Some(r.cpu.time?.guest), percent),
+        Col::figure(head("usr", "USR%", right(5, 0, 4), "In processes."), |r| Some(r.cpu.time?.usr), percent),
+        Col::figure(head("sys", "SYS%", right(5, 0, 4), "In the kernel."), |r| Some(r.cpu.time?.sys), percent),
+        Col::figure(
+            head("irq", "IRQ%", right(5, 0, 5), "In interrupts, soft ones too."),
+            |r| r.cpu.time.map(|t| t.irq + t.softirq),
+            percent,
+        ),
+        Col::figure(head("steal", "STEAL%", right(6, 0, 7), "Given to others."), |r| Some(r.cpu.time?.steal), percent),
+        Col::figure(
+            head("mhz", "MHz", right(5, 0, 10), "Frequency as last read; `-` on kernels before 5.19.").hidden(),
+            |r| Some(r.cpu.frequency_khz? as f64 / 1e3),
+            share,
+        ),
+        Col::figure(
+            head("moves", "MOVES/s", right(7, 0, 6), "Moves of the guests' threads that are here now, per second."),
+            moves,
+            rate,
+        ),
+        Col::text(
+            head(
+                "who",
+                "WHO",
+                left(24, 160, 0),
+                "`guest/3` is a vCPU, `=` may run on this CPU only; other tasks have their percent of a CPU.",
+            ),
+            who,
+        ),
+    ]
+}
+
+/// The section: CPUs that busy vCPUs share, and those with a finding, are first.
+pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
+    let found = cpu_map::found(state);
+    let row = |cpu: &'a CpuModel| CpuRow {
+        model,
+        cpu,
+        place: model.host.facts.topology.cpu(cpu.cpu),
+        severity: found.get(&cpu.cpu).copied(),
+    };
+    let mut rows: Vec<_> = model.host.cpus.iter().map(row).collect();
+    rows.sort_by_key(|r| Reverse(r.severity.is_some() || cpu_map::busy_vcpus(model, r.cpu) > 1));
+    let key = |r: &CpuRow<'_>| RowKey::of(r.cpu.cpu);
+    let table = Table { id: TableId::Cpus, columns: columns(), rows, key, style };
+    let section = Section::table(table, state, String::new);
+    let has_guests = model.domains.len() > 1;
+    section.with_right("% of this CPU").with_note(if has_guests { PLAN } else { "" })
+}
+
+fn style(row: &CpuRow<'_>) -> RowStyle {
+    match row.severity {
+        Some(severity) => RowStyle::Severity(severity),
+        None if row.cpu.guest_threads.is_empty() && row.cpu.time.is_some_and(|t| t.busy() < 1.0) => RowStyle::Dim,
+        None => RowStyle::Plain,
+    }
+}
+
+fn moves(row: &CpuRow<'_>) -> Option<f64> {
+    let here = row.cpu.guest_threads.iter().filter(|t| t.here);
+    let moves = here.filter_map(|t| cpu_map::thread_of(row.model, t)?.1.migrations.total);
+    Some(moves.reduce(u64::saturating_add)? as f64 / row.model.interval_s?)
+}
+
+/// What runs on a CPU: the busiest threads of guests and other tasks. Each has a steady place, however busy it is.
+fn who(row: &CpuRow<'_>) -> String {
+    let is_here = |t: &&GuestThread| t.pinned || t.here && t.cpu >= MIN_NAMED;
+    let mut threads: Vec<_> = row.cpu.guest_threads.iter().filter(is_here).collect();
+    let more = threads.len().saturating_sub(MAX_NAMES);
+    threads.truncate(MAX_NAMES);
+    threads.sort_by_key(|t| (t.domain, t.thread));
+    let threads = threads.into_iter().filter_map(|t| {
+        let (domain, thread) = cpu_map::thread_of(row.model, t)?;
+        Some(format!("{}{}", thread_of_guest(domain, thread), if t.pinned { "=" } else { "" }))
+    });
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let tasks = row.model.host.tasks.iter().filter(|t| t.last_cpu == row.cpu.cpu && t.cpu_percent >= MIN_NAMED);
+    let mut tasks: Vec<_> = tasks.take(MAX_NAMES).collect();
+    tasks.sort_by_key(|t| t.tid);
+    let tasks = tasks.into_iter().map(|t| format!("{} {} %", clean(&t.comm), share(t.cpu_percent)));
+    threads.chain(more).chain(tasks).collect::<Vec<_>>().join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::tests::{busy, model};
+
+    fn row<'a>(model: &'a Model, cpu: &'a CpuModel) -> CpuRow<'a> {
+        CpuRow { model, cpu, place: None, severity: None }
+    }
+
+    #[test]
+    fn a_cpu_that_vcpus_share_is_first() {
+        let state = busy(120, 40);
+        let section = section(&state, model(&state));
+        let crate::ui::views::Body::Table(table) = &section.body else { panic!() };
+        assert_eq!((table.len(), table.key(0), table.key(1)), (36, RowKey::of(12_u32), RowKey::of(0_u32)));
+        assert!(matches!(table.style(0), RowStyle::Severity(_)));
+        assert_eq!(section.note, PLAN);
+    }
+
+    #[test]
+    fn names_keep_their_places_while_figures_change() {
+        let state = busy(120, 40);
+        let model = model(&state);
+        let mut cpu = model.host.cpu(12).unwrap().clone();
+        assert_eq!(who(&row(model, &cpu)), "db-prod/3=  db-prod/4=");
+        cpu.guest_threads.reverse();
+        assert_eq!(who(&row(model, &cpu)), "db-prod/3=  db-prod/4=");
+        cpu.guest_threads = cpu.guest_threads.iter().cycle().take(9).cloned().collect();
+        assert!(who(&row(model, &cpu)).ends_with("and 3 more"));
+        assert_eq!(who(&row(model, model.host.cpu(1).unwrap())), "ksmd 9 %");
+    }
+}

@@ -1,0 +1,295 @@
+//! Disks and network interfaces of guests, as the VMM and the host's kernel count them.
+
+use super::missing;
+use super::section::Section;
+use crate::ui::state::AppState;
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use crate::ui::text::clean;
+use crate::ui::theme::StyleId;
+use judge::figures::{count, micros, rate};
+use judge::lint::{Finding, Mark, Severity};
+use judge::model::{DiskRates, DomainModel, Model, NicRates};
+use sample::SourceId;
+use std::cmp::Reverse;
+
+/// Where disks come from.
+const SOURCES: [SourceId; 2] = [SourceId::Libvirt, SourceId::Monitor];
+
+/// What a device did for a guest.
+pub struct Work<'a> {
+    /// Name of the device.
+    pub name: &'a str,
+    /// Reads, writes and flushes per second; packets to the guest and from it, and drops.
+    pub ops: [Option<f64>; 3],
+    /// Mean time of a read, a write and a flush, microseconds.
+    pub mean_us: [Option<f64>; 3],
+}
+
+/// A device of a guest, or one of the host that works for it.
+pub struct DeviceRow<'a, Device> {
+    guest: &'a DomainModel,
+    /// The device.
+    pub device: &'a Device,
+    work: Work<'a>,
+    worst: Option<Severity>,
+    is_one_guest: bool,
+}
+
+impl<Device> DeviceRow<'_, Device> {
+    fn key(&self) -> RowKey {
+        key(self.guest, &self.work)
+    }
+
+    fn style(&self) -> RowStyle {
+        match self.worst {
+            Some(severity) => RowStyle::Severity(severity),
+            None if is_busy(&self.work) => RowStyle::Plain,
+            None => RowStyle::Dim,
+        }
+    }
+}
+
+fn key(guest: &DomainModel, work: &Work<'_>) -> RowKey {
+    RowKey::of((guest.key(), work.name))
+}
+
+fn is_busy(work: &Work<'_>) -> bool {
+    work.ops.iter().flatten().any(|rate| *rate > 0.0)
+}
+
+/// The devices that do something.
+pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
+    model.domains.iter().flat_map(|guest| {
+        let devices = guest.disks.iter().map(disk).chain(guest.nics.iter().map(nic));
+        devices.filter(is_busy).map(|work| key(guest, &work))
+    })
+}
+
+/// The rows of devices, busiest first, and the number of idle ones, which have no row.
+pub fn rows<'a, Device>(
+    state: &AppState,
+    guests: &[&'a DomainModel],
+    devices: fn(&'a DomainModel) -> &'a [Device],
+    work: fn(&'a Device) -> Work<'a>,
+    mark: fn(String) -> Mark,
+) -> (Vec<DeviceRow<'a, Device>>, usize) {
+    let all = guests.iter().flat_map(|guest| {
+        let found: Vec<&Finding> = state.findings_about(Some(guest.name())).collect();
+        devices(guest).iter().map(move |device| {
+            let work = work(device);
+            let mark = mark(work.name.to_owned());
+            let worst = found.iter().filter(|f| f.marks.contains(&mark)).map(|f| f.severity).max();
+            DeviceRow { guest, device, work, worst, is_one_guest: guests.len() == 1 }
+        })
+    });
+    let is_shown =
+        |row: &DeviceRow<'_, Device>| is_busy(&row.work) || row.worst.is_some() || state.awake.has(row.key());
+    let (mut rows, idle): (Vec<_>, Vec<_>) = all.partition(is_shown);
+    rows.sort_by_cached_key(|row| Reverse(step(row.work.ops.iter().flatten().sum())));
+    (rows, idle.len())
+}
+
+/// A section of devices, or why there are none; `what` is one of them.
+pub fn section_of<'a, Device>(
+    (id, what): (TableId, &str),
+    (rows, idle): (Vec<DeviceRow<'a, Device>>, usize),
+    columns: Vec<Column<DeviceRow<'a, Device>>>,
+    state: &AppState,
+    nothing: impl FnOnce() -> String,
+) -> Section<'a> {
+    let note = match (rows.is_empty(), idle) {
+        (true, 0) => nothing(),
+        (false, 0) => String::new(),
+        _ => count(idle, &format!("idle {what}")),
+    };
+    let table = Table { id, columns, rows, key: DeviceRow::key, style: DeviceRow::style };
+    Section::table(table, state, String::new).with_note(note)
+}
+
+/// The columns that name the guest, where there are several, and the device.
+pub fn names<'a, D>(header: &'static str, help: &'static str) -> [Column<DeviceRow<'a, D>>; 2] {
+    let guest = Column::text(head("domain", "GUEST", left(8, 16, 1), "Name of the guest."), |r: &DeviceRow<'a, D>| {
+        r.guest.name().to_owned()
+    });
+    let name = Column::text(head("name", header, left(7, 16, 0), help), |r: &DeviceRow<'a, D>| r.work.name.to_owned());
+    [
+        guest.drawn(|r| if r.is_one_guest { Cell::blank() } else { Cell::name(clean(r.guest.name())) }),
+        name.drawn(|r| Cell::name(clean(r.work.name))),
+    ]
+}
+
+/// The columns of the requests of a disk: how many there are, and how long one takes by `help`.
+pub fn requests<'a, D>(help: &'static str) -> Vec<Column<DeviceRow<'a, D>>> {
+    const FLUSH: &str = "Requests to bring all writes to the medium, per second.";
+    vec![
+        Column::figure(head("read_ops", "READ/s", right(6, 2, 0), "Reads per second."), |r| r.work.ops[0], rate),
+        Column::figure(head("write_ops", "WRITE/s", right(7, 2, 0), "Writes per second."), |r| r.work.ops[1], rate),
+        Column::figure(head("flush_ops", "FLUSH/s", right(7, 2, 5), FLUSH), |r| r.work.ops[2], rate),
+        Column::figure(head("read_mean_us", "READ us", right(7, 2, 1), help), |r| r.work.mean_us[0], micros),
+        Column::figure(head("write_mean_us", "WRITE us", right(8, 2, 2), help), |r| r.work.mean_us[1], micros),
+        Column::figure(head("flush_mean_us", "FLUSH us", right(8, 2, 6), help), |r| r.work.mean_us[2], micros),
+    ]
+}
+
+/// A cell of a figure that is bad news unless it is 0.
+pub fn bad(value: Option<f64>, print: fn(f64) -> String) -> Cell {
+    let look = if value > Some(0.0) { StyleId::Warning } else { StyleId::Text };
+    Cell::figure(value, print).styled(look)
+}
+
+type Disk<'a> = Column<DeviceRow<'a, DiskRates>>;
+
+/// The columns of disks; their names are those of JSON.
+pub fn columns<'a>() -> Vec<Disk<'a>> {
+    const DISK: &str = "Target (libvirt), or id of the drive or device (the guest's own monitor). Read every 5 s.";
+    const TIME: &str = "Mean time from the guest's request to its completion by the VMM, microseconds where no unit is \
+                        given. What the host's block devices take less is spent in the VMM and its queue.";
+    const IN_FLIGHT: &str = "Requests under way on average, those that QEMU has taken from the guest's queue: the \
+                             time of all that completed, over the 5 s between two readings.";
+    const FAILED: &str = "Requests that failed in QEMU or below it, per second; libvirt does not pass them on.";
+    let more: [Disk<'_>; 4] = [
+        Disk::figure(head("failed_ops", "FAILED/s", right(8, 0, 3), FAILED), |r| r.device.failed_ops, rate)
+            .drawn(|r| bad(r.device.failed_ops, rate)),
+        Disk::figure(head("queue_depth", "IN FLIGHT", right(9, 0, 4), IN_FLIGHT), |r| r.device.queue_depth, rate),
+        Disk::figure(head("read_bytes", "READ B/s", right(8, 2, 7), "Bytes."), |r| Some(r.device.read_bytes), rate),
+        Disk::figure(head("write_bytes", "WRITE B/s", right(9, 2, 7), "Bytes."), |r| Some(r.device.write_bytes), rate),
+    ];
+    names("DISK", DISK).into_iter().chain(requests(TIME)).chain(more).collect()
+}
+
+fn disk(d: &DiskRates) -> Work<'_> {
+    Work {
+        name: &d.name,
+        ops: [Some(d.read_ops), Some(d.write_ops), d.flush_ops],
+        mean_us: [d.read_mean_us, d.write_mean_us, d.flush_mean_us],
+    }
+}
+
+/// The section of disks.
+pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
+    let rows = rows(state, guests, |d| &d.disks, disk, Mark::Disk);
+    let nothing = || missing::because(state, "none is known", &SOURCES);
+    section_of((TableId::Disks, "disk"), rows, columns(), state, nothing)
+}
+
+type Nic<'a> = Column<DeviceRow<'a, NicRates>>;
+
+/// The columns of network interfaces; their names are those of JSON.
+pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
+    const NIC: &str = "The device on the host, such as a tap. There RX and TX are swapped: what it sends, the guest \
+                       receives.";
+    let figures: [Nic<'_>; 5] = [
+        Nic::figure(head("rx_bytes", "RX B/s", right(6, 4, 0), "Bytes received."), |r| Some(r.device.rx_bytes), rate),
+        Nic::figure(head("tx_bytes", "TX B/s", right(6, 4, 0), "Bytes sent."), |r| Some(r.device.tx_bytes), rate),
+        Nic::figure(head("rx_packets", "RX pkt/s", right(8, 2, 2), "Packets received."), |r| r.work.ops[0], rate),
+        Nic::figure(head("tx_packets", "TX pkt/s", right(8, 2, 2), "Packets sent."), |r| r.work.ops[1], rate),
+        Nic::figure(head("drops", "DROP/s", right(6, 2, 1), "Packets dropped, both ways."), |r| r.work.ops[2], rate)
+            .drawn(|r| bad(r.work.ops[2], rate)),
+    ];
+    names("NIC", NIC).into_iter().chain(figures).collect()
+}
+
+fn nic(n: &NicRates) -> Work<'_> {
+    Work { name: &n.name, ops: [n.rx_packets, n.tx_packets, n.drops].map(Some), mean_us: [None; 3] }
+}
+
+/// The section of network interfaces.
+pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
+    // No rule marks an interface.
+    let rows = rows(state, guests, |d| &d.nics, nic, Mark::Disk);
+    let nothing = || missing::because(state, "none is known", &SOURCES[..1]);
+    section_of((TableId::Nics, "interface"), rows, nic_columns(), state, nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::table::{AnyTable, ColumnId, Value};
+    use crate::ui::tests::{judged, model, screen};
+    use crate::ui::views::Body;
+    use testkit::Fixture;
+
+    /// The texts of a column.
+    fn column(section: &Section<'_>, name: &str) -> Vec<String> {
+        let Body::Table(table) = &section.body else { panic!("no table") };
+        let table: &dyn AnyTable = table.as_ref();
+        let at = (0..table.width()).map(ColumnId).find(|id| table.head(*id).name == name).unwrap();
+        let text = |row| match table.value(row, at) {
+            Value::Text(text) => text,
+            Value::Figure(figure) => figure.to_string(),
+            Value::Unknown => String::new(),
+        };
+        (0..table.len()).map(text).collect()
+    }
+
+    #[test]
+    fn the_busiest_disks_are_first_and_idle_ones_share_a_note() {
+        let mut f = Fixture::with_devices();
+        let idle = sample::DiskSample { name: "sda".into(), flush_ops: Some(0), ..Default::default() };
+        f.guests.iter_mut().for_each(|g| g.rest.disks.push(idle.clone()));
+        let state = screen(&f, 120, 40);
+        let guests = state.guests();
+        let section = section(&state, &guests);
+        let rows = column(&section, "name").len();
+        assert_eq!((section.note.as_str(), rows), ("5 idle disks", f.guests.len() + 1));
+        assert_eq!((&*column(&section, "domain")[0], &*column(&section, "name")[0]), ("db-prod", "vdb"));
+        let only_idle = Fixture {
+            guests: f
+                .guests
+                .into_iter()
+                .map(|mut g| {
+                    g.rest.disks = vec![idle.clone()];
+                    g
+                })
+                .collect(),
+            ..f
+        };
+        let state = screen(&only_idle, 120, 40);
+        let section = super::section(&state, &state.guests());
+        assert_eq!((section.note.as_str(), section.body_lines()), ("5 idle disks", 0));
+    }
+
+    #[test]
+    fn a_device_keeps_its_row_for_some_intervals() {
+        let mut state = screen(&Fixture::with_devices(), 120, 40);
+        let mut quiet = model(&state).clone();
+        quiet
+            .domains
+            .iter_mut()
+            .flat_map(|d| &mut d.nics)
+            .for_each(|n| *n = NicRates { name: n.name.clone(), ..NicRates::default() });
+        for (passed, rows) in [(1, 6), (crate::ui::awake::KEPT - 2, 6), (1, 0)] {
+            for _ in 0..passed {
+                state.awake.watch(busy(&quiet));
+            }
+            state.model = Some(quiet.clone());
+            let section = nics(&state, &state.guests());
+            assert_eq!(column(&section, "name").len(), rows, "{passed}");
+        }
+    }
+
+    #[test]
+    fn one_guest_needs_no_column_of_names() {
+        let state = screen(&Fixture::with_devices(), 120, 40);
+        let guests = state.guests();
+        for (guests, is_known) in [(&guests[..], true), (&guests[..1], false)] {
+            let section = section(&state, guests);
+            let Body::Table(table) = &section.body else { panic!("no table") };
+            assert_eq!(table.cell(0, ColumnId(0)).is_known(), is_known);
+            assert!(matches!(table.value(0, ColumnId(0)), Value::Text(_)), "files name the guest");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_a_finding_is_about_is_marked() {
+        let mut f = Fixture::with_devices();
+        let mut slow = f.guests[0].rest.disks[0].clone();
+        (slow.name, slow.failed_ops) = ("vdz".into(), Some(40));
+        f.guests[0].rest.disks.push(slow);
+        let state = judged(&f, 120, 40);
+        let (rows, _) = rows(&state, &state.guests(), |d| &d.disks, disk, Mark::Disk);
+        let marked: Vec<_> = rows.iter().filter(|r| r.worst.is_some()).map(|r| r.work.name).collect();
+        assert!(marked.contains(&"vdz"), "{marked:?}");
+        assert!(marked.len() < rows.len(), "{marked:?}");
+    }
+}

@@ -1,0 +1,326 @@
+//! The columns of the list of guests.
+
+use super::rows::ListRow;
+use crate::ui::filter::FilterField;
+use crate::ui::state::AppState;
+use crate::ui::table::{Cell, Column, ColumnHead, ColumnId, head, left, right, severity_style};
+use crate::ui::text::clean;
+use crate::ui::theme::StyleId;
+use crate::ui::widgets::bars;
+use judge::cost::{Cost, CostKind, GuestCosts};
+use judge::figures::{percent, rate, share};
+use judge::lint::Finding;
+use judge::model::{CpuShare, DomainModel, ExitRateSource};
+use kvm::CpuSet;
+use report::json;
+use sample::DomainState;
+
+/// From this on, percent of the time that a vCPU wanted to run, guests begin to notice the wait.
+const NOTICED_WAIT: f64 = 5.0;
+/// Tasks outside guests that use less of a CPU are not named, percent.
+const MIN_TASK: f64 = 0.5;
+
+/// A row of the list with all that its cells are made from.
+pub struct GuestRow<'a> {
+    /// The screen.
+    pub state: &'a AppState,
+    /// Which row it is.
+    pub row: ListRow,
+    /// The guest; `None` on the rows of the host and of idle guests.
+    pub domain: Option<&'a DomainModel>,
+}
+
+impl<'a> GuestRow<'a> {
+    /// A row of the list.
+    pub fn new(state: &'a AppState, row: ListRow) -> Self {
+        Self { state, row, domain: state.guest_at(row) }
+    }
+
+    /// The worst finding about the guest itself, or about the host on its row.
+    pub fn worst(&self) -> Option<&'a Finding> {
+        let is_one = !matches!(self.row, ListRow::Idle(_));
+        is_one.then(|| self.state.findings_about(self.domain.map(DomainModel::name)).next())?
+    }
+
+    /// What costs the guest its time.
+    pub fn costs(&self) -> Option<&'a GuestCosts> {
+        if let ListRow::Guest(at) = self.row { self.state.list.costs.get(at) } else { None }
+    }
+
+    fn cpu(&self, kind: fn(&CpuShare) -> f64) -> Option<f64> {
+        self.domain?.cpu?.kind(kind)
+    }
+
+    /// CPU time of tasks outside guests, user and kernel, percent of one CPU, and the number of CPUs.
+    fn outside(&self) -> Option<([f64; 2], f64)> {
+        let host = &self.state.model.as_ref().filter(|_| self.row == ListRow::Other)?.host;
+        let (time, cpus) = (host.total()?, host.cpus.len() as f64);
+        let all = host.usage()?.other * cpus;
+        let usr = all * time.usr / (time.usr + time.sys).max(f64::MIN_POSITIVE);
+        Some(([usr, all - usr], cpus))
+    }
+
+    /// The device that costs most. One that the VMM serves goes before one that KVM serves: where exits have no times,
+    /// the number of accesses alone would hide it.
+    fn device(&self) -> Option<&'a str> {
+        let of_device = |c: &&Cost| c.kind < CostKind::MemoryFaults;
+        let of_vmm = |c: &&Cost| of_device(c) && !matches!(c.kind, CostKind::Timer | CostKind::Apic);
+        let costs = &self.costs()?.costs;
+        let cost = costs.iter().find(of_vmm).or_else(|| costs.iter().find(of_device))?;
+        Some(cost.parts.first().map_or(&cost.name, |part| &part.name))
+    }
+}
+
+/// What filters can name.
+pub fn filter_fields() -> Vec<FilterField> {
+    columns().iter().map(|c| FilterField { name: c.head.name, is_text: c.is_text() }).collect()
+}
+
+type Col<'a> = Column<GuestRow<'a>>;
+
+/// All columns, left to right.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    first_columns().into_iter().chain(further_columns()).map(|column| column.finished(finish)).collect()
+}
+
+/// Those that the list has until the user chooses others.
+fn first_columns<'a>() -> Vec<Col<'a>> {
+    vec![
+        Col::text(
+            head(
+                "name",
+                "GUEST",
+                left(15, 0, 0),
+                "Name of the guest; Enter opens its page. `other` is what the host does outside guests.",
+            )
+            .json("name"),
+            |r| r.domain.map(|d| d.name().to_owned()).unwrap_or_default(),
+        )
+        .drawn(name),
+        Col::figure(
+            head(
+                "cpu",
+                "CPU%",
+                right(5, 0, 0),
+                "CPU time of all threads of the guest, vhost included, or of all tasks outside guests. 100 is one host \
+                 CPU.",
+            )
+            .json("cpu.guest + cpu.usr + cpu.sys")
+            .with_change(),
+            |r| r.outside().map(|(of, _)| of[0] + of[1]).or_else(|| Some(r.domain?.cpu?.busy())),
+            percent,
+        ),
+        Col::figure(
+            head(
+                "load",
+                bars::LEGEND,
+                left(18, 0, 5),
+                "Time in the guest, of the VMM, in the host's kernel, and the vCPUs' wait, percent of the guest's \
+                 vCPUs.",
+            ),
+            |r| Some(r.domain?.cpu?.busy() / f64::from(r.domain?.vcpu_count().max(1))),
+            percent,
+        )
+        .drawn(bar),
+        Col::figure(
+            head(
+                "wait",
+                "WAIT%",
+                right(6, 0, 1),
+                "What the guest sees as steal: time that its worst vCPU waited, percent of the time it wanted to run.",
+            )
+            .json("threads[].wait")
+            .with_change(),
+            |r| Some(r.domain?.worst_wait()?.1),
+            percent,
+        )
+        .drawn(wait),
+        Col::figure(
+            head(
+                "exits",
+                "EXITS/s",
+                right(8, 0, 3),
+                "Exits per second; where the kernel fires no kvm_exit, exits to the VMM (u).",
+            )
+            .json("exits[].rate")
+            .with_change(),
+            |r| r.domain?.exit_rate.0,
+            rate,
+        )
+        .drawn(exits),
+        Col::text(
+            head(
+                "cost",
+                "WHAT COSTS IT",
+                left(20, 99, 2),
+                "The largest cost, percent of one CPU; a wait, percent of the time that the vCPU wanted to run.",
+            ),
+            |r| r.costs().map(|c| c.what_costs(usize::MAX)).unwrap_or_default(),
+        )
+        .ranked(|r| r.costs()?.lost)
+        .drawn(cost),
+        Col::text(
+            head(
+                "problem",
+                "PROBLEM",
+                left(25, 0, 0),
+                "The worst problem in short; the detail explains it. Of `other`, how many guests its tasks delay.",
+            ),
+            |r| r.worst().map(|f| f.problem.clone()).unwrap_or_default(),
+        )
+        .ranked(|r| r.worst().map(|f| 1.0 + f64::from(f.severity as u8)))
+        .drawn(problem),
+    ]
+}
+
+/// Those that the user can choose.
+fn further_columns<'a>() -> Vec<Col<'a>> {
+    vec![
+        Col::figure(
+            figure("vcpus", "VCPUS", "vcpus", "Number of virtual CPUs."),
+            |r| r.domain.map(|d| d.vcpu_count().into()),
+            whole,
+        ),
+        Col::figure(
+            figure("guest", "GUEST%", "cpu.guest", "Time in guest code. 100 is one host CPU.").with_change(),
+            |r| r.cpu(|c| c.guest),
+            percent,
+        ),
+        Col::figure(
+            figure("usr", "USR%", "cpu.usr", "Time of the VMM in user mode. 100 is one host CPU.").with_change(),
+            |r| r.cpu(|c| c.usr),
+            percent,
+        ),
+        Col::figure(
+            figure("sys", "SYS%", "cpu.sys", "Time in the host's kernel: KVM, vhost. 100 is one host CPU.")
+                .with_change(),
+            |r| r.cpu(|c| c.sys),
+            percent,
+        ),
+        Col::text(text("cpus", "ON CPUS", "threads[].cpu", "The host CPUs that its vCPUs ran on last."), |r| {
+            let cpus = r.domain.into_iter().flat_map(|d| d.vcpus().filter_map(|t| t.place.cpu));
+            cpus.collect::<CpuSet>().to_string()
+        }),
+        Col::text(text("device", "DEVICE", "accesses[].device", "The device or MSR whose accesses cost most."), |r| {
+            r.device().unwrap_or_default().to_owned()
+        }),
+        Col::figure(
+            figure("migrations", "MOVES/s", "threads[].migrations", "Moves of vCPUs to another host CPU, per second.")
+                .with_change(),
+            |r| Some(r.domain?.vcpu_migrations()? as f64 / r.state.model.as_ref()?.interval_s?),
+            rate,
+        ),
+        Col::figure(
+            figure("pid", "PID", "pid", "Process id of the VMM."),
+            |r| r.domain?.facts.pid.map(f64::from),
+            whole,
+        ),
+        Col::text(text("state", "STATE", "state", "running, paused or ended."), |r| {
+            r.domain.map(|d| d.state.as_str().to_owned()).unwrap_or_default()
+        }),
+        Col::text(
+            text("guest_os", "OS", "guest_os", "The operating system, as configured or as its set-up suggests."),
+            |r| r.domain.and_then(json::guest_os_of).unwrap_or_default(),
+        ),
+    ]
+}
+
+/// A column of figures that the user can choose.
+fn figure(name: &'static str, header: &'static str, json: &'static str, help: &'static str) -> ColumnHead {
+    head(name, header, right(8, 0, 4), help).json(json).hidden()
+}
+
+/// A column of texts that the user can choose.
+fn text(name: &'static str, header: &'static str, json: &'static str, help: &'static str) -> ColumnHead {
+    head(name, header, left(12, 9, 4), help).json(json).hidden()
+}
+
+fn whole(figure: f64) -> String {
+    format!("{figure:.0}")
+}
+
+/// The cell as it is painted: a row that is not about a guest is blank where guests have unknown figures.
+fn finish(r: &GuestRow<'_>, cell: Cell) -> Cell {
+    if r.domain.is_none() && !cell.is_known() { Cell::blank() } else { cell }
+}
+
+fn name(r: &GuestRow<'_>) -> Cell {
+    let Some(d) = r.domain else {
+        return Cell::name(if let ListRow::Idle(n) = r.row { format!("+{n} idle") } else { "other".into() });
+    };
+    let mut name = clean(d.name());
+    if name.is_empty() {
+        name = format!("pid {}", d.facts.pid.map_or_else(|| "?".into(), |p| p.to_string()));
+    }
+    match d.state {
+        DomainState::Running => Cell::Name(name, None, StyleId::Strong),
+        DomainState::Paused => Cell::Name(name, Some("paused"), StyleId::Dim),
+        DomainState::Ended => Cell::Name(name, Some("ended"), StyleId::Dim),
+    }
+}
+
+fn bar(r: &GuestRow<'_>) -> Cell {
+    if let Some(([usr, sys], cpus)) = r.outside() {
+        return Cell::Bar([0.0, usr, sys, 0.0], 100.0 * cpus);
+    }
+    let Some((d, c)) = r.domain.and_then(|d| d.cpu.map(|c| (d, c))) else { return Cell::unknown() };
+    let wait = d.vcpus().filter_map(|t| t.cpu?.wait).sum();
+    Cell::Bar([c.guest, c.usr, c.sys, wait], 100.0 * f64::from(d.vcpu_count().max(1)))
+}
+
+fn wait(r: &GuestRow<'_>) -> Cell {
+    let wait = r.domain.and_then(DomainModel::worst_wait).map(|(_, percent)| percent);
+    let is_noticed = wait.is_some_and(|wait| wait >= NOTICED_WAIT);
+    Cell::figure(wait, percent).styled(if is_noticed { StyleId::Wait } else { StyleId::Text })
+}
+
+fn exits(r: &GuestRow<'_>) -> Cell {
+    match r.domain.map(|d| d.exit_rate) {
+        Some((Some(to_vmm), ExitRateSource::Userspace)) => Cell::text(format!("u {}", rate(to_vmm))),
+        exits => Cell::figure(exits.and_then(|(all, _)| all), rate),
+    }
+}
+
+fn cost(r: &GuestRow<'_>) -> Cell {
+    match (r.row, r.costs()) {
+        (ListRow::Idle(_), _) => Cell::text("Enter shows them"),
+        (ListRow::Other, _) => {
+            let groups = r.state.model.iter().flat_map(|m| &m.host.task_groups).flatten();
+            let tasks = groups.filter(|task| task.cpu_percent >= MIN_TASK);
+            let tasks = tasks.map(|task| format!("{} {}", clean(&task.comm), share(task.cpu_percent)));
+            Cell::text(tasks.collect::<Vec<_>>().join(", "))
+        }
+        (_, Some(GuestCosts { costs, lost })) => match costs.first() {
+            Some(cost) => Cell::Cost(cost.clone()),
+            None if lost.is_some() => Cell::blank(),
+            None => Cell::unknown(),
+        },
+        (_, None) => Cell::unknown(),
+    }
+}
+
+fn problem(r: &GuestRow<'_>) -> Cell {
+    let delayed = if r.row == ListRow::Other { r.state.list.delayed.as_slice() } else { &[] };
+    match (delayed, r.worst()) {
+        ([guest], _) => Cell::text(format!("delays {guest}")).styled(StyleId::Warning),
+        ([_, ..], _) => Cell::text(format!("delays {} guests", delayed.len())).styled(StyleId::Warning),
+        (_, Some(found)) => Cell::text(clean(&found.problem)).styled(severity_style(found.severity)),
+        (_, None) => Cell::blank(),
+    }
+}
+
+/// The column of the list with this name, which filters, CSV and the config file use.
+///
+/// # Errors
+/// A sentence that lists the known names.
+pub fn column_with_name(name: &str) -> Result<ColumnId, String> {
+    let columns = columns();
+    let names = || columns.iter().map(|c| c.head.name).collect::<Vec<_>>().join(", ");
+    let found = columns.iter().position(|c| c.head.name == name).map(ColumnId);
+    found.ok_or_else(|| format!("there is no column '{name}'; there are {}", names()))
+}
+
+/// The name of a column of the list.
+pub fn column_name(id: ColumnId) -> &'static str {
+    columns().get(id.0).map_or("", |c| c.head.name)
+}

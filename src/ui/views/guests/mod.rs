@@ -1,0 +1,103 @@
+//! The list of guests: a row a guest, a row for what the host does outside guests, and a row for all idle guests.
+
+mod columns;
+mod rows;
+
+pub use columns::{GuestRow, column_name, column_with_name, columns, filter_fields};
+pub use rows::{GuestList, ListRow, arrange, busy, key};
+
+use crate::ui::layout;
+use crate::ui::state::AppState;
+use crate::ui::table::{RowStyle, Table, TableId, TablePainter};
+use crate::ui::text::{clean, width};
+use crate::ui::theme::{StyleId, Theme};
+use crate::ui::widgets::draw::put;
+use crate::ui::widgets::{say, scrollbar};
+use judge::model::DomainModel;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use sample::SourceStatus;
+
+/// Of the columns of the screen beyond this, a third is room for longer names.
+const WIDE: u16 = 124;
+
+/// The list as a table: its rows are in order already.
+pub fn table(state: &AppState) -> Table<GuestRow<'_>> {
+    let rows = state.list.rows.iter().map(|row| GuestRow::new(state, *row)).collect();
+    Table { rows, ..empty_table(state) }
+}
+
+/// The table without rows.
+fn empty_table(state: &AppState) -> Table<GuestRow<'_>> {
+    let mut columns = columns();
+    columns[0].head.layout.width += layout::plan(state).list.width.saturating_sub(WIDE) / 3;
+    Table { id: TableId::Guests, columns, rows: Vec::new(), key: |r| key(r.state, r.row), style }
+}
+
+fn style(row: &GuestRow<'_>) -> RowStyle {
+    match (row.worst(), row.row) {
+        (Some(found), _) => RowStyle::Severity(found.severity),
+        (None, ListRow::Idle(_)) => RowStyle::Dim,
+        (None, _) if row.domain.is_some_and(rows::is_idle) => RowStyle::Dim,
+        (None, _) => RowStyle::Plain,
+    }
+}
+
+/// Paints the list.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    if let Some((text, look)) = instead(state) {
+        let inner = Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 1 };
+        say(buf, inner, &text, look, theme);
+        return;
+    }
+    let table = table(state);
+    let painter = TablePainter::new(&table, state.table(TableId::Guests), area.width - 1, theme);
+    let line = |n: usize| Rect { y: area.y + n as u16, height: 1, width: area.width - 1, ..area };
+    painter.head(buf, line(0));
+    count(buf, line(0), state, theme);
+    let (top, room) = (state.list.top, usize::from(area.height - 1));
+    for (n, row) in (top..table.rows.len()).take(room).enumerate() {
+        painter.row(buf, line(n + 1), row, row == state.list.at);
+    }
+    let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
+    scrollbar(buf, below, table.rows.len(), top, theme);
+}
+
+/// How many guests of how many are listed, at the right end of the header unless a column has its header there.
+fn count(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
+    let listed = state.list.rows.iter().filter(|row| matches!(row, ListRow::Guest(_))).count();
+    let text = format!("{listed} of {} guests", state.model.as_ref().map_or(0, |m| m.domains.len()));
+    let x = line.right().saturating_sub(width(&text));
+    if (x - 1..line.right()).all(|x| buf[(x, line.y)].symbol() == " ") {
+        put(buf, x, line.y, &text, width(&text), theme.style(StyleId::Dim));
+    }
+}
+
+/// What is said where there is no list.
+fn instead(state: &AppState) -> Option<(String, StyleId)> {
+    let Some(model) = &state.model else { return Some(("Waiting for the first sample …".into(), StyleId::Dim)) };
+    if model.domains.is_empty() {
+        let (recorded, unseen) = (state.session.source.is_recorded(), model.unseen_processes());
+        let text = match (recorded, unseen.map(SourceStatus::sentence)) {
+            (false, None) => {
+                "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon as it starts.".into()
+            }
+            (true, None) => "No guest was running at this time.".into(),
+            (false, Some(why)) => format!("No KVM guest is visible, but not every process is: {}.", clean(&why)),
+            (true, Some(why)) => format!("No guest was visible, but not every process was: {}.", clean(&why)),
+        };
+        return Some((text, StyleId::Text));
+    }
+    if !state.list.guests.is_empty() {
+        return None;
+    }
+    let mut names: Vec<String> = model.domains.iter().map(|d| clean(DomainModel::name(d))).collect();
+    names.sort_unstable();
+    let (all, filter) = (names.len(), clean(state.list.filter.text()));
+    let names = names.join(", ");
+    let text = format!("None of {all} guests passes the filter '{filter}'. Esc clears the filter. There are: {names}");
+    Some((text, StyleId::Text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! The rows of the list, their order, and what is selected.
+
+use super::columns::GuestRow;
+use crate::ui::filter::TableFilter;
+use crate::ui::state::AppState;
+use crate::ui::table::{RowKey, TableId, step};
+use crate::ui::text::clean;
+use judge::cost::{CostKind, GuestCosts, guest_costs};
+use judge::lint::Severity;
+use judge::model::{DomainModel, GuestId, Model, ThreadModel};
+use kvm::thread_name;
+use sample::OtherTask;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+/// From this many idle guests on, they share a row.
+const MIN_FOLDED: usize = 4;
+/// A guest that uses, and whose vCPUs wait for, less of a CPU than this is idle; percent.
+const IDLE: f64 = 1.0;
+/// A vCPU is delayed by tasks outside guests if they ran for this part of the time that it waited for others.
+const MIN_SHARE: f64 = 0.25;
+
+/// A row of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListRow {
+    /// A guest: its index among those of the model.
+    Guest(usize),
+    /// What the host does outside guests.
+    Other,
+    /// So many idle guests.
+    Idle(usize),
+}
+
+/// The list of guests.
+#[derive(Debug, Clone, Default)]
+pub struct GuestList {
+    /// The rows, top to bottom.
+    pub rows: Vec<ListRow>,
+    /// The guests that pass the filter, in the order of the list, folded ones too: indices among those of the model.
+    pub guests: Vec<usize>,
+    /// The selected row. `None` until a key selects one; the first row is selected then.
+    pub cursor: Option<RowKey>,
+    /// Index of the selected row.
+    pub at: usize,
+    /// Index of the first visible row.
+    pub top: usize,
+    /// Whether idle guests have rows of their own.
+    pub shows_idle: bool,
+    /// Which guests are shown.
+    pub filter: TableFilter,
+    /// What costs each guest its time, in the order of the model.
+    pub costs: Vec<GuestCosts>,
+    /// What cost each guest most a moment ago.
+    leads: HashMap<GuestId, GuestCosts>,
+    /// The guests that wait for a CPU which tasks outside guests use.
+    pub delayed: Vec<String>,
+}
+
+impl GuestList {
+    /// Takes in what the guests did in a new interval.
+    pub fn watch(&mut self, model: &Model) {
+        let mut costs = guest_costs(model);
+        for (domain, costs) in model.domains.iter().zip(&mut costs) {
+            if let Some(before) = self.leads.get(&domain.key()) {
+                costs.keep_lead(before);
+            }
+        }
+        self.leads = model.domains.iter().map(DomainModel::key).zip(costs.iter().cloned()).collect();
+        self.costs = costs;
+        self.delayed = delayed_guests(model, &self.costs);
+    }
+}
+
+/// The guests that do something.
+pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
+    model.domains.iter().filter(|d| d.cpu.is_some() && !is_idle(d)).map(|d| RowKey::of(d.key()))
+}
+
+/// Whether a guest does nothing.
+pub fn is_idle(d: &DomainModel) -> bool {
+    d.cpu.is_some_and(|c| c.busy() < IDLE) && d.longest_wait().unwrap_or(0.0) < IDLE
+}
+
+/// The guests with a vCPU that waits for a CPU which tasks outside guests use.
+fn delayed_guests(model: &Model, costs: &[GuestCosts]) -> Vec<String> {
+    let guests: HashSet<i32> = model.domains.iter().flat_map(|d| &d.threads).map(|t| t.tid).collect();
+    // Where a guest is not among those looked at, the name of its vCPU tells.
+    let is_outside = |task: &&OtherTask| {
+        task.tid > 0 && !guests.contains(&task.tid) && thread_name::vcpu_index(&task.comm).is_none()
+    };
+    let is_delayed = |vcpu: &ThreadModel| {
+        let all: f64 = vcpu.preempted_by.iter().map(|task| task.ns as f64).sum();
+        let outside: f64 = vcpu.preempted_by.iter().filter(is_outside).map(|task| task.ns as f64).sum();
+        all > 0.0 && outside >= all * MIN_SHARE
+    };
+    let waits = |costs: &GuestCosts| costs.costs.iter().any(|cost| cost.kind == CostKind::Wait);
+    let guests = model.domains.iter().zip(costs).filter(|(_, costs)| waits(costs));
+    let delayed = guests.filter(|(d, _)| d.worst_wait().is_some_and(|(vcpu, _)| is_delayed(vcpu)));
+    delayed.map(|(d, _)| clean(d.name())).collect()
+}
+
+/// What a row of the list is about.
+pub fn key(state: &AppState, row: ListRow) -> RowKey {
+    match (state.guest_at(row), row) {
+        (Some(guest), _) => RowKey::of(guest.key()),
+        (None, ListRow::Idle(_)) => RowKey::of("idle"),
+        (None, _) => RowKey::of("other"),
+    }
+}
+
+/// Rebuilds the rows after a new interval or a change of filter or order. `is_new` says whether the interval is new:
+/// then rows may change places, if they did not do so a moment ago.
+pub fn arrange(state: &mut AppState, is_new: bool) {
+    let Some(model) = &state.model else { return };
+    let now_ms = model.time_ms;
+    let mut table = super::empty_table(state);
+    let rows = (0..model.domains.len()).map(|at| GuestRow::new(state, ListRow::Guest(at)));
+    let filter = &state.list.filter;
+    table.rows = rows
+        .filter(|row| filter.shows(row.domain.map_or("", |d| d.name()), &|at| table.columns[at].value(row)))
+        .collect();
+    // The worst guest first: its worst problem, then what it loses, then how busy it is.
+    table.rows.sort_by_cached_key(|row| {
+        let severity = row.worst().map(|f| f.severity);
+        let lost = row.costs().and_then(|costs| costs.lost).map_or(0, step);
+        let busy = row.domain.and_then(|d| state.history.recent_cpu(d)).map_or(0, step);
+        Reverse((severity, lost, busy))
+    });
+    let chosen = state.table(TableId::Guests);
+    let is_due = is_new && chosen.order.is_due(now_ms);
+    let table = if is_due { table.in_order(&chosen.without_places()) } else { table.in_order(chosen) };
+    let places: Vec<RowKey> = table.rows.iter().map(table.key).collect();
+    let is_filtered = !filter.is_empty();
+    let folds = |row: &GuestRow<'_>| {
+        let is_asleep = |d: &DomainModel| is_idle(d) && !state.awake.has(RowKey::of(d.key()));
+        row.domain.is_some_and(is_asleep) && row.worst().is_none_or(|f| f.severity < Severity::Warning)
+    };
+    let mut rows: Vec<ListRow> = table.rows.iter().map(|r| r.row).collect();
+    let awake: Vec<ListRow> = table.rows.iter().filter(|r| !folds(r)).map(|r| r.row).collect();
+    let idle = rows.len() - awake.len();
+    let is_folded = idle >= MIN_FOLDED && !is_filtered && !state.list.shows_idle;
+    if is_folded {
+        rows = awake;
+    }
+    if !is_filtered && !model.host.cpus.is_empty() {
+        rows.push(ListRow::Other);
+    }
+    if is_folded {
+        rows.push(ListRow::Idle(idle));
+    }
+    let guests =
+        table.rows.iter().filter_map(|r| if let ListRow::Guest(at) = r.row { Some(at) } else { None }).collect();
+    // The first sample has no rates: its order is held by nothing.
+    if is_due && model.interval_s.is_some() {
+        state.tables.entry(TableId::Guests).or_default().order.keep(places, now_ms);
+    }
+    (state.list.rows, state.list.guests) = (rows, guests);
+    follow(state);
+}
+
+/// Moves the selection with the selected row. If that row is gone, the row now at its place is selected.
+fn follow(state: &mut AppState) {
+    let last = state.list.rows.len().saturating_sub(1);
+    let place = state.list.cursor.map(|cursor| {
+        let same = |row: &ListRow| key(state, *row) == cursor;
+        state.list.rows.iter().position(same).unwrap_or(state.list.at.min(last))
+    });
+    state.list.at = place.unwrap_or(0);
+    if place.is_some() {
+        state.list.cursor = state.list.rows.get(state.list.at).map(|row| key(state, *row));
+    }
+}

@@ -1,0 +1,91 @@
+//! Block devices of the host, and what they did for guests.
+
+use super::ScreenView;
+use super::disks::{DeviceRow, Work, names, requests, rows, section_of};
+use super::section::Section;
+use crate::ui::state::AppState;
+use crate::ui::table::{Column, TableId, head, left, right};
+use judge::figures::{micros, share};
+use judge::lint::Mark;
+use judge::model::{DomainModel, HostDiskModel};
+use sample::{EngineKind, Timing};
+
+type Col<'a> = Column<DeviceRow<'a, HostDiskModel>>;
+
+/// The columns.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    const NAME: &str = "A block device of the host that worked for the guest, timed by BPF. Not seen here: what the \
+                        page cache answers or writes back later, and storage over the network.";
+    const TIME: &str = "Mean time from the request of a thread of the guest to its completion, microseconds where no \
+                        unit is given. What the guest's disk takes longer is spent in the VMM.";
+    const DEVICE: &str = "The part of reads and writes in the device itself; `-` for device-mapper and md, below which \
+                          are other devices.";
+    const P99: &str = "99 of 100 reads and writes took at most this; of 100 or more.";
+    let more: [Col<'_>; 4] = [
+        Col::figure(head("device_mean_us", "DEVICE us", right(9, 2, 3), DEVICE), |r| r.device.mean_us().1, micros),
+        Col::figure(head("p99_us", "P99 us", right(6, 2, 4), P99), |r| r.device.p99_us(), micros),
+        Col::text(head("submitted", "SUBMITTED BY", left(12, 6, 7), "The thread that submitted most of them."), |r| {
+            let most = r.device.submitted_most();
+            most.map_or_else(String::new, |(who, part)| format!("{} {} %", who.as_str(), share(part)))
+        }),
+        Col::text(head("alias", "STANDS FOR", left(10, 40, 8), "File of a loop device, name of a mapped one."), |r| {
+            r.device.alias.clone().unwrap_or_default()
+        }),
+    ];
+    names("ON HOST", NAME).into_iter().chain(requests(TIME)).chain(more).collect()
+}
+
+fn work(disk: &HostDiskModel) -> Work<'_> {
+    let kinds = [&disk.reads.total, &disk.writes.total, &disk.flushes.total];
+    Work { name: &disk.name, ops: kinds.map(|k| disk.rate_of(k.count)), mean_us: kinds.map(Timing::mean_us) }
+}
+
+/// The section.
+pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
+    let rows = rows(state, guests, |d| d.host_disks.as_deref().unwrap_or_default(), work, Mark::HostDisk);
+    let nothing = || match state.model.as_ref().map(|m| m.engine.kind) {
+        _ if guests.iter().any(|d| d.host_disks.is_some()) => "no request of a guest reached one".into(),
+        _ if state.session.source.is_recorded() => "not recorded: record with --engine-detail disks".into(),
+        Some(EngineKind::Bpf) if state.view == ScreenView::Guests => "timed while the page of a guest is open".into(),
+        Some(EngineKind::Bpf) => "timed from now on, while this view is open".into(),
+        _ => "only the BPF engine times them".into(),
+    };
+    section_of((TableId::HostDisks, "device"), rows, columns(), state, nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::tests::screen;
+    use testkit::Fixture;
+
+    #[test]
+    fn the_title_says_why_no_device_is_listed() {
+        let mut state = screen(&Fixture::with_devices(), 120, 40);
+        let note = |state: &AppState| section(state, &state.guests()).note;
+        state.model.as_mut().unwrap().engine.kind = EngineKind::Bpf;
+        assert_eq!(note(&state), "timed while the page of a guest is open");
+        state.show(ScreenView::Storage);
+        assert_eq!(note(&state), "timed from now on, while this view is open");
+        state.model.as_mut().unwrap().domains[0].host_disks = Some(Vec::new());
+        assert_eq!(note(&state), "no request of a guest reached one");
+        state.model.as_mut().unwrap().domains[0].host_disks = None;
+        state.model.as_mut().unwrap().engine.kind = EngineKind::Perf;
+        assert_eq!(note(&state), "only the BPF engine times them");
+    }
+
+    #[test]
+    fn a_device_has_its_figures_and_who_asked_most() {
+        let mut disk = sample::HostDisk { name: "nvme0n1".into(), ..sample::HostDisk::default() };
+        (0..150).for_each(|_| disk.reads.total.add(200_000));
+        disk.submitters = [(sample::Submitter::Pool, 140), (sample::Submitter::Main, 10)].into();
+        let mut state = screen(&Fixture::with_devices(), 120, 40);
+        let of = HostDiskModel { of: disk, seconds: Some(1.0), device: None };
+        state.model.as_mut().unwrap().domains[0].host_disks = Some(vec![of]);
+        let guests = state.guests();
+        let (rows, idle) = rows(&state, &guests, |d| d.host_disks.as_deref().unwrap_or_default(), work, Mark::HostDisk);
+        let texts: Vec<String> = columns().iter().map(|c| format!("{:?}", c.value(&rows[0]))).collect();
+        assert_eq!((rows.len(), idle), (1, 0));
+        assert!(texts.contains(&"Figure(150.0)".into()) && texts.contains(&"Text(\"pool 93 %\")".into()), "{texts:?}");
+    }
+}

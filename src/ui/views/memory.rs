@@ -1,0 +1,129 @@
+//! The memory of guests: how much of it is on the host, and on which NUMA nodes.
+
+use super::disks::bad;
+use super::missing;
+use super::section::Section;
+use crate::ui::state::AppState;
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::text::clean;
+use judge::figures::{bytes, rate, share};
+use judge::lint::{RuleId, Severity};
+use judge::model::{DomainModel, GuestConfig, Model};
+use sample::{HostMemory, SourceId};
+use std::cmp::Reverse;
+
+/// A guest and its memory, bytes.
+pub struct MemoryRow<'a> {
+    guest: &'a DomainModel,
+    /// How bad it is that its memory is on other nodes than its vCPUs.
+    split: Option<Severity>,
+    resident: Option<f64>,
+    size: Option<f64>,
+    swap: Option<f64>,
+    swap_growth: Option<f64>,
+    local_percent: Option<f64>,
+}
+
+impl<'a> MemoryRow<'a> {
+    fn new(guest: &'a DomainModel, state: &AppState, model: &Model) -> Self {
+        let found = state.findings_about(Some(guest.name())).filter(|f| f.covers(RuleId::NumaSplit));
+        let hugetlb = guest.memory.hugetlb.unwrap_or(0) as f64;
+        Self {
+            guest,
+            split: found.map(|f| f.severity).max(),
+            resident: guest.memory.resident.map(|n| n as f64 + hugetlb),
+            size: GuestConfig::of(&guest.facts).memory.map(|n| n as f64),
+            swap: guest.swap.map(|(n, _)| n as f64),
+            swap_growth: guest.swap.zip(model.interval_s).map(|((_, grown), seconds)| grown as f64 / seconds),
+            local_percent: guest.local_memory_percent(&model.host.facts.topology),
+        }
+    }
+}
+
+type Col<'a> = Column<MemoryRow<'a>>;
+
+/// The columns; those of one figure of JSON have its name.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    const RESIDENT: &str = "Its memory on the host, with its explicit huge pages and 20 to 100 MiB of the VMM.";
+    const LOCAL: &str = "The part of it on the NUMA nodes where its vCPUs ran last, percent.";
+    const BALLOON: &str = "What the balloon leaves to the guest.";
+    const HUGE: &str =
+        "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, read every 5 minutes.";
+    vec![
+        Col::text(head("domain", "GUEST", left(10, 16, 0), "Its name."), |r| r.guest.name().to_owned())
+            .drawn(|r| Cell::name(clean(r.guest.name()))),
+        Col::figure(head("resident", "RESIDENT", right(8, 2, 0), RESIDENT), |r| r.resident, size),
+        Col::figure(head("size", "GUEST RAM", right(9, 1, 3), "Memory that it is configured with."), |r| r.size, size),
+        Col::figure(head("swap_bytes", "SWAP", right(8, 2, 0), "Its part in the host's swap."), |r| r.swap, size)
+            .drawn(|r| bad(r.swap, size)),
+        Col::figure(head("swap_growth", "SWAP B/s", right(8, 0, 2), "How that grows."), |r| r.swap_growth, rate)
+            .drawn(|r| bad(r.swap_growth, rate)),
+        Col::figure(head("local_percent", "LOCAL%", right(6, 0, 1), LOCAL), |r| r.local_percent, share),
+        Col::figure(head("balloon_bytes", "BALLOON", right(8, 2, 4), BALLOON), balloon, size),
+        Col::figure(head("huge", "HUGE", right(8, 2, 6), HUGE), huge, size),
+        Col::text(head("nodes", "BY NODE", left(22, 60, 7), "Its memory on each NUMA node."), |r| {
+            let nodes = r.guest.node_memory.iter().map(|(node, n)| format!("{node}: {}", bytes(*n)));
+            nodes.collect::<Vec<_>>().join("  ")
+        }),
+    ]
+}
+
+fn size(value: f64) -> String {
+    bytes(value as u64)
+}
+
+fn balloon(row: &MemoryRow<'_>) -> Option<f64> {
+    row.guest.memory.balloon.map(|n| n as f64)
+}
+
+fn huge(row: &MemoryRow<'_>) -> Option<f64> {
+    let memory = row.guest.memory;
+    memory.hugetlb.filter(|n| *n > 0).or(memory.transparent).map(|n| n as f64)
+}
+
+/// The section.
+pub fn section<'a>(state: &'a AppState, model: &'a Model, guests: &[&'a DomainModel]) -> Section<'a> {
+    let mut rows: Vec<_> = guests.iter().map(|guest| MemoryRow::new(guest, state, model)).collect();
+    if rows.iter().all(|r| r.resident.or(r.swap).is_none()) {
+        rows.clear();
+    }
+    let mib = |n: Option<f64>| Reverse(n.map(|n| n as u64 >> 20));
+    rows.sort_by_cached_key(|r| (Reverse(r.split), mib(r.swap), mib(r.resident)));
+    let style = |r: &MemoryRow<'_>| r.split.map_or(RowStyle::Plain, RowStyle::Severity);
+    let table = Table { id: TableId::Memory, columns: columns(), rows, key: |r| RowKey::of(r.guest.key()), style };
+    let host = model.host.memory.as_ref().map(of_host).unwrap_or_default();
+    Section::table(table, state, || missing::because(state, "not known", &[SourceId::Procfs])).with_right(host)
+}
+
+fn of_host(memory: &HostMemory) -> String {
+    let (free, all, swap) = (bytes(memory.available), bytes(memory.total), bytes(memory.swap_used));
+    format!("host: {free} free of {all}, {swap} in swap{}", if memory.ksm_running { ", KSM runs" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::tests::{busy, judged, model};
+    use testkit::Fixture;
+
+    #[test]
+    fn guests_with_a_problem_and_then_those_in_swap_are_first() {
+        let state = judged(&Fixture::with_devices(), 120, 40);
+        let guests = state.guests();
+        let rows: Vec<_> = guests.iter().map(|guest| MemoryRow::new(guest, &state, model(&state))).collect();
+        let split = rows.iter().find(|r| r.split.is_some()).unwrap();
+        assert_eq!((split.guest.name(), split.local_percent.map(f64::round)), ("db-prod", Some(71.0)));
+        let section = section(&state, model(&state), &guests);
+        let crate::ui::views::Body::Table(table) = &section.body else { panic!("no table") };
+        assert_eq!(table.key(0), RowKey::of(split.guest.key()));
+        let swapped = rows.iter().max_by(|a, b| a.swap.partial_cmp(&b.swap).unwrap()).unwrap();
+        assert_eq!(table.key(1), RowKey::of(swapped.guest.key()));
+    }
+
+    #[test]
+    fn memory_that_no_source_gave_is_no_table() {
+        let state = busy(120, 40);
+        let section = section(&state, model(&state), &state.guests());
+        assert_eq!((section.body_lines(), section.note.starts_with("not known")), (0, true), "{}", section.note);
+    }
+}

@@ -1,0 +1,150 @@
+//! The last minute of the selected guest, or of the host.
+
+use super::section::{Picture, Section, SectionId};
+use crate::ui::state::AppState;
+use crate::ui::theme::{StyleId, Theme};
+use crate::ui::widgets::draw::put;
+use crate::ui::widgets::title;
+use judge::figures::{figure, or_unknown, seconds};
+use judge::model::{HISTORY_POINTS, HistoryPoint};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Where the labels and the bars begin.
+const LABEL_AT: u16 = 2;
+const BARS_AT: u16 = 11;
+/// Width of the scale.
+const SCALE: u16 = 10;
+/// A scale ends at one of these times a power of ten.
+const STEPS: [f64; 6] = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0];
+
+/// A row: its label and figure, and the least end of its scale, so that noise is not blown up.
+type Curve = (&'static str, StyleId, fn(&HistoryPoint) -> Option<f64>, f64);
+
+const CURVES: [Curve; 3] = [
+    ("CPU%", StyleId::Guest, |p| p.cpu, 100.0),
+    ("exits/s", StyleId::Text, |p| p.exits, 1000.0),
+    ("wait %", StyleId::Wait, |p| p.wait, 10.0),
+];
+
+struct LastMinute<'a>(&'a AppState);
+
+/// The section of a page.
+pub fn section(state: &AppState) -> Section<'_> {
+    let (name, note) = heading(state);
+    Section::picture(SectionId::Minute, &name, LastMinute(state)).with_note(note)
+}
+
+/// Paints it below the list.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    if !area.is_empty() {
+        let (name, note) = heading(state);
+        title(buf, Rect { height: 1, ..area }, &name, note, "", theme);
+        LastMinute(state).paint(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, theme);
+    }
+}
+
+/// The title, which names a longer time if the intervals are longer, and whose minute it is.
+fn heading(state: &AppState) -> (String, &'static str) {
+    let all_s = state.session.interval_s * HISTORY_POINTS as f64;
+    let all = if (all_s - 60.0).abs() < 1.0 { "minute".into() } else { seconds(all_s) };
+    (format!("last {all}"), if state.domain().is_some() { "" } else { "of the host with all guests" })
+}
+
+impl Picture for LastMinute<'_> {
+    fn height(&self) -> u16 {
+        CURVES.len() as u16
+    }
+
+    fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+        let state = self.0;
+        // The newest point is at the right end, whatever is known of those before.
+        let points: Vec<&HistoryPoint> = state.history.points(state.domain()).rev().collect();
+        let room = area.width.saturating_sub(BARS_AT + SCALE);
+        let each = (room / HISTORY_POINTS as u16).max(1);
+        let columns = room.min(each * HISTORY_POINTS as u16);
+        for ((label, look, value, min_top), y) in CURVES.into_iter().zip(area.y..area.bottom()) {
+            put(buf, area.x + LABEL_AT, y, label, BARS_AT - LABEL_AT, theme.style(StyleId::Text));
+            let end = area.x + BARS_AT + columns;
+            let max = points.iter().filter_map(|p| value(p)).reduce(f64::max);
+            let top = max.map(|max| scale_end(max.max(min_top)));
+            for (point, n) in points.iter().take((columns / each).into()).zip(1..) {
+                let bar = value(point).zip(top).map(|(figure, top)| theme.level(figure / top).to_string());
+                let bar = bar.unwrap_or_default().repeat(each.into());
+                put(buf, end - n * each, y, &bar, each, theme.style(look));
+            }
+            let scale = format!("0..{}", or_unknown(top, figure));
+            put(buf, end + 1, y, &scale, SCALE - 1, theme.style(StyleId::Dim));
+        }
+        let now_ms = state.model.as_ref().map_or(0, |m| m.time_ms);
+        for (mark, time_ms) in state.marks.times_ms(now_ms) {
+            let at = points.iter().position(|p| p.time_ms == time_ms).map(|at| at as u16 * each + 1);
+            if let Some(at) = at.filter(|at| *at <= columns) {
+                put(buf, area.x + BARS_AT + columns - at, area.y, &mark.to_string(), 1, theme.style(StyleId::Strong));
+            }
+        }
+    }
+}
+
+/// The end of a scale that holds a figure.
+fn scale_end(max: f64) -> f64 {
+    let power = 10_f64.powf(max.log10().floor());
+    STEPS.iter().map(|step| step * power).find(|end| *end >= max).unwrap_or(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::tests::{busy, draw, press, text};
+    use judge::model::History;
+
+    /// Four seconds: no exits known, none, half of the most, the most; the wait is never known.
+    fn state() -> AppState {
+        let mut state = busy(120, 40);
+        let model = state.model.clone().unwrap();
+        state.history = History::default();
+        for (n, exits) in [None, Some(0.0), Some(2000.0), Some(4000.0)].into_iter().enumerate() {
+            let mut model = model.clone();
+            model.time_ms += 1000 * n as i64;
+            for d in &mut model.domains {
+                d.exit_rate.0 = exits;
+                d.threads.iter_mut().for_each(|t| t.cpu = t.cpu.map(|c| judge::model::CpuShare { wait: None, ..c }));
+            }
+            state.history.push(&model);
+        }
+        state
+    }
+
+    fn row(state: &AppState, label: &str, theme: &Theme) -> String {
+        let text = text(&draw(state, theme));
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("  {label:<9}"))).unwrap();
+        line.to_owned()
+    }
+
+    #[test]
+    fn unknown_points_stay_empty_and_the_newest_is_at_the_right() {
+        let state = state();
+        assert_eq!(row(&state, "exits/s", &Theme::default()), format!("{}▁▄█ 0..4000", " ".repeat(57)));
+        assert_eq!(row(&state, "wait %", &Theme::default()), format!("{} 0..-", " ".repeat(60)));
+        let ascii = Theme::new(crate::ui::theme::Palette::None, true);
+        assert_eq!(row(&state, "exits/s", &ascii), format!("{}_~# 0..4000", " ".repeat(57)));
+    }
+
+    #[test]
+    fn a_mark_stands_at_its_time() {
+        let mut state = state();
+        press(&mut state, "m");
+        let marked = state.marks.times_ms(0).first().map(|(_, ms)| *ms);
+        assert_eq!(marked, state.history.points(None).next().map(|p| p.time_ms), "the interval shown is the first");
+        assert!(row(&state, "CPU%", &Theme::default()).starts_with(&format!("{}A", " ".repeat(56))));
+    }
+
+    #[test]
+    fn a_scale_holds_its_figures() {
+        for (max, end) in
+            [(10.0, 10.0), (10.1, 20.0), (399.0, 400.0), (401.0, 600.0), (8.1, 10.0), (81_000.0, 100_000.0)]
+        {
+            assert!((scale_end(max) - end).abs() < 1e-6, "{max}");
+        }
+    }
+}

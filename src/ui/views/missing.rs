@@ -1,0 +1,21 @@
+//! Why a view or a part of it is empty, and where it says what would fill it.
+
+use crate::ui::action::Action;
+use crate::ui::state::AppState;
+use crate::ui::views::ScreenView;
+use sample::{SourceId, SourceState};
+
+/// What is not there, and the first of `sources` that does not work: `none is known (libvirt missing: see 5)`.
+pub fn because(state: &AppState, nothing: &str, sources: &[SourceId]) -> String {
+    let Some(model) = &state.model else { return "waiting for the first sample".into() };
+    if model.interval_s.is_none() {
+        return "measuring the first interval".into();
+    }
+    if model.domains.is_empty() {
+        return "no guest runs".into();
+    }
+    let broken = sources.iter().find_map(|id| model.sources.iter().find(|s| s.id == *id && s.state != SourceState::Ok));
+    let Some(source) = broken else { return nothing.to_string() };
+    let key = state.key_name(Action::Show(ScreenView::Sources));
+    format!("{nothing} ({} {}: see {key})", source.id.as_str(), source.state.as_str())
+}

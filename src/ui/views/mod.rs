@@ -1,0 +1,140 @@
+//! The views. A view is a list of [`Section`]s; [`page`] lays them out in one scroll. The first screen is the list of
+//! guests ([`guests`]) with the detail of the selected row.
+
+pub mod accesses;
+pub mod cpu_map;
+pub mod cpus;
+pub mod detail;
+pub mod disks;
+pub mod exits;
+pub mod guests;
+pub mod heat_map;
+pub mod host_disks;
+pub mod interrupts;
+pub mod latency;
+pub mod memory;
+pub mod minute;
+mod missing;
+pub mod page;
+pub mod problems;
+pub mod section;
+pub mod sources;
+pub mod stacks;
+mod task_names;
+pub mod tasks;
+pub mod threads;
+pub mod userspace;
+
+pub use page::{Page, PageState};
+pub use section::{Body, Section, SectionId};
+
+use super::state::AppState;
+use super::table::{ColumnHead, TableId};
+
+/// What fills the screen below the header.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScreenView {
+    /// The list of guests, and the detail of the selected one.
+    #[default]
+    Guests,
+    /// All of one guest, or of the host outside guests.
+    Page,
+    /// The host's CPUs.
+    Cpus,
+    /// How long vCPUs wait for a CPU.
+    Latency,
+    /// Disks, network interfaces and memory.
+    Storage,
+    /// Which sources work and which are missing.
+    Sources,
+}
+
+impl ScreenView {
+    /// The views that a number and Tab show, in this order.
+    pub const ALL: [Self; 5] = [Self::Guests, Self::Cpus, Self::Latency, Self::Storage, Self::Sources];
+
+    /// Its name in the config file and in names of files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Guests => "guests",
+            Self::Page => "page",
+            Self::Cpus => "cpus",
+            Self::Latency => "latency",
+            Self::Storage => "storage",
+            Self::Sources => "sources",
+        }
+    }
+
+    /// The view of this name.
+    pub fn with_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|v| v.name() == name)
+    }
+
+    /// The view `by` places further; after the last comes the first.
+    #[must_use]
+    pub fn turn(self, by: isize) -> Self {
+        let at = Self::ALL.iter().position(|v| *v == self).unwrap_or(0);
+        Self::ALL[(at as isize + by).rem_euclid(Self::ALL.len() as isize) as usize]
+    }
+}
+
+/// The sections of a view in a width.
+pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section<'_>> {
+    let Some(model) = &state.model else { return Vec::new() };
+    match view {
+        ScreenView::Guests => Vec::new(),
+        ScreenView::Page => match state.domain() {
+            Some(domain) => vec![
+                problems::section(state, columns),
+                exits::section(state, domain),
+                userspace::section(state, domain),
+                accesses::section(state, domain),
+                threads::section(state, domain),
+                interrupts::section(state, domain),
+                disks::section(state, &[domain]),
+                disks::nics(state, &[domain]),
+                host_disks::section(state, &[domain]),
+                memory::section(state, model, &[domain]),
+                minute::section(state),
+                userspace::counters(state, domain),
+            ],
+            None => vec![problems::section(state, columns), tasks::section(state, model)],
+        },
+        ScreenView::Cpus => vec![cpu_map::section(state, model, columns), cpus::section(state, model)],
+        ScreenView::Latency => vec![heat_map::section(state), latency::section(state)],
+        ScreenView::Storage => {
+            let guests = state.guests();
+            vec![
+                disks::section(state, &guests),
+                disks::nics(state, &guests),
+                host_disks::section(state, &guests),
+                memory::section(state, model, &guests),
+            ]
+        }
+        ScreenView::Sources => vec![sources::section(model, columns), sources::unjudged(state, model, columns)],
+    }
+}
+
+/// What describes the columns of a table, left to right.
+pub fn heads(table: TableId) -> Vec<ColumnHead> {
+    match table {
+        TableId::Guests => heads_of(guests::columns()),
+        TableId::Exits => heads_of(exits::columns()),
+        TableId::Userspace => heads_of(userspace::columns()),
+        TableId::Counters => heads_of(userspace::counter_columns()),
+        TableId::Accesses => heads_of(accesses::columns()),
+        TableId::Threads => heads_of(threads::columns()),
+        TableId::Interrupts => heads_of(interrupts::columns()),
+        TableId::Disks => heads_of(disks::columns()),
+        TableId::Nics => heads_of(disks::nic_columns()),
+        TableId::HostDisks => heads_of(host_disks::columns()),
+        TableId::Memory => heads_of(memory::columns()),
+        TableId::Cpus => heads_of(cpus::columns()),
+        TableId::Latency => heads_of(latency::columns()),
+        TableId::Tasks => heads_of(tasks::columns()),
+    }
+}
+
+fn heads_of<Row>(columns: Vec<super::table::Column<Row>>) -> Vec<ColumnHead> {
+    columns.into_iter().map(|column| column.head).collect()
+}

@@ -1,0 +1,129 @@
+//! A part of a view: a title and what is below it. It says how high it is; nothing is painted to be measured.
+
+use crate::ui::state::AppState;
+use crate::ui::table::{AnyTable, RowKey, Table, TableId};
+use crate::ui::theme::Theme;
+use crate::ui::widgets::StyledLine;
+use judge::lint::Severity;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Identifies a section of a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SectionId {
+    /// A table.
+    Table(TableId),
+    /// The problems of a guest or of the host.
+    Problems,
+    /// The last minute.
+    Minute,
+    /// The map of CPUs.
+    CpuMap,
+    /// The picture of latencies.
+    HeatMap,
+    /// Sources.
+    Sources,
+    /// Rules that could not be judged.
+    Unjudged,
+}
+
+/// A line of text in a section.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TextLine {
+    /// The mark in front of it: it is the first line of a problem.
+    pub mark: Option<Severity>,
+    /// Its pieces; with a mark the first two columns are free.
+    pub pieces: StyledLine,
+    /// What it is about, where Enter does something with it.
+    pub key: Option<RowKey>,
+}
+
+impl From<StyledLine> for TextLine {
+    fn from(pieces: StyledLine) -> Self {
+        Self { pieces, ..Self::default() }
+    }
+}
+
+/// Something painted that is neither text nor a table.
+pub trait Picture {
+    /// Its height in lines.
+    fn height(&self) -> u16;
+    /// Paints it into an area of that height.
+    fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme);
+}
+
+/// What is below the title.
+pub enum Body<'a> {
+    /// A table.
+    Table(Box<dyn AnyTable + 'a>),
+    /// Lines of text; none for a section that has nothing to say.
+    Text(Vec<TextLine>),
+    /// A picture.
+    Picture(Box<dyn Picture + 'a>),
+}
+
+/// A part of a view.
+pub struct Section<'a> {
+    /// Which one it is.
+    pub id: SectionId,
+    /// Its title.
+    pub title: String,
+    /// What is said behind the title, such as why there is nothing to show.
+    pub note: String,
+    /// What is said at the right end of the title.
+    pub right: String,
+    /// What is below the title.
+    pub body: Body<'a>,
+}
+
+impl<'a> Section<'a> {
+    /// A section with a table in the order that the user chose; one without rows is its title alone, which says why.
+    pub fn table<Row: 'a>(table: Table<Row>, state: &AppState, why: impl FnOnce() -> String) -> Self {
+        let (id, order) = (table.id, state.table(table.id));
+        let note = if table.rows.is_empty() { why() } else { String::new() };
+        let body = Body::Table(Box::new(table.in_order(order)));
+        Self { body, ..Self::folded(SectionId::Table(id), id.title(), note) }
+    }
+
+    /// A section of text.
+    pub fn text(id: SectionId, title: &str, lines: Vec<TextLine>) -> Self {
+        Self { id, title: title.into(), note: String::new(), right: String::new(), body: Body::Text(lines) }
+    }
+
+    /// A section that is folded to its title, which says why.
+    pub fn folded(id: SectionId, title: &str, why: impl Into<String>) -> Self {
+        Self::text(id, title, Vec::new()).with_note(why)
+    }
+
+    /// A section with a picture.
+    pub fn picture(id: SectionId, title: &str, picture: impl Picture + 'a) -> Self {
+        Self { body: Body::Picture(Box::new(picture)), ..Self::text(id, title, Vec::new()) }
+    }
+
+    /// Says something behind the title.
+    #[must_use]
+    pub fn with_note(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
+
+    /// Says something at the right end of the title.
+    #[must_use]
+    pub fn with_right(self, right: impl Into<String>) -> Self {
+        Self { right: right.into(), ..self }
+    }
+
+    /// Its table.
+    pub fn as_table(&self) -> Option<&dyn AnyTable> {
+        if let Body::Table(table) = &self.body { Some(table.as_ref()) } else { None }
+    }
+
+    /// The height in lines of what is below the title.
+    pub fn body_lines(&self) -> usize {
+        match &self.body {
+            Body::Table(table) if table.len() == 0 => 0,
+            Body::Table(table) => table.len() + 1,
+            Body::Text(lines) => lines.len(),
+            Body::Picture(picture) => picture.height().into(),
+        }
+    }
+}

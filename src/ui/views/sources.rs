@@ -1,0 +1,149 @@
+//! Which sources work, which are missing and the command that enables them; and what could not be judged.
+
+use super::section::{Section, SectionId, TextLine};
+use crate::ui::state::AppState;
+use crate::ui::text::{clean_line, clean_lines, wrap};
+use crate::ui::theme::StyleId;
+use judge::figures::{bytes, percent};
+use judge::model::Model;
+use report::findings_text;
+use sample::{SourceId, SourceState};
+
+/// Width of what is on the left of a text.
+const LABEL: u16 = 26;
+/// Room for a text beside its label; with less it is below.
+const MIN_BESIDE: u16 = 38;
+const INDENT: u16 = 2;
+/// How many guests or rules are named in a row.
+const MAX_NAMES: usize = 3;
+
+/// What a source that works gives.
+fn gives(id: SourceId) -> &'static str {
+    match id {
+        SourceId::Procfs => "guests and their threads, CPU time, wait, memory, tap and macvtap devices",
+        SourceId::Tracepoints => "exits, accesses, wake-ups, moves",
+        SourceId::KvmStats => "KVM's own counters",
+        SourceId::KernelLog => "what the kernel logs about KVM",
+        SourceId::Libvirt => "names and configuration of guests, pins, disks, interfaces",
+        SourceId::StatusXml => "the same as far as libvirt's files say it",
+        SourceId::Monitor => "devices by address, disks, balloon",
+        SourceId::Recording => "what is seen is being recorded",
+        SourceId::Session => "samples of a recording",
+        _ => "",
+    }
+}
+
+/// A text wrapped beside its label, or below it on a narrow screen.
+fn entry(label: (String, StyleId), texts: Vec<(String, StyleId)>, columns: u16) -> Vec<TextLine> {
+    // Beside the scroll bar and a blank.
+    let columns = columns.saturating_sub(3);
+    let is_below = columns < LABEL + MIN_BESIDE;
+    let indent = if is_below { INDENT } else { LABEL };
+    let blank = || (" ".repeat(indent.into()), StyleId::Text);
+    let wrapped = |(text, look): (String, StyleId)| {
+        wrap(&text, columns.saturating_sub(indent)).into_iter().map(move |line| vec![blank(), (line, look)])
+    };
+    let mut lines: Vec<_> = texts.into_iter().flat_map(wrapped).collect();
+    match lines.first_mut().filter(|_| !is_below) {
+        Some(first) => first[0] = (format!("{:<width$}", label.0, width = usize::from(LABEL)), label.1),
+        None => lines.insert(0, vec![label]),
+    }
+    lines.into_iter().map(TextLine::from).collect()
+}
+
+/// The sources, those that are missing first.
+pub fn section(model: &Model, columns: u16) -> Section<'_> {
+    let mut sources: Vec<_> = model.sources.iter().collect();
+    let rank = |state| [SourceState::Missing, SourceState::Degraded, SourceState::Ok].iter().position(|s| *s == state);
+    sources.sort_by_key(|s| rank(s.state));
+    let mut lines = Vec::new();
+    for s in &sources {
+        let look = if s.state == SourceState::Ok { StyleId::Good } else { StyleId::Warning };
+        let fix = s.fix.as_ref().map(|fix| (format!("fix: {}", clean_lines(fix)), StyleId::Strong));
+        let mut texts: Vec<_> = s.cause.iter().map(|cause| (clean_lines(cause), StyleId::Text)).chain(fix).collect();
+        if texts.is_empty() {
+            texts.push((gives(s.id).to_owned(), StyleId::Dim));
+        }
+        lines.extend(entry((format!("{:<15} {}", s.id.as_str(), s.state.as_str()), look), texts, columns));
+    }
+    if model.overflow > 0 {
+        let text = format!("{} events are counted in rows named other: too many addresses", model.overflow);
+        lines.extend(entry(("overflow".into(), StyleId::Warning), vec![(text, StyleId::Text)], columns));
+    }
+    let troubled = model.troubled_sources().len();
+    let note = if troubled > 0 { format!("{troubled} of {} do not give all", sources.len()) } else { String::new() };
+    let cpu = model.own_cpu.map(|cpu| format!("{} % of a CPU, ", percent(cpu))).unwrap_or_default();
+    let cost = if model.own_rss > 0 { format!("kvmtop: {cpu}{}", bytes(model.own_rss)) } else { String::new() };
+    Section::text(SectionId::Sources, "sources", lines).with_note(note).with_right(cost)
+}
+
+/// What could not be judged, and where not enough has been seen: no finding does not mean that all is well.
+pub fn unjudged<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Section<'a> {
+    let (cannot_tell, watching): (Vec<_>, Vec<_>) =
+        (state.cannot_tell.iter().collect(), state.watching.iter().collect());
+    let sentences = findings_text::unjudged(&cannot_tell, &watching, &model.host, MAX_NAMES);
+    let lines = sentences.iter().flat_map(|sentence| {
+        let (what, why) = sentence.split_once(": ").unwrap_or_default();
+        entry((what.to_owned(), StyleId::Strong), vec![(clean_line(why), StyleId::Text)], columns)
+    });
+    let note = match (sentences.is_empty(), model.interval_s) {
+        (true, None) => "the first interval is measured",
+        (true, Some(_)) => "nothing",
+        (false, _) => "",
+    };
+    Section::text(SectionId::Unjudged, "what could not be judged", lines.collect()).with_note(note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::state::Tick;
+    use crate::ui::tests::{model, screen};
+    use crate::ui::text::width;
+    use crate::ui::views::Body;
+    use judge::lint::{CannotTell, RuleId};
+    use testkit::Fixture;
+
+    fn lines(section: Section<'_>) -> Vec<String> {
+        let Body::Text(lines) = section.body else { panic!("no text") };
+        lines.into_iter().map(|line| line.pieces.into_iter().map(|(text, _)| text).collect()).collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_first_with_cause_and_command() {
+        let state = screen(&Fixture::no_kvm_exit(), 120, 40);
+        let text = lines(section(model(&state), 120));
+        assert!(text[0].starts_with("libvirt         missing   cannot connect"), "{text:#?}");
+        assert!(text.iter().any(|line| line.trim() == "fix: systemctl start libvirtd"), "{text:#?}");
+        assert!(text.last().unwrap().contains(" ok "), "{text:#?}");
+        for columns in [40, 64, 80, 200] {
+            for line in lines(section(model(&state), columns)) {
+                assert!(width(&line) <= columns - 3, "{columns}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reason_of_many_guests_is_said_once() {
+        let f = Fixture::busy_host();
+        let mut state = screen(&f, 120, 40);
+        let cannot = |domain: String| CannotTell {
+            rule: RuleId::DiskLatency,
+            domain: Some(domain),
+            because: "the host's block devices are not timed".into(),
+        };
+        state.absorb(Tick {
+            model: model(&state).clone(),
+            cannot_tell: (0..12).map(|i| cannot(format!("g{i:02}"))).collect(),
+            ..Tick::default()
+        });
+        let text = lines(unjudged(&state, model(&state), 120));
+        assert_eq!(text.len(), 1, "{text:#?}");
+        assert!(
+            text[0].starts_with("not judged                disk-latency of g00, g01, g02, and 9 more: "),
+            "{text:#?}"
+        );
+        state.cannot_tell.clear();
+        assert_eq!(unjudged(&state, model(&state), 120).note, "nothing");
+    }
+}

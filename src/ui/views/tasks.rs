@@ -1,0 +1,102 @@
+//! Tasks of the host outside guests, by name.
+
+use super::section::Section;
+use crate::ui::state::AppState;
+use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use judge::figures::percent;
+use judge::model::{Model, TaskGroup};
+use kvm::CpuSet;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Tasks with one name.
+#[derive(Default)]
+pub struct TaskRow<'a> {
+    name: &'a str,
+    cpu: f64,
+    count: u64,
+    cpus: CpuSet,
+}
+
+type Col<'a> = Column<TaskRow<'a>>;
+
+/// The columns.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    const CPU: &str = "CPU time of all tasks of this name; 100 is one host CPU.";
+    const CPUS: &str = "The CPUs that they ran on last.";
+    let count = |n: f64| n.to_string();
+    vec![
+        Col::text(head("comm", "TASK", left(16, 16, 0), "Name of tasks outside guests."), |r| r.name.to_owned()),
+        Col::figure(head("cpu", "CPU%", right(6, 0, 0), CPU), |r| Some(r.cpu), percent),
+        Col::figure(head("count", "TASKS", right(5, 0, 1), "How many they are."), |r| Some(r.count as f64), count),
+        Col::text(head("last_cpus", "LAST CPUS", left(9, 60, 2), CPUS), |r| r.cpus.to_string()),
+    ]
+}
+
+/// The section.
+pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
+    let host = &model.host;
+    let groups = host.task_groups.iter().flatten();
+    let row = |g: &'a TaskGroup| TaskRow { name: &g.comm, cpu: g.cpu_percent, count: g.count, ..TaskRow::default() };
+    let mut by_name: BTreeMap<&str, TaskRow<'_>> = groups.map(|g| (g.comm.as_str(), row(g))).collect();
+    for task in &host.tasks {
+        // Kernel threads of a kind are named by CPU: `ksoftirqd/3`.
+        let name = task.comm.split('/').next().filter(|_| task.kernel).unwrap_or(&task.comm);
+        if host.task_groups.is_none() {
+            let row = by_name.entry(name).or_default();
+            (row.name, row.cpu, row.count) = (name, row.cpu + task.cpu_percent, row.count + 1);
+        }
+        if let Some(row) = by_name.get_mut(name) {
+            row.cpus.insert(task.last_cpu);
+        }
+    }
+    let mut rows: Vec<_> = by_name.into_values().collect();
+    rows.sort_by_cached_key(|r| Reverse(step(r.cpu)));
+    let table =
+        Table { id: TableId::Tasks, columns: columns(), rows, key: |r| RowKey::of(r.name), style: |_| RowStyle::Plain };
+    let all = host.usage().map(|usage| format!("{} % of the host", percent(usage.other))).unwrap_or_default();
+    Section::table(table, state, || "none of them used a CPU".into()).with_right(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::tests::{busy, model};
+    use judge::model::HostTaskModel;
+
+    #[test]
+    fn tasks_of_one_name_share_a_row() {
+        let state = busy(120, 40);
+        let mut model = model(&state).clone();
+        let task = |tid, comm: &str, kernel, cpu_percent, last_cpu| HostTaskModel {
+            tid,
+            pid: tid,
+            comm: comm.into(),
+            kernel,
+            cpu_percent,
+            last_cpu,
+        };
+        model.host.task_groups = None;
+        model.host.tasks = vec![
+            task(1, "kworker/1:0", true, 5.0, 1),
+            task(2, "kworker/2:0", true, 7.0, 2),
+            task(3, "a/b", false, 100.0, 9),
+        ];
+        let section = section(&state, &model);
+        let crate::ui::views::Body::Table(table) = &section.body else { panic!("no table") };
+        let values =
+            |row| (0..4).map(|c| format!("{:?}", table.value(row, crate::ui::table::ColumnId(c)))).collect::<Vec<_>>();
+        assert_eq!(values(0), ["Text(\"a/b\")", "Figure(100.0)", "Figure(1.0)", "Text(\"9\")"]);
+        assert_eq!(values(1), ["Text(\"kworker\")", "Figure(12.0)", "Figure(2.0)", "Text(\"1-2\")"]);
+        assert_eq!(table.len(), 2);
+        drop(section);
+        let group = |comm: &str, cpu_percent, count| TaskGroup { comm: comm.into(), cpu_percent, count };
+        model.host.task_groups = Some(vec![group("rustc", 350.0, 40), group("kworker", 12.5, 7)]);
+        let section = super::section(&state, &model);
+        let crate::ui::views::Body::Table(table) = &section.body else { panic!("no table") };
+        let text = |row, column| format!("{:?}", table.value(row, crate::ui::table::ColumnId(column)));
+        assert_eq!([text(0, 0), text(0, 2), text(0, 3)], ["Text(\"rustc\")", "Figure(40.0)", "Unknown"]);
+        assert_eq!([text(1, 1), text(1, 3)], ["Figure(12.5)", "Text(\"1-2\")"]);
+        assert_eq!(table.len(), 2, "what is in no group is not named");
+    }
+}

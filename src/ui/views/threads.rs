@@ -1,0 +1,244 @@
+//! Threads of a guest: what each did, where, and how long it had to wait for a CPU.
+
+use super::missing;
+use super::section::Section;
+use super::task_names::TaskNames;
+use crate::ui::state::AppState;
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::text::clean;
+use crate::ui::theme::StyleId;
+use judge::figures::{micros, percent, rate};
+use judge::lint::{Mark, Severity};
+use judge::model::{CpuShare, DomainModel, Model, ThreadModel};
+use kvm::thread_name::Role;
+use sample::{SourceId, Timing};
+use std::rc::Rc;
+
+/// A helper thread that uses, and waits for, less of a CPU than this shares a row with others; percent.
+const ASLEEP: (f64, f64) = (0.1, 5.0);
+/// A thread that wants less of a CPU than this is idle: its WAIT% is a part of almost nothing. Percent.
+const IDLE: f64 = 2.0;
+/// From here on a wait has a colour, percent.
+const LONG_WAIT: f64 = 5.0;
+
+/// A thread, or all idle helpers together.
+pub struct ThreadRow<'a> {
+    /// The screen.
+    pub state: &'a AppState,
+    /// The guest.
+    pub domain: &'a DomainModel,
+    /// The thread; `None` for the row of the idle helpers.
+    pub thread: Option<&'a ThreadModel>,
+    /// How many idle helpers share the row.
+    pub idle: usize,
+    /// The names of those that delay it.
+    pub names: Rc<TaskNames<'a>>,
+}
+
+impl<'a> ThreadRow<'a> {
+    /// A count of the interval as a rate.
+    pub fn per_second(&self, count: Option<u64>) -> Option<f64> {
+        Some(count? as f64 / self.state.model.as_ref()?.interval_s?)
+    }
+
+    /// Its waits for a CPU: each from woken or pre-empted to running.
+    pub fn waits(&self) -> Option<&'a Timing> {
+        self.thread?.run_delays.as_deref()
+    }
+
+    /// How the row is painted: marked by the worst finding about the thread; dim while it is idle.
+    pub fn style(&self) -> RowStyle {
+        let severity = self.thread.and_then(|t| severity(self.state, self.domain, t));
+        match (severity, self.thread) {
+            (Some(severity), _) => RowStyle::Severity(severity),
+            (None, Some(thread)) if !is_idle(thread) => RowStyle::Plain,
+            (None, _) => RowStyle::Dim,
+        }
+    }
+
+    fn kind(&self, of: fn(&CpuShare) -> f64) -> Option<f64> {
+        self.thread?.cpu?.kind(of)
+    }
+
+    fn wait(&self) -> Option<f64> {
+        self.thread?.wait_percent()
+    }
+
+    fn delays(&self) -> String {
+        let seconds = self.state.model.as_ref().and_then(|m| m.interval_s);
+        self.thread.map(|t| self.names.delays(t, seconds)).unwrap_or_default()
+    }
+}
+
+type Col<'a> = Column<ThreadRow<'a>>;
+
+/// The columns.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    let [wait, p50, p99, delays] = wait_columns();
+    vec![
+        Col::text(
+            head("thread", "THREAD", left(10, 14, 0), "vCPU or helper. Enter on the idle helpers shows or folds them."),
+            |r| r.thread.map_or_else(|| format!("+ {} idle helpers", r.idle), ThreadModel::label),
+        ),
+        Col::figure(head("cpu", "CPU%", right(5, 0, 0), "On a CPU."), |r| Some(r.thread?.cpu?.busy()), percent),
+        Col::figure(head("guest", "GUEST%", right(6, 0, 8), "In the guest."), |r| r.kind(|c| c.guest), percent),
+        Col::figure(head("usr", "USR%", right(5, 0, 9), "In the VMM."), |r| r.kind(|c| c.usr), percent),
+        Col::figure(head("sys", "SYS%", right(5, 0, 7), "In the host's kernel."), |r| r.kind(|c| c.sys), percent),
+        wait,
+        Col::text(head("pcpu", "PCPU", right(5, 0, 1), "Its last CPU; `=`: it may run on no other."), place)
+            .ranked(|r| Some(-f64::from(r.thread?.place.cpu?))),
+        Col::text(head("affinity", "MAY RUN ON", left(10, 12, 6), "Its affinity; `any`: every CPU."), affinity),
+        Col::figure(
+            head("migrations", "MOVES/s", right(7, 0, 3), "Moves from one host CPU to another, per second."),
+            |r| r.per_second(r.thread?.migrations.total),
+            rate,
+        ),
+        Col::figure(
+            head("far", "FAR/s", right(5, 0, 10), "Those moves that went to another NUMA node.").hidden(),
+            |r| r.per_second(r.thread.filter(|t| t.migrations.total.is_some()).map(|t| t.migrations.cross_node)),
+            rate,
+        ),
+        p50,
+        p99,
+        Col::figure(head("exits", "EXITS/s", right(7, 0, 3), "Exits of a vCPU."), |r| r.thread?.exit_rate, rate),
+        Col::text(head("tid", "TID", right(7, 0, 13), "Thread id.").hidden(), |r| {
+            r.thread.map(|t| t.tid.to_string()).unwrap_or_default()
+        }),
+        delays,
+    ]
+}
+
+/// The columns about waits: how much, half of them, 99 of 100, and who delays.
+pub fn wait_columns<'a>() -> [Col<'a>; 4] {
+    let wait = head(
+        "wait",
+        "WAIT%",
+        right(5, 0, 0),
+        "Ready to run without a CPU, percent of the time that it ran or was ready; the guest sees it as steal.",
+    );
+    let delays = head(
+        "delayed_by",
+        "DELAYED BY",
+        left(16, 60, 2),
+        "Who had its CPU while it was ready to run, and the part of WAIT%. `guest/3` is a vCPU.",
+    );
+    [
+        Col::figure(wait, ThreadRow::wait, percent).drawn(|r| {
+            let is_long = r.wait().is_some_and(|wait| wait >= LONG_WAIT);
+            Cell::figure(r.wait(), percent).styled(if is_long { StyleId::Wait } else { StyleId::Text })
+        }),
+        Col::figure(head("p50", "P50 us", right(6, 0, 5), "Median wait."), |r| r.waits()?.quantile_us(0.5), micros),
+        Col::figure(head("p99", "P99 us", right(6, 0, 4), "99 of 100 are shorter."), |r| r.waits()?.p99_us(), micros),
+        Col::text(delays, ThreadRow::delays).drawn(|r| Cell::text(r.delays())),
+    ]
+}
+
+/// The section.
+pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
+    let names = Rc::new(TaskNames::of(state));
+    let row = |thread| ThreadRow { state, domain, thread, idle: 0, names: names.clone() };
+    let is_shown = |t: &&ThreadModel| {
+        state.shows_idle_helpers || state.awake.has(RowKey::of(t.tid)) || severity(state, domain, t).is_some()
+    };
+    let mut own: Vec<&ThreadModel> = domain.threads.iter().filter(|t| !is_asleep(t) || is_shown(t)).collect();
+    // A row that only one thread has saves no room.
+    if own.len() + 1 == domain.threads.len() {
+        own = domain.threads.iter().collect();
+    }
+    let idle = domain.threads.len() - own.len();
+    let mut rows: Vec<_> = own.into_iter().map(|t| row(Some(t))).collect();
+    if idle > 0 {
+        rows.push(ThreadRow { idle, ..row(None) });
+    }
+    let key = |r: &ThreadRow<'_>| r.thread.map_or_else(|| RowKey::of("idle helpers"), |t| RowKey::of(t.tid));
+    let table = Table { id: TableId::Threads, columns: columns(), rows, key, style: ThreadRow::style };
+    in_section(state, table)
+}
+
+/// The helper threads that do something.
+pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
+    let helpers = model.domains.iter().flat_map(|d| &d.threads).filter(|t| t.role != Role::Vcpu);
+    helpers.filter(|t| !is_asleep(t)).map(|t| RowKey::of(t.tid))
+}
+
+/// Whether a helper thread does nothing. A vCPU always has a row: their number says what the guest has.
+fn is_asleep(t: &ThreadModel) -> bool {
+    t.role != Role::Vcpu && t.cpu.is_some_and(|c| c.busy() < ASLEEP.0 && c.wait.unwrap_or(0.0) < ASLEEP.1)
+}
+
+/// The section of a list of threads. An empty one says why.
+pub fn in_section<'a>(state: &'a AppState, table: Table<ThreadRow<'a>>) -> Section<'a> {
+    let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not have.";
+    let section = Section::table(table, state, || missing::because(state, nothing, &[SourceId::Procfs]));
+    section.with_right("% of one CPU; WAIT% of the time it wanted to run")
+}
+
+/// Whether a thread wants so little of a CPU that its wait means nothing.
+pub fn is_idle(thread: &ThreadModel) -> bool {
+    thread.cpu.is_some_and(|c| c.wanted() < IDLE)
+}
+
+/// The severity of the worst finding about a thread.
+fn severity(state: &AppState, domain: &DomainModel, thread: &ThreadModel) -> Option<Severity> {
+    let vcpu = thread.index.filter(|_| thread.role == Role::Vcpu);
+    let is_about =
+        |mark: &Mark| *mark == Mark::Thread(thread.tid) || vcpu.is_some_and(|number| *mark == Mark::Vcpu(number));
+    let findings = state.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name()));
+    findings.filter(|f| f.marks.iter().any(is_about)).map(|f| f.severity).max()
+}
+
+fn place(r: &ThreadRow<'_>) -> String {
+    let Some((thread, cpu)) = r.thread.and_then(|t| Some((t, t.place.cpu?))) else { return String::new() };
+    format!("{cpu}{}", if thread.pinned_cpu() == Some(cpu) { '=' } else { ' ' })
+}
+
+fn affinity(r: &ThreadRow<'_>) -> String {
+    let cpus = r.state.model.as_ref().map(|m| &m.host.facts.topology.cpus);
+    match r.thread.and_then(|t| t.place.affinity.as_ref()) {
+        Some(set) if cpus.is_some_and(|c| !c.is_empty() && c.iter().all(|c| set.contains(c.cpu))) => "any".into(),
+        set => set.map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
+/// The name of a thread in a list of threads: `win10-2/3` for a vCPU, else `win10-2/emulator`.
+pub fn thread_of_guest(domain: &DomainModel, thread: &ThreadModel) -> String {
+    match (thread.role, thread.index) {
+        (Role::Vcpu, Some(vcpu)) => format!("{}/{vcpu}", clean(domain.name())),
+        _ => format!("{}/{}", clean(domain.name()), clean(&thread.label())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ui::tests::{busy, draw, press, screen, text};
+    use crate::ui::theme::Theme;
+    use kvm::thread_name::Role;
+    use testkit::{Fixture, Guest, Host, Thread};
+
+    #[test]
+    fn idle_helpers_share_a_row_until_enter_shows_them() {
+        let worker = |n: i32| Thread::new(100 + n, Role::Worker, "worker").on(1);
+        let guest = Guest::new("g", 1).vcpus(2, |_, t| t.on(0).cpu(60.0, 1.0, 1.0, 1.0));
+        let guest = (0..5).fold(guest, |g, n| g.thread(worker(n)));
+        let mut state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 120, 40);
+        press(&mut state, "<Enter>");
+        let shown = text(&draw(&state, &Theme::default()));
+        assert!(shown.contains("+ 5 idle helpers") && shown.contains("vcpu 1"), "{shown}");
+        press(&mut state, "<Enter>");
+        let shown = text(&draw(&state, &Theme::default()));
+        assert!(!shown.contains("idle helpers") && shown.matches("worker").count() == 5, "{shown}");
+    }
+
+    #[test]
+    fn rows_of_findings_are_marked_and_pins_shown() {
+        let mut state = busy(120, 60);
+        press(&mut state, "<Enter>");
+        let shown = text(&draw(&state, &Theme::default()));
+        let row = |name: &str| shown.lines().rev().find(|l| l.contains(name)).unwrap().to_owned();
+        assert!(
+            row("vcpu 3 ").contains('▲') && row("vcpu 3 ").contains("25.9") && row("vcpu 3 ").contains("12="),
+            "{shown}"
+        );
+        assert!(row("emulator").contains("0-3,18-21") && !row("emulator").contains('▲'), "{shown}");
+    }
+}

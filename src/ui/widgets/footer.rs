@@ -1,0 +1,141 @@
+//! The last line: keys, a message, or the text being typed.
+
+use super::draw::put;
+use super::header::clock;
+use crate::ui::action::{Action as A, Replay as R};
+use crate::ui::filter;
+use crate::ui::state::{AppState, Menu, Popup, Prompt};
+use crate::ui::text::{clean, clean_line, fit, fit_words, width};
+use crate::ui::theme::{StyleId, Theme};
+use crate::ui::views::ScreenView;
+use crate::ui::views::guests::filter_fields;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use sample::{SourceId, SourceState};
+
+/// An action and the word for it.
+type Offer = (A, &'static str);
+
+const LIST: [Offer; 5] = [
+    (A::Open, "open"),
+    (A::NextProblem, "next problem"),
+    (A::Filter, "filter"),
+    (A::Sort, "sort"),
+    (A::NextView, "view"),
+];
+const PAGE: [Offer; 7] = [
+    (A::Back, "back"),
+    (A::NextView, "section"),
+    (A::NextProblem, "next problem"),
+    (A::Copy, "copy fix"),
+    (A::NextGuest, "guest"),
+    (A::Stack, "stacks"),
+    (A::Sort, "sort"),
+];
+const VIEW: [Offer; 4] = [(A::Back, "guests"), (A::NextView, "view"), (A::Sort, "sort"), (A::Columns, "columns")];
+/// Those that act on a live host or on a recording.
+const OUTWARD: [Offer; 4] = [
+    (A::Pause, "pause"),
+    (A::Record, "record"),
+    (A::Replay(R::Step(1)), "step"),
+    (A::Replay(R::Mark { forward: true }), "next mark"),
+];
+const END: [Offer; 2] = [(A::Help, "help"), (A::Quit, "quit")];
+const TEXT: [Offer; 3] = [(A::Down, "scroll"), (A::PageDown, "a page"), (A::Back, "close")];
+const COLUMNS: [Offer; 5] =
+    [(A::Toggle, "show/hide"), (A::MoveUp, "left"), (A::MoveDown, "right"), (A::Reset, "reset"), (A::Back, "close")];
+
+/// What works here, the most useful first; what is last stays where room is short.
+fn offers(state: &AppState) -> Vec<Offer> {
+    match (&state.popup, state.view) {
+        (Some(Popup::Menu(Menu::Columns(_), _)), _) => COLUMNS.to_vec(),
+        (Some(Popup::Menu(Menu::Sort(_), _)), _) => vec![(A::Open, "sort"), (A::Back, "close")],
+        (Some(Popup::Menu(Menu::Save, _)), _) => vec![(A::Open, "write"), (A::Back, "close")],
+        (Some(_), _) => TEXT.to_vec(),
+        (None, ScreenView::Guests) => [&LIST[..], &OUTWARD, &END].concat(),
+        (None, ScreenView::Page) => [&PAGE[..], &OUTWARD, &END].concat(),
+        (None, _) => [&VIEW[..], &OUTWARD, &END].concat(),
+    }
+}
+
+/// Paints the line. Returns the position of the text cursor while text is typed.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> Option<Position> {
+    let Some(Popup::Input(prompt, input)) = &state.popup else {
+        keys(buf, area, state, theme);
+        return None;
+    };
+    let label = if matches!(prompt, Prompt::Time) { "go to time: " } else { "filter: " };
+    let x = area.x + 1;
+    put(buf, x, area.y, label, area.width, theme.style(StyleId::Key));
+    let x = x + width(label);
+    let room = area.right().saturating_sub(x + 1);
+    let scroll = input.visual_scroll(room.into());
+    let shown: String = clean(input.value()).chars().skip(scroll).collect();
+    put(buf, x, area.y, &shown, room, theme.style(StyleId::Text));
+    let (text, look) = hint(prompt, input.value());
+    let after = x + width(&shown).min(room) + 2;
+    let room_after = area.right().saturating_sub(after + 1);
+    put(buf, after, area.y, &fit(&text, room_after, theme.glyphs.cut), room_after, theme.style(look));
+    let at = x + (input.visual_cursor().saturating_sub(scroll) as u16).min(room);
+    Some(Position::new(at, area.y))
+}
+
+/// What is wrong with the text being typed, else what works, and the columns that could follow.
+fn hint(prompt: &Prompt, typed: &str) -> (String, StyleId) {
+    let names = filter::suggestions(typed, &filter_fields());
+    match prompt {
+        Prompt::Time => ("Enter goes there  Esc stays here".into(), StyleId::Dim),
+        Prompt::Filter { error: Some(error), .. } if names.is_empty() => (clean(&error.to_string()), StyleId::Warning),
+        Prompt::Filter { .. } if names.is_empty() => ("Enter takes it  Esc undoes it".into(), StyleId::Dim),
+        Prompt::Filter { .. } => (format!("Enter takes it  Esc undoes it  columns: {}", names.join(" ")), StyleId::Dim),
+    }
+}
+
+/// The times between which the list shows changes.
+fn since(state: &AppState) -> Option<String> {
+    let (clock, key) = (|ms| clock(ms, state), state.key_name(A::MarkTime));
+    match state.marks.times_ms(state.model.as_ref()?.time_ms)[..] {
+        [(_, a), (_, b)] => Some(format!("change A {} to B {} ({key} ends)", clock(a), clock(b))),
+        [('A', a)] => Some(format!("change A {} to now ({key} marks B)", clock(a))),
+        [(_, b)] => Some(format!("change now to B {} ({key} marks A)", clock(b))),
+        _ => None,
+    }
+}
+
+fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let mut x = area.x + 1;
+    let cut = theme.glyphs.cut;
+    if let Some(message) = &state.message {
+        let room = area.width.saturating_sub(2);
+        put(buf, x, area.y, &fit_words(&clean_line(message), room, cut), room, theme.style(StyleId::Strong));
+        return;
+    }
+    let mut right = area.right();
+    let filter = Some(state.list.filter.text()).filter(|text| !text.is_empty());
+    let filter = filter.map(|text| format!("filter: {} ({} ends)", clean(text), state.key_name(A::Back)));
+    for text in [filter, since(state)].into_iter().flatten() {
+        let text = fit(&text, area.width / 2, cut);
+        right = right.saturating_sub(width(&text) + 1);
+        put(buf, right, area.y, &text, width(&text), theme.style(StyleId::Warning));
+        right = right.saturating_sub(1);
+    }
+    let recorded = state.session.source.is_recorded();
+    let key = |(action, word): Offer| Some((state.keys.of(action, recorded)?.name(), word));
+    let mut keys: Vec<(String, &str)> = offers(state).into_iter().filter_map(key).collect();
+    let wide = |(key, word): &(String, &str)| width(key) + width(word) + 3;
+    while keys.iter().map(wide).sum::<u16>() > right.saturating_sub(x) && keys.len() > END.len() {
+        keys.remove(keys.len() - 1 - END.len());
+    }
+    for (key, word) in keys {
+        let room = right.saturating_sub(x);
+        put(buf, x, area.y, &key, room, theme.style(StyleId::Key));
+        put(buf, x + width(&key) + 1, area.y, word, room.saturating_sub(width(&key) + 1), theme.style(StyleId::Dim));
+        x += width(&key) + width(word) + 3;
+    }
+}
+
+/// Whether a recording is being written: the feed reports it as a source.
+pub fn is_recording(state: &AppState) -> bool {
+    let sources = state.model.as_ref().map(|m| m.sources.as_slice()).unwrap_or_default();
+    sources.iter().any(|s| s.id == SourceId::Recording && s.state != SourceState::Missing)
+}

@@ -1,0 +1,178 @@
+//! The header: the host, its guests and the clock, and where the host's CPU time goes.
+
+use super::draw::put;
+use super::{StyledLine, bars, footer, paint_line};
+use crate::ui::state::{AppState, ScreenSource};
+use crate::ui::table::severity_mark;
+use crate::ui::text::{clean, fit, width};
+use crate::ui::theme::{StyleId, Theme};
+use jiff::Timestamp;
+use judge::figures::{or_unknown, rate, share};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use sample::{EngineKind, EngineLevel};
+
+/// Columns of the clock: `14:03:22` and the margin.
+const CLOCK: u16 = 9;
+
+/// From this on, percent of one CPU, the header says what kvmtop itself costs.
+const OWN_COST: f64 = 10.0;
+/// Columns that the name of the host has for sure.
+const MIN_LEFT: u16 = 12;
+/// From this number of columns on, the line of the host names the busiest task outside guests, in so many columns.
+const WIDE: u16 = 110;
+const TASK: u16 = 17;
+/// Columns of all else in that line but the bar and the gaps between slots.
+const SLOTS: u16 = 67;
+
+/// Paints the header.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    if area.height == 0 {
+        return;
+    }
+    top(buf, Rect { height: 1, ..area }, state, theme);
+    if area.height > 1 {
+        host(buf, Rect { y: area.y + 1, height: 1, ..area }, state, theme);
+    }
+}
+
+/// Clock time of an instant.
+pub fn clock(ms: i64, state: &AppState) -> String {
+    match Timestamp::from_millisecond(ms) {
+        Ok(t) => t.to_zoned(state.session.zone.clone()).strftime("%H:%M:%S").to_string(),
+        Err(_) => "--:--:--".into(),
+    }
+}
+
+/// The area of the clock.
+pub fn clock_area(screen: Rect) -> Rect {
+    let width = CLOCK.min(screen.width);
+    Rect { x: screen.right() - width, y: screen.y, width, height: screen.height.min(1) }
+}
+
+fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let mut right = right_pieces(state, theme);
+    while columns(&right) + MIN_LEFT > area.width && right.len() > 2 {
+        right.remove(0);
+    }
+    let start = area.right().saturating_sub(columns(&right) + 1);
+    let room = start.saturating_sub(area.x + 2);
+    let mut left = left_pieces(state, theme);
+    while columns(&left) > room && left.len() > 1 {
+        left.pop();
+    }
+    paint_line(buf, Rect { x: area.x + 1, width: room, ..area }, &left, theme);
+    paint_line(buf, Rect { x: start, width: area.right() - start, ..area }, &right, theme);
+}
+
+fn columns(pieces: &StyledLine) -> u16 {
+    pieces.iter().map(|(text, _)| width(text)).sum()
+}
+
+/// The host and its guests; the name of a recording.
+fn left_pieces(state: &AppState, theme: &Theme) -> StyledLine {
+    let Some(m) = &state.model else { return vec![("kvmtop".into(), StyleId::Strong)] };
+    let name = Some(clean(&m.host.facts.hostname)).filter(|name| !name.is_empty());
+    let count = |n: usize, one: &str| (format!(" {n} {one}{}", if n == 1 { "" } else { "s" }), StyleId::Text);
+    let mut all = vec![
+        (name.unwrap_or_else(|| "kvmtop".into()) + " ", StyleId::Strong),
+        count(m.host.cpus.len(), "cpu"),
+        count(m.host.facts.topology.nodes().len(), "node"),
+        (format!(" {}", theme.glyphs.dot), StyleId::Dim),
+        count(m.domains.len(), "guest"),
+        count(m.domains.iter().map(|d| d.vcpu_count() as usize).sum(), "vcpu"),
+    ];
+    if state.session.source == ScreenSource::Replay {
+        // Whoever typed the path knows the folder.
+        let title = state.session.title.rsplit('/').next().unwrap_or_default();
+        all.push((format!("  {}", clean(title)), StyleId::Dim));
+    }
+    all
+}
+
+/// What is not as usual, then state and time, whose places are fixed.
+fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
+    let Some(m) = &state.model else { return Vec::new() };
+    let mut all = StyledLine::new();
+    let is_live = state.session.source == ScreenSource::Live;
+    if let Some(cost) = m.own_cpu.filter(|cost| is_live && *cost >= OWN_COST) {
+        all.push((format!("kvmtop uses {}% of a cpu  ", share(cost)), StyleId::Dim));
+    }
+    let off = match (m.engine.kind, m.engine.level) {
+        (EngineKind::None, _) | (_, EngineLevel::None) => "no tracing  ",
+        (_, EngineLevel::Counts) => "no exit times  ",
+        (_, EngineLevel::Full) => "",
+    };
+    all.push((off.into(), StyleId::Warning));
+    if m.lost > 0 {
+        all.push((format!("{} events lost  ", m.lost), StyleId::Warning));
+    }
+    if footer::is_recording(state) {
+        all.push((format!("{} rec  ", theme.glyphs.run[2]), StyleId::Critical));
+    }
+    let stands = state.playback.as_ref().map_or(state.paused, |p| !p.playing);
+    let (word, look) = match state.session.source {
+        ScreenSource::Live if stands => ("PAUSED", StyleId::Warning),
+        ScreenSource::Live => ("LIVE", StyleId::Text),
+        ScreenSource::Replay => ("REPLAY", StyleId::Warning),
+        ScreenSource::Demo => ("DEMO", StyleId::Warning),
+    };
+    all.push((format!("{word:>6} {} ", theme.glyphs.run[usize::from(stands)]), look));
+    all.push((clock(m.time_ms, state), if stands { StyleId::Strong } else { StyleId::Text }));
+    all
+}
+
+/// Where the time of the host's CPUs goes, and the severity of the worst problem of the host itself. A slot is left out
+/// for lack of room, never for its value, so each keeps its place in every interval.
+fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(model) = &state.model else { return };
+    let mut text = |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
+    let problem = state.findings_about(None).next();
+    if let Some((mark, look)) = problem.map(|f| severity_mark(f.severity, theme)) {
+        text(area.x, &mark.to_string(), look);
+    }
+    let Some(usage) = model.host.usage() else {
+        let has_cpus = !model.host.cpus.is_empty();
+        let why = if has_cpus { "measuring the first interval …" } else { "no figures on the host's CPUs" };
+        return text(area.x + 1, why, StyleId::Dim);
+    };
+    let exits = model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b);
+    let exits = format!("{} exits/s", or_unknown(exits, rate));
+    let end = area.right().saturating_sub(width(&exits) + 1);
+    text(end, &exits, StyleId::Strong);
+    text(area.x + 1, "CPU", StyleId::Head);
+    let (gap, task_room) = if area.width >= WIDE { (2, TASK) } else { (1, 0) };
+    let bar = area.width.saturating_sub(SLOTS + 4 * gap + task_room).min(30);
+    let cpus = model.host.cpus.len() as f64;
+    let busiest = model.host.task_groups.iter().flatten().next();
+    let busiest = busiest.filter(|task| task_room > 0 && task.cpu_percent >= cpus);
+    let task = busiest.map_or_else(String::new, |task| {
+        format!("({} {})", fit(&clean(&task.comm), 10, theme.glyphs.cut), share(task.cpu_percent / cpus))
+    });
+    let (label, taken) = if usage.steal > usage.irq { ("steal", usage.steal) } else { ("irq", usage.irq) };
+    let mut x = area.x + 5 + bar + u16::from(bar > 0);
+    for (n, (label, figure, room)) in [
+        ("guests ", format!("{:>3}", share(usage.guests)), 10),
+        ("other ", format!("{:>3} {task}", share(usage.other)), 9 + task_room),
+        (label, format!("{:>1$}", share(taken), 9 - label.len()), 9),
+        ("idle ", format!("{:>3}", share(usage.idle)), 8),
+        ("% of host", String::new(), 9),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let figure_x = x + width(label);
+        if figure_x + width(&figure) > end {
+            break;
+        }
+        // The parts of the bar have the hues of their names.
+        text(x, label, bars::HUES.get(n).filter(|_| n < 3).copied().unwrap_or(StyleId::Dim));
+        text(figure_x, &figure, StyleId::Text);
+        x += room + gap;
+    }
+    if let Some(problem) = problem.filter(|f| x + 2 + width(&f.problem) < end) {
+        text(x, &clean(&problem.problem), StyleId::Text);
+    }
+    let parts = [usage.guests, usage.other, usage.irq, usage.steal];
+    bars::parts(buf, area.x + 5, area.y, bar, parts, 100.0, theme);
+}

@@ -1,0 +1,63 @@
+//! The help: every key and every column, from the same tables that define them.
+
+use super::StyledLine;
+use super::popup::{self, PopupText};
+use crate::ui::keymap::{Binding, KeyPress, When};
+use crate::ui::state::AppState;
+use crate::ui::table::TableId;
+use crate::ui::text::wrap;
+use crate::ui::theme::{StyleId, Theme};
+use crate::ui::views;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Width of the keys and headers on the left, and of the keys of the first page.
+const LABEL: (u16, u16) = (24, 17);
+/// How many keys the first page has.
+const MAX_FIRST: usize = 15;
+
+/// The text, wrapped to a screen's width.
+pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
+    let recorded = state.session.source.is_recorded();
+    let acts = |(b, keys): &(&Binding, &[KeyPress])| b.when.is_for(recorded) && !keys.is_empty();
+    let all: Vec<_> = state.keys.bindings().filter(acts).collect();
+    let mut out = Vec::new();
+    let key = |out: &mut Vec<StyledLine>, n: usize, label| {
+        let keys: Vec<String> = all[n].1.iter().map(|k| k.name()).collect();
+        entry(out, (&keys.join(" "), StyleId::Key, label), all[n].0.help, screen);
+    };
+    (0..MAX_FIRST.min(all.len())).for_each(|n| key(&mut out, n, LABEL.1));
+    for (when, title) in When::ALL.into_iter().filter(|(when, _)| when.is_for(recorded)) {
+        heading(&mut out, title);
+        let others = (MAX_FIRST..all.len()).filter(|n| all[*n].0.when == when);
+        others.for_each(|n| key(&mut out, n, LABEL.0));
+    }
+    for (table, title) in TableId::ALL {
+        heading(&mut out, &title.to_uppercase());
+        for head in views::heads(table) {
+            entry(&mut out, (head.header, StyleId::Text, LABEL.0), head.help, screen);
+        }
+    }
+    out.push(Vec::new());
+    out.push(vec![("- stands for a value that no source gave; it is never 0.".into(), StyleId::Dim)]);
+    out
+}
+
+fn heading(out: &mut Vec<StyledLine>, text: &str) {
+    out.extend([Vec::new(), vec![(text.into(), StyleId::Head)]]);
+}
+
+fn entry(out: &mut Vec<StyledLine>, (label, style, columns): (&str, StyleId, u16), text: &str, screen: u16) {
+    let columns = columns.min(popup::room(screen) / 2);
+    for (i, line) in wrap(text, popup::room(screen) - columns).into_iter().enumerate() {
+        let label = if i == 0 { label } else { "" };
+        out.push(vec![(format!("{label:<w$}", w = usize::from(columns)), style), (line, StyleId::Text)]);
+    }
+}
+
+/// Paints it over the screen.
+pub fn paint(buf: &mut Buffer, area: Rect, scroll: u16, state: &AppState, theme: &Theme) {
+    let (lines, scroll) = (lines(state, area.width), scroll.into());
+    let popup = PopupText { title: "kvmtop: keys and columns", note: "", lines, scroll, selected: None };
+    popup::paint(buf, area, &popup, theme);
+}

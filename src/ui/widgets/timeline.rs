@@ -1,0 +1,43 @@
+//! The time line of a replay: its range, the current position, and marks where something happens.
+
+use super::draw::put;
+use super::header::clock;
+use crate::ui::state::AppState;
+use crate::ui::text::width;
+use crate::ui::theme::{StyleId, Theme};
+use judge::figures::figure;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Paints the line.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(p) = &state.playback else { return };
+    let now = state.model.as_ref().map_or(p.range_ms.0, |m| m.time_ms);
+    let left = format!(" {} ", clock(p.range_ms.0, state));
+    let speed = format!("{}x", figure(p.speed));
+    let digits = p.len.to_string().len();
+    let right = format!(" {}  {:>digits$}/{}  {speed:>5} ", clock(p.range_ms.1, state), p.index + 1, p.len);
+    put(buf, area.x, area.y, &left, area.width, theme.style(StyleId::Dim));
+    put(buf, area.right().saturating_sub(width(&right)), area.y, &right, area.width, theme.style(StyleId::Dim));
+    let x = area.x + width(&left);
+    let room = area.width.saturating_sub(width(&left) + width(&right));
+    if room < 3 {
+        return;
+    }
+    let column = |ms: i64| {
+        let all = (p.range_ms.1 - p.range_ms.0).max(1) as f64;
+        let share = ((ms - p.range_ms.0) as f64 / all).clamp(0.0, 1.0);
+        x + (share * f64::from(room - 1)).round() as u16
+    };
+    let done = column(now);
+    put(buf, x, area.y, &theme.glyphs.rule.to_string().repeat(room.into()), room, theme.style(StyleId::Dim));
+    let filled = done - x;
+    put(buf, x, area.y, &"=".repeat(filled.into()), filled, theme.style(StyleId::Text));
+    for mark in &p.marks {
+        put(buf, column(*mark), area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(StyleId::Warning));
+    }
+    put(buf, done, area.y, &theme.glyphs.run[0].to_string(), 1, theme.style(StyleId::Strong));
+    for (name, ms) in state.marks.times_ms(now) {
+        put(buf, column(ms), area.y, &name.to_string(), 1, theme.style(StyleId::Strong));
+    }
+}

@@ -1,0 +1,85 @@
+//! The first screen over real guests: the culprit is on top, and what does not change does not move.
+
+use crate::common;
+use crate::common::guest::{Guest, Work};
+use crate::common::screen::Screen;
+
+/// The names in the rows of the list, top to bottom: the first word that is no mark.
+fn rows(text: &str) -> Vec<String> {
+    let list = text.lines().skip_while(|line| !line.contains("GUEST ")).skip(1);
+    let end = |line: &&str| !line.trim_start().starts_with('─');
+    let name =
+        |line: &str| line.split_whitespace().find(|word| word.contains(char::is_alphanumeric)).map(str::to_owned);
+    list.take_while(end).filter_map(name).collect()
+}
+
+#[test]
+fn a_storm_is_among_the_first_three_of_200_guests() {
+    const TEST: &str = "a_storm_is_among_the_first_three_of_200_guests";
+    let _alone = common::alone();
+    if let Some(why) = common::cannot_trace() {
+        return common::skipped(TEST, &why);
+    }
+    // Half of the others do a little, one of them reads a harmless port often.
+    let other = |n: usize| match n {
+        0 => Work::PacedReads(0x80, 3_000),
+        n if n % 2 == 0 => Work::PacedReads(0x60, 20),
+        _ => Work::Interrupted(true),
+    };
+    let mut guests: Vec<Guest> = (0..199).map(|n| Guest::start(&[other(n)], true)).collect();
+    let mut storm = Guest::start(&[Work::PacedReads(0x608, 6_000)], true);
+    guests.iter_mut().for_each(Guest::go);
+    storm.go();
+    let name = storm.pid().to_string();
+    let screen = Screen::start(&["--no-monitor"], (120, 40));
+    screen.wait("the list", |text| text.contains(" 200 guests") && text.contains("EXITS/s"));
+    let place = |text: &str| rows(text).iter().position(|row| row.contains(&name));
+    let mut text = screen.text();
+    for _ in 0..3 {
+        text = screen.next();
+    }
+    assert!(place(&text).is_some_and(|at| at < 3), "{name} is not among the first three:\n{text}");
+    // It stays there.
+    for _ in 0..5 {
+        text = screen.next();
+        assert!(place(&text).is_some_and(|at| at < 3), "{name} is not among the first three any more:\n{text}");
+    }
+    common::ran(TEST);
+}
+
+/// The lines of the screen without what may change: figures and bars.
+fn labels(text: &str) -> Vec<String> {
+    let figure = |c: char| c.is_ascii_digit() || ".,-+<%▁▂▃▄▅▆▇█▓▒▚▏▎▍▌▋▊▉▕".contains(c);
+    let word = |word: &&str| !word.trim_end_matches(['k', 'M']).chars().all(figure);
+    text.lines().map(|line| line.split_whitespace().filter(word).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn nothing_moves_while_four_guests_are_steady() {
+    const TEST: &str = "nothing_moves_while_four_guests_are_steady";
+    let _alone = common::alone();
+    if let Some(why) = common::cannot_trace() {
+        return common::skipped(TEST, &why);
+    }
+    let works = [Work::PacedReads(0x608, 2_000), Work::PacedReads(0x80, 300), Work::Idle, Work::Idle];
+    let mut guests = works.map(|work| Guest::start(&[work], true));
+    guests.iter_mut().for_each(Guest::go);
+    let screen = Screen::start(&["--no-monitor"], (120, 40));
+    screen.wait("the list", |text| text.contains(" 4 guests") && text.contains("EXITS/s"));
+    // A finding needs some intervals; what is new may be said when it is new.
+    let mut before: Vec<String> = Vec::new();
+    for _ in 0..15 {
+        before = rows(&screen.next());
+    }
+    let heads = |text: &str| labels(text).into_iter().filter(|line| line.contains('─')).collect::<Vec<_>>();
+    let (mut moves, sections) = (0, heads(&screen.text()));
+    for _ in 0..30 {
+        let text = screen.next();
+        assert_eq!(heads(&text), sections, "a section moved or changed its label:\n{text}");
+        moves += usize::from(rows(&text) != before);
+        before = rows(&text);
+    }
+    // Who else works on this machine may take the CPU from a guest once.
+    assert!(moves <= 2, "rows changed places {moves} times");
+    common::ran(TEST);
+}
