@@ -24,12 +24,12 @@ fn main() {
     let mut busy = state(&Fixture::busy_host(), (200, 60));
     measure("a frame of 200x60, five guests", &mut busy, &[KeyCode::Down, KeyCode::Up]);
     let mut many = state(&Fixture::many_vcpus(2000), (200, 60));
-    press(&mut many, KeyCode::Char('*'));
     let arrows = [KeyCode::Down, KeyCode::PageDown, KeyCode::Up, KeyCode::PageUp];
-    measure("key to frame, 2,000 threads in the table", &mut many, &arrows);
-    press(&mut many, KeyCode::Char('2'));
-    measure("key to frame, 2,000 threads in the view of threads", &mut many, &arrows);
-    let views: Vec<KeyCode> = "1234567890".chars().map(KeyCode::Char).collect();
+    press(&mut many, KeyCode::Enter);
+    measure("key to frame, 2,000 threads on the guest's page", &mut many, &arrows);
+    press(&mut many, KeyCode::Char('3'));
+    measure("key to frame, 2,000 vCPUs in the view of latencies", &mut many, &arrows);
+    let views: Vec<KeyCode> = "12345".chars().map(KeyCode::Char).collect();
     measure("key to frame, 2,000 threads, from view to view", &mut many, &views);
 }
 

@@ -256,6 +256,11 @@ impl AppState {
         key.map_or_else(|| "no key".into(), KeyPress::name)
     }
 
+    /// The newest interval; a paused screen shows an older one.
+    pub fn newest_model(&self) -> Option<&Model> {
+        self.held.as_ref().map(|held| &held.tick.model).or(self.model.as_ref())
+    }
+
     /// Shows another view, from its top.
     pub fn show(&mut self, view: ScreenView) {
         if self.view != view {

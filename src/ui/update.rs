@@ -10,7 +10,7 @@ use super::state::{AppState, Menu, Popup, Prompt};
 use super::table::{AnyTable, RowKey, TableId};
 use super::typing;
 use super::views::guests::{self, ListRow};
-use super::views::{PageState, ScreenView, stacks};
+use super::views::{PageState, ScreenView, SectionId, stacks};
 use super::widgets::{footer, help};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use judge::lint::{Finding, FixKind};
@@ -128,11 +128,14 @@ fn open(state: &mut AppState) {
             state.show(ScreenView::Page);
         }
         (ScreenView::Page, _) => {
-            let row = state.page_of(state.view).key(state.page.at).and_then(|key| key.row);
+            let key = state.page_of(state.view).key(state.page.at);
+            let is_thread = key.is_some_and(|key| key.section == SectionId::Table(TableId::Threads));
+            let row = key.and_then(|key| key.row);
             let found = state.problems().into_iter().map(Finding::id).find(|id| Some(RowKey::of(id)) == row);
             match found {
                 Some(problem) => state.open_problem = Some(problem),
-                None => state.shows_idle_helpers = !state.shows_idle_helpers,
+                None if is_thread => state.shows_idle_helpers = !state.shows_idle_helpers,
+                None => {}
             }
         }
         _ => {}
@@ -184,7 +187,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
             Vec::new()
         }
         Action::EngineLevel => {
-            let (level, said) = match state.model.as_ref().map(|m| m.engine.level).unwrap_or_default() {
+            let (level, said) = match state.newest_model().map(|m| m.engine.level).unwrap_or_default() {
                 EngineLevel::Full => (EngineLevel::None, "tracing is off: {} counts exits, once more traces again"),
                 EngineLevel::None => (EngineLevel::Counts, "exits are counted, without times: {} traces again"),
                 EngineLevel::Counts => (EngineLevel::Full, "everything is traced: {} turns tracing off"),

@@ -225,6 +225,8 @@ mod tests {
         let shown = text(&draw(&state, &Theme::default()));
         assert!(shown.contains("+ 5 idle helpers") && shown.contains("vcpu 1"), "{shown}");
         press(&mut state, "<Enter>");
+        assert!(!state.shows_idle_helpers, "the title of the first section has none");
+        press(&mut state, "<Down><Enter>");
         let shown = text(&draw(&state, &Theme::default()));
         assert!(!shown.contains("idle helpers") && shown.matches("worker").count() == 5, "{shown}");
     }

@@ -62,7 +62,7 @@ pub type CounterRow<'a> = (&'a str, f64);
 
 /// The columns of KVM's counters.
 pub fn counter_columns<'a>() -> Vec<Column<CounterRow<'a>>> {
-    const COUNTER: &str = "A statistic of KVM, or a tracepoint of KVM where these are counted (key K).";
+    const COUNTER: &str = "A statistic of KVM, or a tracepoint of KVM where these are counted (--kvm-events).";
     let growth = head("rate", "PER s", right(8, 0, 0), "Growth per second; names that end in ns are nanoseconds.");
     vec![
         Column::text(head("counter", "COUNTER", left(32, 16, 0), COUNTER), |r: &CounterRow<'_>| r.0.to_owned()),

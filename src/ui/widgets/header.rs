@@ -166,7 +166,8 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             break;
         }
         // The parts of the bar have the hues of their names.
-        text(x, label, bars::HUES.get(n).filter(|_| n < 3).copied().unwrap_or(StyleId::Dim));
+        let hue = if label == "steal" { 3 } else { n };
+        text(x, label, bars::HUES.get(hue).filter(|_| n < 3).copied().unwrap_or(StyleId::Dim));
         text(figure_x, &figure, StyleId::Text);
         x += room + gap;
     }

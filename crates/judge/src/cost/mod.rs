@@ -184,7 +184,8 @@ impl GuestCosts {
     pub fn keep_lead(&mut self, before: &Self) {
         let lead = before.costs.first().map(|c| (c.kind, &c.name));
         let Some(at) = self.costs.iter().position(|c| Some((c.kind, &c.name)) == lead) else { return };
-        if self.costs[0].of_cpu < CLEARLY_LARGER * self.costs[at].of_cpu {
+        let size = |cost: &Cost| if cost.of_cpu > 0.0 { cost.of_cpu } else { cost.amount.figure() };
+        if size(&self.costs[0]) < CLEARLY_LARGER * size(&self.costs[at]) {
             self.costs[..=at].rotate_right(1);
         }
     }

@@ -79,7 +79,7 @@ fn a_wait_names_who_had_the_cpu() {
         task(902, "kworker/0:1", 16),
         task(0, "", 8),
     ];
-    let traced = "waits for a CPU 50 %: own vCPUs 20, rustc 20, b 5, kworker 2, interrupts 1";
+    let traced = "waits for a CPU 50 %: own vCPUs 20, rustc 20, b 5, kworker 2, idle CPU 1";
     assert_eq!(text(&model), traced);
     assert_eq!(guest_costs(&model)[0].lost.map(f64::round), Some(80.0), "both vCPUs");
     let other = model.domains.remove(1);

@@ -19,7 +19,7 @@ impl<'a> Tasks<'a> {
     /// The name of a task that had the CPU of a guest's vCPU.
     fn name(&self, model: &Model, guest: usize, task: &OtherTask) -> String {
         match self.0.get(&task.tid) {
-            _ if task.tid == 0 => "interrupts".into(),
+            _ if task.tid == 0 => "idle CPU".into(),
             Some((owner, thread)) => tenant(model, guest, *owner, thread),
             None if task.tid == OtherTask::REST => "others".into(),
             // A guest that is not among those looked at.
