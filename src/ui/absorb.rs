@@ -4,7 +4,8 @@ use super::action::Action;
 use super::layout;
 use super::state::{AppState, Held, Tick};
 use super::table::{AnyTable, RowKey, RowOrder, TableId};
-use super::views::{ScreenView, disks, guests, threads};
+use super::views::guests::{self, ListRow};
+use super::views::{ScreenView, disks, threads};
 use judge::model::Model;
 use sample::{SourceId, SourceState, SourceStatus};
 
@@ -49,24 +50,30 @@ impl AppState {
         self.playback = tick.playback;
         let busy = guests::busy(&tick.model).chain(threads::busy(&tick.model));
         self.awake.watch(busy.chain(disks::busy(&tick.model)));
-        self.list.watch(&tick.model);
+        self.list.watch(self.model.as_ref(), &tick.model);
         self.model = Some(tick.model);
-        guests::arrange(self, true);
-        self.order_tables();
-        self.settle();
+        self.release_places();
+        guests::arrange(self);
+        self.keep_places();
+        self.settle_positions();
     }
 
-    /// Lets the rows of the view's tables change places, where they kept them for long enough.
-    fn order_tables(&mut self) {
-        // The first sample has no rates: its order is held by nothing.
-        let Some(now_ms) = self.model.as_ref().filter(|m| m.interval_s.is_some()).map(|m| m.time_ms) else { return };
-        for (_, table) in self.tables.iter_mut().filter(|(id, _)| **id != TableId::Guests) {
-            if table.order.is_due(now_ms) {
-                table.order = RowOrder::default();
-            }
+    /// Lets the rows of tables change places, where they kept them for long enough.
+    fn release_places(&mut self) {
+        let Some(now_ms) = self.model.as_ref().map(|m| m.time_ms) else { return };
+        for table in self.tables.values_mut().filter(|table| table.order.is_due(now_ms)) {
+            table.order = RowOrder::default();
         }
+    }
+
+    /// Keeps the places that the rows of the list and of the view's tables have now. The first sample has no rates: its
+    /// order is held by nothing.
+    fn keep_places(&mut self) {
+        let Some(now_ms) = self.model.as_ref().filter(|m| m.interval_s.is_some()).map(|m| m.time_ms) else { return };
         let keys = |table: &dyn AnyTable| (0..table.len()).map(|row| table.key(row)).collect::<Vec<RowKey>>();
-        let places: Vec<_> = self.page_of(self.view).tables().map(|table| (table.id(), keys(table))).collect();
+        let guests = self.list.guests.iter().map(|at| guests::key(self, ListRow::Guest(*at))).collect();
+        let mut places: Vec<_> = self.page_of(self.view).tables().map(|table| (table.id(), keys(table))).collect();
+        places.push((TableId::Guests, guests));
         for (id, rows) in places {
             let order = &mut self.tables.entry(id).or_default().order;
             if order.is_due(now_ms) {
@@ -86,10 +93,14 @@ impl AppState {
 
     /// Updates everything that is derived: rows, selection, scroll position.
     pub fn settle(&mut self) {
-        if self.model.is_none() {
-            return;
+        if self.model.is_some() {
+            guests::arrange(self);
+            self.settle_positions();
         }
-        guests::arrange(self, false);
+    }
+
+    /// Updates what follows from the rows: changes since a mark, selection, scroll position.
+    fn settle_positions(&mut self) {
         let changes = self.marks.changes(self);
         self.tables.entry(TableId::Guests).or_default().changes = changes;
         let plan = layout::plan(self);

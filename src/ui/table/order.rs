@@ -32,12 +32,6 @@ pub struct TableState {
 }
 
 impl TableState {
-    /// The same without the places of rows: they are sorted anew.
-    #[must_use]
-    pub fn without_places(&self) -> Self {
-        Self { order: RowOrder::default(), ..self.clone() }
-    }
-
     /// Sorts by a column; by the same one again in the reverse order.
     pub fn sort_by(&mut self, column: ColumnId) {
         let reversed = self.sort.is_some_and(|sort| sort.column == column && !sort.reversed);

@@ -1,6 +1,6 @@
 //! What the selected row suffers from, in fixed slots below the list: where, fix, why, threads.
 
-use super::guests::ListRow;
+use super::guests::{GuestRow, ListRow};
 use super::problems::verdict;
 use crate::ui::action::Action;
 use crate::ui::state::AppState;
@@ -21,7 +21,7 @@ use std::collections::HashSet;
 
 /// Lines of the slots WHERE, FIX, WHY and THREADS by the height of the detail.
 const SLOTS: [(u16, [usize; 4]); 3] = [(13, [3, 3, 3, 3]), (8, [1, 2, 2, 2]), (6, [1, 2, 1, 1])];
-/// Where the labels begin, and the text behind them.
+/// Where the labels begin, and the text after them.
 const LABEL_AT: u16 = 2;
 const TEXT_AT: u16 = 10;
 /// From this width on the keys for the fix are beside it.
@@ -58,7 +58,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         ListRow::Idle(_) => ("", Vec::new()),
     };
     let contents: [(&str, Vec<StyledLine>); 4] = [
-        ("WHERE", plain(places((columns, slots[0]), (model, row), problem, cut))),
+        ("WHERE", plain(places((columns, slots[0]), (state, model), problem, cut))),
         ("FIX", problem.map(|f| fix((keys_at, slots[1]), f, cut)).unwrap_or_default()),
         ("WHY", plain(why.unwrap_or_default())),
         (name, threads),
@@ -112,10 +112,10 @@ pub fn keys(state: &AppState) -> String {
 }
 
 /// The accesses and exits that a problem is about, else its figures; without a problem the largest costs of the guest.
-fn places(room: Room, (model, row): (&Model, ListRow), problem: Option<&Finding>, cut: char) -> Vec<String> {
+fn places(room: Room, (state, model): (&AppState, &Model), problem: Option<&Finding>, cut: char) -> Vec<String> {
     let Some(f) = problem else {
-        let costs = if let ListRow::Guest(at) = row { cost::guest_cost(model, at) } else { None };
-        return costs.unwrap_or_default().costs.iter().map(|cost| cost.text(room.0.into())).collect();
+        let costs = state.list.rows.get(state.list.at).and_then(|row| GuestRow::new(state, *row).costs());
+        return costs.into_iter().flat_map(|of| &of.costs).map(|cost| cost.text(room.0.into())).collect();
     };
     let domain = model.domains.iter().find(|d| Some(d.name()) == f.domain.as_deref());
     let marked = domain.zip(model.interval_s).map(|(domain, s)| cost::marked_costs(f, domain, s)).unwrap_or_default();
@@ -126,7 +126,7 @@ fn places(room: Room, (model, row): (&Model, ListRow), problem: Option<&Finding>
     pack(marked.iter().map(|place| clean(place)), room, cut)
 }
 
-/// The fix that `y` copies, behind the place where it goes.
+/// The fix that `y` copies, after the place where it goes.
 fn fix(room: Room, f: &Finding, cut: char) -> Vec<StyledLine> {
     let Some(fix) = f.first_fix() else { return Vec::new() };
     let between = if fix.kind == FixKind::Command { "; " } else { " " };
@@ -143,7 +143,7 @@ fn fix(room: Room, f: &Finding, cut: char) -> Vec<StyledLine> {
     lines.map(styled).collect()
 }
 
-/// The vCPUs that matter: those that the problem is about, then the busiest; then how many more there are.
+/// The vCPUs that matter (those of the problem, then the busiest) and how many more the guest has.
 fn threads(room: Room, (model, at): (&Model, usize), problem: Option<&Finding>, cut: char) -> Vec<StyledLine> {
     let Some(domain) = model.domains.get(at) else { return Vec::new() };
     let load = |t: &ThreadModel| t.cpu.map_or(0.0, |c| c.busy() + c.wait.unwrap_or(0.0));
@@ -158,16 +158,16 @@ fn threads(room: Room, (model, at): (&Model, usize), problem: Option<&Finding>, 
     let rest = vcpus.split_off(vcpus.len().min((room.1 - 1).max(1)));
     // Those that are shown keep their order.
     vcpus.sort_by_key(|t| t.index);
-    let line = |t: &ThreadModel| {
+    let waits = cost::vcpu_waits(model, at, &vcpus);
+    let line = |(t, wait): (&ThreadModel, Option<cost::Cost>)| {
         let busy = or_unknown(t.cpu.map(|c| c.busy()), share);
         let cpu = t.place.cpu.map_or_else(|| "-".into(), |cpu| cpu.to_string());
         let head = format!("{:<8}{busy:>4} %  cpu {cpu:<4}{:>5} exits/s   ", t.label(), or_unknown(t.exit_rate, rate));
         let left = room.0.saturating_sub(width(&head)).into();
-        let wait = cost::vcpu_wait(model, at, t);
         let wait = wait.map(|w| if w.amount.figure() < MIN_WAIT { w.head() } else { w.text(left) });
         vec![(head + &wait.unwrap_or_default(), StyleId::Text)]
     };
-    let mut lines: Vec<StyledLine> = vcpus.into_iter().map(line).collect();
+    let mut lines: Vec<StyledLine> = vcpus.into_iter().zip(waits).map(line).collect();
     let is_quiet = |t: &&ThreadModel| t.cpu.is_some_and(|c| c.busy() < BUSY);
     let below = if rest.iter().all(is_quiet) { format!(" below {BUSY} %") } else { String::new() };
     let helper_cpu = helpers.iter().filter_map(|t| Some(t.cpu?.busy())).reduce(|a, b| a + b);

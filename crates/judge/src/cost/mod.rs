@@ -152,14 +152,11 @@ pub fn guest_costs(model: &Model) -> Vec<GuestCosts> {
     model.domains.iter().enumerate().map(|(at, domain)| GuestCosts::new(model, &tasks, at, domain)).collect()
 }
 
-/// The costs of one guest: the index of the guest among those of the model.
-pub fn guest_cost(model: &Model, guest: usize) -> Option<GuestCosts> {
-    Some(GuestCosts::new(model, &wait::Tasks::of(model), guest, model.domains.get(guest)?))
-}
-
-/// How long one vCPU of a guest waits, and for whom. `None` where no source knows it.
-pub fn vcpu_wait(model: &Model, guest: usize, vcpu: &ThreadModel) -> Option<Cost> {
-    wait::of_vcpu(model, &wait::Tasks::of(model), guest, vcpu)
+/// How long vCPUs of a guest wait, and for whom; `None` where no source knows it. `guest` is the guest's index in the
+/// model.
+pub fn vcpu_waits(model: &Model, guest: usize, vcpus: &[&ThreadModel]) -> Vec<Option<Cost>> {
+    let tasks = wait::Tasks::of(model);
+    vcpus.iter().map(|vcpu| wait::of_vcpu(model, &tasks, guest, vcpu)).collect()
 }
 
 impl GuestCosts {
@@ -244,7 +241,7 @@ impl Cost {
     }
 }
 
-/// A text and what fits of a list behind it.
+/// A text, followed by as much of a list as fits.
 fn joined(mut text: String, items: impl Iterator<Item = String>, width: usize) -> String {
     let begin = text.len();
     for item in items {

@@ -50,22 +50,21 @@ pub struct GuestList {
     pub filter: TableFilter,
     /// What costs each guest its time, in the order of the model.
     pub costs: Vec<GuestCosts>,
-    /// What cost each guest most a moment ago.
-    leads: HashMap<GuestId, GuestCosts>,
     /// The guests that wait for a CPU which tasks outside guests use.
     pub delayed: Vec<String>,
 }
 
 impl GuestList {
-    /// Takes in what the guests did in a new interval.
-    pub fn watch(&mut self, model: &Model) {
+    /// Takes in what the guests did in a new interval; `before` is the interval of the costs so far.
+    pub fn watch(&mut self, before: Option<&Model>, model: &Model) {
+        let before = before.into_iter().flat_map(|m| &m.domains).map(DomainModel::key);
+        let before: HashMap<GuestId, &GuestCosts> = before.zip(&self.costs).collect();
         let mut costs = guest_costs(model);
         for (domain, costs) in model.domains.iter().zip(&mut costs) {
-            if let Some(before) = self.leads.get(&domain.key()) {
+            if let Some(before) = before.get(&domain.key()) {
                 costs.keep_lead(before);
             }
         }
-        self.leads = model.domains.iter().map(DomainModel::key).zip(costs.iter().cloned()).collect();
         self.costs = costs;
         self.delayed = delayed_guests(model, &self.costs);
     }
@@ -108,11 +107,9 @@ pub fn key(state: &AppState, row: ListRow) -> RowKey {
     }
 }
 
-/// Rebuilds the rows after a new interval or a change of filter or order. `is_new` says whether the interval is new:
-/// then rows may change places, if they did not do so a moment ago.
-pub fn arrange(state: &mut AppState, is_new: bool) {
+/// Rebuilds the rows after a new interval or a change of filter or order.
+pub fn arrange(state: &mut AppState) {
     let Some(model) = &state.model else { return };
-    let now_ms = model.time_ms;
     let mut table = super::empty_table(state);
     let rows = (0..model.domains.len()).map(|at| GuestRow::new(state, ListRow::Guest(at)));
     let filter = &state.list.filter;
@@ -126,10 +123,7 @@ pub fn arrange(state: &mut AppState, is_new: bool) {
         let busy = row.domain.and_then(|d| state.history.recent_cpu(d)).map_or(0, step);
         Reverse((severity, lost, busy))
     });
-    let chosen = state.table(TableId::Guests);
-    let is_due = is_new && chosen.order.is_due(now_ms);
-    let table = if is_due { table.in_order(&chosen.without_places()) } else { table.in_order(chosen) };
-    let places: Vec<RowKey> = table.rows.iter().map(table.key).collect();
+    let table = table.in_order(state.table(TableId::Guests));
     let is_filtered = !filter.is_empty();
     let folds = |row: &GuestRow<'_>| {
         let is_asleep = |d: &DomainModel| is_idle(d) && !state.awake.has(RowKey::of(d.key()));
@@ -150,10 +144,6 @@ pub fn arrange(state: &mut AppState, is_new: bool) {
     }
     let guests =
         table.rows.iter().filter_map(|r| if let ListRow::Guest(at) = r.row { Some(at) } else { None }).collect();
-    // The first sample has no rates: its order is held by nothing.
-    if is_due && model.interval_s.is_some() {
-        state.tables.entry(TableId::Guests).or_default().order.keep(places, now_ms);
-    }
     (state.list.rows, state.list.guests) = (rows, guests);
     follow(state);
 }
