@@ -15,6 +15,8 @@ use std::collections::{HashMap, HashSet};
 
 /// From this many idle guests on, they share a row.
 const MIN_FOLDED: usize = 4;
+/// Less of a CPU than this, in percent, moves no guest past another: two that do little would change places for ever.
+const LITTLE: f64 = 5.0;
 /// A guest that uses, and whose vCPUs wait for, less of a CPU than this is idle; percent.
 const IDLE: f64 = 1.0;
 /// A vCPU is delayed by tasks outside guests if they ran for this part of the time that it waited for others.
@@ -119,8 +121,9 @@ pub fn arrange(state: &mut AppState) {
     // The worst guest first: its worst problem, then what it loses, then how busy it is.
     table.rows.sort_by_cached_key(|row| {
         let severity = row.worst().map(|f| f.severity);
-        let lost = row.costs().and_then(|costs| costs.lost).map_or(0, step);
-        let busy = row.domain.and_then(|d| state.history.recent_cpu(d)).map_or(0, step);
+        let size = |percent: Option<f64>| percent.filter(|p| *p >= LITTLE).map_or(0, step);
+        let lost = size(row.costs().and_then(|costs| costs.lost));
+        let busy = size(row.domain.and_then(|d| state.history.recent_cpu(d)));
         Reverse((severity, lost, busy))
     });
     let table = table.in_order(state.table(TableId::Guests));
