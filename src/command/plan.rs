@@ -1,7 +1,7 @@
 //! `kvmtop plan`: one placement of all guests, of this host or from files. It applies nothing.
 
 use super::report::JudgedInput;
-use super::{live, print, report, say_unmatched};
+use super::{live, print, report, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{InputArgs, PlanArgs};
 use ::report::View;
@@ -22,6 +22,7 @@ pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
         (pipeline.next_or_first(after.into()), "live", false)
     } else {
         let JudgedInput { interval, source, damaged } = report::read(&args.inputs, &args.reading, settings, None)?;
+        interval.report.notes.iter().for_each(|note| say(note));
         (interval, source, damaged)
     };
     let input = if source == "live" { lint::InputKind::Live } else { lint::InputKind::File };

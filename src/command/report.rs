@@ -83,6 +83,7 @@ pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
     let before = read(std::slice::from_ref(&args.before), &args.reading, settings, None)?;
     let after = read(std::slice::from_ref(&args.after), &args.reading, settings, None)?;
     for (side, input) in [("before", &before), ("after", &after)] {
+        input.interval.report.notes.iter().for_each(|note| say(&format!("{side}: {note}")));
         let recording = input.interval.model.sources.iter().filter(|s| s.id == SourceId::Session);
         recording.for_each(|s| say(&format!("{side}: {}", s.sentence())));
     }
@@ -118,10 +119,14 @@ pub(super) fn read(
     }
     anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");
     let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
-    errors.iter().map(ToString::to_string).chain(notes).for_each(|text| say(&text));
-    anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
+    errors.iter().for_each(|error| say(&error.to_string()));
+    if sample.sources.is_empty() {
+        notes.iter().for_each(|note| say(note));
+        anyhow::bail!("nothing to report: none of the inputs could be read");
+    }
     let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
-    let interval = Pipeline::new(options).whole(&sample, base);
+    let mut interval = Pipeline::new(options).whole(&sample, base);
+    interval.report.notes = notes;
     Ok(JudgedInput { interval, source, damaged: !errors.is_empty() })
 }
 

@@ -89,7 +89,7 @@ function header() {
   const complaints = report.sources
     .filter((s) => s.state !== "ok")
     .map((s) => `${s.name} ${s.state}: ${[s.cause, s.fix].filter(Boolean).join("; ")}`);
-  const notes = [...complaints, ...data.notes].map((note) => el("li", named(note)));
+  const notes = [...complaints, ...(report.notes ?? []), ...data.notes].map((note) => el("li", named(note)));
   byId("head").append(
     el("h1", named(name)),
     el("p.facts", facts.flatMap((fact, i) => [i ? " · " : null, named(fact)])),

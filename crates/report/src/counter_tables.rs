@@ -54,7 +54,7 @@ const HOST_DISKS: &[Column<HostDiskModel>] = &[
     ("<STANDS FOR", |disk| or_dash(disk.alias.as_ref())),
 ];
 
-/// What interrupted its vCPUs, where that was traced, in the words of the Latency view.
+/// What interrupted its vCPUs, where that was traced, in the words of a guest's page.
 const INTERRUPTS: &[Column<InjectionModel>] = &[
     ("<INTERRUPT", |i| i.source.to_string()),
     ("<TO", |i| format!("vcpu {}", i.vcpu)),

@@ -98,6 +98,10 @@ objects! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(length(min = 1))]
         watching: Vec<StillWatched> = view.selected_watching().cloned().collect(),
+        /// What of the files was left out or read otherwise than it stands there, a sentence each. Absent: nothing.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(min = 1))]
+        notes: Vec<String> = view.findings.notes.clone(),
         /// Lines of the host's log, of a QEMU log or of a trace that are about KVM or a VMM and that no rule judges.
         /// Absent: none.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -254,7 +258,7 @@ objects! {
         host_disks: Option<Vec<JsonHostDisk>> =
             d.host_disks.as_ref().map(|all| all.iter().map(JsonHostDisk::new).collect()),
         /// What interrupted the vCPUs, the most frequent first. Absent: it is not traced (`--engine-detail interrupts`,
-        /// the Latency view).
+        /// a guest's page).
         #[serde(skip_serializing_if = "Option::is_none")]
         interrupts: Option<Vec<JsonInterrupt>> =
             d.interrupts.as_ref().map(|all| all.iter().map(JsonInterrupt::new).collect()),

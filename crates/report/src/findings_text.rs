@@ -13,7 +13,9 @@ use unicode_width::UnicodeWidthStr;
 pub fn all(view: &View<'_>) -> String {
     let all: Vec<_> = view.selected_findings().map(one).collect();
     let is_young = view.selected_watching().any(StillWatched::is_every_rule);
-    let judged_all = view.selected_cannot_tell().next().is_none() && view.model.host.unjudged_lines().is_none();
+    let notes = &view.findings.notes;
+    let judged_all =
+        view.selected_cannot_tell().next().is_none() && view.model.host.unjudged_lines().is_none() && notes.is_empty();
     let mut out = match (all.is_empty(), is_young) {
         (true, true) => "no findings yet: not enough has been seen\n".to_string(),
         (true, false) if judged_all => "no findings\n".to_string(),
@@ -22,7 +24,8 @@ pub fn all(view: &View<'_>) -> String {
     };
     let (cannot_tell, watching): (Vec<_>, Vec<_>) =
         (view.selected_cannot_tell().collect(), view.selected_watching().collect());
-    for sentence in unjudged(&cannot_tell, &watching, &view.model.host, MAX_NAMES) {
+    let notes = notes.iter().map(|note| format!("note: {note}"));
+    for sentence in unjudged(&cannot_tell, &watching, &view.model.host, MAX_NAMES).into_iter().chain(notes) {
         out.push_str(&wrapped(&sentence, 12));
     }
     out

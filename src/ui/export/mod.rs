@@ -105,6 +105,7 @@ fn document(state: &AppState) -> Option<JsonDocument> {
         findings: state.findings.clone(),
         cannot_tell: state.cannot_tell.clone(),
         watching: state.watching.clone(),
+        notes: Vec::new(),
     };
     let view =
         report::View { model: state.model.as_ref()?, findings: &report, source, domains: &DomainFilter::default() };

@@ -33,7 +33,8 @@ impl JudgedInterval {
         let cannot_tell = filter.cannot_tell(model, report).into_iter().cloned().collect();
         let watching = filter.watching(model, report).into_iter().cloned().collect();
         model.sources = filter.sources(model);
-        self.report = lint::Report { findings, cannot_tell, watching };
+        let notes = std::mem::take(&mut report.notes);
+        self.report = lint::Report { findings, cannot_tell, watching, notes };
         self.model.retain(|facts| filter.matches(facts));
     }
 }

@@ -68,7 +68,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     findings.sort_by(if is_steady { steady_order } else { order });
     cannot_tell.sort();
     cannot_tell.dedup();
-    Report { findings, cannot_tell, watching }
+    Report { findings, cannot_tell, watching, notes: Vec::new() }
 }
 
 /// The guests, and the host, of which less has been seen than a rule needs.

@@ -170,4 +170,6 @@ pub struct Report {
     pub cannot_tell: Vec<CannotTell>,
     /// Where not enough has been seen yet.
     pub watching: Vec<StillWatched>,
+    /// What of the files was left out or read otherwise than it stands there, a sentence each.
+    pub notes: Vec<String>,
 }

@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
             itself returns to QEMU and does the device's work while the guest waits",
         thresholds: thresholds![devices.kicks],
         limits: "Infers it from exits to the VMM that no other access explains: at least half of the notifications \
-            have to be among them. Where interrupts are traced (the Latency view), the busiest doorbell that does \
+            have to be among them. Where interrupts are traced (on a guest's page), the busiest doorbell that does \
             reach a thread through an ioeventfd is evidence",
         fix: "The device's driver options in the domain's XML: vhost, ioeventfd, an IOThread",
         links: &[links::DEVICES],
@@ -69,7 +69,7 @@ pub(super) const RULES: &[Rule] = &[
             kworker on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",
         thresholds: thresholds![devices.kworker_wakes],
         limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work. On an isolated \
-            CPU 10 wake-ups/s are enough. Where interrupts are traced (the Latency view), those that kworkers inject \
+            CPU 10 wake-ups/s are enough. Where interrupts are traced (on a guest's page), those that kworkers inject \
             and what each part of their way took are evidence",
         fix: "The host's kernel, or the placement of the task that raises the interrupts",
         links: &["https://docs.kernel.org/core-api/workqueue.html"],

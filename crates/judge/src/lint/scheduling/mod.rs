@@ -70,7 +70,7 @@ pub(super) const RULES: &[Rule] = &[
             means a deep sleep state that the CPU has to leave, or kernel work with interrupts disabled",
         thresholds: thresholds![pinning.wakeup_us],
         limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with \
-            interrupts disabled look the same. Where interrupts are traced (the Latency view), what each part of their \
+            interrupts disabled look the same. Where interrupts are traced (on a guest's page), what each part of their \
             way took is evidence",
         fix: "CPU sleep states on the host, which costs power; or -overcommit cpu-pm=on for the guest",
         links: &["https://docs.kernel.org/admin-guide/pm/cpuidle.html", links::HALT_POLLING],
