@@ -72,7 +72,7 @@ impl AppState {
         let Some(now_ms) = self.model.as_ref().filter(|m| m.interval_s.is_some()).map(|m| m.time_ms) else { return };
         let keys = |table: &dyn AnyTable| (0..table.len()).map(|row| table.key(row)).collect::<Vec<RowKey>>();
         let guests = self.list.guests.iter().map(|at| guests::key(self, ListRow::Guest(*at))).collect();
-        let mut places: Vec<_> = self.page_of(self.view).tables().map(|table| (table.id(), keys(table))).collect();
+        let mut places: Vec<_> = self.shown_page().tables().map(|table| (table.id(), keys(table))).collect();
         places.push((TableId::Guests, guests));
         for (id, rows) in places {
             let order = &mut self.tables.entry(id).or_default().order;

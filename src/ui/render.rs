@@ -3,7 +3,7 @@
 use super::layout;
 use super::state::{AppState, Popup};
 use super::theme::{StyleId, Theme};
-use super::views::{Page, ScreenView, detail, guests, minute, stacks};
+use super::views::{PageState, ScreenView, detail, guests, minute, stacks};
 use super::widgets::{footer, header, help, menu, say, timeline};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -40,12 +40,8 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
             minute::paint(buf, plan.minute, state, theme);
         }
         if !plan.page.is_empty() {
-            let (view, shown) = match state.view {
-                ScreenView::Guests => (ScreenView::Page, super::views::PageState::default()),
-                view => (view, state.page),
-            };
-            let page: Page<'_> = state.page_of(view);
-            page.paint(buf, plan.page, shown, state, theme);
+            let shown = if state.view == ScreenView::Guests { PageState::default() } else { state.page };
+            state.shown_page().paint(buf, plan.page, shown, state, theme);
         }
     }
     if !plan.timeline.is_empty() {

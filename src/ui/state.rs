@@ -278,6 +278,12 @@ impl AppState {
         Page::new(views::sections(view, self, layout::plan(self).page.width))
     }
 
+    /// The sections that the screen shows: beside the list those of the selected row's page.
+    pub fn shown_page(&self) -> Page<'_> {
+        let is_beside = self.view == ScreenView::Guests && !layout::plan(self).page.is_empty();
+        self.page_of(if is_beside { ScreenView::Page } else { self.view })
+    }
+
     /// The guest of a row of the list.
     pub fn guest_at(&self, row: ListRow) -> Option<&DomainModel> {
         let ListRow::Guest(at) = row else { return None };

@@ -268,11 +268,13 @@ fn back(state: &mut AppState) {
 
 /// Scrolls the help or stacks, or closes them.
 fn scroll(state: &mut AppState, action: Action) {
-    let lines = match &state.popup {
-        Some(Popup::Stacks(shown, _)) => stacks::lines(shown, state).len(),
-        _ => help::lines(state, state.size.0).len(),
+    let (lines, room) = match &state.popup {
+        Some(Popup::Stacks(shown, _)) => {
+            (stacks::lines(shown, state).len(), layout::plan(state).body.height.saturating_sub(1))
+        }
+        _ => (help::lines(state, state.size.0).len(), state.size.1.saturating_sub(4)),
     };
-    let page = usize::from(state.size.1.saturating_sub(4)).max(1);
+    let page = usize::from(room).max(1);
     match (&mut state.popup, motion(action, page as isize)) {
         (Some(Popup::Help(scroll) | Popup::Stacks(_, scroll)), Some(by)) => {
             *scroll = usize::from(*scroll).saturating_add_signed(by).min(lines.saturating_sub(page)) as u16;

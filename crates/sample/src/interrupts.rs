@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use strum::IntoStaticStr;
 
-/// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (the Latency view, `--engine-detail
+/// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (a guest's page, `--engine-detail
 /// interrupts`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -307,7 +307,7 @@ mod tests {
             needed_s: 10.0,
         };
         state.watching.push(watched);
-        assert!(lines(&state)[0].contains(" web-1: nothing found yet; too new to be judged: 7 s to go "));
+        assert!(lines(&state)[0].contains(" web-1: nothing found yet; judged in full in 7 s "));
         state.list.rows[state.list.at] = ListRow::Idle(4);
         assert!(state.problems().is_empty(), "those of the host are not about idle guests");
         assert!(lines(&state)[0].contains(" 4 idle guests: nothing found"), "{:?}", lines(&state));

@@ -1,7 +1,7 @@
 //! Disks and network interfaces of guests, as the VMM and the host's kernel count them.
 
-use super::missing;
 use super::section::Section;
+use super::{host_disks, missing};
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
 use crate::ui::text::clean;
@@ -60,7 +60,8 @@ fn is_busy(work: &Work<'_>) -> bool {
 /// The devices that do something.
 pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
     model.domains.iter().flat_map(|guest| {
-        let devices = guest.disks.iter().map(disk).chain(guest.nics.iter().map(nic));
+        let on_host = guest.host_disks.iter().flatten().map(host_disks::work);
+        let devices = guest.disks.iter().map(disk).chain(guest.nics.iter().map(nic)).chain(on_host);
         devices.filter(is_busy).map(|work| key(guest, &work))
     })
 }

@@ -2,6 +2,7 @@
 
 use super::missing;
 use super::section::Section;
+use crate::ui::action::Action;
 use crate::ui::state::AppState;
 use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
 use judge::figures::{micros, percent, rate, share};
@@ -118,12 +119,12 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
 fn nothing(state: &AppState) -> String {
     let is_traced = |m: &Model| m.engine.level != EngineLevel::None && m.engine.kind != EngineKind::None;
     let what = match &state.model {
-        Some(m) if m.no_kvm_exit() => "this kernel fires no kvm_exit: see exits to the VMM and devices",
-        Some(m) if is_traced(m) => "none in this interval",
-        _ if state.session.source.is_recorded() => "not recorded",
-        _ => "not traced: e traces, 5 says what is missing",
+        Some(m) if m.no_kvm_exit() => "this kernel fires no kvm_exit: see exits to the VMM and devices".into(),
+        Some(m) if is_traced(m) => "none in this interval".into(),
+        _ if state.session.source.is_recorded() => "not recorded".into(),
+        _ => format!("not traced: {} traces", state.key_name(Action::EngineLevel)),
     };
-    missing::because(state, what, &[SourceId::Tracepoints])
+    missing::because(state, &what, &[SourceId::Tracepoints])
 }
 
 #[cfg(test)]
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(note(&f), "this kernel fires no kvm_exit: see exits to the VMM and devices");
         f = quiet();
         f.engine.level = EngineLevel::None;
-        assert_eq!(note(&f), "not traced: e traces, 5 says what is missing");
+        assert_eq!(note(&f), "not traced: e traces");
         let missing = SourceStatus::missing(SourceId::Tracepoints, "no permission", "run as root");
         assert!(note(&f.source(missing)).contains("(tracepoints missing: see 5)"));
     }

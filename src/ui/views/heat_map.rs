@@ -2,6 +2,7 @@
 
 use super::missing;
 use super::section::{Picture, Section, SectionId};
+use crate::ui::action::Action;
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{StyleId, Theme};
@@ -29,8 +30,9 @@ pub fn section(state: &AppState) -> Section<'_> {
     let (id, title) = (SectionId::HeatMap, "waits for a CPU");
     let engine = state.model.as_ref().map(|m| (m.engine.kind, m.engine.level));
     if !matches!(engine, Some((EngineKind::Bpf | EngineKind::Perf, EngineLevel::Full))) {
-        let nothing = "not measured: that needs full tracing (key e on a live host)";
-        return Section::folded(id, title, missing::because(state, nothing, &[SourceId::Tracepoints]));
+        let key = state.key_name(Action::EngineLevel);
+        let nothing = format!("not measured: that needs full tracing (key {key} on a live host)");
+        return Section::folded(id, title, missing::because(state, &nothing, &[SourceId::Tracepoints]));
     }
     let guests = state.domain().map_or_else(|| state.guests(), |domain| vec![domain]);
     let whose = match guests[..] {

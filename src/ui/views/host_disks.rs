@@ -35,7 +35,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     names("ON HOST", NAME).into_iter().chain(requests(TIME)).chain(more).collect()
 }
 
-fn work(disk: &HostDiskModel) -> Work<'_> {
+pub fn work(disk: &HostDiskModel) -> Work<'_> {
     let kinds = [&disk.reads.total, &disk.writes.total, &disk.flushes.total];
     Work { name: &disk.name, ops: kinds.map(|k| disk.rate_of(k.count)), mean_us: kinds.map(Timing::mean_us) }
 }

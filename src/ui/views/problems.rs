@@ -110,7 +110,7 @@ fn watched(state: &AppState) -> Option<String> {
     let Some(w) = watched.clone().find(|w| StillWatched::is_every_rule(w)) else {
         return watched.next().map(|w| clean_line(&w.because));
     };
-    Some(format!("too new to be judged: {} to go", seconds((w.needed_s - w.seen_s).max(1.0).ceil())))
+    Some(format!("judged in full in {}", seconds((w.needed_s - w.seen_s).max(1.0).ceil())))
 }
 
 #[cfg(test)]

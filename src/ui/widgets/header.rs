@@ -143,7 +143,7 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     text(area.x + 1, "CPU", StyleId::Head);
     let (gap, task_room) = if area.width >= WIDE { (2, TASK) } else { (1, 0) };
     let bar = area.width.saturating_sub(SLOTS + 4 * gap + task_room).min(30);
-    let cpus = model.host.cpus.len() as f64;
+    let cpus = usage.cpus;
     let busiest = model.host.task_groups.iter().flatten().next();
     let busiest = busiest.filter(|task| task_room > 0 && task.cpu_percent >= cpus);
     let task = busiest.map_or_else(String::new, |task| {

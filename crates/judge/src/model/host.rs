@@ -56,7 +56,7 @@ impl HostModel {
         let other = rest - guests;
         let named =
             self.task_groups.as_ref().map(|all| (all.iter().map(|g| g.cpu_percent).sum::<f64>() / cpus).min(other));
-        Some(HostUsage { guests, other, named, irq, steal: time.steal, idle })
+        Some(HostUsage { cpus, guests, other, named, irq, steal: time.steal, idle })
     }
 
     /// All CPUs together, percent of the whole host; `None` before a second reading. The time of CPUs that no tick
@@ -76,6 +76,8 @@ impl HostModel {
 /// 100.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HostUsage {
+    /// Number of CPUs that were read; these figures are percent of all of them.
+    pub cpus: f64,
     /// All threads of all guests: in the guest, in the VMM, in the kernel, and vhost.
     pub guests: f64,
     /// Tasks and the kernel outside guests, kvmtop included.
@@ -412,7 +414,8 @@ mod tests {
     #[test]
     fn the_parts_of_the_host_add_up() {
         let usage = four_cpus(80.0, Some(&[("rustc", 140.0), ("ksmd", 4.0)])).usage().unwrap();
-        let parts = HostUsage { guests: 20.0, other: 40.0, named: Some(36.0), irq: 5.0, steal: 3.0, idle: 32.0 };
+        let parts =
+            HostUsage { cpus: 4.0, guests: 20.0, other: 40.0, named: Some(36.0), irq: 5.0, steal: 3.0, idle: 32.0 };
         assert_eq!(usage, parts);
         for (guests_cpu, groups, [guests, other], named) in [
             // Names are of the last reading of all tasks, which can be of a busier time.

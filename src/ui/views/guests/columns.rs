@@ -54,10 +54,10 @@ impl<'a> GuestRow<'a> {
     /// CPU time of tasks outside guests, user and kernel, percent of one CPU, and the number of CPUs.
     fn outside(&self) -> Option<([f64; 2], f64)> {
         let host = &self.state.model.as_ref().filter(|_| self.row == ListRow::Other)?.host;
-        let (time, cpus) = (host.total()?, host.cpus.len() as f64);
-        let all = host.usage()?.other * cpus;
+        let (time, usage) = (host.total()?, host.usage()?);
+        let all = usage.other * usage.cpus;
         let usr = all * time.usr / (time.usr + time.sys).max(f64::MIN_POSITIVE);
-        Some(([usr, all - usr], cpus))
+        Some(([usr, all - usr], usage.cpus))
     }
 
     /// The device that costs most. One that the VMM serves goes before one that KVM serves: where exits have no times,
