@@ -76,8 +76,9 @@ pub fn plan(state: &AppState) -> Plan {
         return Plan { page: body, ..plan };
     }
     if columns >= PAGE_BESIDE.0 && rows >= PAGE_BESIDE.1 {
-        let [list, page] = Layout::horizontal([Constraint::Percentage(55), Constraint::Fill(1)]).spacing(1).areas(body);
-        return Plan { list, page, ..plan };
+        let [left, page] = Layout::horizontal([Constraint::Percentage(55), Constraint::Fill(1)]).spacing(1).areas(body);
+        let [list, minute] = Layout::vertical([Constraint::Fill(1), lines(MINUTE.1)]).areas(left);
+        return Plan { list, minute, page, ..plan };
     }
     let detail = DETAIL.iter().find(|(from, _)| rows >= *from).map_or(0, |(_, height)| *height);
     let minute = if rows >= MINUTE.0 { MINUTE.1 } else { 0 };

@@ -84,7 +84,7 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
     match view {
         ScreenView::Guests => Vec::new(),
         ScreenView::Page => match state.domain() {
-            Some(domain) => vec![
+            Some(domain) => [
                 problems::section(state, columns),
                 exits::section(state, domain),
                 userspace::section(state, domain),
@@ -97,7 +97,11 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
                 memory::section(state, model, &[domain]),
                 minute::section(state),
                 userspace::counters(state, domain),
-            ],
+            ]
+            .into_iter()
+            // The page beside the list: the last minute is below the list.
+            .filter(|section| state.view == view || section.id != SectionId::Minute)
+            .collect(),
             None => vec![problems::section(state, columns), tasks::section(state, model)],
         },
         ScreenView::Cpus => vec![cpu_map::section(state, model, columns), cpus::section(state, model)],
