@@ -56,7 +56,7 @@ pub const READERS: &[Reader] = &[
     reader("qmp", qmp, Source::Written),
     reader("report", report, Source::Texts(|_| true)),
     reader("session", session, Source::Files("tests/fixtures/session")),
-    reader("time_profile", time_profile, Source::Texts(|text| profile::remark(text).is_some())),
+    reader("time_profile", time_profile, Source::Texts(|text| !profile::parse(text).is_empty())),
     reader("topology", topology, Source::Texts(topology_text::looks_like)),
     reader("trace", input, Source::Texts(|text| text.contains("kvm_entry"))),
     reader("tracefs_format", tracefs_format, Source::Texts(|text| text.contains("print fmt:"))),
@@ -250,7 +250,7 @@ fn qmp(input: &[u8]) {
 
 /// `perf top` and `perf report`.
 fn time_profile(input: &[u8]) {
-    let _ = profile::remark(&text_of(input));
+    let _ = profile::parse(&text_of(input));
 }
 
 /// `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`.

@@ -307,9 +307,10 @@ File types are detected by content; a folder means all its files:
   libvirt domain XML (or status XML)       a qemu-system command line
   `info mtree` of QEMU                     a kernel log, libvirt's QEMU log
   `lscpu`, `lscpu -e`, -p, `numactl -H`    `virsh capabilities`
-  `virsh vcpupin|vcpuinfo|emulatorpin|domstats`
+  `virsh vcpupin|vcpuinfo|emulatorpin|domstats|domblkstat`
   a Proxmox .conf, `qm config`             parts of an XML, also cut or escaped
   `kvm_stat -1`, -l, -L csv                `perf stat -e 'kvm:*'`
+  `perf top`, `perf report` text           `cpupower frequency-info`
   a sosreport: its folder or archive; any tar or zip; gzip, bzip2, xz and
   zstd files
 Files about the same guest are joined: by name, UUID or the file's name, or

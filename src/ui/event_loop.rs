@@ -95,7 +95,7 @@ pub fn run(
     keys(events.clone())?;
     hang_up(events.clone())?;
     let (gone, wait) = mpsc::channel();
-    std::thread::Builder::new().name("feeder".into()).spawn(move || {
+    std::thread::Builder::new().name("kvmtop/feeder".into()).spawn(move || {
         feeder(events);
         let _ = gone.send(());
     })?;

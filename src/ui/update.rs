@@ -308,6 +308,7 @@ fn hand_out(state: &mut AppState, copy: bool) -> Vec<Effect> {
         let comment = if fix.kind == FixKind::Advice { "# " } else { "" };
         text += &format!("\n# {}{needs}\n", fix.place());
         text.extend(fix.text.lines().map(|l| format!("{comment}{l}\n")));
+        text.extend(fix.undo.iter().flat_map(|undo| undo.lines()).map(|l| format!("# to go back: {l}\n")));
     }
     vec![Effect::WriteFile(name, text)]
 }

@@ -98,11 +98,17 @@ pub fn rules(interval: &Value) -> String {
     all.join(", ")
 }
 
+/// The findings that concern a guest, alone or with others.
+pub fn about<'v>(interval: &'v Value, domain: &'v str) -> impl Iterator<Item = &'v Value> {
+    let also = move |f: &Value| f["also"].as_array().into_iter().flatten().any(|other| other == domain);
+    findings(interval).filter(move |f| f["domain"] == domain || also(f))
+}
+
 /// The findings of a rule about a guest, alone or as part of another finding.
 fn of<'v>(interval: &'v Value, rule: &'v str, domain: &'v str) -> impl Iterator<Item = &'v Value> {
-    findings(interval).filter(move |f| {
+    about(interval, domain).filter(move |f| {
         let folded = f["folded"].as_array().into_iter().flatten().any(|r| r == rule);
-        (f["rule"] == rule || folded) && f["domain"] == domain
+        f["rule"] == rule || folded
     })
 }
 

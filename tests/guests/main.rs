@@ -7,6 +7,7 @@
 mod common;
 
 mod bpf_engine;
+mod causes;
 mod engines_agree;
 mod exact_counts;
 mod export;

@@ -126,8 +126,8 @@ fn threads(pid: u32) -> Vec<(String, [CapabilitySet; 5])> {
 fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet) {
     let expected_of = |name: &str| match name {
         name if name == sampler => expected,
-        "perf-rings" => rights::for_rings(),
-        "profiler" => rights::for_profile() & own_rights(),
+        "kvmtop/rings" => rights::for_rings(),
+        "kvmtop/profile" => rights::for_profile() & own_rights(),
         "qemu-logs" | "slow-files" | "huge-pages" => rights::for_reading() & own_rights(),
         _ => CapabilitySet::empty(),
     };
@@ -213,7 +213,7 @@ fn the_screens_threads_have_no_rights() {
     let folder = tempfile::tempdir().expect("a folder");
     let pair = native_pty_system().openpty(PtySize { rows: 40, cols: 120, ..PtySize::default() }).expect("a terminal");
     for (arguments, sampler, expected) in [
-        (&["-d", "0.2", "--engine", "none"][..], "collector", rights::for_sampling(EngineKind::None, true)),
+        (&["-d", "0.2", "--engine", "none"][..], "kvmtop/collect", rights::for_sampling(EngineKind::None, true)),
         (&["demo"][..], "kvmtop", CapabilitySet::empty()),
     ] {
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));

@@ -100,7 +100,7 @@ fn words(value: &Value, into: &mut String) {
         Value::Array(all) => all.iter().for_each(|v| words(v, into)),
         Value::Object(map) => map
             .iter()
-            .filter(|(k, _)| matches!(k.as_str(), "title" | "evidence" | "why" | "fix" | "text" | "needs"))
+            .filter(|(k, _)| matches!(k.as_str(), "title" | "evidence" | "why" | "fix" | "text" | "undo" | "needs"))
             .for_each(|(_, v)| words(v, into)),
         _ => {}
     }

@@ -8,14 +8,15 @@ use super::gathered::{Description, Gathered};
 use super::guest::{self, UNNAMED, merge_same_guests, place_threads};
 use super::{ImportError, ImportOptions, Imported};
 use kvm::device_map::DeviceMap;
-use kvm::domain_xml::{self, SHUT_OFF};
-use kvm::sanitize;
-use kvm::topology::EFFICIENCY_CPUS;
+use kvm::domain_xml::{self, DomainXml, SHUT_OFF};
+use kvm::names_in_text::NamesInText;
+use kvm::topology::{CpuTopo, EFFICIENCY_CPUS};
+use kvm::{CpuSet, sanitize};
 use sample::SourceId::{Cmdline, Config, KernelLog, Mtree, PerfData, Text, Topology, Trace, Virsh, Xml};
 use sample::{
     DomainFacts, DomainSample, DomainState, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -41,13 +42,21 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     guests.truncate(MAX_DOMAINS);
     assign_guests(&mut domains, guests, &mut gathered.notes);
     assign_trees(&mut domains, gathered.trees, &mut gathered.errors);
+    name_rest(&mut domains, &gathered.names);
     let all = domains.len() + beyond;
     if all > MAX_DOMAINS {
         gathered.notes.insert(0, format!("{all} domains: all but the first {MAX_DOMAINS} are left out"));
         domains.truncate(MAX_DOMAINS);
     }
-    let mut facts = HostFacts { topology: gathered.topology, ..gathered.host.unwrap_or_default() };
+    let mut facts =
+        HostFacts { topology: gathered.topology, profile: gathered.profile, ..gathered.host.unwrap_or_default() };
+    if let Some(cpus) = gathered.host_cpus.first().filter(|_| gathered.host_cpus.len() == 1)
+        && facts.topology.cpus.is_empty()
+    {
+        facts.topology.cpus = (0..*cpus).map(|cpu| CpuTopo { cpu, ..CpuTopo::default() }).collect();
+    }
     facts.params.extend(gathered.params);
+    facts.virtualised = facts.virtualised.or(gathered.virtualised);
     if !gathered.efficiency.is_empty() {
         facts.params.insert(EFFICIENCY_CPUS.to_owned(), gathered.efficiency.to_string());
     }
@@ -60,20 +69,21 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
         engine,
         ..Sample::default()
     };
+    guest::name_unnamed(&mut sample.domains);
     sample.normalise();
     let source = sources.first().map_or("file", |id| id.as_str());
-    Imported { sample, base, source, errors: gathered.errors, notes: shown(gathered.notes) }
+    Imported { sample, base, source, errors: gathered.errors, notes: shown(&gathered.notes) }
 }
 
 /// One entry for each described domain.
 fn described(gathered: &mut Gathered) -> Vec<Description> {
-    let names_none = |d: &Description| d.name().is_none() && d.uuid().is_none();
+    name_asked(&mut gathered.descriptions, &gathered.names);
     let (mut nameless, mut named): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut gathered.descriptions).into_iter().partition(names_none);
+        std::mem::take(&mut gathered.descriptions).into_iter().partition(is_nameless);
     // What configures a domain comes before what a tool printed about it.
     named.sort_by_key(|d| (d.xml.is_none(), d.command.is_none()));
     nameless.sort_by_key(Description::is_printed);
-    let mut domains = join_by_name(named);
+    let mut domains = join_by_id(join_by_name(named));
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     domains.iter().filter_map(Description::name).for_each(|name| *names.entry(name).or_default() += 1);
     for (name, count) in names.into_iter().filter(|(_, count)| *count > 1) {
@@ -87,7 +97,9 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
         match (named_by_file(&domains, &description), domains.as_mut_slice()) {
             (Some(at), all) => all[at].merge(description),
             (None, [only]) if is_printed || completes(only, &description) => only.merge(description),
-            (None, [.., last]) if last.fragment && description.fragment => join_fragments(last, &description),
+            (None, [.., last]) if last.fragment && description.fragment && !differ(last, &description) => {
+                join_fragments(last, &description);
+            }
             (None, all) if is_printed && !all.is_empty() => {
                 let what = format!(
                     "does not say which of {} domains it is about; add the command line with the domain's name above \
@@ -98,6 +110,66 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
             }
             _ => domains.push(description),
         }
+    }
+    domains
+}
+
+/// Names what was asked about by a running domain's id.
+fn name_asked(descriptions: &mut [Description], texts: &[(PathBuf, NamesInText)]) {
+    let mut all: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+    let in_xml = descriptions.iter().filter_map(|d| Some((d.id?, d.name()?.to_owned())));
+    in_xml.for_each(|(id, name)| all.entry(id).or_default().extend([name]));
+    for (id, names) in texts.iter().flat_map(|(_, names)| &names.ids) {
+        all.entry(*id).or_default().extend(names.iter().cloned());
+    }
+    for description in descriptions {
+        let Some(id) = description.asked_id() else { continue };
+        // Another text can be of another host or an earlier start.
+        let own = texts.iter().find(|(file, _)| *file == description.file).and_then(|(_, names)| names.ids.get(&id));
+        let names = own.or_else(|| all.get(&id)).filter(|names| names.len() == 1);
+        description.printed.name = names.and_then(BTreeSet::first).or(description.printed.name.as_ref()).cloned();
+    }
+}
+
+/// Names the only domain without a name after the only guest that the texts mention.
+fn name_rest(domains: &mut [Description], texts: &[(PathBuf, NamesInText)]) {
+    let names: BTreeSet<&str> = texts.iter().filter_map(|(_, names)| names.only()).collect();
+    let made = |guest: &DomainSample| guest.facts.name.value.is_empty() || guest.facts.name.from == Origin::BuiltIn;
+    let is_nameless = |d: &Description| is_nameless(d) && d.guest.as_ref().is_none_or(made);
+    let Some(name) = names.first().filter(|name| names.len() == 1 && !domains.iter().any(|d| d.name() == Some(name)))
+    else {
+        return;
+    };
+    let mut nameless = domains.iter_mut().filter(|d| is_nameless(d));
+    if let (Some(only), None) = (nameless.next(), nameless.next()) {
+        only.printed.name = Some((*name).to_owned());
+    }
+}
+
+fn is_nameless(description: &Description) -> bool {
+    description.name().is_none() && description.uuid().is_none()
+}
+
+/// Joins what was asked about by an id without a known name with the domain whose vCPUs have the same pins, or else
+/// with the only one. A guest under two names would seem to share its CPUs with another.
+fn join_by_id(mut domains: Vec<Description>) -> Vec<Description> {
+    let is_alone = domains.len() == 2;
+    for at in (0..domains.len()).rev() {
+        let asked = &domains[at];
+        if asked.asked_id().is_none() {
+            continue;
+        }
+        let pins = asked.pins();
+        let fits = |d: &Description| asked.vcpus().zip(d.vcpus()).is_none_or(|(a, b)| a == b);
+        let others = || domains.iter().enumerate().filter(|(other, d)| *other != at && fits(d));
+        let mut same = others().filter(|(_, d)| !pins.is_empty() && d.pins() == pins).map(|(other, _)| other);
+        let alone = || others().find(|(_, d)| is_alone && d.asked_id().is_none()).map(|(other, _)| other);
+        let Some(other) = same.next().filter(|_| same.next().is_none()).or_else(alone) else { continue };
+        let asked = domains.remove(at);
+        let other = if other > at { other - 1 } else { other };
+        let name = domains[other].printed.name.clone();
+        domains[other].merge(asked);
+        domains[other].printed.name = name.or(domains[other].printed.name.take());
     }
     domains
 }
@@ -148,6 +220,15 @@ fn named_by_file(domains: &[Description], description: &Description) -> Option<u
     best.max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at))).map(|(_, at)| at)
 }
 
+/// Whether two parts of an XML are of two domains: they have other vCPUs, or the same vCPU is pinned elsewhere.
+fn differ(a: &Description, b: &Description) -> bool {
+    let has_other = |(a, b): (&DomainXml, &DomainXml)| {
+        let is_elsewhere = |(vcpu, cpus): (&u32, &CpuSet)| b.vcpu_pins.get(vcpu).is_some_and(|other| other != cpus);
+        a.vcpus.zip(b.vcpus).is_some_and(|(a, b)| a != b) || a.vcpu_pins.iter().any(is_elsewhere)
+    };
+    a.xml().zip(b.xml()).is_some_and(has_other)
+}
+
 /// Joins two parts of an XML that come from separate files.
 fn join_fragments(domain: &mut Description, other: &Description) {
     let (Some((_, first)), Some((_, second))) = (&domain.xml, &other.xml) else { return };
@@ -158,12 +239,17 @@ fn join_fragments(domain: &mut Description, other: &Description) {
     }
 }
 
-/// The first remarks, and how many there are more.
-fn shown(mut notes: Vec<String>) -> Vec<String> {
-    let more = notes.len().saturating_sub(MAX_NOTES);
-    notes.truncate(MAX_NOTES);
-    notes.extend((more > 0).then(|| format!("and {more} more remarks")));
-    notes
+/// The first remarks, each once, and how many there are more.
+fn shown(notes: &[String]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    notes.iter().for_each(|note| *counts.entry(note).or_default() += 1);
+    let first = notes.iter().filter_map(|note| Some((note, counts.remove(note.as_str())?)));
+    let said = first.map(|(note, count)| if count > 1 { format!("{note} ({count} times)") } else { note.clone() });
+    let mut said: Vec<String> = said.collect();
+    let more = said.len().saturating_sub(MAX_NOTES);
+    said.truncate(MAX_NOTES);
+    said.extend((more > 0).then(|| format!("and {more} more remarks")));
+    said
 }
 
 /// The state of a file's source. `overflow` events found no room in a bounded table.
@@ -239,9 +325,7 @@ fn domain(mut description: Description, options: &ImportOptions) -> DomainSample
     let mut domain = description.guest.take().unwrap_or_default();
     let known = |text: Option<String>| text.map(|t| Known::new(t, Origin::File));
     let (xml, command) = (description.xml(), description.command.as_deref());
-    let printed = &description.printed;
-    let printed = printed.vcpus.or_else(|| printed.threads.vcpus.keys().last().map(|last| last + 1));
-    let vcpus = options.vcpus.or_else(|| xml?.vcpus).or_else(|| command?.vcpus()).or(printed);
+    let vcpus = options.vcpus.or_else(|| description.vcpus());
     let machine = xml.and_then(|xml| xml.machine.clone()).or_else(|| command?.machine.clone());
     let guest_os = xml.and_then(|xml| xml.os_id.clone()).or_else(|| description.guest_os.clone());
     let measured = &*domain.facts;
@@ -266,9 +350,10 @@ fn domain(mut description: Description, options: &ImportOptions) -> DomainSample
         facts.name = measured.name.clone();
     }
     domain.facts = Arc::new(facts);
+    counted::complete(&mut domain, &description.printed.totals);
     place_threads(&mut domain, description.printed.threads);
     if description.printed.paused {
         domain.state = DomainState::Paused;
     }
-    guest::with_name(domain)
+    domain
 }

@@ -1,6 +1,6 @@
 //! Guests whose counters have no times of their own: counts of events (`kvm_stat`, `perf stat`), and statistics that
 //! count since the guest's start (`virsh domstats`). Two readings of the latter show what happened between them; one
-//! shows only totals.
+//! has totals and their ratios.
 
 use super::file_name;
 use super::gathered::{CountedGuest, Gathered};
@@ -11,7 +11,9 @@ use kvm::isa::Isa;
 use kvm::userspace_exit;
 use kvm::virsh_text::StatsReading;
 use sample::domain_stats::{self, Stats};
-use sample::{DomainSample, ExitCell, MemoryUse, ThreadEvents, ThreadSample, ThreadTimes, Timing, UserspaceCell};
+use sample::{
+    DomainSample, ExitCell, MemoryUse, SinceStart, ThreadEvents, ThreadSample, ThreadTimes, Timing, UserspaceCell,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,11 +26,16 @@ const DAY_MS: u64 = 86_400_000;
 /// Adds counted guests to the measured ones, if they cover the same time as everything else. Returns the time that they
 /// cover, where nothing else was measured. `stated_s` is the time between two readings of statistics.
 pub(super) fn add(gathered: &mut Gathered, mut base: Option<f64>, stated_s: Option<f64>) -> Option<f64> {
-    for (name, readings) in std::mem::take(&mut gathered.readings) {
-        let grown = growth(name, &readings, stated_s, &mut gathered.notes);
-        gathered.counted.extend(grown);
-    }
     let measured = !gathered.guests.is_empty();
+    for (name, readings) in std::mem::take(&mut gathered.readings) {
+        let Some((_, last)) = readings.last() else { continue };
+        match growth(&name, &readings, stated_s, &mut gathered.notes) {
+            Some(grown) => gathered.counted.push(grown),
+            None => gathered
+                .guests
+                .push(DomainSample { since_start: Some(since_start(&last.values)), ..described(name, &last.values) }),
+        }
+    }
     let stated = |seconds: Option<f64>| seconds.map_or_else(|| "an unknown time".to_owned(), |s| format!("{s} s"));
     for CountedGuest { file, seconds, guest } in std::mem::take(&mut gathered.counted) {
         if !measured {
@@ -78,24 +85,18 @@ pub(super) fn guest(totals: EventCounts) -> DomainSample {
 
 /// What grew between the readings of a domain. `None` if it cannot be said; `notes` then says why.
 fn growth(
-    domain: String,
+    domain: &str,
     readings: &[(PathBuf, StatsReading)],
     stated_s: Option<f64>,
     notes: &mut Vec<String>,
 ) -> Option<CountedGuest> {
     let ((_, first), (file, last)) = (readings.first()?, readings.last()?);
-    let file = file_name(file);
-    let name = if domain.is_empty() { "the guest" } else { &domain };
-    let now = &last.values;
     if readings.len() == 1 {
-        notes.extend(totals(now).map(|totals| {
-            format!(
-                "{file}: one reading of {name} has totals since its start and no rates ({totals}); a second one some \
-                 seconds later gives rates"
-            )
-        }));
         return None;
     }
+    let file = file_name(file);
+    let name = if domain.is_empty() { "the guest" } else { domain };
+    let now = &last.values;
     // By the times of day above the readings.
     let clocks = first.clock_ms.zip(last.clock_ms);
     let between = clocks.map(|(first, last)| ((last + DAY_MS - first) % DAY_MS) as f64 / 1e3);
@@ -120,7 +121,6 @@ fn growth(
         ..vcpu_thread(vcpu)
     });
     let covered_ns = (seconds * 1e9) as u64;
-    let resident = domain_stats::number(now, "balloon.rss").and_then(|kib| kib.checked_mul(1024));
     let guest = DomainSample {
         threads: threads.collect(),
         counters,
@@ -128,38 +128,47 @@ fn growth(
         nics: domain_stats::nics(&grown),
         devices_ns: covered_ns,
         nics_ns: covered_ns,
-        memory: MemoryUse { balloon: domain_stats::balloon(now), resident, ..MemoryUse::default() },
-        facts: Arc::new(facts(None, Some(domain))),
-        ..DomainSample::default()
+        ..described(domain.to_owned(), now)
     };
     Some(CountedGuest { file, seconds: Some(seconds), guest })
 }
 
-/// What a single reading tells.
-fn totals(stats: &Stats) -> Option<String> {
-    let (vcpus, vm) = domain_stats::kvm_counters(stats);
-    let sum = |counter: &str| {
-        let of_vcpus = vcpus.values().filter_map(|counters| counters.get(counter).copied());
-        of_vcpus.reduce(u64::saturating_add).or(vm.get(counter).copied())
-    };
-    let counters = ["exits", "halt_exits", "io_exits", "mmio_exits"];
-    let mut known: Vec<String> = counters.into_iter().filter_map(|c| Some(format!("{} {c}", sum(c)?))).collect();
-    let times = domain_stats::vcpu_times(stats);
-    let ran = times.values().fold(0, |all: u64, time| all.saturating_add(time.0));
-    let waited = times.values().filter_map(|time| time.1).fold(0, u64::saturating_add);
-    if waited > 0 && ran > 0 {
-        let percent = waited as f64 * 100.0 / (ran as f64 + waited as f64);
-        known.push(format!("vCPUs waited for a CPU {percent:.1} % of the time that they were to run"));
+/// A guest with what a reading says of its present.
+fn described(name: String, now: &Stats) -> DomainSample {
+    let resident = domain_stats::number(now, "balloon.rss").and_then(|kib| kib.checked_mul(1024));
+    DomainSample {
+        memory: MemoryUse { balloon: domain_stats::balloon(now), resident, ..MemoryUse::default() },
+        facts: Arc::new(facts(None, Some(name))),
+        ..DomainSample::default()
     }
-    for disk in domain_stats::disks(stats).into_iter().take(4) {
-        let mean = |what: &str, ns: Option<u64>, ops: u64| {
-            Some(format!("{:.1} ms a {what}", ns.filter(|_| ops > 0)? as f64 / ops as f64 / 1e6))
-        };
-        let parts = [mean("read", disk.read_ns, disk.read_ops), mean("write", disk.write_ns, disk.write_ops)];
-        let slow: Vec<String> = parts.into_iter().flatten().collect();
-        known.extend((!slow.is_empty()).then(|| format!("disk {}: {} on average", disk.name, slow.join(", "))));
+}
+
+/// The totals since a guest's start.
+fn since_start(stats: &Stats) -> SinceStart {
+    let (vcpus, mut counters) = domain_stats::kvm_counters(stats);
+    for (name, count) in vcpus.into_values().flatten() {
+        let sum = counters.entry(name).or_default();
+        *sum = sum.saturating_add(count);
     }
-    (!known.is_empty()).then(|| known.join(", "))
+    let times = domain_stats::vcpu_times(stats).into_iter();
+    let vcpus = times
+        .map(|(vcpu, (ran, wait_ns))| (vcpu, ThreadTimes { run_ns: Some(ran), wait_ns, ..ThreadTimes::default() }));
+    SinceStart { vcpus: vcpus.collect(), disks: domain_stats::disks(stats), counters }
+}
+
+/// Adds what commands other than `virsh domstats` print of the totals since a guest's start.
+pub(super) fn complete(guest: &mut DomainSample, printed: &Stats) {
+    if printed.is_empty() {
+        return;
+    }
+    let SinceStart { vcpus, disks, .. } = since_start(printed);
+    let totals = guest.since_start.get_or_insert_default();
+    for (vcpu, times) in vcpus {
+        totals.vcpus.entry(vcpu).or_insert(times);
+    }
+    if totals.disks.is_empty() {
+        totals.disks = disks;
+    }
 }
 
 #[cfg(test)]
@@ -207,12 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn one_reading_and_two_without_a_time_are_said() {
-        let (gathered, _) = added(vec![reading(None, 1000)], Some(10.0));
-        assert!(gathered.guests.is_empty() && gathered.notes[0].contains("totals since its start"), "{gathered:?}");
-        assert!(gathered.notes[0].contains("1000 exits") && gathered.notes[0].contains("9.1 %"), "{gathered:?}");
-        let (gathered, _) = added(vec![reading(None, 1000), reading(None, 3000)], None);
-        assert!(gathered.guests.is_empty() && gathered.notes[0].contains("--duration"), "{gathered:?}");
+    fn one_reading_and_two_without_a_time_have_totals() {
+        let (gathered, base) = added(vec![reading(None, 1000)], Some(10.0));
+        let [guest] = gathered.guests.as_slice() else { panic!("{gathered:?}") };
+        let totals = guest.since_start.as_ref().unwrap();
+        assert_eq!((totals.vcpus[&0].wait_ns, totals.disks[0].read_ops), (Some(100_000_000), 100));
+        assert_eq!((totals.counters["exits"], base, guest.threads.len(), guest.disks.len()), (1000, None, 0, 0));
+        let (gathered, base) = added(vec![reading(None, 1000), reading(None, 3000)], None);
+        let totals = gathered.guests[0].since_start.as_ref().unwrap();
+        assert_eq!((totals.counters["exits"], base), (3000, None));
+        assert!(gathered.notes[0].contains("--duration"), "{gathered:?}");
         let (gathered, base) = added(vec![reading(None, 1000), reading(None, 3000)], Some(2.0));
         assert_eq!((gathered.guests.len(), base), (1, Some(2.0)));
     }

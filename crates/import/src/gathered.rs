@@ -6,6 +6,8 @@ use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
 use kvm::kernel_log::LogLine;
+use kvm::names_in_text::{self, NamesInText};
+use kvm::time_profile::TimeProfile;
 use kvm::topology::HostTopology;
 use kvm::virsh_text::{StatsReading, VirshDomain};
 use sample::{DomainSample, EngineStatus, HostFacts, SourceId};
@@ -29,6 +31,10 @@ pub(super) struct Gathered {
     /// Readings of statistics that count since a guest's start, in order, by its name. It is empty if the file does
     /// not name the guest.
     pub readings: BTreeMap<String, Vec<(PathBuf, StatsReading)>>,
+    /// The host's number of CPUs, as the outputs of virsh show it.
+    pub host_cpus: BTreeSet<u32>,
+    /// The guests that each text mentions.
+    pub names: Vec<(PathBuf, NamesInText)>,
     /// The kernel log.
     pub log: Vec<LogLine>,
     /// Bytes of text.
@@ -41,6 +47,10 @@ pub(super) struct Gathered {
     pub efficiency: CpuSet,
     /// The host that a recording names.
     pub host: Option<HostFacts>,
+    /// A profile of the host's CPU time or of exits by function.
+    pub profile: Option<TimeProfile>,
+    /// Whether the host is itself a guest.
+    pub virtualised: Option<bool>,
     /// Facts of the host by name: the model of its CPU.
     pub params: BTreeMap<String, String>,
     /// Whether there are tables of `perf kvm stat`.
@@ -79,8 +89,8 @@ pub(super) struct Description {
     pub command: Option<Arc<QemuCommand>>,
     /// Whether the XML is only a part, without a `<domain>`.
     pub fragment: bool,
-    /// Whether the XML describes the running domain (`virsh dumpxml`), not its definition.
-    pub running: bool,
+    /// libvirt's id of the running domain, which only an XML of it has.
+    pub id: Option<u32>,
     /// The VMM's process, as a listing of processes says.
     pub pid: Option<i32>,
     /// What virsh printed about it; a configuration says where its threads may run.
@@ -119,6 +129,25 @@ impl Description {
         self.xml().and_then(|xml| xml.pid).or(self.pid)
     }
 
+    /// The id by which virsh was asked about it, as long as its name is unknown.
+    pub fn asked_id(&self) -> Option<u32> {
+        let name = self.printed.name.as_deref().filter(|name| self.is_printed() && names_in_text::is_id(name))?;
+        name.parse().ok()
+    }
+
+    /// The vCPUs that are pinned, each to its CPUs.
+    pub fn pins(&self) -> &BTreeMap<u32, CpuSet> {
+        let printed = &self.printed.threads.vcpus;
+        self.xml().map(|xml| &xml.vcpu_pins).filter(|_| printed.is_empty()).unwrap_or(printed)
+    }
+
+    /// The number of vCPUs.
+    pub fn vcpus(&self) -> Option<u32> {
+        let listed = self.printed.threads.last.keys().chain(self.printed.threads.vcpus.keys()).max();
+        let configured = self.xml().and_then(|xml| xml.vcpus).or_else(|| self.command.as_ref()?.vcpus());
+        configured.or(self.printed.vcpus).or_else(|| listed.map(|last| last + 1))
+    }
+
     /// Whether it holds nothing but what a tool printed.
     pub fn is_printed(&self) -> bool {
         self.xml.is_none() && self.command.is_none()
@@ -141,7 +170,7 @@ impl Description {
 
     /// Whether it does not run: a tool says so, or there is its definition and nothing that only a running one has.
     pub fn is_shut_off(&self) -> bool {
-        let is_definition = self.xml.is_some() && !self.fragment && !self.running;
+        let is_definition = self.xml.is_some() && !self.fragment && self.id.is_none();
         let runs = self.guest.is_some()
             || self.command.is_some()
             || self.process().is_some()
@@ -154,9 +183,9 @@ impl Description {
     pub fn merge(&mut self, other: Self) {
         // From most to least complete: the status XML, the XML of the running domain, its definition, a part of an
         // XML.
-        let knows = |d: &Self| (d.xml().map(|xml| (!d.fragment, xml.pid.is_some())), d.running);
+        let knows = |d: &Self| (d.xml().map(|xml| (!d.fragment, xml.pid.is_some())), d.id.is_some());
         if other.xml.is_some() && knows(&other) > knows(self) {
-            (self.xml, self.fragment, self.running) = (other.xml, other.fragment, other.running);
+            (self.xml, self.fragment, self.id) = (other.xml, other.fragment, other.id);
         }
         self.command = self.command.take().or(other.command);
         self.pid = self.pid.or(other.pid);
@@ -166,6 +195,7 @@ impl Description {
         own.paused |= printed.paused;
         own.shut_off = own.shut_off.or(printed.shut_off);
         own.threads.complete(printed.threads);
+        own.totals.extend(printed.totals);
         self.guest_os = self.guest_os.take().or(other.guest_os);
     }
 }

@@ -3,7 +3,7 @@
 use engine::events::TracedThread;
 use kvm::thread_cpus::ThreadCpus;
 use kvm::thread_name::{Role, classify};
-use kvm::{CpuSet, sanitize};
+use kvm::{CpuSet, Isa, sanitize};
 use sample::{
     DomainFacts, DomainSample, EngineKind, EngineStatus, Known, MissingExtreme, Origin, ThreadEvents, ThreadSample, Vmm,
 };
@@ -31,17 +31,27 @@ pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> Engin
     status
 }
 
-/// The guest, with a name in any case.
-pub(super) fn with_name(mut guest: DomainSample) -> DomainSample {
-    if guest.facts.name.value.is_empty() {
-        Arc::make_mut(&mut guest.facts).name = Known::new(UNNAMED.into(), Origin::File);
+/// Names the guests that no file names by their UUID; several without one by their process or a number.
+pub(super) fn name_unnamed(guests: &mut [DomainSample]) {
+    let is_unnamed = |guest: &DomainSample| guest.facts.name.value.is_empty();
+    for guest in guests.iter_mut().filter(|guest| is_unnamed(guest)) {
+        let facts = Arc::make_mut(&mut guest.facts);
+        facts.name = facts.uuid.clone().unwrap_or_default();
     }
-    guest
+    let are_several = guests.iter().filter(|guest| is_unnamed(guest)).count() > 1;
+    for (guest, number) in guests.iter_mut().filter(|guest| is_unnamed(guest)).zip(1..) {
+        let name = match guest.facts.pid {
+            Some(pid) if are_several => format!("{UNNAMED}-{pid}"),
+            None if are_several => format!("{UNNAMED}-{number}"),
+            _ => UNNAMED.to_owned(),
+        };
+        Arc::make_mut(&mut guest.facts).name = Known::new(name, Origin::BuiltIn);
+    }
 }
 
-/// The facts of a measured guest that nothing else describes.
+/// The facts of a measured guest that nothing else describes. A name is one that kvmtop made.
 pub(super) fn facts(pid: Option<i32>, name: Option<String>) -> DomainFacts {
-    DomainFacts { pid, name: Known::new(name.unwrap_or_default(), Origin::File), ..DomainFacts::default() }
+    DomainFacts { pid, name: Known::new(name.unwrap_or_default(), Origin::BuiltIn), ..DomainFacts::default() }
 }
 
 /// A vCPU's thread of unknown id; the vCPU's number keeps such threads apart.
@@ -79,25 +89,40 @@ pub(super) fn place_threads(domain: &mut DomainSample, cpus: ThreadCpus) {
 }
 
 /// Merges guests that have the same process and name: tables of exits and of accesses come in a file each. If there are
-/// one named guest and one without name and process, the latter belongs to the former.
+/// one named guest and one without name and process, the latter belongs to the former. Exits of Intel and of AMD are
+/// those of two hosts.
 pub(super) fn merge_same_guests(guests: Vec<DomainSample>) -> Vec<DomainSample> {
-    let mut places: HashMap<(Option<i32>, String), usize> = HashMap::new();
+    let mut places: HashMap<(Option<i32>, String), Vec<usize>> = HashMap::new();
     let mut merged: Vec<DomainSample> = Vec::new();
     for guest in guests {
-        let place = *places.entry((guest.facts.pid, guest.facts.name.value.clone())).or_insert(merged.len());
-        match merged.get_mut(place) {
-            Some(same) => merge(same, guest),
-            None => merged.push(guest),
+        let places = places.entry((guest.facts.pid, guest.facts.name.value.clone())).or_default();
+        match places.iter().find(|place| merged.get(**place).is_some_and(|same| fit(same, &guest))) {
+            Some(place) => merge(&mut merged[*place], guest),
+            None => {
+                places.push(merged.len());
+                merged.push(guest);
+            }
         }
     }
     let is_unnamed = |g: &DomainSample| g.facts.pid.is_none() && g.facts.name.value.is_empty();
-    if merged.len() == 2
+    if let [first, second] = merged.as_slice()
+        && fit(first, second)
         && let Some(at) = merged.iter().position(is_unnamed)
     {
         let unnamed = merged.remove(at);
         merge(&mut merged[0], unnamed);
     }
     merged
+}
+
+/// Whether the exits of both can be of one host.
+fn fit(a: &DomainSample, b: &DomainSample) -> bool {
+    let isa = |guest| events(guest).find_map(isa);
+    isa(a).zip(isa(b)).is_none_or(|(a, b)| a == b)
+}
+
+fn isa(events: &ThreadEvents) -> Option<Isa> {
+    events.exits.first().map(|exit| exit.isa)
 }
 
 /// Adds what another file measured of the same guest.
@@ -115,6 +140,7 @@ fn merge(own: &mut DomainSample, other: DomainSample) {
         }
     }
     own.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
+    own.places.extend(other.places);
     for (name, count) in other.kvm_events {
         let sum = own.kvm_events.entry(name).or_default();
         *sum = sum.saturating_add(count);
@@ -126,6 +152,7 @@ fn merge(own: &mut DomainSample, other: DomainSample) {
         (own.disks, own.nics) = (other.disks, other.nics);
         (own.devices_ns, own.nics_ns) = (other.devices_ns, other.nics_ns);
     }
+    own.since_start = own.since_start.take().or(other.since_start);
     own.memory.balloon = own.memory.balloon.or(other.memory.balloon);
     own.memory.resident = own.memory.resident.or(other.memory.resident);
 }
@@ -212,14 +239,16 @@ pub(super) fn group_threads(
 }
 
 /// Splits threads in order of their ids into guests. A VMM starts its vCPU threads in order, so a vCPU number that
-/// occurs a second time belongs to the next guest.
+/// occurs a second time belongs to the next guest; so do exits of the other vendor's CPUs.
 fn split_by_vcpu(threads: Vec<TracedThread>) -> Vec<Vec<TracedThread>> {
     let mut groups: Vec<Vec<TracedThread>> = Vec::new();
     let mut vcpus: HashSet<u32> = HashSet::new();
     for thread in threads {
         let vcpu = thread.vcpu.or_else(|| classify(&thread.comm, false).1);
+        let is_same_host = |t: &TracedThread| isa(&t.events).zip(isa(&thread.events)).is_none_or(|(a, b)| a == b);
+        let is_new = |vcpu| !vcpus.contains(&vcpu);
         match groups.last_mut() {
-            Some(group) if vcpu.is_none_or(|vcpu| !vcpus.contains(&vcpu)) => group.push(thread),
+            Some(group) if vcpu.is_none_or(is_new) && group.iter().all(is_same_host) => group.push(thread),
             _ => {
                 vcpus.clear();
                 groups.push(vec![thread]);

@@ -2,7 +2,7 @@
 
 use super::{ImportOptions, Imported, load};
 use kvm::thread_name::Role;
-use sample::DomainState;
+use sample::{DomainState, Origin};
 
 const PINS: &str = " VCPU   CPU Affinity\n----------------------\n 0      2\n 1      2\n\n";
 
@@ -262,4 +262,93 @@ fn a_definition_alone_or_what_a_tool_says_is_a_domain_that_is_shut_off() {
     assert_eq!(state(&[("a", &running)]), None);
     assert_eq!(state(&[("a", &xml("web")), ("b", &stats(1))]), None);
     assert_eq!(state(&[("a", &xml("web")), ("b", "qemu-system-x86_64 -name guest=web -smp 2\n")]), None);
+}
+
+/// `virsh vcpuinfo` of two vCPUs on these CPUs of a host with four.
+fn vcpuinfo(domain: &str, cpus: [usize; 2]) -> String {
+    let vcpu = |(vcpu, cpu): (usize, usize)| {
+        let mask: String = (0..4).map(|at| if at == cpu { 'y' } else { '-' }).collect();
+        format!("VCPU:           {vcpu}\nCPU:            {cpu}\nState:          running\nCPU Affinity:   {mask}\n\n")
+    };
+    format!("# virsh vcpuinfo {domain}\n{}", (0..2).zip(cpus).map(vcpu).collect::<String>())
+}
+
+#[test]
+fn a_domain_that_is_asked_about_by_its_id_is_no_other_one() {
+    let list = " Id   Name    State\n-----------------------\n 3    db      running\n 6    web     running\n\n";
+    let (web, db) = (vcpuinfo("6", [1, 2]), vcpuinfo("3", [2, 3]));
+    let both = expected(&[("web", "vcpu0=1 vcpu1=2"), ("db", "vcpu0=2 vcpu1=3")]);
+    let xmls = xml("web") + &xml("db");
+    assert_eq!(places(&import(&[("a", &format!("{xmls}\n{list}{db}{web}"))])), both, "a list in the same text");
+    let with_id = |name: &str, id: u32| xml(name).replace("type='kvm'", &format!("type='kvm' id='{id}'"));
+    let running = with_id("web", 6) + &with_id("db", 3);
+    assert_eq!(places(&import(&[("a", &running), ("b", &web), ("c", &db)])), both, "ids of the XML");
+    let alone = expected(&[("web", "vcpu0=1 vcpu1=2")]);
+    assert_eq!(places(&import(&[("a", &xml("web")), ("b", &web)])), alone, "the only domain");
+    // The name of a domain can be a number, and virsh finds it by that if no domain has this id.
+    assert_eq!(places(&import(&[("a", &xml("6")), ("b", &web)])), expected(&[("6", "vcpu0=1 vcpu1=2")]));
+}
+
+#[test]
+fn an_id_without_a_name_stays_a_domain_of_its_own_unless_its_pins_are_those_of_another() {
+    let pins = "<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='2'/></cputune></domain>";
+    let both = xml("web").replace("</domain>", pins) + &xml("db");
+    let names = |text: &str| places(&import(&[("a", &both), ("b", text)])).into_iter().map(|d| d.0).collect::<Vec<_>>();
+    assert_eq!(names(&vcpuinfo("6", [1, 2])), ["web", "db"]);
+    assert_eq!(names(&vcpuinfo("6", [2, 3])), ["web", "db", "6"]);
+    // Another number of vCPUs is another domain.
+    let other = xml("web").replace(">2<", ">4<");
+    assert_eq!(places(&import(&[("a", &other), ("b", &vcpuinfo("6", [1, 2]))])).len(), 2);
+}
+
+#[test]
+fn the_text_around_a_nameless_domain_names_it() {
+    let pins = "<cputune><vcpupin vcpu='0' cpuset='2'/></cputune>\n";
+    let named = |text: &str| places(&import(&[("a.md", text)])).remove(0).0;
+    assert_eq!(named(&format!("$ sudo virsh edit win10\n{pins}")), "win10");
+    assert_eq!(named(&format!("{pins}$ virsh list\n Id   Name   State\n---\n 2    rt-1   running\n")), "rt-1");
+    assert_eq!(named(&format!("$ virsh edit web1\n{pins}$ virsh start web2\n")), "guest");
+    let facts = import(&[("a", pins)]).sample.domains[0].facts.clone();
+    assert_eq!((facts.name.value.as_str(), facts.name.from), ("guest", Origin::BuiltIn));
+    let number = import(&[("104.conf", "cores: 2\nostype: win11\nmemory: 512\nscsihw: virtio-scsi-pci\n")]);
+    assert_eq!(places(&number)[0].0, "104");
+}
+
+#[test]
+fn nameless_guests_with_other_pins_are_several() {
+    let part = |first: u32| {
+        format!(
+            "\n<vcpu placement='static'>2</vcpu>\n<cputune>\n<vcpupin vcpu='0' cpuset='{first}'/>\n\
+            <vcpupin vcpu='1' cpuset='{}'/>\n</cputune>\n",
+            first + 1
+        )
+    };
+    let names = |contents: &[(&str, &str)]| places(&import(contents)).into_iter().map(|d| d.0).collect::<Vec<_>>();
+    assert_eq!(names(&[("a", &part(2)), ("b", &part(3))]), ["guest-1", "guest-2"]);
+    let text = format!("### Gaming{}### Office{}", part(2), part(10));
+    assert_eq!(names(&[("a", &text)]), ["guest-1", "guest-2"]);
+    // On the same CPUs it may be a later version of the first.
+    assert_eq!(names(&[("a", &format!("Before:{}After:{}", part(2), part(3)))]), ["guest"]);
+    assert_eq!(names(&[("a", &part(2)), ("b", &part(2))]), ["guest"]);
+}
+
+#[test]
+fn affinities_tell_how_many_cpus_the_host_has() {
+    let cpus = |contents: &[(&str, &str)]| import(contents).sample.host.facts.topology.cpus.len();
+    assert_eq!(cpus(&[("a", &vcpuinfo("web", [1, 2]))]), 4);
+    assert_eq!(cpus(&[("a", &vcpuinfo("web", [1, 2])), ("b", &vcpuinfo("db", [1, 2]).replace("-\n", "--\n"))]), 0);
+    assert_eq!(cpus(&[("a", &vcpuinfo("web", [1, 2])), ("b", "node 0 cpus: 0 1 2\n")]), 3);
+}
+
+#[test]
+fn equal_remarks_are_said_once() {
+    let folders = ["x", "y"].map(|folder| {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join(folder);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("cut.xml"), format!("<domain>\n<name>{folder}</name>\n<vcpu>4</vcpu>\n")).unwrap();
+        (root, path)
+    });
+    let imported = load(&folders.each_ref().map(|(_, path)| path.clone()), &ImportOptions::default());
+    assert_eq!(imported.notes, ["cut.xml:3: the XML breaks off here; what follows is missing (2 times)"]);
 }

@@ -5,10 +5,11 @@
 use super::gathered::{CountedGuest, Description, Gathered};
 use super::{cannot, counted, file_name, guest, kvm_stat, plain_text, trace};
 use kvm::cmdline::QemuCommand;
-use kvm::topology::CPU_MODEL;
+use kvm::names_in_text::{self, NamesInText};
 use kvm::virsh_text::VirshDomain;
 use kvm::{
-    cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, time_profile, topology_text, virsh_text, vmm_config,
+    CpuSet, cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, time_profile, topology_text, virsh_text,
+    vmm_config,
 };
 use sample::{DomainSample, SourceId, ThreadSample};
 use std::io::Read;
@@ -44,9 +45,18 @@ const READERS: &[TextReader] = &[
     (SourceId::KernelLog, kernel_log::looks_like, &[SourceId::Trace], log),
 ];
 
+/// Tells whether a text holds something.
+type IsThere = fn(&str) -> bool;
+
+/// Texts that are not read beside tables and counts, because they may be of another time.
+const BESIDE_FIGURES: &[(&str, IsThere)] = &[
+    ("trace lines", has_trace),
+    ("counts of kvm_stat or perf stat", |text| event_totals::looks_like(text) && kvm_stat::looks_like(text)),
+];
+
 fn has_domain_xml(text: &str) -> bool {
     // One paste can hold a host's topology and its guests' configurations.
-    domain_xml::looks_like(&domain_xml::without_capabilities(text))
+    domain_xml::looks_like(&domain_xml::own_text(text))
 }
 
 fn has_command_line(text: &str) -> bool {
@@ -98,12 +108,17 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
     gathered.text_bytes += text.len() as u64;
     let mut file = TextFile { path, name: file_name(path), text: &text, rest: (!is_whole).then_some(rest) };
     let readers = detect(&text);
-    if let Some(remark) = time_profile::remark(&text) {
-        // Alone it is an error: there is nothing to report.
-        if readers.is_empty() {
-            return Err(format!("this is {remark}"));
+    let mut profiles = time_profile::parse(&text);
+    let is_profile = !profiles.is_empty();
+    profiles.sort_by_key(|profile| !profile.is_of_host_time() && !profile.is_of_exits());
+    if is_profile {
+        gathered.types.insert(SourceId::Text);
+    }
+    for profile in profiles {
+        match &mut gathered.profile {
+            Some(_) => gathered.notes.push(file.note("a further profile of perf top or perf report is left out")),
+            none => *none = Some(profile),
         }
-        gathered.notes.push(file.note(&format!("not used: {remark}")));
     }
     let is_trace = readers.iter().all(|(source, _)| *source == SourceId::Trace);
     if !is_whole && !is_trace {
@@ -111,22 +126,27 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
         let what = format!("larger than {limit} MiB, the limit for files of this type; its beginning is used");
         gathered.notes.push(file.note(&what));
     }
-    if readers.iter().any(|(source, _)| *source == SourceId::Text) && has_trace(&text) {
-        let what = "its trace lines are not counted beside its table; put them into a file of their own and report it";
-        gathered.notes.push(file.note(what));
+    if readers.iter().any(|(source, _)| *source == SourceId::Text) {
+        for (what, _) in BESIDE_FIGURES.iter().filter(|(_, is_there)| is_there(&text)) {
+            let what = format!(
+                "its {what} are left out beside its other figures; put them into a file of their own and report it"
+            );
+            gathered.notes.push(file.note(&what));
+        }
+    }
+    let names = NamesInText::find(file.text);
+    if names != NamesInText::default() {
+        gathered.names.push((path.to_owned(), names));
     }
     for (source, read) in &readers {
         read(&mut file, gathered)?;
         gathered.types.insert(*source);
     }
-    Ok(!readers.is_empty())
+    Ok(is_profile || !readers.is_empty())
 }
 
 fn command_lines(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     for (pid, command) in commands(file.text)? {
-        if command.accel.as_deref() == Some("tcg") {
-            gathered.notes.push(without_kvm(file, command.name.as_deref()));
-        }
         gathered.descriptions.push(Description { command: Some(Arc::new(command)), pid, ..file.description() });
     }
     Ok(())
@@ -148,7 +168,9 @@ fn log(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
 }
 
 fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
-    if let Some(totals) = event_totals::parse(file.text) {
+    let (found, left_out) = event_totals::parse(file.text);
+    gathered.notes.extend(left_out.iter().map(|note| file.note(note)));
+    for totals in found {
         gathered.notes.extend(totals.unread.notes(&file.name));
         let (file, seconds) = (file.name.clone(), totals.seconds);
         gathered.counted.push(CountedGuest { file, seconds, guest: counted::guest(totals) });
@@ -157,11 +179,15 @@ fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
 }
 
 fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
-    for config in vmm_config::parse(file.text) {
+    // Proxmox names a configuration after the guest's number: `100.conf`.
+    let number = file.path.file_name().and_then(|name| name.to_str()?.strip_suffix(".conf"));
+    let number = number.filter(|number| names_in_text::is_id(number)).map(str::to_owned);
+    for mut config in vmm_config::parse(file.text) {
+        config.name_from_file(&file.name);
         gathered.notes.extend(config.unread.notes(&file.name));
         gathered.descriptions.push(Description {
             command: Some(Arc::new(config.command)),
-            printed: VirshDomain { threads: config.threads, ..VirshDomain::default() },
+            printed: VirshDomain { name: number.clone(), threads: config.threads, ..VirshDomain::default() },
             guest_os: config.guest_os,
             ..file.description()
         });
@@ -172,6 +198,7 @@ fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Strin
 fn virsh(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     let found = virsh_text::parse(file.text);
     gathered.notes.extend(found.unread.notes(&file.name));
+    gathered.host_cpus.extend(found.host_cpus);
     for mut domain in found.domains {
         if !domain.stats.is_empty() {
             let readings = gathered.readings.entry(domain.name.clone().unwrap_or_default()).or_default();
@@ -184,52 +211,50 @@ fn virsh(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String>
 
 /// The domains of a text: whole XML, else what can be read of a cut one or of fragments.
 fn domain_xmls(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
-    let text = &*domain_xml::without_capabilities(file.text);
+    let text = &*domain_xml::own_text(file.text);
     if text.contains("<domainsnapshot") || text.contains("<domaincheckpoint") {
         gathered.notes.push(file.note("a snapshot's XML, which is not the present configuration: it is left out"));
         return Ok(());
     }
-    for part in domains(text) {
-        let (xml, text, fragment) = match domain_xml::parse(part) {
-            Ok(xml) => (xml, xml_text(part), false),
-            Err(error) => {
-                let Some(repaired) = domain_xml::repair(part) else { return Err(error.to_string()) };
-                let mut xml = domain_xml::parse(&repaired.text).map_err(|_| error.to_string())?;
-                xml.cut = repaired.cut_at.is_some();
+    for (line, attribute) in domain_xml::empty_numbers(text).take(4) {
+        let name = &file.name;
+        gathered.notes.push(format!("{name}:{line}: {attribute}='' is no number: libvirt refuses this XML"));
+    }
+    let parts = domains(text);
+    for part in &parts {
+        let parsed = domain_xml::parse(part);
+        // What an XML leaves out can follow it.
+        let is_whole = parsed.as_ref().is_ok_and(|xml| xml.shows(""));
+        let (xml, text, fragment) = match (parsed, (!is_whole).then(|| domain_xml::repair(part)).flatten()) {
+            (Ok(xml), None) => (xml, xml_text(part), false),
+            // A `<domain>` that is only quoted.
+            (Err(_), None) if parts.len() > 1 => continue,
+            (Err(error), None) => return Err(error.to_string()),
+            (parsed, Some(repaired)) => {
+                let xml = domain_xml::parse(&repaired.text).map_err(|e| e.to_string())?;
                 let name = &file.name;
                 if let Some(line) = repaired.damaged_at {
                     gathered.notes.push(format!("{name}:{line}: this tag has no end and is left out"));
                 }
                 if let Some(line) = repaired.cut_at {
                     gathered.notes.push(format!("{name}:{line}: the XML breaks off here; what follows is missing"));
-                } else if !repaired.fragment && repaired.damaged_at.is_none() {
+                } else if let (Err(error), false) = (parsed, repaired.fragment || repaired.damaged_at.is_some()) {
                     gathered.notes.push(file.note(&format!("{error}; read as far as its tags fit")));
                 }
                 (xml, xml_text(&repaired.text), repaired.fragment)
             }
         };
-        if xml.domain_type.as_deref() == Some("qemu") {
-            gathered.notes.push(without_kvm(file, xml.name.as_deref()));
-        }
-        let (xml, running) = (Some((Arc::new(xml), text)), is_running(part));
-        gathered.descriptions.push(Description { xml, fragment, running, ..file.description() });
+        let (xml, id) = (Some((Arc::new(xml), text)), running_id(part));
+        gathered.descriptions.push(Description { xml, fragment, id, ..file.description() });
     }
     Ok(())
 }
 
-/// The remark on a guest that its configuration has QEMU emulate.
-fn without_kvm(file: &TextFile<'_>, name: Option<&str>) -> String {
-    let name = name.map_or_else(|| "the guest".to_owned(), |name| sanitize(name, 80));
-    file.note(&format!(
-        "{name} runs without KVM (accel=tcg, or <domain type='qemu'>): QEMU emulates its CPU in software, which is \
-         many times slower, and no figure of KVM is about it"
-    ))
-}
-
-/// Whether an XML describes a running domain: only a running domain has an id.
-fn is_running(xml: &str) -> bool {
-    let tag = xml.split_once("<domain ").and_then(|(_, rest)| rest.split_once('>'));
-    tag.is_some_and(|(tag, _)| [" id='", " id=\""].iter().any(|id| tag.contains(id)))
+/// The id in the XML of a domain: only a running one has it.
+fn running_id(xml: &str) -> Option<u32> {
+    let (tag, _) = xml.split_once("<domain ")?.1.split_once('>')?;
+    let (_, value) = tag.split_once(" id=").or_else(|| Some(("", tag.strip_prefix("id=")?)))?;
+    value.split(['\'', '"']).nth(1)?.parse().ok()
 }
 
 /// Adds the topology of the host, unless it contradicts the topology from earlier files.
@@ -253,8 +278,9 @@ fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Stri
         gathered.topology_file.get_or_insert_with(|| file.name.clone());
     }
     known.complete(&found.topology);
-    if let Some(model) = found.model {
-        gathered.params.entry(CPU_MODEL.to_owned()).or_insert(model);
+    gathered.virtualised = gathered.virtualised.or(found.virtualised);
+    for (name, value) in found.params {
+        gathered.params.entry(name).or_insert(value);
     }
     gathered.efficiency = gathered.efficiency.union(&found.efficiency);
     Ok(())
@@ -281,16 +307,44 @@ fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
     Ok(())
 }
 
-/// The XML of each domain in a text; most texts hold one.
+/// The XML of each domain in a text; most texts hold one. What is around a domain goes to the one before it.
 fn domains(text: &str) -> Vec<&str> {
-    let parts = |end: &str, begin: &str| -> Vec<_> {
-        text.split_inclusive(end).filter(|part| part.contains(begin) && part.ends_with(end)).take(MAX_PARTS).collect()
+    let begin = if text.contains("<domstatus") { "<domstatus" } else { "<domain" };
+    let mut parts = vec![text];
+    for (at, _) in text.match_indices(begin).filter(|(at, _)| text[at + begin.len()..].starts_with([' ', '\n', '>'])) {
+        let Some((last, rest)) = parts.last().and_then(|last| last.split_at_checked(at + last.len() - text.len()))
+        else {
+            break;
+        };
+        // One that was only quoted has neither.
+        if (last.contains("</domain>") || last.contains("<name>")) && parts.len() < MAX_PARTS {
+            parts.pop();
+            parts.extend([last, rest]);
+        }
+    }
+    if parts.len() > 1 { parts } else { nameless(text).unwrap_or(parts) }
+}
+
+/// The parts of a text that configure a guest each and name none of them: each says its vCPUs and pins them to CPUs of
+/// its own. On the same CPUs, a second part can be a later version of the first.
+fn nameless(text: &str) -> Option<Vec<&str>> {
+    let lines = text.split_inclusive('\n').scan(0, |end, line| {
+        *end += line.len();
+        Some((*end - line.len(), line.trim_start()))
+    });
+    let starts = lines.filter(|(_, line)| line.starts_with("<vcpu ") || line.starts_with("<vcpu>")).map(|(at, _)| at);
+    let starts: Vec<usize> = starts.take(MAX_PARTS).collect();
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    let parts: Vec<&str> = [0].into_iter().chain(ends.clone()).zip(ends).filter_map(|(a, b)| text.get(a..b)).collect();
+    let mut used = CpuSet::new();
+    let has_own_cpus = |part: &&str| {
+        let pins = domain_xml::repair(part).and_then(|part| Some(domain_xml::parse(&part.text).ok()?.vcpu_pins));
+        let cpus = pins.into_iter().flatten().fold(CpuSet::new(), |all, (_, cpus)| all.union(&cpus));
+        let is_own = !cpus.is_empty() && !cpus.intersects(&used);
+        used = used.union(&cpus);
+        is_own
     };
-    let found = match parts("</domstatus>", "<domstatus") {
-        status if status.is_empty() => parts("</domain>", "<domain"),
-        status => status,
-    };
-    if found.len() > 1 { found } else { vec![text] }
+    (starts.len() > 1 && !text.contains("<domain") && parts.iter().all(has_own_cpus)).then_some(parts)
 }
 
 /// The command lines in a text: either one guest per line with its process, as `ps` lists them, or a single command

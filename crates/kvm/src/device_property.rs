@@ -40,21 +40,34 @@ impl DeviceProperty {
     /// A property that matters; `None` for any other.
     pub fn new(device: &str, name: &str, value: &str, place: PropertyPlace) -> Option<Self> {
         let name = name.replace('_', "-");
-        effect(&name)?;
         let value = match value {
             "yes" | "true" | "True" => "on",
             "no" | "false" | "False" => "off",
             other => other,
         };
-        Some(Self { device: sanitize(device, 80), name, value: sanitize(value, 80), place })
+        let property = Self { device: sanitize(device, 80), name, value: sanitize(value, 80), place };
+        let is_known = EFFECTS.iter().any(|(known, ..)| *known == property.name);
+        (is_known || property.cost().is_some()).then_some(property)
     }
 
     /// What the value costs; `None` where it is as it should be.
     pub fn cost(&self) -> Option<&'static str> {
-        let (_, bad, what) = effect(&self.name)?;
+        if self.name == DRIVER {
+            let is_emulated = EMULATED.iter().any(|driver| self.value.starts_with(driver));
+            return is_emulated.then_some("the guest stops for QEMU at each access to its registers");
+        }
+        let (_, bad, what) = EFFECTS.iter().find(|(known, ..)| *known == self.name)?;
         (*bad == self.value || *bad == "0" && self.value.trim_start_matches("0x").parse() == Ok(0u32)).then_some(*what)
     }
 }
+
+/// The name under which the device's model is kept, if QEMU emulates it: `-device e1000`, `<model type='e1000'/>`.
+pub const DRIVER: &str = "driver";
+
+/// Network cards and SCSI controllers that QEMU emulates, as the names of its devices begin (hw/net, hw/scsi); each has
+/// a counterpart of virtio.
+const EMULATED: &[&str] =
+    &["e1000", "rtl8139", "pcnet", "ne2k_", "i8255", "vmxnet3", "lsi53c", "megasas", "mptsas", "pvscsi"];
 
 /// The value of each property that costs performance, and why (QEMU's hw/virtio/virtio-pci.c, hw/virtio/virtio.c,
 /// hw/net/virtio-net.c, hw/vfio/pci.c, accel/kvm/kvm-all.c).
@@ -80,10 +93,6 @@ const EFFECTS: &[(&str, &str, &str)] = &[
         "QEMU, not KVM, emulates the interrupt controllers: each interrupt, IPI and timer of the guest goes through it",
     ),
 ];
-
-fn effect(name: &str) -> Option<&'static (&'static str, &'static str, &'static str)> {
-    EFFECTS.iter().find(|(known, ..)| *known == name)
-}
 
 /// The effective properties: for each device and name, the property that takes precedence.
 pub fn in_force<'a>(all: impl IntoIterator<Item = &'a DeviceProperty>) -> Vec<&'a DeviceProperty> {
@@ -122,5 +131,6 @@ mod tests {
         assert_eq!(of("x-vga", "on"), None);
         assert!(of("event_idx", "false").unwrap().cost().is_some() && of("vectors", "0x0").unwrap().cost().is_some());
         assert_eq!(of("vectors", "4").unwrap().cost(), None);
+        assert!(of("driver", "e1000-82545em").unwrap().cost().is_some() && of("driver", "virtio-net-pci").is_none());
     }
 }

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Limit of different names; kernels have about 200.
 const MAX_NAMES: usize = 4096;
+/// Recordings that are left out by name.
+const MAX_LEFT_OUT: usize = 8;
 /// Lines of a text that are examined.
 const MAX_LINES: usize = 500_000;
 
@@ -25,6 +27,8 @@ pub struct EventCounts {
     pub seconds: Option<f64>,
     /// The process that they are restricted to.
     pub pid: Option<i32>,
+    /// The number of its first line, from 1.
+    pub line: usize,
     /// Lines within the output that could not be read.
     pub unread: UnreadLines,
 }
@@ -44,6 +48,15 @@ impl EventCounts {
         }
     }
 
+    /// How much happened: exits per second, or all events where exits were not counted. Without a time it is less than
+    /// any rate.
+    fn rate(&self) -> (u64, &'static str) {
+        let exits = ["kvm_exit", "exits"].into_iter().find_map(|name| Some((*self.counts.get(name)?, name)));
+        let all = || self.counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        let (count, what) = exits.unwrap_or_else(|| (all(), "events"));
+        (self.seconds.map_or(0, |seconds| (count as f64 / seconds) as u64), what)
+    }
+
     fn is_empty(&self) -> bool {
         self.counts.is_empty() && self.exits.is_empty()
     }
@@ -54,9 +67,27 @@ pub fn looks_like(text: &str) -> bool {
     !kvm_stat::parse(text, 5000).is_empty() || perf_stat::looks_like(text)
 }
 
-/// Reads a text.
-pub fn parse(text: &str) -> Option<EventCounts> {
-    [perf_stat::parse(text), kvm_stat::parse(text, MAX_LINES)].into_iter().find(|found| !found.is_empty())
+/// Reads a text. Of several recordings of one guest, such as one before a change and one after it, that with most exits
+/// stays; a sentence says of each of the others that it is left out.
+pub fn parse(text: &str) -> (Vec<EventCounts>, Vec<String>) {
+    let mut all = perf_stat::parse(text);
+    all.extend(kvm_stat::parse(text, MAX_LINES));
+    all.sort_by_key(|found| (found.pid, std::cmp::Reverse(found.rate().0), found.line));
+    let mut left_out = Vec::new();
+    all.dedup_by(|other, most| {
+        let is_same = other.pid == most.pid;
+        if is_same && left_out.len() < MAX_LEFT_OUT {
+            let ((rate, what), (most_rate, most_what)) = (other.rate(), most.rate());
+            left_out.push(format!(
+                "several recordings of counts: the one from line {} on, with {most_rate} {most_what}/s, is judged; the \
+                 one from line {} on, with {rate} {what}/s, is left out (put each into its own file and compare them \
+                 with 'kvmtop diff')",
+                most.line, other.line
+            ));
+        }
+        is_same
+    });
+    (all, left_out)
 }
 
 #[cfg(test)]

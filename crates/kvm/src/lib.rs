@@ -19,6 +19,7 @@ pub mod kernel_types;
 pub mod limits;
 pub mod msr;
 pub mod mtree;
+pub mod names_in_text;
 mod pattern;
 pub mod thread_cpus;
 pub mod thread_name;

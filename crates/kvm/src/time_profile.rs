@@ -1,37 +1,173 @@
-//! Profiles of `perf top` and `perf report`, which people paste beside the figures of exits and which hold none. Their
-//! remark names the hottest functions.
+//! Profiles that `perf top` and `perf report` print: the share of each function in the CPU time of a host, or of each
+//! text of a tracepoint in its events.
 
 use super::sanitize;
 
 /// Lines of a text that are read.
 const MAX_LINES: usize = 20_000;
-/// Rows that a remark names.
-const MAX_NAMED: usize = 6;
+/// Rows that are kept of a profile.
+pub const MAX_ROWS: usize = 64;
+/// Events by which a profile is one of CPU time; perf's default is the first that the CPU has.
+const CPU_EVENTS: [&str; 5] = ["cycles", "cpu-cycles", "cpu-clock", "task-clock", "instructions"];
+/// The event of a profile by exits.
+const EXIT_EVENT: &str = "kvm:kvm_exit";
 
-/// What such a text is and what it lacks, as the rest of a sentence that begins with its name:
-/// `   9.14%  [kernel]  [k] vmx_vmexit`, under a heading with `Overhead` or `Children`
-/// (tools/perf/ui/hist.c in the kernel's sources).
-pub fn remark(text: &str) -> Option<String> {
-    let (mut rows, mut sure) = (Vec::new(), text.contains(" of event '"));
+/// A profile.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TimeProfile {
+    /// The event that was sampled, where the text says it.
+    pub event: Option<String>,
+    /// Its rows, the largest first.
+    pub rows: Vec<ProfileRow>,
+}
+
+/// A function, or the text of a tracepoint.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProfileRow {
+    /// Its own share of the profile, without the functions that it calls, percent.
+    pub percent: f64,
+    /// The task, where there is a column of tasks.
+    pub task: Option<String>,
+    /// The file that the function is in: `[kernel]`, `[kvm]`, `qemu-system-x86_64`.
+    pub object: Option<String>,
+    /// The function, or the text.
+    pub name: String,
+}
+
+impl ProfileRow {
+    /// The reason, in a profile by exits: `reason EPT_VIOLATION rip 0xfffff800f7081037 info d82 0`.
+    pub fn exit_reason(&self) -> Option<&str> {
+        self.name.split_once("reason ")?.1.split_whitespace().next()
+    }
+
+    /// The instruction at which the guest was left, and what the hardware says of the exit.
+    pub fn exit_place(&self) -> Option<&str> {
+        Some(self.name.split_once(" rip ")?.1)
+    }
+
+    /// Whether it ran inside a guest (`perf kvm --guest`).
+    pub fn is_of_guest(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| object.starts_with("[guest"))
+    }
+
+    /// Whether a host ran it for its guests: KVM's functions, and a VMM's threads.
+    fn is_of_host(&self) -> bool {
+        let is_in = |text: &Option<String>, words: &[&str]| {
+            text.as_ref().is_some_and(|text| words.iter().any(|word| text.contains(word)))
+        };
+        let functions = ["vmx_", "svm_", "kvm_vcpu_", "kvm_mmu_", "kvm_arch_vcpu_", "kvm_vm_ioctl"];
+        is_in(&self.object, &["[kvm]", "[kvm_", "kvm.ko", "qemu"])
+            || is_in(&self.task, &["qemu", "/KVM"])
+            || functions.iter().any(|begin| self.name.starts_with(begin))
+    }
+}
+
+impl TimeProfile {
+    /// Whether it is a profile by exits.
+    pub fn is_of_exits(&self) -> bool {
+        self.event.as_deref() == Some(EXIT_EVENT)
+    }
+
+    /// Whether it shows where a host of guests spends CPU time; `perf top` inside a guest shows where the guest does.
+    pub fn is_of_host_time(&self) -> bool {
+        let is_time = |event: &String| {
+            let words = event.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            CPU_EVENTS.contains(&words.split(':').next().unwrap_or_default())
+        };
+        self.event.as_ref().is_none_or(is_time) && self.rows.iter().any(ProfileRow::is_of_host)
+    }
+
+    /// Whether both texts are of one profile: an excerpt often comes before the whole.
+    fn is_same(&self, other: &Self) -> bool {
+        self.event.as_ref().zip(other.event.as_ref()).is_none_or(|(a, b)| a == b)
+            && self.rows.first() == other.rows.first()
+    }
+
+    fn join(&mut self, other: Self) {
+        self.event = self.event.take().or(other.event);
+        for row in other.rows {
+            if self.rows.len() < MAX_ROWS && !self.rows.contains(&row) {
+                self.rows.push(row);
+            }
+        }
+        self.rows.sort_by(|a, b| b.percent.total_cmp(&a.percent));
+    }
+}
+
+/// Reads the profiles of a text: `   9.14%  [kernel]  [k] vmx_vmexit`, under a heading with `Overhead` or `Children`
+/// (tools/perf/ui/hist.c in the kernel's sources), also without it. Within a profile shares fall: a larger one begins
+/// the next. Empty if there is none.
+pub fn parse(text: &str) -> Vec<TimeProfile> {
+    let (mut all, mut new, mut of_tasks, mut is_sure) = (Vec::new(), TimeProfile::default(), false, false);
     for line in text.lines().take(MAX_LINES) {
         let line = line.trim_start_matches(['#', '-', '+', ' ', '\t']);
-        sure |= (line.starts_with("Overhead") || line.starts_with("Children")) && line.contains("Symbol");
-        let Some((share, rest)) = line.split_once('%') else { continue };
-        let symbol = ["[k] ", "[.] ", "[g] ", "[u] ", "[H] "].iter().find_map(|mark| rest.split_once(mark));
-        let (Ok(share), Some((before, symbol))) = (share.trim().parse::<f64>(), symbol) else { continue };
-        // A tree has two shares: with and without what the function calls.
-        sure |= before.contains('%') || !rows.is_empty();
-        rows.push((share, sanitize(symbol.split_whitespace().next().unwrap_or_default(), 60)));
+        let event = line.split_once(" of event '").and_then(|(_, rest)| rest.split_once('\''));
+        let heading = heading(line);
+        if event.is_some() || heading.is_some() {
+            is_sure = true;
+            of_tasks = heading.unwrap_or(of_tasks);
+            keep(&mut new, &mut all);
+            new.event = event.map(|(event, _)| sanitize(event, 60)).or(new.event.take());
+            continue;
+        }
+        let Some((row, has_children)) = row(line, of_tasks) else { continue };
+        is_sure |= has_children || !new.rows.is_empty();
+        if !has_children && new.rows.last().is_some_and(|last| last.percent < row.percent) {
+            keep(&mut new, &mut all);
+        }
+        if row.exit_reason().is_some() && row.exit_place().is_some() {
+            new.event.get_or_insert_with(|| EXIT_EVENT.to_owned());
+        }
+        if new.rows.len() < MAX_ROWS {
+            new.rows.push(row);
+        }
     }
-    if rows.is_empty() || !sure {
+    keep(&mut new, &mut all);
+    if is_sure { all } else { Vec::new() }
+}
+
+/// Adds a profile that has ended to the others.
+fn keep(new: &mut TimeProfile, all: &mut Vec<TimeProfile>) {
+    if new.rows.is_empty() {
+        return;
+    }
+    let mut done = std::mem::take(new);
+    done.rows.sort_by(|a, b| b.percent.total_cmp(&a.percent));
+    match all.iter().position(|known| known.is_same(&done)) {
+        Some(same) => all[same].join(done),
+        None if all.len() < MAX_ROWS => all.push(done),
+        None => {}
+    }
+}
+
+/// Whether a heading announces tasks alone, without functions; `None` for other lines.
+fn heading(line: &str) -> Option<bool> {
+    let has_functions = line.contains("Symbol") || line.contains("Trace output");
+    let begins = line.starts_with("Overhead") || line.starts_with("Children");
+    (begins && (has_functions || line.contains("Command"))).then_some(!has_functions)
+}
+
+/// A row, and whether it has two shares: with and without the functions that it calls.
+fn row(line: &str, of_tasks: bool) -> Option<(ProfileRow, bool)> {
+    let text = |text: &str| Some(sanitize(text.trim(), 80)).filter(|text| !text.is_empty());
+    let (share, rest) = line.split_once('%')?;
+    let all: f64 = share.trim().parse().ok()?;
+    let second = rest.split_once('%').and_then(|(own, rest)| Some((own.trim().parse().ok()?, rest)));
+    let (percent, rest) = second.unwrap_or((all, rest));
+    if !(0.0..=100.0).contains(&percent) || !rest.starts_with(char::is_whitespace) {
         return None;
     }
-    let named: Vec<String> = rows.iter().take(MAX_NAMED).map(|(share, symbol)| format!("{symbol} {share} %")).collect();
-    Some(format!(
-        "a profile of perf top or perf report ({}): it tells in which functions CPUs spend their time, and not which \
-         exits lead there; for those add perf kvm stat, or a recording of kvmtop",
-        named.join(", ")
-    ))
+    let symbol = ["[k] ", "[.] ", "[g] ", "[u] ", "[H] "].iter().find_map(|mark| rest.split_once(mark));
+    let (task, object, name) = match symbol {
+        Some((before, symbol)) => {
+            let (task, object) = before.trim().rsplit_once(char::is_whitespace).unwrap_or(("", before));
+            (text(task), text(object), symbol.split_whitespace().next()?)
+        }
+        None if rest.contains("reason ") && rest.contains(" rip ") => (None, None, rest.trim()),
+        None if of_tasks => (text(rest), None, "-"),
+        None => return None,
+    };
+    Some((ProfileRow { percent, task, object, name: sanitize(name, 120) }, second.is_some()))
 }
 
 #[cfg(test)]
@@ -43,12 +179,65 @@ mod tests {
         Overhead  Shared Object        Symbol\n   9.14%  [kernel]             [k] vmx_vmexit\n\
         \x20  6.91%  qemu-system-x86_64   [.] address_space_read\n";
 
+    fn rows(text: &str) -> Vec<(f64, String)> {
+        let [profile] = parse(text).try_into().unwrap();
+        let TimeProfile { rows, .. } = profile;
+        rows.into_iter().map(|row| (row.percent, row.name)).collect()
+    }
+
     #[test]
-    fn a_profile_is_named_with_its_hottest_functions() {
-        let found = |text: &str| remark(text).unwrap_or_default();
-        assert!(found(PERF).contains("(vmx_vmexit 9.14 %, address_space_read 6.91 %)"), "{}", found(PERF));
-        let tree = "-   97.34%     0.00%  vcpu0            cloud-hypervisor    [.] start\n   - 97.32% __GI___ioctl\n";
-        assert!(found(tree).contains("a profile"), "{}", found(tree));
+    fn functions_with_their_shares_and_objects() {
+        let all = parse(PERF);
+        let [profile] = all.as_slice() else { panic!("{all:?}") };
+        assert_eq!(profile.event.as_deref(), Some("cycles"));
+        assert!(profile.is_of_host_time() && !profile.is_of_exits());
+        let second = ProfileRow {
+            percent: 6.91,
+            task: None,
+            object: Some("qemu-system-x86_64".into()),
+            name: "address_space_read".into(),
+        };
+        assert_eq!((profile.rows.len(), &profile.rows[1]), (2, &second));
+    }
+
+    #[test]
+    fn of_two_shares_a_functions_own_one_counts() {
+        let tree = "-   97.34%     0.50%  CPU 0/KVM        cloud-hypervisor    [.] start\n   - 97.32% __GI___ioctl\n\
+            +   97.32%    60.00%  CPU 0/KVM  [kvm_intel]  [k] vmx_vcpu_run\n";
+        assert_eq!(rows(tree), [(60.0, "vmx_vcpu_run".into()), (0.5, "start".into())]);
+        let profile = &parse(tree)[0];
+        assert_eq!(profile.rows[0].task.as_deref(), Some("CPU 0/KVM"));
+    }
+
+    #[test]
+    fn an_excerpt_and_its_profile_are_one_and_another_profile_is_another() {
+        let lines = "  45.60%  qemu-kvm  [kernel.kallsyms]  [k] clear_page_c\n  11.26%  qemu-kvm  [kernel.kallsyms]  \
+            [k] isolate_freepages_block\n";
+        let twice =
+            format!("{lines}\n# Samples: 2K of event 'cycles'\n# Overhead  Command  Shared Object  Symbol\n{lines}");
+        assert_eq!(rows(&twice).len(), 2);
+        let both = parse(&format!("{twice}# Samples: 1K of event 'cache-misses'\n{lines}"));
+        assert_eq!(both.iter().map(TimeProfile::is_of_host_time).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(parse(&format!("{lines}  50.00%  [kernel]  [k] memcpy\n   1.00%  [kernel]  [k] memset\n")).len(), 2);
+    }
+
+    #[test]
+    fn exits_of_a_tracepoint_and_tables_of_tasks() {
+        let exits = "  28.39%  reason EPT_VIOLATION rip 0xfffff800f7081037 info d82 0\n  26.83%  vcpu 0 reason HLT rip \
+            0xfffff800f7080d7e info1 0x0\n";
+        let all = parse(exits);
+        assert!(all[0].is_of_exits() && !all[0].is_of_host_time());
+        assert_eq!(all[0].rows[1].exit_reason(), Some("HLT"));
+        assert_eq!(all[0].rows[0].exit_place(), Some("0xfffff800f7081037 info d82 0"));
+        let tasks = "# Overhead  CPU  Pid:Command\n    45.60%  003   1234:CPU 0/KVM\n";
+        assert_eq!(parse(tasks)[0].rows[0].task.as_deref(), Some("003   1234:CPU 0/KVM"));
+    }
+
+    #[test]
+    fn a_profile_inside_a_guest_is_not_the_hosts() {
+        let guest =
+            "  40.1%  [kernel]  [k] native_queued_spin_lock_slowpath\n  9.1%  [kernel]  [k] kvm_clock_get_cycles\n";
+        assert!(!parse(guest)[0].is_of_host_time());
     }
 
     #[test]
@@ -56,17 +245,18 @@ mod tests {
         for text in [
             "  HLT  43210  61.20%  98.90%\n",
             "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND\nqemu 1 9 1 1 1 ? S 1 1 qemu-kvm\n",
+            "it takes 40% of [k] a CPU\n",
         ] {
-            assert_eq!(remark(text), None, "{text}");
+            assert_eq!(parse(text), [], "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn damaged_output_is_survived(cut in any::<proptest::sample::Index>(), noise in "[ -~\n%\\[\\]k.]{0,200}") {
-            let _ = remark(&String::from_utf8_lossy(&PERF.as_bytes()[..cut.index(PERF.len())]));
-            let _ = remark(&format!("{PERF}{noise}"));
-            let _ = remark(&noise);
+            let _ = parse(&String::from_utf8_lossy(&PERF.as_bytes()[..cut.index(PERF.len())]));
+            let _ = parse(&format!("{PERF}{noise}"));
+            let _ = parse(&noise);
         }
     }
 }

@@ -11,6 +11,18 @@ pub const EFFICIENCY_CPUS: &str = "cpu_atom.cpus";
 /// The name of the host parameter that holds the CPU's model, as /proc/cpuinfo and `lscpu` name it.
 pub const CPU_MODEL: &str = "cpu.model";
 
+/// The names of the host parameters that say how fast CPUs run, after the files of `cpufreq` in sysfs
+/// (Documentation/admin-guide/pm/cpufreq.rst): what chooses their frequency;
+pub const CPU_GOVERNOR: &str = "cpufreq.scaling_governor";
+/// the driver, on which the meaning of a governor depends;
+pub const CPU_DRIVER: &str = "cpufreq.scaling_driver";
+/// the highest frequency of the hardware, kHz;
+pub const CPU_MAX_KHZ: &str = "cpufreq.cpuinfo_max_freq";
+/// the frequency that all CPUs can keep up, kHz;
+pub const CPU_BASE_KHZ: &str = "cpufreq.base_frequency";
+/// frequencies that a file shows, kHz, separated by spaces. A live host has them by CPU.
+pub const CPU_KHZ: &str = "cpufreq.scaling_cur_freq";
+
 /// The CPUs that do less than four fifths of what the fastest does. The fastest of equal cores differ by less: a
 /// favoured core by some 5 %.
 pub fn slower(speeds: &[(u32, u64)]) -> CpuSet {

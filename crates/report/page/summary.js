@@ -186,7 +186,8 @@ function fixItem(fix) {
   if (fix.kind === "advice") return el("li", named(fix.text + needs));
   const text = el("pre", fix.text);
   const place = FIX_PLACES[fix.kind](fix.domain ?? "the guest");
-  return el("li", named(place + needs), el("div.paste", text, copyButton(text)));
+  const undo = fix.undo ? [el("p", "to go back:"), el("pre", fix.undo)] : [];
+  return el("li", named(place + needs), el("div.paste", text, copyButton(text)), ...undo);
 }
 
 function evidenceItem(line) {

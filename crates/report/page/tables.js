@@ -124,6 +124,19 @@ const DISK_COLUMNS = [
   ["in flight", "queue_depth", rate],
   ["errors/s", "failed_ops", rate],
 ];
+const VCPU_TOTAL_COLUMNS = [
+  ["<vCPU", "vcpu"],
+  ["ran s", "ran_s", rate],
+  ["waited s", "waited_s", rate],
+  ["wait %", "wait_percent", percent],
+];
+const DISK_TOTAL_COLUMNS = [
+  ["<Disk", "name"],
+  ["reads", "reads"],
+  ["writes", "writes"],
+  ["flushes", "flushes"],
+  ...DISK_COLUMNS.slice(6, 9),
+];
 const NIC_COLUMNS = [
   ["<Interface", "name"],
   ["received", "rx_bytes", bytesPerSecond],
@@ -169,6 +182,8 @@ function guestTables(d, vcpu) {
     table("Network interfaces", NIC_COLUMNS, d.nics),
     table("Tracepoints", EVENT_COLUMNS, d.kvm_events.filter((k) => k.count > 0)),
     table("KVM's counters", COUNTER_COLUMNS, counters),
+    table("vCPUs since the guest's start", VCPU_TOTAL_COLUMNS, d.since_start?.vcpus ?? []),
+    table("Disks since the guest's start", DISK_TOTAL_COLUMNS, d.since_start?.disks ?? []),
     stacks && el("div.table", el("h3", "Stacks"), el("div.wide", el("pre", stacks))),
   ];
 }

@@ -17,9 +17,10 @@ use judge::lint::{CannotTell, Finding, StillWatched};
 use judge::model::call_tree::FunctionTime;
 use judge::model::{
     AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess,
-    GuestKind, HostDiskModel, HostModel, InjectionModel, Model, NicRates, TaskGroup, ThreadModel,
+    GuestKind, HostDiskModel, HostModel, InjectionModel, Model, NicRates, SinceStart, TaskGroup, ThreadModel,
 };
 use kvm::thread_name::Role;
+use kvm::time_profile::ProfileRow;
 use kvm::topology::HostTopology;
 use kvm::userspace_exit;
 use sample::{Function, ProfiledThread, SourceStatus, StackCount, StackProfile};
@@ -156,6 +157,24 @@ objects! {
             host.task_groups.as_ref().map(|all| all.iter().map(JsonHostTasks::new).collect()),
         /// Its CPUs, by number. Empty: a file that holds no topology.
         cpus: Vec<JsonCpu> = host.cpus.iter().map(|c| JsonCpu::new(c, &host.facts.topology)).collect(),
+        /// Rows of a profile that `perf top` or `perf report` printed, largest first, at most 64. Absent: no file
+        /// holds one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        profile: Option<Vec<JsonProfileRow>> =
+            host.facts.profile.as_ref().map(|profile| profile.rows.iter().map(JsonProfileRow::new).collect()),
+    }
+
+    /// A row of a profile.
+    pub struct JsonProfileRow(row: &ProfileRow) {
+        /// Its own share of what was sampled, percent.
+        #[schemars(range(max = 100))]
+        percent: f64 = row.percent,
+        /// The task. `null`: the text has no tasks.
+        task: Option<String> = row.task.clone(),
+        /// The file that the function is in, such as `[kvm]`. `null`: the text has none.
+        object: Option<String> = row.object.clone(),
+        /// The function, or the text of a tracepoint; `-` in a table of tasks.
+        name: String = row.name.clone(),
     }
 
     /// The tasks outside guests that have one name.
@@ -275,6 +294,9 @@ objects! {
         /// which they came. Absent: none came.
         #[serde(skip_serializing_if = "Option::is_none")]
         profile: Option<JsonProfile> = ProfileView::of(d).map(json::profile),
+        /// Totals since the guest's start, from a single reading of its statistics. Absent: there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        since_start: Option<SinceStart> = d.since_start.clone(),
     }
 
     /// A guest's memory on the host, as last read.

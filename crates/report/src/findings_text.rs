@@ -133,6 +133,11 @@ pub fn line(f: &Finding) -> String {
     format!("{:<8} {}: {}{figure} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule)
 }
 
+/// Text to paste: its indentation is kept, and no real line of XML or of a command is cut.
+fn paste(out: &mut String, text: &str) {
+    text.lines().for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
+}
+
 fn one(f: &Finding) -> String {
     let mut out = format!("{:<8} {}: {}\n", f.severity.as_str(), who(f), cut(&f.title, 400));
     let rules: Vec<&str> = [&f.rule].into_iter().chain(&f.folded).map(|rule| rule.as_str()).collect();
@@ -155,8 +160,11 @@ fn one(f: &Finding) -> String {
             continue;
         }
         let _ = writeln!(out, "  fix   {}{needs}", cut(&fix.place(), 300));
-        // Indentation is kept, and no real line of XML or of a command is cut.
-        fix.text.lines().for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
+        paste(&mut out, &fix.text);
+        if let Some(undo) = &fix.undo {
+            out.push_str("  undo  run\n");
+            paste(&mut out, undo);
+        }
     }
     for s in &f.see {
         let _ = writeln!(out, "  see   {}", cut(s, 300));

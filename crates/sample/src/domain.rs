@@ -123,13 +123,15 @@ pub struct DomainFacts {
     /// Whether libvirt keeps its definition when it ends; a transient domain has none (`virsh create`). `None`: libvirt
     /// did not say.
     pub persistent: Option<bool>,
+    /// Whether its process was seen without a VM of KVM: QEMU emulates the guest's CPU (TCG).
+    pub emulated: bool,
     /// The groups of processes above its threads that leave it fewer CPUs than the group above them, from the root
     /// downwards.
     pub cpu_groups: Vec<GroupCpus>,
 }
 
 bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os, xml, xml_text, command,
-    devices, persistent, cpu_groups);
+    devices, persistent, emulated, cpu_groups);
 
 /// Identifies a guest in different samples: by its process or, without one, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -206,12 +208,53 @@ pub struct DomainSample {
     pub host_disks: Option<Vec<HostDisk>>,
     /// What interrupted its vCPUs; `None` where it is not traced.
     pub interrupts: Option<GuestInterrupts>,
+    /// Where its vCPUs faulted or could not continue, as a trace in a file shows. Recordings have none.
+    #[serde(skip)]
+    pub places: Vec<ExitPlace>,
+    /// What a single reading of its statistics says, which only files hold. No recording has it.
+    #[serde(skip)]
+    pub since_start: Option<SinceStart>,
 }
 
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, node_memory, swap_bytes, memory,
-    nics_ns, profile, host_disks, interrupts,
-} facts, state);
+    nics_ns, profile, host_disks, interrupts, since_start,
+} facts, state, places);
+
+/// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not
+/// continue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExitPlace {
+    /// The vCPU's thread.
+    pub tid: i32,
+    /// The exit reason.
+    pub reason: String,
+    /// The instruction's address (`rip`, `PC`).
+    pub rip: u64,
+    /// The guest's physical address that it used.
+    pub address: Option<u64>,
+    /// What the hardware says of the fault: an error code, Intel's exit qualification, arm64's ESR.
+    pub error_code: Option<u64>,
+    /// Whether `KVM_RUN` failed there, rather than that the vCPU entered the guest again.
+    pub failed: bool,
+    /// How often.
+    pub count: u64,
+    /// Exits of the thread altogether, without interrupts of the host.
+    pub of: u64,
+}
+
+/// Totals since a guest's start. They have ratios and no rates: how long ago it started is unknown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SinceStart {
+    /// Its vCPUs, by number.
+    pub vcpus: BTreeMap<u32, ThreadTimes>,
+    /// Its block devices.
+    pub disks: Vec<DiskSample>,
+    /// KVM's own statistics of its vCPUs and the VM together, by KVM's names.
+    pub counters: BTreeMap<String, u64>,
+}
+
+bounded!(SinceStart { vcpus, disks, counters });
 
 /// One reading of a thread of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -75,14 +75,15 @@ pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTr
 
 /// A vCPU's time on a CPU and time waiting for one (`vcpu.0.time`, `vcpu.0.delay`), nanoseconds.
 pub fn vcpu_times(stats: &Stats) -> BTreeMap<u32, (u64, Option<u64>)> {
-    let of = |index: u32| {
+    let of = |key: &String| {
+        let index: u32 = key.strip_prefix("vcpu.")?.strip_suffix(".time")?.parse().ok()?;
         let vcpu = StatsEntry { stats, prefix: format!("vcpu.{index}") };
         // libvirt before 7.2 lacks `delay`. Its `wait` is the scheduler's wait_sum, which stays 0 where the host's
         // kernel.sched_schedstats is off (`qemuGetSchedInfo` in libvirt's src/qemu/qemu_driver.c).
         let wait = vcpu.number("delay").or_else(|| vcpu.number("wait").filter(|ns| *ns > 0));
         Some((index, (vcpu.number("time")?, wait)))
     };
-    (0..count(stats, "vcpu.maximum") as u32).filter_map(of).collect()
+    stats.keys().filter_map(of).filter(|(index, _)| u64::from(*index) < MAX_ENTRIES).collect()
 }
 
 /// The growth of the numbers between two readings; a number that fell began again and is left out.

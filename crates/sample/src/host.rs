@@ -2,6 +2,7 @@
 
 use super::figures::bounded;
 use kvm::cpu_set::CpuSet;
+use kvm::time_profile::TimeProfile;
 use kvm::topology::HostTopology;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,6 +59,9 @@ pub struct HostFacts {
     pub virtualised: Option<bool>,
     /// `CONFIG_HZ`, the host's tick rate, if known.
     pub tick_hz: Option<u32>,
+    /// A profile that a file of `perf top` or `perf report` shows. Recordings have none.
+    #[serde(skip)]
+    pub profile: Option<TimeProfile>,
 }
 
 impl HostFacts {
@@ -121,6 +125,9 @@ pub struct HostTask {
     pub pid: i32,
     /// Name, made harmless.
     pub comm: String,
+    /// Name of its process, made harmless. Empty: the same, or not known, as in older recordings.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub process: String,
     /// Whether it is a kernel thread.
     pub kernel: bool,
     /// CPU time used within the last scan, nanoseconds.
@@ -131,7 +138,7 @@ pub struct HostTask {
     pub last_cpu: u32,
 }
 
-bounded!(HostTask { used_ns, over_ns } tid, pid, comm, kernel, last_cpu);
+bounded!(HostTask { used_ns, over_ns } tid, pid, comm, process, kernel, last_cpu);
 
 /// At most this many groups of tasks are kept.
 pub const MAX_TASK_GROUPS: usize = 16;

@@ -198,6 +198,8 @@ impl Host {
         let ns = |percent: f64| per(percent * 1e7, seconds);
         let cpus = self.facts.topology.cpus.iter().map(|c| {
             let [usr, sys, irq, steal] = self.busy.get(&c.cpu).copied().unwrap_or_default();
+            let tasks: f64 = self.tasks.iter().filter(|(_, _, cpu, _)| *cpu == c.cpu).map(|task| task.3).sum();
+            let usr = usr.max(tasks - sys);
             let mut t = [usr, sys, 0.0];
             for thread in guests.iter().flat_map(|g| &g.threads).filter(|t| t.cpu == Some(c.cpu)) {
                 let [guest, usr, sys, _] = thread.burns;
@@ -224,6 +226,7 @@ impl Host {
             tid: 100 + i as i32,
             pid: 100 + i as i32,
             comm: comm.clone(),
+            process: String::new(),
             kernel: *kernel,
             used_ns: (percent * 1e7) as u64,
             over_ns: 1_000_000_000,

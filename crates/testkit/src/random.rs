@@ -204,6 +204,7 @@ impl RandomHost {
                     tid: 500 + i * 3 + (r.next() % 3) as i32,
                     pid: 500,
                     comm: format!("task{i}"),
+                    process: String::new(),
                     kernel: i > 6,
                     used_ns: r.next() % 50_000_000,
                     over_ns: 10_000_000_000,

@@ -34,7 +34,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     let stopped = stop.clone();
     let (show, shown) = sync_channel::<SyncSender<ScreenEvent>>(1);
     // The rights for sampling stay with this thread; the threads of the screen start without them.
-    let sampling = std::thread::Builder::new().name("collector".into()).spawn(move || {
+    let sampling = std::thread::Builder::new().name("kvmtop/collect".into()).spawn(move || {
         if let Ok(events) = shown.recv() {
             feed(samples, pipeline, &filter, &events, &stopped);
         }

@@ -30,7 +30,7 @@ pub struct TakenProfile {
 pub fn start(stop: Arc<AtomicBool>) -> io::Result<(Sender<ProfileRequest>, Receiver<TakenProfile>)> {
     let (requests, asked) = channel::<ProfileRequest>();
     let (done, taken) = channel();
-    std::thread::Builder::new().name("profiler".into()).spawn(move || {
+    std::thread::Builder::new().name("kvmtop/profile".into()).spawn(move || {
         // Without the right to give up rights, the thread continues with them; `keep` on the main thread says so.
         let _ = rights::keep(rights::for_profile());
         for ProfileRequest { pid, start_ticks, threads } in asked {

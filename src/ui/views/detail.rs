@@ -158,16 +158,16 @@ fn threads(room: Room, (model, at): (&Model, usize), problem: Option<&Finding>, 
     let rest = vcpus.split_off(vcpus.len().min((room.1 - 1).max(1)));
     // Those that are shown keep their order.
     vcpus.sort_by_key(|t| t.index);
-    let waits = cost::vcpu_waits(model, at, &vcpus);
-    let line = |(t, wait): (&ThreadModel, Option<cost::Cost>)| {
+    let causes = cost::Waits::of(model);
+    let line = |t: &ThreadModel| {
         let busy = or_unknown(t.cpu.map(|c| c.busy()), share);
         let cpu = t.place.cpu.map_or_else(|| "-".into(), |cpu| cpu.to_string());
         let head = format!("{:<8}{busy:>4} %  cpu {cpu:<4}{:>5} exits/s   ", t.label(), or_unknown(t.exit_rate, rate));
         let left = room.0.saturating_sub(width(&head)).into();
-        let wait = wait.map(|w| if w.amount.figure() < MIN_WAIT { w.head() } else { w.text(left) });
+        let wait = causes.of_thread(t).map(|w| if w.amount.figure() < MIN_WAIT { w.head() } else { w.text(left) });
         vec![(head + &wait.unwrap_or_default(), StyleId::Text)]
     };
-    let mut lines: Vec<StyledLine> = vcpus.into_iter().zip(waits).map(line).collect();
+    let mut lines: Vec<StyledLine> = vcpus.into_iter().map(line).collect();
     let is_quiet = |t: &&ThreadModel| t.cpu.is_some_and(|c| c.busy() < BUSY);
     let below = if rest.iter().all(is_quiet) { format!(" below {BUSY} %") } else { String::new() };
     let helper_cpu = helpers.iter().filter_map(|t| Some(t.cpu?.busy())).reduce(|a, b| a + b);

@@ -1,14 +1,12 @@
 //! How long the vCPUs of all guests wait for a CPU, and who delays them.
 
 use super::section::Section;
-use super::task_names::TaskNames;
 use super::threads::{self, ThreadRow};
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, Table, TableId, head, left, right, step};
 use crate::ui::text::clean;
 use judge::figures::{micros, rate, share};
 use std::cmp::Reverse;
-use std::rc::Rc;
 
 type Col<'a> = Column<ThreadRow<'a>>;
 
@@ -38,10 +36,11 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 
 /// The section: the vCPU that waits for the largest part of its time first; those that want almost no CPU last.
 pub fn section(state: &AppState) -> Section<'_> {
-    let names = Rc::new(TaskNames::of(state));
+    let causes = threads::causes(state);
     let vcpus = state.guests().into_iter().flat_map(|domain| domain.vcpus().map(move |t| (domain, t)));
-    let mut rows: Vec<_> =
-        vcpus.map(|(domain, t)| ThreadRow { state, domain, thread: Some(t), idle: 0, names: names.clone() }).collect();
+    let mut rows: Vec<_> = vcpus
+        .map(|(domain, t)| ThreadRow { state, domain, thread: Some(t), idle: 0, causes: causes.clone() })
+        .collect();
     rows.sort_by_cached_key(|r| r.thread.map(|t| (threads::is_idle(t), Reverse(t.wait_percent().map(step)))));
     let key = |r: &ThreadRow<'_>| RowKey::of((r.domain.name(), r.thread.map(|t| (t.tid, t.index))));
     let table = Table { id: TableId::Latency, columns: columns(), rows, key, style: ThreadRow::style };

@@ -20,7 +20,6 @@ pub mod problems;
 pub mod section;
 pub mod sources;
 pub mod stacks;
-mod task_names;
 pub mod tasks;
 pub mod threads;
 pub mod userspace;

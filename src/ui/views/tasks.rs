@@ -72,6 +72,7 @@ mod tests {
             tid,
             pid: tid,
             comm: comm.into(),
+            process: String::new(),
             kernel,
             cpu_percent,
             last_cpu,

@@ -2,16 +2,17 @@
 
 use super::missing;
 use super::section::Section;
-use super::task_names::TaskNames;
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
-use judge::figures::{micros, percent, rate};
+use judge::cost::{Part, Waits};
+use judge::figures::{micros, percent, rate, share};
 use judge::lint::{Mark, Severity};
 use judge::model::{CpuShare, DomainModel, Model, ThreadModel};
 use kvm::thread_name::Role;
 use sample::{SourceId, Timing};
+use std::cmp::Reverse;
 use std::rc::Rc;
 
 /// A helper thread that uses, and waits for, less of a CPU than this shares a row with others; percent.
@@ -20,6 +21,8 @@ const ASLEEP: (f64, f64) = (0.1, 5.0);
 const IDLE: f64 = 2.0;
 /// From here on a wait has a colour, percent.
 const LONG_WAIT: f64 = 5.0;
+/// Maximum of named causes of a wait.
+const MAX_DELAYS: usize = 4;
 
 /// A thread, or all idle helpers together.
 pub struct ThreadRow<'a> {
@@ -31,8 +34,8 @@ pub struct ThreadRow<'a> {
     pub thread: Option<&'a ThreadModel>,
     /// How many idle helpers share the row.
     pub idle: usize,
-    /// The names of those that delay it.
-    pub names: Rc<TaskNames<'a>>,
+    /// What the waits of the interval are charged to.
+    pub causes: Option<Rc<Waits<'a>>>,
 }
 
 impl<'a> ThreadRow<'a> {
@@ -64,9 +67,14 @@ impl<'a> ThreadRow<'a> {
         self.thread?.wait_percent()
     }
 
+    /// Who had its CPU while it was ready to run. Those with about the same part keep their order.
     fn delays(&self) -> String {
-        let seconds = self.state.model.as_ref().and_then(|m| m.interval_s);
-        self.thread.map(|t| self.names.delays(t, seconds)).unwrap_or_default()
+        let cost = self.causes.as_ref().zip(self.thread).and_then(|(causes, t)| causes.of_thread(t));
+        let mut parts = cost.map(|cost| cost.parts).unwrap_or_default();
+        parts.truncate(MAX_DELAYS);
+        parts.sort_by_cached_key(|p| (Reverse(p.figure.map(step)), p.name.clone()));
+        let part = |p: &Part| clean(&p.name) + &p.figure.map_or_else(String::new, |f| format!(" {}", share(f)));
+        parts.iter().map(part).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -120,7 +128,7 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
         "delayed_by",
         "DELAYED BY",
         left(16, 60, 2),
-        "Who had its CPU while it was ready to run, and the part of WAIT%. `guest/3` is a vCPU.",
+        "Who had its CPU while it was ready to run, and the part of WAIT%.",
     );
     [
         Col::figure(wait, ThreadRow::wait, percent).drawn(|r| {
@@ -133,10 +141,15 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
     ]
 }
 
+/// What the waits of the interval on the screen are charged to.
+pub fn causes(state: &AppState) -> Option<Rc<Waits<'_>>> {
+    Some(Rc::new(Waits::of(state.model.as_ref()?)))
+}
+
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
-    let names = Rc::new(TaskNames::of(state));
-    let row = |thread| ThreadRow { state, domain, thread, idle: 0, names: names.clone() };
+    let causes = causes(state);
+    let row = |thread| ThreadRow { state, domain, thread, idle: 0, causes: causes.clone() };
     let is_shown = |t: &&ThreadModel| {
         state.shows_idle_helpers || state.awake.has(RowKey::of(t.tid)) || severity(state, domain, t).is_some()
     };

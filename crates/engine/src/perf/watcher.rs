@@ -118,7 +118,7 @@ impl Watcher {
         }));
         let watched = Arc::downgrade(&state);
         std::thread::Builder::new()
-            .name("perf-rings".into())
+            .name("kvmtop/rings".into())
             .spawn(move || {
                 // Fails without privileges; the rings' size then has to suffice.
                 let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);

@@ -141,8 +141,12 @@ fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<
         );
         return Some(1.0);
     }
-    let steps: f64 = clocks.windows(2).map(|w| (w[1] - w[0]).rem_euclid(86_400.0)).sum();
-    (live && steps > 0.0).then(|| steps * frames as f64 / (frames - 1) as f64)
+    // A text may quote a few of many frames. Each is an interval of its own, as long as steps that agree, else 1 s.
+    let steps = || clocks.windows(2).map(|w| (w[1] - w[0]).rem_euclid(86_400.0)).filter(|s| *s > 0.0);
+    let shortest = steps().reduce(f64::min).filter(|_| live)?;
+    let (sum, alike) = steps().filter(|s| *s <= 1.2 * shortest).fold((0.0, 0), |(sum, n), s| (sum + s, n + 1));
+    let frame = if alike > 1 || shortest <= 1.2 { sum / f64::from(alike) } else { 1.0 };
+    Some(frame * frames as f64)
 }
 
 /// Whether perf printed this reason on RISC-V, where it names exits by their `scause`.

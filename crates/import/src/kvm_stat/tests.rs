@@ -226,6 +226,13 @@ fn frames_of_live_add_up_and_tell_their_time() {
     let folded = guests.remove(&Some("4711".into())).unwrap();
     assert_eq!(exits(&folded.all), 3 * TOTAL);
     assert_eq!(folded.seconds, Some(3.0));
+    // Of a page that quotes single frames; the default is a second. `-d 5`, with one missing.
+    let seconds = |clocks: &[&str]| {
+        let text: String = clocks.iter().map(|clock| frame(&format!("{clock}.500000"))).collect();
+        guest_counters(&find_tables(&text))[&Some("4711".into())].seconds
+    };
+    assert_eq!(seconds(&["10:00:00", "17:00:00"]), Some(2.0));
+    assert_eq!(seconds(&["10:00:00", "10:00:05", "10:00:15", "10:00:20"]), Some(20.0));
     // Without clocks nothing states the time.
     let bare = REPORT.repeat(2);
     assert_eq!(guest_counters(&find_tables(&bare))[&None].seconds, None);

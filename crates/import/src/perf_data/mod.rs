@@ -190,14 +190,15 @@ impl PerfDataFeed {
             source.state = SourceState::Degraded;
             source.cause = Some(format!("there is no event in the file for {seconds:.0} s: this interval is as long"));
         }
-        let guests = self.data.counters.guests(&self.data.reader.comms);
+        let mut guests = self.data.counters.guests(&self.data.reader.comms);
+        guest::name_unnamed(&mut guests);
         let mut sample = Sample {
             time_ms: self.zero_ms.saturating_add((now / 1_000_000) as i64),
             mono_ns: now,
             boot_ns: now,
             host: HostSample { facts: Arc::new(self.data.host()), ..HostSample::default() },
             engine: guest::engine(&guests, self.data.engine()),
-            domains: guests.into_iter().map(guest::with_name).collect(),
+            domains: guests,
             sources: vec![source],
             ..Sample::default()
         };

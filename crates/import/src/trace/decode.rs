@@ -172,7 +172,7 @@ fn userspace(text: &str) -> Option<EventKind> {
 }
 
 /// The hexadecimal number after a mark.
-fn hex(text: &str, mark: &str) -> Option<u64> {
+pub(super) fn hex(text: &str, mark: &str) -> Option<u64> {
     let text = text.split_once(mark)?.1.trim_start();
     let text = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(text.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()

@@ -3,6 +3,7 @@
 
 mod decode;
 mod line;
+mod places;
 
 use super::cannot;
 use super::covered_time::CoveredTime;
@@ -14,12 +15,15 @@ use kvm::exit_reason::ReasonNames;
 use kvm::kernel_log::{LogKind, LogLine, LogReader, MAX_OF_A_KIND};
 use kvm::sanitize;
 use kvm::topology::HostTopology;
+use places::PlaceReader;
 use sample::SourceId;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 
 /// Longest line of an event.
 const MAX_LINE: u64 = 64 * 1024;
+/// Limit of the places of one guest at which exits are counted.
+const MAX_PLACES: usize = 16;
 /// Limit of the threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
 
@@ -75,6 +79,7 @@ struct TraceReader {
     covered: CoveredTime,
     lost: u64,
     gap: bool,
+    places: PlaceReader,
     /// Whether the lines have times.
     timed: bool,
     /// A line that continues in the next one.
@@ -143,8 +148,12 @@ impl TraceReader {
             self.covered.at(time);
             self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
-        let pairing = &mut self.pairing;
-        let read = self.decoder.decode(&line, |event| pairing.event(&event));
+        let (pairing, places) = (&mut self.pairing, &mut self.places);
+        let read = self.decoder.decode(&line, |event| {
+            places.event(&event, line.text);
+            pairing.event(&event);
+        });
+        self.places.line(&line);
         if line.event == "kvm_emulate_insn" && line.text.ends_with(" failed") && self.found.len() < MAX_OF_A_KIND {
             let kind = LogKind::EmulationFailure;
             self.found.push(LogLine { kind, text: sanitize(text.trim(), 400), ..LogLine::default() });
@@ -183,7 +192,13 @@ impl TraceReader {
             gathered.notes.push("the trace: its lines have no times, so there are no rates and no durations".into());
         }
         gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));
-        gathered.guests.extend(group_threads(threads, &self.counts, |_| None));
+        let mut guests = group_threads(threads, &self.counts, |_| None);
+        let places = self.places.finish();
+        for guest in &mut guests {
+            let of_guest = places.iter().filter(|place| guest.threads.iter().any(|t| t.tid == place.tid));
+            guest.places = of_guest.take(MAX_PLACES).cloned().collect();
+        }
+        gathered.guests.extend(guests);
         Ok(())
     }
 }

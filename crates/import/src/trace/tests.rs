@@ -312,3 +312,31 @@ proptest! {
         let _ = super::read(&text, None, &mut gathered);
     }
 }
+
+#[test]
+fn faults_at_one_place_and_failures_are_kept_with_their_address() {
+    let fault = |at: usize, emulated: &str| {
+        format!(
+            "CPU 1/KVM-131 [001] d..1. 58.{at:06}: kvm_exit: vcpu 1 reason EPT_VIOLATION rip 0x1234 info1 0x181 info2 \
+             0x0 intr_info 0x0 error_code 0x0\n\
+             CPU 1/KVM-131 [001] d..1. 58.{at:06}: kvm_page_fault: address fd000 error_code 181\n{emulated}\
+             CPU 1/KVM-131 [001] d..1. 58.{at:06}: kvm_entry: vcpu 1\n"
+        )
+    };
+    let emulated = "CPU 1/KVM-131 [001] d..1. 58.246573: kvm_mmio: mmio write len 4 gpa 0xfd000 val 0x0\n";
+    let sample = import(&(0..7).map(|at| fault(at, "")).collect::<String>());
+    let [place] = sample.domains[0].places.as_slice() else { panic!("{:?}", sample.domains[0].places) };
+    assert_eq!((place.rip, place.address, place.error_code), (0x1234, Some(0xf_d000), Some(0x181)));
+    assert_eq!((place.reason.as_str(), place.count, place.of, place.failed), ("EPT_VIOLATION", 7, 7, false));
+    assert_eq!(import(&(0..7).map(|at| fault(at, emulated)).collect::<String>()).domains[0].places, []);
+    let apic = (0..7).map(|at| fault(at, "")).collect::<String>().replace("fd000", "fee000b0");
+    assert_eq!(import(&apic).domains[0].places, []);
+
+    let npf = "CPU 0/KVM-130 [001] d..1. 58.246573: kvm_exit: vcpu 0 reason npf rip 0xfd11d info 100000014 fd000\n\
+        CPU 0/KVM-130 [001] d..1. 58.246574: kvm_userspace_exit: reason KVM_EXIT_INTERNAL_ERROR (17)\n";
+    let [place] = import(npf).domains[0].places.clone().try_into().unwrap();
+    assert_eq!((place.address, place.error_code, place.failed), (Some(0xf_d000), Some(0x1_0000_0014), true));
+    // A device that KVM knows, on AMD.
+    let known = npf.replace("100000014", "10000000d").replace("INTERNAL_ERROR (17)", "HLT (5)");
+    assert_eq!(import(&known).domains[0].places, []);
+}

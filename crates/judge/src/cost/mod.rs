@@ -7,9 +7,11 @@ mod marked;
 mod wait;
 
 pub use marked::marked_costs;
+pub use wait::Waits;
+pub(crate) use wait::{Holder, WaitShares};
 
 use crate::figures::{figure, share};
-use crate::model::{DomainModel, Model, ThreadModel};
+use crate::model::{DomainModel, Model};
 use kvm::thread_name::Role;
 use std::collections::BTreeMap;
 use strum::IntoStaticStr;
@@ -144,28 +146,24 @@ pub struct GuestCosts {
     /// Percent of one CPU that the guest's vCPUs lost, small costs included: in exits that are not idle, and waiting
     /// for a CPU. `None` if neither is known.
     pub lost: Option<f64>,
+    /// Whether tasks of the host cause a good part of a wait that matters.
+    pub is_delayed_by_tasks: bool,
 }
 
 /// The costs of all guests, in the order of the model.
 pub fn guest_costs(model: &Model) -> Vec<GuestCosts> {
-    let tasks = wait::Tasks::of(model);
-    model.domains.iter().enumerate().map(|(at, domain)| GuestCosts::new(model, &tasks, at, domain)).collect()
-}
-
-/// How long vCPUs of a guest wait, and for whom; `None` where no source knows it. `guest` is the guest's index in the
-/// model.
-pub fn vcpu_waits(model: &Model, guest: usize, vcpus: &[&ThreadModel]) -> Vec<Option<Cost>> {
-    let tasks = wait::Tasks::of(model);
-    vcpus.iter().map(|vcpu| wait::of_vcpu(model, &tasks, guest, vcpu)).collect()
+    let waits = Waits::of(model);
+    model.domains.iter().enumerate().map(|(at, domain)| GuestCosts::new(&waits, at, domain)).collect()
 }
 
 impl GuestCosts {
-    fn new(model: &Model, tasks: &wait::Tasks<'_>, at: usize, domain: &DomainModel) -> Self {
+    fn new(waits: &Waits<'_>, at: usize, domain: &DomainModel) -> Self {
         let exits = exits::costs(domain);
-        let wait = wait::cost(model, tasks, at, domain);
+        let wait = waits.guest_cost(at, domain);
         let timed = exits.iter().any(|c| matches!(c.amount, Amount::OfCpu(_)));
         let lost_in_exits = timed.then(|| exits.iter().map(|c| c.of_cpu).sum::<f64>());
         let lost = lost_in_exits.into_iter().chain(wait.as_ref().map(|w| w.of_cpu)).reduce(|a, b| a + b);
+        let is_delayed_by_tasks = wait.as_ref().is_some_and(Cost::matters) && waits.is_for_tasks(at, domain);
         let mut costs = exits;
         costs.extend(wait.into_iter().chain(halt_polling(domain)).chain(emulator(domain)));
         costs.retain(Cost::matters);
@@ -174,7 +172,7 @@ impl GuestCosts {
             let ((a_cpu, a_figure), (b_cpu, b_figure)) = (key(a), key(b));
             b_cpu.total_cmp(&a_cpu).then(b_figure.total_cmp(&a_figure)).then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
         });
-        Self { costs, lost }
+        Self { costs, lost, is_delayed_by_tasks }
     }
 
     /// Keeps the cost that led before in front while no other is clearly larger, so that a list can be read.

@@ -76,10 +76,10 @@ fn a_wait_names_who_had_the_cpu() {
         task(900, "rustc", 80),
         task(901, "rustc", 80),
         task(202, "CPU 0/KVM", 40),
-        task(902, "kworker/0:1", 16),
+        task(902, "kworker/0:1", 8),
         task(0, "", 8),
     ];
-    let traced = "waits for a CPU 50 %: own vCPUs 20, rustc 20, b 5, kworker 2, idle CPU 1";
+    let traced = "waits for a CPU 50 %: own vCPUs 20, rustc 20, b 5, idle CPU 1, kworker 1";
     assert_eq!(text(&model), traced);
     assert_eq!(guest_costs(&model)[0].lost.map(f64::round), Some(80.0), "both vCPUs");
     let other = model.domains.remove(1);
@@ -87,6 +87,10 @@ fn a_wait_names_who_had_the_cpu() {
     model.domains.push(other);
     model.domains[0].threads[0].preempted_by[0].ns = 4_000_000_000;
     assert!(text(&model).starts_with("waits for a CPU 50 %: own vCPUs 47"), "parts never exceed the whole");
+    // A kernel thread that came first is charged for its own time; the rest is of those who used the CPU.
+    model.domains[0].threads[0].preempted_by = vec![task(902, "kworker/0:1", 400)];
+    let capped = text(&model);
+    assert!(capped.ends_with("kworker 1") && capped.contains(": b 2") && capped.contains(", rustc "), "{capped}");
 }
 
 #[test]

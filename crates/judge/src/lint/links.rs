@@ -1,6 +1,7 @@
 //! Public documents that findings point to.
 
 pub(crate) const CLOCK: &str = "https://libvirt.org/formatdomain.html#time-keeping";
+pub(crate) const CPU_MODEL: &str = "https://libvirt.org/formatdomain.html#cpu-model-and-topology";
 pub(crate) const CPU_TUNING: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
 pub(crate) const DEVICES: &str = "https://libvirt.org/formatdomain.html#devices";
 pub(crate) const DISKS: &str = "https://libvirt.org/formatdomain.html#hard-drives-floppy-disks-cdroms";
@@ -14,6 +15,7 @@ pub(crate) const HYPERV: &str = "https://www.qemu.org/docs/master/system/i386/hy
 pub(crate) const QEMU_IOTHREADS: &str = "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
 
 pub(crate) const BUS_LOCK: &str = "https://docs.kernel.org/arch/x86/buslock.html";
+pub(crate) const CPU_FREQUENCY: &str = "https://docs.kernel.org/admin-guide/pm/cpufreq.html";
 pub(crate) const CPU_ISOLATION: &str = "https://docs.kernel.org/admin-guide/cpu-isolation.html";
 pub(crate) const HALT_POLLING: &str = "https://docs.kernel.org/virt/kvm/halt-polling.html";
 pub(crate) const IRQ_AFFINITY: &str = "https://docs.kernel.org/core-api/irq/irq-affinity.html";
@@ -25,5 +27,7 @@ pub(crate) const MACHINE_CHECK: &str = "https://docs.kernel.org/arch/x86/x86_64/
 pub(crate) const MEMORY_FAILURE: &str = "https://docs.kernel.org/mm/hwpoison.html";
 pub(crate) const OOM: &str = "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer";
 pub(crate) const RCU_STALL: &str = "https://docs.kernel.org/RCU/stallwarn.html";
+pub(crate) const RESOURCE_CONTROL: &str =
+    "https://www.freedesktop.org/software/systemd/man/latest/systemd.resource-control.html";
 pub(crate) const SCHED_STATS: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
 pub(crate) const SIGNALS: &str = "https://man7.org/linux/man-pages/man7/signal.7.html";

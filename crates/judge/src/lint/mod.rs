@@ -18,6 +18,7 @@ mod numa;
 mod pinning;
 mod plan;
 mod prelude;
+mod profiles;
 mod rule;
 mod rule_id;
 mod run;

@@ -24,7 +24,8 @@ pub(super) const RULES: &[Rule] = &[
             cannot avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
         thresholds: thresholds![pinning.local_memory, pinning.local_memory_least, pinning.emulator],
         limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts \
-            as remote. A guest larger than a node has to span nodes and gets an info only",
+            as remote. A guest larger than a node has to span nodes and gets an info only, as does one in files that \
+            do not show its XML",
         fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",
         links: &[links::NUMA_TUNING, "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html"],
     }),
@@ -57,6 +58,12 @@ const HELPERS_ELSEWHERE: Prose = Prose {
     why: "These threads serve the vCPUs' devices: they read and write the guest's memory and wake its vCPUs. From \
         another node each of these accesses and interrupts goes over the link between the nodes",
 };
+const MAY_BE_SPLIT: Prose = Prose {
+    title: "The guest's vCPUs are spread over NUMA nodes",
+    problem: "spread over NUMA nodes",
+    why: "Every access to the other node costs more. A guest that sees both nodes keeps most of its accesses near; one \
+        that does not cannot",
+};
 const MEMORY_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is on another NUMA node than its vCPUs",
     problem: "memory on another node",
@@ -87,7 +94,9 @@ fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let marks: Vec<Mark> = (0..layout.vcpus.len() as u32).map(Mark::Vcpu).collect();
     let of_vcpus = layout.confined(map).map(|cpus| {
         let nodes = map.nodes_of(&cpus);
-        let split = layout.is_split(map).then(|| vcpus_split(ctx, guest, &cpus, &nodes));
+        // A text that shows pins need not show cells.
+        let may_be_split = !layout.shows_cells && ctx.model.host.cpus.is_empty() && nodes.len() > 1;
+        let split = (layout.is_split(map) || may_be_split).then(|| vcpus_split(ctx, guest, &cpus, &nodes));
         let elsewhere = || memory_elsewhere(ctx, guest, &cpus, &nodes).filter(|_| !nodes.is_empty());
         [helpers_elsewhere(ctx, guest, &cpus, &nodes), split.or_else(elsewhere)]
     });
@@ -98,17 +107,21 @@ fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
 fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Finding {
     let biggest = ctx.map().nodes.values().map(CpuSet::len).max().unwrap_or(0);
     let must_span = ctx.layout(guest).vcpus.len() > biggest;
-    let severity = if must_span { Severity::Info } else { Severity::Warning };
+    let is_known = ctx.layout(guest).shows_cells;
+    let severity = if must_span || !is_known { Severity::Info } else { Severity::Warning };
+    let confidence = if is_known { Confidence::High } else { Confidence::Low };
+    let sees = if is_known { "the guest sees one node" } else { "whether the guest sees them too, its XML says" };
     let bound = guest.config.numa.nodes.as_ref().filter(|b| !b.is_empty() && !nodes.is_subset(b));
     let away = bound.map(|b| format!("node {b}, away from the vCPUs on node {}", nodes.difference(b)));
     let evidence = known([
-        Some(format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; the guest sees one node")),
+        Some(format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; {sees}")),
         away.map(|away| format!("its memory is bound to {away}")),
         Some(CHECK_NODES.into()),
     ]);
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(SHOW_NODES));
     let title = "The guest's vCPUs are spread over NUMA nodes that it does not see".into();
-    Finding { title, ..Finding::new(severity, Confidence::High, evidence, fix) }
+    let found = Finding { title, ..Finding::new(severity, confidence, evidence, fix) };
+    if is_known { found } else { found.saying(MAY_BE_SPLIT) }
 }
 
 /// Cells whose vCPUs are pinned away from the cell's memory.
@@ -126,7 +139,7 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding>
         format!("cell {id}: memory on node {memory}, vCPUs {vcpus} pinned to node {now}")
     };
     let evidence = crossed.iter().map(line).chain([CHECK_NODES.into()]).collect();
-    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(MATCH_CELLS));
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(MATCH_CELLS));
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(CELLS_CROSSED);
     let marks = crossed.iter().flat_map(|(_, vcpus)| vcpus).map(|v| Mark::Vcpu(*v)).collect();
     Some(Finding { marks, ..found })
@@ -199,7 +212,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         return;
     }
     slow_cores(ctx, guest, verdicts);
-    let threads = guest.config.threads_per_core();
+    let threads = layout.threads;
     let seen = format!("the guest sees {threads} threads per core, yet these are on different cores");
     // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on siblings of one
     // core, in a guest that sees one thread per core.
@@ -216,7 +229,16 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     }
     let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
     let evidence = vec![format!("{seen}: {}", listed(pairs.iter().map(named).collect())), "check: lscpu -e".into()];
-    let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
+    let mut fix = fixes::or_advice(guest_placement(ctx, guest), advice);
+    // The pins are right for another guest.
+    let moves = ctx.plan().guests.get(guest.index).is_some_and(|plan| plan.threads.is_none() && !plan.vcpus.is_empty());
+    if threads > 1 && moves && layout.reshapes && layout.has_own_cores(map) {
+        let vcpus = layout.vcpus.len();
+        fix.push(fixes::advice(format!(
+            "Or leave the pins and show the guest one thread per core from its next start (libvirt: <topology \
+             sockets='1' dies='1' cores='{vcpus}' threads='1'/>; QEMU: -smp {vcpus},sockets=1,cores={vcpus},threads=1)"
+        )));
+    }
     let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
     verdicts.find(Finding { marks, ..found });

@@ -110,9 +110,9 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
 fn ask_all<'a>(context: &mut Context<'a>, options: &'a Options, lower: Option<&'a Options>) -> (Verdicts, Found) {
     let (mut verdicts, mut lingering) = (Verdicts::default(), Verdicts::default());
     for rule in table::rules().filter(|r| options.reports(r.id)) {
-        let about_host = matches!(rule.check, Check::Host(_));
-        let guests = if about_host { 0..1 } else { 0..context.guests.len() };
-        for guest in guests.map(|i| Some(i).filter(|_| !about_host)) {
+        let of_host = matches!(rule.check, Check::Host(_) | Check::Profiled(..));
+        let guests = if matches!(rule.check, Check::Host(_)) { 0..0 } else { 0..context.guests.len() };
+        for guest in guests.map(Some).chain(of_host.then_some(None)) {
             if let Some(lower) = lower {
                 context.options = lower;
                 let low = ask(context, rule, guest);
@@ -135,17 +135,20 @@ fn ask_all<'a>(context: &mut Context<'a>, options: &'a Options, lower: Option<&'
 /// Asks a rule about a guest, or about the host.
 fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>) -> Verdicts {
     let guest = guest.and_then(|i| context.guests.get(i));
+    let guest = guest.filter(|g| g.emulated.is_none() || !table::is_of_kvm(rule.id));
     let mut verdicts = Verdicts::of(rule, guest);
-    match (rule.check, guest.filter(|g| g.domain.state != DomainState::Ended)) {
-        (Check::Host(check), _) => check(context, &mut verdicts),
-        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => {
+    let is_over = guest.is_some_and(|g| g.domain.state == DomainState::Ended);
+    match (rule.check, guest) {
+        (Check::Host(check) | Check::Profiled(_, check), None) => check(context, &mut verdicts),
+        _ if is_over => {}
+        (Check::Behaviour(check) | Check::Profiled(check, _), Some(guest)) if guest.not_judged.is_none() => {
             check(context, guest, &mut verdicts);
             if let Some(guard) = &guest.booting {
                 verdicts.temper(&guard.because);
             }
         }
         (Check::Setup(check), Some(guest)) => check(context, guest, &mut verdicts),
-        (Check::Behaviour(_) | Check::Setup(_), _) => {}
+        _ => {}
     }
     verdicts
 }
@@ -162,20 +165,32 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
         let counts = !d.counters.is_empty() || !d.kvm_events.is_empty();
         let only_sleep = d.accesses.is_empty() && d.userspace.is_empty() && d.exits.rows.iter().all(|r| r.idle);
         let because = match (events, counts, threads) {
-            (true, ..) if guest.interval_known && guest.seconds.is_none() => {
+            (true, ..) if guest.interval_s.is_some() && guest.seconds.is_none() => {
                 "the figures cover less than 50 ms, which is too short for a rate (record some seconds)"
             }
             (true, ..) if only_sleep => {
                 "nothing but sleep (HLT or WFI) is in these figures: what the guest does in between is not measured"
             }
+            _ if !events && d.since_start.is_some() => {
+                "a single reading has totals since the guest's start and no rates (add a second one some seconds later)"
+            }
             (true, ..) | (_, false, true) => return None,
-            (_, true, _) => "these counts have no exit reasons (add perf kvm stat, or kvm_stat -1 -f kvm_exit)",
+            (_, true, _) if d.counters.is_empty() && d.kvm_events.values().all(|count| *count == 0) => {
+                "all of these counts are 0: the guest did not run in KVM meanwhile (it was paused, QEMU emulates its \
+                 CPU, or another process was counted)"
+            }
+            (_, true, _) => {
+                "these counts have no exit reasons: little can be told (add perf kvm stat, or kvm_stat -1 -f kvm_exit)"
+            }
             _ => "these files describe the guest and measure nothing of it (add perf kvm stat or a recording)",
         };
         Some(CannotTell::every(Some(guest), because))
     };
     if context.guests.is_empty() {
-        return vec![CannotTell::every(None, "no file describes or measures a guest")];
+        let profile = context.model.host.facts.profile.as_ref();
+        return vec![CannotTell::every(None, profile.map_or("no file describes or measures a guest", |_| {
+            "a profile shows where CPUs spend time, not which exits lead there (add perf kvm stat, or a recording)"
+        }))];
     }
     context.guests.iter().filter_map(of_guest).collect()
 }

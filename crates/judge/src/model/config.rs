@@ -1,26 +1,31 @@
 //! The configuration of a guest, from its libvirt XML, its QEMU command line, or both.
 
 use kvm::CpuSet;
-use kvm::cmdline::{QemuCommand, Smp, is_switched_on};
-use kvm::domain_xml::GuestNumaCell;
-use kvm::domain_xml::{DomainXml, GuestTopology};
+use kvm::cmdline::{CommandDisk, QemuCommand, Smp, is_switched_on};
+use kvm::domain_xml::{DiskXml, DomainXml, GuestNumaCell, GuestTopology};
 use kvm::hyperv::{self, Enlightenment};
 use kvm::limits;
 use sample::{DomainFacts, Vmm};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The configuration of a guest. Without XML and command line [`GuestConfig::known`] is false; a missing setting then
-/// means nothing.
+/// The configuration of a guest. A missing setting is evidence only where the part that would have it was seen; the
+/// questions below ask for that and answer `None` elsewhere.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestConfig {
-    /// Whether the configuration was read at all.
+    /// Whether a part of the configuration was read.
     pub known: bool,
+    /// Whether all of it was: the whole XML, or a whole command line, which has everything except pins.
+    pub is_whole: bool,
+    /// Which parts were seen to their end.
+    shown: Shown,
     /// Whether libvirt runs the guest, so that a fix is XML; `None` when not known.
     pub libvirt: Option<bool>,
     /// Guest architecture, as `x86_64`.
     pub arch: Option<String>,
     /// Number of vCPUs.
     pub vcpus: Option<u32>,
+    /// Sockets that the vCPUs are in.
+    pub sockets: Option<u32>,
     /// CPU mode: `host-passthrough`, `custom`, …
     pub cpu_mode: Option<String>,
     /// The argument of `-cpu` that counts, where QEMU was given one by hand.
@@ -44,6 +49,17 @@ pub struct GuestConfig {
     pub topology: Option<GuestTopology>,
     /// Memory placement.
     pub numa: NumaConfig,
+}
+
+/// The parts of a configuration that were seen to their end: what they lack is absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a configuration")]
+struct Shown {
+    hyperv: bool,
+    clock: bool,
+    topology: bool,
+    cells: bool,
+    pins: bool,
 }
 
 /// Where a guest's CPU and its enlightenments are decided.
@@ -105,14 +121,6 @@ impl Enlightenments {
     pub fn any(&self) -> bool {
         self.passthrough || !self.on.is_empty()
     }
-
-    /// Those that are on without something that they need, with what is missing: QEMU 4.1 and later refuse to start
-    /// such a guest (`hv_feature_check_deps` of its target/i386/kvm/kvm.c).
-    pub fn incomplete(&self) -> Vec<(&'static str, Vec<&'static str>)> {
-        let missing = |known: &Enlightenment| known.needs.iter().copied().filter(|n| !self.has(n)).collect::<Vec<_>>();
-        let on = hyperv::ALL.iter().filter(|known| self.on.contains(known.name));
-        on.map(|known| (known.name, missing(known))).filter(|(_, missing)| !missing.is_empty()).collect()
-    }
 }
 
 /// Clocks and timers. `None` means not configured: the machine's default.
@@ -166,6 +174,79 @@ pub struct NumaConfig {
     pub nodes: Option<CpuSet>,
 }
 
+/// A disk of a guest, as its configuration describes it. `None`: it is not written down.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskConfig<'a> {
+    /// Its name in the XML (`vda`), the id of its device or drive, or else its file.
+    pub name: &'a str,
+    /// Path of the image or device on QEMU's command line, or Proxmox's name of the volume.
+    pub file: &'a str,
+    /// Its bus in the XML (`virtio`, `sata`), or the driver of QEMU's device (`virtio-blk-pci`).
+    pub bus: Option<&'a str>,
+    /// Cache mode.
+    pub cache: Option<&'a str>,
+    /// How QEMU does its I/O: `native`, `threads`, `io_uring`.
+    pub aio: Option<&'a str>,
+    /// Whether it has an `IOThread` of its own.
+    pub iothread: bool,
+    /// Limits per second by libvirt's names.
+    pub limits: &'a BTreeMap<String, u64>,
+    /// Whether a block device of the host is behind it.
+    pub on_block_device: bool,
+}
+
+impl<'a> DiskConfig<'a> {
+    /// The disks of a guest, without CD-ROMs: those of the XML if it has any.
+    pub fn all(facts: &'a DomainFacts) -> Vec<Self> {
+        let xml = facts.xml.iter().flat_map(|xml| &xml.value.disks);
+        let is_disk = |disk: &&DiskXml| matches!(disk.device.as_deref(), None | Some("disk" | "lun"));
+        let disks: Vec<Self> = xml.filter(is_disk).map(Self::of_xml).collect();
+        let command = facts.command.iter().flat_map(|command| &command.disks);
+        if disks.is_empty() { command.map(Self::of_command).collect() } else { disks }
+    }
+
+    /// The disk of this name in the VMM's statistics; `None` if neither XML nor command line has it.
+    pub fn find(facts: &'a DomainFacts, name: &str) -> Option<Self> {
+        let xml = facts.xml.as_ref().and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
+        let command = || facts.command.as_ref()?.disks.iter().find(|disk| disk.is_called(name)).map(Self::of_command);
+        xml.map(Self::of_xml).or_else(command)
+    }
+
+    fn of_xml(disk: &'a DiskXml) -> Self {
+        Self {
+            name: &disk.target,
+            file: "",
+            bus: disk.bus.as_deref(),
+            cache: disk.cache.as_deref(),
+            aio: disk.io.as_deref(),
+            iothread: disk.iothread.is_some(),
+            limits: &disk.iotune,
+            on_block_device: disk.source.as_deref() == Some("block"),
+        }
+    }
+
+    fn of_command(disk: &'a CommandDisk) -> Self {
+        let names = [&disk.device, &disk.drive, &disk.file];
+        // A Proxmox volume without a folder is a block device: `local-lvm:vm-100-disk-0`.
+        let is_volume = disk.file.contains(':') && !disk.file.contains('/');
+        Self {
+            name: names.into_iter().find(|name| !name.is_empty()).map_or("", String::as_str),
+            file: &disk.file,
+            bus: disk.driver.as_deref(),
+            cache: disk.cache.as_deref(),
+            aio: disk.aio.as_deref(),
+            iothread: disk.iothread.is_some(),
+            limits: &disk.limits,
+            on_block_device: disk.file.starts_with("/dev/") || is_volume,
+        }
+    }
+
+    /// Whether it hangs on an emulated IDE or SATA controller.
+    pub fn is_ata(&self) -> bool {
+        self.bus.is_some_and(|bus| matches!(bus, "ide" | "sata" | "ide-hd" | "ide-drive"))
+    }
+}
+
 impl GuestConfig {
     /// Combines XML and command line. The command line is what runs; the XML completes it.
     pub fn of(facts: &DomainFacts) -> Self {
@@ -188,6 +269,18 @@ impl GuestConfig {
 
     fn add_xml(&mut self, xml: &DomainXml) {
         self.known = true;
+        self.is_whole = xml.is_whole();
+        // No cell has nodes of its own then.
+        let all_on_nodes = xml.numatune.as_ref().is_some_and(|tune| tune.nodeset.is_some())
+            && xml.shows("numatune")
+            && !xml.parts.contains_key("numatune/memnode");
+        self.shown = Shown {
+            hyperv: xml.shows("features/hyperv"),
+            clock: xml.shows("clock"),
+            topology: xml.shows("cpu/topology"),
+            cells: xml.shows("cpu/numa") || all_on_nodes,
+            pins: xml.shows("cputune"),
+        };
         self.libvirt = Some(true);
         self.arch.clone_from(&xml.arch);
         // QEMU takes the last -smp.
@@ -223,21 +316,29 @@ impl GuestConfig {
             realtime: xml.realtime.iter().collect(),
         };
         self.topology = xml.topology;
+        // Without a topology libvirt gives each vCPU a socket (`qemuBuildSmpCommandLine`).
+        self.sockets = xml.topology.map(|topology| topology.sockets).or(self.vcpus.filter(|_| self.is_whole));
         self.numa =
             NumaConfig { cells: xml.numa_cells.clone(), nodes: xml.numatune.as_ref().and_then(|n| n.nodeset.clone()) };
         if let Some(added) = &xml.qemu_command {
             self.overlay(added);
             self.topology = topology(added.smp).or(self.topology);
+            self.sockets = added.smp.sockets(None).or(self.sockets);
             if added.cpu_options.is_empty() {
                 return;
             }
             self.cpu_place = CpuPlace::QemuCommandline;
             self.cpu_argument = added.cpu_options.last().cloned();
+            self.shown.hyperv = true;
         }
     }
 
     fn add_command(&mut self, command: &QemuCommand) {
         let alone = !self.known;
+        if !command.is_cut {
+            self.is_whole |= alone;
+            self.shown = Shown { hyperv: true, clock: true, topology: true, cells: true, ..self.shown };
+        }
         self.libvirt.get_or_insert(false);
         self.vcpus = self.vcpus.or(command.vcpus());
         self.memory = self.memory.or(command.memory);
@@ -255,6 +356,7 @@ impl GuestConfig {
             self.numa = NumaConfig { cells: command.numa_cells(), nodes: command.bound_nodes() };
         }
         self.overlay(command);
+        self.sockets = command.smp.sockets(self.machine.version).or(self.sockets);
         if alone {
             self.pins.iothread_count = command.iothreads.len() as u32;
             self.cpu_place = CpuPlace::CommandLine(command.cpu_options.len());
@@ -290,9 +392,25 @@ impl GuestConfig {
         }
     }
 
-    /// Whether an enlightenment is on; `None` if the configuration is unknown.
+    /// Whether an enlightenment is on; `None` if that is not shown.
     pub fn enlightened(&self, name: &str) -> Option<bool> {
-        self.known.then(|| self.hyperv.has(name))
+        let clock = name == hyperv::CLOCK && self.cpu_place == CpuPlace::Xml;
+        let shown = if clock { self.shown.clock } else { self.shown.hyperv };
+        self.hyperv.has(name).then_some(true).or(shown.then_some(false))
+    }
+
+    /// Whether any enlightenment is on; `None` if that is not shown.
+    pub fn is_enlightened(&self) -> Option<bool> {
+        self.hyperv.any().then_some(true).or(self.shown.hyperv.then_some(false))
+    }
+
+    /// The enlightenments that are on without something that they need, with what is missing: QEMU 4.1 and later refuse
+    /// to start such a guest (`hv_feature_check_deps` of its target/i386/kvm/kvm.c).
+    pub fn incomplete(&self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let lacks = |name: &&str| self.enlightened(name) == Some(false);
+        let missing = |known: &Enlightenment| known.needs.iter().copied().filter(lacks).collect::<Vec<_>>();
+        let on = hyperv::ALL.iter().filter(|known| self.hyperv.on.contains(known.name));
+        on.map(|known| (known.name, missing(known))).filter(|(_, missing)| !missing.is_empty()).collect()
     }
 
     /// Whether the guest is a PC; true if its architecture is unknown.
@@ -301,18 +419,33 @@ impl GuestConfig {
     }
 
     /// Whether the guest has an HPET: as configured, or else the default of QEMU's PC machines (hw/i386/pc.c,
-    /// `hpet_enabled`); `None` if the configuration is unknown.
+    /// `hpet_enabled`); `None` if that is not shown.
     pub fn hpet(&self) -> Option<bool> {
         let pc = || {
             self.is_x86()
                 && self.machine.name.as_deref().is_none_or(|m| !m.starts_with("isapc") && !m.starts_with("microvm"))
         };
-        self.known.then(|| self.timers.hpet.unwrap_or_else(pc))
+        self.timers.hpet.or_else(|| self.shown.clock.then(pc))
     }
 
-    /// Hardware threads of a core of the guest; one if not configured.
-    pub fn threads_per_core(&self) -> u32 {
-        self.topology.map_or(1, |t| t.threads.max(1))
+    /// The PIT's tick policy, `delay` if none is configured; `None` if that is not shown.
+    pub fn pit_policy(&self) -> Option<&str> {
+        self.timers.pit_policy.as_deref().or(self.shown.clock.then_some("delay"))
+    }
+
+    /// Hardware threads of a core of the guest, one if not configured; `None` if that is not shown.
+    pub fn threads_per_core(&self) -> Option<u32> {
+        self.topology.map(|t| t.threads.max(1)).or(self.shown.topology.then_some(1))
+    }
+
+    /// Whether the guest sees no other NUMA cells than those of [`GuestConfig::numa`].
+    pub fn shows_cells(&self) -> bool {
+        self.shown.cells
+    }
+
+    /// Whether a thread without a pin in [`GuestConfig::pins`] has none.
+    pub fn shows_pins(&self) -> bool {
+        self.shown.pins
     }
 }
 
@@ -377,7 +510,7 @@ mod tests {
             None,
             Some("qemu-system-x86_64 -machine pc-q35-7.2 -cpu host,hv_time,hv-synic=on -smp 4,cores=2,threads=2"),
         ));
-        assert_eq!((c.libvirt, c.vcpus, c.threads_per_core()), (Some(false), Some(4), 2));
+        assert_eq!((c.libvirt, c.vcpus, c.threads_per_core()), (Some(false), Some(4), Some(2)));
         assert!(c.hyperv.has("hypervclock") && c.hyperv.has("synic") && !c.hyperv.has("stimer"));
         assert_eq!(c.hpet(), Some(true), "QEMU's default on a PC");
     }
@@ -388,13 +521,38 @@ mod tests {
             <vcpu>2</vcpu><qemu:commandline><qemu:arg value='-smp'/><qemu:arg value='6,threads=2'/>\
             </qemu:commandline></domain>";
         let c = GuestConfig::of(&facts(Some(xml), None));
-        assert_eq!((c.vcpus, c.threads_per_core()), (Some(6), 2));
+        assert_eq!((c.vcpus, c.threads_per_core()), (Some(6), Some(2)));
     }
 
     #[test]
     fn nothing_known_is_no_absence() {
         let c = GuestConfig::of(&DomainFacts::default());
         assert_eq!((c.enlightened("synic"), c.hpet()), (None, None));
+        assert_eq!((c.threads_per_core(), c.is_whole, c.shows_pins()), (None, false, false));
+    }
+
+    #[test]
+    fn a_part_is_evidence_about_itself_alone() {
+        let part = |text: &str| {
+            let text = domain_xml::repair(text).unwrap().text;
+            GuestConfig::of(&facts(Some(&text), None))
+        };
+        let c = part(
+            "<features><hyperv><vpindex state='on'/><synic state='on'/><stimer state='on'/></hyperv></features>\n\
+             <cputune><vcpupin vcpu='0' cpuset='1'/></cputune>",
+        );
+        assert_eq!((c.enlightened("avic"), c.enlightened(hyperv::CLOCK), c.hpet()), (Some(false), None, None));
+        assert_eq!((c.threads_per_core(), c.shows_cells(), c.shows_pins(), c.is_whole), (None, false, true, false));
+        assert_eq!(c.incomplete(), [], "the clock is not shown");
+        let c = part("<hyperv><synic state='on'/></hyperv><clock offset='localtime'/>");
+        assert_eq!((c.incomplete().len(), c.enlightened(hyperv::CLOCK)), (1, Some(false)));
+        // Other options may follow.
+        let c = GuestConfig::of(&facts(None, Some("qemu-system-x86_64 -cpu host,hv_time -smp 4 ...")));
+        assert_eq!((c.enlightened(hyperv::CLOCK), c.enlightened("synic"), c.hpet()), (Some(true), None, None));
+        let xml = "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>...\
+            <qemu:commandline><qemu:arg value='-cpu'/><qemu:arg value='host,hv_time'/></qemu:commandline></domain>";
+        let c = GuestConfig::of(&facts(Some(xml), None));
+        assert_eq!((c.enlightened(hyperv::CLOCK), c.enlightened("synic")), (Some(true), Some(false)), "the last -cpu");
     }
 
     #[test]

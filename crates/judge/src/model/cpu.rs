@@ -150,13 +150,12 @@ impl ThreadModel {
         self.cpu?.wait_percent()
     }
 
-    /// The tasks that had its CPU while it was runnable, and their parts of [`Self::wait_percent`], longest first. The
-    /// two are measured by different clocks: the parts together are never more than the whole.
-    pub fn delays(&self, interval_s: f64) -> impl Iterator<Item = (&OtherTask, f64)> {
-        let (wanted, wait) = self.cpu.map_or((0.0, 0.0), |c| (c.wanted(), c.wait.unwrap_or(0.0)));
+    /// The tasks that had its CPU while it was runnable, longest first, and their parts of its wait, percent of one
+    /// CPU. The two are measured by different clocks: the parts together are never more than `wait`.
+    pub(crate) fn delays(&self, interval_s: f64, wait: f64) -> impl Iterator<Item = (&OtherTask, f64)> {
         let percent = move |ns: u64| ns as f64 / (interval_s * 1e7);
         let all = percent(self.preempted_by.iter().fold(0, |sum: u64, task| sum.saturating_add(task.ns)));
-        let factor = if wait > 0.0 { 100.0 / wanted * (wait / all).min(1.0) } else { 0.0 };
+        let factor = if wait > 0.0 { (wait / all).min(1.0) } else { 0.0 };
         self.preempted_by.iter().map(move |task| (task, percent(task.ns) * factor))
     }
 
@@ -288,10 +287,10 @@ mod tests {
         let delays = |tasks: &[u64]| {
             let preempted_by = tasks.iter().map(|ns| task(*ns)).collect();
             let thread = ThreadModel { cpu: Some(cpu), preempted_by, ..ThreadModel::default() };
-            thread.delays(2.0).map(|(_, percent)| percent.round()).collect::<Vec<_>>()
+            thread.delays(2.0, 20.0).map(|(_, percent)| percent.round()).collect::<Vec<_>>()
         };
-        assert_eq!(delays(&[320_000_000, 32_000_000]), [20.0, 2.0]);
-        assert_eq!(delays(&[900_000_000, 300_000_000]), [19.0, 6.0], "another clock: no more than the wait");
+        assert_eq!(delays(&[320_000_000, 32_000_000]), [16.0, 2.0]);
+        assert_eq!(delays(&[900_000_000, 300_000_000]), [15.0, 5.0], "another clock: no more than the wait");
     }
 
     #[test]

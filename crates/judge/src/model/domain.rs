@@ -3,15 +3,15 @@
 use super::devices::{self, DiskRates, NicRates};
 use super::earlier::{Earlier, GuestPair};
 use super::{
-    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, SampleInterval, ThreadModel,
-    accesses, exits, total,
+    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, SampleInterval, SinceStart,
+    ThreadModel, accesses, exits, total,
 };
 use kvm::limits;
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
-    DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, GuestId, MemoryUse, Sample,
-    StackProfile, Throttling, growth,
+    DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, MemoryUse,
+    Sample, StackProfile, Throttling, growth,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +81,10 @@ pub struct DomainModel {
     pub memory: MemoryUse,
     /// The last profile of its stacks.
     pub profile: Option<GuestProfile>,
+    /// Where its vCPUs faulted or could not continue, the most frequent first; empty without a trace in a file.
+    pub places: Vec<ExitPlace>,
+    /// Totals since its start; `None` unless a file holds a single reading of its statistics.
+    pub since_start: Option<SinceStart>,
 }
 
 /// What a guest's threads did at some time.
@@ -219,6 +223,8 @@ impl DomainModel {
             }),
             memory: now.memory,
             profile: now.profile.clone().map(|stacks| GuestProfile { stacks, is_new: true }),
+            places: now.places.clone(),
+            since_start: now.since_start.as_ref().map(SinceStart::new),
         }
     }
 }

@@ -149,8 +149,8 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let name = kind_of_guest_name(domain.name());
     let hyperv_msrs = touches(domain, |msr| (0x4000_0000..=0x4000_0118).contains(&msr)) || hyperv_events(domain);
     let kvm_msrs = touches(domain, |msr| (0x4b56_4d00..=0x4b56_4d08).contains(&msr));
-    let deadline_timer = config.known && !hyperv.any() && touches(domain, |msr| msr == 0x6e0);
-    let all_off = !hyperv.any() && xml(|xml| xml.hyperv.is_some());
+    let deadline_timer = config.is_enlightened() == Some(false) && touches(domain, |msr| msr == 0x6e0);
+    let all_off = config.is_enlightened() == Some(false) && xml(|xml| xml.hyperv.is_some());
     let hidden = xml(|xml| xml.kvm_features.get("hidden").is_some_and(|state| state == "on"));
     let hints = [
         (hyperv.any(), 2, "Hyper-V enlightenments are configured"),

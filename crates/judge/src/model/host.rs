@@ -230,12 +230,26 @@ pub struct HostTaskModel {
     pub pid: i32,
     /// Name.
     pub comm: String,
+    /// Name of its process; empty where it is the same.
+    pub process: String,
     /// Whether it is a kernel thread.
     pub kernel: bool,
     /// Percent of one CPU.
     pub cpu_percent: f64,
     /// The CPU it ran on last.
     pub last_cpu: u32,
+}
+
+impl HostTaskModel {
+    /// The name of its process, without the CPU and the job of kernel threads.
+    pub fn name(&self) -> &str {
+        Self::short_name(if self.process.is_empty() { &self.comm } else { &self.process })
+    }
+
+    /// A task's name without the CPU and the job of kernel threads: `kworker/3:1` is `kworker`.
+    pub(crate) fn short_name(comm: &str) -> &str {
+        comm.split('/').next().filter(|name| !name.is_empty()).unwrap_or(comm)
+    }
 }
 
 /// Tasks outside guests that have one name.
@@ -329,6 +343,7 @@ fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
             tid: t.tid,
             pid: t.pid,
             comm: t.comm.clone(),
+            process: t.process.clone(),
             kernel: t.kernel,
             cpu_percent: 100.0 * t.used_ns as f64 / t.over_ns as f64,
             last_cpu: t.last_cpu,

@@ -15,11 +15,12 @@ mod host;
 mod host_disks;
 mod interrupts;
 mod latency;
+mod since_start;
 mod sum;
 mod traced;
 
 pub use accesses::{AccessRow, DeviceName, HotDevice};
-pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
+pub use config::{CpuPlace, DiskConfig, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, GuestProfile, Rates};
@@ -32,12 +33,16 @@ pub use host_disks::{HostDiskModel, addressed};
 pub use interrupts::{DoorbellModel, InjectionModel};
 pub use latency::{WAIT_BANDS, WaitBands, band_from_us};
 pub use sample::GuestId;
+pub use since_start::{DiskTotals, SinceStart, VcpuTotals};
 pub use sum::ModelSum;
 pub use traced::Traced;
 
 use std::collections::HashMap;
 
 use sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus, growth};
+
+/// A rate over a shorter interval says nothing, seconds.
+pub(crate) const MIN_RATE_S: f64 = 0.05;
 
 /// What a sample is compared with.
 #[derive(Debug, Clone, Copy)]
@@ -108,11 +113,13 @@ impl Model {
             Base::Whole(s) => s.filter(|s| *s > 0.0),
         };
         let same_engine = previous.filter(|p| p.engine.generation == sample.engine.generation);
+        let is_whole = matches!(base, Base::Whole(_));
         let interval = SampleInterval {
-            seconds: interval_s,
+            // A file may hold a few lines of a trace.
+            seconds: interval_s.filter(|s| !is_whole || *s >= MIN_RATE_S),
             started: !matches!(base, Base::Start),
             engine_continues: same_engine.is_some(),
-            whole: matches!(base, Base::Whole(_)),
+            whole: is_whole,
             previous_boot_ns: previous.map(|p| p.boot_ns),
         };
         // The first one stays where two have the same identity.

@@ -202,13 +202,13 @@ impl Sum for CpuModel {
     }
 }
 
-sums!(HostTaskModel { cpu_percent } tid, pid, comm, kernel, last_cpu);
+sums!(HostTaskModel { cpu_percent } tid, pid, comm, process, kernel, last_cpu);
 sums!(TaskGroup { cpu_percent } comm, count);
 
 sums!(DomainModel {
     cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, host_disks, interrupts,
     doorbells, nics, throttling, swap,
-} facts, state, userspace, exit_rate, node_memory, memory, profile);
+} facts, state, userspace, exit_rate, node_memory, memory, profile, places, since_start);
 
 sums!(ThreadModel {
     cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,

@@ -18,6 +18,12 @@ impl FreeCpus {
         self.each(|cpus| cpus.difference(used))
     }
 
+    /// CPUs for this guest: isolated ones only if it has some already, because others may be meant for something else.
+    fn for_guest(&self, map: &CpuMap, guest: &GuestLayout) -> Self {
+        let own = guest.single(map).union(&guest.reach(map));
+        if own.intersects(&map.isolated) { self.without(&CpuSet::new()) } else { self.without(&map.isolated) }
+    }
+
     fn each(&self, change: impl Fn(&CpuSet) -> CpuSet) -> Self {
         Self { open: change(&self.open), levels: self.levels.iter().map(&change).collect() }
     }
@@ -50,6 +56,7 @@ pub(super) fn assign(map: &CpuMap, guest: &GuestLayout, faults: &GuestFaults, fr
     if faults.movers.is_empty() {
         return Some(GuestLayout { threads: faults.show_threads.unwrap_or(guest.threads), ..guest.clone() });
     }
+    let free = &free.for_guest(map, guest);
     let movers: CpuSet = faults.movers.keys().copied().collect();
     let all: CpuSet = (0..guest.vcpus.len() as u32).collect();
     // Moving all frees the CPUs of those that could stay.
@@ -132,13 +139,21 @@ impl Search<'_> {
             cores.extend(core);
         }
         let mut left = free.open.intersection(scope);
+        let allowed = union(&free.levels);
         for unit in moving {
-            let now: Vec<u32> = unit.iter().filter_map(|v| guest.pin(map, *v)).collect();
-            let here = now.len() == unit.len() && now.iter().all(|c| left.contains(*c));
-            let together = now.windows(2).all(|two| map.same_core(two[0], two[1]) && two[0] != two[1]);
-            let core = now.first().and_then(|c| map.core_of(*c));
-            let alone = threads > 1 || map.threads() == 1 || !guest.known || core.is_some_and(|c| !cores.contains(&c));
-            if here && together && alone {
+            // Where it is pinned, else where it runs.
+            let pinned: Vec<u32> = unit.iter().filter_map(|v| guest.pin(map, *v)).collect();
+            let seen: Vec<u32> = unit.iter().filter_map(|v| guest.runs_on.get(v).copied()).collect();
+            let fits = |now: &Vec<u32>, among: &CpuSet| {
+                let together = now.windows(2).all(|two| map.same_core(two[0], two[1]) && two[0] != two[1]);
+                let core = now.first().and_then(|c| map.core_of(*c));
+                let alone =
+                    threads > 1 || map.threads() == 1 || !guest.known || core.is_some_and(|c| !cores.contains(&c));
+                now.len() == unit.len() && now.iter().all(|c| among.contains(*c)) && together && alone
+            };
+            let here = [(pinned, left.clone()), (seen, left.intersection(&allowed))];
+            if let Some((now, _)) = here.into_iter().find(|(now, among)| fits(now, among)) {
+                let core = now.first().and_then(|c| map.core_of(*c));
                 near = near.or(core);
                 cores.extend(core);
                 left = left.difference(&now.iter().copied().collect());

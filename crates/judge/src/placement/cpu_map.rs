@@ -123,9 +123,11 @@ impl CpuMap {
         first.flat_map(|c| c.cpus.iter().copied()).collect()
     }
 
-    /// Whether a set lacks a CPU of the host, so that it restricts a thread. On an unknown host each set does.
+    /// Whether a set lacks a CPU of the host, so that it restricts a thread. On an unknown host each set does, except a
+    /// list from CPU 0 without a gap: libvirt prints all CPUs for a thread without a pin.
     pub fn restricts(&self, cpus: &CpuSet) -> bool {
-        if self.all.is_empty() { !cpus.is_empty() } else { !self.all.is_subset(cpus) }
+        let may_be_all = || cpus.len() > 1 && matches!(cpus.ranges().as_slice(), [(0, _)]);
+        if self.all.is_empty() { !cpus.is_empty() && !may_be_all() } else { !self.all.is_subset(cpus) }
     }
 
     /// The CPU of a set of one CPU, on a host with several.

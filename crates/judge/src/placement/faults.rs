@@ -78,7 +78,7 @@ impl GuestLayout {
 
     /// The vCPUs without a pin, if all others are pinned to one CPU each.
     pub fn partly_pinned(&self, map: &CpuMap) -> Vec<u32> {
-        if self.pooled(map).next().is_some() || self.single(map).is_empty() {
+        if self.lacks_pins || self.pooled(map).next().is_some() || self.single(map).is_empty() {
             return Vec::new();
         }
         (0..).zip(&self.vcpus).filter(|(_, set)| !map.restricts(set)).map(|(v, _)| v).collect()
@@ -92,6 +92,19 @@ impl GuestLayout {
         let first = |v: u32| v - v % self.threads;
         let pair = |(v, cpu)| Some((first(v), v, self.pin(map, first(v)).filter(|_| v != first(v))?, cpu));
         self.pins(map).filter_map(pair).filter(|(_, _, a, b)| !map.same_core(*a, *b)).collect()
+    }
+
+    /// Whether each of its vCPUs has a core that no other vCPU of the guest has.
+    pub fn has_own_cores(&self, map: &CpuMap) -> bool {
+        let cores: BTreeSet<usize> = self.pins(map).filter_map(|(_, cpu)| map.core_of(cpu)).collect();
+        cores.len() == self.vcpus.len()
+    }
+
+    /// Whether some threads of its cores are isolated and others are not: not all of them are meant for it.
+    fn takes_halves(&self, map: &CpuMap) -> bool {
+        let cores = self.pins(map).filter_map(|(_, cpu)| map.cores.get(map.core_of(cpu)?));
+        let cpus: CpuSet = cores.flat_map(|core| core.cpus.iter().copied()).collect();
+        cpus.intersects(&map.isolated) && !cpus.is_subset(&map.isolated)
     }
 
     /// vCPUs pinned to threads of the same host core, in a guest that sees one thread per core.
@@ -117,6 +130,25 @@ impl GuestLayout {
         if fast.is_empty() { CpuSet::new() } else { slow.into_iter().map(|(v, _)| v).collect() }
     }
 
+    /// The node of most of its pinned vCPUs.
+    pub(super) fn home(&self, map: &CpuMap) -> Option<u32> {
+        let mut nodes: BTreeMap<u32, usize> = BTreeMap::new();
+        self.pins(map).filter_map(|(_, cpu)| map.node_of(cpu)).for_each(|node| *nodes.entry(node).or_default() += 1);
+        nodes.into_iter().max_by_key(|(_, vcpus)| *vcpus).map(|(node, _)| node)
+    }
+
+    /// Whether a pin leads away from the guest's other vCPUs, or was not followed: the vCPU was seen elsewhere.
+    fn is_astray(&self, map: &CpuMap, home: Option<u32>, vcpu: u32, cpu: u32) -> bool {
+        let one_node = map.nodes.len() > 1 && self.cells.len() < 2;
+        self.runs_on.get(&vcpu).is_some_and(|now| *now != cpu) || one_node && map.node_of(cpu) != home
+    }
+
+    /// Whether one of its pins to these CPUs is astray.
+    pub fn strays_to(&self, map: &CpuMap, cpus: &CpuSet) -> bool {
+        let home = self.home(map);
+        self.pins(map).any(|(v, cpu)| cpus.contains(cpu) && self.is_astray(map, home, v, cpu))
+    }
+
     /// The nodes of its vCPUs; empty if one of them is not pinned, or the host has one node.
     pub fn nodes(&self, map: &CpuMap) -> CpuSet {
         let cpus = self.confined(map).filter(|_| map.nodes.len() > 1);
@@ -125,7 +157,7 @@ impl GuestLayout {
 
     /// Whether it runs on several nodes and sees only one.
     pub fn is_split(&self, map: &CpuMap) -> bool {
-        self.known && self.cells.len() < 2 && self.nodes(map).len() > 1
+        self.shows_cells && self.cells.len() < 2 && self.nodes(map).len() > 1
     }
 
     /// The cells with vCPUs that cannot run on the nodes of the cell's memory.
@@ -248,20 +280,23 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
         }
     }
     give_way(map, guests, &mut faults);
-    // Guests without another fault keep their CPUs.
-    let mut order: Vec<(usize, &GuestLayout)> = running(guests).collect();
-    order.sort_by_key(|(g, _)| !faults[*g].movers.is_empty());
     let mut kept = CpuSet::new();
-    for (g, guest) in &order {
-        let stay = guest.pooled(map).filter(|(v, _)| !faults[*g].movers.contains_key(v));
-        kept = stay.fold(kept, |all, (_, set)| all.union(set));
+    let mut claims: Vec<(bool, bool, usize, u32, u32)> = Vec::new();
+    for (g, guest) in running(guests) {
+        let stays = |v: &u32| !faults[g].movers.contains_key(v);
+        kept = guest.pooled(map).filter(|(v, _)| stays(v)).fold(kept, |all, (_, set)| all.union(set));
+        let (home, moves) = (guest.home(map), !faults[g].movers.is_empty());
+        let claim = |(v, cpu)| (moves, guest.is_astray(map, home, v, cpu), g, v, cpu);
+        claims.extend(guest.pins(map).filter(|(v, _)| stays(v)).map(claim));
     }
-    for (g, guest) in order {
-        for (v, cpu) in guest.pins(map) {
-            if !faults[g].movers.contains_key(&v) && !kept.insert(cpu) {
-                faults[g].mark([v], MoveReason::Overlap);
-            }
+    // Guests without another fault keep their CPUs, then vCPUs that are where the rest of their guest is.
+    claims.sort_unstable();
+    for (_, _, g, v, cpu) in claims {
+        if !kept.insert(cpu) {
+            faults[g].mark([v], MoveReason::Overlap);
         }
+    }
+    for (g, guest) in running(guests) {
         move_whole_cores(map, guest, &mut faults[g]);
     }
     if let Some(cpu) = map.general().first().filter(|_| starved(map, guests)) {
@@ -275,14 +310,14 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
 }
 
 /// The faults of a guest that do not depend on other guests.
-fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
+pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults::default();
     let all = || (0..).zip(&guest.vcpus);
     faults.mark(all().filter(|(_, set)| set.is_empty()).map(|(v, _)| v), MoveReason::Absent);
     faults.mark(guest.partly_pinned(map), MoveReason::Partly);
     let on_isolated = guest.pooled(map).filter(|(_, set)| set.is_subset(&map.isolated)).map(|(v, _)| v);
     let on_isolated: Vec<u32> = on_isolated.collect();
-    if guest.piles && (on_isolated.len() > 1 || guest.measured) {
+    if guest.piles && !guest.one_set && (on_isolated.len() > 1 || guest.measured) {
         faults.mark(on_isolated, MoveReason::Isolated);
     }
     faults.mark(guest.cells_elsewhere(map).into_iter().flat_map(|(_, vcpus)| vcpus), MoveReason::CellElsewhere);
@@ -290,7 +325,11 @@ fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
         faults.mark(all().map(|(v, _)| v), MoveReason::NodeSplit);
     }
     let apart = guest.threads_apart(map);
-    faults.mark(apart.into_iter().flat_map(|(v, w, ..)| [v, w]), MoveReason::ThreadsApart);
+    if !apart.is_empty() && guest.reshapes && guest.has_own_cores(map) && guest.takes_halves(map) {
+        faults.show_threads = Some(1);
+    } else {
+        faults.mark(apart.into_iter().flat_map(|(v, w, ..)| [v, w]), MoveReason::ThreadsApart);
+    }
     let shared = guest.shared_cores(map);
     // Where the pairs cover all vCPUs in order, the pins are right once the guest sees hardware threads.
     let in_order =
@@ -301,6 +340,27 @@ fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
         faults.mark(shared.into_iter().map(|(_, w, ..)| w), MoveReason::SharedCore);
     }
     faults
+}
+
+/// Whether a placement, judged as the current one is, has more faults, some of guests that had none, or fewer CPUs than
+/// vCPUs in a set that had enough.
+pub(super) fn is_worse(map: &CpuMap, before: &[GuestLayout], after: &[GuestLayout]) -> bool {
+    let faults = |guests: &[GuestLayout]| -> Vec<usize> {
+        let helpers = |guest: &GuestLayout| guest.helpers.values().filter(|helper| guest.disturbs(map, helper)).count();
+        // A crowded set stays where there is no larger one, and no rule reports it then.
+        let wrong = |f: &GuestFaults| f.movers.values().filter(|reason| **reason != MoveReason::Crowded).count();
+        let found = find(map, guests).into_iter().zip(guests);
+        found.map(|(f, g)| if g.running { wrong(&f) + helpers(g) } else { 0 }).collect()
+    };
+    let (was, is) = (faults(before), faults(after));
+    let narrower = |(was, is): (&GuestLayout, &GuestLayout)| {
+        let [was, now] = [was, is].map(|guest| guest.confined(map).map_or(map.all.len(), |cpus| cpus.len()));
+        was >= is.vcpus.len() && now < is.vcpus.len()
+    };
+    let pooled = |(was, _): &(&GuestLayout, &GuestLayout)| was.pooled(map).count() == was.vcpus.len();
+    is.iter().sum::<usize>() > was.iter().sum()
+        || is.iter().zip(&was).any(|(is, was)| *is > 0 && *was == 0)
+        || before.iter().zip(after).filter(pooled).any(narrower)
 }
 
 /// Marks the other threads of guest cores that have to move.

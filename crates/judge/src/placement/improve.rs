@@ -28,7 +28,7 @@ impl Work<'_> {
     /// Pins all guests that are not pinned, if there is room for all of them.
     pub(super) fn place_unpinned(&mut self) {
         let map = self.map;
-        let unpinned = |g: &GuestLayout| !g.vcpus.is_empty() && g.vcpus.iter().all(|s| !map.restricts(s));
+        let unpinned = |g: &GuestLayout| !g.one_set && !g.vcpus.is_empty() && g.vcpus.iter().all(|s| !map.restricts(s));
         let all = |g: &GuestLayout| (0..g.vcpus.len() as u32).collect::<CpuSet>();
         let guests: BTreeMap<usize, CpuSet> =
             running(&self.now).filter(|(_, g)| unpinned(g)).map(|(g, guest)| (g, all(guest))).collect();
@@ -71,7 +71,11 @@ impl Work<'_> {
         helpers::move_away(map, &mut self.now);
         helpers::bring_near(map, &mut self.now);
         let mixed = moved.iter().any(|g| !self.now[*g].on_slow_cores(map).is_empty());
-        let touched = (0..before.len()).any(|g| !moved.contains(&g) && self.now[g] != required[g]);
+        // What the plan itself pinned may change.
+        let differs = |was: &GuestLayout, now: &GuestLayout| {
+            was.helpers.iter().any(|(id, helper)| !helper.planned && now.helpers.get(id) != Some(helper))
+        };
+        let touched = (0..before.len()).any(|g| !moved.contains(&g) && differs(&required[g], &self.now[g]));
         let wrong = faults::find(map, &self.now);
         let is_new = |(now, before): (&GuestFaults, &GuestFaults)| *now != GuestFaults::default() && now != before;
         if mixed || touched || wrong.iter().zip(&wrong_before).any(is_new) {

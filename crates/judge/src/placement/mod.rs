@@ -27,12 +27,20 @@ use std::collections::BTreeMap;
 pub struct GuestLayout {
     /// Whether the guest runs. A paused guest keeps its CPUs, and the plan moves nothing for it.
     pub running: bool,
-    /// Whether its configuration is known. If not, its cores and nodes are unknown too.
+    /// Whether it is known what hardware threads it sees.
     pub known: bool,
+    /// Whether `cells` are all that it sees.
+    pub shows_cells: bool,
     /// Hardware threads of a guest core; at least 1.
     pub threads: u32,
     /// The CPUs that each vCPU may use: all CPUs if it is not pinned, none if its CPUs are offline or missing.
     pub vcpus: Vec<CpuSet>,
+    /// Whether not all of its pins are known: a vCPU without one may have one.
+    pub lacks_pins: bool,
+    /// The CPU on which a vCPU was seen.
+    pub runs_on: BTreeMap<u32, u32>,
+    /// Whether its manager gives all of its threads one set of CPUs, as Proxmox does.
+    pub one_set: bool,
     /// vCPUs whose configured pins name CPUs that are offline or missing.
     pub absent: CpuSet,
     /// The configured pins of vCPUs that run under other pins.
@@ -65,6 +73,8 @@ pub struct HelperLayout {
     pub drifted: Option<CpuSet>,
     /// Whether the configuration pins it.
     pub pinned: bool,
+    /// Whether the plan pinned it: what is left of a node, which threads that are placed later may take.
+    pub planned: bool,
     /// Whether its pin names CPUs that are offline or missing.
     pub absent: bool,
     /// Whether its measured CPU time is so low that it may share a vCPU's CPU at times.

@@ -1,6 +1,6 @@
 //! Sets of CPUs for vCPUs that have to share.
 
-use super::{CpuMap, GuestLayout};
+use super::{CpuMap, GuestLayout, helpers, singles, union};
 use kvm::CpuSet;
 use std::collections::BTreeMap;
 
@@ -38,4 +38,31 @@ pub(super) fn take(
     })?;
     *users += vcpus;
     Some(cpus.clone())
+}
+
+/// Sets that are large enough for all vCPUs of a guest that has sets, best first: what pinned vCPUs leave of them, and
+/// on each node that part with as many other CPUs of the node as are missing.
+pub(super) fn wide(map: &CpuMap, guests: &[GuestLayout], g: usize) -> Vec<CpuSet> {
+    let (guest, vcpus) = (&guests[g], guests[g].vcpus.len());
+    let left = map.general().difference(&singles(map, guests, true));
+    let own = guest.reach(map).intersection(&left);
+    let reach: Vec<CpuSet> = guests.iter().map(|guest| guest.reach(map)).collect();
+    let others = union(reach.iter().enumerate().filter(|(at, _)| *at != g).map(|(_, set)| set));
+    let calm = left.difference(&others).difference(&helpers::settled(map, guests)).difference(&map.busy);
+    let mut nodes: Vec<CpuSet> = map.nodes.values().cloned().collect();
+    if nodes.is_empty() {
+        nodes.push(map.all.clone());
+    }
+    let is_of = |nodes: &CpuSet, cpus: &CpuSet| map.cpus_of(nodes).intersects(cpus);
+    let bound = |cpus: &CpuSet| guest.bound.as_ref().is_some_and(|nodes| is_of(nodes, cpus));
+    let key = |cpus: &CpuSet| (bound(cpus), own.intersection(cpus).len(), is_of(&guest.memory, cpus));
+    nodes.sort_by_key(|cpus| std::cmp::Reverse(key(cpus)));
+    let more = [calm.difference(&map.first_cores()), calm, left];
+    let part = |node: &CpuSet| {
+        more.iter().fold(own.intersection(node), |all, set| {
+            let missing = vcpus.saturating_sub(all.len());
+            all.union(&set.intersection(node).difference(&all).iter().take(missing).collect())
+        })
+    };
+    [own.clone()].into_iter().chain(nodes.iter().map(part)).filter(|set| set.len() >= vcpus).collect()
 }

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const ROUNDS: usize = 6;
 /// Attempts of one round, which starts again when a guest found no room.
 const ATTEMPTS: usize = 3;
+/// The most guests that get another set one by one, which costs a look at all guests each.
+const MAX_WIDE: usize = 64;
 
 /// Plans a host from the guests' current layouts. Threads without a fault stay.
 pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
@@ -29,8 +31,10 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
         } else {
             work.spare_others(&mut found, &concerned);
         }
-        work.solve(&found, round);
+        work.solve(&mut found, round);
+        work.unify(false);
         helpers::move_away(map, &mut work.now);
+        work.unify(true);
         if work.now == before {
             work.leave_slow_cores();
             helpers::bring_near(map, &mut work.now);
@@ -40,6 +44,9 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
         }
     }
     work.bind_memory(guests);
+    if faults::is_worse(map, guests, &work.now) {
+        return PlacementPlan { guests: vec![GuestPlan::default(); guests.len()], after: guests.to_vec() };
+    }
     work.place_unpinned();
     for (g, was) in guests.iter().enumerate() {
         work.changes(g, was);
@@ -71,13 +78,14 @@ impl Work<'_> {
     }
 
     /// One round: each guest with a fault gets its own CPUs, else a share of the CPUs that are left.
-    fn solve(&mut self, found: &[GuestFaults], round: usize) {
+    fn solve(&mut self, found: &mut [GuestFaults], round: usize) {
         // Later rounds find faults that the plan made, which explain only the vCPUs that had none at first.
         let known: Vec<CpuSet> = self.plans.iter().map(|plan| union(plan.reasons.values())).collect();
         self.explain(found, |(g, v)| round == 0 || !known[g].contains(v));
         if round + 2 >= ROUNDS {
             return (0..found.len()).filter(|g| !found[*g].movers.is_empty()).for_each(|g| self.unpin(g));
         }
+        self.keep_wide(found);
         let mut sharing: BTreeSet<usize> = BTreeSet::new();
         for attempt in 0..ATTEMPTS {
             let (placed, failed) = self.place_all(found, &sharing);
@@ -95,6 +103,39 @@ impl Work<'_> {
             }
             // Guests that want the same CPUs share them, so that none is worse off than the others.
             sharing.extend(self.with_neighbours(failed));
+        }
+    }
+
+    /// Gives guests whose vCPUs have sets of CPUs another set without faults, and not CPUs of their own.
+    fn keep_wide(&mut self, found: &mut [GuestFaults]) {
+        let map = self.map;
+        for (g, found) in found.iter_mut().enumerate().filter(|(_, f)| !f.movers.is_empty()).take(MAX_WIDE) {
+            let was = self.now[g].clone();
+            let isolated = found.movers.values().any(|reason| *reason == MoveReason::Isolated);
+            if isolated || was.cells.len() > 1 || was.pooled(map).count() < was.vcpus.len() {
+                continue;
+            }
+            let before = faults::crowded(map, &self.now).len();
+            for set in pools::wide(map, &self.now, g) {
+                self.now[g].vcpus.fill(set);
+                let crowded = faults::crowded(map, &self.now);
+                let others = crowded.len() <= before && !crowded.iter().any(|set| set.guests.contains(&g));
+                if others && faults::alone(map, &self.now[g]).movers.is_empty() {
+                    *found = GuestFaults::default();
+                    break;
+                }
+                self.now[g].clone_from(&was);
+            }
+        }
+    }
+
+    /// Gives all threads of a guest one set, where its manager knows nothing else.
+    fn unify(&mut self, with_helpers: bool) {
+        for guest in self.now.iter_mut().filter(|guest| guest.one_set && guest.confined(self.map).is_some()) {
+            let helpers = guest.helpers.values().filter(|_| with_helpers).filter_map(|helper| helper.cpus.as_ref());
+            let set = union(guest.vcpus.iter().chain(helpers));
+            guest.helpers.values_mut().filter(|h| h.cpus.is_some()).for_each(|h| h.cpus = Some(set.clone()));
+            guest.vcpus.fill(set);
         }
     }
 
@@ -229,7 +270,10 @@ impl Work<'_> {
                     sets.extend(vcpus.iter().map(|v| (v, set.clone())));
                 }
             }
-            if sets.len() < guest.vcpus.len() {
+            // All CPUs are better than a set with too few that replaces a wider one, or one CPU each.
+            let (set, vcpus) = (union(sets.values()), guest.vcpus.len());
+            let now = guest.confined(map).filter(|now| set.len() < now.len() && vcpus <= map.all.len());
+            if sets.len() < vcpus || set.len() < vcpus && now.is_some() {
                 self.unpin(g);
                 continue;
             }
@@ -254,7 +298,9 @@ impl Work<'_> {
         for (guest, was) in self.now.iter_mut().zip(was).filter(|(_, was)| was.running) {
             let nodes = guest.nodes(map);
             let left = !nodes.is_empty() && guest.vcpus != was.vcpus && was.nodes(map) != nodes;
-            if guest.memory_elsewhere(map) || left && guest.cells.len() < 2 {
+            // The memory of a guest whose configuration is unknown stays where its vCPUs were.
+            let moves = guest.known || !nodes.is_subset(&was.memory);
+            if guest.memory_elsewhere(map) || left && moves && guest.cells.len() < 2 {
                 guest.bound = Some(nodes);
             }
         }

@@ -19,11 +19,14 @@ pub(crate) const DISK_LIMITS: [(&str, &str, &str); 6] = [
     ("bps-write", "bps_wr", "write_bytes_sec"),
 ];
 
-/// A disk as `-drive`, or `-blockdev` and `-device` together, describe it.
+/// What `if=` says of drives that are no disks.
+const NO_DISKS: &[&str] = &["pflash", "floppy", "mtd", "sd"];
+
+/// A disk as `-drive`, or `-blockdev` and `-device` together, describe it. CD-ROMs and firmware are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandDisk {
-    /// `id` of the `-drive`, or `node-name` of the `-blockdev`.
+    /// `id` of the `-drive`, or `node-name` of the `-blockdev`; empty without one.
     pub drive: String,
     /// `id` of the `-device`; empty without one.
     pub device: String,
@@ -31,7 +34,9 @@ pub struct CommandDisk {
     pub driver: Option<String>,
     /// Id of its `IOThread`.
     pub iothread: Option<String>,
-    /// `cache=`, or `none` and `writeback` by `cache.direct=`.
+    /// Path of the image or device, or Proxmox's name of the volume.
+    pub file: String,
+    /// `cache=`, or `none`, `writeback` and `unsafe` by `cache.direct=` and `cache.no-flush=`.
     pub cache: Option<String>,
     /// `aio=`: `threads`, `native`, `io_uring`.
     pub aio: Option<String>,
@@ -46,21 +51,37 @@ impl CommandDisk {
     }
 }
 
-/// Takes in a `-drive` (with `id`) or a `-blockdev` (with `node-name`).
+/// Takes in a `-drive` or a `-blockdev` (with `node-name`).
 pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
-    let Some(id) = get(parts, "id", false).or_else(|| get(parts, "node-name", false)) else { return };
+    let text = |key: &str| get(parts, key, false).map(|value| sanitize(&value, 256));
+    let bus = text("if");
+    let path = ["file", "filename", "file.filename", "file.image"].into_iter().find_map(text).unwrap_or_default();
+    let is_disk = text("media").is_none_or(|media| media != "cdrom") && !path.to_ascii_lowercase().ends_with(".iso");
+    let id = text("id").or_else(|| text("node-name"));
+    // A space in the path cuts what `ps` prints short.
+    let is_cut = id.is_none() && parts.len() < 2;
+    if is_cut || !is_disk || bus.as_deref().is_some_and(|bus| NO_DISKS.contains(&bus)) {
+        return;
+    }
     // A format node lies upon the node of its file and takes its place: the device names the upper one.
     let below = get(parts, "file", false).filter(|file| disks.iter().any(|disk| disk.drive == *file));
-    let mut disk = match below.and_then(|file| disks.iter().position(|disk| disk.drive == file)) {
+    let mut disk = match below.as_ref().and_then(|file| disks.iter().position(|disk| disk.drive == *file)) {
         Some(at) => disks.remove(at),
         None => CommandDisk::default(),
     };
-    disk.drive = sanitize(&id, 64);
-    let direct = get(parts, "cache.direct", false).map(|on| if is_on(&on) { "none" } else { "writeback" });
-    let text = |key: &str| get(parts, key, false).map(|value| sanitize(&value, 32));
+    let direct = text("cache.direct").map(|on| if is_on(&on) { "none" } else { "writeback" });
+    let direct = if text("cache.no-flush").is_some_and(|on| is_on(&on)) { Some("unsafe") } else { direct };
     disk.cache = text("cache").or(direct.map(str::to_owned)).or(disk.cache);
+    // What is thrown away when QEMU ends needs no flushes.
+    disk.cache.take_if(|cache| *cache == "unsafe" && text("snapshot").is_some_and(|on| is_on(&on)));
     disk.aio = text("aio").or(disk.aio);
-    disk.driver = text("if").filter(|bus| bus != "none").or(disk.driver);
+    // A drive without `if=` is an IDE disk of a PC (hw/i386/pc.c, `block_default_type`); one with an id is a device's.
+    let default = id.is_none().then(|| "ide".to_owned());
+    disk.driver = bus.or(default).filter(|bus| bus != "none").or(disk.driver);
+    disk.drive = id.unwrap_or_default();
+    if below.is_none() {
+        disk.file = path;
+    }
     disk.limits.extend(limits(parts, "throttling."));
     if disks.len() < MAX_DISKS {
         disks.push(disk);
@@ -98,11 +119,15 @@ mod tests {
              -device virtio-blk-pci,drive=d0,id=disk0,iothread=io1 \
              -drive file=/b,if=virtio,id=d1,throttling.iops-total=0 \
              -blockdev '{\"driver\":\"file\",\"filename\":\"/c\",\"node-name\":\"f\",\"aio\":\"io_uring\"}' \
-             -blockdev driver=raw,node-name=n,file=f -device scsi-hd,drive=n",
+             -blockdev driver=raw,node-name=n,file=f -device scsi-hd,drive=n \
+             -drive media=cdrom,file=/x,if=ide -drive file=/Windows 7.iso,if=none -drive if=pflash,file=/fw \
+             -hda /old.img \
+             -blockdev '{\"driver\":\"raw\",\"node-name\":\"u\",\"cache\":{\"direct\":true,\"no-flush\":true},\
+             \"file\":{\"driver\":\"host_device\",\"filename\":\"/dev/sdb\"}}' -device ide-hd,drive=u",
         )
         .unwrap();
         let disks = &command.disks;
-        assert_eq!(disks.len(), 3);
+        assert_eq!(disks.len(), 5);
         assert!(disks[0].is_called("d0") && disks[0].is_called("disk0") && !disks[0].is_called(""));
         assert_eq!((disks[0].iothread.as_deref(), disks[0].driver.as_deref()), (Some("io1"), Some("virtio-blk-pci")));
         assert_eq!((disks[0].cache.as_deref(), disks[0].aio.as_deref()), (Some("none"), Some("native")));
@@ -110,5 +135,10 @@ mod tests {
         assert_eq!(disks[0].limits.get("total_bytes_sec"), Some(&4096));
         assert_eq!((disks[1].driver.as_deref(), disks[1].limits.len()), (Some("virtio"), 0));
         assert_eq!((disks[2].drive.as_str(), disks[2].aio.as_deref()), ("n", Some("io_uring")));
+        assert_eq!(
+            (disks[2].file.as_str(), disks[3].file.as_str(), disks[4].file.as_str()),
+            ("/c", "/old.img", "/dev/sdb")
+        );
+        assert_eq!((disks[3].driver.as_deref(), disks[4].cache.as_deref()), (Some("ide"), Some("unsafe")));
     }
 }

@@ -24,6 +24,9 @@ const MAX_TEXT: usize = 1024 * 1024;
 /// Maximum number of arguments on a command line.
 pub const MAX_ARGS: usize = 20_000;
 
+/// The accelerator of QEMU that emulates the guest's CPU in software.
+pub const TCG: &str = "tcg";
+
 /// `-smp` as written. Absent parts are `None`; QEMU fills them in.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -42,6 +45,21 @@ pub struct Smp {
     pub threads: Option<u32>,
 }
 
+impl Smp {
+    /// The number of sockets, which QEMU computes if it is not written: before version 6.2 of the machine each CPU that
+    /// nothing else places is a socket, later a core (`machine_parse_smp_config`). `None` where that is not known.
+    pub fn sockets(&self, machine: Option<(u32, u32)>) -> Option<u32> {
+        let inside = [self.dies, self.cores, self.threads].into_iter().flatten().try_fold(1, u32::checked_mul)?;
+        let all = || Some(self.maxcpus.or(self.cpus)? / inside.max(1));
+        self.sockets.or_else(|| match machine {
+            _ if self.cores.is_some() => all(),
+            Some(version) if version < (6, 2) => all(),
+            Some(_) => Some(1),
+            None => None,
+        })
+    }
+}
+
 /// The options of a QEMU command line. `None` means that the option is absent and QEMU's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -54,7 +72,7 @@ pub struct QemuCommand {
     pub uuid: Option<String>,
     /// Machine type, as written: `pc-q35-6.2`.
     pub machine: Option<String>,
-    /// Accelerator: `kvm`, `tcg`.
+    /// Accelerator: `kvm`, [`TCG`]. Of a whole command line in a text also QEMU's default.
     pub accel: Option<String>,
     /// vCPUs and their topology.
     pub smp: Smp,
@@ -101,6 +119,9 @@ pub struct QemuCommand {
     pub disks: Vec<CommandDisk>,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
     pub append: Option<String>,
+    /// Whether options are missing: the text broke off, or dots stand for some. No recording holds such a command.
+    #[serde(skip)]
+    pub is_cut: bool,
 }
 
 impl QemuCommand {
@@ -123,6 +144,25 @@ impl QemuCommand {
     /// The guest's architecture, by the program's name: `x86_64`.
     pub fn arch(&self) -> Option<&str> {
         self.program.rsplit('/').next()?.strip_prefix("qemu-system-")
+    }
+
+    /// Whether it starts a guest whose CPU QEMU emulates where KVM cannot be had: not one of Xen, and no machine
+    /// without a guest, by which libvirt asks what QEMU can do.
+    pub fn may_be_emulated(&self) -> bool {
+        let of_other = |machine: &String| machine == "none" || machine.starts_with("xen");
+        self.accel.as_deref().is_none_or(|accel| matches!(accel, TCG | "kvm" | "unknown"))
+            && !self.machine.as_ref().is_some_and(of_other)
+    }
+
+    /// Whether QEMU, with no accelerator named, emulates a PC's CPU in software: unless its name ends in `kvm`
+    /// (system/vl.c, `configure_accelerators`). A PC has KVM on almost any host; of other machines that is not known.
+    /// `host` as its CPU needs KVM, so such a command line is incomplete, as is one that stops at an option.
+    fn prefers_tcg(&self, argv: &[String]) -> bool {
+        let is_pc = matches!(self.arch(), Some("x86_64" | "i386"));
+        let needs_kvm = self.cpu_options.last().is_some_and(|cpu| cpu.split(',').next() == Some("host"));
+        let is_cut =
+            argv.last().is_none_or(|last| last.ends_with(',') || last.starts_with('-') && !FLAG.is_match(last));
+        is_pc && !needs_kvm && !is_cut && self.may_be_emulated() && self.memory.is_some()
     }
 
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
@@ -182,8 +222,23 @@ pub fn parse_text(text: &str) -> Result<QemuCommand> {
     for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
         options::check(option.trim_start_matches('-'), value)?;
     }
-    Ok(parse_argv(&argv))
+    let is_cut = is_cut(text, &argv);
+    let mut command = QemuCommand { is_cut, ..parse_argv(&argv) };
+    if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg(&argv) {
+        command.accel = Some(TCG.to_owned());
+    }
+    Ok(command)
 }
+
+/// Whether a command line of a text lacks options: dots stand for them, or it ends where more has to follow.
+fn is_cut(text: &str, argv: &[String]) -> bool {
+    let is_dots = |word: &String| word.contains("...") && !word.contains('/') || word.contains('\u{2026}');
+    let ends_open = |word: &String| word.ends_with([',', '=', '\\']) || matches!(&**word, "-cpu" | "-smp" | "-machine");
+    argv.iter().any(is_dots) || argv.last().is_some_and(ends_open) || text.trim_end().ends_with('\\')
+}
+
+/// A text with an option that a wrapped command line may lack, with options in variables, or with omissions.
+static MAY_USE_KVM: Pattern = Pattern::new(r"(?i-u)(?:enable-kvm|accel(?:=|  *)[a-z:]*kvm|\$[A-Za-z_{(@*]|\.\.\.|…)");
 
 /// Whether a text contains a QEMU command line.
 pub fn looks_like(text: &str) -> bool {
@@ -207,16 +262,25 @@ fn join_lines(text: &str) -> Option<Cow<'_, str>> {
     }))
 }
 
+/// JSON as `ps` shows it, without the quotes that keep a shell from taking those inside away.
+static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
+
 /// The last QEMU command line of a text.
 fn find(text: &str) -> Option<Vec<String>> {
+    let bare_json = BARE_JSON.regex()?;
     let joined = join_lines(if text.len() > MAX_TEXT { "" } else { text })?;
     joined.lines().rev().find_map(|line| {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
-        let argv = shell_words(line.get(before.map(str::len).sum()..)?);
+        let command = line.get(before.map(str::len).sum()..)?;
+        let argv = shell_words(&bare_json.replace_all(command, "$before'$json'$after"));
         argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some(argv)
     })
 }
 
+/// Options without a value.
+static FLAG: Pattern = Pattern::new(
+    "^--?(?:S|s|snapshot|nographic|nodefaults|no-[a-z-]+|daemonize|only-migratable|full-screen|usb|localtime)$",
+);
 /// Options of QEMU that other texts are unlikely to contain.
 static KNOWN_OPTION: Pattern = Pattern::new(concat!(
     "^--?(?:name|machine|M|m|smp|cpu|device|drive|enable-kvm|accel|uuid|S|nodefaults|hda|cdrom|kernel|display|",

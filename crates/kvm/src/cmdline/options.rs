@@ -1,8 +1,8 @@
 //! Reads each option into [`QemuCommand`].
 
-use super::{QemuCommand, disks};
+use super::{QemuCommand, TCG, disks};
 use crate::cpu_set::CpuSet;
-use crate::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
+use crate::device_property::{DRIVER, DeviceProperty, MAX_PROPERTIES, PropertyPlace};
 use crate::domain_xml::GuestNumaCell;
 use crate::{hyperv, limits, sanitize};
 use anyhow::{Result, bail};
@@ -67,17 +67,27 @@ fn listens(pairs: &[Pair]) -> bool {
 fn kind_and_id(value: &str, kind: &str) -> Option<(String, String, Vec<Pair>)> {
     let json = value.trim_start().starts_with('{');
     let pairs = if json {
-        let map: serde_json::Map<String, serde_json::Value> = serde_json::from_str(value).ok()?;
-        let text = |value: serde_json::Value| match value {
-            serde_json::Value::String(text) => text,
-            serde_json::Value::Bool(on) => if on { "on" } else { "off" }.to_owned(),
-            other => other.to_string(),
-        };
-        map.into_iter().map(|(key, value)| (key, Some(text(value)))).collect()
+        let mut pairs = Vec::new();
+        flatten(String::new(), serde_json::from_str(value).ok()?, &mut pairs);
+        pairs
     } else {
         pairs(value)
     };
     Some((get(&pairs, kind, !json)?, get(&pairs, "id", false).unwrap_or_default(), pairs))
+}
+
+/// JSON as QEMU's options are written: `{"cache":{"direct":true}}` is `cache.direct=on`.
+fn flatten(key: String, value: serde_json::Value, pairs: &mut Vec<Pair>) {
+    let text = match value {
+        serde_json::Value::Object(map) => {
+            let name = |inner: &str| if key.is_empty() { inner.to_owned() } else { format!("{key}.{inner}") };
+            return map.into_iter().for_each(|(inner, value)| flatten(name(&inner), value, pairs));
+        }
+        serde_json::Value::String(text) => text,
+        serde_json::Value::Bool(on) => if on { "on" } else { "off" }.to_owned(),
+        other => other.to_string(),
+    };
+    pairs.push((key, Some(text)));
 }
 
 pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option: &str, value: &str) {
@@ -89,8 +99,12 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
         }
         "uuid" => command.uuid = Some(value.to_ascii_lowercase()),
         "machine" | "M" => machine(command, value),
-        "accel" => command.accel = get(&pairs(value), "accel", true),
+        // The first one that works counts (system/vl.c, `configure_accelerators`).
+        "accel" => command.accel = command.accel.take().or_else(|| get(&pairs(value), "accel", true)),
         "enable-kvm" => command.accel = Some("kvm".to_owned()),
+        "no-kvm" => command.accel = Some(TCG.to_owned()),
+        // The rest is in a file.
+        "readconfig" => command.accel = command.accel.take().or_else(|| Some("unknown".to_owned())),
         "smp" => smp(command, value),
         "numa" => numa(command, value),
         "m" => command.memory = get(&pairs(value), "size", true).and_then(|size| bytes(&size)).or(command.memory),
@@ -129,6 +143,7 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
         "device" => {
             let Some((driver, id, pairs)) = kind_and_id(value, "driver") else { return };
             let device = if id.is_empty() { driver.as_str() } else { &id };
+            property(command, device, DRIVER, &driver);
             for (name, value) in &pairs {
                 property(command, device, name, value.as_deref().unwrap_or("on"));
             }
@@ -143,11 +158,22 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
             }
         }
         "append" => command.append = Some(sanitize(value, 512)),
-        "cdrom" | "hda" | "hdb" | "hdc" | "hdd" | "fda" => drive_file(command, value),
+        "net" | "nic" => {
+            let pairs = pairs(value);
+            let is_nic = option == "nic" || pairs.first().is_some_and(|(kind, _)| kind == "nic");
+            if let Some(model) = get(&pairs, "model", false).filter(|_| is_nic) {
+                property(command, &get(&pairs, "id", false).unwrap_or_else(|| "nic".to_owned()), DRIVER, &model);
+            }
+        }
+        "cdrom" | "fda" => drive_file(command, value),
+        "hda" | "hdb" | "hdc" | "hdd" => {
+            disks::drive(&mut command.disks, &pairs(&format!("file={},if=ide", value.replace(',', ",,"))));
+            drive_file(command, value);
+        }
         "drive" | "blockdev" => {
             let parts = kind_and_id(value, "driver").map_or_else(|| pairs(value), |(_, _, parts)| parts);
             disks::drive(&mut command.disks, &parts);
-            if let Some(file) = get(&parts, "file", false).or_else(|| get(&parts, "filename", false)) {
+            if let Some(file) = ["file", "filename", "file.filename"].iter().find_map(|key| get(&parts, key, false)) {
                 drive_file(command, &file);
             }
         }

@@ -259,3 +259,52 @@ fn each_comment_of_a_long_text_is_looked_at_once() {
         assert_eq!(parse_text(&text).unwrap().name.as_deref(), Some("web"));
     }
 }
+
+#[test]
+fn json_without_quotes_is_read_as_ps_prints_it() {
+    let command = parse_text(concat!(
+        r#"qemu 7 1 /usr/bin/qemu-system-x86_64 -name guest=a -blockdev {"driver":"host_device","filename":"/dev/x","#,
+        r#""node-name":"s","cache":{"direct":true,"no-flush":false}} -device {"driver":"virtio-blk-pci","drive":"s","#,
+        r#""id":"virtio-disk0","iothread":"io1"} -net nic,model=rtl8139"#
+    ))
+    .unwrap();
+    let disk = &command.disks[0];
+    assert_eq!((disk.device.as_str(), disk.iothread.as_deref()), ("virtio-disk0", Some("io1")));
+    assert_eq!((disk.cache.as_deref(), disk.file.as_str()), (Some("none"), "/dev/x"));
+    assert_eq!(command.device_properties[0].value, "rtl8139");
+}
+
+#[test]
+fn qemu_emulates_where_a_whole_command_line_names_no_kvm() {
+    let accel = |text: &str| parse_text(text).unwrap().accel;
+    for text in [
+        "qemu-system-x86_64 -m 2G -hda disk.img",
+        "qemu-system-i386 -m 512 -kernel bzImage -nographic",
+        "qemu-system-x86_64 -m 2G -machine q35,accel=tcg",
+        "qemu-system-x86_64 -m 2G -accel tcg,thread=multi -cpu max",
+        "qemu-system-x86_64 -m 2G -no-kvm",
+    ] {
+        assert_eq!(accel(text).as_deref(), Some(TCG), "{text}");
+    }
+    for text in [
+        "qemu-system-x86_64 -m 2G -accel kvm -accel tcg",
+        "qemu-system-x86_64 -m 2G -machine accel=kvm:tcg",
+        "qemu-kvm -m 2G -hda disk.img",
+        "/usr/bin/kvm -m 2G -hda disk.img",
+        "qemu-system-x86_64 -m 2G -cpu host",
+        "qemu-system-x86_64 -m 2G $ACCEL -hda disk.img",
+        "qemu-system-x86_64 -m 2G \"${options[@]}\" -hda disk.img",
+        "qemu-system-x86_64 -m 2G ... -hda disk.img",
+        "qemu-system-x86_64 -m 2G -readconfig vm.cfg",
+        "qemu-system-x86_64 -m 2G -chardev",
+        "qemu-system-x86_64 -m 2G -device virtio-net-pci,",
+        "qemu-system-x86_64 -name web -S",
+        "qemu-system-aarch64 -m 2G -machine virt -cpu cortex-a72",
+        "qemu-system-x86_64 -m 2G -M xenfv-4.2",
+        "qemu-system-x86_64 -m 2G -machine none",
+        // A mail wrapped it.
+        "qemu-system-x86_64 -m 2G -chardev pty,id=a -drive file=a.img,\nif=virtio -enable-kvm",
+    ] {
+        assert_ne!(accel(text).as_deref(), Some(TCG), "{text}");
+    }
+}

@@ -6,14 +6,14 @@ mod repair;
 mod xml;
 
 pub use read::parse;
-pub use repair::{Repaired, repair, unescaped};
+pub use repair::{Repaired, own_text, repair, unescaped};
+pub use xml::empty_numbers;
 pub(crate) use xml::{children, document};
 
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A domain with hundreds of devices needs a tenth of this.
@@ -110,6 +110,8 @@ impl Clock {
 pub struct CpuXml {
     /// `host-passthrough`, `host-model`, `custom`, `maximum`.
     pub mode: Option<String>,
+    /// `<model>`: `EPYC`, `qemu64`.
+    pub model: Option<String>,
     /// Features by name, with their policy (`require`, `disable`).
     pub features: BTreeMap<String, String>,
 }
@@ -118,6 +120,10 @@ pub struct CpuXml {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskXml {
+    /// `<disk device=>`: `disk` if not written, `lun`, `cdrom`, `floppy`.
+    pub device: Option<String>,
+    /// `<disk type=>`: `file`, `block`, `network`.
+    pub source: Option<String>,
     /// `<target dev=>`: `vda`. libvirt's statistics use this name.
     pub target: String,
     /// Bus: `virtio`, `sata`, `ide`, `scsi`, `usb`.
@@ -142,6 +148,8 @@ pub struct DomainXml {
     pub uuid: Option<String>,
     /// libosinfo id: `http://microsoft.com/win/10`.
     pub os_id: Option<String>,
+    /// Whether its metadata are those of `OpenStack` nova.
+    pub nova: bool,
     /// `kvm`, `qemu`.
     pub domain_type: Option<String>,
     /// vCPUs now (`<vcpu current=>`, else the maximum).
@@ -192,12 +200,25 @@ pub struct DomainXml {
     pub qemu_command: Option<QemuCommand>,
     /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served.
     pub device_properties: Vec<DeviceProperty>,
-    /// The text broke off, so that what it lacks may be in the rest. No recording holds such an XML.
+    /// Of an XML that is not whole: its elements by path below `<domain>` (`features/hyperv`; empty: the domain), and
+    /// whether all of each is there. Empty where the XML is whole. No recording holds another one.
     #[serde(skip)]
-    pub cut: bool,
+    pub parts: BTreeMap<String, bool>,
 }
 
 impl DomainXml {
+    /// Whether all of it is there, so that what it lacks is absent: it is no fragment, and nothing is cut or left out.
+    pub fn is_whole(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Whether all of the element at this path (`features/hyperv`) is there, or is known to be absent.
+    pub fn shows(&self, path: &str) -> bool {
+        let outer = |path: &str| path.rfind('/').unwrap_or_default();
+        let mut around = std::iter::successors(Some(path), |path| path.get(..outer(path)).filter(|_| !path.is_empty()));
+        self.is_whole() || around.find_map(|path| self.parts.get(path).copied()).unwrap_or_default()
+    }
+
     /// Whether a Hyper-V enlightenment is on; `stimer_direct` asks for the inner element. `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
         let Some(HypervXml { mode, features }) = &self.hyperv else { return false };
@@ -208,17 +229,6 @@ impl DomainXml {
             || is_on(name, "state")
             || name.split_once('_').is_some_and(|(outer, inner)| is_on(outer, inner))
     }
-}
-
-/// A text without the capabilities of its host and its QEMU, which name the types of domain that they support. Lines
-/// keep their numbers.
-pub fn without_capabilities(text: &str) -> Cow<'_, str> {
-    ["capabilities", "domainCapabilities"].into_iter().fold(Cow::Borrowed(text), |text, name| {
-        match xml::slice(&text, name) {
-            Some(part) => text.replacen(part, &"\n".repeat(part.matches('\n').count()), 1).into(),
-            None => text,
-        }
-    })
 }
 
 /// Whether a text is, or contains, a domain XML or a part of one.

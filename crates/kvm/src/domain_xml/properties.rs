@@ -2,7 +2,7 @@
 //! (<https://libvirt.org/drvqemu.html>).
 
 use super::xml::{attribute, child, children, elements, inner};
-use crate::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
+use crate::device_property::{self, DeviceProperty, MAX_PROPERTIES, PropertyPlace};
 use roxmltree::Node;
 
 /// Attributes of `<driver>` that are QEMU's properties of the same name.
@@ -47,17 +47,17 @@ fn of_device(device: Node<'_, '_>) -> Vec<DeviceProperty> {
     let target = inner(device, "target", "dev").or_else(|| inner(device, "mac", "address"));
     let alias = inner(device, "alias", "name").map(|alias| short(&alias).to_owned());
     let name = alias.or(target).unwrap_or_else(|| kind.to_owned());
-    let Some(driver) = child(device, "driver") else { return Vec::new() };
-    let mut found: Vec<DeviceProperty> = DRIVER
-        .iter()
-        .filter_map(|key| DeviceProperty::new(&name, key, &attribute(driver, key)?, PropertyPlace::Devices))
-        .collect();
-    let virtio = inner(device, "model", "type").is_some_and(|model| model.starts_with("virtio"));
-    if kind == "interface" && virtio && attribute(driver, "name").as_deref() == Some("qemu") {
-        found.extend(DeviceProperty::new(&name, "vhost", "off", PropertyPlace::Devices));
+    let set = |key: &str, value: &str| DeviceProperty::new(&name, key, value, PropertyPlace::Devices);
+    let model = inner(device, "model", "type").filter(|_| kind == "interface");
+    let mut found: Vec<DeviceProperty> = model.iter().filter_map(|model| set(device_property::DRIVER, model)).collect();
+    let Some(driver) = child(device, "driver") else { return found };
+    found.extend(DRIVER.iter().filter_map(|key| set(key, &attribute(driver, key)?)));
+    let virtio = model.is_some_and(|model| model.starts_with("virtio"));
+    if virtio && attribute(driver, "name").as_deref() == Some("qemu") {
+        found.extend(set("vhost", "off"));
     }
     if kind == "interface" && attribute(driver, "txmode").as_deref() == Some("timer") {
-        found.extend(DeviceProperty::new(&name, "tx", "timer", PropertyPlace::Devices));
+        found.extend(set("tx", "timer"));
     }
     found
 }

@@ -10,6 +10,11 @@ use anyhow::{Context as _, Result};
 use roxmltree::Node;
 use std::collections::BTreeMap;
 
+/// Elements with text that a person wrote.
+const FREE_TEXT: [&str; 4] = ["name", "title", "description", "metadata"];
+/// Where something was left out of a text, one of these is found.
+const LEFT_OUT: [&str; 5] = ["...", "\u{2026}", "snip", "omitted", "truncated"];
+
 /// Reads a domain XML, or the status XML of a running domain.
 ///
 /// # Errors
@@ -45,6 +50,9 @@ fn size(node: Node, value: &str) -> Option<u64> {
     limits::bytes(value, node.attribute("unit").unwrap_or("KiB"))
 }
 
+/// The namespace of nova's metadata, without its version.
+const NOVA: &str = "openstack.org/xmlns/libvirt/nova";
+
 fn domain(node: Node) -> DomainXml {
     let named = |name: &str| child(node, name);
     let inside = |outer: &str, name: &str| child(child(node, outer)?, name);
@@ -57,6 +65,9 @@ fn domain(node: Node) -> DomainXml {
         name: named("name").and_then(name),
         uuid: named("uuid").and_then(name).map(|uuid| uuid.to_ascii_lowercase()),
         os_id: os_id(),
+        nova: named("metadata").is_some_and(|metadata| {
+            elements(metadata).any(|child| child.tag_name().namespace().is_some_and(|name| name.contains(NOVA)))
+        }),
         domain_type: attribute(node, "type"),
         vcpus: named("vcpu").and_then(|vcpu| number(vcpu, "current")).or_else(|| value(node, "vcpu")),
         vcpu_cpuset: named("vcpu").and_then(|vcpu| cpus(vcpu, "cpuset")),
@@ -73,6 +84,7 @@ fn domain(node: Node) -> DomainXml {
         disks: named("devices").into_iter().flat_map(|devices| children(devices, "disk")).map(disk).collect(),
         qemu_command: named("commandline").and_then(qemu_command),
         device_properties: properties::of_domain(node),
+        parts: parts(node),
         ..DomainXml::default()
     };
     if out.iothreads == 0 {
@@ -85,6 +97,34 @@ fn domain(node: Node) -> DomainXml {
         numatune(tune, &mut out);
     }
     out
+}
+
+/// The elements of a domain that is not whole, and whether each of them is. Empty for a whole one.
+fn parts(domain: Node) -> BTreeMap<String, bool> {
+    let mut parts = BTreeMap::from([(String::new(), !is_elided(domain))]);
+    // Of these, texts are the administrator's.
+    let outer = elements(domain).filter(|node| !FREE_TEXT.contains(&node.tag_name().name()));
+    for (name, node) in outer.map(|node| (node.tag_name().name(), node)) {
+        let inner = elements(node).map(|inner| (format!("{name}/{}", inner.tag_name().name()), inner));
+        for (path, node) in inner.chain([(name.to_owned(), node)]) {
+            *parts.entry(path).or_insert(true) &= !is_elided(node);
+        }
+    }
+    if parts.values().all(|whole| *whole) { BTreeMap::new() } else { parts }
+}
+
+/// Whether a part of an element was left out.
+fn is_elided(node: Node) -> bool {
+    node.children()
+        .filter(|child| child.is_text() || child.is_comment())
+        .filter_map(|child| child.text())
+        .any(lacks_text)
+}
+
+/// Whether something is left out of a text: dots, or a word for it, stand there.
+pub(super) fn lacks_text(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    LEFT_OUT.iter().any(|mark| text.contains(mark))
 }
 
 /// `<qemu:commandline>`. libvirt takes it in QEMU's namespace only and ignores it elsewhere.
@@ -128,6 +168,7 @@ fn cpu(node: Node) -> CpuXml {
     let features = children(node, "feature").take(1024);
     CpuXml {
         mode: attribute(node, "mode"),
+        model: child(node, "model").and_then(name),
         features: features.filter_map(|feature| Some((attribute(feature, "name")?, policy(feature)))).collect(),
     }
 }
@@ -181,10 +222,13 @@ fn disk(node: Node) -> DiskXml {
     // Their `_max` forms allow bursts.
     let limit = |(.., name): (&str, &str, &str)| Some((name.to_owned(), value::<u64>(tune?, name).filter(|n| *n > 0)?));
     DiskXml {
+        device: attribute(node, "device"),
+        source: attribute(node, "type"),
         target: inner(node, "target", "dev").unwrap_or_default(),
         bus: inner(node, "target", "bus"),
         iothread: child(node, "driver").and_then(|driver| number(driver, "iothread").or_else(|| mapped(driver))),
-        cache: inner(node, "driver", "cache"),
+        // What is thrown away when the guest ends needs no flushes.
+        cache: inner(node, "driver", "cache").filter(|cache| cache != "unsafe" || child(node, "transient").is_none()),
         io: inner(node, "driver", "io"),
         iotune: DISK_LIMITS.into_iter().filter_map(limit).collect(),
     }

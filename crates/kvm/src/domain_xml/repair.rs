@@ -1,6 +1,8 @@
 //! Domain XML that is not whole: escaped (`&lt;vcpupin`), cut off, or fragments without a root element.
 
 use super::MAX_TEXT;
+use super::read::lacks_text;
+use super::xml::slice;
 use crate::hyperv;
 use crate::pattern::Pattern;
 use std::borrow::Cow;
@@ -8,6 +10,16 @@ use std::collections::BTreeMap;
 
 /// Open elements at a time; libvirt's XML has about eight.
 const MAX_OPEN: usize = 48;
+
+/// The path of the element with the Hyper-V enlightenments, and how many of them alone are a list.
+const ENLIGHTENMENTS: &str = "features/hyperv";
+const MIN_LIST: usize = 3;
+
+/// Stands where something is missing.
+const LEFT_OUT: &str = "<!-- \u{2026} -->";
+
+/// Bytes of a line of prose; a longer one is XML without line breaks.
+const MAX_PROSE: usize = 4096;
 
 /// Elements of a domain: the path of their parent below `<domain>`, and whether they show that a text without a
 /// `<domain>` is a part of one: never (`None`), with this attribute, or always (an empty text).
@@ -20,7 +32,7 @@ const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
     ("numatune", None, &["memnode"]),
     ("os", Some(" machine="), &["type"]),
     ("features", Some(""), &["hyperv"]),
-    ("features/hyperv", None, &["vendor_id"]),
+    (ENLIGHTENMENTS, None, &["vendor_id"]),
     ("cpu", Some(" sockets="), &["topology"]),
     ("cpu", Some(" policy="), &["feature"]),
     ("clock", Some(""), &["timer"]),
@@ -30,6 +42,9 @@ const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
     ("devices", None, &["memballoon", "controller"]),
 ];
 
+/// Elements that libvirt has in `<domain>` alone: inside another one they show that its end is missing.
+const OUTERMOST: &str = "currentMemory memoryBacking vcpu iothreadids cputune numatune os features cpu clock devices";
+
 /// A comment, a declaration or a tag, whose attributes contain no other tag.
 static TAG: Pattern = Pattern::new(concat!(
     r"(?s)<!--.*?(?:-->|$)|<[!?][^>]*>?|",
@@ -38,10 +53,16 @@ static TAG: Pattern = Pattern::new(concat!(
 /// The beginning of a tag. An arrow of a remark (`<--- here`) or a comparison begins none.
 static TAG_BEGINS: Pattern = Pattern::new("</?[A-Za-z_]");
 
+/// The beginning of a domain's XML; capabilities have `<domain>` elements with other content.
+static DOMAIN_BEGINS: Pattern = Pattern::new(concat!(
+    r"<domain(?:[ \t\r\n][^<>]*[^/<>])?>[ \t\r\n]*(?:<!--[^>]*-->[ \t\r\n]*)?",
+    "<(?:name|uuid|title|description|metadata|memory|vcpu)[ >]",
+));
+
 /// The path of an element's parent, and the attribute that shows a part of a domain.
 fn known(name: &str) -> Option<(&'static str, Option<&'static str>)> {
     let row = ELEMENTS.iter().find(|(.., names)| names.contains(&name)).map(|(parent, shows, _)| (*parent, *shows));
-    row.or_else(|| hyperv::find(name).map(|_| ("features/hyperv", Some(" state="))))
+    row.or_else(|| hyperv::find(name).map(|_| (ENLIGHTENMENTS, Some(" state="))))
 }
 
 fn is_root(name: &str) -> bool {
@@ -85,6 +106,58 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
     text
 }
 
+/// A text without what only names a domain's elements: the capabilities of its host and its QEMU, and tags that prose
+/// mentions ("the `<cputune>` section"). Lines keep their numbers.
+pub fn own_text(text: &str) -> Cow<'_, str> {
+    let text = ["capabilities", "domainCapabilities"].into_iter().fold(Cow::Borrowed(text), |text, name| {
+        match slice(&text, name) {
+            Some(part) => {
+                let end = DOMAIN_BEGINS.regex().and_then(|begins| Some(begins.find(part)?.start()));
+                let part = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
+                text.replacen(part, &"\n".repeat(part.matches('\n').count()), 1).into()
+            }
+            None => text,
+        }
+    });
+    let mentions = mentions(&text);
+    if mentions.is_empty() {
+        return text;
+    }
+    let mut bytes = text.into_owned().into_bytes();
+    mentions.into_iter().for_each(|at| bytes[at] = b' ');
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
+/// Where the tags begin that prose only mentions.
+fn mentions(text: &str) -> Vec<usize> {
+    let Some(tags) = TAG.regex() else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut begin = 0;
+    for line in text.split_inclusive('\n') {
+        let tags = tags.captures_iter(line).filter(|_| line.len() <= MAX_PROSE);
+        let mut last = 0;
+        for (whole, tag) in tags.filter_map(|tag| Some((tag.get(0)?, tag))) {
+            let parts = line.get(last..whole.start()).zip(line.get(whole.end()..));
+            last = whole.end();
+            let (Some((before, rest)), Some(name)) = (parts, tag.name("name")) else { continue };
+            let after = rest.split('<').next().unwrap_or_default();
+            // `<vcpu>4</vcpu>` and `<timer/>` say something, in a sentence as well.
+            let says = match tag.name("close") {
+                Some(_) => line.get(..whole.start()).is_some_and(|head| head.contains(&format!("<{}", name.as_str()))),
+                None => whole.as_str().ends_with("/>") || rest.contains(&format!("</{}>", name.as_str())),
+            };
+            let is_code = before.ends_with('`') && after.starts_with('`');
+            let follows_word = before.trim_end_matches([' ', '\'', '"', '(', '*']).ends_with(char::is_alphanumeric);
+            let is_bare = tag.name("close").is_none() && !whole.as_str().contains('=') && !rest.contains('<');
+            if !says && (is_code || follows_word && (is_bare || after.contains(char::is_alphabetic))) {
+                found.push(begin + whole.start());
+            }
+        }
+        begin += line.len();
+    }
+    found
+}
+
 /// Whether a text is libvirt's XML of a network, whose `<domain name=>` is one of DNS.
 pub(super) fn is_network(text: &str) -> bool {
     text.contains("<network") && !text.contains("<domain type") && !text.contains("<devices")
@@ -111,7 +184,8 @@ fn has_telling_tag(text: &str) -> bool {
     })
 }
 
-/// Makes well-formed XML of the elements in a text; `None` if it holds none of a domain.
+/// Makes well-formed XML of the elements in a text; `None` if it holds none of a domain. Parts of a domain that are
+/// outside of its `<domain>` belong to it unless that is whole.
 pub fn repair(text: &str) -> Option<Repaired> {
     if text.len() > MAX_TEXT || ["<!DOCTYPE", "<!ENTITY"].iter().any(|dtd| text.contains(dtd)) {
         return None;
@@ -126,44 +200,54 @@ pub fn repair(text: &str) -> Option<Repaired> {
         let damaged = TAG_BEGINS.regex()?.find(between).map(|tag| tag.start());
         found.damaged_at = found.damaged_at.or_else(|| line_of(at + damaged?));
         builder.text(between.get(..damaged.unwrap_or(between.len()))?);
+        if damaged.is_some() {
+            builder.text(LEFT_OUT);
+        }
         at = whole.end();
-        let Some(name) = tag.name("name").map(|name| name.as_str()) else { continue };
-        if tag.name("close").is_some() {
-            // With those inside that lack an end tag.
-            if let Some(at) = builder.open.iter().rposition(|open| *open == name) {
-                builder.close_to(at);
-            }
-        } else {
-            builder.open(name, whole.as_str());
+        match (tag.name("name").map(|name| name.as_str()), tag.name("close")) {
+            (None, _) if lacks_text(whole.as_str()) => builder.text(LEFT_OUT),
+            (None, _) => {}
+            (Some(name), Some(_)) => builder.close(name),
+            (Some(name), None) => builder.open(name, whole.as_str()),
         }
     }
     let rest = text.get(at..)?;
     let broken = TAG_BEGINS.regex()?.find(rest).map(|tag| at + tag.start());
-    let is_open = !builder.open.is_empty();
+    let is_open = builder.in_domain || !builder.open.is_empty();
     found.cut_at = broken.or_else(|| is_open.then(|| text.trim_end().len())).and_then(line_of);
     builder.text(text.get(at..broken.unwrap_or(text.len()))?);
-    builder.close_to(0);
-    found.fragment = builder.whole.is_none();
-    found.text = builder.whole.or_else(|| from_parts(&builder.parts)).filter(|_| has_telling_tag(text))?;
+    found.fragment = builder.domain.is_none();
+    found.text = builder.finish().filter(|_| has_telling_tag(text))?;
     Some(found)
 }
 
-/// A domain with the elements of each parent.
-fn from_parts(parts: &BTreeMap<&str, String>) -> Option<String> {
+/// Elements by the path of their parent below `<domain>`.
+type Parts = BTreeMap<&'static str, String>;
+
+/// The elements of each parent. A list of enlightenments is pasted whole, or has dots; loose elements elsewhere may
+/// have others beside them.
+fn joined(parts: &Parts, lossy: bool) -> String {
     let element = |(parent, elements): (&&str, &String)| {
-        let path = parent.split('/').filter(|name| !name.is_empty());
-        path.rev().fold(elements.clone(), |inner, name| format!("<{name}>{inner}</{name}>"))
+        let is_list = *parent == ENLIGHTENMENTS && !lossy && elements.matches(" state=").count() >= MIN_LIST;
+        let path = parent.split('/').filter(|name| !name.is_empty()).rev().enumerate();
+        path.fold(elements.clone(), |inner, (depth, name)| {
+            format!("<{name}>{inner}{}</{name}>", if depth == 0 && is_list { "" } else { LEFT_OUT })
+        })
     };
-    let inner: String = parts.iter().map(element).collect();
-    (!inner.is_empty()).then(|| format!("<domain>{inner}</domain>"))
+    parts.iter().map(element).collect()
 }
 
 #[derive(Default)]
 struct Builder<'a> {
-    /// The XML of a `<domain>` or `<domstatus>` in the text.
-    whole: Option<String>,
-    /// Fragments by the path of their parent; the domain's own fragments have an empty path.
-    parts: BTreeMap<&'static str, String>,
+    /// The start tag of the text's `<domain>`.
+    domain: Option<&'a str>,
+    in_domain: bool,
+    /// Whether that `<domain>` came to its end, and whether something in it is missing.
+    ended: bool,
+    lossy: bool,
+    /// The elements in the `<domain>`, and those around it.
+    own: Parts,
+    loose: Parts,
     /// The element being read, and the path of its parent.
     current: String,
     parent: &'static str,
@@ -172,44 +256,96 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn text(&mut self, text: &str) {
-        if !self.open.is_empty() {
+        if self.open.is_empty() {
+            self.lossy |= (self.in_domain || self.domain.is_none()) && lacks_text(text);
+        } else if text == LEFT_OUT {
+            self.current.push_str(text);
+        } else {
             self.current.push_str(&text.replace('&', "&amp;").replace('<', "&lt;"));
         }
     }
 
-    fn open(&mut self, name: &'a str, tag: &str) {
+    fn open(&mut self, name: &'a str, tag: &'a str) {
+        let ends_itself = tag.ends_with("/>");
+        if is_root(name) {
+            self.close_to(0);
+            // One that was only quoted is followed by the real one.
+            if name == "domain" && (self.domain.is_none() || self.own.is_empty()) {
+                self.domain = Some(tag.trim_end_matches(['/', '>']));
+                (self.in_domain, self.ended, self.lossy) = (!ends_itself, false, false);
+            }
+            return;
+        }
+        let is_inner = self.open.iter().any(|open| matches!(*open, "metadata" | "vcpus")) || self.open.is_empty();
+        if !is_inner && OUTERMOST.split(' ').any(|outer| outer == name) {
+            self.lossy = true;
+            self.close_to(0);
+        }
         if self.open.is_empty() {
-            let parent = if is_root(name) { Some("") } else { known(name).map(|(parent, _)| parent) };
-            let Some(parent) = parent.filter(|_| self.whole.is_none()) else { return };
+            let outer = self.in_domain.then_some("");
+            let Some(parent) = known(name).map(|(parent, _)| parent).or(outer) else { return };
             self.parent = parent;
         } else if self.open.len() >= MAX_OPEN {
             return;
         }
         self.current.push_str(tag);
-        if !tag.ends_with("/>") {
+        if !ends_itself {
             self.open.push(name);
         } else if self.open.is_empty() {
             self.end();
         }
     }
 
+    fn close(&mut self, name: &str) {
+        if let Some(at) = self.open.iter().rposition(|open| *open == name) {
+            // Those inside that lack an end tag may have taken what follows them.
+            if self.open.len() > at + 1 {
+                self.close_to(at + 1);
+                self.current.push_str(LEFT_OUT);
+            }
+            self.open.truncate(at);
+            self.current.push_str(&format!("</{name}>"));
+            if at == 0 {
+                self.end();
+            }
+        } else if name == "domain" {
+            self.lossy |= !self.open.is_empty();
+            self.close_to(0);
+            self.ended |= self.in_domain;
+            self.in_domain = false;
+        } else {
+            self.lossy |= self.in_domain;
+        }
+    }
+
+    /// Ends elements that lack an end tag.
     fn close_to(&mut self, at: usize) {
+        let is_open = !self.open.is_empty();
         while self.open.len() > at {
             let name = self.open.pop().unwrap_or_default();
-            self.current.push_str(&format!("</{name}>"));
+            self.current.push_str(&format!("{LEFT_OUT}</{name}>"));
         }
-        if self.open.is_empty() {
+        if is_open && self.open.is_empty() {
             self.end();
         }
     }
 
     fn end(&mut self) {
         let element = std::mem::take(&mut self.current);
-        if element.starts_with("<domain") || element.starts_with("<domstatus") {
-            self.whole.get_or_insert(element);
-        } else {
-            self.parts.entry(self.parent).or_default().push_str(&element);
+        let parts = if self.in_domain { &mut self.own } else { &mut self.loose };
+        parts.entry(self.parent).or_default().push_str(&element);
+    }
+
+    /// The XML of the domain, if any element of it was found.
+    fn finish(mut self) -> Option<String> {
+        self.close_to(0);
+        let mut inner = joined(&self.own, self.lossy);
+        if !self.ended || self.lossy {
+            inner += &joined(&self.loose, self.lossy);
+            inner += LEFT_OUT;
         }
+        let start = self.domain.unwrap_or("<domain");
+        (self.own.len() + self.loose.len() > 0).then(|| format!("{start}>{inner}</domain>"))
     }
 }
 
@@ -230,6 +366,7 @@ mod tests {
         let (xml, repaired) =
             read("my pins:\n  <vcpupin vcpu='0' cpuset='2'/>\n <vcpupin vcpu='1' cpuset='3'/>\nthanks");
         assert_eq!((xml.vcpu_pins.len(), repaired.fragment, repaired.cut_at), (2, true, None));
+        assert!(!xml.shows("cputune"), "an emulatorpin may be beside them");
         let (xml, _) = read(
             "<vcpu placement='static' current='4'>8</vcpu>\n<cputune>\n<vcpupin vcpu='0' cpuset='0'/>\n\
             <emulatorpin cpuset='0-3'/>\n</cputune>\n\
@@ -274,6 +411,65 @@ mod tests {
             <vcpupin vcpu='1' cpuset='2'\n<vcpupin vcpu='2' cpuset='3'/>\n</cputune>\n</domain>",
         );
         assert_eq!((xml.vcpu_pins.len(), repaired.cut_at, repaired.damaged_at), (2, None, Some(5)));
+    }
+
+    #[test]
+    fn an_element_without_an_end_takes_no_others() {
+        let (xml, _) = read(
+            "<cputune>\n<vcpupin vcpu='0' cpuset='1'/>\n</cputune>\n<os>\n\n<cpu mode='host-passthrough'>\n\
+            <topology sockets='1' cores='2' threads='2'/>\n</cpu>",
+        );
+        assert_eq!(xml.topology.map(|t| t.threads), Some(2));
+        assert!(xml.shows("cputune") && xml.shows("cpu/numa") && !xml.shows("os") && !xml.shows("clock"));
+        let (xml, _) = read(
+            "<domain><features><acpi><hyperv><synic state='on'/></hyperv></features><clock offset='utc'/>\
+            <vcpus><vcpu id='0' enabled='yes'/></vcpus></domain>",
+        );
+        assert!(!xml.shows("features/hyperv") && xml.shows("clock") && xml.shows("cputune"));
+    }
+
+    #[test]
+    fn parts_around_a_domain_belong_to_it_unless_it_is_whole() {
+        let (xml, repaired) = read(
+            "<domain type='kvm'>\n<name>web</name>\n<metadata>\n<x:os id='y'>\n[...]\n</domain>\nThen:\n\
+            <vcpu>2</vcpu>\n<cputune>\n<vcpupin vcpu='0' cpuset='8'/>\n</cputune>\n",
+        );
+        assert_eq!((xml.name.as_deref(), xml.vcpus, xml.vcpu_pins.len()), (Some("web"), Some(2), 1));
+        assert!(!repaired.fragment && xml.shows("cputune") && !xml.shows("clock"));
+        // The first line is only quoted.
+        let (xml, _) = read(
+            "<domain type='kvm'>\nand at the end:\n...\n</devices>\n<iothreads>1</iothreads>\n</domain>\n\
+            <vcpu>2</vcpu>",
+        );
+        assert_eq!((xml.domain_type.as_deref(), xml.iothreads, xml.vcpus), (Some("kvm"), 1, Some(2)));
+        let (xml, _) = read("<domain><vcpu>4</vcpu><title>a & b</title></domain>\nbetter:\n<iothreads>1</iothreads>");
+        assert_eq!((xml.vcpus, xml.iothreads, xml.is_whole()), (Some(4), 0, true));
+    }
+
+    #[test]
+    fn tags_that_prose_mentions_are_no_elements() {
+        for text in [
+            "Configure the `<cputune>` section:",
+            "under the <currentMemory> section add",
+            "go down to the end of `</features>` and edit `<cpu mode='host-model'>` so",
+            "remove the <cpu mode='host-model'> line",
+            "what belongs into <cputune>",
+        ] {
+            let own = own_text(text);
+            assert!(!own.contains('<') && own.len() == text.len() && !is_fragment(&own), "{own}");
+        }
+        for text in [
+            "set <vcpu>4</vcpu> to <vcpu>8</vcpu> here",
+            "use `<timer name='hpet' present='no'/>` too",
+            "<description>an old\nbox</description>",
+            "like this: <cputune>",
+            "web.xml: <domain type='kvm'>\n<name>a</name><vcpu>",
+        ] {
+            assert_eq!(own_text(text), text);
+        }
+        let host = "<capabilities>\n<host>\n<cpu>\n……\n\n";
+        let domain = "<domain type='kvm'>\n<name>web</name>\n</domain>\n";
+        assert_eq!(own_text(&format!("{host}{domain}")), format!("\n\n\n\n\n{domain}"));
     }
 
     #[test]

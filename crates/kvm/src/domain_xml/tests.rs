@@ -63,6 +63,28 @@ fn excerpts_and_surrounding_text_are_tolerated() {
 }
 
 #[test]
+fn what_is_left_out_is_not_absent() {
+    let whole = parse("<domain><name>a...</name><features><acpi/></features></domain>").unwrap();
+    assert!(whole.is_whole() && whole.shows("features/hyperv") && whole.shows("clock"));
+    let xml =
+        parse("<domain><clock offset='utc'/><features>\n...\n</features><devices><disk/></devices>\n[...]\n</domain>")
+            .unwrap();
+    for (path, shown) in
+        [("", false), ("clock", true), ("features/hyperv", false), ("cputune", false), ("devices/hostdev", true)]
+    {
+        assert_eq!(xml.shows(path), shown, "{path}");
+    }
+    let xml = parse("<domain><devices><!-- snip --></devices></domain>").unwrap();
+    assert!(xml.shows("clock") && !xml.shows("devices/disk") && !xml.is_whole());
+}
+
+#[test]
+fn numbers_that_are_missing_are_named() {
+    let text = "<cpu>\n<topology sockets='1' cores='8' threads=''/>\n</cpu><vcpupin vcpu=\"\" cpuset='1'/>";
+    assert_eq!(empty_numbers(text).collect::<Vec<_>>(), [(2, "threads"), (3, "vcpu")]);
+}
+
+#[test]
 fn passthrough_turns_every_enlightenment_on() {
     let xml = parse("<domain><features><hyperv mode='passthrough'/></features></domain>").unwrap();
     assert!(xml.hyperv_on("stimer") && xml.hyperv_on("stimer_direct"));

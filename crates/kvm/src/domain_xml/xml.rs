@@ -2,6 +2,7 @@
 
 use super::MAX_TEXT;
 use crate::limits::{self, GUEST_MEMORY};
+use crate::pattern::Pattern;
 use crate::{sanitize, sanitize_name};
 use anyhow::{Result, bail, ensure};
 use roxmltree::{Document, Node, ParsingOptions};
@@ -22,6 +23,20 @@ pub(crate) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let start = text.match_indices(&open).map(|(at, _)| at).find(begins)?;
     let rest = text.get(start..)?;
     rest.get(..rest.find(&close).map_or(rest.len(), |at| at + close.len()))
+}
+
+/// An attribute of a topology or a pin that should hold numbers and is empty.
+static EMPTY_NUMBER: Pattern = Pattern::new(concat!(
+    r"<(?:topology|vcpupin|emulatorpin|iothreadpin)[^<>]*?[ \t\r\n]",
+    r#"(?P<name>sockets|dies|clusters|cores|threads|vcpu|iothread|cpuset)=(?:''|"")"#,
+));
+
+/// The attributes without a number where libvirt wants one, so that it refuses the XML; each with its line, from 1.
+pub fn empty_numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let found = EMPTY_NUMBER.regex().into_iter().flat_map(move |empty| empty.captures_iter(text));
+    found
+        .filter_map(|found| found.name("name"))
+        .map(|name| (text.get(..name.start()).unwrap_or_default().matches('\n').count() + 1, name.as_str()))
 }
 
 /// Parses the element `name` of a text. DTDs (and with them entities) are refused; prefixes that an excerpt does not

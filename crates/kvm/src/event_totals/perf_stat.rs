@@ -34,28 +34,36 @@ fn row(line: &str) -> Option<Captures<'_>> {
     ROWS.iter().filter(|_| is_row).find_map(|pattern| pattern.captures(line))
 }
 
-pub(super) fn parse(text: &str) -> EventCounts {
-    let mut found = EventCounts::default();
-    let (mut elapsed, mut last) = (None, None);
-    for line in text.lines().take(MAX_LINES) {
+/// The counts of each run: a text may show one before a change and one after it.
+pub(super) fn parse(text: &str) -> Vec<EventCounts> {
+    let mut runs = Vec::new();
+    let (mut found, mut pid) = (EventCounts::default(), None);
+    for (number, line) in text.lines().enumerate().take(MAX_LINES) {
         if let Some(row) = row(line) {
+            found.line = if found.is_empty() { number + 1 } else { found.line };
+            found.pid = pid;
             let digits: String =
                 row.name("count").map_or("", |n| n.as_str()).split(|c: char| !c.is_ascii_digit()).collect();
             // An event that was not counted is unknown, not 0.
             digits.parse().into_iter().for_each(|count| found.add(&row["event"], count));
             let time = group(&row, "time").and_then(|time| time.replace(',', ".").parse().ok());
-            last = time.or(last);
+            found.seconds = time.or(found.seconds);
             continue;
         }
         // With `-r`: `10.0012 +- 0.0003 seconds time elapsed  ( +-  0.00% )`.
         if let Some((seconds, _)) = line.split_once("seconds time elapsed") {
             let seconds = seconds.split_whitespace().next().map(|word| word.replace(',', "."));
             let seconds = seconds.and_then(|word| word.parse::<f64>().ok()).filter(|seconds| *seconds > 0.0);
-            elapsed = seconds.map(|seconds| elapsed.unwrap_or(0.0) + seconds).or(elapsed);
-        } else if let Some((_, ids)) = line.split_once("stats for process id '") {
-            found.pid = ids.split('\'').next().and_then(|id| id.parse().ok());
+            found.seconds = seconds.or(found.seconds);
+            runs.push(std::mem::take(&mut found));
+        } else if let Some((_, whose)) = line.split_once("counter stats for ") {
+            pid = whose.strip_prefix("process id '").and_then(|ids| ids.split('\'').next()?.parse().ok());
+            // `'sleep 10'`, until a line below states the time.
+            let command = whose.strip_prefix("'sleep ").and_then(|rest| rest.split('\'').next());
+            found.seconds = command.and_then(|seconds| seconds.parse().ok()).filter(|seconds: &f64| *seconds > 0.0);
         }
     }
-    found.seconds = elapsed.or(last);
-    found
+    runs.push(found);
+    runs.retain(|run| !run.is_empty());
+    runs
 }

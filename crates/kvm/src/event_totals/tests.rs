@@ -1,6 +1,12 @@
 use super::*;
 use proptest::prelude::*;
 
+fn only(text: &str) -> EventCounts {
+    let (mut all, left_out) = parse(text);
+    assert_eq!((all.len(), left_out.len()), (1, 0), "{text}");
+    all.remove(0)
+}
+
 /// As the kernel's script prints it: `%-42s%10d%10d`.
 const BATCH: &str = "exits                                           351826     51826\n\
     halt_exits                                        1105       105\n\
@@ -22,14 +28,14 @@ const STAT: &str = " Performance counter stats for process id '4711':\n\n\
 
 #[test]
 fn kvm_stat_is_read_in_all_its_forms() {
-    let batch = parse(BATCH).unwrap();
+    let batch = only(BATCH);
     assert_eq!((batch.counts["exits"], batch.exits["HLT"], batch.userspace["IO"]), (51826, 105, 25673));
     assert_eq!(batch.seconds, Some(1.0));
-    let log = parse(LOG).unwrap();
+    let log = only(LOG);
     assert_eq!((log.counts["exits"], log.exits["HLT"], log.seconds), (400, 30, Some(2.0)));
-    let csv = parse(CSV).unwrap();
+    let csv = only(CSV);
     assert_eq!((csv.counts["halt_exits"], csv.seconds), (30, Some(4.0)));
-    let screen = parse(SCREEN).unwrap();
+    let screen = only(SCREEN);
     assert_eq!((screen.counts["kvm_exit"], screen.exits["HLT"], screen.counts["kvm_entry"]), (9000, 3000, 9000));
     for text in [BATCH, LOG, CSV, SCREEN] {
         assert!(looks_like(text), "{text}");
@@ -39,25 +45,45 @@ fn kvm_stat_is_read_in_all_its_forms() {
 #[test]
 fn rows_of_kvm_stat_are_read_without_their_heading() {
     // `kvm_stat | grep kvm_exit`, and the same row of three screens.
-    let row = " kvm_exit                                   5198976   23.1   277006\n";
-    let found = parse(&row.repeat(3)).unwrap();
+    let row = |second: u64| format!(" kvm_exit             {}   23.1   277006\n", 5_198_976 + second * 277_006);
+    let found = only(&[row(0), row(1), row(2)].concat());
     assert_eq!((found.counts["kvm_exit"], found.seconds), (831_018, Some(3.0)));
-    let found = parse("   kvm_ple_window                      36    0.0\n   kvm_exit   5   0.1   2\n").unwrap();
+    assert_eq!(only(&row(0).repeat(3)).seconds, Some(1.0), "quoted again");
+    let found = only("   kvm_ple_window                      36    0.0\n   kvm_exit   5   0.1   2\n");
     assert_eq!((found.counts["kvm_ple_window"], found.counts["kvm_exit"]), (0, 2));
     // Statistics of s390, of which the table's title says that they are KVM's, with reasons below their event.
-    let found = parse(
+    let found = only(
         "  kvm statistics - pid 77 (web)\n   Event      Total %Total CurAvg/s\n   exit_instruction     276  100.0  12\n\
         \x20    instruction_diag_44        256   92.8       11\n   Total    276              12\n   broken 12 x\n",
-    )
-    .unwrap();
+    );
     assert_eq!((found.pid, &found.counts), (Some(77), &[("exit_instruction".to_owned(), 12)].into()));
     assert_eq!(found.unread.first, [(6, "broken 12 x".to_owned())]);
-    assert!(parse("cores 4 2\nmemory 12 0.5 1\n").is_none());
+    assert!(parse("cores 4 2\nmemory 12 0.5 1\n").0.is_empty());
+}
+
+#[test]
+fn another_recording_is_not_another_second() {
+    let idle = SCREEN.replace("90000", "4000").replace("9000\n", "40\n").replace("3000\n", "30\n");
+    let (all, left_out) = parse(&format!("{idle}then:\n{SCREEN}"));
+    let [worse] = all.as_slice() else { panic!("{all:?}") };
+    assert_eq!((worse.counts["kvm_exit"], worse.exits["HLT"], worse.seconds), (9000, 3000, Some(1.0)), "{left_out:?}");
+    assert!(left_out[0].contains("line 12 on, with 9000 kvm_exit/s") && left_out[0].contains("40 kvm_exit/s"));
+    // Later, of the same guest: totals grew.
+    let later = SCREEN.replace("90000", "99000").replace("30000", "33000").replace("60000", "69000");
+    let found = only(&format!("{SCREEN}{later}"));
+    assert_eq!((found.counts["kvm_exit"], found.seconds), (18_000, Some(2.0)));
+    // Two guests.
+    let of = |pid: &str| SCREEN.replace("summary", &format!("pid {pid} (web)"));
+    let (all, left_out) = parse(&format!("{}{}", of("7"), of("8")));
+    assert_eq!((all.len(), all[0].pid, all[1].pid, left_out.len()), (2, Some(7), Some(8), 0));
+    let run = STAT.replace("1,234,567", "1,234");
+    let (all, left_out) = parse(&format!("{run}{STAT}"));
+    assert_eq!((all[0].counts["kvm_exit"], all[0].seconds, left_out.len()), (1_234_567, Some(10.0005), 1));
 }
 
 #[test]
 fn perf_stat_is_read_in_all_its_forms() {
-    let table = parse(STAT).unwrap();
+    let table = only(STAT);
     assert_eq!((table.counts["kvm_exit"], table.counts["kvm_userspace_exit"]), (1_234_567, 100));
     assert!(!table.counts.contains_key("kvm_entry"), "what was not counted is not 0");
     assert_eq!((table.seconds, table.pid), (Some(10.0005), Some(4711)));
@@ -73,7 +99,7 @@ fn perf_stat_is_read_in_all_its_forms() {
         ("{\"interval\" : 1.5, \"counter-value\" : \"1234.000000\", \"event\" : \"kvm:kvm_exit\"}\n", Some(1.5)),
     ] {
         assert!(looks_like(text), "{text}");
-        let found = parse(text).unwrap();
+        let found = only(text);
         assert_eq!((found.counts["kvm_exit"], found.seconds), (1234, seconds), "{text}");
     }
 }
@@ -89,13 +115,13 @@ fn other_text_holds_no_totals() {
         "foo 1 2\nbar 3 4\n",
     ] {
         assert!(!looks_like(text), "{text}");
-        assert_eq!(parse(text), None, "{text}");
+        assert!(parse(text).0.is_empty(), "{text}");
     }
 }
 
 #[test]
 fn a_line_of_a_log_with_missing_values_is_named() {
-    assert_eq!(parse("exits halt_exits\n 1 2\n 3\n").unwrap().unread.first, [(3, "3".to_owned())]);
+    assert_eq!(only("exits halt_exits\n 1 2\n 3\n").unread.first, [(3, "3".to_owned())]);
 }
 
 proptest! {

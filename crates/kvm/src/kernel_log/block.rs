@@ -1,7 +1,7 @@
 //! Reports of several lines: a dump of registers, a stack, the table of the OOM killer, the end of a QEMU.
 
 use super::forms::{begins_with_vcpu, begins_with_vmm};
-use super::{LogKind, LogLine};
+use super::{CGROUP_LIMIT, LogKind, LogLine, NODE_LIMIT};
 use crate::guest_name::of_scope;
 use crate::pattern::{Pattern, group, hex, pid};
 use crate::{Isa, exit_reason, sanitize};
@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 
 /// `KVM_INTERNAL_ERROR_DELIVERY_EV`.
 const DELIVERY: u64 = 3;
+/// Functions of a stack that are kept: those next to where it stands.
+const MAX_FUNCTIONS: usize = 8;
 /// `VECTORING_INFO_VALID_MASK` (arch/x86/include/asm/vmx.h).
 const VALID: u64 = 1 << 31;
 
@@ -42,19 +44,34 @@ pub(super) struct LogBlock {
     delivered: Option<u64>,
     /// Whether the OOM killer's victim is named.
     pub victim: bool,
+    /// How much of a cgroup's memory was in use, and its limit, as the OOM killer says.
+    pub limit: Option<String>,
+    /// The functions of a stack, the innermost first.
+    functions: Vec<String>,
+    /// Whether the stacks of other CPUs have begun.
+    is_past: bool,
 }
 
 /// Lines of a stack.
 static STACK: Pattern = Pattern::new(concat!(
     r"\+0x|comm:|call trace|modules linked in|rip:|rip \[|hardware name|code:|rsp:|rbp:|task:|",
-    r" running task|workqueue:|tainted|rcu|nmi backtrace|sending nmi|stack",
+    r" running task|workqueue:|tainted|rcu|nmi backtrace|sending nmi|stack|",
+    // The task's line before Linux 5.9: `qemu-system-x86 D ffff88105065e800     0  6902      1 0x00000080`
+    r"^[^ ].{0,15} +[rdstxzi] +(?:[0-9a-f]{8}){1,2} ",
+));
+/// A frame, and where the CPU was; `?` marks what may not be a caller.
+static FRAME: Pattern = Pattern::new(r"(?:^|[ :\]])(?P<function>[a-z_][a-z0-9_.]*)\+0x[0-9a-f]+/0x");
+/// Functions of every stack of a thread that waits or that a system call brought into the kernel.
+static ANY_STACK: Pattern = Pattern::new(concat!(
+    "^(?:_*schedule.*|io_schedule_timeout|wait_for_(?:common|completion).*|_*wait_for_common|ret_from_fork.*|",
+    "entry_syscall.*|system_call.*|do_syscall.*|kthread|_*x64_sys_.*|_*se_sys_.*|sys_.*|asm_.*|watchdog.*)$",
 ));
 /// The name of the thread that a stack belongs to.
 static COMM: Pattern = Pattern::new("^(?P<name>.*?)(?: not tainted| tainted| kdump| state:|  |$)");
 static PID: Pattern = Pattern::new("pid: ?(?P<pid>[0-9]+)");
 /// Lines of a dump of registers, a VMCS or a VMCB.
 static DUMP: Pattern = Pattern::new(concat!(
-    r"^(?:kvm_intel: |kvm_amd: |svm: |kvm: cr|extra data\[|vmcb|vmcs)|\*\*\* |emulation fail|",
+    r"^(?:kvm_intel: |kvm_amd: |svm: |kvm: cr|extra data\[|vmcb|vmcs|ept)|\*\*\* |emulation fail|",
     r"last attempted vm|dump_invalid_vmc",
 ));
 static REASON: Pattern = Pattern::new("reason= *(?:0x)?(?P<hex>[0-9a-f]+)");
@@ -68,7 +85,17 @@ impl LogBlock {
             LogBlockKind::OutOfMemory => 5000,
             LogBlockKind::EndOfQemu => 12,
         };
-        Self { line, kind, of_guest, left, delivered: None, victim: false }
+        Self {
+            line,
+            kind,
+            of_guest,
+            left,
+            delivered: None,
+            victim: false,
+            limit: None,
+            functions: Vec::new(),
+            is_past: false,
+        }
     }
 
     /// Counts a line; false once the report is over.
@@ -98,7 +125,14 @@ impl LogBlock {
             kind if self.of_guest => kind,
             _ => return None,
         };
-        Some(LogLine { kind, ..self.line })
+        let mut line = LogLine { kind, ..self.line };
+        let functions = self.functions.join(" < ");
+        for (before, more) in [("", self.limit.as_deref().unwrap_or_default()), ("in ", &*functions)] {
+            if !more.is_empty() {
+                let _ = write!(line.text, " … {before}{more}");
+            }
+        }
+        Some(line)
     }
 
     /// Takes QEMU's message about a start that failed, which says why libvirt lost its monitor.
@@ -114,6 +148,9 @@ impl LogBlock {
     }
 
     fn takes_dump(&mut self, text: &str) -> bool {
+        if let Some(gpa) = text.strip_prefix("ept: gpa: ").filter(|_| self.line.kind == LogKind::EptMisconfig) {
+            let _ = write!(self.line.text, " … at the guest's address {}", sanitize(gpa, 20));
+        }
         if self.line.kind == LogKind::EntryFailed {
             self.line.data = self.line.data.or_else(|| hex(&REASON.captures(text)?, "hex"));
         }
@@ -152,7 +189,22 @@ impl LogBlock {
         }
         // A frame in KVM's modules.
         self.of_guest |= text.contains("+0x") && text.contains("[kvm");
+        self.take_function(text);
         STACK.is_match(text)
+    }
+
+    /// Takes the function of a frame, while the stack is that of the task: those of other CPUs follow.
+    fn take_function(&mut self, text: &str) {
+        self.is_past |= !self.functions.is_empty() && (text.contains("nmi backtrace") || text.contains("sending nmi"));
+        let is_full = self.is_past || self.functions.len() >= MAX_FUNCTIONS;
+        let found = FRAME.captures(text).filter(|_| !is_full && !text.contains("? "));
+        let function = found.as_ref().and_then(|found| group(found, "function"));
+        if let Some(function) = function.filter(|name| !ANY_STACK.is_match(name)) {
+            let function = sanitize(function, 64);
+            if self.functions.last() != Some(&function) {
+                self.functions.push(function);
+            }
+        }
     }
 
     /// Takes the thread that the stack belongs to, if it is a VMM's.
@@ -172,12 +224,20 @@ impl LogBlock {
     }
 
     fn takes_oom(&mut self, text: &str) -> bool {
+        if let Some((usage, _)) = text.split_once(", failcnt").filter(|(usage, _)| usage.starts_with("memory: usage")) {
+            self.limit = Some(sanitize(usage, 80).replace("kb", " kB"));
+        }
         if let Some(victim) = VICTIM.captures(text) {
             self.line.guest = of_scope(text).or(self.line.guest.take());
-            if group(&victim, "task").is_some_and(begins_with_vmm) {
+            let bound = text.contains("constraint_memory_policy") || text.contains("constraint_cpuset");
+            let scope = text.contains("constraint_memcg").then_some(CGROUP_LIMIT);
+            self.line.data = scope.or(bound.then_some(NODE_LIMIT));
+            if let Some(task) = group(&victim, "task").filter(|task| begins_with_vmm(task)) {
                 self.of_guest = true;
                 self.line.kind = LogKind::KilledForMemory;
                 self.line.pid = pid(&victim, "pid");
+                let pid = self.line.pid.map_or_else(String::new, |pid| format!(", PID {pid}"));
+                let _ = write!(self.line.text, " … killed: {}{pid}", sanitize(task.trim_end_matches(','), 16));
             }
         }
         !text.starts_with("kvm")

@@ -9,7 +9,8 @@
 //! `src/oom/oomd-util.c`; Proxmox's task log, oVirt's VDSM, Firecracker, cloud-hypervisor, krunvm.
 
 use super::block::LogBlockKind::{self, Dump, EndOfQemu, OutOfMemory, Registers, Stack};
-use super::{INCOMING_MIGRATION, LogKind, LogLine};
+use super::no_kvm::{ABSENT, BUSY, DENIED, NO_EXTENSION, OFF_IN_FIRMWARE};
+use super::{CGROUP_LIMIT, INCOMING_MIGRATION, LogKind, LogLine};
 use crate::pattern::{Pattern, group, hex, number, pid};
 use regex::RegexSet;
 use std::ops::RangeInclusive;
@@ -56,15 +57,14 @@ enum Scope {
     Never,
 }
 use LogKind::{
-    BusLock, EmulationFailure, EntryFailed, GuestClock, HungTask, HypervMsr, IgnoredMsr, InternalError, KernelBug,
-    Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, Other, PerfCounter, RunFailed, SplitLock,
-    StartFailed, Terminated, TripleFault, UnhandledMsr,
+    BusLock, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestClock, HungTask, HypervMsr, IgnoredMsr,
+    InternalError, KernelBug, Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other, PerfCounter,
+    RunFailed, SplitLock, StartFailed, Terminated, TripleFault, UnhandledMsr,
 };
 use Scope::{Guest, GuestKernel, Never, QemuLog, Task};
 
 /// A form of message. Patterns match lines in lower case. Their groups are fields of the [`LogLine`]: `pid`, `n`
-/// (decimal) and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name),
-/// `incoming`.
+/// (decimal) and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name).
 #[derive(Debug)]
 struct Form {
     kind: LogKind,
@@ -74,15 +74,22 @@ struct Form {
     pattern: Pattern,
     /// A pattern that the line matches as well.
     also: Option<&'static Pattern>,
+    /// What `data` is, whatever the line says.
+    code: Option<u64>,
 }
 
 const fn form(kind: LogKind, scope: Scope, pattern: &'static str) -> Form {
-    Form { kind, scope, block: None, pattern: Pattern::new(pattern), also: None }
+    Form { kind, scope, block: None, pattern: Pattern::new(pattern), also: None, code: None }
 }
 
 impl Form {
     const fn begins(mut self, block: LogBlockKind) -> Self {
         self.block = Some(block);
+        self
+    }
+
+    const fn coded(mut self, code: u64) -> Self {
+        self.code = Some(code);
         self
     }
 
@@ -105,6 +112,13 @@ macro_rules! msr_access {
     };
 }
 
+/// An error that came back when `/dev/kvm` was opened.
+macro_rules! kvm_device {
+    ($error:literal) => {
+        concat!("(?:could not access kvm kernel module|failed to initialize kvm|/dev/kvm)[^/]*: (?:", $error, ")")
+    };
+}
+
 static KVM: Pattern = Pattern::new("kvm|hyper-v");
 static VMMS: Pattern = Pattern::new("qemu|kvm");
 static UNIT_OF_VMM: Pattern = Pattern::new(r"qemu|kvm|libvirt|machine\.slice|^[0-9]+\.scope:");
@@ -123,7 +137,7 @@ const KERNEL_BUG: &str = concat!(
 static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 42] = [
+static FORMS: [Form; 51] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -182,14 +196,52 @@ static FORMS: [Form; 42] = [
          triple fault.*kvm|kvm_exit_shutdown",
     ),
     form(InternalError, Guest, "unexpected (?:exit reason on vcpu run|kvm exit received): "),
+    form(EptMisconfig, Guest, "^(?:kvm: )?ept: misconfiguration|^ept_misconfig_inspect_spte").begins(Dump),
     form(EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and(&KVM),
+    // No KVM: the kernel's modules, QEMU, libvirt, Proxmox, and `kvm-ok`.
+    form(
+        NoKvm,
+        Guest,
+        r"(?-u:\b)(?:kvm|vmx|svm|kvm_intel|kvm_amd)(?-u:\b).*(?:disabled|not enabled) \(?(?:by|in) (?:the |your )?bios",
+    )
+    .coded(OFF_IN_FIRMWARE),
+    form(
+        NoKvm,
+        Guest,
+        "kvm: no hardware support|(?:vmx|svm) not supported by cpu|cpu does not support kvm extensions|\
+         could not insert 'kvm_(?:intel|amd)': operation not supported",
+    )
+    .coded(NO_EXTENSION),
+    form(
+        NoKvm,
+        Guest,
+        concat!(kvm_device!("device or resource busy"), "|kvm: enabling virtualization on cpu.* failed"),
+    )
+    .coded(BUSY),
+    form(NoKvm, Guest, kvm_device!("permission denied|operation not permitted")).coded(DENIED),
+    form(
+        NoKvm,
+        Guest,
+        concat!(
+            kvm_device!("no such (?:file|device)"),
+            "|/dev/kvm does not exist|could not find capabilities for domaintype=kvm|",
+            "does not support virt type 'kvm'|kvm virtualisation configured, but not available"
+        ),
+    )
+    .coded(ABSENT),
+    // `block I/O error in device 'drive-virtio-disk0': No space left on device (28)`
+    form(DiskError, Guest, r"block i/o error in device '[^']*'.*\((?P<n>[0-9]{1,3})\)"),
     // Starts that failed.
     form(
         StartFailed,
         Guest,
-        "(?P<incoming>error while loading state for instance|load of migration failed|\
-         unknown savevm section or instance)|\
-         process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|\
+        "error while loading state for instance|load of migration failed|unknown savevm section or instance",
+    )
+    .coded(INCOMING_MIGRATION),
+    form(
+        StartFailed,
+        Guest,
+        "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|\
          kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|\
          start failed: (?:qemu exited|command )|the vm start process failed|\
          could not access.*kvm kernel module|failed to initialize kvm|\
@@ -212,6 +264,8 @@ static FORMS: [Form; 42] = [
     // The OOM killer; systemd-oomd, and systemd of a unit that the OOM killer hit. Proxmox names a guest's scope by its
     // number.
     form(Other, Task, "^(?P<task>.*?) invoked oom-killer").begins(OutOfMemory),
+    form(KilledForMemory, Task, r"memory cgroup out of memory: kill(?:ed)? process (?P<pid>[0-9]*)[^(]*\((?P<task>.*)")
+        .coded(CGROUP_LIMIT),
     form(KilledForMemory, Task, r"(?:kill|killed|reaped) process (?P<pid>[0-9]*)[^(]*\((?P<task>.*)"),
     form(KilledForMemory, Task, "oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)").begins(OutOfMemory),
     form(
@@ -305,8 +359,7 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
         LogKind::HungTask if of_guest_kernel => LogKind::GuestHungTask,
         kind => kind,
     };
-    let incoming = found.name("incoming").map(|_| INCOMING_MIGRATION);
-    line.data = incoming.or_else(|| number(&found, "n")).or_else(|| hex(&found, "hex"));
+    line.data = form.code.or_else(|| number(&found, "n")).or_else(|| hex(&found, "hex"));
     line.pid = pid(&found, "pid").or(line.pid);
     line.vcpu = begins_with_vcpu(task).or(line.vcpu);
     let of_guest = form.scope != Task || begins_with_vmm(task);

@@ -19,6 +19,24 @@ const MAX_LINE: usize = 2048;
 pub const MAX_OF_A_KIND: usize = 20_000;
 /// [`LogLine::data`] of a QEMU that did not start because an incoming migration failed.
 pub const INCOMING_MIGRATION: u64 = 0;
+/// [`LogLine::data`] of an OOM kill at the memory limit of a cgroup.
+pub const CGROUP_LIMIT: u64 = 1;
+/// [`LogLine::data`] of an OOM kill in the memory of the NUMA nodes that a process is bound to.
+pub const NODE_LIMIT: u64 = 2;
+
+/// [`LogLine::data`] of [`LogKind::NoKvm`]: why KVM cannot be used, from the least to the most exact reason.
+pub mod no_kvm {
+    /// There is no `/dev/kvm`.
+    pub const ABSENT: u64 = 0;
+    /// The process has no right to open `/dev/kvm`.
+    pub const DENIED: u64 = 1;
+    /// Another hypervisor uses the CPU's virtualisation.
+    pub const BUSY: u64 = 2;
+    /// The CPU offers no virtualisation to this kernel, or the module is for CPUs of another vendor.
+    pub const NO_EXTENSION: u64 = 3;
+    /// The firmware has switched it off.
+    pub const OFF_IN_FIRMWARE: u64 = 4;
+}
 
 /// The kind of message.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -76,6 +94,12 @@ pub enum LogKind {
     OutOfMemory,
     /// QEMU ended while it set up the guest.
     StartFailed,
+    /// KVM cannot be used on this host, or by this process.
+    NoKvm,
+    /// A request of a guest's disk failed in QEMU.
+    DiskError,
+    /// The CPU found an impossible entry in the table that maps the guest's memory.
+    EptMisconfig,
 }
 
 /// One recognised line.
@@ -91,7 +115,8 @@ pub struct LogLine {
     pub write: bool,
     /// Of a register, the value that was written or that a read returned; of [`LogKind::InternalError`] the suberror,
     /// of [`LogKind::EntryFailed`] the hardware's reason, of a lockup the seconds; of [`LogKind::StartFailed`]
-    /// [`INCOMING_MIGRATION`] or a signal.
+    /// [`INCOMING_MIGRATION`] or a signal; of [`LogKind::KilledForMemory`] [`CGROUP_LIMIT`] or [`NODE_LIMIT`]; of
+    /// [`LogKind::DiskError`] the errno; of [`LogKind::NoKvm`] the reason, from [`no_kvm`].
     pub data: Option<u64>,
     /// What happened.
     pub kind: LogKind,
@@ -128,8 +153,16 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     });
     reader.finish(&mut found);
     keep(&mut found);
+    // A host may load the module of another vendor's CPUs beside its own, which then finds no hardware. In a guest that
+    // is the usual case.
+    let is_of_module = |line: &LogLine| line.kind == LogKind::NoKvm && line.data >= Some(no_kvm::NO_EXTENSION);
+    if reader.of_guest_kernel || KVM_WORKS.is_match(text) {
+        all.retain(|line| !is_of_module(line));
+    }
     all
 }
+
+static KVM_WORKS: Pattern = Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled");
 
 static IN_GUEST: Pattern = Pattern::new(concat!(
     r"(?i-u)hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|",

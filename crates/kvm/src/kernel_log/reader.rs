@@ -3,7 +3,7 @@
 use super::block::{LogBlock, LogBlockKind};
 use super::forms::{self, Event, begins_with_vmm};
 use super::message::{Message, message};
-use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE};
+use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, no_kvm};
 use crate::guest_name::of_scope;
 use crate::pattern::{Pattern, group, number};
 use crate::sanitize;
@@ -21,8 +21,13 @@ pub struct LogReader {
     pub(super) of_guest_kernel: bool,
     /// The VMM that the OOM killer killed last. The kernel reports one kill several times.
     killed: Option<i32>,
-    /// Whether QEMU has reported a failed incoming migration, before libvirt reports the failed start.
-    not_taken_over: bool,
+    /// Whether QEMU has said why it does not start (a failed incoming migration, no KVM), before libvirt reports the
+    /// failed start.
+    said_why: bool,
+    /// XFS's last complaint that it gets no memory. Threads that wait for the same file hang then.
+    starved: Option<String>,
+    /// Whether the module that was loaded is for CPUs of another vendor.
+    wrong_module: bool,
 }
 
 impl LogReader {
@@ -49,7 +54,15 @@ impl LogReader {
         if let Some(header) = HEADER.captures(&lower) {
             (line.pid, line.vcpu) = (number(&header, "pid"), number(&header, "vcpu"));
         }
+        if lower.contains("possible memory allocation deadlock") {
+            self.starved = Some(sanitize(message.text, 120));
+        }
+        self.wrong_module |= lower.contains("has_svm: not amd");
         let event = forms::recognise(&lower, of_qemu, self.of_guest_kernel, &mut line);
+        if line.data == Some(no_kvm::NO_EXTENSION) && line.kind == LogKind::NoKvm && self.wrong_module {
+            self.wrong_module = false;
+            return;
+        }
         // An access to a register or a lock on the bus.
         let is_single_line = line.msr.is_some() || matches!(line.kind, LogKind::SplitLock | LogKind::BusLock);
         if !is_single_line && !message.stamped && PROSE.is_match(&lower) {
@@ -76,7 +89,10 @@ impl LogReader {
     }
 
     fn event(&mut self, event: &Event, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
-        self.not_taken_over |= line.kind == LogKind::StartFailed && line.data == Some(INCOMING_MIGRATION);
+        self.said_why |= match line.kind {
+            LogKind::StartFailed => line.data == Some(INCOMING_MIGRATION),
+            kind => kind == LogKind::NoKvm,
+        };
         if self.is_repeated(event, lower, &mut line) {
             return;
         }
@@ -89,7 +105,14 @@ impl LogReader {
         if let Some(block) = self.block.as_mut().filter(|_| line.kind == LogKind::KilledForMemory) {
             block.victim = true;
         }
-        line.guest = line.guest.or_else(|| table.and_then(|table| table.line.guest));
+        if let Some(table) = table {
+            line.guest = line.guest.or(table.line.guest);
+            line.data = line.data.or(table.line.data);
+            line.text.extend(table.limit.iter().flat_map(|limit| [" … ", limit]));
+        }
+        if let Some(starved) = self.starved.as_ref().filter(|_| line.kind == LogKind::HungTask) {
+            line.text.extend([" … ", starved]);
+        }
         self.finish(found);
         match event.block {
             Some(kind) => self.block = Some(LogBlock::new(kind, line, event.of_guest)),
@@ -115,7 +138,7 @@ impl LogReader {
             (LogBlockKind::Dump | LogBlockKind::Registers, LogKind::EntryFailed) => {
                 event.block == Some(LogBlockKind::Dump) && block.line.kind != LogKind::RunFailed
             }
-            (LogBlockKind::Registers, LogKind::EmulationFailure) => true,
+            (LogBlockKind::Registers, LogKind::EmulationFailure) | (LogBlockKind::Dump, LogKind::EptMisconfig) => true,
             (LogBlockKind::Stack, LogKind::KernelBug) => {
                 // "Oops: 0000 [#1]" and "Kernel panic" end the report of what caused them.
                 lower.starts_with("oops: ") || lower.starts_with("kernel panic") && block.of_guest
@@ -131,7 +154,7 @@ impl LogReader {
         let reason = reason.split_once("reason=").map_or("shutdown", |(_, r)| r.trim());
         let end = self.block.take_if(|b| b.kind == LogBlockKind::EndOfQemu).map(|block| block.line);
         self.finish(found);
-        let is_said = std::mem::take(&mut self.not_taken_over);
+        let is_said = std::mem::take(&mut self.said_why);
         let guest = self.guest.take();
         let before = end.as_ref().map(|end| end.kind);
         // After a guest has shut down, libvirt ends its QEMU by a signal; "destroyed" is `virsh destroy`, whoever QEMU
@@ -198,7 +221,8 @@ static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<n
 /// A line with an option only, a comment of a script, and a line that a backslash continues.
 static COMMAND_LINE: Pattern = Pattern::new(r"^#|^-[A-Za-z]|\\ *$");
 /// Lines of KVM and QEMU that are known without a stamp.
-static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm:|kvm \[|kvm_intel|kvm_amd|qemu:|qemu-[^ ]*:(?: |$))");
+/// Not a heading ("QEMU:"), what `whereis` prints, or a row of `lsmod`.
+static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm \[|(?:kvm|kvm_intel|kvm_amd|qemu|qemu-[^ ]*): *[^ /])");
 static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|firecracker|crosvm");
 
 /// The telling parts of long lines.

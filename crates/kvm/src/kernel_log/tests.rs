@@ -548,7 +548,6 @@ fn a_start_that_failed_is_no_crash() {
     assert_eq!(one(&format!("{lost}{why}{why}")).kind, LogKind::StartFailed);
     assert_eq!(one(lost).kind, LogKind::Killed, "it may have run");
     assert_eq!(one("kvm: -netdev tap,id=n0: could not configure /dev/net/tun: busy").kind, LogKind::StartFailed);
-    assert_eq!(one("Could not access KVM kernel module: Permission denied").kind, LogKind::StartFailed);
     let lacks = "qemu-system-x86_64: kernel doesn't allow setting HyperV VP_INDEX\n";
     assert_eq!(one(lacks).kind, LogKind::StartFailed);
     let warning = "qemu-system-x86_64: -smp 9: warning: Number of SMP cpus exceeds the recommended\n";
@@ -587,7 +586,6 @@ Nov 20 10:00:00 h systemd-machined[812]: New machine qemu-1-web.
 Nov 20 10:00:00 h systemd[1]: Started Virtual Machine qemu-1-web.
 ";
     assert_eq!(parse(boot), []);
-    assert_eq!(one("[ 7.0] kvm: disabled by bios").kind, LogKind::Other);
     assert_eq!(one("[ 7.0] kvm [5]: vcpu0 something new").kind, LogKind::Other);
 }
 
@@ -626,4 +624,115 @@ fn other_vmms_say_that_kvm_run_failed() {
     ] {
         assert_eq!(kinds(text).first().map(|line| line.0), Some(LogKind::RunFailed), "{text}");
     }
+}
+
+#[test]
+fn what_keeps_kvm_from_being_used_is_told_apart() {
+    use no_kvm::*;
+    for (text, reason) in [
+        ("Could not access KVM kernel module: Permission denied", DENIED),
+        ("qemu-system-x86_64: failed to initialize KVM: Permission denied", DENIED),
+        ("qemu-system-x86_64: -accel kvm: failed to initialize kvm: Operation not permitted", DENIED),
+        ("Could not access KVM kernel module: No such file or directory", ABSENT),
+        ("ls: cannot access '/dev/kvm': No such file or directory", ABSENT),
+        ("error: invalid argument: could not find capabilities for domaintype=kvm", ABSENT),
+        ("qemu-system-x86_64: failed to initialize KVM: Device or resource busy", BUSY),
+        ("[ 3.0] kvm: disabled by bios", OFF_IN_FIRMWARE),
+        ("[ 3.0] kvm: support for 'kvm_intel' disabled by bios", OFF_IN_FIRMWARE),
+        ("[ 0.1] x86/cpu: VMX (outside TXT) disabled by BIOS", OFF_IN_FIRMWARE),
+        ("[ 3.0] kvm_amd: SVM disabled (by BIOS) in MSR_VM_CR on CPU 0", OFF_IN_FIRMWARE),
+        ("[ 3.0] kvm: no hardware support", NO_EXTENSION),
+        ("[ 3.0] kvm_intel: VMX not supported by CPU 0", NO_EXTENSION),
+        ("modprobe: ERROR: could not insert 'kvm_intel': Operation not supported", NO_EXTENSION),
+    ] {
+        let line = one(text);
+        assert_eq!((line.kind, line.data), (LogKind::NoKvm, Some(reason)), "{text}");
+    }
+    assert_eq!(one("Could not access KVM kernel module: Invalid argument").kind, LogKind::StartFailed);
+    // The module of the other vendor, beside one that works or not.
+    assert_eq!(parse("[ 3.0] has_svm: not amd\n[ 3.1] kvm: no hardware support\n"), []);
+    assert_eq!(parse("[ 3.0] kvm: no hardware support\n[ 3.1] kvm: Nested Virtualization enabled\n"), []);
+    assert_eq!(parse("[ 0.0] Hypervisor detected: KVM\n[ 3.0] kvm: no hardware support\n"), [], "a guest");
+    let refused = "2026-01-05T12:00:00Z qemu-kvm: failed to initialize kvm: Permission denied\n\
+        2026-01-05 12:00:00.1+0000: shutting down, reason=failed\n";
+    assert_eq!(kinds(refused), [(LogKind::NoKvm, None, None, Some(DENIED))], "libvirt says no more than that");
+    assert_eq!(parse("[ 3.0] x86/cpu: SGX disabled by BIOS.\n"), []);
+}
+
+#[test]
+fn headings_and_lists_of_other_programs_are_no_lines_about_kvm() {
+    for text in
+        ["QEMU:", "qemu-system-x86_64: /usr/bin/qemu-system-x86_64", "kvm_intel  167936  0", "kvm: /usr/bin/kvm"]
+    {
+        assert_eq!(parse(text), [], "{text}");
+    }
+}
+
+#[test]
+fn failed_requests_of_disks_have_their_errno() {
+    for (text, errno) in [
+        ("block I/O error in device 'drive-virtio-disk0': No space left on device (28)", 28),
+        ("block i/o error in device 'drive-scsi0': Cannot send after transport endpoint shutdown (108)", 108),
+        ("2026-01-05 12:00:00.123+0000: qemu-kvm: block I/O error in device 'd': Input/output error (5)", 5),
+    ] {
+        assert!(looks_like(text), "{text}");
+        assert_eq!(kinds(text), [(LogKind::DiskError, None, None, Some(errno))], "{text}");
+    }
+}
+
+#[test]
+fn an_oom_kill_keeps_its_victim_and_its_limit() {
+    let table = |constraint: &str| {
+        format!(
+            "[9.1] CPU 1/KVM invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=920\n\
+             [9.1] memory: usage 2355880kB, limit 2355880kB, failcnt 0\n\
+             [9.1] oom-kill:constraint={constraint},nodemask=(null),task=qemu-system-x86,pid=24790,uid=107\n"
+        )
+    };
+    let line = one(&table("CONSTRAINT_MEMCG"));
+    assert_eq!((line.kind, line.pid, line.data), (LogKind::KilledForMemory, Some(24790), Some(CGROUP_LIMIT)));
+    let more = "killed: qemu-system-x86, PID 24790 … memory: usage 2355880 kB, limit 2355880 kB";
+    assert!(line.text.ends_with(more), "{}", line.text);
+    let killed = "[9.2] Memory cgroup out of memory: Killed process 24790 (qemu-system-x86) total-vm:2820660kB\n";
+    let line = one(&(table("CONSTRAINT_MEMCG") + killed));
+    assert_eq!(line.data, Some(CGROUP_LIMIT));
+    assert!(line.text.contains("Killed process") && line.text.ends_with("limit 2355880 kB"), "{}", line.text);
+    assert_eq!(one(&table("CONSTRAINT_MEMORY_POLICY")).data, Some(NODE_LIMIT));
+    assert_eq!(one(&table("CONSTRAINT_NONE")).data, None, "the host's memory");
+}
+
+#[test]
+fn a_stack_keeps_the_functions_of_its_thread() {
+    let log = "\
+[9.0] XFS: possible memory allocation deadlock in kmem_alloc (mode:0x250)
+[9.1] INFO: task qemu-system-x86:6902 blocked for more than 120 seconds.
+[9.1] qemu-system-x86 D ffff88105065e800     0  6902      1 0x00000080
+[9.1] Call Trace:
+[9.1] [<ffffffff8163a879>] schedule+0x29/0x70
+[9.1] [<ffffffffa0256a30>] ? xfs_ilock_data_map_shared+0x30/0x40 [xfs]
+[9.1] [<ffffffff81301764>] call_rwsem_down_read_failed+0x14/0x30
+[9.1] [<ffffffffa02569bc>] xfs_ilock+0xdc/0x120 [xfs]
+";
+    let line = one(log);
+    let stack = "… XFS: possible memory allocation deadlock in kmem_alloc (mode:0x250) … in \
+        call_rwsem_down_read_failed < xfs_ilock";
+    assert!(line.text.ends_with(stack), "{}", line.text);
+    let lockup = "\
+[9.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [CPU 1/KVM:1035079]
+[9.0] RIP: 0010:smp_call_function_single+0xdf/0x100
+[9.0]  vmx_vcpu_load+0x2be/0x410 [kvm_intel]
+[9.1] Sending NMI from CPU 1 to CPUs 0,2-95:
+[9.1] NMI backtrace for cpu 0
+[9.1] RIP: 0010:nfs_wait+0x1/0x100
+";
+    assert!(one(lockup).text.ends_with("… in smp_call_function_single < vmx_vcpu_load"), "{}", one(lockup).text);
+}
+
+#[test]
+fn a_broken_map_of_the_guests_memory_is_one_event() {
+    let log = "[9.0] EPT: Misconfiguration.\n[9.0] EPT: GPA: 0x108ba4538\n\
+        [9.0] ept_misconfig_inspect_spte: spte 0x84c236107 level 4\n\
+        [9.0] ept_misconfig_inspect_spte: spte 0x10515c7107 level 3\n";
+    assert_eq!(one(log).kind, LogKind::EptMisconfig);
+    assert!(one(log).text.ends_with("address 0x108ba4538"));
 }

@@ -4,7 +4,7 @@
 use super::TopologyText;
 use crate::cpu_set::CpuSet;
 use crate::sanitize;
-use crate::topology::CpuTopo;
+use crate::topology::{CPU_MODEL, CpuTopo};
 
 /// lscpu knows some twenty columns.
 const MAX_COLUMNS: usize = 64;
@@ -78,17 +78,22 @@ fn split(line: &str, commas: bool) -> Vec<&str> {
 /// Reads `lscpu -e` and `lscpu -p` in the first lines of a text.
 pub(super) fn tables(text: &str, lines: usize, found: &mut TopologyText) {
     let mut columns: Option<Columns> = None;
+    let (mut tables, mut table) = (TopologyText::default(), TopologyText::default());
     let mut lines = text.lines().map(str::trim).enumerate().take(lines).peekable();
     while let Some((number, line)) = lines.next() {
         // The titles of a list are a comment.
         if let Some(titles) = line.strip_prefix('#') {
-            columns = Columns::of_titles(&split(titles, true), true).or(columns.filter(|known| known.commas));
+            let new = Columns::of_titles(&split(titles, true), true);
+            if new.is_some() {
+                tables.add_table(&mut table);
+            }
+            columns = new.or(columns.filter(|known| known.commas));
             continue;
         }
         if let Some(known) = &columns {
             let values = split(line, known.commas);
             if values.first().is_some_and(|first| is_id(first)) {
-                if known.read(&values, found).is_none() {
+                if known.read(&values, &mut table).is_none() {
                     found.unread.add(number + 1, line);
                 }
                 continue;
@@ -98,7 +103,16 @@ pub(super) fn tables(text: &str, lines: usize, found: &mut TopologyText) {
         let (titles, next) = (split(line, false), split(lines.peek().map_or("", |(_, next)| next), false));
         columns = Columns::of_titles(&titles, false)
             .filter(|known| titles.len() <= next.len() && known.value(&next, "cpu").is_some_and(is_id));
+        if columns.is_some() {
+            tables.add_table(&mut table);
+        }
     }
+    tables.add_table(&mut table);
+    found.topology.cpus.extend(tables.topology.cpus);
+    found.offline = found.offline.union(&tables.offline);
+    found.l2.extend(tables.l2);
+    found.max_mhz.extend(tables.max_mhz);
+    found.notes.extend(tables.notes);
 }
 
 /// Parts of the label of "Thread(s) per core" in util-linux's translations.
@@ -117,11 +131,14 @@ pub(super) fn summary(text: &str, found: &mut TopologyText) {
     let (mut online, mut offline, mut nodes) = (None, CpuSet::new(), Vec::new());
     let (mut model, mut threads) = (None, None);
     let cpus = |value: &str| CpuSet::parse(value).ok().filter(|set| !set.is_empty());
+    let mut virtualised = Vec::new();
     for (label, value) in text.lines().take(20_000).filter_map(|line| line.trim().split_once([':', '：'])) {
         let (lower, value) = (label.to_lowercase(), value.trim());
         let is = |words: &[&str]| words.iter().any(|word| lower.contains(word));
         let of_cpus = lower.contains("cpu") || lower.contains("process");
-        if label.contains("NUMA") {
+        if value.starts_with("fpu ") {
+            virtualised.push(value.split_whitespace().any(|flag| flag == "hypervisor"));
+        } else if label.contains("NUMA") {
             // The node's number is the only one in the label.
             let digits: String = label.chars().filter(char::is_ascii_digit).take(6).collect();
             nodes.extend(digits.parse::<u32>().ok().zip(cpus(value)));
@@ -135,11 +152,13 @@ pub(super) fn summary(text: &str, found: &mut TopologyText) {
             threads = value.parse().ok();
         }
     }
+    found.virtualised = virtualised.first().copied().filter(|first| virtualised.iter().all(|other| other == first));
     if nodes.is_empty() && threads.is_none() {
         return;
     }
     found.offline = found.offline.union(&offline);
-    (found.model, found.threads_per_core) = (model, threads);
+    found.threads_per_core = threads;
+    model.into_iter().for_each(|model| found.keep(CPU_MODEL, model));
     // A node lists its online CPUs (drivers/base/node.c, `node_read_cpumap`).
     let all = nodes.iter().fold(online.unwrap_or_default(), |all, (_, cpus)| all.union(cpus));
     for cpu in all.iter() {

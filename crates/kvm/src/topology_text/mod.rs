@@ -1,6 +1,8 @@
-//! Reads the host's CPU topology from text: `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`, and
-//! isolated CPUs from the kernel's command line. A text can hold several; they complete each other.
+//! Reads the host's CPU topology from text: `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H`, `virsh capabilities` and the
+//! sibling lists of sysfs, isolated CPUs from the kernel's command line, and how fast CPUs run. A text can hold
+//! several; they complete each other.
 
+mod clocks;
 mod lscpu;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
@@ -9,14 +11,20 @@ use super::topology::{self, CpuTopo, HostTopology};
 use super::unread::UnreadLines;
 use anyhow::{Context as _, Result, bail};
 use roxmltree::Node;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_TEXT: usize = 8 * 1024 * 1024;
+/// The most hardware threads of a core that Linux runs on (POWER has eight).
+const MAX_THREADS: usize = 8;
 
 /// The note on a topology that does not list which CPUs share a core.
 const SIBLINGS_UNKNOWN: &str = "this text says that cores have several threads, not which CPUs share a core: add the \
     output of 'lscpu -e'";
 
+const TWO_MACHINES: &str =
+    "two tables of lscpu contradict each other, as those of a host and of a guest: the larger is used";
+const CUT_CAPABILITIES: &str =
+    "the output of 'virsh capabilities' lists fewer CPUs than it counts: its list is not used";
 const NOTHING_FOUND: &str = "no CPU found: not the output of 'lscpu', 'numactl -H' or 'virsh capabilities'";
 
 /// The host's CPUs as a text describes them.
@@ -32,8 +40,10 @@ pub struct TopologyText {
     pub notes: Vec<String>,
     /// The slower CPUs of a hybrid host.
     pub efficiency: CpuSet,
-    /// The CPU's model, sanitized.
-    pub model: Option<String>,
+    /// Facts of the host by their names: the CPU's model, and how fast CPUs run; sanitized.
+    pub params: BTreeMap<String, String>,
+    /// Whether the CPU's flags say that a hypervisor runs it; `None` where they are missing or of several machines.
+    pub virtualised: Option<bool>,
     /// Hardware threads of a core, as a summary states them.
     threads_per_core: Option<u32>,
     /// The second-level cache of CPUs.
@@ -48,6 +58,33 @@ impl TopologyText {
         if cpu.cpu < MAX_CPUS && self.topology.cpus.len() < 4 * MAX_CPUS as usize {
             self.topology.cpus.push(cpu);
         }
+    }
+
+    /// Adds a table of `lscpu`. One that contradicts an earlier one is of another machine, often of a guest: the larger
+    /// of the two stays.
+    fn add_table(&mut self, table: &mut Self) {
+        let mut table = std::mem::take(table);
+        let place = |c: &CpuTopo| [c.core, c.socket, c.node, c.llc];
+        let known: BTreeMap<u32, _> = self.topology.cpus.iter().map(|c| (c.cpu, place(c))).collect();
+        let differs = |(old, new): (Option<u32>, Option<u32>)| old.is_some() && new.is_some() && old != new;
+        let is_other =
+            |new: &CpuTopo| known.get(&new.cpu).is_some_and(|old| old.iter().copied().zip(place(new)).any(differs));
+        if table.topology.cpus.iter().any(is_other) {
+            if table.topology.cpus.len() > self.topology.cpus.len() {
+                std::mem::swap(self, &mut table);
+            }
+            self.notes = vec![TWO_MACHINES.to_owned()];
+            return;
+        }
+        self.topology.cpus.append(&mut table.topology.cpus);
+        self.offline = self.offline.union(&table.offline);
+        self.l2.append(&mut table.l2);
+        self.max_mhz.append(&mut table.max_mhz);
+    }
+
+    /// Keeps a fact, unless it is known.
+    fn keep(&mut self, name: &str, value: String) {
+        self.params.entry(name.to_owned()).or_insert(value);
     }
 
     /// The slower CPUs: by their frequency, and by their second-level cache. Intel's efficiency cores share one in
@@ -70,7 +107,9 @@ pub fn looks_like(text: &str) -> bool {
         let mut found = TopologyText::default();
         lscpu::tables(text, 5000, &mut found);
         lscpu::summary(text, &mut found);
-        !found.topology.cpus.is_empty()
+        siblings(text, &mut found);
+        clocks::read(text, &mut found);
+        !found.topology.cpus.is_empty() || !found.params.is_empty()
     };
     text.len() <= MAX_TEXT
         && (has_capabilities(text)
@@ -81,26 +120,33 @@ pub fn looks_like(text: &str) -> bool {
 /// Parses all that a text says.
 ///
 /// # Errors
-/// When no CPU is found.
+/// When no CPU is found, nor how fast CPUs run.
 pub fn parse(text: &str) -> Result<TopologyText> {
     let mut found = TopologyText::default();
     if text.len() > MAX_TEXT {
         bail!(NOTHING_FOUND);
     }
     if has_capabilities(text) {
-        found.topology = capabilities(text).context("virsh capabilities")?;
+        let (host, counted) = capabilities(text).context("virsh capabilities")?;
+        if host.cpus.len() < counted {
+            found.notes.push(CUT_CAPABILITIES.to_owned());
+        } else {
+            found.topology = host;
+        }
     }
     // The most exact reader comes first; the others fill in what it leaves open.
     lscpu::tables(text, usize::MAX, &mut found);
     numactl(text, &mut found);
     lscpu::summary(text, &mut found);
+    siblings(text, &mut found);
     kernel_cmdline(text, &mut found);
+    clocks::read(text, &mut found);
     found.topology.complete(&HostTopology::default());
     let offline = found.offline.clone();
     found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
     found.topology.normalise();
     found.efficiency = found.slower();
-    if found.topology == HostTopology::default() {
+    if found.topology == HostTopology::default() && found.params.is_empty() {
         bail!(NOTHING_FOUND);
     }
     if found.threads_per_core.is_some_and(|n| n > 1) && !found.topology.has_smt() {
@@ -113,8 +159,8 @@ fn has_capabilities(text: &str) -> bool {
     text.contains("<capabilities>") && text.contains("<topology>")
 }
 
-/// Reads the CPUs of the host in `virsh capabilities`.
-fn capabilities(text: &str) -> Result<HostTopology> {
+/// Reads the CPUs of the host in `virsh capabilities`, and how many it counts.
+fn capabilities(text: &str) -> Result<(HostTopology, usize)> {
     document(text, "capabilities", |root| {
         let mut host = HostTopology::default();
         // Only the host's part: guests have their own <cpu> elements.
@@ -145,7 +191,8 @@ fn capabilities(text: &str) -> Result<HostTopology> {
                 entry.llc = Some(id as u32);
             }
         }
-        host
+        let counted = all("cpus").filter_map(|cpus| number(cpus, "num")).fold(0, u32::saturating_add);
+        (host, counted as usize)
     })
 }
 
@@ -167,12 +214,38 @@ fn numactl(text: &str, found: &mut TopologyText) {
     }
 }
 
-/// The parameters of a line that is the command line of the running kernel, from `/proc/cmdline` or a boot log
-/// (Documentation/admin-guide/kernel-parameters.txt, `isolcpus`, `nohz_full`).
+/// Reads the lists of threads of a core that sysfs has, behind a command or a path that names them: `0,12`, or
+/// `…/cpu0/topology/thread_siblings_list:0,12`. Without another text they have to list all CPUs from 0.
+fn siblings(text: &str, found: &mut TopologyText) {
+    let mut is_list = false;
+    let mut cores: BTreeSet<CpuSet> = BTreeSet::new();
+    for line in text.lines().take(20_000).map(str::trim) {
+        let names = ["thread_siblings_list", "core_cpus_list"].iter().any(|file| line.contains(file));
+        let list = if names { line.rsplit_once("_list:").map_or("", |(_, list)| list) } else { line };
+        let core = CpuSet::parse(list).ok().filter(|core| !core.is_empty() && core.len() <= MAX_THREADS);
+        is_list = names || is_list && core.is_some();
+        cores.extend(core.filter(|_| is_list && cores.len() < MAX_CPUS as usize));
+    }
+    let listed = cores.iter().fold(CpuSet::new(), |all, core| all.union(core));
+    let known: CpuSet = found.topology.cpus.iter().map(|entry| entry.cpu).collect();
+    let is_whole = cores.len() > 1 && listed.iter().last().is_some_and(|last| last as usize + 1 == listed.len());
+    if known.is_empty() && !is_whole {
+        return;
+    }
+    for core in &cores {
+        for cpu in core.iter().filter(|cpu| known.is_empty() || known.contains(*cpu)) {
+            found.add(CpuTopo { cpu, siblings: core.clone(), ..CpuTopo::default() });
+        }
+    }
+}
+
+/// The parameters of a line that is the command line of the running kernel, from `/proc/cmdline` or a boot log,
+/// or the setting of GRUB (Documentation/admin-guide/kernel-parameters.txt, `isolcpus`, `nohz_full`).
 fn parameters(line: &str) -> Option<&str> {
     let line = line.trim();
     let booted = line.split_once("Command line: ").map(|(_, rest)| rest);
-    let rest = booted.or_else(|| line.strip_prefix("BOOT_IMAGE=").map(|_| line))?;
+    let of_grub = || line.strip_prefix("GRUB_CMDLINE_LINUX")?.split_once('=').map(|(_, rest)| rest);
+    let rest = booted.or_else(|| line.strip_prefix("BOOT_IMAGE=").map(|_| line)).or_else(of_grub)?;
     (rest.contains("isolcpus=") || rest.contains("nohz_full=")).then_some(rest)
 }
 
@@ -184,7 +257,7 @@ fn kernel_cmdline(text: &str, found: &mut TopologyText) {
         let list: Vec<&str> = value.split(',').filter(is_list).collect();
         CpuSet::parse(&list.join(",")).ok().filter(|cpus| !cpus.is_empty())
     };
-    for word in line.split_whitespace() {
+    for word in line.split(|c: char| c.is_ascii_whitespace() || "\"'".contains(c)) {
         match word.split_once('=') {
             Some(("isolcpus", value)) => found.topology.isolated = cpus(value),
             Some(("nohz_full", value)) => found.topology.nohz_full = cpus(value),

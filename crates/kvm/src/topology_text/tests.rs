@@ -21,6 +21,20 @@ fn of_node(host: &HostTopology, node: u32) -> String {
 }
 
 #[test]
+fn lists_of_sysfs_say_which_cpus_share_a_core() {
+    let text = "NUMA node0 CPU(s): 0,2\nNUMA node1 CPU(s): 1,3\n\n$ cat /sys/devices/system/cpu/cpu*/topology/\
+        thread_siblings_list | sort -n | uniq\n0,2\n1,3\n\nall of 0-3\n4,5\n";
+    let host = parse(text).unwrap().topology;
+    assert_eq!((host.cpus.len(), host.siblings(2).to_string(), host.node_of(3)), (4, "0,2".into(), Some(1)));
+    let named = "/sys/devices/system/cpu/cpu0/topology/core_cpus_list:0-1\n\
+        /sys/devices/system/cpu/cpu2/topology/core_cpus_list:2-3\n\
+        GRUB_CMDLINE_LINUX_DEFAULT=\"quiet isolcpus=1\"";
+    assert!(looks_like(named) && !looks_like("see thread_siblings_list: it lists\nthreads"));
+    let host = parse(named).unwrap().topology;
+    assert_eq!((host.siblings(1).to_string(), host.isolated), ("0-1".into(), Some(CpuSet::from_iter([1]))));
+}
+
+#[test]
 fn lscpu_columns_are_found_by_name() {
     let host = parse(LSCPU).unwrap().topology;
     assert_eq!(host.cpus.len(), 8);
@@ -40,6 +54,27 @@ fn capabilities_are_read_without_the_guests() {
         (host.siblings(0).to_string().as_str(), host.node_of(1), host.same_llc(0, 2), host.same_llc(0, 1)),
         ("0,2", Some(1), Some(true), Some(false))
     );
+}
+
+#[test]
+fn a_guests_table_is_not_the_hosts() {
+    let host =
+        "CPU CORE L1d:L1i:L2:L3 MAXMHZ\n0 0 0:0:0:0 3500\n1 1 1:1:1:0 3500\n2 0 0:0:0:0 3500\n3 1 1:1:1:0 3500\n";
+    let guest = "CPU CORE L1d:L1i:L2:L3\n0 0 0:0:0:0\n1 0 0:0:0:0\n";
+    for text in [format!("{host}\n{guest}"), format!("{guest}\n{host}")] {
+        let found = parse(&text).unwrap();
+        assert_eq!((found.topology.cpus.len(), found.topology.siblings(1).to_string()), (4, "1,3".into()));
+        assert!(found.efficiency.is_empty() && found.notes == [TWO_MACHINES], "{:?}", found.notes);
+    }
+    let same = parse(&format!("{host}\n# CPU,Core,Socket\n0,0,0\n1,1,0\n2,0,0\n3,1,0\n")).unwrap();
+    assert!(same.notes.is_empty() && same.topology.cpus.len() == 4, "{:?}", same.notes);
+}
+
+#[test]
+fn capabilities_that_were_cut_are_not_the_host() {
+    let cut = CAPABILITIES.replace("<cpus num='1'>", "<cpus num='15'>");
+    let found = parse(&format!("{cut}\nNUMA node0 CPU(s): 0-17\n")).unwrap();
+    assert_eq!((found.topology.cpus.len(), found.notes[0].as_str()), (18, CUT_CAPABILITIES));
 }
 
 #[test]
@@ -139,6 +174,21 @@ fn numactl_gives_nodes_also_such_without_cpus() {
 }
 
 #[test]
+fn sibling_lists_of_sysfs_give_cores() {
+    let lists = "$ cat $(find /sys -regex .*thread_siblings_list) | sort -n | uniq\n0,2\n1,3\n\n4-5\n";
+    let host = parse(lists).map(|found| found.topology.siblings(3).to_string());
+    assert_eq!(host.unwrap(), "1,3");
+    let grep = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0-1\n\
+        /sys/devices/system/cpu/cpu2/topology/thread_siblings_list:2-3\n";
+    assert_eq!(parse(grep).unwrap().topology.siblings(2).to_string(), "2-3");
+    let one = "$ cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list\n0,2\n";
+    assert!(!looks_like(one), "one core is not the host");
+    let known = parse(&format!("node 0 cpus: 0 1 2 3\n{one}")).unwrap().topology;
+    assert_eq!((known.cpus.len(), known.siblings(2).to_string()), (4, "0,2".into()));
+    assert!(!looks_like("look at thread_siblings_list\nthen 3\n"));
+}
+
+#[test]
 fn what_one_text_leaves_open_another_fills() {
     let nodes = "node 0 cpus: 0 2\nnode 1 cpus: 1\n";
     let cores = "# CPU,Core,Socket\n0,0,0\n1,1,1\n2,0,0\n";
@@ -185,5 +235,37 @@ proptest! {
             let _ = looks_like(&text);
             let _ = parse(&text);
         }
+    }
+}
+
+#[test]
+fn what_decides_the_frequency_of_cpus_is_read_from_every_form() {
+    let params = |text: &str| parse(text).map(|found| found.params).unwrap_or_default();
+    let value = |text: &str, name: &str| params(text).get(name).cloned().unwrap_or_default();
+    let old = "analyzing CPU 0:\n  driver: powernow-k8\n  hardware limits: 800 MHz - 1.50 GHz\n  current policy: \
+        frequency should be within 800 MHz and 1.50 GHz.\n    The governor \"ondemand\" may decide which speed\n  \
+        current CPU frequency is 800 MHz.\n";
+    let new = "analyzing CPU 1:\n  driver: intel_pstate\n  hardware limits: 800 MHz - 3.80 GHz\n  The governor \
+        \"powersave\" may decide\n  current CPU frequency: Unable to call hardware\n  current CPU frequency: 1.20 GHz \
+        (asserted by call to kernel)\n";
+    let guide = "```\ncat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor\n```\nThe host returned:\nschedutil\n\
+        lscpu\nCPU max MHz:  3000,0000\ncpu MHz\t\t: 1899.983\ncpu MHz : 800.006\necho performance | tee \
+        /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor\nperformance\n";
+    let sysfs = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor:ondemand\n\
+        /sys/devices/system/cpu/cpu0/cpufreq/scaling_driver:acpi-cpufreq\n\
+        /sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq:2400000\n";
+    for (text, governor, driver, max, clocks) in [
+        (old, "ondemand", "powernow-k8", "1500000", "800000"),
+        (new, "powersave", "intel_pstate", "3800000", "1200000"),
+        (guide, "schedutil", "", "3000000", "1899983 800006"),
+        (sysfs, "ondemand", "acpi-cpufreq", "2400000", ""),
+        ("performance\nperformance\n", "performance", "", "", ""),
+    ] {
+        assert!(looks_like(text), "{text}");
+        let names = [topology::CPU_GOVERNOR, topology::CPU_DRIVER, topology::CPU_MAX_KHZ, topology::CPU_KHZ];
+        assert_eq!(names.map(|name| value(text, name)), [governor, driver, max, clocks], "{text}");
+    }
+    for text in ["driver: virtio_net\nversion: 1.0\n", "A governor of\nperformance\nis best\n", "echo ondemand\n"] {
+        assert!(!looks_like(text), "{text}");
     }
 }

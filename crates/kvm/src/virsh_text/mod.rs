@@ -1,5 +1,5 @@
-//! The output of `virsh vcpupin`, `vcpuinfo`, `emulatorpin` and `domstats`, alone or pasted from a shell with the
-//! prompt and command line before each output (libvirt's tools/virsh-domain.c and virsh-domain-monitor.c).
+//! The output of `virsh vcpupin`, `vcpuinfo`, `emulatorpin`, `domstats` and `domblkstat`, alone or pasted from a shell
+//! with the prompt and command line before each output (libvirt's tools/virsh-domain.c and virsh-domain-monitor.c).
 
 use super::cmdline::shell_words;
 use super::cpu_set::{CpuSet, MAX_CPUS};
@@ -7,7 +7,7 @@ use super::pattern::Pattern;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
 use super::{clock_ms, limits, sanitize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Domains of one text, lines of it, and values of one reading: a guest of 512 vCPUs has about 30,000.
 const MAX_DOMAINS: usize = 1024;
@@ -22,6 +22,20 @@ pub struct StatsReading {
     /// The time of day in milliseconds that a line before it states.
     pub clock_ms: Option<u64>,
 }
+
+/// Disks of one domain whose totals are read.
+const MAX_DISKS: usize = 256;
+/// The rows of `domblkstat` (`domblkstat_output` in libvirt's virsh-domain-monitor.c), and the names in `domstats`.
+const BLOCK_TOTALS: &[(&str, &str)] = &[
+    ("rd_req", "rd.reqs"),
+    ("rd_bytes", "rd.bytes"),
+    ("wr_req", "wr.reqs"),
+    ("wr_bytes", "wr.bytes"),
+    ("flush_operations", "fl.reqs"),
+    ("rd_total_times", "rd.times"),
+    ("wr_total_times", "wr.times"),
+    ("flush_total_times", "fl.times"),
+];
 
 /// What a text says about one domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +52,8 @@ pub struct VirshDomain {
     pub threads: ThreadCpus,
     /// The first and the last reading of its statistics.
     pub stats: Vec<StatsReading>,
+    /// Totals since its start that `vcpuinfo` and `domblkstat` print, by libvirt's names of the same statistics.
+    pub totals: BTreeMap<String, String>,
 }
 
 /// What a text says.
@@ -47,6 +63,8 @@ pub struct VirshText {
     pub domains: Vec<VirshDomain>,
     /// Lines within an output that could not be read.
     pub unread: UnreadLines,
+    /// The host's number of CPUs, which is the length of each affinity; `None` where they differ.
+    pub host_cpus: Option<u32>,
 }
 
 /// Whether a text holds one of these outputs.
@@ -66,6 +84,8 @@ pub fn parse(text: &str) -> VirshText {
         .found
         .domains
         .retain(|domain| *domain != VirshDomain { name: domain.name.clone(), ..VirshDomain::default() });
+    let length = reader.lengths.first().filter(|_| reader.lengths.len() == 1);
+    reader.found.host_cpus = length.and_then(|all| u32::try_from(*all).ok()).filter(|all| *all <= MAX_CPUS);
     reader.found
 }
 
@@ -74,12 +94,14 @@ pub fn parse(text: &str) -> VirshText {
 enum VirshOutput {
     #[default]
     None,
-    /// `VCPU: CPU Affinity` or `emulator: CPU Affinity`.
-    Pins,
+    /// `VCPU: CPU Affinity` or `emulator: CPU Affinity`; whether a blank line came after a row.
+    Pins(bool),
     /// `VCPU: 0`, `CPU: 3`, `State: running`, `CPU time: 7.0s`, `CPU Affinity: yy--`; with the vCPU.
     VcpuInfo(Option<u32>),
     /// `Domain: 'web'` and ` vcpu.0.state=1`.
     Stats,
+    /// `vda rd_req 12`; ` rd_req 12` for all disks together.
+    BlockStats,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +114,10 @@ struct Reader {
     read: usize,
     /// The last time of day, milliseconds.
     clock_ms: Option<u64>,
+    /// The vCPUs, each with its domain's position, whose setting `vcpupin` printed.
+    settings: BTreeSet<(usize, u32)>,
+    /// The lengths of affinities.
+    lengths: BTreeSet<usize>,
 }
 
 impl Reader {
@@ -106,8 +132,9 @@ impl Reader {
             return;
         }
         if line.is_empty() {
-            if !matches!(self.table, VirshOutput::VcpuInfo(_) | VirshOutput::Stats) {
-                self.table = VirshOutput::None;
+            // Web pages double the line breaks.
+            if let VirshOutput::Pins(is_over) = &mut self.table {
+                *is_over = true;
             }
             return;
         }
@@ -116,15 +143,16 @@ impl Reader {
         }
         match self.row(line) {
             Some(()) => self.read += 1,
-            None if self.table == VirshOutput::Pins => {
-                // Prose ends a table; a row with a number and no list of CPUs is one that cannot be read.
-                if line.starts_with(|c: char| c.is_ascii_digit() || c == '*') {
-                    self.found.unread.add(number, line);
-                } else {
-                    self.table = VirshOutput::None;
+            None => {
+                if let VirshOutput::Pins(is_over) = self.table {
+                    // Prose ends a table; a row with a number and no list of CPUs is one that cannot be read.
+                    if !is_over && line.starts_with(|c: char| c.is_ascii_digit() || c == '*') {
+                        self.found.unread.add(number, line);
+                    } else {
+                        self.table = VirshOutput::None;
+                    }
                 }
             }
-            None => {}
         }
     }
 
@@ -144,7 +172,7 @@ impl Reader {
             ["emulator", "CPU", "Affinity"] => self.open_again(|threads| threads.emulator.is_some()),
             _ => return false,
         }
-        self.table = VirshOutput::Pins;
+        self.table = VirshOutput::Pins(false);
         true
     }
 
@@ -183,8 +211,9 @@ impl Reader {
 
     fn row(&mut self, line: &str) -> Option<()> {
         match self.table {
-            VirshOutput::Pins => self.pin(line),
+            VirshOutput::Pins(_) => self.pin(line),
             VirshOutput::Stats if line.contains('=') => self.statistic(line),
+            VirshOutput::BlockStats => self.block_total(line),
             _ => self.property(line),
         }
     }
@@ -200,6 +229,8 @@ impl Reader {
         }
         let id = id.parse::<u32>().ok().filter(|id| *id < limits::VCPUS)?;
         threads.vcpus.insert(id, cpus);
+        self.settings.extend(self.domain.map(|domain| (domain, id)));
+        self.table = VirshOutput::Pins(false);
         Some(())
     }
 
@@ -227,6 +258,26 @@ impl Reader {
         Some(())
     }
 
+    /// A row of `domblkstat`.
+    fn block_total(&mut self, line: &str) -> Option<()> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (device, row, count) = match words.as_slice() {
+            [row, count] => ("all disks", row, count),
+            [device, row, count] => (*device, row, count),
+            _ => return None,
+        };
+        let (_, key) = BLOCK_TOTALS.iter().find(|(name, _)| name == row)?;
+        let (device, count) = (sanitize(device, 64), count.parse::<u64>().ok()?);
+        let totals = &mut self.domain()?.totals;
+        let name = |at: usize| format!("block.{at}.name");
+        let at = (0..MAX_DISKS).find(|at| totals.get(&name(*at)).is_none_or(|known| *known == device))?;
+        totals.insert(name(at), device);
+        totals.insert(format!("block.{at}.{key}"), count.to_string());
+        let known = totals.get("block.count").and_then(|count| count.parse().ok()).unwrap_or(0);
+        totals.insert("block.count".into(), known.max(at + 1).to_string());
+        Some(())
+    }
+
     /// A line of `vcpuinfo`, whose first line names the vCPU.
     fn property(&mut self, line: &str) -> Option<()> {
         let (label, value) = line.split_once(':')?;
@@ -244,11 +295,22 @@ impl Reader {
                 }
             }
             (VirshOutput::VcpuInfo(Some(vcpu)), _) if affinity(value).is_some() => {
+                let (cpus, all) = affinity(value)?;
+                self.lengths.insert(all);
+                let is_set = self.domain.is_some_and(|domain| self.settings.contains(&(domain, vcpu)));
+                let pins = &mut self.domain()?.threads.vcpus;
+                // A host can narrow what was set: that is where the thread runs now, and no other setting.
+                let is_narrower = is_set && pins.get(&vcpu).is_some_and(|set| cpus.is_subset(set));
                 // A mask that includes every CPU does not restrict the vCPU.
-                if let Some(cpus) = affinity(value).filter(|cpus| !cpus.is_empty()) {
-                    self.domain()?.threads.vcpus.insert(vcpu, cpus);
+                if cpus.len() < all && !cpus.is_empty() && !is_narrower {
+                    pins.insert(vcpu, cpus);
                 }
                 self.table = VirshOutput::VcpuInfo(None);
+            }
+            (VirshOutput::VcpuInfo(Some(vcpu)), "CPU time") => {
+                let seconds: f64 = value.strip_suffix('s')?.replace(',', ".").parse().ok()?;
+                let ns = (seconds * 1e9) as u64;
+                self.domain()?.totals.insert(format!("vcpu.{vcpu}.time"), ns.to_string());
             }
             (VirshOutput::VcpuInfo(Some(_)), "State") => self.domain()?.paused = value == "paused",
             _ => return None,
@@ -260,7 +322,7 @@ impl Reader {
 /// A pasted command line: `root@host:~# virsh -c qemu:///system vcpupin web`, or `virsh # vcpupin web`.
 static COMMAND: Pattern = Pattern::new(concat!(
     "(?:^|[^A-Za-z0-9_])virsh(?: *[#>])?(?: +-[^ ]+| +[^ ]+://[^ ]*)* +",
-    "(?P<output>vcpupin|emulatorpin|vcpuinfo|domstats)(?P<rest>[ ;].*)?$",
+    "(?P<output>vcpupin|emulatorpin|vcpuinfo|domstats|domblkstat)(?P<rest>[ ;].*)?$",
 ));
 
 /// The output that a pasted command line announces, and the domain that it names. The statistics name each domain
@@ -268,34 +330,33 @@ static COMMAND: Pattern = Pattern::new(concat!(
 fn command(line: &str) -> Option<(VirshOutput, Option<String>)> {
     let found = COMMAND.captures(line)?;
     let output = match &found["output"] {
-        "vcpupin" | "emulatorpin" => VirshOutput::Pins,
+        "vcpupin" | "emulatorpin" => VirshOutput::Pins(false),
         "vcpuinfo" => VirshOutput::VcpuInfo(None),
+        "domblkstat" => VirshOutput::BlockStats,
         _ => VirshOutput::Stats,
     };
     let words = shell_words(found.name("rest").map_or("", |rest| rest.as_str()));
     let mut before = "";
-    let mut words = words.iter().map(|word| word.strip_prefix("--domain=").unwrap_or(word).trim_end_matches(';'));
+    let mut words =
+        words.iter().map(|word| word.strip_prefix("--domain=").unwrap_or(word).trim_end_matches([';', '`']));
     let name = words.find(|word| {
         let option = std::mem::replace(&mut before, word);
         !word.is_empty() && !word.starts_with('-') && !matches!(option, "--vcpu" | "--cpulist")
     });
-    Some((output, name.filter(|name| !name.contains(['|', '>', '&', ';'])).map(str::to_owned)))
+    // A placeholder of a manual is no name: `<vm_name>`, `$VM`.
+    Some((output, name.filter(|name| !name.contains(['|', '>', '&', ';', '<', '$'])).map(str::to_owned)))
 }
 
-/// Parses `yy--` or, with `--pretty`, `0-1 (out of 4)`. Empty if the mask includes every CPU.
-fn affinity(value: &str) -> Option<CpuSet> {
+/// Parses `yy--` or, with `--pretty`, `0-1 (out of 4)`: the CPUs, and how many the host has.
+fn affinity(value: &str) -> Option<(CpuSet, usize)> {
     if let Some((list, all)) = value.split_once(" (out of ") {
-        let all: usize = all.trim_end_matches(')').parse().ok()?;
-        let cpus = CpuSet::parse(list).ok()?;
-        return Some(if cpus.len() == all { CpuSet::new() } else { cpus });
+        return Some((CpuSet::parse(list).ok()?, all.trim_end_matches(')').parse().ok()?));
     }
-    if value.is_empty() || value.len() > MAX_CPUS as usize || !value.bytes().all(|b| matches!(b, b'y' | b'-')) {
+    let all = value.len();
+    if all == 0 || all > MAX_CPUS as usize || !value.bytes().all(|b| matches!(b, b'y' | b'-')) {
         return None;
     }
-    if !value.contains('-') {
-        return Some(CpuSet::new());
-    }
-    Some(value.bytes().zip(0u32..).filter(|(bit, _)| *bit == b'y').map(|(_, cpu)| cpu).collect())
+    Some((value.bytes().zip(0u32..).filter(|(bit, _)| *bit == b'y').map(|(_, cpu)| cpu).collect(), all))
 }
 
 #[cfg(test)]

@@ -37,6 +37,21 @@ fn vcpuinfo_gives_the_last_cpu_and_the_mask() {
 }
 
 #[test]
+fn totals_since_the_start_are_read() {
+    let text = "# virsh domblkstat web vda\nvda rd_req                    12\nvda flush_total_times         99000\n\n\
+        # virsh domblkstat web vdb\nvdb wr_req 7\nvdb odd_row 7\n# virsh vcpuinfo web\nVCPU:           0\n\
+        CPU:            3\nState:          running\nCPU time:       7,5s\nCPU Affinity:   --yy\n";
+    let totals: Vec<_> = only(text).totals.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(
+        totals.join(" "),
+        "block.0.fl.times=99000 block.0.name=vda block.0.rd.reqs=12 block.1.name=vdb block.1.wr.reqs=7 block.count=2 \
+         vcpu.0.time=7500000000"
+    );
+    let all = only("$ virsh domblkstat web\n rd_req 12\n rd_bytes 4096\n").totals;
+    assert_eq!((all["block.0.name"].as_str(), all["block.0.rd.bytes"].as_str()), ("all disks", "4096"));
+}
+
+#[test]
 fn statistics_of_several_domains_are_read() {
     let text = "Domain: 'web'\n  state.state=3\n  state.reason=1\n  vcpu.current=4\n  vcpu.maximum=8\n\
         \x20 vcpu.0.state=1\n\n\
@@ -81,6 +96,31 @@ fn a_pasted_shell_names_the_domain_of_each_output() {
 fn two_tables_of_one_kind_without_names_are_two_domains() {
     let table = "VCPU: CPU Affinity\n-----\n   0: 2\n\n";
     assert_eq!(parse(&format!("{table}{table}")).domains.len(), 2);
+}
+
+#[test]
+fn blank_lines_end_no_table() {
+    let domain = only("VCPU: CPU Affinity\n\n0: 3\n\n1: 4\n\nand 7 more words\n2: 5\n");
+    assert_eq!(pins(&domain), [(0, "3".into()), (1, "4".into())]);
+}
+
+#[test]
+fn where_a_vcpu_runs_now_does_not_narrow_its_setting() {
+    let setting = "# virsh vcpupin web\nVCPU: CPU Affinity\n---\n 0: 1-3\n";
+    let now = |mask: &str| format!("# virsh vcpuinfo web\nVCPU: 0\nCPU: 2\nState: running\nCPU Affinity: {mask}\n");
+    let read = |text: String| pins(&only(&text)).remove(0).1;
+    assert_eq!(read(setting.to_owned() + &now("--y-")), "1-3");
+    assert_eq!(read(now("--y-") + setting), "1-3");
+    assert_eq!(read(setting.to_owned() + &now("y---")), "0", "set to something else since then");
+    assert_eq!(read(now("y---") + &now("--y-")), "2", "without a setting the last one counts");
+    assert_eq!(parse(&now("--y-")).host_cpus, Some(4));
+    assert_eq!(parse(&(now("--y-") + &now("--y--"))).host_cpus, None);
+}
+
+#[test]
+fn a_placeholder_of_a_manual_is_no_name() {
+    let found = parse("Run `virsh vcpupin <vm_name>` to check:\nVCPU: CPU Affinity\n\n0: 3\n");
+    assert_eq!(found.domains[0].name, None);
 }
 
 #[test]

@@ -4,12 +4,14 @@
 
 use super::cmdline::{QemuCommand, parse_argv, shell_words};
 use super::cpu_set::CpuSet;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, group};
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
 use super::{limits, sanitize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// The number of a guest whose configuration does not name it.
+pub const UNKNOWN_ID: &str = "VMID";
 /// Length of a text that is read.
 const MAX_TEXT: usize = 4 * 1024 * 1024;
 /// Lines of a text that are read.
@@ -25,8 +27,18 @@ static KEY: Pattern = Pattern::new(
     |protection|rng0|serial0|shares|startup|tablet|tags|template|tpmstate0|vcpus|vga|vmstatestorage|watchdog
     |(?:virtio|scsi|sata|ide|hostpci|usb|net|numa|unused)[0-9]+)$",
 );
+/// The CPU of a guest without `cpu` (`get_default_cpu_type`). Proxmox's screens write another default down.
+const DEFAULT_CPU: &str = "kvm64";
 /// The text before a colon that can be a key.
 static NAME: Pattern = Pattern::new("^[A-Za-z0-9_-]{1,40}$");
+/// Keys of a container's configuration (pct.conf(5)), whose other keys a guest has as well.
+const OF_CONTAINERS: &[&str] = &["hostname", "rootfs", "swap", "unprivileged"];
+/// A disk of a guest.
+static DISK: Pattern = Pattern::new("^(?:virtio|scsi|sata|ide)[0-9]{1,2}$");
+/// The guest's number in the name of one of its volumes: `local-lvm:vm-100-disk-0`.
+static VOLUME: Pattern = Pattern::new("[:/](?:vm|base)-(?P<id>[0-9]{1,9})-[0-9A-Za-z._-]*$");
+/// What a note says of a hook script or of the host's kernel that changes where threads run.
+static PLACEMENT: Pattern = Pattern::new("isolcpus=|cpuset|taskset|nohz_full=|assign_interrupts");
 
 /// The configuration of one guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +51,17 @@ pub struct VmmConfig {
     pub guest_os: Option<String>,
     /// Lines that could not be read, or have a number that no guest can have.
     pub unread: UnreadLines,
+}
+
+impl VmmConfig {
+    /// Takes the guest's number from the name of its file, such as `100.conf`, where its disks do not tell it.
+    pub fn name_from_file(&mut self, file: &str) {
+        let id = file.strip_suffix(".conf").filter(|id| (3..10).contains(&id.len()));
+        if let Some(id) = id.filter(|id| id.bytes().all(|b| b.is_ascii_digit())) {
+            let sockets = self.command.qmp_sockets.iter_mut();
+            sockets.for_each(|socket| *socket = socket.replace(&format!("/{UNKNOWN_ID}."), &format!("/{id}.")));
+        }
+    }
 }
 
 /// Whether a text holds a configuration.
@@ -91,7 +114,7 @@ fn parts(text: &str) -> Vec<Part<'_>> {
             }
         } else if line.starts_with('[') && line.ends_with(']') {
             (skips, last) = (true, "");
-        } else if !line.is_empty() && !line.contains('#') {
+        } else if !line.is_empty() && (!line.contains('#') || PLACEMENT.is_match(line)) {
             // `#` begins a note or ends a prompt.
             part.unread.push((number + 1, line));
         }
@@ -101,11 +124,22 @@ fn parts(text: &str) -> Vec<Part<'_>> {
 
 fn config(part: &Part) -> Option<VmmConfig> {
     let telling = part.keys.keys().filter(|key| KEY.captures(key).is_some_and(|key| key.name("telling").is_some()));
-    if telling.count() < 3 || part.unread.len() > part.keys.len() {
+    // A container's network card has a name of its own and no model.
+    let is_container = part.keys.iter().any(|(key, (_, value))| {
+        OF_CONTAINERS.contains(key) || key.starts_with("net") && value.split(',').any(|part| part.starts_with("name="))
+    });
+    // Text around a configuration is no part of it.
+    let lines = || part.keys.iter().filter(|(key, _)| KEY.is_match(key)).map(|(_, (number, _))| *number);
+    let (first, last) = (lines().min()?, lines().max()?);
+    let within = |(number, line): &&(usize, &str)| {
+        (first..=last + 1).contains(number) && !line.starts_with("```") || line.starts_with('#')
+    };
+    let unread: Vec<_> = part.unread.iter().filter(within).collect();
+    if telling.count() < 3 || is_container || unread.len() > part.keys.len() {
         return None;
     }
     let mut config = VmmConfig::default();
-    part.unread.iter().for_each(|(number, line)| config.unread.add(*number, line));
+    unread.iter().for_each(|(number, line)| config.unread.add(*number, line));
     let mut counted = true;
     for what in ["sockets", "cores", "vcpus"] {
         if let Some((number, value)) = part.keys.get(what).filter(|(_, n)| limits::beyond(n, limits::VCPUS.into())) {
@@ -114,7 +148,9 @@ fn config(part: &Part) -> Option<VmmConfig> {
         }
     }
     let keys: BTreeMap<&str, &str> = part.keys.iter().map(|(key, (_, value))| (*key, *value)).collect();
-    config.command = parse_argv(&argv(&keys, counted));
+    let is_whole = is_whole(&keys) && !unread.iter().any(|(_, line)| line.contains("..") || line.contains('\u{2026}'));
+    config.command = parse_argv(&argv(&keys, counted, is_whole));
+    config.command.is_cut = !is_whole;
     config.guest_os = keys.get("ostype").map(|name| sanitize(name, 40)).filter(|name| name != "other");
     let affinity = keys.get("affinity").and_then(|list| CpuSet::parse(list).ok()).filter(|cpus| !cpus.is_empty());
     if let Some(cpus) = affinity {
@@ -124,9 +160,17 @@ fn config(part: &Part) -> Option<VmmConfig> {
     Some(config)
 }
 
+/// Whether a configuration has the keys that Proxmox writes for each guest, so that what it lacks is the default. Keys
+/// that identify the guest are often taken out.
+fn is_whole(keys: &BTreeMap<&str, &str>) -> bool {
+    let each: [&[&str]; 4] =
+        [&["boot", "bootdisk"], &["memory"], &["name"], &["smbios1", "vmgenid", "sockets", "scsihw"]];
+    each.iter().all(|any| any.iter().any(|key| keys.contains_key(key)))
+}
+
 /// QEMU's command line for a configuration, without counts of vCPUs if they are implausible; the options of `args` come
 /// last, as Proxmox appends them.
-fn argv(keys: &BTreeMap<&str, &str>, counted: bool) -> Vec<String> {
+fn argv(keys: &BTreeMap<&str, &str>, counted: bool, is_whole: bool) -> Vec<String> {
     let get = |key: &str| keys.get(key).copied();
     let first = |text: &str| text.split(',').next().unwrap_or_default().to_owned();
     let mut argv = vec!["/usr/bin/kvm".to_owned()];
@@ -152,17 +196,29 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool) -> Vec<String> {
     let windows = windows_version(get("ostype").unwrap_or_default());
     // Proxmox switches the HPET off for Windows since Vista.
     let hpet = if windows.is_some_and(|version| version >= 6) { ",hpet=off" } else { "" };
-    add("-machine", format!("{machine},accel=kvm{hpet}"));
-    add("-cpu", cpu(keys, windows));
+    let accel = if get("kvm") == Some("0") { "tcg" } else { "kvm" };
+    add("-machine", format!("{machine},accel={accel}{hpet}"));
+    let cpu = cpu(keys, windows, is_whole);
+    if !cpu.is_empty() {
+        add("-cpu", cpu);
+    }
     let local = get("localtime").map_or(windows.is_some(), |on| on == "1");
     let drift = if windows.is_some() { ",driftfix=slew" } else { "" };
     add("-rtc", format!("base={}{drift}", if local { "localtime" } else { "utc" }));
     if windows.is_some() {
         add("-global", "kvm-pit.lost_tick_policy=discard".to_owned());
     }
-    let io = keys.values().filter(|value| value.split(',').any(|part| part == "iothread=1"));
-    for (id, _) in io.enumerate().take(64) {
-        add("-object", format!("iothread,id=iothread-{id}"));
+    // Its QMP socket has the guest's number.
+    let disks = || keys.iter().filter(|(key, _)| DISK.is_match(key));
+    let ids: BTreeSet<&str> = disks().filter_map(|(_, value)| group(&VOLUME.captures(volume(value))?, "id")).collect();
+    let id = ids.first().filter(|_| ids.len() == 1).unwrap_or(&UNKNOWN_ID);
+    add("-qmp", format!("unix:/var/run/qemu-server/{id}.qmp,server"));
+    for (key, value) in keys {
+        if DISK.is_match(key) {
+            disk(key, value, get("scsihw"), &mut add);
+        } else if let Some(card) = network_card(key, value) {
+            add("-device", card);
+        }
     }
     // Without `numa: 1` Proxmox ignores the cells.
     for (key, value) in keys.iter().filter(|_| get("numa") == Some("1")) {
@@ -174,6 +230,52 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool) -> Vec<String> {
     }
     argv.extend(shell_words(get("args").unwrap_or_default()));
     argv
+}
+
+/// The drive and the device of a disk: `scsi0: local-lvm:vm-100-disk-0,aio=native,iothread=1,size=32G`.
+fn disk(key: &str, value: &str, scsihw: Option<&str>, add: &mut impl FnMut(&str, String)) {
+    let has = |name: &str| value.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let volume = volume(value);
+    if volume == "none" || volume.ends_with("cloudinit") || has("media") == Some("cdrom") {
+        return;
+    }
+    // Without another mode Proxmox opens disks past the host's page cache.
+    let aio = has("aio").map_or_else(String::new, |aio| format!(",aio={aio}"));
+    add("-drive", format!("file={volume},if=none,id=drive-{key},cache={}{aio}", has("cache").unwrap_or("none")));
+    let is_scsi = key.starts_with("scsi");
+    let driver = match key {
+        _ if is_scsi => "scsi-hd",
+        _ if key.starts_with("virtio") => "virtio-blk-pci",
+        _ => "ide-hd",
+    };
+    // Elsewhere Proxmox ignores the option.
+    let takes_iothread = driver == "virtio-blk-pci" || is_scsi && scsihw == Some("virtio-scsi-single");
+    let iothread = if takes_iothread && has("iothread") == Some("1") {
+        format!(",iothread=iothread-{key}")
+    } else {
+        String::new()
+    };
+    if let Some((_, id)) = iothread.split_once('=') {
+        add("-object", format!("iothread,id={id}"));
+    }
+    add("-device", format!("{driver},drive=drive-{key},id={key}{iothread}"));
+    if let Some(model) = scsihw.filter(|model| is_scsi && !model.starts_with("virtio")) {
+        // Proxmox's `lsi` is QEMU's lsi53c895a.
+        add("-device", format!("{},id=scsihw", if model == "lsi" { "lsi53c895a" } else { model }));
+    }
+}
+
+/// What is behind a disk.
+fn volume(value: &str) -> &str {
+    value.split(',').next().unwrap_or_default().trim_start_matches("file=")
+}
+
+/// The device of a network card that has its link up: `net0: e1000=BC:24:11:00:00:01,bridge=vmbr0`.
+fn network_card(key: &str, value: &str) -> Option<String> {
+    key.strip_prefix("net").filter(|number| number.bytes().all(|b| b.is_ascii_digit()))?;
+    let model = value.split(',').next()?.trim_start_matches("model=").split('=').next()?;
+    let model = if model == "virtio" { "virtio-net-pci" } else { model };
+    (!value.contains("link_down=1")).then(|| format!("{model},id={key}"))
 }
 
 /// The memory and the CPUs of a NUMA cell: `cpus=0-3;8,hostnodes=0-1,memory=4096,policy=bind`.
@@ -206,8 +308,8 @@ fn windows_version(ostype: &str) -> Option<u32> {
 }
 
 /// The CPU with its flags and the enlightenments that Proxmox adds for Windows (`get_hyperv_enlightenments`).
-fn cpu(keys: &BTreeMap<&str, &str>, windows: Option<u32>) -> String {
-    let text = keys.get("cpu").copied().unwrap_or("x86-64-v2-AES");
+fn cpu(keys: &BTreeMap<&str, &str>, windows: Option<u32>, is_whole: bool) -> String {
+    let text = keys.get("cpu").copied().unwrap_or(if is_whole { DEFAULT_CPU } else { "" });
     let mut parts = text.split(',');
     let mut cpu = parts.next().unwrap_or_default().trim_start_matches("cputype=").to_owned();
     let early_uefi = keys.get("bios") == Some(&"ovmf") && windows.is_some_and(|version| version < 8);

@@ -62,6 +62,48 @@ fn proxmox_adds_enlightenments_for_windows_and_none_for_others() {
     assert!(linux.command.hyperv.is_empty() && linux.command.hpet.is_none() && linux.threads.is_empty());
 }
 
+const IDE: &str = "boot: order=ide0\ncores: 2\nide0: tank:vm-105-disk-1,cache=unsafe,size=32G\n\
+    ide2: none,media=cdrom\nmemory: 4096\nname: old\nnet0: e1000=D6:46:16:2C:CD:8C,bridge=vmbr0\n\
+    net1: virtio=D6:46:16:2C:CD:8D,bridge=vmbr0\nonboot: 1\nostype: l26\n\
+    scsi1: tank:vm-105-disk-2,aio=threads,iothread=1\nscsihw: lsi\nsockets: 1\n";
+
+#[test]
+fn disks_and_network_cards_become_devices() {
+    let command = only(IDE).command;
+    let disks: Vec<_> =
+        command.disks.iter().map(|d| (d.device.as_str(), d.driver.as_deref().unwrap_or_default())).collect();
+    assert_eq!(disks, [("ide0", "ide-hd"), ("scsi1", "scsi-hd")]);
+    assert_eq!(
+        (command.disks[0].cache.as_deref(), command.disks[0].file.as_str()),
+        (Some("unsafe"), "tank:vm-105-disk-1")
+    );
+    assert_eq!((command.disks[1].cache.as_deref(), command.disks[1].iothread.as_deref()), (Some("none"), None));
+    let emulated: Vec<_> = command.device_properties.iter().map(|p| (p.device.as_str(), p.value.as_str())).collect();
+    assert_eq!(emulated, [("net0", "e1000"), ("scsihw", "lsi53c895a")]);
+    assert_eq!(command.qmp_sockets, ["/var/run/qemu-server/105.qmp"]);
+    assert!(!command.is_cut && command.cpu_options == ["kvm64"], "Proxmox's default");
+}
+
+#[test]
+fn a_part_of_a_configuration_has_no_default_cpu() {
+    for text in [IDE.replace("name: old\n", ""), IDE.replace("name: old\n", "...\nname: old\n")] {
+        let command = only(&text).command;
+        assert!(command.is_cut && command.cpu_options.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn containers_and_the_text_around_are_left_out() {
+    let container = "arch: amd64\ncores: 4\nhostname: c\nmemory: 4096\nnet0: name=eth0,bridge=vmbr0,type=veth\n\
+        onboot: 1\nostype: debian\nrootfs: tank:subvol-1,size=8G\nswap: 0\nlxc.cap.drop:\n";
+    assert!(parse(container).is_empty());
+    let page = format!("My VM, and why:\n\n```\n{IDE}```\n\nThat is all.\n\n{container}");
+    let config = only(&page);
+    assert_eq!((config.command.name.as_deref(), config.unread.count), (Some("old"), 0));
+    let noted = only(&format!("#cpu_taskset 3-18\n#a note\n{IDE}"));
+    assert_eq!(noted.unread.first, [(1, "#cpu_taskset 3-18".to_owned())]);
+}
+
 #[test]
 fn counts_beyond_kvms_are_named_and_left_out() {
     for (text, note) in [

@@ -2,6 +2,7 @@
 
 use crate::metadata::source::{GuestMetadata, UuidClaim};
 use crate::metadata::status_xml::{DomainStatus, StatusFiles};
+use crate::proc::fds::KvmFiles;
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
@@ -46,6 +47,8 @@ pub(crate) struct ProcessIdentity {
     pub vcpu_threads: u32,
     /// Number of open vCPU files. QEMU keeps the files of unplugged vCPUs open.
     pub vcpu_files: u32,
+    /// Whether its open files were read, and no VM of KVM is among them.
+    pub emulated: bool,
     /// The groups of processes that bound its CPUs.
     pub cpu_groups: Vec<GroupCpus>,
 }
@@ -133,6 +136,7 @@ impl ProcessIdentity {
             machine,
             vmm,
             persistent: report.persistent,
+            emulated: self.emulated && command.is_some_and(QemuCommand::may_be_emulated),
             cpu_groups: self.cpu_groups.clone(),
         }
     }
@@ -230,10 +234,12 @@ impl GuestDescription {
     }
 
     /// Takes over what `/proc` and the cgroups show now.
-    pub(super) fn update(&mut self, vcpu_threads: u32, vcpu_files: u32, cpu_groups: &[GroupCpus]) {
+    pub(super) fn update(&mut self, vcpu_threads: u32, files: &KvmFiles, cpu_groups: &[GroupCpus]) {
         let known = &mut self.identity;
-        if (known.vcpu_threads, known.vcpu_files) != (vcpu_threads, vcpu_files) || known.cpu_groups != cpu_groups {
-            (known.vcpu_threads, known.vcpu_files, known.cpu_groups) = (vcpu_threads, vcpu_files, cpu_groups.to_vec());
+        let now = (vcpu_threads, files.vcpu_count() as u32, !files.vm);
+        if (known.vcpu_threads, known.vcpu_files, known.emulated) != now || known.cpu_groups != cpu_groups {
+            (known.vcpu_threads, known.vcpu_files, known.emulated) = now;
+            known.cpu_groups = cpu_groups.to_vec();
             self.changed = true;
         }
     }

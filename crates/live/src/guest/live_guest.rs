@@ -57,9 +57,11 @@ impl LiveGuest {
     pub(crate) fn open(pid: i32, boot_time_ms: i64, reader: &mut ReadContext) -> Result<Self, FileError> {
         let threads = Threads::open(pid, reader)?;
         let comm = threads.living.get(&pid).map(|t| t.comm.clone()).unwrap_or_default();
-        let files = KvmFiles::read(&reader.paths, pid).unwrap_or_default();
+        // A process whose files cannot be read is known by its threads' names.
+        let files = KvmFiles::read(&reader.paths, pid);
+        let files = files.unwrap_or_else(|_| KvmFiles { vm: true, ..KvmFiles::default() });
         let mut identity = ProcessIdentity::read(&reader.paths, pid, threads.start_ticks(), &comm, boot_time_ms);
-        identity.vcpu_files = files.vcpu_count() as u32;
+        (identity.vcpu_files, identity.emulated) = (files.vcpu_count() as u32, !files.vm);
         Ok(Self {
             description: GuestDescription::new(identity, reader),
             threads,
@@ -136,7 +138,7 @@ impl LiveGuest {
         self.roles.look(&self.threads, &self.files.vcpus);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();
-        self.description.update(named as u32, self.files.vcpu_count() as u32, &self.resources.limits.cpus);
+        self.description.update(named as u32, &self.files, &self.resources.limits.cpus);
         self.description.merge();
         Liveness::Alive
     }

@@ -1,8 +1,10 @@
-//! How fast the host's CPUs run.
+//! How fast the host's CPUs run, and what decides it.
 
 use crate::proc::file::read_word;
+use kvm::sanitize;
+use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_MAX_KHZ};
 use sample::CpuTimes;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 /// Time between two readings.
@@ -28,17 +30,34 @@ impl Frequencies {
         Self { cpus: sys.join("devices/system/cpu"), khz: HashMap::new(), due_ns: quick.then_some(0) }
     }
 
-    /// Sets the frequency of each CPU.
-    pub(super) fn set(&mut self, cpus: &mut [CpuTimes], now_ns: u64) {
+    /// Sets the frequency of each CPU. Returns what decides it, where that was read again.
+    pub(super) fn set(&mut self, cpus: &mut [CpuTimes], now_ns: u64) -> Option<BTreeMap<String, String>> {
+        let mut facts = None;
         if self.due_ns.is_some_and(|due| now_ns >= due) {
             let read =
                 |cpu: u32| read_word(&self.cpus.join(format!("cpu{cpu}/cpufreq/scaling_cur_freq")))?.parse().ok();
             self.khz = cpus.iter().filter_map(|c| Some((c.cpu, read(c.cpu)?))).collect();
             self.due_ns = (!self.khz.is_empty()).then_some(now_ns + PERIOD_NS);
+            facts = Some(self.facts());
         }
         for cpu in cpus {
             cpu.frequency_khz = self.khz.get(&cpu.cpu).copied();
         }
+        facts
+    }
+
+    /// The governor, its driver, and the frequencies that the first CPU can have and keep up.
+    fn facts(&self) -> BTreeMap<String, String> {
+        let word = |file: &str| read_word(&self.cpus.join("cpu0").join(file)).map(|word| sanitize(&word, 32));
+        // In MHz (drivers/acpi/cppc_acpi.c).
+        let nominal = || Some((word("acpi_cppc/nominal_freq")?.parse::<u64>().ok()?.checked_mul(1000)?).to_string());
+        let known = [
+            (CPU_GOVERNOR, word("cpufreq/scaling_governor")),
+            (CPU_DRIVER, word("cpufreq/scaling_driver")),
+            (CPU_MAX_KHZ, word("cpufreq/cpuinfo_max_freq")),
+            (CPU_BASE_KHZ, word("cpufreq/base_frequency").or_else(nominal)),
+        ];
+        known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 }
 
@@ -60,5 +79,26 @@ mod tests {
         assert_eq!(read("6.8.0-48-generic"), [None, Some(2_400_000)]);
         assert_eq!(read("5.15.0"), [None, None]);
         assert_eq!(read("?"), [None, None]);
+    }
+
+    #[test]
+    fn what_decides_the_frequencies_is_read_as_often() {
+        let dir = tempfile::tempdir().unwrap();
+        let cpu = dir.path().join("devices/system/cpu/cpu0");
+        for (file, text) in [
+            ("cpufreq/scaling_cur_freq", "800000"),
+            ("cpufreq/scaling_governor", "schedutil"),
+            ("acpi_cppc/nominal_freq", "2450"),
+        ] {
+            std::fs::create_dir_all(cpu.join(file).parent().unwrap()).unwrap();
+            std::fs::write(cpu.join(file), format!("{text}\n")).unwrap();
+        }
+        let mut cpus = [CpuTimes::default()];
+        let mut frequencies = Frequencies::new(dir.path(), "6.8.0");
+        let facts = frequencies.set(&mut cpus, 1).unwrap();
+        let facts: Vec<_> = facts.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(facts, [(CPU_BASE_KHZ, "2450000"), (CPU_GOVERNOR, "schedutil")]);
+        assert_eq!(frequencies.set(&mut cpus, 2), None);
+        assert!(frequencies.set(&mut cpus, 2 * PERIOD_NS).is_some());
     }
 }

@@ -58,7 +58,11 @@ impl HostReader {
             self.numbers = numbers;
         }
         self.interrupts.read(&mut cpus);
-        self.frequencies.set(&mut cpus, now_ns);
+        let new = self.frequencies.set(&mut cpus, now_ns).unwrap_or_default();
+        // The facts are recorded again when they change.
+        if new.iter().any(|(name, value)| self.facts.params.get(name) != Some(value)) {
+            Arc::make_mut(&mut self.facts).params.extend(new);
+        }
         cpus
     }
 
@@ -142,6 +146,7 @@ fn facts(paths: &SystemPaths) -> HostFacts {
         virtualised: has_flag("hypervisor"),
         tick_hz: tick_hz(),
         kvm_flavour: flavour,
+        profile: None,
     }
 }
 

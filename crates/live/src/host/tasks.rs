@@ -110,7 +110,7 @@ impl HostTasks {
             if pid != std::process::id().cast_signed() {
                 let found = self.tasks.len();
                 if let Some(before) = before.filter(|_| threads > 1) {
-                    process.threads = self.read_threads(pid, &before.threads, scan);
+                    process.threads = self.read_threads(&task, &before.threads, scan);
                 }
                 // From their second reading on the threads replace the process.
                 if self.tasks.len() == found {
@@ -123,10 +123,11 @@ impl HostTasks {
 
     fn read_threads(
         &mut self,
-        pid: i32,
+        process: &HostTask,
         before: &HashMap<i32, TaskReading>,
         scan: &mut Scan,
     ) -> HashMap<i32, TaskReading> {
+        let pid = process.pid;
         let dir = self.paths.process(pid, "task");
         let mut tids = file::numbers_in(&dir);
         tids.truncate(MAX_THREADS.min(scan.threads_left));
@@ -135,6 +136,8 @@ impl HostTasks {
         for tid in tids {
             let path = dir.join(tid.to_string()).join("stat");
             let Some((now, task, _)) = read(&path, (tid, pid)) else { continue };
+            let name = Some(&process.comm).filter(|name| **name != task.comm).cloned().unwrap_or_default();
+            let task = HostTask { process: name, ..task };
             self.tasks.extend(before.get(&tid).and_then(|before| now.since(before, scan.over_ns, task)));
             threads.insert(tid, now);
         }
@@ -171,6 +174,7 @@ fn read(stat: &Path, (tid, pid): (i32, i32)) -> Option<(TaskReading, HostTask, u
         tid,
         pid,
         comm: sanitize(&String::from_utf8_lossy(stat.comm), 64),
+        process: String::new(),
         kernel: stat.kernel,
         used_ns: 0,
         over_ns: 0,
@@ -215,6 +219,7 @@ mod tests {
             seen.iter().map(|t| (t.tid, t.pid, t.comm.as_str())).collect::<Vec<_>>(),
             [(10, 10, "hog"), (11, 10, "hog-worker")]
         );
+        assert_eq!(seen.iter().map(|t| t.process.as_str()).collect::<Vec<_>>(), ["", "hog"]);
         assert_eq!(groups, Some(vec![group("hog", S, 1)]), "a process has the time of all its threads");
         fake.end(10);
         assert_eq!(tasks.scan(6 * S, 11..15, &skip), (vec![], Some(vec![])), "measured, and nothing was busy");

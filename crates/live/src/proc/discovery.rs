@@ -1,4 +1,4 @@
-//! Finds the guests: processes that hold a KVM VM.
+//! Finds the guests: processes that hold a KVM VM, and QEMUs that emulate a guest's CPU without one.
 //!
 //! Each tick lists /proc, but looks only into processes that are new or young, hold `/dev/kvm`, or were not looked at
 //! for half a minute: a process may open its VM at any time.
@@ -15,6 +15,8 @@ use std::collections::HashMap;
 
 /// A process younger than this is looked at in each tick.
 const YOUNG_NS: u64 = 10_000_000_000;
+/// A QEMU without a VM after this time will not open one: it does so before anything else.
+const STARTED_NS: u64 = 2_000_000_000;
 /// Pause after a look per open file. A look takes some microseconds per file, so that a process with thousands of them
 /// costs less than a percent of a CPU.
 const PAUSE_PER_FILE_NS: u64 = 400_000;
@@ -199,7 +201,8 @@ impl Discovery {
             Err(why) => return Some(self.could_not_look(pid, was_guest, why, now_ns)),
         };
         let stat = Stat::parse(&line)?;
-        let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
+        let age_ns = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS));
+        let young = age_ns < YOUNG_NS;
         if stat.kernel {
             // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their process
             // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they get the name right after creation.
@@ -213,7 +216,9 @@ impl Discovery {
             return Some((ProcessKind::Other, recheck(pid, now_ns), None));
         }
         match KvmFiles::read(&self.paths, pid) {
-            Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns), None)),
+            Ok(files) if files.vm || age_ns >= STARTED_NS && !files.dev_kvm && is_qemu(stat.comm) => {
+                Some((ProcessKind::Guest, recheck(pid, now_ns), None))
+            }
             Ok(files) if young || files.dev_kvm => {
                 self.candidates.extend(main_thread(&self.paths, pid).map(|main| (pid, main)));
                 Some((ProcessKind::Other, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
@@ -256,6 +261,11 @@ pub fn vcpus(paths: &SystemPaths) -> usize {
     found.guests.iter().map(of).sum()
 }
 
+/// Whether a process is a QEMU for whole machines, by its name; `kvm` is Proxmox's.
+fn is_qemu(comm: &[u8]) -> bool {
+    comm.starts_with(b"qemu-system-") || matches!(comm, b"qemu-kvm" | b"kvm")
+}
+
 /// Half a minute from now plus up to a quarter of a minute, so that not all processes fall due in one tick.
 fn recheck(pid: i32, now_ns: u64) -> u64 {
     now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
@@ -277,6 +287,18 @@ mod tests {
         fake.process(12, "bash");
         let mut d = Discovery::new(fake.paths());
         assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
+    }
+
+    #[test]
+    fn a_qemu_without_a_vm_is_a_guest_once_it_has_started() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu-system-x86");
+        fake.process(11, "qemu-system-x86").start(99_900);
+        fake.process(12, "qemu-img");
+        fake.process(13, "qemu-aarch64-st");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
+        assert_eq!(d.scan(2 * S, OLD + 2 * S).unwrap().guests, [10, 11]);
     }
 
     #[test]

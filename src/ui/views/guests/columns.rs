@@ -290,7 +290,7 @@ fn cost(r: &GuestRow<'_>) -> Cell {
             let tasks = tasks.map(|task| format!("{} {}", clean(&task.comm), share(task.cpu_percent)));
             Cell::text(tasks.collect::<Vec<_>>().join(", "))
         }
-        (_, Some(GuestCosts { costs, lost })) => match costs.first() {
+        (_, Some(GuestCosts { costs, lost, .. })) => match costs.first() {
             Some(cost) => Cell::Cost(cost.clone()),
             None if lost.is_some() => Cell::blank(),
             None => Cell::unknown(),

@@ -5,13 +5,11 @@ use crate::ui::filter::TableFilter;
 use crate::ui::state::AppState;
 use crate::ui::table::{RowKey, TableId, step};
 use crate::ui::text::clean;
-use judge::cost::{CostKind, GuestCosts, guest_costs};
+use judge::cost::{GuestCosts, guest_costs};
 use judge::lint::Severity;
-use judge::model::{DomainModel, GuestId, Model, ThreadModel};
-use kvm::thread_name;
-use sample::OtherTask;
+use judge::model::{DomainModel, GuestId, Model};
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// From this many idle guests on, they share a row.
 const MIN_FOLDED: usize = 4;
@@ -19,8 +17,6 @@ const MIN_FOLDED: usize = 4;
 const LITTLE: f64 = 5.0;
 /// A guest that uses, and whose vCPUs wait for, less of a CPU than this is idle; percent.
 const IDLE: f64 = 1.0;
-/// A vCPU is delayed by tasks outside guests if they ran for this part of the time that it waited for others.
-const MIN_SHARE: f64 = 0.25;
 
 /// A row of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +64,8 @@ impl GuestList {
             }
         }
         self.costs = costs;
-        self.delayed = delayed_guests(model, &self.costs);
+        let delayed = model.domains.iter().zip(&self.costs).filter(|(_, costs)| costs.is_delayed_by_tasks);
+        self.delayed = delayed.map(|(d, _)| clean(d.name())).collect();
     }
 }
 
@@ -80,24 +77,6 @@ pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
 /// Whether a guest does nothing.
 pub fn is_idle(d: &DomainModel) -> bool {
     d.cpu.is_some_and(|c| c.busy() < IDLE) && d.longest_wait().unwrap_or(0.0) < IDLE
-}
-
-/// The guests with a vCPU that waits for a CPU which tasks outside guests use.
-fn delayed_guests(model: &Model, costs: &[GuestCosts]) -> Vec<String> {
-    let guests: HashSet<i32> = model.domains.iter().flat_map(|d| &d.threads).map(|t| t.tid).collect();
-    // Where a guest is not among those looked at, the name of its vCPU tells.
-    let is_outside = |task: &&OtherTask| {
-        task.tid > 0 && !guests.contains(&task.tid) && thread_name::vcpu_index(&task.comm).is_none()
-    };
-    let is_delayed = |vcpu: &ThreadModel| {
-        let all: f64 = vcpu.preempted_by.iter().map(|task| task.ns as f64).sum();
-        let outside: f64 = vcpu.preempted_by.iter().filter(is_outside).map(|task| task.ns as f64).sum();
-        all > 0.0 && outside >= all * MIN_SHARE
-    };
-    let waits = |costs: &GuestCosts| costs.costs.iter().any(|cost| cost.kind == CostKind::Wait);
-    let guests = model.domains.iter().zip(costs).filter(|(_, costs)| waits(costs));
-    let delayed = guests.filter(|(d, _)| d.worst_wait().is_some_and(|(vcpu, _)| is_delayed(vcpu)));
-    delayed.map(|(d, _)| clean(d.name())).collect()
 }
 
 /// What a row of the list is about.

@@ -23,7 +23,9 @@ const COST_WARNING: f64 = 2.0;
 /// `SynIC` without avic: `AutoEOI` inhibits `APICv` (`arch/x86/kvm/hyperv.c`, `synic_update_vector`).
 pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let isa = ctx.isa(guest);
-    if guest.config.enlightened("synic") != Some(true) || guest.config.hyperv.has("avic") || isa == Some(Isa::Arm64) {
+    let config = &guest.config;
+    let inhibits = config.enlightened("synic") == Some(true) && config.enlightened("avic") == Some(false);
+    if !inhibits || isa == Some(Isa::Arm64) {
         return;
     }
     // Without APICv, on this hardware or by a module parameter, a fix gains nothing.
@@ -112,19 +114,22 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 
 /// PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).
 pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let policy = guest.config.timers.pit_policy.as_deref();
-    if !guest.config.known || ctx.isa(guest) != Some(Isa::Svm) || ctx.param_on("kvm_amd.avic") != Some(true) {
+    let is_set = guest.config.timers.pit_policy.is_some();
+    if guest.config.pit_policy() != Some("delay")
+        || ctx.isa(guest) != Some(Isa::Svm)
+        || ctx.param_on("kvm_amd.avic") != Some(true)
+    {
         return;
     }
     let window = guest.exits(&[ExitKind::InterruptWindow]);
     let accelerated = guest.exits(&[ExitKind::Avic]);
-    if policy.is_some_and(|p| p != "delay") || window.count == 0 || accelerated.count > 0 {
+    if window.count == 0 || accelerated.count > 0 {
         return;
     }
     let (count, over) = (figure(window.count as f64), guest.window());
     let evidence = vec![
         format!("{count} vintr exits {over} and none of AVIC's, though kvm_amd.avic is on"),
-        format!("the tick policy of timer pit is {}", policy.map_or("not set, which means delay", |_| "delay")),
+        format!("the tick policy of timer pit is {}", if is_set { "delay" } else { "not set, which means delay" }),
         CHECK_INHIBIT_REASON.into(),
     ];
     let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");

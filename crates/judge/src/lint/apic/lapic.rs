@@ -3,6 +3,10 @@
 use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
 
+/// Without a rate, so many accesses that are such a share of the exits, percent, tell of themselves.
+const DECISIVE_COUNT: u64 = 10_000;
+const MOST: f64 = 50.0;
+
 const APICV_NEED: &str = "only on CPUs with APICv; reboot the host, or reload kvm_intel while no guest is running";
 const VAPIC_IS_ON: &str = "The guest already has what helps on such a host (vapic). \
     A host with APIC virtualisation (APICv on Intel's Xeon E5 v2 or later, AVIC on AMD's) has none of these exits";
@@ -21,9 +25,13 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     if accesses.count == 0 || (inhibited && accesses.marks.iter().all(|m| matches!(m, Mark::Access(..)))) {
         return;
     }
-    let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else { return };
-    if per_vcpu < ctx.thresholds().apic.lapic_exits {
-        return;
+    let is_most = accesses.count >= DECISIVE_COUNT && accesses.exit_share.is_some_and(|share| share >= MOST);
+    let by_share = is_most && guest.interval_s.is_none();
+    if !by_share {
+        let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else { return };
+        if per_vcpu < ctx.thresholds().apic.lapic_exits {
+            return;
+        }
     }
     let mut fix = Vec::new();
     if ctx.param_on("kvm_intel.enable_apicv") == Some(false) {
@@ -38,14 +46,18 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         fix.extend(fixes::cpu_feature(guest, "x2apic", fixes::POWER_CYCLE, &["x2apic=on"]));
         fix.push(fixes::advice(KEEP_X2APIC));
     }
-    let severity = Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
+    let (severity, confidence) = if by_share {
+        (Severity::Info, Confidence::Low)
+    } else {
+        (Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default()), Confidence::High)
+    };
     let parameter = apic_parameter(ctx.isa(guest)).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
     let evidence = vec![
         accesses.describe(guest, "accesses", "to the local APIC's memory"),
         format!("look at: cat /sys/module/{parameter}"),
         guest.perf_check("mmio"),
     ];
-    verdicts.find(Finding::new(severity, Confidence::High, evidence, fix).caused_by(accesses));
+    verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(accesses));
 }
 
 /// Writes to the interrupt command register: of x2APIC, of Hyper-V, of the APIC's page.

@@ -4,17 +4,19 @@ mod apicv;
 mod lapic;
 
 use crate::lint::prelude::*;
+use crate::lint::profiles;
 
 pub(super) const RULES: &[Rule] = &[
-    Rule::new(RuleId::ApicvInhibited, Behaviour(apicv::inhibited), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::ApicvInhibited, Profiled(apicv::inhibited, profiles::apic), Hold::USUAL).described(RuleDoc {
         sees: "SynIC without avic disables the interrupt controller's acceleration (APICv, AVIC)",
         problem: "APIC acceleration is off",
         why: "SynIC recommends that Windows acknowledge synthetic interrupts automatically (AutoEOI). APIC \
             virtualisation cannot do that, so KVM disables it: each interrupt and each APIC access costs exits again. \
             The avic enlightenment withdraws that recommendation",
-        thresholds: thresholds![apic.page_faults],
+        thresholds: thresholds![apic.page_faults, apic.profile_faults],
         limits: "KVM does not report the state of APICv; the rule infers it from exits that exist only with or only \
-            without it. It needs 1000 exits/s other than idle ones. A guest in x2APIC mode shows no page faults",
+            without it. It needs 1000 exits/s other than idle ones. A guest in x2APIC mode shows no page faults. Of a \
+            profile by kvm_exit only shares are known: memory faults of few instructions are an info",
         fix: "The avic enlightenment in the domain's XML, after a power cycle; needs libvirt 8.10 and QEMU 6.2",
         links: &[links::HYPERV, links::HYPERVISOR_FEATURES],
     }),
@@ -25,7 +27,8 @@ pub(super) const RULES: &[Rule] = &[
             virtualise these registers: it is an old CPU, or KVM's APIC virtualisation is off. Each acknowledgement, \
             timer setting and inter-processor interrupt costs an exit, which limits I/O rates",
         thresholds: thresholds![apic.lapic_exits, cost.of_one_cpu, cost.of_vcpus],
-        limits: "Whether the host's CPU has APICv at all is not visible, only whether kvm_intel uses it",
+        limits: "Whether the host's CPU has APICv at all is not visible, only whether kvm_intel uses it. Where no time \
+            is known, an info by the share of the exits",
         fix: "A kvm_intel parameter on the host, CPU features in the domain's XML, or the guest's kernel command line",
         links: &[links::KERNEL_PARAMETERS, links::HYPERVISOR_FEATURES],
     }),

@@ -1,7 +1,8 @@
 //! What the host itself does on the CPUs of pinned vCPUs, and the CPUs that are left for that.
 
+use crate::cost::Holder;
 use crate::lint::prelude::*;
-use crate::model::{CpuModel, HostTaskModel};
+use crate::model::{CpuModel, GuestThread, HostTaskModel};
 use crate::placement::GuestPlan;
 
 /// A vCPU that uses less is idle, and nothing on its CPU hurts it, percent.
@@ -9,6 +10,9 @@ const IDLE: f64 = 10.0;
 
 /// A busier vCPU should have its CPU's tick stopped, percent.
 const BUSY: f64 = 50.0;
+
+/// From this wait on, a vCPU competes for its CPU, percent.
+const COMPETES: f64 = 2.0;
 
 const IRQ_AFFINITY_NEED: &str = "takes effect at once, until the next boot; it leaves the interrupts that \
     refuse it, as those of a multiqueue device's queues do: for them isolcpus=managed_irq,domain,CPUS";
@@ -41,8 +45,11 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         return verdicts.cannot_tell("the CPUs of this host are unknown (add lscpu -p or virsh capabilities)");
     }
     let full = faults::starved(map, &ctx.layouts);
-    let emulators = ctx.guests.iter().flat_map(|g| g.domain.threads.iter().filter(|t| t.role == Role::Emulator));
-    let wait = emulators.filter_map(|t| t.cpu?.wait).fold(0.0, f64::max);
+    let emulators = ctx.guests.iter().filter_map(|g| Some((g, g.domain.emulator()?)));
+    let for_guests = |(guest, thread): (&GuestContext<'_>, &ThreadModel)| {
+        Some(thread.cpu?.wait? - ctx.waits().shares(guest.index, thread)?.sum(|holder| !holder.is_guest()))
+    };
+    let wait = emulators.filter_map(for_guests).fold(0.0, f64::max);
     let waits = wait >= ctx.thresholds().pinning.starved_wait && pinned.len() * 2 > map.all.len();
     if !full && !waits {
         return;
@@ -66,6 +73,16 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (t, host) = (&ctx.thresholds().pinning, ctx.topology());
     let on_cpu = |cpu: u32| ctx.model.host.tasks.iter().filter(move |k| k.last_cpu == cpu);
+    // Tasks, read some seconds ago, and threads that are not pinned count for the CPU on which they ran last: together
+    // they have at most what pinned threads left of it.
+    let used_by_tasks = |cpu: u32| {
+        let tasks: f64 = on_cpu(cpu).map(|k| k.cpu_percent).sum();
+        let Some((cpu, time)) = ctx.model.host.cpu(cpu).and_then(|c| Some((c, c.time?))) else { return tasks };
+        let (pinned, roaming): (Vec<_>, Vec<_>) = cpu.guest_threads.iter().filter(|t| t.here).partition(|t| t.pinned);
+        let sum = |threads: Vec<&GuestThread>| threads.iter().map(|t| t.cpu).sum::<f64>();
+        let left = time.busy() - time.steal - time.irq - time.softirq - sum(pinned);
+        tasks * (left / (tasks + sum(roaming)).max(1.0)).clamp(0.0, 1.0)
+    };
     // Wait of a vCPU, percent of the time that it wants the CPU.
     let wait = |vcpu: &ThreadModel| vcpu.cpu.filter(|c| c.wanted() >= t.busy)?.wait_percent();
     let used_by_others = |cpu: u32| {
@@ -73,8 +90,16 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         threads.filter(|t| t.here && t.domain != guest.index).map(|t| t.cpu).sum::<f64>()
     };
     let pinned = guest.domain.vcpus().filter_map(|t| Some((t, t.pinned_cpu().filter(|c| !host.is_isolated(*c))?)));
+    let (mut cost, mut marks) = (None, Vec::new());
     let disturbed = pinned.filter_map(|(vcpu, cpu)| {
-        let used: f64 = on_cpu(cpu).map(|k| k.cpu_percent).sum();
+        let shares = ctx.waits().shares(guest.index, vcpu);
+        let for_tasks = shares.as_ref().map(|shares| shares.sum(Holder::is_task));
+        let stopped = shares.map_or(0.0, |shares| shares.sum(|holder| *holder == Holder::Quota));
+        // What a quota takes from the guest, tasks of the host may have.
+        if stopped > COMPETES && Some(stopped) > for_tasks {
+            return None;
+        }
+        let used = used_by_tasks(cpu);
         let severity = match t.host_tasks.of(used)? {
             // Host tasks are not the cause of waiting for another guest.
             severity if wait(vcpu).is_some_and(|w| w >= t.wait.warning) && used >= used_by_others(cpu) => {
@@ -83,10 +108,10 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
             _ if vcpu.cpu.is_some_and(|c| c.busy() < IDLE) => Severity::Info,
             severity => severity,
         };
+        cost = for_tasks.map(|percent| cost.unwrap_or(0.0) + percent).or(cost);
+        marks.push(Mark::Pcpu(cpu));
         Some((severity, used, (vcpu, cpu)))
     });
-    let disturbed: Vec<_> = disturbed.collect();
-    let mut marks: Vec<Mark> = disturbed.iter().map(|(.., (_, cpu))| Mark::Pcpu(*cpu)).collect();
     let Some((severity, used, (vcpu, cpu))) = worst_of(disturbed) else { return };
     marks.extend(vcpu.index.map(Mark::Vcpu));
     let waits = wait(vcpu).map(|w| format!("; the vCPU waits {} % of the time it wants the CPU", figure(w)));
@@ -99,11 +124,11 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         format!("look at: ps -eLo psr,pcpu,comm --sort=-pcpu | awk '$1 == {cpu}' | head"),
     ];
     let found = Finding::new(severity, Confidence::High, evidence, keep_away(ctx, guest));
-    verdicts.find(Finding { target: Target::Pcpu(cpu), cost: Some(used), marks, ..found });
+    verdicts.find(Finding { target: Target::Pcpu(cpu), cost, marks, ..found });
 }
 
 /// Keeps the host's tasks off the CPUs of all pinned vCPUs.
-fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
+pub(super) fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let isolation = Isolation::new(ctx);
     let moves = ctx.plan().guests.get(guest.index).is_some_and(|part| !part.optional);
     let mut fix = if moves { guest_placement(ctx, guest) } else { Vec::new() };
@@ -201,6 +226,6 @@ fn quieten(ctx: &Context<'_>, [devices, kernel, tick]: [bool; 3]) -> Vec<Fix> {
 
 /// The first few tasks, each with its use of a CPU.
 fn tasks<'a>(tasks: impl Iterator<Item = &'a HostTaskModel>) -> String {
-    let task = |t: &HostTaskModel| format!("{} ({} %)", t.comm, figure(t.cpu_percent));
+    let task = |t: &HostTaskModel| format!("{} ({} %)", t.name(), figure(t.cpu_percent));
     tasks.take(4).map(task).collect::<Vec<_>>().join(", ")
 }

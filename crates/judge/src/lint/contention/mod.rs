@@ -1,5 +1,6 @@
 //! Competition for CPUs: quotas, overcommitment, and other tasks on the CPUs of pinned vCPUs.
 
+mod hog;
 mod host_work;
 mod vcpus;
 
@@ -51,6 +52,18 @@ pub(super) const RULES: &[Rule] = &[
             stops themselves are not measured. Where isolation is unknown, sharing is not reported",
         fix: "Pins, the host's kernel command line, <vcpusched> in the domain's XML, or a sysctl",
         links: &[links::KVM_REALTIME],
+    }),
+    Rule::new(RuleId::HostTaskHog, Host(hog::hog), Hold::USUAL).described(RuleDoc {
+        sees: "tasks of the host take the CPUs that guests want",
+        problem: "host tasks take its CPU",
+        why: "The vCPUs are ready to run, and most of the time that they wait it is a task of the host that has their \
+            CPU. The guests see it as steal. Moving the task helps all of them; moving guests does not",
+        thresholds: thresholds![pinning.busy, pinning.wait],
+        limits: "Who had the CPU is known exactly only with scheduler tracepoints; else it is by what each used of it. \
+            A wait that is mostly for guests, a quota or the hypervisor below is not counted. Wait below a warning is \
+            evidence of vcpu-wait alone",
+        fix: "CPUs, priority or slice of the task, or another host for it",
+        links: &[links::SCHED_STATS, links::RESOURCE_CONTROL],
     }),
     Rule::new(RuleId::PinnedNotIsolated, Setup(host_work::host_tasks), Hold::USUAL).described(RuleDoc {
         sees: "host tasks run on the CPU of a pinned vCPU",

@@ -28,8 +28,9 @@ const NO_REALTIME: &str =
 const RT_LIMIT: &str =
     "a real-time vCPU uses more than 94 % of its CPU, and sched_rt_runtime_us stops real-time tasks at 95 %";
 
-/// How many vCPUs there are on a set of CPUs, and what they want of it.
-type Load = (usize, CpuShare);
+/// How many vCPUs there are on a set of CPUs, what they want of it, and the part of their wait that guests do not
+/// cause, percent of one CPU.
+type Load = (usize, CpuShare, f64);
 
 pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let online = ctx.online();
@@ -39,9 +40,15 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     crowded_sets(ctx, verdicts);
     // vCPUs by the CPUs that they may use.
     let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
-    for thread in ctx.guests.iter().filter(|g| g.running()).flat_map(|g| g.domain.vcpus()) {
-        let (vcpus, cpu) = sets.entry(may_use(thread, &online)).or_default();
-        (*vcpus, *cpu) = (*vcpus + 1, cpu.plus(thread.cpu.unwrap_or_default()));
+    for guest in ctx.guests.iter().filter(|g| g.running()) {
+        for thread in guest.domain.vcpus() {
+            let (vcpus, cpu, for_others) = sets.entry(may_use(thread, &online)).or_default();
+            (*vcpus, *cpu) = (*vcpus + 1, cpu.plus(thread.cpu.unwrap_or_default()));
+            if thread.wait_percent() >= Some(ctx.thresholds().pinning.wait.info) {
+                let shares = ctx.waits().shares(guest.index, thread);
+                *for_others += shares.map_or(0.0, |shares| shares.sum(|holder| !holder.is_guest()));
+            }
+        }
     }
     let Some((severity, ratio, (cpus, vcpus, wait, share))) = worst_set(ctx, &sets) else { return };
     let (ratio, share) = (figure(ratio), figure(share));
@@ -118,9 +125,11 @@ fn worst_set<'a>(ctx: &Context<'_>, sets: &'a BTreeMap<CpuSet, Load>) -> Option<
     let t = &ctx.thresholds().pinning;
     let load = |cpus: &'a CpuSet| {
         let inside = sets.iter().filter(|(s, _)| s.is_subset(cpus)).map(|(_, load)| *load);
-        let (vcpus, cpu) = inside.reduce(|a, b| (a.0 + b.0, a.1.plus(b.1)))?;
+        let (vcpus, cpu, for_others) = inside.reduce(|a, b| (a.0 + b.0, a.1.plus(b.1), a.2 + b.2))?;
         let ratio = vcpus as f64 / cpus.len() as f64;
-        let (wait, share) = (cpu.wait.unwrap_or(0.0), cpu.wait_percent().unwrap_or(0.0));
+        // A wait that guests do not cause says nothing of their number.
+        let wait = cpu.wait.filter(|wait| for_others * 2.0 < *wait)? - for_others;
+        let share = 100.0 * wait / cpu.wanted();
         let most = if share < t.wait.warning { Severity::Warning } else { Severity::Critical };
         let severity = t.overcommit.of(ratio)?.min(most);
         // Idle guests wait for much of the little that they want: the wait has to be a part of the CPUs' time too.
@@ -190,7 +199,13 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let (host, pins) = (ctx.topology(), &guest.config.pins);
     // Without threads the configuration counts. Not every description of a host says which CPUs are isolated.
     let by_config = guest.domain.vcpus().next().is_none() && !host.cpus.is_empty();
-    let configured = pins.realtime.iter().filter(|_| by_config).map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single)));
+    let shows_pin = |v: &&u32| pins.vcpu(**v).is_some() || guest.config.shows_pins();
+    let configured = pins
+        .realtime
+        .iter()
+        .filter(|_| by_config)
+        .filter(shows_pin)
+        .map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single)));
     let measured = guest.domain.vcpus().filter(|t| t.is_realtime()).filter_map(|t| Some((t.index?, t.pinned_cpu())));
     let shares = |cpu: Option<u32>| cpu.is_none_or(|c| host.isolated.is_some() && !host.is_isolated(c));
     // Each with the single CPU to which it is pinned, if any.

@@ -1,19 +1,22 @@
 //! One guest, as rules see it.
 
-use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, Model, ThreadModel, total};
+use crate::figures::duration;
+use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, MIN_RATE_S, Model, ThreadModel, total};
 use kvm::Space;
+use kvm::cmdline::{QemuCommand, TCG};
 use kvm::domain_xml::SHUT_OFF;
+use kvm::vmm_config;
 use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
 use std::collections::BTreeSet;
-
-/// A rate over a shorter interval says nothing, seconds.
-const MIN_S: f64 = 0.05;
 
 /// The number of vCPUs is unknown.
 pub(crate) const NO_VCPUS: &str =
     "the number of vCPUs is unknown, so there is no rate per vCPU; pass --vcpus to set it";
 const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there is no rate; pass --duration to set it";
 const TOO_SHORT: &str = "too few events in too short a time for a rate";
+
+/// [`GuestContext::emulated`] by the command line, which may be an example and need not be the whole.
+pub(crate) const BY_COMMAND_LINE: &str = "its command line names accel=tcg, or no accelerator, which means the same";
 
 /// Why a guest's behaviour is not judged, or not in full.
 pub(crate) struct Guard {
@@ -34,12 +37,14 @@ pub(crate) struct GuestContext<'a> {
     pub is_namesake: bool,
     /// Length of the interval, where it is long enough for a rate.
     pub seconds: Option<f64>,
-    /// Whether the length of the interval is known, even if it is short.
-    pub interval_known: bool,
+    /// Length of the interval, even if it is short.
+    pub interval_s: Option<f64>,
     /// The Hyper-V enlightenments that the host offers, where that is known.
     pub offered: Option<BTreeSet<String>>,
     /// Whether the host offers `invtsc`, where that is known.
     pub offers_invtsc: Option<bool>,
+    /// What shows that QEMU emulates its CPU in software (TCG), without KVM. `None`: KVM runs it, or nothing shows it.
+    pub emulated: Option<&'static str>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<Guard>,
     /// What lowers the findings about its behaviour, if it may still boot.
@@ -57,11 +62,12 @@ impl<'a> GuestContext<'a> {
         Self {
             domain,
             kind: GuestGuess::of(domain, &config),
+            emulated: emulation(domain),
             config,
             index,
             is_namesake: false,
-            seconds: model.interval_s.filter(|s| *s >= MIN_S),
-            interval_known: model.interval_s.is_some(),
+            seconds: model.interval_s.filter(|s| *s >= MIN_RATE_S),
+            interval_s: model.interval_s,
             offered: params.get(ENLIGHTENMENTS_OFFERED).map(words),
             offers_invtsc: params.get(INVTSC_OFFERED).map(|value| value == "Y"),
             not_judged: None,
@@ -82,6 +88,21 @@ impl<'a> GuestContext<'a> {
         self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.state.as_deref() == Some(SHUT_OFF))
     }
 
+    /// Whether `OpenStack` nova manages it, by its metadata or by the name that nova gives.
+    pub fn is_of_nova(&self) -> bool {
+        let number = self.name().strip_prefix("instance-");
+        number.is_some_and(|number| number.len() == 8 && number.bytes().all(|b| b.is_ascii_hexdigit()))
+            || self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.nova)
+    }
+
+    /// Its number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`); `VMID` where a file does not name it.
+    pub fn proxmox_id(&self) -> Option<&'a str> {
+        let sockets = &self.domain.facts.command.as_deref()?.qmp_sockets;
+        let id = sockets.iter().find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
+        let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
+        (is_number || id == vmm_config::UNKNOWN_ID).then_some(id)
+    }
+
     /// Whether one of its vCPUs has a real-time priority.
     pub fn is_realtime(&self) -> bool {
         !self.config.pins.realtime.is_empty() || self.domain.vcpus().any(ThreadModel::is_realtime)
@@ -89,7 +110,7 @@ impl<'a> GuestContext<'a> {
 
     /// The reason for a missing rate.
     pub fn why_no_rate(&self) -> &'static str {
-        if self.interval_known { TOO_SHORT } else { NO_INTERVAL }
+        if self.interval_s.is_some() { TOO_SHORT } else { NO_INTERVAL }
     }
 
     /// The number of vCPUs that the figures cover, where it is known.
@@ -131,8 +152,11 @@ impl<'a> GuestContext<'a> {
 
     /// The window of the figures, as evidence says it.
     pub fn window(&self) -> String {
-        let rounded = |s: f64| (s * 10.0).round() / 10.0;
-        self.seconds.map_or_else(|| "over an unknown time".into(), |s| format!("over {} s", rounded(s)))
+        match (self.seconds, self.interval_s) {
+            (Some(s), _) => format!("over {} s", (s * 10.0).round() / 10.0),
+            (None, Some(s)) => format!("over {}", duration(s * 1e6)),
+            (None, None) => "over an unknown time".into(),
+        }
     }
 
     /// The commands that show this guest's exits or accesses without kvmtop; `event` is perf's name of the table.
@@ -140,6 +164,28 @@ impl<'a> GuestContext<'a> {
         let facts = &self.domain.facts;
         let pid = facts.pid.map_or_else(|| format!("$(pgrep -o {})", facts.vmm.as_str()), |p| p.to_string());
         format!("check: perf kvm stat record -p {pid} sleep 10; perf kvm stat report --event={event}")
+    }
+}
+
+/// See [`GuestContext::emulated`].
+fn emulation(domain: &DomainModel) -> Option<&'static str> {
+    let facts = &domain.facts;
+    let is_tcg = |command: &QemuCommand| command.accel.as_deref() == Some(TCG);
+    // Whatever a configuration says, KVM has served this guest.
+    let has_exits = domain.exits.count > 0 || !domain.userspace.is_empty() || !domain.accesses.is_empty();
+    if has_exits || !domain.counters.is_empty() || !domain.kvm_events.is_empty() {
+        return None;
+    }
+    let xml = facts.xml.as_ref().map(|xml| &*xml.value);
+    match xml.and_then(|xml| xml.domain_type.as_deref()) {
+        _ if facts.emulated => Some("its QEMU has no VM of KVM open"),
+        _ if domain.threads.iter().any(|t| t.comm.ends_with("/TCG")) => Some("a thread of its QEMU is named /TCG"),
+        Some("qemu") => {
+            let added = xml.and_then(|xml| xml.qemu_command.as_ref()?.accel.as_ref());
+            added.is_none_or(|accel| accel == TCG).then_some("its XML says <domain type='qemu'>")
+        }
+        None if facts.command.as_deref().is_some_and(is_tcg) => Some(BY_COMMAND_LINE),
+        _ => None,
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::guest::GuestContext;
 use super::placement::{layouts, online};
+use crate::cost::Waits;
 use crate::lint::engine::options::{InputKind, Options};
 use crate::lint::engine::thresholds::Thresholds;
 use crate::model::Model;
 use crate::placement::{self, CpuMap, GuestLayout, PlacementPlan};
+use kvm::kernel_log::LogLine;
 use kvm::topology::HostTopology;
 use kvm::{CpuSet, Isa};
 use std::cell::OnceCell;
@@ -22,6 +24,8 @@ pub(crate) struct Context<'a> {
     map: CpuMap,
     /// Where they should run: made once, when a rule asks for it.
     plan: OnceCell<PlacementPlan>,
+    /// What the guests' waits are charged to, in the same way.
+    waits: OnceCell<Waits<'a>>,
     /// What the user set.
     pub options: &'a Options,
     /// Lines of the host's log up to here, seconds after boot, were judged in earlier intervals.
@@ -47,7 +51,17 @@ impl<'a> Context<'a> {
         guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
         guests.iter_mut().for_each(|g| g.is_namesake = names.get(g.name()).is_some_and(|n| *n > 1));
         let (map, layouts) = layouts(model, &guests, options);
-        Self { model, guests, layouts, map, plan: OnceCell::new(), options, log_judged_s, by_pid: OnceCell::new() }
+        Self {
+            model,
+            guests,
+            layouts,
+            map,
+            plan: OnceCell::new(),
+            waits: OnceCell::new(),
+            options,
+            log_judged_s,
+            by_pid: OnceCell::new(),
+        }
     }
 
     /// The current thresholds.
@@ -80,6 +94,11 @@ impl<'a> Context<'a> {
         self.plan.get_or_init(|| placement::plan(&self.map, &self.layouts))
     }
 
+    /// What the guests' waits are charged to.
+    pub fn waits(&self) -> &Waits<'a> {
+        self.waits.get_or_init(|| Waits::of(self.model))
+    }
+
     /// Where they may run after the plan.
     pub fn planned(&self, guest: &GuestContext<'_>) -> Option<&GuestLayout> {
         self.plan().after.get(guest.index)
@@ -94,6 +113,18 @@ impl<'a> Context<'a> {
         // The first guest stays where two claim an id.
         let all = || self.guests.iter().enumerate().rev().flat_map(of_guest).collect();
         self.by_pid.get_or_init(all).get(&pid?).copied()
+    }
+
+    /// The guest that a line of the log is about.
+    pub fn owner(&self, line: &LogLine) -> Option<usize> {
+        let by_name = || {
+            let name = line.guest.as_deref()?;
+            self.guests.iter().position(|g| g.name() == name)
+        };
+        // The log of a file with one guest is about that guest, unless it names another process.
+        let is_nameless = line.pid.is_none() && line.guest.is_none();
+        let only = || (self.is_file() && self.guests.len() == 1 && is_nameless).then_some(0);
+        self.by_pid(line.pid).or_else(by_name).or_else(only)
     }
 
     /// Whether the data is from a file that covers one interval.

@@ -72,14 +72,21 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
     let measured = guest.domain.vcpus().any(|t| t.place.affinity.is_some());
     let mut layout = GuestLayout {
         running: guest.running(),
-        known: config.known || config.topology.is_some(),
-        threads: config.threads_per_core().max(1),
+        known: config.threads_per_core().is_some(),
+        shows_cells: config.shows_cells(),
+        lacks_pins: !config.shows_pins() && !measured,
+        threads: config.threads_per_core().unwrap_or(1),
         vcpus: (0..count).map(here).collect(),
+        runs_on: guest.domain.vcpus().filter_map(|t| Some((t.index?, t.place.cpu?))).collect(),
+        one_set: now.values().all(|set| now.values().next() == Some(set)) && guest.proxmox_id().is_some(),
         absent: (0..count).filter(|v| config.pins.vcpu(*v).is_some_and(is_absent)).collect(),
         bound: config.numa.nodes.clone(),
         memory: most_memory(map, guest),
         reshapes: reshapes(guest, count),
-        takes_cells: reshapes(guest, count) && config.libvirt != Some(false) && config.memory.is_some(),
+        takes_cells: reshapes(guest, count)
+            && config.shows_cells()
+            && config.libvirt != Some(false)
+            && config.memory.is_some(),
         piles: guest.domain.vcpus().all(|t| t.cpu.is_none()) || piles.contains(&guest.index),
         measured: guest.domain.vcpus().any(|t| t.cpu.is_some()),
         ..GuestLayout::default()
@@ -92,6 +99,8 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
         layout.drifted = wanted.filter(|(v, want)| !want.is_empty() && drifts(*v, want)).collect();
     }
     helpers(map, guest, options, &mut layout);
+    let other = |helper: &HelperLayout| helper.cpus.is_some() && helper.cpus.as_ref() != layout.vcpus.first();
+    layout.one_set &= !layout.helpers.values().any(other);
     layout
 }
 
@@ -109,7 +118,8 @@ fn reshapes(guest: &GuestContext<'_>, count: u32) -> bool {
     let product = |t: kvm::domain_xml::GuestTopology| {
         [t.dies, t.cores, t.threads].into_iter().fold(t.sockets, u32::saturating_mul)
     };
-    guest.config.known && count > 0 && guest.config.topology.is_none_or(|t| product(t) == count)
+    let fits = guest.config.topology.is_none_or(|t| product(t) == count);
+    guest.config.threads_per_core().is_some() && count > 0 && fits
 }
 
 /// The emulator and the `IOThreads`.
@@ -117,6 +127,9 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     let single = layout.single(map);
     let pins = &guest.config.pins;
     let libvirt = guest.config.libvirt == Some(true);
+    // A table of exits says that the guest ran, and not what its helpers did; parts of a configuration may have no
+    // pins.
+    let is_unseen = guest.domain.exits.count > 0 || !guest.config.shows_pins();
     let helper = |configured: Option<&CpuSet>, thread: Option<&ThreadModel>| {
         let wanted = configured.map(|c| there(map, c));
         let measured = thread.and_then(|t| t.place.affinity.as_deref()).map(|c| there(map, c));
@@ -124,10 +137,9 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
         HelperLayout {
             drifted: wanted.clone().filter(|w| drifts && !w.is_empty()),
             pinned: configured.is_some() || !libvirt && measured.as_ref().is_some_and(|c| map.restricts(c)),
+            planned: false,
             absent: configured.is_some_and(|c| !map.all.is_empty() && !c.is_subset(&map.all)),
-            // A table of exits says that the guest ran, and not what its helpers did.
-            idle: thread
-                .map_or(guest.domain.exits.count > 0 && configured.is_none(), |t| !works_on(t, &single, options)),
+            idle: thread.map_or(configured.is_none() && is_unseen, |t| !works_on(t, &single, options)),
             rests: thread.is_some_and(|t| t.cpu.is_some() && !works(t, options)),
             cpus: measured.or(wanted),
         }

@@ -1,6 +1,6 @@
 //! Sums over a guest's exits and accesses by cause, with rate and cost.
 
-use crate::figures::{figure, or_unknown};
+use crate::figures::figure;
 use crate::lint::prelude::*;
 use crate::model::{AccessRow, ExitKind, ExitRow, ExitTable, ThreadModel, total};
 use std::collections::BTreeMap;
@@ -60,8 +60,10 @@ impl EventTotals {
         let on = self.vcpu.map_or_else(|| "a busy vCPU on average".into(), |v| format!("vCPU {v}"));
         let each = self.mean_us.map_or_else(String::new, |m| format!(" ({} us each)", figure(m)));
         let of = if of.is_empty() { String::new() } else { format!("{of} ") };
+        let many =
+            self.rate.map_or_else(|| format!("{} {what}", self.count), |rate| format!("{} {what}/s", figure(rate)));
         let parts = [
-            Some(format!("{} {what}/s {of}{}", or_unknown(self.rate, figure), guest.window())),
+            Some(format!("{many} {of}{}", guest.window())),
             self.per_vcpu.map(|per| format!("{}/s on {on}", figure(per))),
             self.exit_share.map(|share| format!("{} % of the guest's exits", figure(share))),
             self.cost.map(|cost| format!("costing {} % of one CPU{each}", figure(cost))),

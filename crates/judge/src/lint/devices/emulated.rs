@@ -1,7 +1,10 @@
 //! Emulated devices: network cards and disk controllers, old ports that are polled, and runs of characters on the
 //! serial port.
 
+use super::properties;
+use crate::lint::disks::takes_virtio;
 use crate::lint::prelude::*;
+use kvm::device_property::DeviceProperty;
 
 /// Accesses per second that can only come in bursts: on average less than a millisecond apart.
 const STREAM: f64 = 1000.0;
@@ -68,6 +71,11 @@ fn is_of(regions: Regions, name: &str) -> bool {
 pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.emulated;
     let Some((regions, (kind, element, device), accesses)) = used(guest, EMULATED, least, verdicts) else {
+        // Where accesses are measured they tell whether the device works.
+        let measured = !ctx.is_file() && guest.domain.exits.count > 0;
+        if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
+            configured(guest, verdicts);
+        }
         return unnamed(guest, least, verdicts);
     };
     let mut names = guest.domain.accesses.iter().filter_map(AccessRow::device_name);
@@ -84,6 +92,35 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         problem: format!("emulated {kind}"),
         ..found
     });
+}
+
+/// Emulated devices of a guest whose accesses are not measured.
+fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let all = properties::emulated(guest);
+    let Some(first) = all.first().filter(|_| takes_virtio(guest)) else { return };
+    let is_scsi = ["lsi", "mega", "mpt", "pvscsi"].iter().any(|model| first.value.starts_with(model));
+    let what = if is_scsi { "SCSI controller" } else { "network card" };
+    let fix = all.iter().map(|DeviceProperty { device, value, .. }| {
+        let is_plain = [device, value].iter().all(|word| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'));
+        match guest.proxmox_id().filter(|_| is_plain) {
+            Some(id) if device == "scsihw" => fixes::command(format!("qm set {id} --scsihw virtio-scsi-single")),
+            Some(id) => fixes::command(format!(
+                "qm set {id} --{device} \"$(qm config {id} | sed -n 's/^{device}: {value}=/virtio=/p')\""
+            )),
+            None => fixes::advice(format!(
+                "Make {device} a virtio device: <model type='virtio'/> in place of {value} (QEMU: virtio-net-pci, \
+                 virtio-scsi-pci)"
+            )),
+        }
+        .needing(fixes::VIRTIO_FIRST)
+    });
+    let evidence = all
+        .iter()
+        .filter_map(|one| Some(format!("{} of {}: {}: {}", one.device, guest.name(), one.value, one.cost()?)));
+    let evidence = evidence.chain([fixes::check_setup(guest)]).collect();
+    let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
+    let title = format!("The {what} {} is an emulated {}", first.device, first.value);
+    verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
 }
 
 /// Says of a busy address whose device nothing names that no rule about devices could judge it.

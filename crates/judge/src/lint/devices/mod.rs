@@ -37,7 +37,9 @@ pub(super) const RULES: &[Rule] = &[
             batches of requests with one notification, or none",
         thresholds: thresholds![devices.emulated],
         limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the \
-            same",
+            same. Where accesses are not measured, the configuration's emulated network cards (e1000, rtl8139 and \
+            older ones) and SCSI controllers are named; what they cost is not known then. disk-setup is about IDE and \
+            SATA disks",
         fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
         links: &[links::DEVICES],
     }),

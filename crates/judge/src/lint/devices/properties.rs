@@ -2,7 +2,7 @@
 
 use crate::lint::prelude::*;
 use kvm::device_property::PropertyPlace::{CommandLine, Devices, Override};
-use kvm::device_property::{self, DeviceProperty};
+use kvm::device_property::{self, DRIVER, DeviceProperty};
 use sample::DomainFacts;
 
 /// The most properties for which there are fixes.
@@ -10,7 +10,7 @@ const MAX_FIXES: usize = 8;
 
 /// Properties that cost performance.
 pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let all = of(&guest.domain.facts, |_| true);
+    let all = of(&guest.domain.facts, |property| property.name != DRIVER);
     if all.is_empty() {
         return;
     }
@@ -28,6 +28,16 @@ fn line(property: &DeviceProperty) -> Option<String> {
 pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, Vec<Fix>) {
     let all = of(&guest.domain.facts, |property| names.contains(&property.name.as_str()));
     (all.iter().filter_map(line).collect(), fixes_of(&all))
+}
+
+/// The models of emulated network cards and SCSI controllers, each with its device.
+pub(super) fn emulated(guest: &GuestContext<'_>) -> Vec<DeviceProperty> {
+    let mut all = of(&guest.domain.facts, |property| property.name == DRIVER);
+    // libvirt's command line repeats what its XML has under other names.
+    if all.iter().any(|property| property.place == Devices) {
+        all.retain(|property| property.place == Devices);
+    }
+    all
 }
 
 /// The effective properties that cost something. A property that XML and command line both have counts as the XML's.

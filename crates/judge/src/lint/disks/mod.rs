@@ -1,11 +1,14 @@
 //! Disks: what the VMM says about their requests, and where their time goes.
 
 mod requests;
+mod setup;
 
 use crate::lint::prelude::*;
 
 /// Disks are read every 5 s: what holds for 8 of 15 s was seen in two readings.
 const TWO_READINGS: Hold = Hold::For(8.0, 15.0);
+
+pub(super) use setup::takes_virtio;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::DiskThrottled, Behaviour(requests::throttled), TWO_READINGS).described(RuleDoc {
@@ -37,9 +40,10 @@ pub(super) const RULES: &[Rule] = &[
         problem: "flushes keep the disk busy",
         why: "With a flush the guest asks that all it wrote so far be on the medium: QEMU waits for fdatasync of the \
             image, and the program in the guest waits for QEMU. Databases and journals flush at each commit",
-        thresholds: thresholds![disks.flush_time, disks.flushes],
+        thresholds: thresholds![disks.flush_time, disks.flushes, disks.flush_us],
         limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
-            own flush (FUA) count as writes",
+            own flush (FUA) count as writes. A single reading of the statistics has no rate: there the mean time is \
+            judged",
         fix: "The program in the guest that flushes, or the storage",
         links: &[links::DISKS],
     }),
@@ -63,19 +67,34 @@ pub(super) const RULES: &[Rule] = &[
         why: "The time passes in the host's block layer and device: the device is slow, other guests and programs keep \
             it busy, or its requests are held back. QEMU can only wait",
         thresholds: thresholds![disks.storage_us, disks.timed_ops],
-        limits: "Needs the host's block devices timed, as disk-latency does. Large requests take long on a healthy \
-            device too. Who else uses the device is not known",
+        limits: "On a running host it needs the block devices timed, as disk-latency does; files are judged by the \
+            time that the VMM states, of which QEMU may be a part. Large requests take long on a healthy device too. \
+            Who else uses the device is not known",
         fix: "The host's storage, or what else uses it",
         links: &[links::DISKS],
     }),
-    Rule::new(RuleId::DiskErrors, Behaviour(requests::errors), Hold::EVENT).described(RuleDoc {
+    Rule::new(RuleId::DiskErrors, Host(requests::errors), Hold::EVENT).described(RuleDoc {
         sees: "requests of the guest's disk fail on the host",
         problem: "disk requests fail",
         why: "QEMU got an error for a request to the image or the device behind the disk. By its error policy it \
             passes the error on to the guest or stops the guest; most file systems then become read-only",
         thresholds: &[],
-        limits: "Needs the guest's own QEMU monitor: libvirt does not pass the counts of failed requests on",
+        limits: "Needs the guest's own QEMU monitor, because libvirt does not pass the counts of failed requests on; \
+            or QEMU's log, which names the disk and the error",
         fix: "The host's storage",
         links: &[links::DISKS],
+    }),
+    Rule::new(RuleId::DiskSetup, Setup(setup::setup), TWO_READINGS).described(RuleDoc {
+        sees: "a disk of the guest drops flushes, hangs on an emulated controller or takes a detour through QEMU",
+        problem: "disk is set up badly",
+        why: "",
+        thresholds: thresholds![disks.busy_ops, disks.busy_main],
+        limits: "Configuration only, so it is never more than an info: cache=unsafe, IDE and SATA disks of PCs, \
+            aio=threads with cache=none or directsync on a block device where it is written down, and, where the disk \
+            is read, a busy virtio disk without an IOThread. CD-ROMs do not count, nor guests whose system has no \
+            virtio drivers. Image files are left out of the check of aio, because native can block on sparse ones; \
+            SCSI controllers are left out of that of IOThreads. Whether an image matters is not known",
+        fix: "The disk's bus or driver options, after virtio drivers are installed in the guest and a power cycle",
+        links: &[links::DISKS, links::IOTHREADS],
     }),
 ];

@@ -1,9 +1,9 @@
 //! Requests of a guest's disks: those that fail, wait for a limit or fill a queue, and where their time goes.
 
+use crate::lint::machine::incidents;
 use crate::lint::prelude::*;
-use crate::model::{DiskRates, HostDiskModel, addressed};
-use sample::Submitter;
-use std::collections::BTreeMap;
+use crate::model::{DiskConfig, DiskRates, DiskTotals, HostDiskModel, addressed};
+use sample::{DomainState, Submitter};
 
 /// How many requests a bus takes at once. IDE knows no queue; native command queuing has `NCQ_MAX_TAGS` on AHCI
 /// controllers; virtio-scsi has `cmd_per_lun`, and a queue of virtio-blk has 128 places or 256 (hw/block/virtio-blk.c,
@@ -25,6 +25,14 @@ const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine
 /// The window of a disk's figures.
 const WINDOW: &str = "between the last two readings";
 
+/// The window of totals.
+const SINCE_START: &str = "since the guest's start";
+
+/// The mean of fewer requests since a guest's start says little.
+const MIN_REQUESTS: f64 = 1000.0;
+
+const SHOW_DEVICE: &str = "look at: iostat -x 1 on the host, which shows how much of that the device takes";
+
 const GIVE_IOTHREAD: &str = "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's \
     XML): then it does not wait for what else the main loop does";
 const USE_DIRECT: &str = "Use cache='none' with io='native' or io='io_uring' for the disk: then no pool of \
@@ -45,37 +53,13 @@ const FLUSH_FASTER: &str = "On the host, storage with a protected write cache ma
 const MEND_STORAGE: &str = "Look at the host's log for the device's errors and at the free space of the \
     image's file system, and mend the storage before the guest writes more";
 
-/// What is known of a disk's configuration. `None`: it is not written down.
-struct DiskSetup<'a> {
-    /// Bus of the XML (`virtio`, `sata`), or the driver of QEMU's device (`virtio-blk-pci`).
-    bus: Option<&'a str>,
-    /// Cache mode, and how QEMU does its I/O (`native`, `threads`, `io_uring`).
-    cache: Option<&'a str>,
-    aio: Option<&'a str>,
-    /// Whether it has an `IOThread`.
-    iothread: bool,
-    /// Limits per second by libvirt's names.
-    limits: &'a BTreeMap<String, u64>,
+/// How many requests the guest can have under way on a disk's bus at once.
+fn slots(disk: &DiskConfig<'_>) -> Option<f64> {
+    SLOTS.iter().find(|(prefix, _)| disk.bus.is_some_and(|bus| bus.starts_with(prefix))).map(|(_, slots)| *slots)
 }
 
-impl<'a> DiskSetup<'a> {
-    /// Of the disk of this name in the VMM's statistics; `None` if neither XML nor command line has it.
-    fn of(guest: &GuestContext<'a>, name: &str) -> Option<Self> {
-        let facts = &guest.domain.facts;
-        let xml = facts.xml.as_ref().and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
-        let (bus, cache, aio, iothread, limits) = if let Some(disk) = xml {
-            (&disk.bus, &disk.cache, &disk.io, disk.iothread.is_some(), &disk.iotune)
-        } else {
-            let disk = facts.command.as_ref()?.disks.iter().find(|disk| disk.is_called(name))?;
-            (&disk.driver, &disk.cache, &disk.aio, disk.iothread.is_some(), &disk.limits)
-        };
-        Some(Self { bus: bus.as_deref(), cache: cache.as_deref(), aio: aio.as_deref(), iothread, limits })
-    }
-
-    /// How many requests the guest can have under way on such a bus at once.
-    fn slots(&self) -> Option<f64> {
-        SLOTS.iter().find(|(prefix, _)| self.bus.is_some_and(|bus| bus.starts_with(prefix))).map(|(_, slots)| *slots)
-    }
+fn config_of<'a>(guest: &GuestContext<'a>, disk: &DiskRates) -> Option<DiskConfig<'a>> {
+    DiskConfig::find(&guest.domain.facts, &disk.name)
 }
 
 fn check_stats(guest: &GuestContext<'_>) -> String {
@@ -95,15 +79,19 @@ fn mark(disk: &DiskRates) -> Vec<Mark> {
     vec![Mark::Disk(disk.name.clone())]
 }
 
-pub(super) fn errors(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let failing = |disk: &DiskRates| Some((disk.failed_ops.filter(|n| *n > 0.0)?, ()));
-    let Some((disk, rate, ())) = worst_disk(guest, failing) else { return };
-    let evidence = vec![
-        format!("disk {}: {} failed requests/s {WINDOW}", disk.name, figure(rate)),
-        format!("look at: {}; dmesg --level err,warn", fixes::virsh(guest, "domblkerror", "")),
-    ];
-    let fix = vec![fixes::advice(MEND_STORAGE)];
-    verdicts.find(Finding { marks: mark(disk), ..Finding::new(Severity::Warning, Confidence::High, evidence, fix) });
+pub(super) fn errors(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    for guest in ctx.guests.iter().filter(|g| g.not_judged.is_none() && g.domain.state != DomainState::Ended) {
+        let failing = |disk: &DiskRates| Some((disk.failed_ops.filter(|n| *n > 0.0)?, ()));
+        let Some((disk, rate, ())) = worst_disk(guest, failing) else { continue };
+        let evidence = vec![
+            format!("disk {}: {} failed requests/s {WINDOW}", disk.name, figure(rate)),
+            format!("look at: {}; dmesg --level err,warn", fixes::virsh(guest, "domblkerror", "")),
+        ];
+        let fix = vec![fixes::advice(MEND_STORAGE)];
+        let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
+        verdicts.find_for(guest, Finding { marks: mark(disk), ..found });
+    }
+    incidents::disk_errors(ctx, verdicts);
 }
 
 pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -112,7 +100,7 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         let (ops, us) = disk.flush_ops.filter(|ops| *ops >= t.flushes).zip(disk.flush_mean_us)?;
         Some((ops * us / 1e4, (ops, us)))
     };
-    let Some((disk, percent, (ops, us))) = worst_disk(guest, busy) else { return };
+    let Some((disk, percent, (ops, us))) = worst_disk(guest, busy) else { return flushed(ctx, guest, verdicts) };
     let Some(severity) = t.flush_time.of(percent) else { return };
     let (name, percent, ops, us) = (&disk.name, figure(percent), figure(ops), duration(us));
     let evidence = vec![
@@ -124,13 +112,35 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     verdicts.find(Finding { marks: mark(disk), ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
+/// By a single reading, which tells how long a flush took and not how many there are now.
+fn flushed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let slow = since_start(guest).filter_map(|disk| {
+        let (count, us) = (disk.flushes? as f64, disk.flush_mean_us?);
+        let severity = ctx.thresholds().disks.flush_us.of(us).filter(|_| count >= MIN_REQUESTS)?;
+        Some((severity, us, (disk, figure(count))))
+    });
+    let Some((severity, us, (disk, count))) = worst_of(slow) else { return };
+    let evidence = known([
+        Some(format!("{}: {count} flushes took {} each {SINCE_START}", disk.name, duration(us))),
+        disk.write_mean_us.map(|us| format!("its {} writes took {} each", figure(disk.writes as f64), duration(us))),
+        Some(check_stats(guest)),
+    ]);
+    let fix = vec![fixes::advice(FLUSH_FASTER), fixes::advice(FLUSH_LESS)];
+    let found = Finding::new(severity, Confidence::Medium, evidence, fix);
+    verdicts.find(Finding { title: "Flushes of the guest's disk take long".into(), ..found });
+}
+
+fn since_start<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = &'a DiskTotals> + use<'a> {
+    guest.domain.since_start.iter().flat_map(|totals| &totals.disks)
+}
+
 pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
     if guest.domain.disks.iter().any(|d| d.queue_depth.is_none() && d.read_ops + d.write_ops > 0.0) {
         verdicts.cannot_tell("the VMM gives no times of its disks' requests");
     }
     let full = |disk: &DiskRates| {
-        let slots = DiskSetup::of(guest, &disk.name)?.slots()?;
+        let slots = slots(&config_of(guest, disk)?)?;
         Some((100.0 * disk.queue_depth? / slots, slots))
     };
     let Some((disk, percent, slots)) = worst_disk(guest, full).filter(|full| full.1 >= t.queue_full) else { return };
@@ -181,7 +191,7 @@ pub(super) fn is_at_limit(ctx: &Context<'_>, guest: &GuestContext<'_>) -> bool {
 
 fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> {
     let limits = |disk: &'a DiskRates| {
-        let set = DiskSetup::of(guest, &disk.name).into_iter().flat_map(|setup| setup.limits);
+        let set = config_of(guest, disk).into_iter().flat_map(|config| config.limits);
         set.map(move |(name, most)| (disk, name.as_str(), *most as f64))
     };
     let all = guest.domain.disks.iter().flat_map(limits).filter(|(.., most)| *most > 0.0);
@@ -240,8 +250,8 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         submitter.map(|(who, of)| format!("{} % of the requests were submitted by: {}", figure(of), who.as_str())),
         main.map(|main| format!("the VMM's main thread uses {} % of a CPU", figure(main))),
     ]);
-    let setups = guest.domain.disks.iter().filter_map(|disk| Some((&disk.name, DiskSetup::of(guest, &disk.name)?)));
-    evidence.extend(setups.take(4).map(|(name, setup)| configured(name, &setup)));
+    let configs = guest.domain.disks.iter().filter_map(|disk| Some((&disk.name, config_of(guest, disk)?)));
+    evidence.extend(configs.take(4).map(|(name, config)| configured(name, &config)));
     let first = match submitter {
         Some((Submitter::Main, _)) => Some(fixes::libvirt_advice(GIVE_IOTHREAD)),
         Some((Submitter::Pool, _)) => Some(fixes::advice(USE_DIRECT)),
@@ -255,13 +265,7 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 /// A block device of the host that is slow.
 pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let Some(disks) = &guest.domain.host_disks else {
-        let asked = guest.domain.disks.iter().filter(|d| d.read_ops + d.write_ops >= t.timed_ops);
-        if asked.filter_map(DiskRates::slowest_us).any(|us| t.storage_us.of(us).is_some()) {
-            verdicts.cannot_tell(NOT_TIMED);
-        }
-        return;
-    };
+    let Some(disks) = &guest.domain.host_disks else { return slow_requests(ctx, guest, verdicts) };
     let timed = addressed(disks).filter(|disk| disk.ops() >= t.timed_ops).filter_map(|d| Some((d, d.mean_us().0?)));
     let Some((disk, us)) = timed.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     let Some(severity) = t.storage_us.of(us) else { return };
@@ -269,6 +273,34 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let fix = vec![fixes::advice(LOOK_AT_STORAGE)];
     let marks = vec![Mark::HostDisk(disk.name.clone())];
     verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, fix) });
+}
+
+/// By the time that the VMM measures, where the host's devices are not timed: on a running host they can be.
+fn slow_requests(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().disks;
+    let now = guest.domain.disks.iter().flat_map(|d| {
+        let kinds = [("reads/s", d.read_ops, d.read_mean_us), ("writes/s", d.write_ops, d.write_mean_us)];
+        kinds.map(|kind| (&d.name, kind, t.timed_ops, WINDOW))
+    });
+    let before = since_start(guest).flat_map(|d| {
+        let kinds = [("reads", d.reads as f64, d.read_mean_us), ("writes", d.writes as f64, d.write_mean_us)];
+        kinds.map(|kind| (&d.name, kind, MIN_REQUESTS, SINCE_START))
+    });
+    let slow = now.chain(before).filter_map(|(name, (what, ops, us), fewest, window)| {
+        // A limit holds requests back as slow storage does.
+        let config = || DiskConfig::find(&guest.domain.facts, name);
+        let is_limited = || config().is_some_and(|config| config.limits.values().any(|most| *most > 0));
+        let severity = t.storage_us.of(us?).filter(|_| ops >= fewest && !is_limited())?;
+        Some((severity, us?, (name, format!("{name}: {} {what} took {} each {window}", figure(ops), duration(us?)))))
+    });
+    let Some((severity, _, (name, slow))) = worst_of(slow) else { return };
+    if !ctx.is_file() {
+        return verdicts.cannot_tell(NOT_TIMED);
+    }
+    let evidence = vec![format!("{slow}, in QEMU and below"), SHOW_DEVICE.to_owned()];
+    let fix = vec![fixes::advice(LOOK_AT_STORAGE), fixes::advice(LOOK_AT_THREADS)];
+    let (title, marks) = ("The guest's disk takes long for its requests".into(), vec![Mark::Disk(name.clone())]);
+    verdicts.find(Finding { title, marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
 fn device(disk: &HostDiskModel) -> String {
@@ -293,7 +325,7 @@ fn latencies(disk: &DiskRates) -> String {
     if known.is_empty() { "no request's time is known".into() } else { format!("{known} on average in QEMU and below") }
 }
 
-fn configured(disk: &str, setup: &DiskSetup) -> String {
-    let (cache, aio) = (setup.cache.unwrap_or("default"), setup.aio.unwrap_or("default"));
-    format!("disk {disk}: cache {cache}, aio {aio}, {} IOThread", if setup.iothread { "an" } else { "no" })
+fn configured(disk: &str, config: &DiskConfig<'_>) -> String {
+    let (cache, aio) = (config.cache.unwrap_or("default"), config.aio.unwrap_or("default"));
+    format!("disk {disk}: cache {cache}, aio {aio}, {} IOThread", if config.iothread { "an" } else { "no" })
 }

@@ -155,6 +155,9 @@ pub struct Fix {
     /// What it takes to become effective, or what it costs. Absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
+    /// The commands that undo it. Absent: it is no command, or needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
     /// The guest whose XML or QEMU options it changes, or in which the command runs. Absent: the host, or the text
     /// names the guests.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,7 +278,7 @@ impl Fix {
         let guest = self.domain.as_deref().unwrap_or("the guest");
         match self.kind {
             FixKind::LibvirtXml if self.is_for_creator() => format!("XML that {guest} is created from"),
-            FixKind::LibvirtXml if is_plain_name(guest) => format!("virsh edit {guest}"),
+            FixKind::LibvirtXml if is_plain_name(guest) && !is_made(guest) => format!("virsh edit {guest}"),
             FixKind::LibvirtXml => format!("XML of {guest}"),
             FixKind::Command if self.domain.is_some() => format!("run inside {guest}"),
             FixKind::Command => "run".into(),
@@ -284,6 +287,11 @@ impl Fix {
             FixKind::Advice => "advice".into(),
         }
     }
+}
+
+/// Whether it looks like the name that a report gives a guest whose name is unknown: `guest`, `guest-2`.
+fn is_made(guest: &str) -> bool {
+    guest.strip_prefix("guest").is_some_and(|rest| rest.bytes().all(|b| b == b'-' || b.is_ascii_digit()))
 }
 
 impl Finding {

@@ -13,8 +13,10 @@ const WINDOWS_TIMERS: [RuleId; 6] = {
     [AcpiPmTimer, RtcTick, HpetClock, PitTimer, HpetIdleCost, IdleWakeups]
 };
 /// Rules whose cause explains why vCPUs wait.
-const WAIT_CAUSES: &[RuleId] =
-    &[RuleId::QuotaThrottled, RuleId::IsolatedPileUp, RuleId::PinOverlap, RuleId::PinnedNotIsolated];
+const WAIT_CAUSES: &[RuleId] = {
+    use RuleId::{HostTaskHog, IsolatedPileUp, PinOverlap, PinnedNotIsolated, QuotaThrottled};
+    &[QuotaThrottled, IsolatedPileUp, PinOverlap, PinnedNotIsolated, HostTaskHog]
+};
 
 /// Groups findings that have one cause. With `is_steady`, as on a running host, the costs of each second do not decide
 /// which finding names the group: the name would change with them.
@@ -34,6 +36,8 @@ pub(crate) fn group(mut findings: Vec<Finding>, is_steady: bool) -> Vec<Finding>
             findings.push(one);
         }
     }
+    not_stopped(&mut findings);
+    hogs(&mut findings);
     waits(&mut findings);
     findings
 }
@@ -170,6 +174,33 @@ fn take_in(one: &mut Finding, parts: Vec<Finding>, cost: fn(f64, f64) -> f64) {
     }
 }
 
+/// Takes back what was said of tasks of the host in the seconds in which a new quota was not known yet.
+fn not_stopped(findings: &mut Vec<Finding>) {
+    let stopped = findings.iter().filter(|f| f.rule == RuleId::QuotaThrottled && f.severity >= Severity::Warning);
+    let stopped: HashSet<String> = stopped.filter_map(|f| f.domain.clone()).collect();
+    let is_past = |f: &Finding| f.lasting.as_ref().is_some_and(|lasting| lasting.ago_s > 0.0);
+    findings.retain_mut(|f| match f.rule {
+        RuleId::PinnedNotIsolated if is_past(f) => !f.domain.as_ref().is_some_and(|guest| stopped.contains(guest)),
+        RuleId::HostTaskHog if is_past(f) => {
+            f.also.retain(|guest| !stopped.contains(guest));
+            !f.also.is_empty()
+        }
+        _ => true,
+    });
+}
+
+/// What tasks of the host do on the CPUs of pinned vCPUs joins the finding about those tasks if the vCPUs wait for
+/// them.
+fn hogs(findings: &mut Vec<Finding>) {
+    let Some(mut hog) = findings.extract_if(.., |f| f.rule == RuleId::HostTaskHog).next() else { return };
+    let is_part = |f: &mut Finding| {
+        f.rule == RuleId::PinnedNotIsolated && f.domain.as_ref().is_some_and(|d| hog.also.contains(d))
+    };
+    let parts = findings.extract_if(.., is_part).collect();
+    take_in(&mut hog, parts, f64::max);
+    findings.push(hog);
+}
+
 /// Wait whose cause was found joins the finding of the cause: the first about the same guest, or about a CPU that the
 /// guest shares.
 fn waits(findings: &mut Vec<Finding>) {
@@ -177,8 +208,13 @@ fn waits(findings: &mut Vec<Finding>) {
     let (mut by_guest, mut by_cpu) = (HashMap::new(), HashMap::new());
     let explains = |f: &Finding| WAIT_CAUSES.contains(&f.rule) && f.severity >= Severity::Warning;
     for (at, f) in findings.iter().enumerate().filter(|(_, f)| explains(f)) {
-        if matches!(f.rule, RuleId::QuotaThrottled | RuleId::IsolatedPileUp) {
-            by_guest.entry(f.domain.clone()).or_insert(at);
+        let guests: Vec<Option<String>> = match f.rule {
+            RuleId::QuotaThrottled | RuleId::IsolatedPileUp => vec![f.domain.clone()],
+            RuleId::HostTaskHog => f.also.iter().cloned().map(Some).collect(),
+            _ => Vec::new(),
+        };
+        for guest in guests {
+            by_guest.entry(guest).or_insert(at);
         }
         for cpu in f.marks.iter().filter_map(pcpu) {
             by_cpu.entry(cpu).or_insert(at);

@@ -198,6 +198,8 @@ groups! {
         page_faults: f64 = 500.0, "Measured with an inhibited APICv: 1160/s per vCPU, 3.7 % of a CPU";
         /// Exits for local APIC accesses: a warning.
         lapic_exits: f64 = 2000.0;
+        /// EPT violations in a profile of exits, percent: an info.
+        profile_faults: f64 = 30.0, "Chosen; 67 % in a profile of Windows with an inhibited APICv";
         /// Inter-processor interrupts.
         ipis: Steps = Steps::new(5000.0, 20_000.0, NEVER);
     }
@@ -234,6 +236,9 @@ groups! {
             "Chosen: what the program waits for flushes is time in which it does nothing else";
         /// The fewest flushes per second that are judged.
         flushes: f64 = 10.0, "Chosen: an idle Linux flushes its journal every 5 s";
+        /// Mean time of a flush since the guest's start, microseconds.
+        flush_us: Steps = Steps::new(30_000.0, 100_000.0, NEVER),
+            "Chosen: an SSD flushes in some milliseconds, a single hard disk in about 20";
         /// Mean time of the guest's requests outside the host's block devices, microseconds.
         outside_us: Steps = Steps::new(2_000.0, 10_000.0, NEVER),
             "Chosen: QEMU adds some 10 to 100 us to a request while its threads get a CPU";
@@ -244,6 +249,10 @@ groups! {
             "Chosen: a random read takes a single hard disk about 10 ms, an SSD below 1 ms";
         /// The fewest requests per second whose times are compared.
         timed_ops: f64 = 5.0, "Chosen: a mean of fewer says little";
+        /// The fewest requests per second of a disk that needs an IOThread.
+        busy_ops: f64 = 2000.0, "Chosen: some 10 us of QEMU's time each are a fiftieth of a CPU";
+        /// CPU time of the main thread from which such a disk needs an IOThread, percent.
+        busy_main: f64 = 50.0, "Chosen: from here on what else it does waits as often as not";
     }
 
     /// Scheduling rules.
@@ -313,6 +322,14 @@ groups! {
         faults: Steps = Steps::new(1000.0, 10_000.0, NEVER), "Measured in Windows guests: 317 to 1160/s per vCPU";
         /// CPU time of ksmd, percent: an info.
         ksmd: f64 = 5.0, "Measured on a host short of memory: 1.6 to 4.6 %";
+        /// Functions of one cause in a profile of the host, percent: an info.
+        profile: f64 = 5.0, "Chosen; 17 and 22 % in profiles of hosts that compacted memory or had shadow page tables";
+        /// Frequency of a busy CPU, percent of what all CPUs can keep up: a warning below.
+        slow_clock: f64 = 60.0, "Chosen: a limit of power costs a healthy host less; idle clocks are below 50 %", UPPER;
+        /// A CPU is busy enough for its frequency to count from here on, percent.
+        clock_busy: f64 = 70.0, "Chosen: the kernel notes a frequency at each tick of a busy CPU";
+        /// Faults of a vCPU at one place: a warning.
+        fault_loop: f64 = 5.0, "Chosen: the host resolves a fault once, or a few times where vCPUs race";
         /// Steal of one host CPU, percent: a warning.
         steal: f64 = 5.0;
         /// CPU time of QEMU's main thread, percent: a warning.

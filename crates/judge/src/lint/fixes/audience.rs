@@ -4,20 +4,34 @@
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
 use super::shell::commands;
-use super::{advice, is_transient};
+use super::{AT_NEXT_START, POWER_CYCLE, advice, is_transient};
 use crate::lint::engine::finding::{Audience, FixKind, is_command};
 use crate::lint::prelude::*;
 use kvm::Isa;
-use kvm::cmdline::QemuCommand;
 use sample::Vmm;
 
-/// The number of a guest in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`).
-fn proxmox_id(command: &QemuCommand) -> Option<String> {
-    let id = command.qmp_sockets.iter().find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
-    (!id.is_empty() && id.bytes().all(|b| b.is_ascii_digit())).then(|| id.to_owned())
+const NOVA_PLACES: &str = "nova places this guest and writes its XML: its next hard reboot or migration undoes changes \
+    by `virsh`, and nova does not count them. Set in its flavor, and resize the guest: hw:cpu_policy=dedicated \
+    (vCPUs on CPUs of cpu_dedicated_set), hw:emulator_threads_policy=share (the emulator on cpu_shared_set), \
+    hw:cpu_thread_policy, hw:numa_nodes";
+const NOVA_WRITES: &str = "nova writes this guest's XML, and its next hard reboot or migration undoes changes by \
+    `virsh`: to keep it, set the property of its image or flavor that stands for it";
+
+/// Fixes for a guest of nova, which undoes changes by `virsh`.
+pub(crate) fn for_nova(mut fix: Vec<Fix>) -> Vec<Fix> {
+    let by_virsh = |fix: &Fix| fix.kind == FixKind::LibvirtXml || fix.text.starts_with("virsh ");
+    let places = ["<cputune>", "<numatune>", "<topology", "<numa>", "pin "];
+    if fix.iter().any(|fix| by_virsh(fix) && places.iter().any(|word| fix.text.contains(word))) {
+        fix.retain(|fix| !by_virsh(fix));
+        fix.insert(0, advice(NOVA_PLACES));
+    } else if fix.iter().any(by_virsh) {
+        fix.push(advice(NOVA_WRITES));
+    }
+    fix
 }
 
 /// The host and the VMM that a finding is about.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a guest and its host")]
 pub(crate) struct Surroundings {
     /// libvirt runs the guest, or may.
     libvirt: bool,
@@ -28,6 +42,8 @@ pub(crate) struct Surroundings {
     x86: bool,
     /// The guest's number in Proxmox.
     proxmox: Option<String>,
+    /// nova runs the guest.
+    nova: bool,
     /// The VMM's process.
     pid: Option<i32>,
     /// libvirt forgets it when it ends.
@@ -44,7 +60,8 @@ impl Surroundings {
         let host = &ctx.model.host.facts.arch;
         Self {
             x86: guests.iter().all(|g| g.config.is_x86()) && ["", "x86_64", "i686"].contains(&host.as_str()),
-            proxmox: one.and_then(|g| g.domain.facts.command.as_deref()).and_then(proxmox_id),
+            proxmox: one.and_then(GuestContext::proxmox_id).map(str::to_owned),
+            nova: one.is_some_and(GuestContext::is_of_nova),
             pid: one.and_then(|g| g.domain.facts.pid),
             transient: one.is_some_and(is_transient),
             libvirt: guests.is_empty() || guests.iter().any(|g| g.config.libvirt != Some(false)),
@@ -63,9 +80,19 @@ impl Surroundings {
         finding.why = self.named(finding.why);
         finding.evidence = finding.evidence.into_iter().filter_map(|line| self.fit_line(line)).collect();
         let had = !finding.fix.is_empty();
+        let pins = finding.fix.iter().any(|fix| fix.text.contains("pin"));
         finding.fix.retain(|fix| !self.is_foreign(fix));
         for fix in finding.fix.iter_mut().filter(|fix| fix.kind == FixKind::Advice) {
             fix.text = self.named(std::mem::take(&mut fix.text));
+        }
+        if self.nova {
+            finding.fix = for_nova(finding.fix);
+        }
+        if let Some(id) = &self.proxmox {
+            let options = finding.fix.iter_mut().filter(|fix| fix.kind == FixKind::QemuOption);
+            options.for_each(|fix| {
+                fix.needs = Some(format!("add it to args: of /etc/pve/qemu-server/{id}.conf; {POWER_CYCLE}"));
+            });
         }
         if self.transient {
             let is_own = |fix: &Fix| fix.domain == finding.domain;
@@ -74,7 +101,12 @@ impl Surroundings {
         }
         if had && finding.fix.is_empty() {
             let whose = self.other_vmm.as_deref().unwrap_or("this host");
-            finding.fix.push(advice(format!("kvmtop knows no setting of {whose} that changes this")));
+            finding.fix.push(advice(match &self.proxmox {
+                Some(id) if pins => {
+                    format!("qm set {id} --affinity LIST sets the CPUs of all threads of the guest; {AT_NEXT_START}")
+                }
+                _ => format!("kvmtop knows no setting of {whose} that changes this"),
+            }));
         }
         finding
     }

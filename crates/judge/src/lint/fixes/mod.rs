@@ -9,12 +9,16 @@ pub(super) mod shell;
 
 use super::engine::finding::FixKind;
 use super::prelude::*;
+use sample::Origin;
 use shell::domain_argument;
 
 /// What a changed CPU or machine needs.
 pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
 /// What a kernel option needs.
 const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
+/// What a device of virtio in place of an emulated one needs.
+pub(crate) const VIRTIO_FIRST: &str = "first install the virtio drivers in the guest (Windows: virtio-win; for its \
+    system disk start it once with a small virtio disk beside), then shut it down, change it and start it again";
 /// What a QEMU option needs.
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
@@ -78,6 +82,11 @@ impl Fix {
         Self { needs: Some(needs.to_owned()), ..self }
     }
 
+    /// The same fix, with the commands that undo it.
+    pub(crate) fn undone_by(self, undo: String) -> Self {
+        Self { undo: Some(undo), ..self }
+    }
+
     /// The same fix, for some hosts and guests alone.
     pub(crate) fn only(self, audience: Audience) -> Self {
         Self { audience, ..self }
@@ -111,7 +120,9 @@ pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Ve
 /// A `virsh` command about this guest.
 pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String {
     let uuid = guest.domain.facts.uuid.as_ref().map(|u| u.value.as_str());
-    let argument = match uuid.filter(|_| guest.is_namesake) {
+    let is_made = guest.domain.facts.name.from == Origin::BuiltIn;
+    let argument = match uuid.filter(|_| guest.is_namesake || is_made) {
+        None if is_made => "GUEST".to_owned(),
         Some(uuid) => domain_argument(uuid, Some(uuid)),
         None => domain_argument(guest.name(), uuid),
     };

@@ -3,12 +3,12 @@
 use super::shell::{quoted, unit_argument};
 use super::{
     AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml,
-    is_transient, libvirt_advice, qemu, scope, virsh, xml,
+    is_transient, qemu, scope, virsh, xml,
 };
 use crate::figures::bytes;
 use crate::lint::prelude::*;
 use crate::model::{Pins, ThreadModel};
-use crate::placement::GuestPlan;
+use crate::placement::{GuestLayout, GuestPlan};
 use kvm::CpuSet;
 use sample::GroupCpus;
 use std::collections::BTreeMap;
@@ -20,8 +20,7 @@ const MAX_PINS: usize = 512;
 const AT_ONCE: &str = "takes effect at once";
 /// Comes first where CPUs are short.
 const TOO_FEW_CPUS: &str = "Take load off this host first: it has too few CPUs for vCPUs with CPUs of their own. Move \
-    a guest to another host, or remove vCPUs that it does not need (virsh setvcpus). Until then the guests share a \
-    common set";
+    a guest to another host, or remove vCPUs that it does not need. Until then the guests share a common set";
 const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
 pub(crate) const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the plan as a whole";
 
@@ -35,18 +34,20 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
         .collect();
     let mut fix = Vec::new();
     if changed.iter().any(|(_, p)| p.shares) {
-        fix.push(libvirt_advice(TOO_FEW_CPUS));
+        fix.push(advice(TOO_FEW_CPUS));
     }
     fix.extend(widen(changed.iter().copied()));
-    let lines = changed.iter().flat_map(|(guest, part)| pin_commands(guest, part));
-    let mut lines: Vec<(&str, String)> = lines.take(MAX_PINS + 1).collect();
+    let lines = changed.iter().flat_map(|(guest, part)| pin_commands(ctx, guest, part));
+    let mut lines: Vec<PinCommand> = lines.take(MAX_PINS + 1).collect();
     let is_cut = lines.len() > MAX_PINS;
     lines.truncate(MAX_PINS);
     for need in [LIVE_AND_KEPT, AT_NEXT_START, AT_ONCE, LIVE_ALONE, UNTIL_GUEST_ENDS] {
-        let lines: Vec<&str> = lines.iter().filter(|(of, _)| *of == need).map(|(_, line)| line.as_str()).collect();
-        if !lines.is_empty() {
-            let audience = if need == UNTIL_GUEST_ENDS { Audience::Everyone } else { Audience::Libvirt };
-            fix.push(command(lines.join("\n")).needing(need).only(audience));
+        let of_need = || lines.iter().filter(|line| line.need == need);
+        let all = |text: fn(&PinCommand) -> &str| of_need().map(text).collect::<Vec<_>>().join("\n");
+        let text = all(|line| &line.text);
+        if !text.is_empty() {
+            let audience = if text.contains("virsh ") { Audience::Libvirt } else { Audience::Everyone };
+            fix.push(command(text).needing(need).only(audience).undone_by(all(|line| &line.undo)));
         }
     }
     // Without this the vCPUs are far from the memory until the guest starts again.
@@ -82,6 +83,8 @@ struct PlannedPin<'a> {
     /// The number of the vCPU or `IOThread`.
     number: Option<u32>,
     cpus: &'a CpuSet,
+    /// Where the thread may run now.
+    was: CpuSet,
     /// What the configuration pins the thread to.
     configured: Option<&'a CpuSet>,
     thread: Option<&'a ThreadModel>,
@@ -95,37 +98,73 @@ impl PlannedPin<'_> {
 }
 
 /// The pins of a plan: vCPUs, emulator, `IOThreads`.
-fn pins_of<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = PlannedPin<'a>> + 'a {
-    let (pins, domain) = (&guest.config.pins, guest.domain);
-    let pin = |verb, number, cpus, configured, thread| PlannedPin { verb, number, cpus, configured, thread };
-    let vcpus = part.vcpus.iter().map(move |(v, on)| pin("vcpupin", Some(*v), on, pins.vcpus.get(v), domain.vcpu(*v)));
-    let verb = |id: &Option<u32>| if id.is_some() { "iothreadpin" } else { "emulatorpin" };
-    let helpers = part.helpers.iter();
-    vcpus.chain(helpers.map(move |(id, on)| pin(verb(id), *id, on, pins.helpers.get(id), domain.helper(*id))))
+fn pins_of<'a>(
+    ctx: &'a Context<'_>,
+    guest: &'a GuestContext<'_>,
+    part: &'a GuestPlan,
+) -> impl Iterator<Item = PlannedPin<'a>> + 'a {
+    let (pins, domain, now) = (&guest.config.pins, guest.domain, ctx.layout(guest));
+    let was = |cpus: Option<&CpuSet>| cpus.filter(|c| !c.is_empty()).unwrap_or(&ctx.map().all).clone();
+    let vcpus = part.vcpus.iter().map(move |(v, cpus)| PlannedPin {
+        verb: "vcpupin",
+        number: Some(*v),
+        cpus,
+        was: was(now.vcpus.get(*v as usize)),
+        configured: pins.vcpus.get(v),
+        thread: domain.vcpu(*v),
+    });
+    vcpus.chain(part.helpers.iter().map(move |(id, cpus)| PlannedPin {
+        verb: if id.is_some() { "iothreadpin" } else { "emulatorpin" },
+        number: *id,
+        cpus,
+        was: was(now.helpers.get(id).and_then(|helper| helper.cpus.as_ref())),
+        configured: pins.helpers.get(id),
+        thread: domain.helper(*id),
+    }))
 }
 
-/// The commands that pin a guest's threads, each with what it needs.
-fn pin_commands(guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<(&'static str, String)> {
-    if guest.config.libvirt == Some(false) {
-        return tasksets(guest, part).map(|line| (UNTIL_GUEST_ENDS, line)).collect();
-    }
-    let line = |pin: PlannedPin<'_>| {
-        let (need, keep) = match scope(guest) {
-            at_start if guest.is_shut_off() => (AT_NEXT_START, at_start),
-            _ if pin.configured == Some(pin.cpus) => (AT_ONCE, "--live"),
-            alone if is_transient(guest) => (LIVE_ALONE, alone),
-            both => (LIVE_AND_KEPT, both),
+/// A command that pins, and its opposite.
+struct PinCommand {
+    need: &'static str,
+    text: String,
+    undo: String,
+}
+
+/// The commands that pin a guest's threads.
+fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<PinCommand> {
+    let map = ctx.map();
+    let pins = pins_of(ctx, guest, part);
+    if guest.config.libvirt != Some(false) {
+        let line = |pin: PlannedPin<'_>| {
+            let (need, keep) = match scope(guest) {
+                at_start if guest.is_shut_off() => (AT_NEXT_START, at_start),
+                _ if pin.configured == Some(pin.cpus) => (AT_ONCE, "--live"),
+                alone if is_transient(guest) => (LIVE_ALONE, alone),
+                both => (LIVE_AND_KEPT, both),
+            };
+            // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
+            let was = if map.restricts(&pin.was) { pin.was.to_string() } else { "r".into() };
+            let (text, undo) = (pin.virsh(guest, &pin.cpus.to_string(), keep), pin.virsh(guest, &was, keep));
+            PinCommand { need, text, undo }
         };
-        (need, pin.virsh(guest, &pin.cpus.to_string(), keep))
-    };
-    pins_of(guest, part).map(line).collect()
-}
-
-/// For a guest that libvirt does not run: one `taskset` per thread.
-fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = String> + 'a {
+        return pins.map(line).collect();
+    }
     // A file may not have the threads' ids, and 0 is the shell's own.
-    let tid = |pin: &PlannedPin<'_>| pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0);
-    pins_of(guest, part).filter_map(move |pin| Some(format!("taskset -pc {} {}", pin.cpus, tid(&pin)?)))
+    let taskset = |pin: PlannedPin<'_>| {
+        let tid = pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0)?;
+        let [text, undo] = [pin.cpus, &pin.was].map(|cpus| format!("taskset -pc {cpus} {tid}"));
+        Some(PinCommand { need: UNTIL_GUEST_ENDS, text, undo })
+    };
+    let kept = guest.proxmox_id().filter(|_| ctx.layout(guest).one_set).map(|id| {
+        // All threads have one set.
+        let set = |layout: Option<&GuestLayout>| match layout.and_then(|l| l.vcpus.first()) {
+            Some(cpus) if map.restricts(cpus) => format!("qm set {id} --affinity {cpus}"),
+            _ => format!("qm set {id} --delete affinity"),
+        };
+        let (text, undo) = (set(ctx.planned(guest)), set(Some(ctx.layout(guest))));
+        PinCommand { need: AT_NEXT_START, text, undo }
+    });
+    kept.filter(|line| line.text != line.undo).into_iter().chain(pins.filter_map(taskset)).collect()
 }
 
 /// The pins as XML, for a guest of libvirt. Where vCPUs move these are all pins, also those that stay: who replaces
@@ -163,6 +202,17 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
         let topology = format!("<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>");
         let smp = format!("-smp {count},sockets=1,cores={cores},threads={threads}");
         fix.extend(either(guest, xml(guest, topology).needing(&need), qemu(guest, smp)));
+    }
+    if let (Some(id), Some(nodes), Some(memory)) = (guest.proxmox_id(), &part.memory, guest.config.memory) {
+        let (nodes, mib) = (nodes.to_string().replace(',', ";"), memory >> 20);
+        let cell = format!("cpus=0-{},hostnodes={nodes},memory={mib},policy=bind", count.saturating_sub(1));
+        let room = format!("{AT_NEXT_START}; the guest's memory ({}) has to fit on the node", bytes(memory));
+        let bind = command(format!("qm set {id} --numa 1 --numa0 '{cell}'")).needing(&room);
+        fix.push(if guest.config.numa.cells.is_empty() {
+            bind.undone_by(format!("qm set {id} --delete numa0"))
+        } else {
+            bind
+        });
     }
     if guest.config.libvirt == Some(false) {
         return fix;
@@ -208,30 +258,10 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let Some(part) = ctx.plan().guests.get(guest.index).filter(|part| !part.is_empty()) else {
         return Vec::new();
     };
-    let (map, now) = (ctx.map(), ctx.layout(guest));
-    let set = |cpus: Option<&CpuSet>| cpus.filter(|c| !c.is_empty()).unwrap_or(&map.all).clone();
-    let helper = |id: &Option<u32>| (*id, set(now.helpers.get(id).and_then(|h| h.cpus.as_ref())));
-    let before = GuestPlan {
-        vcpus: part.vcpus.keys().map(|v| (*v, set(now.vcpus.get(*v as usize)))).collect(),
-        helpers: part.helpers.keys().map(helper).collect(),
-        ..GuestPlan::default()
-    };
-    // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
-    let pin_back = |(old, new): (PlannedPin<'_>, PlannedPin<'_>)| {
-        // A pin that was right in the configuration all along stays there.
-        let keep = if old.configured == Some(new.cpus) { "--live" } else { scope(guest) };
-        let cpus = if map.restricts(old.cpus) { old.cpus.to_string() } else { "r".into() };
-        old.virsh(guest, &cpus, keep)
-    };
-    let by_hand = guest.config.libvirt == Some(false);
-    let mut lines: Vec<String> = if by_hand {
-        tasksets(guest, &before).take(MAX_PINS).collect()
-    } else {
-        pins_of(guest, &before).zip(pins_of(guest, part)).take(MAX_PINS).map(pin_back).collect()
-    };
-    lines.extend(narrow(guest, part));
+    let lines: Vec<String> = guest_placement(ctx, guest).into_iter().rev().filter_map(|fix| fix.undo).collect();
     let mut fix = if lines.is_empty() { Vec::new() } else { vec![command(lines.join("\n"))] };
     let reshapes = part.threads.is_some() || !part.cells.is_empty();
+    let by_hand = guest.config.libvirt == Some(false);
     let changes_xml = !by_hand && (reshapes || part.memory.is_some() || !part.memnodes.is_empty());
     if changes_xml && is_transient(guest) {
         fix.push(advice("the rest of its XML stays as it is in what it is created from"));
@@ -252,7 +282,8 @@ fn group_name(group: &GroupCpus) -> String {
 /// The commands without which the kernel refuses the pins of a plan: from the root downwards, one for each group.
 fn widen<'a>(changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)>) -> Vec<Fix> {
     let widened = |(group, cpus): (&GroupCpus, CpuSet)| {
-        command(set_group(group, &cpus)).needing(&format!(
+        let widen = command(set_group(group, &cpus)).undone_by(set_group(group, &group.cpus));
+        widen.needing(&format!(
             "comes first: {} leaves its guests only CPUs {}, and the kernel refuses pins beyond them; to keep that \
              bound, pin the guests within it instead",
             group_name(group),
@@ -260,11 +291,6 @@ fn widen<'a>(changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)
         ))
     };
     too_narrow(changed).into_iter().map(widened).collect()
-}
-
-/// The commands that undo a guest's widening, the innermost group first.
-fn narrow<'a>(guest: &'a GuestContext<'a>, part: &'a GuestPlan) -> impl Iterator<Item = String> {
-    too_narrow(std::iter::once((guest, part))).into_iter().rev().map(|(group, _)| set_group(group, &group.cpus))
 }
 
 /// The groups that pins go beyond, from the root downwards, and the CPUs that each needs.

@@ -2,6 +2,7 @@
 
 use crate::lint::prelude::*;
 use crate::model::call_tree;
+use sample::ExitPlace;
 
 const USE_IOTHREAD: &str = "Give disks an IOThread, so that their work leaves the main thread; use vhost \
     for the network";
@@ -74,7 +75,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     let vmx = guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
     if !vmx {
         // On AMD and arm64 one exit reason covers faults and emulated memory.
-        if !guest.has_accesses(Space::Mmio) && ctx.is_file() {
+        if !guest.has_accesses(Space::Mmio) && ctx.is_file() && guest.domain.places.is_empty() {
             if faults.per_vcpu.is_some_and(|per| steps.of(per).is_none()) {
                 return;
             }
@@ -98,8 +99,48 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
 }
 
+/// The part of a vCPU's exits that are at one place, percent.
+const ONE_PLACE: f64 = 80.0;
+const FIND_BACKING: &str = "Find what backs the address (info mtree -f of the VMM's monitor): memory of a file or \
+    device that shrank or failed, huge pages that ran out, an address beyond what the CPU or the VMM has. Where it is \
+    ordinary memory, suspect KVM: try another kernel of the host";
+
+/// Memory faults at one place, in a trace: it tells a loop without any rate.
+pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let is_loop = |place: &&ExitPlace| {
+        let share = 100.0 * place.count as f64 / place.of.max(1) as f64;
+        place.count as f64 >= ctx.thresholds().machine.fault_loop && share >= ONE_PLACE
+    };
+    let loops: Vec<&ExitPlace> = guest.domain.places.iter().filter(is_loop).collect();
+    if loops.is_empty() {
+        return;
+    }
+    let text = |place: &ExitPlace| {
+        let (count, of) = (figure(place.count as f64), figure(place.of as f64));
+        format!("{count} of {of} exits of {}: {}", vcpu_text(guest, place), place_text(place))
+    };
+    let evidence =
+        loops.into_iter().map(text).chain(["look at: dmesg; trace-cmd record -e kvm sleep 1".into()]).collect();
+    let fix = vec![fixes::advice(FIND_BACKING)];
+    verdicts.find(Finding::new(Severity::Warning, Confidence::Medium, evidence, fix));
+}
+
+/// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
+pub(super) fn place_text(place: &ExitPlace) -> String {
+    let known = |what: &str, value: Option<u64>| value.map_or(String::new(), |value| format!(", {what} {value:#x}"));
+    let (address, code) = (known("address", place.address), known("error code", place.error_code));
+    format!("{} at rip {:#x}{address}{code}", place.reason, place.rip)
+}
+
+/// The vCPU of a place.
+pub(super) fn vcpu_text(guest: &GuestContext<'_>, place: &ExitPlace) -> String {
+    let vcpu = guest.domain.threads.iter().find(|thread| thread.tid == place.tid);
+    vcpu.map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
+}
+
 const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or \
-    Docker Desktop: disable what is not needed";
+    Docker Desktop: disable what is not needed. Where none is, a CPU without vmx (Intel) or svm (AMD) keeps Windows \
+    from starting them again: <feature policy='disable' name='vmx'/>, or under Proxmox cpu: x86-64-v3 in place of host";
 const INNER_GUESTS_HERE: &str = "Run the inner guests on this host if possible; \
     otherwise give them virtio devices and keep their exits few";
 const CHECK_NESTED: &str = "check: kvm_stat -1, the nested rows; look at: /sys/module/kvm_*/parameters/nested";

@@ -2,6 +2,7 @@
 
 use crate::figures::bytes;
 use crate::lint::prelude::*;
+use crate::lint::profiles;
 
 const SWAPPED: &str = "When a vCPU uses a page that was swapped out, it stops until the disk answers. The \
     guest cannot see why";
@@ -37,20 +38,25 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
     let percent = ksmd.map(|t| t.cpu_percent).fold(0.0, f64::max);
     if percent >= ctx.thresholds().machine.ksmd {
-        let uses = format!("ksmd uses {} % of a CPU", figure(percent));
-        let evidence = vec![uses, "look at: grep . /sys/kernel/mm/ksm/*".into()];
-        let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
-        let stop = stop.needing("stops the scanning; shared pages stay shared until written");
-        let fix = vec![stop, fixes::advice(KEEP_KSM)];
-        verdicts.find(Finding {
-            target: Target::Host,
-            title: "KSM uses much CPU to share memory".into(),
-            problem: "KSM uses much CPU".into(),
-            why: KSM.into(),
-            see: vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()],
-            cost: Some(percent),
-            ..Finding::new(Severity::Info, Confidence::High, evidence, fix)
-        });
+        verdicts.find(ksm(vec![format!("ksmd uses {} % of a CPU", figure(percent))], Some(percent)));
+    }
+    profiles::memory(ctx, verdicts);
+}
+
+/// The finding about KSM's scan, and what it costs, percent of one CPU.
+pub(in crate::lint) fn ksm(mut evidence: Vec<String>, cost: Option<f64>) -> Finding {
+    evidence.push("look at: grep . /sys/kernel/mm/ksm/*".into());
+    let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
+    let stop = stop.needing("stops the scanning; shared pages stay shared until written");
+    let fix = vec![stop, fixes::advice(KEEP_KSM)];
+    Finding {
+        target: Target::Host,
+        title: "KSM uses much CPU to share memory".into(),
+        problem: "KSM uses much CPU".into(),
+        why: KSM.into(),
+        see: vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()],
+        cost,
+        ..Finding::new(Severity::Info, Confidence::High, evidence, fix)
     }
 }
 

@@ -1,12 +1,18 @@
 //! Memory, MSRs, errors, QEMU's main thread, nesting.
 
+mod clocks;
+mod cpu_setup;
 mod guest;
 mod host;
 mod incident_texts;
-mod incidents;
+pub(super) mod incidents;
+mod no_kvm;
 mod unhandled_msrs;
 
+pub(super) use host::ksm;
+
 use crate::lint::prelude::*;
+use crate::lint::profiles;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::UnhandledMsr, Host(unhandled_msrs::unhandled_msrs), Hold::AT_ONCE).described(RuleDoc {
@@ -19,27 +25,56 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Nothing, a CPU model that KVM knows, or a KVM module parameter that silences the log",
         links: &[links::KERNEL_PARAMETERS],
     }),
-    Rule::new(RuleId::Stage2Faults, Behaviour(guest::faults), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::Stage2Faults, Profiled(guest::faults, profiles::shadow_paging), Hold::USUAL).described(RuleDoc {
         sees: "the host serves many memory faults of the guest",
         problem: "many memory faults",
         why: "The host maps guest memory at its first use, and again whenever something removed the mapping: \
             ballooning, KSM, huge page collapse, NUMA balancing, swapping, dirty logging. A growing guest causes \
             faults for a while; if they go on for minutes, one of these is active",
-        thresholds: thresholds![machine.faults],
+        thresholds: thresholds![machine.faults, machine.profile],
         limits: "Why mappings are missing is not visible: first use, ballooning, KSM, huge pages and NUMA balancing \
             look the same. On AMD and arm64 the exit also stands for emulated memory, whose accesses are subtracted. A \
-            guest in migration is left out. From 10 % of one CPU on it is a warning",
+            guest in migration is left out. From 10 % of one CPU on it is a warning. Functions of shadow paging in a \
+            profile of the host are an info: a guest of a guest on AMD looks the same",
         fix: "Huge pages in the domain's XML, or the host's memory settings",
         links: &["https://docs.kernel.org/admin-guide/mm/transhuge.html", links::MEMORY_BACKING],
     }),
     Rule::new(RuleId::HostMemoryPressure, Host(host::memory), Hold::SPARSE).described(RuleDoc {
-        sees: "the host swaps guest memory out, or KSM uses much CPU",
+        sees: "the host swaps guest memory out, or KSM or compaction use much CPU",
         problem: "host is short of memory",
         why: "",
-        thresholds: thresholds![machine.ksmd],
-        limits: "Swap that does not grow is not reported. Whether the guest needs the swapped pages is not visible",
+        thresholds: thresholds![machine.ksmd, machine.profile],
+        limits: "Swap that does not grow is not reported. Whether the guest needs the swapped pages is not visible. \
+            Compaction is seen only in a profile of the host by function (perf top, perf report), as an info",
         fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
         links: &[links::MEMORY_BACKING],
+    }),
+    Rule::new(RuleId::HostFrequency, Host(clocks::frequency), Hold::LONG).described(RuleDoc {
+        sees: "the host's CPUs run far below their speed",
+        problem: "host CPUs run slowly",
+        why: "A vCPU is as fast as the CPU below it. A governor that follows the load raises the clock only after a \
+            CPU was busy for a while; limits of power and heat lower it under load",
+        thresholds: thresholds![machine.slow_clock, machine.clock_busy],
+        limits: "On a running host only busy CPUs count, compared with the frequency that all CPUs can keep up or, \
+            where it is unknown, the highest one; efficiency cores, nohz_full CPUs and hosts that are guests are left \
+            out. A warning. In files a governor that follows the load is an info: whether CPUs were busy is not in \
+            them; powersave of intel_pstate and amd-pstate in active mode follows the load by hardware and counts as \
+            none. Sleep states are the subject of wakeup-latency",
+        fix: "The governor, or limits of power in firmware, at the price of power",
+        links: &[links::CPU_FREQUENCY],
+    }),
+    Rule::new(RuleId::FaultLoop, Behaviour(guest::fault_loop), Hold::USUAL).described(RuleDoc {
+        sees: "a vCPU faults at the same instruction and address again and again",
+        problem: "faults at one place",
+        why: "After a memory fault KVM maps the page or emulates the access, and the guest continues. A vCPU that \
+            enters the guest again and faults at once at the same instruction, on the same address, with the same \
+            error code, gets nowhere, at any rate",
+        thresholds: thresholds![machine.fault_loop],
+        limits: "Needs a trace with kvm_exit, kvm_entry and kvm_page_fault (AMD's npf has the address itself), and at \
+            least 80 % of the vCPU's exits at one place. Accesses that KVM or the VMM emulates and the local APIC's \
+            page are left out; a trace without kvm_mmio may hide that an access is emulated. x86 only",
+        fix: "What backs the address: the memory or device behind it; a newer kernel",
+        links: &[links::KVM_API],
     }),
     Rule::new(RuleId::HostSteal, Host(host::steal), Hold::USUAL).described(RuleDoc {
         sees: "this host is itself a guest and does not get its CPUs",
@@ -84,6 +119,19 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     }),
+    Rule::new(RuleId::NoKvm, Host(no_kvm::no_kvm), Hold::While).described(RuleDoc {
+        sees: "QEMU emulates the guest's CPU in software (TCG), or KVM cannot be used",
+        problem: "runs without KVM (TCG)",
+        why: "Without KVM, QEMU translates each instruction of the guest into instructions of the host. That takes \
+            many times as long, and settings of clocks, timers and devices change little of it",
+        thresholds: &[],
+        limits: "A command line counts if it names accel=tcg, or is a PC's and names no accelerator; one of a script \
+            with variables, or with a part left out, does not. A guest of another architecture than the host's is an \
+            info: KVM cannot run it. Lines of the log count for an hour on a running host",
+        fix: "type='kvm' in the domain's XML or -accel kvm; and what keeps KVM from being used: rights, module, \
+            firmware, nested virtualisation",
+        links: &["https://www.qemu.org/docs/master/system/introduction.html", links::KVM_API],
+    }),
     Rule::new(RuleId::MainLoopBusy, Behaviour(guest::main_loop), Hold::LONG).described(RuleDoc {
         sees: "QEMU's main thread uses close to a whole CPU",
         problem: "main thread is overloaded",
@@ -104,5 +152,34 @@ pub(super) const RULES: &[Rule] = &[
             the vCPUs' time in exits on it is a warning",
         fix: "Enlightenments for Windows, after a power cycle; or the inner guests moved to this host",
         links: &["https://docs.kernel.org/virt/kvm/x86/running-nested-guests.html", links::HYPERV],
+    }),
+    Rule::new(RuleId::CpuModel, Setup(cpu_setup::model), Hold::AT_ONCE).described(RuleDoc {
+        sees: "the guest's CPU is a minimal model, which hides most of what the host's CPU can do",
+        problem: "minimal CPU model",
+        why: "qemu64 and kvm64 have what CPUs had some twenty years ago: no AES-NI, SSE4 or AVX, and no word of the \
+            host's weaknesses. Encryption, checksums and video take several times the CPU time, the guest's \
+            mitigations have nothing to work with, and systems that ask for x86-64-v2 do not start. QEMU's \
+            documentation advises against them",
+        thresholds: &[],
+        limits: "Configuration only: what the guest would do with more is not known, nor whether it moves between \
+            hosts that share little. A model counts as a default only in a whole configuration. Not for guests \
+            without KVM, nor where AES was added by hand. Windows with the host's CPU, whose own hypervisor (VBS) can \
+            make it slow, is judged by what it does (nested-guest); the host's mitigations (L1TF, nx_huge_pages) are \
+            not judged",
+        fix: "The guest's CPU model, after a power cycle",
+        links: &["https://www.qemu.org/docs/master/system/qemu-cpu-models.html", links::CPU_MODEL],
+    }),
+    Rule::new(RuleId::GuestLimits, Setup(cpu_setup::sockets), Hold::LONG).described(RuleDoc {
+        sees: "the guest's system uses a part of its vCPUs only, because they are in too many sockets",
+        problem: "too many CPU sockets",
+        why: "Microsoft's licence of a Windows client counts sockets: Home uses one, Pro, Education and Enterprise use \
+            two, and the vCPUs of all others stay off. Without a topology each vCPU is a socket of its own. Cores and \
+            threads are not limited that way",
+        thresholds: &[],
+        limits: "Needs the system from libosinfo or Proxmox's ostype, which does not tell servers from clients and so \
+            gives an info alone. The edition is not known: Pro for Workstations uses four sockets, Home with two \
+            sockets is not found. A warning where CPU times show the other vCPUs idle; silent where more are in use",
+        fix: "The topology of the guest's CPU, after a power cycle",
+        links: &[links::CPU_MODEL],
     }),
 ];

@@ -4,7 +4,7 @@ use super::incidents;
 use crate::lint::prelude::*;
 use kvm::kernel_log::LogKind;
 use kvm::msr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SENSOR_MSRS: &str = "These MSRs are sensors: power meters (RAPL), temperatures, frequencies. A \
     monitoring tool in the guest polls them: not the cause of any load";
@@ -21,9 +21,11 @@ const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: i
 const SEE_THE_CRASH: &str = "A guest ended or broke as well: compare the times. An access right before it \
     may be the cause, because a fault that a system does not expect ends it";
 
+/// Processes and vCPUs that are named.
+const MAX_PLACES: usize = 4;
+
 /// The unhandled MSRs of one guest.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "any of them can be true without the others")]
 struct UnhandledMsrs {
     /// How often each MSR was accessed; the flag is true for writes.
     accesses: BTreeMap<(u32, bool), u64>,
@@ -32,8 +34,8 @@ struct UnhandledMsrs {
     faulted: bool,
     /// Whether some of the accesses passed without a fault.
     ignored: bool,
-    /// Whether the host's log has some of them.
-    logged: bool,
+    /// The processes and vCPUs that the host's log names.
+    logged: BTreeSet<String>,
     /// Whether `report_ignored_msrs` silences some of the lines.
     silenceable: bool,
 }
@@ -63,7 +65,8 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
         let found = all.entry(owner).or_default();
         let times = found.accesses.entry((number, line.write)).or_default();
         *times = times.saturating_add(1);
-        found.logged = true;
+        let process = line.pid.map_or_else(|| "unknown process".into(), |pid| format!("PID {pid}"));
+        found.logged.insert(line.vcpu.map_or_else(|| process.clone(), |vcpu| format!("{process}, vCPU {vcpu}")));
         found.faulted |= faulted;
         found.ignored |= ignored;
         // The parameter silences "ignored …" since Linux 4.15, and "Unhandled RDMSR(0x…)" since 6.2; not what kernels
@@ -84,7 +87,8 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             format!("{times} {what}{} of MSR {number:#x}{name}", if *times == 1 { "" } else { "s" })
         };
         let mut evidence: Vec<String> = found.accesses.iter().map(line).collect();
-        evidence.extend(found.logged.then(|| "from the host's kernel log".into()));
+        let places: Vec<&str> = found.logged.iter().take(MAX_PLACES).map(String::as_str).collect();
+        evidence.extend((!places.is_empty()).then(|| format!("from the host's kernel log: {}", places.join("; "))));
         evidence.push("check: journalctl -k; trace-cmd record -e kvm:kvm_msr, then trace-cmd report".into());
         let (title, why) = if sensors {
             let title = "A sensor tool in the guest reads power meters or thermometers that KVM does not have";

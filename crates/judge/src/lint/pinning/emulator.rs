@@ -120,13 +120,15 @@ fn other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, helpers: &PinnedHel
     let all = found.values().fold(CpuSet::new(), |a, b| a.union(b));
     let marks = all.iter().map(Mark::Pcpu).collect();
     let title = "Another guest's emulator or IOThread is pinned to this guest's vCPU CPUs".into();
-    let found = Finding::new(configured_severity(guest), Confidence::High, evidence, fix);
+    let found = Finding::new(configured_severity(ctx, guest, &all), Confidence::High, evidence, fix);
     Some(Finding { also, target: Target::Pcpu(first), title, marks, ..found })
 }
 
-/// A vCPU of real-time priority does not let helpers run at all while it works.
-fn configured_severity(guest: &GuestContext<'_>) -> Severity {
-    if guest.config.pins.realtime.is_empty() { Severity::Info } else { Severity::Warning }
+/// How bad helpers on some CPUs are: a vCPU of real-time priority does not let them run at all while it works.
+fn configured_severity(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet) -> Severity {
+    let vcpus = &ctx.layout(guest).vcpus;
+    let mut realtime = guest.config.pins.realtime.iter().filter_map(|v| vcpus.get(*v as usize));
+    if realtime.any(|set| set.intersects(cpus)) { Severity::Warning } else { Severity::Info }
 }
 
 /// The guest's own helpers, from the configuration alone.
@@ -138,12 +140,16 @@ fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuS
     }
     let pinned = wrong.iter().any(|(_, h)| h.cpus.is_some());
     let line = |(id, h): &(&Option<u32>, &HelperLayout)| match (helper_name(**id), &h.cpus) {
-        (name, Some(cpus)) => format!("{name} may use CPUs {cpus}; vCPUs are pinned to {single}"),
+        (name, Some(cpus)) => {
+            format!("{name} may use CPUs {cpus}; vCPUs are pinned to {}", cpus.intersection(single))
+        }
         (name, None) => format!("{name} has no pin and may run on all CPUs, also on {single} of the vCPUs"),
     };
     let evidence = wrong.iter().take(MAX_GUESTS).map(line).chain([fixes::check_pins(guest)]).collect();
     let confidence = if pinned { Confidence::High } else { Confidence::Medium };
     let fix = move_helpers(ctx, &[guest.index], single);
-    let found = Finding::new(configured_severity(guest), confidence, evidence, fix);
+    let reach = |helper: &HelperLayout| helper.cpus.as_ref().unwrap_or(single).intersection(single);
+    let shared = wrong.iter().fold(CpuSet::new(), |all, (_, helper)| all.union(&reach(helper)));
+    let found = Finding::new(configured_severity(ctx, guest, &shared), confidence, evidence, fix);
     Some(Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found })
 }

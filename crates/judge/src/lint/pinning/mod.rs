@@ -41,13 +41,13 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::KERNEL_PARAMETERS, links::CPU_ISOLATION],
     }),
     Rule::new(RuleId::AffinityDrift, Setup(vcpus::affinity), Hold::For(5.0, 6.0)).described(RuleDoc {
-        sees: "a thread's CPUs are not those of its configuration, or are offline",
+        sees: "a thread's CPUs are not those of its configuration, are offline, or exclude the CPU that it was on",
         problem: "pins are not as configured",
         why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went \
             offline and came back",
         thresholds: &[],
         limits: "libvirt guests with pins only. What changed the affinity is not visible. A list of CPUs that cannot \
-            be read is reported from files only: libvirt refuses it",
+            be read, which libvirt refuses, and a CPU outside of the affinity are reported from files only",
         fix: "virsh vcpupin and emulatorpin, at once",
         links: &[links::CPU_TUNING],
     }),

@@ -14,8 +14,21 @@ const OFFLINE: Prose = Prose {
     why: "Nothing can run on a CPU that is not there: the guest does not start, or it runs on the other CPUs of its \
         pin or where the kernel puts it",
 };
+const STRAY: Prose = Prose {
+    title: "vCPUs were on CPUs that their affinity excludes",
+    problem: "on CPUs it may not use",
+    why: "A thread keeps its CPU until it runs again: the affinity was changed after that, or one of the two figures \
+        is not of this guest. What the pins are meant to be decides which of them to correct",
+};
+const WHICH_IS_RIGHT: &str = "Pin the vCPUs to the CPUs that they are meant for: those where they were, or those of \
+    their affinity (virsh vcpupin)";
 const SEPARATE_SETS: &str = "Give the guests CPU sets that do not overlap. \
     With too few CPUs for that, let them share one common set instead of single CPUs";
+const ONE_CPU_EACH: &str = "Pin each of these vCPUs to another CPU, or remove their pins: \
+    what kvmtop knows of this host names no free CPU";
+const NOT_ISOLATED: &str = "Take isolcpus= off the host's kernel command line and reboot it: Proxmox gives all \
+    threads of a guest one set of CPUs, and nothing balances load on isolated ones. \
+    Or pin each vCPU's thread to one of them by taskset, in a hookscript";
 const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, \
     or use a cpuset partition instead of isolcpus, where the kernel balances load";
 const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
@@ -54,31 +67,36 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
         SharedCpu { cpu: *cpu, users, count: *count, wanted }
     });
     let shared: Vec<SharedCpu<'_>> = shared.collect();
-    let worst = shared.iter().max_by_key(|s| s.severity(busy));
-    let (Some(worst), Some(first)) = (worst, overlap.guests.first().and_then(|g| ctx.guests.get(*g))) else { return };
+    // Of equals the first.
+    let worst = shared.iter().rev().max_by_key(|s| s.severity(busy));
     let cpus: CpuSet = overlap.cpus.keys().copied().collect();
-    let names: Vec<&str> = overlap.guests.iter().filter_map(|g| ctx.guests.get(*g)).map(GuestContext::name).collect();
-    let named = |(g, v): &(usize, u32)| {
-        let of = if overlap.guest_count > 1 { format!(" of {}", ctx.guests[*g].name()) } else { String::new() };
-        let set = ctx.layouts.get(*g).and_then(|l| l.vcpus.get(*v as usize)).filter(|set| set.len() > 1);
-        format!("vCPU {v}{of}{}", set.map_or_else(String::new, |set| format!(" (CPUs {set})")))
-    };
+    // The guests that cause it come first.
+    let mut guests = overlap.guests.clone();
+    guests.sort_by_key(|g| !ctx.layouts.get(*g).is_some_and(|layout| layout.strays_to(ctx.map(), &cpus)));
+    let (Some(worst), Some(first)) = (worst, guests.first().and_then(|g| ctx.guests.get(*g))) else { return };
+    let names: Vec<&str> = guests.iter().filter_map(|g| ctx.guests.get(*g)).map(GuestContext::name).collect();
     let line = |s: &SharedCpu<'_>| {
-        let users = s.users.iter().map(named).collect::<Vec<_>>().join(", ");
+        let users = users_of(ctx, s, &cpus, overlap.guest_count > 1);
         let more = s.count.saturating_sub(s.users.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let (cpu, window, part) = (s.cpu, first.window(), figure(100.0 / s.count.max(1) as f64));
         let Some(wanted) = &s.wanted else {
             return format!("CPU {cpu}: {users}{more}; busy at once, each gets {part} % of it");
         };
-        let each = wanted.iter().map(|w| format!("{} %", figure(*w))).collect::<Vec<_>>().join(", ");
-        format!("CPU {cpu}: {users}{more} want {each} of it {window}; busy at once, each gets {part} %")
+        let mut each: Vec<String> = wanted.iter().map(|w| format!("{} %", figure(*w))).collect();
+        each.dedup();
+        let want = if each.len() == 1 { "each want" } else { "want" };
+        let each = each.join(", ");
+        format!("CPU {cpu}: {users}{more} {want} {each} of it {window}; busy at once, each gets {part} %")
     };
     let others = shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_LINES);
     let rest = (shared.len() > MAX_LINES + 1).then(|| format!("the same on CPUs {cpus}"));
-    let last = rest.into_iter().chain([fixes::check_pins(first)]);
+    let of_guest = |g: &usize| helpers_there(ctx, *g, &cpus);
+    let last =
+        rest.into_iter().chain(guests.iter().flat_map(of_guest).take(MAX_LINES)).chain([fixes::check_pins(first)]);
     let evidence = [worst].into_iter().chain(others).map(line).chain(last).collect();
-    let mut fix = fixes::or_advice(placement(ctx, &overlap.guests), fixes::advice(SEPARATE_SETS));
+    let otherwise = if overlap.guest_count > 1 { SEPARATE_SETS } else { ONE_CPU_EACH };
+    let mut fix = fixes::or_advice(placement(ctx, &guests), fixes::advice(otherwise));
     let more = overlap.guest_count > overlap.guests.len();
     fix.extend(more.then(|| fixes::advice(fixes::placement::MORE_IN_PLAN)));
     let mark = |(g, v): &(usize, u32)| match g {
@@ -104,6 +122,43 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
         ..Finding::new(worst.severity(busy), confidence, evidence, fix)
     };
     verdicts.find_for(first, finding);
+}
+
+/// The vCPUs that want a CPU; many of one guest together, unless each has its figure. One that was seen elsewhere than
+/// on the shared CPUs is told so.
+fn users_of(ctx: &Context<'_>, shared: &SharedCpu<'_>, cpus: &CpuSet, names_guests: bool) -> String {
+    let set = |(g, v): &(usize, u32)| ctx.layouts.get(*g)?.vcpus.get(*v as usize).filter(|set| set.len() > 1);
+    let elsewhere =
+        |(g, v): &(usize, u32)| ctx.layouts.get(*g)?.runs_on.get(v).copied().filter(|now| !cpus.contains(*now));
+    let are_many = shared.wanted.is_none() && shared.users.len() > 2;
+    let mut groups: Vec<(usize, Option<&CpuSet>, Option<u32>, CpuSet)> = Vec::new();
+    for user in shared.users {
+        let (set, elsewhere) = (set(user), elsewhere(user));
+        match groups.last_mut().filter(|last| are_many && (last.0, last.1, last.2) == (user.0, set, elsewhere)) {
+            Some((.., vcpus)) => {
+                vcpus.insert(user.1);
+            }
+            None => groups.push((user.0, set, elsewhere, [user.1].into_iter().collect())),
+        }
+    }
+    let named = |(guest, set, elsewhere, vcpus): &(usize, Option<&CpuSet>, Option<u32>, CpuSet)| {
+        let of = if names_guests { format!(" of {}", ctx.guests[*guest].name()) } else { String::new() };
+        let several = if vcpus.len() > 1 { "s" } else { "" };
+        let set = set.map_or_else(String::new, |set| format!(" (CPUs {set})"));
+        let seen = elsewhere.map_or_else(String::new, |now| format!(" (seen on CPU {now})"));
+        format!("vCPU{several} {vcpus}{of}{seen}{set}")
+    };
+    groups.iter().map(named).collect::<Vec<_>>().join(", ")
+}
+
+/// The helpers of a guest that may run on some CPUs, if they are pinned.
+fn helpers_there(ctx: &Context<'_>, guest: usize, cpus: &CpuSet) -> Vec<String> {
+    let pinned = ctx.layouts[guest].helpers.iter().filter(|(_, helper)| helper.pinned);
+    let there = pinned.filter_map(|(id, h)| Some((id, h.cpus.as_ref().filter(|set| set.intersects(cpus))?)));
+    let line = |(id, set): (&Option<u32>, &CpuSet)| {
+        format!("{} of {} may run there too (CPUs {set})", helper_name(*id), ctx.guests[guest].name())
+    };
+    there.map(line).collect()
 }
 
 /// Some vCPUs are pinned, and the others may run on their CPUs.
@@ -175,20 +230,39 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
         Some("look at: cat /sys/devices/system/cpu/isolated".into()),
     ]);
     let marks = vcpus.iter().map(|p| Mark::Vcpu(p.0)).chain(pile.map(|p| Mark::Pcpu(p.0))).collect();
-    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(PIN_TO_ISOLATED));
+    let otherwise = if ctx.layout(guest).one_set { NOT_ISOLATED } else { PIN_TO_ISOLATED };
+    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(otherwise));
     let target = pile.map_or(Target::Domain, |p| Target::Pcpu(p.0));
     let problem = pile.map_or_else(String::new, |(cpu, _)| format!("vCPUs crowd CPU {cpu}"));
     Some(Finding { target, problem, marks, ..Finding::new(severity, confidence, evidence, fix) })
 }
 
+/// Threads of a text that were on a CPU outside of their affinity. On a live host both are read at different times.
+fn stray(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let outside = |t: &ThreadModel| {
+        let (vcpu, cpu, cpus) = (t.index?, t.place.cpu?, t.place.affinity.as_deref()?);
+        (!cpus.contains(cpu)).then(|| (vcpu, format!("vCPU {vcpu} was on CPU {cpu} and may run on {cpus} only")))
+    };
+    let strays: Vec<(u32, String)> = guest.domain.vcpus().filter_map(outside).collect();
+    if strays.is_empty() || !ctx.model.host.cpus.is_empty() {
+        return;
+    }
+    let marks = strays.iter().map(|(vcpu, _)| Mark::Vcpu(*vcpu)).collect();
+    let lines = strays.into_iter().map(|(_, line)| line).take(MAX_LINES).chain([fixes::check_pins(guest)]).collect();
+    let found = Finding::new(Severity::Info, Confidence::Medium, lines, vec![fixes::advice(WHICH_IS_RIGHT)]);
+    verdicts.find(Finding { marks, ..found.saying(STRAY) });
+}
+
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let pins = &guest.config.pins;
+    if guest.running() {
+        stray(ctx, guest, verdicts);
+    }
     if !guest.running() || guest.config.libvirt != Some(true) || *pins == crate::model::Pins::default() {
         return;
     }
     let mut threads = guest.domain.vcpus().peekable();
-    let host_measured = !ctx.model.host.cpus.is_empty();
-    if threads.peek().is_some() && (!host_measured || threads.all(|t| t.place.affinity.is_none())) {
+    if threads.peek().is_some() && threads.all(|t| t.place.affinity.is_none()) {
         return verdicts.cannot_tell("where the guest's threads may run is unknown, so pinning cannot be verified");
     }
     let (all, layout) = (&ctx.map().all, ctx.layout(guest));
@@ -224,9 +298,12 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     lines.push(format!("check: {}; look at: taskset -pc TID", fixes::virsh(guest, "vcpupin", "")));
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(ONLINE_CPUS));
     let is_mild = drifted.is_empty() && absent.iter().all(|(_, want)| want.intersects(all));
-    let severity = if is_mild { Severity::Info } else { Severity::Warning };
+    // Of two texts, one can be older than the other.
+    let is_dated = absent.is_empty() && ctx.model.host.cpus.is_empty();
+    let severity = if is_mild || is_dated { Severity::Info } else { Severity::Warning };
+    let confidence = if is_dated { Confidence::Medium } else { Confidence::High };
     let title = "A thread's CPU affinity is not the one in the configuration".into();
-    let found = Finding { title, marks, ..Finding::new(severity, Confidence::High, lines, fix) };
+    let found = Finding { title, marks, ..Finding::new(severity, confidence, lines, fix) };
     let found = if drifted.is_empty() { found.saying(OFFLINE) } else { found };
     verdicts.find(found);
 }

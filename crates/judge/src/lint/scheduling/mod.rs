@@ -2,9 +2,10 @@
 
 mod vcpus;
 
-pub(super) use vcpus::way_of_interrupts;
+pub(super) use vcpus::{less_polling, way_of_interrupts};
 
 use crate::lint::prelude::*;
+use crate::lint::profiles;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::PauseLoops, Behaviour(vcpus::pauses), Hold::USUAL).described(RuleDoc {
@@ -30,14 +31,15 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Interrupt affinity on the host",
         links: &[links::IRQ_AFFINITY],
     }),
-    Rule::new(RuleId::HaltPollBurn, Behaviour(vcpus::halt_poll), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::HaltPollBurn, Profiled(vcpus::halt_poll, profiles::halt_poll), Hold::USUAL).described(RuleDoc {
         sees: "halt polling turns the guest's idle time into host CPU time",
         problem: "halt polling burns CPU",
         why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That saves a wake-up when \
             the interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
-        thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
+        thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest, machine.profile],
         limits: "Needs KVM's counters. Where they are sums over the vCPUs, the average is judged. A host that is idle \
-            for more than 20 % of its time gets an info only",
+            for more than 20 % of its time gets an info only, and so does a profile by function (perf top), in which \
+            the share of the functions that poll counts",
         fix: "A KVM module parameter on the host",
         links: &[links::HALT_POLLING],
     }),
@@ -59,7 +61,8 @@ pub(super) const RULES: &[Rule] = &[
             CPUs than there are CPUs, or a quota stops the guest",
         thresholds: thresholds![pinning.busy, pinning.wait],
         limits: "Who ran meanwhile is known only with scheduler tracepoints. A CPU quota causes wait too; where \
-            quota-throttled or a conflict of pins explains the wait, it becomes part of that finding",
+            quota-throttled or a conflict of pins explains the wait, it becomes part of that finding. A single reading \
+            has the wait since the guest's start: one severity less, because it may be over",
         fix: "Less load on the guest's CPUs; pins of its threads where the host has CPUs to spare",
         links: &[links::SCHED_STATS, links::CPU_TUNING],
     }),
@@ -70,8 +73,8 @@ pub(super) const RULES: &[Rule] = &[
             means a deep sleep state that the CPU has to leave, or kernel work with interrupts disabled",
         thresholds: thresholds![pinning.wakeup_us],
         limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with \
-            interrupts disabled look the same. Where interrupts are traced (on a guest's page), what each part of their \
-            way took is evidence",
+            interrupts disabled look the same. Where interrupts are traced (on a guest's page), what each part of \
+            their way took is evidence",
         fix: "CPU sleep states on the host, which costs power; or -overcommit cpu-pm=on for the guest",
         links: &["https://docs.kernel.org/admin-guide/pm/cpuidle.html", links::HALT_POLLING],
     }),

@@ -1,8 +1,9 @@
 //! vCPUs that wait, move, poll, are interrupted or start late.
 
+use crate::cost::Part;
+use crate::figures::seconds;
 use crate::lint::prelude::*;
 use crate::model::{CpuShare, InjectionModel, Rates};
-use sample::OtherTask;
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
 const IDLE_CPU: f64 = 50.0;
@@ -30,6 +31,9 @@ const DEFAULT_POLL_NS: &str = "200000";
 
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
 const MAX_TICK: f64 = 1000.0;
+
+/// A total since the start counts from this time on that a vCPU wanted to run, seconds: a guest that starts waits.
+const MIN_WANTED_S: f64 = 10.0;
 
 const FEWER_VCPUS: &str = "Give the guest no more vCPUs than can run at the same time, or move load off its CPUs";
 const SPINS_INSIDE: &str = "The vCPUs run and yet spin: this is contention inside the guest. \
@@ -63,24 +67,57 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let lost = late.iter().map(|(.., (_, wait))| wait).sum::<f64>();
     let marks = late.iter().flat_map(|(.., (t, _))| [Some(Mark::Thread(t.tid)), t.pinned_cpu().map(Mark::Pcpu)]);
     let marks = marks.flatten().collect();
-    let Some((severity, share, (thread, _))) = worst_of(late) else { return };
+    let Some((severity, share, (thread, _))) = worst_of(late) else { return waited(ctx, guest, verdicts) };
     let (name, window, waits, loses) = (thread.label(), guest.window(), figure(share), figure(lost));
-    let ran = thread.preempted_by.iter().take(MAX_TASKS);
-    let ran = ran.map(|o| format!("{} ({} ms)", task_name(ctx, o), figure(o.ns as f64 / 1e6)));
-    let ran = ran.collect::<Vec<_>>().join(", ");
+    let parts = ctx.waits().of_thread(thread).map(|cost| cost.parts).unwrap_or_default();
+    let part = |p: &Part| p.name.clone() + &p.figure.map_or_else(String::new, |f| format!(" {} %", figure(f)));
+    let is_traced = parts.iter().any(|p| p.figure.is_some());
+    let holders = parts.iter().take(MAX_TASKS).map(part).collect::<Vec<_>>().join(", ");
     let all = format!("all vCPUs of the guest together lose {loses} % of one CPU");
     let folder = task(guest, thread);
     let evidence = known([
         Some(format!("{name} waits {waits} % of the time it wants a CPU {window}; {all}")),
-        (!ran.is_empty()).then(|| format!("meanwhile its CPU ran {ran}")),
+        (!holders.is_empty())
+            .then(|| format!("{}{holders}", if is_traced { "it waits for " } else { "also on its CPU: " })),
         Some(format!("look at: cat {folder}/schedstat, twice: the second figure is the wait in ns")),
     ]);
+    let found = Finding::new(severity, Confidence::High, evidence, less_wait(ctx, guest, lost));
+    verdicts.find(Finding { cost: Some(lost), marks, ..found });
+}
+
+/// The same by totals since the guest's start. When it waited, and how busy it was then, is unknown: each severity is
+/// one lower.
+fn waited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let vcpus = || guest.domain.since_start.iter().flat_map(|totals| &totals.vcpus);
+    let late = vcpus().filter_map(|vcpu| {
+        let (share, waited_s) = vcpu.wait_percent.zip(vcpu.waited_s)?;
+        let severity = ctx.thresholds().pinning.wait.of(share).filter(|s| *s > Severity::Info)?;
+        (vcpu.ran_s + waited_s >= MIN_WANTED_S).then(|| (severity.lowered(), share, (vcpu, waited_s)))
+    });
+    let Some((severity, share, (vcpu, waited_s))) = worst_of(late) else { return };
+    let all = vcpus().filter_map(|vcpu| vcpu.waited_s).sum::<f64>();
+    let evidence = vec![
+        format!(
+            "vcpu {} waited {} % of the time it wanted a CPU since its start: {}, while it ran for {}",
+            vcpu.vcpu,
+            figure(share),
+            seconds(waited_s),
+            seconds(vcpu.ran_s)
+        ),
+        format!("all vCPUs of the guest together waited for {}; whether they still wait is unknown", seconds(all)),
+        format!("check: {}, twice: vcpu.N.delay is the wait in ns", fixes::virsh(guest, "domstats", "--vcpu")),
+    ];
+    let found = Finding::new(severity, Confidence::Medium, evidence, less_wait(ctx, guest, 0.0));
+    verdicts.find(Finding { title: "The guest's vCPUs waited for a CPU".into(), ..found });
+}
+
+/// Pins for a guest that loses so much time, and less load.
+fn less_wait(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     let mut fix = own_cpus(ctx, guest, lost);
     if !fix.iter().any(|f| f.text == LESS_LOAD) {
         fix.push(fixes::advice(LESS_LOAD));
     }
-    let found = Finding::new(severity, Confidence::High, evidence, fix);
-    verdicts.find(Finding { cost: Some(lost), marks, ..found });
+    fix
 }
 
 /// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead:
@@ -97,15 +134,6 @@ fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> 
         return vec![fixes::advice(LESS_LOAD)];
     }
     guest_placement(ctx, guest)
-}
-
-/// A task by its role in a guest, else by its name.
-fn task_name(ctx: &Context<'_>, task: &OtherTask) -> String {
-    let in_guest = |g: &GuestContext<'_>| {
-        let thread = g.domain.threads.iter().find(|t| t.tid == task.tid)?;
-        Some(format!("{} of {}", thread.label(), g.name()))
-    };
-    ctx.guests.iter().find_map(in_guest).unwrap_or_else(|| task.comm.clone())
 }
 
 /// Pause-loop exits.
@@ -234,9 +262,14 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         format!("kvm.halt_poll_ns is {ns}"),
         "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns".into(),
     ];
-    let less = fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns").needing(LESS_POLLING_NEED);
-    let found = Finding::new(severity, Confidence::High, evidence, vec![less, fixes::advice(KEEP_POLLING)]);
+    let found = Finding::new(severity, Confidence::High, evidence, less_polling());
     verdicts.find(Finding { cost: Some(percent), ..found }.about_vcpu(thread));
+}
+
+/// What makes halt polling shorter.
+pub(in crate::lint) fn less_polling() -> Vec<Fix> {
+    let less = fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns").needing(LESS_POLLING_NEED);
+    vec![less, fixes::advice(KEEP_POLLING)]
 }
 
 fn polled(counters: &Rates) -> Option<(f64, f64)> {

@@ -3,8 +3,8 @@
 use super::*;
 use kvm::exit_reason;
 use kvm::kernel_log::{self, LogKind};
-use kvm::{Isa, Space, cmdline};
-use sample::{DiskSample, DomainSample, Throttling, Vmm};
+use kvm::{Isa, Space, cmdline, topology};
+use sample::{DiskSample, DomainSample, ExitPlace, Throttling, Vmm};
 
 const LOG: &str = "[3590.0] *** Guest State ***\n[3591.0] kvm: INTERNAL_ERROR in emulation\n\
     [3592.0] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n\
@@ -149,10 +149,12 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         if !calm {
             return everything(v, t, machine);
         }
+        // The task of the host that is on its CPU has it.
+        let (t, wait) = if v == 2 { (t.pinned(2), 60.0) } else { (t.on(v), 0.0) };
         if !machine.is_pc() {
-            return t.on(v).cpu(2.0, 0.0, 1.0, 0.0);
+            return t.cpu(2.0, 0.0, 1.0, wait);
         }
-        with_exits(t.on(v).cpu(2.0, 0.0, 1.0, 0.0), isa, &[("HLT", "hlt", 2000.0), ("MSR_WRITE", "msr", 300.0)])
+        with_exits(t.cpu(2.0, 0.0, 1.0, wait), isa, &[("HLT", "hlt", 2000.0), ("MSR_WRITE", "msr", 300.0)])
             .pio(0x71, Direction::Read, 1500.0, 20.0)
             .msr(0x6e0, Direction::Write, 300.0, 2.0)
     });
@@ -168,7 +170,7 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
             guest.facts(|f| Arc::make_mut(&mut f.xml.as_mut().unwrap().value).arch = Some(machine.arch().into()))
         }
         Manager::QemuByHand | Manager::Proxmox => guest.facts(|f| {
-            let cpu = if machine.is_pc() { "q35 -cpu host,hv-synic,hv-vpindex" } else { "virt -cpu host" };
+            let cpu = if machine.is_pc() { "q35,accel=kvm -cpu kvm64,hv-synic,hv-vpindex" } else { "virt -cpu host" };
             let monitor =
                 if manager == Manager::Proxmox { "-qmp unix:/var/run/qemu-server/100.qmp,server=on" } else { "" };
             let text = format!(
@@ -192,9 +194,10 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         devices_ns: 1_000_000_000,
         ..DomainSample::default()
     };
-    let mut fixture =
-        Fixture::new(Host::numa(2, 4, 1).task("ksmd", true, 1, 30.0).task("backup", false, 1, 50.0)).guest(guest);
+    let host = Host::numa(2, 4, 1).task("ksmd", true, 1, 30.0).task("backup", false, 1, 50.0);
+    let mut fixture = Fixture::new(host.task("backup", false, 2, 50.0)).guest(guest);
     fixture.host.facts.arch = machine.arch().into();
+    fixture.host.facts.params.insert(topology::CPU_GOVERNOR.into(), "ondemand".into());
     let (module, parameter) = if isa == Isa::Svm { ("kvm_amd", "avic") } else { ("kvm_intel", "enable_apicv") };
     if machine.is_pc() {
         fixture.host.facts.kvm_flavour = Some(module.into());
@@ -207,6 +210,8 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         let of_a_pc = [LogKind::IgnoredMsr, LogKind::SplitLock, LogKind::EntryFailed, LogKind::InternalError];
         model.host.kernel_log.retain(|line| !of_a_pc.contains(&line.kind));
     }
+    let tid = model.domains[0].threads[0].tid;
+    model.domains[0].places = vec![ExitPlace { tid, rip: 0x1234, count: 50, of: 50, ..ExitPlace::default() }];
     for access in &mut model.domains[0].accesses {
         access.faults = u64::from(access.space == Space::Msr);
     }

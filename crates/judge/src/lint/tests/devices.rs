@@ -209,3 +209,21 @@ fn kworkers_on_isolated_cpus() {
     cannot(&untraced("4-5"), RuleId::IrqfdKworker);
     assert!(!untraced("").cannot_tell.iter().any(|c| c.rule == RuleId::IrqfdKworker));
 }
+
+#[test]
+fn an_emulated_card_is_named_where_nothing_is_measured() {
+    let card = |model: &str| {
+        let xml = format!("<devices><interface><model type='{model}'/><alias name='net0'/></interface></devices>");
+        Guest::new("g", 5).linux(&xml)
+    };
+    let report = judge(&on(card("e1000e").vcpus(1, |v, t| t.on(v))).model());
+    fires(&report, RuleId::EmulatedDevice, Severity::Info);
+    silent(&report, RuleId::DeviceProperties);
+    assert_eq!(get(&report, RuleId::EmulatedDevice).title, "The network card net0 is an emulated e1000e");
+    silent(&judge(&on(card("virtio").vcpus(1, |v, t| t.on(v))).model()), RuleId::EmulatedDevice);
+    // What the guest is seen to do decides.
+    let quiet = [(Space::Mmio, 0xfeb8_0000, 0xfeb9_ffff, "e1000e-mmio")];
+    let guest = mapped(card("e1000e"), &quiet)
+        .vcpus(1, |v, t| t.on(v).access(Space::Mmio, 0xfeb8_3818, Direction::Write, 5.0, Some(6.0)).userspace(6, 5.0));
+    silent(&judge(&on(guest).model()), RuleId::EmulatedDevice);
+}

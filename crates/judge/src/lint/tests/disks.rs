@@ -127,3 +127,90 @@ fn slow_storage() {
     silent(&on(Some(vec![device("sda", 4, 35_000, &[])])), RuleId::SlowStorage);
     cannot(&on(None), RuleId::SlowStorage);
 }
+
+#[test]
+fn requests_since_the_start() {
+    use crate::model::{DiskTotals, SinceStart};
+    let read = |iotune: &str, totals: DiskTotals| {
+        let mut model = with("virtio", iotune, disk(0, 0, 0, 0)).first();
+        let disks = vec![DiskTotals { name: "vda".into(), ..totals }];
+        model.domains[0].disks.clear();
+        model.domains[0].since_start = Some(SinceStart { disks, ..SinceStart::default() });
+        of_file(&model)
+    };
+    let flushes =
+        |count, us| read("", DiskTotals { flushes: Some(count), flush_mean_us: Some(us), ..DiskTotals::default() });
+    fires(&flushes(5000, 300_000.0), RuleId::DiskFlushes, Severity::Warning);
+    fires(&flushes(5000, 40_000.0), RuleId::DiskFlushes, Severity::Info);
+    silent(&flushes(5000, 8_000.0), RuleId::DiskFlushes);
+    silent(&flushes(50, 300_000.0), RuleId::DiskFlushes);
+    let reads = |iotune, us| read(iotune, DiskTotals { reads: 5000, read_mean_us: Some(us), ..DiskTotals::default() });
+    let report = reads("", 40_000.0);
+    fires(&report, RuleId::SlowStorage, Severity::Warning);
+    let evidence = &get(&report, RuleId::SlowStorage).evidence[0];
+    assert_eq!(evidence, "vda: 5000 reads took 40 ms each since the guest's start, in QEMU and below");
+    silent(&reads("", 2_000.0), RuleId::SlowStorage);
+    // A limit holds them back.
+    silent(&reads("<total_iops_sec>100</total_iops_sec>", 40_000.0), RuleId::SlowStorage);
+    // Two readings in a file, on a host that nobody can time any more.
+    let between = of_file(&with("virtio", "", disk(100, 40_000, 0, 0)).model());
+    fires(&between, RuleId::SlowStorage, Severity::Warning);
+}
+
+/// A guest whose disk is described so.
+fn described(disk: &str) -> Report {
+    judge(&on(Guest::new("g", 5).linux(&format!("<devices>{disk}</devices>")).vcpus(1, |v, t| t.on(v))).model())
+}
+
+#[test]
+fn disk_setup() {
+    let driver = |driver: &str, kind: &str, bus: &str| {
+        let target = format!("<target dev='vda' bus='{bus}'/>");
+        described(&format!("<disk type='{kind}' device='disk'><driver name='qemu' {driver}/>{target}</disk>"))
+    };
+    for (options, kind, bus, says) in [
+        ("cache='unsafe'", "file", "virtio", "disk vda of g: cache=unsafe"),
+        ("", "file", "ide", "disk vda of g: on an emulated controller (IDE)"),
+        ("", "block", "sata", "disk vda of g: on an emulated controller (SATA)"),
+        (
+            "cache='none' io='threads'",
+            "block",
+            "virtio",
+            "disk vda of g: aio=threads with cache=none, on a block device",
+        ),
+    ] {
+        let report = driver(options, kind, bus);
+        fires(&report, RuleId::DiskSetup, Severity::Info);
+        assert_eq!(get(&report, RuleId::DiskSetup).evidence[0], says);
+    }
+    // What libvirt and its tools write, and what oVirt sets for image files on purpose.
+    for (options, kind) in [("", "file"), ("cache='none' io='native'", "block"), ("cache='none' io='threads'", "file")]
+    {
+        silent(&driver(options, kind, "virtio"), RuleId::DiskSetup);
+    }
+    silent(&described("<disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>"), RuleId::DiskSetup);
+    let old = Guest::new("g", 5).os("http://microsoft.com/win/xp");
+    let old = old.xml("<devices><disk type='file'><target dev='hda' bus='ide'/></disk></devices>");
+    silent(&judge(&on(old.vcpus(1, |v, t| t.on(v))).model()), RuleId::DiskSetup);
+}
+
+#[test]
+fn a_busy_disk_wants_an_iothread() {
+    let busy = |bus: &str, driver: &str, reads, main| {
+        let disk_xml = format!("<disk>{driver}<target dev='vda' bus='{bus}'/></disk>");
+        let mut guest = Guest::new("g", 5).linux(&format!("<devices>{disk_xml}</devices>"));
+        guest = guest.vcpus(1, |v, t| t.on(v)).emulator(move |t| t.cpu(main, 0.0, 0.0, 0.0));
+        guest.rest.devices_ns = 5_000_000_000;
+        guest.rest.disks = vec![disk(reads, 50, 0, 0)];
+        judge(&on(guest).model())
+    };
+    let report = busy("virtio", "", 9000, 80.0);
+    fires(&report, RuleId::DiskSetup, Severity::Info);
+    assert!(
+        get(&report, RuleId::DiskSetup).evidence[0].starts_with("disk vda of g: 9000 requests/s without an IOThread")
+    );
+    silent(&busy("virtio", "<driver iothread='1'/>", 9000, 80.0), RuleId::DiskSetup);
+    silent(&busy("virtio", "", 9000, 20.0), RuleId::DiskSetup);
+    silent(&busy("virtio", "", 100, 80.0), RuleId::DiskSetup);
+    silent(&busy("scsi", "", 9000, 80.0), RuleId::DiskSetup);
+}

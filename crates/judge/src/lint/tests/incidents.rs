@@ -222,3 +222,113 @@ fn a_guests_own_log_is_worded_for_the_guest() {
     );
     assert!(get(&host, RuleId::HostLockup).title.contains("of the host"), "{host:#?}");
 }
+
+#[test]
+fn vcpus_that_return_at_once() {
+    let counted = |events: &[(&str, u64)]| {
+        let mut model = on(Guest::new("l", 5)).first();
+        model.interval_s = Some(1.0);
+        model.domains[0].kvm_events = events.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        of_file(&model)
+    };
+    let storm = [("kvm_userspace_exit", 900_000), ("kvm_vcpu_wakeup", 880_000)];
+    fires(&counted(&storm), RuleId::AbnormalExit, Severity::Warning);
+    // A device that is emulated: an exit for each access, and nobody sleeps.
+    silent(&counted(&[storm[0], storm[1], ("kvm_exit", 950_000)]), RuleId::AbnormalExit);
+    silent(&counted(&storm[..1]), RuleId::AbnormalExit);
+    // Without a count of exits, as many as a device can cause.
+    let fewer = [("kvm_userspace_exit", 40_000), ("kvm_vcpu_wakeup", 39_000)];
+    silent(&counted(&fewer), RuleId::AbnormalExit);
+    fires(&counted(&[fewer[0], fewer[1], ("kvm_exit", 12)]), RuleId::AbnormalExit, Severity::Warning);
+}
+
+fn of_log(log: &str) -> Report {
+    let mut model = quiet();
+    model.domains.clear();
+    Arc::make_mut(&mut model.host.facts).kvm_flavour = None;
+    logged(&mut model, log);
+    let options = Options { input: InputKind::File, ..Options::default() };
+    run(&model, &mut RuleMemory::default(), &options)
+}
+
+#[test]
+fn different_kills_are_each_said_and_lead_to_their_limit() {
+    let kill = |at: u32, pid: u32, kind: &str| {
+        format!("[{at}.0] {kind}ut of memory: Killed process {pid} (qemu-system-x86) total-vm:1kB\n")
+    };
+    let log = [kill(1, 70870, "Memory cgroup o"), kill(2, 24790, "Memory cgroup o"), kill(3, 39079, "Memory cgroup o")];
+    let report = of_log(&log.concat());
+    let found = get(&report, RuleId::GuestKilled);
+    let text = words(found);
+    assert!(["70870", "24790", "39079"].iter().all(|pid| text.contains(pid)) && !text.contains("3 times"), "{text}");
+    assert!(found.title.contains("limit of its cgroup") && !text.contains("free -h"), "{text}");
+    let text = words(get(&of_log(&kill(1, 7, "O")), RuleId::GuestKilled));
+    assert!(text.contains("free -h"), "{text}");
+}
+
+#[test]
+fn a_stack_decides_what_a_thread_waited_for() {
+    let hung = |function: &str| {
+        let log = format!(
+            "[9.0] INFO: task CPU 0/KVM:77 blocked for more than 120 seconds.\n[9.0] Call Trace:\n\
+             [9.0]  schedule+0x1/0x2\n[9.0]  {function}+0x1/0x2\n[9.0]  kvm_vcpu_ioctl+0x1/0x2 [kvm]\n"
+        );
+        get(&of_log(&log), RuleId::HostLockup).clone()
+    };
+    for (function, problem) in [
+        ("__synchronize_srcu", "hung on a memory slot"),
+        ("nfs_wait_bit_killable", "hung on the host's storage"),
+        ("shrink_lruvec", "hung on memory reclaim"),
+        ("something_new", "thread hung in the kernel"),
+    ] {
+        assert_eq!(hung(function).problem, problem, "{function}");
+    }
+    assert!(!words(&hung("__synchronize_srcu")).contains("iostat"));
+    let lockup = |function: &str| {
+        let log = format!(
+            "[9.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [CPU 1/KVM:7]\n[9.0] RIP: {function}+0x1/0x2\n"
+        );
+        get(&of_log(&log), RuleId::HostLockup).clone()
+    };
+    assert!(lockup("smp_call_function_many").title.contains("another CPU"));
+    let plain = lockup("vmx_vcpu_run");
+    assert!(plain.why.contains("likeliest first: a bug of the host's kernel"), "{}", plain.why);
+}
+
+#[test]
+fn what_keeps_kvm_away_has_its_own_fix() {
+    for (log, word) in [
+        ("Could not access KVM kernel module: Permission denied\n", "usermod -aG kvm"),
+        ("Could not access KVM kernel module: No such file or directory\n", "modprobe"),
+        ("[1.0] kvm: disabled by bios\n", "AMD-V"),
+        (
+            "[1.0] kvm: no hardware support\nfailed to initialize KVM: No such file or directory\n",
+            "systemd-detect-virt",
+        ),
+        ("qemu-system-x86_64: failed to initialize KVM: Device or resource busy\n", "vboxdrv"),
+    ] {
+        let report = of_log(log);
+        fires(&report, RuleId::NoKvm, Severity::Warning);
+        silent(&report, RuleId::AbnormalExit);
+        assert!(words(get(&report, RuleId::NoKvm)).contains(word), "{log}");
+    }
+    let mut model = quiet();
+    logged(&mut model, "[1.0] kvm: no hardware support\n");
+    let options = Options { input: InputKind::File, ..Options::default() };
+    let judged = |model: &Model| run(model, &mut RuleMemory::default(), &options);
+    let facts = Arc::make_mut(&mut model.host.facts);
+    (facts.virtualised, facts.kvm_flavour) = (Some(true), None);
+    assert_eq!(get(&judged(&model), RuleId::NoKvm).problem, "nested KVM is off");
+    Arc::make_mut(&mut model.host.facts).kvm_flavour = Some("kvm_amd".into());
+    silent(&judged(&model), RuleId::NoKvm);
+}
+
+#[test]
+fn qemus_disk_errors_say_what_the_errno_means() {
+    for (errno, word) in [(28, "thin pool"), (5, "smartctl"), (116, "NFS"), (108, "blocklist"), (110, "timeout")] {
+        let report = of_log(&format!("block I/O error in device 'drive-virtio-disk0': Some error ({errno})\n"));
+        fires(&report, RuleId::DiskErrors, Severity::Warning);
+        let text = words(get(&report, RuleId::DiskErrors));
+        assert!(text.contains(word) && text.contains("drive-virtio-disk0"), "{errno}: {text}");
+    }
+}

@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::GuestProfile;
-use kvm::kernel_log;
-use sample::HostMemory;
+use kvm::{kernel_log, topology};
+use sample::{ExitPlace, HostMemory};
 use testkit::profile;
 
 #[test]
@@ -144,4 +144,188 @@ fn nested() {
     let mut model = at(0.0).model();
     model.domains[0].kvm_events.insert("kvm_nested_vmexit".into(), 400);
     fires(&judge(&model), RuleId::NestedGuest, Severity::Info);
+}
+
+/// The report of a file with a profile of perf.
+fn profiled(text: &str) -> Report {
+    let mut fixture = Fixture::new(host());
+    fixture.host.facts.profile = kvm::time_profile::parse(text).into_iter().next();
+    from_file(&fixture, None)
+}
+
+#[test]
+fn functions_of_a_profile_tell_polling_shadow_paging_and_memory() {
+    let polls = "30.1% CPU 0/KVM [kvm] [k] kvm_vcpu_halt\n";
+    silent(&profiled(&format!("{polls}2.0% CPU 0/KVM [kvm] [k] x\n").replace("30.1", "12.1")), RuleId::HaltPollBurn);
+    let polls = profiled(&format!("{polls}9.0% CPU 0/KVM [kvm] [k] kvm_arch_vcpu_runnable\n"));
+    fires(&polls, RuleId::HaltPollBurn, Severity::Info);
+    assert_eq!(get(&polls, RuleId::HaltPollBurn).domain, None);
+    let shadow = "26.9% [kernel] [k] queued_spin_lock_slowpath\n8.5% [kvm] [k] mmu_page_zap_pte\n";
+    let report = profiled(&format!("{shadow}2.3% [kvm] [k] paging64_page_fault\n"));
+    fires(&report, RuleId::Stage2Faults, Severity::Info);
+    assert!(get(&report, RuleId::Stage2Faults).evidence.iter().any(|line| line.contains("spin locks")));
+    // EPT walks the guest's page tables by the same template.
+    silent(&profiled(&format!("{shadow}2.3% [kvm] [k] paging64_walk_addr_generic\n")), RuleId::Stage2Faults);
+    let memory = "11.3% qemu-kvm [kernel] [k] isolate_freepages_block\n6.3% ksmd [kernel] [k] memcmp\n";
+    let report = profiled(memory);
+    assert_eq!(rules(&report), [RuleId::HostMemoryPressure; 2]);
+    silent(&profiled(&memory.replace("qemu-kvm", "postgres")), RuleId::HostMemoryPressure);
+    silent(&profiled(&format!("# Samples: 1K of event 'page-faults'\n{memory}")), RuleId::HostMemoryPressure);
+    assert!(report.cannot_tell.iter().any(|c| c.because.contains("not which exits")), "{:?}", report.cannot_tell);
+}
+
+#[test]
+fn exits_of_a_profile_tell_an_apic_that_is_not_accelerated() {
+    let faults = "41.0% reason EPT_VIOLATION rip 0xfffff800f7081037 info d82 0\n26.8% reason HLT rip 0x1 info 0 0\n";
+    let report = profiled(&format!("{faults}0.3% reason PENDING_INTERRUPT rip 0x2 info 0 0\n"));
+    fires(&report, RuleId::ApicvInhibited, Severity::Info);
+    assert_eq!(get(&report, RuleId::ApicvInhibited).confidence, Confidence::Low);
+    silent(&profiled(&format!("{faults}0.3% reason EOI_INDUCED rip 0x2 info 0 0\n")), RuleId::ApicvInhibited);
+}
+
+#[test]
+fn busy_cpus_at_low_clocks() {
+    let at = |busy: f64, khz: u64, change: fn(&mut crate::model::HostModel)| {
+        let mut fixture = Fixture::new(host().load(2, busy, 0.0, 0.0));
+        let params = [(topology::CPU_GOVERNOR, "powersave"), (topology::CPU_MODEL, "Xeon(R) Gold 6148 CPU @ 2.40GHz")];
+        fixture.host.facts.params = params.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let mut model = fixture.model();
+        model.host.cpus[2].frequency_khz = Some(khz);
+        change(&mut model.host);
+        judge(&model)
+    };
+    let report = at(95.0, 1_000_000, |_| ());
+    fires(&report, RuleId::HostFrequency, Severity::Warning);
+    let found = get(&report, RuleId::HostFrequency);
+    assert!(found.evidence[0].contains("CPU 2 runs at 1 GHz"), "{found:?}");
+    assert!(!found.fix.iter().any(|fix| fix.kind == FixKind::Command), "the driver is unknown: {found:?}");
+    silent(&at(95.0, 2_300_000, |_| ()), RuleId::HostFrequency);
+    silent(&at(20.0, 1_000_000, |_| ()), RuleId::HostFrequency);
+    silent(&at(95.0, 1_000_000, |h| Arc::make_mut(&mut h.facts).virtualised = Some(true)), RuleId::HostFrequency);
+    let nohz = |h: &mut crate::model::HostModel| {
+        Arc::make_mut(&mut h.facts).topology.nohz_full = Some(kvm::CpuSet::range(2, 3));
+    };
+    silent(&at(95.0, 1_000_000, nohz), RuleId::HostFrequency);
+}
+
+#[test]
+fn governors_in_files_are_an_info_at_most() {
+    let at = |params: &[(&str, &str)]| {
+        let mut fixture = Fixture::new(host());
+        fixture.host.facts.params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        from_file(&fixture, None)
+    };
+    let (governor, driver) = (topology::CPU_GOVERNOR, topology::CPU_DRIVER);
+    let clocks = [(topology::CPU_KHZ, "800000 1900000"), (topology::CPU_MAX_KHZ, "3000000")];
+    let report = at(&[(governor, "schedutil"), clocks[0], clocks[1]]);
+    fires(&report, RuleId::HostFrequency, Severity::Info);
+    assert!(get(&report, RuleId::HostFrequency).evidence[0].contains("800 MHz"));
+    fires(&at(&[(governor, "powersave"), (driver, "acpi-cpufreq")]), RuleId::HostFrequency, Severity::Info);
+    cannot(&at(&[(governor, "powersave")]), RuleId::HostFrequency);
+    for params in [
+        &[(governor, "powersave"), (driver, "intel_pstate"), clocks[0], clocks[1]][..],
+        &[(governor, "performance"), clocks[0], clocks[1]],
+        &[(governor, "ondemand"), (topology::CPU_KHZ, "2900000"), clocks[1]],
+        &clocks,
+    ] {
+        silent(&at(params), RuleId::HostFrequency);
+    }
+}
+
+#[test]
+fn a_loop_of_faults_needs_no_rate() {
+    let at = |count, of| {
+        let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
+        let tid = model.domains[0].vcpus().next().unwrap().tid;
+        let (address, error_code) = (Some(0x3fef_4281_2000), Some(0x181));
+        let reason = "EPT_VIOLATION".to_owned();
+        let place = ExitPlace { tid, reason, rip: 0x56, address, error_code, failed: false, count, of };
+        model.domains[0].places = vec![place];
+        judge(&model)
+    };
+    let report = at(5, 6);
+    fires(&report, RuleId::FaultLoop, Severity::Warning);
+    let evidence = &get(&report, RuleId::FaultLoop).evidence[0];
+    assert!(evidence.contains("5 of 6") && evidence.contains("address 0x3fef42812000"), "{evidence}");
+    silent(&at(4, 4), RuleId::FaultLoop);
+    silent(&at(50, 100), RuleId::FaultLoop);
+}
+
+fn started(command: &str) -> Guest {
+    let command = kvm::cmdline::parse_text(command).unwrap();
+    Guest::new("g", 5).facts(|f| f.command = Some(Arc::new(command)))
+}
+
+#[test]
+fn cpu_model() {
+    let of = |guest: Guest| judge(&on(guest.vcpus(1, |v, t| t.on(v))).model());
+    for command in ["-enable-kvm -cpu kvm64,-vme", "-accel kvm -m 2G", "-enable-kvm -cpu host -cpu qemu64"] {
+        let report = of(started(&format!("qemu-system-x86_64 {command} -name g")));
+        fires(&report, RuleId::CpuModel, Severity::Info);
+        assert!(get(&report, RuleId::CpuModel).fix[0].text.starts_with("-cpu host"), "{command}");
+    }
+    for command in
+        ["-enable-kvm -cpu host", "-accel tcg", "-m 2G", "-enable-kvm -cpu kvm64,+aes", "-accel kvm -m 2G ..."]
+    {
+        silent(&of(started(&format!("qemu-system-x86_64 -name g {command}"))), RuleId::CpuModel);
+    }
+    let xml = |cpu: &str| of(Guest::new("g", 5).linux(cpu));
+    fires(&xml("<cpu mode='custom'><model fallback='forbid'>qemu64</model></cpu>"), RuleId::CpuModel, Severity::Info);
+    silent(&xml(""), RuleId::CpuModel);
+    silent(&xml("<cpu mode='host-model'/>"), RuleId::CpuModel);
+    silent(&xml("<cpu mode='custom'><model>EPYC</model></cpu>"), RuleId::CpuModel);
+}
+
+#[test]
+fn guest_limits() {
+    let vcpus = |os: &str, xml: &str, busy: u32| {
+        let guest = Guest::new("g", 5).os(os).xml(&format!("<vcpu>8</vcpu><cpu mode='host-model'>{xml}</cpu>"));
+        judge(&on(guest.vcpus(8, |v, t| t.on(v).cpu(if v < busy { 40.0 } else { 0.0 }, 0.0, 0.0, 0.0))).model())
+    };
+    let report = vcpus("http://microsoft.com/win/10", "", 2);
+    fires(&report, RuleId::GuestLimits, Severity::Warning);
+    let found = get(&report, RuleId::GuestLimits);
+    assert_eq!(found.title, "Windows uses at most 2 of the 8 vCPUs, which are in 8 sockets");
+    assert!(found.fix[0].text.contains("<topology sockets='1' dies='1' cores='8' threads='1'/>"), "{found:#?}");
+    fires(&vcpus("win10", "", 2), RuleId::GuestLimits, Severity::Info);
+    fires(&vcpus("http://microsoft.com/win/10", "", 0), RuleId::GuestLimits, Severity::Info);
+    silent(&vcpus("http://microsoft.com/win/10", "", 8), RuleId::GuestLimits);
+    silent(&vcpus("http://microsoft.com/win/2k19", "", 2), RuleId::GuestLimits);
+    silent(&vcpus("http://ubuntu.com/ubuntu/22.04", "", 2), RuleId::GuestLimits);
+    silent(
+        &vcpus("http://microsoft.com/win/10", "<topology sockets='2' cores='4' threads='1'/>", 2),
+        RuleId::GuestLimits,
+    );
+}
+
+#[test]
+fn a_guest_without_kvm_is_named_and_nothing_of_kvm_is_tuned() {
+    let windows = |set: fn(&mut sample::DomainFacts)| from_file(&on(Guest::new("w", 5).windows("").facts(set)), None);
+    fires(&windows(|_| ()), RuleId::WindowsEnlightenments, Severity::Info);
+    silent(&windows(|_| ()), RuleId::NoKvm);
+    let emulated = windows(|facts| facts.emulated = true);
+    fires(&emulated, RuleId::NoKvm, Severity::Critical);
+    silent(&emulated, RuleId::WindowsEnlightenments);
+    let named = judge(&on(Guest::new("l", 5).facts(|facts| facts.emulated = true)).model());
+    assert_eq!(named.findings.first().map(|f| (f.rule, f.domain.as_deref())), Some((RuleId::NoKvm, Some("l"))));
+}
+
+#[test]
+fn what_says_that_a_guest_has_no_kvm() {
+    let xml = |text: &'static str| {
+        from_file(
+            &on(Guest::new("l", 5).facts(|facts| {
+                facts.xml = Some(Known::new(Arc::new(domain_xml::parse(text).unwrap()), Origin::File));
+            })),
+            None,
+        )
+    };
+    fires(&xml("<domain type='qemu'><name>l</name></domain>"), RuleId::NoKvm, Severity::Critical);
+    let foreign = xml("<domain type='qemu'><os><type arch='aarch64'>hvm</type></os></domain>");
+    fires(&foreign, RuleId::NoKvm, Severity::Info);
+    silent(&xml("<domain type='kvm'><name>l</name></domain>"), RuleId::NoKvm);
+    silent(&xml("<domain><name>l</name></domain>"), RuleId::NoKvm);
+    let mut served = on(Fixture::windows_on_pm_timer()).model();
+    Arc::make_mut(&mut served.domains[0].facts).emulated = true;
+    silent(&judge(&served), RuleId::NoKvm);
 }

@@ -229,7 +229,7 @@ fn helpers_on_another_node_than_the_vcpus() {
     fires(&pins("1-2"), RuleId::NumaSplit, Severity::Info);
     let f = get(&pins("1-2"), RuleId::NumaSplit).clone();
     assert_eq!(f.evidence[0], "the emulator is pinned to CPUs 1-2 on node 0");
-    assert!(f.fix[0].text.starts_with("virsh emulatorpin a 4 "), "{f:#?}");
+    assert!(f.fix[0].text.starts_with("virsh emulatorpin a 4,7 "), "{f:#?}");
     silent(&pins("0-4"), RuleId::NumaSplit);
     silent(&pins("7"), RuleId::NumaSplit);
     let measured = |busy: f64| {
@@ -355,6 +355,18 @@ fn interrupts_of_a_large_host_are_counted_now_and_then() {
 }
 
 #[test]
+fn helpers_on_cpus_of_realtime_vcpus() {
+    let at = |emulator: &str| {
+        let pins = [0, 1, 2, 3].map(|v| format!("<vcpupin vcpu='{v}' cpuset='{v}'/>")).concat();
+        let threads = format!("{pins}<emulatorpin cpuset='{emulator}'/><vcpusched vcpus='2-3' scheduler='fifo'/>");
+        configured(host(), vec![described("g", &format!("<cputune>{threads}</cputune>"), 4)])
+    };
+    fires(&at("0-1"), RuleId::EmulatorOnVcpu, Severity::Info);
+    assert!(get(&at("0-1"), RuleId::EmulatorOnVcpu).evidence[0].ends_with("CPUs 0-1; vCPUs are pinned to 0-1"));
+    fires(&at("1-2"), RuleId::EmulatorOnVcpu, Severity::Warning);
+}
+
+#[test]
 fn realtime() {
     let at = |isolated: &str| {
         let mut model = Fixture::new(host().isolated(isolated)).guest(pinned("a", 10, &[4], 60.0, 0.0)).model();
@@ -410,6 +422,55 @@ fn drift() {
     silent(&configured(host(), vec![described("a", xml, 1)]), RuleId::AffinityDrift);
     let nowhere = "<cputune><vcpupin vcpu='0' cpuset='99'/></cputune>";
     fires(&configured(host(), vec![described("a", nowhere, 1)]), RuleId::AffinityDrift, Severity::Warning);
+}
+
+#[test]
+fn a_vcpu_outside_its_affinity() {
+    let guest = || Guest::new("a", 10).linux("").vcpus(2, |_, t| t.may_run("4").on(5));
+    let report = configured(host(), vec![guest()]);
+    fires(&report, RuleId::AffinityDrift, Severity::Info);
+    let lines = &get(&report, RuleId::AffinityDrift).evidence;
+    assert_eq!(lines[0], "vCPU 0 was on CPU 5 and may run on 4 only");
+    silent(&judge(&on(guest()).model()), RuleId::AffinityDrift);
+    silent(&configured(host(), vec![pinned("a", 10, &[4, 5], 1.0, 0.0)]), RuleId::AffinityDrift);
+}
+
+#[test]
+fn vcpus_of_a_guest_on_one_cpu_are_listed_together() {
+    let three = Guest::new("a", 10).linux("").vcpus(3, |_, t| t.pinned(4));
+    let lines = &get(&configured(host(), vec![three]), RuleId::PinOverlap).evidence.clone();
+    assert!(lines[0].starts_with("CPU 4: vCPUs 0-2; busy at once"), "{lines:?}");
+}
+
+#[test]
+fn all_cpus_up_to_one_may_be_all_of_an_unknown_host() {
+    let free = |list| Guest::new("b", 20).linux("").vcpus(2, move |_, t| t.may_run(list));
+    let with = |list| configured(Host::numa(1, 0, 1), vec![pinned("a", 10, &[3], 1.0, 0.0), free(list)]);
+    silent(&with("0-39"), RuleId::PinOverlap);
+    fires(&with("2-5"), RuleId::PinOverlap, Severity::Warning);
+}
+
+#[test]
+fn pins_across_nodes_of_a_guest_whose_nodes_are_unknown() {
+    let two_nodes = || Host::numa(2, 4, 1);
+    let guest = |cpus| {
+        let g = pinned("a", 10, cpus, 1.0, 0.0);
+        g.facts(|f| f.xml = None)
+    };
+    fires(&configured(two_nodes(), vec![guest(&[1, 5])]), RuleId::NumaSplit, Severity::Info);
+    silent(&configured(two_nodes(), vec![guest(&[1, 2])]), RuleId::NumaSplit);
+}
+
+#[test]
+fn commands_about_a_guest_without_a_name_have_a_placeholder() {
+    let unnamed = |from| {
+        let g = Guest::new("guest", 10).linux("").vcpus(2, |_, t| t.pinned(4));
+        let g = g.facts(|f| (f.name.from, f.uuid) = (from, None));
+        let report = configured(host(), vec![g]);
+        get(&report, RuleId::PinOverlap).fix[0].text.clone()
+    };
+    assert!(unnamed(Origin::BuiltIn).contains("virsh vcpupin GUEST "), "{}", unnamed(Origin::BuiltIn));
+    assert!(unnamed(Origin::File).contains("virsh vcpupin guest "), "{}", unnamed(Origin::File));
 }
 
 #[test]

@@ -13,11 +13,15 @@ use std::collections::BTreeMap;
 /// Worlds from this number on also have CPUs that are isolated in any order, host tasks, larger guests, paused ones and
 /// namesakes. Those below stay as they are, so that a number that once failed means the same host.
 const WIDER: u64 = 400_000;
+/// Worlds from this number on are on hosts as they are sold.
+const REAL: u64 = 900_000;
 
 /// A host and its guests, as files describe them.
 #[derive(Clone)]
 struct World {
     host: HostTopology,
+    /// The slower CPUs.
+    efficiency: CpuSet,
     /// CPUs that tasks of the host keep busy.
     busy: Vec<u32>,
     guests: Vec<WorldGuest>,
@@ -39,7 +43,13 @@ impl WorldGuest {
 impl World {
     fn any(number: u64) -> (Self, CpuSet) {
         let mut d = Dice(number);
-        let (host, offline) = any_host(&mut d);
+        let (mut host, offline) = any_host(&mut d);
+        // The generator's cores with this cache are the efficient ones of a hybrid host.
+        let mut efficiency: CpuSet = host.cpus.iter().filter(|c| c.llc == Some(900)).map(|c| c.cpu).collect();
+        if number >= REAL {
+            let real = super::placement_hosts::host(number as usize);
+            (host, efficiency) = (real.topology, real.efficiency);
+        }
         let present: Vec<u32> = host.cpus.iter().map(|c| c.cpu).collect();
         let mut named: Vec<u32> = present.clone();
         if d.one_in(3) {
@@ -53,7 +63,7 @@ impl World {
         let count = if d.one_in(8) { d.roll(31) } else { d.roll(7) };
         let guest =
             |g: u32| WorldGuest { name: format!("g{g}"), paused: false, xml: any_guest(&mut d, &host, &named, nodes) };
-        let mut world = Self { guests: (0..count).map(guest).collect(), host, busy: Vec::new() };
+        let mut world = Self { guests: (0..count).map(guest).collect(), host, efficiency, busy: Vec::new() };
         if number >= WIDER {
             world.widen(&mut d, &named);
         }
@@ -115,9 +125,7 @@ impl World {
     fn fixture(&self) -> Fixture {
         let mut fixture = Fixture::new(Host::default());
         fixture.host.facts.topology = self.host.clone();
-        // The generator's cores with this cache are the efficient ones of a hybrid host.
-        let slower: CpuSet = self.host.cpus.iter().filter(|c| c.llc == Some(900)).map(|c| c.cpu).collect();
-        fixture.host.facts.params.insert(EFFICIENCY_CPUS.into(), slower.to_string());
+        fixture.host.facts.params.insert(EFFICIENCY_CPUS.into(), self.efficiency.to_string());
         for cpu in &self.busy {
             fixture.host = fixture.host.clone().task("backup", false, *cpu, 30.0);
         }
@@ -145,6 +153,24 @@ impl World {
         let first = named.next().unwrap_or_else(|| panic!("{said}"));
         assert!(named.next().is_none(), "{said} is two guests");
         first
+    }
+
+    /// What is wrong with new CPUs of a thread that no finding shows.
+    fn is_worse_for(&self, thread: &str, cpus: &str) -> Option<&'static str> {
+        let (name, thread) = thread.split_once(' ')?;
+        let xml = &self.guests[name.rsplit('#').next()?.parse::<usize>().ok()?].xml;
+        let (cpus, all) = (CpuSet::parse(cpus).ok()?, self.host.all());
+        let vcpus = xml.vcpus.unwrap_or(0);
+        let pins = (0..vcpus).map(|v| xml.vcpu_pins.get(&v).or(xml.vcpu_cpuset.as_ref()).unwrap_or(&all));
+        let pins: Vec<CpuSet> = pins.map(|cpus| cpus.intersection(&all)).collect();
+        let isolated = self.host.isolated.clone().filter(|isolated| !all.is_subset(isolated)).unwrap_or_default();
+        let has_isolated = pins.iter().filter(|pin| !all.is_subset(pin)).any(|pin| pin.intersects(&isolated));
+        if !thread.starts_with("cells") && !all.is_subset(&cpus) && cpus.intersects(&isolated) && !has_isolated {
+            return Some("moved to a CPU that is isolated for others");
+        }
+        let was = pins.iter().fold(CpuSet::new(), |all, pin| all.union(pin)).len();
+        let pooled = thread.starts_with("vcpu") && pins.iter().all(|pin| pin.len() > 1 && !all.is_subset(pin));
+        (pooled && was >= vcpus as usize && cpus.len() > 1 && cpus.len() < vcpus as usize).then_some("squeezed")
     }
 
     /// Does what the fixes of all findings say, by their printed text. Returns the threads that got other CPUs.
@@ -283,6 +309,9 @@ fn check(number: u64) -> Result<(), (String, String)> {
         if !concerned(name) && !host_full && !in_plan {
             return Err(("moved who stood well".into(), format!("{thread}\n{}", story())));
         }
+        if let Some(wrong) = before.is_worse_for(thread, cpus) {
+            return Err((wrong.into(), format!("{thread} to {cpus}\n{}", story())));
+        }
         let set = if thread.contains("cells") { all.clone() } else { CpuSet::parse(cpus).unwrap() };
         if set.is_empty() || !set.is_subset(&all) {
             return Err(("pinned to a CPU that is not there".into(), format!("{thread} to {cpus}\n{}", story())));
@@ -308,6 +337,7 @@ fn check_all(numbers: std::ops::Range<u64>) {
 fn pasted_fixes_cure_any_host() {
     check_all(0..600);
     check_all(WIDER..WIDER + 400);
+    check_all(REAL..REAL + 400);
 }
 
 /// Numbers with which a longer run once failed.

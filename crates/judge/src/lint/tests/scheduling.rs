@@ -66,8 +66,9 @@ fn migrations() {
     silent(&judge(&at(20.0, 0.0, 80.0, 10.0).first()), RuleId::VcpuMigrating);
     let report = judge(&at(20.0, 0.0, 80.0, 10.0).model());
     let fix = &get(&report, RuleId::VcpuMigrating).fix;
-    assert!(fix[0].text.starts_with("virsh vcpupin l 0 1 --live --config"), "{fix:#?}");
-    assert!(fix[1].text.contains("<vcpupin vcpu='0' cpuset='1'/>"), "{fix:#?}");
+    // vCPU 1 runs on CPU 1, and CPU 0 is the host's.
+    assert_eq!(fix[0].text, "virsh vcpupin l 0 2 --live --config\nvirsh vcpupin l 1 1 --live --config", "{fix:#?}");
+    assert!(fix[1].text.contains("<vcpupin vcpu='0' cpuset='2'/>"), "{fix:#?}");
 }
 
 #[test]
@@ -85,12 +86,11 @@ fn waiting() {
     let task = |tid, comm: &str, ns| sample::OtherTask { tid, comm: comm.into(), count: 9, ns };
     let other = threads.iter().find(|t| t.index == Some(1)).unwrap().tid;
     threads.iter_mut().filter(|t| t.index == Some(0)).for_each(|t| {
-        t.preempted_by = vec![task(other, "CPU 1/KVM", 200_000_000), task(99, "kworker/0:1", 60_000_000)];
+        t.preempted_by = vec![task(other, "CPU 1/KVM", 200_000_000), task(99, "rcu_sched", 60_000_000)];
         t.cpu.as_mut().unwrap().wait = Some(29.0);
     });
     let report = judge(&model);
-    let name = model.domains[0].name();
-    let ran = format!("meanwhile its CPU ran vcpu 1 of {name} (200 ms), kworker/0:1 (60 ms)");
+    let ran = "it waits for own vCPUs 20 %, rcu_sched 6 %".to_owned();
     assert!(get(&report, RuleId::VcpuWait).evidence.contains(&ran), "{ran}: {:#?}", get(&report, RuleId::VcpuWait));
 }
 
@@ -154,6 +154,61 @@ fn overcommit() {
     silent(&judge(&busy(12, 0.0, 0.1).model()), RuleId::Overcommit);
 }
 
+/// Two guests of six vCPUs each on two CPUs, on which a task of the host uses this much of each.
+fn beside_a_task(name: &str, task: f64) -> Fixture {
+    let vcpu = |v: u32, t: Thread| t.may_run("0-1").on(v % 2).cpu((90.0 - task) / 6.0, 0.0, 0.1, 80.0);
+    let two = |f: Fixture, pid| f.guest(Guest::new(&format!("g{pid}"), pid).linux("").vcpus(6, vcpu));
+    let host = Host::numa(1, 4, 1).task(name, false, 0, task).task(name, false, 1, task);
+    two(two(Fixture::new(host), 10), 50)
+}
+
+#[test]
+fn a_task_of_the_host_that_takes_the_guests_cpus_is_named() {
+    let report = judge(&beside_a_task("backup", 80.0).model());
+    fires(&report, RuleId::HostTaskHog, Severity::Critical);
+    let f = get(&report, RuleId::HostTaskHog);
+    assert_eq!(
+        (f.title.as_str(), f.problem.as_str()),
+        ("backup takes the CPUs that guests want", "backup takes its CPU")
+    );
+    assert!(f.concerns("g10") && f.concerns("g50") && f.covers(RuleId::VcpuWait), "{f:#?}");
+    assert!(f.evidence.iter().any(|line| line.contains("backup uses 160 % of a CPU in 2 processes")), "{f:#?}");
+    assert_eq!(f.fix[0].text, "taskset -apc 2-3 100\ntaskset -apc 2-3 101", "the CPUs that no guest may use");
+    silent(&report, RuleId::Overcommit);
+    // The same vCPUs without it, and beside one that matters little.
+    for task in [0.0, 5.0] {
+        let report = judge(&beside_a_task("backup", task).model());
+        silent(&report, RuleId::HostTaskHog);
+        fires(&report, RuleId::Overcommit, Severity::Warning);
+    }
+    let own = judge(&beside_a_task("kvmtop", 80.0).model());
+    assert!(get(&own, RuleId::HostTaskHog).fix[0].text.contains("-d 5"), "its own cost is named as that");
+}
+
+#[test]
+fn a_task_on_the_cpu_of_a_pinned_vcpu_is_one_finding() {
+    let guest = guest(1, |_, t| t.pinned(3).cpu(50.0, 0.0, 0.1, 45.0));
+    let report = judge(&Fixture::new(host().task("java", false, 3, 49.0)).guest(guest).model());
+    let f = get(&report, RuleId::HostTaskHog);
+    assert!(f.covers(RuleId::PinnedNotIsolated) && f.covers(RuleId::VcpuWait), "{report:#?}");
+    assert_eq!(f.title, "java takes the CPUs that guests want");
+    assert!(f.cost.is_some_and(|cost| (40.0..=45.5).contains(&cost)), "what the guest loses: {:?}", f.cost);
+}
+
+#[test]
+fn a_wait_for_a_quota_is_for_nothing_else() {
+    let mut model = beside_a_task("backup", 30.0).model();
+    for domain in &mut model.domains {
+        domain.throttling =
+            vec![Throttling { group: "domain".into(), periods: 10, throttled: 9, throttled_ns: 4_500_000_000 }];
+    }
+    let report = judge(&model);
+    fires(&report, RuleId::QuotaThrottled, Severity::Critical);
+    assert_eq!(rules(&report), [RuleId::QuotaThrottled; 2], "{report:#?}");
+    let costs = crate::cost::guest_costs(&model);
+    assert!(costs[0].what_costs(60).contains("CPU quota"), "{}", costs[0].what_costs(60));
+}
+
 #[test]
 fn wake_latency() {
     let at = |us| on(guest(1, move |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(200.0, us)));
@@ -177,4 +232,27 @@ fn wake_latency() {
     let way = "4 interrupts woke vCPUs of the guest: 5 us after the injection; they had a CPU 1900 us later, and ran \
                the guest 1950 us after the injection";
     assert!(evidence.contains(way), "{evidence}");
+}
+
+#[test]
+fn wait_since_the_start() {
+    use crate::model::{SinceStart, VcpuTotals};
+    let read = |ran_s: f64, waited_s: Option<f64>| {
+        let mut model = on(guest(1, |_, t| t)).first();
+        let wait_percent = waited_s.map(|wait| 100.0 * wait / (ran_s + wait));
+        let vcpus = vec![VcpuTotals { vcpu: 0, ran_s, waited_s, wait_percent }];
+        model.domains[0].since_start = Some(SinceStart { vcpus, ..SinceStart::default() });
+        of_file(&model)
+    };
+    let report = read(75.0, Some(25.0));
+    fires(&report, RuleId::VcpuWait, Severity::Warning);
+    let evidence = &get(&report, RuleId::VcpuWait).evidence[0];
+    assert_eq!(evidence, "vcpu 0 waited 25 % of the time it wanted a CPU since its start: 25 s, while it ran for 75 s");
+    fires(&read(920.0, Some(80.0)), RuleId::VcpuWait, Severity::Info);
+    silent(&read(970.0, Some(30.0)), RuleId::VcpuWait);
+    // It has just started; nothing counts the wait.
+    silent(&read(3.0, Some(2.0)), RuleId::VcpuWait);
+    let unknown = read(970.0, None);
+    silent(&unknown, RuleId::VcpuWait);
+    assert!(unknown.cannot_tell.iter().any(|c| c.because.contains("no rates")), "{:?}", unknown.cannot_tell);
 }

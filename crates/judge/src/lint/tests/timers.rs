@@ -216,6 +216,25 @@ fn tick_storm() {
 }
 
 #[test]
+fn tick_storm_by_counts() {
+    let counted = |others: &[(&str, u64)], seconds: f64| {
+        let mut model = on(Guest::new("l", 5)).first();
+        model.interval_s = Some(seconds);
+        let ticks = [("kvm_exit", 60_300), ("kvm_msr", 30_100), ("kvm_vcpu_wakeup", 30_000)];
+        let all = ticks.iter().chain([&("kvm_apic_accept_irq", 30_000)]).chain(others);
+        model.domains[0].kvm_events = all.map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        of_file(&model)
+    };
+    let report = counted(&[("kvm_set_irq", 2000)], 1.0);
+    fires(&report, RuleId::GuestTickStorm, Severity::Info);
+    assert!(get(&report, RuleId::GuestTickStorm).evidence[0].contains("woken 30k times/s"), "{report:#?}");
+    // Devices or other vCPUs wake it; it does other things as well; over half a minute.
+    silent(&counted(&[("kvm_msi_set_irq", 29_000)], 1.0), RuleId::GuestTickStorm);
+    silent(&counted(&[("kvm_exit", 110_000)], 1.0), RuleId::GuestTickStorm);
+    silent(&counted(&[], 30.0), RuleId::GuestTickStorm);
+}
+
+#[test]
 fn every_windows_guest_gets_one_finding_about_its_timers() {
     // The first guest has no timer in use; its findings must not split those about the second guest.
     let plain =

@@ -154,7 +154,7 @@ fn without_rate(
     verdicts: &mut Verdicts,
 ) {
     let share = totals.exit_share.filter(|s| *s >= ctx.thresholds().timers.acpi_pm_exit_share);
-    let Some(share) = share.filter(|_| totals.count >= DECISIVE_COUNT && !guest.interval_known) else {
+    let Some(share) = share.filter(|_| totals.count >= DECISIVE_COUNT && guest.interval_s.is_none()) else {
         return verdicts.cannot_tell(guest.why_no_rate());
     };
     let share = format!("{} {what}, {} % of the guest's exits", totals.count, figure(share));
@@ -241,7 +241,7 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         CHECK_CLOCKSOURCE.into(),
     ];
     let mut fix = Vec::new();
-    if guest.config.known && !guest.config.hyperv.has("hypervclock") {
+    if guest.config.enlightened("hypervclock") == Some(false) {
         fix.extend(fixes::hyperv::enable(guest, &["hypervclock"]));
     }
     fix.extend(fixes::cpu_feature(guest, "invtsc", INVTSC_NEED, &["migratable=off", "invtsc=on", "hv-time=on"]));

@@ -23,14 +23,17 @@ const REFUSED_WHY: &str = "Some enlightenments are built on others. QEMU 4.1 and
     and end with an error instead of starting it; an older QEMU starts it, but Windows cannot use what is incomplete";
 const HYPERVISOR_OFF: &str =
     "the CPU feature hypervisor (CPUID leaf 1, ECX bit 31) is switched off in the configuration";
-const XML_WITHOUT_FEATURES: &str = "the XML breaks off before <features> or <clock>: which \
+const NOT_SHOWN: &str = "the configuration is not shown as far as <features> and <clock> (or -cpu): which \
     enlightenments are on is unknown (add the whole virsh dumpxml)";
+
+/// Features of `<cpu>` that evidence names.
+const MAX_FEATURES: usize = 8;
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.config.known || !guest.config.is_x86() {
         return;
     }
-    let incomplete = guest.config.hyperv.incomplete();
+    let incomplete = guest.config.incomplete();
     if !incomplete.is_empty() {
         return verdicts.find(refused(guest, &incomplete));
     }
@@ -40,13 +43,13 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     let hidden = guest.config.hypervisor_hidden;
     let mut missing = hyperv::missing(guest, hyperv::clock_and_timers(guest));
     let all = missing.len();
-    missing.retain(|name| !is_left_out(guest, if *name == CLOCK { "<clock" } else { "<features" }));
+    missing.retain(|name| guest.config.enlightened(name).is_some());
     let prose = match (hidden, missing.contains(&CLOCK), missing.contains(&"stimer")) {
         (true, ..) => Some(HIDDEN_HYPERVISOR),
         // The rule's own words.
         (_, true, _) => None,
         (_, false, true) => Some(NO_SYNTHETIC_TIMERS),
-        _ if missing.len() < all => return verdicts.cannot_tell(XML_WITHOUT_FEATURES),
+        _ if missing.len() < all => return verdicts.cannot_tell(NOT_SHOWN),
         _ => return,
     };
     let confidence = if guest.kind.sure == Confidence::High { Confidence::High } else { Confidence::Medium };
@@ -71,13 +74,6 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     verdicts.find(prose.into_iter().fold(found.caused_by(io.unwrap_or_default()), Finding::saying));
 }
 
-/// Whether the guest's XML breaks off before this element, which libvirt writes for every PC.
-fn is_left_out(guest: &GuestContext<'_>, element: &str) -> bool {
-    let facts = &guest.domain.facts;
-    let cut = facts.xml.as_ref().is_some_and(|xml| xml.value.cut);
-    cut && facts.command.is_none() && !facts.xml_text.as_ref().is_some_and(|text| text.contains(element))
-}
-
 /// Enlightenments without what they need: QEMU does not start the guest.
 fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static str>)]) -> Finding {
     let on: Vec<&str> = incomplete.iter().map(|(name, _)| *name).collect();
@@ -98,10 +94,17 @@ fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static s
 fn decided_elsewhere(guest: &GuestContext<'_>) -> Option<String> {
     let argument = guest.config.cpu_argument.as_deref()?;
     match guest.config.cpu_place {
-        CpuPlace::QemuCommandline => Some(format!(
-            "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, <hyperv> and the \
-             hypervclock timer of the XML have no effect"
-        )),
+        CpuPlace::QemuCommandline => {
+            let features = guest.domain.facts.xml.iter().flat_map(|xml| &xml.value.cpu.features);
+            let is_lost =
+                |(name, policy): &(&String, &String)| *policy == "require" && !argument.contains(name.as_str());
+            let lost: Vec<String> = features.filter(is_lost).map(|(name, _)| name.clone()).take(MAX_FEATURES).collect();
+            let lost = if lost.is_empty() { String::new() } else { format!(", and {} is lost", lost.join(", ")) };
+            Some(format!(
+                "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, <hyperv> and the \
+                 hypervclock timer of the XML have no effect{lost}"
+            ))
+        }
         CpuPlace::CommandLine(count) if count > 1 => {
             Some(format!("the command line has {count} -cpu options, and QEMU takes the last one: '{argument}'"))
         }

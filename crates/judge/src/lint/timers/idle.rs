@@ -8,6 +8,10 @@ const TICK_RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
 /// How far the mean of all vCPUs, and each vCPU, may be from a tick rate.
 const MEAN_TOLERANCE: f64 = 0.06;
 const VCPU_TOLERANCE: f64 = 0.1;
+/// Events that wake a vCPU for something other than its timer, and how many of them there may be for each wake-up.
+const DEVICE_EVENTS: [&str; 6] =
+    ["kvm_set_irq", "kvm_msi_set_irq", "kvm_apic_ipi", "kvm_fast_mmio", "kvm_mmio", "kvm_pio"];
+const MAX_OTHERS: f64 = 0.2;
 const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
 const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line; \
     keep it if the guest does real-time work on purpose";
@@ -31,7 +35,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let Some(severity) = steps else { return };
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
         + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
-    if timers < t.rtc.info && !guest.config.known {
+    if timers < t.rtc.info && guest.config.enlightened("stimer").is_none() {
         return verdicts.cannot_tell(WAKEUPS_UNEXPLAINED);
     }
     let severity = if timers < t.rtc.info { Severity::Info } else { severity };
@@ -81,6 +85,9 @@ fn programs_timer(r: &AccessRow) -> bool {
 pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
     let all = guest.accesses(programs_timer);
+    if all.count == 0 {
+        return counted_ticks(ctx, guest, verdicts);
+    }
     let Some(vcpus) = guest.vcpus() else { return };
     if guest.kind.windows(Confidence::Low) || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus) {
         return;
@@ -115,4 +122,36 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let look = fixes::inside(guest, TICK_STORM_LOOK);
     let fix = vec![look, fixes::advice(TICK_STORM_FIX)];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(all));
+}
+
+/// The same by counts of tracepoints alone (`kvm_stat`): as many wake-ups of vCPUs as timer interrupts and timer
+/// settings, and next to nothing else. How many vCPUs share them is mostly unknown.
+fn counted_ticks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(seconds) = guest.seconds.filter(|_| ctx.is_file() && !guest.kind.windows(Confidence::Low)) else { return };
+    let rate = |event: &str| guest.domain.kvm_events.get(event).map(|count| *count as f64 / seconds);
+    let all = ["kvm_vcpu_wakeup", "kvm_msr", "kvm_apic_accept_irq", "kvm_exit"].map(rate);
+    let [Some(woken), Some(set), Some(accepted), Some(exits)] = all else { return };
+    let as_many = |figure: f64| (figure / woken - 1.0).abs() <= VCPU_TOLERANCE;
+    // A halt and a timer setting are two exits. What devices and other vCPUs cause is counted by other events.
+    let others = DEVICE_EVENTS.iter().filter_map(|event| rate(event)).fold(0.0, f64::max);
+    let only_ticks = as_many(set) && as_many(accepted) && as_many(exits / 2.0) && others <= MAX_OTHERS * woken;
+    if woken < ctx.thresholds().timers.tick_storm || !only_ticks {
+        return;
+    }
+    let on_each = guest.vcpus().map(|vcpus| format!(", {} on each vCPU", figure(woken / vcpus)));
+    let (window, on_each) = (guest.window(), on_each.unwrap_or_default());
+    let evidence = vec![
+        format!("vCPUs that sleep are woken {} times/s {window}{on_each}", figure(woken)),
+        format!(
+            "each time by a timer that the guest then sets again: {} interrupts/s (kvm_apic_accept_irq), {} settings/s \
+             (kvm_msr); these are nearly all of its {} exits/s",
+            figure(accepted),
+            figure(set),
+            figure(exits)
+        ),
+        guest.perf_check("msr"),
+    ];
+    let fix = vec![fixes::inside(guest, TICK_STORM_LOOK), fixes::advice(TICK_STORM_FIX)];
+    let title = "The guest sleeps, and a timer wakes it all the time".into();
+    verdicts.find(Finding { title, ..Finding::new(Severity::Info, Confidence::Medium, evidence, fix) });
 }

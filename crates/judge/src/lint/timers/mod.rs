@@ -113,7 +113,7 @@ pub(super) const RULES: &[Rule] = &[
             costs exits and wakes a host CPU",
         thresholds: thresholds![timers.tick_per_vcpu, timers.tick_storm, timers.idle_guest_cpu],
         limits: "Not for Windows. Rates within 6 % of 100, 250, 300 or 1000 Hz count. A guest that ticks on purpose, \
-            for real-time work, looks the same",
+            for real-time work, looks the same. Counts of tracepoints without times are an info at most",
         fix: "The guest's kernel command line (nohz=)",
         links: &["https://docs.kernel.org/timers/no_hz.html"],
     }),

@@ -1,0 +1,161 @@
+//! Tasks of the host that take the CPUs which guests want.
+
+use super::host_work::keep_away;
+use crate::cost::{Holder, WaitShares};
+use crate::lint::prelude::*;
+use std::collections::{BTreeMap, HashSet};
+
+/// The most tasks and guests that evidence lists.
+const MAX_NAMES: usize = 8;
+/// A busier CPU is no place for another task, percent.
+const MAX_BUSY: f64 = 50.0;
+
+const MOVE_NEED: &str = "takes effect at once, as long as the process lives; what it starts later inherits it";
+const NICE_NEED: &str = "takes effect at once; it gives way only to tasks of its own cgroup, not to other slices";
+const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
+const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd (echo 0 > \
+    /sys/kernel/mm/ksm/run), too little free memory for kswapd and kcompactd, interrupts and other unbound work for \
+    ksoftirqd and kworker (irqaffinity=, /sys/devices/virtual/workqueue/cpumask). perf record -g -a shows it";
+
+pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let mut lost: BTreeMap<String, f64> = BTreeMap::new();
+    let (mut delayed, mut marks): (Vec<(Severity, f64, &GuestContext<'_>)>, Vec<Mark>) = (Vec::new(), Vec::new());
+    let mut confidence = Confidence::High;
+    for guest in ctx.guests.iter().filter(|g| g.running()) {
+        let vcpus = guest.domain.vcpus();
+        let judged: Vec<_> = vcpus.filter_map(|vcpu| Some((vcpu.tid, of_vcpu(ctx, guest, vcpu)?))).collect();
+        let of_guest: f64 = judged.iter().map(|(_, (_, shares))| shares.sum(Holder::is_task)).sum();
+        // A guest whose other vCPUs wait for something else has another problem.
+        if of_guest * 2.0 < guest.domain.vcpus().filter_map(|vcpu| vcpu.cpu?.wait).sum() {
+            continue;
+        }
+        let mut worst = None;
+        for (tid, (severity, shares)) in judged {
+            confidence = confidence.min(if shares.is_traced { Confidence::High } else { Confidence::Medium });
+            for (holder, percent) in shares.by {
+                if let Holder::Task(name) = holder {
+                    *lost.entry(name).or_default() += percent;
+                }
+            }
+            worst = worst.max(Some(severity));
+            marks.push(Mark::Thread(tid));
+        }
+        delayed.extend(worst.map(|severity| (severity, of_guest, guest)));
+    }
+    let all: f64 = lost.values().sum();
+    let mut tasks: Vec<(String, f64)> = lost.into_iter().collect();
+    tasks.sort_by(|a, b| b.1.total_cmp(&a.1));
+    delayed.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let (Some(severity), Some((name, most))) = (delayed.iter().map(|d| d.0).max(), tasks.first()) else { return };
+    let list = |items: &mut dyn Iterator<Item = (&str, f64)>| {
+        items.take(MAX_NAMES).map(|(name, size)| format!("{name} {}", figure(size))).collect::<Vec<_>>().join(", ")
+    };
+    let by_task = list(&mut tasks.iter().map(|(name, size)| (name.as_str(), *size)));
+    let by_guest = list(&mut delayed.iter().map(|(_, size, guest)| (guest.name(), *size)));
+    let task = NamedTask::new(ctx, name);
+    let evidence = vec![
+        format!("guests wait {} % of a CPU for tasks of the host: {by_task}", figure(all)),
+        format!("who waits, and how long: {by_guest} % of a CPU"),
+        task.used(),
+        "look at: ps -eLo psr,pcpu,pid,comm --sort=-pcpu | head".into(),
+    ];
+    let guests: Vec<&GuestContext<'_>> = delayed.iter().map(|d| d.2).collect();
+    let is_one = most * 2.0 >= all;
+    let takes = if is_one { format!("{name} takes") } else { "Tasks of the host take".into() };
+    let problem = Some(format!("{takes} its CPU")).filter(|text| is_one && text.is_ascii());
+    let found = Finding::new(severity, confidence, evidence, task.remedy(ctx, &guests));
+    verdicts.find(Finding {
+        target: Target::Host,
+        title: format!("{takes} the CPUs that guests want"),
+        problem: problem.unwrap_or_default(),
+        cost: Some(all),
+        also: guests.iter().map(|guest| guest.name().to_owned()).collect(),
+        marks,
+        ..found
+    });
+}
+
+/// What a busy vCPU waits for, and how bad that is, if it waits mostly for tasks of the host.
+fn of_vcpu(ctx: &Context<'_>, guest: &GuestContext<'_>, vcpu: &ThreadModel) -> Option<(Severity, WaitShares)> {
+    let t = &ctx.thresholds().pinning;
+    let cpu = vcpu.cpu.filter(|c| c.wanted() >= t.busy)?;
+    t.wait.of(cpu.wait_percent()?)?;
+    let shares = ctx.waits().shares(guest.index, vcpu)?;
+    let by_tasks = shares.sum(Holder::is_task);
+    // Less is usual, and evidence of the wait alone.
+    let severity = t.wait.of(100.0 * by_tasks / cpu.wanted()).filter(|severity| *severity > Severity::Info)?;
+    (by_tasks * 2.0 >= cpu.wait?).then_some((severity, shares))
+}
+
+/// A task of the host, or several of one name.
+struct NamedTask<'a> {
+    name: &'a str,
+    /// Its processes, busiest first.
+    pids: Vec<i32>,
+    is_kernel: bool,
+    /// Percent of one CPU.
+    used: f64,
+}
+
+impl<'a> NamedTask<'a> {
+    fn new(ctx: &Context<'_>, name: &'a str) -> Self {
+        let host = &ctx.model.host;
+        let tasks: Vec<_> = host.tasks.iter().filter(|task| task.name() == name).collect();
+        let mut seen = HashSet::new();
+        let pids = tasks.iter().map(|task| task.pid).filter(|pid| seen.insert(*pid)).collect();
+        let group = host.task_groups.iter().flatten().find(|group| group.comm == name);
+        // Processes that came and went are in the group alone.
+        let used = tasks.iter().map(|task| task.cpu_percent).sum::<f64>().max(group.map_or(0.0, |g| g.cpu_percent));
+        Self { name, pids, is_kernel: !tasks.is_empty() && tasks.iter().all(|task| task.kernel), used }
+    }
+
+    fn pids(&self, between: &str) -> String {
+        self.pids.iter().take(MAX_NAMES).map(ToString::to_string).collect::<Vec<_>>().join(between)
+    }
+
+    fn used(&self) -> String {
+        let Self { name, pids, used, .. } = self;
+        match pids.len() {
+            0 => format!("{name} comes and goes: processes of this name live for less than a few seconds"),
+            1 => format!("{name} uses {} % of a CPU (PID {})", figure(*used), self.pids("")),
+            n => format!("{name} uses {} % of a CPU in {n} processes (PIDs {})", figure(*used), self.pids(", ")),
+        }
+    }
+
+    /// What moves it away from the CPUs of these guests.
+    fn remedy(&self, ctx: &Context<'_>, guests: &[&GuestContext<'_>]) -> Vec<Fix> {
+        if self.name == "kvmtop" {
+            return vec![fixes::advice(OWN_COST)];
+        }
+        if self.is_kernel {
+            return vec![fixes::advice(KERNEL_WORK)];
+        }
+        let mut fix = Vec::new();
+        let (free, pids) = (free_cpus(ctx, guests), self.pids(" "));
+        if !pids.is_empty() {
+            let lines = pids.split(' ').map(|pid| format!("taskset -apc {free} {pid}"));
+            let to_free = fixes::command(lines.collect::<Vec<_>>().join("\n")).needing(MOVE_NEED);
+            fix.extend((!free.is_empty()).then_some(to_free));
+            fix.push(fixes::command(format!("renice -n 19 -p {pids}")).needing(NICE_NEED));
+        }
+        fix.push(fixes::advice(format!(
+            "Run {} on another host or at another time, or start it in a slice that gives way to the guests' slice: \
+             systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND",
+            self.name
+        )));
+        let is_pinned = |g: &&&GuestContext<'_>| g.domain.vcpus().any(|vcpu| vcpu.pinned_cpu().is_some());
+        fix.extend(guests.iter().find(is_pinned).into_iter().flat_map(|guest| keep_away(ctx, guest)));
+        fix
+    }
+}
+
+/// The CPUs on which a task hurts no guest: none of these guests may use them, no vCPU is pinned there, and they are
+/// mostly idle.
+fn free_cpus(ctx: &Context<'_>, guests: &[&GuestContext<'_>]) -> CpuSet {
+    let (online, map) = (ctx.online(), ctx.map());
+    let pinned = ctx.layouts.iter().fold(map.isolated.clone(), |all, layout| all.union(&layout.single(map)));
+    let vcpus = guests.iter().flat_map(|guest| guest.domain.vcpus());
+    let wanted = vcpus.fold(pinned, |all, vcpu| all.union(vcpu.place.affinity.as_deref().unwrap_or(&online)));
+    let is_idle = |cpu: u32| ctx.model.host.cpu(cpu).and_then(|c| c.time).is_some_and(|t| t.busy() <= MAX_BUSY);
+    online.difference(&wanted).iter().filter(|cpu| is_idle(*cpu)).collect()
+}

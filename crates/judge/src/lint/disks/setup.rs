@@ -1,0 +1,120 @@
+//! How a guest's disks are set up.
+
+use crate::lint::prelude::*;
+use crate::model::{DiskConfig, GuestKind};
+
+/// A way in which a disk can be set up badly. In its texts DISK is the disk's name; in commands ID is the guest's
+/// number in Proxmox, VOLUME what is behind the disk, and NEW a free name on virtio.
+struct Flaw {
+    /// What shows it, if the disk has it.
+    evidence: fn(&Context<'_>, &GuestContext<'_>, &DiskConfig<'_>) -> Option<String>,
+    prose: Prose,
+    /// What mends it, and what does under Proxmox.
+    fixes: [&'static str; 2],
+}
+
+/// The worst first.
+static FLAWS: [Flaw; 4] = [
+    Flaw {
+        evidence: |_, _, disk| (disk.cache == Some("unsafe")).then(|| "cache=unsafe".to_owned()),
+        prose: Prose {
+            title: "The flushes of the disk DISK are ignored: a crash of the host can destroy its file systems",
+            problem: "disk ignores flushes",
+            why: "cache=unsafe keeps what the guest writes in the host's page cache and drops its flushes. That is \
+                safe while the host runs. After a crash or a power cut writes are missing that the guest took for \
+                done, in any order: it is meant for images that can be made again",
+        },
+        fixes: [
+            "Remove cache='unsafe' (QEMU: cache=unsafe, no-flush=on) from the <driver> of DISK",
+            "qm set ID --DISK \"$(qm config ID | sed -n 's/,cache=unsafe//; s/^DISK: //p')\"",
+        ],
+    },
+    Flaw {
+        evidence: |_, guest, disk| {
+            let bus = disk.bus.filter(|_| disk.is_ata() && takes_virtio(guest))?;
+            let bus = if disk.name.starts_with("sata") { "sata" } else { bus.trim_end_matches("-hd") };
+            Some(format!("on an emulated controller ({})", bus.to_uppercase()))
+        },
+        prose: Prose {
+            title: "The disk DISK hangs on an emulated IDE or SATA controller",
+            problem: "emulated disk controller",
+            why: "For each request the guest accesses registers of the controller, and its vCPU stops at each until \
+                QEMU has answered; IDE takes one request at a time. A virtio disk passes many requests with one \
+                notification, and an IOThread can serve it",
+        },
+        fixes: [
+            "Make DISK a virtio disk: bus='virtio' in its <target> and no <address> (QEMU: if=virtio, virtio-blk-pci)",
+            "qm set ID --delete DISK\nqm set ID --NEW VOLUME,iothread=1\n\
+             qm set ID --boot order=NEW # if it boots from DISK\n\
+             # to go back: qm set ID --delete NEW; qm set ID --DISK VOLUME",
+        ],
+    },
+    Flaw {
+        evidence: in_main_loop,
+        prose: Prose {
+            title: "The busy disk DISK has no IOThread: QEMU's main loop serves it",
+            problem: "busy disk, no IOThread",
+            why: "The main loop serves timers, the monitor and other devices as well, and each waits for the rest",
+        },
+        fixes: [
+            "Add <iothreads>1</iothreads>, and iothread='1' to the <driver> of DISK (QEMU: -object iothread)",
+            "qm set ID --DISK \"$(qm config ID | sed -n 's/^DISK: //p'),iothread=1\"",
+        ],
+    },
+    Flaw {
+        evidence: |_, _, disk| {
+            let cache = disk.cache.filter(|cache| matches!(*cache, "none" | "directsync"))?;
+            let pool = disk.aio == Some("threads") && disk.on_block_device;
+            pool.then(|| format!("aio=threads with cache={cache}, on a block device"))
+        },
+        prose: Prose {
+            title: "The disk DISK uses QEMU's pool of threads, though it bypasses the page cache",
+            problem: "disk uses a thread pool",
+            why: "With aio=threads QEMU hands each request to a thread of its pool and back. The kernel takes requests \
+                for a block device that is opened past the page cache directly, with aio=native or io_uring",
+        },
+        fixes: [
+            "Set io='native' or io='io_uring' (QEMU: aio=) in the <driver> of DISK",
+            "qm set ID --DISK \"$(qm config ID | sed -n 's/,aio=threads//; s/^DISK: //p')\"",
+        ],
+    },
+];
+
+/// Whether the guest's system is one that has virtio drivers.
+pub(crate) fn takes_virtio(guest: &GuestContext<'_>) -> bool {
+    guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !fixes::hyperv::too_old(guest)
+}
+
+/// The requests of a virtio disk that keep the main loop busy. A SCSI disk's IOThread is that of its controller.
+fn in_main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, disk: &DiskConfig<'_>) -> Option<String> {
+    let t = &ctx.thresholds().disks;
+    let is_alone = !disk.iothread && disk.bus.is_some_and(|bus| bus.starts_with("virtio"));
+    let rates = guest.domain.disks.iter().find(|rates| rates.name == disk.name).filter(|_| is_alone)?;
+    let ops = Some(rates.read_ops + rates.write_ops).filter(|ops| *ops >= t.busy_ops)?;
+    let main = Some(guest.domain.emulator()?.cpu?.busy()).filter(|main| *main >= t.busy_main)?;
+    Some(format!("{} requests/s without an IOThread; the main thread uses {} % of a CPU", figure(ops), figure(main)))
+}
+
+pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let disks = DiskConfig::all(&guest.domain.facts);
+    let all = FLAWS.iter().flat_map(|flaw| disks.iter().map(move |disk| (flaw, disk)));
+    let found: Vec<_> = all.filter_map(|(flaw, disk)| Some((flaw, disk, (flaw.evidence)(ctx, guest, disk)?))).collect();
+    let Some((first, disk, _)) = found.first() else { return };
+    let line = |(_, disk, what): &(_, &DiskConfig<'_>, _)| format!("disk {} of {}: {what}", disk.name, guest.name());
+    let evidence = found.iter().map(line).chain([fixes::check_setup(guest)]).collect();
+    let fix = found.iter().map(|(flaw, disk, _)| mended(guest, flaw, disk, &disks)).collect();
+    let finding = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(first.prose);
+    verdicts.find(Finding { title: finding.title.replace("DISK", disk.name), ..finding });
+}
+
+fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &[DiskConfig<'_>]) -> Fix {
+    let needs = if flaw.fixes[1].contains("NEW") { fixes::VIRTIO_FIRST } else { fixes::POWER_CYCLE };
+    let is_plain = disk.name.bytes().all(|b| b.is_ascii_alphanumeric());
+    let Some(id) = guest.proxmox_id().filter(|_| is_plain) else {
+        return fixes::advice(flaw.fixes[0].replace("DISK", disk.name)).needing(needs);
+    };
+    let is_free = |name: &String| !disks.iter().any(|disk| disk.name == name);
+    let new = (0..16).map(|n| format!("virtio{n}")).find(is_free).unwrap_or_default();
+    let text = flaw.fixes[1].replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
+    fixes::command(text.replace("VOLUME", &fixes::shell::quoted(disk.file))).needing(needs)
+}

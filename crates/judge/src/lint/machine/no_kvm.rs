@@ -1,0 +1,58 @@
+//! Guests whose CPU QEMU emulates, and what keeps a host from using KVM.
+
+use super::incidents;
+use crate::lint::context::guest::BY_COMMAND_LINE;
+use crate::lint::prelude::*;
+
+const TITLE: &str = "QEMU emulates the guest's CPU in software (TCG), without KVM";
+const FOREIGN: &str = "KVM runs only guests of the host's own architecture, so a guest of another one has to be \
+    emulated. Everything in it takes many times as long";
+const TYPE_KVM: &str = "In its XML write <domain type='kvm'> for <domain type='qemu'>, and <cpu \
+    mode='host-passthrough'/> \
+    or host-model";
+const NOVA: &str = "OpenStack writes this XML anew at each start: set virt_type = kvm in the section [libvirt] of \
+    nova.conf on the compute node, restart nova-compute, and reboot the instance with --hard";
+const IN_PLACE: &str = "restart QEMU with these, in place of accel=tcg where it is named";
+const CHECK_DEVICE: &str = "look at: ls -l /dev/kvm; systemd-detect-virt; grep -c -w -E 'vmx|svm' /proc/cpuinfo";
+
+/// The architecture whose KVM runs a guest.
+fn family(arch: &str) -> &str {
+    match arch {
+        "i386" | "i686" => "x86_64",
+        "arm" | "armv7l" => "aarch64",
+        "ppc64le" => "ppc64",
+        other => other,
+    }
+}
+
+pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    for guest in &ctx.guests {
+        let Some(shown) = guest.emulated else { continue };
+        let (own, host) = (family(guest.config.arch.as_deref().unwrap_or("x86_64")), &*ctx.model.host.facts.arch);
+        // Nobody emulates a PC on purpose where the host may be one.
+        let is_foreign = if host.is_empty() { own != "x86_64" } else { own != family(host) };
+        let mut found = Finding { title: TITLE.into(), evidence: vec![shown.into()], ..Finding::default() };
+        if is_foreign {
+            let host = if host.is_empty() { "the host's is not known" } else { host };
+            found.evidence.push(format!("architecture of the guest: {own}; of the host: {host}"));
+            found.fix = vec![fixes::advice(format!("Only a host with {own} CPUs can run this guest with KVM"))];
+            verdicts.find_for(guest, Finding { why: FOREIGN.into(), confidence: Confidence::High, ..found });
+            continue;
+        }
+        let is_text = shown == BY_COMMAND_LINE;
+        found.severity = if is_text { Severity::Warning } else { Severity::Critical };
+        found.confidence = if is_text { Confidence::Medium } else { Confidence::High };
+        found.evidence.push(CHECK_DEVICE.into());
+        if let Some(cause) = incidents::no_kvm_cause(ctx) {
+            found.evidence.insert(1, format!("the cause on this host: {}", cause.title));
+            found.fix.push(fixes::advice(cause.next));
+        }
+        let xml = guest.domain.facts.xml_text.as_deref();
+        let is_nova = xml.is_some_and(|xml| xml.contains("openstack.org/xmlns/libvirt/nova"));
+        let by_hand = fixes::qemu(guest, "-accel kvm -cpu host").needing(IN_PLACE);
+        let libvirt = fixes::libvirt_advice(if is_nova { NOVA } else { TYPE_KVM }).needing(fixes::POWER_CYCLE);
+        found.fix.extend(fixes::either(guest, libvirt, by_hand));
+        verdicts.find_for(guest, found);
+    }
+    incidents::without_kvm(ctx, verdicts);
+}

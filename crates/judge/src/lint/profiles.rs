@@ -1,0 +1,192 @@
+//! What a profile tells that `perf top` or `perf report` printed: of the host's CPU time by function, or of exits by
+//! reason and instruction. Its shares are of what perf sampled, mostly the host's own work; how much that is of a CPU
+//! is not in the text, so all findings are infos.
+
+use super::prelude::*;
+use kvm::time_profile::{ProfileRow, TimeProfile};
+use std::collections::BTreeSet;
+
+/// Rows that evidence names.
+const NAMED: usize = 4;
+/// Instructions at which most memory faults have to be, if they are accesses to a few registers.
+const FEW: usize = 8;
+const SHARES: &str = "shares of a profile are of what perf sampled, mostly the host's own work: how much that is of a \
+    CPU is not in it";
+
+/// Rows of a profile that have one cause.
+struct Rows<'a> {
+    percent: f64,
+    rows: Vec<&'a ProfileRow>,
+}
+
+impl<'a> Rows<'a> {
+    fn of(profile: &'a TimeProfile, is_one: impl Fn(&ProfileRow) -> bool) -> Self {
+        let rows: Vec<&ProfileRow> = profile.rows.iter().filter(|row| !row.is_of_guest() && is_one(row)).collect();
+        Self { percent: rows.iter().map(|row| row.percent).sum(), rows }
+    }
+
+    /// `16.5 % of the profile is WHAT: isolate_freepages_block 11.3, …`
+    fn describe(&self, what: &str) -> String {
+        let named = self.rows.iter().take(NAMED).map(|row| format!("{} {}", row.name, figure(row.percent)));
+        let named = named.collect::<Vec<_>>().join(", ");
+        format!("{} % of the profile is {what}: {named}", figure(self.percent))
+    }
+}
+
+/// The profile of the host's CPU time, if there is one.
+fn of_host<'a>(ctx: &Context<'a>) -> Option<&'a TimeProfile> {
+    ctx.model.host.facts.profile.as_ref().filter(|profile| profile.is_of_host_time())
+}
+
+fn begins(row: &ProfileRow, words: &[&str]) -> bool {
+    let name = row.name.trim_start_matches('_');
+    words.iter().any(|word| name.starts_with(word))
+}
+
+/// A finding about the functions of a cause, with what else the profile says of the host's kernel.
+fn find(profile: &TimeProfile, mut evidence: Vec<String>, look_at: &str, fix: Vec<Fix>, prose: Prose) -> Finding {
+    let locks = ["native_queued_spin_lock_slow", "queued_spin_lock_slow", "raw_spin_lock", "ticket_spin_lock"];
+    let locks = Rows::of(profile, |row| begins(row, &locks));
+    if locks.percent >= 1.0 {
+        evidence.push(locks.describe("waiting for spin locks of the host's kernel"));
+    }
+    evidence.extend([SHARES.into(), look_at.into()]);
+    Finding { target: Target::Host, ..Finding::new(Severity::Info, Confidence::Medium, evidence, fix).saying(prose) }
+}
+
+/// Functions of which KVM's halt polling consists (`kvm_vcpu_halt` and `kvm_vcpu_check_block` in
+/// `virt/kvm/kvm_main.c`; before Linux 5.17 `kvm_vcpu_block` polled).
+const POLLING: [&str; 3] = ["kvm_vcpu_block", "kvm_vcpu_halt", "kvm_vcpu_check_block"];
+/// What these call to see whether there is something to do.
+const POLLED: [&str; 6] = [
+    "kvm_arch_vcpu_runnable",
+    "kvm_vcpu_has_events",
+    "kvm_cpu_has_pending_timer",
+    "apic_has_pending_timer",
+    "kvm_vcpu_running",
+    "kvm_apic_accept_events",
+];
+
+const POLLS: Prose = Prose {
+    title: "Halt polling takes much of the host's own CPU time",
+    problem: "",
+    why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That saves a wake-up when the \
+        interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
+};
+
+/// Halt polling by its functions.
+pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let Some(profile) = of_host(ctx) else { return };
+    let polling = Rows::of(profile, |row| begins(row, &POLLING));
+    let all = Rows::of(profile, |row| begins(row, &POLLING) || begins(row, &POLLED));
+    if polling.percent >= ctx.thresholds().machine.profile
+        && ctx.thresholds().scheduling.halt_poll.of(all.percent).is_some()
+    {
+        let evidence = vec![all.describe("halt polling")];
+        let look_at = "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns";
+        verdicts.find(find(profile, evidence, look_at, super::scheduling::less_polling(), POLLS));
+    }
+}
+
+const SHADOW: Prose = Prose {
+    title: "KVM keeps shadow page tables for a guest",
+    problem: "shadow page tables",
+    why: "Without EPT (Intel) or NPT (AMD) the host's CPU cannot translate a guest's addresses, so KVM builds page \
+        tables of its own: each change of the guest's page tables is an exit, and all vCPUs wait for one lock. With \
+        EPT or NPT in use these functions do not run, except for guests of guests",
+};
+const TWO_STAGES: &str = "cat /sys/module/kvm_intel/parameters/ept /sys/module/kvm_amd/parameters/npt 2>/dev/null";
+const ENABLE_TWO_STAGES: &str = "If it prints N or 0, take kvm_intel.ept=0 or kvm_amd.npt=0 out of /etc/modprobe.d and \
+    the kernel command line. A CPU without EPT or NPT (before about 2009), or a host that is a guest without nested \
+    paging, cannot do better: give such guests few vCPUs and huge pages. Where it prints Y, a guest runs guests of its \
+    own";
+
+/// Shadow paging by its functions (`arch/x86/kvm/mmu/paging_tmpl.h`: only the walk of the guest's page tables is also
+/// used with two-dimensional paging).
+pub(super) fn shadow_paging(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let Some(profile) = of_host(ctx) else { return };
+    let of_template = |row: &ProfileRow| begins(row, &["paging64_", "paging32"]);
+    let ends = ["_page_fault", "_fetch", "_sync_page", "_sync_spte", "_invlpg", "_prefetch_gpte", "_update_pte"];
+    let is_shadow = |row: &ProfileRow| of_template(row) && ends.iter().any(|end| row.name.ends_with(end));
+    let tables = ["mmu_page_zap_pte", "kvm_mmu_prepare_zap_page", "kvm_mmu_get_page", "kvm_mmu_pte_write", "pte_list_"];
+    let all = Rows::of(profile, |row| of_template(row) || begins(row, &tables));
+    if profile.rows.iter().any(is_shadow) && all.percent >= ctx.thresholds().machine.profile {
+        let evidence = vec![all.describe("upkeep of shadow page tables")];
+        let fix = vec![
+            fixes::command(TWO_STAGES).needing("shows whether EPT or NPT is on"),
+            fixes::advice(ENABLE_TWO_STAGES),
+        ];
+        verdicts.find(find(profile, evidence, "look at: grep -c -w -e ept -e npt /proc/cpuinfo", fix, SHADOW));
+    }
+}
+
+const COMPACTION: Prose = Prose {
+    title: "The host compacts its memory to make huge pages",
+    problem: "host compacts its memory",
+    why: "A guest that uses memory for the first time gets huge pages where they are free. Where free memory is \
+        fragmented, the kernel moves pages to make some, while the vCPU waits in its page fault",
+};
+const DEFER: &str = "echo defer > /sys/kernel/mm/transparent_hugepage/defrag";
+const DEFER_NEED: &str = "until the next boot; page faults then take small pages, and huge ones are made later; \
+    defer+madvise changes nothing for QEMU, which asks for huge pages by madvise";
+const RESERVE: &str = "For guests that are meant to have their memory to themselves, reserve huge pages at boot \
+    (hugepages= on the kernel command line) and back the guests with them: nothing is compacted or cleared in a fault \
+    for them then";
+/// Compaction, the clearing of pages, and KSM by their functions.
+pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let Some(profile) = of_host(ctx) else { return };
+    let least = ctx.thresholds().machine.profile;
+    let of_task = |row: &ProfileRow, task: &str| row.task.as_ref().is_some_and(|name| name.contains(task));
+    let compaction = ["isolate_freepages", "isolate_migratepages", "compact", "release_freepages"];
+    let compaction = Rows::of(profile, |row| begins(row, &compaction) || of_task(row, "kcompactd"));
+    let clearing = Rows::of(profile, |row| begins(row, &["clear_page", "clear_huge_page", "clear_gigantic_page"]));
+    if compaction.percent >= least {
+        let mut evidence = vec![compaction.describe("compaction")];
+        evidence.extend((clearing.percent >= least).then(|| clearing.describe("clearing of new pages")));
+        let fix = vec![fixes::command(DEFER).needing(DEFER_NEED), fixes::advice(RESERVE)];
+        let look_at = "look at: grep -E 'compact|thp_fault' /proc/vmstat, twice; cat /proc/buddyinfo";
+        verdicts.find(find(profile, evidence, look_at, fix, COMPACTION));
+    }
+    let ksm = ["ksm_", "cmp_and_merge_page", "unstable_tree_search", "stable_tree_search", "get_ksm_page"];
+    let ksm = Rows::of(profile, |row| of_task(row, "ksmd") || begins(row, &ksm));
+    if ksm.percent >= least {
+        verdicts.find(super::machine::ksm(vec![ksm.describe("KSM's scan"), SHARES.into()], None));
+    }
+}
+
+const APIC_FAULTS: Prose = Prose {
+    title: "Most exits are EPT violations of a few instructions, probably on the local APIC's page",
+    problem: "APIC acceleration is off?",
+    why: "A page that is missing faults once. The same few instructions that fault again and again use a page that KVM \
+        keeps away to emulate it. With exits for interrupt windows or the TPR, which APIC virtualisation avoids, that \
+        is most likely the local APIC: APICv is off or inhibited",
+};
+
+/// `APICv` inhibited, by a profile of exits with their reason and instruction.
+pub(super) fn apic(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let Some(profile) = ctx.model.host.facts.profile.as_ref().filter(|profile| profile.is_of_exits()) else { return };
+    let of = |reasons: &[&str]| Rows::of(profile, |row| row.exit_reason().is_some_and(|name| reasons.contains(&name)));
+    let faults = of(&["EPT_VIOLATION"]);
+    let windows = of(&["PENDING_INTERRUPT", "INTERRUPT_WINDOW", "TPR_BELOW_THRESHOLD"]);
+    let accelerated = of(&["APIC_WRITE", "EOI_INDUCED", "APIC_ACCESS"]);
+    let few: f64 = faults.rows.iter().take(FEW).map(|row| row.percent).sum();
+    let is_few = few >= 0.9 * faults.percent && faults.percent >= ctx.thresholds().apic.profile_faults;
+    if !is_few || windows.rows.is_empty() || !accelerated.rows.is_empty() {
+        return;
+    }
+    let reasons: BTreeSet<&str> = windows.rows.iter().filter_map(|row| row.exit_reason()).collect();
+    let reasons = reasons.into_iter().collect::<Vec<_>>().join(", ");
+    let places = faults.rows.iter().take(NAMED).filter_map(|row| Some((row.percent, row.exit_place()?)));
+    let places = places.map(|(percent, place)| format!("{} % at {place}", figure(percent))).collect::<Vec<_>>();
+    let evidence = vec![
+        format!("{} % of the exits are EPT_VIOLATION: {}", figure(faults.percent), places.join(", ")),
+        format!("{} % occur only without APIC virtualisation: {reasons}", figure(windows.percent)),
+        "the number of exits is not in the profile, so neither are rate and cost".into(),
+        "look at: trace-cmd record -e kvm:kvm_page_fault sleep 1 (address 0xfee00xxx gives proof); \
+            cat /sys/module/kvm_intel/parameters/enable_apicv"
+            .into(),
+    ];
+    let fix = vec![fixes::advice(fixes::hyperv::ADD_AVIC)];
+    let found = Finding::new(Severity::Info, Confidence::Low, evidence, fix).saying(APIC_FAULTS);
+    verdicts.find(Finding { target: Target::Host, ..found });
+}
