@@ -180,10 +180,9 @@ fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
 
 fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     // Proxmox names a configuration after the guest's number: `100.conf`.
-    let number = file.path.file_name().and_then(|name| name.to_str()?.strip_suffix(".conf"));
-    let number = number.filter(|number| names_in_text::is_id(number)).map(str::to_owned);
+    let number = file.name.strip_suffix(".conf").filter(|number| names_in_text::is_id(number)).map(str::to_owned);
     for mut config in vmm_config::parse(file.text) {
-        config.name_from_file(&file.name);
+        number.iter().for_each(|number| config.fill_number(number));
         gathered.notes.extend(config.unread.notes(&file.name));
         gathered.descriptions.push(Description {
             command: Some(Arc::new(config.command)),

@@ -54,10 +54,10 @@ pub struct VmmConfig {
 }
 
 impl VmmConfig {
-    /// Takes the guest's number from the name of its file, such as `100.conf`, where its disks do not tell it.
-    pub fn name_from_file(&mut self, file: &str) {
-        let id = file.strip_suffix(".conf").filter(|id| (3..10).contains(&id.len()));
-        if let Some(id) = id.filter(|id| id.bytes().all(|b| b.is_ascii_digit())) {
+    /// Takes the guest's number, which the name of its file tells, where its disks do not tell it. Proxmox numbers guests
+    /// from 100 on.
+    pub fn fill_number(&mut self, id: &str) {
+        if (3..10).contains(&id.len()) {
             let sockets = self.command.qmp_sockets.iter_mut();
             sockets.for_each(|socket| *socket = socket.replace(&format!("/{UNKNOWN_ID}."), &format!("/{id}.")));
         }

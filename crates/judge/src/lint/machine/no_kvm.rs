@@ -47,10 +47,9 @@ pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             found.evidence.insert(1, format!("the cause on this host: {}", cause.title));
             found.fix.push(fixes::advice(cause.next));
         }
-        let xml = guest.domain.facts.xml_text.as_deref();
-        let is_nova = xml.is_some_and(|xml| xml.contains("openstack.org/xmlns/libvirt/nova"));
         let by_hand = fixes::qemu(guest, "-accel kvm -cpu host").needing(IN_PLACE);
-        let libvirt = fixes::libvirt_advice(if is_nova { NOVA } else { TYPE_KVM }).needing(fixes::POWER_CYCLE);
+        let change = if guest.is_of_nova() { NOVA } else { TYPE_KVM };
+        let libvirt = fixes::libvirt_advice(change).needing(fixes::POWER_CYCLE);
         found.fix.extend(fixes::either(guest, libvirt, by_hand));
         verdicts.find_for(guest, found);
     }
