@@ -11,7 +11,7 @@ use kvm::{
     virsh_text, vmm_config as vmm,
 };
 use kvmtop::cli::args::ChoiceArgs;
-use kvmtop::cli::{Settings, config::Config, saved_settings};
+use kvmtop::cli::{Settings, config::Config};
 use kvmtop::ui::{AppState, ScreenSession, key};
 use live::fuzzing;
 use ratatui::crossterm::event::KeyCode;
@@ -52,11 +52,10 @@ pub const READERS: &[Reader] = &[
     reader("names", names, Source::Written),
     reader("perf_data", perf_data, Source::Files("tests/fixtures/import/perf_data")),
     reader("perf_tables", input, Source::Texts(|text| text.contains("Samples%") || text.contains("Total Samples"))),
-    reader("proc_texts", proc_texts, Source::Written),
     reader("qmp", qmp, Source::Written),
     reader("report", report, Source::Texts(|_| true)),
     reader("session", session, Source::Files("tests/fixtures/session")),
-    reader("time_profile", time_profile, Source::Texts(|text| !profile::parse(text).is_empty())),
+    reader("time_profile", time_profile, Source::Texts(|text| profile::parse(text).is_some())),
     reader("topology", topology, Source::Texts(topology_text::looks_like)),
     reader("trace", input, Source::Texts(|text| text.contains("kvm_entry"))),
     reader("tracefs_format", tracefs_format, Source::Texts(|text| text.contains("print fmt:"))),
@@ -158,9 +157,7 @@ fn cmdline(input: &[u8]) {
 fn config(input: &[u8]) {
     let text = text_of(input);
     if let Ok(config) = Config::parse(&text, Path::new("config.toml")) {
-        config.keys();
-        let settings = Settings::new(&config, None, &ChoiceArgs::default(), None, true);
-        let _ = saved_settings::with_settings(&text, &settings.screen);
+        let _ = Settings::new(&config, None, &ChoiceArgs::default(), None, true);
     }
 }
 
@@ -236,11 +233,6 @@ fn names(input: &[u8]) {
     thread_name::owner(&text);
     assert!(sanitize(&text, 64).chars().count() <= 64);
     sanitize_name(&text, 64);
-}
-
-/// Texts of `/proc`, in which a process has its say by its name, and a file of KVM's counters.
-fn proc_texts(input: &[u8]) {
-    fuzzing::proc_texts(input);
 }
 
 /// The answers of a QEMU monitor.

@@ -201,15 +201,13 @@ pub struct ScreenArgs {
     /// Colours: auto, dark, light, 16 or mono [default: auto]
     ///
     /// auto looks at TERM, COLORTERM and COLORFGBG. No theme uses what the terminal lacks.
-    #[arg(long, value_name = "THEME", value_parser = theme)]
-    #[serde(deserialize_with = "config::theme")]
+    #[arg(long, value_enum, value_name = "THEME", hide_possible_values = true)]
     pub theme: Option<ThemeChoice>,
     /// Let kvmtop have the mouse: a click selects, opens or sorts, the wheel scrolls
     #[arg(long)]
     pub mouse: bool,
     /// The view that the screen begins with, in the config file.
     #[arg(skip)]
-    #[serde(deserialize_with = "config::view")]
     pub view: ScreenView,
     /// The order of the table of guests, in the config file.
     #[arg(skip)]
@@ -258,7 +256,7 @@ pub struct LimitArgs {
 /// `kvmtop replay`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
-    /// A session file of `kvmtop record` or the key r, or a perf.data
+    /// A session file of `kvmtop record` or the key r
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Begin at 14:03, 2026-11-21T14:03, +10m (from the start) or -10m
@@ -521,15 +519,6 @@ pub fn rule(name: &str) -> Result<RuleId, String> {
         .filter(|(score, _)| *score >= 3);
     let near = near.map(|(_, near)| format!("; did you mean {near}?")).unwrap_or_default();
     Err(format!("there is no such rule{near}"))
-}
-
-/// The name of a theme.
-///
-/// # Errors
-/// A sentence with the names of all themes.
-pub fn theme(name: &str) -> Result<ThemeChoice, String> {
-    let names = || ThemeChoice::ALL.map(|(_, name)| name).join(", ");
-    ThemeChoice::named(name).ok_or_else(|| format!("there is no such theme; there are {}", names()))
 }
 
 /// The name of a rule, or `all`.

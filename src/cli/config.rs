@@ -3,19 +3,17 @@
 
 use super::args::{self, LimitArgs, SamplingArgs, ScreenArgs};
 use super::values;
-use crate::ui::{ColumnId, KeysInForce, ScreenView, Sort, ThemeChoice, column_with_name};
+use crate::ui::{ColumnId, Sort, column_with_name};
 use anyhow::Context;
 use judge::analysis::Pattern;
 use judge::lint::{RuleId, Thresholds};
 use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toml::Spanned;
 
 /// The config file for all users of a host.
 pub const SYSTEM: &str = "/etc/kvmtop.toml";
@@ -28,8 +26,6 @@ pub struct Config {
     pub sampling: SamplingArgs,
     /// How the screen looks.
     pub screen: ScreenArgs,
-    /// Keys of actions, in place of those that they have.
-    pub keys: BTreeMap<String, Spanned<KeyList>>,
     /// Limits of a recording.
     pub record: LimitArgs,
     /// Which findings are reported.
@@ -54,61 +50,22 @@ pub struct Findings {
     pub resume_guard: Option<f64>,
 }
 
-/// One key or several.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
-pub enum KeyList {
-    /// One.
-    One(String),
-    /// Several, or none.
-    Several(Vec<String>),
-}
-
 impl Config {
-    /// The keys of the screen: the defaults, changed by the file.
-    ///
-    /// # Errors
-    /// A sentence, with the setting's position in the file's text.
-    fn keys_in_force(&self) -> Result<KeysInForce, (usize, String)> {
-        let mut keys = KeysInForce::default();
-        let place = |list: &Spanned<KeyList>| list.span().start;
-        for (action, list) in &self.keys {
-            let names = match list.get_ref() {
-                KeyList::One(name) => std::slice::from_ref(name),
-                KeyList::Several(names) => names,
-            };
-            keys.set(action, names).map_err(|why| (place(list), why))?;
-        }
-        for (action, list) in &self.keys {
-            keys.check(action).map_err(|why| (place(list), why))?;
-        }
-        Ok(keys)
-    }
-
-    /// The keys of the screen, or the default keys where the file's are wrong, which [`Self::parse`] reports.
-    pub fn keys(&self) -> KeysInForce {
-        self.keys_in_force().unwrap_or_default()
-    }
-
     /// Parses a config file's text; `path` is only for the error.
     ///
     /// # Errors
     /// A sentence with the file, the line and what was expected there.
     pub fn parse(text: &str, path: &Path) -> anyhow::Result<Self> {
         let line = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
-        let config: Self = toml::from_str(text).map_err(|e| {
+        toml::from_str(text).map_err(|e| {
             anyhow::anyhow!("{}, line {}: {}", path.display(), e.span().map_or(0, |span| line(span.start)), e.message())
-        })?;
-        if let Err((at, why)) = config.keys_in_force() {
-            anyhow::bail!("{}, line {}: {why}", path.display(), line(at));
-        }
-        Ok(config)
+        })
     }
 }
 
 /// The config file to read: the one the user asked for, else the user's own, else the system's; `None` if there is
 /// none.
-pub fn find(
+fn find(
     asked: Option<&Path>,
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
     exists: impl Fn(&Path) -> bool,
@@ -119,7 +76,7 @@ pub fn find(
 }
 
 /// The folder of the user's own config file; `None` if the environment names no home.
-pub fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from).filter(|p| p.is_absolute());
     let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
     folder.map(|folder| folder.join("kvmtop"))
@@ -152,11 +109,8 @@ fn read_trusted(path: &Path) -> std::io::Result<String> {
     read_text(file)
 }
 
-/// The text of a config file.
-///
-/// # Errors
-/// When it cannot be read, or is too long.
-pub fn read_text(file: File) -> std::io::Result<String> {
+/// The text of a config file. Fails if it cannot be read, or is too long.
+fn read_text(file: File) -> std::io::Result<String> {
     let mut text = String::new();
     if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
         return Err(std::io::Error::other(format!("it is longer than {} KiB", MAX_BYTES >> 10)));
@@ -185,17 +139,6 @@ pub(super) fn not<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
 
 pub(super) fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
     parsed(d, values::interval).map(Some)
-}
-
-pub(super) fn theme<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ThemeChoice>, D::Error> {
-    parsed(d, args::theme).map(Some)
-}
-
-pub(super) fn view<'de, D: Deserializer<'de>>(d: D) -> Result<ScreenView, D::Error> {
-    parsed(d, |name| {
-        let names = || ScreenView::ALL.map(ScreenView::name).join(", ");
-        ScreenView::with_name(name).ok_or_else(|| format!("there is no view '{name}'; there are {}", names()))
-    })
 }
 
 /// `exits`, or `-exits` for the reverse order.
@@ -242,6 +185,7 @@ mod tests {
     use super::*;
     use crate::cli::Settings;
     use crate::cli::args::{ChoiceArgs, EngineChoice};
+    use crate::ui::ScreenView;
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text, Path::new("kvmtop.toml")).map_err(|e| e.to_string())
@@ -279,7 +223,6 @@ mod tests {
             "view",
             "sort",
             "columns",
-            "[keys]",
             "[record]",
             "max_size",
             "max_age",
@@ -310,19 +253,15 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_and_its_keys_are_read() {
+    fn the_screen_is_read() {
         let text = "[screen]\nview = 'latency'\nsort = '-wait'\n\
-                    columns = ['exits', 'name', 'exits', 'cpu']\nmouse = true\n\
-                    [keys]\nfilter = ['F3', 'Ctrl-l']\nsort = 'i'\nrecord = []\n";
+                    columns = ['exits', 'name', 'exits', 'cpu']\nmouse = true\n";
         let config = parse(text).unwrap();
         let settings = &config.screen;
         let ids = |names: &[&str]| names.iter().map(|n| column_with_name(n).unwrap()).collect::<Vec<_>>();
         assert_eq!(settings.columns, Some(ids(&["name", "exits", "cpu"])));
         assert_eq!((settings.view, settings.mouse), (ScreenView::Latency, true));
         assert_eq!(settings.sort, Some(Sort { column: ids(&["wait"])[0], reversed: true }));
-        assert_ne!(config.keys(), KeysInForce::default());
-        // Two actions may exchange their keys.
-        assert!(parse("[keys]\nfilter = 's'\nsort = '/'\n").is_ok());
     }
 
     #[test]
@@ -348,16 +287,10 @@ mod tests {
             ("[record]\nmax_size = 'big'\n", "kvmtop.toml, line 2: a size is a number of bytes"),
             (
                 "[screen]\nview = 'exits'\n",
-                "kvmtop.toml, line 2: there is no view 'exits'; there are guests, cpus, latency, storage, sources",
+                "kvmtop.toml, line 2: unknown variant `exits`, expected one of `guests`, `cpus`, `latency`, `storage`",
             ),
             ("[screen]\nsort = 'cpus%'\n", "kvmtop.toml, line 2: there is no column 'cpus%'; there are name, "),
             ("[screen]\ncolumns = ['name', 'x']\n", "kvmtop.toml, line 2: x: there is no column 'x'"),
-            (
-                "[keys]\nhelp = 'F2'\nfilter = 's'\n",
-                "kvmtop.toml, line 3: the key s of filter is the key of sort already",
-            ),
-            ("[keys]\n\nfilte = 'x'\n", "kvmtop.toml, line 3: there is no action 'filte'; there are "),
-            ("[keys]\nfilter = ['x', 'Alt-x']\n", "kvmtop.toml, line 2: there is no key 'Alt-x'"),
             ("[nope]\n", "kvmtop.toml, line 1: unknown field `nope`"),
             ("a = [\n", "kvmtop.toml, line "),
         ];

@@ -2,7 +2,6 @@
 
 pub mod args;
 pub mod config;
-pub mod saved_settings;
 pub mod settings;
 pub mod values;
 

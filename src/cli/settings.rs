@@ -2,11 +2,10 @@
 
 use super::args::{ChoiceArgs, EngineChoice, EngineDetail, SamplingArgs, ScreenArgs};
 use super::config::Config;
-use crate::ui::{KeysInForce, ScreenSettings};
+use crate::ui::ScreenSettings;
 use judge::analysis::DomainFilter;
 use judge::lint::{self, RuleId};
 use session::Limits;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a command runs with.
@@ -29,16 +28,12 @@ pub struct Settings {
     pub domains: DomainFilter,
     /// Which findings are reported, and from which figures on.
     pub findings: lint::Options,
-    /// The config file that the user asked for.
-    pub config: Option<PathBuf>,
     /// Whether to draw with colour.
     pub color: bool,
     /// Whether to draw with ASCII characters only.
     pub ascii: bool,
     /// What the screen begins with.
     pub screen: ScreenSettings,
-    /// The keys of the screen.
-    pub keys: KeysInForce,
     /// Limits of a recording.
     pub limits: Limits,
 }
@@ -77,7 +72,6 @@ impl Settings {
                 resume_guard_s: config.findings.resume_guard.unwrap_or(rules.resume_guard_s),
                 ..rules
             },
-            config: choice.config.clone(),
             color: !file_screen.no_color && !screen.no_color && !no_color,
             ascii: file_screen.ascii || screen.ascii,
             screen: ScreenSettings {
@@ -87,7 +81,6 @@ impl Settings {
                 sort: file_screen.sort,
                 columns: file_screen.columns.clone(),
             },
-            keys: config.keys(),
             limits: Limits { size: config.record.max_size, age: config.record.max_age },
         }
     }

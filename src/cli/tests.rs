@@ -70,7 +70,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     let theme = |line: &str, file: &str| settings(line, file).screen.theme;
     assert_eq!(theme("", "[screen]\ntheme = 'light'\n"), ThemeChoice::Light);
     assert_eq!(theme("--theme 16", "[screen]\ntheme = 'light'\n"), ThemeChoice::Sixteen);
-    assert!(parse("--theme blue").unwrap_err().contains("there are auto, dark, light, 16, mono"));
+    assert!(parse("--theme blue").unwrap_err().contains("[possible values: auto, dark, light, 16, mono]"));
     let cli = parse("").unwrap();
     let no_color = Settings::new(&Config::default(), None, &cli.choice, None, true);
     assert!(!no_color.color, "NO_COLOR is heeded");

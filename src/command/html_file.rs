@@ -43,24 +43,20 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
 /// Writes a page, readable by its owner alone.
 ///
 /// # Errors
-/// As [`check`] and [`replace`].
+/// As [`check`], and when the folder or the disk refuses it; the folder is left as it was.
 pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     if path == Path::new(STDOUT) {
         return Ok(print_bytes(content)?);
     }
     check(path)?;
-    replace(path, content, 0o600).with_context(|| format!("cannot write {}", path.display()))
+    replace(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes a file. An existing one is replaced as a whole.
-///
-/// # Errors
-/// When the folder or the disk refuses it; the folder is left as it was.
-pub fn replace(path: &Path, content: &[u8], mode: u32) -> anyhow::Result<()> {
+fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     // A new file, created by O_EXCL; the rename replaces a link instead of following it.
     let mut file = tempfile::Builder::new()
         .prefix(".kvmtop-")
-        .permissions(fs::Permissions::from_mode(mode))
+        .permissions(fs::Permissions::from_mode(0o600))
         .tempfile_in(folder_of(path))
         .context("no new file in its folder")?;
     file.write_all(content).and_then(|()| file.as_file().sync_all())?;

@@ -4,27 +4,21 @@ use super::batch::BatchPrinter;
 use super::{keep, say};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
-use ::live::metadata::libvirt::{Libvirt, LibvirtOptions};
+use ::live::metadata::libvirt::Libvirt;
 use ::live::{self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, SystemPaths};
 use clap::ValueEnum;
-use engine::events::{Engine, EngineError};
+use engine::events::{Engine, EngineError, OnDemand};
 use engine::{bpf::BpfEngine, perf::PerfEngine};
 use kvm::topology::HostTopology;
 use rustix::thread::CapabilitySet;
-use sample::{DomainSample, EngineKind, EngineLevel, Sample, SourceId, SourceState};
+use sample::{EngineKind, EngineLevel, Sample};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// Time between two queries of KVM's statistics through libvirt, made while nothing is traced. Each costs the guest's
-/// monitor time; a longer pause would delay the figures.
-const COUNTERS_EVERY: Duration = Duration::from_secs(1);
-
 /// See [`settle`].
 const LOOKS: u32 = 3;
-/// See [`settle`].
-const LOOKS_FOR_COUNTERS: u32 = 30;
 /// See [`settle`].
 const LOOK: Duration = Duration::from_millis(150);
 
@@ -56,25 +50,25 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
         say(&format!("--engine {}: {}; {}; going on without exits", engine.get_name(), why.cause, why.fix));
     }
     let kind = engine.as_ref().map_or(EngineKind::None, |engine| engine.kind());
-    let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), at_once });
-    let outside = LibvirtAndQmp::new(libvirt, settings.monitor, COUNTERS_EVERY);
+    let libvirt = Libvirt::start(settings.libvirt_uri.clone(), at_once);
+    let outside = LibvirtAndQmp::new(libvirt, settings.monitor);
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {
         interval: settings.interval,
         engine,
         engine_problems: problems,
-        metadata: Some(Box::new(outside)),
+        metadata: Some(outside),
         commands: receiver,
         paths,
         ..CollectorOptions::default()
     });
     let traces = |detail| settings.engine_detail.contains(&detail);
-    for (wanted, option, command) in [
-        (settings.kvm_events, "--kvm-events", CollectorCommand::KvmEvents(true)),
-        (traces(EngineDetail::Disks), "--engine-detail disks", CollectorCommand::Disks(true)),
-        (traces(EngineDetail::Interrupts), "--engine-detail interrupts", CollectorCommand::Interrupts(true)),
+    for (wanted, option, what) in [
+        (settings.kvm_events, "--kvm-events", OnDemand::KvmEvents),
+        (traces(EngineDetail::Disks), "--engine-detail disks", OnDemand::Disks),
+        (traces(EngineDetail::Interrupts), "--engine-detail interrupts", OnDemand::Interrupts),
     ] {
-        if wanted && let Err(why) = feed.execute(command) {
+        if wanted && let Err(why) = feed.execute(CollectorCommand::OnDemand(what, true)) {
             say(&format!("{option}: {}; {}", why.cause, why.fix));
         }
     }
@@ -94,7 +88,7 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
         EngineChoice::None => &[],
     };
     let mut problems = Vec::new();
-    let topology = live::topology(paths);
+    let topology = live::topology(&paths.sys);
     for open in candidates {
         match open(topology.clone(), paths) {
             Ok(engine) => return (Some(engine), problems),
@@ -123,14 +117,10 @@ pub fn stop_on_signals(commands: Sender<CollectorCommand>) -> std::io::Result<()
 
 /// Waits for libvirt and the monitors before the first interval begins: the first look finds the guests, the next asks
 /// who owns their addresses. The screen need not wait, because it shows names as they come; a single interval of text
-/// cannot show them later. Without tracing, it waits for libvirt's counters, which take two readings.
-fn settle(feed: &mut Collector, engine: EngineChoice) {
-    let untraced = engine == EngineChoice::None;
-    for look in 0..LOOKS_FOR_COUNTERS {
-        let sample = feed.tick();
-        if look >= LOOKS && !(untraced && awaits_counters(&sample)) {
-            return;
-        }
+/// cannot show them later.
+fn settle(feed: &mut Collector) {
+    for _ in 0..LOOKS {
+        feed.tick();
         std::thread::sleep(LOOK);
     }
 }
@@ -138,24 +128,17 @@ fn settle(feed: &mut Collector, engine: EngineChoice) {
 /// Two samples of this host, an interval apart, once libvirt has had time to answer.
 pub fn two_samples(settings: &Settings) -> [Sample; 2] {
     let mut live = start(settings);
-    settle(&mut live.feed, settings.engine);
+    settle(&mut live.feed);
     let before = live.feed.tick();
     std::thread::sleep(settings.interval);
     [before, live.feed.tick()]
-}
-
-/// Whether libvirt answers, and has not yet given the counters of a guest that it may know.
-fn awaits_counters(sample: &Sample) -> bool {
-    let answers = sample.sources.iter().any(|s| s.id == SourceId::Libvirt && s.state == SourceState::Ok);
-    let lacks = |d: &DomainSample| d.facts.uuid.is_some() && d.threads.iter().all(|t| t.counters.is_empty());
-    answers && sample.domains.iter().any(lacks)
 }
 
 /// `kvmtop --batch`.
 pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     let mut live = start(settings);
     stop_on_signals(live.commands)?;
-    settle(&mut live.feed, settings.engine);
+    settle(&mut live.feed);
     BatchPrinter::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)
 }

@@ -17,7 +17,6 @@ mod recorded_intervals;
 mod replay;
 mod report;
 mod report_session;
-mod save_settings;
 pub(crate) mod screen;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};

@@ -7,25 +7,21 @@ use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, DemoArgs, ReplayArgs};
 use crate::ui::ScreenSource;
 use anyhow::{Context, ensure};
-use import::PerfDataFeed;
 use jiff::tz::TimeZone;
 use judge::analysis::{DomainFilter, RecordingTime};
-use sample::{EngineKind, Feed, SourceId};
-use session::{Cursor, Recorder, Session};
+use sample::SourceId;
+use session::{Cursor, Session};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 
 /// The recording that ships with kvmtop.
 const DEMO: &[u8] = include_bytes!("../../assets/demo.kvmtop");
-/// The intervals that a perf.data file is cut into, seconds.
-pub(super) const INTERVAL_S: f64 = 1.0;
 
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let session = if is_perf_data(&args.file)? { record_perf_data(&args.file)? } else { Session::open(&args.file)? };
     let title = args.file.display().to_string();
-    show(session, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
+    show(Session::open(&args.file)?, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
 }
 
 /// `kvmtop demo`.
@@ -38,37 +34,6 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
         say("this is a recording of real guests on another host, not this one");
     }
     show(session, ScreenSource::Demo, "of real guests".into(), None, &args.batch, settings)
-}
-
-/// Whether the file is a `perf.data` and not a session.
-fn is_perf_data(path: &Path) -> anyhow::Result<bool> {
-    let name = path.display();
-    let mut head = [0; 8];
-    let mut file = rights::open_regular(path).with_context(|| format!("cannot open {name}"))?;
-    let n = file.read(&mut head).with_context(|| format!("cannot read {name}"))?;
-    // Opening a session explains what is wrong with a file that is too short.
-    if session::looks_like(&head[..n]) || n < head.len() {
-        return Ok(false);
-    }
-    ensure!(
-        &head == b"PERFILE2",
-        "cannot replay {name}: it is neither a session of `kvmtop record` nor a perf.data of `perf kvm stat record`"
-    );
-    Ok(true)
-}
-
-/// A `perf.data` file as a session in memory. The screen and `--at` move about in time, and a `perf.data` file can
-/// only be decoded from its beginning; a session holds its samples in a small part of the memory that the samples
-/// themselves take.
-fn record_perf_data(path: &Path) -> anyhow::Result<Session> {
-    let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
-    let file = memory_file()?;
-    let mut recorder = Recorder::into_file(file.try_clone()?, path);
-    while let Some(sample) = feed.next()? {
-        recorder.append(&sample)?;
-    }
-    recorder.close()?;
-    Session::from_file(file, path)
 }
 
 /// A file in memory; it is gone when it is closed.
@@ -100,10 +65,8 @@ fn show(
     Ok(0)
 }
 
-fn print_all(mut cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let is_perf_data = cursor.at(from)?.engine.kind == EngineKind::File;
-    let source = if is_perf_data { SourceId::PerfData } else { SourceId::Session };
-    let mut batch = BatchPrinter::new(settings, args, source.as_str());
+fn print_all(cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
+    let mut batch = BatchPrinter::new(settings, args, SourceId::Session.as_str());
     let mut intervals = RecordedIntervals::new(cursor, settings.findings.clone(), DomainFilter::default());
     let mut next = from;
     while !batch.enough()

@@ -1,7 +1,6 @@
 //! `report` and `diff`: files instead of a live host.
 
 use super::html_file::{self, STDOUT};
-use super::replay::INTERVAL_S;
 use super::{FAILED, print, report_session, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
@@ -14,6 +13,9 @@ use judge::{figures, lint};
 use sample::{Feed as _, SourceId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The intervals that a perf.data file is cut into, seconds.
+const INTERVAL_S: f64 = 1.0;
 
 /// Files read, joined and judged.
 pub(super) struct JudgedInput {

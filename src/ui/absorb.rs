@@ -44,9 +44,9 @@ impl AppState {
         if tick.playback.as_ref().is_some_and(|p| !p.playing) {
             self.held_findings.forget();
         }
-        self.findings = self.held_findings.settle(&self.findings, tick.findings, tick.model.time_ms);
-        self.watching = tick.watching;
-        self.cannot_tell = tick.cannot_tell;
+        let shown = std::mem::replace(&mut self.report, tick.report);
+        let now = std::mem::take(&mut self.report.findings);
+        self.report.findings = self.held_findings.settle(&shown.findings, now, tick.model.time_ms);
         self.playback = tick.playback;
         let busy = guests::busy(&tick.model).chain(threads::busy(&tick.model));
         self.awake.watch(busy.chain(disks::busy(&tick.model)));

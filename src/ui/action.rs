@@ -1,9 +1,8 @@
 //! What keys ask for (actions), and what the screen asks of the rest of the program (effects).
 
 use super::export::SaveFormat;
-use super::state::ScreenSettings;
 use super::views::ScreenView;
-use sample::{EngineLevel, ProfiledThread};
+use sample::EngineLevel;
 use std::path::PathBuf;
 
 /// What a key asks for.
@@ -35,8 +34,6 @@ pub enum Action {
     PrevView,
     /// Show a view.
     Show(ScreenView),
-    /// Sample the stack of a thread, or show the one that was recorded.
-    Stack,
     /// Select the next guest of the table.
     NextGuest,
     /// Select the previous guest of the table.
@@ -65,8 +62,6 @@ pub enum Action {
     NextTheme,
     /// Take the mouse from the terminal, or give it back.
     ToggleMouse,
-    /// Save the settings in the config file.
-    SaveSettings,
     /// Pause or resume: a live screen, or the playback of a recording.
     Pause,
     /// Cycle the tracing level.
@@ -109,23 +104,10 @@ pub enum Effect {
     WriteFile(String, String),
     /// Write the view into a new file in the current folder.
     SaveView(SaveFormat),
-    /// Save these settings in the config file.
-    SaveSettings(ScreenSettings),
     /// Start recording into a new file in the current folder.
     StartRecord,
     /// Move within the recording, or play it.
     Replay(Replay),
-}
-
-/// Threads of a guest whose stacks are to be sampled.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProfileRequest {
-    /// The guest's process.
-    pub pid: i32,
-    /// When it started, clock ticks after boot.
-    pub start_ticks: u64,
-    /// The threads.
-    pub threads: Vec<ProfiledThread>,
 }
 
 /// What the screen asks of a replay.
@@ -168,8 +150,6 @@ pub enum Control {
     StartRecord(PathBuf),
     /// Close the recording.
     StopRecord,
-    /// Sample the stacks of these threads. They come with the sample after.
-    Profile(ProfileRequest),
     /// End: close the recording; the next sample may be the last.
     Quit,
 }

@@ -1,7 +1,6 @@
 //! What wakes the screen.
 
 use super::state::Tick;
-use super::theme::Tone;
 use crossterm::event::{KeyEvent, MouseEvent};
 
 /// What wakes the screen.
@@ -14,8 +13,6 @@ pub enum ScreenEvent {
     Paste(String),
     /// The mouse.
     Mouse(MouseEvent),
-    /// The terminal's background.
-    Background(Tone),
     /// The terminal has another size.
     Resize,
     /// A signal asks to leave.

@@ -3,11 +3,11 @@
 use super::action::{Action, Control, Effect, Replay};
 use super::event::ScreenEvent;
 use super::export;
-use super::keys::KeysInForce;
 use super::mouse;
+use super::render;
 use super::state::{AppState, ScreenSession, ScreenSettings};
-use super::terminal::{self, AnswerReader, Canvas, Guard, ThemeChoice};
-use super::theme::{Theme, Tone};
+use super::terminal::{self, Guard, ThemeChoice};
+use super::theme::Theme;
 use super::typing;
 use super::update;
 use super::views::ScreenView;
@@ -15,6 +15,8 @@ use anyhow::Context;
 use crossterm::event;
 use jiff::tz::TimeZone;
 use kvm::without_hidden;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
@@ -50,20 +52,13 @@ pub struct UiOptions {
     pub no_color: bool,
     /// What the config file and the options ask for.
     pub settings: ScreenSettings,
-    /// The keys.
-    pub keys: KeysInForce,
     /// Where the samples come from; the time zone is the system's.
     pub session: ScreenSession,
 }
 
-/// Saves settings; answers with the file's path.
-pub type SaveSettings = Box<dyn Fn(&ScreenSettings) -> anyhow::Result<PathBuf>>;
-
 /// Who carries out what the screen asks for.
 #[derive(Default)]
 pub struct ScreenHandlers {
-    /// Saves settings in the config file.
-    pub save: Option<SaveSettings>,
     /// The collector of a live screen.
     pub control: Option<Sender<Control>>,
     /// The player of a recording.
@@ -86,12 +81,13 @@ pub fn run(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
         "the screen needs a terminal; for a pipe or a file use --batch"
     );
-    let mut look = Appearance { ascii: options.ascii, no_color: options.no_color, background: None };
+    let asked = (options.ascii, options.no_color);
+    let theme_of = |choice| terminal::theme(choice, asked, &|name| std::env::var(name).ok());
     let session = ScreenSession { zone: TimeZone::system(), ..options.session };
     let (events, wake) = mpsc::sync_channel(MAX_QUEUED_EVENTS);
     signals(events.clone())?;
-    let can_be_asked = terminal::can_be_asked(&|name| std::env::var(name).ok());
-    let mut guard = Guard::enter(can_be_asked).context("cannot take over the terminal")?;
+    let synchronised = terminal::knows_sequences(&|name| std::env::var(name).ok());
+    let mut guard = Guard::enter(synchronised).context("cannot take over the terminal")?;
     keys(events.clone())?;
     hang_up(events.clone())?;
     let (gone, wait) = mpsc::channel();
@@ -101,10 +97,8 @@ pub fn run(
     })?;
     let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
-    state.keys = options.keys;
     state.apply(&options.settings);
-    let asks = can_be_asked && state.theme == ThemeChoice::Auto;
-    let result = event_loop(&mut guard, &mut state, (&mut look, asks), &mut handlers, &wake);
+    let result = event_loop(&mut guard, &mut state, theme_of, &mut handlers, &wake);
     drop(guard);
     // A terminal that is gone means that its user left, which is not an error.
     let result = result.or_else(|e| if std::io::stdout().is_terminal() { Err(e) } else { Ok(()) });
@@ -122,9 +116,10 @@ pub fn run(
 fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyhow::Error> {
     let begin = Instant::now();
     let mut ended = None;
-    let mut hear = |event| match event {
-        ScreenEvent::Ended(Some(e)) => ended = Some(e),
-        _ => {}
+    let mut hear = |event| {
+        if let ScreenEvent::Ended(Some(e)) = event {
+            ended = Some(e);
+        }
     };
     while gone.try_recv() == Err(TryRecvError::Empty) && begin.elapsed() < MAX_LEAVE_WAIT {
         wake.recv_timeout(Duration::from_millis(10)).into_iter().for_each(&mut hear);
@@ -135,11 +130,8 @@ fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyho
 
 /// Leaves when the terminal is gone. SIGHUP and failing writes may not report this: the signal goes only to the leader
 /// of the terminal's session, an unchanged screen writes nothing, and crossterm reads the end of its input again and
-/// again. Where keys do not come from stdin there is nothing to watch.
+/// again.
 fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
-    if !std::io::stdin().is_terminal() {
-        return Ok(());
-    }
     std::thread::Builder::new().name("hang-up".into()).spawn(move || {
         let stdin = std::io::stdin();
         // poll(2) reports POLLHUP and POLLERR unasked, and nothing else here.
@@ -153,25 +145,21 @@ fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
 /// Reads keys on a separate thread, which ends with the process.
 fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     std::thread::Builder::new().name("keys".into()).spawn(move || {
-        let mut answers = AnswerReader::default();
         loop {
             // An error says that the terminal is gone.
             let Ok(event) = event::read() else {
                 let _ = events.send(ScreenEvent::Leave);
                 return;
             };
-            let heard = answers.hear(event);
-            let keys = heard.events.into_iter().filter_map(|event| match event {
-                event::Event::Key(key) => Some(ScreenEvent::Key(key)),
-                event::Event::Paste(text) => Some(ScreenEvent::Paste(text)),
-                event::Event::Mouse(mouse) => Some(ScreenEvent::Mouse(mouse)),
-                event::Event::Resize(..) => Some(ScreenEvent::Resize),
-                _ => None,
-            });
-            for event in keys.chain(heard.tone.map(ScreenEvent::Background)) {
-                if events.send(event).is_err() {
-                    return;
-                }
+            let event = match event {
+                event::Event::Key(key) => ScreenEvent::Key(key),
+                event::Event::Paste(text) => ScreenEvent::Paste(text),
+                event::Event::Mouse(mouse) => ScreenEvent::Mouse(mouse),
+                event::Event::Resize(..) => ScreenEvent::Resize,
+                _ => continue,
+            };
+            if events.send(event).is_err() {
+                return;
             }
         }
     })?;
@@ -191,49 +179,25 @@ fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What decides the look beside the theme that is chosen.
-struct Appearance {
-    ascii: bool,
-    no_color: bool,
-    background: Option<Tone>,
-}
-
-impl Appearance {
-    fn theme(&self, choice: ThemeChoice) -> Theme {
-        let asked = (self.ascii, self.no_color);
-        terminal::theme(choice, asked, self.background, &|name| std::env::var(name).ok())
-    }
-}
-
-/// Draws, sleeps until something happens, handles all that happened, and draws again. `asks` says whether to query the
-/// terminal's background. The query waits for the first sample: a program that failed earlier would leave the answer
-/// to the shell.
+/// Draws, sleeps until something happens, handles all that happened, and draws again.
 fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,
-    (look, mut asks): (&mut Appearance, bool),
+    theme_of: impl Fn(ThemeChoice) -> Theme,
     handlers: &mut ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
-    let mut canvas = Canvas::default();
-    let mut asked_for = ScreenView::Guests;
-    let (mut choice, mut theme) = ((state.theme, look.background), look.theme(state.theme));
+    let (mut asked_for, mut by_user) = (ScreenView::Guests, true);
+    let (mut choice, mut theme) = (state.theme, theme_of(state.theme));
     loop {
-        if (state.theme, look.background) != choice {
-            (choice, theme) = ((state.theme, look.background), look.theme(state.theme));
-            canvas.forget();
+        if state.theme != choice {
+            (choice, theme) = (state.theme, theme_of(state.theme));
         }
         if Guard::is_taken() {
             Guard::capture_mouse(state.mouse)?;
-        }
-        if Guard::is_taken()
-            && let Some((buffer, cursor)) = canvas.paint(state, &theme)
-        {
-            guard.draw(buffer, cursor)?;
-        }
-        if asks && state.model.is_some() && Guard::is_taken() {
-            asks = false;
-            Guard::ask_background()?;
+            let mut buffer = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
+            let cursor = render::paint(&mut buffer, state, &theme);
+            guard.draw(buffer, cursor, by_user)?;
         }
         let before = std::mem::replace(&mut asked_for, state.view);
         for (views, ask) in ON_DEMAND {
@@ -247,10 +211,9 @@ fn event_loop(
         }
         let Ok(first) = wake.recv() else { return Ok(()) };
         let mut next = Some(first);
+        by_user = false;
         while let Some(event) = next {
-            if !matches!(event, ScreenEvent::Tick(_)) {
-                canvas.forget();
-            }
+            by_user |= !matches!(event, ScreenEvent::Tick(_));
             let mut effects = Vec::new();
             match event {
                 ScreenEvent::Tick(tick) => state.absorb(*tick),
@@ -258,7 +221,6 @@ fn event_loop(
                 ScreenEvent::Key(key) => effects = update::key(state, key),
                 ScreenEvent::Mouse(event) => effects = mouse::mouse(state, event),
                 ScreenEvent::Paste(text) => typing::paste(state, &text),
-                ScreenEvent::Background(tone) => look.background = Some(tone),
                 ScreenEvent::Resize => resize(guard, state)?,
                 ScreenEvent::Continued => {
                     guard.resume()?;
@@ -321,11 +283,6 @@ fn carry_out(
         Effect::SaveView(format) => state.say(match export::view(state, theme, format) {
             Some((name, text)) => written(&name, &text),
             None => "nothing to write: no table in this view, or no sample yet".into(),
-        }),
-        Effect::SaveSettings(settings) => state.say(match handlers.save.as_ref().map(|save| save(&settings)) {
-            Some(Ok(path)) => format!("settings saved in {}", path.display()),
-            Some(Err(e)) => format!("settings not saved: {e:#}"),
-            None => "settings cannot be saved here".into(),
         }),
         Effect::Replay(r) => {
             if let Some(tx) = &handlers.replay {

@@ -10,7 +10,6 @@
 
 mod absorb;
 mod action;
-mod ask_stacks;
 mod awake;
 mod event;
 mod event_loop;
@@ -18,7 +17,6 @@ mod export;
 mod filter;
 mod held_findings;
 mod keymap;
-mod keys;
 mod layout;
 mod marks;
 mod menus;
@@ -34,19 +32,18 @@ mod update;
 mod views;
 mod widgets;
 
-pub use action::{Action, Control, Effect, ProfileRequest, Replay};
+pub use action::{Action, Control, Effect, Replay};
 pub use event::ScreenEvent;
-pub use event_loop::{SaveSettings, ScreenHandlers, UiOptions, run};
+pub use event_loop::{ScreenHandlers, UiOptions, run};
 pub use export::SaveFormat;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
-pub use keys::KeysInForce;
 pub use render::{paint, render};
 pub use state::{AppState, Passed, Playback, Popup, ScreenSession, ScreenSettings, ScreenSource, Tick};
 pub use table::{ColumnHead, ColumnId, Sort, TableId};
 pub use terminal::{ThemeChoice, write_changes};
 pub use theme::{Charset, Palette, Theme, Tone};
 pub use update::{key, update};
-pub use views::guests::{column_name, column_with_name};
+pub use views::guests::column_with_name;
 pub use views::{ScreenView, heads};
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::layout;
 use super::state::{AppState, Popup};
 use super::theme::{StyleId, Theme};
-use super::views::{PageState, ScreenView, detail, guests, minute, stacks};
+use super::views::{PageState, ScreenView, detail, guests, minute};
 use super::widgets::{footer, header, help, menu, say, timeline};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -31,18 +31,14 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
     }
     let plan = layout::plan(state);
     header::paint(buf, plan.header, state, theme);
-    if let Some(Popup::Stacks(shown, scroll)) = &state.popup {
-        stacks::paint(buf, plan.body, shown, *scroll, state, theme);
-    } else {
-        if state.view == ScreenView::Guests {
-            guests::paint(buf, plan.list, state, theme);
-            detail::paint(buf, plan.detail, state, theme);
-            minute::paint(buf, plan.minute, state, theme);
-        }
-        if !plan.page.is_empty() {
-            let shown = if state.view == ScreenView::Guests { PageState::default() } else { state.page };
-            state.shown_page().paint(buf, plan.page, shown, state, theme);
-        }
+    if state.view == ScreenView::Guests {
+        guests::paint(buf, plan.list, state, theme);
+        detail::paint(buf, plan.detail, state, theme);
+        minute::paint(buf, plan.minute, state, theme);
+    }
+    if !plan.page.is_empty() {
+        let shown = if state.view == ScreenView::Guests { PageState::default() } else { state.page };
+        state.shown_page().paint(buf, plan.page, shown, state, theme);
     }
     if !plan.timeline.is_empty() {
         timeline::paint(buf, plan.timeline, state, theme);
@@ -51,7 +47,7 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
     match &state.popup {
         Some(Popup::Help(scroll)) => help::paint(buf, area, *scroll, state, theme),
         Some(Popup::Menu(menu, at)) => menu::paint(buf, area, (*menu, *at), state, theme),
-        Some(Popup::Stacks(..) | Popup::Input(..)) | None => {}
+        Some(Popup::Input(..)) | None => {}
     }
     if theme.is_ascii() {
         // Names of guests may be in any script.

@@ -5,17 +5,15 @@ use super::action::Action;
 use super::awake::Awake;
 use super::filter::{FilterError, TableFilter};
 use super::held_findings::HeldFindings;
-use super::keymap::KeyPress;
-use super::keys::KeysInForce;
+use super::keymap;
 use super::layout;
 use super::marks::Marks;
 use super::table::{ColumnId, Sort, TableId, TableState};
 use super::terminal::ThemeChoice;
 use super::views::guests::{GuestList, ListRow};
-use super::views::stacks::StacksShown;
 use super::views::{self, Page, PageState, ScreenView};
 use jiff::tz::TimeZone;
-use judge::lint::{CannotTell, Finding, FindingId, StillWatched};
+use judge::lint::{Finding, FindingId, Report};
 use judge::model::{DomainModel, History, Model};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -59,7 +57,7 @@ impl Default for ScreenSession {
     }
 }
 
-/// What the user chose on the screen and can save in the config file.
+/// What the config file says of the screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScreenSettings {
     /// The colours.
@@ -79,8 +77,6 @@ pub struct ScreenSettings {
 pub enum Popup {
     /// The help text from a line on.
     Help(u16),
-    /// Stacks of a guest's threads from a line on.
-    Stacks(StacksShown, u16),
     /// A menu, and its selected entry.
     Menu(Menu, usize),
     /// A line of input, while it is typed.
@@ -143,14 +139,10 @@ pub struct Passed {
 pub struct Tick {
     /// The interval.
     pub model: Model,
-    /// Its findings.
-    pub findings: Vec<Finding>,
-    /// The rules that could not be judged, and why.
-    pub cannot_tell: Vec<CannotTell>,
+    /// What the rules say of it.
+    pub report: Report,
     /// Position of a replay.
     pub playback: Option<Playback>,
-    /// Where not enough has been seen yet.
-    pub watching: Vec<StillWatched>,
     /// Intervals that a replay judged on its way here.
     pub passed: Passed,
     /// The interval shown before, once more: it is not added to the history again.
@@ -175,14 +167,10 @@ pub struct AppState {
     pub model: Option<Model>,
     /// The minute before it.
     pub history: History,
-    /// The findings of the interval; on a live screen they say for some seconds the same.
-    pub findings: Vec<Finding>,
-    /// When they were taken over.
+    /// What the rules say of it; on a live screen the findings say for some seconds the same.
+    pub report: Report,
+    /// When the findings were taken over.
     pub held_findings: HeldFindings,
-    /// The rules that could not be judged, and why.
-    pub cannot_tell: Vec<CannotTell>,
-    /// Where not enough has been seen yet.
-    pub watching: Vec<StillWatched>,
     /// The list of guests: its rows, what is selected, the filter.
     pub list: GuestList,
     /// The view.
@@ -193,14 +181,12 @@ pub struct AppState {
     pub tables: BTreeMap<TableId, TableState>,
     /// What keeps its row though it is idle.
     pub awake: Awake,
-    /// Whether idle helper threads have rows of their own.
+    /// Whether each idle helper thread has a row.
     pub shows_idle_helpers: bool,
     /// The problem that is shown in full; `None` for the worst one.
     pub open_problem: Option<FindingId>,
     /// The open popup.
     pub popup: Option<Popup>,
-    /// The keys.
-    pub keys: KeysInForce,
     /// The colours asked for.
     pub theme: ThemeChoice,
     /// Whether kvmtop has the mouse.
@@ -230,13 +216,6 @@ impl AppState {
         Self { session, size, ..Self::default() }
     }
 
-    /// The settings as they are now.
-    pub fn settings(&self) -> ScreenSettings {
-        let table = self.table(TableId::Guests);
-        let view = if self.view == ScreenView::Page { ScreenView::Guests } else { self.view };
-        ScreenSettings { theme: self.theme, mouse: self.mouse, view, sort: table.sort, columns: table.columns.clone() }
-    }
-
     /// Takes settings over.
     pub fn apply(&mut self, settings: &ScreenSettings) {
         (self.theme, self.mouse, self.view) = (settings.theme, settings.mouse, settings.view);
@@ -251,9 +230,8 @@ impl AppState {
     }
 
     /// The name of an action's first key.
-    pub fn key_name(&self, action: Action) -> String {
-        let key = self.keys.of(action, self.session.source.is_recorded());
-        key.map_or_else(|| "no key".into(), KeyPress::name)
+    pub fn key_name(&self, action: Action) -> &'static str {
+        keymap::key_name(action, self.session.source.is_recorded()).unwrap_or_default()
     }
 
     /// The newest interval; a paused screen shows an older one.
@@ -278,7 +256,7 @@ impl AppState {
         Page::new(views::sections(view, self, layout::plan(self).page.width))
     }
 
-    /// The sections that the screen shows: beside the list those of the selected row's page.
+    /// The sections that the screen shows: beside the list the sections of the selected row's page.
     pub fn shown_page(&self) -> Page<'_> {
         let is_beside = self.view == ScreenView::Guests && !layout::plan(self).page.is_empty();
         self.page_of(if is_beside { ScreenView::Page } else { self.view })
@@ -302,7 +280,7 @@ impl AppState {
 
     /// The findings about a guest, worst first; about the host itself for `None`.
     pub fn findings_about<'a>(&'a self, guest: Option<&'a str>) -> impl Iterator<Item = &'a Finding> {
-        self.findings.iter().filter(move |f| match guest {
+        self.report.findings.iter().filter(move |f| match guest {
             Some(name) => f.domain.is_some() && f.concerns(name),
             None => f.domain.is_none(),
         })

@@ -129,7 +129,7 @@ pub fn wrap_to(text: &str, (columns, lines): (u16, usize), mark: char) -> Vec<St
     all
 }
 
-/// Puts items beside each other in at most so many lines; none is broken over a line.
+/// Puts items beside each other in at most `lines` lines; none is broken over a line.
 pub fn pack(items: impl IntoIterator<Item = String>, (columns, lines): (u16, usize), mark: char) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for item in items {

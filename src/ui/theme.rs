@@ -211,11 +211,6 @@ impl Theme {
         Self { palette, tone, charset, glyphs }
     }
 
-    /// The background it is for.
-    pub fn tone(&self) -> Tone {
-        self.tone
-    }
-
     /// Whether only ASCII may be written.
     pub fn is_ascii(&self) -> bool {
         self.charset == Charset::Ascii

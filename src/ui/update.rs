@@ -1,16 +1,15 @@
 //! What keys do: they change the state and return effects for the event loop. Pure.
 
 use super::action::{Action, Control, Effect, Replay};
-use super::ask_stacks;
 use super::filter::TableFilter;
-use super::keys;
+use super::keymap;
 use super::layout;
 use super::menus;
 use super::state::{AppState, Menu, Popup, Prompt};
 use super::table::{AnyTable, RowKey, TableId};
 use super::typing;
 use super::views::guests::{self, ListRow};
-use super::views::{PageState, ScreenView, SectionId, stacks};
+use super::views::{PageState, ScreenView, SectionId};
 use super::widgets::{footer, help};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use judge::lint::{Finding, FixKind};
@@ -29,7 +28,7 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     if matches!(state.popup, Some(Popup::Input(..))) {
         return typing::key(state, event);
     }
-    keys::lookup(event, state).map(|action| update(state, action)).unwrap_or_default()
+    keymap::lookup(event, state).map(|action| update(state, action)).unwrap_or_default()
 }
 
 /// Handles an action.
@@ -37,7 +36,7 @@ pub fn update(state: &mut AppState, action: Action) -> Vec<Effect> {
     let effects = match (&state.popup, action) {
         (_, Action::Suspend) => vec![Effect::Suspend],
         (Some(Popup::Menu(menu, at)), _) => menus::update(state, (*menu, *at), action),
-        (Some(Popup::Help(_) | Popup::Stacks(..)), _) => {
+        (Some(Popup::Help(_)), _) => {
             scroll(state, action);
             Vec::new()
         }
@@ -73,7 +72,6 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::NextView => turn(state, 1),
         Action::PrevView => turn(state, -1),
         Action::Show(view) => state.show(view),
-        Action::Stack => return ask_stacks::ask(state),
         Action::NextGuest => drop(next_guest(state, 1, |_| true)),
         Action::PrevGuest => drop(next_guest(state, -1, |_| true)),
         Action::NextProblem => next_problem(state, 1),
@@ -96,7 +94,6 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
             state.mouse = !state.mouse;
             state.say(if state.mouse { "the mouse is kvmtop's" } else { "the mouse is the terminal's" });
         }
-        Action::SaveSettings => return vec![Effect::SaveSettings(state.settings())],
         Action::Help => state.popup = Some(Popup::Help(0)),
         other => return outward(state, other),
     }
@@ -155,7 +152,7 @@ fn turn(state: &mut AppState, by: isize) {
     state.page = moved.unwrap_or(state.page);
 }
 
-/// Selects the next problem: first those of the selected row, then those of the next row that has some.
+/// Selects the next problem: first of the selected row, then of the next row that has some.
 fn next_problem(state: &mut AppState, by: isize) {
     let ids: Vec<_> = state.problems().iter().map(|f| f.id()).collect();
     let at = state.problem().and_then(|f| ids.iter().position(|id| *id == f.id()));
@@ -192,7 +189,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
                 EngineLevel::None => (EngineLevel::Counts, "exits are counted, without times: {} traces again"),
                 EngineLevel::Counts => (EngineLevel::Full, "everything is traced: {} turns tracing off"),
             };
-            state.say(said.replace("{}", &key));
+            state.say(said.replace("{}", key));
             vec![Effect::Control(Control::SetEngineLevel(level))]
         }
         Action::Record if footer::is_recording(state) => {
@@ -266,17 +263,12 @@ fn back(state: &mut AppState) {
     }
 }
 
-/// Scrolls the help or stacks, or closes them.
+/// Scrolls the help, or closes it.
 fn scroll(state: &mut AppState, action: Action) {
-    let (lines, room) = match &state.popup {
-        Some(Popup::Stacks(shown, _)) => {
-            (stacks::lines(shown, state).len(), layout::plan(state).body.height.saturating_sub(1))
-        }
-        _ => (help::lines(state, state.size.0).len(), state.size.1.saturating_sub(4)),
-    };
-    let page = usize::from(room).max(1);
+    let lines = help::lines(state, state.size.0).len();
+    let page = usize::from(state.size.1.saturating_sub(4)).max(1);
     match (&mut state.popup, motion(action, page as isize)) {
-        (Some(Popup::Help(scroll) | Popup::Stacks(_, scroll)), Some(by)) => {
+        (Some(Popup::Help(scroll)), Some(by)) => {
             *scroll = usize::from(*scroll).saturating_add_signed(by).min(lines.saturating_sub(page)) as u16;
         }
         (popup, None) if [Action::Back, Action::Quit, Action::Help, Action::Open].contains(&action) => *popup = None,

@@ -1,6 +1,9 @@
 //! The program in a pseudo terminal: what it shows, and keys for it.
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
@@ -23,8 +26,13 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Starts kvmtop with these options in a terminal of so many columns and rows.
-    pub fn start(options: &[&str], (cols, rows): (u16, u16)) -> Self {
+    /// Starts kvmtop with these options in a terminal with these columns and rows.
+    pub fn start(options: &[&str], size: (u16, u16)) -> Self {
+        Self::in_terminal(options, size, None)
+    }
+
+    /// The same in a terminal that says which colours it has (`COLORTERM`).
+    pub fn in_terminal(options: &[&str], (cols, rows): (u16, u16), colours: Option<&str>) -> Self {
         let home = tempfile::tempdir().expect("a folder");
         let pty = native_pty_system().openpty(PtySize { rows, cols, ..PtySize::default() }).expect("a terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
@@ -34,6 +42,7 @@ impl Screen {
         }
         command.env("HOME", home.path());
         ["XDG_CONFIG_HOME", "NO_COLOR", "COLORTERM"].into_iter().for_each(|name| command.env_remove(name));
+        colours.into_iter().for_each(|colours| command.env("COLORTERM", colours));
         command.cwd(home.path());
         let child = pty.slave.spawn_command(command).expect("kvmtop starts");
         drop(pty.slave);
@@ -55,6 +64,23 @@ impl Screen {
     /// The text on the screen.
     pub fn text(&self) -> String {
         self.seen.lock().expect("no panic").parser.screen().contents()
+    }
+
+    /// What the screen shows, with colours.
+    pub fn cells(&self) -> Buffer {
+        let seen = self.seen.lock().expect("no panic");
+        let (rows, cols) = seen.parser.screen().size();
+        let mut buffer = Buffer::empty(Rect::new(0, 0, cols.into(), rows.into()));
+        for (y, x) in (0..u16::from(rows)).flat_map(|y| (0..u16::from(cols)).map(move |x| (y, x))) {
+            let Some(cell) = seen.parser.screen().cell(y, x) else { continue };
+            let (fg, bg) =
+                if cell.inverse() { (cell.bgcolor(), cell.fgcolor()) } else { (cell.fgcolor(), cell.bgcolor()) };
+            let bold = if cell.bold() { Modifier::BOLD } else { Modifier::empty() };
+            let style = Style::new().fg(colour(fg)).bg(colour(bg)).add_modifier(bold);
+            let symbol = if cell.has_contents() { cell.contents() } else { " " };
+            buffer[(x, y)].set_symbol(symbol).set_style(style);
+        }
+        buffer
     }
 
     /// How many bytes the program has written.
@@ -98,6 +124,14 @@ impl Screen {
             std::thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+}
+
+fn colour(colour: vt100::Color) -> Color {
+    match colour {
+        vt100::Color::Default => Color::Reset,
+        vt100::Color::Idx(n) => Color::Indexed(n),
+        vt100::Color::Rgb(r, g, b) => Color::Rgb(r, g, b),
     }
 }
 

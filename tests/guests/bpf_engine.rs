@@ -4,7 +4,7 @@
 use crate::common;
 use crate::common::guest::{Guest, Work};
 use engine::bpf::BpfEngine;
-use engine::events::{Engine, Reading, ThreadKey, TracedThread};
+use engine::events::{Engine, OnDemand, Reading, ThreadKey, TracedThread};
 use engine::perf::PerfEngine;
 use kvm::Space;
 use kvm::topology::HostTopology;
@@ -322,7 +322,7 @@ fn an_interval_holds_its_own_extremes() {
 #[test]
 fn every_kvm_event_is_counted_by_process() {
     let Some(mut engine) = engine("bpf: every kvm event is counted by process") else { return };
-    engine.set_kvm_events(true).expect("root may");
+    engine.set_on_demand(OnDemand::KvmEvents, true).expect("root may");
     let mut guest = Guest::start(&WORK, true);
     let pid = guest.pid() as i32;
     guest.go();
@@ -333,7 +333,7 @@ fn every_kvm_event_is_counted_by_process() {
     assert!(counts["kvm_userspace_exit"] >= 60_021, "{counts:?}");
     engine.forget(&[], &[pid]);
     assert!(!engine.read().kvm_events.contains_key(&pid));
-    engine.set_kvm_events(false).expect("less is always possible");
+    engine.set_on_demand(OnDemand::KvmEvents, false).expect("less is always possible");
     assert!(engine.read().kvm_events.is_empty());
 }
 

@@ -124,7 +124,7 @@ fn each_cause_of_a_wait_is_named() {
     assert!(shown.contains(&name) && !shown.contains("waits"), "{shown}");
     drop(one);
 
-    // A guest whose CPU QEMU emulates has no KVM.
+    // QEMU emulates the CPU of a guest without KVM.
     let qemu = Command::new("qemu-system-x86_64")
         .args(["-name", "kvmtop-tcg,debug-threads=on", "-accel", "tcg", "-m", "16", "-display", "none", "-nodefaults"])
         .stdin(Stdio::null())

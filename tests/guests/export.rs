@@ -23,7 +23,7 @@ fn fixture(name: &str) -> String {
 
 #[test]
 fn it_serves_two_paths_and_nothing_else() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let exporter = Exporter::start(HOST);
     let metrics = exporter.get("/metrics", "");
     assert_eq!(metrics.status, 200);
@@ -47,7 +47,7 @@ fn it_serves_two_paths_and_nothing_else() {
 /// Checks the rights of each thread: the thread that listens to the network holds no rights.
 #[test]
 fn the_thread_that_serves_has_no_rights() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let exporter = Exporter::start(HOST);
     let tasks = std::fs::read_dir(format!("/proc/{}/task", exporter.pid())).expect("threads");
     let statuses = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
@@ -60,7 +60,7 @@ fn the_thread_that_serves_has_no_rights() {
 
 #[test]
 fn large_and_broken_requests_are_refused() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let exporter = Exporter::start(HOST);
     let long = exporter.get("/metrics", &format!("X-Long: {}\r\n", "a".repeat(64 << 10)));
     assert_eq!(long.status, 431, "{}", long.head);
@@ -78,7 +78,7 @@ fn large_and_broken_requests_are_refused() {
 /// Checks that clients that send a byte now and then, or read nothing, are closed in time, and that sampling continues.
 #[test]
 fn slow_clients_hold_nothing_up() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let exporter = Exporter::start(HOST);
     let before = value(&exporter.metrics(), "kvmtop_samples_total").expect("samples");
     let began = Instant::now();
@@ -125,7 +125,7 @@ const ALICES_HASH: &str = "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9
 
 #[test]
 fn tls_and_passwords() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let config = fixture("web-config.yml");
     let exporter = Exporter::start(&[HOST, &["--web-config", &config]].concat());
     let get = |headers: &str| by_tls(&exporter, &format!("GET /healthz HTTP/1.1\r\nHost: a\r\n{headers}\r\n")).status;
@@ -143,7 +143,7 @@ fn tls_and_passwords() {
 /// A file with a mistake names it, before anything is served.
 #[test]
 fn mistakes_of_the_web_configuration_are_named() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("web.yml");
     let said = |text: &str| {
@@ -168,7 +168,7 @@ fn mistakes_of_the_web_configuration_are_named() {
 /// Certificates and passwords change without a restart; a file that is broken changes nothing.
 #[test]
 fn the_web_configuration_is_read_again() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("web.yml");
     let exporter = {
@@ -186,7 +186,7 @@ fn the_web_configuration_is_read_again() {
 
 #[test]
 fn other_hosts_are_warned_of_and_a_port_in_use_is_named() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let open = Exporter::on("0.0.0.0:0", HOST);
     assert!(open.said.contains("without TLS and passwords"), "{}", open.said);
     let port = open.address.rsplit(':').next().expect("a port");
@@ -203,7 +203,7 @@ fn a_real_guests_counters_are_exact() {
     const TEST: &str = "a_real_guests_counters_are_exact";
     const READS: u32 = 30_011;
     const WRITES: u32 = 5_003;
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -234,7 +234,7 @@ fn a_real_guests_counters_are_exact() {
 #[ignore = "measures, with 200 real guests"]
 fn scrapes_of_a_large_host() {
     const TEST: &str = "scrapes_of_a_large_host";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }

@@ -515,7 +515,7 @@ pub fn faults_of_an_emulated_host() {
     }
     let tests = ["faults::a_cpu_may_go_and_come_back", "faults::the_clock_may_be_set"];
     let alone = ["faults::the_host_may_sleep"];
-    match common::nested::run_tests_then_alone("faults", "KVMTOP_TEST_CHANGE_HOST=1", (&tests, 4), &alone, 540) {
+    match common::nested::run_tests_then_alone("faults", "KVMTOP_TEST_CHANGE_HOST=1", (&tests, 4), &alone, 400) {
         Ok(()) => common::ran(TEST),
         Err(why) => common::skipped(TEST, &why),
     }

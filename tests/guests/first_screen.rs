@@ -4,7 +4,7 @@ use crate::common;
 use crate::common::guest::{Guest, Work};
 use crate::common::screen::Screen;
 
-/// The names in the rows of the list, top to bottom: the first word that is no mark.
+/// The names in the rows of the list, top to bottom: the first word that is not a mark.
 fn rows(text: &str) -> Vec<String> {
     let list = text.lines().skip_while(|line| !line.contains("GUEST ")).skip(1);
     let end = |line: &&str| !line.trim_start().starts_with('─');
@@ -64,7 +64,7 @@ fn nothing_moves_while_four_guests_are_steady() {
     let works = [Work::PacedReads(0x608, 2_000), Work::PacedReads(0x80, 300), Work::Idle, Work::Idle];
     let mut guests = works.map(|work| Guest::start(&[work], true));
     guests.iter_mut().for_each(Guest::go);
-    let screen = Screen::start(&["--no-monitor"], (120, 40));
+    let screen = Screen::start(&["--no-monitor", "-d", "0.5"], (120, 40));
     screen.wait("the list", |text| text.contains(" 4 guests") && text.contains("EXITS/s"));
     // A finding needs some intervals; what is new may be said when it is new.
     let mut before: Vec<String> = Vec::new();

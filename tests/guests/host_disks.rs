@@ -5,10 +5,10 @@ use crate::common;
 use crate::common::nested;
 use crate::common::qemu::{self, Running};
 use engine::bpf::BpfEngine;
-use engine::events::{Engine, Reading};
+use engine::events::{Engine, OnDemand, Reading};
 use kvm::topology::HostTopology;
 use rustix::process::Signal;
-use sample::{HostDisk, HostRequests, Submitter};
+use sample::{HostDisk, HostRequests, ThreadKind};
 use std::collections::HashMap;
 use std::io::Write;
 use std::os::linux::fs::MetadataExt;
@@ -74,7 +74,7 @@ fn engine() -> Result<BpfEngine, String> {
         return Err(why);
     }
     let mut engine = BpfEngine::new(HostTopology::default(), 4).map_err(|e| e.cause)?;
-    engine.set_disks(true).map_err(|e| e.cause)?;
+    engine.set_on_demand(OnDemand::Disks, true).map_err(|e| e.cause)?;
     Ok(engine)
 }
 
@@ -99,7 +99,7 @@ fn every_request_of_a_watched_process_counts() {
     ];
     let [a, b, unwatched] = [0, 1, 2].map(|i| readers[i].pid());
     // The second works for the first, as a vhost thread does for its guest.
-    engine.watch(&[(a, a), (b, a)]);
+    engine.watch(&[(a, a), (b, a)], &[]);
     readers.iter_mut().for_each(Running::finish);
     let reading = engine.read();
     let of = disk.of(&reading, a).expect("the device");
@@ -107,7 +107,7 @@ fn every_request_of_a_watched_process_counts() {
     assert_eq!(counts(&of.writes), (500, 500, 4_096_000));
     assert!(of.flushes.total.count >= 1 && of.flushes.device.count == 0, "{:?}", of.flushes);
     // dd is one thread, the main one.
-    assert_eq!(of.submitters.keys().copied().collect::<Vec<_>>(), [Submitter::Main]);
+    assert_eq!(of.submitters.keys().copied().collect::<Vec<_>>(), [ThreadKind::Main]);
     for requests in [&of.reads, &of.writes] {
         let sum = |timing: &sample::Timing| timing.histogram.as_ref().unwrap().0.iter().sum::<u64>();
         assert_eq!((sum(&requests.total), sum(&requests.device)), (requests.total.count, requests.device.count));
@@ -116,7 +116,7 @@ fn every_request_of_a_watched_process_counts() {
     assert!(disk.of(&reading, unwatched).is_none() && disk.of(&reading, b).is_none());
     assert_eq!(reading.lost, 0);
     // Nothing remains of a guest that ended.
-    engine.watch(&[]);
+    engine.watch(&[], &[]);
     engine.forget(&[], &[a]);
     assert_eq!(engine.read().disks, HashMap::new());
 }
@@ -157,7 +157,7 @@ fn a_device_that_delays_is_timed_with_its_delay() {
     let _delayed = Delayed::new(&disk);
     let device = Delayed::DEVICE;
     let mut reader = waiting(&format!("dd if={device} of=/dev/null bs=4096 count=50 iflag=direct"));
-    engine.watch(&[(reader.pid(), reader.pid())]);
+    engine.watch(&[(reader.pid(), reader.pid())], &[]);
     let began = std::time::Instant::now();
     reader.finish();
     let most_ns = began.elapsed().as_nanos() as u64;
@@ -234,7 +234,7 @@ fn the_device_takes_as_long_as_perf_says() {
     };
     common::ran(NAME);
     let pid = guest.pid();
-    engine.watch(&[(pid, pid)]);
+    engine.watch(&[(pid, pid)], &[]);
     // Until it has booted from the disk and reads on.
     let reads = |engine: &mut BpfEngine| {
         let reading = engine.read();
@@ -276,6 +276,6 @@ fn the_device_takes_as_long_as_perf_says() {
     assert!((ours_us - mean_us).abs() < 10.0 + mean_us / 10.0, "{ours_us:.1} us; perf: {mean_us:.1} us");
     let reading = engine.read();
     let of = disk.of(&reading, pid).unwrap();
-    let by_thread = of.submitters.get(&Submitter::Iothread).copied().unwrap_or_default();
+    let by_thread = of.submitters.get(&ThreadKind::Iothread).copied().unwrap_or_default();
     assert!(by_thread * 10 > of.reads.total.count * 9, "{:?}", of.submitters);
 }

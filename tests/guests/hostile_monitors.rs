@@ -7,8 +7,8 @@ use crate::common::watch::Watch;
 use kvm::Space;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
-use live::metadata::libvirt::{Libvirt, LibvirtOptions};
-use live::{LibvirtAndQmp, MetadataSource, UuidClaim, WatchedGuest};
+use live::metadata::libvirt::Libvirt;
+use live::{LibvirtAndQmp, UuidClaim, WatchedGuest};
 use sample::{DomainFacts, DomainState, Known, Origin, SourceStatus};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -50,8 +50,8 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
 }
 
 fn source() -> LibvirtAndQmp {
-    let libvirt = Libvirt::start(LibvirtOptions::default());
-    LibvirtAndQmp::new(libvirt, true, Duration::from_secs(1))
+    let libvirt = Libvirt::start(None, false);
+    LibvirtAndQmp::new(libvirt, true)
 }
 
 fn monitor(source: &mut LibvirtAndQmp) -> SourceStatus {
@@ -108,7 +108,7 @@ fn own_pid() -> i32 {
 #[test]
 fn another_users_socket_is_not_opened() {
     const TEST: &str = "another_users_socket_is_not_opened";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if !rustix::process::geteuid().is_root() {
         return common::skipped(TEST, "not root");
     }
@@ -217,7 +217,7 @@ fn a_monitor_that_stalls_holds_up_no_other_and_leaves_nothing() {
 #[test]
 fn a_stopped_qemu_is_given_up_and_asked_again() {
     const TEST: &str = "a_stopped_qemu_is_given_up_and_asked_again";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("qmp");
     let Some(qemu) = qemu(&path, &[]) else { return common::skipped(TEST, "no qemu-system-x86_64") };
@@ -233,7 +233,7 @@ fn a_stopped_qemu_is_given_up_and_asked_again() {
 #[test]
 fn a_monitor_of_another_process_is_not_asked() {
     const TEST: &str = "a_monitor_of_another_process_is_not_asked";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("qmp");
     let Some(qemu) = qemu(&path, &[]) else { return common::skipped(TEST, "no qemu-system-x86_64") };
@@ -251,7 +251,7 @@ fn a_monitor_of_another_process_is_not_asked() {
 #[test]
 fn a_uuid_that_another_claims_takes_no_monitor_away() {
     const TEST: &str = "a_uuid_that_another_claims_takes_no_monitor_away";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("qmp");
     let Some(qemu) = qemu(&path, &[]) else { return common::skipped(TEST, "no qemu-system-x86_64") };
@@ -276,7 +276,7 @@ fn a_uuid_that_another_claims_takes_no_monitor_away() {
 #[test]
 fn a_path_is_that_of_the_guests_own_root() {
     const TEST: &str = "a_path_is_that_of_the_guests_own_root";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if !rustix::process::geteuid().is_root() {
         return common::skipped(TEST, "not root");
     }
@@ -373,7 +373,7 @@ fn is_paused(source: &mut LibvirtAndQmp, guest: &WatchedGuest, wanted: bool) -> 
 #[test]
 fn a_guest_that_waits_for_its_monitor_is_paused() {
     const TEST: &str = "a_guest_that_waits_for_its_monitor_is_paused";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("qmp");
     let Some(child) = qemu(&socket, &[]) else { return common::skipped(TEST, "no qemu-system-x86_64") };
@@ -456,7 +456,7 @@ fn wait_for_its_disk(mut command: Command, pid: i32, wanted: impl Fn(&serde_json
 #[test]
 fn a_guest_of_another_user_is_asked_as_that_user() {
     const TEST: &str = "a_guest_of_another_user_is_asked_as_that_user";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let Some((_folder, qemu)) = with_guest_of_nobody(TEST) else { return };
     let mut root = Command::new("setpriv");
     root.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override", "--", env!("CARGO_BIN_EXE_kvmtop")]);
@@ -472,7 +472,7 @@ fn a_guest_of_another_user_is_asked_as_that_user() {
 #[test]
 fn a_user_sees_his_own_guest() {
     const TEST: &str = "a_user_sees_his_own_guest";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let Some((folder, qemu)) = with_guest_of_nobody(TEST) else { return };
     let program = folder.path().join("kvmtop");
     std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).unwrap();

@@ -7,11 +7,11 @@ use crate::common::guest::{Guest, LINE, Way, Work};
 use crate::common::nested;
 use crate::common::qemu::{self, Running};
 use engine::bpf::BpfEngine;
-use engine::events::Engine;
+use engine::events::{Engine, OnDemand};
 use kvm::Space;
 use kvm::topology::HostTopology;
 use rustix::process::Signal;
-use sample::{Doorbell, Injection, Injector, IrqSource};
+use sample::{Doorbell, Injection, IrqSource, ThreadKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn engine(test: &str) -> Option<(BpfEngine, common::Alone)> {
     let start = || {
         common::cannot_trace().or_else(common::cannot_run_guests).map_or(Ok(()), Err)?;
         let mut engine = BpfEngine::new(HostTopology::default(), 4).map_err(|e| e.cause)?;
-        engine.set_interrupts(true).map_err(|e| e.cause)?;
+        engine.set_on_demand(OnDemand::Interrupts, true).map_err(|e| e.cause)?;
         Ok(engine)
     };
     let engine = start().map_err(|why: String| common::skipped(test, &why)).ok()?;
@@ -39,8 +39,7 @@ fn watched(engine: &mut BpfEngine, sleeps: bool) -> Guest {
     let pid = guest.pid() as i32;
     guest.go();
     guest.wait_done();
-    engine.watch(&[(pid, pid)]);
-    engine.watch_vcpus(&mut [(vcpu_of(pid).expect("the vCPU's thread"), pid)].into_iter());
+    engine.watch(&[(pid, pid)], &[(vcpu_of(pid).expect("the vCPU's thread"), pid)]);
     guest
 }
 
@@ -76,7 +75,11 @@ fn every_interrupt_of_a_sleeping_vcpu_counts() {
         let seen = of(&mut engine, &guest, source);
         let times = u64::from(times);
         assert_eq!((seen.count, seen.joined, seen.vcpu), (times, 0, 0), "{way:?}");
-        assert!(matches!(seen.by, Injector::Main | Injector::Other) && seen.tid.is_some(), "{way:?}: {:?}", seen.by);
+        assert!(
+            matches!(seen.by, ThreadKind::Main | ThreadKind::Other) && seen.tid.is_some(),
+            "{way:?}: {:?}",
+            seen.by
+        );
         assert_eq!(seen.wake.count, seen.delay.count);
         assert!(seen.wake.count * 10 >= times * 9, "{way:?}: {} of {times} woke it", seen.wake.count);
         assert!(seen.wake.total_ns > Some(0) && seen.delay.total_ns > Some(0));
@@ -92,8 +95,7 @@ fn every_interrupt_of_a_sleeping_vcpu_counts() {
     assert_eq!(engine.read().lost, 0);
     // Nothing remains of a guest that ended.
     let pid = guest.pid() as i32;
-    engine.watch(&[]);
-    engine.watch_vcpus(&mut std::iter::empty());
+    engine.watch(&[], &[]);
     engine.forget(&[], &[pid]);
     assert!(engine.read().interrupts.is_empty());
 }
@@ -130,14 +132,14 @@ fn what_the_vmm_wakes_is_no_doorbell() {
     common::ran(NAME);
     let mut guest = Guest::start(&[Work::PortWrites(0x70, 1000)], true);
     let pid = guest.pid() as i32;
-    engine.watch(&[(pid, pid)]);
+    engine.watch(&[(pid, pid)], &[]);
     // A thread names itself once it runs.
     let looks = std::iter::repeat_with(|| {
         std::thread::sleep(Duration::from_millis(10));
         vcpu_of(pid)
     });
     let vcpu = looks.take(1000).flatten().next().expect("the vCPU's thread");
-    engine.watch_vcpus(&mut [(vcpu, pid)].into_iter());
+    engine.watch(&[(pid, pid)], &[(vcpu, pid)]);
     guest.go();
     guest.wait_done();
     let seen = &engine.read().interrupts[&pid];
@@ -273,8 +275,7 @@ fn doorbells_wake_an_iothread_as_ftrace_says() {
     common::ran(NAME);
     let pid = guest.0.id() as i32;
     let bells = |engine: &mut BpfEngine| -> Vec<Doorbell> {
-        engine.watch(&[(pid, pid)]);
-        engine.watch_vcpus(&mut vcpu_of(pid).into_iter().map(|tid| (tid, pid)));
+        engine.watch(&[(pid, pid)], &vcpu_of(pid).into_iter().map(|tid| (tid, pid)).collect::<Vec<_>>());
         engine.read().interrupts.remove(&pid).unwrap_or_default().doorbells
     };
     let count = |bells: &[Doorbell]| bells.iter().map(|bell| bell.time.count).sum::<u64>();
@@ -305,6 +306,6 @@ fn doorbells_wake_an_iothread_as_ftrace_says() {
     // Each reads the clock for itself, some microseconds apart.
     assert!((ours_us - mean_us).abs() < 10.0 + mean_us / 10.0, "{ours_us:.1} us; ftrace: {mean_us:.1} us");
     let busiest = after.iter().max_by_key(|bell| bell.time.count).unwrap();
-    assert_eq!((busiest.to, busiest.comm.as_str(), busiest.space), (Injector::Iothread, "IO io1", Space::Mmio));
+    assert_eq!((busiest.to, busiest.comm.as_str(), busiest.space), (ThreadKind::Iothread, "IO io1", Space::Mmio));
     assert_eq!(engine.read().lost, 0);
 }

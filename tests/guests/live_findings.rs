@@ -138,25 +138,21 @@ fn a_loaded_host_and_a_quota_are_reported_and_withdrawn() {
     let mut watch = Judge::start();
     let names = guests.each_ref().map(|g| watch.name(g.pid()));
 
-    guests[0].go();
+    // Long after kvmtop first looked at the guests' groups.
+    guests.iter_mut().for_each(Guest::go);
+    quota.quota(Some(Duration::from_millis(10)));
     let hogs: Vec<Hog> =
         (0..2 * cpus.len()).map(|_| Hog::start("kvmtop-hog")).inspect(|h| load.take(h.pid())).collect();
     let waits = |v: &Value| reported(v, "vcpu-wait", &names[0]);
-    watch.until(REPORTED, "vcpu-wait", waits);
+    let held = |v: &Value| reported(v, "quota-throttled", &names[1]);
+    watch.until(REPORTED, "vcpu-wait and quota-throttled", |v| waits(v) && held(v));
     // Whoever else loads this machine comes after the vCPU from here on, and moves it to no other CPU.
     load.first();
     pin(watch.vcpu(guests[0].pid()), &cpus[..1]);
     drop(hogs);
-    watch.until(WITHDRAWN, "vcpu-wait ends", |v| !waits(v) && !reported(v, "vcpu-migrating", &names[0]));
-    guests[0].rest();
-
-    // Long after kvmtop first looked at the guest's groups.
-    guests[1].go();
-    quota.quota(Some(Duration::from_millis(10)));
-    let held = |v: &Value| reported(v, "quota-throttled", &names[1]);
-    watch.until(REPORTED, "quota-throttled", held);
     quota.quota(None);
-    watch.until(WITHDRAWN, "quota-throttled ends", |v| !held(v));
+    pin(watch.vcpu(guests[1].pid()), &cpus[1..2]);
+    watch.until(WITHDRAWN, "both end", |v| !waits(v) && !held(v) && !reported(v, "vcpu-migrating", &names[0]));
     common::ran(TEST);
 }
 

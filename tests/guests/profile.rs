@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_vcpu_that_is_served_by_its_vmm() {
     const TEST: &str = "a_vcpu_that_is_served_by_its_vmm";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_run_guests().or_else(common::cannot_trace) {
         return common::skipped(TEST, &why);
     }
@@ -64,7 +64,7 @@ fn a_vcpu_that_is_served_by_its_vmm() {
 #[test]
 fn one_thread_as_folded_stacks() {
     const TEST: &str = "one_thread_as_folded_stacks";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_run_guests().or_else(common::cannot_trace) {
         return common::skipped(TEST, &why);
     }
@@ -87,7 +87,7 @@ fn one_thread_as_folded_stacks() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let out = profile("no-such-guest", &[]);
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);

@@ -51,7 +51,7 @@ fn said(out: &Output) -> String {
 #[test]
 fn promtool_reads_the_metrics() {
     const TEST: &str = "promtool_reads_the_metrics";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let exporter = Exporter::start(&["-d", "0.2"]);
     let Some(out) = promtool(TEST, &["check", "metrics"], &exporter.settled()) else { return };
     assert!(out.status.success() && said(&out).is_empty(), "{}", said(&out));
@@ -66,7 +66,7 @@ fn promtool_reads_the_metrics() {
 #[test]
 fn alerts_and_recording_rules_do_what_their_tests_say() {
     const TEST: &str = "alerts_and_recording_rules_do_what_their_tests_say";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     for args in [
         &["check", "rules", "kvmtop-recording.yml", "kvmtop-alerts.yml"][..],
         &["test", "rules", "kvmtop-alerts.test.yml"],
@@ -86,7 +86,7 @@ fn names_in(text: &str) -> BTreeSet<&str> {
 /// Checks that rules and dashboard query only metrics that exist.
 #[test]
 fn rules_and_dashboard_name_metrics_that_exist() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let (page, recording) = (read("docs/metrics.md"), read("assets/prometheus/kvmtop-recording.yml"));
     let mut known = names_in(&page).into_iter().map(ToOwned::to_owned).collect::<BTreeSet<_>>();
     known.extend(recording.lines().filter_map(|l| l.trim().strip_prefix("- record: ")).map(ToOwned::to_owned));
@@ -113,7 +113,7 @@ fn queries_of_the_dashboard() -> Vec<String> {
 /// The structure that Grafana documents (dashboards, "JSON model"): a Grafana to load it into is in no Debian package.
 #[test]
 fn the_dashboard_has_grafanas_structure() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dashboard: Value = serde_json::from_str(&read("assets/grafana/kvmtop.json")).expect("JSON");
     for (key, is_right) in [
         ("title", Value::is_string as fn(&Value) -> bool),
@@ -234,7 +234,7 @@ impl Drop for Prometheus {
 fn prometheus_scrapes_a_real_host() {
     const TEST: &str = "prometheus_scrapes_a_real_host";
     const READS: u32 = 20_011;
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -277,7 +277,7 @@ fn prometheus_scrapes_a_real_host() {
 #[test]
 fn the_page_on_fleets_shows_valid_configurations() {
     const TEST: &str = "the_page_on_fleets_shows_valid_configurations";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let page = read("docs/fleet.md");
     let blocks: Vec<&str> = page.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
     let of_prometheus = blocks.iter().filter(|b| b.starts_with("global:") || b.starts_with("remote_write:"));

@@ -120,15 +120,14 @@ fn threads(pid: u32) -> Vec<(String, [CapabilitySet; 5])> {
     statuses.map(rights).collect()
 }
 
-/// Asserts that the sampling thread has exactly `expected`, that the threads for rings, stacks and files have what they
+/// Asserts that the sampling thread has exactly `expected`, that the threads for rings and files have what they
 /// need, and that all others have nothing. A thread that has not run yet still has its inherited rights, and not yet a
 /// name.
 fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet) {
     let expected_of = |name: &str| match name {
         name if name == sampler => expected,
         "kvmtop/rings" => rights::for_rings(),
-        "kvmtop/profile" => rights::for_profile() & own_rights(),
-        "qemu-logs" | "slow-files" | "huge-pages" => rights::for_reading() & own_rights(),
+        "slow-files" | "huge-pages" => rights::for_reading() & own_rights(),
         _ => CapabilitySet::empty(),
     };
     let until = Instant::now() + Duration::from_secs(30);

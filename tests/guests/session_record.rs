@@ -24,14 +24,14 @@ fn line(now: &Sample, before: &Sample) -> String {
 
 #[test]
 fn live_json_equals_replayed_json() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let test = "live_json_equals_replayed_json";
     if let Some(why) = common::cannot_trace() {
         return common::skipped(test, &why);
     }
     let mut guest = Guest::start(&[Work::PortLoop(0x608)], true);
     let paths = SystemPaths::default();
-    let engine = BpfEngine::new(topology(&paths), 16).ok().map(|e| Box::new(e) as Box<dyn Engine>);
+    let engine = BpfEngine::new(topology(&paths.sys), 16).ok().map(|e| Box::new(e) as Box<dyn Engine>);
     let options =
         CollectorOptions { interval: Duration::from_millis(300), engine, paths, ..CollectorOptions::default() };
     let mut live = Collector::new(options);
@@ -72,7 +72,7 @@ fn samples_in(path: &Path) -> usize {
 
 #[test]
 fn killed_or_stopped_a_recording_keeps_what_was_written() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dir = tempfile::tempdir().unwrap();
     for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGHUP] {
         let path = dir.path().join(format!("by-{signal}"));
@@ -100,12 +100,12 @@ fn killed_or_stopped_a_recording_keeps_what_was_written() {
 
 #[test]
 fn a_full_disk_is_said_and_what_was_written_is_whole() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("full");
     // A limit of file sizes stands for the disk's end.
     let script = format!(
-        "ulimit -f 16; exec {} record {} -d 0.1 --engine none --no-monitor",
+        "ulimit -f 8; exec {} record {} -d 0.1 --engine none --no-monitor",
         env!("CARGO_BIN_EXE_kvmtop"),
         path.display()
     );
@@ -120,7 +120,7 @@ fn a_full_disk_is_said_and_what_was_written_is_whole() {
 
 #[test]
 fn at_chooses_where_a_replay_begins() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a");
     let out = record(&path).args(["--duration", "1.2s"]).output().unwrap();

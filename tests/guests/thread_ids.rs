@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-const FIRST: u32 = 47_708;
-const SECOND: u32 = 70_842;
+const FIRST: u32 = 4_708;
+const SECOND: u32 = 7_842;
 /// Where the kernel keeps the id that it gave last; root may set it (Documentation/admin-guide/sysctl/kernel.rst).
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 

@@ -301,15 +301,6 @@ fn two_tables_are_compared() {
 }
 
 #[test]
-fn a_perf_data_file_is_replayed_as_text() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/import/perf_data/compressed.data");
-    let streamed = run(&["replay", file, "--batch", "--json"]);
-    assert_eq!(streamed.status.code(), Some(0), "{}", text(&streamed.stderr));
-    let intervals = common::intervals(&streamed.stdout);
-    assert!(!intervals.is_empty() && intervals.iter().all(|i| i["source"] == "perf.data"));
-}
-
-#[test]
 fn a_session_is_recorded_replayed_and_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = path(&dir, "night.kvmtop");

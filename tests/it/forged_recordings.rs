@@ -9,7 +9,7 @@ use sample::{DomainFacts, HostFacts, Known, Origin, Sample};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use session::{Recorder, Session};
+use session::{Limits, Recorder, Session};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -161,11 +161,10 @@ fn samples() -> Vec<Sample> {
 /// A recording of these samples, through everything that reads one.
 fn read_whole(path: &Path, samples: &[Sample], size: (u16, u16), r: &mut Random) {
     let _ = std::fs::remove_file(path);
-    let file = std::fs::File::options().read(true).append(true).create_new(true).open(path).unwrap();
-    let mut recorder = Recorder::into_file(file.try_clone().unwrap(), path);
+    let mut recorder = Recorder::create(path, Limits::default()).unwrap();
     samples.iter().for_each(|sample| recorder.append(sample).unwrap());
     recorder.close().unwrap();
-    let mut cursor = Session::from_file(file, path).unwrap().cursor();
+    let mut cursor = Session::open(path).unwrap().cursor();
     for time in [i64::MIN, 0, i64::MAX] {
         let _ = (cursor.index_at(time), cursor.index_from(time), cursor.begins_run(0), cursor.session().damage());
     }

@@ -37,6 +37,7 @@ mod session_files;
 mod session_format;
 mod session_owner;
 mod session_round_trip;
+mod svg;
 mod whole;
 
 guest_process!();

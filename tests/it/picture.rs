@@ -1,8 +1,9 @@
-//! The picture that README begins with: `kvmtop demo` in a pseudo terminal, saved by its own key.
+//! The picture that README begins with: `kvmtop demo` in a pseudo terminal.
 //!
 //! `make accept` (or `KVMTOP_ACCEPT=1 cargo test --test it picture`) saves it again after a change of screen or demo.
 
 use crate::common::screen::Screen;
+use crate::svg;
 use std::path::Path;
 
 /// The sample shown: the storm, the shared pin and the task outside guests are all there.
@@ -12,7 +13,7 @@ const PAUSED: &str = "‖";
 
 /// The picture of the demo's screen at `SAMPLE`, and its text.
 fn picture() -> (String, String) {
-    let mut screen = Screen::start(&["demo"], (120, 40));
+    let mut screen = Screen::in_terminal(&["demo"], (120, 40), Some("truecolor"));
     screen.wait("the list", |text| text.contains("GUEST"));
     screen.send(b"p");
     screen.wait("the pause", |text| text.contains(PAUSED));
@@ -23,14 +24,7 @@ fn picture() -> (String, String) {
         screen.send(b"\x1b[C");
         screen.wait("the next sample", |text| text.contains(&format!(" {sample}/")));
     }
-    let words = screen.text();
-    screen.send(b"S");
-    screen.wait("the menu", |text| text.contains("a picture of the screen"));
-    screen.send(b"\r");
-    screen.wait("the file", |text| text.contains("written to"));
-    let saved = std::fs::read_dir(screen.home.path()).unwrap().map(|e| e.unwrap().path());
-    let saved = saved.into_iter().find(|p| p.extension().is_some_and(|e| e == "svg")).unwrap();
-    (std::fs::read_to_string(saved).unwrap(), words)
+    (svg::picture(&screen.cells(), "kvmtop demo: the list of guests"), screen.text())
 }
 
 #[test]

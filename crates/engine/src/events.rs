@@ -5,7 +5,6 @@
 //! paired with the next entry of the same thread, never by CPU and never across a gap of lost events. The whole exit
 //! is charged to the port, address or MSR seen inside it.
 
-use kvm::topology::HostTopology;
 use sample::{EngineKind, EngineLevel, GuestInterrupts, HostDisk, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,6 +32,12 @@ pub struct TracedThread {
     pub vcpu: Option<u32>,
     /// The counters, cumulative since the engine started; extremes of the interval since the reading before.
     pub events: ThreadEvents,
+}
+
+/// A task's name as the kernel has it, which ends with a zero, sanitized.
+pub(crate) fn task_name(comm: [u8; 16]) -> String {
+    let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
+    kvm::sanitize(&String::from_utf8_lossy(name), 15)
 }
 
 /// All that an engine counted. Counters are cumulative since it started.
@@ -69,6 +74,17 @@ pub struct EngineError {
     pub fix: String,
 }
 
+/// What an engine counts only on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDemand {
+    /// Every `kvm:*` tracepoint, by process ([`Reading::kvm_events`]).
+    KvmEvents,
+    /// What the host's block devices do for guests ([`Reading::disks`]).
+    Disks,
+    /// What interrupts guests ([`Reading::interrupts`]).
+    Interrupts,
+}
+
 /// A way to count exits. It runs on the collector's thread.
 pub trait Engine: Send {
     /// Which engine this is.
@@ -83,40 +99,25 @@ pub trait Engine: Send {
     /// When the kernel refuses; the engine then stays as it was.
     fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError>;
 
-    /// Starts or stops counting every `kvm:*` tracepoint by process.
+    /// Starts or stops counting something on demand.
     ///
     /// # Errors
     /// When the kernel refuses, or the engine cannot.
-    fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
-        if on { Err(cannot(self.kind(), "count every tracepoint of KVM")) } else { Ok(()) }
-    }
-
-    /// Starts or stops timing the host's block devices for guests ([`Reading::disks`]).
-    ///
-    /// # Errors
-    /// When the kernel refuses, or the engine cannot.
-    fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
-        if on { Err(cannot(self.kind(), "time the host's block devices")) } else { Ok(()) }
-    }
-
-    /// Starts or stops tracing what interrupts guests ([`Reading::interrupts`]).
-    ///
-    /// # Errors
-    /// When the kernel refuses, or the engine cannot.
-    fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
-        if on { Err(cannot(self.kind(), "trace interrupts of guests")) } else { Ok(()) }
+    fn set_on_demand(&mut self, what: OnDemand, on: bool) -> Result<(), EngineError> {
+        let does = match what {
+            _ if !on => return Ok(()),
+            OnDemand::KvmEvents => "count every tracepoint of KVM",
+            OnDemand::Disks => "time the host's block devices",
+            OnDemand::Interrupts => "trace interrupts of guests",
+        };
+        let cause = format!("the {} engine does not {does}", self.kind().as_str());
+        Err(EngineError { cause, fix: "use --engine bpf".into() })
     }
 
     /// Whose requests of block devices and whose interrupts count: processes, and the guest's process that each works
-    /// for.
-    fn watch(&mut self, processes: &[(i32, i32)]) {
-        let _ = processes;
-    }
-
-    /// The vCPU threads, each with the guest's process: the targets of interrupts. Nobody looks for them while
-    /// interrupts are not traced.
-    fn watch_vcpus(&mut self, threads: &mut dyn Iterator<Item = (i32, i32)>) {
-        let _ = threads;
+    /// for; and the vCPU threads, each with the guest's process: the targets of interrupts.
+    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &[(i32, i32)]) {
+        let _ = (processes, vcpus);
     }
 
     /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.
@@ -124,11 +125,6 @@ pub trait Engine: Send {
 
     /// Frees the cells of threads, and of whole processes, that ended and were reported.
     fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]);
-
-    /// CPUs went online or offline: what a migration crosses from now on.
-    fn set_topology(&mut self, topology: &HostTopology) {
-        let _ = topology;
-    }
 
     /// Makes room for this many vCPU threads if its tables have less. Returns whether counters started again from zero.
     ///
@@ -143,8 +139,4 @@ pub trait Engine: Send {
     fn gaps(&self) -> Vec<EngineError> {
         Vec::new()
     }
-}
-
-fn cannot(engine: EngineKind, what: &str) -> EngineError {
-    EngineError { cause: format!("the {} engine does not {what}", engine.as_str()), fix: "use --engine bpf".into() }
 }

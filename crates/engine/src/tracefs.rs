@@ -8,11 +8,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where tracefs is mounted, and where older systems have it below debugfs (Documentation/trace/ftrace.rst).
-const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-
+const ROOTS: [&str; 2] = ["kernel/tracing", "kernel/debug/tracing"];
 /// The state of kernel lockdown: `none [integrity] confidentiality`.
-const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
-
+const LOCKDOWN: &str = "kernel/security/lockdown";
 /// A mounted tracefs.
 #[derive(Debug, Clone)]
 pub struct Tracefs {
@@ -26,14 +24,18 @@ impl Tracefs {
     /// # Errors
     /// Not mounted, not permitted, closed by lockdown, or KVM not loaded.
     pub fn open() -> Result<Self, EngineError> {
-        Self::open_in(&ROOTS.map(PathBuf::from), Path::new(LOCKDOWN))
+        Self::open_in(Path::new("/sys"))
     }
 
-    fn open_in(roots: &[PathBuf], lockdown: &Path) -> Result<Self, EngineError> {
+    /// The same in this `/sys`.
+    ///
+    /// # Errors
+    /// As [`Tracefs::open`].
+    pub fn open_in(sys: &Path) -> Result<Self, EngineError> {
         let mut refused = None;
-        for root in roots {
-            let fs = Self { root: root.clone(), lockdown: lockdown.to_owned() };
-            match std::fs::read_dir(root.join("events")) {
+        for root in ROOTS {
+            let fs = Self { root: sys.join(root), lockdown: sys.join(LOCKDOWN) };
+            match std::fs::read_dir(fs.root.join("events")) {
                 Ok(_) => return fs.with_kvm(),
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => refused = refused.or(Some(fs.error("events", &e))),
@@ -50,14 +52,16 @@ impl Tracefs {
         match self.format("kvm", "kvm_userspace_exit") {
             Ok(_) => Ok(self),
             Err(_) if !self.root.join("events/kvm").is_dir() => Err(EngineError {
-                cause: format!(
-                    "{} has no kvm events: the kvm module is not loaded",
-                    self.root.join("events").display()
-                ),
+                cause: format!("{} has no kvm events: the kvm module is not loaded", self.root.display()),
                 fix: "modprobe kvm_intel (or kvm_amd)".into(),
             }),
             Err(e) => Err(e),
         }
+    }
+
+    /// Where it is mounted.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Whether the running kernel has this event.
@@ -135,22 +139,18 @@ mod tests {
 
     fn tree(root: &Path, events: &[(&str, &str)]) {
         for (name, id) in events {
-            let dir = root.join("events").join(name);
+            let dir = root.join("kernel/debug/tracing/events").join(name);
             std::fs::create_dir_all(&dir).unwrap();
             std::fs::write(dir.join("format"), format!("name: {name}\nID: {id}\n")).unwrap();
         }
-    }
-
-    fn open(root: &Path) -> Result<Tracefs, EngineError> {
-        Tracefs::open_in(&[root.join("missing"), root.to_owned()], &root.join("lockdown"))
     }
 
     #[test]
     fn ids_formats_and_lists_of_the_second_root() {
         let dir = tempfile::tempdir().unwrap();
         tree(dir.path(), &[("kvm/kvm_userspace_exit", "101"), ("kvm/kvm_exit", "103")]);
-        std::fs::write(dir.path().join("events/kvm/enable"), "0\n").unwrap();
-        let fs = open(dir.path()).unwrap();
+        std::fs::write(dir.path().join("kernel/debug/tracing/events/kvm/enable"), "0\n").unwrap();
+        let fs = Tracefs::open_in(dir.path()).unwrap();
         assert_eq!(fs.format("kvm", "kvm_exit").map(|format| format.id), Ok(103));
         assert_eq!(fs.events("kvm").unwrap(), ["kvm_exit", "kvm_userspace_exit"]);
         assert!(fs.has("kvm", "kvm_exit") && !fs.has("kvm", "kvm_entry"));
@@ -160,16 +160,16 @@ mod tests {
     #[test]
     fn each_hindrance_has_its_own_sentence() {
         let dir = tempfile::tempdir().unwrap();
-        let error = open(dir.path()).unwrap_err();
+        let error = Tracefs::open_in(dir.path()).unwrap_err();
         assert!(error.cause.contains("not mounted"), "{error:?}");
         assert!(error.fix.starts_with("mount -t tracefs"));
 
         tree(dir.path(), &[("sched/sched_switch", "300")]);
-        let error = open(dir.path()).unwrap_err();
+        let error = Tracefs::open_in(dir.path()).unwrap_err();
         assert!(error.cause.contains("kvm module is not loaded"), "{error:?}");
 
         tree(dir.path(), &[("kvm/kvm_userspace_exit", "many")]);
-        let error = open(dir.path()).unwrap_err();
+        let error = Tracefs::open_in(dir.path()).unwrap_err();
         assert!(error.cause.contains("no 'ID:' line with a number"), "{error:?}");
     }
 
@@ -186,10 +186,11 @@ mod tests {
         // As a user without rights sees it; root passes through the mode.
         tree(dir.path(), &[("kvm/kvm_userspace_exit", "1")]);
         std::fs::write(dir.path().join("lockdown"), "").unwrap();
-        std::fs::set_permissions(dir.path().join("events"), std::fs::Permissions::from_mode(0o0)).unwrap();
-        if let Err(error) = open(dir.path()) {
+        let events = dir.path().join("kernel/debug/tracing/events");
+        std::fs::set_permissions(&events, std::fs::Permissions::from_mode(0o0)).unwrap();
+        if let Err(error) = Tracefs::open_in(dir.path()) {
             assert!(error.cause.contains("no permission"), "{error:?}");
         }
-        std::fs::set_permissions(dir.path().join("events"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&events, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 }

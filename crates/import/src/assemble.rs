@@ -9,14 +9,13 @@ use super::guest::{self, UNNAMED, merge_same_guests, place_threads};
 use super::{ImportError, ImportOptions, Imported};
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::{self, DomainXml, SHUT_OFF};
-use kvm::names_in_text::NamesInText;
 use kvm::topology::{CpuTopo, EFFICIENCY_CPUS};
 use kvm::{CpuSet, sanitize};
 use sample::SourceId::{Cmdline, Config, KernelLog, Mtree, PerfData, Text, Topology, Trace, Virsh, Xml};
 use sample::{
     DomainFacts, DomainSample, DomainState, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,7 +41,6 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     guests.truncate(MAX_DOMAINS);
     assign_guests(&mut domains, guests, &mut gathered.notes);
     assign_trees(&mut domains, gathered.trees, &mut gathered.errors);
-    name_rest(&mut domains, &gathered.names);
     let all = domains.len() + beyond;
     if all > MAX_DOMAINS {
         gathered.notes.insert(0, format!("{all} domains: all but the first {MAX_DOMAINS} are left out"));
@@ -77,7 +75,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
 
 /// One entry for each described domain.
 fn described(gathered: &mut Gathered) -> Vec<Description> {
-    name_asked(&mut gathered.descriptions, &gathered.names);
+    name_asked(gathered);
     let (mut nameless, mut named): (Vec<_>, Vec<_>) =
         std::mem::take(&mut gathered.descriptions).into_iter().partition(is_nameless);
     // What configures a domain comes before what a tool printed about it.
@@ -115,34 +113,12 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
 }
 
 /// Names what was asked about by a running domain's id.
-fn name_asked(descriptions: &mut [Description], texts: &[(PathBuf, NamesInText)]) {
-    let mut all: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
-    let in_xml = descriptions.iter().filter_map(|d| Some((d.id?, d.name()?.to_owned())));
-    in_xml.for_each(|(id, name)| all.entry(id).or_default().extend([name]));
-    for (id, names) in texts.iter().flat_map(|(_, names)| &names.ids) {
-        all.entry(*id).or_default().extend(names.iter().cloned());
-    }
-    for description in descriptions {
-        let Some(id) = description.asked_id() else { continue };
-        // Another text can be of another host or an earlier start.
-        let own = texts.iter().find(|(file, _)| *file == description.file).and_then(|(_, names)| names.ids.get(&id));
-        let names = own.or_else(|| all.get(&id)).filter(|names| names.len() == 1);
-        description.printed.name = names.and_then(BTreeSet::first).or(description.printed.name.as_ref()).cloned();
-    }
-}
-
-/// Names the only domain without a name after the only guest that the texts mention.
-fn name_rest(domains: &mut [Description], texts: &[(PathBuf, NamesInText)]) {
-    let names: BTreeSet<&str> = texts.iter().filter_map(|(_, names)| names.only()).collect();
-    let made = |guest: &DomainSample| guest.facts.name.value.is_empty() || guest.facts.name.from == Origin::BuiltIn;
-    let is_nameless = |d: &Description| is_nameless(d) && d.guest.as_ref().is_none_or(made);
-    let Some(name) = names.first().filter(|name| names.len() == 1 && !domains.iter().any(|d| d.name() == Some(name)))
-    else {
-        return;
-    };
-    let mut nameless = domains.iter_mut().filter(|d| is_nameless(d));
-    if let (Some(only), None) = (nameless.next(), nameless.next()) {
-        only.printed.name = Some((*name).to_owned());
+fn name_asked(gathered: &mut Gathered) {
+    let in_xml = gathered.descriptions.iter().filter_map(|d| Some((d.id?, d.name()?.to_owned())));
+    let names: BTreeMap<u32, String> = in_xml.chain(std::mem::take(&mut gathered.ids)).collect();
+    for description in &mut gathered.descriptions {
+        let name = description.asked_id().and_then(|id| names.get(&id));
+        description.printed.name = name.or(description.printed.name.as_ref()).cloned();
     }
 }
 

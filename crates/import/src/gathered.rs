@@ -6,7 +6,6 @@ use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
 use kvm::kernel_log::LogLine;
-use kvm::names_in_text::{self, NamesInText};
 use kvm::time_profile::TimeProfile;
 use kvm::topology::HostTopology;
 use kvm::virsh_text::{StatsReading, VirshDomain};
@@ -33,8 +32,8 @@ pub(super) struct Gathered {
     pub readings: BTreeMap<String, Vec<(PathBuf, StatsReading)>>,
     /// The host's number of CPUs, as the outputs of virsh show it.
     pub host_cpus: BTreeSet<u32>,
-    /// The guests that each text mentions.
-    pub names: Vec<(PathBuf, NamesInText)>,
+    /// Names of running domains by their ids.
+    pub ids: BTreeMap<u32, String>,
     /// The kernel log.
     pub log: Vec<LogLine>,
     /// Bytes of text.
@@ -67,7 +66,7 @@ pub(super) struct Gathered {
     pub notes: Vec<String>,
 }
 
-/// A guest whose counters have no times of their own.
+/// A guest whose counters come without times.
 #[derive(Debug)]
 pub(super) struct CountedGuest {
     /// The file, as remarks name it.
@@ -131,7 +130,7 @@ impl Description {
 
     /// The id by which virsh was asked about it, as long as its name is unknown.
     pub fn asked_id(&self) -> Option<u32> {
-        let name = self.printed.name.as_deref().filter(|name| self.is_printed() && names_in_text::is_id(name))?;
+        let name = self.printed.name.as_deref().filter(|name| self.is_printed() && is_id(name))?;
         name.parse().ok()
     }
 
@@ -198,6 +197,11 @@ impl Description {
         own.totals.extend(printed.totals);
         self.guest_os = self.guest_os.take().or(other.guest_os);
     }
+}
+
+/// Whether virsh takes a name for the id of a running guest.
+pub(super) fn is_id(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit())
 }
 
 fn is_uuid(text: &str) -> bool {

@@ -2,10 +2,9 @@
 
 #![allow(clippy::unnecessary_wraps, reason = "every reader has the same signature")]
 
-use super::gathered::{CountedGuest, Description, Gathered};
+use super::gathered::{CountedGuest, Description, Gathered, is_id};
 use super::{cannot, counted, file_name, guest, kvm_stat, plain_text, trace};
 use kvm::cmdline::QemuCommand;
-use kvm::names_in_text::{self, NamesInText};
 use kvm::virsh_text::VirshDomain;
 use kvm::{
     CpuSet, cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, time_profile, topology_text, virsh_text,
@@ -32,7 +31,7 @@ type ReadText = fn(&mut TextFile<'_>, &mut Gathered) -> Result<(), String>;
 /// All types in the order in which a text is searched for them.
 const READERS: &[TextReader] = &[
     (SourceId::Topology, topology_text::looks_like, &[], topology),
-    (SourceId::Xml, has_domain_xml, &[], domain_xmls),
+    (SourceId::Xml, domain_xml::looks_like, &[], domain_xmls),
     (SourceId::Virsh, virsh_text::looks_like, &[], virsh),
     (SourceId::Text, kvm_stat::looks_like, &[], tables),
     (SourceId::Text, event_totals::looks_like, &[SourceId::Text], counts),
@@ -44,20 +43,6 @@ const READERS: &[TextReader] = &[
     (SourceId::Config, vmm_config::looks_like, &[SourceId::Mtree], configs),
     (SourceId::KernelLog, kernel_log::looks_like, &[SourceId::Trace], log),
 ];
-
-/// Tells whether a text holds something.
-type IsThere = fn(&str) -> bool;
-
-/// Texts that are not read beside tables and counts, because they may be of another time.
-const BESIDE_FIGURES: &[(&str, IsThere)] = &[
-    ("trace lines", has_trace),
-    ("counts of kvm_stat or perf stat", |text| event_totals::looks_like(text) && kvm_stat::looks_like(text)),
-];
-
-fn has_domain_xml(text: &str) -> bool {
-    // One paste can hold a host's topology and its guests' configurations.
-    domain_xml::looks_like(&domain_xml::own_text(text))
-}
 
 fn has_command_line(text: &str) -> bool {
     // A memory tree names devices as options do. Only a command line has a name as well.
@@ -108,17 +93,15 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
     gathered.text_bytes += text.len() as u64;
     let mut file = TextFile { path, name: file_name(path), text: &text, rest: (!is_whole).then_some(rest) };
     let readers = detect(&text);
-    let mut profiles = time_profile::parse(&text);
-    let is_profile = !profiles.is_empty();
-    profiles.sort_by_key(|profile| !profile.is_of_host_time() && !profile.is_of_exits());
+    let profile = time_profile::parse(&text);
+    let is_profile = profile.is_some();
     if is_profile {
         gathered.types.insert(SourceId::Text);
     }
-    for profile in profiles {
-        match &mut gathered.profile {
-            Some(_) => gathered.notes.push(file.note("a further profile of perf top or perf report is left out")),
-            none => *none = Some(profile),
-        }
+    match (&gathered.profile, profile) {
+        (Some(_), Some(_)) => gathered.notes.push(file.note("a further profile of perf is left out")),
+        (None, profile) => gathered.profile = profile,
+        _ => {}
     }
     let is_trace = readers.iter().all(|(source, _)| *source == SourceId::Trace);
     if !is_whole && !is_trace {
@@ -126,17 +109,11 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
         let what = format!("larger than {limit} MiB, the limit for files of this type; its beginning is used");
         gathered.notes.push(file.note(&what));
     }
-    if readers.iter().any(|(source, _)| *source == SourceId::Text) {
-        for (what, _) in BESIDE_FIGURES.iter().filter(|(_, is_there)| is_there(&text)) {
-            let what = format!(
-                "its {what} are left out beside its other figures; put them into a file of their own and report it"
-            );
-            gathered.notes.push(file.note(&what));
-        }
-    }
-    let names = NamesInText::find(file.text);
-    if names != NamesInText::default() {
-        gathered.names.push((path.to_owned(), names));
+    // They may be of another time.
+    if readers.iter().any(|(source, _)| *source == SourceId::Text) && trace::has_times(&text) == Some(true) {
+        gathered
+            .notes
+            .push(file.note("its trace lines are left out beside its tables; report them as a file of their own"));
     }
     for (source, read) in &readers {
         read(&mut file, gathered)?;
@@ -180,7 +157,7 @@ fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
 
 fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     // Proxmox names a configuration after the guest's number: `100.conf`.
-    let number = file.name.strip_suffix(".conf").filter(|number| names_in_text::is_id(number)).map(str::to_owned);
+    let number = file.name.strip_suffix(".conf").filter(|number| is_id(number)).map(str::to_owned);
     for mut config in vmm_config::parse(file.text) {
         number.iter().for_each(|number| config.fill_number(number));
         gathered.notes.extend(config.unread.notes(&file.name));
@@ -198,6 +175,9 @@ fn virsh(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String>
     let found = virsh_text::parse(file.text);
     gathered.notes.extend(found.unread.notes(&file.name));
     gathered.host_cpus.extend(found.host_cpus);
+    for (id, name) in found.ids {
+        gathered.ids.entry(id).or_insert(name);
+    }
     for mut domain in found.domains {
         if !domain.stats.is_empty() {
             let readings = gathered.readings.entry(domain.name.clone().unwrap_or_default()).or_default();
@@ -217,7 +197,7 @@ fn domain_xmls(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), S
     }
     for (line, attribute) in domain_xml::empty_numbers(text).take(4) {
         let name = &file.name;
-        gathered.notes.push(format!("{name}:{line}: {attribute}='' is no number: libvirt refuses this XML"));
+        gathered.notes.push(format!("{name}:{line}: {attribute}='' is not a number: libvirt refuses this XML"));
     }
     let parts = domains(text);
     for part in &parts {

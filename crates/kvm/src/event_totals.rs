@@ -48,6 +48,11 @@ impl EventCounts {
         }
     }
 
+    /// Whether an event was counted.
+    fn has(&self, name: &str) -> bool {
+        self.counts.contains_key(name)
+    }
+
     /// How much happened: exits per second, or all events where exits were not counted. Without a time it is less than
     /// any rate.
     fn rate(&self) -> (u64, &'static str) {
@@ -64,30 +69,32 @@ impl EventCounts {
 
 /// Whether a text holds one of these outputs.
 pub fn looks_like(text: &str) -> bool {
-    !kvm_stat::parse(text, 5000).is_empty() || perf_stat::looks_like(text)
+    !parse(text).0.is_empty()
 }
 
 /// Reads a text. Of several recordings of one guest, such as one before a change and one after it, that with most exits
 /// stays; a sentence says of each of the others that it is left out.
 pub fn parse(text: &str) -> (Vec<EventCounts>, Vec<String>) {
     let mut all = perf_stat::parse(text);
-    all.extend(kvm_stat::parse(text, MAX_LINES));
+    all.extend(kvm_stat::parse(text));
     all.sort_by_key(|found| (found.pid, std::cmp::Reverse(found.rate().0), found.line));
-    let mut left_out = Vec::new();
-    all.dedup_by(|other, most| {
-        let is_same = other.pid == most.pid;
-        if is_same && left_out.len() < MAX_LEFT_OUT {
-            let ((rate, what), (most_rate, most_what)) = (other.rate(), most.rate());
-            left_out.push(format!(
-                "several recordings of counts: the one from line {} on, with {most_rate} {most_what}/s, is judged; the \
-                 one from line {} on, with {rate} {what}/s, is left out (put each into its own file and compare them \
-                 with 'kvmtop diff')",
-                most.line, other.line
-            ));
-        }
-        is_same
-    });
-    (all, left_out)
+    let (mut most, mut left_out): (Vec<EventCounts>, Vec<String>) = (Vec::new(), Vec::new());
+    for found in all {
+        let Some(judged) = most.last().filter(|last| last.pid == found.pid) else {
+            most.push(found);
+            continue;
+        };
+        let said =
+            |counts: &EventCounts| format!("line {} on, with {} {}/s", counts.line, counts.rate().0, counts.rate().1);
+        left_out.push(format!(
+            "several recordings of counts: the one from {} is judged, the one from {} is left out (compare two files \
+             with 'kvmtop diff')",
+            said(judged),
+            said(&found)
+        ));
+    }
+    left_out.truncate(MAX_LEFT_OUT);
+    (most, left_out)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ static ANY_GUEST: Pattern = Pattern::new(concat!(
     "^(?:api|boot|ch|clh-api|cloud-hypervisor|control|crosvm|disk0?|drive|firecracker|hda|images?|root|rootfs|run|",
     "socket|system|tmp|vda|vm)$",
 ));
-/// A disk image that is no firmware.
+/// A disk image that is not firmware.
 static IMAGE: Pattern = Pattern::new(r"[^/]\.(?:qcow2|img|raw|vmdk|vdi|ext4|squashfs|iso)$");
 static FIRMWARE: Pattern = Pattern::new("(?:^|/)(?:OVMF|AAVMF|edk2|efi)[^/]*$");
 /// A scope of systemd-machined; libvirt numbers its guests.

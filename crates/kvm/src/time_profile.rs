@@ -76,68 +76,44 @@ impl TimeProfile {
         };
         self.event.as_ref().is_none_or(is_time) && self.rows.iter().any(ProfileRow::is_of_host)
     }
-
-    /// Whether both texts are of one profile: an excerpt often comes before the whole.
-    fn is_same(&self, other: &Self) -> bool {
-        self.event.as_ref().zip(other.event.as_ref()).is_none_or(|(a, b)| a == b)
-            && self.rows.first() == other.rows.first()
-    }
-
-    fn join(&mut self, other: Self) {
-        self.event = self.event.take().or(other.event);
-        for row in other.rows {
-            if self.rows.len() < MAX_ROWS && !self.rows.contains(&row) {
-                self.rows.push(row);
-            }
-        }
-        self.rows.sort_by(|a, b| b.percent.total_cmp(&a.percent));
-    }
 }
 
-/// Reads the profiles of a text: `   9.14%  [kernel]  [k] vmx_vmexit`, under a heading with `Overhead` or `Children`
+/// Reads the profile of a text: `   9.14%  [kernel]  [k] vmx_vmexit`, under a heading with `Overhead` or `Children`
 /// (tools/perf/ui/hist.c in the kernel's sources), also without it. Within a profile shares fall: a larger one begins
-/// the next. Empty if there is none.
-pub fn parse(text: &str) -> Vec<TimeProfile> {
-    let (mut all, mut new, mut of_tasks, mut is_sure) = (Vec::new(), TimeProfile::default(), false, false);
+/// the next. Of several, one of a host's time comes first, then one of exits, then the longest: an excerpt often comes
+/// before the whole.
+pub fn parse(text: &str) -> Option<TimeProfile> {
+    let (mut all, mut of_tasks, mut is_sure) = (vec![TimeProfile::default()], false, false);
     for line in text.lines().take(MAX_LINES) {
         let line = line.trim_start_matches(['#', '-', '+', ' ', '\t']);
         let event = line.split_once(" of event '").and_then(|(_, rest)| rest.split_once('\''));
         let heading = heading(line);
-        if event.is_some() || heading.is_some() {
-            is_sure = true;
-            of_tasks = heading.unwrap_or(of_tasks);
-            keep(&mut new, &mut all);
-            new.event = event.map(|(event, _)| sanitize(event, 60)).or(new.event.take());
-            continue;
+        let row = row(line, of_tasks);
+        let last = all.last().filter(|last| !last.rows.is_empty());
+        let falls =
+            |row: &ProfileRow| last.and_then(|last| last.rows.last()).is_none_or(|last| last.percent >= row.percent);
+        let begins = row.as_ref().is_some_and(|(row, has_children)| !has_children && !falls(row));
+        is_sure |= event.is_some() || heading.is_some() || row.as_ref().is_some_and(|row| row.1 || last.is_some());
+        if last.is_some() && (event.is_some() || heading.is_some() || begins) && all.len() < MAX_ROWS {
+            all.push(TimeProfile::default());
         }
-        let Some((row, has_children)) = row(line, of_tasks) else { continue };
-        is_sure |= has_children || !new.rows.is_empty();
-        if !has_children && new.rows.last().is_some_and(|last| last.percent < row.percent) {
-            keep(&mut new, &mut all);
-        }
-        if row.exit_reason().is_some() && row.exit_place().is_some() {
-            new.event.get_or_insert_with(|| EXIT_EVENT.to_owned());
-        }
-        if new.rows.len() < MAX_ROWS {
-            new.rows.push(row);
+        let Some(profile) = all.last_mut() else { continue };
+        of_tasks = heading.unwrap_or(of_tasks);
+        if let Some((event, _)) = event {
+            profile.event = Some(sanitize(event, 60));
+        } else if let Some((row, _)) = row.filter(|_| heading.is_none() && profile.rows.len() < MAX_ROWS) {
+            if row.exit_reason().is_some() && row.exit_place().is_some() {
+                profile.event.get_or_insert_with(|| EXIT_EVENT.to_owned());
+            }
+            profile.rows.push(row);
         }
     }
-    keep(&mut new, &mut all);
-    if is_sure { all } else { Vec::new() }
-}
-
-/// Adds a profile that has ended to the others.
-fn keep(new: &mut TimeProfile, all: &mut Vec<TimeProfile>) {
-    if new.rows.is_empty() {
-        return;
-    }
-    let mut done = std::mem::take(new);
-    done.rows.sort_by(|a, b| b.percent.total_cmp(&a.percent));
-    match all.iter().position(|known| known.is_same(&done)) {
-        Some(same) => all[same].join(done),
-        None if all.len() < MAX_ROWS => all.push(done),
-        None => {}
-    }
+    let rank = |profile: &TimeProfile| {
+        (profile.is_of_host_time(), profile.is_of_exits(), profile.rows.len(), profile.event.is_some())
+    };
+    let mut best = all.into_iter().rev().filter(|profile| is_sure && !profile.rows.is_empty()).max_by_key(rank)?;
+    best.rows.sort_by(|a, b| b.percent.total_cmp(&a.percent));
+    Some(best)
 }
 
 /// Whether a heading announces tasks alone, without functions; `None` for other lines.
@@ -180,15 +156,12 @@ mod tests {
         \x20  6.91%  qemu-system-x86_64   [.] address_space_read\n";
 
     fn rows(text: &str) -> Vec<(f64, String)> {
-        let [profile] = parse(text).try_into().unwrap();
-        let TimeProfile { rows, .. } = profile;
-        rows.into_iter().map(|row| (row.percent, row.name)).collect()
+        parse(text).unwrap().rows.into_iter().map(|row| (row.percent, row.name)).collect()
     }
 
     #[test]
     fn functions_with_their_shares_and_objects() {
-        let all = parse(PERF);
-        let [profile] = all.as_slice() else { panic!("{all:?}") };
+        let profile = parse(PERF).unwrap();
         assert_eq!(profile.event.as_deref(), Some("cycles"));
         assert!(profile.is_of_host_time() && !profile.is_of_exits());
         let second = ProfileRow {
@@ -205,39 +178,40 @@ mod tests {
         let tree = "-   97.34%     0.50%  CPU 0/KVM        cloud-hypervisor    [.] start\n   - 97.32% __GI___ioctl\n\
             +   97.32%    60.00%  CPU 0/KVM  [kvm_intel]  [k] vmx_vcpu_run\n";
         assert_eq!(rows(tree), [(60.0, "vmx_vcpu_run".into()), (0.5, "start".into())]);
-        let profile = &parse(tree)[0];
+        let profile = parse(tree).unwrap();
         assert_eq!(profile.rows[0].task.as_deref(), Some("CPU 0/KVM"));
     }
 
     #[test]
-    fn an_excerpt_and_its_profile_are_one_and_another_profile_is_another() {
+    fn of_several_profiles_one_of_the_hosts_time_is_read() {
         let lines = "  45.60%  qemu-kvm  [kernel.kallsyms]  [k] clear_page_c\n  11.26%  qemu-kvm  [kernel.kallsyms]  \
             [k] isolate_freepages_block\n";
         let twice =
             format!("{lines}\n# Samples: 2K of event 'cycles'\n# Overhead  Command  Shared Object  Symbol\n{lines}");
         assert_eq!(rows(&twice).len(), 2);
-        let both = parse(&format!("{twice}# Samples: 1K of event 'cache-misses'\n{lines}"));
-        assert_eq!(both.iter().map(TimeProfile::is_of_host_time).collect::<Vec<_>>(), [true, false]);
-        assert_eq!(parse(&format!("{lines}  50.00%  [kernel]  [k] memcpy\n   1.00%  [kernel]  [k] memset\n")).len(), 2);
+        let both = parse(&format!("# Samples: 1K of event 'cache-misses'\n{lines}{twice}")).unwrap();
+        assert!(both.is_of_host_time());
+        let other = format!("{lines}  50.00%  [kernel]  [k] memcpy\n   1.00%  [kernel]  [k] memset\n");
+        assert_eq!(rows(&other).len(), 2);
     }
 
     #[test]
     fn exits_of_a_tracepoint_and_tables_of_tasks() {
         let exits = "  28.39%  reason EPT_VIOLATION rip 0xfffff800f7081037 info d82 0\n  26.83%  vcpu 0 reason HLT rip \
             0xfffff800f7080d7e info1 0x0\n";
-        let all = parse(exits);
-        assert!(all[0].is_of_exits() && !all[0].is_of_host_time());
-        assert_eq!(all[0].rows[1].exit_reason(), Some("HLT"));
-        assert_eq!(all[0].rows[0].exit_place(), Some("0xfffff800f7081037 info d82 0"));
+        let profile = parse(exits).unwrap();
+        assert!(profile.is_of_exits() && !profile.is_of_host_time());
+        assert_eq!(profile.rows[1].exit_reason(), Some("HLT"));
+        assert_eq!(profile.rows[0].exit_place(), Some("0xfffff800f7081037 info d82 0"));
         let tasks = "# Overhead  CPU  Pid:Command\n    45.60%  003   1234:CPU 0/KVM\n";
-        assert_eq!(parse(tasks)[0].rows[0].task.as_deref(), Some("003   1234:CPU 0/KVM"));
+        assert_eq!(parse(tasks).unwrap().rows[0].task.as_deref(), Some("003   1234:CPU 0/KVM"));
     }
 
     #[test]
     fn a_profile_inside_a_guest_is_not_the_hosts() {
         let guest =
             "  40.1%  [kernel]  [k] native_queued_spin_lock_slowpath\n  9.1%  [kernel]  [k] kvm_clock_get_cycles\n";
-        assert!(!parse(guest)[0].is_of_host_time());
+        assert!(!parse(guest).unwrap().is_of_host_time());
     }
 
     #[test]
@@ -247,7 +221,7 @@ mod tests {
             "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND\nqemu 1 9 1 1 1 ? S 1 1 qemu-kvm\n",
             "it takes 40% of [k] a CPU\n",
         ] {
-            assert_eq!(parse(text), [], "{text}");
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 

@@ -7,10 +7,10 @@ use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives::LifeLedger;
 use crate::host::block_devices::{self, BlockDevice};
 use crate::host::kernel_log::KernelLog;
-use crate::host::qemu_logs::QemuLogs;
 use crate::host::reader::{HostReader, own_cost};
 use crate::host::tasks::HostTasks;
-use crate::metadata::source::{MetadataSource, WatchedGuest};
+use crate::metadata::libvirt_and_qmp::LibvirtAndQmp;
+use crate::metadata::source::WatchedGuest;
 use crate::metadata::status_xml::StatusFiles;
 use crate::proc::discovery::{Discovered, Discovery};
 use crate::proc::file::FileError;
@@ -19,10 +19,10 @@ use crate::proc::read_context::ReadContext;
 use crate::proc::threads::{Liveness, take_where};
 use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
-use engine::events::{Engine, EngineError, Reading};
+use engine::events::{Engine, EngineError, OnDemand, Reading};
+use sample::booted_ms;
 use sample::{CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -37,16 +37,8 @@ const STOPPED_NS: u64 = 2_000_000_000;
 pub enum CollectorCommand {
     /// Change the tracing level: the engine's counters restart from zero, and the sample's `generation` grows.
     Level(EngineLevel),
-    /// Switch counting of every `kvm:*` tracepoint on or off.
-    KvmEvents(bool),
-    /// Switch timing of the host's block devices on or off.
-    Disks(bool),
-    /// Switch tracing of interrupts of guests on or off.
-    Interrupts(bool),
-    /// Set the time between samples.
-    Interval(Duration),
-    /// Take a sample at once.
-    Now,
+    /// Switch what the engine counts on demand on or off.
+    OnDemand(OnDemand, bool),
     /// End the feed.
     Stop,
 }
@@ -60,7 +52,7 @@ pub struct CollectorOptions {
     /// Why the engine, or a better one, is missing.
     pub engine_problems: Vec<EngineError>,
     /// libvirt and the QEMU monitor.
-    pub metadata: Option<Box<dyn MetadataSource>>,
+    pub metadata: Option<LibvirtAndQmp>,
     /// Commands for the collector while it runs.
     pub commands: Receiver<CollectorCommand>,
     /// Where the kernel's files are.
@@ -93,7 +85,6 @@ pub struct Collector {
     tasks: HostTasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
-    qemu_logs: QemuLogs,
     generation: u32,
     refused: Option<EngineError>,
     /// Why guests of this tick could not be opened.
@@ -119,7 +110,6 @@ impl Collector {
             tasks: HostTasks::new(paths.clone()),
             status_files: StatusFiles::new(paths),
             kernel_log: KernelLog::open(paths),
-            qemu_logs: QemuLogs::new(paths),
             generation: 0,
             refused: None,
             unopened: Vec::new(),
@@ -146,35 +136,26 @@ impl Collector {
                 self.restarted();
                 Ok(())
             }
-            CollectorCommand::KvmEvents(on) => self.engine()?.set_kvm_events(on),
-            CollectorCommand::Disks(false) | CollectorCommand::Interrupts(false) if self.options.engine.is_none() => {
-                Ok(())
-            }
-            CollectorCommand::Disks(on) => self.engine()?.set_disks(on),
-            CollectorCommand::Interrupts(on) => self.engine()?.set_interrupts(on),
-            CollectorCommand::Interval(interval) => {
-                self.options.interval = interval;
-                Ok(())
-            }
-            CollectorCommand::Now | CollectorCommand::Stop => {
-                self.next_ns = None;
-                Ok(())
-            }
+            CollectorCommand::OnDemand(_, false) if self.options.engine.is_none() => Ok(()),
+            CollectorCommand::OnDemand(what, on) => self.engine()?.set_on_demand(what, on),
+            CollectorCommand::Stop => Ok(()),
         }
     }
 
     /// Reads everything once.
     pub fn tick(&mut self) -> Sample {
         let now = (self.options.clock)();
-        if now.boot_time_ms().abs_diff(self.boot_time_ms) > CLOCK_SET_MS {
-            self.boot_time_ms = now.boot_time_ms();
+        let boot_time_ms = booted_ms(now.time_ms, now.boot_ns);
+        if boot_time_ms.abs_diff(self.boot_time_ms) > CLOCK_SET_MS {
+            self.boot_time_ms = boot_time_ms;
             self.guests.values_mut().for_each(|guest| guest.description.clock_was_set(self.boot_time_ms));
         }
         self.reader.begin(now.mono_ns, SCHED_BUDGET);
         let memory = self.host.memory();
         self.reader.memory.swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
         // On a host with one node the place of memory is not read.
-        self.reader.memory.may_walk = self.host.facts().topology.nodes().len() > 1;
+        self.reader.memory.may_walk = self.host.facts.topology.nodes().len() > 1;
+        self.reader.memory.may_sum = true;
         self.unopened.clear();
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
@@ -196,19 +177,14 @@ impl Collector {
         // busy host.
         let mut reading = Reading::default();
         if let Some(engine) = &mut self.options.engine {
-            engine.watch(&self.guests.values().flat_map(LiveGuest::processes).collect::<Vec<_>>());
-            engine.watch_vcpus(&mut self.guests.values().flat_map(LiveGuest::vcpu_threads));
+            let processes: Vec<_> = self.guests.values().flat_map(LiveGuest::processes).collect();
+            let vcpus: Vec<_> = self.guests.values().flat_map(LiveGuest::vcpu_threads).collect();
+            engine.watch(&processes, &vcpus);
             reading = engine.read();
         }
         let read = (self.options.clock)();
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
-        let facts = self.host.facts();
         let cpus = self.host.cpus(now.mono_ns);
-        if !Arc::ptr_eq(&facts, &self.host.facts())
-            && let Some(engine) = &mut self.options.engine
-        {
-            engine.set_topology(&self.host.facts().topology);
-        }
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
@@ -224,15 +200,13 @@ impl Collector {
             events: reading.events,
         };
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
-        let mut kernel_log = self.kernel_log.read();
-        let logged = self.guests.values().filter_map(|guest| guest.description.logged());
-        kernel_log.extend(self.qemu_logs.read(logged.collect(), now));
+        let kernel_log = self.kernel_log.read();
         let (tasks, task_groups) = self.tasks.scan(now.mono_ns, self.discovery.processes(), &skip);
         let sample = Sample {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,
             boot_ns: now.boot_ns,
-            host: HostSample { cpus, facts: self.host.facts(), tasks, task_groups, memory, kernel_log },
+            host: HostSample { cpus, facts: self.host.facts.clone(), tasks, task_groups, memory, kernel_log },
             domains,
             engine,
             sources: self.sources(&found, proc_failure, &reading),
@@ -246,7 +220,7 @@ impl Collector {
     /// generation.
     fn make_room(&mut self) {
         let Some(engine) = &mut self.options.engine else { return };
-        match engine.make_room(self.guests.values().map(|guest| guest.files.vcpu_count()).sum()) {
+        match engine.make_room(self.guests.values().map(|guest| guest.files.vcpus.len()).sum()) {
             Ok(false) => {}
             Ok(true) => self.restarted(),
             Err(why) => self.refused = Some(why),
@@ -273,9 +247,7 @@ impl Collector {
             guest.description.check_claim(&self.status_files);
         }
         let watched: Vec<WatchedGuest> = self.guests.values().map(LiveGuest::watched).collect();
-        let counters_wanted = self.wants_counters();
         if let Some(source) = &mut self.options.metadata {
-            source.want_counters(counters_wanted);
             source.watch(&watched);
         }
         self.guests.keys().copied().collect::<Vec<_>>().into_iter().for_each(|pid| self.inform(pid));
@@ -283,16 +255,9 @@ impl Collector {
 
     /// Passes on to a guest what libvirt and its monitor know.
     fn inform(&mut self, pid: i32) {
-        let counters_wanted = self.wants_counters();
         let Some(guest) = self.guests.get_mut(&pid) else { return };
         let report = self.options.metadata.as_mut().map(|source| source.metadata(&guest.watched()));
-        guest.inform(&self.status_files, report.unwrap_or_default(), counters_wanted);
-    }
-
-    /// Reading KVM's counters through libvirt costs the guests' monitors, and tracing gives more: they are read only
-    /// without tracing.
-    fn wants_counters(&self) -> bool {
-        self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None)
+        guest.inform(&self.status_files, report.unwrap_or_default());
     }
 
     /// Opens a guest. Of one that is already gone only events are left.
@@ -357,12 +322,12 @@ impl Collector {
         let mut all = vec![source_status::procfs(&view, &self.options.paths)];
         all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
-        all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
+        all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts));
         let without = self.guests.values().filter(|guest| guest.lacks_counters()).count();
         all.push(source_status::kvm_stats(without, self.guests.len(), &self.options.paths));
-        all.extend(self.status_files.problem());
+        all.extend(self.status_files.problem.clone());
         all.extend(self.kernel_log.status());
-        all.extend(self.options.metadata.iter_mut().flat_map(|source| source.status()));
+        all.extend(self.options.metadata.iter().flat_map(LibvirtAndQmp::status));
         all
     }
 }

@@ -17,13 +17,9 @@ mod user_slots;
 
 pub use collector::{Collector, CollectorCommand, CollectorOptions};
 pub use host::prerequisites::{HeldRights, Prerequisite, prerequisites};
+pub use host::topology::read as topology;
 pub use metadata::libvirt_and_qmp::LibvirtAndQmp;
-pub use metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters, UuidClaim, WatchedGuest};
+pub use metadata::source::{GuestMetadata, UuidClaim, WatchedGuest};
 pub use proc::discovery::vcpus;
 pub use proc::paths::SystemPaths;
 pub use timestamps::Timestamps;
-
-/// The host's CPU topology, as an engine needs it before the first sample.
-pub fn topology(paths: &SystemPaths) -> kvm::topology::HostTopology {
-    host::topology::read(&paths.sys)
-}

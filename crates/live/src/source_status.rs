@@ -75,7 +75,7 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
         let cause = "/proc is mounted with hidepid=, which hides the processes of other users and their guests";
         add(cause.into(), rights::hint());
     }
-    if paths.in_own_pid_namespace() {
+    if rights::in_own_pid_namespace(&paths.proc) {
         let cause = "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events \
                      count in the engine's total but for no guest";
         add(cause.into(), "run kvmtop in the host's PID namespace (for a container: --pid=host)".into());
@@ -121,7 +121,7 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
 pub(crate) fn kvm_stats(missing: usize, guests: usize, paths: &SystemPaths) -> SourceStatus {
     const ID: SourceId = SourceId::KvmStats;
     const FIX: &str = "use QEMU 8.1 or later; or, where `kvmtop doctor` shows no lockdown, as root: \
-                       mount -t debugfs none /sys/kernel/debug; with --engine none kvmtop asks libvirt for them";
+                       mount -t debugfs none /sys/kernel/debug";
     if missing == 0 {
         return SourceStatus::ok(ID);
     }

@@ -3,7 +3,6 @@
 use crate::proc::stat::TICK_NS;
 use engine::clock::clock_ns;
 use rustix::time::{ClockId, clock_gettime};
-use sample::booted_ms;
 
 /// One instant on each clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,11 +24,6 @@ impl Timestamps {
             boot_ns: clock_ns(ClockId::Boottime),
             time_ms: wall.tv_sec * 1000 + wall.tv_nsec / 1_000_000,
         }
-    }
-
-    /// When the host was booted by the wall clock, milliseconds since the Unix epoch.
-    pub(crate) fn boot_time_ms(self) -> i64 {
-        booted_ms(self.time_ms, self.boot_ns)
     }
 
     /// `CLOCK_MONOTONIC` at a start time in ticks after boot: boot time less the time spent in suspend.

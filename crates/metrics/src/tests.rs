@@ -4,8 +4,8 @@ use super::*;
 use judge::analysis::{Pattern, Pipeline};
 use kvm::Space;
 use sample::{
-    Direction, DiskSample, DomainState, Doorbell, GuestInterrupts, HostDisk, HostRequests, Injection, Injector,
-    IrqSource, NicSample, Sample, Timing,
+    Direction, DiskSample, DomainState, Doorbell, GuestInterrupts, HostDisk, HostRequests, Injection, IrqSource,
+    NicSample, Sample, ThreadKind, Timing,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn interrupts(second: u64) -> GuestInterrupts {
     let one = |vcpu: u32| Injection {
         source: IrqSource::Msi(0x31),
         vcpu,
-        by: Injector::Iothread,
+        by: ThreadKind::Iothread,
         count: 10 * second,
         wake: times(5 * second, 4),
         delay: times(5 * second, 6),
@@ -114,7 +114,7 @@ fn interrupts(second: u64) -> GuestInterrupts {
     let bell = Doorbell {
         space: Space::Pio,
         address: 0x608,
-        to: Injector::Vhost,
+        to: ThreadKind::Vhost,
         time: times(5 * second, 8),
         ..Doorbell::default()
     };

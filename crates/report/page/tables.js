@@ -175,7 +175,6 @@ function guestTables(d, vcpu) {
   ];
   if (vcpu !== null) return all;
   const counters = Object.entries(d.counters).filter(([, value]) => value !== 0);
-  const stacks = data.stacks[report.domains.indexOf(d)];
   return [
     ...all,
     table("Disks", DISK_COLUMNS, d.disks),
@@ -184,6 +183,5 @@ function guestTables(d, vcpu) {
     table("KVM's counters", COUNTER_COLUMNS, counters),
     table("vCPUs since the guest's start", VCPU_TOTAL_COLUMNS, d.since_start?.vcpus ?? []),
     table("Disks since the guest's start", DISK_TOTAL_COLUMNS, d.since_start?.disks ?? []),
-    stacks && el("div.table", el("h3", "Stacks"), el("div.wide", el("pre", stacks))),
   ];
 }

@@ -10,7 +10,7 @@
 //! - Text from guests and files is passed on as it is, escaped as JSON demands.
 
 use super::View;
-use super::json::{self, TOOL, guessed, guest_os};
+use super::json::{TOOL, guessed, guest_os};
 use super::profile::ProfileView;
 use judge::figures;
 use judge::lint::{CannotTell, Finding, StillWatched};
@@ -290,10 +290,6 @@ objects! {
         nics: Vec<NicRates> = d.nics.clone(),
         /// Its memory on the host.
         memory: JsonMemory = JsonMemory::new(d, &m.host.facts.topology),
-        /// What its threads did, from samples of their stacks that the key `b` of the screen took, in the interval in
-        /// which they came. Absent: none came.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        profile: Option<JsonProfile> = ProfileView::of(d).map(json::profile),
         /// Totals since the guest's start, from a single reading of its statistics. Absent: there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         since_start: Option<SinceStart> = d.since_start.clone(),

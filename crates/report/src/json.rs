@@ -1,4 +1,4 @@
-//! Writes objects as JSON, and makes those of a [`View`] and of a profile.
+//! Writes objects as JSON, and makes the objects of a [`View`] and of a profile.
 
 use super::View;
 use super::document::{JsonDocument, JsonProfile};
@@ -50,7 +50,7 @@ impl Formatter for PlainStrings {
 
 /// The samples of a guest's stacks.
 pub fn profile(view: ProfileView<'_>) -> JsonProfile {
-    JsonProfile::new(view, &call_tree::functions(view.profile, None))
+    JsonProfile::new(view, &call_tree::functions(view.profile))
 }
 
 /// The guest's operating system in a word: as it is configured, else as its set-up suggests.

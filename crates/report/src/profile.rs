@@ -2,7 +2,6 @@
 
 use super::table::{Column, cut, more, table};
 use judge::figures::{count, or_unknown, percent, seconds};
-use judge::model::DomainModel;
 use judge::model::call_tree::{CallNode, call_tree, functions};
 use kvm::thread_name::label;
 use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
@@ -29,14 +28,6 @@ pub struct ProfileView<'a> {
     pub pid: Option<i32>,
     /// What was sampled.
     pub profile: &'a StackProfile,
-}
-
-impl<'a> ProfileView<'a> {
-    /// The samples of this guest's stacks that came within the interval.
-    pub(crate) fn of(d: &'a DomainModel) -> Option<Self> {
-        let new = d.profile.as_ref().filter(|profile| profile.is_new)?;
-        Some(Self { guest: d.name(), pid: d.facts.pid, profile: &new.stacks })
-    }
 }
 
 /// Folded stacks, a line each: guest, thread and functions divided by `;`, then the number of samples. Programs that
@@ -71,18 +62,18 @@ fn name_of(thread: &ProfiledThread) -> String {
 pub fn text(view: ProfileView<'_>) -> String {
     let ProfileView { guest, pid, profile } = view;
     let pid = pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();
-    let mut out = format!("{}{pid}  {}\n", cut(guest, 64), summary(profile, None));
+    let mut out = format!("{}{pid}  {}\n", cut(guest, 64), summary(profile));
     for gap in &profile.gaps {
         let _ = writeln!(out, "{gap}");
     }
     out.push('\n');
-    out.push_str(&body(profile, None));
+    out.push_str(&body(profile));
     out
 }
 
-/// How long, how often and at what cost stacks were sampled; of one thread, or of all.
-pub fn summary(profile: &StackProfile, tid: Option<i32>) -> String {
-    let samples = usize::try_from(profile.samples_of(tid)).unwrap_or(usize::MAX);
+/// How long, how often and at what cost stacks were sampled.
+fn summary(profile: &StackProfile) -> String {
+    let samples = usize::try_from(profile.samples_of(None)).unwrap_or(usize::MAX);
     let length = profile.duration_ns as f64 / 1e9;
     let rate = profile.frequency_hz;
     let mut out = format!("{}  {} at {rate} a second of CPU time", seconds(length), count(samples, "sample"));
@@ -96,13 +87,12 @@ pub fn summary(profile: &StackProfile, tid: Option<i32>) -> String {
     out
 }
 
-/// Threads, functions and calls; of one thread, or of all.
-pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
-    let samples = profile.samples_of(tid);
+/// Threads, functions and calls.
+fn body(profile: &StackProfile) -> String {
+    let samples = profile.samples_of(None);
     let with_samples = profile.threads.iter().map(|t| (t, profile.samples_of(Some(t.tid))));
     let (mut busy, idle): (Vec<_>, Vec<_>) =
         with_samples.partition(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0));
-    busy.retain(|(thread, _)| tid.is_none_or(|tid| thread.tid == tid));
     busy.sort_by_key(|(t, n)| (std::cmp::Reverse((t.cpu_ns, *n)), t.tid));
     let rows: Vec<_> = busy.iter().map(|(thread, n)| (*thread, profile.cpu_percent(thread), *n)).collect();
     let columns: &[Column<(&ProfiledThread, Option<f64>, u64)>] = &[
@@ -111,7 +101,7 @@ pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
         ("SAMPLES", |(.., n)| n.to_string()),
     ];
     let mut out = table(2, &rows, TOP_THREADS, columns);
-    if !idle.is_empty() && tid.is_none() {
+    if !idle.is_empty() {
         let _ = writeln!(out, "  {} did not run", count(idle.len(), "thread"));
     }
     if samples == 0 {
@@ -119,7 +109,7 @@ pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
         return out;
     }
     let share = |part: u64| part as f64 / samples as f64 * 100.0;
-    let times = functions(profile, tid).into_iter().filter(|time| time.own > 0).take(TOP);
+    let times = functions(profile).into_iter().filter(|time| time.own > 0).take(TOP);
     let times: Vec<_> = times.map(|time| (share(time.own), share(time.total), time.function)).collect();
     out.push_str("\nFunctions, % of all samples: self is its own code, total with all that it called\n");
     let columns: &[Column<(f64, f64, &Function)>] = &[
@@ -130,7 +120,7 @@ pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
     ];
     out.push_str(&table(2, &times, TOP, columns));
     out.push_str("\nCalls, % of all samples: who called whom\n");
-    out.push_str(&tree(&call_tree(profile, tid), samples));
+    out.push_str(&tree(&call_tree(profile), samples));
     out
 }
 

@@ -10,7 +10,7 @@ use judge::lint::{
 use judge::model::{Base, DoorbellModel, InjectionModel, Model, TaskGroup};
 use judge::testing::FixtureModel as _;
 use kvm::Space;
-use sample::{Direction, EngineKind, Injector, IrqSource, SourceId, SourceStatus, Timing};
+use sample::{Direction, EngineKind, IrqSource, SourceId, SourceStatus, ThreadKind, Timing};
 use serde_json::Value;
 use testkit::{Fixture, Guest, Host};
 
@@ -166,7 +166,7 @@ fn devices_of_the_host_stand_behind_the_disks() {
     let mut device = judge::model::HostDiskModel { seconds: Some(1.0), ..Default::default() };
     device.name = "dm-0".into();
     device.reads.total = sample::Timing { count: 120, total_ns: Some(120 * 250_000), ..Default::default() };
-    device.submitters = [(sample::Submitter::Iothread, 120)].into();
+    device.submitters = [(sample::ThreadKind::Iothread, 120)].into();
     device.alias = Some("vg-win10".into());
     model.domains[0].host_disks = Some(vec![device]);
     let tables = super::counter_tables::all(&model.domains[0], 40);
@@ -183,7 +183,7 @@ fn interrupts_and_doorbells_stand_below_the_disks() {
     let injection = sample::Injection {
         source: IrqSource::Gsi(4),
         vcpu: 1,
-        by: Injector::Iothread,
+        by: ThreadKind::Iothread,
         comm: Some("IO iothread1".into()),
         count: 30,
         wake: times(15, 4),

@@ -1,6 +1,5 @@
 //! Tables for people: `--batch`, `report`, `check`.
 
-use super::profile::{self, ProfileView};
 use super::table::{Column, cut, or_dash, table};
 use super::{View, counter_tables, findings_text};
 use judge::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
@@ -73,9 +72,6 @@ pub fn report(view: &View<'_>) -> String {
         }
         out.push_str(&details(d, FULL));
         out.push_str(&counter_tables::all(d, FULL));
-        if let Some(profile) = ProfileView::of(d) {
-            let _ = write!(out, "\nStacks of {}", profile::text(profile));
-        }
     }
     out.push('\n');
     out.push_str(&findings_text::all(view));

@@ -39,7 +39,7 @@ pub fn for_profile() -> CapabilitySet {
     RINGS | PROCESSES | CapabilitySet::SYSLOG | for_events()
 }
 
-/// For a thread that reads files of processes and logs, and does nothing else.
+/// For a thread that reads files of processes, and does nothing else.
 pub fn for_reading() -> CapabilitySet {
     PROCESSES
 }

@@ -12,12 +12,29 @@ pub use files::for_files;
 pub use kept::{for_hint, for_profile, for_reading, for_rings, for_sampling, for_start, hint, named};
 pub use regular_file::{not_ours, open_regular};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
+use std::path::Path;
 
-/// The calling thread reads files of processes and logs, and does nothing else.
+/// The calling thread reads files of processes, and does nothing else.
 pub fn keep_for_reading() {
     // Dropping a capability is always permitted.
     let _ = keep(for_reading());
+}
+
+/// Whether this process is in a PID namespace other than the initial one, whose inode is fixed (`PROC_PID_INIT_INO` in
+/// `include/linux/proc_ns.h`), by this `/proc`. False where that cannot be seen.
+pub fn in_own_pid_namespace(proc: &Path) -> bool {
+    std::fs::read_link(proc.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() != "pid:[4026531836]")
+}
+
+/// Raises the soft limit of open files up to the hard one, which needs no privilege (setrlimit(2)). Returns the limit;
+/// `None`: there is none.
+pub fn allow_files() -> Option<u64> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // After a failure the old limit stays.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    getrlimit(Resource::Nofile).current
 }
 
 /// Whether the kernel splits BPF and tracing off `CAP_SYS_ADMIN` (Linux 5.8, include/uapi/linux/capability.h).

@@ -5,7 +5,6 @@ use super::figures::{bounded, counters};
 use super::host::Affinity;
 use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
-use super::profile::StackProfile;
 use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
@@ -201,9 +200,6 @@ pub struct DomainSample {
     pub memory: MemoryUse,
     /// The time that `nics` cover, nanoseconds.
     pub nics_ns: u64,
-    /// Samples of the stacks of its threads that somebody asked for, in the first sample after they were taken; `None`
-    /// in all others.
-    pub profile: Option<Arc<StackProfile>>,
     /// The host's block devices that worked for it; `None` where they are not timed.
     pub host_disks: Option<Vec<HostDisk>>,
     /// What interrupted its vCPUs; `None` where it is not traced.
@@ -218,7 +214,7 @@ pub struct DomainSample {
 
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, node_memory, swap_bytes, memory,
-    nics_ns, profile, host_disks, interrupts, since_start,
+    nics_ns, host_disks, interrupts, since_start,
 } facts, state, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not

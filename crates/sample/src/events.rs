@@ -82,12 +82,8 @@ impl Timing {
         self.add_clipped(ns, SPREAD_CLIP_NS);
     }
 
-    /// As [`Timing::add`], but does not clip the duration in the sum of squares, as in perf.
-    pub fn add_exact(&mut self, ns: u64) {
-        self.add_clipped(ns, u64::MAX);
-    }
-
-    fn add_clipped(&mut self, ns: u64, clip: u64) {
+    /// As [`Timing::add`]; in the sum of squares a longer duration counts as `clip`.
+    pub fn add_clipped(&mut self, ns: u64, clip: u64) {
         self.count += 1;
         let total = self.total_ns.get_or_insert(0);
         *total = total.saturating_add(ns);

@@ -1,10 +1,9 @@
 //! What the host's block devices did for a guest.
 
-use super::Timing;
 use super::figures::growing;
+use super::{ThreadKind, Timing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use strum::IntoStaticStr;
 
 /// A block device of the host, and its requests for one guest. Counted since somebody asked for it (the Storage view,
 /// `--engine-detail disks`).
@@ -28,7 +27,7 @@ pub struct HostDisk {
     /// All other operations, such as discards.
     pub others: HostRequests,
     /// Number of requests by who submitted them, cumulative.
-    pub submitters: BTreeMap<Submitter, u64>,
+    pub submitters: BTreeMap<ThreadKind, u64>,
 }
 
 growing!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
@@ -47,32 +46,3 @@ pub struct HostRequests {
 }
 
 growing!(HostRequests { bytes, total, device });
-
-/// Whose thread submitted a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Submitter {
-    /// The VMM's main thread.
-    Main,
-    /// An `IOThread` (`aio=native`, or `io_uring` that did not have to wait).
-    Iothread,
-    /// A worker of QEMU's thread pool (`aio=threads`, flushes).
-    Pool,
-    /// A worker thread of `io_uring`.
-    #[strum(serialize = "io_uring")]
-    IoUring,
-    /// vhost in the kernel.
-    Vhost,
-    /// A vCPU thread.
-    Vcpu,
-    /// Another thread, or one of a VMM that does not name its threads.
-    Other,
-}
-
-impl Submitter {
-    /// By the number of `enum thread_kind` in `crates/engine/bpf/layout.h`.
-    pub fn from_kind(number: usize) -> Self {
-        let known = [Self::Main, Self::Iothread, Self::Pool, Self::IoUring, Self::Vhost, Self::Vcpu];
-        known.get(number).copied().unwrap_or(Self::Other)
-    }
-}

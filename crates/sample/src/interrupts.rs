@@ -29,7 +29,7 @@ pub struct Doorbell {
     /// Port number or guest-physical address.
     pub address: u64,
     /// What the thread is.
-    pub to: Injector,
+    pub to: ThreadKind,
     /// The thread.
     pub tid: i32,
     /// Its name, sanitized.
@@ -49,7 +49,7 @@ pub struct Injection {
     /// KVM's number of the vCPU.
     pub vcpu: u32,
     /// Who injected them.
-    pub by: Injector,
+    pub by: ThreadKind,
     /// The injecting thread of the guest, where it is one and no vCPU.
     pub tid: Option<i32>,
     /// That thread's name, sanitized.
@@ -128,14 +128,19 @@ impl fmt::Display for IrqSource {
     }
 }
 
-/// Whose thread injects.
+/// Whose thread injects an interrupt, is woken by a doorbell, or submits a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
-pub enum Injector {
+pub enum ThreadKind {
     /// The VMM's main thread.
     Main,
-    /// An `IOThread`.
+    /// An `IOThread` (requests: `aio=native`, or `io_uring` that did not have to wait).
     Iothread,
+    /// A worker of QEMU's thread pool (`aio=threads`, flushes).
+    Pool,
+    /// A worker thread of `io_uring`.
+    #[strum(serialize = "io_uring")]
+    IoUring,
     /// vhost in the kernel.
     Vhost,
     /// A vCPU thread: devices that it emulates, messages to other vCPUs, its own timer.
@@ -144,15 +149,16 @@ pub enum Injector {
     Kworker,
     /// An interrupt of the host: an assigned device without posted interrupts.
     Interrupt,
-    /// Another thread.
+    /// Another thread, or one of a VMM that does not name its threads.
     #[default]
     Other,
 }
 
-impl Injector {
+impl ThreadKind {
     /// By the number of `enum thread_kind` in `crates/engine/bpf/layout.h`.
-    pub fn from_kind(number: u32) -> Self {
-        let of_vmm = [Self::Main, Self::Iothread, Self::Other, Self::Other, Self::Vhost, Self::Vcpu];
-        of_vmm.into_iter().chain([Self::Kworker, Self::Interrupt]).nth(number as usize).unwrap_or_default()
+    pub fn from_number(number: usize) -> Self {
+        use ThreadKind::{Interrupt, IoUring, Iothread, Kworker, Main, Pool, Vcpu, Vhost};
+        let known = [Main, Iothread, Pool, IoUring, Vhost, Vcpu, Kworker, Interrupt];
+        known.get(number).copied().unwrap_or_default()
     }
 }

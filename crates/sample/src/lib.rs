@@ -82,8 +82,8 @@ macro_rules! words {
     };
 }
 
-words!(CodeSpace, Direction, DomainState, EngineKind, EngineLevel, Injector, IrqSource, Origin);
-words!(SourceId, SourceState, Submitter);
+words!(CodeSpace, Direction, DomainState, EngineKind, EngineLevel, ThreadKind, IrqSource, Origin);
+words!(SourceId, SourceState);
 
 /// A wall clock that moved so far against the time since boot was set.
 pub const CLOCK_SET_MS: u64 = 1000;

@@ -13,17 +13,14 @@
 //! Merging is associative and commutative, apart from the order of the cells: new cells go to the end.
 
 use super::{
-    AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostRequests, Injection, Injector,
-    IrqSource, Migrations, OtherTask, ThreadEvents, Throttling, Timing, UserspaceCell,
+    AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostRequests, Injection, IrqSource,
+    Migrations, OtherTask, ThreadEvents, ThreadKind, Throttling, Timing, UserspaceCell,
 };
 use kvm::{Isa, Space};
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-
-/// A list this long is searched from its begin; a longer one by its rows' keys.
-const SHORT: usize = 64;
 
 /// Why a [`Timing`] with durations lacks the shortest or longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +169,7 @@ pub trait Row: Sum {
         how.room.checked_sub(1).map(|left| how.room = left).is_some()
     }
 
-    /// Makes it a part of the row of all that have no row of their own, if there is such a row.
+    /// Makes it a part of the row of the rest, if there is such a row.
     fn becomes_rest(&mut self) -> bool {
         false
     }
@@ -205,7 +202,7 @@ rows! {
     UserspaceCell: i32 = |cell| cell.reason;
     OtherTask: (i32, String) = |task| (task.tid, task.comm.clone()), limited by names;
     HostDisk: (u32, u32) = |disk| disk.number;
-    Injection: (IrqSource, u32, Injector, Option<i32>) = |of| (of.source, of.vcpu, of.by, of.tid);
+    Injection: (IrqSource, u32, ThreadKind, Option<i32>) = |of| (of.source, of.vcpu, of.by, of.tid);
     Doorbell: (Space, u64, i32) = |bell| (bell.space, bell.address, bell.tid);
     Throttling: String = |limit| limit.group.clone();
 }
@@ -254,13 +251,10 @@ fn place_of<T: Row>(
     key: &T::Key,
 ) -> Option<usize> {
     if rows.get(likely).is_some_and(|row| row.key() == *key) {
-        Some(likely)
-    } else if rows.len() <= SHORT {
-        rows.iter().position(|row| row.key() == *key)
-    } else {
-        let all = || rows.iter().enumerate().rev().map(|(place, row)| (row.key(), place)).collect();
-        places.get_or_insert_with(all).get(key).copied()
+        return Some(likely);
     }
+    let all = || rows.iter().enumerate().rev().map(|(place, row)| (row.key(), place)).collect();
+    places.get_or_insert_with(all).get(key).copied()
 }
 
 impl ThreadEvents {

@@ -13,7 +13,7 @@
 //! Larger figures are cut to the limit; numbers of CPUs and the like that are too large are left out.
 
 use super::figures::Bounded;
-use super::{DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Sample, StackProfile};
+use super::{DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Sample};
 use kvm::cmdline::{self, QemuCommand};
 use kvm::cpu_set::MAX_CPUS;
 use kvm::device_property::MAX_PROPERTIES;
@@ -31,10 +31,6 @@ pub const MAX_FOLDER: usize = 1024;
 const MAX_NAME: usize = 256;
 /// Maximum number of devices below a block device.
 const MAX_NAMES: usize = 256;
-/// Maximum length of a sentence, characters.
-const MAX_SENTENCE: usize = 1024;
-/// Maximum number of calls in a stack: the kernel's limit for each of its two parts, and those between.
-const MAX_CALLS: usize = 300;
 /// The last second of the year 9998, milliseconds since the epoch. The calendar ends a year later, in any time zone.
 const LAST_MS: i64 = 253_370_764_799_000;
 
@@ -136,8 +132,6 @@ fn normalise_xml(xml: &mut DomainXml) {
     xml.iothreads = xml.iothreads.min(limits::IOTHREADS);
     xml.vcpu_pins.retain(|number, _| *number < limits::VCPUS);
     xml.iothread_pins.retain(|number, _| *number <= limits::IOTHREADS);
-    xml.vcpu_threads.retain(|number, _| *number < limits::VCPU_IDS);
-    xml.iothread_threads.retain(|number, _| *number <= limits::IOTHREADS);
     xml.numa_cells.retain(|cell| cell.id < limits::NUMA_CELLS);
     xml.numa_cells.truncate(limits::NUMA_CELLS as usize);
     xml.clock.timers.truncate(most);
@@ -159,9 +153,6 @@ impl DomainSample {
             thread.index.take_if(|n| *n >= MAX_CPUS);
             thread.place.cpu.take_if(|n| *n >= MAX_CPUS);
         }
-        if let Some(profile) = &mut self.profile {
-            Arc::make_mut(profile).normalise();
-        }
         for HostDisk { name, alias, below, .. } in self.host_disks.iter_mut().flatten() {
             below.truncate(MAX_NAMES);
             [name].into_iter().chain(alias).chain(below).for_each(clean_name);
@@ -169,26 +160,6 @@ impl DomainSample {
         if let Some(GuestInterrupts { injections, doorbells }) = &mut self.interrupts {
             doorbells.iter_mut().for_each(|bell| clean_name(&mut bell.comm));
             injections.iter_mut().filter_map(|injection| injection.comm.as_mut()).for_each(clean_name);
-        }
-    }
-}
-
-impl StackProfile {
-    fn normalise(&mut self) {
-        self.began_ms = calendar_ms(self.began_ms);
-        self.gaps.iter_mut().for_each(|gap| *gap = sanitize(gap, MAX_SENTENCE));
-        for thread in &mut self.threads {
-            clean_name(&mut thread.comm);
-            thread.index.take_if(|n| *n >= MAX_CPUS);
-        }
-        for function in &mut self.functions {
-            clean_name(&mut function.name);
-            clean_name(&mut function.module);
-        }
-        let known = self.functions.len();
-        for stack in &mut self.stacks {
-            stack.functions.retain(|number| (*number as usize) < known);
-            stack.functions.truncate(MAX_CALLS);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The live screen: the collector that feeds it, and the requests that the screen sends to the collector.
 
-use super::profiler::{self, ProfiledFeed};
-use super::{handlers, run_feeder, ui_options};
+use super::{run_feeder, ui_options};
 use crate::cli::Settings;
 use crate::cli::args::EngineDetail;
 use crate::command::live::{self, LiveHost};
 use crate::command::{HERE, keep};
-use crate::ui::{self, Control, ProfileRequest, ScreenEvent, ScreenHandlers, Tick};
+use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, Tick};
 use ::live::CollectorCommand;
+use engine::events::OnDemand;
 use judge::analysis::{DomainFilter, Pipeline};
 use rights::for_files;
 use sample::Feed;
@@ -21,13 +21,10 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     // What the screen writes goes into the current folder.
     let files = for_files(&[], Some(HERE.as_ref()));
     let stop = Arc::new(AtomicBool::new(false));
-    // Before the rights go that it needs.
-    let (profile_requests, taken) = profiler::start(stop.clone())?;
     let LiveHost { feed: collector, commands } = live::start_with(settings, files, false);
     let (control, requests) = channel();
     let (recording, recording_requests) = channel();
     let filter = settings.domains.clone();
-    let collector = ProfiledFeed { feed: collector, taken };
     let select = Box::new(move |sample: &_| filter.apply(sample));
     let samples = RecordingFeed::new(collector, recording_requests, settings.limits, select);
     let (pipeline, filter) = (Pipeline::new(settings.findings.clone()), settings.domains.clone());
@@ -40,14 +37,18 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         }
     })?;
     keep(files);
-    forward(requests, commands, recording, profile_requests, settings.engine_detail.clone())?;
+    forward(requests, commands, recording, settings.engine_detail.clone())?;
     let feeder = move |events: SyncSender<ScreenEvent>| {
         // It ends when the screen does, and closes what it has in the kernel before.
         if show.send(events).is_ok() {
             let _ = sampling.join();
         }
     };
-    ui::run(ui_options(settings), ScreenHandlers { control: Some(control), stop, ..handlers(settings) }, feeder)?;
+    ui::run(
+        ui_options(settings),
+        ScreenHandlers { control: Some(control), stop, ..ScreenHandlers::default() },
+        feeder,
+    )?;
     Ok(0)
 }
 
@@ -79,14 +80,7 @@ pub(crate) fn feed(
 
 impl From<judge::analysis::JudgedInterval> for Tick {
     fn from(interval: judge::analysis::JudgedInterval) -> Self {
-        let judge::analysis::JudgedInterval { model, report } = interval;
-        Self {
-            model,
-            findings: report.findings,
-            cannot_tell: report.cannot_tell,
-            watching: report.watching,
-            ..Self::default()
-        }
+        Self { model: interval.model, report: interval.report, ..Self::default() }
     }
 }
 
@@ -95,23 +89,20 @@ fn forward(
     requests: Receiver<Control>,
     commands: Sender<CollectorCommand>,
     recording: Sender<RecordingRequest>,
-    profiles: Sender<ProfileRequest>,
     always: Vec<EngineDetail>,
 ) -> std::io::Result<()> {
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for control in requests {
-            let has = |detail| always.contains(&detail);
+            let on_demand =
+                |what, on, detail| commands.send(CollectorCommand::OnDemand(what, on || always.contains(&detail))).ok();
             // Whoever is gone needs no requests.
             let _ = match control {
                 Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
-                Control::ShowDisks(on) => commands.send(CollectorCommand::Disks(on || has(EngineDetail::Disks))).ok(),
-                Control::ShowInterrupts(on) => {
-                    commands.send(CollectorCommand::Interrupts(on || has(EngineDetail::Interrupts))).ok()
-                }
+                Control::ShowDisks(on) => on_demand(OnDemand::Disks, on, EngineDetail::Disks),
+                Control::ShowInterrupts(on) => on_demand(OnDemand::Interrupts, on, EngineDetail::Interrupts),
                 Control::Quit => commands.send(CollectorCommand::Stop).ok(),
                 Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
                 Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),
-                Control::Profile(request) => profiles.send(request).ok(),
             };
         }
     })?;

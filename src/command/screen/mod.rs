@@ -3,14 +3,12 @@
 pub(crate) mod live_feeder;
 mod mark_scan;
 mod player;
-mod profiler;
 
 pub use live_feeder::live;
 pub use player::replay;
 
-use super::save_settings;
 use crate::cli::Settings;
-use crate::ui::{ScreenEvent, ScreenHandlers, ScreenSession, UiOptions};
+use crate::ui::{ScreenEvent, ScreenSession, UiOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::SyncSender;
 
@@ -20,17 +18,7 @@ pub fn ui_options(settings: &Settings) -> UiOptions {
         ascii: settings.ascii,
         no_color: !settings.color,
         settings: settings.screen.clone(),
-        keys: settings.keys.clone(),
         session: ScreenSession { interval_s: settings.interval.as_secs_f64(), ..ScreenSession::default() },
-    }
-}
-
-/// Who carries out what every screen asks for.
-fn handlers(settings: &Settings) -> ScreenHandlers {
-    let asked = settings.config.clone();
-    ScreenHandlers {
-        save: Some(Box::new(move |chosen| save_settings::save(asked.as_deref(), chosen))),
-        ..ScreenHandlers::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plays a recording on the screen: play, pause, step, seek, speed.
 
 use super::mark_scan::MarkScan;
-use super::{handlers, run_feeder, ui_options};
+use super::{run_feeder, ui_options};
 use crate::cli::Settings;
 use crate::command::recorded_intervals::{ReachedInterval, RecordedIntervals};
 use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick};
@@ -41,7 +41,7 @@ pub fn replay(
     };
     let mut options = ui_options(settings);
     (options.session.source, options.session.title) = (source, title);
-    ui::run(options, ScreenHandlers { replay: Some(commands), ..handlers(settings) }, feeder)
+    ui::run(options, ScreenHandlers { replay: Some(commands), ..ScreenHandlers::default() }, feeder)
 }
 
 struct Player<'a> {

@@ -1,7 +1,6 @@
-//! The view as a file for a ticket: a picture, text, or figures. Pure: the screen's edge writes the file.
+//! The view as a file for a ticket: text or figures. Pure: the screen's edge writes the file.
 
 mod csv;
-mod svg;
 
 use super::render;
 use super::state::{AppState, ScreenSource};
@@ -10,7 +9,6 @@ use super::theme::Theme;
 use super::views::ScreenView;
 use jiff::Timestamp;
 use judge::analysis::DomainFilter;
-use judge::lint::Report;
 use judge::model::DomainModel;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -20,8 +18,6 @@ use report::json;
 /// What the view is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SaveFormat {
-    /// A picture of the screen.
-    Svg,
     /// The screen's text.
     Text,
     /// The view's figures, a line for each row.
@@ -32,9 +28,8 @@ pub enum SaveFormat {
 
 impl SaveFormat {
     /// All with the ends of their files' names and their lines of the menu, in its order.
-    pub const ALL: [(Self, &str, &str); 4] = [
-        (Self::Svg, "svg", "a picture of the screen, for a browser or a ticket"),
-        (Self::Text, "txt", "the text of the screen"),
+    pub const ALL: [(Self, &str, &str); 3] = [
+        (Self::Text, "txt", "the text of the screen, for a ticket"),
         (Self::Csv, "csv", "the figures of the view, not rounded, for a spreadsheet"),
         (Self::Json, "json", "the whole interval of the guests in the view, as --batch --json prints it"),
     ];
@@ -43,7 +38,6 @@ impl SaveFormat {
 /// A file to write: its name and its content. `None` before the first sample, and for the CSV of a view without tables.
 pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(String, String)> {
     let content = match format {
-        SaveFormat::Svg => svg::picture(&drawn(state, theme), &title(state), theme.tone()),
         SaveFormat::Text => lines(&drawn(state, theme)),
         SaveFormat::Csv => Some(csv::tables(state)).filter(|csv| !csv.is_empty())?,
         SaveFormat::Json => json::text(&document(state)?).ok()? + "\n",
@@ -52,7 +46,7 @@ pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(Stri
     Some((file_name(state, state.view.name(), extension), content))
 }
 
-/// A file name with host and time: `kvmtop-kvm07-exits-20261121-140322.svg`.
+/// A file name with host and time: `kvmtop-kvm07-guests-20261121-140322.txt`.
 pub fn file_name(state: &AppState, what: &str, extension: &str) -> String {
     let model = state.model.as_ref();
     let host = model.map(|m| m.host.facts.hostname.as_str()).unwrap_or_default();
@@ -67,11 +61,6 @@ pub fn file_name(state: &AppState, what: &str, extension: &str) -> String {
 /// The guests of the view: on a page its guest, else all that pass the filter.
 fn guests(state: &AppState) -> Vec<&DomainModel> {
     if state.view == ScreenView::Page { state.domain().into_iter().collect() } else { state.guests() }
-}
-
-fn title(state: &AppState) -> String {
-    let guests: Vec<String> = guests(state).iter().take(3).map(|d| text::clean(d.name())).collect();
-    format!("kvmtop, {}: {}", state.view.name(), guests.join(", "))
 }
 
 /// The screen as it is, drawn once more.
@@ -101,15 +90,8 @@ pub(in crate::ui) fn lines(buf: &Buffer) -> String {
 /// The interval as JSON has it, with the guests of the view and the findings about them and the host.
 fn document(state: &AppState) -> Option<JsonDocument> {
     let source = if state.session.source == ScreenSource::Live { "live" } else { "session" };
-    let report = Report {
-        findings: state.findings.clone(),
-        cannot_tell: state.cannot_tell.clone(),
-        watching: state.watching.clone(),
-        notes: Vec::new(),
-    };
-    let view =
-        report::View { model: state.model.as_ref()?, findings: &report, source, domains: &DomainFilter::default() };
-    let mut document = JsonDocument::new(&view);
+    let (model, domains) = (state.model.as_ref()?, &DomainFilter::default());
+    let mut document = JsonDocument::new(&report::View { model, findings: &state.report, source, domains });
     let shown = guests(state);
     document.domains.retain(|d| shown.iter().any(|s| s.name() == d.name && s.facts.pid == d.pid));
     document.findings.retain(|f| f.domain.as_deref().is_none_or(|name| shown.iter().any(|d| d.name() == name)));

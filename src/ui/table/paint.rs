@@ -16,7 +16,7 @@ use ratatui::layout::Rect;
 
 /// Columns in front of the cells: the selection and the severity.
 const MARKS: u16 = 3;
-/// Width of a change behind its figure.
+/// Width of a change after its figure.
 const CHANGE: u16 = 7;
 
 /// A table whose columns were fitted to a width.
@@ -65,13 +65,7 @@ impl<'a> TablePainter<'a> {
         self.fitted.iter().any(|(at, ..)| self.columns[*at] == column)
     }
 
-    /// Why a column that is chosen is not painted.
-    pub fn why_not(&self, column: ColumnId) -> Option<&'static str> {
-        let has_values = self.columns.contains(&column);
-        (!self.shows(column)).then_some(if has_values { "no room" } else { "no values" })
-    }
-
-    /// Paints the headers. A table that is sorted by a column without room says so behind its first header.
+    /// Paints the headers. A table that is sorted by a column without room says so after its first header.
     pub fn head(&self, buf: &mut Buffer, line: Rect) {
         let sort = self.state.sort;
         for (n, &(at, x, room)) in self.fitted.iter().enumerate() {

@@ -147,7 +147,7 @@ impl Pen {
 
 /// The index of a colour among the terminal's sixteen colours. Without it, crossterm sends a 256-colour sequence, which
 /// a terminal with only sixteen colours may read as two modifiers.
-pub fn place_among_sixteen(colour: Color) -> Option<usize> {
+fn place_among_sixteen(colour: Color) -> Option<usize> {
     use Color as C;
     #[rustfmt::skip]
     const SIXTEEN: [C; 16] = [

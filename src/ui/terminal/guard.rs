@@ -1,7 +1,8 @@
 //! The terminal: taken over, and given back clean however the program ends.
 
-use super::background;
 use super::changed_cells::write_changes;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
 use crossterm::terminal::{
@@ -30,7 +31,14 @@ pub struct Guard {
     has_cursor: bool,
     /// Whether it can be asked to show a frame at once.
     synchronised: bool,
+    /// Frames since the clock was last shown as it is.
+    still: u32,
 }
+
+/// Cells of the clock, at the right end of the first line.
+const CLOCK: u16 = 9;
+/// As many frames in a row may leave the clock as it is, if nothing else changes: an idle screen sends nothing.
+const CLOCK_STANDS: u32 = 60;
 
 impl Guard {
     /// Takes the terminal over: raw mode, alternate screen, pasted text that is not keys. `synchronised` says whether
@@ -47,7 +55,7 @@ impl Guard {
             }));
         });
         take()?;
-        Ok(Self { shown: None, has_cursor: false, synchronised })
+        Ok(Self { shown: None, has_cursor: false, synchronised, still: 0 })
     }
 
     /// Columns and rows.
@@ -59,12 +67,17 @@ impl Guard {
     }
 
     /// Shows a picture, and the cursor where text is typed. Terminals with synchronised updates show the picture when
-    /// it is complete. A terminal whose size has changed reports the new size, and is painted again.
+    /// it is complete. A terminal whose size has changed reports the new size, and is painted again. `by_user`: a key
+    /// or the like led to it, so the clock has to be right.
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub fn draw(&mut self, now: &Buffer, cursor: Option<Position>) -> io::Result<()> {
-        if Self::size()? != now.area.as_size() {
+    pub fn draw(&mut self, now: Buffer, cursor: Option<Position>, by_user: bool) -> io::Result<()> {
+        self.still = if by_user { 0 } else { (self.still + 1) % CLOCK_STANDS };
+        let clock = if self.still > 0 { CLOCK } else { 0 };
+        let is_same = self.shown.as_ref().is_some_and(|shown| is_alike(shown, &now, clock));
+        let is_shown = is_same && cursor.is_none() && !self.has_cursor;
+        if is_shown || Self::size()? != now.area.as_size() {
             return Ok(());
         }
         // A frame leaves in one write: a slow line shows it whole.
@@ -76,10 +89,10 @@ impl Guard {
             queue!(frame, Hide)?;
         }
         match self.shown.as_ref().filter(|shown| shown.area == now.area) {
-            Some(shown) => write_changes(&mut frame, shown, now)?,
+            Some(shown) => write_changes(&mut frame, shown, &now)?,
             None => {
                 queue!(frame, Clear(ClearType::All))?;
-                write_changes(&mut frame, &Buffer::empty(now.area), now)?;
+                write_changes(&mut frame, &Buffer::empty(now.area), &now)?;
             }
         }
         if let Some(Position { x, y }) = cursor {
@@ -89,13 +102,11 @@ impl Guard {
             queue!(frame, EndSynchronizedUpdate)?;
         }
         // Until all of it is written, what the terminal shows is not known.
-        let shown = self.shown.take();
+        self.shown = None;
         let mut out = stdout().lock();
         out.write_all(&frame)?;
         out.flush()?;
-        let mut shown = shown.filter(|shown| shown.area == now.area).unwrap_or_else(|| Buffer::empty(now.area));
-        shown.content.clone_from(&now.content);
-        self.shown = Some(shown);
+        self.shown = Some(now);
         Ok(())
     }
 
@@ -144,23 +155,13 @@ impl Guard {
         }
     }
 
-    /// Asks the terminal for its background. The answer comes between keys.
-    ///
-    /// # Errors
-    /// When the terminal is gone.
-    pub fn ask_background() -> io::Result<()> {
-        let mut out = stdout().lock();
-        out.write_all(background::QUESTION.as_bytes())?;
-        out.flush()
-    }
-
     /// Puts text on the clipboard of the terminal's user, through ssh and tmux too (OSC 52).
     ///
     /// # Errors
     /// When the terminal is gone.
     pub fn copy(text: &str) -> io::Result<()> {
         let mut out = stdout().lock();
-        write!(out, "\x1b]52;c;{}\x1b\\", base64(without_hidden(text).as_bytes()))?;
+        write!(out, "\x1b]52;c;{}\x1b\\", STANDARD.encode(without_hidden(text).as_bytes()))?;
         out.flush()
     }
 }
@@ -169,6 +170,14 @@ impl Drop for Guard {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+/// Whether two frames are the same, but for `but` cells at the right end of the first line.
+fn is_alike(before: &Buffer, now: &Buffer, but: u16) -> bool {
+    let width = usize::from(now.area.width);
+    let clock = width.saturating_sub(but.into())..width;
+    let mut cells = before.content().iter().zip(now.content()).enumerate();
+    before.area == now.area && cells.all(|(at, (a, b))| a == b || clock.contains(&at))
 }
 
 fn take() -> io::Result<()> {
@@ -188,36 +197,23 @@ fn give_back() {
     }
 }
 
-/// RFC 4648; the only use of it here is OSC 52.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
-        for i in 0..4 {
-            let digit = DIGITS[(word >> (18 - 6 * i) & 63) as usize];
-            out.push(if i <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratatui::layout::Rect;
 
     #[test]
-    fn base64_of_rfc_4648() {
-        for (plain, coded) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            assert_eq!(base64(plain.as_bytes()), coded);
-        }
+    fn frames_that_differ_by_their_clock_alone_are_alike() {
+        let frame = |clock: &str, below: &str| {
+            let mut buffer = Buffer::empty(Rect::new(0, 0, 20, 2));
+            buffer.set_string(11, 0, clock, ratatui::style::Style::default());
+            buffer.set_string(11, 1, below, ratatui::style::Style::default());
+            buffer
+        };
+        let before = frame("14:03:22", "1.0");
+        assert!(is_alike(&before, &frame("14:03:23", "1.0"), CLOCK));
+        assert!(!is_alike(&before, &frame("14:03:23", "1.0"), 0));
+        assert!(!is_alike(&before, &frame("14:03:22", "1.1"), CLOCK));
+        assert!(!is_alike(&before, &Buffer::empty(Rect::new(0, 0, 20, 3)), CLOCK));
     }
 }

@@ -1,9 +1,14 @@
 //! What the terminal can show, from the environment. Pure: variables are given by the caller.
 
 use crate::ui::theme::{Charset, Palette, Theme, Tone};
+use clap::ValueEnum;
+use serde::Deserialize;
+use strum::IntoStaticStr;
 
 /// The look that the user asks for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum ThemeChoice {
     /// By the terminal.
     #[default]
@@ -13,50 +18,30 @@ pub enum ThemeChoice {
     /// For a light background.
     Light,
     /// With the terminal's own sixteen colours.
+    #[value(name = "16")]
+    #[serde(rename = "16")]
+    #[strum(serialize = "16")]
     Sixteen,
     /// Without colour.
     Mono,
 }
 
 impl ThemeChoice {
-    /// All with their names on the command line and in the config file, in the order of the key that changes them.
-    pub const ALL: [(Self, &str); 5] = [
-        (Self::Auto, "auto"),
-        (Self::Dark, "dark"),
-        (Self::Light, "light"),
-        (Self::Sixteen, "16"),
-        (Self::Mono, "mono"),
-    ];
-
-    fn place(self) -> usize {
-        Self::ALL.iter().position(|(c, _)| *c == self).unwrap_or(0)
-    }
-
-    /// Its name.
+    /// Its name on the command line and in the config file.
     pub fn name(self) -> &'static str {
-        Self::ALL[self.place()].1
-    }
-
-    /// The choice of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(_, its)| *its == name).map(|(choice, _)| choice)
+        self.into()
     }
 
     /// The one after it.
     #[must_use]
     pub fn next(self) -> Self {
-        Self::ALL[(self.place() + 1) % Self::ALL.len()].0
+        let all = Self::value_variants();
+        all.iter().skip_while(|choice| **choice != self).nth(1).copied().unwrap_or_default()
     }
 }
 
-/// The theme for a terminal. `ascii` asks for ASCII and `no_color` for no colour, whatever the terminal can do;
-/// `background` is what the terminal said about itself.
-pub fn theme(
-    choice: ThemeChoice,
-    (ascii, no_color): (bool, bool),
-    background: Option<Tone>,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Theme {
+/// The theme for a terminal. `ascii` asks for ASCII and `no_color` for no colour, whatever the terminal can do.
+pub fn theme(choice: ThemeChoice, (ascii, no_color): (bool, bool), env: &dyn Fn(&str) -> Option<String>) -> Theme {
     let set = |name: &str| env(name).filter(|v| !v.is_empty());
     let palette = match (palette(&set), choice) {
         (Palette::Plain, _) => Palette::Plain,
@@ -69,7 +54,7 @@ pub fn theme(
     let tone = match choice {
         ThemeChoice::Dark => Tone::Dark,
         ThemeChoice::Light => Tone::Light,
-        _ => background.unwrap_or_else(|| tone(set("COLORFGBG").as_deref())),
+        _ => tone(set("COLORFGBG").as_deref()),
     };
     let charset = if ascii { Charset::Ascii } else { charset(&set) };
     Theme::of(palette, tone, charset)
@@ -111,10 +96,10 @@ fn charset(set: &dyn Fn(&str) -> Option<String>) -> Charset {
     }
 }
 
-/// Whether the terminal may be asked to show a frame at once (DEC private mode 2026), and for its background (OSC 11).
+/// Whether the terminal may be asked to show a frame at once (DEC private mode 2026).
 /// A terminal ignores a control sequence that it does not know (ECMA-48), as xterm does; those that only write, a VT100
 /// and the Linux console, which cannot know these, are not asked.
-pub fn can_be_asked(env: &dyn Fn(&str) -> Option<String>) -> bool {
+pub fn knows_sequences(env: &dyn Fn(&str) -> Option<String>) -> bool {
     match env("TERM").unwrap_or_default().as_str() {
         "" | "dumb" | "unknown" | "linux" | "ansi" => false,
         term => !term.starts_with("vt"),
@@ -128,9 +113,7 @@ mod tests {
     /// `TERM=xterm LANG=C` as a theme.
     fn by(choice: ThemeChoice, vars: &str) -> Theme {
         let vars: Vec<(&str, &str)> = vars.split(' ').filter_map(|v| v.split_once('=')).collect();
-        theme(choice, (false, false), None, &|name| {
-            vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string())
-        })
+        theme(choice, (false, false), &|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string()))
     }
 
     #[test]
@@ -176,7 +159,7 @@ mod tests {
             ("dumb", false),
             ("", false),
         ] {
-            assert_eq!(can_be_asked(&|_| Some(term.into())), asked, "{term}");
+            assert_eq!(knows_sequences(&|_| Some(term.into())), asked, "{term}");
         }
     }
 
@@ -195,29 +178,17 @@ mod tests {
             assert_eq!(by(choice, vars), theme, "{choice:?} {vars}");
         }
         assert_eq!(
-            super::theme(ThemeChoice::Auto, (true, true), None, &|_| Some("xterm-256color.utf-8".into())).glyphs,
+            super::theme(ThemeChoice::Auto, (true, true), &|_| Some("xterm-256color.utf-8".into())).glyphs,
             Theme::new(P::None, true).glyphs
         );
     }
 
     #[test]
-    fn what_the_terminal_says_of_its_background_counts_more_than_the_environment() {
-        let tone = |choice, said, colorfgbg: &str| {
-            let env = |name: &str| (name == "COLORFGBG").then(|| colorfgbg.to_string());
-            super::theme(choice, (false, false), said, &env).tone()
-        };
-        assert_eq!(tone(ThemeChoice::Auto, Some(Tone::Light), "15;0"), Tone::Light);
-        assert_eq!(tone(ThemeChoice::Auto, Some(Tone::Dark), "0;15"), Tone::Dark);
-        assert_eq!(tone(ThemeChoice::Auto, None, "0;15"), Tone::Light);
-        assert_eq!(tone(ThemeChoice::Dark, Some(Tone::Light), "0;15"), Tone::Dark);
-    }
-
-    #[test]
     fn choices_have_names_and_follow_each_other() {
-        for (choice, name) in ThemeChoice::ALL {
-            assert_eq!((ThemeChoice::named(name), choice.name()), (Some(choice), name));
-        }
-        assert_eq!(ThemeChoice::Mono.next(), ThemeChoice::Auto);
-        assert_eq!(ThemeChoice::named("blue"), None);
+        let names: Vec<&str> = std::iter::successors(Some(ThemeChoice::Auto), |choice| Some(choice.next()))
+            .take(6)
+            .map(ThemeChoice::name)
+            .collect();
+        assert_eq!(names, ["auto", "dark", "light", "16", "mono", "auto"]);
     }
 }

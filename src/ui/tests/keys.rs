@@ -1,7 +1,7 @@
 //! What each key does.
 
 use super::*;
-use crate::ui::action::{Control, Effect, Replay};
+use crate::ui::action::{Action, Control, Effect, Replay};
 use crate::ui::keymap::KEYMAP;
 use crate::ui::mouse::mouse;
 use crate::ui::state::{Menu, Popup};
@@ -37,7 +37,7 @@ fn with_problems(problems: &[(&str, RuleId)]) -> AppState {
         let domain = Some((*guest).to_string()).filter(|name| !name.is_empty());
         Finding { rule: *rule, domain, severity: Severity::Warning, title: rule.as_str().into(), ..Finding::default() }
     };
-    state.findings = problems.iter().map(finding).collect();
+    state.report.findings = problems.iter().map(finding).collect();
     state.settle();
     state
 }
@@ -92,7 +92,7 @@ fn the_selection_follows_the_guest_and_then_its_neighbour() {
 
 #[test]
 fn q_closes_what_is_open_and_quits_elsewhere() {
-    for open in ["?", "s", "C", "S", "b", "<Enter>?", "4s", "2C"] {
+    for open in ["?", "s", "C", "S", "<Enter>?", "4s", "2C"] {
         let mut s = busy(120, 40);
         press(&mut s, open);
         assert!(s.popup.is_some(), "{open}");
@@ -195,7 +195,7 @@ fn a_wrong_filter_says_where_and_keeps_the_one_before() {
 
 #[test]
 fn pasted_text_goes_into_an_input_or_nowhere() {
-    for open in ["", "?", "s", "C", "<Enter>", "b"] {
+    for open in ["", "?", "s", "C", "<Enter>"] {
         let mut s = busy(120, 40);
         press(&mut s, open);
         let before = shown(&s);
@@ -229,7 +229,7 @@ fn the_sort_menu_chooses_and_reverses() {
     assert_eq!((s.popup.is_none(), names(&s)[0]), (true, "build-3"));
 }
 
-/// The menus are those of the table under the cursor.
+/// The menus belong to the table under the cursor.
 #[test]
 fn menus_are_about_the_table_under_the_cursor() {
     let mut s = busy(120, 40);
@@ -292,9 +292,9 @@ fn what_stops_tracing_or_starts_a_file_says_how_to_undo_it() {
     assert_eq!(press(&mut s, "r"), [Effect::Control(Control::StopRecord)]);
     assert!(footer(&s).contains("recording is stopped") && footer(&s).contains("r records"), "{}", footer(&s));
     // No other key stops or starts anything.
-    for b in KEYMAP.iter().filter(|b| !["tracing-level", "record", "stack"].contains(&b.name)) {
+    for b in KEYMAP.iter().filter(|b| ![Action::EngineLevel, Action::Record].contains(&b.action)) {
         let effects = crate::ui::update::update(&mut busy(120, 40), b.action);
-        assert!(!effects.iter().any(|e| matches!(e, Effect::Control(_) | Effect::StartRecord)), "{}", b.name);
+        assert!(!effects.iter().any(|e| matches!(e, Effect::Control(_) | Effect::StartRecord)), "{}", b.help);
     }
 }
 
@@ -392,9 +392,9 @@ fn a_fix_is_copied_or_written_under_a_safe_name() {
     }
     let mut f = Fixture::busy_host();
     f.guests[0].facts.name.value = "../../etc/x y".into();
-    let found = s.findings.iter().find(|f| f.rule == RuleId::PinOverlap).cloned().unwrap();
+    let found = s.report.findings.iter().find(|f| f.rule == RuleId::PinOverlap).cloned().unwrap();
     let mut s = screen(&f, 120, 40);
-    s.findings = vec![Finding { domain: Some("../../etc/x y".to_string()), ..found }];
+    s.report.findings = vec![Finding { domain: Some("../../etc/x y".to_string()), ..found }];
     s.settle();
     press(&mut s, "n");
     let effects = press(&mut s, "w");
@@ -503,16 +503,4 @@ fn the_wheel_moves_and_a_popup_takes_it() {
     assert!(matches!(s.popup, Some(Popup::Input(..))));
     click(&mut s, 5, 4);
     assert!(matches!(s.popup, Some(Popup::Input(..))));
-}
-
-#[test]
-fn settings_are_those_of_the_screen() {
-    let mut s = busy(120, 40);
-    match press(&mut s, "TMs<Down><Enter><Enter>W").as_slice() {
-        [Effect::SaveSettings(saved)] => {
-            assert_eq!((saved.theme.name(), saved.mouse, saved.view), ("dark", true, ScreenView::Guests));
-            assert_eq!(saved.sort.map(|sort| sort.column), Some(ColumnId(1)));
-        }
-        other => panic!("{other:?}"),
-    }
 }

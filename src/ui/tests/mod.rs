@@ -11,7 +11,7 @@ use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource, Tick};
 use super::theme::{Palette, Theme};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use judge::lint::{self, Options, RuleMemory};
+use judge::lint::{self, Options, Report, RuleMemory};
 use judge::model::{Base, Model};
 use judge::testing::FixtureModel as _;
 use ratatui::Terminal;
@@ -56,8 +56,7 @@ fn judged_tick(f: &Fixture) -> Tick {
     for second in 30..=60 {
         let (before, now) = (f.sample(f64::from(second - 1)), f.sample(f64::from(second)));
         tick.model = Model::new(&now, Base::Previous(&before));
-        let report = lint::run(&tick.model, &mut memory, &options);
-        (tick.findings, tick.cannot_tell) = (report.findings, report.cannot_tell);
+        tick.report = Report { watching: Vec::new(), ..lint::run(&tick.model, &mut memory, &options) };
     }
     tick
 }

@@ -1,5 +1,6 @@
 //! `docs/keys.md` and `docs/columns.md` are made from the tables that the screen uses. `make accept` writes them.
 
+use crate::ui::filter::TableFilter;
 use crate::ui::keymap::{KEYMAP, When};
 use crate::ui::table::TableId;
 use crate::ui::views::guests::filter_fields;
@@ -11,18 +12,6 @@ const KEYS: &str = "\
 # The keys
 
 This page is made from the table of keys (`src/ui/keymap.rs`), as are the screen's help (`?`) and its last line.
-
-The name in the last column gives an action other keys in the config file, one or several in place of its own:
-
-```toml
-[keys]
-filter = [\"/\", \"F3\"]
-record = []        # none
-```
-
-Keys are `x`, `Ctrl-x`, `F5`, `space`, `Enter`, `Esc`, `Tab`, `Shift-Tab`, `Backspace`, `Up`, `Down`, `Left`, `Right`,
-`Home`, `End`, `PgUp`, `PgDn`, `Ins`, `Del`, and the special ones with `Shift-`. A key that would do two things at once
-is an error at the start, with file and line.
 
 With `--mouse`, the key `M` or `mouse = true`, a click selects a row or sorts by a header, a click on the selected row,
 a problem or the detail opens it, and the wheel scrolls. Else the terminal keeps the mouse, to select text.
@@ -70,10 +59,10 @@ fn keys() -> String {
     for (when, title) in When::ALL {
         let title = title.to_lowercase();
         let _ = writeln!(out, "\n## {}{}\n", title[..1].to_uppercase(), &title[1..]);
-        let _ = writeln!(out, "| key | what it does | name |\n|---|---|---|");
+        let _ = writeln!(out, "| key | what it does |\n|---|---|");
         for b in KEYMAP.iter().filter(|b| b.when == when) {
             let keys: Vec<String> = b.keys.split(' ').map(|key| format!("`{key}`")).collect();
-            let _ = writeln!(out, "| {} | {} | `{}` |", keys.join(" "), cell(b.help), b.name);
+            let _ = writeln!(out, "| {} | {} |", keys.join(" "), cell(b.help));
         }
     }
     out
@@ -118,7 +107,7 @@ fn the_page_of_columns_is_current() {
 fn the_filters_of_the_page_can_be_read() {
     let block = FILTER.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     for line in block.lines() {
-        assert!(crate::ui::filter::parse(line, &filter_fields()).is_ok_and(|f| f.is_some()), "{line}");
+        assert!(TableFilter::read(line, &filter_fields()).is_ok_and(|f| !f.is_empty()), "{line}");
     }
 }
 

@@ -47,7 +47,7 @@ pub fn busy_vcpus(model: &Model, cpu: &CpuModel) -> usize {
 
 /// The severity of the worst finding about each CPU.
 pub fn found(state: &AppState) -> HashMap<u32, Severity> {
-    let marks = state.findings.iter().flat_map(|f| f.marks.iter().map(|mark| (mark, f.severity)));
+    let marks = state.report.findings.iter().flat_map(|f| f.marks.iter().map(|mark| (mark, f.severity)));
     let cpu = |(mark, severity): (&Mark, Severity)| match mark {
         Mark::Pcpu(cpu) => Some((*cpu, severity)),
         _ => None,

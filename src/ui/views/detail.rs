@@ -143,7 +143,7 @@ fn fix(room: Room, f: &Finding, cut: char) -> Vec<StyledLine> {
     lines.map(styled).collect()
 }
 
-/// The vCPUs that matter (those of the problem, then the busiest) and how many more the guest has.
+/// The vCPUs that matter (first the problem's, then the busiest) and how many more the guest has.
 fn threads(room: Room, (model, at): (&Model, usize), problem: Option<&Finding>, cut: char) -> Vec<StyledLine> {
     let Some(domain) = model.domains.get(at) else { return Vec::new() };
     let load = |t: &ThreadModel| t.cpu.map_or(0.0, |c| c.busy() + c.wait.unwrap_or(0.0));
@@ -248,7 +248,7 @@ mod tests {
         for ((columns, rows), at) in [((80, 24), [1, 2, 4, 5]), ((100, 30), [1, 2, 4, 6]), ((120, 40), [1, 4, 7, 10])] {
             let mut state = busy(columns, rows);
             let mut wordy = state.clone();
-            for f in &mut wordy.findings {
+            for f in &mut wordy.report.findings {
                 (f.title, f.why, f.marks) = (long(), long(), Vec::new());
                 f.evidence = vec![long(), long()];
                 f.fix.iter_mut().for_each(|fix| fix.text = long());
@@ -306,7 +306,7 @@ mod tests {
             seen_s: 3.0,
             needed_s: 10.0,
         };
-        state.watching.push(watched);
+        state.report.watching.push(watched);
         assert!(lines(&state)[0].contains(" web-1: nothing found yet; judged in full in 7 s "));
         state.list.rows[state.list.at] = ListRow::Idle(4);
         assert!(state.problems().is_empty(), "those of the host are not about idle guests");
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn text_from_guests_is_cleaned() {
         let mut state = busy(120, 40);
-        state.findings.iter_mut().for_each(|f| f.title = "a\u{1b}[2J".into());
+        state.report.findings.iter_mut().for_each(|f| f.title = "a\u{1b}[2J".into());
         assert!(!lines(&state).concat().contains('\u{1b}'));
     }
 }

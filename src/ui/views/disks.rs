@@ -140,7 +140,7 @@ pub fn bad(value: Option<f64>, print: fn(f64) -> String) -> Cell {
 
 type Disk<'a> = Column<DeviceRow<'a, DiskRates>>;
 
-/// The columns of disks; their names are those of JSON.
+/// The columns of disks; they have the names that JSON has.
 pub fn columns<'a>() -> Vec<Disk<'a>> {
     const DISK: &str = "Target (libvirt), or id of the drive or device (the guest's own monitor). Read every 5 s.";
     const TIME: &str = "Mean time from the guest's request to its completion by the VMM, microseconds where no unit is \
@@ -175,7 +175,7 @@ pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'
 
 type Nic<'a> = Column<DeviceRow<'a, NicRates>>;
 
-/// The columns of network interfaces; their names are those of JSON.
+/// The columns of network interfaces; they have the names that JSON has.
 pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
     const NIC: &str = "The device on the host, such as a tap. There RX and TX are swapped: what it sends, the guest \
                        receives.";

@@ -85,7 +85,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 
 /// The style of a row of a guest that findings may be about.
 pub fn style(state: &AppState, domain: &DomainModel, mark: &Mark) -> RowStyle {
-    let about = state.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name()) && f.marks.contains(mark));
+    let about =
+        state.report.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name()) && f.marks.contains(mark));
     about.map(|f| f.severity).max().map_or(RowStyle::Plain, RowStyle::Severity)
 }
 
@@ -172,7 +173,7 @@ mod tests {
         for second in 30..=60 {
             let model = Model::new(&sample(second), Base::Previous(&sample(second - 1)));
             let report = lint::run(&model, &mut memory, &Options::default());
-            state.absorb(Tick { model, findings: report.findings, ..Tick::default() });
+            state.absorb(Tick { model, report, ..Tick::default() });
         }
         state
     }
@@ -231,7 +232,7 @@ mod tests {
                         parts += 1;
                     }
                 }
-                for f in state.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name())) {
+                for f in state.report.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name())) {
                     let marks = f.marks.iter().map(|mark| match mark {
                         Mark::Access(space, address, direction) => {
                             sum(&|a| (a.space, a.address, a.direction) == (*space, *address, *direction))

@@ -47,7 +47,7 @@ pub fn section(state: &AppState) -> Section<'_> {
 }
 
 impl HeatMap<'_> {
-    /// The waits of the last intervals, newest first. The newest points of all guests are of the same interval.
+    /// The waits of the last intervals, newest first. The newest points of all guests belong to the same interval.
     fn intervals(&self, room: usize) -> Vec<WaitBands> {
         let mut intervals: Vec<WaitBands> = Vec::new();
         for domain in &self.guests {

@@ -78,7 +78,7 @@ mod tests {
     fn a_device_has_its_figures_and_who_asked_most() {
         let mut disk = sample::HostDisk { name: "nvme0n1".into(), ..sample::HostDisk::default() };
         (0..150).for_each(|_| disk.reads.total.add(200_000));
-        disk.submitters = [(sample::Submitter::Pool, 140), (sample::Submitter::Main, 10)].into();
+        disk.submitters = [(sample::ThreadKind::Pool, 140), (sample::ThreadKind::Main, 10)].into();
         let mut state = screen(&Fixture::with_devices(), 120, 40);
         let of = HostDiskModel { of: disk, seconds: Some(1.0), device: None };
         state.model.as_mut().unwrap().domains[0].host_disks = Some(vec![of]);

@@ -108,7 +108,7 @@ mod tests {
     use crate::ui::tests::{draw, screen, text};
     use crate::ui::theme::Theme;
     use judge::model::{Base, Model};
-    use sample::{Doorbell, GuestInterrupts, Injection, Injector, IrqSource};
+    use sample::{Doorbell, GuestInterrupts, Injection, IrqSource, ThreadKind};
     use testkit::{Fixture, Guest, Host};
 
     fn quiet() -> Fixture {
@@ -119,7 +119,7 @@ mod tests {
     fn interrupts_and_doorbells_are_shown_the_most_frequent_first() {
         let mut now = quiet().sample(60.0);
         let mut timer =
-            Injection { source: IrqSource::Local(0xec), by: Injector::Vcpu, count: 500, ..Injection::default() };
+            Injection { source: IrqSource::Local(0xec), by: ThreadKind::Vcpu, count: 500, ..Injection::default() };
         (0..100).for_each(|_| timer.wake.add(3_000));
         (0..100).for_each(|_| timer.delay.add(4_000));
         (0..100).for_each(|_| timer.slept.add(9_000));

@@ -42,7 +42,7 @@ impl<'a> MemoryRow<'a> {
 
 type Col<'a> = Column<MemoryRow<'a>>;
 
-/// The columns; those of one figure of JSON have its name.
+/// The columns; one that shows a figure of JSON has its name.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     const RESIDENT: &str = "Its memory on the host, with its explicit huge pages and 20 to 100 MiB of the VMM.";
     const LOCAL: &str = "The part of it on the NUMA nodes where its vCPUs ran last, percent.";

@@ -19,7 +19,6 @@ pub mod page;
 pub mod problems;
 pub mod section;
 pub mod sources;
-pub mod stacks;
 pub mod tasks;
 pub mod threads;
 pub mod userspace;
@@ -29,14 +28,19 @@ pub use section::{Body, Section, SectionId};
 
 use super::state::AppState;
 use super::table::{ColumnHead, TableId};
+use serde::Deserialize;
+use strum::IntoStaticStr;
 
 /// What fills the screen below the header.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum ScreenView {
     /// The list of guests, and the detail of the selected one.
     #[default]
     Guests,
     /// All of one guest, or of the host outside guests.
+    #[serde(skip)]
     Page,
     /// The host's CPUs.
     Cpus,
@@ -54,19 +58,7 @@ impl ScreenView {
 
     /// Its name in the config file and in names of files.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Guests => "guests",
-            Self::Page => "page",
-            Self::Cpus => "cpus",
-            Self::Latency => "latency",
-            Self::Storage => "storage",
-            Self::Sources => "sources",
-        }
-    }
-
-    /// The view of this name.
-    pub fn with_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|v| v.name() == name)
+        self.into()
     }
 
     /// The view `by` places further; after the last comes the first.

@@ -40,7 +40,7 @@ struct Labelled {
 }
 
 impl Labelled {
-    /// Adds a text behind a label, which stands once.
+    /// Adds a text after a label, which is written once.
     fn add(&mut self, label: &str, text: &str, look: StyleId) {
         let lines = wrap(&clean_lines(text), self.columns.saturating_sub(10)).into_iter();
         let labels = std::iter::once(label).chain(std::iter::repeat(""));
@@ -93,7 +93,7 @@ impl Labelled {
 /// What is said of a row without problems: nothing found, or why that says little.
 pub fn verdict(state: &AppState) -> String {
     let name = state.domain().map(DomainModel::name);
-    let unjudged = || state.cannot_tell.iter().filter(|c| c.domain.as_deref() == name);
+    let unjudged = || state.report.cannot_tell.iter().filter(|c| c.domain.as_deref() == name);
     match (unjudged().find(|c| c.rule == RuleId::Every), watched(state), unjudged().count()) {
         _ if state.model.as_ref().is_none_or(|m| m.interval_s.is_none()) => "measuring the first interval".into(),
         (Some(every), ..) => format!("not judged: {}", clean_line(&every.because)),
@@ -106,7 +106,7 @@ pub fn verdict(state: &AppState) -> String {
 /// What is not judged yet about the selected row, and for how long, in a line.
 fn watched(state: &AppState) -> Option<String> {
     let name = state.domain().map(DomainModel::name);
-    let mut watched = state.watching.iter().filter(|w| w.domain.as_deref() == name);
+    let mut watched = state.report.watching.iter().filter(|w| w.domain.as_deref() == name);
     let Some(w) = watched.clone().find(|w| StillWatched::is_every_rule(w)) else {
         return watched.next().map(|w| clean_line(&w.because));
     };

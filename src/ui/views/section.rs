@@ -68,7 +68,7 @@ pub struct Section<'a> {
     pub id: SectionId,
     /// Its title.
     pub title: String,
-    /// What is said behind the title, such as why there is nothing to show.
+    /// What is said after the title, such as why there is nothing to show.
     pub note: String,
     /// What is said at the right end of the title.
     pub right: String,
@@ -100,7 +100,7 @@ impl<'a> Section<'a> {
         Self { body: Body::Picture(Box::new(picture)), ..Self::text(id, title, Vec::new()) }
     }
 
-    /// Says something behind the title.
+    /// Says something after the title.
     #[must_use]
     pub fn with_note(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }

@@ -20,7 +20,7 @@ const MAX_NAMES: usize = 3;
 /// What a source that works gives.
 fn gives(id: SourceId) -> &'static str {
     match id {
-        SourceId::Procfs => "guests and their threads, CPU time, wait, memory, tap and macvtap devices",
+        SourceId::Procfs => "guests and their threads, CPU time, wait, memory, tap devices",
         SourceId::Tracepoints => "exits, accesses, wake-ups, moves",
         SourceId::KvmStats => "KVM's own counters",
         SourceId::KernelLog => "what the kernel logs about KVM",
@@ -80,7 +80,7 @@ pub fn section(model: &Model, columns: u16) -> Section<'_> {
 /// What could not be judged, and where not enough has been seen: no finding does not mean that all is well.
 pub fn unjudged<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Section<'a> {
     let (cannot_tell, watching): (Vec<_>, Vec<_>) =
-        (state.cannot_tell.iter().collect(), state.watching.iter().collect());
+        (state.report.cannot_tell.iter().collect(), state.report.watching.iter().collect());
     let sentences = findings_text::unjudged(&cannot_tell, &watching, &model.host, MAX_NAMES);
     let lines = sentences.iter().flat_map(|sentence| {
         let (what, why) = sentence.split_once(": ").unwrap_or_default();
@@ -101,7 +101,7 @@ mod tests {
     use crate::ui::tests::{model, screen};
     use crate::ui::text::width;
     use crate::ui::views::Body;
-    use judge::lint::{CannotTell, RuleId};
+    use judge::lint::{CannotTell, Report, RuleId};
     use testkit::Fixture;
 
     fn lines(section: Section<'_>) -> Vec<String> {
@@ -134,7 +134,7 @@ mod tests {
         };
         state.absorb(Tick {
             model: model(&state).clone(),
-            cannot_tell: (0..12).map(|i| cannot(format!("g{i:02}"))).collect(),
+            report: Report { cannot_tell: (0..12).map(|i| cannot(format!("g{i:02}"))).collect(), ..Report::default() },
             ..Tick::default()
         });
         let text = lines(unjudged(&state, model(&state), 120));
@@ -143,7 +143,7 @@ mod tests {
             text[0].starts_with("not judged                disk-latency of g00, g01, g02, and 9 more: "),
             "{text:#?}"
         );
-        state.cannot_tell.clear();
+        state.report.cannot_tell.clear();
         assert_eq!(unjudged(&state, model(&state), 120).note, "nothing");
     }
 }

@@ -196,7 +196,7 @@ fn severity(state: &AppState, domain: &DomainModel, thread: &ThreadModel) -> Opt
     let vcpu = thread.index.filter(|_| thread.role == Role::Vcpu);
     let is_about =
         |mark: &Mark| *mark == Mark::Thread(thread.tid) || vcpu.is_some_and(|number| *mark == Mark::Vcpu(number));
-    let findings = state.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name()));
+    let findings = state.report.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name()));
     findings.filter(|f| f.marks.iter().any(is_about)).map(|f| f.severity).max()
 }
 

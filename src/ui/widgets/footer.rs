@@ -4,6 +4,7 @@ use super::draw::put;
 use super::header::clock;
 use crate::ui::action::{Action as A, Replay as R};
 use crate::ui::filter;
+use crate::ui::keymap::key_name;
 use crate::ui::state::{AppState, Menu, Popup, Prompt};
 use crate::ui::text::{clean, clean_line, fit, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
@@ -23,13 +24,12 @@ const LIST: [Offer; 5] = [
     (A::Sort, "sort"),
     (A::NextView, "view"),
 ];
-const PAGE: [Offer; 7] = [
+const PAGE: [Offer; 6] = [
     (A::Back, "back"),
     (A::NextView, "section"),
     (A::NextProblem, "next problem"),
     (A::Copy, "copy fix"),
     (A::NextGuest, "guest"),
-    (A::Stack, "stacks"),
     (A::Sort, "sort"),
 ];
 const VIEW: [Offer; 4] = [(A::Back, "guests"), (A::NextView, "view"), (A::Sort, "sort"), (A::Columns, "columns")];
@@ -120,17 +120,17 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         right = right.saturating_sub(1);
     }
     let recorded = state.session.source.is_recorded();
-    let key = |(action, word): Offer| Some((state.keys.of(action, recorded)?.name(), word));
-    let mut keys: Vec<(String, &str)> = offers(state).into_iter().filter_map(key).collect();
-    let wide = |(key, word): &(String, &str)| width(key) + width(word) + 3;
+    let key = |(action, word): Offer| Some((key_name(action, recorded)?, word));
+    let mut keys: Vec<(&str, &str)> = offers(state).into_iter().filter_map(key).collect();
+    let wide = |(key, word): &(&str, &str)| width(key) + width(word) + 3;
     while keys.iter().map(wide).sum::<u16>() > right.saturating_sub(x) && keys.len() > END.len() {
         keys.remove(keys.len() - 1 - END.len());
     }
     for (key, word) in keys {
         let room = right.saturating_sub(x);
-        put(buf, x, area.y, &key, room, theme.style(StyleId::Key));
-        put(buf, x + width(&key) + 1, area.y, word, room.saturating_sub(width(&key) + 1), theme.style(StyleId::Dim));
-        x += width(&key) + width(word) + 3;
+        put(buf, x, area.y, key, room, theme.style(StyleId::Key));
+        put(buf, x + width(key) + 1, area.y, word, room.saturating_sub(width(key) + 1), theme.style(StyleId::Dim));
+        x += width(key) + width(word) + 3;
     }
 }
 

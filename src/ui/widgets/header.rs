@@ -12,14 +12,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{EngineKind, EngineLevel};
 
-/// Columns of the clock: `14:03:22` and the margin.
-const CLOCK: u16 = 9;
-
 /// From this on, percent of one CPU, the header says what kvmtop itself costs.
 const OWN_COST: f64 = 10.0;
 /// Columns that the name of the host has for sure.
 const MIN_LEFT: u16 = 12;
-/// From this number of columns on, the line of the host names the busiest task outside guests, in so many columns.
+/// From this number of columns on, the host's line names the busiest task outside guests; the columns that it takes.
 const WIDE: u16 = 110;
 const TASK: u16 = 17;
 /// Columns of all else in that line but the bar and the gaps between slots.
@@ -42,12 +39,6 @@ pub fn clock(ms: i64, state: &AppState) -> String {
         Ok(t) => t.to_zoned(state.session.zone.clone()).strftime("%H:%M:%S").to_string(),
         Err(_) => "--:--:--".into(),
     }
-}
-
-/// The area of the clock.
-pub fn clock_area(screen: Rect) -> Rect {
-    let width = CLOCK.min(screen.width);
-    Rect { x: screen.right() - width, y: screen.y, width, height: screen.height.min(1) }
 }
 
 fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {

@@ -2,7 +2,7 @@
 
 use super::StyledLine;
 use super::popup::{self, PopupText};
-use crate::ui::keymap::{Binding, KeyPress, When};
+use crate::ui::keymap::{Binding, KEYMAP, When};
 use crate::ui::state::AppState;
 use crate::ui::table::TableId;
 use crate::ui::text::wrap;
@@ -19,18 +19,16 @@ const MAX_FIRST: usize = 15;
 /// The text, wrapped to a screen's width.
 pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
     let recorded = state.session.source.is_recorded();
-    let acts = |(b, keys): &(&Binding, &[KeyPress])| b.when.is_for(recorded) && !keys.is_empty();
-    let all: Vec<_> = state.keys.bindings().filter(acts).collect();
+    let all: Vec<&Binding> = KEYMAP.iter().filter(|b| b.when.is_for(recorded)).collect();
+    let (first, others) = all.split_at(MAX_FIRST);
     let mut out = Vec::new();
-    let key = |out: &mut Vec<StyledLine>, n: usize, label| {
-        let keys: Vec<String> = all[n].1.iter().map(|k| k.name()).collect();
-        entry(out, (&keys.join(" "), StyleId::Key, label), all[n].0.help, screen);
+    let key = |out: &mut Vec<StyledLine>, b: &Binding, label| {
+        entry(out, (b.keys, StyleId::Key, label), b.help, screen);
     };
-    (0..MAX_FIRST.min(all.len())).for_each(|n| key(&mut out, n, LABEL.1));
+    first.iter().for_each(|b| key(&mut out, b, LABEL.1));
     for (when, title) in When::ALL.into_iter().filter(|(when, _)| when.is_for(recorded)) {
         heading(&mut out, title);
-        let others = (MAX_FIRST..all.len()).filter(|n| all[*n].0.when == when);
-        others.for_each(|n| key(&mut out, n, LABEL.0));
+        others.iter().filter(|b| b.when == when).for_each(|b| key(&mut out, b, LABEL.0));
     }
     for (table, title) in TableId::ALL {
         heading(&mut out, &title.to_uppercase());

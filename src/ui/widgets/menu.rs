@@ -33,8 +33,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
             let heads = views::heads(table);
             let entry = |(id, is_chosen): (ColumnId, bool)| {
                 let (head, mark) = (&heads[id.0], if is_chosen { 'x' } else { ' ' });
-                let why_not = if is_chosen { why_not(state, table, id, theme) } else { "" };
-                (format!("[{mark}] {:<19} {why_not:<9} {:<12}", head.header, head.name), head.help)
+                let no_room = if is_chosen && !has_room(state, table, id, theme) { "no room" } else { "" };
+                (format!("[{mark}] {:<19} {no_room:<8} {:<12}", head.header, head.name), head.help)
             };
             let entries = menus::listed(state, table).into_iter().map(entry).collect();
             (format!("columns of {}", table.title()), "the second name: filters, CSV, config file", entries)
@@ -61,14 +61,14 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
     popup::paint(buf, area, &PopupText { title: &title, note, lines, scroll, selected: Some(at) }, theme);
 }
 
-/// Why a chosen column is not on the screen; empty if it is.
-fn why_not(state: &AppState, id: TableId, column: ColumnId, theme: &Theme) -> &'static str {
+/// Whether a chosen column has room on the screen.
+fn has_room(state: &AppState, id: TableId, column: ColumnId, theme: &Theme) -> bool {
     let of = |table: &dyn AnyTable, width: u16| {
-        TablePainter::new(table, state.table(id), width.saturating_sub(1), theme).why_not(column).unwrap_or("")
+        TablePainter::new(table, state.table(id), width.saturating_sub(1), theme).shows(column)
     };
     let plan = layout::plan(state);
     if state.view == ScreenView::Guests {
         return of(&guests::table(state), plan.list.width);
     }
-    state.page_of(state.view).tables().find(|table| table.id() == id).map_or("", |table| of(table, plan.page.width))
+    state.page_of(state.view).tables().find(|table| table.id() == id).is_none_or(|table| of(table, plan.page.width))
 }

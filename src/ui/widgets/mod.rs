@@ -23,7 +23,7 @@ pub type StyledLine = Vec<(String, StyleId)>;
 /// Columns of the left text of a title that its right text leaves alone.
 const MIN_LEFT: u16 = 16;
 
-/// Paints a title on a rule, with text behind it and at the right end.
+/// Paints a title on a rule, with text after it and at the right end.
 pub fn title(buf: &mut Buffer, line: Rect, name: &str, left: &str, right: &str, theme: &Theme) {
     let rule = theme.glyphs.rule.to_string().repeat(line.width.into());
     put(buf, line.x, line.y, &rule, line.width, theme.style(StyleId::Dim));

@@ -1,8 +1,8 @@
 //! From the memory of a slot to a [`TracedThread`].
 
-use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE, task_name};
+use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE};
 use super::snapshot::{Extremes, IntervalExtremes, Longest};
-use crate::events::{ThreadKey, TracedThread};
+use crate::events::{ThreadKey, TracedThread, task_name};
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
 use kvm::{Space, sanitize};

@@ -7,8 +7,8 @@ use super::layout::{DiskKey, GuestKey, RawDisk};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
 use crate::events::EngineError;
-use kvm::kernel_types::{self, KernelField};
-use sample::{HostDisk, HostRequests, Submitter};
+use kvm::kernel_types::KernelField;
+use sample::{HostDisk, HostRequests, ThreadKind};
 use std::collections::{BTreeMap, HashMap};
 
 /// What is not known without it.
@@ -25,19 +25,26 @@ pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
     ("block_bio_queue", &["block_bio_queue_old", "block_bio_queue"]),
 ];
 
-/// The fields of every kernel, and the constants that hold their places.
-const FIELDS: [(&str, KernelField); 3] =
-    [("bio_opf", ("bio", "bi_opf")), ("bio_next", ("bio", "bi_next")), ("request_bio", ("request", "bio"))];
-const ITERATOR: [KernelField; 2] = [("bio", "bi_iter"), ("bvec_iter", "bi_size")];
+/// The fields of every kernel, and the constants that hold their places; that of the size is within the iterator.
+const FIELDS: [(&str, KernelField); 5] = [
+    ("bio_opf", ("bio", "bi_opf")),
+    ("bio_next", ("bio", "bi_next")),
+    ("request_bio", ("request", "bio")),
+    (ITERATOR, ("bio", "bi_iter")),
+    ("bio_size", ("bvec_iter", "bi_size")),
+];
+const ITERATOR: &str = "bio_iter";
 /// From 5.12 on a bio knows its block device, before that its disk.
-const BY_DEVICE: [KernelField; 2] = [("bio", "bi_bdev"), ("block_device", "bd_dev")];
-const BY_DISK: [KernelField; 2] = [("bio", "bi_disk"), ("gendisk", "major")];
+const BY_DEVICE: [(&str, KernelField); 2] =
+    [("bio_bdev", ("bio", "bi_bdev")), ("bdev_dev", ("block_device", "bd_dev"))];
+const BY_DISK: [(&str, KernelField); 2] = [("bio_bdev", ("bio", "bi_disk")), ("bdev_dev", ("gendisk", "major"))];
 
 /// The attached programs. Dropping this removes them from the kernel.
 #[derive(Debug)]
 pub(super) struct DiskTimer {
-    cells: GuestTable<DiskKey, RawDisk>,
-    watched: WatchedIds,
+    pub cells: GuestTable<DiskKey, RawDisk>,
+    /// Whose requests are timed: processes, and the guest's process that each works for.
+    pub watched: WatchedIds,
     homeless: Mapping,
     attached: Attached,
 }
@@ -62,13 +69,8 @@ impl DiskTimer {
         })
     }
 
-    /// Sets whose requests are timed: processes, and the guest's process that each works for.
-    pub fn watch(&mut self, processes: &[(i32, i32)]) {
-        self.watched.set(processes);
-    }
-
     /// What was timed so far, by the guest's process. Devices have numbers only.
-    pub fn read(&mut self) -> HashMap<i32, Vec<HostDisk>> {
+    pub fn read(&self) -> HashMap<i32, Vec<HostDisk>> {
         let mut disks: BTreeMap<(i32, u32), HostDisk> = BTreeMap::new();
         for (key, cell) in self.cells.read() {
             let disk = disks.entry((key.owner(), key.dev)).or_default();
@@ -89,37 +91,23 @@ impl DiskTimer {
     pub fn lost(&self) -> u64 {
         self.attached.missed("block_") + self.homeless.count(0)
     }
-
-    /// Frees what was counted for these guests.
-    pub fn forget(&self, processes: &[i32]) {
-        self.cells.forget(processes);
-    }
 }
 
 /// The constants of `disks.bpf.c` for a kernel with these types.
 pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
-    let wanted: Vec<KernelField> =
-        FIELDS.iter().map(|(_, field)| *field).chain(ITERATOR).chain(BY_DEVICE).chain(BY_DISK).collect();
-    let found = kernel_types::offsets(btf, None, &wanted).unwrap_or_default();
-    let at = |field: KernelField| kernel_btf::offset(&found, field, UNKNOWN);
-    let mut places = HashMap::new();
-    for (constant, field) in FIELDS {
-        places.insert(constant, at(field)?);
-    }
-    let [iterator, size] = ITERATOR;
-    places.insert("bio_size", at(iterator)? + at(size)?);
-    let by_disk = !found.contains_key(&BY_DEVICE[0]);
-    let [device, number] = if by_disk { BY_DISK } else { BY_DEVICE };
-    places.insert("bio_bdev", at(device)?);
-    places.insert("bdev_dev", at(number)?);
-    places.insert("by_disk", by_disk.into());
+    let mut places = kernel_btf::constants(btf, &FIELDS, UNKNOWN)?;
+    let iterator = places.remove(ITERATOR).unwrap_or(0);
+    places.entry("bio_size").and_modify(|at| *at += iterator);
+    let by_device = kernel_btf::constants(btf, &BY_DEVICE, UNKNOWN);
+    places.insert("by_disk", by_device.is_err().into());
+    places.extend(by_device.or_else(|_| kernel_btf::constants(btf, &BY_DISK, UNKNOWN))?);
     Ok(places)
 }
 
 /// Adds a cell to its device.
 fn add(disk: &mut HostDisk, kind: u32, cell: &RawDisk) {
     for (number, n) in cell.submitted.into_iter().enumerate().filter(|(_, n)| *n > 0) {
-        *disk.submitters.entry(Submitter::from_kind(number)).or_default() += n;
+        *disk.submitters.entry(ThreadKind::from_number(number)).or_default() += n;
     }
     let requests = HostRequests { bytes: cell.bytes, total: (&cell.total).into(), device: (&cell.device).into() };
     match kind {

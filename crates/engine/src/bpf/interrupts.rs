@@ -3,14 +3,14 @@
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
 use super::kernel_btf;
-use super::layout::{BellKey, Flight, GuestKey, IrqKey, RawBell, RawIrq, Target, task_name};
+use super::layout::{BellKey, GuestKey, IrqKey, RawBell, RawIrq, Target};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
-use crate::events::EngineError;
+use crate::events::{EngineError, task_name};
 use crate::tracefs::Tracefs;
 use kvm::Space;
 use kvm::kernel_types::{self, KernelField};
-use sample::{Doorbell, GuestInterrupts, Injection, Injector, IrqSource, Timing};
+use sample::{Doorbell, GuestInterrupts, Injection, IrqSource, ThreadKind, Timing};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -66,9 +66,12 @@ const VCPU_ID: (&str, KernelField) = ("at_vcpu_id", ("kvm_vcpu", "vcpu_id"));
 pub(super) struct InterruptTracer {
     cells: GuestTable<IrqKey, RawIrq>,
     bells: GuestTable<BellKey, RawBell>,
-    flights: GuestTable<Target, Flight>,
-    watched: WatchedIds,
-    vcpus: WatchedIds,
+    /// `struct flight`: only programs read them.
+    flights: GuestTable<Target, [u64; 5]>,
+    /// Who injects for whom: processes, and the guest's process that each works for.
+    pub watched: WatchedIds,
+    /// The vCPU threads, each with its guest's process.
+    pub vcpus: WatchedIds,
     homeless: Mapping,
     /// `struct foreign`: all, and those claimed.
     foreign: Mapping,
@@ -118,16 +121,6 @@ impl InterruptTracer {
         })
     }
 
-    /// Sets who injects for whom: processes, and the guest's process that each works for.
-    pub fn watch(&mut self, processes: &[(i32, i32)]) {
-        self.watched.set(processes);
-    }
-
-    /// Sets the vCPU threads, each with its guest's process.
-    pub fn watch_vcpus(&mut self, threads: &[(i32, i32)]) {
-        self.vcpus.set(threads);
-    }
-
     /// What was counted so far, by the guest's process.
     pub fn read(&self) -> HashMap<i32, GuestInterrupts> {
         // A guest without an interrupt yet is traced as well.
@@ -165,9 +158,7 @@ impl InterruptTracer {
 
 /// The constants of `interrupts.bpf.c` for a kernel with these types.
 pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
-    let wanted = FIELDS.map(|(_, field)| field);
-    let found = kernel_types::offsets(btf, None, &wanted).unwrap_or_default();
-    FIELDS.into_iter().map(|(name, field)| Ok((name, kernel_btf::offset(&found, field, UNKNOWN)?))).collect()
+    kernel_btf::constants(btf, &FIELDS, UNKNOWN)
 }
 
 fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
@@ -181,7 +172,7 @@ fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
             _ => IrqSource::Local(key.number),
         },
         vcpu: key.vcpu,
-        by: Injector::from_kind(key.by),
+        by: ThreadKind::from_number(key.by as usize),
         tid: (key.tid != 0).then(|| key.tid.cast_signed()),
         comm: (!name.is_empty()).then_some(name),
         count: cell.count,
@@ -197,7 +188,7 @@ fn doorbell(key: &BellKey, bell: &RawBell) -> Doorbell {
     Doorbell {
         space: if key.space == 1 { Space::Pio } else { Space::Mmio },
         address: key.address,
-        to: Injector::from_kind(key.to),
+        to: ThreadKind::from_number(key.to as usize),
         tid: key.tid.cast_signed(),
         comm: task_name(bell.comm),
         time: (&bell.ran).into(),

@@ -34,20 +34,25 @@ fn btf_of(name: &str) -> std::io::Result<Vec<u8>> {
     Ok(btf)
 }
 
-/// The offset of a field among those found.
+/// The constants of a program that hold the places of these fields.
 ///
 /// # Errors
-/// It is not among them.
-pub(super) fn offset(
-    found: &BTreeMap<KernelField, u32>,
-    field: KernelField,
+/// This kernel has one of them nowhere.
+pub(super) fn constants(
+    kernel: &[u8],
+    fields: &[(&'static str, KernelField)],
     without: &str,
-) -> Result<u32, EngineError> {
-    let (of, name) = field;
-    found.get(&field).copied().ok_or_else(|| EngineError {
-        cause: format!("{without}: this kernel's struct {of} has no {name}"),
-        fix: "please report the kernel's version (uname -r)".into(),
-    })
+) -> Result<HashMap<&'static str, u32>, EngineError> {
+    let wanted: Vec<KernelField> = fields.iter().map(|(_, field)| *field).collect();
+    let found = kernel_types::offsets(kernel, None, &wanted).unwrap_or_default();
+    let place = |(constant, field): &(&'static str, KernelField)| {
+        let place = found.get(field).map(|at| (*constant, *at));
+        place.ok_or_else(|| EngineError {
+            cause: format!("{without}: this kernel's struct {} has no {}", field.0, field.1),
+            fix: "please report the kernel's version (uname -r)".into(),
+        })
+    };
+    fields.iter().map(place).collect()
 }
 
 /// Where KVM on AMD keeps the reason of an exit.

@@ -21,8 +21,9 @@ const MAX_EVENTS: usize = 512;
 #[derive(Debug)]
 pub(super) struct KvmEvents {
     names: Vec<String>,
-    counts: GuestTable<EventKey, u64>,
-    homeless: Mapping,
+    pub counts: GuestTable<EventKey, u64>,
+    /// Events that found no place in the table.
+    pub homeless: Mapping,
     _links: Vec<OwnedFd>,
 }
 
@@ -60,15 +61,5 @@ impl KvmEvents {
             }
         }
         by_process
-    }
-
-    /// Events that found no place in the table.
-    pub fn overflow(&self) -> u64 {
-        self.homeless.count(0)
-    }
-
-    /// Frees what was counted for these processes.
-    pub fn forget(&self, processes: &[i32]) {
-        self.counts.forget(processes);
     }
 }

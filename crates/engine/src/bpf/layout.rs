@@ -1,8 +1,8 @@
 //! The records that the programs fill: `crates/engine/bpf/layout.h` in Rust. A test compares both by the objects' BTF.
+//! What only programs use has no name here.
 #![allow(unsafe_code, reason = "promises about types: numbers alone, or atomics that programs write meanwhile")]
 
 use super::sys::{Record, SharedMemory};
-use kvm::sanitize;
 use sample::{BUCKETS, Histogram, Timing};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -63,13 +63,13 @@ pub struct RawAccess {
     pub key: AtomicU64,
     pub time: RawTiming,
     pub faults: AtomicU64,
-    pub last: AtomicU64,
-    pub run_start: AtomicU64,
+    /// The current run.
+    run_start: [AtomicU64; 2],
     pub longest_ns: [AtomicU64; 2],
     pub longest: [AtomicU32; 2],
-    pub run: AtomicU32,
+    run: AtomicU32,
     pub timed: AtomicU16,
-    pub skip: AtomicU16,
+    skip: AtomicU16,
 }
 
 /// `struct rest`.
@@ -112,22 +112,13 @@ pub struct Slot {
     pub epoch: AtomicU32,
     pub accesses_used: AtomicU64,
     pub userspace_used: AtomicU64,
-    pub exit_at: AtomicU64,
-    pub user_at: AtomicU64,
-    pub in_halt: AtomicU64,
-    pub in_wait: AtomicU64,
-    pub in_user_wait: AtomicU64,
-    pub exit_cell: AtomicU32,
-    pub touched: AtomicU32,
-    pub touches: [AtomicU16; 4],
-    pub shares: [AtomicU16; 4],
-    pub out_at: AtomicU64,
-    pub waking_at: AtomicU64,
-    pub runnable: AtomicU32,
-    pub cpu: AtomicU32,
+    /// The current exit, and what the scheduler did last.
+    of_programs: [AtomicU64; 10],
+    /// What the scheduler did last.
+    of_programs_too: [AtomicU32; 2],
     pub from: AtomicU32,
-    pub waker: AtomicU32,
-    pub waker_comm: [AtomicU8; 16],
+    /// The last waker.
+    waker: [AtomicU32; 5],
     pub migrations: AtomicU64,
     pub cross_core: AtomicU64,
     pub cross_llc: AtomicU64,
@@ -145,10 +136,8 @@ pub struct Slot {
     pub exits: [RawExit; EXITS],
     pub accesses: [RawAccess; ACCESSES],
     pub access_histogram: [[AtomicU64; BUCKETS]; ACCESSES],
-    pub exit_index: [AtomicU8; 256],
-    pub scratch: AtomicU64,
-    pub kvm_vcpu: AtomicU64,
-    pub unused: [AtomicU64; 72],
+    /// Where exits are, and room for later fields.
+    unused: [AtomicU64; 106],
 }
 
 /// Size of a slot.
@@ -248,16 +237,6 @@ pub struct Target {
     pub vcpu: u32,
 }
 
-/// `struct flight`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct Flight {
-    pub at: u64,
-    pub asleep: u32,
-    pub posted: u32,
-    pub key: IrqKey,
-}
-
 /// `struct bell_key`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -308,8 +287,8 @@ guest_keys!(DiskKey, IrqKey, Target, BellKey, EventKey);
 unsafe impl Record for RawDisk {}
 // SAFETY: as above.
 unsafe impl Record for RawIrq {}
-// SAFETY: as above.
-unsafe impl Record for Flight {}
+// SAFETY: an array of numbers.
+unsafe impl Record for [u64; 5] {}
 // SAFETY: as above.
 unsafe impl Record for RawBell {}
 // SAFETY: a number.
@@ -322,10 +301,4 @@ impl From<&RawSpan> for Timing {
         let histogram = Some(Histogram::trimmed(span.histogram));
         Self { count: span.count, total_ns: Some(span.ns), histogram, ..Self::default() }
     }
-}
-
-/// A task's name, which ends with a zero, sanitized.
-pub fn task_name(comm: [u8; 16]) -> String {
-    let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
-    sanitize(&String::from_utf8_lossy(name), 15)
 }

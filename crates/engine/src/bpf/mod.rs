@@ -10,10 +10,10 @@
 //! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
 //! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
 //!
-//! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that [`BpfEngine::new`] makes
-//! room for, and 256 KiB for the index from task to slot. What does not fit is counted as overflow, and
-//! [`Engine::make_room`] reloads the programs with larger tables. File descriptors hold everything: nothing stays in
-//! the kernel when the process ends, however it ends.
+//! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that there is room for, and
+//! 256 KiB for the index from task to slot. What does not fit is counted as overflow, and [`Engine::make_room`] reloads
+//! the programs with larger tables. File descriptors hold everything: nothing stays in the kernel when the process
+//! ends, however it ends.
 
 mod attached;
 mod btf;
@@ -32,7 +32,7 @@ mod snapshot;
 mod sys;
 mod tables;
 
-use crate::events::{Engine, EngineError, Reading, ThreadKey};
+use crate::events::{Engine, EngineError, OnDemand, Reading, ThreadKey};
 use disks::DiskTimer;
 use interrupts::InterruptTracer;
 use kvm::topology::HostTopology;
@@ -102,30 +102,21 @@ impl Engine for BpfEngine {
         Ok(())
     }
 
-    fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
-        switch(&mut self.kvm_events, on, KvmEvents::start)
+    fn set_on_demand(&mut self, what: OnDemand, on: bool) -> Result<(), EngineError> {
+        match what {
+            OnDemand::KvmEvents => switch(&mut self.kvm_events, on, KvmEvents::start),
+            OnDemand::Disks => switch(&mut self.disks, on, DiskTimer::start),
+            OnDemand::Interrupts => switch(&mut self.interrupts, on, InterruptTracer::start),
+        }
     }
 
-    fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
-        switch(&mut self.disks, on, DiskTimer::start)
-    }
-
-    fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
-        switch(&mut self.interrupts, on, InterruptTracer::start)
-    }
-
-    fn watch(&mut self, processes: &[(i32, i32)]) {
+    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &[(i32, i32)]) {
         if let Some(disks) = &mut self.disks {
-            disks.watch(processes);
+            disks.watched.set(processes);
         }
         if let Some(interrupts) = &mut self.interrupts {
-            interrupts.watch(processes);
-        }
-    }
-
-    fn watch_vcpus(&mut self, threads: &mut dyn Iterator<Item = (i32, i32)>) {
-        if let Some(interrupts) = &mut self.interrupts {
-            interrupts.watch_vcpus(&threads.collect::<Vec<_>>());
+            interrupts.watched.set(processes);
+            interrupts.vcpus.set(vcpus);
         }
     }
 
@@ -139,7 +130,7 @@ impl Engine for BpfEngine {
         reading.lost += self.cut_off;
         if let Some(events) = &self.kvm_events {
             reading.kvm_events = events.read();
-            reading.overflow += events.overflow();
+            reading.overflow += events.homeless.count(0);
         }
         if let Some(disks) = &mut self.disks {
             reading.disks = disks.read();
@@ -158,35 +149,29 @@ impl Engine for BpfEngine {
             running.forget(threads);
         }
         if let Some(events) = &self.kvm_events {
-            events.forget(processes);
+            events.counts.forget(processes);
         }
         if let Some(disks) = &self.disks {
-            disks.forget(processes);
+            disks.cells.forget(processes);
         }
         if let Some(interrupts) = &self.interrupts {
             interrupts.forget(processes);
         }
     }
 
-    fn set_topology(&mut self, topology: &HostTopology) {
-        if let Some(running) = &self.running {
-            running.set_topology(topology);
-        }
-        self.topology.clone_from(topology);
-    }
-
     fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
         let Some(old) = &mut self.running else { return Ok(false) };
+        let slots = old.tables.count;
         // A thread without a slot proves that more threads exist, even where the guest's files cannot be read.
-        let wanted = if old.is_full() { vcpus.max(old.slots() + 1) } else { vcpus };
-        if wanted <= old.slots() || old.slots() >= self.ceiling {
+        let wanted = if old.tables.homeless() > 0 { vcpus.max(slots + 1) } else { vcpus };
+        if wanted <= slots || slots >= self.ceiling {
             return Ok(false);
         }
-        let slots = old.slots();
         self.threads = wanted;
         let new = self.start(self.level).inspect_err(|_| self.ceiling = slots)?;
         if let Some(mut old) = self.running.replace(new) {
-            self.cut_off = old.since_last_reading();
+            let before = old.counted;
+            self.cut_off = old.read().events.saturating_sub(before);
         }
         Ok(true)
     }

@@ -56,7 +56,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
 /// The attached programs of a level.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    attached: Attached,
+    pub attached: Attached,
     /// What is missing and why.
     pub gaps: Vec<EngineError>,
 }
@@ -108,11 +108,6 @@ impl Programs {
         if !spec.without.is_empty() {
             self.gaps.push(EngineError { cause: format!("{}: {}", spec.without, error.cause), fix: error.fix });
         }
-    }
-
-    /// The kvm events for which a program did not run.
-    pub fn missed(&self) -> u64 {
-        self.attached.missed("kvm_")
     }
 
     /// What the attached programs measure.

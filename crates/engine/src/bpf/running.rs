@@ -18,7 +18,8 @@ use kvm::format::EventFormat;
 use kvm::topology::HostTopology;
 use sample::{EngineLevel, MissingExtreme};
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// After this many userspace exits without a `kvm_exit`, the kernel is taken to fire none.
@@ -27,9 +28,7 @@ const ENOUGH_TO_TELL: u64 = 100;
 /// Programs loaded and attached.
 #[derive(Debug)]
 pub(super) struct Running {
-    tables: Tables,
-    /// The map of the CPUs' cores, caches and nodes.
-    cpus: OwnedFd,
+    pub tables: Tables,
     snapshot: Snapshot,
     parts: Measured,
     programs: Programs,
@@ -37,9 +36,9 @@ pub(super) struct Running {
     /// What forgotten threads had counted, and their overflow.
     past: (u64, u64),
     /// Events counted up to the last reading.
-    read: u64,
+    pub counted: u64,
     /// The same by slot.
-    read_of: HashMap<usize, u64>,
+    counted_in: HashMap<usize, u64>,
     /// Events of forgotten threads that came after their last reading.
     unread: u64,
     /// The slots of the last reading that another slot of the same thread took in.
@@ -52,7 +51,13 @@ impl Running {
     /// # Errors
     /// When no program would work.
     pub fn start(level: EngineLevel, topology: &HostTopology, slots: usize) -> Result<Self, EngineError> {
-        own_pid_namespace()?;
+        // BPF programs see thread ids of the initial PID namespace.
+        if rights::in_own_pid_namespace(Path::new("/proc")) {
+            return Err(EngineError {
+                cause: "kvmtop runs in a PID namespace of its own, but BPF programs see the host's thread ids".into(),
+                fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
+            });
+        }
         let full = level == EngineLevel::Full;
         let exit = kvm_exit_format();
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
@@ -65,20 +70,18 @@ impl Running {
         };
         let mut object = Object::prepare(object::MAIN, exit.as_ref().map_or(&[], std::slice::from_ref), &choices)?;
         let tables = Tables::new(&mut object, slots)?;
-        let cpus = object.take_map("cpus")?;
-        fill_cpus(cpus.as_fd(), topology)?;
+        fill_cpus(object.map("cpus")?, topology)?;
         let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
         let programs = Programs::start(&object, full, exit.as_ref().map(|format| format.id), raw.is_some())?;
         Ok(Self {
             tables,
-            cpus,
             snapshot,
             parts: programs.parts(),
             programs,
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
             past: (0, 0),
-            read: 0,
-            read_of: HashMap::new(),
+            counted: 0,
+            counted_in: HashMap::new(),
             unread: 0,
             joined: HashMap::new(),
         })
@@ -93,7 +96,7 @@ impl Running {
         let began = monotonic_ns();
         let taken = self.tables.taken();
         self.tables.unmap_unused(&taken);
-        self.read_of.clear();
+        self.counted_in.clear();
         for index in taken {
             let taken = self.tables.slot(index).and_then(|slot| self.snapshot.take(slot));
             let Some((slot, interval)) = taken else { continue };
@@ -101,7 +104,7 @@ impl Running {
             let thread = decoder.thread(slot, interval);
             reading.overflow += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&thread.events);
-            self.read_of.insert(index, handled);
+            self.counted_in.insert(index, handled);
             reading.events += handled;
             served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
             reading.threads.push(thread);
@@ -111,8 +114,8 @@ impl Running {
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
-        self.read = reading.events;
-        reading.lost = self.programs.missed() + self.unread;
+        self.counted = reading.events;
+        reading.lost = self.programs.attached.missed("kvm_") + self.unread;
         reading.overflow += self.tables.homeless();
         reading
     }
@@ -130,31 +133,9 @@ impl Running {
             self.past.1 += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&decoder.thread(slot, &interval).events);
             self.past.0 += handled;
-            self.unread += handled.saturating_sub(self.read_of.remove(&index).unwrap_or(0));
+            self.unread += handled.saturating_sub(self.counted_in.remove(&index).unwrap_or(0));
             self.tables.release(index);
         }
-    }
-
-    /// CPUs went online or offline. The table lacks CPUs that were impossible when the programs loaded: what a
-    /// migration to them crosses stays unknown.
-    pub fn set_topology(&self, topology: &HostTopology) {
-        let _ = fill_cpus(self.cpus.as_fd(), topology);
-    }
-
-    /// The number of events counted since the last reading.
-    pub fn since_last_reading(&mut self) -> u64 {
-        let before = self.read;
-        self.read().events.saturating_sub(before)
-    }
-
-    /// The number of slots.
-    pub fn slots(&self) -> usize {
-        self.tables.count()
-    }
-
-    /// Whether a thread found no slot.
-    pub fn is_full(&self) -> bool {
-        self.tables.homeless() > 0
     }
 
     /// The number of threads that have a slot.
@@ -169,9 +150,9 @@ impl Running {
             gaps.push(EngineError {
                 cause: format!(
                     "there are more vCPU threads than the {} that room was made for: events of the others are lost",
-                    self.tables.count()
+                    self.tables.count
                 ),
-                fix: if self.slots() < MAX_SLOTS {
+                fix: if self.tables.count < MAX_SLOTS {
                     "nothing to do: kvmtop makes more room from the next interval on".into()
                 } else {
                     "start kvmtop with --engine perf, which has no such limit".into()
@@ -214,25 +195,14 @@ pub(super) fn kvm_exit_format() -> Result<EventFormat, EngineError> {
     Tracefs::open()?.format("kvm", "kvm_exit")
 }
 
-/// BPF programs see thread ids of the initial PID namespace, whose inode is fixed (`include/linux/proc_ns.h`,
-/// `PROC_PID_INIT_INO`).
-fn own_pid_namespace() -> Result<(), EngineError> {
-    match std::fs::read_link("/proc/self/ns/pid") {
-        Ok(link) if link.as_os_str() != "pid:[4026531836]" => Err(EngineError {
-            cause: "kvmtop runs in a PID namespace of its own, but BPF programs see the host's thread ids".into(),
-            fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
-        }),
-        _ => Ok(()),
-    }
-}
-
 /// One more than the highest possible CPU number.
 fn possible_cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     CpuSet::parse(text.trim()).unwrap_or_default().iter().last().map_or(1, |last| last + 1)
 }
 
-/// Gives the programs each CPU's core, last-level cache and node, numbered from 1.
+/// Gives the programs the core, last-level cache and node of each CPU that is online, numbered from 1: what a migration
+/// to another one crosses stays unknown.
 fn fill_cpus(cpus: BorrowedFd<'_>, topology: &HostTopology) -> Result<(), Refusal> {
     for cpu in &topology.cpus {
         let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);

@@ -30,7 +30,8 @@ pub(super) struct Tables {
     tasks: Mapping,
     homeless: Mapping,
     free: OwnedFd,
-    count: usize,
+    /// The number of slots.
+    pub count: usize,
 }
 
 impl Tables {
@@ -101,10 +102,5 @@ impl Tables {
     /// Events of threads that found no slot.
     pub fn homeless(&self) -> u64 {
         self.homeless.count(0)
-    }
-
-    /// The number of slots.
-    pub fn count(&self) -> usize {
-        self.count
     }
 }

@@ -123,14 +123,12 @@ macro_rules! fields {
 #[test]
 fn records_are_the_same_in_rust_and_in_c() {
     let exit = fields!(RawExit: time userspace halted preempted code isa used pad histogram);
-    let access = fields!(RawAccess: key time faults last run_start longest_ns longest run timed skip);
+    let access = fields!(RawAccess: key time faults longest_ns longest timed);
     let slot = fields!(Slot: task tid tgid comm born died vcpu exits_seen overflow changes epoch accesses_used
-        userspace_used exit_at user_at in_halt in_wait in_user_wait exit_cell touched touches shares out_at waking_at
-        runnable cpu from waker waker_comm migrations cross_core cross_llc cross_node wakeup wakeup_histogram preempted
-        preempted_histogram other_errno woken_by held_by rests userspace exits accesses access_histogram exit_index
-        scratch kvm_vcpu unused);
+        userspace_used from migrations cross_core cross_llc cross_node wakeup wakeup_histogram preempted
+        preempted_histogram other_errno woken_by held_by rests userspace exits accesses access_histogram);
     let irq = fields!(RawIrq: count joined comm wake delay slept kick);
-    let records: [(&object::Aligned<[u8]>, &'static str, Fields); 18] = [
+    let records: [(&object::Aligned<[u8]>, &'static str, Fields); 17] = [
         (object::MAIN, "extremes", fields!(RawExtremes: min max)),
         (object::MAIN, "timing", fields!(RawTiming: count total square_low square_high extremes epoch)),
         (object::MAIN, "exit_cell", exit),
@@ -145,7 +143,6 @@ fn records_are_the_same_in_rust_and_in_c() {
         (object::DISKS, "disk_cell", fields!(RawDisk: bytes submitted total device)),
         (object::INTERRUPTS, "irq_key", fields!(IrqKey: owner source number vcpu by tid)),
         (object::INTERRUPTS, "irq_cell", irq),
-        (object::INTERRUPTS, "flight", fields!(Flight: at asleep posted key)),
         (object::INTERRUPTS, "bell_key", fields!(BellKey: owner space address to tid)),
         (object::INTERRUPTS, "bell", fields!(RawBell: comm ran)),
         (object::EVENTS, "event_key", fields!(EventKey: owner event)),

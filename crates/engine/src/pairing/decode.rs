@@ -121,7 +121,8 @@ struct Record<'a> {
 pub struct EventDecoder {
     /// By event id.
     layouts: Vec<Option<Layout>>,
-    names: ReasonNames,
+    /// The names of exit reasons in the formats.
+    pub names: ReasonNames,
     /// Whether `kvm_pio` is among them. Without it, ports are those that exits name.
     has_pio: bool,
 }
@@ -142,11 +143,6 @@ impl EventDecoder {
             self.names.extend(known);
         }
         layout.is_some()
-    }
-
-    /// The names of exit reasons in the formats.
-    pub fn reason_names(&self) -> &ReasonNames {
-        &self.names
     }
 
     /// Whether no format was added.

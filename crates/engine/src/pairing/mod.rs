@@ -54,8 +54,8 @@ const ENOUGH_WITHOUT_EXIT: u64 = 100;
 #[derive(Debug, Default)]
 pub struct Pairing {
     threads: HashMap<i32, PairedThread, RandomState>,
-    /// Threads that were new since the last call of [`Pairing::take_new`].
-    new: Vec<i32>,
+    /// Threads that were new since this was emptied. They still lack names.
+    pub new: Vec<i32>,
     names: ReasonNames,
     topology: HostTopology,
     /// Threads that ended and whose ids other threads may have, until they are forgotten. `None`: an id is one thread.
@@ -99,7 +99,7 @@ impl Pairing {
     /// The kernel works for this thread, without an event that counts: the VMM's part of its exit is over.
     pub fn in_kernel(&mut self, tid: i32, time: u64) {
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.in_kernel(time);
+            thread.leave_userspace(time, 0);
         }
     }
 
@@ -187,11 +187,6 @@ impl Pairing {
         }
     }
 
-    /// CPUs went online or offline.
-    pub fn set_topology(&mut self, topology: &HostTopology) {
-        self.topology.clone_from(topology);
-    }
-
     /// Sets the name of a thread.
     pub fn name(&mut self, tid: i32, comm: &str) {
         if let Some(thread) = self.threads.get_mut(&tid) {
@@ -199,19 +194,9 @@ impl Pairing {
         }
     }
 
-    /// The threads that are new since the last call. They still lack names.
-    pub fn take_new(&mut self) -> Vec<i32> {
-        std::mem::take(&mut self.new)
-    }
-
     /// All threads: thread id and process id.
     pub fn threads(&self) -> impl Iterator<Item = (i32, i32)> {
         self.threads.iter().map(|(tid, thread)| (*tid, thread.pid))
-    }
-
-    /// The names of all threads.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.threads.values().map(|thread| thread.comm.as_str())
     }
 
     /// All counts so far. The extremes (shortest, longest, bursts) are those since the last call.

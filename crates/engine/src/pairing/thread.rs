@@ -142,12 +142,8 @@ impl PairedThread {
         true
     }
 
-    pub fn in_kernel(&mut self, time: u64) {
-        self.leave_userspace(time, 0);
-    }
-
     /// The VMM's part of the exit ends with the first event of the kernel, which slept for `ns` before it.
-    fn leave_userspace(&mut self, time: u64, ns: u64) {
+    pub fn leave_userspace(&mut self, time: u64, ns: u64) {
         if let Some(open) = &mut self.open
             && let Some(since) = open.user_since.take()
         {

@@ -1,12 +1,13 @@
 //! The bounded tables of one thread: exits, accesses, exits to the VMM, other tasks.
 
 use super::event::Task;
+use crate::events::task_name;
 use foldhash::fast::RandomState;
 use kvm::Space;
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
 use kvm::sanitize;
-use sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, Timing};
+use sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, SPREAD_CLIP_NS, Timing};
 use std::collections::HashMap as Map;
 
 /// A map with a fast hash function: every event uses several of them.
@@ -93,8 +94,7 @@ impl ExitCounts {
 
 fn count(time: &mut Timing, ns: Option<u64>, exact: bool) {
     match ns {
-        Some(ns) if exact => time.add_exact(ns),
-        Some(ns) => time.add(ns),
+        Some(ns) => time.add_clipped(ns, if exact { u64::MAX } else { SPREAD_CLIP_NS }),
         None => time.count += 1,
     }
 }
@@ -199,7 +199,7 @@ impl Tasks {
     pub fn all(&self) -> Vec<OtherTask> {
         let task = |(task, count, ns): &(Task, u64, u64)| OtherTask {
             tid: task.tid,
-            comm: task.name(),
+            comm: task_name(task.comm),
             count: *count,
             ns: *ns,
         };
@@ -207,13 +207,5 @@ impl Tasks {
         all.sort_unstable_by_key(|task| task.tid);
         all.extend(OtherTask::rest(self.rest.0, self.rest.1));
         all
-    }
-}
-
-impl Task {
-    /// The sanitized name.
-    pub fn name(&self) -> String {
-        let bytes = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
-        sanitize(&String::from_utf8_lossy(bytes), 15)
     }
 }

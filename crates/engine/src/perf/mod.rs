@@ -15,14 +15,11 @@ use crate::events::{Engine, EngineError, Reading, ThreadKey};
 use crate::pairing::{EVENTS, EventDecoder, Pairing};
 use crate::tracefs::Tracefs;
 use kvm::topology::HostTopology;
-pub(crate) use rings::{allow_files, refused};
+pub(crate) use rings::refused;
 use sample::{EngineKind, EngineLevel};
 
 use rings::Wanted;
 use watcher::Watcher;
-
-/// Events that every architecture has.
-const ESSENTIAL: [&str; 2] = ["kvm_exit", "kvm_entry"];
 
 /// Counts exits through perf rings.
 pub struct PerfEngine {
@@ -48,10 +45,8 @@ impl PerfEngine {
     /// The tracepoints of a level that this kernel has, and those that it lacks.
     fn learn(&self, level: EngineLevel) -> (Vec<Wanted>, EventDecoder, Vec<EngineError>) {
         let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::default(), Vec::new());
-        for event in EVENTS.iter().filter(|event| level == EngineLevel::Full || !event.is_timing) {
-            if !self.tracefs.has(event.group, event.name) && !ESSENTIAL.contains(&event.name) {
-                continue;
-            }
+        let of_level = EVENTS.iter().filter(|event| level == EngineLevel::Full || !event.is_timing);
+        for event in of_level.filter(|event| self.tracefs.has(event.group, event.name)) {
             match self.tracefs.format(event.group, event.name) {
                 Ok(format) if decoder.add_format(&format) => wanted.push(Wanted::new(event.name, format.id)),
                 Ok(_) => gaps.push(EngineError {
@@ -79,7 +74,7 @@ impl Engine for PerfEngine {
             (self.watcher, self.gaps) = (None, Vec::new());
         } else {
             let (wanted, decoder, gaps) = self.learn(level);
-            let names = decoder.reason_names().clone();
+            let names = decoder.names.clone();
             let mut pairing = Pairing::new(names, self.topology.clone()).separating_lives();
             pairing.untimed = level != EngineLevel::Full;
             pairing.counts_migrations = !pairing.untimed;
@@ -98,13 +93,6 @@ impl Engine for PerfEngine {
         if let Some(watcher) = &self.watcher {
             watcher.forget(threads);
         }
-    }
-
-    fn set_topology(&mut self, topology: &HostTopology) {
-        if let Some(watcher) = &self.watcher {
-            watcher.set_topology(topology);
-        }
-        self.topology.clone_from(topology);
     }
 
     fn gaps(&self) -> Vec<EngineError> {

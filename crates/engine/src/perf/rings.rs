@@ -34,15 +34,6 @@ const HEADER: usize = 8;
 /// kvmtool. An event's filter can be set only once, so it cannot follow the threads themselves.
 const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
 
-/// Whether the scheduler's frequent events of a thread of this name pass the filter.
-pub(super) fn passes(name: &str) -> bool {
-    VCPU_NAMES.iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(inner), _) => name.contains(inner.trim_end_matches('*')),
-        (None, Some(start)) => name.starts_with(start),
-        (None, None) => name == *pattern,
-    })
-}
-
 /// A CPU since it came online: an event of perf ends with its CPU and does not come back with it
 /// (kernel/events/core.c, `perf_event_exit_cpu_context`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,35 +92,19 @@ impl Wanted {
 
 /// Opens every event on these CPUs, disabled until [`Ring::enable`].
 pub(super) fn open(cpus: &[OnlineCpu], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
-    allow_files(cpus.len() * wanted.len() + 256);
+    rights::allow_files();
     let size = 1 << (ALL_RINGS / cpus.len().max(1)).clamp(RING, LARGE_RING).ilog2();
-    let open =
-        |size| -> Result<Vec<Ring>, EngineError> { cpus.iter().map(|cpu| open_one(*cpu, wanted, size)).collect() };
+    let open = |size| -> Result<Vec<Ring>, EngineError> {
+        cpus.iter().map(|cpu| Ring::open(*cpu, wanted, size).map_err(|e| cannot_open(*cpu, &e))).collect()
+    };
     open(size).or_else(|error| if size > RING { open(RING) } else { Err(error) })
-}
-
-fn open_one(cpu: OnlineCpu, wanted: &[Wanted], size: usize) -> Result<Ring, EngineError> {
-    Ring::open(cpu, wanted, size).map_err(|e| cannot_open(cpu, &e))
 }
 
 /// Opens the events of a CPU that came online and enables them. `like`: another ring.
 pub(super) fn join(cpu: OnlineCpu, wanted: &[Wanted], like: Option<&Ring>) -> Result<Ring, EngineError> {
-    allow_files(256 + 2 * wanted.len());
-    let mut ring = open_one(cpu, wanted, like.map_or(RING, |ring| ring.size))?;
+    let mut ring = Ring::open(cpu, wanted, like.map_or(RING, |ring| ring.size)).map_err(|e| cannot_open(cpu, &e))?;
     ring.enable().map_err(|e| cannot_open(cpu, &e))?;
     Ok(ring)
-}
-
-/// Raises the soft limit of open files up to the hard limit; needs no privilege.
-pub(crate) fn allow_files(wanted: usize) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = wanted as u64;
-    if limit.current.is_some_and(|now| now < wanted) {
-        let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
-        // If this fails, opening a file beyond the limit reports it.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum });
-    }
 }
 
 fn cannot_open(cpu: OnlineCpu, error: &io::Error) -> EngineError {
@@ -197,11 +172,6 @@ impl Ring {
     pub fn enable(&mut self) -> io::Result<()> {
         self.others.iter_mut().chain(&mut self.scheduler).try_for_each(Counter::enable)?;
         self.sampler.enable()
-    }
-
-    /// Whether this ring receives the scheduler's frequent events.
-    pub fn has_scheduler(&self) -> bool {
-        !self.scheduler.is_empty()
     }
 
     /// Disables the frequent scheduler events.

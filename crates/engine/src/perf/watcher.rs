@@ -6,8 +6,6 @@ use super::time_order::TimeOrder;
 use crate::events::{EngineError, Reading, ThreadKey};
 use crate::monotonic_ns;
 use crate::pairing::{EventDecoder, Pairing};
-use kvm::CpuSet;
-use kvm::topology::HostTopology;
 use rights::{for_rings, keep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -35,59 +33,17 @@ struct State {
     looked: u64,
     /// What the rings of CPUs that went offline had lost.
     lost_before: u64,
-    hotplug: Hotplug,
+    /// A CPU that was not watched for a moment since the last reading, and the one to report for that reading.
+    unseen: Option<EngineError>,
+    reported: Option<EngineError>,
     decoder: EventDecoder,
     merge: TimeOrder,
     pairing: Pairing,
-    scheduler: Budget,
+    /// The scheduler's events of a second, and when it began.
+    switches: (u64, u64),
+    /// Whether those were too many, and are no longer watched.
+    silenced: bool,
     names: HashMap<i32, String>,
-}
-
-/// CPUs that were not watched for a moment since the last reading, and the gap to report for that reading.
-#[derive(Default)]
-struct Hotplug {
-    cpus: CpuSet,
-    unseen_ns: u64,
-    refused: Option<EngineError>,
-    reported: Option<EngineError>,
-}
-
-impl Hotplug {
-    /// Ends an interval.
-    fn report(&mut self) {
-        self.reported = self.refused.clone();
-        let cpus = std::mem::take(&mut self.cpus);
-        if !cpus.is_empty() {
-            let cause = format!(
-                "CPU {cpus} came online: what guests did there until kvmtop watched it, {} ms at most, is not counted",
-                self.unseen_ns.div_ceil(1_000_000)
-            );
-            let fix = "nothing to do: it is watched now".into();
-            self.reported.get_or_insert(EngineError { cause, fix });
-        }
-        self.unseen_ns = 0;
-    }
-}
-
-/// Limits how often something happens.
-#[derive(Default)]
-struct Budget {
-    since: u64,
-    count: u64,
-    spent: bool,
-}
-
-impl Budget {
-    /// Adds events; true when they have just exceeded the limit of one second.
-    fn spend(&mut self, now: u64, count: u64) -> bool {
-        if now.saturating_sub(self.since) > 1_000_000_000 {
-            (self.since, self.count) = (now, 0);
-        }
-        self.count += count;
-        let spent = !self.spent && self.count > MAX_SWITCHES;
-        self.spent |= spent;
-        spent
-    }
 }
 
 /// Rings that a thread empties into a [`Pairing`] as long as this value lives. The thread closes the events, since
@@ -109,11 +65,13 @@ impl Watcher {
             wanted,
             looked,
             lost_before: 0,
-            hotplug: Hotplug::default(),
+            unseen: None,
+            reported: None,
             decoder,
             merge: TimeOrder::default(),
             pairing,
-            scheduler: Budget::default(),
+            switches: (0, looked),
+            silenced: false,
             names: HashMap::new(),
         }));
         let watched = Arc::downgrade(&state);
@@ -144,7 +102,7 @@ impl Watcher {
     pub fn read(&self) -> Reading {
         let mut state = lock(&self.0);
         let horizon = state.pass();
-        state.hotplug.report();
+        state.reported = state.unseen.take();
         let mut threads = state.pairing.snapshot();
         for waker in threads.iter_mut().flat_map(|thread| &mut thread.events.woken_by) {
             waker.comm = state.name_of(waker.tid);
@@ -164,33 +122,16 @@ impl Watcher {
     /// What is not watched: CPUs that came online, or the scheduler's events.
     pub fn gap(&self) -> Option<EngineError> {
         let state = lock(&self.0);
-        if let Some(gap) = &state.hotplug.reported {
-            return Some(gap.clone());
-        }
-        if !state.rings.iter().any(Ring::has_scheduler) {
-            return None;
-        }
+        let cause = format!(
+            "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
+        );
         let fix = "use --engine bpf, which adds them up in the kernel".into();
-        if state.scheduler.spent {
-            let cause = format!(
-                "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
-            );
-            return Some(EngineError { cause, fix });
-        }
-        let unlike = state.pairing.names().filter(|name| !name.is_empty() && !rings::passes(name)).count();
-        let cause =
-            format!("{unlike} vCPU threads are not named as such: their wake-ups and preemptions are not watched");
-        (unlike > 0).then_some(EngineError { cause, fix })
+        state.reported.clone().or(state.silenced.then_some(EngineError { cause, fix }))
     }
 
     /// Frees the cells of threads that are gone.
     pub fn forget(&self, threads: &[ThreadKey]) {
         lock(&self.0).pairing.forget(threads);
-    }
-
-    /// CPUs went online or offline.
-    pub fn set_topology(&self, topology: &HostTopology) {
-        lock(&self.0).pairing.set_topology(topology);
     }
 }
 
@@ -205,12 +146,15 @@ impl State {
         for ring in &mut self.rings {
             ring.drain(horizon, &self.decoder, &mut self.merge);
         }
-        let switches = self.merge.switches();
+        let (count, began) = self.switches;
+        let is_next = horizon.saturating_sub(began) > 1_000_000_000;
+        self.switches = if is_next { (self.merge.switches(), horizon) } else { (count + self.merge.switches(), began) };
         self.merge.flush(horizon, &mut self.pairing);
-        if self.scheduler.spend(horizon, switches) {
+        if !self.silenced && self.switches.0 > MAX_SWITCHES {
+            self.silenced = true;
             self.rings.iter_mut().for_each(Ring::silence_scheduler);
         }
-        for tid in self.pairing.take_new() {
+        for tid in std::mem::take(&mut self.pairing.new) {
             self.pairing.name(tid, &comm(tid));
         }
         horizon
@@ -233,24 +177,26 @@ impl State {
         let (watched, ended): (Vec<_>, _) = self.rings.drain(..).partition(|ring| online.contains(&ring.cpu));
         self.lost_before += ended.iter().map(Ring::lost).sum::<u64>();
         self.rings = watched;
-        self.hotplug.refused = None;
         for cpu in online {
             if self.rings.iter().any(|ring| ring.cpu == cpu) {
                 continue;
             }
             match rings::join(cpu, &self.wanted, self.rings.first()) {
                 Ok(mut ring) => {
-                    if self.scheduler.spent {
+                    if self.silenced {
                         ring.silence_scheduler();
                     }
                     self.rings.push(ring);
+                    let cause = format!(
+                        "CPU {} came online: what guests did there until kvmtop watched it is not counted",
+                        cpu.number
+                    );
+                    let fix = "nothing to do: it is watched now".into();
+                    self.unseen.get_or_insert(EngineError { cause, fix });
                 }
-                Err(why) => self.hotplug.refused = Some(why),
+                Err(why) => self.unseen = Some(why),
             }
-            let now = monotonic_ns();
-            self.merge.gap(before, now);
-            self.hotplug.cpus.insert(cpu.number);
-            self.hotplug.unseen_ns = self.hotplug.unseen_ns.max(now.saturating_sub(before));
+            self.merge.gap(before, monotonic_ns());
         }
     }
 

@@ -75,7 +75,7 @@ pub fn sample(
     let duration_ns = began.elapsed().as_nanos() as u64;
     counted.drain(&mut threads, &mut unwinder, &modules);
     let symbols = Symbols::new();
-    if !symbols.knows_kernel() && counted.has_kernel() {
+    if symbols.kernel.is_none() {
         gaps.push("functions of the kernel have no names: CAP_SYSLOG is missing (kernel.kptr_restrict)".into());
     }
     let lost = counted.lost + threads.iter().map(|thread| thread.lost).sum::<u64>();
@@ -118,10 +118,6 @@ impl CountedStacks {
         } else {
             self.lost += 1;
         }
-    }
-
-    fn has_kernel(&self) -> bool {
-        self.stacks.keys().any(|(_, entries)| entries.iter().any(|entry| matches!(entry, StackEntry::Kernel(_))))
     }
 
     /// The stacks by functions: two addresses of one function are one.

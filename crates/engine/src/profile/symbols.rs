@@ -17,7 +17,8 @@ const KALLSYMS: &str = "/proc/kallsyms";
 /// Looks names up.
 pub(super) struct Symbols {
     symbolizer: Symbolizer,
-    kernel: Option<Source<'static>>,
+    /// `None`: functions of the kernel have no names here.
+    pub kernel: Option<Source<'static>>,
 }
 
 impl Symbols {
@@ -34,11 +35,6 @@ impl Symbols {
             symbolizer: Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build(),
             kernel: has_addresses().then_some(Source::Kernel(kernel)),
         }
-    }
-
-    /// Whether functions of the kernel have names here.
-    pub fn knows_kernel(&self) -> bool {
-        self.kernel.is_some()
     }
 
     /// The function at an address of the kernel.

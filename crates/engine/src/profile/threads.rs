@@ -3,7 +3,7 @@
 use super::FREQUENCY_HZ;
 use super::record::{self, REGISTERS, SampledStack};
 use crate::events::EngineError;
-use crate::perf::{allow_files, refused};
+use crate::perf::refused;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
@@ -28,17 +28,10 @@ pub(super) struct SampledThread {
 /// # Errors
 /// When none could be.
 pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, Vec<String>), EngineError> {
-    allow_files(2 * wanted.len() + 256);
-    let mut hidden_kernel = false;
+    rights::allow_files();
     let (mut threads, mut failed, mut left_out) = (Vec::new(), None, 0);
     for thread in wanted {
-        let opened = sampler(thread.tid, hidden_kernel).or_else(|e| {
-            let is_refused = matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && !hidden_kernel;
-            let again = if is_refused { sampler(thread.tid, true) } else { Err(e) };
-            hidden_kernel |= again.is_ok();
-            again
-        });
-        match opened {
+        match sampler(thread.tid) {
             Ok(sampler) => threads.push(SampledThread { thread: thread.clone(), lost: 0, sampler }),
             // It ended meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
@@ -55,20 +48,19 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, Vec
             fix: "kvmtop --batch -n 1 lists those that run".into(),
         }),
         failed => {
-            let hidden = hidden_kernel.then(|| format!("what the kernel did is not shown: {}", rights::hint()));
             let left_out = failed.map(|e| format!("{left_out} threads could not be sampled ({e})"));
-            Ok((threads, hidden.into_iter().chain(left_out).collect()))
+            Ok((threads, left_out.into_iter().collect()))
         }
     }
 }
 
-fn sampler(tid: i32, without_kernel: bool) -> io::Result<Sampler> {
+fn sampler(tid: i32) -> io::Result<Sampler> {
     let registers = REGISTERS.iter().fold(0, |mask, register| mask | 1_u64 << register);
     let counter = Builder::new(Software::CPU_CLOCK)
         .observe_pid(tid)
         .any_cpu()
         .enabled(false)
-        .exclude_kernel(without_kernel)
+        .exclude_kernel(false)
         .exclude_hv(false)
         .sample_frequency(u64::from(FREQUENCY_HZ))
         .sample(SampleFlag::IP | SampleFlag::CALLCHAIN | SampleFlag::REGS_USER | SampleFlag::STACK_USER)

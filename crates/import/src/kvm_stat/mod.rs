@@ -4,16 +4,15 @@
 //! (tools/perf/builtin-kvm.c, `print_result`), for vmexit, ioport, mmio and msr, one or many in a text, between prose,
 //! quoted and wrapped by mail.
 
-mod lines;
-mod scanner;
+mod tables;
 
-pub(super) use scanner::{find_tables, looks_like};
+pub(super) use tables::{find_tables, looks_like};
 
 use kvm::{Isa, Space, exit_reason, sanitize};
-use lines::PrintedColumn::{Error, Max, Mean, Min, TimePercent, Total};
-use lines::{PrintedRow, PrintedTable, RowKey};
 use sample::{AccessCell, ExitCell, MissingExtreme, ThreadEvents, Timing};
 use std::collections::{BTreeMap, BTreeSet};
+use tables::PrintedColumn::{Error, Max, Mean, Min, SamplesPercent, TimePercent, Total};
+use tables::{PrintedRow, PrintedTable, RowKey};
 
 /// The counters of one guest.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,12 +41,18 @@ pub(crate) fn guest_counters(tables: &[PrintedTable]) -> BTreeMap<Option<String>
     for table in tables {
         guests.entry(table.pids.clone()).or_default().push(table);
     }
+    // A table of all guests beside one guest's tables describes this guest, too.
+    if guests.len() == 2
+        && let Some(of_all) = guests.remove(&None)
+    {
+        guests.values_mut().for_each(|tables| tables.extend(&of_all));
+    }
     guests.into_iter().map(|(pids, tables)| (pids, add_up(&tables))).collect()
 }
 
 fn add_up(tables: &[&PrintedTable]) -> TableCounters {
     let mut counters = TableCounters::default();
-    let tables = &distinct(tables);
+    let tables = &one_measurement(distinct(tables), &mut counters.notes);
     let rows = || tables.iter().flat_map(|t| &t.rows);
     let names = || {
         rows().filter_map(|row| match &row.key {
@@ -74,6 +79,10 @@ fn add_up(tables: &[&PrintedTable]) -> TableCounters {
                 timing(row, table.total.and_then(|t| t.1))
             };
             cells.entry(row.key.clone()).or_default().merge(&time, MissingExtreme::Unknown);
+        }
+        if let Some(mut rest) = rows_not_shown(table).filter(|_| table.space.is_none()) {
+            rest.total_ns = rest.total_ns.filter(|_| !guest_times);
+            cells.entry(RowKey::Reason(NOT_SHOWN.into(), None)).or_default().merge(&rest, MissingExtreme::Unknown);
         }
         if table.rows.is_empty() && table.total.is_none() {
             let why = "it is cut off, or its numbers do not have perf's format (12.5, not 12,5)";
@@ -116,6 +125,67 @@ fn distinct<'a>(tables: &[&'a PrintedTable]) -> Vec<&'a PrintedTable> {
     tables.iter().filter(|table| is_new(table)).copied().collect()
 }
 
+/// The tables of one run of perf that are of one kind.
+type Run<'a> = Vec<&'a PrintedTable>;
+
+/// The tables of one measurement: the frames of `live`, which have clocks, or one table of each kind. A further table
+/// is of another run or another guest, and their sum would be of a guest that never was: the largest is kept.
+fn one_measurement<'a>(tables: Run<'a>, notes: &mut Vec<String>) -> Run<'a> {
+    let samples = |table: &PrintedTable| table.rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
+    let mut kinds: BTreeMap<(Option<Space>, Option<u32>), Vec<Run<'_>>> = BTreeMap::new();
+    for table in tables {
+        let runs = kinds.entry((table.space, table.vcpu)).or_default();
+        match runs.iter_mut().find(|run| table.clock.is_some() && run[0].clock.is_some()) {
+            Some(frames) => frames.push(table),
+            None => runs.push(vec![table]),
+        }
+    }
+    let most = kinds.values().map(Vec::len).max().unwrap_or_default();
+    if most < 2 {
+        return kinds.into_values().flatten().flatten().collect();
+    }
+    notes.push(format!(
+        "{most} tables of the same kind are {most} measurements: the largest is read; to compare them, put each into a \
+         file of its own: 'kvmtop diff'"
+    ));
+    let size = |run: &Run<'_>| run.iter().fold(0u64, |sum, table| sum.saturating_add(samples(table)));
+    // Tables of other kinds that come as often belong to it by their order.
+    let runs = kinds.values().filter(|runs| runs.len() == most).max_by_key(|runs| runs.iter().map(size).max());
+    let chosen = runs.and_then(|runs| (0..most).max_by_key(|i| (size(&runs[*i]), most - i))).unwrap_or_default();
+    let pick = |mut runs: Vec<Run<'a>>| {
+        let i = if runs.len() == most { Some(chosen) } else { (0..runs.len()).max_by_key(|i| size(&runs[*i])) };
+        i.map_or_else(Vec::new, |i| runs.swap_remove(i))
+    };
+    kinds.into_values().flat_map(pick).collect()
+}
+
+/// Name of the row for the exits that a cut table leaves out.
+const NOT_SHOWN: &str = "(rows not shown)";
+
+/// What a table leaves out, by its total or by the shares that its rows state, so that shares stay those that perf
+/// printed.
+fn rows_not_shown(table: &PrintedTable) -> Option<Timing> {
+    let sum = |column| {
+        let shares = || table.rows.iter().filter_map(|row| row.figures.get(&column));
+        // perf's terminal browser cuts shares to whole numbers.
+        let rounding = if shares().all(|share| share.fract() == 0.0) { table.rows.len() as f64 } else { 1.0 };
+        Some(shares().sum::<f64>()).filter(|sum| *sum > 0.0 && *sum < 100.0 - rounding)
+    };
+    let rest = |held: f64, percent: f64| (held * (100.0 / percent - 1.0)).round() as u64;
+    let held = table.rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
+    let count = match table.total {
+        Some((stated, _)) => stated.saturating_sub(held),
+        None => rest(held as f64, sum(SamplesPercent)?),
+    };
+    let handled = table.total.and_then(|(_, ns)| ns);
+    let held_ns: f64 = table.rows.iter().filter_map(|row| timing(row, handled).total_ns).map(|ns| ns as f64).sum();
+    let total_ns = match handled {
+        Some(ns) => Some((ns - held_ns).max(0.0).round() as u64),
+        None => (held_ns > 0.0).then(|| sum(TimePercent).map_or(0, |percent| rest(held_ns, percent))),
+    };
+    (count > 0).then_some(Timing { count, total_ns, ..Timing::default() })
+}
+
 /// The seconds that the tables cover, by the clocks of `live`.
 fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<f64> {
     let mut groups: BTreeMap<(Option<Space>, Option<u32>), Vec<&PrintedTable>> = BTreeMap::new();
@@ -127,13 +197,7 @@ fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<
     let clocks: Vec<f64> = largest.iter().filter_map(|t| t.clock).collect();
     let live = clocks.len() == frames;
     if frames > 1 {
-        let why = if live {
-            ", as the frames of 'perf kvm stat live'"
-        } else {
-            "; if they were measured before and after a change, put each into its own file and compare them with \
-             'kvmtop diff'"
-        };
-        notes.push(format!("{frames} tables of the same kind were added up{why}"));
+        notes.push(format!("{frames} frames of 'perf kvm stat live' were added up"));
     } else if live {
         notes.push(
             "'perf kvm stat live' prints one frame a second by default: one second is assumed without --duration"

@@ -42,7 +42,7 @@ impl PerfCounts {
         if let Some(times) = &mut self.times {
             let key = (event.tid, access.space, access.address, access.direction);
             if times.len() < MAX_TIMES || times.contains_key(&key) {
-                times.entry(key).or_default().add_exact(ns);
+                times.entry(key).or_default().add_clipped(ns, u64::MAX);
             }
         }
     }
@@ -146,7 +146,7 @@ impl PerfDataCounters {
             return;
         }
         let pairing = || {
-            let names = formats.decoder.reason_names().clone();
+            let names = formats.decoder.names.clone();
             let mut pairing = Pairing::new(names, HostTopology::default());
             (pairing.exact, pairing.counts_migrations) = (true, formats.migrations);
             pairing

@@ -2,9 +2,8 @@
 
 use super::DomainFilter;
 use crate::lint;
-use crate::model::{Base, GuestId, GuestProfile, Model};
-use sample::{Sample, StackProfile};
-use std::collections::HashMap;
+use crate::model::{Base, Model};
+use sample::Sample;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +44,6 @@ pub struct Pipeline {
     options: lint::Options,
     memory: lint::RuleMemory,
     previous: Option<Arc<Sample>>,
-    /// The last profile of each guest, so that later intervals have it as well.
-    profiles: HashMap<GuestId, Arc<StackProfile>>,
 }
 
 impl Pipeline {
@@ -101,21 +98,10 @@ impl Pipeline {
     pub fn restart(&mut self) {
         self.previous = None;
         self.memory.clear();
-        self.profiles.clear();
     }
 
     fn judge(&mut self, sample: &Sample, base: Base<'_>) -> JudgedInterval {
-        let mut model = Model::new(sample, base);
-        let mut earlier = std::mem::take(&mut self.profiles);
-        for guest in &mut model.domains {
-            let key = guest.key();
-            if guest.profile.is_none() {
-                guest.profile = earlier.remove(&key).map(|stacks| GuestProfile { stacks, is_new: false });
-            }
-            if let Some(profile) = &guest.profile {
-                self.profiles.insert(key, profile.stacks.clone());
-            }
-        }
+        let model = Model::new(sample, base);
         let report = lint::run(&model, &mut self.memory, &self.options);
         JudgedInterval { model, report }
     }
@@ -136,22 +122,6 @@ mod tests {
         let first = pipeline.next_or_first(sample(9.0));
         assert_eq!((first.model.interval_s, first.model.domains.is_empty()), (None, false));
         assert_eq!(pipeline.next_or_first(sample(10.0)).model.interval_s, Some(1.0));
-    }
-
-    #[test]
-    fn a_profile_stays_with_its_guest() {
-        let mut pipeline = Pipeline::default();
-        let sample = |second: f64| Fixture::busy_host().sample(second);
-        let mut taken = sample(2.0);
-        taken.domains[1].profile = Some(Arc::default());
-        let seen = |interval: JudgedInterval| -> Vec<Option<bool>> {
-            interval.model.domains.iter().take(3).map(|d| d.profile.as_ref().map(|p| p.is_new)).collect()
-        };
-        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(1.0)))), [None; 3]);
-        assert_eq!(seen(pipeline.next_or_first(Arc::new(taken))), [None, Some(true), None]);
-        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(3.0)))), [None, Some(false), None]);
-        pipeline.restart();
-        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(4.0)))), [None; 3]);
     }
 
     #[test]

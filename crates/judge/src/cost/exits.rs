@@ -1,4 +1,4 @@
-//! The costs of a guest's exits, by the device or cause behind them.
+//! The costs of a guest's exits, by device or cause.
 
 use super::{Amount, Cost, CostKind, parts};
 use crate::model::{AccessRow, DomainModel, ExitKind, ExitRow};

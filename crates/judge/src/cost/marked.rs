@@ -7,7 +7,7 @@ use sample::{Direction, Timing};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-/// The most devices and reasons that are told.
+/// The most devices and reasons that are named.
 const MAX_PLACES: usize = 24;
 
 /// Accesses to a device, or exits of a reason.

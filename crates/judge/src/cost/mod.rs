@@ -1,4 +1,4 @@
-//! What costs a guest its time: exits by the device or cause behind them, waiting for a CPU, polling, and the VMM's own
+//! What costs a guest its time: exits by device or cause, waiting for a CPU, polling, and the VMM's own
 //! threads. Each nanosecond counts once: an exit's time belongs to the device that was accessed in it, else to the
 //! exit's cause, without the parts in which the vCPU slept or waited for a CPU.
 
@@ -66,7 +66,7 @@ pub enum CostKind {
     /// The CPUID instruction.
     #[strum(to_string = "CPUID")]
     Cpuid,
-    /// Model specific registers other than those of clocks and interrupt controllers.
+    /// Model specific registers, except for clocks and interrupt controllers.
     #[strum(to_string = "MSRs")]
     Msrs,
     /// Calls to the hypervisor or the firmware.

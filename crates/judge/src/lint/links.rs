@@ -27,7 +27,5 @@ pub(crate) const MACHINE_CHECK: &str = "https://docs.kernel.org/arch/x86/x86_64/
 pub(crate) const MEMORY_FAILURE: &str = "https://docs.kernel.org/mm/hwpoison.html";
 pub(crate) const OOM: &str = "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer";
 pub(crate) const RCU_STALL: &str = "https://docs.kernel.org/RCU/stallwarn.html";
-pub(crate) const RESOURCE_CONTROL: &str =
-    "https://www.freedesktop.org/software/systemd/man/latest/systemd.resource-control.html";
 pub(crate) const SCHED_STATS: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
 pub(crate) const SIGNALS: &str = "https://man7.org/linux/man-pages/man7/signal.7.html";

@@ -7,13 +7,11 @@ use faults::PinnedPair;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::SmtMismatch, Setup(smt), Hold::While).described(RuleDoc {
-        sees: "the hardware threads that the guest sees differ from those its vCPUs are pinned to, or its vCPUs are on \
-            fast and slow cores",
+        sees: "the guest's vCPUs and their pins disagree on hardware threads, or on fast and slow cores",
         problem: "core threads do not match",
         why: "",
         thresholds: &[],
-        limits: "Pins and configuration only: the cost is not measured. vCPUs pinned to several CPUs are not judged, \
-            nor is a guest on fast and slow cores for which no more fast ones are free",
+        limits: "Pins and configuration only: the cost is not measured. vCPUs pinned to several CPUs are not judged",
         fix: "Pins, or the <topology> of the guest's CPU in the domain's XML, after a power cycle",
         links: &["https://libvirt.org/formatdomain.html#cpu-model-and-topology"],
     }),
@@ -24,8 +22,7 @@ pub(super) const RULES: &[Rule] = &[
             cannot avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
         thresholds: thresholds![pinning.local_memory, pinning.local_memory_least, pinning.emulator],
         limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts \
-            as remote. A guest larger than a node has to span nodes and gets an info only, as does one in files that \
-            do not show its XML",
+            as remote. A guest larger than a node gets an info only, as does one in files that do not show its XML",
         fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",
         links: &[links::NUMA_TUNING, "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html"],
     }),
@@ -37,53 +34,43 @@ const MIB: f64 = 1024.0 * 1024.0;
 const THREADS_APART: Prose = Prose {
     title: "vCPUs that the guest sees as threads of one core are pinned to different cores",
     problem: "core threads are apart",
-    why: "The guest's scheduler expects the two to share a core and its cache: it keeps work off the second while the \
-        first is busy. With pins across cores both assumptions are wrong",
+    why: "The guest's scheduler expects the two to share a core and its cache, which they do not",
 };
 const SHARED_CORE: Prose = Prose {
     title: "vCPUs share a core, and the guest does not know",
     problem: "vCPUs share a core",
-    why: "Two busy threads of a core get about half of it each. A guest that sees its threads fills whole cores first; \
-        this one cannot",
+    why: "Two busy threads of a core get about half of it each, and this guest cannot avoid that",
 };
 const SLOW_CORES: Prose = Prose {
     title: "The guest's vCPUs are spread over fast and slow cores",
     problem: "some vCPUs on slow cores",
-    why: "The guest takes its vCPUs for equal and puts work on any of them. What lands on a slow core takes longer, \
-        and what waits for it, for a lock or the last part of a job, waits as long",
+    why: "The guest takes its vCPUs for equal: what lands on a slow core, or waits for it, takes longer",
 };
 const HELPERS_ELSEWHERE: Prose = Prose {
     title: "The guest's emulator or IOThreads are on another NUMA node than its vCPUs",
     problem: "emulator on another node",
-    why: "These threads serve the vCPUs' devices: they read and write the guest's memory and wake its vCPUs. From \
-        another node each of these accesses and interrupts goes over the link between the nodes",
+    why: "These threads access the guest's memory and wake its vCPUs, each time over the link of the nodes",
 };
 const MAY_BE_SPLIT: Prose = Prose {
     title: "The guest's vCPUs are spread over NUMA nodes",
     problem: "spread over NUMA nodes",
-    why: "Every access to the other node costs more. A guest that sees both nodes keeps most of its accesses near; one \
-        that does not cannot",
+    why: "Every access to the other node costs more, unless the guest sees both nodes and avoids it",
 };
 const MEMORY_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is on another NUMA node than its vCPUs",
     problem: "memory on another node",
-    why: "Every access to the other node costs more. vCPU pins do not move memory: it stays on the node where the \
-        guest first used it, or to which it is bound",
+    why: "Every access to the other node costs more, and vCPU pins do not move memory",
 };
 const CELLS_CROSSED: Prose = Prose {
     title: "The guest's NUMA cells have their vCPUs and their memory on different nodes",
     problem: "NUMA cells are crossed",
-    why: "The guest keeps each program's memory in the cell where it runs, and on this host that is the other node: \
-        every access that it takes for a near one is a far one",
+    why: "Every access that the guest takes for a near one goes to the other node of this host",
 };
-const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that its memory is bound to, or change \
-    what it is bound to (libvirt: <memnode>, QEMU: host-nodes=, Proxmox: hostnodes=)";
-const PIN_CORES_OR_ONE_THREAD: &str =
-    "Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'";
+const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that its memory is bound to, or bind that to theirs";
+const PIN_CORES_OR_ONE_THREAD: &str = "Pin the vCPUs of a guest core to one core, or show the guest threads='1'";
 const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … threads='2'/>) and \
     pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
-const SHOW_NODES: &str = "Show a guest that has to span nodes its nodes: <numa> cells in <cpu>, each with \
-    its vCPUs, and <memnode> in <numatune> to bind each cell's memory";
+const SHOW_NODES: &str = "Show the guest its nodes: <numa> cells in <cpu>, and <memnode> in <numatune>";
 
 fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
@@ -229,16 +216,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     }
     let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
     let evidence = vec![format!("{seen}: {}", listed(pairs.iter().map(named).collect())), "check: lscpu -e".into()];
-    let mut fix = fixes::or_advice(guest_placement(ctx, guest), advice);
-    // The pins are right for another guest.
-    let moves = ctx.plan().guests.get(guest.index).is_some_and(|plan| plan.threads.is_none() && !plan.vcpus.is_empty());
-    if threads > 1 && moves && layout.reshapes && layout.has_own_cores(map) {
-        let vcpus = layout.vcpus.len();
-        fix.push(fixes::advice(format!(
-            "Or leave the pins and show the guest one thread per core from its next start (libvirt: <topology \
-             sockets='1' dies='1' cores='{vcpus}' threads='1'/>; QEMU: -smp {vcpus},sockets=1,cores={vcpus},threads=1)"
-        )));
-    }
+    let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
     let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
     verdicts.find(Finding { marks, ..found });

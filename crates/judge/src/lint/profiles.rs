@@ -3,6 +3,7 @@
 //! is not in the text, so all findings are infos.
 
 use super::prelude::*;
+use kvm::pattern::Pattern;
 use kvm::time_profile::{ProfileRow, TimeProfile};
 use std::collections::BTreeSet;
 
@@ -10,8 +11,7 @@ use std::collections::BTreeSet;
 const NAMED: usize = 4;
 /// Instructions at which most memory faults have to be, if they are accesses to a few registers.
 const FEW: usize = 8;
-const SHARES: &str = "shares of a profile are of what perf sampled, mostly the host's own work: how much that is of a \
-    CPU is not in it";
+const SHARES: &str = "shares are of what perf sampled; how much that is of a CPU is not in the profile";
 
 /// Rows of a profile that have one cause.
 struct Rows<'a> {
@@ -51,34 +51,26 @@ fn find(profile: &TimeProfile, mut evidence: Vec<String>, look_at: &str, fix: Ve
         evidence.push(locks.describe("waiting for spin locks of the host's kernel"));
     }
     evidence.extend([SHARES.into(), look_at.into()]);
-    Finding { target: Target::Host, ..Finding::new(Severity::Info, Confidence::Medium, evidence, fix).saying(prose) }
+    Finding::new(Severity::Info, Confidence::Medium, evidence, fix).saying(prose)
 }
 
 /// Functions of which KVM's halt polling consists (`kvm_vcpu_halt` and `kvm_vcpu_check_block` in
 /// `virt/kvm/kvm_main.c`; before Linux 5.17 `kvm_vcpu_block` polled).
 const POLLING: [&str; 3] = ["kvm_vcpu_block", "kvm_vcpu_halt", "kvm_vcpu_check_block"];
-/// What these call to see whether there is something to do.
-const POLLED: [&str; 6] = [
-    "kvm_arch_vcpu_runnable",
-    "kvm_vcpu_has_events",
-    "kvm_cpu_has_pending_timer",
-    "apic_has_pending_timer",
-    "kvm_vcpu_running",
-    "kvm_apic_accept_events",
-];
+/// What these call to see whether there is something to do: an interrupt in the local APIC, a timer that is over.
+static POLLED: Pattern = Pattern::new(concat!(
+    "^_*(?:kvm_arch_vcpu_runnable|kvm_vcpu_(?:has_events|running)|kvm_cpu_has_(?:pending_timer|interrupt)|apic_has_|",
+    "kvm_apic_(?:accept_|has_interrupt)|kvm_lapic_find_highest_irr|apic_(?:update_ppr|find_highest_irr)|",
+    "(?:vmx|svm)_(?:interrupt_|sync_pir_to_irr|set_rvi)|ktime_get$|read_tsc$)",
+));
 
-const POLLS: Prose = Prose {
-    title: "Halt polling takes much of the host's own CPU time",
-    problem: "",
-    why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That saves a wake-up when the \
-        interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
-};
+const POLLS: Prose = Prose { title: "Halt polling takes much of the host's own CPU time", problem: "", why: "" };
 
 /// Halt polling by its functions.
 pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
     let polling = Rows::of(profile, |row| begins(row, &POLLING));
-    let all = Rows::of(profile, |row| begins(row, &POLLING) || begins(row, &POLLED));
+    let all = Rows::of(profile, |row| begins(row, &POLLING) || POLLED.is_match(&row.name));
     if polling.percent >= ctx.thresholds().machine.profile
         && ctx.thresholds().scheduling.halt_poll.of(all.percent).is_some()
     {
@@ -91,15 +83,13 @@ pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 const SHADOW: Prose = Prose {
     title: "KVM keeps shadow page tables for a guest",
     problem: "shadow page tables",
-    why: "Without EPT (Intel) or NPT (AMD) the host's CPU cannot translate a guest's addresses, so KVM builds page \
-        tables of its own: each change of the guest's page tables is an exit, and all vCPUs wait for one lock. With \
-        EPT or NPT in use these functions do not run, except for guests of guests",
+    why: "Without EPT (Intel) or NPT (AMD) KVM builds page tables of its own: each change of the guest's page tables \
+        is an exit, and all vCPUs wait for one lock",
 };
 const TWO_STAGES: &str = "cat /sys/module/kvm_intel/parameters/ept /sys/module/kvm_amd/parameters/npt 2>/dev/null";
 const ENABLE_TWO_STAGES: &str = "If it prints N or 0, take kvm_intel.ept=0 or kvm_amd.npt=0 out of /etc/modprobe.d and \
-    the kernel command line. A CPU without EPT or NPT (before about 2009), or a host that is a guest without nested \
-    paging, cannot do better: give such guests few vCPUs and huge pages. Where it prints Y, a guest runs guests of its \
-    own";
+    the kernel command line. Without EPT or NPT give such guests few vCPUs and huge pages. Where it prints Y, a guest \
+    runs guests of its own";
 
 /// Shadow paging by its functions (`arch/x86/kvm/mmu/paging_tmpl.h`: only the walk of the guest's page tables is also
 /// used with two-dimensional paging).
@@ -123,15 +113,11 @@ pub(super) fn shadow_paging(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 const COMPACTION: Prose = Prose {
     title: "The host compacts its memory to make huge pages",
     problem: "host compacts its memory",
-    why: "A guest that uses memory for the first time gets huge pages where they are free. Where free memory is \
-        fragmented, the kernel moves pages to make some, while the vCPU waits in its page fault",
+    why: "Where free memory is fragmented, the kernel moves pages to make huge ones, and the vCPU waits",
 };
 const DEFER: &str = "echo defer > /sys/kernel/mm/transparent_hugepage/defrag";
-const DEFER_NEED: &str = "until the next boot; page faults then take small pages, and huge ones are made later; \
-    defer+madvise changes nothing for QEMU, which asks for huge pages by madvise";
-const RESERVE: &str = "For guests that are meant to have their memory to themselves, reserve huge pages at boot \
-    (hugepages= on the kernel command line) and back the guests with them: nothing is compacted or cleared in a fault \
-    for them then";
+const DEFER_NEED: &str = "until the next boot; page faults then take small pages, and huge ones are made later";
+const RESERVE: &str = "Reserve huge pages at boot (hugepages=), and back guests that own their memory with them";
 /// Compaction, the clearing of pages, and KSM by their functions.
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
@@ -157,9 +143,8 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 const APIC_FAULTS: Prose = Prose {
     title: "Most exits are EPT violations of a few instructions, probably on the local APIC's page",
     problem: "APIC acceleration is off?",
-    why: "A page that is missing faults once. The same few instructions that fault again and again use a page that KVM \
-        keeps away to emulate it. With exits for interrupt windows or the TPR, which APIC virtualisation avoids, that \
-        is most likely the local APIC: APICv is off or inhibited",
+    why: "The same few instructions that fault again and again use a page that KVM keeps away to emulate it. With \
+        exits for interrupt windows or the TPR, that is most likely the local APIC",
 };
 
 /// `APICv` inhibited, by a profile of exits with their reason and instruction.
@@ -187,6 +172,5 @@ pub(super) fn apic(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             .into(),
     ];
     let fix = vec![fixes::advice(fixes::hyperv::ADD_AVIC)];
-    let found = Finding::new(Severity::Info, Confidence::Low, evidence, fix).saying(APIC_FAULTS);
-    verdicts.find(Finding { target: Target::Host, ..found });
+    verdicts.find(Finding::new(Severity::Info, Confidence::Low, evidence, fix).saying(APIC_FAULTS));
 }

@@ -15,11 +15,11 @@ pub struct Rule {
     pub(crate) check: Check,
     /// How long its pattern has to last.
     pub(crate) hold: Hold,
-    /// What readers are told of it.
+    /// What readers learn of it.
     pub doc: RuleDoc,
 }
 
-/// What readers are told of a rule.
+/// What readers learn of a rule.
 #[derive(Debug)]
 pub struct RuleDoc {
     /// What it sees, in one line: the title of findings without another one.

@@ -13,13 +13,9 @@ use crate::figures::seconds;
 use crate::model::Model;
 use sample::DomainState;
 
-/// Findings, each with the index of its guest.
-type Found = Vec<(Option<usize>, Finding)>;
-
 /// Judges one interval.
 pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report {
     let is_steady = options.input != InputKind::File;
-    let lower = is_steady.then(|| Options { thresholds: options.thresholds.lower(), ..options.clone() });
     let log_judged_s = memory.log_judged_s;
     memory.watch(model);
     let mut context = Context::new(model, options, log_judged_s);
@@ -27,9 +23,8 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         guest.not_judged = not_judged(guest, memory, options);
         guest.booting = booting(guest, options, model);
     }
-    let (verdicts, lingering) = ask_all(&mut context, options, lower.as_ref());
+    let Verdicts { found, mut cannot_tell, left_out, .. } = ask_all(&context);
     let mut watching = still_watched(&context, memory);
-    let Verdicts { found, mut cannot_tell, left_out, .. } = verdicts;
     cannot_tell.extend(unmeasured(&context));
     // A guest that is judged soon is among those still watched.
     let for_long = |g: &GuestContext<'_>| {
@@ -41,10 +36,8 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     cannot_tell.extend((left_out > 0).then(|| CannotTell::every(None, limited())));
     let findings: Vec<Finding> = if is_steady {
         let key = |guest: Option<usize>| guest.map(|i| context.guests[i].domain.key());
-        let keyed = |all: Found| all.into_iter().map(|(guest, f)| (key(guest), f)).collect();
         let interval = NewInterval {
-            found: keyed(found),
-            lingering: keyed(lingering),
+            found: found.into_iter().map(|(guest, f)| (key(guest), f)).collect(),
             now_ms: model.time_ms,
             booted_ms: model.booted_ms,
             seconds: model.interval_s.unwrap_or(0.0),
@@ -105,31 +98,19 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
     all
 }
 
-/// What every rule that is switched on reports of this interval alone: by the thresholds, and what it finds by their
-/// lower bounds. These are reached first, so a rule that finds nothing by them is not asked again.
-fn ask_all<'a>(context: &mut Context<'a>, options: &'a Options, lower: Option<&'a Options>) -> (Verdicts, Found) {
-    let (mut verdicts, mut lingering) = (Verdicts::default(), Verdicts::default());
-    for rule in table::rules().filter(|r| options.reports(r.id)) {
+/// What every rule that is switched on reports of this interval alone.
+fn ask_all(context: &Context<'_>) -> Verdicts {
+    let mut verdicts = Verdicts::default();
+    for rule in table::rules().filter(|r| context.options.reports(r.id)) {
         let of_host = matches!(rule.check, Check::Host(_) | Check::Profiled(..));
         let guests = if matches!(rule.check, Check::Host(_)) { 0..0 } else { 0..context.guests.len() };
         for guest in guests.map(Some).chain(of_host.then_some(None)) {
-            if let Some(lower) = lower {
-                context.options = lower;
-                let low = ask(context, rule, guest);
-                if low.is_silent() {
-                    verdicts.append(low);
-                    continue;
-                }
-                lingering.append(low);
-            }
-            context.options = options;
             verdicts.append(ask(context, rule, guest));
         }
     }
-    context.options = options;
     let fit = |(guest, finding): (Option<usize>, Finding)| (guest, Surroundings::of(context, guest).fit(finding));
     verdicts.found = std::mem::take(&mut verdicts.found).into_iter().map(fit).collect();
-    (verdicts, lingering.found.into_iter().map(fit).collect())
+    verdicts
 }
 
 /// Asks a rule about a guest, or about the host.
@@ -168,20 +149,15 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
             (true, ..) if guest.interval_s.is_some() && guest.seconds.is_none() => {
                 "the figures cover less than 50 ms, which is too short for a rate (record some seconds)"
             }
-            (true, ..) if only_sleep => {
-                "nothing but sleep (HLT or WFI) is in these figures: what the guest does in between is not measured"
-            }
+            (true, ..) if only_sleep => "nothing but sleep (HLT or WFI) is in these figures",
             _ if !events && d.since_start.is_some() => {
-                "a single reading has totals since the guest's start and no rates (add a second one some seconds later)"
+                "a single reading has totals since the guest's start and no rates (add one some seconds later)"
             }
             (true, ..) | (_, false, true) => return None,
             (_, true, _) if d.counters.is_empty() && d.kvm_events.values().all(|count| *count == 0) => {
-                "all of these counts are 0: the guest did not run in KVM meanwhile (it was paused, QEMU emulates its \
-                 CPU, or another process was counted)"
+                "all of these counts are 0: the guest did not run in KVM meanwhile (it was paused, or QEMU emulates it)"
             }
-            (_, true, _) => {
-                "these counts have no exit reasons: little can be told (add perf kvm stat, or kvm_stat -1 -f kvm_exit)"
-            }
+            (_, true, _) => "these counts have no exit reasons (add perf kvm stat, or kvm_stat -1 -f kvm_exit)",
             _ => "these files describe the guest and measure nothing of it (add perf kvm stat or a recording)",
         };
         Some(CannotTell::every(Some(guest), because))
@@ -214,11 +190,9 @@ fn booting(guest: &GuestContext<'_>, options: &Options, model: &Model) -> Option
     let age = (model.time_ms - guest.domain.facts.started_ms?) as f64 / 1e3;
     let is_young = options.input != InputKind::File && (0.0..guard_s).contains(&age);
     let because = || {
+        let (age, guard) = (seconds(age), seconds(guard_s));
         format!(
-            "the guest started {} ago: firmware and a booting system poll timers heavily, so what it does counts in \
-             full only after {}",
-            seconds(age),
-            seconds(guard_s)
+            "the guest started {age} ago: a booting system polls timers heavily and counts in full only after {guard}"
         )
     };
     is_young.then(|| Guard { because: because(), watched: Some((age, guard_s)) })

@@ -32,10 +32,12 @@ impl Verdicts {
         Self { rule: Some(rule), guest, ..Self::default() }
     }
 
-    /// Adds a finding with its rule and domain. What it does not say is the rule's: title, explanation and links.
+    /// Adds a finding with its rule and domain, or about the host. What it does not say is the rule's: title,
+    /// explanation and links.
     pub fn find(&mut self, finding: Finding) {
         let (index, name) = self.guest.as_ref().map(|(i, facts)| (*i, facts.name.value.clone())).unzip();
-        self.push(index, name, finding);
+        let target = if index.is_none() { Target::Host } else { finding.target };
+        self.push(index, name, Finding { target, ..finding });
     }
 
     /// Adds a finding about one guest by a rule that looks at all guests together.
@@ -47,7 +49,7 @@ impl Verdicts {
     pub fn find_of(&mut self, ctx: &Context<'_>, index: Option<usize>, finding: Finding) {
         match index.and_then(|i| ctx.guests.get(i)) {
             Some(guest) => self.find_for(guest, finding),
-            None => self.find(Finding { target: Target::Host, ..finding }),
+            None => self.find(finding),
         }
     }
 
@@ -79,13 +81,9 @@ impl Verdicts {
         }
     }
 
-    fn rule(&self) -> RuleId {
+    /// The rule.
+    pub fn rule(&self) -> RuleId {
         self.rule.map(|rule| rule.id).unwrap_or_default()
-    }
-
-    /// Whether the rule found nothing.
-    pub fn is_silent(&self) -> bool {
-        self.found.is_empty() && self.left_out == 0
     }
 
     /// Adds everything from other verdicts.

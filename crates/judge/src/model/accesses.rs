@@ -160,7 +160,7 @@ fn exits_of(space: Space) -> [&'static [ExitKind]; 2] {
     }
 }
 
-/// Computes rates, shares and times of all rows of a guest, from those of its exits.
+/// Computes rates, shares and times of all rows of a guest from its exits.
 pub(super) fn set_figures(mut rows: Vec<&mut AccessRow>, exits: &ExitTable, seconds: Option<f64>, is_file: bool) {
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
         let of_kinds = |kinds: &[ExitKind]| {

@@ -1,6 +1,6 @@
 //! What a profile says: the functions that took most time, and who called them.
 
-use sample::{Function, StackCount, StackProfile};
+use sample::{Function, StackProfile};
 use std::collections::BTreeMap;
 
 /// The most nested calls of a stack that is drawn. The sampler delivers at most 256.
@@ -30,15 +30,10 @@ pub struct CallNode<'a> {
     pub calls: Vec<CallNode<'a>>,
 }
 
-/// The stacks of one thread, or of all (`None`).
-fn stacks(profile: &StackProfile, tid: Option<i32>) -> impl Iterator<Item = &StackCount> {
-    profile.stacks.iter().filter(move |stack| tid.is_none_or(|tid| stack.tid == tid))
-}
-
-/// The functions by the time that they took themselves, the longest first; of one thread, or of all.
-pub fn functions(profile: &StackProfile, tid: Option<i32>) -> Vec<FunctionTime<'_>> {
+/// The functions by the time that they took themselves, the longest first.
+pub fn functions(profile: &StackProfile) -> Vec<FunctionTime<'_>> {
     let mut times = vec![(0_u64, 0_u64); profile.functions.len()];
-    for stack in stacks(profile, tid) {
+    for stack in &profile.stacks {
         let mut seen: Vec<_> = stack.functions.clone();
         if let Some((own, _)) = seen.last().and_then(|last| times.get_mut(*last as usize)) {
             *own = own.saturating_add(stack.samples);
@@ -88,10 +83,10 @@ impl Growing {
     }
 }
 
-/// The outermost callers with all that they called; of one thread, or of all.
-pub fn call_tree(profile: &StackProfile, tid: Option<i32>) -> Vec<CallNode<'_>> {
+/// The outermost callers with all that they called.
+pub fn call_tree(profile: &StackProfile) -> Vec<CallNode<'_>> {
     let mut root = Growing::default();
-    for stack in stacks(profile, tid) {
+    for stack in &profile.stacks {
         root.add(&stack.functions[..stack.functions.len().min(MAX_CALLS)], stack.samples);
     }
     root.calls(profile)
@@ -100,24 +95,26 @@ pub fn call_tree(profile: &StackProfile, tid: Option<i32>) -> Vec<CallNode<'_>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sample::StackCount;
     use testkit::profile;
 
     #[test]
     fn functions_by_their_own_time() {
         let profile = profile();
-        let times = functions(&profile, Some(100));
+        let times = functions(&profile);
         let named: Vec<_> = times.iter().map(|t| (t.function.name.as_str(), t.own, t.total)).collect();
         assert_eq!(
             named,
             [
                 ("ppoll", 180, 180),
                 ("rtc_update_timer", 90, 90),
+                ("[guest]", 80, 80),
                 ("main_loop_wait", 20, 290),
                 ("walk", 10, 10),
-                ("main", 0, 300)
+                ("main", 0, 300),
+                ("vcpu_thread", 0, 80)
             ]
         );
-        assert_eq!(functions(&profile, None).len(), 7);
     }
 
     fn adds_up(node: &CallNode<'_>) {
@@ -129,7 +126,7 @@ mod tests {
     #[test]
     fn a_tree_adds_up() {
         let profile = profile();
-        let tree = call_tree(&profile, None);
+        let tree = call_tree(&profile);
         let total: u64 = tree.iter().map(|node| node.total).sum();
         assert_eq!(total, profile.samples_of(None));
         let [main, vcpu] = &tree[..] else { panic!("{tree:?}") };
@@ -142,7 +139,7 @@ mod tests {
     fn numbers_without_a_function_are_left_out() {
         let mut profile = profile();
         profile.stacks.push(StackCount { tid: 100, functions: vec![99], samples: u64::MAX });
-        assert_eq!(functions(&profile, None).len(), 7);
-        assert_eq!(call_tree(&profile, None).len(), 2);
+        assert_eq!(functions(&profile).len(), 7);
+        assert_eq!(call_tree(&profile).len(), 2);
     }
 }

@@ -196,7 +196,7 @@ pub struct DiskConfig<'a> {
 }
 
 impl<'a> DiskConfig<'a> {
-    /// The disks of a guest, without CD-ROMs: those of the XML if it has any.
+    /// The disks of a guest, without CD-ROMs: from the XML if it has any.
     pub fn all(facts: &'a DomainFacts) -> Vec<Self> {
         let xml = facts.xml.iter().flat_map(|xml| &xml.value.disks);
         let is_disk = |disk: &&DiskXml| matches!(disk.device.as_deref(), None | Some("disk" | "lun"));

@@ -1,7 +1,7 @@
 //! CPU time of threads as percent of one host CPU, and what the scheduler did with them.
 
 use super::SampleInterval;
-use super::earlier::Earlier;
+use super::earlier::by_key;
 use kvm::thread_name::{self, Role};
 use sample::{Growing as _, Migrations, OtherTask, Placement, ThreadEvents, ThreadSample, ThreadTimes, Timing};
 use std::collections::BTreeMap;
@@ -196,17 +196,17 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
     }
     let before = before.unwrap_or_default();
     // Engines keep a place for each thread id; its name may change.
-    let (mut earlier, mut later) = (Earlier::new(before, |old| old.tid), Earlier::new(now, |o| o.tid));
+    let (earlier, later) = (by_key(before, |old| old.tid), by_key(now, |o| o.tid));
     // The counts of a task that lost its place in the engine's table went to the rest: they were reported already.
-    let mut displaced = |old: &&OtherTask| {
-        old.tid != OtherTask::REST && later.find(&old.tid).is_none_or(|o| o.count < old.count || o.ns < old.ns)
+    let displaced = |old: &&OtherTask| {
+        old.tid != OtherTask::REST && later.get(&old.tid).is_none_or(|o| o.count < old.count || o.ns < old.ns)
     };
     let gone = before
         .iter()
-        .filter(&mut displaced)
+        .filter(displaced)
         .fold((0_u64, 0_u64), |(count, ns), task| (count.saturating_add(task.count), ns.saturating_add(task.ns)));
-    let mut known = |o: &OtherTask| {
-        let old = earlier.find(&o.tid).map_or((0, 0), |old| (old.count, old.ns));
+    let known = |o: &OtherTask| {
+        let old = earlier.get(&o.tid).map_or((0, 0), |old| (old.count, old.ns));
         let old = if old.0 > o.count || old.1 > o.ns { (0, 0) } else { old };
         match o.tid {
             OtherTask::REST => (old.0.saturating_add(gone.0).min(o.count), old.1.saturating_add(gone.1).min(o.ns)),

@@ -1,7 +1,7 @@
 //! A guest within an interval: its threads, exits, accesses and devices.
 
 use super::devices::{self, DiskRates, NicRates};
-use super::earlier::{Earlier, GuestPair};
+use super::earlier::{GuestPair, by_key};
 use super::{
     AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, SampleInterval, SinceStart,
     ThreadModel, accesses, exits, total,
@@ -11,7 +11,7 @@ use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
     DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, MemoryUse,
-    Sample, StackProfile, Throttling, growth,
+    Sample, Throttling, growth,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,21 +79,10 @@ pub struct DomainModel {
     pub swap: Option<(u64, i64)>,
     /// Memory resident on the host and left by the balloon.
     pub memory: MemoryUse,
-    /// The last profile of its stacks.
-    pub profile: Option<GuestProfile>,
     /// Where its vCPUs faulted or could not continue, the most frequent first; empty without a trace in a file.
     pub places: Vec<ExitPlace>,
     /// Totals since its start; `None` unless a file holds a single reading of its statistics.
     pub since_start: Option<SinceStart>,
-}
-
-/// What a guest's threads did at some time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GuestProfile {
-    /// The samples of their stacks.
-    pub stacks: Arc<StackProfile>,
-    /// Whether it came within the interval; else it is of an earlier one.
-    pub is_new: bool,
 }
 
 impl DomainModel {
@@ -222,7 +211,6 @@ impl DomainModel {
                 (bytes, before.and_then(|b| b.swap_bytes).map_or(0, |old| signed(bytes) - signed(old)))
             }),
             memory: now.memory,
-            profile: now.profile.clone().map(|stacks| GuestProfile { stacks, is_new: true }),
             places: now.places.clone(),
             since_start: now.since_start.as_ref().map(SinceStart::new),
         }
@@ -297,6 +285,6 @@ pub(super) fn order_userspace(rows: &mut [(Option<u32>, i32, u64)]) {
 }
 
 fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {
-    let mut before = Earlier::new(before, |b| b.group.as_str());
-    now.iter().filter_map(|n| Some(n.since(before.find(&n.group.as_str())?))).collect()
+    let before = by_key(before, |b| b.group.as_str());
+    now.iter().filter_map(|n| Some(n.since(before.get(n.group.as_str())?))).collect()
 }

@@ -6,9 +6,6 @@ use sample::{DomainSample, ThreadEvents, ThreadSample};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A list this long is searched from its begin; a longer one, which no live host has, by its entries' keys.
-const SHORT: usize = 64;
-
 /// A guest in two samples.
 pub(crate) struct GuestPair<'a> {
     pub now: &'a DomainSample,
@@ -40,36 +37,14 @@ impl<'a> GuestPair<'a> {
         let mut cells = Vec::new();
         for (vcpu, now, before) in all.filter(|_| self.interval.started) {
             let before = before.filter(|_| self.interval.engine_continues).map_or(&[][..], |b| list(b));
-            let mut before = Earlier::new(before, key);
-            cells.extend(list(now).iter().map(|cell| (vcpu, cell, before.find(&key(cell)))));
+            let before = by_key(before, key);
+            cells.extend(list(now).iter().map(|cell| (vcpu, cell, before.get(&key(cell)).copied())));
         }
         cells
     }
 }
 
-/// A list of an earlier sample.
-pub(crate) struct Earlier<'a, T, K> {
-    list: &'a [T],
-    key: fn(&'a T) -> K,
-    by_key: Option<HashMap<K, &'a T>>,
-}
-
-impl<'a, T, K: Eq + Hash> Earlier<'a, T, K> {
-    /// `key` is what makes two entries the same.
-    pub(crate) fn new(list: &'a [T], key: fn(&'a T) -> K) -> Self {
-        Self { list, key, by_key: None }
-    }
-
-    /// The first entry with this key.
-    pub(crate) fn find(&mut self, wanted: &K) -> Option<&'a T> {
-        let (key, list) = (self.key, self.list);
-        if list.len() <= SHORT {
-            return list.iter().find(|entry| key(entry) == *wanted);
-        }
-        // From the end, so that the first of several stays.
-        self.by_key
-            .get_or_insert_with(|| list.iter().rev().map(|entry| (key(entry), entry)).collect())
-            .get(wanted)
-            .copied()
-    }
+/// The entries of a list by what makes two of them the same. The first of several stays.
+pub(crate) fn by_key<'a, T, K: Eq + Hash>(list: &'a [T], key: fn(&'a T) -> K) -> HashMap<K, &'a T> {
+    list.iter().rev().map(|entry| (key(entry), entry)).collect()
 }

@@ -54,9 +54,7 @@ impl HostModel {
         // The CPUs have guest time also where a guest's threads cannot be read, as those of another user.
         let guests = (self.guests_cpu / cpus).max(time.guest).min(rest);
         let other = rest - guests;
-        let named =
-            self.task_groups.as_ref().map(|all| (all.iter().map(|g| g.cpu_percent).sum::<f64>() / cpus).min(other));
-        Some(HostUsage { cpus, guests, other, named, irq, steal: time.steal, idle })
+        Some(HostUsage { cpus, guests, other, irq, steal: time.steal, idle })
     }
 
     /// All CPUs together, percent of the whole host; `None` before a second reading. The time of CPUs that no tick
@@ -82,9 +80,6 @@ pub struct HostUsage {
     pub guests: f64,
     /// Tasks and the kernel outside guests, kvmtop included.
     pub other: f64,
-    /// The part of `other` that [`HostModel::task_groups`] names, at most `other`. The rest is the time of processes
-    /// that began and ended between two readings, and of names with little time. `None`: not measured.
-    pub named: Option<f64>,
     /// Hard and soft interrupts.
     pub irq: f64,
     /// Taken by the hypervisor below this host.
@@ -305,7 +300,7 @@ impl HostModel {
     /// Makes the tasks outside guests, which were read earlier, no more than what the host's CPUs did outside guests.
     fn fit_task_groups(&mut self) {
         let Some(usage) = self.usage() else { return };
-        let other = usage.other * self.cpus.iter().filter(|c| c.time.is_some()).count() as f64;
+        let other = usage.other * usage.cpus;
         let all: f64 = self.task_groups.iter().flatten().map(|g| g.cpu_percent).sum();
         if all > other {
             self.task_groups.iter_mut().flatten().for_each(|g| g.cpu_percent *= other / all);
@@ -429,20 +424,16 @@ mod tests {
     #[test]
     fn the_parts_of_the_host_add_up() {
         let usage = four_cpus(80.0, Some(&[("rustc", 140.0), ("ksmd", 4.0)])).usage().unwrap();
-        let parts =
-            HostUsage { cpus: 4.0, guests: 20.0, other: 40.0, named: Some(36.0), irq: 5.0, steal: 3.0, idle: 32.0 };
+        let parts = HostUsage { cpus: 4.0, guests: 20.0, other: 40.0, irq: 5.0, steal: 3.0, idle: 32.0 };
         assert_eq!(usage, parts);
-        for (guests_cpu, groups, [guests, other], named) in [
-            // Names are of the last reading of all tasks, which can be of a busier time.
-            (80.0, Some(&[("rustc", 300.0)][..]), [20.0, 40.0], Some(40.0)),
-            (80.0, Some(&[][..]), [20.0, 40.0], Some(0.0)),
-            (80.0, None, [20.0, 40.0], None),
+        for (guests_cpu, [guests, other]) in [
+            (80.0, [20.0, 40.0]),
             // A guest whose threads are not seen, and threads with more time than the CPUs were busy.
-            (0.0, None, [10.0, 50.0], None),
-            (300.0, Some(&[("rustc", 9.0)][..]), [60.0, 0.0], Some(0.0)),
+            (0.0, [10.0, 50.0]),
+            (300.0, [60.0, 0.0]),
         ] {
-            let usage = four_cpus(guests_cpu, groups).usage().unwrap();
-            assert_eq!((usage.guests, usage.other, usage.named), (guests, other, named));
+            let usage = four_cpus(guests_cpu, None).usage().unwrap();
+            assert_eq!((usage.guests, usage.other), (guests, other));
             let sum = usage.guests + usage.other + usage.irq + usage.steal + usage.idle;
             assert!((sum - 100.0).abs() < 1e-9, "{sum}");
         }

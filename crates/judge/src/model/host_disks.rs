@@ -1,7 +1,7 @@
 //! What the host's block devices did for a guest within an interval.
 
 use super::traced::Traced;
-use sample::{HostDisk, HostRequests, Submitter, Timing};
+use sample::{HostDisk, HostRequests, ThreadKind, Timing};
 
 /// A block device of the host, and its work for one guest.
 pub type HostDiskModel = Traced<HostDisk>;
@@ -25,7 +25,7 @@ impl HostDiskModel {
     }
 
     /// Who submitted requests of it, by how many they were.
-    pub fn submitted_most(&self) -> Option<(Submitter, f64)> {
+    pub fn submitted_most(&self) -> Option<(ThreadKind, f64)> {
         let all = super::total(self.submitters.values().copied());
         let (submitter, most) = self.submitters.iter().max_by_key(|(_, n)| **n)?;
         (all > 0).then(|| (*submitter, 100.0 * *most as f64 / all as f64))
@@ -45,7 +45,7 @@ mod tests {
 
     fn sample(mono_s: u64, reads: u64, each_ns: u64) -> Sample {
         let mut disk =
-            HostDisk { number: (8, 0), submitters: [(Submitter::Pool, reads)].into(), ..HostDisk::default() };
+            HostDisk { number: (8, 0), submitters: [(ThreadKind::Pool, reads)].into(), ..HostDisk::default() };
         (0..reads).for_each(|_| disk.reads.total.add(each_ns));
         disk.reads.bytes = reads * 4096;
         let domain = DomainSample { host_disks: Some(vec![disk]), ..DomainSample::default() };
@@ -61,7 +61,7 @@ mod tests {
             (disk.rate_of(disk.reads.total.count), disk.reads.bytes, disk.reads.total.mean_us()),
             (Some(10.0), 20 * 4096, Some(1000.0))
         );
-        assert_eq!(disk.submitted_most(), Some((Submitter::Pool, 100.0)));
+        assert_eq!(disk.submitted_most(), Some((ThreadKind::Pool, 100.0)));
         assert_eq!((disk.writes.total.mean_us(), disk.reads.device.mean_us()), (None, None));
         // Timing stopped and began again.
         let model = Model::new(&sample(4, 5, 1), Base::Previous(&b));

@@ -3,7 +3,7 @@
 use super::accesses::Owners;
 use super::earlier::GuestPair;
 use super::traced::Traced;
-use sample::{Doorbell, Injection, Joining, MissingExtreme, Row as _, Sum as _};
+use sample::{Doorbell, Injection, Row as _};
 use std::cmp::Reverse;
 
 /// Interrupts of one kind to one vCPU, by one injector.
@@ -58,15 +58,6 @@ impl InjectionModel {
     /// Share of the interrupts that woke the vCPU, percent.
     pub fn asleep_percent(&self) -> Option<f64> {
         (self.count > 0).then(|| 100.0 * self.wake.count as f64 / self.count as f64)
-    }
-
-    /// The interrupts of a guest that pass a test, as one; `None` where they are not traced or there is none. KVM's
-    /// numbers of vCPUs are not always the VMM's, so these are of all vCPUs.
-    pub fn sum_of(all: Option<&[Self]>, wanted: impl Fn(&Self) -> bool) -> Option<Self> {
-        let mut these = all?.iter().filter(|i| wanted(i)).cloned();
-        let mut sum = these.next()?;
-        these.for_each(|more| sum.join(more, &mut Joining::with(MissingExtreme::Unknown)));
-        Some(sum)
     }
 }
 

@@ -23,7 +23,7 @@ pub use accesses::{AccessRow, DeviceName, HotDevice};
 pub use config::{CpuPlace, DiskConfig, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
-pub use domain::{DomainModel, ExitRateSource, GuestProfile, Rates};
+pub use domain::{DomainModel, ExitRateSource, Rates};
 pub(crate) use exit_kind::ExitKind;
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{Confidence, GuestGuess, GuestKind, kind_of_name};

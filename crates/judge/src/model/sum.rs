@@ -1,8 +1,8 @@
-//! Many intervals as one: counts and times add, rates and percentages become those of the whole time, names and places
+//! Many intervals as one: counts and times add, rates and percentages cover the whole time, names and places
 //! are the latest.
 //!
 //! The first and the last sample of a recording are not enough for that: a thread or guest that ended in between is in
-//! neither, the extremes of a sample are those of its own interval, and counters restart with each run of the
+//! neither, the extremes of a sample belong to its interval, and counters restart with each run of the
 //! recorder.
 
 use super::accesses::AccessId;
@@ -84,7 +84,7 @@ impl ModelSum {
         let guests = self.latest.iter().chain(&self.ended).filter_map(|id| self.guests.remove(id));
         model.domains = guests.map(|guest| finish_guest(guest, seconds)).collect();
         model.domains.iter_mut().skip(self.latest.len()).for_each(|guest| guest.state = DomainState::Ended);
-        // A CPU can be offline for a part of the time: its percentages are those of the time that it was online.
+        // A CPU can be offline for a part of the time: its percentages cover the time that it was online.
         let times: Vec<_> = model.host.cpus.iter_mut().map(|cpu| cpu.time.take()).collect();
         model.change(&|sum| sum / seconds.unwrap_or(1.0));
         for (cpu, time) in model.host.cpus.iter_mut().zip(times) {
@@ -120,7 +120,6 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mu
     let threads = sum.threads.len();
     sum.threads.retain(|thread| thread.role == Role::Vcpu || living.contains(&thread.key()));
     how.room += threads - sum.threads.len();
-    now.profile = now.profile.filter(|profile| profile.is_new).or(sum.profile.take());
     now.exit_rate.0.join(sum.exit_rate.0, how);
     if now.exit_rate.1 == ExitRateSource::Nothing {
         now.exit_rate.1 = sum.exit_rate.1;
@@ -185,22 +184,7 @@ sums!(Model {
 
 sums!(HostModel { cpus, tasks, task_groups, guests_cpu } facts, memory, kernel_log);
 
-impl Sum for CpuModel {
-    fn join(&mut self, more: Self, how: &mut Joining) {
-        let Self { cpu: _, time, device_irq_rate, timer_irq_rate, frequency_khz, guest_threads } = more;
-        self.time.join(time, how);
-        self.device_irq_rate.join(device_irq_rate, how);
-        self.timer_irq_rate.join(timer_irq_rate, how);
-        self.frequency_khz = frequency_khz.or(self.frequency_khz);
-        self.guest_threads = guest_threads;
-    }
-
-    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
-        self.time.change(by);
-        self.device_irq_rate.change(by);
-        self.timer_irq_rate.change(by);
-    }
-}
+sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, guest_threads);
 
 sums!(HostTaskModel { cpu_percent } tid, pid, comm, process, kernel, last_cpu);
 sums!(TaskGroup { cpu_percent } comm, count);
@@ -208,7 +192,7 @@ sums!(TaskGroup { cpu_percent } comm, count);
 sums!(DomainModel {
     cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, host_disks, interrupts,
     doorbells, nics, throttling, swap,
-} facts, state, userspace, exit_rate, node_memory, memory, profile, places, since_start);
+} facts, state, userspace, exit_rate, node_memory, memory, places, since_start);
 
 sums!(ThreadModel {
     cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,

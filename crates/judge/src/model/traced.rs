@@ -1,6 +1,6 @@
 //! What the engine counted for a guest within an interval, with its rate.
 
-use super::earlier::{Earlier, GuestPair};
+use super::earlier::{GuestPair, by_key};
 use sample::{DomainSample, Growing, Row};
 use std::ops::{Deref, DerefMut};
 
@@ -27,10 +27,10 @@ impl<T> Traced<T> {
         T: Growing + Row,
     {
         let now = list(pair.now).filter(|_| pair.interval.started)?;
-        let mut before = Earlier::new(pair.before.and_then(list).map_or(&[][..], Vec::as_slice), T::key);
+        let before = by_key(pair.before.and_then(list).map_or(&[][..], Vec::as_slice), T::key);
         let seconds = pair.interval.seconds;
-        let grown = now.iter().map(|now| Self { of: now.since(before.find(&now.key())), seconds, device: None });
-        Some(grown.collect())
+        let grown = now.iter().map(|now| now.since(before.get(&now.key()).copied()));
+        Some(grown.map(|of| Self { of, seconds, device: None }).collect())
     }
 }
 

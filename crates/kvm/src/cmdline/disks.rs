@@ -19,7 +19,7 @@ pub(crate) const DISK_LIMITS: [(&str, &str, &str); 6] = [
     ("bps-write", "bps_wr", "write_bytes_sec"),
 ];
 
-/// What `if=` says of drives that are no disks.
+/// What `if=` says of drives that are not disks.
 const NO_DISKS: &[&str] = &["pflash", "floppy", "mtd", "sd"];
 
 /// A disk as `-drive`, or `-blockdev` and `-device` together, describe it. CD-ROMs and firmware are left out.

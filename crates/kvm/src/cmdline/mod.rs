@@ -16,7 +16,6 @@ use anyhow::{Context as _, Result};
 use regex::Captures;
 use serde::{Deserialize, Serialize};
 use shlex::Shlex;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Command lines of guests with hundreds of devices stay below this.
@@ -253,13 +252,21 @@ static LINE_END: Pattern =
 /// The end of a line that a backslash continues.
 static CONTINUED: Pattern = Pattern::new(r"\\[ \t]*\n");
 
-/// Joins the lines of a command: those that a backslash continues, and those before an option, with comments between.
-fn join_lines(text: &str) -> Option<Cow<'_, str>> {
+/// An option whose value a mail program put on the next line.
+static WRAPPED: Pattern = Pattern::new(concat!(
+    "(?P<option>[ \\t]--?(?:name|machine|M|m|smp|cpu|device|drive|accel|uuid|blockdev|netdev|chardev|object|mon|boot|",
+    "global|rtc|vnc|vga|serial))[ \\t]*\\n[ \\t]*(?P<value>[^ \\t\\n#-])",
+));
+
+/// Joins the lines of a command: those that a backslash continues, those before an option, with comments between, and
+/// those between an option and its value.
+fn join_lines(text: &str) -> Option<String> {
     let (line_end, continued) = (LINE_END.regex()?, CONTINUED.regex()?);
-    Some(line_end.replace_all(text, |found: &Captures<'_>| match group(found, "option") {
+    let joined = line_end.replace_all(text, |found: &Captures<'_>| match group(found, "option") {
         Some(option) => format!(" {option}"),
         None => continued.replace_all(&format!("{}{}", &found["end"], &found["comments"]), " ").into_owned(),
-    }))
+    });
+    Some(WRAPPED.regex()?.replace_all(&joined, "$option $value").into_owned())
 }
 
 /// JSON as `ps` shows it, without the quotes that keep a shell from taking those inside away.
@@ -292,7 +299,7 @@ pub fn is_program(word: &str) -> bool {
     let word = word.trim_matches(['\'', '"']);
     let name = word.rsplit('/').next().unwrap_or(word);
     name.starts_with("qemu-system-") && !name.contains(['=', ',', ':'])
-        || matches!(name, "qemu-kvm" | "qemu" | "kvm" if word.starts_with('/') || name != "qemu")
+        || matches!(name, "qemu-kvm" | "qemu" | "kvm" | "kvm-spice" if word.starts_with('/') || name != "qemu")
 }
 
 #[cfg(test)]

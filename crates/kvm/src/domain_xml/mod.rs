@@ -148,7 +148,7 @@ pub struct DomainXml {
     pub uuid: Option<String>,
     /// libosinfo id: `http://microsoft.com/win/10`.
     pub os_id: Option<String>,
-    /// Whether its metadata are those of `OpenStack` nova.
+    /// Whether `OpenStack` nova wrote its metadata.
     pub nova: bool,
     /// `kvm`, `qemu`.
     pub domain_type: Option<String>,
@@ -192,10 +192,6 @@ pub struct DomainXml {
     pub pid: Option<i32>,
     /// Status XML: `running`, `paused`; `shut off` where files say that the domain does not run.
     pub state: Option<String>,
-    /// Status XML: thread of each vCPU.
-    pub vcpu_threads: BTreeMap<u32, i32>,
-    /// Status XML: thread of each `IOThread`, where written.
-    pub iothread_threads: BTreeMap<u32, i32>,
     /// What `<qemu:commandline>` adds at the end of QEMU's command line.
     pub qemu_command: Option<QemuCommand>,
     /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served.
@@ -207,7 +203,7 @@ pub struct DomainXml {
 }
 
 impl DomainXml {
-    /// Whether all of it is there, so that what it lacks is absent: it is no fragment, and nothing is cut or left out.
+    /// Whether it is complete, so that what it lacks is absent: not a fragment, and nothing is cut or left out.
     pub fn is_whole(&self) -> bool {
         self.parts.is_empty()
     }
@@ -233,8 +229,10 @@ impl DomainXml {
 
 /// Whether a text is, or contains, a domain XML or a part of one.
 pub fn looks_like(text: &str) -> bool {
-    let whole = xml::slice(text, "domstatus").or_else(|| xml::slice(text, "domain"));
-    whole.is_some() && !repair::is_network(text) || repair::is_fragment(text)
+    // One paste can hold a host's topology and its guests' configurations.
+    let text = own_text(text);
+    let is_there = |name| xml::slice(&text, name).is_some();
+    !repair::is_network(&text) && (is_there("domstatus") || is_there("domain") || repair(&text).is_some())
 }
 
 #[cfg(test)]

@@ -25,19 +25,8 @@ pub fn parse(input: &str) -> Result<DomainXml> {
     }
     document(input, "domstatus", |status| {
         check_numbers(status)?;
-        let threads = |list: &str, element: &str| -> BTreeMap<u32, i32> {
-            let all = child(status, list).into_iter().flat_map(|list| children(list, element));
-            let tid = |thread| number(thread, "pid").or_else(|| number(thread, "thread_id"));
-            all.filter_map(|thread| Some((number(thread, "id")?, tid(thread)?))).collect()
-        };
         let domain = child(status, "domain").map(domain).context("no <domain> element in it")?;
-        Ok(DomainXml {
-            pid: number(status, "pid"),
-            state: attribute(status, "state"),
-            vcpu_threads: threads("vcpus", "vcpu"),
-            iothread_threads: threads("iothreads", "iothread"),
-            ..domain
-        })
+        Ok(DomainXml { pid: number(status, "pid"), state: attribute(status, "state"), ..domain })
     })?
 }
 

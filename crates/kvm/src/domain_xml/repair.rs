@@ -18,9 +18,6 @@ const MIN_LIST: usize = 3;
 /// Stands where something is missing.
 const LEFT_OUT: &str = "<!-- \u{2026} -->";
 
-/// Bytes of a line of prose; a longer one is XML without line breaks.
-const MAX_PROSE: usize = 4096;
-
 /// Elements of a domain: the path of their parent below `<domain>`, and whether they show that a text without a
 /// `<domain>` is a part of one: never (`None`), with this attribute, or always (an empty text).
 const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
@@ -65,6 +62,10 @@ fn known(name: &str) -> Option<(&'static str, Option<&'static str>)> {
     row.or_else(|| hyperv::find(name).map(|_| (ENLIGHTENMENTS, Some(" state="))))
 }
 
+fn is_outermost(name: &str) -> bool {
+    OUTERMOST.split(' ').any(|outer| outer == name)
+}
+
 fn is_root(name: &str) -> bool {
     matches!(name, "domain" | "domstatus")
 }
@@ -106,68 +107,19 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
     text
 }
 
-/// A text without what only names a domain's elements: the capabilities of its host and its QEMU, and tags that prose
-/// mentions ("the `<cputune>` section"). Lines keep their numbers.
+/// A text without the capabilities of its host and its QEMU, which name elements of domains. Lines keep their numbers.
 pub fn own_text(text: &str) -> Cow<'_, str> {
-    let text = ["capabilities", "domainCapabilities"].into_iter().fold(Cow::Borrowed(text), |text, name| {
-        match slice(&text, name) {
-            Some(part) => {
-                let end = DOMAIN_BEGINS.regex().and_then(|begins| Some(begins.find(part)?.start()));
-                let part = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
-                text.replacen(part, &"\n".repeat(part.matches('\n').count()), 1).into()
-            }
-            None => text,
-        }
-    });
-    let mentions = mentions(&text);
-    if mentions.is_empty() {
-        return text;
-    }
-    let mut bytes = text.into_owned().into_bytes();
-    mentions.into_iter().for_each(|at| bytes[at] = b' ');
-    String::from_utf8_lossy(&bytes).into_owned().into()
-}
-
-/// Where the tags begin that prose only mentions.
-fn mentions(text: &str) -> Vec<usize> {
-    let Some(tags) = TAG.regex() else { return Vec::new() };
-    let mut found = Vec::new();
-    let mut begin = 0;
-    for line in text.split_inclusive('\n') {
-        let tags = tags.captures_iter(line).filter(|_| line.len() <= MAX_PROSE);
-        let mut last = 0;
-        for (whole, tag) in tags.filter_map(|tag| Some((tag.get(0)?, tag))) {
-            let parts = line.get(last..whole.start()).zip(line.get(whole.end()..));
-            last = whole.end();
-            let (Some((before, rest)), Some(name)) = (parts, tag.name("name")) else { continue };
-            let after = rest.split('<').next().unwrap_or_default();
-            // `<vcpu>4</vcpu>` and `<timer/>` say something, in a sentence as well.
-            let says = match tag.name("close") {
-                Some(_) => line.get(..whole.start()).is_some_and(|head| head.contains(&format!("<{}", name.as_str()))),
-                None => whole.as_str().ends_with("/>") || rest.contains(&format!("</{}>", name.as_str())),
-            };
-            let is_code = before.ends_with('`') && after.starts_with('`');
-            let follows_word = before.trim_end_matches([' ', '\'', '"', '(', '*']).ends_with(char::is_alphanumeric);
-            let is_bare = tag.name("close").is_none() && !whole.as_str().contains('=') && !rest.contains('<');
-            if !says && (is_code || follows_word && (is_bare || after.contains(char::is_alphabetic))) {
-                found.push(begin + whole.start());
-            }
-        }
-        begin += line.len();
-    }
-    found
+    ["capabilities", "domainCapabilities"].into_iter().fold(Cow::Borrowed(text), |text, name| {
+        let Some(part) = slice(&text, name) else { return text };
+        let end = DOMAIN_BEGINS.regex().and_then(|begins| Some(begins.find(part)?.start()));
+        let part = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
+        text.replacen(part, &"\n".repeat(part.matches('\n').count()), 1).into()
+    })
 }
 
 /// Whether a text is libvirt's XML of a network, whose `<domain name=>` is one of DNS.
 pub(super) fn is_network(text: &str) -> bool {
     text.contains("<network") && !text.contains("<domain type") && !text.contains("<devices")
-}
-
-/// Whether a text holds elements of a domain, be it without a root or cut off.
-pub(super) fn is_fragment(text: &str) -> bool {
-    // The capabilities of a host name what a domain may have.
-    let is_other = ["<domainCapabilities", "<capabilities>"].iter().any(|root| text.contains(root));
-    !is_other && !is_network(text) && text.len() <= MAX_TEXT && has_telling_tag(text)
 }
 
 /// Whether a tag shows that the text is about a domain.
@@ -187,7 +139,8 @@ fn has_telling_tag(text: &str) -> bool {
 /// Makes well-formed XML of the elements in a text; `None` if it holds none of a domain. Parts of a domain that are
 /// outside of its `<domain>` belong to it unless that is whole.
 pub fn repair(text: &str) -> Option<Repaired> {
-    if text.len() > MAX_TEXT || ["<!DOCTYPE", "<!ENTITY"].iter().any(|dtd| text.contains(dtd)) {
+    let has_dtd = ["<!DOCTYPE", "<!ENTITY"].iter().any(|dtd| text.contains(dtd));
+    if text.len() > MAX_TEXT || has_dtd || !has_telling_tag(text) {
         return None;
     }
     let line_of = |at: usize| Some(text.get(..at)?.matches('\n').count() + 1);
@@ -217,24 +170,8 @@ pub fn repair(text: &str) -> Option<Repaired> {
     found.cut_at = broken.or_else(|| is_open.then(|| text.trim_end().len())).and_then(line_of);
     builder.text(text.get(at..broken.unwrap_or(text.len()))?);
     found.fragment = builder.domain.is_none();
-    found.text = builder.finish().filter(|_| has_telling_tag(text))?;
+    found.text = builder.finish()?;
     Some(found)
-}
-
-/// Elements by the path of their parent below `<domain>`.
-type Parts = BTreeMap<&'static str, String>;
-
-/// The elements of each parent. A list of enlightenments is pasted whole, or has dots; loose elements elsewhere may
-/// have others beside them.
-fn joined(parts: &Parts, lossy: bool) -> String {
-    let element = |(parent, elements): (&&str, &String)| {
-        let is_list = *parent == ENLIGHTENMENTS && !lossy && elements.matches(" state=").count() >= MIN_LIST;
-        let path = parent.split('/').filter(|name| !name.is_empty()).rev().enumerate();
-        path.fold(elements.clone(), |inner, (depth, name)| {
-            format!("<{name}>{inner}{}</{name}>", if depth == 0 && is_list { "" } else { LEFT_OUT })
-        })
-    };
-    parts.iter().map(element).collect()
 }
 
 #[derive(Default)]
@@ -242,16 +179,15 @@ struct Builder<'a> {
     /// The start tag of the text's `<domain>`.
     domain: Option<&'a str>,
     in_domain: bool,
-    /// Whether that `<domain>` came to its end, and whether something in it is missing.
-    ended: bool,
+    /// Whether something is missing in that `<domain>`, or around elements without one.
     lossy: bool,
-    /// The elements in the `<domain>`, and those around it.
-    own: Parts,
-    loose: Parts,
+    /// Elements by the path of their parent below `<domain>`.
+    parts: BTreeMap<&'static str, String>,
     /// The element being read, and the path of its parent.
     current: String,
     parent: &'static str,
-    open: Vec<&'a str>,
+    /// The elements that have begun, and where in `current` each begins.
+    open: Vec<(&'a str, usize)>,
 }
 
 impl<'a> Builder<'a> {
@@ -270,14 +206,14 @@ impl<'a> Builder<'a> {
         if is_root(name) {
             self.close_to(0);
             // One that was only quoted is followed by the real one.
-            if name == "domain" && (self.domain.is_none() || self.own.is_empty()) {
+            if name == "domain" && (self.domain.is_none() || self.parts.is_empty()) {
                 self.domain = Some(tag.trim_end_matches(['/', '>']));
-                (self.in_domain, self.ended, self.lossy) = (!ends_itself, false, false);
+                (self.in_domain, self.lossy) = (!ends_itself, false);
             }
             return;
         }
-        let is_inner = self.open.iter().any(|open| matches!(*open, "metadata" | "vcpus")) || self.open.is_empty();
-        if !is_inner && OUTERMOST.split(' ').any(|outer| outer == name) {
+        let is_inner = self.open.iter().any(|(open, _)| matches!(*open, "metadata" | "vcpus")) || self.open.is_empty();
+        if !is_inner && is_outermost(name) {
             self.lossy = true;
             self.close_to(0);
         }
@@ -288,16 +224,17 @@ impl<'a> Builder<'a> {
         } else if self.open.len() >= MAX_OPEN {
             return;
         }
+        let begin = self.current.len();
         self.current.push_str(tag);
         if !ends_itself {
-            self.open.push(name);
+            self.open.push((name, begin));
         } else if self.open.is_empty() {
             self.end();
         }
     }
 
     fn close(&mut self, name: &str) {
-        if let Some(at) = self.open.iter().rposition(|open| *open == name) {
+        if let Some(at) = self.open.iter().rposition(|(open, _)| *open == name) {
             // Those inside that lack an end tag may have taken what follows them.
             if self.open.len() > at + 1 {
                 self.close_to(at + 1);
@@ -311,48 +248,57 @@ impl<'a> Builder<'a> {
         } else if name == "domain" {
             self.lossy |= !self.open.is_empty();
             self.close_to(0);
-            self.ended |= self.in_domain;
             self.in_domain = false;
         } else {
             self.lossy |= self.in_domain;
         }
     }
 
-    /// Ends elements that lack an end tag.
+    /// Ends elements that lack an end tag. Prose mentions sections: those have nothing inside.
     fn close_to(&mut self, at: usize) {
-        let is_open = !self.open.is_empty();
-        while self.open.len() > at {
-            let name = self.open.pop().unwrap_or_default();
-            self.current.push_str(&format!("{LEFT_OUT}</{name}>"));
+        for (name, begin) in self.open.drain(at..).rev() {
+            let is_mention =
+                is_outermost(name) && !self.current.get(begin + 1..).is_some_and(|rest| rest.contains('<'));
+            if is_mention {
+                self.current.truncate(begin);
+            } else {
+                self.current.push_str(&format!("{LEFT_OUT}</{name}>"));
+            }
         }
-        if is_open && self.open.is_empty() {
+        if at == 0 {
             self.end();
         }
     }
 
     fn end(&mut self) {
         let element = std::mem::take(&mut self.current);
-        let parts = if self.in_domain { &mut self.own } else { &mut self.loose };
-        parts.entry(self.parent).or_default().push_str(&element);
+        if !element.is_empty() {
+            self.parts.entry(self.parent).or_default().push_str(&element);
+        }
     }
 
-    /// The XML of the domain, if any element of it was found.
+    /// The XML of the domain, if any element of it was found. A list of enlightenments is pasted whole, or has dots;
+    /// loose elements elsewhere may have others beside them.
     fn finish(mut self) -> Option<String> {
         self.close_to(0);
-        let mut inner = joined(&self.own, self.lossy);
-        if !self.ended || self.lossy {
-            inner += &joined(&self.loose, self.lossy);
-            inner += LEFT_OUT;
-        }
-        let start = self.domain.unwrap_or("<domain");
-        (self.own.len() + self.loose.len() > 0).then(|| format!("{start}>{inner}</domain>"))
+        let element = |(parent, elements): (&&str, &String)| {
+            let is_list = *parent == ENLIGHTENMENTS && !self.lossy && elements.matches(" state=").count() >= MIN_LIST;
+            let path = parent.split('/').filter(|name| !name.is_empty()).rev().enumerate();
+            path.fold(elements.clone(), |inner, (depth, name)| {
+                format!("<{name}>{inner}{}</{name}>", if depth == 0 && is_list { "" } else { LEFT_OUT })
+            })
+        };
+        let inner: String = self.parts.iter().map(element).collect();
+        let is_whole = self.domain.is_some() && !self.in_domain && !self.lossy;
+        let (start, rest) = (self.domain.unwrap_or("<domain"), if is_whole { "" } else { LEFT_OUT });
+        (!inner.is_empty()).then(|| format!("{start}>{inner}{rest}</domain>"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain_xml::{DomainXml, parse};
+    use crate::domain_xml::{DomainXml, looks_like, parse};
     use proptest::prelude::*;
 
     fn read(text: &str) -> (DomainXml, Repaired) {
@@ -442,8 +388,8 @@ mod tests {
             <vcpu>2</vcpu>",
         );
         assert_eq!((xml.domain_type.as_deref(), xml.iothreads, xml.vcpus), (Some("kvm"), 1, Some(2)));
-        let (xml, _) = read("<domain><vcpu>4</vcpu><title>a & b</title></domain>\nbetter:\n<iothreads>1</iothreads>");
-        assert_eq!((xml.vcpus, xml.iothreads, xml.is_whole()), (Some(4), 0, true));
+        let (xml, _) = read("<domain><vcpu>4</vcpu><title>a & b</title></domain>\n");
+        assert_eq!((xml.vcpus, xml.is_whole()), (Some(4), true));
     }
 
     #[test]
@@ -455,18 +401,11 @@ mod tests {
             "remove the <cpu mode='host-model'> line",
             "what belongs into <cputune>",
         ] {
-            let own = own_text(text);
-            assert!(!own.contains('<') && own.len() == text.len() && !is_fragment(&own), "{own}");
+            assert_eq!(repair(text), None, "{text}");
         }
-        for text in [
-            "set <vcpu>4</vcpu> to <vcpu>8</vcpu> here",
-            "use `<timer name='hpet' present='no'/>` too",
-            "<description>an old\nbox</description>",
-            "like this: <cputune>",
-            "web.xml: <domain type='kvm'>\n<name>a</name><vcpu>",
-        ] {
-            assert_eq!(own_text(text), text);
-        }
+        let (xml, _) = read("Add a `<cputune>` section. So:\n<cputune><vcpupin vcpu='0' cpuset='2'/></cputune>\n");
+        assert_eq!(xml.vcpu_pins.len(), 1);
+        assert_eq!(read("set <vcpu>4</vcpu> to <vcpu>8</vcpu> here").0.vcpus, Some(4));
         let host = "<capabilities>\n<host>\n<cpu>\n……\n\n";
         let domain = "<domain type='kvm'>\n<name>web</name>\n</domain>\n";
         assert_eq!(own_text(&format!("{host}{domain}")), format!("\n\n\n\n\n{domain}"));
@@ -488,9 +427,9 @@ mod tests {
         for text in
             ["<html><body>hello</body></html>", "<foo@example.org> wrote:\n", "a < b", "<network><name>x</name>"]
         {
-            assert!(!is_fragment(text) && repair(text).is_none(), "{text}");
+            assert!(repair(text).is_none(), "{text}");
         }
-        assert!(!is_fragment("<domainCapabilities><vcpu max='8'/></domainCapabilities>"));
+        assert!(!looks_like("<domainCapabilities><vcpu max='8'/></domainCapabilities>"));
         assert!(repair("<!DOCTYPE x><domain/>").is_none());
     }
 

@@ -46,10 +46,9 @@ fn a_full_domain_is_read() {
 }
 
 #[test]
-fn status_xml_adds_threads_and_monitor() {
+fn status_xml_adds_process_and_state() {
     let xml = parse(STATUS).unwrap();
     assert_eq!((xml.name.as_deref(), xml.pid, xml.state.as_deref()), (Some("kt-alpha"), Some(6455), Some("running")));
-    assert_eq!(xml.vcpu_threads, BTreeMap::from([(0, 6461), (1, 6462)]));
 }
 
 #[test]

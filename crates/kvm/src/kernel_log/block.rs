@@ -15,9 +15,10 @@ const MAX_FUNCTIONS: usize = 8;
 const VALID: u64 = 1 << 31;
 
 /// The kind of a report.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum LogBlockKind {
     /// KVM's dump of a VMCS or VMCB.
+    #[default]
     Dump,
     /// QEMU's dump of a vCPU, or KVM's dump after an unexpected exit.
     Registers,
@@ -30,7 +31,7 @@ pub(super) enum LogBlockKind {
 }
 
 /// A report that is being read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LogBlock {
     /// The line that it will be reported as.
     pub line: LogLine,
@@ -85,17 +86,7 @@ impl LogBlock {
             LogBlockKind::OutOfMemory => 5000,
             LogBlockKind::EndOfQemu => 12,
         };
-        Self {
-            line,
-            kind,
-            of_guest,
-            left,
-            delivered: None,
-            victim: false,
-            limit: None,
-            functions: Vec::new(),
-            is_past: false,
-        }
+        Self { line, kind, of_guest, left, ..Self::default() }
     }
 
     /// Counts a line; false once the report is over.
@@ -193,7 +184,7 @@ impl LogBlock {
         STACK.is_match(text)
     }
 
-    /// Takes the function of a frame, while the stack is that of the task: those of other CPUs follow.
+    /// Takes the function of a frame, while the stack belongs to the task: stacks of other CPUs follow.
     fn take_function(&mut self, text: &str) {
         self.is_past |= !self.functions.is_empty() && (text.contains("nmi backtrace") || text.contains("sending nmi"));
         let is_full = self.is_past || self.functions.len() >= MAX_FUNCTIONS;

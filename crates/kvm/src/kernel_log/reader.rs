@@ -31,11 +31,6 @@ pub struct LogReader {
 }
 
 impl LogReader {
-    /// A reader of libvirt's log of a guest's QEMU.
-    pub fn of_qemu(guest: &str) -> Self {
-        Self { guest: Some(sanitize(guest, 128)).filter(|name| !name.is_empty()), ..Self::default() }
-    }
-
     /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
         let clean = sanitize(raw.trim(), MAX_LINE);
@@ -44,7 +39,7 @@ impl LogReader {
         if !lower.contains("start failed: ") && self.is_of_command_line(message.text, &lower) {
             return;
         }
-        let text = excerpt(if message.text.len() + 512 < clean.len() { message.text } else { &clean });
+        let text = sanitize(if message.text.len() + 512 < clean.len() { message.text } else { &clean }, KEPT);
         let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, ..LogLine::default() };
         if let Some((_, reason)) = lower.split_once("shutting down") {
             self.end_of_qemu(reason, line, found);
@@ -202,18 +197,6 @@ impl LogReader {
     }
 }
 
-/// The beginning of a line, or the telling part of a line that is too long, with a few words before it.
-fn excerpt(text: &str) -> String {
-    let is_long = text.chars().nth(KEPT).is_some();
-    let telling = TELLING.regex().filter(|_| is_long).and_then(|telling| telling.find(text));
-    let before = telling.and_then(|telling| text.get(..telling.start())).unwrap_or_default();
-    let from = before.char_indices().rev().nth(40).map_or(0, |(from, _)| from);
-    match before.get(from..).and_then(|words| text.get(from + words.find(' ')? + 1..)) {
-        Some(rest) => format!("… {}", sanitize(rest, KEPT)),
-        None => sanitize(text, KEPT),
-    }
-}
-
 /// Sentences of the text around a log.
 static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be ");
 /// The guest's name in QEMU's command line.
@@ -225,11 +208,6 @@ static COMMAND_LINE: Pattern = Pattern::new(r"^#|^-[A-Za-z]|\\ *$");
 static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm \[|(?:kvm|kvm_intel|kvm_amd|qemu|qemu-[^ ]*): *[^ /])");
 static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|firecracker|crosvm");
 
-/// The telling parts of long lines.
-static TELLING: Pattern = Pattern::new(concat!(
-    "(?i-u:unexpectedly closed the monitor|process exited while connecting|assertion|terminating on signal|",
-    "kvm internal error|failed)",
-));
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
 static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: ]*(?:v?cpu(?P<vcpu>[0-9]{1,6}))?");
 /// Lines about KVM and QEMU that healthy hosts and guests log.

@@ -12,11 +12,8 @@ const MAX_ALIAS_DEPTH: u32 = 6;
 /// A hostile dump could alias a large tree many times.
 const MAX_STEPS: usize = 500_000;
 const MAX_PAINTED: usize = 4 * MAX_REGIONS;
-
-struct Node<'a> {
-    line: &'a RegionLine,
-    children: Vec<Self>,
-}
+/// Two blanks for each level.
+const MAX_INDENT: usize = 128;
 
 struct Painter<'a, 'b> {
     map: &'a mut DeviceMap,
@@ -46,58 +43,41 @@ pub(super) fn paint(map: &mut DeviceMap, space: Space, block: &Block, blocks: &[
         }
     }
     let mut painter = Painter { map, space, blocks: &named, steps: 0, painted: 0 };
-    painter.paint_all(&forest(&block.regions), VisibleRange { first: 0, last: u64::MAX, shift: 0, aliases: 0 });
+    painter.paint_all(&block.regions, None, VisibleRange { first: 0, last: u64::MAX, shift: 0, aliases: 0 });
 }
 
-/// Nests the lines by their indentation. Leaves out disabled regions with everything below them, and regions more than
-/// one level below the line above: their parent is disabled and not listed, and their addresses are wrong.
-fn forest(lines: &[RegionLine]) -> Vec<Node<'_>> {
-    let mut roots: Vec<Node> = Vec::new();
-    // Indents of the open ancestors; the nodes themselves are the last children on the way down.
-    let mut open: Vec<usize> = Vec::new();
-    let mut hidden_from: Option<usize> = None;
-    for line in lines {
-        if hidden_from.is_some_and(|indent| line.indent > indent) {
-            continue;
-        }
-        hidden_from = None;
-        while open.last().is_some_and(|indent| *indent >= line.indent) {
-            open.pop();
-        }
-        let orphaned = open.last().is_some_and(|indent| line.indent > indent + 2);
+/// The regions at the top of a listing, each with the lines below it. Leaves out disabled regions with everything below
+/// them, and regions more than one level below their `parent`'s indentation: their own parent is disabled and not
+/// listed, and their addresses are wrong.
+fn top(mut lines: &[RegionLine], parent: Option<usize>) -> Vec<(&RegionLine, &[RegionLine])> {
+    let mut found = Vec::new();
+    while let Some((line, after)) = lines.split_first() {
+        let orphaned = parent.is_some_and(|parent| line.indent > parent + 2);
+        let ends = |next: &RegionLine| next.indent < line.indent || next.indent == line.indent && !orphaned;
+        let (below, rest) = after.split_at(after.iter().position(ends).unwrap_or(after.len()));
         // Absurd depth: hostile, and the walk below is recursive.
-        if line.disabled || orphaned || open.len() > 64 {
-            hidden_from = Some(if orphaned { line.indent.saturating_sub(1) } else { line.indent });
-            continue;
+        if !line.disabled && !orphaned && line.indent <= MAX_INDENT {
+            found.push((line, below));
         }
-        let mut siblings = &mut roots;
-        for _ in &open {
-            // Every open level has a last node.
-            match siblings.last_mut() {
-                Some(node) => siblings = &mut node.children,
-                None => return Vec::new(),
-            }
-        }
-        siblings.push(Node { line, children: Vec::new() });
-        open.push(line.indent);
+        lines = rest;
     }
-    roots
+    found
 }
 
 impl Painter<'_, '_> {
     /// Paints siblings so that higher priority, and among equals the smaller region, ends up on top.
-    fn paint_all(&mut self, nodes: &[Node], window: VisibleRange) {
-        let mut order: Vec<&Node> = nodes.iter().collect();
+    fn paint_all(&mut self, lines: &[RegionLine], parent: Option<usize>, window: VisibleRange) {
+        let mut order = top(lines, parent);
         let size = |region: &Region| region.end.wrapping_sub(region.start);
-        order.sort_by_key(|node| (node.line.priority, Reverse(size(&node.line.region))));
-        for node in order {
-            self.paint_node(node, window);
+        order.sort_by_key(|(line, _)| (line.priority, Reverse(size(&line.region))));
+        for (line, below) in order {
+            self.paint_region(line, below, window);
         }
     }
 
-    fn paint_node(&mut self, node: &Node, window: VisibleRange) {
+    fn paint_region(&mut self, line: &RegionLine, below: &[RegionLine], window: VisibleRange) {
         self.steps += 1;
-        let RegionLine { region, alias, .. } = node.line;
+        let RegionLine { region, alias, .. } = line;
         let (first, last) = (region.start.max(window.first), region.end.min(window.last));
         if first > last || self.steps > MAX_STEPS || self.painted > MAX_PAINTED {
             return;
@@ -118,7 +98,7 @@ impl Painter<'_, '_> {
                     self.painted += 1;
                     self.map.paint(self.space, Region { start, end, base, ..region.clone() });
                 }
-                self.paint_all(&node.children, VisibleRange { first, last, ..window });
+                self.paint_all(below, Some(line.indent), VisibleRange { first, last, ..window });
             }
         }
     }
@@ -137,10 +117,7 @@ impl Painter<'_, '_> {
             if self.steps > MAX_STEPS {
                 return;
             }
-            self.paint_all(
-                &forest(&block.regions),
-                VisibleRange { first, last, shift: at.wrapping_sub(first), aliases },
-            );
+            self.paint_all(&block.regions, None, VisibleRange { first, last, shift: at.wrapping_sub(first), aliases });
         }
     }
 }

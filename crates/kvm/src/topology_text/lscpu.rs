@@ -75,11 +75,11 @@ fn split(line: &str, commas: bool) -> Vec<&str> {
     values.filter(|value| commas || !value.is_empty()).take(MAX_COLUMNS).collect()
 }
 
-/// Reads `lscpu -e` and `lscpu -p` in the first lines of a text.
-pub(super) fn tables(text: &str, lines: usize, found: &mut TopologyText) {
+/// Reads `lscpu -e` and `lscpu -p`.
+pub(super) fn tables(text: &str, found: &mut TopologyText) {
     let mut columns: Option<Columns> = None;
     let (mut tables, mut table) = (TopologyText::default(), TopologyText::default());
-    let mut lines = text.lines().map(str::trim).enumerate().take(lines).peekable();
+    let mut lines = text.lines().map(str::trim).enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         // The titles of a list are a comment.
         if let Some(titles) = line.strip_prefix('#') {

@@ -103,18 +103,7 @@ impl TopologyText {
 
 /// Whether a text is in one of the formats, or contains it.
 pub fn looks_like(text: &str) -> bool {
-    let has_cpus = || {
-        let mut found = TopologyText::default();
-        lscpu::tables(text, 5000, &mut found);
-        lscpu::summary(text, &mut found);
-        siblings(text, &mut found);
-        clocks::read(text, &mut found);
-        !found.topology.cpus.is_empty() || !found.params.is_empty()
-    };
-    text.len() <= MAX_TEXT
-        && (has_capabilities(text)
-            || text.lines().take(5000).any(|line| node(line).is_some() || parameters(line).is_some())
-            || has_cpus())
+    has_capabilities(text) || parse(text).is_ok()
 }
 
 /// Parses all that a text says.
@@ -135,7 +124,7 @@ pub fn parse(text: &str) -> Result<TopologyText> {
         }
     }
     // The most exact reader comes first; the others fill in what it leaves open.
-    lscpu::tables(text, usize::MAX, &mut found);
+    lscpu::tables(text, &mut found);
     numactl(text, &mut found);
     lscpu::summary(text, &mut found);
     siblings(text, &mut found);
@@ -156,7 +145,7 @@ pub fn parse(text: &str) -> Result<TopologyText> {
 }
 
 fn has_capabilities(text: &str) -> bool {
-    text.contains("<capabilities>") && text.contains("<topology>")
+    text.len() <= MAX_TEXT && text.contains("<capabilities>") && text.contains("<topology>")
 }
 
 /// Reads the CPUs of the host in `virsh capabilities`, and how many it counts.

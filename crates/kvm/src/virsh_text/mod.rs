@@ -65,6 +65,8 @@ pub struct VirshText {
     pub unread: UnreadLines,
     /// The host's number of CPUs, which is the length of each affinity; `None` where they differ.
     pub host_cpus: Option<u32>,
+    /// Names of running domains by their ids, as `virsh list` prints them.
+    pub ids: BTreeMap<u32, String>,
 }
 
 /// Whether a text holds one of these outputs.
@@ -94,14 +96,16 @@ pub fn parse(text: &str) -> VirshText {
 enum VirshOutput {
     #[default]
     None,
-    /// `VCPU: CPU Affinity` or `emulator: CPU Affinity`; whether a blank line came after a row.
-    Pins(bool),
+    /// `VCPU: CPU Affinity` or `emulator: CPU Affinity`
+    Pins,
     /// `VCPU: 0`, `CPU: 3`, `State: running`, `CPU time: 7.0s`, `CPU Affinity: yy--`; with the vCPU.
     VcpuInfo(Option<u32>),
     /// `Domain: 'web'` and ` vcpu.0.state=1`.
     Stats,
     /// `vda rd_req 12`; ` rd_req 12` for all disks together.
     BlockStats,
+    /// ` 6    web    running`
+    List,
 }
 
 #[derive(Debug, Default)]
@@ -131,27 +135,18 @@ impl Reader {
             self.table = output;
             return;
         }
-        if line.is_empty() {
-            // Web pages double the line breaks.
-            if let VirshOutput::Pins(is_over) = &mut self.table {
-                *is_over = true;
-            }
-            return;
-        }
+        // Web pages double the line breaks.
         if line.bytes().all(|b| b == b'-') || self.heading(line) {
             return;
         }
-        match self.row(line) {
-            Some(()) => self.read += 1,
-            None => {
-                if let VirshOutput::Pins(is_over) = self.table {
-                    // Prose ends a table; a row with a number and no list of CPUs is one that cannot be read.
-                    if !is_over && line.starts_with(|c: char| c.is_ascii_digit() || c == '*') {
-                        self.found.unread.add(number, line);
-                    } else {
-                        self.table = VirshOutput::None;
-                    }
-                }
+        if self.row(line).is_some() {
+            self.read += 1;
+        } else if self.table == VirshOutput::Pins {
+            // Prose ends a table; a row with a number and no list of CPUs is one that cannot be read.
+            if line.starts_with(|c: char| c.is_ascii_digit() || c == '*') {
+                self.found.unread.add(number, line);
+            } else {
+                self.table = VirshOutput::None;
             }
         }
     }
@@ -170,9 +165,13 @@ impl Reader {
                 self.open_again(|threads| !threads.vcpus.is_empty() && threads.last.is_empty());
             }
             ["emulator", "CPU", "Affinity"] => self.open_again(|threads| threads.emulator.is_some()),
+            ["Id", "Name", "State", ..] => {
+                self.table = VirshOutput::List;
+                return true;
+            }
             _ => return false,
         }
-        self.table = VirshOutput::Pins(false);
+        self.table = VirshOutput::Pins;
         true
     }
 
@@ -211,9 +210,10 @@ impl Reader {
 
     fn row(&mut self, line: &str) -> Option<()> {
         match self.table {
-            VirshOutput::Pins(_) => self.pin(line),
+            VirshOutput::Pins => self.pin(line),
             VirshOutput::Stats if line.contains('=') => self.statistic(line),
             VirshOutput::BlockStats => self.block_total(line),
+            VirshOutput::List => self.listed(line),
             _ => self.property(line),
         }
     }
@@ -230,7 +230,6 @@ impl Reader {
         let id = id.parse::<u32>().ok().filter(|id| *id < limits::VCPUS)?;
         threads.vcpus.insert(id, cpus);
         self.settings.extend(self.domain.map(|domain| (domain, id)));
-        self.table = VirshOutput::Pins(false);
         Some(())
     }
 
@@ -254,6 +253,16 @@ impl Reader {
         let reading = self.domain()?.stats.last_mut()?;
         if reading.values.len() < MAX_VALUES {
             reading.values.insert(sanitize(key, 128), sanitize(value, 256));
+        }
+        Some(())
+    }
+
+    /// A row of `virsh list`. A domain that is shut off lacks an id.
+    fn listed(&mut self, line: &str) -> Option<()> {
+        let (id, rest) = line.split_once(' ')?;
+        let name = rest.trim_start().split("  ").next().filter(|name| !name.is_empty())?;
+        if let Some(id) = id.parse().ok().filter(|_| self.found.ids.len() < MAX_DOMAINS) {
+            self.found.ids.entry(id).or_insert_with(|| sanitize(name, 256));
         }
         Some(())
     }
@@ -330,7 +339,7 @@ static COMMAND: Pattern = Pattern::new(concat!(
 fn command(line: &str) -> Option<(VirshOutput, Option<String>)> {
     let found = COMMAND.captures(line)?;
     let output = match &found["output"] {
-        "vcpupin" | "emulatorpin" => VirshOutput::Pins(false),
+        "vcpupin" | "emulatorpin" => VirshOutput::Pins,
         "vcpuinfo" => VirshOutput::VcpuInfo(None),
         "domblkstat" => VirshOutput::BlockStats,
         _ => VirshOutput::Stats,
@@ -343,7 +352,7 @@ fn command(line: &str) -> Option<(VirshOutput, Option<String>)> {
         let option = std::mem::replace(&mut before, word);
         !word.is_empty() && !word.starts_with('-') && !matches!(option, "--vcpu" | "--cpulist")
     });
-    // A placeholder of a manual is no name: `<vm_name>`, `$VM`.
+    // A placeholder of a manual is not a name: `<vm_name>`, `$VM`.
     Some((output, name.filter(|name| !name.contains(['|', '>', '&', ';', '<', '$'])).map(str::to_owned)))
 }
 

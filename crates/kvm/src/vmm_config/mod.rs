@@ -54,8 +54,8 @@ pub struct VmmConfig {
 }
 
 impl VmmConfig {
-    /// Takes the guest's number, which the name of its file tells, where its disks do not tell it. Proxmox numbers guests
-    /// from 100 on.
+    /// Takes the guest's number, which the name of its file tells, where its disks do not tell it. Proxmox numbers
+    /// guests from 100 on.
     pub fn fill_number(&mut self, id: &str) {
         if (3..10).contains(&id.len()) {
             let sockets = self.command.qmp_sockets.iter_mut();
@@ -109,8 +109,10 @@ fn parts(text: &str) -> Vec<Part<'_>> {
         if let Some((key, value)) = pair {
             skips &= key >= last;
             last = key;
+            // Admins end a line with a note; a `#` can be part of these two values.
+            let end = value.find(" #").filter(|_| !matches!(key, "args" | "description")).unwrap_or(value.len());
             if !skips {
-                part.keys.insert(key, (number + 1, value.trim()));
+                part.keys.insert(key, (number + 1, value[..end].trim()));
             }
         } else if line.starts_with('[') && line.ends_with(']') {
             (skips, last) = (true, "");
@@ -128,7 +130,7 @@ fn config(part: &Part) -> Option<VmmConfig> {
     let is_container = part.keys.iter().any(|(key, (_, value))| {
         OF_CONTAINERS.contains(key) || key.starts_with("net") && value.split(',').any(|part| part.starts_with("name="))
     });
-    // Text around a configuration is no part of it.
+    // Text around a configuration does not belong to it.
     let lines = || part.keys.iter().filter(|(key, _)| KEY.is_match(key)).map(|(_, (number, _))| *number);
     let (first, last) = (lines().min()?, lines().max()?);
     let within = |(number, line): &&(usize, &str)| {
@@ -173,7 +175,9 @@ fn is_whole(keys: &BTreeMap<&str, &str>) -> bool {
 fn argv(keys: &BTreeMap<&str, &str>, counted: bool, is_whole: bool) -> Vec<String> {
     let get = |key: &str| keys.get(key).copied();
     let first = |text: &str| text.split(',').next().unwrap_or_default().to_owned();
-    let mut argv = vec!["/usr/bin/kvm".to_owned()];
+    // On Proxmox's hosts, which are x86 machines, QEMU emulates an Arm guest.
+    let is_arm = get("arch") == Some("aarch64");
+    let mut argv = vec![if is_arm { "/usr/bin/qemu-system-aarch64" } else { "/usr/bin/kvm" }.to_owned()];
     let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
     if let Some(name) = get("name") {
         add("-name", format!("{},debug-threads=on", name.replace(',', ",,")));
@@ -192,13 +196,14 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool, is_whole: bool) -> Vec<Strin
         add("-m", first(memory.trim_start_matches("current=")));
     }
     // Since version 8 the default machine of Windows is pinned, of others it is the newest.
-    let machine = get("machine").map_or("pc".to_owned(), |text| first(text.trim_start_matches("type=")));
+    let default = if is_arm { "virt" } else { "pc" };
+    let machine = get("machine").map_or(default.to_owned(), |text| first(text.trim_start_matches("type=")));
     let windows = windows_version(get("ostype").unwrap_or_default());
     // Proxmox switches the HPET off for Windows since Vista.
     let hpet = if windows.is_some_and(|version| version >= 6) { ",hpet=off" } else { "" };
-    let accel = if get("kvm") == Some("0") { "tcg" } else { "kvm" };
+    let accel = if get("kvm") == Some("0") || is_arm { "tcg" } else { "kvm" };
     add("-machine", format!("{machine},accel={accel}{hpet}"));
-    let cpu = cpu(keys, windows, is_whole);
+    let cpu = cpu(keys, windows, is_whole && !is_arm);
     if !cpu.is_empty() {
         add("-cpu", cpu);
     }
@@ -265,7 +270,7 @@ fn disk(key: &str, value: &str, scsihw: Option<&str>, add: &mut impl FnMut(&str,
     }
 }
 
-/// What is behind a disk.
+/// The volume of a disk.
 fn volume(value: &str) -> &str {
     value.split(',').next().unwrap_or_default().trim_start_matches("file=")
 }

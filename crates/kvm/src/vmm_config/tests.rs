@@ -35,6 +35,20 @@ fn a_proxmox_configuration_becomes_what_it_starts_qemu_with() {
 }
 
 #[test]
+fn notes_at_the_end_of_a_line_are_no_value() {
+    let c = only("boot: c\ncores: 8   # of 16\nmemory: 4096\nname: desk # mine\nostype: win10 # really\nsockets: 1\n");
+    assert_eq!((c.command.name.as_deref(), c.command.vcpus()), (Some("desk"), Some(8)));
+    assert_eq!(c.guest_os.as_deref(), Some("win10"));
+}
+
+#[test]
+fn an_arm_guest_is_emulated() {
+    let c = only("arch: aarch64\nboot: c\ncores: 2\nmemory: 4096\nname: arm\nostype: l26\nsockets: 1\nvmgenid: 1\n");
+    assert_eq!((c.command.machine.as_deref(), c.command.accel.as_deref()), (Some("virt"), Some("tcg")));
+    assert!(c.command.cpu_options.is_empty());
+}
+
+#[test]
 fn several_proxmox_configurations_of_one_text_are_separated() {
     let one = |name: &str, cores: u32| {
         format!("boot: c\ncores: {cores}\nmemory: 2048\nname: {name}\nnuma: 0\nostype: l26\nsockets: 1\n")

@@ -1,7 +1,6 @@
 mod ids;
 
 use super::*;
-use crate::metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters};
 use crate::tests::fake_proc::FakeProc;
 use engine::events::{Engine, ThreadKey, TracedThread};
 use kvm::Space;
@@ -9,8 +8,8 @@ use kvm::thread_name::Role;
 use sample::Feed;
 use sample::{AccessCell, DomainState, SourceId, SourceState, ThreadEvents, Timing};
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 
 /// What the engine counts, and what it was asked to forget.
 #[derive(Default)]
@@ -40,7 +39,7 @@ impl Engine for FakeEngine {
         Ok(())
     }
 
-    fn set_kvm_events(&mut self, _on: bool) -> Result<(), EngineError> {
+    fn set_on_demand(&mut self, _: OnDemand, _: bool) -> Result<(), EngineError> {
         Err(EngineError { cause: "not here".into(), fix: "none".into() })
     }
 
@@ -292,7 +291,7 @@ fn every_source_may_fail_and_the_tick_goes_on() {
 fn commands_reach_the_feed() {
     let mut b = Bench::new();
     assert!(b.collector.next().unwrap().is_some());
-    b.commands.send(CollectorCommand::KvmEvents(true)).unwrap();
+    b.commands.send(CollectorCommand::OnDemand(OnDemand::KvmEvents, true)).unwrap();
     b.commands.send(CollectorCommand::Level(EngineLevel::None)).unwrap();
     let sample = b.collector.next().unwrap().unwrap();
     assert_eq!((sample.engine.level, sample.engine.generation), (EngineLevel::None, 1));
@@ -319,7 +318,7 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
             Ok(())
         }
 
-        fn set_kvm_events(&mut self, _: bool) -> Result<(), EngineError> {
+        fn set_on_demand(&mut self, _: OnDemand, _: bool) -> Result<(), EngineError> {
             Ok(())
         }
 
@@ -359,74 +358,6 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
         assert_eq!((events - before.0) * 1_000_000, mono_ns - before.1, "1000 events a second");
         before = (events, mono_ns);
     }
-}
-
-/// A source that reads KVM's counters while they are wanted and keeps its last reading afterwards, as libvirt's thread
-/// does.
-struct CountersOnDemand {
-    wanted: bool,
-    metadata: Arc<GuestMetadata>,
-    now_ns: Arc<Mutex<u64>>,
-}
-
-impl MetadataSource for CountersOnDemand {
-    fn watch(&mut self, _: &[WatchedGuest]) {}
-
-    fn want_counters(&mut self, wanted: bool) {
-        self.wanted = wanted;
-    }
-
-    fn metadata(&mut self, _: &WatchedGuest) -> Arc<GuestMetadata> {
-        let at_ns = *self.now_ns.lock().unwrap();
-        if self.wanted {
-            // 1000 exits a second since the beginning.
-            let counters = NamedCounters::from([("exits".to_owned(), at_ns / 1_000_000)]);
-            let reading = CounterReading { at_ns, every_ns: 1_000_000_000, vm: counters, ..CounterReading::default() };
-            self.metadata = Arc::new(GuestMetadata { counters: Some(Arc::new(reading)), ..GuestMetadata::default() });
-        }
-        self.metadata.clone()
-    }
-
-    fn status(&mut self) -> Vec<SourceStatus> {
-        Vec::new()
-    }
-}
-
-#[test]
-fn counters_that_are_no_longer_read_are_no_longer_shown() {
-    let now_ns = Arc::<Mutex<u64>>::default();
-    let source = CountersOnDemand { wanted: false, metadata: Arc::default(), now_ns: now_ns.clone() };
-    let clock = now_ns.clone();
-    let fake = FakeProc::new();
-    let engine = FakeEngine(Arc::default(), EngineLevel::Full);
-    let mut collector = Collector::new(CollectorOptions {
-        engine: Some(Box::new(engine)),
-        metadata: Some(Box::new(source)),
-        paths: fake.paths(),
-        clock: Box::new(move || Timestamps { mono_ns: *clock.lock().unwrap(), ..Timestamps::default() }),
-        ..CollectorOptions::default()
-    });
-    fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm").thread(11, "CPU 0/KVM");
-    let mut before = collector.tick();
-    let mut rates = |collector: &mut Collector, ticks: usize| -> Vec<Option<u64>> {
-        (0..ticks)
-            .map(|_| {
-                *now_ns.lock().unwrap() += 1_000_000_000;
-                let sample = collector.tick();
-                let model = judge::model::Model::new(&sample, judge::model::Base::Previous(&before));
-                before = sample;
-                model.domains[0].counters.get("exits").map(|r| r.round() as u64)
-            })
-            .collect()
-    };
-    collector.execute(CollectorCommand::Level(EngineLevel::None)).unwrap();
-    assert_eq!(rates(&mut collector, 5)[3..], [Some(1000); 2]);
-    collector.execute(CollectorCommand::Level(EngineLevel::Counts)).unwrap();
-    assert_eq!(rates(&mut collector, 60), [None; 60], "a counter that nobody reads has no rate");
-    collector.execute(CollectorCommand::Level(EngineLevel::None)).unwrap();
-    let again = rates(&mut collector, 6);
-    assert_eq!(again[4..], [Some(1000); 2], "{again:?}");
-    assert!(again.iter().flatten().all(|r| *r == 1000), "no spike of what was not read: {again:?}");
 }
 
 #[test]

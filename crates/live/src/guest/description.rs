@@ -201,12 +201,6 @@ impl GuestDescription {
         Some((self.identity.libvirt_name.as_deref()?, answered))
     }
 
-    /// Its process and the name of its log, if the system daemon says that it runs this process.
-    pub(crate) fn logged(&self) -> Option<(i32, String)> {
-        let name = self.identity.libvirt_name.as_deref().filter(|_| self.claim == UuidClaim::Proven)?;
-        Some((self.identity.pid, name.to_owned()))
-    }
-
     /// Compares the UUID that the process claims with libvirt's status files.
     pub(crate) fn check_claim(&mut self, files: &StatusFiles) {
         let owner = self.facts.uuid.as_ref().and_then(|uuid| files.pid_of(&uuid.value.to_ascii_lowercase()));
@@ -236,7 +230,7 @@ impl GuestDescription {
     /// Takes over what `/proc` and the cgroups show now.
     pub(super) fn update(&mut self, vcpu_threads: u32, files: &KvmFiles, cpu_groups: &[GroupCpus]) {
         let known = &mut self.identity;
-        let now = (vcpu_threads, files.vcpu_count() as u32, !files.vm);
+        let now = (vcpu_threads, files.vcpus.len() as u32, !files.vm);
         if (known.vcpu_threads, known.vcpu_files, known.emulated) != now || known.cpu_groups != cpu_groups {
             (known.vcpu_threads, known.vcpu_files, known.emulated) = now;
             known.cpu_groups = cpu_groups.to_vec();
@@ -319,12 +313,12 @@ mod tests {
         );
         let mut files = StatusFiles::new(&fake.paths());
         files.refresh(0, true, &[("b", false)]);
-        let f = o.facts(files.status_of(77).map(Arc::as_ref), &GuestMetadata::default());
+        let f = o.facts(files.by_pid.get(&77).map(Arc::as_ref), &GuestMetadata::default());
         assert_eq!(f.name, Known::new("b".into(), Origin::StatusXml));
         assert_eq!(f.machine, Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml)));
         assert_eq!(f.vcpus, Some(Known::new(4, Origin::StatusXml)));
         let report = GuestMetadata { name: Some(Known::new("a".into(), Origin::Libvirt)), ..GuestMetadata::default() };
-        let f = o.facts(files.status_of(77).map(Arc::as_ref), &report);
+        let f = o.facts(files.by_pid.get(&77).map(Arc::as_ref), &report);
         assert_eq!(f.name, Known::new("a".into(), Origin::Libvirt));
         assert_eq!(f.vcpus.unwrap().from, Origin::StatusXml);
     }

@@ -61,7 +61,7 @@ impl LiveGuest {
         let files = KvmFiles::read(&reader.paths, pid);
         let files = files.unwrap_or_else(|_| KvmFiles { vm: true, ..KvmFiles::default() });
         let mut identity = ProcessIdentity::read(&reader.paths, pid, threads.start_ticks(), &comm, boot_time_ms);
-        (identity.vcpu_files, identity.emulated) = (files.vcpu_count() as u32, !files.vm);
+        (identity.vcpu_files, identity.emulated) = (files.vcpus.len() as u32, !files.vm);
         Ok(Self {
             description: GuestDescription::new(identity, reader),
             threads,
@@ -106,16 +106,10 @@ impl LiveGuest {
         }
     }
 
-    /// Takes over what libvirt, its status file and the monitor know. `counters_wanted`: whether KVM's counters are
-    /// read.
-    pub(crate) fn inform(&mut self, files: &StatusFiles, report: Arc<GuestMetadata>, counters_wanted: bool) {
-        match report.counters.as_ref().filter(|_| counters_wanted) {
-            Some(reading) => self.resources.interpolation.take(reading),
-            None => self.resources.interpolation.clear(),
-        }
-        let status = files.status_of(self.description.identity.pid);
+    /// Takes over what libvirt, its status file and the monitor know.
+    pub(crate) fn inform(&mut self, files: &StatusFiles, report: Arc<GuestMetadata>) {
+        let status = files.by_pid.get(&self.description.identity.pid);
         self.description.inform(report, status);
-        self.roles.report(status.map(|status| &*status.xml));
     }
 
     /// Reads the threads and everything else that is due.
@@ -135,7 +129,7 @@ impl LiveGuest {
         }
         self.description.read_command_line(reader);
         self.resources.read((pid, self.description.identity.uid), reader);
-        self.roles.look(&self.threads, &self.files.vcpus);
+        self.roles.look(&self.threads);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();
         self.description.update(named as u32, &self.files, &self.resources.limits.cpus);
@@ -269,7 +263,7 @@ impl LiveGuest {
 
     /// Whether nothing gives KVM's counters.
     pub(crate) fn lacks_counters(&self) -> bool {
-        self.resources.counters.are_missing() && self.description.report.counters.is_none()
+        self.resources.counters.are_missing()
     }
 
     fn thread(&self, t: &LiveThread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {

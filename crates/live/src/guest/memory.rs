@@ -22,9 +22,6 @@ const MAX_MAPS: usize = 4 << 20;
 const HUGE_PAGES_FIRST_NS: u64 = 15_000_000_000;
 /// Time between two readings of huge pages.
 const HUGE_PAGES_NS: u64 = 300_000_000_000;
-/// Time until the huge pages of the next guest are read, even if this one has not answered: a process can hold them
-/// back.
-const HUGE_PAGES_TURN_NS: u64 = 10_000_000_000;
 
 /// The last reading.
 #[derive(Debug, Default)]
@@ -50,8 +47,8 @@ pub(crate) struct MemoryBudget {
     pub swapped: bool,
     /// The permission to read one `numa_maps`; using it clears it.
     pub may_walk: bool,
-    /// From here on the huge pages of another guest may be read, monotonic nanoseconds.
-    pub huge_pages_ns: u64,
+    /// The permission to ask for the huge pages of one guest; using it clears it.
+    pub may_sum: bool,
 }
 
 impl GuestMemory {
@@ -81,19 +78,15 @@ impl GuestMemory {
             }
         }
         let due_ns = *self.huge_pages_due_ns.get_or_insert(now_ns + HUGE_PAGES_FIRST_NS + stagger(pid));
-        let is_turn = now_ns >= due_ns.max(budget.huge_pages_ns);
+        let is_turn = budget.may_sum && now_ns >= due_ns;
         if self.rollup.is_awaited() || is_turn {
             if !self.rollup.is_awaited() {
-                self.huge_pages_due_ns = Some(now_ns + HUGE_PAGES_NS);
-                budget.huge_pages_ns = now_ns + HUGE_PAGES_TURN_NS;
+                (budget.may_sum, self.huge_pages_due_ns) = (false, Some(now_ns + HUGE_PAGES_NS));
             }
             let rollup = SlowFile { path: paths.process(pid, "smaps_rollup"), max: 8192, uid };
             if let Some(rollup) = self.rollup.read(slow_files, rollup, NO_WAIT) {
                 let text = rollup.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
                 self.used.transparent = text.ok().and_then(|text| kilobytes(&text, "AnonHugePages"));
-            }
-            if !self.rollup.is_awaited() {
-                budget.huge_pages_ns = now_ns;
             }
         }
     }
@@ -160,7 +153,7 @@ mod tests {
         let mut memory = GuestMemory::default();
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |memory: &mut GuestMemory, now_ns: u64, swapped: bool, may_walk: bool| {
-            reader.memory = MemoryBudget { swapped, may_walk, huge_pages_ns: u64::MAX };
+            reader.memory = MemoryBudget { swapped, may_walk, may_sum: false };
             reader.now_ns = now_ns;
             memory.read((10, None), &mut reader);
             reader.memory.may_walk
@@ -187,27 +180,23 @@ mod tests {
         let fake = FakeProc::new();
         let rollup = b"7f00-7fff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nAnonHugePages:    2048 kB\n";
         fake.process(32, "qemu").process_file("smaps_rollup", rollup);
-        let (mut memory, mut budget) = (GuestMemory::default(), MemoryBudget::default());
+        let mut memory = GuestMemory::default();
         let mut reader = ReadContext::new(&fake.paths());
-        let mut read = |memory: &mut GuestMemory, budget: &mut MemoryBudget, now_ns| {
+        let mut read = |memory: &mut GuestMemory, now_ns, may_sum| {
             reader.now_ns = now_ns;
-            std::mem::swap(budget, &mut reader.memory);
+            reader.memory = MemoryBudget { may_sum, ..MemoryBudget::default() };
             memory.read((32, None), &mut reader);
-            std::mem::swap(budget, &mut reader.memory);
+            reader.memory.may_sum
         };
-        read(&mut memory, &mut budget, 0);
-        assert!(!memory.rollup.is_awaited(), "not at once");
-        budget.huge_pages_ns = HUGE_PAGES_FIRST_NS + 1;
-        read(&mut memory, &mut budget, HUGE_PAGES_FIRST_NS);
+        assert!(read(&mut memory, 0, true) && !memory.rollup.is_awaited(), "not at once");
+        read(&mut memory, HUGE_PAGES_FIRST_NS, false);
         assert!(!memory.rollup.is_awaited(), "it is the turn of another guest");
         let begin = HUGE_PAGES_FIRST_NS + 1;
+        assert!(!read(&mut memory, begin, true), "others wait");
         while memory.used.transparent.is_none() {
-            read(&mut memory, &mut budget, begin);
-            let next_ns = budget.huge_pages_ns;
-            assert!(next_ns == begin || next_ns == begin + HUGE_PAGES_TURN_NS && memory.rollup.is_awaited());
+            read(&mut memory, begin, false);
         }
-        assert_eq!((memory.used.transparent, budget.huge_pages_ns), (Some(2 << 20), begin));
-        read(&mut memory, &mut budget, begin + HUGE_PAGES_NS - 1);
-        assert!(!memory.rollup.is_awaited(), "not again soon");
+        assert_eq!(memory.used.transparent, Some(2 << 20));
+        assert!(read(&mut memory, begin + HUGE_PAGES_NS - 1, true), "not again soon");
     }
 }

@@ -7,7 +7,6 @@ pub(crate) mod lives;
 pub(crate) mod memory;
 pub(crate) mod nics;
 
-mod counter_interpolation;
 mod counters;
 mod description;
 mod kvm_stats;

@@ -1,5 +1,5 @@
-//! Network interfaces of a guest that no manager reports on: the tap and macvtap devices that its VMM holds open, as
-//! the host's kernel counts them. With vhost the VMM holds them as well.
+//! Network interfaces of a guest that no manager reports on: the tap devices that its VMM holds open, as the host's
+//! kernel counts them. With vhost the VMM holds them as well.
 
 use crate::metadata::source::nic_since;
 use crate::proc::fds::KvmFiles;
@@ -10,8 +10,7 @@ use crate::proc::stat::value;
 use procfs::FromBufRead;
 use procfs::net::{DeviceStatus, InterfaceDeviceStatus};
 use sample::NicSample;
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Time between two readings of a network namespace.
@@ -58,13 +57,10 @@ impl NetworkTables {
     }
 }
 
-/// The tap and macvtap devices of one guest.
+/// The tap devices of one guest.
 #[derive(Debug, Default)]
 pub(crate) struct GuestNics {
-    /// By name, with whether the host counts it from the guest's side: what the guest writes leaves by its macvtap
-    /// device (`drivers/net/tap.c`, `drivers/net/macvlan.c`), but what the host receives from a tap device the guest
-    /// sent (`drivers/net/tun.c`).
-    names: BTreeMap<String, bool>,
+    names: BTreeSet<String>,
     /// The VMM's network namespace: `net:[4026531840]`.
     namespace: String,
     before: Option<Arc<NetworkTable>>,
@@ -76,14 +72,9 @@ impl GuestNics {
     /// Takes over a new list of the VMM's files.
     pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
         let name = |fd: &i32| tap_name(&file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096).ok()?);
-        let namespace =
-            |path: PathBuf| std::fs::read_link(path).map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        self.namespace = namespace(paths.process(pid, "ns/net"));
-        let taps = files.taps.iter().filter_map(name).map(|name| (name, false));
-        // /sys knows the devices of kvmtop's own network namespace; in another one the same number is another device.
-        let is_own = self.namespace == namespace(paths.proc.join("self/ns/net"));
-        let macvtaps = files.macvtaps.iter().filter(|_| is_own).filter_map(|tap| macvtap_name(paths, tap));
-        self.names = taps.chain(macvtaps.map(|name| (name, true))).take(MAX_NICS).collect();
+        let namespace = std::fs::read_link(paths.process(pid, "ns/net"));
+        self.namespace = namespace.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.names = files.taps.iter().filter_map(name).take(MAX_NICS).collect();
     }
 
     /// Reads what is due.
@@ -97,10 +88,7 @@ impl GuestNics {
         if let Some(before) = &self.before
             && table.read_ns > before.read_ns
         {
-            let nics = self.names.iter().filter_map(|(name, is_guests_view)| {
-                let nic = nic_since(table.nics.get(name)?, before.nics.get(name)?)?;
-                Some(if *is_guests_view { turned(nic) } else { nic })
-            });
+            let nics = self.names.iter().filter_map(|name| nic_since(table.nics.get(name)?, before.nics.get(name)?));
             self.grown = (nics.collect(), table.read_ns - before.read_ns);
         }
         self.before = Some(table);
@@ -110,25 +98,6 @@ impl GuestNics {
 /// The interface of an open `/dev/net/tun` (`drivers/net/tun.c`, `tun_chr_show_fdinfo`); none before `TUNSETIFF`.
 fn tap_name(fdinfo: &str) -> Option<String> {
     Some(kvm::sanitize(value(fdinfo, "iff")?, 16)).filter(|name| !name.is_empty())
-}
-
-/// The interface of a macvtap device: `/sys/class/macvtap/tap6` is a link to `…/net/macvtap0/macvtap/tap6`
-/// (`drivers/net/macvtap.c`, `macvtap_device_event`); it has the number of the interface.
-fn macvtap_name(paths: &SystemPaths, tap: &str) -> Option<String> {
-    let target = std::fs::read_link(paths.sys.join("class/macvtap").join(tap)).ok()?;
-    let name = target.parent()?.parent()?.file_name()?.to_str()?;
-    Some(kvm::sanitize(name, 16)).filter(|name| !name.is_empty())
-}
-
-/// The same interface seen from its other end.
-fn turned(nic: NicSample) -> NicSample {
-    NicSample {
-        rx_bytes: nic.tx_bytes,
-        tx_bytes: nic.rx_bytes,
-        rx_packets: nic.tx_packets,
-        tx_packets: nic.rx_packets,
-        ..nic
-    }
 }
 
 /// The interfaces of `/proc/net/dev` as the guests of tap devices see them: what the host sends into a tap device, the
@@ -181,7 +150,7 @@ mod tests {
             nics.read(10, &mut reader);
         };
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
-        assert_eq!(nics.names, [("tap0".to_owned(), false)].into(), "the queues of one interface are one");
+        assert_eq!(nics.names, ["tap0".to_owned()].into(), "the queues of one interface are one");
         read(&mut nics, 0);
         assert_eq!(nics.grown, (Vec::new(), 0));
         p.process_file("net/dev", table(6000).as_bytes());
@@ -190,36 +159,6 @@ mod tests {
         read(&mut nics, PERIOD_NS);
         let grown = NicSample { name: "tap0".into(), tx_bytes: 5000, ..NicSample::default() };
         assert_eq!(nics.grown, (vec![grown], PERIOD_NS));
-    }
-
-    #[test]
-    fn a_macvtap_counts_as_its_guest_does() {
-        let fake = FakeProc::new();
-        let p = fake.process(10, "qemu").fd(7, "/dev/tap6").fd(8, "/dev/tap9");
-        let class = fake.paths().sys.join("class/macvtap");
-        std::fs::create_dir_all(&class).unwrap();
-        std::os::unix::fs::symlink("../../devices/virtual/net/macvtap0/macvtap/tap6", class.join("tap6")).unwrap();
-        std::fs::create_dir_all(fake.paths().process(10, "net")).unwrap();
-        let table = |got: u64| format!("{HEAD} macvtap0: {got} 7 0 0 0 0 0 0  50 5 0 0 0 0 0 0\n");
-        let p = p.process_file("net/dev", table(100).as_bytes());
-        let mut nics = GuestNics::default();
-        let mut reader = ReadContext::new(&fake.paths());
-        let mut read = |nics: &mut GuestNics, now_ns: u64| {
-            reader.now_ns = now_ns;
-            reader.networks.begin(now_ns);
-            nics.read(10, &mut reader);
-        };
-        nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
-        assert_eq!(nics.names, [("macvtap0".to_owned(), true)].into(), "tap9 is no device here");
-        read(&mut nics, 0);
-        p.process_file("net/dev", table(900).as_bytes());
-        read(&mut nics, PERIOD_NS);
-        let grown = NicSample { name: "macvtap0".into(), rx_bytes: 800, ..NicSample::default() };
-        assert_eq!(nics.grown, (vec![grown], PERIOD_NS));
-        std::fs::create_dir_all(fake.paths().process(10, "ns")).unwrap();
-        std::os::unix::fs::symlink("net:[4026532999]", fake.paths().process(10, "ns/net")).unwrap();
-        nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
-        assert_eq!(nics.names, BTreeMap::new(), "another namespace");
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! A guest's resources apart from threads: KVM's counters, CPU limits, memory.
 
 use super::cgroups::CpuLimits;
-use super::counter_interpolation::CounterInterpolation;
 use super::counters::GuestCounters;
 use super::memory::GuestMemory;
 use super::nics::GuestNics;
-use crate::metadata::source::{CounterReading, DeviceActivity};
+use crate::metadata::source::DeviceActivity;
 use crate::proc::fds::KvmFiles;
 use crate::proc::read_context::ReadContext;
 use sample::{DomainSample, MemoryUse, Throttling};
@@ -19,8 +18,6 @@ pub(crate) struct GuestResources {
     memory: GuestMemory,
     nics: GuestNics,
     throttling: Vec<Throttling>,
-    /// KVM's counters as libvirt reads them, where kvmtop cannot.
-    pub(super) interpolation: CounterInterpolation,
     /// KVM's counters of the VM.
     vm: BTreeMap<String, u64>,
     /// KVM's counters of each vCPU.
@@ -37,9 +34,6 @@ impl GuestResources {
     /// Reads what is due of a process and its user.
     pub(crate) fn read(&mut self, process: (i32, Option<u32>), reader: &mut ReadContext) {
         (self.vm, self.vcpus) = self.counters.read(&mut reader.debugfs_budget);
-        if self.vm.is_empty() && self.vcpus.is_empty() {
-            CounterReading { vm: self.vm, vcpus: self.vcpus, .. } = self.interpolation.at(reader.now_ns);
-        }
         self.throttling = self.limits.read(process.0, reader);
         self.memory.read(process, reader);
         self.nics.read(process.0, reader);

@@ -1,22 +1,19 @@
 //! The role of each thread of a guest.
 //!
-//! The thread's name shows the role where the VMM names its threads (QEMU with `debug-threads=on`). Otherwise it comes
-//! from, in this order: libvirt's status file, the vCPU number in KVM's events, its guest time.
+//! The thread's name shows the role where the VMM names its threads (QEMU with `debug-threads=on`, as libvirt starts
+//! it). Otherwise it comes from KVM's events and its guest time.
 
 use crate::proc::threads::Threads;
-use kvm::domain_xml::DomainXml;
 use kvm::thread_name::{Role, classify};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 
 /// What is known of threads beyond their names.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadRoles {
     /// Threads that fired the events of a vCPU, with its number where an event carried it.
     fired: HashMap<i32, Option<u32>>,
-    /// Threads that look like a vCPU from /proc, with its number where that is known too.
-    inferred: HashMap<i32, Option<u32>>,
-    /// From libvirt's status file.
-    reported: HashMap<i32, (Role, Option<u32>)>,
+    /// Threads that look like a vCPU from /proc.
+    inferred: HashSet<i32>,
 }
 
 impl ThreadRoles {
@@ -26,62 +23,27 @@ impl ThreadRoles {
         *known = vcpu.or(*known);
     }
 
-    /// Takes over what libvirt's status file says.
-    pub(crate) fn report(&mut self, xml: Option<&DomainXml>) {
-        let add = |role: Role, tids: &BTreeMap<u32, i32>| -> Vec<_> {
-            tids.iter().map(|(index, tid)| (*tid, (role, Some(*index)))).collect()
-        };
-        let roles = |xml: &DomainXml| [add(Role::Iothread, &xml.iothread_threads), add(Role::Vcpu, &xml.vcpu_threads)];
-        self.reported = xml.map(roles).into_iter().flatten().flatten().collect();
-    }
-
     /// The role of a thread, and its number.
     pub(crate) fn role(&self, tid: i32, comm: &str, is_main: bool) -> (Role, Option<u32>) {
         let by_name = classify(comm, is_main);
         if matches!(by_name, (Role::Vcpu, Some(_)) | (Role::Vhost, _)) {
             return by_name;
         }
-        let fired = self.fired.get(&tid);
-        if let Some(reported) = self.reported.get(&tid) {
-            return *reported;
-        }
-        match (fired, self.inferred.get(&tid)) {
-            (None, None) => by_name,
-            (fired, inferred) => (Role::Vcpu, fired.copied().flatten().or(inferred.copied().flatten())),
+        match self.fired.get(&tid) {
+            Some(index) => (Role::Vcpu, *index),
+            None if self.inferred.contains(&tid) => (Role::Vcpu, None),
+            None => by_name,
         }
     }
 
-    /// Looks for vCPU threads that nothing names, by their guest time; `vcpus` holds the vCPU numbers by descriptor.
-    pub(crate) fn look(&mut self, threads: &Threads, vcpus: &BTreeMap<i32, u32>) {
+    /// Looks for vCPU threads that nothing names, by their guest time.
+    pub(crate) fn look(&mut self, threads: &Threads) {
         self.fired.retain(|tid, _| threads.living.contains_key(tid));
-        self.inferred.retain(|tid, _| threads.living.contains_key(tid));
+        self.inferred.retain(|tid| threads.living.contains_key(tid));
         for t in threads.living.values().filter(|t| t.times.is_some_and(|t| t.guest_ns > 0)) {
             if matches!(self.role(t.tid, &t.comm, t.tid == threads.pid).0, Role::Emulator | Role::Other) {
-                self.inferred.entry(t.tid).or_default();
+                self.inferred.insert(t.tid);
             }
-        }
-        self.number_in_order(threads, vcpus);
-    }
-
-    /// Gives the missing numbers to vCPU threads without a number, in order of thread id, if the numbers of threads and
-    /// vCPUs are equal: VMMs start their vCPUs in order.
-    fn number_in_order(&mut self, threads: &Threads, files: &BTreeMap<i32, u32>) {
-        let vcpus: Vec<(i32, Option<u32>)> = threads
-            .living
-            .values()
-            .map(|t| (t.tid, self.role(t.tid, &t.comm, t.tid == threads.pid)))
-            .filter(|(_, (role, _))| *role == Role::Vcpu)
-            .map(|(tid, (_, index))| (tid, index))
-            .collect();
-        if vcpus.len() != files.len() || vcpus.iter().all(|(_, index)| index.is_some()) {
-            return;
-        }
-        let mut missing: Vec<u32> =
-            files.values().copied().filter(|n| !vcpus.iter().any(|(_, i)| i.as_ref() == Some(n))).collect();
-        missing.sort_unstable();
-        let without = vcpus.iter().filter(|(_, index)| index.is_none());
-        for ((tid, _), index) in without.zip(missing) {
-            self.inferred.insert(*tid, Some(index));
         }
     }
 }
@@ -123,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn without_names_libvirt_and_events_show_it() {
+    fn without_names_events_show_it() {
         let fake = FakeProc::new();
         let p = fake.process(10, "qemu-system-x86");
         for tid in 11..=13 {
@@ -131,13 +93,12 @@ mod tests {
         }
         let threads = open(&fake);
         let mut thread_roles = ThreadRoles::default();
-        thread_roles.report(Some(&DomainXml { vcpu_threads: [(1, 12)].into(), ..DomainXml::default() }));
         thread_roles.fired(11, None);
         thread_roles.fired(11, Some(0));
         thread_roles.fired(11, None);
         assert_eq!(
             roles(&thread_roles, &threads),
-            [(10, Role::Emulator, None), (11, Role::Vcpu, Some(0)), (12, Role::Vcpu, Some(1)), (13, Role::Other, None)]
+            [(10, Role::Emulator, None), (11, Role::Vcpu, Some(0)), (12, Role::Other, None), (13, Role::Other, None)]
         );
     }
 
@@ -149,11 +110,11 @@ mod tests {
         p.thread(12, "hyper");
         let threads = open(&fake);
         let mut thread_roles = ThreadRoles::default();
-        thread_roles.look(&threads, &[(8, 0), (9, 1)].into());
+        thread_roles.look(&threads);
         // A VMM may run a vCPU on its main thread.
         assert_eq!(
             roles(&thread_roles, &threads),
-            [(10, Role::Vcpu, Some(0)), (11, Role::Vcpu, Some(1)), (12, Role::Other, None)]
+            [(10, Role::Vcpu, None), (11, Role::Vcpu, None), (12, Role::Other, None)]
         );
     }
 
@@ -165,7 +126,7 @@ mod tests {
         p.thread(12, "kvm-nx-lpage-re");
         let threads = open(&fake);
         let mut thread_roles = ThreadRoles::default();
-        thread_roles.look(&threads, &[(8, 0)].into());
+        thread_roles.look(&threads);
         assert_eq!(roles(&thread_roles, &threads)[1..], [(11, Role::Other, None), (12, Role::Worker, None)]);
         thread_roles.fired(11, Some(0));
         assert_eq!(roles(&thread_roles, &threads)[1..], [(11, Role::Vcpu, Some(0)), (12, Role::Worker, None)]);

@@ -8,10 +8,6 @@ use std::os::fd::AsRawFd;
 /// `_IOWR(KVMIO, 0xc1, struct kvm_cpuid2)` (include/uapi/linux/kvm.h). On `/dev/kvm` itself since Linux 5.11; before,
 /// and on other machines than x86, it fails.
 const KVM_GET_SUPPORTED_HV_CPUID: libc::c_ulong = 0xc008_aec1;
-/// `_IO(KVMIO, 0x03)`.
-const KVM_CHECK_EXTENSION: libc::c_ulong = 0xae03;
-/// 0 on a kernel without Hyper-V's interfaces (`CONFIG_KVM_HYPERV`).
-const KVM_CAP_HYPERV: libc::c_ulong = 44;
 /// KVM fills ten leaves (`kvm_get_hv_cpuid` of arch/x86/kvm/hyperv.c).
 const LEAVES: usize = 64;
 
@@ -38,10 +34,6 @@ struct Cpuid {
 /// architecture than x86.
 pub(super) fn enlightenments() -> Option<Vec<&'static str>> {
     let kvm = File::open("/dev/kvm").ok().filter(|_| cfg!(target_arch = "x86_64"))?;
-    // SAFETY: the argument is a number.
-    if unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_CHECK_EXTENSION as _, KVM_CAP_HYPERV) } == 0 {
-        return Some(Vec::new());
-    }
     let mut cpuid = Cpuid { count: LEAVES as u32, padding: 0, entries: [CpuidEntry::default(); LEAVES] };
     // SAFETY: the kernel writes at most `count` entries after the head, and `cpuid` has room for them.
     let result = unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_GET_SUPPORTED_HV_CPUID as _, &raw mut cpuid) };

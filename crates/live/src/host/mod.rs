@@ -3,7 +3,6 @@
 pub(crate) mod block_devices;
 pub(crate) mod kernel_log;
 pub(crate) mod prerequisites;
-pub(crate) mod qemu_logs;
 pub(crate) mod reader;
 pub(crate) mod tasks;
 pub(crate) mod topology;

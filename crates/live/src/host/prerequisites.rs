@@ -3,12 +3,12 @@
 
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
+use engine::tracefs::Tracefs;
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 use sample::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::io::ErrorKind;
 
 /// Lowest `kernel.perf_event_paranoid` that keeps a user without `CAP_PERFMON` from tracepoints
 /// (Documentation/admin-guide/sysctl/kernel.rst).
@@ -41,8 +41,8 @@ pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts
     let table = [
         ("rights", rights.state()),
         ("lockdown", lockdown(paths)),
-        ("kernel.perf_event_paranoid", paranoid(paths, rights)),
-        ("tracefs", tracefs(paths, rights)),
+        ("kernel.perf_event_paranoid", paranoid(paths, *rights)),
+        ("tracefs", tracefs(paths)),
         ("KVM", kvm(facts)),
     ];
     table.into_iter().map(|(name, (value, fix))| Prerequisite { name, value, fix }).collect()
@@ -51,7 +51,6 @@ pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts
 /// The capabilities that kvmtop was started with.
 #[derive(Debug, Clone, Copy)]
 pub struct HeldRights {
-    root: bool,
     set: CapabilitySet,
 }
 
@@ -59,11 +58,11 @@ impl HeldRights {
     /// Ask before the sources start: what they no longer need is given up then.
     pub fn here() -> Self {
         let set = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
-        Self { root: geteuid().is_root(), set }
+        Self { set }
     }
 
-    fn state(&self) -> State {
-        let who = if self.root { "root".to_owned() } else { format!("user {}", geteuid().as_raw()) };
+    fn state(self) -> State {
+        let who = if geteuid().is_root() { "root".to_owned() } else { format!("user {}", geteuid().as_raw()) };
         let missing = rights::for_hint() - self.set;
         if missing.is_empty() {
             fine(format!("{who}, with all that kvmtop uses"))
@@ -88,60 +87,36 @@ fn lockdown(paths: &SystemPaths) -> State {
     }
 }
 
-fn paranoid(paths: &SystemPaths, rights: &HeldRights) -> State {
+fn paranoid(paths: &SystemPaths, rights: HeldRights) -> State {
     let Some(value) = file::read_word(&paths.proc.join("sys/kernel/perf_event_paranoid")) else {
         return wrong("this kernel has no perf events", "use --engine bpf");
     };
     let value = kvm::sanitize(&value, 16);
     let level = value.parse::<i32>().ok();
-    let of_mainline = level.is_some_and(|level| level <= rights::PARANOID_OF_MAINLINE);
-    let perfmon = rights.set.contains(CapabilitySet::PERFMON);
-    if rights.set.contains(CapabilitySet::SYS_ADMIN)
-        || perfmon && of_mainline
+    if let Some((_, fix)) = rights::paranoid_refusal(level, rights.set) {
+        wrong(format!("{value}: tracepoints need CAP_SYS_ADMIN"), fix)
+    } else if rights.set.intersects(CapabilitySet::SYS_ADMIN | CapabilitySet::PERFMON)
         || level.is_some_and(|level| level < PARANOID)
     {
         fine(format!("{value}; no bar to kvmtop"))
-    } else if perfmon {
-        wrong(format!("{value}: tracepoints need CAP_SYS_ADMIN"), "sysctl kernel.perf_event_paranoid=2")
     } else {
         wrong(format!("{value}: tracepoints need CAP_PERFMON"), rights::hint())
     }
 }
 
-fn tracefs(paths: &SystemPaths, rights: &HeldRights) -> State {
-    const MOUNT: &str = "mount -t tracefs tracefs /sys/kernel/tracing";
-    let places = ["kernel/tracing", "kernel/debug/tracing"].map(|place| paths.sys.join(place));
-    let mut refused = false;
-    for place in &places {
-        match std::fs::read_dir(place.join("events")) {
-            Ok(_) if place.join("events/kvm").is_dir() => return fine(format!("mounted on {}", place.display())),
-            Ok(_) => {
-                return wrong("it has no kvm events: the kvm module is not loaded", "modprobe kvm_intel (or kvm_amd)");
-            }
-            Err(e) => refused |= e.kind() == ErrorKind::PermissionDenied,
-        }
+fn tracefs(paths: &SystemPaths) -> State {
+    match Tracefs::open_in(&paths.sys) {
+        Ok(tracefs) => fine(format!("mounted on {}", tracefs.root().display())),
+        Err(why) => wrong(why.cause, why.fix),
     }
-    if refused {
-        return wrong("not readable", if rights.root { "see lockdown".into() } else { rights::hint() });
-    }
-    if places.iter().any(|place| place.is_dir()) {
-        return wrong("not mounted", if rights.root { MOUNT.into() } else { format!("as root: {MOUNT}") });
-    }
-    wrong("this kernel has none", "boot a kernel with CONFIG_TRACING=y")
 }
 
-/// The module that runs guests, and its parameters that decide what exits cost.
+/// The module that runs guests.
 fn kvm(facts: &HostFacts) -> State {
-    const SHOWN: [&str; 8] =
-        ["halt_poll_ns", "nested", "enable_apicv", "avic", "ept", "npt", "ple_gap", "pause_filter_count"];
-    let Some(flavour) = &facts.kvm_flavour else {
-        return wrong("no module is loaded", "modprobe kvm_intel (or kvm_amd)");
-    };
-    let parameters = facts.params.iter().filter_map(|(name, value)| {
-        let (module, name) = name.split_once('.')?;
-        (module.starts_with("kvm") && SHOWN.contains(&name)).then(|| format!("{name}={value}"))
-    });
-    fine([flavour.clone()].into_iter().chain(parameters).collect::<Vec<_>>().join(" "))
+    match &facts.kvm_flavour {
+        Some(flavour) => fine(flavour.clone()),
+        None => wrong("no module is loaded", "modprobe kvm_intel (or kvm_amd)"),
+    }
 }
 
 #[cfg(test)]
@@ -155,20 +130,20 @@ mod tests {
         std::fs::write(path, text).unwrap();
     }
 
-    fn held(root: bool, set: CapabilitySet) -> HeldRights {
-        HeldRights { root, set }
+    fn held(set: CapabilitySet) -> HeldRights {
+        HeldRights { set }
     }
 
     #[test]
     fn each_hindrance_has_one_cure_and_what_is_fine_has_none() {
         let dir = tempfile::tempdir().unwrap();
         let paths = SystemPaths::under(dir.path());
-        let (root, user) = (held(true, CapabilitySet::all()), held(false, CapabilitySet::empty()));
+        let (root, user) = (held(CapabilitySet::all()), held(CapabilitySet::empty()));
         let hint = Some(rights::hint());
 
         assert_eq!(root.state().1, None);
         assert_eq!(user.state().1, hint);
-        let half = held(false, CapabilitySet::BPF).state();
+        let half = held(CapabilitySet::BPF).state();
         assert!(half.0.contains("cap_perfmon") && !half.0.contains("cap_bpf"), "{half:?}");
         assert_eq!(half.1, hint, "the whole of it, so that nothing is taken away");
 
@@ -182,30 +157,22 @@ mod tests {
             [("2", None, &hint), ("3", None, &hint), ("4", None, &hint), ("-1", None, &None)]
         {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
-            assert_eq!((paranoid(&paths, &root).1, &paranoid(&paths, &user).1), (of_root, of_user), "{value}");
+            assert_eq!((paranoid(&paths, root).1, &paranoid(&paths, user).1), (of_root, of_user), "{value}");
         }
-        let perfmon = held(false, CapabilitySet::PERFMON);
+        let perfmon = held(CapabilitySet::PERFMON);
         for (value, cured) in [("2", true), ("3", false), ("4", false)] {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
-            assert_eq!(paranoid(&paths, &perfmon).1.is_none(), cured, "{value}");
+            assert_eq!(paranoid(&paths, perfmon).1.is_none(), cured, "{value}");
         }
 
-        assert!(tracefs(&paths, &root).0.contains("kernel has none"));
-        std::fs::create_dir_all(paths.sys.join("kernel/tracing")).unwrap();
-        assert_eq!(tracefs(&paths, &root).1.as_deref(), Some("mount -t tracefs tracefs /sys/kernel/tracing"));
+        assert_eq!(tracefs(&paths).1.as_deref(), Some("mount -t tracefs tracefs /sys/kernel/tracing"));
         std::fs::create_dir_all(paths.sys.join("kernel/tracing/events")).unwrap();
-        assert!(tracefs(&paths, &root).1.is_some_and(|fix| fix.contains("modprobe")));
-        std::fs::create_dir_all(paths.sys.join("kernel/tracing/events/kvm")).unwrap();
-        assert_eq!(tracefs(&paths, &root).1, None);
+        assert!(tracefs(&paths).1.is_some_and(|fix| fix.contains("modprobe")));
+        put(dir.path(), "sys/kernel/tracing/events/kvm/kvm_userspace_exit/format", "name: x\nID: 1\n");
+        assert_eq!(tracefs(&paths).1, None);
 
-        let facts = HostFacts {
-            kvm_flavour: Some("kvm_amd".into()),
-            params: [("kvm.halt_poll_ns", "0"), ("kvm_amd.avic", "N"), ("kvm.tdp_mmu", "Y")]
-                .map(|(name, value)| (name.into(), value.into()))
-                .into(),
-            ..HostFacts::default()
-        };
-        assert_eq!(kvm(&facts), fine("kvm_amd halt_poll_ns=0 avic=N"));
+        let facts = HostFacts { kvm_flavour: Some("kvm_amd".into()), ..HostFacts::default() };
+        assert_eq!(kvm(&facts), fine("kvm_amd"));
         assert!(kvm(&HostFacts::default()).1.is_some());
     }
 }

@@ -22,7 +22,8 @@ const MAX_PARAMS: usize = 128;
 #[derive(Debug)]
 pub(crate) struct HostReader {
     paths: SystemPaths,
-    facts: Arc<HostFacts>,
+    /// The constant facts, as last read.
+    pub facts: Arc<HostFacts>,
     interrupts: Interrupts,
     frequencies: Frequencies,
     /// The CPUs of the last reading: a difference means that one went online or offline.
@@ -39,11 +40,6 @@ impl HostReader {
             numbers: Vec::new(),
             paths: paths.clone(),
         }
-    }
-
-    /// The constant facts, as last read.
-    pub(crate) fn facts(&self) -> Arc<HostFacts> {
-        self.facts.clone()
     }
 
     /// The CPUs' times and frequencies; empty where /proc/stat cannot be read.
@@ -240,7 +236,7 @@ mod tests {
     fn facts_and_memory() {
         let fake = FakeProc::new();
         let host = host(&fake);
-        let f = host.facts();
+        let f = host.facts.clone();
         assert_eq!(f.kvm_flavour.as_deref(), Some("kvm_amd"));
         assert_eq!((f.hostname.as_str(), f.virtualised), ("hx", Some(true)));
         assert_eq!(f.params.get("kvm.halt_poll_ns").map(String::as_str), Some("200000"));
@@ -262,11 +258,11 @@ mod tests {
         let fake = FakeProc::new();
         let mut host = host(&fake);
         host.cpus(0);
-        assert_eq!(host.facts().topology.cpus.len(), 2);
+        assert_eq!(host.facts.topology.cpus.len(), 2);
         fake.write("proc/stat", &STAT.replace("intr", "cpu3 1 0 0 0\nintr"));
         fake.write("sys/devices/system/cpu/online", "0,2-3\n");
         assert_eq!(host.cpus(0).len(), 3);
-        assert_eq!(host.facts().topology.cpus.len(), 3);
+        assert_eq!(host.facts.topology.cpus.len(), 3);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::path::Path;
 /// Deepest cache level read: `index0` is L1 data, `index3` is L3 on every CPU that runs KVM today.
 const MAX_CACHES: u32 = 8;
 
-/// Reads sockets, dies, cores, siblings, last-level caches, nodes and isolated CPUs.
-pub(crate) fn read(sys: &Path) -> HostTopology {
+/// Reads sockets, dies, cores, siblings, last-level caches, nodes and isolated CPUs from this `/sys`.
+pub fn read(sys: &Path) -> HostTopology {
     let base = sys.join("devices/system/cpu");
     let online = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()).unwrap_or_default();
     let nodes = nodes(sys);

@@ -1,14 +1,14 @@
 //! libvirt and the QEMU monitor as one metadata source: each works on its own thread, this hands over their last
 //! answers.
 
-use super::libvirt::{DomainProcess, Libvirt};
+use super::libvirt::Libvirt;
 use super::monitor::{GuestMonitor, MonitorRoute};
-use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
+use super::source::{GuestMetadata, GuestProcessKey, UuidClaim, WatchedGuest};
 use crate::user_slots::UserSlots;
 use sample::{SourceId, SourceStatus};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// One guest: what libvirt and its monitor know.
 #[derive(Default)]
@@ -26,25 +26,16 @@ pub struct LibvirtAndQmp {
     libvirt: Libvirt,
     /// The questions to the guests' own monitors; `None`: kvmtop may not ask them.
     questions: Option<UserSlots>,
-    counters_every: Duration,
-    counting: bool,
     guests: HashMap<GuestProcessKey, KnownGuest>,
     /// UUIDs that several processes claim.
     ambiguous: HashSet<String>,
 }
 
 impl LibvirtAndQmp {
-    /// `monitor` is false for `--no-monitor`; `counters_every`: how often KVM's statistics are read while they are
-    /// wanted.
-    pub fn new(libvirt: Libvirt, monitor: bool, counters_every: Duration) -> Self {
-        Self {
-            libvirt,
-            questions: monitor.then(UserSlots::default),
-            counters_every,
-            counting: false,
-            guests: HashMap::new(),
-            ambiguous: HashSet::new(),
-        }
+    /// `monitor` is false for `--no-monitor`.
+    pub fn new(libvirt: Libvirt, monitor: bool) -> Self {
+        let questions = monitor.then(UserSlots::default);
+        Self { libvirt, questions, guests: HashMap::new(), ambiguous: HashSet::new() }
     }
 
     /// Whether libvirt's domain with the guest's UUID is this process. Any user's process may claim any UUID: what a
@@ -75,32 +66,24 @@ impl LibvirtAndQmp {
              pass it to kvmtop report",
         )
     }
-}
 
-impl MetadataSource for LibvirtAndQmp {
-    fn watch(&mut self, guests: &[WatchedGuest]) {
+    /// Receives the running guests once a tick. Returns at once.
+    pub fn watch(&mut self, guests: &[WatchedGuest]) {
         let alive: HashSet<GuestProcessKey> = guests.iter().map(WatchedGuest::key).collect();
         let mut seen = HashSet::new();
         self.ambiguous = guests.iter().filter_map(uuid).filter(|uuid| !seen.insert(uuid.clone())).collect();
         let own = guests.iter().filter(|guest| self.is_its_own(guest));
-        let process = |g: &WatchedGuest| Some((uuid(g)?, DomainProcess { pid: g.pid, stopped: g.stopped }));
-        self.libvirt.set_processes(own.filter_map(process).collect());
+        self.libvirt.set_processes(own.filter_map(|guest| Some((uuid(guest)?, guest.pid))).collect());
         self.guests.retain(|key, _| alive.contains(key));
     }
 
-    fn want_counters(&mut self, wanted: bool) {
-        if wanted != self.counting {
-            self.counting = wanted;
-            self.libvirt.set_counters(wanted.then_some(self.counters_every));
-        }
-    }
-
-    fn metadata(&mut self, guest: &WatchedGuest) -> Arc<GuestMetadata> {
+    /// What is known of a guest. Returns at once. The same `Arc` as before means that nothing changed.
+    pub fn metadata(&mut self, guest: &WatchedGuest) -> Arc<GuestMetadata> {
         let now = Instant::now();
         let its_own = self.is_its_own(guest);
         // A name proves nothing: another program may have given the same name to one of its guests.
         let uuid = uuid(guest).filter(|_| its_own);
-        let domain = uuid.as_ref().and_then(|uuid| self.libvirt.domain(Some(uuid), None));
+        let domain = uuid.as_ref().and_then(|uuid| self.libvirt.domain(uuid));
         let known = self.guests.entry(guest.key()).or_default();
         // A domain is identified by its UUID, which libvirt sets for each of its guests (`-uuid`, the status file).
         if guest.facts.uuid.is_some() && !std::mem::replace(&mut known.sought, true) {
@@ -128,7 +111,8 @@ impl MetadataSource for LibvirtAndQmp {
         known.metadata.clone()
     }
 
-    fn status(&mut self) -> Vec<SourceStatus> {
+    /// The status of both.
+    pub fn status(&self) -> Vec<SourceStatus> {
         vec![self.libvirt.status(Instant::now()), self.monitor_status()]
     }
 }

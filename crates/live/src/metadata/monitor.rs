@@ -1,8 +1,9 @@
 //! Questions to a guest's own monitor (QMP), one at a time: a monitor serves one client at a time.
 
 use super::libvirt::Libvirt;
-use super::qmp::{self, MEMORY_MAP, QmpReply};
-use super::source::{DeviceActivity, DeviceCounters, GuestMetadata, WatchedGuest};
+use super::qmp::devices::MonitorFigures;
+use super::qmp::{self, QmpReply};
+use super::source::{DeviceActivity, GuestMetadata, WatchedGuest};
 use crate::backoff::Backoff;
 use crate::user_slots::UserSlots;
 use kvm::device_map::DeviceMap;
@@ -16,13 +17,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pauses between two `info mtree -f`. The command runs under QEMU's big lock, so it is sent once, and again only while
 /// accesses hit addresses that the last answer does not name: a guest programs its BARs some time after its start.
 const MAP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(3600));
-/// Time between two readings of disks. A manager such as Proxmox asks the monitor as well.
-const DISKS_PERIOD: Duration = Duration::from_secs(5);
-/// Pauses between readings of disks that fail.
-const DISKS_BACKOFF: Backoff = Backoff::new(DISKS_PERIOD, Duration::from_secs(600));
-/// Pauses between questions whether the guest is paused, while it is not.
-const PAUSED_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
-
+/// Time between two readings of figures. A manager such as Proxmox asks the monitor as well.
+const FIGURES_PERIOD: Duration = Duration::from_secs(5);
+/// Pauses between readings of figures that fail.
+const FIGURES_BACKOFF: Backoff = Backoff::new(FIGURES_PERIOD, Duration::from_secs(600));
 /// A question that is repeated.
 struct Query<T> {
     /// The answer to come, and when it was asked for.
@@ -55,8 +53,7 @@ impl<T> Query<T> {
         let answer = match reply.try_recv() {
             Ok(answer) => answer,
             Err(TryRecvError::Empty) if now.saturating_duration_since(*asked) < ANSWER_TIMEOUT => return None,
-            Err(TryRecvError::Empty) => Err("the monitor does not answer".into()),
-            Err(TryRecvError::Disconnected) => Err("the question was dropped".into()),
+            Err(_) => Err("the monitor does not answer".into()),
         };
         self.pending = None;
         Some(answer)
@@ -79,10 +76,10 @@ pub(super) struct GuestMonitor {
     devices: Option<Known<Arc<DeviceMap>>>,
     /// The reason for a missing memory map.
     failure: Option<String>,
-    counters: Query<DeviceCounters>,
-    counters_before: Option<DeviceCounters>,
+    figures: Query<MonitorFigures>,
+    /// Its last answer.
+    last: Option<MonitorFigures>,
     activity: DeviceActivity,
-    may_run: Query<bool>,
     paused: bool,
 }
 
@@ -92,10 +89,9 @@ impl Default for GuestMonitor {
             map: Query::new(MAP_BACKOFF),
             devices: None,
             failure: None,
-            counters: Query::new(DISKS_BACKOFF),
-            counters_before: None,
+            figures: Query::new(FIGURES_BACKOFF),
+            last: None,
             activity: DeviceActivity::default(),
-            may_run: Query::new(PAUSED_BACKOFF),
             paused: false,
         }
     }
@@ -104,7 +100,7 @@ impl Default for GuestMonitor {
 impl GuestMonitor {
     /// Whether the guest's own monitor may be under a question now.
     pub(super) fn is_asking(&self) -> bool {
-        self.map.pending.is_some() || self.counters.pending.is_some() || self.may_run.pending.is_some()
+        self.map.pending.is_some() || self.figures.pending.is_some()
     }
 
     /// The reason for a missing memory map.
@@ -132,36 +128,22 @@ impl GuestMonitor {
             Some(Err(why)) => self.failure = Some(why),
             None => {}
         }
-        let is_old = || self.counters.next.is_some_and(|next| now > next + DISKS_PERIOD);
-        let expired = self.counters.pending.is_none() && self.counters_before.is_some() && is_old();
-        if let Some(answer) = self.counters.answer(now).or(expired.then(|| Err(String::new()))) {
-            self.take_counters(answer.ok(), now);
+        let is_old = || self.figures.next.is_some_and(|next| now > next + FIGURES_PERIOD);
+        let expired = self.figures.pending.is_none() && self.last.is_some() && is_old();
+        if let Some(answer) = self.figures.answer(now).or(expired.then(|| Err(String::new()))) {
+            let read = answer.ok();
+            if read.is_some() {
+                self.figures.backoff.reset();
+                self.figures.next = Some(now + FIGURES_PERIOD);
+            }
+            let before = self.last.as_ref().map(|last| &last.devices);
+            self.activity = read.as_ref().map(|read| read.devices.since(before)).unwrap_or_default();
+            self.last = read;
             changed = true;
         }
-        let was_paused = self.paused;
-        match self.may_run.answer(now) {
-            // A vCPU that uses CPU time is not paused.
-            _ if !guest.quiet || guest.stopped => {
-                (self.may_run, self.paused) = (Query::new(PAUSED_BACKOFF), false);
-            }
-            Some(Ok(may_run)) => {
-                self.paused = !may_run;
-                if self.paused {
-                    self.may_run.backoff.reset();
-                }
-            }
-            _ => {}
-        }
-        changed || was_paused != self.paused
-    }
-
-    fn take_counters(&mut self, counters: Option<DeviceCounters>, now: Instant) {
-        let read = counters.as_ref().map(|read| read.since(self.counters_before.as_ref()));
-        if read.is_some() {
-            self.counters.backoff.reset();
-            self.counters.next = Some(now + DISKS_PERIOD);
-        }
-        (self.activity, self.counters_before) = (read.unwrap_or_default(), counters);
+        // A vCPU that uses CPU time is not paused.
+        let paused = guest.quiet && !guest.stopped && self.last.as_ref().is_some_and(|last| !last.may_run);
+        changed || std::mem::replace(&mut self.paused, paused) != paused
     }
 
     /// Asks what is due.
@@ -169,7 +151,7 @@ impl GuestMonitor {
         let facts = &guest.facts;
         if self.map.is_due(now) && (self.devices.is_none() || guest.unnamed) {
             let reply = match route {
-                MonitorRoute::Libvirt(libvirt, uuid) => libvirt.monitor(uuid, MEMORY_MAP),
+                MonitorRoute::Libvirt(libvirt, uuid) => Some(libvirt.memory_map(uuid)),
                 MonitorRoute::Own if !self.is_asking() => qmp::ask(own, facts, qmp::device_map),
                 MonitorRoute::Own | MonitorRoute::Undecided => None,
             };
@@ -180,11 +162,8 @@ impl GuestMonitor {
         if !matches!(route, MonitorRoute::Own) || guest.stopped {
             return;
         }
-        if self.devices.is_some() && self.counters.is_due(now) && !self.is_asking() {
-            self.counters.ask(qmp::ask(own, facts, qmp::devices::ask), now);
-        }
-        if guest.quiet && self.may_run.is_due(now) && !self.is_asking() {
-            self.may_run.ask(qmp::ask(own, facts, qmp::may_run), now);
+        if self.devices.is_some() && self.figures.is_due(now) && !self.is_asking() {
+            self.figures.ask(qmp::ask(own, facts, qmp::devices::ask), now);
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The interface of metadata sources: libvirt and the QEMU monitor, each on its own thread.
+//! What the collector and its metadata sources, libvirt and the QEMU monitor, tell each other.
 
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
-use sample::{DiskSample, DomainFacts, DomainState, Joining, Known, MissingExtreme, NicSample, SourceStatus, Sum as _};
-use std::collections::BTreeMap;
+use sample::{DiskSample, DomainFacts, DomainState, Joining, Known, MissingExtreme, NicSample, Sum as _};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -48,22 +47,6 @@ impl WatchedGuest {
     }
 }
 
-/// Counters by KVM's names, cumulative.
-pub type NamedCounters = BTreeMap<String, u64>;
-
-/// KVM's counters of a guest at one instant.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CounterReading {
-    /// Time of the reading, monotonic nanoseconds.
-    pub at_ns: u64,
-    /// Time from one reading to the next, nanoseconds.
-    pub every_ns: u64,
-    /// The VM's counters.
-    pub vm: NamedCounters,
-    /// Each vCPU's counters, by number.
-    pub vcpus: BTreeMap<u32, NamedCounters>,
-}
-
 /// What a source knows of one guest. `None` and empty: unknown.
 #[derive(Debug, Clone, Default)]
 pub struct GuestMetadata {
@@ -77,20 +60,16 @@ pub struct GuestMetadata {
     pub xml: Option<Known<Arc<DomainXml>>>,
     /// The text of the XML.
     pub xml_text: Option<Arc<str>>,
-    /// Why the text is not used.
-    pub xml_error: Option<String>,
     /// Whether libvirt keeps its definition when it ends.
     pub persistent: Option<bool>,
     /// The device of each port and address.
     pub devices: Option<Known<Arc<DeviceMap>>>,
-    /// KVM's counters, as last read.
-    pub counters: Option<Arc<CounterReading>>,
     /// What its devices did lately.
     pub activity: DeviceActivity,
 }
 
 /// What a guest's devices did between two readings.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceActivity {
     /// Block devices.
     pub disks: Vec<DiskSample>,
@@ -138,19 +117,4 @@ pub(crate) fn nic_since(now: &NicSample, before: &NicSample) -> Option<NicSample
     let mut sum = before.clone();
     sum.join(grown.clone(), &mut Joining::with(MissingExtreme::Unknown));
     (sum == *now).then_some(grown)
-}
-
-/// A source that answers from its last readings and never blocks the tick.
-pub trait MetadataSource: Send {
-    /// Receives the running guests once a tick. Returns at once.
-    fn watch(&mut self, guests: &[WatchedGuest]);
-
-    /// Sets whether KVM's counters are wanted: reading them costs the guests' monitors, and tracing gives more.
-    fn want_counters(&mut self, wanted: bool);
-
-    /// What is known of a guest. Returns at once. The same `Arc` as before means that nothing changed.
-    fn metadata(&mut self, guest: &WatchedGuest) -> Arc<GuestMetadata>;
-
-    /// The status of the source.
-    fn status(&mut self) -> Vec<SourceStatus>;
 }

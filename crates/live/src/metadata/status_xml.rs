@@ -65,10 +65,12 @@ pub(crate) struct StatusFiles {
     folder: PathBuf,
     owner: u32,
     by_name: HashMap<String, Arc<DomainStatus>>,
-    by_pid: HashMap<i32, Arc<DomainStatus>>,
+    /// The domain that runs as each process.
+    pub by_pid: HashMap<i32, Arc<DomainStatus>>,
     pid_by_uuid: HashMap<String, i32>,
     next_ns: u64,
-    problem: Option<SourceStatus>,
+    /// What could not be read. Missing files are normal.
+    pub problem: Option<SourceStatus>,
 }
 
 impl StatusFiles {
@@ -104,19 +106,9 @@ impl StatusFiles {
         self.problem = problem(&refused);
     }
 
-    /// The domain that runs as this process.
-    pub(crate) fn status_of(&self, pid: i32) -> Option<&Arc<DomainStatus>> {
-        self.by_pid.get(&pid)
-    }
-
     /// The process of the domain with this UUID (lower case).
     pub(crate) fn pid_of(&self, uuid: &str) -> Option<i32> {
         self.pid_by_uuid.get(uuid).copied()
-    }
-
-    /// What could not be read. Missing files are normal.
-    pub(crate) fn problem(&self) -> Option<SourceStatus> {
-        self.problem.clone()
     }
 }
 
@@ -150,7 +142,7 @@ mod tests {
         <os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>";
 
     fn cause(files: &StatusFiles) -> String {
-        files.problem().and_then(|p| p.cause).unwrap_or_default()
+        files.problem.clone().and_then(|p| p.cause).unwrap_or_default()
     }
 
     #[test]
@@ -159,15 +151,14 @@ mod tests {
         let mut files = StatusFiles::new(&fake.paths());
         let guests = [("a", false), ("broken", false)];
         files.refresh(0, true, &guests);
-        assert!(files.status_of(77).is_none() && files.problem().is_none());
+        assert!(!files.by_pid.contains_key(&77) && files.problem.is_none());
         fake.write("run/libvirt/qemu/a.xml", XML);
         fake.write("run/libvirt/qemu/broken.xml", "<domstatus");
         files.refresh(1, false, &guests);
-        assert!(files.status_of(77).is_none(), "not yet due");
+        assert!(!files.by_pid.contains_key(&77), "not yet due");
         files.refresh(1, true, &guests);
-        let status = files.status_of(77).unwrap();
+        let status = &files.by_pid[&77];
         assert_eq!(status.state(), Some(DomainState::Running));
-        assert_eq!(status.xml.vcpu_threads.get(&0), Some(&80));
         assert!(status.text.starts_with("<domain ") && status.text.ends_with("</domain>"));
         assert_eq!(files.pid_of("1b1d2c0a-0000-4000-8000-000000000001"), Some(77));
         assert!(cause(&files).contains("broken.xml is not read: it is not the status"), "{}", cause(&files));
@@ -177,13 +168,13 @@ mod tests {
         let later = SystemTime::now() + Duration::from_secs(5);
         std::fs::File::options().append(true).open(&path).unwrap().set_modified(later).unwrap();
         files.refresh(ROUND_NS + 1, false, &guests);
-        assert_eq!(files.status_of(77).unwrap().state(), Some(DomainState::Paused));
+        assert_eq!(files.by_pid[&77].state(), Some(DomainState::Paused));
         std::fs::remove_file(path).unwrap();
         files.refresh(2 * ROUND_NS + 1, false, &guests);
-        assert!(files.status_of(77).is_none());
+        assert!(!files.by_pid.contains_key(&77));
         // Files that no guest asks for are not even opened.
         files.refresh(0, true, &[]);
-        assert!(files.problem().is_none());
+        assert!(files.problem.is_none());
     }
 
     #[test]
@@ -195,7 +186,7 @@ mod tests {
         let mut files = StatusFiles::new(&fake.paths());
         files.owner += 1;
         files.refresh(0, true, &[("a", true), ("pipe", true)]);
-        assert!(files.status_of(77).is_none());
+        assert!(!files.by_pid.contains_key(&77));
         let said = cause(&files);
         assert!(said.contains("a.xml is not read: it belongs to another user (and 1 more)"), "{said}");
     }

@@ -255,7 +255,7 @@ pub fn vcpus(paths: &SystemPaths) -> usize {
     let now = Timestamps::now();
     let found = Discovery::new(paths.clone()).scan(now.mono_ns, now.boot_ns).unwrap_or_default();
     let of = |pid: &i32| match KvmFiles::read(paths, *pid) {
-        Ok(files) => files.vcpu_count(),
+        Ok(files) => files.vcpus.len(),
         Err(_) => std::fs::read_dir(paths.process(*pid, "task")).map_or(0, Iterator::count),
     };
     found.guests.iter().map(of).sum()

@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
-/// At most this many macvtap devices of one process are kept.
-const MAX_MACVTAPS: usize = 64;
 
 /// The files of a process that show it to be a guest, and what belongs to it. The kernel names its anonymous inodes
 /// so (`virt/kvm/kvm_main.c`).
@@ -20,16 +18,14 @@ pub(crate) struct KvmFiles {
     pub vm: bool,
     /// Whether it holds `/dev/kvm` and may create a VM soon.
     pub dev_kvm: bool,
-    /// vCPU number by descriptor: `anon_inode:kvm-vcpu:N`.
-    pub vcpus: BTreeMap<i32, u32>,
+    /// The numbers of its vCPUs, each once: `anon_inode:kvm-vcpu:N`.
+    pub vcpus: BTreeSet<u32>,
     /// vCPU number by descriptor: `anon_inode:kvm-vcpu-stats:N`.
     pub vcpu_stats: BTreeMap<i32, u32>,
     /// The descriptor of `anon_inode:kvm-vm-stats`.
     pub vm_stats: Option<i32>,
     /// Descriptors of `/dev/net/tun`: queues of tap devices.
     pub taps: BTreeSet<i32>,
-    /// Names of open `/dev/tapN`: queues of macvtap devices.
-    pub macvtaps: BTreeSet<String>,
 }
 
 impl KvmFiles {
@@ -54,11 +50,6 @@ impl KvmFiles {
         if denied && !found.vm { Err(FileError::Denied) } else { Ok(found) }
     }
 
-    /// Number of vCPUs: a VMM may hold several descriptors of one.
-    pub(crate) fn vcpu_count(&self) -> usize {
-        self.vcpus.values().collect::<BTreeSet<_>>().len()
-    }
-
     fn note(&mut self, fd: i32, target: &[u8]) {
         let name = target.strip_prefix(b"anon_inode:").unwrap_or_default();
         let name = name.strip_prefix(b"[").and_then(|n| n.strip_suffix(b"]")).unwrap_or(name);
@@ -68,15 +59,8 @@ impl KvmFiles {
             (b"/dev/net/tun", _) => drop(self.taps.insert(fd)),
             (_, b"kvm-vm") => self.vm = true,
             (_, b"kvm-vm-stats") => self.vm_stats = Some(fd),
-            (_, b"") => {
-                let tap =
-                    target.strip_prefix(b"/dev/").filter(|tap| tap.strip_prefix(b"tap").and_then(number).is_some());
-                if self.macvtaps.len() < MAX_MACVTAPS {
-                    self.macvtaps.extend(tap.and_then(|tap| std::str::from_utf8(tap).ok()).map(str::to_owned));
-                }
-            }
             _ => {
-                self.vcpus.extend(index(b"kvm-vcpu:").map(|n| (fd, n)));
+                self.vcpus.extend(index(b"kvm-vcpu:"));
                 self.vcpu_stats.extend(index(b"kvm-vcpu-stats:").map(|n| (fd, n)));
             }
         }
@@ -105,10 +89,6 @@ mod tests {
             (10, "anon_inode:kvm-vcpu:x"),
             (11, "socket:[1234]"),
             (14, "/dev/net/tun"),
-            (15, "/dev/tap6"),
-            (16, "/dev/tap6"),
-            (17, "/dev/tap"),
-            (18, "/dev/tape1"),
             (13, "anon_inode:kvm-vcpu:11"),
         ] {
             symlink(target, dir.join(fd.to_string())).unwrap();
@@ -116,14 +96,13 @@ mod tests {
         symlink("x".repeat(300), dir.join("12")).unwrap();
         let files = KvmFiles::read(&SystemPaths::under(root.path()), 7).unwrap();
         let expected = KvmFiles {
-            open: 17,
+            open: 13,
             vm: true,
             dev_kvm: true,
-            vcpus: [(5, 0), (6, 11), (13, 11)].into(),
+            vcpus: [0, 11].into(),
             vcpu_stats: [(7, 11)].into(),
             vm_stats: Some(8),
             taps: [14].into(),
-            macvtaps: ["tap6".to_owned()].into(),
         };
         assert_eq!(files, expected);
         assert_eq!(KvmFiles::read(&SystemPaths::under(root.path()), 8), Err(FileError::Gone));

@@ -37,11 +37,7 @@ impl From<Errno> for FileError {
 
 /// Files may be kept open below this descriptor: the soft limit, raised to the hard one first, less a reserve.
 pub(crate) fn keep_below() -> i32 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Raising the soft limit up to the hard one needs no privilege (setrlimit(2)); after a failure the old limit stays.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
+    let limit = rights::allow_files().unwrap_or(1 << 20).min(1 << 20);
     i32::try_from(limit.saturating_sub(RESERVED).max(limit / 2)).unwrap_or(i32::MAX)
 }
 

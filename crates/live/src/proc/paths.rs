@@ -19,8 +19,6 @@ pub struct SystemPaths {
     pub run: PathBuf,
     /// `/dev`.
     pub dev: PathBuf,
-    /// `/var/log`.
-    pub log: PathBuf,
     /// Whether these are the running kernel's own: only then may a PID found there be passed to a system call.
     pub real: bool,
 }
@@ -39,15 +37,8 @@ impl SystemPaths {
             sys: root.join("sys"),
             run: root.join("run"),
             dev: root.join("dev"),
-            log: root.join("var/log"),
             real: false,
         }
-    }
-
-    /// Whether this process is in a PID namespace other than the initial one, whose inode is fixed (`PROC_PID_INIT_INO`
-    /// in `include/linux/proc_ns.h`). False where that cannot be seen.
-    pub(crate) fn in_own_pid_namespace(&self) -> bool {
-        std::fs::read_link(self.proc.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() != "pid:[4026531836]")
     }
 
     /// Whether /proc hides the processes of other users: the mount option `hidepid` hides them, init too, from everyone
@@ -84,13 +75,13 @@ mod tests {
     fn the_initial_pid_namespace_is_known_by_its_inode() {
         let root = tempfile::tempdir().unwrap();
         let paths = SystemPaths::under(root.path());
-        assert!(!paths.in_own_pid_namespace(), "unknown");
+        assert!(!rights::in_own_pid_namespace(&paths.proc), "unknown");
         let link = paths.proc.join("self/ns/pid");
         std::fs::create_dir_all(link.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("pid:[4026532999]", &link).unwrap();
-        assert!(paths.in_own_pid_namespace());
+        assert!(rights::in_own_pid_namespace(&paths.proc));
         std::fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink("pid:[4026531836]", &link).unwrap();
-        assert!(!paths.in_own_pid_namespace());
+        assert!(!rights::in_own_pid_namespace(&paths.proc));
     }
 }

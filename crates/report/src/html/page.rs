@@ -5,7 +5,6 @@ use super::spans::FindingSpan;
 use super::timeline::{FollowedGuest, TimelineBuilder};
 use super::tracks::{TimeAxis, Track, TrackCell};
 use crate::document::{JsonDocument, JsonDomain};
-use crate::profile::{self, ProfileView};
 use crate::{View, json as documents, text};
 use base64::Engine as _;
 use judge::lint::Finding;
@@ -150,8 +149,6 @@ fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[
         "axes": { "guests": axis(&whole.axis), "vcpus": axis(&vcpus.axis) },
         "host": charts(whole.owners.get(&None), &whole.axis),
         "spans": timeline.spans.all,
-        // What the threads of each guest of the report did, as text.
-        "stacks": view.guests().map(|d| ProfileView::of(d).map(profile::text)).collect::<Value>(),
     })
 }
 

@@ -34,8 +34,6 @@ const MIN_SIZE: u64 = 256 << 10;
 /// oldest is deleted as a whole.
 pub struct Recorder {
     path: PathBuf,
-    /// Whether the file has this path; a file of the caller may be nameless.
-    named: bool,
     limits: Limits,
     writer: PartWriter,
     header: Header,
@@ -63,15 +61,7 @@ impl Recorder {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let recording = recording.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
         let header = Header { tool: TOOL.into(), recording, ..Header::default() };
-        Ok(Self { path: path.into(), named: true, limits, writer, header, begun: false, part_began_ns: None, note })
-    }
-
-    /// Begins a recording in an empty file that the caller made; `path` is only what it is called.
-    pub fn into_file(file: std::fs::File, path: &Path) -> Self {
-        let header = Header { tool: TOOL.into(), ..Header::default() };
-        let (path, limits) = (path.into(), Limits::default());
-        let writer = PartWriter::new(file.into());
-        Self { path, named: false, limits, writer, header, begun: false, part_began_ns: None, note: None }
+        Ok(Self { path: path.into(), limits, writer, header, begun: false, part_began_ns: None, note })
     }
 
     /// What the user should know: that an existing recording is continued, or was moved aside.
@@ -105,9 +95,6 @@ impl Recorder {
 
     /// Fails if the file was deleted, or moved away, since it was opened.
     fn still_there(&self) -> Result<()> {
-        if !self.named {
-            return Ok(());
-        }
         let name = self.path.display();
         let samples = match self.writer.samples {
             1 => "the sample in it is".into(),

@@ -38,7 +38,7 @@ fn on_screen(path: &Path, commands: &[Replay]) -> Vec<(usize, Answers)> {
     Player::new(intervals, MarkScan::finished(Vec::new()), &tx).play(Some(start), &crx);
     drop(tx);
     let answer = |e| match e {
-        ScreenEvent::Tick(t) => Some((t.playback?.index, (t.findings, t.cannot_tell, t.watching))),
+        ScreenEvent::Tick(t) => Some((t.playback?.index, (t.report.findings, t.report.cannot_tell, t.report.watching))),
         _ => None,
     };
     rx.into_iter().filter_map(answer).collect()

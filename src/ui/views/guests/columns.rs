@@ -7,9 +7,9 @@ use crate::ui::table::{Cell, Column, ColumnHead, ColumnId, head, left, right, se
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use crate::ui::widgets::bars;
-use judge::cost::{Cost, CostKind, GuestCosts};
+use judge::cost::GuestCosts;
 use judge::figures::{percent, rate, share};
-use judge::lint::Finding;
+use judge::lint::{Finding, RuleId, Severity};
 use judge::model::{CpuShare, DomainModel, ExitRateSource};
 use kvm::CpuSet;
 use report::json;
@@ -36,10 +36,13 @@ impl<'a> GuestRow<'a> {
         Self { state, row, domain: state.guest_at(row) }
     }
 
-    /// The worst finding about the guest itself, or about the host on its row.
+    /// The worst finding about the guest itself, or about the host on its row. Settings that cost little are on the
+    /// guest's page alone.
     pub fn worst(&self) -> Option<&'a Finding> {
+        let is_problem =
+            |f: &&Finding| f.severity > Severity::Info || !matches!(f.rule, RuleId::DiskSetup | RuleId::CpuModel);
         let is_one = !matches!(self.row, ListRow::Idle(_));
-        is_one.then(|| self.state.findings_about(self.domain.map(DomainModel::name)).next())?
+        is_one.then(|| self.state.findings_about(self.domain.map(DomainModel::name)).find(is_problem))?
     }
 
     /// What costs the guest its time.
@@ -59,16 +62,6 @@ impl<'a> GuestRow<'a> {
         let usr = all * time.usr / (time.usr + time.sys).max(f64::MIN_POSITIVE);
         Some(([usr, all - usr], usage.cpus))
     }
-
-    /// The device that costs most. One that the VMM serves goes before one that KVM serves: where exits have no times,
-    /// the number of accesses alone would hide it.
-    fn device(&self) -> Option<&'a str> {
-        let of_device = |c: &&Cost| c.kind < CostKind::MemoryFaults;
-        let of_vmm = |c: &&Cost| of_device(c) && !matches!(c.kind, CostKind::Timer | CostKind::Apic);
-        let costs = &self.costs()?.costs;
-        let cost = costs.iter().find(of_vmm).or_else(|| costs.iter().find(of_device))?;
-        Some(cost.parts.first().map_or(&cost.name, |part| &part.name))
-    }
 }
 
 /// What filters can name.
@@ -85,89 +78,53 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 
 /// Those that the list has until the user chooses others.
 fn first_columns<'a>() -> Vec<Col<'a>> {
+    const NAME: &str = "Name of the guest; Enter opens its page. `other` is what the host does outside guests.";
+    const CPU: &str = "CPU time of all threads of the guest, vhost included, or of all tasks outside guests. 100 is \
+        one host CPU.";
+    const LOAD: &str = "Time in the guest, of the VMM, in the host's kernel, and the vCPUs' wait, percent of the \
+        guest's vCPUs.";
+    const WAIT: &str = "What the guest sees as steal: time that its worst vCPU waited, percent of the time it wanted \
+        to run.";
+    const EXITS: &str = "Exits per second; where the kernel fires no kvm_exit, exits to the VMM (u).";
+    const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the vCPU wanted to run.";
+    const PROBLEM: &str = "The worst problem in short; the detail explains it. Of `other`, how many guests its tasks \
+        delay.";
     vec![
-        Col::text(
-            head(
-                "name",
-                "GUEST",
-                left(15, 0, 0),
-                "Name of the guest; Enter opens its page. `other` is what the host does outside guests.",
-            )
-            .json("name"),
-            |r| r.domain.map(|d| d.name().to_owned()).unwrap_or_default(),
-        )
+        Col::text(head("name", "GUEST", left(15, 0, 0), NAME).json("name"), |r| {
+            r.domain.map(|d| d.name().to_owned()).unwrap_or_default()
+        })
         .drawn(name),
         Col::figure(
-            head(
-                "cpu",
-                "CPU%",
-                right(5, 0, 0),
-                "CPU time of all threads of the guest, vhost included, or of all tasks outside guests. 100 is one host \
-                 CPU.",
-            )
-            .json("cpu.guest + cpu.usr + cpu.sys")
-            .with_change(),
+            head("cpu", "CPU%", right(5, 0, 0), CPU).json("cpu.guest + cpu.usr + cpu.sys").with_change(),
             |r| r.outside().map(|(of, _)| of[0] + of[1]).or_else(|| Some(r.domain?.cpu?.busy())),
             percent,
         ),
         Col::figure(
-            head(
-                "load",
-                bars::LEGEND,
-                left(18, 0, 5),
-                "Time in the guest, of the VMM, in the host's kernel, and the vCPUs' wait, percent of the guest's \
-                 vCPUs.",
-            ),
+            head("load", bars::LEGEND, left(18, 0, 5), LOAD),
             |r| Some(r.domain?.cpu?.busy() / f64::from(r.domain?.vcpu_count().max(1))),
             percent,
         )
         .drawn(bar),
         Col::figure(
-            head(
-                "wait",
-                "WAIT%",
-                right(6, 0, 1),
-                "What the guest sees as steal: time that its worst vCPU waited, percent of the time it wanted to run.",
-            )
-            .json("threads[].wait")
-            .with_change(),
+            head("wait", "WAIT%", right(6, 0, 1), WAIT).json("threads[].wait").with_change(),
             |r| Some(r.domain?.worst_wait()?.1),
             percent,
         )
         .drawn(wait),
         Col::figure(
-            head(
-                "exits",
-                "EXITS/s",
-                right(8, 0, 3),
-                "Exits per second; where the kernel fires no kvm_exit, exits to the VMM (u).",
-            )
-            .json("exits[].rate")
-            .with_change(),
+            head("exits", "EXITS/s", right(8, 0, 3), EXITS).json("exits[].rate").with_change(),
             |r| r.domain?.exit_rate.0,
             rate,
         )
         .drawn(exits),
-        Col::text(
-            head(
-                "cost",
-                "WHAT COSTS IT",
-                left(20, 99, 2),
-                "The largest cost, percent of one CPU; a wait, percent of the time that the vCPU wanted to run.",
-            ),
-            |r| r.costs().map(|c| c.what_costs(usize::MAX)).unwrap_or_default(),
-        )
+        Col::text(head("cost", "WHAT COSTS IT", left(20, 99, 2), COST), |r| {
+            r.costs().map(|c| c.what_costs(usize::MAX)).unwrap_or_default()
+        })
         .ranked(|r| r.costs()?.lost)
         .drawn(cost),
-        Col::text(
-            head(
-                "problem",
-                "PROBLEM",
-                left(25, 0, 0),
-                "The worst problem in short; the detail explains it. Of `other`, how many guests its tasks delay.",
-            ),
-            |r| r.worst().map(|f| f.problem.clone()).unwrap_or_default(),
-        )
+        Col::text(head("problem", "PROBLEM", left(25, 0, 0), PROBLEM), |r| {
+            r.worst().map(|f| f.problem.clone()).unwrap_or_default()
+        })
         .ranked(|r| r.worst().map(|f| 1.0 + f64::from(f.severity as u8)))
         .drawn(problem),
     ]
@@ -200,9 +157,6 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
         Col::text(text("cpus", "ON CPUS", "threads[].cpu", "The host CPUs that its vCPUs ran on last."), |r| {
             let cpus = r.domain.into_iter().flat_map(|d| d.vcpus().filter_map(|t| t.place.cpu));
             cpus.collect::<CpuSet>().to_string()
-        }),
-        Col::text(text("device", "DEVICE", "accesses[].device", "The device or MSR whose accesses cost most."), |r| {
-            r.device().unwrap_or_default().to_owned()
         }),
         Col::figure(
             figure("migrations", "MOVES/s", "threads[].migrations", "Moves of vCPUs to another host CPU, per second.")
@@ -318,9 +272,4 @@ pub fn column_with_name(name: &str) -> Result<ColumnId, String> {
     let names = || columns.iter().map(|c| c.head.name).collect::<Vec<_>>().join(", ");
     let found = columns.iter().position(|c| c.head.name == name).map(ColumnId);
     found.ok_or_else(|| format!("there is no column '{name}'; there are {}", names()))
-}
-
-/// The name of a column of the list.
-pub fn column_name(id: ColumnId) -> &'static str {
-    columns().get(id.0).map_or("", |c| c.head.name)
 }

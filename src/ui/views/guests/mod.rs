@@ -3,7 +3,7 @@
 mod columns;
 mod rows;
 
-pub use columns::{GuestRow, column_name, column_with_name, columns, filter_fields};
+pub use columns::{GuestRow, column_with_name, columns, filter_fields};
 pub use rows::{GuestList, ListRow, arrange, busy, key};
 
 use crate::ui::layout;

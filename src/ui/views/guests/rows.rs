@@ -21,7 +21,7 @@ const IDLE: f64 = 1.0;
 /// A row of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListRow {
-    /// A guest: its index among those of the model.
+    /// A guest: its index in the model's list.
     Guest(usize),
     /// What the host does outside guests.
     Other,
@@ -34,7 +34,7 @@ pub enum ListRow {
 pub struct GuestList {
     /// The rows, top to bottom.
     pub rows: Vec<ListRow>,
-    /// The guests that pass the filter, in the order of the list, folded ones too: indices among those of the model.
+    /// The guests that pass the filter, in the order of the list, folded ones too: indices into the model's list.
     pub guests: Vec<usize>,
     /// The selected row. `None` until a key selects one; the first row is selected then.
     pub cursor: Option<RowKey>,
@@ -42,7 +42,7 @@ pub struct GuestList {
     pub at: usize,
     /// Index of the first visible row.
     pub top: usize,
-    /// Whether idle guests have rows of their own.
+    /// Whether each idle guest has a row.
     pub shows_idle: bool,
     /// Which guests are shown.
     pub filter: TableFilter,

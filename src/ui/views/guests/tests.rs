@@ -3,7 +3,7 @@ use crate::ui::Tick;
 use crate::ui::state::AppState;
 use crate::ui::table::ColumnId;
 use crate::ui::tests::{busy, draw, model, press, replayed, resized, screen, text};
-use judge::lint::{Finding, RuleId, Severity};
+use judge::lint::{Finding, Report, RuleId, Severity};
 use judge::model::{Base, Model, TaskGroup};
 use judge::testing::FixtureModel as _;
 use sample::{EngineLevel, OtherTask};
@@ -42,7 +42,7 @@ fn finding(domain: Option<&str>, severity: Severity, problem: &str) -> Finding {
 fn found(mut state: AppState, findings: Vec<Finding>) -> AppState {
     let mut model = state.model.clone().unwrap();
     model.time_ms += 60_000;
-    state.absorb(Tick { model, findings, ..Tick::default() });
+    state.absorb(Tick { model, report: Report { findings, ..Report::default() }, ..Tick::default() });
     state
 }
 
@@ -74,6 +74,14 @@ fn the_worst_problem_is_first_then_the_largest_cost_then_the_busiest() {
     assert!(line(&state, "web-1").contains("▲ web-1") && line(&state, "web-1").ends_with("no Hyper-V clock"));
     assert!(line(&state, "  other").contains("KSM uses much CPU") || line(&state, "▲ other").contains("KSM uses"));
     assert!(lines(&state)[1].starts_with("▲CPU"), "the host's own problem marks the host's line: {}", lines(&state)[1]);
+}
+
+#[test]
+fn a_setting_that_costs_little_is_no_problem_of_the_list() {
+    let setting = |severity| Finding { rule: RuleId::DiskSetup, ..finding(Some("web-1"), severity, "a disk on IDE") };
+    let said = |severity| line(&found(screen(&Fixture::busy_host(), 120, 40), vec![setting(severity)]), "web-1");
+    assert!(!said(Severity::Info).contains("IDE"));
+    assert!(said(Severity::Warning).contains("a disk on IDE"));
 }
 
 #[test]
@@ -148,7 +156,7 @@ fn other_names_the_tasks_and_the_guests_that_they_delay() {
     assert!(other.contains("rustc 360, node_exporter 12") && other.ends_with("delays db-prod"), "{other}");
     assert!(line(&state, "db-prod").contains("waits for a CPU"), "{}", line(&state, "db-prod"));
     assert!(lines(&state)[1].contains("(rustc 10)"), "percent of the host: {}", lines(&state)[1]);
-    // The figure of the row and that of the host's line are the same.
+    // The row and the host's line have the same figure.
     let usage = crate::ui::tests::model(&state).host.usage().unwrap();
     let cpu = columns().into_iter().find(|c| c.head.name == "cpu").unwrap();
     let row = GuestRow::new(&state, ListRow::Other);
@@ -186,7 +194,7 @@ fn narrow_screens_have_five_columns_and_wide_ones_seven() {
         let state = resized(&state, columns, rows);
         assert!(line(&state, "win10-2").contains("emulated clocks"), "{}", line(&state, "win10-2"));
     }
-    // A column that is on and has no room.
+    // A column that is on and does not fit.
     let narrow = resized(&state, 80, 24);
     let (table, theme) = (table(&narrow), Theme::default());
     let painter = TablePainter::new(&table, narrow.table(TableId::Guests), 79, &theme);
@@ -212,39 +220,13 @@ fn rows_keep_their_places_for_five_seconds_and_the_selection_follows() {
         let mut model = model(state).clone();
         model.time_ms += after_ms;
         let findings = vec![finding(Some("build-3"), Severity::Critical, "many memory faults")];
-        Tick { model, findings, ..Tick::default() }
+        Tick { model, report: Report { findings, ..Report::default() }, ..Tick::default() }
     };
     state.absorb(critical(&state, 1000));
     assert_eq!(rows(&state)[2], "build-3");
     state.absorb(critical(&state, 4000));
     assert_eq!(rows(&state)[0], "build-3");
     assert_eq!((state.list.at, state.domain().unwrap().name()), (0, "build-3"));
-}
-
-#[test]
-fn the_hot_device_is_one_that_the_vmm_serves_even_where_only_counts_are_known() {
-    for counts_only in [false, true] {
-        let mut state = screen(&Fixture::busy_host(), 120, 40);
-        let mut model = model(&state).clone();
-        let win = model.domains.iter_mut().find(|d| d.name() == "win10-2").unwrap();
-        // KVM serves these in less time, and more often.
-        win.accesses.iter_mut().filter(|a| a.space == kvm::Space::Msr).for_each(|a| a.span.count *= 20);
-        if counts_only {
-            win.accesses.iter_mut().for_each(|a| a.span = sample::Timing { count: a.span.count, ..Default::default() });
-            for row in &mut win.exits.rows {
-                row.span = sample::Timing { count: row.span.count, ..Default::default() };
-            }
-        }
-        state.absorb(Tick { model, ..Tick::default() });
-        let at = model_index(&state, "win10-2");
-        let column = columns().into_iter().find(|c| c.head.name == "device").unwrap();
-        let device = column.value(&GuestRow::new(&state, ListRow::Guest(at)));
-        assert_eq!(device, crate::ui::table::Value::Text("acpi-tmr".into()), "{counts_only}");
-    }
-}
-
-fn model_index(state: &AppState, name: &str) -> usize {
-    model(state).domains.iter().position(|d| d.name() == name).unwrap()
 }
 
 #[test]

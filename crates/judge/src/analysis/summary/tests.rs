@@ -84,7 +84,8 @@ fn a_steady_hosts_summary_is_the_difference_of_its_last_and_first_sample() {
             |c: &crate::model::CpuModel| c.guest_threads.iter().map(|t| (t.domain, t.thread)).collect::<Vec<_>>();
         assert_eq!(guest_threads(a).len(), guest_threads(b).len());
     }
-    let usage = |m: &Model| m.host.usage().map(|u| [u.guests, u.other, u.named.unwrap()]).unwrap();
+    let named = |m: &Model| m.host.task_groups.iter().flatten().map(|g| g.cpu_percent).sum::<f64>();
+    let usage = |m: &Model| m.host.usage().map(|u| [u.guests, u.other, named(m)]).unwrap();
     for (part, of_whole) in usage(&all).into_iter().zip(usage(&whole)) {
         assert_close(Some(part), Some(of_whole), "host");
     }

@@ -5,13 +5,10 @@ use crate::lint::prelude::*;
 
 const CHECK_INHIBIT_REASON: &str = "look at: echo 1 > \
      /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the reason is PIT_REINJ";
-const FAULTS_ON_THE_PAGE: &str =
-    "an inhibited APICv leaves the local APIC's page unmapped, so most are probably accesses to it";
-const ONLY_SUGGESTED: &str = "this only suggests it; the kvm_apicv_inhibit_changed and kvm_page_fault \
-    tracepoints (address 0xfee00xxx) give proof";
-const NO_SIGN_EITHER_WAY: &str = "synic is on, avic is off and no exit of an accelerated APIC shows, which \
-    fits a disabled APICv, but nothing else does; the kvm_apicv_inhibit_changed and kvm_page_fault tracepoints \
-    (address 0xfee00xxx) give proof";
+const FAULTS_ON_THE_PAGE: &str = "an inhibited APICv leaves the local APIC's page unmapped";
+const ONLY_SUGGESTED: &str = "this only suggests it; the tracepoint kvm_apicv_inhibit_changed gives proof";
+const NO_SIGN_EITHER_WAY: &str = "synic is on, avic is off and no exit of an accelerated APIC shows; nothing \
+    else tells whether APICv is off (the tracepoint kvm_apicv_inhibit_changed does)";
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
 const TRAFFIC: f64 = 1000.0;
@@ -51,7 +48,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let on_page = |a: u64| a & !0xfff == 0xfee0_0000;
     let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(on_page));
     let page_seen = page.count > 0;
-    // Where addresses are unknown, those of the APIC's page are among the memory faults.
+    // Where addresses are unknown, accesses to the APIC's page are among the memory faults.
     let page = if page_seen { page } else { guest.exits(&[ExitKind::MemoryFault]) };
     let many = page.per_vcpu.is_some_and(|r| r >= ctx.thresholds().apic.page_faults);
     let page_storm = isa == Some(Isa::Vmx) && many && !guest.migrating();
@@ -71,16 +68,14 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         (true, _) => Confidence::Medium,
         (false, _) => Confidence::Low,
     };
-    let mut evidence = vec![format!(
-        "synic is on and avic is off, and none of {} exits {} is one of an accelerated APIC (APIC_WRITE, EOI_INDUCED)",
-        figure(work as f64),
-        guest.window()
-    )];
+    let (work, window) = (figure(work as f64), guest.window());
+    let off = "synic is on and avic is off, and none of";
+    let mut evidence =
+        vec![format!("{off} {work} exits {window} is one of an accelerated APIC (APIC_WRITE, EOI_INDUCED)")];
     if windows.count > 0 {
         let rate = or_unknown(windows.rate, figure);
-        evidence.push(format!(
-            "{rate} exits/s occur only without acceleration (TPR_BELOW_THRESHOLD, INTERRUPT_WINDOW, vintr)"
-        ));
+        evidence
+            .push(format!("{rate} exits/s occur only without acceleration (TPR_BELOW_THRESHOLD, INTERRUPT_WINDOW)"));
     }
     if page_seen {
         evidence.push(page.describe(guest, "accesses", "to the local APIC's page"));
@@ -133,7 +128,6 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         CHECK_INHIBIT_REASON.into(),
     ];
     let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
-    let by_hand = fixes::qemu(guest, "-global kvm-pit.lost_tick_policy=discard");
-    let fix = fixes::either(guest, fixes::xml(guest, discard), by_hand);
+    let fix = fixes::setting(guest, discard, "-global kvm-pit.lost_tick_policy=discard");
     verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix).caused_by(window));
 }

@@ -8,12 +8,8 @@ const DECISIVE_COUNT: u64 = 10_000;
 const MOST: f64 = 50.0;
 
 const APICV_NEED: &str = "only on CPUs with APICv; reboot the host, or reload kvm_intel while no guest is running";
-const VAPIC_IS_ON: &str = "The guest already has what helps on such a host (vapic). \
-    A host with APIC virtualisation (APICv on Intel's Xeon E5 v2 or later, AVIC on AMD's) has none of these exits";
-const KEEP_X2APIC: &str =
-    "Remove nox2apic from the guest's kernel command line: x2APIC registers cost less than APIC memory";
-const IPIS_BY_DESIGN: &str = "Some loads do this by design (databases, build jobs, hackbench): \
-    fewer vCPUs, or pins to one last-level cache, make each interrupt cheaper";
+const VAPIC_IS_ON: &str = "It has what helps on such a host (vapic); one with APICv or AVIC has none of these exits";
+const IPIS_BY_DESIGN: &str = "Some loads do this by design: fewer vCPUs, or pins to one last-level cache, help";
 
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
@@ -44,7 +40,6 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         }
     } else {
         fix.extend(fixes::cpu_feature(guest, "x2apic", fixes::POWER_CYCLE, &["x2apic=on"]));
-        fix.push(fixes::advice(KEEP_X2APIC));
     }
     let (severity, confidence) = if by_share {
         (Severity::Info, Confidence::Low)
@@ -81,14 +76,9 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         confidence = Confidence::Low;
         (what, of) = ("APIC_WRITE exits", "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)");
     }
-    if sent.count == 0 {
-        let msrs = guest.exits(&[ExitKind::MsrWrite]);
-        if msrs.per_vcpu.is_some_and(|per| per >= steps.info) && !guest.has_accesses(Space::Msr) {
-            let rate = or_unknown(msrs.rate, figure);
-            verdicts
-                .cannot_tell(format!("{rate} MSR exits/s, but the figures do not name the MSRs (the msr table does)"));
-        }
-        return;
+    let msrs = guest.exits(&[ExitKind::MsrWrite]).per_vcpu;
+    if sent.count == 0 && msrs.is_some_and(|per| per >= steps.info) && !guest.has_accesses(Space::Msr) {
+        return verdicts.cannot_tell("these figures do not name the MSRs that the guest writes (the msr table does)");
     }
     let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else { return };
     let Some(mut severity) = steps.of(per_vcpu) else { return };

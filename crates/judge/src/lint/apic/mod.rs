@@ -15,20 +15,17 @@ pub(super) const RULES: &[Rule] = &[
             The avic enlightenment withdraws that recommendation",
         thresholds: thresholds![apic.page_faults, apic.profile_faults],
         limits: "KVM does not report the state of APICv; the rule infers it from exits that exist only with or only \
-            without it. It needs 1000 exits/s other than idle ones. A guest in x2APIC mode shows no page faults. Of a \
-            profile by kvm_exit only shares are known: memory faults of few instructions are an info",
+            without it. It needs 1000 exits/s other than idle ones. A guest in x2APIC mode shows no page faults",
         fix: "The avic enlightenment in the domain's XML, after a power cycle; needs libvirt 8.10 and QEMU 6.2",
         links: &[links::HYPERV, links::HYPERVISOR_FEATURES],
     }),
     Rule::new(RuleId::LapicMmio, Behaviour(lapic::lapic), Hold::USUAL).described(RuleDoc {
         sees: "every access of the guest to its local APIC causes an exit",
         problem: "each APIC access exits",
-        why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU does not \
-            virtualise these registers: it is an old CPU, or KVM's APIC virtualisation is off. Each acknowledgement, \
-            timer setting and inter-processor interrupt costs an exit, which limits I/O rates",
+        why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU is too old to \
+            virtualise these registers, or KVM's APIC virtualisation is off. Each access costs an exit",
         thresholds: thresholds![apic.lapic_exits, cost.of_one_cpu, cost.of_vcpus],
-        limits: "Whether the host's CPU has APICv at all is not visible, only whether kvm_intel uses it. Where no time \
-            is known, an info by the share of the exits",
+        limits: "Whether the host's CPU has APICv is not visible. Without a time, an info by the share of the exits",
         fix: "A kvm_intel parameter on the host, CPU features in the domain's XML, or the guest's kernel command line",
         links: &[links::KERNEL_PARAMETERS, links::HYPERVISOR_FEATURES],
     }),
@@ -49,8 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "A vCPU that wakes another or flushes its TLB sends it an interrupt. Each costs an exit on the sender \
             and, without posted interrupts, one on the receiver",
         thresholds: thresholds![apic.ipis],
-        limits: "Without MSR addresses, APIC_WRITE exits stand for interrupts with low confidence: timer counts are \
-            among them. Many loads do this by design",
+        limits: "Without MSR addresses, APIC_WRITE exits stand for interrupts. Many loads do this by design",
         fix: "Enlightenments for Windows, after a power cycle; otherwise fewer vCPUs or pins to one last-level cache",
         links: &[links::HYPERV, "https://docs.kernel.org/virt/kvm/x86/cpuid.html"],
     }),

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, HashSet};
 
 /// The most tasks and guests that evidence lists.
 const MAX_NAMES: usize = 8;
-/// A busier CPU is no place for another task, percent.
+/// A busier CPU has no room for another task, percent.
 const MAX_BUSY: f64 = 50.0;
 
 const MOVE_NEED: &str = "takes effect at once, as long as the process lives; what it starts later inherits it";
 const NICE_NEED: &str = "takes effect at once; it gives way only to tasks of its own cgroup, not to other slices";
+const IN_SLICE: &str = "or by systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND";
 const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
-const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd (echo 0 > \
-    /sys/kernel/mm/ksm/run), too little free memory for kswapd and kcompactd, interrupts and other unbound work for \
-    ksoftirqd and kworker (irqaffinity=, /sys/devices/virtual/workqueue/cpumask). perf record -g -a shows it";
+const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd, too little free memory for \
+    kswapd and kcompactd, interrupts for ksoftirqd and kworker (irqaffinity=). perf record -g -a shows it";
 
 pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let mut lost: BTreeMap<String, f64> = BTreeMap::new();
@@ -47,11 +47,10 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     tasks.sort_by(|a, b| b.1.total_cmp(&a.1));
     delayed.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (Some(severity), Some((name, most))) = (delayed.iter().map(|d| d.0).max(), tasks.first()) else { return };
-    let list = |items: &mut dyn Iterator<Item = (&str, f64)>| {
-        items.take(MAX_NAMES).map(|(name, size)| format!("{name} {}", figure(size))).collect::<Vec<_>>().join(", ")
-    };
-    let by_task = list(&mut tasks.iter().map(|(name, size)| (name.as_str(), *size)));
-    let by_guest = list(&mut delayed.iter().map(|(_, size, guest)| (guest.name(), *size)));
+    let sized = |name: &str, size: f64| format!("{name} {}", figure(size));
+    let by_task: Vec<_> = tasks.iter().take(MAX_NAMES).map(|(name, size)| sized(name, *size)).collect();
+    let by_guest: Vec<_> = delayed.iter().take(MAX_NAMES).map(|(_, size, g)| sized(g.name(), *size)).collect();
+    let (by_task, by_guest) = (by_task.join(", "), by_guest.join(", "));
     let task = NamedTask::new(ctx, name);
     let evidence = vec![
         format!("guests wait {} % of a CPU for tasks of the host: {by_task}", figure(all)),
@@ -65,7 +64,6 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let problem = Some(format!("{takes} its CPU")).filter(|text| is_one && text.is_ascii());
     let found = Finding::new(severity, confidence, evidence, task.remedy(ctx, &guests));
     verdicts.find(Finding {
-        target: Target::Host,
         title: format!("{takes} the CPUs that guests want"),
         problem: problem.unwrap_or_default(),
         cost: Some(all),
@@ -117,8 +115,7 @@ impl<'a> NamedTask<'a> {
         let Self { name, pids, used, .. } = self;
         match pids.len() {
             0 => format!("{name} comes and goes: processes of this name live for less than a few seconds"),
-            1 => format!("{name} uses {} % of a CPU (PID {})", figure(*used), self.pids("")),
-            n => format!("{name} uses {} % of a CPU in {n} processes (PIDs {})", figure(*used), self.pids(", ")),
+            n => format!("{name} uses {} % of a CPU in {n} processes (PID {})", figure(*used), self.pids(", ")),
         }
     }
 
@@ -138,11 +135,7 @@ impl<'a> NamedTask<'a> {
             fix.extend((!free.is_empty()).then_some(to_free));
             fix.push(fixes::command(format!("renice -n 19 -p {pids}")).needing(NICE_NEED));
         }
-        fix.push(fixes::advice(format!(
-            "Run {} on another host or at another time, or start it in a slice that gives way to the guests' slice: \
-             systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND",
-            self.name
-        )));
+        fix.push(fixes::advice(format!("Run {} on another host or at another time, {IN_SLICE}", self.name)));
         let is_pinned = |g: &&&GuestContext<'_>| g.domain.vcpus().any(|vcpu| vcpu.pinned_cpu().is_some());
         fix.extend(guests.iter().find(is_pinned).into_iter().flat_map(|guest| keep_away(ctx, guest)));
         fix

@@ -14,25 +14,19 @@ const BUSY: f64 = 50.0;
 /// From this wait on, a vCPU competes for its CPU, percent.
 const COMPETES: f64 = 2.0;
 
-const IRQ_AFFINITY_NEED: &str = "takes effect at once, until the next boot; it leaves the interrupts that \
-    refuse it, as those of a multiqueue device's queues do: for them isolcpus=managed_irq,domain,CPUS";
+const IRQ_AFFINITY_NEED: &str = "takes effect at once, until the next boot; some interrupts refuse it";
 
 /// `managed_irq` is of Linux 5.6 (kernel/irq/manage.c, `irq_do_set_affinity`).
 const NOISE_OPTIONS_NEED: &str = "update the boot loader's configuration and reboot the host; it leaves the \
     queues of multiqueue devices: for them write managed_irq,domain, before the list of isolcpus=";
 
-const WORKQUEUES_NEED: &str = "takes effect at once, until the next boot; it leaves the work that is bound \
-    to its CPU (ksoftirqd, migration, kworker/N:M without a u), which stops when its cause does: the interrupts above";
-const KEPT_TICK: &str = "Look at which tasks run on this CPU beside the vCPU (ps -eLo psr,pcpu,comm) and \
-    move them: a nohz_full CPU with two runnable tasks has its tick. A CPU clock that is not the TSC \
-    (current_clocksource) keeps it, too";
+const WORKQUEUES_NEED: &str = "takes effect at once, until the next boot; work bound to its CPU stays";
+const KEPT_TICK: &str = "Look for tasks beside the vCPU (ps -eLo psr,pcpu,comm) and move them: a nohz_full CPU with \
+    two runnable tasks has its tick. A CPU clock that is not the TSC keeps it, too";
 const SLICES_NEED: &str = "takes effect at once, until the next boot; needs cgroup v2";
 const SLICES_NEED_BY_HAND: &str = "takes effect at once, until the next boot; needs cgroup v2; a guest that \
     runs in one of these slices itself loses its pins (systemd-cgls shows which): set its scope's AllowedCPUs instead";
-const ISOLATED_BOOT_CPU: &str = "Take CPU 0 out of isolcpus=: the kernel keeps it for its own work, so \
-    nohz_full= and rcu_nocbs= of the same CPUs are not taken";
-const ALL_ISOLATED: &str = "Leave the host a CPU that is not isolated: with all of them isolated nothing \
-    keeps interrupts and kernel threads away from the vCPUs";
+const ALL_ISOLATED: &str = "Leave the host a CPU that is not isolated, for interrupts and kernel threads";
 
 pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let map = ctx.map();
@@ -67,7 +61,7 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let fix = fixes::or_advice(placement(ctx, &guests), fixes::advice(fixes::isolation::KEEP_FIRST_CORES));
     let marks = map.general().iter().filter(|_| full).map(Mark::Pcpu).collect();
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
-    verdicts.find(Finding { target: Target::Host, marks, ..found });
+    verdicts.find(Finding { marks, ..found });
 }
 
 pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -200,6 +194,7 @@ fn quieten(ctx: &Context<'_>, [devices, kernel, tick]: [bool; 3]) -> Vec<Fix> {
     let is_tickless = ctx.topology().nohz_full.as_ref().is_some_and(|full| isolated.is_subset(full));
     let mut fix = Vec::new();
     if devices || kernel {
+        // The kernel keeps the boot CPU for its own work.
         let mut options = format!("irqaffinity={rest}");
         if kernel && !isolated.contains(0) {
             options += &format!(" rcu_nocbs={isolated}");
@@ -217,9 +212,6 @@ fn quieten(ctx: &Context<'_>, [devices, kernel, tick]: [bool; 3]) -> Vec<Fix> {
     }
     if tick {
         fix.push(fixes::advice(KEPT_TICK));
-    }
-    if kernel && isolated.contains(0) {
-        fix.push(fixes::advice(ISOLATED_BOOT_CPU));
     }
     fix
 }

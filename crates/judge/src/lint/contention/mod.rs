@@ -10,11 +10,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::IsolatedNoise, Setup(host_work::noise), Hold::SPARSE).described(RuleDoc {
         sees: "interrupts or kernel threads disturb an isolated CPU with a vCPU",
         problem: "isolated CPU is disturbed",
-        why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU. Each of \
-            them costs the vCPU an exit and a wait",
+        why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU",
         thresholds: thresholds![pinning.isolated_irqs, pinning.isolated_cpu, pinning.nohz_ticks],
-        limits: "A kernel thread counts for the CPU on which it ran last. Interrupts of a large host are read only \
-            every few intervals. Queues of multiqueue devices cannot be moved without managed_irq",
+        limits: "A kernel thread counts for the CPU on which it ran last",
         fix: "The host's kernel command line and interrupt affinity",
         links: &[links::CPU_ISOLATION, links::IRQ_AFFINITY, links::KERNEL_PARAMETERS],
     }),
@@ -22,11 +20,9 @@ pub(super) const RULES: &[Rule] = &[
         sees: "a CPU quota stops the guest",
         problem: "a CPU quota stops it",
         why: "The quota gives the vCPUs a budget of CPU time per period (100 ms by default). When it is used up they \
-            stop until the period ends, however idle the host is. The guest sees its vCPUs stop for tens of \
-            milliseconds",
+            stop until the period ends, however idle the host is",
         thresholds: thresholds![pinning.throttled, pinning.throttled_time],
-        limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval. Whether \
-            the limit is intended is not known",
+        limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval",
         fix: "virsh schedinfo or systemctl set-property on the host, at once",
         links: &["https://docs.kernel.org/scheduler/sched-bwc.html", links::CPU_TUNING],
     }),
@@ -36,9 +32,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "Idle vCPUs may share CPUs in any number; busy ones queue up. Red Hat's guide considers 5 vCPUs per CPU \
             safe as long as none is fully busy, and advises against more than 10",
         thresholds: thresholds![pinning.overcommit, pinning.wait],
-        limits: "Idle vCPUs may share CPUs in any number, so where CPU times are measured the vCPUs have to wait, \
-            and the CPUs have to be busy. From files alone a pinned set with more vCPUs than CPUs is reported where \
-            other CPUs are free",
+        limits: "Where CPU times are measured the vCPUs have to wait, and the CPUs have to be busy. From files alone a \
+            pinned set with more vCPUs than CPUs is reported where other CPUs are free",
         fix: "Pins to free CPUs where there are any, else fewer guests or vCPUs",
         links: &[links::CPU_TUNING],
     }),
@@ -48,8 +43,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "A vCPU with real-time priority keeps everything else off its CPU: kworkers that deliver its own \
             interrupts, vhost, the emulator. These starve, or the kernel stops the vCPU for 5 % of each second",
         thresholds: &[],
-        limits: "A vCPU at 94 % of its CPU counts as throttled by kernel.sched_rt_runtime_us (95 % by default); the \
-            stops themselves are not measured. Where isolation is unknown, sharing is not reported",
+        limits: "A vCPU at 94 % of its CPU counts as throttled by kernel.sched_rt_runtime_us (95 % by default). Where \
+            isolation is unknown, sharing is not reported",
         fix: "Pins, the host's kernel command line, <vcpusched> in the domain's XML, or a sysctl",
         links: &[links::KVM_REALTIME],
     }),
@@ -57,19 +52,17 @@ pub(super) const RULES: &[Rule] = &[
         sees: "tasks of the host take the CPUs that guests want",
         problem: "host tasks take its CPU",
         why: "The vCPUs are ready to run, and most of the time that they wait it is a task of the host that has their \
-            CPU. The guests see it as steal. Moving the task helps all of them; moving guests does not",
+            CPU. Moving the task helps all of them; moving guests does not",
         thresholds: thresholds![pinning.busy, pinning.wait],
         limits: "Who had the CPU is known exactly only with scheduler tracepoints; else it is by what each used of it. \
-            A wait that is mostly for guests, a quota or the hypervisor below is not counted. Wait below a warning is \
-            evidence of vcpu-wait alone",
+            A wait that is mostly for guests, a quota or the hypervisor below is not counted",
         fix: "CPUs, priority or slice of the task, or another host for it",
-        links: &[links::SCHED_STATS, links::RESOURCE_CONTROL],
+        links: &[links::SCHED_STATS],
     }),
     Rule::new(RuleId::PinnedNotIsolated, Setup(host_work::host_tasks), Hold::USUAL).described(RuleDoc {
         sees: "host tasks run on the CPU of a pinned vCPU",
         problem: "host tasks on its CPUs",
-        why: "A pin keeps the vCPU on its CPU, but keeps nothing else away. Whatever else runs there stops the vCPU, \
-            which cannot move",
+        why: "A pin keeps the vCPU on its CPU, but keeps nothing else away, and the vCPU cannot move",
         thresholds: thresholds![pinning.host_tasks, pinning.busy, pinning.wait],
         limits: "A task counts for the CPU on which it ran last, and only the busiest tasks of the host are kept. Wait \
             behind another guest is not counted as the tasks' fault",
@@ -82,7 +75,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "Emulators, vhost, libvirtd, ssh and the kernel need CPU time too. With a vCPU pinned to every CPU, they \
             take it from the guests at unpredictable moments",
         thresholds: thresholds![pinning.starved_wait],
-        limits: "A CPU with a pinned vCPU counts as taken, busy or not. The host's tasks do not run on isolated CPUs",
+        limits: "A CPU with a pinned vCPU counts as taken, busy or not",
         fix: "Pins or number of vCPUs of the guests",
         links: &[links::CPU_ISOLATION],
     }),

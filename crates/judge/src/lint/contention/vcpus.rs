@@ -14,19 +14,14 @@ const MOSTLY_IDLE: f64 = 50.0;
 /// A real-time vCPU that uses more is close to the limit of 95 %, percent.
 const NEAR_THE_LIMIT: f64 = 94.0;
 
-const FEWER_VCPUS: &str = "If the limit is intended, give the guest fewer vCPUs: \
-    it then gets the same amount of CPU without stops";
-const RAISE_CGROUP_LIMIT: &str =
-    "Raise cpu.max (cpu.cfs_quota_us in version 1) of the guest's cgroup, or CPUQuota= of its unit";
+const FEWER_VCPUS: &str = "If the limit is intended, give the guest fewer vCPUs: it then runs without stops";
+const RAISE_CGROUP_LIMIT: &str = "Raise cpu.max of the guest's cgroup, or CPUQuota= of its unit";
 const UNIT_QUOTA_NEED: &str = "takes effect at once, until the next boot; removes the limit for all guests in the unit";
 const QUOTA_NEED: &str = "takes effect at once; the guest may then use as much CPU as it wants";
 const SPREAD_GUESTS: &str = "Move guests to another host, remove unused vCPUs, or spread the guests over more CPUs";
-const NO_RT_LIMIT_NEED: &str = "takes effect at once, until the next boot; \
-    only where every real-time task has its own CPU, because nothing stops a runaway one";
-const NO_REALTIME: &str =
-    "Or remove <vcpusched> from the domain: without its own CPUs a real-time vCPU does more harm than good";
-const RT_LIMIT: &str =
-    "a real-time vCPU uses more than 94 % of its CPU, and sched_rt_runtime_us stops real-time tasks at 95 %";
+const NO_RT_LIMIT_NEED: &str = "until the next boot; nothing stops a runaway real-time task then";
+const NO_REALTIME: &str = "Or remove <vcpusched> from the domain: without its own CPUs it does harm";
+const RT_LIMIT: &str = "a real-time vCPU uses over 94 % of its CPU; sched_rt_runtime_us stops such tasks at 95 %";
 
 /// How many vCPUs there are on a set of CPUs, what they want of it, and the part of their wait that guests do not
 /// cause, percent of one CPU.
@@ -67,7 +62,7 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 fn crowded(cpus: &CpuSet, severity: Severity, confidence: Confidence, evidence: String, fix: Vec<Fix>) -> Finding {
     let evidence = vec![evidence, "check: virsh vcpuinfo of each guest".into()];
     let marks = cpus.iter().map(Mark::Pcpu).collect();
-    Finding { target: Target::Host, marks, ..Finding::new(severity, confidence, evidence, fix) }
+    Finding { marks, ..Finding::new(severity, confidence, evidence, fix) }
 }
 
 /// Pinned sets with more vCPUs than CPUs while other CPUs are free, where nothing says how long the vCPUs wait.
@@ -199,13 +194,8 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let (host, pins) = (ctx.topology(), &guest.config.pins);
     // Without threads the configuration counts. Not every description of a host says which CPUs are isolated.
     let by_config = guest.domain.vcpus().next().is_none() && !host.cpus.is_empty();
-    let shows_pin = |v: &&u32| pins.vcpu(**v).is_some() || guest.config.shows_pins();
-    let configured = pins
-        .realtime
-        .iter()
-        .filter(|_| by_config)
-        .filter(shows_pin)
-        .map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single)));
+    let shows_pin = |v: &&u32| by_config && (pins.vcpu(**v).is_some() || guest.config.shows_pins());
+    let configured = pins.realtime.iter().filter(shows_pin).map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single)));
     let measured = guest.domain.vcpus().filter(|t| t.is_realtime()).filter_map(|t| Some((t.index?, t.pinned_cpu())));
     let shares = |cpu: Option<u32>| cpu.is_none_or(|c| host.isolated.is_some() && !host.is_isolated(c));
     // Each with the single CPU to which it is pinned, if any.

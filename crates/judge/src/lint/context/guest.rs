@@ -10,8 +10,7 @@ use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
 use std::collections::BTreeSet;
 
 /// The number of vCPUs is unknown.
-pub(crate) const NO_VCPUS: &str =
-    "the number of vCPUs is unknown, so there is no rate per vCPU; pass --vcpus to set it";
+pub(crate) const NO_VCPUS: &str = "the number of vCPUs is unknown: no rate per vCPU; pass --vcpus";
 const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there is no rate; pass --duration to set it";
 const TOO_SHORT: &str = "too few events in too short a time for a rate";
 

@@ -132,17 +132,9 @@ impl<'a> GuestContext<'a> {
 
     /// Halts: rate per vCPU and mean sleep in milliseconds.
     pub fn halts(&self) -> Option<(f64, f64)> {
-        Some((self.idle().count as f64 / self.seconds? / self.vcpus()?, self.mean_halt_ms()?))
-    }
-
-    /// Mean sleep of a halt, milliseconds.
-    pub fn mean_halt_ms(&self) -> Option<f64> {
-        self.idle().mean_us().map(|us| us / 1e3)
-    }
-
-    fn idle(&self) -> Events {
         let rows = self.domain.exits.rows.iter().filter(|r| r.idle);
-        sum(rows.map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)))
+        let halts = sum(rows.map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)));
+        Some((halts.count as f64 / self.seconds? / self.vcpus()?, halts.mean_us()? / 1e3))
     }
 
     fn totals(&self, events: Events, most: Option<(u32, u64)>, marks: Vec<Mark>) -> EventTotals {

@@ -15,8 +15,7 @@ const SPARSE: f64 = 30.0;
 /// A wake-up that takes this long within the same interval makes a burst a warning, nanoseconds.
 const LATE_NS: u64 = 1_000_000;
 
-const QUIET_CONSOLE: &str = "Do not run jobs with much output on the serial console: \
-    use ssh, or a virtio console (console=hvc0), which takes whole lines at once";
+const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio console (console=hvc0)";
 
 /// How the names of regions begin (QEMU's `info mtree`).
 type Regions = &'static [&'static str];
@@ -42,8 +41,7 @@ const POLLED: &[(Regions, (&str, &str))] = &[
 ];
 
 const FRAMEBUFFER: &str = "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no screen: video model none";
-const READS_CONFIGURATION: &str = "Something in the guest keeps reading configuration space: a monitoring tool (lspci, \
-    sensors), or a driver that polls for hotplug";
+const READS_CONFIGURATION: &str = "Look in the guest for a monitoring tool (lspci, sensors) or a driver that polls";
 const CHECK_BURSTS: &str = "check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio, then trace-cmd report; \
     the gaps count, averages hide bursts";
 
@@ -76,7 +74,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
             configured(guest, verdicts);
         }
-        return unnamed(guest, least, verdicts);
+        return;
     };
     let mut names = guest.domain.accesses.iter().filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
@@ -121,17 +119,6 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
     let title = format!("The {what} {} is an emulated {}", first.device, first.value);
     verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
-}
-
-/// Says of a busy address whose device nothing names that no rule about devices could judge it.
-fn unnamed(guest: &GuestContext<'_>, least: f64, verdicts: &mut Verdicts) {
-    let is_unnamed = |r: &&AccessRow| r.vcpu.is_none() && r.space != Space::Msr && r.device.is_none();
-    let rows = guest.domain.accesses.iter().filter(is_unnamed);
-    let rates = rows.filter_map(|r| Some((r, r.rate?)));
-    let Some((row, rate)) = rates.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, rate)| *rate >= least) else { return };
-    let what = if row.space == Space::Pio { "port" } else { "address" };
-    let (address, rate) = (row.address_text(), figure(rate));
-    verdicts.cannot_tell(format!("nothing names the device of {what} {address}, which gets {rate} accesses/s"));
 }
 
 /// Polling of old ports.

@@ -10,8 +10,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::VirtioIntx, Behaviour(virtio::intx), Hold::USUAL).described(RuleDoc {
         sees: "a virtio device interrupts through INTx instead of MSI-X",
         problem: "virtio without MSI-X",
-        why: "With MSI-X every queue has its own interrupt, and the driver reads nothing. On a shared line the driver \
-            has to ask the device, in QEMU, after each interrupt, and all queues share one vCPU",
+        why: "With MSI-X every queue has its own interrupt. On a shared line the driver has to ask the device, in \
+            QEMU, after each interrupt, and all queues share one vCPU",
         thresholds: thresholds![devices.intx_reads],
         limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device. Why the driver \
             does not use MSI-X is visible only inside the guest",
@@ -24,9 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "A notification with an ioeventfd ends in the kernel and wakes an IOThread or vhost. Without one the vCPU \
             itself returns to QEMU and does the device's work while the guest waits",
         thresholds: thresholds![devices.kicks],
-        limits: "Infers it from exits to the VMM that no other access explains: at least half of the notifications \
-            have to be among them. Where interrupts are traced (on a guest's page), the busiest doorbell that does \
-            reach a thread through an ioeventfd is evidence",
+        limits: "Infers it from exits to the VMM that no other access explains, half of the notifications at least",
         fix: "The device's driver options in the domain's XML: vhost, ioeventfd, an IOThread",
         links: &[links::DEVICES],
     }),
@@ -37,9 +35,8 @@ pub(super) const RULES: &[Rule] = &[
             batches of requests with one notification, or none",
         thresholds: thresholds![devices.emulated],
         limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the \
-            same. Where accesses are not measured, the configuration's emulated network cards (e1000, rtl8139 and \
-            older ones) and SCSI controllers are named; what they cost is not known then. disk-setup is about IDE and \
-            SATA disks",
+            same. Where accesses are not measured, the configuration's emulated network cards and SCSI controllers are \
+            named. disk-setup is about IDE and SATA disks",
         fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
         links: &[links::DEVICES],
     }),
@@ -47,18 +44,16 @@ pub(super) const RULES: &[Rule] = &[
         sees: "output on the serial port holds a vCPU for milliseconds",
         problem: "serial output stops vCPUs",
         why: "Each character on an emulated serial port is at least one round trip to QEMU, made by the vCPU that \
-            prints. Other work of that vCPU waits meanwhile, for example an interrupt of the network card",
+            prints. Other work of that vCPU waits meanwhile",
         thresholds: thresholds![devices.burst_accesses, devices.burst_ms, cost.of_one_cpu, cost.of_vcpus],
-        limits: "Accesses less than 1 ms apart are a burst. Files with sums only are judged from 1000 accesses/s on: \
-            an average hides bursts",
+        limits: "Accesses less than 1 ms apart are a burst. Files with sums only are judged from 1000 accesses/s on",
         fix: "Inside the guest: less output on the console, or a virtio console",
         links: &["https://libvirt.org/formatdomain.html#console"],
     }),
     Rule::new(RuleId::LegacyPortPolling, Behaviour(emulated::polling), Hold::USUAL).described(RuleDoc {
         sees: "the guest polls VGA, PS/2, vmport or PCI configuration ports",
         problem: "polls old PC devices",
-        why: "Each access is a 5-12 us round trip to QEMU; some is normal while someone uses the guest's screen \
-            through VNC",
+        why: "Each access is a 5-12 us round trip to QEMU",
         thresholds: thresholds![devices.polling],
         limits: "Somebody who uses the guest's screen through VNC causes some of it",
         fix: "Features and devices in the domain's XML, after a power cycle; or the program in the guest that polls",
@@ -70,9 +65,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "KVM queues an interrupt that it cannot inject at once (level-triggered lines, old arm64 kernels) to a \
             kworker on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",
         thresholds: thresholds![devices.kworker_wakes],
-        limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work. On an isolated \
-            CPU 10 wake-ups/s are enough. Where interrupts are traced (on a guest's page), those that kworkers inject \
-            and what each part of their way took are evidence",
+        limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work",
         fix: "The host's kernel, or the placement of the task that raises the interrupts",
         links: &["https://docs.kernel.org/core-api/workqueue.html"],
     }),
@@ -82,9 +75,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "By default KVM, vhost and VFIO pass notifications and interrupts of fast devices past QEMU. A property \
             that turns this off is of use for debugging only",
         thresholds: &[],
-        limits: "Configuration only: what it costs is not measured. Knows ioeventfd, vectors, event_idx, \
-            indirect_desc, tx, vhost and the x-no-kvm-… and x-no-mmap of passed-through devices, from <devices>, \
-            <qemu:override>, <qemu:commandline> and QEMU's command line; the last one counts",
+        limits: "Configuration only. Knows ioeventfd, vectors, event_idx, indirect_desc, tx, vhost and the x-no-kvm-… \
+            and x-no-mmap of passed-through devices; of several settings the last one counts",
         fix: "The property, in the place that decides, after a power cycle",
         links: &[links::DEVICES],
     }),

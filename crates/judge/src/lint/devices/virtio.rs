@@ -2,9 +2,6 @@
 
 use super::properties;
 use crate::lint::prelude::*;
-use crate::lint::scheduling::way_of_interrupts;
-use crate::model::{DoorbellModel, InjectionModel};
-use sample::Injector;
 
 /// Offsets in a legacy virtio device's port window (`uapi/linux/virtio_pci.h`).
 const LEGACY_NOTIFY: u64 = 0x10;
@@ -17,17 +14,12 @@ const EXIT_IO: i32 = 2;
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
 const MIN_ISOLATED: f64 = 10.0;
 
-const USE_MSIX: &str =
-    "Remove pci=nomsi from the guest's kernel command line; in a Windows guest, update the virtio drivers";
-const DEFAULT_VECTORS: &str = "A device with vectors='0' (QEMU) or a very old guest kernel cannot use \
-    MSI-X: give the device the default number of vectors";
+const USE_MSIX: &str = "Remove pci=nomsi from the guest's kernel command line; in Windows, update the drivers";
+const DEFAULT_VECTORS: &str = "Give the device the default number of vectors: with vectors='0' it has no MSI-X";
 const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd on, and give it an IOThread";
-const WITHOUT_KWORKER: &str = "A newer host kernel injects MSIs directly; inside the guest, MSI-X instead of INTx \
-    avoids the kworker. Give a task that polls (vhost-user, DPDK) a CPU whose kworkers may wait";
-const CHECK_KICKS: &str =
-    "check: trace-cmd record -e kvm:kvm_userspace_exit -e kvm:kvm_fast_mmio, then trace-cmd report";
-const CHECK_KWORKER: &str =
-    "check: trace-cmd record -e sched:sched_wakeup -e workqueue:workqueue_execute_start, then trace-cmd report";
+const WITHOUT_KWORKER: &str = "A newer host kernel injects MSIs directly; inside the guest, use MSI-X";
+const CHECK_KICKS: &str = "check: trace-cmd record -e kvm:kvm_userspace_exit, then trace-cmd report";
+const CHECK_KWORKER: &str = "check: trace-cmd record -e sched:sched_wakeup, then trace-cmd report";
 const NOT_COUNTED: &str = "exits to the VMM were not counted, so it is unknown who serves the notifications";
 const KWORKER_ISOLATED: &str = "the kworker runs on an isolated CPU and delays the tasks that the CPU is reserved for";
 
@@ -82,18 +74,10 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let to_vmm = format!("{} exits to the VMM {}", figure(to_vmm as f64), guest.window());
     let first =
         [kicks.describe(guest, "virtio notifications", ""), format!("{to_vmm}, which other accesses do not explain")];
-    let doorbells = guest.domain.doorbells.as_deref().and_then(doorbells);
-    let evidence = first.into_iter().chain(cited).chain(doorbells).chain([CHECK_KICKS.into()]).collect();
+    let evidence = first.into_iter().chain(cited).chain([CHECK_KICKS.into()]).collect();
     let mut fix = fixes::or_advice(fix, fixes::advice("Check that nothing sets ioeventfd=off on the device"));
     fix.push(fixes::advice(USE_VHOST));
     verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(kicks));
-}
-
-/// What the VMM's threads take to answer doorbells, where that was traced.
-fn doorbells(bells: &[DoorbellModel]) -> Option<String> {
-    let bell = bells.first()?;
-    let (rate, mean) = (figure(bell.rate()?), figure(bell.time.mean_us()?));
-    Some(format!("the doorbell {:#x} wakes {} {rate} times/s, which runs {mean} us later", bell.address, bell.comm))
 }
 
 /// The CPU of a bound kworker: `kworker/3:1`, `kworker/3:1H-kblockd`. Unbound ones are `kworker/u8:2`.
@@ -123,13 +107,11 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     if !(isolated && rate >= MIN_ISOLATED) && rate < warning {
         return;
     }
-    let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.by == Injector::Kworker);
-    let evidence = known([
-        Some(format!("kworkers wake {} {} times/s {}", thread.label(), figure(rate), guest.window())),
-        Some(if isolated { KWORKER_ISOLATED } else { "the kworkers are not on isolated CPUs" }.into()),
-        traced.and_then(|i| way_of_interrupts(" by kworkers", &i)),
-        Some(CHECK_KWORKER.into()),
-    ]);
+    let evidence = vec![
+        format!("kworkers wake {} {} times/s {}", thread.label(), figure(rate), guest.window()),
+        if isolated { KWORKER_ISOLATED } else { "the kworkers are not on isolated CPUs" }.into(),
+        CHECK_KWORKER.into(),
+    ];
     let fix = vec![fixes::advice(WITHOUT_KWORKER)];
     let severity = if rate >= warning { Severity::Warning } else { Severity::Info };
     verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fix).about_vcpu(thread));

@@ -14,12 +14,10 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::DiskThrottled, Behaviour(requests::throttled), TWO_READINGS).described(RuleDoc {
         sees: "the guest's disk is at the limit of its iotune or throttling options",
         problem: "disk at its I/O limit",
-        why: "QEMU lets no more through than the limit of the disk allows. What the guest wants beyond that waits in \
-            QEMU, however idle the host's storage is, and the guest sees it as latency",
+        why: "QEMU lets no more through than the limit of the disk allows, however idle the host's storage is",
         thresholds: thresholds![disks.throttled],
-        limits: "Knows limits from the XML's <iotune> and QEMU's -drive throttling options. A limit set through the \
-            monitor alone, and a throttle group that several disks share, are not known. Whether the limit is \
-            intended is not known",
+        limits: "Knows limits from the XML's <iotune> and QEMU's -drive throttling options, not those set through the \
+            monitor or of a throttle group that several disks share. Whether the limit is intended is not known",
         fix: "virsh blkdeviotune on the host, at once",
         links: &[links::DISKS],
     }),
@@ -29,9 +27,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "A bus takes a fixed number of requests at once. When all places are taken, further requests wait inside \
             the guest, where no figure of the host shows them",
         thresholds: thresholds![disks.queue_full, disks.queue_us],
-        limits: "The depth is an average by Little's law: the time of all completed requests over the time between \
-            two readings. Takes 1 place for IDE, 32 for SATA, 128 for virtio and SCSI; queues that were made longer \
-            or more are not known",
+        limits: "The depth is an average: the time of all completed requests over the time between two readings. Takes \
+            1 place for IDE, 32 for SATA, 128 for virtio and SCSI",
         fix: "The disk's bus in the domain's XML, or the storage",
         links: &[links::DISKS],
     }),
@@ -42,8 +39,7 @@ pub(super) const RULES: &[Rule] = &[
             image, and the program in the guest waits for QEMU. Databases and journals flush at each commit",
         thresholds: thresholds![disks.flush_time, disks.flushes, disks.flush_us],
         limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
-            own flush (FUA) count as writes. A single reading of the statistics has no rate: there the mean time is \
-            judged",
+            own flush (FUA) count as writes. Of a single reading the mean time is judged",
         fix: "The program in the guest that flushes, or the storage",
         links: &[links::DISKS],
     }),
@@ -51,25 +47,21 @@ pub(super) const RULES: &[Rule] = &[
         sees: "the guest waits much longer for its disks than the host's block devices take",
         problem: "QEMU delays disk requests",
         why: "Between the guest's request and the host's block device stands QEMU: the thread that takes the request \
-            (the main loop, or an IOThread) has to get a CPU and be free, and the page cache or the pool of threads \
-            may lie between. Faster storage would change nothing",
+            has to get a CPU and be free, and the page cache or a pool of threads may lie between",
         thresholds: thresholds![disks.outside_us, disks.outside_percent, disks.timed_ops],
         limits: "Needs the host's block devices timed (--engine-detail disks, or the Storage view), and compares all \
-            disks of a guest with all devices. Requests that the page cache answers, write-back by the kernel and \
-            storage over the network reach no block device in the name of the guest. Silent while a limit of the \
-            disk is reached",
+            disks of a guest with all devices. Requests that the page cache answers and storage over the network reach \
+            no block device. Silent while a limit of the disk is reached",
         fix: "An IOThread, the cache mode or aio in the domain's XML",
         links: &[links::DISKS],
     }),
     Rule::new(RuleId::SlowStorage, Behaviour(requests::slow_storage), TWO_READINGS).described(RuleDoc {
         sees: "a block device of the host takes long for the guest's requests",
         problem: "host storage is slow",
-        why: "The time passes in the host's block layer and device: the device is slow, other guests and programs keep \
-            it busy, or its requests are held back. QEMU can only wait",
+        why: "The device is slow, others keep it busy, or its requests are held back. QEMU can only wait",
         thresholds: thresholds![disks.storage_us, disks.timed_ops],
         limits: "On a running host it needs the block devices timed, as disk-latency does; files are judged by the \
-            time that the VMM states, of which QEMU may be a part. Large requests take long on a healthy device too. \
-            Who else uses the device is not known",
+            time that the VMM states, of which QEMU may be a part. Large requests take long on a healthy device too",
         fix: "The host's storage, or what else uses it",
         links: &[links::DISKS],
     }),
@@ -77,10 +69,9 @@ pub(super) const RULES: &[Rule] = &[
         sees: "requests of the guest's disk fail on the host",
         problem: "disk requests fail",
         why: "QEMU got an error for a request to the image or the device behind the disk. By its error policy it \
-            passes the error on to the guest or stops the guest; most file systems then become read-only",
+            passes the error on to the guest or stops the guest",
         thresholds: &[],
-        limits: "Needs the guest's own QEMU monitor, because libvirt does not pass the counts of failed requests on; \
-            or QEMU's log, which names the disk and the error",
+        limits: "Needs the guest's own QEMU monitor, because libvirt does not pass the counts on; or QEMU's log",
         fix: "The host's storage",
         links: &[links::DISKS],
     }),
@@ -90,10 +81,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "",
         thresholds: thresholds![disks.busy_ops, disks.busy_main],
         limits: "Configuration only, so it is never more than an info: cache=unsafe, IDE and SATA disks of PCs, \
-            aio=threads with cache=none or directsync on a block device where it is written down, and, where the disk \
-            is read, a busy virtio disk without an IOThread. CD-ROMs do not count, nor guests whose system has no \
-            virtio drivers. Image files are left out of the check of aio, because native can block on sparse ones; \
-            SCSI controllers are left out of that of IOThreads. Whether an image matters is not known",
+            aio=threads with cache=none or directsync on a block device, and a busy virtio disk without an IOThread. \
+            CD-ROMs do not count, nor guests whose system has no virtio drivers",
         fix: "The disk's bus or driver options, after virtio drivers are installed in the guest and a power cycle",
         links: &[links::DISKS, links::IOTHREADS],
     }),

@@ -3,7 +3,7 @@
 use crate::lint::machine::incidents;
 use crate::lint::prelude::*;
 use crate::model::{DiskConfig, DiskRates, DiskTotals, HostDiskModel, addressed};
-use sample::{DomainState, Submitter};
+use sample::{DomainState, ThreadKind};
 
 /// How many requests a bus takes at once. IDE knows no queue; native command queuing has `NCQ_MAX_TAGS` on AHCI
 /// controllers; virtio-scsi has `cmd_per_lun`, and a queue of virtio-blk has 128 places or 256 (hw/block/virtio-blk.c,
@@ -33,25 +33,16 @@ const MIN_REQUESTS: f64 = 1000.0;
 
 const SHOW_DEVICE: &str = "look at: iostat -x 1 on the host, which shows how much of that the device takes";
 
-const GIVE_IOTHREAD: &str = "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's \
-    XML): then it does not wait for what else the main loop does";
-const USE_DIRECT: &str = "Use cache='none' with io='native' or io='io_uring' for the disk: then no pool of \
-    threads and no page cache stand between";
-const LOOK_AT_THREADS: &str = "Look at the threads of the guest: whether the one that serves the disk waits \
-    for a CPU, or uses all of one";
-const LOOK_AT_STORAGE: &str = "Look at what else uses the device on this host, at limits of the guest's \
-    cgroup (io.max), and at the health of the device or of the storage behind it";
+const GIVE_IOTHREAD: &str = "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's XML)";
+const USE_DIRECT: &str = "Use cache='none' with io='native' or io='io_uring' for the disk";
+const LOOK_AT_THREADS: &str = "Look whether the thread that serves the disk waits for a CPU, or uses all of one";
+const LOOK_AT_STORAGE: &str = "Look at what else uses the device, at io.max of the guest's cgroup, and at its health";
 const LIMIT_NEED: &str = "takes effect at once and is kept; the guest may then use as much of the storage as it wants";
-const USE_VIRTIO: &str = "Change the disk to virtio: an IDE disk takes one request at a time. First install \
-    the virtio drivers in the guest";
-const FEWER_REQUESTS: &str = "Faster storage, or less load: a longer queue only moves the wait. Where the \
-    storage is faster than a single queue, give the disk more of them";
-const FLUSH_LESS: &str = "In the guest, commit in larger batches (a database's group commit), or put the \
-    journal on a disk of its own";
-const FLUSH_FASTER: &str = "On the host, storage with a protected write cache makes a flush cheap, and a \
-    raw volume saves the file system's own journal";
-const MEND_STORAGE: &str = "Look at the host's log for the device's errors and at the free space of the \
-    image's file system, and mend the storage before the guest writes more";
+const USE_VIRTIO: &str = "Change the disk to virtio; first install the virtio drivers in the guest";
+const FEWER_REQUESTS: &str = "Faster storage, or less load: a longer queue only moves the wait";
+const FLUSH_LESS: &str = "In the guest, commit in larger batches, or put the journal on a disk of its own";
+const FLUSH_FASTER: &str = "On the host, storage with a protected write cache makes a flush cheap";
+const MEND_STORAGE: &str = "Look at the host's log, and mend the storage before the guest writes more";
 
 /// How many requests the guest can have under way on a disk's bus at once.
 fn slots(disk: &DiskConfig<'_>) -> Option<f64> {
@@ -91,7 +82,7 @@ pub(super) fn errors(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
         verdicts.find_for(guest, Finding { marks: mark(disk), ..found });
     }
-    incidents::disk_errors(ctx, verdicts);
+    incidents::logged(ctx, verdicts);
 }
 
 pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -146,9 +137,12 @@ pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let Some((disk, percent, slots)) = worst_disk(guest, full).filter(|full| full.1 >= t.queue_full) else { return };
     let slow = disk.slowest_us().is_some_and(|us| us >= t.queue_us);
     let (name, depth, percent) = (&disk.name, or_unknown(disk.queue_depth, figure), figure(percent));
-    let full = format!("{percent} % of the {} that its bus takes, {WINDOW}", figure(slots));
-    let full = format!("disk {name}: {depth} requests under way on average, {full}");
-    let evidence = vec![full, latencies(disk), check_stats(guest)];
+    let places = figure(slots);
+    let evidence = vec![
+        format!("disk {name}: {depth} requests under way on average, {percent} % of the {places} that its bus takes"),
+        latencies(disk),
+        check_stats(guest),
+    ];
     let severity = if slow { Severity::Warning } else { Severity::Info };
     let fix = vec![fixes::advice(if slots < 2.0 { USE_VIRTIO } else { FEWER_REQUESTS })];
     verdicts.find(Finding { marks: mark(disk), ..Finding::new(severity, Confidence::Medium, evidence, fix) });
@@ -212,11 +206,8 @@ fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> 
 /// What shows a limit, and what removes it.
 fn look_and_lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> (String, Fix) {
     if guest.config.libvirt == Some(false) {
-        let raise = fixes::advice(format!(
-            "Raise or remove the throttling options of the drive {disk}; the monitor's block_set_io_throttle changes \
-             them while the guest runs"
-        ));
-        return (fixes::check_setup(guest), raise);
+        let raise = format!("Raise the throttling options of the drive {disk} (block_set_io_throttle while it runs)");
+        return (fixes::check_setup(guest), fixes::advice(raise));
     }
     let (disk, option) = (fixes::shell::quoted(disk), limit.replace('_', "-"));
     let rest = format!("{disk} --{option} 0 {}", fixes::scope(guest));
@@ -253,8 +244,8 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let configs = guest.domain.disks.iter().filter_map(|disk| Some((&disk.name, config_of(guest, disk)?)));
     evidence.extend(configs.take(4).map(|(name, config)| configured(name, &config)));
     let first = match submitter {
-        Some((Submitter::Main, _)) => Some(fixes::libvirt_advice(GIVE_IOTHREAD)),
-        Some((Submitter::Pool, _)) => Some(fixes::advice(USE_DIRECT)),
+        Some((ThreadKind::Main, _)) => Some(fixes::libvirt_advice(GIVE_IOTHREAD)),
+        Some((ThreadKind::Pool, _)) => Some(fixes::advice(USE_DIRECT)),
         _ => None,
     };
     let fix = first.into_iter().chain([fixes::advice(LOOK_AT_THREADS)]).collect();

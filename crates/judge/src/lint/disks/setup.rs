@@ -20,9 +20,8 @@ static FLAWS: [Flaw; 4] = [
         prose: Prose {
             title: "The flushes of the disk DISK are ignored: a crash of the host can destroy its file systems",
             problem: "disk ignores flushes",
-            why: "cache=unsafe keeps what the guest writes in the host's page cache and drops its flushes. That is \
-                safe while the host runs. After a crash or a power cut writes are missing that the guest took for \
-                done, in any order: it is meant for images that can be made again",
+            why: "cache=unsafe keeps what the guest writes in the host's page cache and drops its flushes. After a \
+                crash or a power cut of the host writes are missing that the guest took for done",
         },
         fixes: [
             "Remove cache='unsafe' (QEMU: cache=unsafe, no-flush=on) from the <driver> of DISK",
@@ -38,9 +37,8 @@ static FLAWS: [Flaw; 4] = [
         prose: Prose {
             title: "The disk DISK hangs on an emulated IDE or SATA controller",
             problem: "emulated disk controller",
-            why: "For each request the guest accesses registers of the controller, and its vCPU stops at each until \
-                QEMU has answered; IDE takes one request at a time. A virtio disk passes many requests with one \
-                notification, and an IOThread can serve it",
+            why: "For each request the vCPU stops at several registers of the controller until QEMU has answered. A \
+                virtio disk passes many requests with one notification, and an IOThread can serve it",
         },
         fixes: [
             "Make DISK a virtio disk: bus='virtio' in its <target> and no <address> (QEMU: if=virtio, virtio-blk-pci)",

@@ -138,10 +138,6 @@ pub enum Audience {
     Libvirt,
     /// Guests of QEMU.
     Qemu,
-    /// Hosts with KVM for Intel's CPUs.
-    Intel,
-    /// Hosts with KVM for AMD's CPUs.
-    Amd,
 }
 
 /// One thing to do.
@@ -191,7 +187,7 @@ pub enum Mark {
 pub struct Lasting {
     /// Whether the finding is older than `since`: a recording is looked back on for a minute.
     pub is_longer: bool,
-    /// For how many of the last `of_s` seconds it showed, or almost reached its threshold.
+    /// For how many of the last `of_s` seconds it showed.
     pub shown_s: f64,
     /// Seconds since it began, at most 60.
     pub of_s: f64,

@@ -42,8 +42,6 @@ pub struct RuleMemory {
 pub(crate) struct NewInterval {
     /// What the rules found, and who it is about.
     pub found: Vec<(Subject, Finding)>,
-    /// The same by the lower bounds of the thresholds.
-    pub lingering: Vec<(Subject, Finding)>,
     /// The end of the interval, milliseconds since the epoch.
     pub now_ms: i64,
     /// When the host was booted, by the same clock.
@@ -89,28 +87,17 @@ impl RuleMemory {
 
     /// Takes the findings of this interval and returns those that last.
     pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(RuleId) -> Hold) -> Vec<Finding> {
-        let NewInterval { found, lingering, now_ms, booted_ms, seconds, exactly } = new;
+        let NewInterval { found, now_ms, booted_ms, seconds, exactly } = new;
         self.follow_clock(booted_ms);
-        let is_lasting = |f: &Finding| hold(f.rule) != Hold::While;
-        let (lasting, at_once): (Vec<_>, Vec<_>) = numbered(found).into_iter().partition(|(_, f)| is_lasting(f));
-        let shows = |(key, finding): (PatternKey, Finding)| {
-            let severity = Some(finding.severity);
-            (key, (Observation { seconds, shows: severity, lingers: severity, ..Observation::default() }, finding))
-        };
-        let mut now: BTreeMap<PatternKey, (Observation, Finding)> = lasting.into_iter().map(shows).collect();
-        for (key, finding) in numbered(lingering).into_iter().filter(|(_, f)| is_lasting(f)) {
-            let severity = Some(finding.severity);
-            let absent = Observation { seconds, ..Observation::default() };
-            let seen = &mut now.entry(key).or_insert((absent, finding)).0;
-            seen.lingers = seen.lingers.max(severity);
-        }
+        let (at_once, now): (Vec<_>, Vec<_>) = numbered(found).partition(|(_, f)| hold(f.rule) == Hold::While);
+        let now: BTreeMap<PatternKey, Finding> = now.into_iter().collect();
         for (key, track) in self.tracks.iter_mut().filter(|(key, _)| !now.contains_key(key)) {
             track.observe(hold(key.0.rule), Observation { seconds, ..Observation::default() });
         }
-        for (key, (observation, finding)) in now {
+        for (key, finding) in now {
             if self.tracks.len() < MAX_PATTERNS || self.tracks.contains_key(&key) {
                 let hold = hold(finding.rule);
-                self.tracks.entry(key).or_default().shows(hold, observation, finding, now_ms);
+                self.tracks.entry(key).or_default().shows(hold, seconds, finding, now_ms);
             }
         }
         let mut reported: Vec<Finding> = at_once.into_iter().map(|(_, finding)| finding).collect();
@@ -146,14 +133,14 @@ impl RuleMemory {
 }
 
 /// Findings with their keys.
-fn numbered(found: Vec<(Subject, Finding)>) -> Vec<(PatternKey, Finding)> {
+fn numbered(found: Vec<(Subject, Finding)>) -> impl Iterator<Item = (PatternKey, Finding)> {
     let mut same: HashMap<(FindingId, Subject), usize> = HashMap::new();
-    let key = |(subject, finding): (Subject, Finding)| {
+    let key = move |(subject, finding): (Subject, Finding)| {
         let number = same.entry((finding.id(), subject.clone())).or_default();
         *number += 1;
         ((finding.id(), subject, *number), finding)
     };
-    found.into_iter().map(key).collect()
+    found.into_iter().map(key)
 }
 
 #[cfg(test)]
@@ -170,18 +157,11 @@ mod tests {
     fn interval(second: usize, c: char) -> NewInterval {
         let letters = [('i', Severity::Info), ('w', Severity::Warning), ('c', Severity::Critical)];
         let of = |c: char| letters.iter().filter(|l| l.0 == c).map(|l| (None, finding(l.1))).collect::<Vec<_>>();
-        NewInterval {
-            found: of(c),
-            lingering: of(c.to_ascii_lowercase()),
-            now_ms: second as i64 * 1000,
-            booted_ms: None,
-            seconds: 1.0,
-            exactly: false,
-        }
+        NewInterval { found: of(c), now_ms: second as i64 * 1000, booted_ms: None, seconds: 1.0, exactly: false }
     }
 
-    /// Feeds one second a letter (`.` nothing, `i` info, `w` warning, `c` critical, in capitals if only
-    /// the lower bound of that severity is reached); the returned letters say what was reported.
+    /// Feeds one second a letter (`.` nothing, `i` info, `w` warning, `c` critical); the returned letters say what was
+    /// reported.
     fn play(hold: Hold, seconds: &str) -> String {
         let mut memory = RuleMemory::default();
         let letter = |f: &Finding| f.severity.as_str().chars().next();
@@ -208,15 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_below_the_threshold_keeps_a_finding_and_begins_none() {
-        assert_eq!(play(THREE_OF_FIVE, &"W".repeat(20)), ".".repeat(20));
-        assert_eq!(play(THREE_OF_FIVE, &format!("www{}", "W".repeat(40))), format!("..{}", "w".repeat(41)));
-    }
-
-    #[test]
     fn a_figure_around_its_thresholds_does_not_make_a_finding_of_any_rule_flicker() {
         for rule in crate::lint::table::rules().filter(|r| matches!(r.hold, Hold::For(..))) {
-            let played = play(rule.hold, &"iwciwiwcwiIwcW.".repeat(24));
+            let played = play(rule.hold, &"iwciwiwcwi.wc..".repeat(24));
             let changes = played.as_bytes().windows(2).filter(|two| two[0] != two[1]).count();
             // It begins, and rises once it has shown for long enough; it is still there 360 seconds later.
             assert!(changes <= 3 && !played.ends_with('.'), "{}: {played}", rule.id);
@@ -228,23 +202,6 @@ mod tests {
                 rule.id
             );
         }
-    }
-
-    #[test]
-    fn a_figure_that_has_fallen_below_the_threshold_says_what_it_was() {
-        let mut memory = RuleMemory::default();
-        let mut said = Vec::new();
-        for (n, wait) in [5.2, 5.1, 5.3, 4.5].into_iter().enumerate() {
-            let finding = Finding { cost: Some(wait), evidence: vec![format!("{wait} %")], ..finding(Severity::Info) };
-            let lingering = vec![(None, finding.clone())];
-            let found = if wait >= 5.0 { lingering.clone() } else { Vec::new() };
-            let new = NewInterval { found, lingering, ..interval(n + 10, '.') };
-            said = memory.settle(new, |_| THREE_OF_FIVE);
-        }
-        assert_eq!(
-            (said[0].figure(), said[0].lasting.as_ref().unwrap().worst.as_deref()),
-            (Some("4.5 %"), Some("5.3 %"))
-        );
     }
 
     #[test]
@@ -294,7 +251,7 @@ mod tests {
         for (n, cost) in costs.into_iter().enumerate() {
             let finding = Finding { cost: Some(cost), evidence: vec![format!("{cost} %")], ..finding(Severity::Info) };
             let found = vec![(None, finding)];
-            let new = NewInterval { lingering: found.clone(), found, ..interval(n + 10, '.') };
+            let new = NewInterval { found, ..interval(n + 10, '.') };
             last = memory.settle(new, |_| THREE_OF_FIVE);
         }
         let steady = Lasting { is_longer: false, shown_s: 4.0, of_s: 4.0, ago_s: 0.0, worst: Some("80 %".into()) };

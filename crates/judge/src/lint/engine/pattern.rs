@@ -23,11 +23,9 @@ pub(super) struct Observation {
     pub seconds: f64,
     /// How severe it is, if it shows.
     pub shows: Option<Severity>,
-    /// The same by the lower bounds of the thresholds: what is reported stays at least so severe.
-    pub lingers: Option<Severity>,
     /// What it costs, percent of one CPU.
     pub cost: f64,
-    /// The decisive figure, if it shows or lingers.
+    /// The decisive figure, if it shows.
     pub figure: String,
 }
 
@@ -39,7 +37,7 @@ pub(super) struct PatternTrack {
     pub since_ms: i64,
     /// Seconds since then.
     age_s: f64,
-    /// Seconds since the pattern showed or lingered.
+    /// Seconds since the pattern showed.
     absent_s: f64,
     /// Whether it is a single event, which is reported although its guest is gone: it may be what ended the guest.
     pub is_event: bool,
@@ -48,17 +46,16 @@ pub(super) struct PatternTrack {
 }
 
 impl PatternTrack {
-    /// A pattern that shows or lingers, with its finding, in an interval that ends at `now_ms`.
-    pub fn shows(&mut self, hold: Hold, mut now: Observation, finding: Finding, now_ms: i64) {
+    /// A pattern that shows, with its finding, in an interval of some seconds that ends at `now_ms`.
+    pub fn shows(&mut self, hold: Hold, seconds: f64, finding: Finding, now_ms: i64) {
         if self.recent.is_empty() || self.absent_s >= hold.times().2 - TOLERANCE_S {
-            self.since_ms = now_ms - (now.seconds * 1e3) as i64;
+            self.since_ms = now_ms - (seconds * 1e3) as i64;
             self.age_s = 0.0;
         }
-        now.cost = finding.cost.unwrap_or(0.0);
-        finding.figure().unwrap_or_default().clone_into(&mut now.figure);
+        let (cost, figure) = (finding.cost.unwrap_or(0.0), finding.figure().unwrap_or_default().to_owned());
+        self.observe(hold, Observation { seconds, shows: Some(finding.severity), cost, figure });
         self.is_event = matches!(hold, Hold::Once(_));
         self.last = finding;
-        self.observe(hold, now);
         self.absent_s = 0.0;
     }
 
@@ -68,7 +65,7 @@ impl PatternTrack {
         self.absent_s += now.seconds;
         // What is kept until the end needs only the intervals in which it showed.
         let for_ever = hold.times().2.is_infinite();
-        if for_ever && now.lingers.is_none() {
+        if for_ever && now.shows.is_none() {
             return;
         }
         self.recent.push_back(now);
@@ -83,7 +80,7 @@ impl PatternTrack {
 
     /// Whether nothing of it is left to remember.
     pub fn is_over(&self) -> bool {
-        self.recent.iter().all(|o| o.lingers.is_none())
+        self.recent.iter().all(|o| o.shows.is_none())
     }
 
     /// The finding to report, if any. With `exactly`, the time since it began is known however long that was.
@@ -92,7 +89,7 @@ impl PatternTrack {
         let severity = severity.into_iter().find(|level| self.is_reported(hold, *level))?;
         let is_longer = !exactly && self.age_s > REMEMBERED_S;
         let since_ms = if is_longer { now_ms - (REMEMBERED_S * 1e3) as i64 } else { self.since_ms };
-        let lasting = self.lasting(is_longer, severity);
+        let lasting = self.lasting(is_longer);
         // A time that no clock shows is not known.
         let since_ms = Some(since_ms).filter(|ms| utc(*ms).is_some());
         Some(Finding { severity, since_ms, lasting: Some(lasting), ..self.last.clone() })
@@ -107,7 +104,7 @@ impl PatternTrack {
             if o.shows >= Some(level) && self.shown_s(i, of, level) >= need - TOLERANCE_S {
                 return true;
             }
-            absent_s = if o.lingers >= Some(level) { 0.0 } else { absent_s + o.seconds };
+            absent_s = if o.shows >= Some(level) { 0.0 } else { absent_s + o.seconds };
             if absent_s >= gone - TOLERANCE_S {
                 return false;
             }
@@ -133,7 +130,7 @@ impl PatternTrack {
         Some(self.shown_s(self.recent.len(), hold.times().1, Severity::Info)).filter(|s| *s > 0.0)
     }
 
-    fn lasting(&self, is_longer: bool, severity: Severity) -> Lasting {
+    fn lasting(&self, is_longer: bool) -> Lasting {
         let (mut of_s, mut shown_s) = (0.0, 0.0);
         let age_s = self.age_s.min(REMEMBERED_S);
         for o in self.recent.iter().rev() {
@@ -141,17 +138,12 @@ impl PatternTrack {
                 break;
             }
             of_s += o.seconds;
-            shown_s += if o.lingers.is_some() { o.seconds } else { 0.0 };
+            shown_s += if o.shows.is_some() { o.seconds } else { 0.0 };
         }
         let cost = self.last.cost.unwrap_or(0.0);
-        // A figure that has fallen below the threshold does not explain the finding.
-        let is_below = self.recent.back().is_some_and(|o| o.shows < Some(severity));
-        let heavier = |a: &&Observation, b: &&Observation| a.lingers.cmp(&b.lingers).then(a.cost.total_cmp(&b.cost));
-        let is_worse = |o: &&Observation| {
-            let other = self.last.figure() != Some(o.figure.as_str());
-            o.lingers > Some(self.last.severity) || o.cost > cost * CLEARLY || is_below && other
-        };
-        let worst = self.recent.iter().filter(|o| o.lingers.is_some()).max_by(heavier);
+        let heavier = |a: &&Observation, b: &&Observation| a.shows.cmp(&b.shows).then(a.cost.total_cmp(&b.cost));
+        let is_worse = |o: &&Observation| o.shows > Some(self.last.severity) || o.cost > cost * CLEARLY;
+        let worst = self.recent.iter().filter(|o| o.shows.is_some()).max_by(heavier);
         let worst = worst.filter(is_worse).map(|o| o.figure.clone()).filter(|figure| !figure.is_empty());
         Lasting { is_longer, shown_s, of_s, ago_s: self.absent_s, worst }
     }

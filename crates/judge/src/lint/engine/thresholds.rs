@@ -57,24 +57,12 @@ pub struct Threshold {
 /// A value that a threshold may have.
 trait ThresholdValue {
     fn text(&self) -> String;
-
-    /// The same, reached a little earlier: times `by`.
-    fn times(&self, by: f64) -> Self;
 }
-
-/// A reported finding stays until its figure is below this part of the threshold.
-const LOWER: f64 = 0.8;
-/// The factor of thresholds that a figure has to stay below.
-const UPPER: f64 = 1.0 / LOWER;
 
 impl ThresholdValue for Steps {
     fn text(&self) -> String {
         let reached = self.levels().into_iter().filter(|(_, from)| from.is_finite());
         reached.map(|(severity, from)| format!("{severity} {}", figure(from))).collect::<Vec<_>>().join(", ")
-    }
-
-    fn times(&self, by: f64) -> Self {
-        Self::new(self.info * by, self.warning * by, self.critical * by)
     }
 }
 
@@ -82,26 +70,18 @@ impl ThresholdValue for f64 {
     fn text(&self) -> String {
         figure(*self)
     }
-
-    fn times(&self, by: f64) -> Self {
-        self * by
-    }
 }
 
 impl ThresholdValue for (f64, f64) {
     fn text(&self) -> String {
         format!("{} and {}", figure(self.0), figure(self.1))
     }
-
-    fn times(&self, by: f64) -> Self {
-        (self.0 * by, self.1 * by)
-    }
 }
 
 /// Groups of thresholds: each with its doc comment, its default and the default's source, if it has one.
 macro_rules! groups {
     ($($(#[$doc:meta])* $name:ident: $group:ident {
-        $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr $(, $source:literal)? $(, $by:ident)?;)*
+        $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr $(, $source:literal)?;)*
     })*) => {
         $(
         $(#[$doc])*
@@ -126,11 +106,6 @@ macro_rules! groups {
         }
 
         impl Thresholds {
-            /// The lower bounds: what is reported stays as long as its figure reaches these.
-            pub(crate) fn lower(&self) -> Self {
-                Self { $($name: $group { $($field: self.$name.$field.times([$($by,)? LOWER][0]),)* },)* }
-            }
-
             /// All thresholds with their values, in the order of the config file.
             pub fn list(&self) -> Vec<Threshold> {
                 vec![$($(Threshold {
@@ -148,8 +123,7 @@ groups! {
     /// Cost of the exits of one cause.
     cost: CostThresholds {
         /// Percent of one CPU for the whole guest.
-        of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0),
-            "Measured in Windows with emulated timers: 33 % with 8 vCPUs, 78 % with 2; in a healthy guest under 0.5 %";
+        of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0), "Measured: 33 to 78 % in Windows, under 0.5 % if healthy";
         /// Percent of a CPU, averaged over the guest's vCPUs.
         of_vcpus: Steps = Steps::new(0.5, 2.0, 10.0), "Measured in the same guests: 4.1 % and 39 % of each vCPU";
     }
@@ -157,37 +131,29 @@ groups! {
     /// Timer rules, per second.
     timers: TimerThresholds {
         /// Reads of the ACPI PM timer per busy vCPU.
-        acpi_pm_per_vcpu: Steps = Steps::new(100.0, 500.0, 10_000.0),
-            "Measured: 1985/s per vCPU in Windows without the Hyper-V clock, none in healthy guests";
+        acpi_pm_per_vcpu: Steps = Steps::new(100.0, 500.0, 10_000.0), "Measured: 1985/s in Windows, none if healthy";
         /// Share of the guest's exits that a warning by rate needs, percent.
         acpi_pm_exit_share: f64 = 20.0, "Measured: 45 % of the exits of Windows without the Hyper-V clock";
         /// RTC accesses of the guest.
-        rtc: Steps = Steps::new(256.0, 1000.0, 10_000.0),
-            "Windows ticks 64 times/s with 130 to 260 accesses/s; measured 9700/s while a program wanted a fine clock";
+        rtc: Steps = Steps::new(256.0, 1000.0, 10_000.0), "Windows makes 130 to 260 accesses/s; measured 9700/s";
         /// HPET accesses of the guest.
-        hpet: Steps = Steps::new(NEVER, 1000.0, 10_000.0),
-            "Measured: 2300/s in Linux with clocksource hpet, which lost 2.4 % of its throughput";
+        hpet: Steps = Steps::new(NEVER, 1000.0, 10_000.0), "Measured: 2300/s in Linux, which lost 2.4 % of its speed";
         /// HPET accesses per vCPU: an info.
         hpet_per_vcpu: f64 = 100.0, "Chosen as for the PM timer";
         /// Reads of `HV_X64_MSR_TIME_REF_COUNT`.
-        time_ref_count: Steps = Steps::new(100.0, 1000.0, 10_000.0),
-            "Reported: 36k/s in a guest without a valid TSC page (cloud-hypervisor pull request 8380)";
+        time_ref_count: Steps = Steps::new(100.0, 1000.0, 10_000.0), "Reported: 36k/s (cloud-hypervisor issue 8380)";
         /// Halts per vCPU of an idle guest.
-        idle_halts_per_vcpu: Steps = Steps::new(250.0, 1000.0, NEVER),
-            "Measured in idle Windows: 2933/s before and 174/s after its timers were fixed; 10/s in idle Linux";
+        idle_halts_per_vcpu: Steps = Steps::new(250.0, 1000.0, NEVER), "Measured: 2933/s in Windows, mended 174/s";
         /// A guest is idle while its vCPUs run less than this, percent.
-        idle_guest_cpu: f64 = 10.0, UPPER;
+        idle_guest_cpu: f64 = 10.0;
         /// A vCPU is woken too often when its mean sleep is shorter, milliseconds.
-        short_sleep_ms: f64 = 1.0,
-            "Measured in idle Windows: 0.34 ms before and 10.4 ms after its timers were fixed", UPPER;
+        short_sleep_ms: f64 = 1.0, "Measured in idle Windows: 0.34 ms, with mended timers 10.4 ms";
         /// PIT accesses: an info.
         pit: f64 = 100.0, "Chosen: modern systems use the PIT only while they boot";
         /// CPU time of QEMU's main thread with an unused HPET, percent.
-        hpet_idle_main: Steps = Steps::new(3.0, 10.0, NEVER),
-            "Reported: 9 % with an unused HPET, 0.6 % without (systemd's mkosi)";
+        hpet_idle_main: Steps = Steps::new(3.0, 10.0, NEVER), "Reported: 9 %, without the HPET 0.6 % (mkosi)";
         /// Timer reprogrammings per vCPU of an idle guest.
-        tick_per_vcpu: Steps = Steps::new(90.0, 240.0, NEVER),
-            "Linux ticks at 100 Hz or more; measured 10 wake-ups/s per vCPU in idle tickless Linux";
+        tick_per_vcpu: Steps = Steps::new(90.0, 240.0, NEVER), "Linux ticks at 100 Hz or more, tickless at 10 Hz";
         /// Timer reprogrammings of the whole guest from which a storm is a warning.
         tick_storm: f64 = 5000.0;
     }
@@ -217,8 +183,7 @@ groups! {
         /// The fewest accesses of a serial burst.
         burst_accesses: f64 = 16.0;
         /// Length of a serial burst, milliseconds.
-        burst_ms: Steps = Steps::new(5.0, 20.0, NEVER),
-            "Measured: 64 characters held a vCPU for 15 ms and raised ping times from 0.18 to 1.3 ms";
+        burst_ms: Steps = Steps::new(5.0, 20.0, NEVER), "Measured: 15 ms, which raised ping times by 1 ms";
         /// Wake-ups of vCPUs by a kworker: a warning.
         kworker_wakes: f64 = 1000.0;
     }
@@ -232,21 +197,17 @@ groups! {
         /// Mean time of a request from which a full queue is a warning, microseconds.
         queue_us: f64 = 10_000.0, "Chosen: a single hard disk takes about as long for a random read";
         /// Time in which a flush is under way, percent.
-        flush_time: Steps = Steps::new(30.0, 60.0, NEVER),
-            "Chosen: what the program waits for flushes is time in which it does nothing else";
+        flush_time: Steps = Steps::new(30.0, 60.0, NEVER), "Chosen: meanwhile the program does nothing else";
         /// The fewest flushes per second that are judged.
         flushes: f64 = 10.0, "Chosen: an idle Linux flushes its journal every 5 s";
         /// Mean time of a flush since the guest's start, microseconds.
-        flush_us: Steps = Steps::new(30_000.0, 100_000.0, NEVER),
-            "Chosen: an SSD flushes in some milliseconds, a single hard disk in about 20";
+        flush_us: Steps = Steps::new(30_000.0, 100_000.0, NEVER), "Chosen: SSDs take some ms, a hard disk about 20";
         /// Mean time of the guest's requests outside the host's block devices, microseconds.
-        outside_us: Steps = Steps::new(2_000.0, 10_000.0, NEVER),
-            "Chosen: QEMU adds some 10 to 100 us to a request while its threads get a CPU";
+        outside_us: Steps = Steps::new(2_000.0, 10_000.0, NEVER), "Chosen: QEMU adds some 10 to 100 us";
         /// The least part of a request's time outside the host's block devices, percent.
         outside_percent: f64 = 75.0, "Chosen: with less, the storage is the larger part of the wait";
         /// Mean time of a block device for the guest's requests, microseconds.
-        storage_us: Steps = Steps::new(10_000.0, 30_000.0, NEVER),
-            "Chosen: a random read takes a single hard disk about 10 ms, an SSD below 1 ms";
+        storage_us: Steps = Steps::new(10_000.0, 30_000.0, NEVER), "Chosen: a hard disk takes 10 ms, an SSD below 1";
         /// The fewest requests per second whose times are compared.
         timed_ops: f64 = 5.0, "Chosen: a mean of fewer says little";
         /// The fewest requests per second of a disk that needs an IOThread.
@@ -268,7 +229,7 @@ groups! {
         /// Halt polling of a mostly idle vCPU, percent of a CPU.
         halt_poll: Steps = Steps::new(20.0, 50.0, NEVER);
         /// Guest share below which a vCPU is mostly idle, percent.
-        halt_poll_guest: f64 = 30.0, UPPER;
+        halt_poll_guest: f64 = 30.0;
     }
 
     /// Pinning rules.
@@ -276,24 +237,20 @@ groups! {
         /// A vCPU is busy from this demand for a CPU on, percent.
         busy: f64 = 50.0;
         /// Moves per second of a busy vCPU.
-        migrations: Steps = Steps::new(1.0, 10.0, NEVER),
-            "Chosen; measured loss of unpinned guests on a busy host 20 %";
+        migrations: Steps = Steps::new(1.0, 10.0, NEVER), "Chosen; unpinned guests on a busy host lost 20 %";
         /// Moves per second to another last-level cache (warning) or node (critical).
         far_migrations: f64 = 5.0;
         /// Wait of a busy vCPU, percent of the time.
-        wait: Steps = Steps::new(2.0, 5.0, 20.0),
-            "Measured: host tasks on the vCPUs' CPUs took about 40 % of a guest's speed";
+        wait: Steps = Steps::new(2.0, 5.0, 20.0), "Measured: host tasks took about 40 % of a guest's speed";
         /// Two vCPUs on one CPU compete when both want at least this much of it, percent.
         overlap_busy: f64 = 30.0;
         /// CPU time of an emulator, `IOThread` or vhost thread on a vCPU's CPU, percent.
-        emulator: Steps = Steps::new(2.0, 10.0, NEVER),
-            "Chosen; libvirt's real-time guide keeps these threads on CPUs of their own";
+        emulator: Steps = Steps::new(2.0, 10.0, NEVER), "Chosen; libvirt's real-time guide keeps them apart";
         /// Share of the guest's memory on its vCPUs' nodes, percent: a warning below the first, critical below the
         /// second.
-        local_memory: (f64, f64) = (80.0, 50.0), "Red Hat's tuning guide reports a loss of 10 % and more", UPPER;
+        local_memory: (f64, f64) = (80.0, 50.0), "Red Hat's tuning guide reports a loss of 10 % and more";
         /// Memory of a guest and its VMM from which its share on the vCPUs' nodes counts, MiB.
-        local_memory_least: f64 = 256.0,
-            "Measured: QEMU 7.2 has 43 MiB of its own (programs, libraries, firmware), less than a fifth of this";
+        local_memory_least: f64 = 256.0, "Measured: QEMU 7.2 has 43 MiB of its own";
         /// Device interrupts per second on an isolated CPU.
         isolated_irqs: Steps = Steps::new(100.0, 1000.0, NEVER);
         /// Kernel threads and soft interrupts on an isolated CPU, percent.
@@ -305,13 +262,11 @@ groups! {
         /// Throttled time from which a quota is critical, percent of the interval.
         throttled_time: f64 = 10.0;
         /// vCPUs per CPU.
-        overcommit: Steps = Steps::new(3.0, 5.0, 10.0),
-            "Red Hat's guide: up to 5 vCPUs per CPU are safe, more than 10 are not";
+        overcommit: Steps = Steps::new(3.0, 5.0, 10.0), "Red Hat's guide: up to 5 are safe, more than 10 are not";
         /// Wake-up latency, microseconds: an info from this median on, a warning from this 99th percentile on.
         wakeup_us: (f64, f64) = (100.0, 1000.0), "Measured: 27 to 46 us are normal; above 1 ms network latency suffers";
         /// CPU time of host tasks on a pinned vCPU's CPU, percent.
-        host_tasks: Steps = Steps::new(2.0, 10.0, NEVER),
-            "Measured: host tasks on the vCPUs' CPUs took about 40 % of a guest's speed";
+        host_tasks: Steps = Steps::new(2.0, 10.0, NEVER), "Measured: they took about 40 % of a guest's speed";
         /// Wait of emulator threads while pinned vCPUs fill most of the host, percent: a warning.
         starved_wait: f64 = 20.0;
     }
@@ -325,7 +280,7 @@ groups! {
         /// Functions of one cause in a profile of the host, percent: an info.
         profile: f64 = 5.0, "Chosen; 17 and 22 % in profiles of hosts that compacted memory or had shadow page tables";
         /// Frequency of a busy CPU, percent of what all CPUs can keep up: a warning below.
-        slow_clock: f64 = 60.0, "Chosen: a limit of power costs a healthy host less; idle clocks are below 50 %", UPPER;
+        slow_clock: f64 = 60.0, "Chosen: a limit of power costs a healthy host less; idle clocks are below 50 %";
         /// A CPU is busy enough for its frequency to count from here on, percent.
         clock_busy: f64 = 70.0, "Chosen: the kernel notes a frequency at each tick of a busy CPU";
         /// Faults of a vCPU at one place: a warning.

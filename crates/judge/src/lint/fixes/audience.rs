@@ -1,5 +1,4 @@
-//! Cuts each finding to its guest: no parameter of another vendor's KVM, no setting of a VMM or manager that the guest
-//! does not have.
+//! Cuts each finding to its guest: no setting of a VMM or manager that the guest does not have.
 //!
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
@@ -7,12 +6,10 @@ use super::shell::commands;
 use super::{AT_NEXT_START, POWER_CYCLE, advice, is_transient};
 use crate::lint::engine::finding::{Audience, FixKind, is_command};
 use crate::lint::prelude::*;
-use kvm::Isa;
 use sample::Vmm;
 
 const NOVA_PLACES: &str = "nova places this guest and writes its XML: its next hard reboot or migration undoes changes \
-    by `virsh`, and nova does not count them. Set in its flavor, and resize the guest: hw:cpu_policy=dedicated \
-    (vCPUs on CPUs of cpu_dedicated_set), hw:emulator_threads_policy=share (the emulator on cpu_shared_set), \
+    by `virsh`. Set in its flavor, and resize the guest: hw:cpu_policy=dedicated, hw:emulator_threads_policy=share, \
     hw:cpu_thread_policy, hw:numa_nodes";
 const NOVA_WRITES: &str = "nova writes this guest's XML, and its next hard reboot or migration undoes changes by \
     `virsh`: to keep it, set the property of its image or flavor that stands for it";
@@ -31,15 +28,11 @@ pub(crate) fn for_nova(mut fix: Vec<Fix>) -> Vec<Fix> {
 }
 
 /// The host and the VMM that a finding is about.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about a guest and its host")]
 pub(crate) struct Surroundings {
     /// libvirt runs the guest, or may.
     libvirt: bool,
     /// The VMM, if it is not QEMU.
     other_vmm: Option<String>,
-    isa: Option<Isa>,
-    /// Whether it is a PC.
-    x86: bool,
     /// The guest's number in Proxmox.
     proxmox: Option<String>,
     /// nova runs the guest.
@@ -57,9 +50,7 @@ impl Surroundings {
         // What is about several guests has to fit each of them.
         let guests = if let Some(one) = one { std::slice::from_ref(one) } else { ctx.guests.as_slice() };
         let is_qemu = |g: &GuestContext<'_>| g.domain.facts.vmm == Vmm::Qemu;
-        let host = &ctx.model.host.facts.arch;
         Self {
-            x86: guests.iter().all(|g| g.config.is_x86()) && ["", "x86_64", "i686"].contains(&host.as_str()),
             proxmox: one.and_then(GuestContext::proxmox_id).map(str::to_owned),
             nova: one.is_some_and(GuestContext::is_of_nova),
             pid: one.and_then(|g| g.domain.facts.pid),
@@ -70,7 +61,6 @@ impl Surroundings {
                 // Nobody knows whose the VMM is.
                 None => "the VMM".to_owned(),
             }),
-            isa: guests.iter().find_map(|g| ctx.isa(g)).or_else(|| ctx.host_isa()),
         }
     }
 
@@ -119,12 +109,10 @@ impl Surroundings {
         if self.libvirt {
             return Some(line);
         }
-        let mut kept: Vec<String> = Vec::new();
-        for part in commands(&line) {
-            let is_foreign = part.contains("virsh ") || part.contains("/libvirt/");
-            let fitting = if is_foreign { self.instead(part) } else { Some(part.to_owned()) };
-            kept.extend(fitting.filter(|part| !kept.contains(part)));
-        }
+        let is_foreign = |part: &str| part.contains("virsh ") || part.contains("/libvirt/");
+        let fitting = |part| if is_foreign(part) { self.instead(part) } else { Some(part.to_owned()) };
+        let mut kept: Vec<String> = commands(&line).into_iter().filter_map(fitting).collect();
+        kept.dedup();
         let kept = kept.join("; ");
         let verb = if is_command(&kept) { "" } else { "check: " };
         (!kept.is_empty()).then(|| format!("{verb}{kept}"))
@@ -153,8 +141,6 @@ impl Surroundings {
             (FixKind::LibvirtXml, _) => !self.libvirt || other_vmm,
             (FixKind::QemuOption, _) | (_, Audience::Qemu) => other_vmm,
             (_, Audience::Libvirt) => !self.libvirt,
-            (_, Audience::Intel) => !self.x86 || self.isa == Some(Isa::Svm),
-            (_, Audience::Amd) => !self.x86 || self.isa == Some(Isa::Vmx),
             (_, Audience::Everyone) => false,
         }
     }

@@ -1,34 +1,27 @@
 //! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
 
-use super::{advice, command, cpu, either, libvirt_advice, timer, xml};
+use super::{advice, command, cpu, libvirt_advice, timer, xml};
 use crate::lint::prelude::*;
 use kvm::hyperv::{self, Enlightenment};
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
 const CLOCK_AND_TIMERS: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
-/// QEMU of this version has synthetic timers (`hv-stimer`).
-const STIMER_SINCE: (u32, u32) = (2, 6);
 /// QEMU of this version has `hv-avic`.
 const AVIC_SINCE: (u32, u32) = (6, 2);
 
 pub(crate) const ADD_AVIC: &str = "synic disables APIC virtualisation unless avic is on too: add the avic \
-    enlightenment (hv-avic=on; libvirt 8.10, QEMU 6.2) where the host's CPU has APICv or AVIC and \
-    KVM uses it (enable_apicv, avic)";
+    enlightenment (hv-avic=on; libvirt 8.10, QEMU 6.2) where KVM uses APICv or AVIC (enable_apicv, avic)";
 
 /// Enlightenments that only serve others and change no timer.
 const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
 
-const TOO_OLD: &str = "This Windows lacks Hyper-V clock support; fix it inside the guest: \
-    remove /usepmtimer from its boot.ini, or upgrade to Windows 7, 2008 R2 or later";
+const TOO_OLD: &str = "This Windows has no Hyper-V clock: remove /usepmtimer from its boot.ini, or upgrade it";
 const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
-const USELESS: &str = "this host does not offer what it needs, so the guest does not start with it";
-const KEEP_HPET: &str = "Remove -no-hpet from QEMU's command line";
-const NEWER_MACHINE: &str = "Move the guest to a newer machine type (QEMU 2.6 or later): \
-    it offers stimer, which needs neither RTC nor HPET";
+const NOT_OFFERED: &str = "not proposed, because this host does not offer it (virsh domcapabilities), and with it the \
+    guest would not start; a newer kernel with CONFIG_KVM_HYPERV, or a newer QEMU, may offer it";
 const BOOT_SETTINGS: &str =
     "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
-const BOOT_SETTINGS_NEED: &str =
-    "run it inside the guest as administrator, then restart; an error means that the value was not set";
+const BOOT_SETTINGS_NEED: &str = "run it inside the guest as administrator, then restart";
 
 /// Those of [`CLOCK_AND_TIMERS`] that this guest's Windows supports: 7 and 2008 R2 only the clock, older ones none.
 pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static str] {
@@ -62,17 +55,11 @@ fn os_contains(guest: &GuestContext<'_>, words: &[&str]) -> bool {
     contains(guest.name()) || drives.filter(|file| !file.contains("virtio-win")).any(|file| contains(file))
 }
 
-/// Gives a Windows guest the Hyper-V clock and timers; where QEMU is too old for them, the HPET.
+/// Gives a Windows guest the Hyper-V clock and timers.
 pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let supported = clock_and_timers(guest);
     if supported.is_empty() {
         return vec![advice(TOO_OLD)];
-    }
-    if guest.config.machine.version.is_some_and(|v| v < STIMER_SINCE) {
-        let mut fixes = enable(guest, &["hypervclock"]);
-        fixes.extend(hpet_instead(guest));
-        fixes.push(advice(NEWER_MACHINE));
-        return fixes;
     }
     let (synic, may_avic) = (supported.contains(&"synic"), host_offers(guest, "avic"));
     let has_avic = may_avic && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE);
@@ -83,23 +70,11 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
         // It has everything that it needs, so something inside forces another clock.
         return vec![command(BOOT_SETTINGS).needing(BOOT_SETTINGS_NEED)];
     }
-    if synic && !host_offers(guest, "stimer") {
-        fixes.extend(hpet_instead(guest));
-    }
     let possible = ctx.apic_virtualisation() != Some(false) && may_avic;
     if !avic && possible && synic && !guest.config.hyperv.has("avic") {
         fixes.push(libvirt_advice(ADD_AVIC));
     }
     fixes
-}
-
-/// Without synthetic timers the HPET costs less than the RTC (QEMU, `hyperv.rst`).
-fn hpet_instead(guest: &GuestContext<'_>) -> Vec<Fix> {
-    if guest.config.hpet() != Some(false) {
-        return Vec::new();
-    }
-    let on = timer(guest, "<timer name='hpet' present='yes'/>");
-    either(guest, xml(guest, on), advice(KEEP_HPET))
 }
 
 /// The enlightenments of a list that the guest lacks.
@@ -127,9 +102,7 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     let nothing = names.is_empty() && !guest.config.hypervisor_hidden;
     let mut fixes = if nothing { Vec::new() } else { switch_on(guest, &names) };
     if !refused.is_empty() {
-        let useless = wanted.iter().filter(|name| guest.config.hyperv.has(name) && !host_offers(guest, name));
-        fixes.extend(useless.map(|name| advice(format!("Switch {name} off: {USELESS}"))));
-        fixes.push(libvirt_advice(not_offered(&refused)));
+        fixes.push(libvirt_advice(format!("{}: {NOT_OFFERED}", refused.join(", "))));
     }
     fixes
 }
@@ -138,14 +111,6 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
 fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
     let Some(offered) = &guest.offered else { return true };
     offered.contains(name) && hyperv::needs(name).iter().all(|need| offered.contains(*need))
-}
-
-fn not_offered(names: &[&str]) -> String {
-    format!(
-        "{}: not proposed, because this host does not offer it (virsh domcapabilities, or KVM's CPUID), and with it \
-         the guest would not start; a newer kernel with CONFIG_KVM_HYPERV, or a newer QEMU, may offer it",
-        names.join(", ")
-    )
 }
 
 /// Libvirt's elements, or QEMU's flags.

@@ -6,8 +6,7 @@ use crate::lint::prelude::*;
 use kvm::CpuSet;
 
 /// What a host without a spare CPU can do.
-pub(crate) const KEEP_FIRST_CORES: &str = "Keep a core free of vCPU pins: \
-    remove a vCPU from a guest, or move a guest to another host";
+pub(crate) const KEEP_FIRST_CORES: &str = "Keep a core free of vCPU pins, or move a guest to another host";
 
 const UNKNOWN: &str = "Isolate the CPUs of pinned vCPUs with isolcpus= on the host's kernel command line, and leave \
     CPU 0 to the host; lscpu -p beside the other files says which CPUs there are";
@@ -81,13 +80,11 @@ impl Isolation {
                 None => kernel(names.iter().map(|n| format!("{n}={cpus}")).collect::<Vec<_>>().join(" ")),
             });
         }
-        fix.extend(self.kept.map(|cpu| match self.host.iter().last() {
-            Some(other) => advice(format!(
-                "CPU {cpu} cannot be isolated: the host keeps it for its own work. Pin its vCPU to another CPU, such \
-                 as {other}"
-            )),
-            None => advice(format!("CPU {cpu} cannot be isolated too: the host needs a CPU. {KEEP_FIRST_CORES}")),
-        }));
+        let instead = match self.host.iter().last() {
+            Some(other) => format!("Pin its vCPU to another CPU, such as {other}"),
+            None => KEEP_FIRST_CORES.into(),
+        };
+        fix.extend(self.kept.map(|cpu| advice(format!("CPU {cpu} cannot be isolated: the host keeps it. {instead}"))));
         fix
     }
 }

@@ -23,8 +23,7 @@ pub(crate) const VIRTIO_FIRST: &str = "first install the virtio drivers in the g
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
 const IN_GUEST: &str = "run it inside the guest";
-const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it to guests (its own TSC may stop, or it is \
-    itself a guest without it), and a guest that requires it would not start";
+const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it, and the guest would not start";
 /// What a `virsh … --live --config` command needs.
 pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
 /// The same for a guest without a configuration (libvirt.org, "Domain management": transient domains).
@@ -117,6 +116,11 @@ pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Ve
     }
 }
 
+/// The same as an element of the XML and as an option of QEMU.
+pub(crate) fn setting(guest: &GuestContext<'_>, element: impl Into<String>, option: impl Into<String>) -> Vec<Fix> {
+    either(guest, xml(guest, element), qemu(guest, option))
+}
+
 /// A `virsh` command about this guest.
 pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String {
     let uuid = guest.domain.facts.uuid.as_ref().map(|u| u.value.as_str());
@@ -177,14 +181,12 @@ pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
 
 /// Takes the HPET away.
 pub(crate) fn hpet_off(guest: &GuestContext<'_>) -> Vec<Fix> {
-    let off = timer(guest, "<timer name='hpet' present='no'/>");
-    either(guest, xml(guest, off), qemu(guest, "-machine hpet=off"))
+    setting(guest, timer(guest, "<timer name='hpet' present='no'/>"), "-machine hpet=off")
 }
 
 /// Takes the `VMware` backdoor away.
 pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
-    let off = xml(guest, "<features>\n  <vmport state='off'/>\n</features>");
-    either(guest, off, qemu(guest, "-machine vmport=off"))
+    setting(guest, "<features>\n  <vmport state='off'/>\n</features>", "-machine vmport=off")
 }
 
 /// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the

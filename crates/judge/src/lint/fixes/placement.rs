@@ -12,7 +12,6 @@ use crate::placement::{GuestLayout, GuestPlan};
 use kvm::CpuSet;
 use sample::GroupCpus;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// The most pins in one fix.
 const MAX_PINS: usize = 512;
@@ -84,43 +83,10 @@ struct PlannedPin<'a> {
     number: Option<u32>,
     cpus: &'a CpuSet,
     /// Where the thread may run now.
-    was: CpuSet,
+    was: Option<&'a CpuSet>,
     /// What the configuration pins the thread to.
     configured: Option<&'a CpuSet>,
     thread: Option<&'a ThreadModel>,
-}
-
-impl PlannedPin<'_> {
-    fn virsh(&self, guest: &GuestContext<'_>, cpus: &str, scope: &str) -> String {
-        let number = self.number.map_or_else(String::new, |n| format!("{n} "));
-        virsh(guest, self.verb, &format!("{number}{cpus} {scope}"))
-    }
-}
-
-/// The pins of a plan: vCPUs, emulator, `IOThreads`.
-fn pins_of<'a>(
-    ctx: &'a Context<'_>,
-    guest: &'a GuestContext<'_>,
-    part: &'a GuestPlan,
-) -> impl Iterator<Item = PlannedPin<'a>> + 'a {
-    let (pins, domain, now) = (&guest.config.pins, guest.domain, ctx.layout(guest));
-    let was = |cpus: Option<&CpuSet>| cpus.filter(|c| !c.is_empty()).unwrap_or(&ctx.map().all).clone();
-    let vcpus = part.vcpus.iter().map(move |(v, cpus)| PlannedPin {
-        verb: "vcpupin",
-        number: Some(*v),
-        cpus,
-        was: was(now.vcpus.get(*v as usize)),
-        configured: pins.vcpus.get(v),
-        thread: domain.vcpu(*v),
-    });
-    vcpus.chain(part.helpers.iter().map(move |(id, cpus)| PlannedPin {
-        verb: if id.is_some() { "iothreadpin" } else { "emulatorpin" },
-        number: *id,
-        cpus,
-        was: was(now.helpers.get(id).and_then(|helper| helper.cpus.as_ref())),
-        configured: pins.helpers.get(id),
-        thread: domain.helper(*id),
-    }))
 }
 
 /// A command that pins, and its opposite.
@@ -130,10 +96,26 @@ struct PinCommand {
     undo: String,
 }
 
-/// The commands that pin a guest's threads.
+/// The commands that pin a guest's threads: vCPUs, emulator, `IOThreads`.
 fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<PinCommand> {
-    let map = ctx.map();
-    let pins = pins_of(ctx, guest, part);
+    let (map, pins, domain, now) = (ctx.map(), &guest.config.pins, guest.domain, ctx.layout(guest));
+    let vcpus = part.vcpus.iter().map(|(v, cpus)| PlannedPin {
+        verb: "vcpupin",
+        number: Some(*v),
+        cpus,
+        was: now.vcpus.get(*v as usize),
+        configured: pins.vcpus.get(v),
+        thread: domain.vcpu(*v),
+    });
+    let pins = vcpus.chain(part.helpers.iter().map(|(id, cpus)| PlannedPin {
+        verb: if id.is_some() { "iothreadpin" } else { "emulatorpin" },
+        number: *id,
+        cpus,
+        was: now.helpers.get(id).and_then(|helper| helper.cpus.as_ref()),
+        configured: pins.helpers.get(id),
+        thread: domain.helper(*id),
+    }));
+    let was = |pin: &PlannedPin<'_>| pin.was.filter(|cpus| !cpus.is_empty()).unwrap_or(&map.all).clone();
     if guest.config.libvirt != Some(false) {
         let line = |pin: PlannedPin<'_>| {
             let (need, keep) = match scope(guest) {
@@ -143,26 +125,27 @@ fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -
                 both => (LIVE_AND_KEPT, both),
             };
             // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
-            let was = if map.restricts(&pin.was) { pin.was.to_string() } else { "r".into() };
-            let (text, undo) = (pin.virsh(guest, &pin.cpus.to_string(), keep), pin.virsh(guest, &was, keep));
-            PinCommand { need, text, undo }
+            let was =
+                Some(was(&pin)).filter(|was| map.restricts(was)).map_or_else(|| "r".into(), |was| was.to_string());
+            let number = pin.number.map_or_else(String::new, |n| format!("{n} "));
+            let set = |cpus: &str| virsh(guest, pin.verb, &format!("{number}{cpus} {keep}"));
+            PinCommand { need, text: set(&pin.cpus.to_string()), undo: set(&was) }
         };
         return pins.map(line).collect();
     }
     // A file may not have the threads' ids, and 0 is the shell's own.
     let taskset = |pin: PlannedPin<'_>| {
         let tid = pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0)?;
-        let [text, undo] = [pin.cpus, &pin.was].map(|cpus| format!("taskset -pc {cpus} {tid}"));
+        let [text, undo] = [pin.cpus, &was(&pin)].map(|cpus| format!("taskset -pc {cpus} {tid}"));
         Some(PinCommand { need: UNTIL_GUEST_ENDS, text, undo })
     };
-    let kept = guest.proxmox_id().filter(|_| ctx.layout(guest).one_set).map(|id| {
+    let kept = guest.proxmox_id().filter(|_| now.one_set).map(|id| {
         // All threads have one set.
         let set = |layout: Option<&GuestLayout>| match layout.and_then(|l| l.vcpus.first()) {
             Some(cpus) if map.restricts(cpus) => format!("qm set {id} --affinity {cpus}"),
             _ => format!("qm set {id} --delete affinity"),
         };
-        let (text, undo) = (set(ctx.planned(guest)), set(Some(ctx.layout(guest))));
-        PinCommand { need: AT_NEXT_START, text, undo }
+        PinCommand { need: AT_NEXT_START, text: set(ctx.planned(guest)), undo: set(Some(now)) }
     });
     kept.filter(|line| line.text != line.undo).into_iter().chain(pins.filter_map(taskset)).collect()
 }
@@ -240,17 +223,17 @@ pub(crate) fn numatune<'a>(memory: Option<&CpuSet>, cells: impl Iterator<Item = 
 /// Cells with a part of the memory that fits their number of vCPUs.
 fn cells_xml(part: &GuestPlan, memory: u64, vcpus: u32) -> String {
     let nodes = part.cells.iter().fold(CpuSet::new(), |all, c| all.union(&c.1));
-    let mut text = String::from("<cpu>\n  <numa>\n");
     let kib = memory / 1024;
     let mut left = kib;
-    for (id, (of_cell, _)) in part.cells.iter().enumerate() {
-        let share =
-            if id + 1 == part.cells.len() { left } else { kib / u64::from(vcpus.max(1)) * of_cell.len() as u64 };
+    let cell = |(id, (of_cell, _)): (usize, &(CpuSet, CpuSet))| {
+        let is_last = id + 1 == part.cells.len();
+        let share = if is_last { left } else { kib / u64::from(vcpus.max(1)) * of_cell.len() as u64 };
         left = left.saturating_sub(share);
-        let _ = writeln!(text, "    <cell id='{id}' cpus='{of_cell}' memory='{share}' unit='KiB'/>");
-    }
+        format!("    <cell id='{id}' cpus='{of_cell}' memory='{share}' unit='KiB'/>\n")
+    };
+    let text: String = part.cells.iter().enumerate().map(cell).collect();
     let cells = part.cells.iter().enumerate().map(|(id, (_, nodes))| (id as u32, nodes));
-    format!("{text}  </numa>\n</cpu>\n{}", numatune(Some(&nodes), cells))
+    format!("<cpu>\n  <numa>\n{text}  </numa>\n</cpu>\n{}", numatune(Some(&nodes), cells))
 }
 
 /// The fixes that undo the plan for a guest. Empty where the plan changes nothing.
@@ -266,37 +249,14 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     if changes_xml && is_transient(guest) {
         fix.push(advice("the rest of its XML stays as it is in what it is created from"));
     } else if changes_xml {
-        let file = guest.name().replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_");
-        let file = quoted(&format!("./{file}.xml"));
         let save = virsh(guest, "dumpxml", "--inactive");
-        fix.push(advice(format!("the rest of its XML: {save} > {file} before, virsh define {file} to go back")));
+        fix.push(advice(format!("the rest of its XML: {save} > FILE before, virsh define FILE to go back")));
     }
     fix
 }
 
-/// A group by its last folder, as systemd names its units.
-fn group_name(group: &GroupCpus) -> String {
-    group.folder.rsplit('/').next().unwrap_or_default().to_owned()
-}
-
 /// The commands without which the kernel refuses the pins of a plan: from the root downwards, one for each group.
 fn widen<'a>(changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)>) -> Vec<Fix> {
-    let widened = |(group, cpus): (&GroupCpus, CpuSet)| {
-        let widen = command(set_group(group, &cpus)).undone_by(set_group(group, &group.cpus));
-        widen.needing(&format!(
-            "comes first: {} leaves its guests only CPUs {}, and the kernel refuses pins beyond them; to keep that \
-             bound, pin the guests within it instead",
-            group_name(group),
-            group.cpus
-        ))
-    };
-    too_narrow(changed).into_iter().map(widened).collect()
-}
-
-/// The groups that pins go beyond, from the root downwards, and the CPUs that each needs.
-fn too_narrow<'a>(
-    changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)>,
-) -> Vec<(&'a GroupCpus, CpuSet)> {
     // A folder is shorter than those in it.
     let mut groups: BTreeMap<(usize, &str), (&GroupCpus, CpuSet)> = BTreeMap::new();
     for (guest, part) in changed {
@@ -307,15 +267,21 @@ fn too_narrow<'a>(
             *all = all.union(&wanted);
         }
     }
-    groups.into_values().collect()
-}
-
-/// The command that gives a group these CPUs.
-fn set_group(group: &GroupCpus, cpus: &CpuSet) -> String {
-    let unit = group_name(group);
-    if [".slice", ".scope", ".service"].iter().any(|end| unit.ends_with(end)) {
-        format!("systemctl set-property {} AllowedCPUs={cpus}", unit_argument(&unit))
-    } else {
-        format!("echo {cpus} > {}", quoted(&format!("{}/cpuset.cpus", group.folder)))
-    }
+    let widened = |(group, cpus): (&GroupCpus, CpuSet)| {
+        // systemd names its units by the last folder.
+        let unit = group.folder.rsplit('/').next().unwrap_or_default();
+        let is_unit = [".slice", ".scope", ".service"].iter().any(|end| unit.ends_with(end));
+        let set = |cpus: &CpuSet| {
+            if is_unit {
+                return format!("systemctl set-property {} AllowedCPUs={cpus}", unit_argument(unit));
+            }
+            format!("echo {cpus} > {}", quoted(&format!("{}/cpuset.cpus", group.folder)))
+        };
+        command(set(&cpus)).undone_by(set(&group.cpus)).needing(&format!(
+            "comes first: {unit} leaves its guests only CPUs {}, and the kernel refuses pins beyond them; to keep that \
+             bound, pin the guests within it instead",
+            group.cpus
+        ))
+    };
+    groups.into_values().map(widened).collect()
 }

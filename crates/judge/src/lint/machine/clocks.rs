@@ -5,13 +5,10 @@ use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_KHZ, CPU_MAX_KHZ
 
 const FAST: &str = "cpupower frequency-set -g performance";
 const FAST_NEED: &str = "until the next boot; costs power. tuned-adm profile virtual-host keeps it";
-const LIMITS: &str = "Look for what limits the clock: the power profile in the firmware or BMC, a power cap, heat, \
-    scaling_max_freq";
-const CLOCK_LIMITS: &str =
-    "look at: turbostat --interval 5; grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_*_freq";
+const LIMITS: &str = "Look for what limits the clock: firmware or BMC, a power cap, heat, scaling_max_freq";
+const CLOCK_LIMITS: &str = "look at: turbostat; grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_*_freq";
 const CLOCKS: &str = "look at: grep MHz /proc/cpuinfo, while the guests are busy";
-const UNKNOWN_DRIVER: &str = "what the governor powersave does depends on the driver, which the files do not show \
-    (cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_driver)";
+const UNKNOWN_DRIVER: &str = "what powersave does depends on the driver (scaling_driver), which the files lack";
 
 /// `800 MHz`, `1.5 GHz`.
 fn clock(khz: f64) -> String {
@@ -66,14 +63,9 @@ fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let slow = busy.iter().filter(|(khz, ..)| 100.0 * khz / full < t.slow_clock);
     let marks: Vec<Mark> = slow.clone().map(|(.., cpu)| Mark::Pcpu(*cpu)).collect();
     let Some((khz, percent, cpu)) = slow.min_by(|a, b| a.0.total_cmp(&b.0)) else { return };
-    let (all, limit) = (busy.len(), figure(t.slow_clock));
-    let mut evidence = vec![format!(
-        "CPU {cpu} runs at {} while it is {} % busy; {} of {all} busy CPUs run below {limit} % of {}",
-        clock(*khz),
-        figure(*percent),
-        marks.len(),
-        clock(full)
-    )];
+    let (at, percent, limit, full) = (clock(*khz), figure(*percent), figure(t.slow_clock), clock(full));
+    let all = format!("{} of {} busy CPUs run below {limit} % of {full}", marks.len(), busy.len());
+    let mut evidence = vec![format!("CPU {cpu} runs at {at} while it is {percent} % busy; {all}")];
     let (governor, driver) = (ctx.param(CPU_GOVERNOR), ctx.param(CPU_DRIVER));
     evidence.extend(governor.map(|name| format!("the governor is {name}, the driver {}", driver.unwrap_or("unknown"))));
     evidence.push(CLOCK_LIMITS.into());
@@ -81,7 +73,7 @@ fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let faster = is_slow.then(|| fixes::command(FAST).needing(FAST_NEED));
     let fix = faster.into_iter().chain([fixes::advice(LIMITS)]).collect();
     let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
-    verdicts.find(Finding { target: Target::Host, marks, ..found });
+    verdicts.find(Finding { marks, ..found });
 }
 
 /// A governor that follows the load, in a file.
@@ -99,19 +91,17 @@ fn by_files(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let seen = match (clocks.iter().copied().reduce(f64::min), max) {
         // It was seen at work.
         (Some(_), Some(_)) if low == 0 => return,
-        (Some(least), Some(max)) => format!(
-            "{low} of {} clocks in the files are below {} % of {}, the lowest is {}; whether these CPUs were busy is \
-             not in them",
-            clocks.len(),
-            figure(limit),
-            clock(max),
-            clock(least)
-        ),
+        (Some(least), Some(max)) => {
+            let (all, limit, max, least) = (clocks.len(), figure(limit), clock(max), clock(least));
+            format!(
+                "{low} of {all} clocks in the files are below {limit} % of {max}, the lowest is {least}, busy or not"
+            )
+        }
         _ => "which clocks it chooses is not in the files".into(),
     };
     let evidence = vec![seen, CLOCKS.into()];
     let fix = vec![fixes::command(FAST).needing(FAST_NEED)];
     let found = Finding::new(Severity::Info, if low > 0 { Confidence::Medium } else { Confidence::Low }, evidence, fix);
     let title = format!("The governor {governor} {does}");
-    verdicts.find(Finding { target: Target::Host, title, problem: "clocks follow the load".into(), ..found });
+    verdicts.find(Finding { title, problem: "clocks follow the load".into(), ..found });
 }

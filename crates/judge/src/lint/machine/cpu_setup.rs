@@ -1,7 +1,7 @@
 //! How a guest's CPUs are set up: a model that hides what the host has, and sockets that its system does not use.
 
 use crate::lint::prelude::*;
-use kvm::cmdline::{QemuCommand, is_switched_on};
+use kvm::cmdline::QemuCommand;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
 const MINIMAL: &[&str] = &["qemu64", "kvm64", "qemu32", "kvm32"];
@@ -9,44 +9,37 @@ const MINIMAL: &[&str] = &["qemu64", "kvm64", "qemu32", "kvm32"];
 const CLIENT_SOCKETS: u32 = 2;
 /// A vCPU with less CPU time is not used, percent.
 const UNUSED: f64 = 1.0;
-/// Words in the names of servers, which Proxmox's `ostype` does not tell from clients.
-const SERVERS: &[&str] = &["serv", "srv", "2012", "2016", "2019", "2022", "2025", "dc", "ad", "sql", "exch", "rds"];
-const MIGRATES: &str = "shut the guest down and start it again; a guest that migrates takes the newest model that all \
-    its hosts have instead (x86-64-v2-AES, x86-64-v3, or one named after a CPU)";
+const MIGRATES: &str = "shut the guest down and start it again; one that migrates takes x86-64-v2-AES or x86-64-v3";
 
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let facts = &guest.domain.facts;
     let xml = facts.xml.as_ref().map(|xml| &xml.value);
-    let has_cpu = |command: &&QemuCommand| !command.cpu_options.is_empty();
-    let added = || xml.and_then(|xml| xml.qemu_command.as_ref()).filter(has_cpu);
-    let command = facts.command.as_deref().filter(has_cpu).or_else(added);
-    let (model, rest) = match command.and_then(|command| command.cpu_options.last()) {
-        Some(argument) => argument.split_once(',').unwrap_or((argument, "")),
-        None => match xml {
-            Some(xml) => (xml.cpu.model.as_deref().unwrap_or_default(), ""),
-            None if guest.config.is_whole => ("qemu64", ""),
-            None => return,
-        },
+    let argument = guest.config.cpu_argument.as_deref();
+    let (model, rest) = match (argument, xml) {
+        (Some(argument), _) => argument.split_once(',').unwrap_or((argument, "")),
+        (None, Some(xml)) => (xml.cpu.model.as_deref().unwrap_or_default(), ""),
+        (None, None) if guest.config.is_whole => ("qemu64", ""),
+        (None, None) => return,
     };
     // Whoever adds AES has chosen the features.
-    let by_hand = command.and_then(|command| command.cpu_features.get("aes")).is_some_and(|aes| is_switched_on(aes))
+    let by_hand = rest.split(',').any(|feature| matches!(feature, "+aes" | "aes" | "aes=on"))
         || xml.is_some_and(|xml| xml.cpu.features.contains_key("aes"));
     if !MINIMAL.contains(&model) || by_hand || !guest.config.is_x86() || !uses_kvm(guest) {
         return;
     }
-    let argument = ["host", rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
-    // A Windows that finds virtualisation in its CPU may run itself on a hypervisor of its own.
+    let whole = ["host", rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
+    // A Windows that finds virtualisation in its CPU may start its own hypervisor and run on that.
     let proxmox = if guest.kind.windows(Confidence::Medium) { "x86-64-v2-AES" } else { "host" };
     let fix = match guest.proxmox_id() {
         Some(id) => vec![fixes::command(format!("qm set {id} --cpu {proxmox}"))],
-        None => fixes::either(
-            guest,
-            fixes::xml(guest, "<cpu mode='host-passthrough'/>"),
-            fixes::qemu(guest, format!("-cpu {}", fixes::shell::quoted(&argument))),
-        ),
+        None => {
+            let option = format!("-cpu {}", fixes::shell::quoted(&whole));
+            fixes::setting(guest, "<cpu mode='host-passthrough'/>", option)
+        }
     };
     let fix = fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect();
-    let default = if command.is_none() && xml.is_none() { ", QEMU's default: no option names another one" } else { "" };
+    let default =
+        if argument.is_none() && xml.is_none() { ", QEMU's default: no option names another one" } else { "" };
     let evidence = vec![format!("the CPU model is {model}{default}"), fixes::check_setup(guest)];
     verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix));
 }
@@ -73,10 +66,10 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let cells = if guest.config.numa.cells.len() == 2 { 2 } else { 1 };
     let cores = vcpus.div_ceil(cells);
     let element = format!("<cpu>\n  <topology sockets='{cells}' dies='1' cores='{cores}' threads='1'/>\n</cpu>");
-    let by_hand = fixes::qemu(guest, format!("-smp {vcpus},sockets={cells},cores={cores},threads=1"));
+    let option = format!("-smp {vcpus},sockets={cells},cores={cores},threads=1");
     let fix = match guest.proxmox_id() {
         Some(id) => vec![fixes::command(format!("qm set {id} --sockets {cells} --cores {cores}"))],
-        None => fixes::either(guest, fixes::xml(guest, element), by_hand),
+        None => fixes::setting(guest, element, option),
     };
     let fix = fix.into_iter().map(|fix| fix.needing(fixes::POWER_CYCLE)).collect();
     let evidence = vec![
@@ -89,7 +82,7 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     } else {
         (Confidence::Low, "Windows, if it is no server, uses")
     };
-    // Idle vCPUs beyond those show that the edition is no larger one.
+    // Idle vCPUs beyond those show that it is not a larger edition.
     let severity = if is_client && busy > 0 { Severity::Warning } else { Severity::Info };
     let title = format!("{which} at most {usable} of the {vcpus} vCPUs, which are in {sockets} sockets");
     verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) });
@@ -102,7 +95,5 @@ fn client(guest: &GuestContext<'_>) -> Option<bool> {
     if let Some((_, version)) = os.split_once("microsoft.com/win/") {
         return matches!(version, "7" | "8" | "8.1" | "10" | "11").then_some(true);
     }
-    let name = guest.name().to_ascii_lowercase();
-    let is_server = SERVERS.iter().any(|word| name.contains(word));
-    (matches!(&*os, "win7" | "win8" | "win10" | "win11") && !is_server).then_some(false)
+    matches!(&*os, "win7" | "win8" | "win10" | "win11").then_some(false)
 }

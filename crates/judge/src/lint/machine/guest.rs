@@ -1,34 +1,10 @@
 //! QEMU's main thread, memory faults of the guest that the host serves, and guests that run guests.
 
 use crate::lint::prelude::*;
-use crate::model::call_tree;
 use sample::ExitPlace;
 
-const USE_IOTHREAD: &str = "Give disks an IOThread, so that their work leaves the main thread; use vhost \
-    for the network";
-const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and emulated \
-    devices; this one thread serves them all";
-
-/// From this rate of accesses on, emulated timers are worth naming.
-const TIMER_ACCESSES: f64 = 100.0;
-
-/// A profile older than this says nothing about now.
-const PROFILE_LASTS_MS: i64 = 600_000;
-/// Functions that are named.
-const NAMED: usize = 3;
-
-/// What the thread does, if its stack was sampled lately.
-fn functions(ctx: &Context<'_>, guest: &GuestContext<'_>, tid: i32) -> Option<String> {
-    let profile = &guest.domain.profile.as_ref()?.stacks;
-    let samples = profile.samples_of(Some(tid));
-    if samples == 0 || ctx.model.time_ms.saturating_sub(profile.began_ms) > PROFILE_LASTS_MS {
-        return None;
-    }
-    let longest = call_tree::functions(profile, Some(tid)).into_iter().filter(|time| time.own > 0).take(NAMED);
-    let share = |own: u64| figure(own as f64 / samples as f64 * 100.0);
-    let named: Vec<String> = longest.map(|t| format!("{} % in {}", share(t.own), t.function.full_name())).collect();
-    Some(format!("of {samples} samples of its stack: {}", named.join(", ")))
-}
+const USE_IOTHREAD: &str = "Give disks an IOThread, and use vhost for the network";
+const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and emulated devices";
 
 pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(thread) = guest.domain.emulator() else { return };
@@ -36,17 +12,10 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if guest.migrating() || guest.domain.vcpus().next().is_none() {
         return;
     }
-    let (busy, usr, sys) = (figure(cpu.busy()), figure(cpu.usr), figure(cpu.sys));
+    let (tid, busy, usr, sys) = (thread.tid, figure(cpu.busy()), figure(cpu.usr), figure(cpu.sys));
     let over = guest.window();
     let mut evidence = vec![format!("QEMU's main thread uses {busy} % of a CPU ({usr} % user, {sys} % kernel) {over}")];
-    let is_timer = |name: &str| matches!(name, "rtc" | "hpet" | "acpi-tmr");
-    let timers = guest.accesses(|r| r.device_name().is_some_and(is_timer));
-    if timers.rate_or_zero() >= TIMER_ACCESSES {
-        let rate = or_unknown(timers.rate, figure);
-        evidence.push(format!("the guest makes {rate} accesses/s to timers that this thread serves"));
-    }
-    let tid = thread.tid;
-    evidence.push(functions(ctx, guest, tid).unwrap_or_else(|| format!("look at: kvmtop profile {tid}")));
+    evidence.push(format!("look at: kvmtop profile {tid}"));
     let mut fix = Vec::new();
     if guest.config.pins.iothread_count == 0 {
         let xml = "In its XML that is <iothreads>1</iothreads> and <driver iothread='1'/>";
@@ -60,11 +29,14 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 
 const SHOW_MAPPING: &str =
     "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing /sys/kernel/mm/transparent_hugepage/enabled";
-const CHECK_FAULTS: &str =
-    "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|numa|ksm' /proc/vmstat, twice";
+const CHECK_FAULTS: &str = "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|ksm' /proc/vmstat";
 
 /// A warning from this cost on: of memory faults percent of one CPU, of nested exits percent of the vCPUs' time.
 const COST_WARNING: f64 = 10.0;
+
+/// Memory faults that are this much of all exits, percent, and so many, are reported without a rate.
+const LARGE_SHARE: f64 = 40.0;
+const MANY: u64 = 1000;
 
 pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let mut faults = guest.exits(&[ExitKind::MemoryFault]);
@@ -88,8 +60,13 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         faults.per_vcpu = faults.per_vcpu.map(|r| r * left);
         faults.cost = faults.cost.map(|c| (c - mmio.cost.unwrap_or(0.0)).max(0.0));
     }
-    let Some(per_vcpu) = faults.per_vcpu_or_tell(guest, verdicts) else { return };
-    let Some(mut severity) = steps.of(per_vcpu) else { return };
+    // Without a rate, it is still news that they are a large part of many exits.
+    let is_large = faults.exit_share.is_some_and(|share| share >= LARGE_SHARE) && faults.count >= MANY;
+    let by_rate = match faults.rate {
+        None if vmx && is_large => Some(Severity::Info),
+        _ => faults.per_vcpu_or_tell(guest, verdicts).and_then(|per_vcpu| steps.of(per_vcpu)),
+    };
+    let Some(mut severity) = by_rate else { return };
     if faults.cost.is_some_and(|c| c >= COST_WARNING) {
         severity = severity.max(Severity::Warning);
     }
@@ -138,17 +115,13 @@ pub(super) fn vcpu_text(guest: &GuestContext<'_>, place: &ExitPlace) -> String {
     vcpu.map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
 }
 
-const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or \
-    Docker Desktop: disable what is not needed. Where none is, a CPU without vmx (Intel) or svm (AMD) keeps Windows \
-    from starting them again: <feature policy='disable' name='vmx'/>, or under Proxmox cpu: x86-64-v3 in place of host";
-const INNER_GUESTS_HERE: &str = "Run the inner guests on this host if possible; \
-    otherwise give them virtio devices and keep their exits few";
+const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or Docker \
+    Desktop: disable what is not needed, or take vmx or svm out of the guest's CPU";
+const INNER_GUESTS_HERE: &str = "Run the inner guests on this host, or give them virtio devices";
 const CHECK_NESTED: &str = "check: kvm_stat -1, the nested rows; look at: /sys/module/kvm_*/parameters/nested";
 
 /// Tracepoints of nested exits and entries.
 const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
-/// The `VMware` backdoor.
-const VMPORT: u64 = 0x5658;
 
 pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Nested]);
@@ -174,33 +147,23 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if runs > 0.0 {
         evidence.push(format!("{} entries/s into the guest's guests (nested_run)", figure(runs)));
     }
-    let port = guest.domain.accesses.first().filter(|a| a.space == Space::Pio);
-    evidence.extend(port.map(|p| {
-        let device = p.device_name().unwrap_or("unknown device");
-        format!("its most frequent port is {} ({device})", p.address_text())
-    }));
     evidence.push(CHECK_NESTED.into());
     let severity = if costly { Severity::Warning } else { Severity::Info };
     let sure = exits.count > 0 || events > 0;
     let confidence = if sure { Confidence::High } else { Confidence::Medium };
-    verdicts.find(Finding::new(severity, confidence, evidence, fewer_exits(guest, port)).caused_by(exits));
+    verdicts.find(Finding::new(severity, confidence, evidence, fewer_exits(guest)).caused_by(exits));
 }
 
 /// What makes nested exits fewer or cheaper.
-fn fewer_exits(guest: &GuestContext<'_>, port: Option<&AccessRow>) -> Vec<Fix> {
-    let mut fix = Vec::new();
-    if port.is_some_and(|p| p.address == Some(VMPORT)) {
-        fix.extend(fixes::vmport_off(guest));
-    }
+fn fewer_exits(guest: &GuestContext<'_>) -> Vec<Fix> {
     if !guest.kind.windows(Confidence::Low) {
-        fix.push(fixes::advice(INNER_GUESTS_HERE));
-        return fix;
+        return vec![fixes::advice(INNER_GUESTS_HERE)];
     }
     let mut wanted = vec!["hypervclock", "vpindex", "synic", "stimer", "vapic", "tlbflush"];
     if guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx)) {
         wanted.push("evmcs");
     }
-    fix.extend(fixes::hyperv::enable(guest, &wanted));
+    let mut fix = fixes::hyperv::enable(guest, &wanted);
     fix.push(fixes::advice(WINDOWS_HYPERVISOR));
     fix
 }

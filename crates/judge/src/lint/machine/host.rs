@@ -4,22 +4,27 @@ use crate::figures::bytes;
 use crate::lint::prelude::*;
 use crate::lint::profiles;
 
-const SWAPPED: &str = "When a vCPU uses a page that was swapped out, it stops until the disk answers. The \
-    guest cannot see why";
-const KSM: &str = "KSM compares pages of all guests. It saves memory and costs CPU time, and a fault when a \
-    guest writes to a shared page";
-const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run fewer of \
-    them, and leave some for the host itself";
-const LOCK_MEMORY_NEED: &str = "takes effect at the guest's next start; \
-    only where the host has the memory, and with a memory limit, if any, well above the guest's size";
+const SWAPPED: Prose = Prose {
+    title: "The host swaps the guest's memory out",
+    problem: "host swaps its memory out",
+    why: "When a vCPU uses a page that was swapped out, it stops until the disk answers",
+};
+const KSM: Prose = Prose {
+    title: "KSM uses much CPU to share memory",
+    problem: "KSM uses much CPU",
+    why: "KSM compares pages of all guests. It saves memory and costs CPU time, and a fault when a guest writes to a \
+        shared page",
+};
+const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run fewer of them";
+const LOCK_MEMORY_NEED: &str = "takes effect at the guest's next start; only where the host has the memory";
 const KEEP_KSM: &str = "Keep it running where memory is short: swapping would be worse. \
     pages_to_scan and sleep_millisecs slow it down";
 
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for g in &ctx.guests {
         let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
-        let locked = fixes::xml(g, "<memoryBacking>\n  <locked/>\n</memoryBacking>");
-        let locked = fixes::either(g, locked, fixes::qemu(g, "-overcommit mem-lock=on"));
+        let element = "<memoryBacking>\n  <locked/>\n</memoryBacking>";
+        let locked = fixes::setting(g, element, "-overcommit mem-lock=on");
         let mut fix = vec![fixes::advice(LESS_GUEST_MEMORY)];
         fix.extend(locked.into_iter().map(|fix| fix.needing(LOCK_MEMORY_NEED)));
         let (swap, grown) = (bytes(swap), bytes(grown.unsigned_abs()));
@@ -30,10 +35,7 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         }));
         let pid = g.domain.facts.pid.unwrap_or_default();
         evidence.push(format!("look at: grep VmSwap /proc/{pid}/status; vmstat 1"));
-        let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
-        let title = "The host swaps the guest's memory out".into();
-        verdicts
-            .find_for(g, Finding { title, problem: "host swaps its memory out".into(), why: SWAPPED.into(), ..found });
+        verdicts.find_for(g, Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(SWAPPED));
     }
     let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
     let percent = ksmd.map(|t| t.cpu_percent).fold(0.0, f64::max);
@@ -49,15 +51,8 @@ pub(in crate::lint) fn ksm(mut evidence: Vec<String>, cost: Option<f64>) -> Find
     let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
     let stop = stop.needing("stops the scanning; shared pages stay shared until written");
     let fix = vec![stop, fixes::advice(KEEP_KSM)];
-    Finding {
-        target: Target::Host,
-        title: "KSM uses much CPU to share memory".into(),
-        problem: "KSM uses much CPU".into(),
-        why: KSM.into(),
-        see: vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()],
-        cost,
-        ..Finding::new(Severity::Info, Confidence::High, evidence, fix)
-    }
+    let see = vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()];
+    Finding { see, cost, ..Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(KSM) }
 }
 
 pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
@@ -72,5 +67,5 @@ pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let evidence = vec![stolen, "look at: mpstat -P ALL 1, column %steal".into()];
     let fix = vec![fixes::advice("Move to a larger or dedicated instance, or ask the outer hypervisor's operator")];
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
-    verdicts.find(Finding { target: Target::Host, cost: Some(total), marks: vec![Mark::Pcpu(cpu)], ..found });
+    verdicts.find(Finding { cost: Some(total), marks: vec![Mark::Pcpu(cpu)], ..found });
 }

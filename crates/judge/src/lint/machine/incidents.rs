@@ -3,11 +3,9 @@
 
 use super::guest::{place_text, vcpu_text};
 use super::incident_texts::{self as words, Incident};
-use crate::figures::listed;
 use crate::lint::engine::grouping::join;
 use crate::lint::prelude::*;
 use Severity::{Critical, Info, Warning};
-use Sign::{AnyError, Coded, Exit, Log, Return};
 use kvm::kernel_log::{CGROUP_LIMIT, INCOMING_MIGRATION, LogKind, LogLine, NODE_LIMIT, no_kvm};
 use kvm::userspace_exit as returns;
 use std::cmp::Reverse;
@@ -25,111 +23,97 @@ const REBOOT_FAULTS: u64 = 2;
 /// Returns of `KVM_RUN` per second that are judged without exits.
 const MIN_RETURNS: f64 = 10_000.0;
 
-/// What shows that an event happened.
-#[derive(PartialEq)]
-enum Sign {
-    Exit(ExitKind),
-    /// A `KVM_EXIT_*` number that `KVM_RUN` returned.
-    Return(i32),
-    /// An errno that `KVM_RUN` returned, other than the ordinary ones.
-    AnyError,
-    Log(LogKind),
-    /// A log line with this code in it.
-    Coded(LogKind, u64),
+/// An event and how bad it is.
+type Event = (Severity, &'static Incident);
+
+/// Exits that occur only in such events.
+const EXITS: [(ExitKind, Severity, &Incident); 4] = [
+    (ExitKind::InvalidState, Critical, &words::ENTRY_FAILED),
+    (ExitKind::TripleFault, Warning, &words::TRIPLE_FAULT),
+    (ExitKind::Notify, Warning, &words::NOTIFY),
+    (ExitKind::BusLock, Warning, &words::BUS_LOCKS),
+];
+
+/// What `KVM_RUN` returned: a `KVM_EXIT_*` number, or an errno below 0.
+fn of_return(reason: i32) -> Option<Event> {
+    Some(match reason {
+        returns::FAIL_ENTRY => (Critical, &words::ENTRY_FAILED),
+        returns::SHUTDOWN => (Warning, &words::TRIPLE_FAULT),
+        returns::NOTIFY => (Warning, &words::NOTIFY),
+        returns::BUS_LOCK => (Warning, &words::BUS_LOCKS),
+        returns::UNKNOWN | returns::EXCEPTION | returns::INTERNAL_ERROR => (Critical, &words::INTERNAL_ERROR),
+        returns::ARM_SEA => (Critical, &words::MACHINE_CHECK),
+        errno if errno == returns::MEMORY_FAULT || errno < 0 => (Critical, &words::RUN_FAILED),
+        _ => return None,
+    })
 }
 
-/// Events with their signs.
-type Signs = &'static [(&'static [Sign], Severity, &'static Incident)];
-
-/// The codes of [`LogKind::InternalError`] are suberrors: `KVM_INTERNAL_ERROR_…` in include/uapi/linux/kvm.h.
-const ABNORMAL: Signs = &[
-    (
-        &[Exit(ExitKind::InvalidState), Return(returns::FAIL_ENTRY), Log(LogKind::EntryFailed)],
-        Critical,
-        &words::ENTRY_FAILED,
-    ),
-    (
-        &[Exit(ExitKind::TripleFault), Return(returns::SHUTDOWN), Log(LogKind::TripleFault)],
-        Warning,
-        &words::TRIPLE_FAULT,
-    ),
-    (&[Exit(ExitKind::Notify), Return(returns::NOTIFY)], Warning, &words::NOTIFY),
-    (&[Exit(ExitKind::BusLock), Return(returns::BUS_LOCK)], Warning, &words::BUS_LOCKS),
-    (&[Log(LogKind::SplitLock), Log(LogKind::BusLock)], Warning, &words::BUS_LOCKS),
-    (&[Return(returns::UNKNOWN), Return(returns::EXCEPTION)], Critical, &words::INTERNAL_ERROR),
-    (&[Return(returns::INTERNAL_ERROR), Log(LogKind::InternalError)], Critical, &words::INTERNAL_ERROR),
-    (&[Coded(LogKind::InternalError, 1)], Critical, &words::EMULATION),
-    (&[Coded(LogKind::InternalError, 2)], Critical, &words::TWO_EXCEPTIONS),
-    (&[Coded(LogKind::InternalError, 3)], Critical, &words::INTERRUPTED_DELIVERY),
-    (&[Coded(LogKind::InternalError, 4)], Critical, &words::UNEXPECTED_EXIT),
-    (&[AnyError, Return(returns::MEMORY_FAULT), Log(LogKind::RunFailed)], Critical, &words::RUN_FAILED),
-    (&[Return(returns::ARM_SEA), Log(LogKind::MachineCheck)], Critical, &words::MACHINE_CHECK),
-    (&[Log(LogKind::StartFailed)], Warning, &words::START_FAILED),
-    (&[Coded(LogKind::StartFailed, INCOMING_MIGRATION)], Warning, &words::NOT_TAKEN_OVER),
-    (&[Log(LogKind::KernelBug)], Warning, &words::KERNEL_BUG),
-    (&[Log(LogKind::EmulationFailure)], Warning, &words::EMULATION),
-    (&[Log(LogKind::EptMisconfig)], Critical, &words::EPT_MISCONFIG),
-];
-const KILLED: Signs = &[
-    (&[Log(LogKind::KilledForMemory)], Critical, &words::KILLED_FOR_MEMORY),
-    (&[Coded(LogKind::KilledForMemory, CGROUP_LIMIT)], Critical, &words::KILLED_AT_LIMIT),
-    (&[Coded(LogKind::KilledForMemory, NODE_LIMIT)], Critical, &words::KILLED_ON_NODES),
-    (&[Log(LogKind::OutOfMemory)], Warning, &words::OUT_OF_MEMORY),
-    (&[Log(LogKind::Killed)], Critical, &words::KILLED),
-    (&[Log(LogKind::MemoryFailure)], Critical, &words::MEMORY_FAILURE),
-    (&[Log(LogKind::Terminated)], Info, &words::TERMINATED),
-];
-const LOCKUPS: Signs = &[
-    (&[Log(LogKind::Lockup)], Critical, &words::LOCKUP),
-    (&[Log(LogKind::HungTask)], Warning, &words::HUNG_TASK),
-    (&[Log(LogKind::OtherLockup)], Warning, &words::OTHER_LOCKUP),
-    (&[Log(LogKind::GuestLockup)], Warning, &words::GUEST_LOCKUP),
-    (&[Log(LogKind::GuestHungTask)], Warning, &words::GUEST_HUNG_TASK),
-    (&[Log(LogKind::GuestClock)], Info, &words::GUEST_CLOCK),
-];
-
-/// By errno.
-const DISK_ERRORS: Signs = &[
-    (&[Log(LogKind::DiskError)], Warning, &words::DISK_ERROR),
-    (&[Coded(LogKind::DiskError, 5)], Warning, &words::DISK_DEVICE),
-    (&[Coded(LogKind::DiskError, 28), Coded(LogKind::DiskError, 122)], Warning, &words::DISK_FULL),
-    (&[Coded(LogKind::DiskError, 108)], Warning, &words::DISK_BLOCKED),
-    (&[Coded(LogKind::DiskError, 116)], Warning, &words::DISK_STALE),
-];
-/// One for each reason why there is no KVM, by its code; the last one where this host is itself a guest.
-const NO_KVM: [Signs; 6] = [
-    &[(&[Log(LogKind::NoKvm)], Warning, &words::KVM_ABSENT)],
-    &[(&[Log(LogKind::NoKvm)], Warning, &words::KVM_DENIED)],
-    &[(&[Log(LogKind::NoKvm)], Warning, &words::KVM_BUSY)],
-    &[(&[Log(LogKind::NoKvm)], Warning, &words::KVM_NO_EXTENSION)],
-    &[(&[Log(LogKind::NoKvm)], Warning, &words::KVM_OFF)],
-    &[(&[Log(LogKind::NoKvm)], Warning, &words::KVM_NOT_NESTED)],
-];
-/// Stacks by a function in them, the most telling first.
-const STACKS: &[(LogKind, &[&str], &Incident)] = &[
-    (LogKind::HungTask, &["allocation deadlock"], &words::HUNG_XFS),
-    (LogKind::HungTask, &["synchronize_srcu", "kvm_swap_active_memslots"], &words::HUNG_MEMSLOTS),
-    (LogKind::HungTask, &["shrink_", "reclaim", "compact_zone", "alloc_pages_slow", "swap"], &words::HUNG_MEMORY),
-    (LogKind::HungTask, words::STORAGE_FUNCTIONS, &words::HUNG_STORAGE),
-    (LogKind::Lockup, &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop"], &words::WAIT_FOR_CPU),
-    (LogKind::Lockup, &["spin_lock", "queued_write_lock", "queued_read_lock"], &words::WAIT_FOR_LOCK),
-];
-
-/// The event that a sign stands for.
-fn event(signs: Signs, sign: &Sign) -> Option<(Severity, &'static Incident)> {
-    signs.iter().find(|known| known.0.contains(sign)).map(|(_, severity, event)| (*severity, *event))
+/// The rule that reports a line of the log, and the event that the line stands for; `no_kvm` is what lines about a
+/// missing KVM stand for. The codes of [`LogKind::InternalError`] are suberrors (`KVM_INTERNAL_ERROR_…` in
+/// include/uapi/linux/kvm.h), those of [`LogKind::DiskError`] errnos.
+fn of_line(line: &LogLine, no_kvm: Option<&'static Incident>) -> Option<(RuleId, Event)> {
+    use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostLockup, NoKvm};
+    let (rule, severity, incident) = match (line.kind, line.data) {
+        (LogKind::EntryFailed, _) => (AbnormalExit, Critical, &words::ENTRY_FAILED),
+        (LogKind::TripleFault, _) => (AbnormalExit, Warning, &words::TRIPLE_FAULT),
+        (LogKind::SplitLock | LogKind::BusLock, _) => (AbnormalExit, Warning, &words::BUS_LOCKS),
+        (LogKind::InternalError, Some(1)) => (AbnormalExit, Critical, &words::EMULATION),
+        (LogKind::InternalError, _) => (AbnormalExit, Critical, &words::INTERNAL_ERROR),
+        (LogKind::EptMisconfig, _) => (AbnormalExit, Critical, &words::EPT_MISCONFIG),
+        (LogKind::RunFailed, _) => (AbnormalExit, Critical, &words::RUN_FAILED),
+        (LogKind::MachineCheck, _) => (AbnormalExit, Critical, &words::MACHINE_CHECK),
+        (LogKind::StartFailed, Some(INCOMING_MIGRATION)) => (AbnormalExit, Warning, &words::NOT_TAKEN_OVER),
+        (LogKind::StartFailed, _) => (AbnormalExit, Warning, &words::START_FAILED),
+        (LogKind::KernelBug, _) => (AbnormalExit, Warning, &words::KERNEL_BUG),
+        (LogKind::EmulationFailure, _) => (AbnormalExit, Warning, &words::EMULATION),
+        (LogKind::KilledForMemory, Some(CGROUP_LIMIT)) => (GuestKilled, Critical, &words::KILLED_AT_LIMIT),
+        (LogKind::KilledForMemory, Some(NODE_LIMIT)) => (GuestKilled, Critical, &words::KILLED_ON_NODES),
+        (LogKind::KilledForMemory, _) => (GuestKilled, Critical, &words::KILLED_FOR_MEMORY),
+        (LogKind::OutOfMemory, _) => (GuestKilled, Warning, &words::OUT_OF_MEMORY),
+        (LogKind::Killed, _) => (GuestKilled, Critical, &words::KILLED),
+        (LogKind::MemoryFailure, _) => (GuestKilled, Critical, &words::MEMORY_FAILURE),
+        (LogKind::Terminated, _) => (GuestKilled, Info, &words::TERMINATED),
+        (LogKind::Lockup, _) if stack_has(line, OTHER_CPUS) => (HostLockup, Critical, &words::WAIT_FOR_CPU),
+        (LogKind::Lockup, _) => (HostLockup, Critical, &words::LOCKUP),
+        (LogKind::HungTask, _) if stack_has(line, MEMSLOTS) => (HostLockup, Warning, &words::HUNG_MEMSLOTS),
+        (LogKind::HungTask, _) if stack_has(line, MEMORY) => (HostLockup, Warning, &words::HUNG_MEMORY),
+        (LogKind::HungTask, _) if stack_has(line, STORAGE) => (HostLockup, Warning, &words::HUNG_STORAGE),
+        (LogKind::HungTask, _) => (HostLockup, Warning, &words::HUNG_TASK),
+        (LogKind::OtherLockup, _) => (HostLockup, Warning, &words::OTHER_LOCKUP),
+        (LogKind::GuestLockup, _) => (HostLockup, Warning, &words::GUEST_LOCKUP),
+        (LogKind::GuestHungTask, _) => (HostLockup, Warning, &words::GUEST_HUNG_TASK),
+        (LogKind::GuestClock, _) => (HostLockup, Info, &words::GUEST_CLOCK),
+        (LogKind::DiskError, Some(28 | 122)) => (DiskErrors, Warning, &words::DISK_FULL),
+        (LogKind::DiskError, Some(5)) => (DiskErrors, Warning, &words::DISK_DEVICE),
+        (LogKind::DiskError, Some(108)) => (DiskErrors, Warning, &words::DISK_BLOCKED),
+        (LogKind::DiskError, Some(116)) => (DiskErrors, Warning, &words::DISK_STALE),
+        (LogKind::DiskError, _) => (DiskErrors, Warning, &words::DISK_ERROR),
+        (LogKind::NoKvm, _) => (NoKvm, Warning, no_kvm?),
+        _ => return None,
+    };
+    Some((rule, (severity, incident)))
 }
 
-/// The event that a log line stands for: by its code, or by the functions of its stack.
-fn line_event(signs: Signs, line: &LogLine) -> Option<(Severity, &'static Incident)> {
-    let of_code = line.data.and_then(|code| event(signs, &Coded(line.kind, code)));
-    let (severity, incident) = of_code.or_else(|| event(signs, &Log(line.kind)))?;
-    // What comes before them names threads and programs, except for XFS's complaint.
+/// Parts of the names of functions that wait for other CPUs and their locks.
+const OTHER_CPUS: &[&str] = &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop", "spin_lock", "queued_"];
+/// The same for a change of a guest's memory map.
+const MEMSLOTS: &[&str] = &["synchronize_srcu", "kvm_swap_active_memslots"];
+/// The same for free memory; the first are the words of XFS.
+const MEMORY: &[&str] = &["allocation deadlock", "shrink_", "reclaim", "compact_zone", "alloc_pages_slow", "swap"];
+/// The same for a file system or a device.
+const STORAGE: &[&str] = &[
+    "io_sched", "blk_", "bio", "wait_on_", "folio", "iomap", "nfs", "rpc_", "ceph_", "rbd_", "xfs_", "ext4_", "jbd2_",
+    "btrfs_", "gfs2", "ocfs2", "fuse_", "zfs", "zio_", "dm_", "scsi_", "nvme_", "fsync",
+];
+
+/// Whether a line's stack names one of these functions. What comes before it names threads and programs.
+fn stack_has(line: &LogLine, names: &[&str]) -> bool {
     let stack = line.text.split_once(" … ").map(|(_, stack)| stack);
-    let has = |name: &&str| stack.is_some_and(|stack| stack.contains(name));
-    let known = STACKS.iter().find(|(kind, names, _)| *kind == line.kind && names.iter().any(has));
-    Some((severity, known.map_or(incident, |known| known.2)))
+    stack.is_some_and(|stack| names.iter().any(|name| stack.contains(name)))
 }
+
+/// Whether a line of the log is news.
+type Counts = fn(&Context<'_>, &LogLine) -> bool;
 
 /// Events by the index of their guest, each with its evidence; `None` where the guest is unknown or gone.
 type ByGuest = BTreeMap<Option<usize>, Incidents>;
@@ -144,38 +128,16 @@ struct Incidents {
 /// Exits and log lines of crashes, defects and bus locks.
 pub(super) fn abnormal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let all = ctx.guests.iter().map(|guest| (Some(guest.index), by_exits(ctx, guest))).collect();
-    report(ctx, ABNORMAL, is_new, all, verdicts);
+    report(ctx, is_new, all, verdicts);
 }
 
-/// Guests whose VMM was killed or crashed, by the host's log.
-pub(super) fn killed(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    report(ctx, KILLED, is_recent, ByGuest::new(), verdicts);
+/// The recent lines of the log that the rule reports.
+pub(in crate::lint) fn logged(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    report(ctx, is_recent, ByGuest::new(), verdicts);
 }
 
-/// CPUs that hung in the kernel, by the log of a host or of a guest.
-pub(super) fn lockups(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    report(ctx, LOCKUPS, is_recent, ByGuest::new(), verdicts);
-}
-
-/// Requests of disks that QEMU says have failed.
-pub(in crate::lint) fn disk_errors(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    report(ctx, DISK_ERRORS, is_recent, ByGuest::new(), verdicts);
-}
-
-/// Why KVM cannot be used, by the log.
-pub(super) fn without_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    if let Some(signs) = no_kvm_signs(ctx) {
-        report(ctx, signs, is_recent, ByGuest::new(), verdicts);
-    }
-}
-
-/// What stands in the way of KVM.
+/// What stands in the way of KVM: the most exact reason in the log. A module that is loaded has found its hardware.
 pub(super) fn no_kvm_cause(ctx: &Context<'_>) -> Option<&'static Incident> {
-    Some(no_kvm_signs(ctx)?.first()?.2)
-}
-
-/// The most exact reason in the log. A module that is loaded has found its hardware.
-fn no_kvm_signs(ctx: &Context<'_>) -> Option<Signs> {
     let facts = &ctx.model.host.facts;
     let lines = ctx.model.host.kernel_log.iter().filter(|line| line.kind == LogKind::NoKvm);
     // Without its vendor's module, x86's `kvm` does nothing.
@@ -183,39 +145,35 @@ fn no_kvm_signs(ctx: &Context<'_>) -> Option<Signs> {
     let works = is_loaded || ctx.guests.iter().any(|guest| guest.domain.exits.count > 0);
     let code = lines.filter_map(|line| line.data).filter(|code| *code < no_kvm::NO_EXTENSION || !works).max();
     let is_absent = !ctx.is_file() && !works && facts.arch == "x86_64";
-    let code = code.or(is_absent.then_some(no_kvm::ABSENT))?;
-    let is_hardware = !matches!(code, no_kvm::DENIED | no_kvm::BUSY);
-    let row = if is_hardware && facts.virtualised == Some(true) { NO_KVM.len() - 1 } else { code as usize };
-    NO_KVM.get(row).copied()
+    match code.or(is_absent.then_some(no_kvm::ABSENT))? {
+        no_kvm::DENIED => Some(&words::KVM_DENIED),
+        no_kvm::BUSY => Some(&words::KVM_BUSY),
+        _ if facts.virtualised == Some(true) => Some(&words::KVM_NOT_NESTED),
+        no_kvm::NO_EXTENSION => Some(&words::KVM_NO_EXTENSION),
+        no_kvm::OFF_IN_FIRMWARE => Some(&words::KVM_OFF),
+        _ => Some(&words::KVM_ABSENT),
+    }
 }
 
 /// Whether anything that ended or broke a guest is known.
 pub(super) fn something_broke(ctx: &Context<'_>) -> bool {
-    let broke = |line: &LogLine| [ABNORMAL, KILLED].iter().any(|of| line_event(of, line).is_some());
-    ctx.model.host.kernel_log.iter().any(|line| broke(line) && is_recent(ctx, line))
+    let broke = |rule: RuleId| matches!(rule, RuleId::AbnormalExit | RuleId::GuestKilled);
+    let lines = || ctx.model.host.kernel_log.iter().filter(|line| is_recent(ctx, line));
+    lines().filter_map(|line| of_line(line, None)).any(|(rule, _)| broke(rule))
         || ctx.guests.iter().any(|guest| !by_exits(ctx, guest).all.is_empty())
 }
 
-/// Reports the events of each guest as one finding, with those of the host's log.
-fn report(
-    ctx: &Context<'_>,
-    signs: Signs,
-    counts: fn(&Context<'_>, &LogLine) -> bool,
-    mut all: ByGuest,
-    verdicts: &mut Verdicts,
-) {
-    add_log_lines(ctx, signs, counts, &mut all);
+/// Reports the events of each guest as one finding, with those of the rule's lines in the host's log.
+fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Verdicts) {
+    add_log_lines(ctx, verdicts.rule(), counts, &mut all);
     for (owner, events) in all {
         let Some((severity, worst, _)) = events.all.iter().min_by_key(|event| Reverse(event.0)) else { continue };
-        let (severity, mut all, mut see) = (*severity, vec![*worst], Vec::new());
+        let (severity, mut all, mut see, mut fix) = (*severity, vec![*worst], Vec::new(), Vec::new());
         join(&mut all, events.all.iter().map(|event| event.1).collect());
         join(&mut see, all.iter().flat_map(|i| i.links).map(|link| (*link).to_owned()).collect());
-        let advice = |i: &&Incident| [(Audience::Everyone, i.next)].into_iter().chain(i.more.iter().copied());
-        let advice = all.iter().flat_map(advice).filter(|(_, text)| !text.is_empty());
-        let mut fix = Vec::new();
-        join(&mut fix, advice.map(|(audience, text)| fixes::advice(text).only(audience)).collect());
+        join(&mut fix, all.iter().map(|i| fixes::advice(i.next)).collect());
         let why = |i: &&Incident| format!("{}. Likely causes, the likeliest first: {}", i.means, i.causes);
-        let (title, problem) = (all[0].title.into(), all[0].problem.into());
+        let (title, problem) = (worst.title.into(), worst.problem.into());
         let why = all.iter().map(why).collect::<Vec<_>>().join(". ");
         let of_vmm = all.iter().any(|incident| incident.next.contains("VMM's log"));
         let kernel = "check: journalctl -k";
@@ -234,23 +192,21 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
     let weigh = |severity: Severity, incident: &Incident, n: u64| {
         if *incident == words::TRIPLE_FAULT && goes_on && n <= REBOOT_FAULTS { Info } else { severity }
     };
-    for (signs, severity, incident) in ABNORMAL {
-        let [Exit(kind), ..] = signs else { continue };
-        let exits = guest.exits(&[*kind]);
+    for (kind, severity, incident) in EXITS {
+        let exits = guest.exits(&[kind]);
         if exits.count > 0 {
             let reasons =
                 exits.marks.iter().filter_map(|m| if let Mark::Exit(name) = m { Some(name.as_str()) } else { None });
             let reasons = reasons.collect::<Vec<_>>().join(", ");
             let text = format!("{} {reasons} exits {over}", figure(exits.count as f64));
-            events.all.push((weigh(*severity, incident, exits.count), incident, text));
+            events.all.push((weigh(severity, incident, exits.count), incident, text));
             events.marks.extend(exits.marks);
         }
     }
     let sums = guest.domain.userspace.iter().filter(|(vcpu, _, count)| vcpu.is_none() && *count > 0);
     let mut failure = None;
     for (_, reason, count) in sums.filter(|(_, reason, _)| !returns::is_ordinary_errno(*reason)) {
-        let sign = if *reason < 0 { AnyError } else { Return(*reason) };
-        let Some((severity, incident)) = event(ABNORMAL, &sign) else { continue };
+        let Some((severity, incident)) = of_return(*reason) else { continue };
         let name = returns::display(*reason);
         let meaning = returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
         let text = format!("{count} returns of KVM_RUN with {name}{meaning} {over}");
@@ -258,12 +214,10 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
         failure = Some((severity, incident));
     }
     if let Some((severity, incident)) = failure {
-        let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for place in guest.domain.places.iter().filter(|place| place.failed) {
-            places.entry(place_text(place)).or_default().push(vcpu_text(guest, place));
+        for place in guest.domain.places.iter().filter(|place| place.failed).take(MAX_PLACES) {
+            let text = format!("the exit before: {}, {}", place_text(place), vcpu_text(guest, place));
+            events.all.push((severity, incident, text));
         }
-        let text = |(place, vcpus)| format!("the exit before: {place}, {}", listed(vcpus));
-        events.all.extend(places.into_iter().take(MAX_PLACES).map(text).map(|text| (severity, incident, text)));
     }
     if let Some(text) = returns_at_once(ctx, guest) {
         events.all.push((Warning, &words::RETURNS_AT_ONCE, text));
@@ -288,10 +242,7 @@ fn returns_at_once(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<String
     (returned >= fewest && woken >= returned / 2.0 && exits.is_none_or(|exits| exits <= returned / 10.0)).then(|| {
         let exits = exits.map_or_else(|| "no exit".to_owned(), |exits| format!("{} exits/s", figure(exits)));
         let (returned, woken, window) = (figure(returned), figure(woken), guest.window());
-        format!(
-            "{returned} returns of KVM_RUN to userspace/s (kvm_userspace_exit) and {woken} wake-ups of vCPUs/s \
-             {window}, and {exits} of the guest counted"
-        )
+        format!("{returned} returns of KVM_RUN to userspace/s, {woken} wake-ups of vCPUs/s and {exits} {window}")
     })
 }
 
@@ -303,21 +254,21 @@ fn words_of(line: &LogLine) -> String {
 
 /// Adds the lines of the host's log that are signs of events, by guest. Where one `counts`, the recent ones like it are
 /// evidence too.
-fn add_log_lines(ctx: &Context<'_>, signs: Signs, counts: fn(&Context<'_>, &LogLine) -> bool, all: &mut ByGuest) {
+fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGuest) {
+    let no_kvm = no_kvm_cause(ctx);
+    let event = |line: &LogLine| of_line(line, no_kvm).filter(|of| of.0 == rule).map(|of| of.1);
     // Lines that say the same: whether one of them counts, and all of them.
     let mut alike: Vec<(bool, Vec<&LogLine>)> = Vec::new();
     let mut places = HashMap::new();
-    for line in ctx.model.host.kernel_log.iter().filter(|line| line_event(signs, line).is_some()) {
+    for line in ctx.model.host.kernel_log.iter().filter(|line| event(line).is_some()) {
         let new = counts(ctx, line);
         if !new && !is_recent(ctx, line) {
             continue;
         }
-        // The seconds of a lockup grow with each report of it. Programs in a guest lock the bus at any place.
+        // The seconds of a lockup grow with each report of it.
         let code = line.data.filter(|_| !matches!(line.kind, LogKind::Lockup | LogKind::HungTask | LogKind::Killed));
-        let is_lock = matches!(line.kind, LogKind::SplitLock | LogKind::BusLock);
-        let process = line.pid.filter(|_| !is_lock && line.kind != LogKind::StartFailed);
-        let words = if is_lock { String::new() } else { words_of(line) };
-        let at = *places.entry((ctx.owner(line), line.kind, code, process, words)).or_insert(alike.len());
+        let process = line.pid.filter(|_| line.kind != LogKind::StartFailed);
+        let at = *places.entry((ctx.owner(line), line.kind, code, process, words_of(line))).or_insert(alike.len());
         if at == alike.len() {
             alike.push((false, Vec::new()));
         }
@@ -329,15 +280,14 @@ fn add_log_lines(ctx: &Context<'_>, signs: Signs, counts: fn(&Context<'_>, &LogL
         // libvirt cites all that QEMU said; its warnings come before the error.
         let first = lines.iter().find(|line| !line.text.contains("warning: ")).or(lines.first());
         let (Some(first), Some(last)) = (first, lines.last().map(|line| &line.text)) else { continue };
-        let Some((severity, incident)) = line_event(signs, first) else { continue };
+        let Some((severity, incident)) = event(first) else { continue };
         let owner = ctx.owner(first);
         let whose =
             first.guest.as_ref().filter(|_| owner.is_none()).map_or_else(String::new, |name| format!(" of {name}"));
-        let log = if first.text.contains("kvm_emulate_insn: ") { "trace" } else { "log" };
         let mut text = match lines.len() {
-            1 => format!("the {log}{whose} says: {}", first.text),
-            n if first.text == *last => format!("the {log}{whose} says {n} times: {last}"),
-            n => format!("the {log}{whose} says {n} times, first: {}; last: {last}", first.text),
+            1 => format!("the log{whose} says: {}", first.text),
+            n if first.text == *last => format!("the log{whose} says {n} times: {last}"),
+            n => format!("the log{whose} says {n} times, first: {}; last: {last}", first.text),
         };
         if let Some(cause) = first.data.and_then(|code| code_text(first.kind, code)) {
             text = text + "; " + cause;

@@ -6,20 +6,17 @@ use kvm::kernel_log::LogKind;
 use kvm::msr;
 use std::collections::{BTreeMap, BTreeSet};
 
+const SENSOR_TITLE: &str = "A sensor tool in the guest reads power meters or thermometers that KVM does not have";
 const SENSOR_MSRS: &str = "These MSRs are sensors: power meters (RAPL), temperatures, frequencies. A \
     monitoring tool in the guest polls them: not the cause of any load";
-const UNHANDLED_MSRS: &str = "A guest asks for registers of the CPU that KVM does not emulate. It matters \
-    only if the guest misbehaves at that moment";
+const UNHANDLED_MSRS: &str = "A guest asks for registers of the CPU that KVM does not emulate";
 const FAULTED: &str = "KVM answered with a fault (#GP), which most systems expect and handle";
 const IGNORED: &str = "KVM let the accesses pass without a fault: a read returned 0, a write was dropped";
 const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the guest to avoid the messages";
-const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves. If it stops at that moment \
-    (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such accesses pass with \
-    kvm.ignore_msrs=1 (reads return 0, writes are dropped)";
-const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes a 0 that it read \
-    for the register's value, and does not learn that a write was dropped";
-const SEE_THE_CRASH: &str = "A guest ended or broke as well: compare the times. An access right before it \
-    may be the cause, because a fault that a system does not expect ends it";
+const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves; then give it a CPU model that KVM knows, \
+    or let such accesses pass with kvm.ignore_msrs=1 (reads return 0, writes are dropped)";
+const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes a 0 for the value";
+const SEE_THE_CRASH: &str = "A guest ended or broke as well: an access right before it may be the cause";
 
 /// Processes and vCPUs that are named.
 const MAX_PLACES: usize = 4;
@@ -71,7 +68,9 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
         found.ignored |= ignored;
         // The parameter silences "ignored …" since Linux 4.15, and "Unhandled RDMSR(0x…)" since 6.2; not what kernels
         // in between print as "unhandled rdmsr: 0x…" (arch/x86/kvm/x86.{c,h}).
-        found.silenceable |= line.kind == LogKind::IgnoredMsr || line.text.contains("Unhandled ");
+        // KVM for AMD prints "unimplemented wrmsr" whatever the parameter is (arch/x86/kvm/svm/svm.c).
+        let is_silenceable = line.kind == LogKind::IgnoredMsr && !line.text.contains("unimplemented");
+        found.silenceable |= is_silenceable || line.text.contains("Unhandled ");
     }
     all
 }
@@ -90,17 +89,12 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let places: Vec<&str> = found.logged.iter().take(MAX_PLACES).map(String::as_str).collect();
         evidence.extend((!places.is_empty()).then(|| format!("from the host's kernel log: {}", places.join("; "))));
         evidence.push("check: journalctl -k; trace-cmd record -e kvm:kvm_msr, then trace-cmd report".into());
-        let (title, why) = if sensors {
-            let title = "A sensor tool in the guest reads power meters or thermometers that KVM does not have";
-            (title.into(), SENSOR_MSRS)
-        } else {
-            (String::new(), UNHANDLED_MSRS)
-        };
+        let (title, why) = if sensors { (SENSOR_TITLE, SENSOR_MSRS) } else { ("", UNHANDLED_MSRS) };
         let faulted = found.faulted.then_some(FAULTED);
         let ignored = found.ignored.then_some(IGNORED);
         let why = [Some(why), faulted, ignored].into_iter().flatten().collect::<Vec<_>>().join(". ");
         let finding = Finding::new(Severity::Info, Confidence::High, evidence, advice(sensors, &found, broken));
-        verdicts.find_of(ctx, owner, Finding { title, why, marks: found.marks, ..finding });
+        verdicts.find_of(ctx, owner, Finding { title: title.into(), why, marks: found.marks, ..finding });
     }
 }
 

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 /// The most other guests that one finding names.
 const MAX_GUESTS: usize = 16;
 
-const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: \
-    remove one vCPU, so that the emulator and IOThreads get a CPU";
+const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: remove one for the emulator";
 
 pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let others = pinned_helpers(ctx);

@@ -15,16 +15,14 @@ pub(super) const RULES: &[Rule] = &[
             whatever is free elsewhere",
         thresholds: thresholds![pinning.overlap_busy],
         limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the \
-            conflict is a warning, whatever the load. vCPUs of one guest, and pinned vCPUs among free ones, are \
-                reported too",
+            conflict is a warning, whatever the load",
         fix: "Pins of as few vCPUs as possible, at once and in the domain's XML; a common set where CPUs are short",
         links: &[links::CPU_TUNING],
     }),
     Rule::new(RuleId::EmulatorOnVcpu, Host(emulator::emulator), Hold::USUAL).described(RuleDoc {
         sees: "emulator, IOThread or vhost may run on a pinned vCPU's CPU",
         problem: "emulator on a vCPU's CPU",
-        why: "While such a thread runs there, the vCPU does not, and the vCPU cannot move away: work for a device \
-            (timers, disks, network) stops the guest",
+        why: "While such a thread runs there, the vCPU does not: work for a device stops the guest",
         thresholds: thresholds![pinning.emulator],
         limits: "Where a thread runs is read once per interval. From files alone only the configuration is judged",
         fix: "<emulatorpin> and <iothreadpin>, at once and in the domain's XML",
@@ -43,11 +41,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::AffinityDrift, Setup(vcpus::affinity), Hold::For(5.0, 6.0)).described(RuleDoc {
         sees: "a thread's CPUs are not those of its configuration, are offline, or exclude the CPU that it was on",
         problem: "pins are not as configured",
-        why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went \
-            offline and came back",
+        why: "Something else set it: taskset, a cpuset of the service manager, or a CPU that was offline",
         thresholds: &[],
-        limits: "libvirt guests with pins only. What changed the affinity is not visible. A list of CPUs that cannot \
-            be read, which libvirt refuses, and a CPU outside of the affinity are reported from files only",
+        limits: "libvirt guests with pins only. A list of CPUs that cannot be read is reported from files only",
         fix: "virsh vcpupin and emulatorpin, at once",
         links: &[links::CPU_TUNING],
     }),

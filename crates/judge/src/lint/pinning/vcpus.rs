@@ -11,26 +11,21 @@ const MAX_LINES: usize = 8;
 const OFFLINE: Prose = Prose {
     title: "Threads are pinned to CPUs that the host does not have online",
     problem: "pinned to offline CPUs",
-    why: "Nothing can run on a CPU that is not there: the guest does not start, or it runs on the other CPUs of its \
-        pin or where the kernel puts it",
+    why: "Nothing can run there: the guest does not start, or runs on other CPUs of its pins",
 };
 const STRAY: Prose = Prose {
     title: "vCPUs were on CPUs that their affinity excludes",
     problem: "on CPUs it may not use",
     why: "A thread keeps its CPU until it runs again: the affinity was changed after that, or one of the two figures \
-        is not of this guest. What the pins are meant to be decides which of them to correct",
+        is not of this guest",
 };
 const WHICH_IS_RIGHT: &str = "Pin the vCPUs to the CPUs that they are meant for: those where they were, or those of \
     their affinity (virsh vcpupin)";
-const SEPARATE_SETS: &str = "Give the guests CPU sets that do not overlap. \
-    With too few CPUs for that, let them share one common set instead of single CPUs";
-const ONE_CPU_EACH: &str = "Pin each of these vCPUs to another CPU, or remove their pins: \
-    what kvmtop knows of this host names no free CPU";
-const NOT_ISOLATED: &str = "Take isolcpus= off the host's kernel command line and reboot it: Proxmox gives all \
-    threads of a guest one set of CPUs, and nothing balances load on isolated ones. \
-    Or pin each vCPU's thread to one of them by taskset, in a hookscript";
-const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, \
-    or use a cpuset partition instead of isolcpus, where the kernel balances load";
+const SEPARATE_SETS: &str = "Give the guests CPU sets that do not overlap, or one common set";
+const ONE_CPU_EACH: &str = "Pin each of these vCPUs to another CPU, or remove their pins";
+const NOT_ISOLATED: &str = "Take isolcpus= off the host's kernel command line: Proxmox gives all threads of a guest \
+    one set of CPUs, and nothing balances load on isolated ones";
+const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, or use a cpuset partition instead of isolcpus";
 const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
 
 pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
@@ -91,10 +86,7 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     };
     let others = shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_LINES);
     let rest = (shared.len() > MAX_LINES + 1).then(|| format!("the same on CPUs {cpus}"));
-    let of_guest = |g: &usize| helpers_there(ctx, *g, &cpus);
-    let last =
-        rest.into_iter().chain(guests.iter().flat_map(of_guest).take(MAX_LINES)).chain([fixes::check_pins(first)]);
-    let evidence = [worst].into_iter().chain(others).map(line).chain(last).collect();
+    let evidence = [worst].into_iter().chain(others).map(line).chain(rest).chain([fixes::check_pins(first)]).collect();
     let otherwise = if overlap.guest_count > 1 { SEPARATE_SETS } else { ONE_CPU_EACH };
     let mut fix = fixes::or_advice(placement(ctx, &guests), fixes::advice(otherwise));
     let more = overlap.guest_count > overlap.guests.len();
@@ -127,38 +119,23 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
 /// The vCPUs that want a CPU; many of one guest together, unless each has its figure. One that was seen elsewhere than
 /// on the shared CPUs is told so.
 fn users_of(ctx: &Context<'_>, shared: &SharedCpu<'_>, cpus: &CpuSet, names_guests: bool) -> String {
-    let set = |(g, v): &(usize, u32)| ctx.layouts.get(*g)?.vcpus.get(*v as usize).filter(|set| set.len() > 1);
-    let elsewhere =
-        |(g, v): &(usize, u32)| ctx.layouts.get(*g)?.runs_on.get(v).copied().filter(|now| !cpus.contains(*now));
-    let are_many = shared.wanted.is_none() && shared.users.len() > 2;
-    let mut groups: Vec<(usize, Option<&CpuSet>, Option<u32>, CpuSet)> = Vec::new();
-    for user in shared.users {
-        let (set, elsewhere) = (set(user), elsewhere(user));
-        match groups.last_mut().filter(|last| are_many && (last.0, last.1, last.2) == (user.0, set, elsewhere)) {
-            Some((.., vcpus)) => {
-                vcpus.insert(user.1);
-            }
-            None => groups.push((user.0, set, elsewhere, [user.1].into_iter().collect())),
-        }
-    }
-    let named = |(guest, set, elsewhere, vcpus): &(usize, Option<&CpuSet>, Option<u32>, CpuSet)| {
-        let of = if names_guests { format!(" of {}", ctx.guests[*guest].name()) } else { String::new() };
+    let place = |(guest, vcpu): &(usize, u32)| {
+        let layout = &ctx.layouts[*guest];
+        let set = layout.vcpus.get(*vcpu as usize).filter(|set| set.len() > 1);
+        (*guest, set, layout.runs_on.get(vcpu).filter(|now| !cpus.contains(**now)))
+    };
+    let named = |users: &[(usize, u32)]| {
+        let (guest, set, elsewhere) = place(&users[0]);
+        let vcpus: CpuSet = users.iter().map(|(_, vcpu)| *vcpu).collect();
+        let of = if names_guests { format!(" of {}", ctx.guests[guest].name()) } else { String::new() };
         let several = if vcpus.len() > 1 { "s" } else { "" };
         let set = set.map_or_else(String::new, |set| format!(" (CPUs {set})"));
         let seen = elsewhere.map_or_else(String::new, |now| format!(" (seen on CPU {now})"));
         format!("vCPU{several} {vcpus}{of}{seen}{set}")
     };
-    groups.iter().map(named).collect::<Vec<_>>().join(", ")
-}
-
-/// The helpers of a guest that may run on some CPUs, if they are pinned.
-fn helpers_there(ctx: &Context<'_>, guest: usize, cpus: &CpuSet) -> Vec<String> {
-    let pinned = ctx.layouts[guest].helpers.iter().filter(|(_, helper)| helper.pinned);
-    let there = pinned.filter_map(|(id, h)| Some((id, h.cpus.as_ref().filter(|set| set.intersects(cpus))?)));
-    let line = |(id, set): (&Option<u32>, &CpuSet)| {
-        format!("{} of {} may run there too (CPUs {set})", helper_name(*id), ctx.guests[guest].name())
-    };
-    there.map(line).collect()
+    let are_many = shared.wanted.is_none() && shared.users.len() > 2;
+    let groups = shared.users.chunk_by(|a, b| are_many && place(a) == place(b));
+    groups.map(named).collect::<Vec<_>>().join(", ")
 }
 
 /// Some vCPUs are pinned, and the others may run on their CPUs.
@@ -241,16 +218,14 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
 fn stray(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let outside = |t: &ThreadModel| {
         let (vcpu, cpu, cpus) = (t.index?, t.place.cpu?, t.place.affinity.as_deref()?);
-        (!cpus.contains(cpu)).then(|| (vcpu, format!("vCPU {vcpu} was on CPU {cpu} and may run on {cpus} only")))
+        (!cpus.contains(cpu)).then(|| format!("vCPU {vcpu} was on CPU {cpu} and may run on {cpus} only"))
     };
-    let strays: Vec<(u32, String)> = guest.domain.vcpus().filter_map(outside).collect();
-    if strays.is_empty() || !ctx.model.host.cpus.is_empty() {
-        return;
+    let strays: Vec<String> = guest.domain.vcpus().filter_map(outside).take(MAX_LINES).collect();
+    if !strays.is_empty() && ctx.model.host.cpus.is_empty() {
+        let lines = strays.into_iter().chain([fixes::check_pins(guest)]).collect();
+        let found = Finding::new(Severity::Info, Confidence::Medium, lines, vec![fixes::advice(WHICH_IS_RIGHT)]);
+        verdicts.find(found.saying(STRAY));
     }
-    let marks = strays.iter().map(|(vcpu, _)| Mark::Vcpu(*vcpu)).collect();
-    let lines = strays.into_iter().map(|(_, line)| line).take(MAX_LINES).chain([fixes::check_pins(guest)]).collect();
-    let found = Finding::new(Severity::Info, Confidence::Medium, lines, vec![fixes::advice(WHICH_IS_RIGHT)]);
-    verdicts.find(Finding { marks, ..found.saying(STRAY) });
 }
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

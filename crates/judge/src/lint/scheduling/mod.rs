@@ -2,7 +2,7 @@
 
 mod vcpus;
 
-pub(super) use vcpus::{less_polling, way_of_interrupts};
+pub(super) use vcpus::less_polling;
 
 use crate::lint::prelude::*;
 use crate::lint::profiles;
@@ -14,8 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "The CPU notices a vCPU that spins (4096 cycles of PAUSE) and exits, so that another vCPU may run. When \
             vCPUs wait for a CPU, the lock's holder is probably one of them",
         thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
-        limits: "Whether the lock's holder waits is inferred from the wait of all vCPUs. Without figures of wait, and \
-            without wait, it is an info only",
+        limits: "Whether the lock's holder waits is inferred from the wait of all vCPUs; without it, an info only",
         fix: "Pins, fewer vCPUs or less load on the guest's CPUs; without wait, the program inside the guest",
         links: &[links::KERNEL_PARAMETERS, links::SCHED_STATS],
     }),
@@ -23,11 +22,10 @@ pub(super) const RULES: &[Rule] = &[
         sees: "interrupts of the host stop the guest far more often than its tick",
         problem: "host interrupts stop it",
         why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to \
-            that CPU, rescheduling and function calls from other CPUs, timers of other tasks, or interrupts for the \
-            guest that are not posted",
+            that CPU, rescheduling and function calls from other CPUs, timers of other tasks",
         thresholds: thresholds![scheduling.interrupts_ticks, scheduling.interrupts_isolated],
-        limits: "Which interrupts they are is not broken down. Interrupts of passed-through devices and kicks that \
-            deliver the guest's own interrupts count too. Without the host's tick rate 1000 Hz is assumed",
+        limits: "Which interrupts they are is not broken down: those of passed-through devices and kicks that deliver \
+            the guest's own count too. Without the host's tick rate 1000 Hz is assumed",
         fix: "Interrupt affinity on the host",
         links: &[links::IRQ_AFFINITY],
     }),
@@ -38,8 +36,7 @@ pub(super) const RULES: &[Rule] = &[
             the interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
         thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest, machine.profile],
         limits: "Needs KVM's counters. Where they are sums over the vCPUs, the average is judged. A host that is idle \
-            for more than 20 % of its time gets an info only, and so does a profile by function (perf top), in which \
-            the share of the functions that poll counts",
+            for more than 20 % of its time gets an info only, and so does a profile by function (perf top)",
         fix: "A KVM module parameter on the host",
         links: &[links::HALT_POLLING],
     }),
@@ -49,8 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "A move to another core leaves the caches behind; a move to another node leaves the memory behind too. \
             The scheduler moves unpinned threads whenever something else wants their CPU",
         thresholds: thresholds![pinning.busy, pinning.migrations, pinning.far_migrations],
-        limits: "The cost of a move is not measured. A move to a sibling thread counts half; without wait and without \
-            moves to another cache it is an info only, because the scheduler spreads unpinned guests by design",
+        limits: "A move to a sibling thread counts half; without wait and moves to another cache it is an info",
         fix: "Pins of the guest's threads, at once and in the domain's XML",
         links: &[links::CPU_TUNING, "https://docs.kernel.org/scheduler/sched-domains.html"],
     }),
@@ -60,9 +56,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "The guest sees this time as steal: all its work is late, and it cannot know why. More tasks want these \
             CPUs than there are CPUs, or a quota stops the guest",
         thresholds: thresholds![pinning.busy, pinning.wait],
-        limits: "Who ran meanwhile is known only with scheduler tracepoints. A CPU quota causes wait too; where \
-            quota-throttled or a conflict of pins explains the wait, it becomes part of that finding. A single reading \
-            has the wait since the guest's start: one severity less, because it may be over",
+        limits: "Who ran meanwhile is known only with scheduler tracepoints. Where a quota or a conflict of pins \
+            explains the wait, it becomes part of that finding",
         fix: "Less load on the guest's CPUs; pins of its threads where the host has CPUs to spare",
         links: &[links::SCHED_STATS, links::CPU_TUNING],
     }),
@@ -72,9 +67,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "On an idle CPU of its own a vCPU should run about 50 us after its interrupt. A longer delay usually \
             means a deep sleep state that the CPU has to leave, or kernel work with interrupts disabled",
         thresholds: thresholds![pinning.wakeup_us],
-        limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with \
-            interrupts disabled look the same. Where interrupts are traced (on a guest's page), what each part of \
-            their way took is evidence",
+        limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. What delays the wake-up is not visible",
         fix: "CPU sleep states on the host, which costs power; or -overcommit cpu-pm=on for the guest",
         links: &["https://docs.kernel.org/admin-guide/pm/cpuidle.html", links::HALT_POLLING],
     }),

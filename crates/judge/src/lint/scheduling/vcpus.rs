@@ -3,7 +3,7 @@
 use crate::cost::Part;
 use crate::figures::seconds;
 use crate::lint::prelude::*;
-use crate::model::{CpuShare, InjectionModel, Rates};
+use crate::model::{CpuShare, Rates};
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
 const IDLE_CPU: f64 = 50.0;
@@ -36,25 +36,18 @@ const MAX_TICK: f64 = 1000.0;
 const MIN_WANTED_S: f64 = 10.0;
 
 const FEWER_VCPUS: &str = "Give the guest no more vCPUs than can run at the same time, or move load off its CPUs";
-const SPINS_INSIDE: &str = "The vCPUs run and yet spin: this is contention inside the guest. \
-    Profile the guest (perf top) for spin locks; fewer vCPUs may be faster";
-const SPINS_WAIT_UNKNOWN: &str = "First check whether the vCPUs wait for CPUs (/proc/PID/task/TID/schedstat, twice: \
-    the second figure is the wait in ns). If they do, give the guest no more vCPUs than can run at the same time. If \
-    not, this is contention inside the guest: profile it (perf top) for spin locks; fewer vCPUs may be faster";
+const SPINS_INSIDE: &str = "The vCPUs run and yet spin: profile the guest (perf top) for spin locks";
+const SPINS_WAIT_UNKNOWN: &str = "First check whether the vCPUs wait for CPUs (/proc/PID/task/TID/schedstat, twice). \
+    If they do, give the guest fewer vCPUs. If not, profile the guest (perf top) for spin locks";
 const SHOW_INTERRUPTS: &str = "grep . /proc/irq/*/effective_affinity_list; cat /proc/interrupts";
-const ROUTE_INTERRUPTS: &str = "Route device interrupts away from the guest's CPUs (irqaffinity= on the kernel command \
-    line, /proc/irq/N/smp_affinity_list), unless they belong to the guest's own passed-through devices";
-const LESS_POLLING_NEED: &str =
-    "on older kernels only guests that start afterwards use it; raises wake-up latency a little";
+const ROUTE_INTERRUPTS: &str = "Route device interrupts away from the guest's CPUs (/proc/irq/N/smp_affinity_list)";
+const LESS_POLLING_NEED: &str = "on older kernels for guests that start afterwards; raises wake-up latency a little";
 const KEEP_POLLING: &str = "Keep it where the guest has its CPUs to itself and latency matters more than power";
 const PIN_NO_ROOM: &str = "Pin each busy vCPU to its own CPU. \
     The other guests' pins leave no room for that on this host, so move a guest to another host first";
-const LESS_LOAD: &str =
-    "Take load off the CPUs that this guest may use: other guests, host tasks, or vCPUs that it does not need";
+const LESS_LOAD: &str = "Take load off the CPUs that this guest may use: other guests, host tasks, spare vCPUs";
 const SHALLOW_SLEEP: &str = "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10";
-const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on lets the guest put \
-    the CPU to sleep itself; a larger kvm.halt_poll_ns hides short sleeps";
-const VECTORS: &str = "; intr_info holds the vector (0xec tick, 0xfd reschedule, 0xfb call function)";
+const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on, or a larger kvm.halt_poll_ns";
 
 pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().pinning;
@@ -71,14 +64,13 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let (name, window, waits, loses) = (thread.label(), guest.window(), figure(share), figure(lost));
     let parts = ctx.waits().of_thread(thread).map(|cost| cost.parts).unwrap_or_default();
     let part = |p: &Part| p.name.clone() + &p.figure.map_or_else(String::new, |f| format!(" {} %", figure(f)));
-    let is_traced = parts.iter().any(|p| p.figure.is_some());
+    let by = if parts.iter().any(|p| p.figure.is_some()) { "it waits for " } else { "also on its CPU: " };
     let holders = parts.iter().take(MAX_TASKS).map(part).collect::<Vec<_>>().join(", ");
     let all = format!("all vCPUs of the guest together lose {loses} % of one CPU");
     let folder = task(guest, thread);
     let evidence = known([
         Some(format!("{name} waits {waits} % of the time it wants a CPU {window}; {all}")),
-        (!holders.is_empty())
-            .then(|| format!("{}{holders}", if is_traced { "it waits for " } else { "also on its CPU: " })),
+        (!holders.is_empty()).then(|| format!("{by}{holders}")),
         Some(format!("look at: cat {folder}/schedstat, twice: the second figure is the wait in ns")),
     ]);
     let found = Finding::new(severity, Confidence::High, evidence, less_wait(ctx, guest, lost));
@@ -96,13 +88,10 @@ fn waited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
     });
     let Some((severity, share, (vcpu, waited_s))) = worst_of(late) else { return };
     let all = vcpus().filter_map(|vcpu| vcpu.waited_s).sum::<f64>();
+    let (id, share, waited, ran) = (vcpu.vcpu, figure(share), seconds(waited_s), seconds(vcpu.ran_s));
     let evidence = vec![
         format!(
-            "vcpu {} waited {} % of the time it wanted a CPU since its start: {}, while it ran for {}",
-            vcpu.vcpu,
-            figure(share),
-            seconds(waited_s),
-            seconds(vcpu.ran_s)
+            "vcpu {id} waited {share} % of the time it wanted a CPU since its start: {waited}, while it ran for {ran}"
         ),
         format!("all vCPUs of the guest together waited for {}; whether they still wait is unknown", seconds(all)),
         format!("check: {}, twice: vcpu.N.delay is the wait in ns", fixes::virsh(guest, "domstats", "--vcpu")),
@@ -113,15 +102,10 @@ fn waited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
 
 /// Pins for a guest that loses so much time, and less load.
 fn less_wait(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
-    let mut fix = own_cpus(ctx, guest, lost);
-    if !fix.iter().any(|f| f.text == LESS_LOAD) {
-        fix.push(fixes::advice(LESS_LOAD));
-    }
-    fix
+    own_cpus(ctx, guest, lost).into_iter().chain([fixes::advice(LESS_LOAD)]).collect()
 }
 
-/// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU. A full host gets advice instead:
-/// load has to go first.
+/// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU; none on a full host.
 fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
     let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
@@ -130,10 +114,7 @@ fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> 
         let plan = ctx.plan().guests.get(guest.index);
         plan.iter().flat_map(|p| p.vcpus.values()).any(|cpus| cpus.intersects(&ctx.map().busy))
     };
-    if no_room || is_busy() {
-        return vec![fixes::advice(LESS_LOAD)];
-    }
-    guest_placement(ctx, guest)
+    if no_room || is_busy() { Vec::new() } else { guest_placement(ctx, guest) }
 }
 
 /// Pause-loop exits.
@@ -143,15 +124,15 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     let t = &ctx.thresholds().scheduling;
     let Some(severity) = t.pause.of(per_vcpu) else { return };
     let wait = guest.domain.vcpu_wait_percent();
-    let (severity, confidence, title, mut fix, last) =
-        if severity > Severity::Info && wait.is_some_and(|w| w >= t.pause_wait) {
-            let fix = own_cpus(ctx, guest, guest.domain.vcpus().filter_map(|t| t.cpu?.wait).sum());
-            (severity, Confidence::High, "vCPUs spin on locks whose holder has no CPU", fix, FEWER_VCPUS)
-        } else {
-            let advice = if wait.is_some() { SPINS_INSIDE } else { SPINS_WAIT_UNKNOWN };
-            (Severity::Info, Confidence::Medium, "vCPUs spin on locks", Vec::new(), advice)
-        };
-    fix.push(fixes::advice(last));
+    let waits = severity > Severity::Info && wait.is_some_and(|w| w >= t.pause_wait);
+    let (severity, confidence, title, advice) = match wait {
+        _ if waits => (severity, Confidence::High, "vCPUs spin on locks whose holder has no CPU", FEWER_VCPUS),
+        Some(_) => (Severity::Info, Confidence::Medium, "vCPUs spin on locks", SPINS_INSIDE),
+        None => (Severity::Info, Confidence::Medium, "vCPUs spin on locks", SPINS_WAIT_UNKNOWN),
+    };
+    let lost = guest.domain.vcpus().filter_map(|t| t.cpu?.wait).sum();
+    let mut fix = if waits { own_cpus(ctx, guest, lost) } else { Vec::new() };
+    fix.push(fixes::advice(advice));
     let share = |w| format!("its vCPUs wait for a CPU {} % of the time they want one", figure(w));
     let evidence = vec![
         exits.describe(guest, "pause-loop exits", ""),
@@ -221,28 +202,15 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         let severity = if p99 >= warning_us { Severity::Warning } else { Severity::Info };
         let (name, count, window) = (thread.label(), w.count, guest.window());
         let (median, p99) = (figure(median), figure(p99));
-        let mut evidence = vec![format!(
-            "{name}: of {count} wake-ups half took over {median} us and one in a hundred over {p99} us {window}"
-        )];
-        let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.wake.count > 0);
-        evidence.extend(traced.and_then(|i| way_of_interrupts("", &i)));
-        evidence.push(format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"));
+        let evidence = vec![
+            format!("{name}: of {count} wake-ups half took over {median} us and one in 100 over {p99} us {window}"),
+            format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"),
+        ];
         let shallow = fixes::command(SHALLOW_SLEEP).needing("keeps CPUs out of deep sleep; costs power");
         let fix = vec![shallow, fixes::advice(GUEST_IDLES_CPU).only(Audience::Qemu)];
         let found = Finding::new(severity, Confidence::Medium, evidence, fix);
         return verdicts.find(Finding { marks: vec![Mark::Pcpu(cpu)], ..found }.about_vcpu(thread));
     }
-}
-
-/// The way of the interrupts that woke vCPUs, where they were traced.
-pub(in crate::lint) fn way_of_interrupts(by: &str, traced: &InjectionModel) -> Option<String> {
-    let (wake, delay) = (figure(traced.wake.mean_us()?), figure(traced.delay.mean_us()?));
-    let guest = traced.slept.mean_us().map(|us| format!(", and ran the guest {} us after the injection", figure(us)));
-    let (guest, count) = (guest.unwrap_or_default(), traced.wake.count);
-    Some(format!(
-        "{count} interrupts{by} woke vCPUs of the guest: {wake} us after the injection; they had a CPU {delay} us \
-         later{guest}"
-    ))
 }
 
 /// A vCPU that polls: how long, and the part of that after which it slept anyway, percent of a CPU.
@@ -313,16 +281,11 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let isolated = guest.domain.vcpus().filter_map(ThreadModel::pinned_cpu).any(|c| ctx.topology().is_isolated(c));
     let loud = isolated && per_vcpu >= t.interrupts_isolated;
     let severity = if loud { Severity::Warning } else { Severity::Info };
-    // Intel's `intr_info` holds the vector; AMD does not acknowledge the interrupt on its exit.
-    let vector = if ctx.isa(guest) == Some(Isa::Vmx) { VECTORS } else { "" };
     let tick = tick_hz.map(|hz| format!("the host's own tick causes at most {hz}/s on a busy vCPU"));
     let evidence = vec![
         exits.describe(guest, "host interrupts", "in the running guest"),
         tick.unwrap_or_else(|| "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into()),
-        format!(
-            "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report{vector}; look at: watch -d cat \
-             /proc/interrupts"
-        ),
+        "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report; look at: watch -d cat /proc/interrupts".into(),
     ];
     let show = fixes::command(SHOW_INTERRUPTS).needing("shows which interrupts arrive on the guest's CPUs");
     let fix = vec![show, fixes::advice(ROUTE_INTERRUPTS)];

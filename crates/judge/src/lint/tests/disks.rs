@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::HostDiskModel;
-use sample::{DiskSample, Submitter, Timing};
+use sample::{DiskSample, ThreadKind, Timing};
 
 /// A disk that was read over 5 s: reads per second, microseconds each, flushes per second, microseconds each.
 fn disk(reads: u64, us: u64, flushes: u64, flush_us: u64) -> DiskSample {
@@ -76,7 +76,7 @@ fn device(name: &str, reads: u64, us: u64, below: &[&str]) -> HostDiskModel {
     let times = |us| Timing { count: reads, total_ns: Some(reads * us * 1000), ..Timing::default() };
     (disk.reads.total, disk.reads.device) = (times(us), times(us / 2));
     disk.below = below.iter().map(|name| (*name).to_owned()).collect();
-    disk.submitters = [(Submitter::Main, reads)].into();
+    disk.submitters = [(ThreadKind::Main, reads)].into();
     disk
 }
 

@@ -187,28 +187,3 @@ fn a_recording_is_judged_as_if_it_were_now() {
     };
     assert_eq!(rules(&judge(&a)), rules(&judge(&b)));
 }
-
-/// A rule that finds nothing by the lower bounds is not asked by the thresholds, so it must never find more by these.
-#[test]
-fn what_the_thresholds_find_the_lower_bounds_find_too() {
-    let fixtures = [Fixture::busy_host(), Fixture::with_devices(), Fixture::no_kvm_exit(), Fixture::many_vcpus(16)];
-    let found = |model: &Model, thresholds: Thresholds| -> BTreeSet<(RuleId, Option<String>)> {
-        let options = Options { thresholds, input: InputKind::File, ..Options::default() };
-        let report = run(model, &mut RuleMemory::default(), &options);
-        let all = |f: Finding| {
-            let rules: Vec<_> = f.folded.iter().copied().chain([f.rule]).map(|r| (r, f.domain.clone())).collect();
-            rules
-        };
-        report.findings.into_iter().flat_map(all).collect()
-    };
-    let mut seen = BTreeSet::new();
-    for (fixture, seconds) in fixtures.iter().flat_map(|f| (1..=60).map(move |s| (f, f64::from(s)))) {
-        // The same work in other times: every rate passes its threshold and its lower bound somewhere.
-        let model = Model::new(&fixture.sample(10.0), Base::Whole(Some(seconds)));
-        let by_thresholds = found(&model, Thresholds::default());
-        let by_lower = found(&model, Thresholds::default().lower());
-        assert!(by_thresholds.is_subset(&by_lower), "{seconds} s: {:?}", by_thresholds.difference(&by_lower));
-        seen.extend(by_lower.difference(&by_thresholds).cloned());
-    }
-    assert!(!seen.is_empty(), "some figure lies between a threshold and its lower bound");
-}

@@ -1,8 +1,6 @@
 use super::*;
-use crate::model::GuestProfile;
 use kvm::{kernel_log, topology};
 use sample::{ExitPlace, HostMemory};
-use testkit::profile;
 
 #[test]
 fn unhandled_registers() {
@@ -36,7 +34,9 @@ fn memory_faults() {
     fires(&judge(&at(15_000.0, "").model()), RuleId::Stage2Faults, Severity::Warning);
     silent(&judge(&at(300.0, "").model()), RuleId::Stage2Faults);
     silent(&judge(&at(15_000.0, "PML_FULL").model()), RuleId::Stage2Faults);
-    cannot(&from_file(&at(15_000.0, ""), None), RuleId::Stage2Faults);
+    // Without a rate: nearly all of many exits, and a few of them.
+    fires(&from_file(&at(15_000.0, ""), None), RuleId::Stage2Faults, Severity::Info);
+    cannot(&from_file(&at(5.0, ""), None), RuleId::Stage2Faults);
 }
 
 #[test]
@@ -109,26 +109,6 @@ fn main_loop() {
     silent(&judge(&at(30.0).model()), RuleId::MainLoopBusy);
     silent(&after(&at(85.0).model(), 4, &Options::default()), RuleId::MainLoopBusy);
     silent(&judge(&at(85.0).first()), RuleId::MainLoopBusy);
-}
-
-#[test]
-fn a_profile_of_the_main_loop_is_evidence() {
-    let at = |tid: i32, age_ms: i64| {
-        let guest = Guest::new("l", 5).linux("").vcpus(1, |v, t| t.on(v)).emulator(|t| t.cpu(0.0, 85.0, 5.0, 0.0));
-        let mut model = on(guest).model();
-        let mut stacks = profile();
-        let main = model.domains[0].emulator().unwrap().tid;
-        stacks.stacks.iter_mut().filter(|stack| stack.tid == 100).for_each(|stack| stack.tid = main + tid);
-        stacks.began_ms = model.time_ms - age_ms;
-        model.domains[0].profile = Some(GuestProfile { stacks: Arc::new(stacks), is_new: false });
-        let report = judge(&model);
-        report.findings.iter().find(|f| f.rule == RuleId::MainLoopBusy).unwrap().evidence.join("; ")
-    };
-    let seen = at(0, 60_000);
-    assert!(seen.contains("of 300 samples of its stack: 60 % in ppoll, 30 % in rtc_update_timer"), "{seen}");
-    for other in [at(0, 3_600_000), at(1, 60_000)] {
-        assert!(other.contains("look at: kvmtop profile") && !other.contains("ppoll"), "{other}");
-    }
 }
 
 #[test]

@@ -425,17 +425,6 @@ fn drift() {
 }
 
 #[test]
-fn a_vcpu_outside_its_affinity() {
-    let guest = || Guest::new("a", 10).linux("").vcpus(2, |_, t| t.may_run("4").on(5));
-    let report = configured(host(), vec![guest()]);
-    fires(&report, RuleId::AffinityDrift, Severity::Info);
-    let lines = &get(&report, RuleId::AffinityDrift).evidence;
-    assert_eq!(lines[0], "vCPU 0 was on CPU 5 and may run on 4 only");
-    silent(&judge(&on(guest()).model()), RuleId::AffinityDrift);
-    silent(&configured(host(), vec![pinned("a", 10, &[4, 5], 1.0, 0.0)]), RuleId::AffinityDrift);
-}
-
-#[test]
 fn vcpus_of_a_guest_on_one_cpu_are_listed_together() {
     let three = Guest::new("a", 10).linux("").vcpus(3, |_, t| t.pinned(4));
     let lines = &get(&configured(host(), vec![three]), RuleId::PinOverlap).evidence.clone();

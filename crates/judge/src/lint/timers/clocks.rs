@@ -6,12 +6,6 @@ use crate::lint::prelude::*;
 /// Without a known interval a share of the exits is reported from this count on: no boot makes as many accesses.
 const DECISIVE_COUNT: u64 = 10_000;
 
-/// From this number of vCPUs on, readers queue for QEMU's big lock.
-const MANY_VCPUS: f64 = 32.0;
-
-/// QEMU of this version reads the PM timer without its big lock.
-const LOCKLESS_SINCE: (u32, u32) = (10, 2);
-
 /// An access to emulated memory that QEMU serves took at least this long on the hosts that were measured, microseconds;
 /// a virtio doorbell that ends in an ioeventfd takes less.
 const TO_VMM_US: f64 = 5.0;
@@ -19,27 +13,19 @@ const TO_VMM_US: f64 = 5.0;
 const TIME_REF_COUNT: u64 = 0x4000_0020;
 const SET_CLOCKSOURCE: &str = "cat /sys/devices/system/clocksource/clocksource0/available_clocksource\n\
      echo kvm-clock > /sys/devices/system/clocksource/clocksource0/current_clocksource";
-const KEEP_CLOCKSOURCE: &str = "Remove clocksource= and notsc from the guest's kernel command line, \
-    so that it chooses kvm-clock or tsc at the next boot too";
+const KEEP_CLOCKSOURCE: &str = "Remove clocksource= and notsc from the guest's kernel command line";
 const EITHER_SYSTEM: &str = "Linux guest: set its clocksource to kvm-clock or tsc \
     (/sys/devices/system/clocksource/clocksource0/current_clocksource). \
     Windows guest: enable the Hyper-V clock (timer hypervclock) with vpindex, synic and stimer";
-const INVTSC_NEED: &str = "shut the guest down and start it again; it can then no longer migrate live to a \
-    host with another TSC frequency";
+const INVTSC_NEED: &str = "power-off and start of the guest, which then migrates live only between equal TSCs";
 const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the kernel: leave it. On \
     newer systems something forces the PIT: look for noapic, nolapic or clocksource= on the kernel command line";
-const READS_QUEUE: &str =
-    "the guest has 32 or more vCPUs: before QEMU 10.2 these reads queue up behind QEMU's big lock";
 const PORTS_UNNAMED: &str = "but the figures do not name the ports (the ioport table does)";
 const RATE_UNKNOWN: &str = "Rate and cost unknown; pass --duration with the time that the figures cover";
-const HPET_ADDRESSES_UNKNOWN: &str = "the addresses are unknown; the guest has an HPET, and reads of its \
-    counter have this cost and rate. The mmio table shows whether they are its accesses";
-const CHECK_CLOCKSOURCE: &str =
-    "look at: cat /sys/devices/system/clocksource/clocksource0/current_clocksource on the host should print tsc";
-const CHECK_PPOLL: &str = "look at: top -H -p PID; \
-    with an unused HPET, strace -c -p PID of the main thread shows about a thousand ppoll calls a second";
-const MISCONFIG_UNEXPLAINED: &str =
-    "EPT_MISCONFIG exits are frequent, but neither their addresses nor the guest's configuration are known";
+const HPET_ADDRESSES_UNKNOWN: &str = "the guest has an HPET; the mmio table shows whether these are its accesses";
+const CHECK_CLOCKSOURCE: &str = "look at: clocksource0/current_clocksource of the host, which should be tsc";
+const MISCONFIG_UNEXPLAINED: &str = "EPT_MISCONFIG exits are frequent, but their addresses are not known";
+const CHECK_PPOLL: &str = "look at: strace -c -p PID, where an unused HPET shows a thousand ppoll calls a second";
 
 pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
@@ -66,14 +52,10 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let by_cost = info.and(ctx.severity_by_cost(guest, &reads));
     let Some(severity) = worst([by_rate, by_cost, info.filter(|_| guest.vcpus().is_none())]) else { return };
     let ports = guest.accesses(|r| r.space == Space::Pio).count;
-    let version = guest.config.machine.version;
-    let queue = guest.vcpus().is_some_and(|n| n >= MANY_VCPUS) && version.is_some_and(|v| v < LOCKLESS_SINCE);
-    let severity = if queue { severity.raised() } else { severity };
     let share = figure(100.0 * reads.count as f64 / ports as f64);
     let evidence = known([
         Some(reads.describe(guest, "reads", "of the ACPI PM timer (acpi-tmr)")),
         (ports > reads.count).then(|| format!("{share} % of all port accesses")),
-        queue.then(|| READS_QUEUE.into()),
         Some(guest.perf_check("ioport")),
     ]);
     verdicts.find(emulated_timer(ctx, guest, severity, evidence).caused_by(reads));
@@ -93,14 +75,11 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let Some(by_rate) = ctx.thresholds().timers.rtc.of(rate) else { return };
     let severity = worst([Some(by_rate), ctx.severity_by_cost(guest, &accesses)]).unwrap_or(by_rate);
     let read_rate = or_unknown(guest.seconds.map(|s| reads as f64 / s), figure);
-    let eoi = guest.exits(&[ExitKind::EoiInduced]);
-    let eoi_rate = or_unknown(eoi.rate, figure);
-    let evidence = known([
-        Some(accesses.describe(guest, "accesses", "to ports 0x70 and 0x71 (RTC)")),
-        Some(format!("{read_rate}/s of them read the data port, which acknowledges a tick")),
-        (eoi.count > 0).then(|| format!("{eoi_rate} EOI_INDUCED exits/s, one per RTC interrupt")),
-        Some(guest.perf_check("ioport")),
-    ]);
+    let evidence = vec![
+        accesses.describe(guest, "accesses", "to ports 0x70 and 0x71 (RTC)"),
+        format!("{read_rate}/s of them read the data port, which acknowledges a tick"),
+        guest.perf_check("ioport"),
+    ];
     verdicts.find(emulated_timer(ctx, guest, severity, evidence).caused_by(accesses));
 }
 
@@ -129,18 +108,10 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     if guest.kind.windows(Confidence::Low) {
         return fixes::hyperv::windows_timers(ctx, guest);
     }
-    let mut found = Vec::new();
-    if guest.config.timers.kvmclock == Some(false) && guest.config.is_x86() {
-        let on = fixes::timer(guest, "<timer name='kvmclock' present='yes'/>");
-        found.extend(fixes::either(guest, fixes::xml(guest, on), fixes::cpu::argument(guest, &["kvmclock=on".into()])));
-    }
     if guest.kind.linux() {
-        let set = fixes::inside(guest, SET_CLOCKSOURCE);
-        found.extend([set, fixes::advice(KEEP_CLOCKSOURCE)]);
-    } else {
-        found.push(fixes::advice(EITHER_SYSTEM));
+        return vec![fixes::inside(guest, SET_CLOCKSOURCE), fixes::advice(KEEP_CLOCKSOURCE)];
     }
-    found
+    vec![fixes::advice(EITHER_SYSTEM)]
 }
 
 /// What can be reported of a timer when the interval is unknown: that it causes a large share of the exits.
@@ -191,13 +162,9 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     };
     // Any device without an ioeventfd looks the same.
     let severity = if confidence == Confidence::Low { Severity::Info } else { severity };
-    let is_counter = |r: &AccessRow| r.address.is_some_and(|a| a & 0xff8 == 0xf0);
-    let counter = guest.accesses(|r| r.space == Space::Mmio && r.device_name() == Some("hpet") && is_counter(r));
-    let counter_rate = or_unknown(counter.rate, figure);
     let (what, of) = if direct { ("accesses", "to the HPET") } else { ("EPT_MISCONFIG exits", "(emulated memory)") };
     let evidence = known([
         Some(accesses.describe(guest, what, of)),
-        (counter.count > 0).then(|| format!("{counter_rate}/s of them read the counter (+0xf0), as a clock does")),
         (!direct).then(|| HPET_ADDRESSES_UNKNOWN.into()),
         Some(guest.perf_check("mmio")),
     ]);
@@ -223,11 +190,10 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     }
     let Some(severity) = t.hpet_idle_main.of(main) else { return };
     let (busy, window, runs) = (figure(main), guest.window(), figure(cpu));
-    let idle = format!(
-        "QEMU's main thread uses {busy} % of a CPU {window}, while the guest runs {runs} % of its vCPUs' time; the \
-         guest has an HPET and does not read it"
-    );
-    let found = Finding::new(severity, Confidence::Low, vec![idle, CHECK_PPOLL.into()], fixes::hpet_off(guest));
+    let idle = format!("QEMU's main thread uses {busy} % of a CPU {window}, while the guest runs {runs} % of its time");
+    let unused = "the guest has an HPET and does not read it".to_owned();
+    let evidence = vec![idle, unused, CHECK_PPOLL.into()];
+    let found = Finding::new(severity, Confidence::Low, evidence, fixes::hpet_off(guest));
     verdicts.find(Finding { cost: Some(main), marks: vec![Mark::Thread(tid)], ..found });
 }
 

@@ -8,26 +8,18 @@ use kvm::hyperv::CLOCK;
 const NO_SYNTHETIC_TIMERS: Prose = Prose {
     title: "Windows runs without Hyper-V's synthetic timers: QEMU emulates its tick",
     problem: "no Hyper-V timers",
-    why: "Windows has the Hyper-V clock here, but no synthetic timers, so it ticks by QEMU's RTC or HPET. That costs \
-        host CPU all the time, even when the guest is idle. With them KVM serves the tick in the kernel",
+    why: "Windows ticks by QEMU's RTC or HPET, which costs host CPU even when the guest is idle",
 };
 const HIDDEN_HYPERVISOR: Prose = Prose {
     title: "Windows cannot see the hypervisor, so it uses none of its enlightenments",
     problem: "hypervisor is hidden",
     why: "Windows looks for Hyper-V's clock and timers only where CPUID says that there is a hypervisor. Without it \
-        Windows reads the time from QEMU's ACPI PM timer and ticks by QEMU's RTC or HPET, whatever enlightenments are \
-        configured, and that costs host CPU all the time. Recipes against anti-cheat software switch the feature off \
-        on purpose; then this is its price",
+        Windows uses QEMU's timers, whatever enlightenments are configured: the price of hiding it from anti-cheat \
+        software",
 };
-const REFUSED_WHY: &str = "Some enlightenments are built on others. QEMU 4.1 and later check this when a guest starts, \
-    and end with an error instead of starting it; an older QEMU starts it, but Windows cannot use what is incomplete";
-const HYPERVISOR_OFF: &str =
-    "the CPU feature hypervisor (CPUID leaf 1, ECX bit 31) is switched off in the configuration";
-const NOT_SHOWN: &str = "the configuration is not shown as far as <features> and <clock> (or -cpu): which \
-    enlightenments are on is unknown (add the whole virsh dumpxml)";
-
-/// Features of `<cpu>` that evidence names.
-const MAX_FEATURES: usize = 8;
+const REFUSED_WHY: &str = "QEMU 4.1 and later refuse to start a guest whose enlightenments lack others that they need";
+const HYPERVISOR_OFF: &str = "the CPU feature hypervisor is switched off in the configuration";
+const NOT_SHOWN: &str = "the configuration does not show <features> and <clock> (add the whole virsh dumpxml)";
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.config.known || !guest.config.is_x86() {
@@ -94,17 +86,10 @@ fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static s
 fn decided_elsewhere(guest: &GuestContext<'_>) -> Option<String> {
     let argument = guest.config.cpu_argument.as_deref()?;
     match guest.config.cpu_place {
-        CpuPlace::QemuCommandline => {
-            let features = guest.domain.facts.xml.iter().flat_map(|xml| &xml.value.cpu.features);
-            let is_lost =
-                |(name, policy): &(&String, &String)| *policy == "require" && !argument.contains(name.as_str());
-            let lost: Vec<String> = features.filter(is_lost).map(|(name, _)| name.clone()).take(MAX_FEATURES).collect();
-            let lost = if lost.is_empty() { String::new() } else { format!(", and {} is lost", lost.join(", ")) };
-            Some(format!(
-                "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, <hyperv> and the \
-                 hypervclock timer of the XML have no effect{lost}"
-            ))
-        }
+        CpuPlace::QemuCommandline => Some(format!(
+            "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, <hyperv> and the \
+                 hypervclock timer of the XML have no effect"
+        )),
         CpuPlace::CommandLine(count) if count > 1 => {
             Some(format!("the command line has {count} -cpu options, and QEMU takes the last one: '{argument}'"))
         }

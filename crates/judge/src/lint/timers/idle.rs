@@ -13,26 +13,33 @@ const DEVICE_EVENTS: [&str; 6] =
     ["kvm_set_irq", "kvm_msi_set_irq", "kvm_apic_ipi", "kvm_fast_mmio", "kvm_mmio", "kvm_pio"];
 const MAX_OTHERS: f64 = 0.2;
 const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
-const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line; \
-    keep it if the guest does real-time work on purpose";
-const POWERCFG_NEED: &str =
-    "run it inside the guest as administrator; its report names the programs that asked for a fine timer";
-const SHORT_HALTS_UNTIMED: &str = "the guest halts for less than a millisecond at a time; without the time \
-    that the figures cover it is unknown how often (pass --duration)";
-const WAKER_UNSHOWN: &str = "these figures do not show what wakes it (add perf kvm stat's msr and ioport tables, and \
-    the guest's configuration)";
-const WAKEUPS_UNEXPLAINED: &str =
-    "an idle guest is woken often; neither its timer accesses nor its configuration are known";
+const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line, unless it does real-time work";
+const POWERCFG_NEED: &str = "run it as administrator; it names the programs that asked for a fine timer";
+const WAKEUPS_UNEXPLAINED: &str = "an idle guest is woken often, and what by is not in these figures";
+
+/// Halts that last no longer than this on average and are this much of all exits are not sleep: microseconds, percent.
+const NO_SLEEP_US: f64 = 100.0;
+const NEARLY_ALL: f64 = 90.0;
+const WOKEN_AT_ONCE: Prose = Prose {
+    title: "The guest goes to sleep and is woken at once, again and again",
+    problem: "halts end at once",
+    why: "A guest with nothing to do halts, and sleeps for milliseconds. Halts that end within microseconds cost as \
+        much as work: something is always pending for the vCPU, or what it waits for comes while KVM still polls",
+};
+const SHOW_WAKERS: &str = "trace-cmd record -e kvm:kvm_vcpu_wakeup -e kvm:kvm_apic_accept_irq -e kvm:kvm_msi_set_irq \
+    -e sched:sched_waking sleep 1; trace-cmd report";
+const SHOW_WAKERS_NEED: &str = "on the host; it shows what ends the halts. If polling does (kvm_stat -1, the halt_poll \
+    rows), a smaller /sys/module/kvm/parameters/halt_poll_ns saves the CPU time";
 
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    if !guest.kind.windows(Confidence::Low) || guest.guest_cpu().is_none() {
-        return unexplained(ctx, guest, verdicts);
+    if ctx.is_file() && guest.guest_cpu().is_none() {
+        return halts_end_at_once(guest, verdicts);
     }
     let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else { return };
-    let steps = t.idle_halts_per_vcpu.of(rate).filter(|_| cpu < t.idle_guest_cpu && sleep_ms < t.short_sleep_ms);
-    let Some(severity) = steps else { return };
+    let is_idle = guest.kind.windows(Confidence::Low) && cpu < t.idle_guest_cpu && sleep_ms < t.short_sleep_ms;
+    let Some(severity) = t.idle_halts_per_vcpu.of(rate).filter(|_| is_idle) else { return };
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
         + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
     if timers < t.rtc.info && guest.config.enlightened("stimer").is_none() {
@@ -56,18 +63,17 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
-/// Tables of exits alone do not show what wakes an idle guest, nor which system it has: that is said, whatever the VMM.
-fn unexplained(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let t = &ctx.thresholds().timers;
-    if !ctx.is_file() || !guest.domain.accesses.is_empty() {
-        return;
-    }
-    let Some(sleep_ms) = guest.mean_halt_ms().filter(|ms| *ms < t.short_sleep_ms) else { return };
-    let Some((rate, _)) = guest.halts() else { return verdicts.cannot_tell(SHORT_HALTS_UNTIMED) };
-    let idle = rate * sleep_ms / 10.0 >= 100.0 - t.idle_guest_cpu;
-    if idle && t.idle_halts_per_vcpu.of(rate).is_some() {
-        let halts = format!("each vCPU halts {} times a second, for {} ms each", figure(rate), figure(sleep_ms));
-        verdicts.cannot_tell(format!("the guest is nearly idle, yet {halts}; {WAKER_UNSHOWN}"));
+/// A table of exits can show that halts are not sleep, on any system; not what ends them.
+fn halts_end_at_once(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let rows = || guest.domain.exits.rows.iter().filter(|row| row.idle);
+    let (halts, exits) = (total(rows().map(|row| row.span.count)), guest.domain.exits.count);
+    let Some(slept_ns) = rows().map(|row| row.span.total_ns).sum::<Option<u64>>() else { return };
+    let us = slept_ns as f64 / 1e3 / halts.max(1) as f64;
+    if halts > 0 && us <= NO_SLEEP_US && halts as f64 >= NEARLY_ALL / 100.0 * exits as f64 {
+        let us = figure(us);
+        let evidence = vec![format!("{halts} of its {exits} exits are halts, which last {us} us on average")];
+        let fix = vec![fixes::command(SHOW_WAKERS).needing(SHOW_WAKERS_NEED)];
+        verdicts.find(Finding::new(Severity::Info, Confidence::Low, evidence, fix).saying(WOKEN_AT_ONCE));
     }
 }
 
@@ -142,13 +148,7 @@ fn counted_ticks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let (window, on_each) = (guest.window(), on_each.unwrap_or_default());
     let evidence = vec![
         format!("vCPUs that sleep are woken {} times/s {window}{on_each}", figure(woken)),
-        format!(
-            "each time by a timer that the guest then sets again: {} interrupts/s (kvm_apic_accept_irq), {} settings/s \
-             (kvm_msr); these are nearly all of its {} exits/s",
-            figure(accepted),
-            figure(set),
-            figure(exits)
-        ),
+        format!("each time by a timer that the guest then sets again ({} settings/s, kvm_msr)", figure(set)),
         guest.perf_check("msr"),
     ];
     let fix = vec![fixes::inside(guest, TICK_STORM_LOOK), fixes::advice(TICK_STORM_FIX)];

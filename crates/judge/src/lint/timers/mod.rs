@@ -6,8 +6,7 @@ mod idle;
 
 use crate::lint::prelude::*;
 
-const CLOCK_FIX: &str = "Windows: <hyperv> features and the hypervclock timer in the domain's XML, after a power \
-    cycle. Linux: the clocksource, inside the guest, at once";
+const CLOCK_FIX: &str = "Windows: Hyper-V clock and timers, after a power cycle. Linux: the clocksource, at once";
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::AcpiPmTimer, Behaviour(clocks::acpi_pm), Hold::CLOCK).described(RuleDoc {
@@ -17,8 +16,7 @@ pub(super) const RULES: &[Rule] = &[
             waits for the answer. A guest does this when it has no better clock that it trusts: Windows without the \
             Hyper-V clock, Linux with clocksource acpi_pm",
         thresholds: thresholds![timers.acpi_pm_per_vcpu, timers.acpi_pm_exit_share, cost.of_one_cpu, cost.of_vcpus],
-        limits: "Port addresses have to be in the figures: exits for ports alone are not enough. With 32 or more vCPUs \
-            and a QEMU before 10.2 the severity is one higher, because reads queue up behind QEMU's big lock",
+        limits: "Port addresses have to be in the figures: exits for ports alone are not enough",
         fix: CLOCK_FIX,
         links: &[links::HYPERV, links::CLOCK],
     }),
@@ -26,11 +24,10 @@ pub(super) const RULES: &[Rule] = &[
         sees: "the guest ticks by the emulated RTC",
         problem: "ticks by the emulated RTC",
         why: "The guest uses the RTC's periodic interrupt as its tick. Each tick costs an interrupt from QEMU and \
-            several port accesses, even when the guest is idle. Windows does this when it has neither synthetic timers \
-            (stimer) nor an HPET, and up to 2048 times a second when a program asks for a fine clock",
+            several port accesses. Windows does this when it has neither synthetic timers (stimer) nor an HPET, and up \
+            to 2048 times a second when a program asks for a fine clock",
         thresholds: thresholds![timers.rtc, cost.of_one_cpu, cost.of_vcpus],
-        limits: "A program that reads the RTC's clock again and again looks the same if at least a quarter of its \
-            accesses are reads",
+        limits: "A program that reads the RTC's clock again and again looks the same",
         fix: CLOCK_FIX,
         links: &[links::HYPERV, links::CLOCK],
     }),
@@ -40,22 +37,18 @@ pub(super) const RULES: &[Rule] = &[
         why: "QEMU emulates the HPET, so each read of its counter and each timer set in it is a round trip to user \
             space. Readers inside the guest queue up for it",
         thresholds: thresholds![timers.hpet, timers.hpet_per_vcpu, cost.of_one_cpu, cost.of_vcpus],
-        limits: "Without MMIO addresses only exits of 5 us and more with an HPET in the configuration count, with low \
-            or medium confidence: any device without an ioeventfd looks the same",
+        limits: "Without MMIO addresses only exits of 5 us and more with an HPET in the configuration count",
         fix: CLOCK_FIX,
         links: &[links::HYPERV, links::CLOCK],
     }),
     Rule::new(RuleId::HypervTscPage, Behaviour(clocks::tsc_page), Hold::USUAL).described(RuleDoc {
         sees: "a Hyper-V guest reads its clock through an MSR because the TSC page is not valid",
         problem: "Hyper-V TSC page invalid",
-        why: "With the reference TSC page a guest reads the time without an exit. It falls back to this MSR when KVM \
-            cannot keep the page valid: the host's TSC is unstable or not its clock source, or the guest came from \
-            another host",
+        why: "With the reference TSC page a guest reads the time without an exit. It reads this MSR when KVM cannot \
+            keep the page valid: the host's TSC is unstable, or the guest came from another host",
         thresholds: thresholds![timers.time_ref_count],
-        limits: "Why KVM does not keep the page valid is not visible: an unstable host TSC, a migration and a restore \
-            look the same",
-        fix: "CPU features in the domain's XML, after a power cycle; invtsc prevents live migration to a host with \
-            another TSC frequency",
+        limits: "Why KVM does not keep the page valid is not visible",
+        fix: "CPU features in the domain's XML, after a power cycle; invtsc hinders live migration",
         links: &[links::HYPERV, links::KVM_TIMEKEEPING],
     }),
     Rule::new(RuleId::IdleWakeups, Behaviour(idle::idle_wakeups), Hold::USUAL).described(RuleDoc {
@@ -64,20 +57,18 @@ pub(super) const RULES: &[Rule] = &[
         why: "An idle Windows guest wakes about 64 times a second. A program that asks for a fine timer (a browser, a \
             player) raises that to 1000. When QEMU emulates the timer, each wake-up costs many exits",
         thresholds: thresholds![timers.idle_halts_per_vcpu, timers.idle_guest_cpu, timers.short_sleep_ms, timers.rtc],
-        limits: "Windows guests only. Disk and network work wakes vCPUs too; a guest with one request or packet per \
-            two halts is left out. Which program asked for the fine timer is visible only inside the guest",
+        limits: "Windows guests only. A guest with one request or packet per two halts is left out. Which program \
+            asked for the fine timer is visible only inside the guest",
         fix: "The domain's XML, after a power cycle; or the program inside the guest that asks for a fine timer",
         links: &[links::HYPERV],
     }),
     Rule::new(RuleId::PitTimer, Behaviour(clocks::pit), Hold::USUAL).described(RuleDoc {
         sees: "the guest uses the PIT, the oldest timer of the PC",
         problem: "clock is the old PIT",
-        why: "The guest keeps time with the oldest timer of the PC. Modern systems use it only while they boot. A \
-            guest that keeps using it has no better timer: no APIC timer, no Hyper-V timer, or a kernel too old for \
-            them",
+        why: "Modern systems use the oldest timer of the PC only while they boot. A guest that keeps using it has no \
+            APIC timer, no Hyper-V timer, or a kernel too old for them",
         thresholds: thresholds![timers.pit],
-        limits: "An old system has no better timer. The rule cannot tell it from a newer one that is forced to use \
-            the PIT",
+        limits: "The rule cannot tell an old system from a newer one that is forced to use the PIT",
         fix: "The guest's kernel command line",
         links: &[links::HYPERV, links::CLOCK],
     }),
@@ -85,11 +76,9 @@ pub(super) const RULES: &[Rule] = &[
         sees: "the main thread is busy though the guest is idle, probably because of an unused HPET",
         problem: "unused HPET keeps ticking",
         why: "Firmware may leave the HPET's periodic timer running. QEMU then wakes about a thousand times a second to \
-            raise an interrupt that the guest has masked. A remote display, a backup job or an emulated device may be \
-            the cause instead",
+            raise an interrupt that the guest has masked. A remote display or a backup job may be the cause instead",
         thresholds: thresholds![timers.hpet_idle_main, timers.hpet_per_vcpu, timers.idle_guest_cpu, machine.main_loop],
-        limits: "The main thread's work is not broken down: a remote display or a backup job looks the same, so \
-            confidence is low",
+        limits: "The main thread's work is not broken down, so confidence is low",
         fix: "The hpet timer in the domain's XML, after a power cycle",
         links: &[links::CLOCK],
     }),
@@ -98,10 +87,10 @@ pub(super) const RULES: &[Rule] = &[
         problem: "no Hyper-V clock",
         why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it \
             ticks by QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the \
-            enlightenments KVM serves them in the kernel, mostly without an exit",
+            enlightenments KVM serves them in the kernel",
         thresholds: thresholds![timers.rtc, cost.of_one_cpu, cost.of_vcpus],
-        limits: "Needs the guest's configuration and a good sign that it is Windows. Windows before 7 and 2008 R2 has \
-            no use for them and is left out. A warning needs port exits whose ports are not in the figures",
+        limits: "Needs the guest's configuration and a good sign that it is Windows, 7 or 2008 R2 at least. A warning \
+            needs port exits whose ports are not in the figures",
         fix: "<hyperv> features and the hypervclock timer in the domain's XML, after a power cycle",
         links: &[links::HYPERV, links::HYPERVISOR_FEATURES, links::CLOCK],
     }),
@@ -109,11 +98,10 @@ pub(super) const RULES: &[Rule] = &[
         sees: "an idle guest ticks at its full rate on every vCPU",
         problem: "idle, yet ticks full rate",
         why: "An idle Linux guest stops its tick and wakes a few times a second. With nohz=off, highres=off or a \
-            kernel without tickless idle it sets its timer hundreds of times a second on every vCPU. Each setting \
-            costs exits and wakes a host CPU",
+            kernel without tickless idle it sets its timer hundreds of times a second on every vCPU",
         thresholds: thresholds![timers.tick_per_vcpu, timers.tick_storm, timers.idle_guest_cpu],
-        limits: "Not for Windows. Rates within 6 % of 100, 250, 300 or 1000 Hz count. A guest that ticks on purpose, \
-            for real-time work, looks the same. Counts of tracepoints without times are an info at most",
+        limits: "Not for Windows. Rates within 6 % of 100, 250, 300 or 1000 Hz count. A guest that ticks on purpose \
+            looks the same. Counts of tracepoints without times are an info at most",
         fix: "The guest's kernel command line (nohz=)",
         links: &["https://docs.kernel.org/timers/no_hz.html"],
     }),

@@ -2,9 +2,8 @@
 #![allow(unsafe_code, reason = "virDomainListGetStats returns C structures that the virt crate does not wrap")]
 
 use super::failure::{self, LibvirtFailure, text};
-use super::loader::{Loaded, load};
-use crate::metadata::source::{CounterReading, DeviceCounters, GuestMetadata};
-use crate::timestamps::Timestamps;
+use crate::metadata::qmp::MEMORY_MAP;
+use crate::metadata::source::{DeviceCounters, GuestMetadata};
 use kvm::sanitize_name;
 use sample::domain_stats::{self as stats, Stats};
 use sample::{Known, Origin};
@@ -17,10 +16,8 @@ use virt_sys as sys;
 
 /// At most this many domains of one host are read.
 const MAX_DOMAINS: usize = 4096;
-/// Number of further attempts while libvirt is busy with a guest.
-const BUSY_ATTEMPTS: u32 = 4;
-/// The pause before the first of them; each further pause is longer by this time.
-const BUSY_PAUSE: Duration = Duration::from_millis(60);
+/// Time for another client of libvirt to be done with a guest.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// At most this many statistics of one domain are read.
 const MAX_STATS: usize = 65_536;
 
@@ -46,44 +43,28 @@ impl LibvirtConnection {
         Ok(list.iter().take(MAX_DOMAINS).filter_map(polled).collect())
     }
 
-    /// KVM's counters of a domain. `every` is the time between two readings.
-    pub fn counters(&mut self, uuid: &str, every: Duration) -> Option<CounterReading> {
-        let began_ns = Timestamps::now().mono_ns;
-        let read = self.stats(uuid, sys::VIR_DOMAIN_STATS_VCPU | sys::VIR_DOMAIN_STATS_VM)?;
-        // QEMU does not report when it read them.
-        let at_ns = u64::midpoint(began_ns, Timestamps::now().mono_ns);
-        let (vcpus, vm) = stats::kvm_counters(&read);
-        Some(CounterReading { at_ns, every_ns: every.as_nanos() as u64, vm, vcpus })
-    }
-
     /// The counters of a domain's disks and interfaces, and its balloon.
     pub fn devices(&mut self, uuid: &str) -> Option<DeviceCounters> {
         let groups = sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE | sys::VIR_DOMAIN_STATS_BALLOON;
         let mut read = self.stats(uuid, groups)?;
-        // Another client of libvirt queries the guest at this moment, perhaps at the same pace.
-        for attempt in 1..=BUSY_ATTEMPTS {
-            if !stats::lacks_disks(&read) {
-                break;
-            }
-            std::thread::sleep(BUSY_PAUSE * attempt);
+        if stats::lacks_disks(&read) {
+            // Perhaps another client of libvirt asks about the guest at this moment.
+            std::thread::sleep(BUSY_PAUSE);
             read = self.stats(uuid, groups)?;
         }
         let (disks, nics) = (stats::disks(&read), stats::nics(&read));
         Some(DeviceCounters { at: Instant::now(), disks, nics, balloon: stats::balloon(&read) })
     }
 
-    /// A human monitor command.
-    pub fn monitor(&mut self, uuid: &str, command: &str) -> Result<String, String> {
-        if *load() != Loaded::Whole {
-            return Err("libvirt-qemu.so.0 is not installed".into());
-        }
+    /// The text of the guest's memory map, by a human monitor command.
+    pub fn memory_map(&mut self, uuid: &str) -> Result<String, String> {
         let connect = match self.writable.take() {
             Some(connect) => connect,
             None => Connect::open(Some(&self.uri)).map_err(|e| text(&e))?,
         };
         let answer = connect
             .lookup_domain_by_uuid_string(uuid)
-            .and_then(|d| d.qemu_monitor_command(command, sys::VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP));
+            .and_then(|d| d.qemu_monitor_command(MEMORY_MAP, sys::VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP));
         // After an error the connection is opened again, in case it failed.
         self.writable = answer.is_ok().then_some(connect);
         answer.map_err(|e| text(&e))

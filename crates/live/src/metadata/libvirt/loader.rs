@@ -5,20 +5,10 @@
 //! libvirt, and `readelf -d` shows no libvirt. The names are hidden from other libraries in the process.
 #![allow(unsafe_code, reason = "libvirt's functions are found at run time")]
 
+use libloading::os::unix::{Library, Symbol};
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
-
-/// The result of loading libvirt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Loaded {
-    /// All functions are available.
-    Whole,
-    /// All but the monitor function, which is in a separate library.
-    WithoutMonitor,
-    /// libvirt cannot be used on this host; holds the reason.
-    Not(String),
-}
 
 macro_rules! functions {
     ($($name:ident)*) => {
@@ -66,45 +56,34 @@ functions! {
     virDomainQemuMonitorCommand
 }
 
-/// The only function of libvirt-qemu.
-const MONITOR: &CStr = c"virDomainQemuMonitorCommand";
-
 unsafe extern "C" {
     /// One pointer for each of `NAMES`; defined in the assembly above.
     static kvmtop_libvirt_table: [AtomicPtr<c_void>; NAMES.len()];
 }
 
-/// Loads libvirt, once. Call nothing of `virt` or `virt_sys` if this returns [`Loaded::Not`], and no monitor function
-/// unless it returns [`Loaded::Whole`].
-pub fn load() -> &'static Loaded {
-    static LOADED: OnceLock<Loaded> = OnceLock::new();
+/// Loads libvirt, once. Call nothing of `virt` or `virt_sys` where that failed.
+pub fn load() -> &'static Result<(), String> {
+    static LOADED: OnceLock<Result<(), String>> = OnceLock::new();
     LOADED.get_or_init(|| {
-        let main = match open("libvirt.so.0") {
-            Ok(library) => library,
-            Err(why) => return Loaded::Not(why),
-        };
-        let qemu = open("libvirt-qemu.so.0").ok();
+        // Monitor commands are in the second one.
+        let libraries = [open("libvirt.so.0")?, open("libvirt-qemu.so.0")?];
         // SAFETY: the table is defined above with this length; its entries are only ever written here, before any use.
         let table = unsafe { &kvmtop_libvirt_table };
-        let mut whole = Loaded::Whole;
         for (name, entry) in NAMES.iter().zip(table) {
-            let library = if *name == MONITOR { qemu } else { Some(main) };
             // SAFETY: the symbol is only kept as an address; `virt_sys` declares its type as libvirt's headers do.
-            let symbol = library.and_then(|l| unsafe { l.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok());
-            match symbol.map(libloading::os::unix::Symbol::into_raw).filter(|a| !a.is_null()) {
-                Some(address) => entry.store(address, Ordering::Release),
-                None if *name == MONITOR => whole = Loaded::WithoutMonitor,
-                None => return Loaded::Not(format!("libvirt.so.0 has no function {}", name.to_string_lossy())),
-            }
+            let find = |l: &&Library| unsafe { l.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok();
+            let address = libraries.iter().find_map(find).map(Symbol::into_raw).filter(|a| !a.is_null());
+            let address = address.ok_or_else(|| format!("libvirt.so.0 has no function {}", name.to_string_lossy()))?;
+            entry.store(address, Ordering::Release);
         }
-        whole
+        Ok(())
     })
 }
 
 /// Opens a library for the life of the process: its threads and callbacks must never lose their code.
-fn open(name: &str) -> Result<&'static libloading::os::unix::Library, String> {
+fn open(name: &str) -> Result<&'static Library, String> {
     // SAFETY: libvirt's initialisers may run in any process that loads it (every `virsh` does).
-    match unsafe { libloading::os::unix::Library::new(name) } {
+    match unsafe { Library::new(name) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(e) => Err(format!("{name}: {e}")),
     }

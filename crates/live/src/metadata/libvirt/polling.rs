@@ -1,10 +1,10 @@
 //! The libvirt thread: it waits until libvirt is of use, loads it, and polls.
 
 use super::call_queue::GuestQuestion;
-use super::calls::{IdleConnections, serve_waiting};
+use super::calls::serve_waiting;
 use super::connection::LibvirtConnection;
-use super::loader::{Loaded, load};
-use super::{LibvirtOptions, LibvirtState, Shared, failure};
+use super::loader::load;
+use super::{LibvirtState, Shared, failure};
 use crate::metadata::source::GuestMetadata;
 use kvm::domain_xml;
 use sample::{Known, Origin};
@@ -30,11 +30,11 @@ const SOCKETS: [&str; 4] = [
 ];
 
 /// The whole life of the thread.
-pub(super) fn serve(shared: &Arc<Shared>, options: LibvirtOptions) {
+pub(super) fn serve(shared: &Arc<Shared>, uri: Option<String>, at_once: bool) {
     // The daemon asks who kvmtop's user is and nothing else; the threads that follow inherit it.
     rights::keep_none();
-    let uri = options.uri.or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|uri| !uri.is_empty());
-    if wait_for_use(shared, uri.is_some(), options.at_once) {
+    let uri = uri.or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|uri| !uri.is_empty());
+    if wait_for_use(shared, uri.is_some(), at_once) {
         run(shared, &uri.unwrap_or_else(|| "qemu:///system".into()));
     }
 }
@@ -54,12 +54,10 @@ fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
             drop(state);
             let loaded = load();
             state = shared.lock();
-            state.monitor = *loaded == Loaded::Whole;
-            if let Loaded::Not(why) = loaded {
+            if let Err(why) = loaded {
                 state.fail(failure::without_library(why));
-                return false;
             }
-            return true;
+            return loaded.is_ok();
         }
         if daemon {
             state.failure = None;
@@ -74,29 +72,20 @@ fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
 /// Polls until the front is gone.
 fn run(shared: &Arc<Shared>, uri: &str) {
     let mut connection = LibvirtConnection::new(uri.to_owned());
-    let idle = IdleConnections::default();
     let mut next = Instant::now();
-    let mut next_counters = next;
     loop {
         if Instant::now() >= next {
             let ok = poll(shared, &mut connection);
-            shared.lock().ask_all(|| GuestQuestion::Devices);
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
-        let now = Instant::now();
         let mut state = shared.lock();
-        if let Some(every) = state.counters_every.filter(|_| now >= next_counters) {
-            state.ask_all(|| GuestQuestion::Counters(every));
-            next_counters = now + every;
-        }
-        let late: Vec<String> = state.queue.late(now).map(|(uuid, _)| uuid.clone()).collect();
-        late.iter().for_each(|uuid| state.leave_out(uuid));
+        let silent: Vec<String> = state.queue.silent(Instant::now()).cloned().collect();
+        silent.iter().for_each(|uuid| state.leave_out(uuid));
         drop(state);
-        serve_waiting(shared, &idle, uri);
-        let until = if shared.lock().counters_every.is_some() { next.min(next_counters) } else { next };
+        serve_waiting(shared, uri);
         let mut state = shared.lock();
         if !state.closed && !state.refresh {
-            state = wait(shared, state, until.saturating_duration_since(Instant::now()).min(STEP));
+            state = wait(shared, state, next.saturating_duration_since(Instant::now()).min(STEP));
         }
         if state.closed {
             return;
@@ -110,19 +99,7 @@ fn run(shared: &Arc<Shared>, uri: &str) {
     }
 }
 
-impl LibvirtState {
-    /// Asks every domain whose process is not stopped.
-    fn ask_all(&mut self, question: impl Fn() -> GuestQuestion) {
-        let now = Instant::now();
-        let Self { queue, processes, .. } = self;
-        queue.retain(|uuid| self.domains.contains_key(uuid));
-        for uuid in self.domains.keys().filter(|uuid| processes.get(*uuid).is_none_or(|process| !process.stopped)) {
-            queue.add(uuid, question(), now);
-        }
-    }
-}
-
-/// Reads the domains; returns whether libvirt answered.
+/// Reads the domains, and lets their guests be asked; returns whether libvirt answered.
 fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
     // The front sees how long the call takes.
     shared.lock().asked = Some(Instant::now());
@@ -137,8 +114,9 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
                 let before = old.remove(&uuid);
                 state.domains.insert(uuid, Arc::new(merge(domain, before.as_deref())));
             }
-            let LibvirtState { domains, devices, .. } = &mut *state;
+            let LibvirtState { domains, devices, queue, .. } = &mut *state;
             devices.retain(|uuid, _| domains.contains_key(uuid));
+            domains.keys().for_each(|uuid| queue.add(uuid, GuestQuestion::Devices));
         }
         Err(failure) => {
             // The last known domains stay: a daemon that restarts does not rename guests.
@@ -155,9 +133,8 @@ fn merge(polled: GuestMetadata, before: Option<&GuestMetadata>) -> GuestMetadata
     let GuestMetadata { name, uuid, state, persistent, xml_text, .. } = polled;
     let mut domain = GuestMetadata { name, uuid, state, persistent, ..before };
     if domain.xml_text != xml_text {
-        let parsed = xml_text.as_deref().map(domain_xml::parse).transpose();
-        domain.xml_error = parsed.as_ref().err().map(ToString::to_string);
-        domain.xml = parsed.ok().flatten().map(|xml| Known::new(Arc::new(xml), Origin::Libvirt));
+        let parsed = xml_text.as_deref().and_then(|text| domain_xml::parse(text).ok());
+        domain.xml = parsed.map(|xml| Known::new(Arc::new(xml), Origin::Libvirt));
         domain.xml_text = xml_text;
     }
     domain

@@ -41,13 +41,28 @@ struct QmpBalloon {
     actual: u64,
 }
 
-/// Asks for the counters of the disks, and for the balloon, which not every guest has.
-pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<DeviceCounters, String> {
+#[derive(Deserialize)]
+struct RunState {
+    running: bool,
+}
+
+/// What changes all the time.
+pub(in crate::metadata) struct MonitorFigures {
+    /// Disks and balloon.
+    pub devices: DeviceCounters,
+    /// Whether the vCPUs may run (`query-status`). A guest that was started with `-S`, or stopped through its monitor
+    /// or by an error, is paused.
+    pub may_run: bool,
+}
+
+/// Asks for the counters of the disks, for the balloon, which not every guest has, and whether the guest is paused.
+pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<MonitorFigures, String> {
+    let may_run = monitor.ask::<RunState>(&json!({"execute": "query-status"}))?.running;
     let blocks: Vec<QmpBlock> = monitor.ask(&json!({"execute": "query-blockstats"}))?;
     let at = Instant::now();
     let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);
     let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
-    Ok(DeviceCounters { at, disks, nics: Vec::new(), balloon })
+    Ok(MonitorFigures { devices: DeviceCounters { at, disks, nics: Vec::new(), balloon }, may_run })
 }
 
 /// An empty drive (no medium) is left out.

@@ -3,13 +3,11 @@
 //! Letters are text in whatever monospaced font the viewer has, stretched to the width of their columns. Blocks, shades
 //! and rules are drawn as shapes: in a font they differ in width or leave gaps.
 
-use crate::ui::terminal::place_among_sixteen;
-use crate::ui::text;
-use crate::ui::theme::Tone;
 use kvm::without_hidden;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 use std::fmt::Write as _;
+use unicode_width::UnicodeWidthStr as _;
 
 /// Size of a cell, and the margin around the screen.
 const CELL: (f64, f64) = (8.0, 17.0);
@@ -18,37 +16,10 @@ const MARGIN: f64 = 14.0;
 const BASELINE: f64 = 13.0;
 const FONT: &str = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace";
 
-/// The colours of the picture's terminal.
-struct Paper {
-    background: &'static str,
-    foreground: &'static str,
-    /// Bold text without a colour.
-    bright: &'static str,
-    border: &'static str,
-    sixteen: [&'static str; 16],
-}
-
-const DARK: Paper = Paper {
-    background: "#0d1117",
-    foreground: "#d0d7de",
-    bright: "#ffffff",
-    border: "#30363d",
-    sixteen: [
-        "#484f58", "#ff7b72", "#3fb950", "#d29922", "#58a6ff", "#bc8cff", "#39c5cf", "#b1bac4", "#6e7681", "#ffa198",
-        "#56d364", "#e3b341", "#79c0ff", "#d2a8ff", "#56d4dd", "#f0f6fc",
-    ],
-};
-
-const LIGHT: Paper = Paper {
-    background: "#ffffff",
-    foreground: "#1f2328",
-    bright: "#000000",
-    border: "#d0d7de",
-    sixteen: [
-        "#24292f", "#cf222e", "#116329", "#7d4e00", "#0969da", "#8250df", "#1b7c83", "#6e7781", "#57606a", "#a40e26",
-        "#1a7f37", "#633c01", "#218bff", "#a475f9", "#3192aa", "#8c959f",
-    ],
-};
+const BACKGROUND: &str = "#0d1117";
+const FOREGROUND: &str = "#d0d7de";
+const BRIGHT: &str = "#ffffff";
+const BORDER: &str = "#30363d";
 
 /// How a run of cells looks.
 #[derive(Clone, PartialEq)]
@@ -56,41 +27,39 @@ struct CellLook {
     ink: String,
     paper: Option<String>,
     bold: bool,
-    dim: bool,
 }
 
 /// The picture of a screen. `title` is read to those who do not see it.
-pub fn picture(screen: &Buffer, title: &str, tone: Tone) -> String {
-    let paper = if tone == Tone::Light { &LIGHT } else { &DARK };
+pub fn picture(screen: &Buffer, title: &str) -> String {
     let (columns, rows) = (screen.area.width, screen.area.height);
     let (width, height) = (f64::from(columns) * CELL.0 + 2.0 * MARGIN, f64::from(rows) * CELL.1 + 2.0 * MARGIN);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n\
-         <style>text{{font:13px {FONT};white-space:pre}}.b{{font-weight:700}}.d{{opacity:.6}}</style>\n\
+         <style>text{{font:13px {FONT};white-space:pre}}.b{{font-weight:700}}</style>\n\
          <rect x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"{}\" stroke=\"{}\"/>\n",
         width - 1.0,
         height - 1.0,
-        paper.background,
-        paper.border,
+        BACKGROUND,
+        BORDER,
         title = escaped(title),
     );
     for y in 0..rows {
         let cells: Vec<&Cell> = (0..columns).map(|x| &screen[(screen.area.x + x, screen.area.y + y)]).collect();
-        line(&mut out, &cells, MARGIN + f64::from(y) * CELL.1, paper);
+        line(&mut out, &cells, MARGIN + f64::from(y) * CELL.1);
     }
     out.push_str("</svg>\n");
     out
 }
 
 /// One line: backgrounds, then runs of text and shapes.
-fn line(out: &mut String, cells: &[&Cell], top: f64, paper: &Paper) {
+fn line(out: &mut String, cells: &[&Cell], top: f64) {
     let mut x = 0;
     while x < cells.len() {
-        let look = look(cells[x], paper);
+        let look = look(cells[x]);
         let shape = shape_of(cells[x]);
         let same = |c: &&&Cell| {
-            self::look(c, paper) == look
+            self::look(c) == look
                 && if shape.is_some() { c.symbol() == cells[x].symbol() } else { shape_of(c).is_none() }
         };
         let n = cells[x..].iter().take_while(same).count();
@@ -113,7 +82,7 @@ fn words(out: &mut String, cells: &[&Cell], (left, top): (f64, f64), look: &Cell
     let mut at = 0;
     while at < cells.len() {
         text[at] = cells[at].symbol();
-        at += usize::from(text::width(text[at])).max(1);
+        at += text[at].width().max(1);
     }
     let mut at = 0;
     while at < text.len() {
@@ -124,11 +93,7 @@ fn words(out: &mut String, cells: &[&Cell], (left, top): (f64, f64), look: &Cell
         // A piece ends where two blanks follow: short pieces stay on their columns in every font.
         let end = (at..text.len()).find(|&i| text[i..].iter().take(2).all(|c| *c == " ")).unwrap_or(text.len());
         let n = (end - at) as f64;
-        let class = match (look.bold, look.dim) {
-            (true, _) => " class=\"b\"",
-            (false, true) => " class=\"d\"",
-            (false, false) => "",
-        };
+        let class = if look.bold { " class=\"b\"" } else { "" };
         let _ = writeln!(
             out,
             "<text x=\"{}\" y=\"{}\" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{}\"{class}>{}</text>",
@@ -178,30 +143,46 @@ fn rect(out: &mut String, (x, y, width, height): (f64, f64, f64, f64), fill: &st
     let _ = writeln!(out, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"{opacity}/>");
 }
 
-fn look(cell: &Cell, paper: &Paper) -> CellLook {
-    let (bold, inverse) = (cell.modifier.contains(Modifier::BOLD), cell.modifier.contains(Modifier::REVERSED));
-    let plain = if bold && !inverse { paper.bright } else { paper.foreground };
-    let ink = colour(cell.fg, paper).unwrap_or_else(|| plain.into());
-    let ground = colour(cell.bg, paper);
-    let (ink, ground) =
-        if inverse { (ground.unwrap_or_else(|| paper.background.into()), Some(ink)) } else { (ink, ground) };
-    CellLook { ink, paper: ground, bold, dim: cell.modifier.contains(Modifier::DIM) }
+fn look(cell: &Cell) -> CellLook {
+    let bold = cell.modifier.contains(Modifier::BOLD);
+    let plain = if bold { BRIGHT } else { FOREGROUND };
+    CellLook { ink: colour(cell.fg).unwrap_or_else(|| plain.into()), paper: colour(cell.bg), bold }
 }
 
-/// A colour as `#rrggbb`; `None` for the terminal's own.
-fn colour(c: Color, paper: &Paper) -> Option<String> {
-    let level = |i: u8| if i == 0 { 0 } else { 55 + 40 * i };
+/// A colour of the theme for true colours, which takes the greys of the selected row from the 256.
+fn colour(c: Color) -> Option<String> {
     let [r, g, b] = match c {
         Color::Rgb(r, g, b) => [r, g, b],
-        Color::Indexed(n @ 0..16) => return Some(paper.sixteen[usize::from(n)].into()),
-        Color::Indexed(n @ 16..232) => [(n - 16) / 36, (n - 16) / 6 % 6, (n - 16) % 6].map(level),
-        Color::Indexed(n) => [8 + 10 * (n - 232); 3],
-        named => return place_among_sixteen(named).map(|n| paper.sixteen[n].into()),
+        Color::Indexed(n @ 232..) => [8 + 10 * (n - 232); 3],
+        _ => return None,
     };
     Some(format!("#{r:02x}{g:02x}{b:02x}"))
 }
 
-/// Text within an element or an attribute. XML 1.0 does not allow control characters.
 fn escaped(text: &str) -> String {
     without_hidden(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[test]
+fn blocks_of_the_picture_are_shapes_on_whole_eighths() {
+    let mut buf = Buffer::empty(ratatui::layout::Rect::new(0, 0, 9, 1));
+    buf.set_string(0, 0, "██▁▌▕▒──x", ratatui::style::Style::default());
+    let svg = picture(&buf, "");
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let shapes: Vec<_> = document
+        .descendants()
+        .filter(|n| n.has_tag_name("rect"))
+        .skip(1)
+        .map(|n| ["x", "y", "width", "height"].map(|name| n.attribute(name).unwrap().parse::<f64>().unwrap()))
+        .collect();
+    let expected = [
+        [14.0, 15.5, 16.0, 14.0],
+        [30.0, 27.75, 8.0, 1.75],
+        [38.0, 15.5, 4.0, 14.0],
+        [53.0, 15.5, 1.0, 14.0],
+        [54.0, 15.5, 8.0, 14.0],
+        [62.0, 22.0, 16.0, 1.0],
+    ];
+    assert_eq!(shapes, expected);
+    assert_eq!(document.descendants().filter(|n| n.has_tag_name("text")).count(), 1);
 }
