@@ -80,7 +80,9 @@ fn add_up(tables: &[&PrintedTable]) -> TableCounters {
             };
             cells.entry(row.key.clone()).or_default().merge(&time, MissingExtreme::Unknown);
         }
-        if let Some(mut rest) = rows_not_shown(table).filter(|_| table.space.is_none()) {
+        if table.space.is_none()
+            && let Some(mut rest) = rows_not_shown(table)
+        {
             rest.total_ns = rest.total_ns.filter(|_| !guest_times);
             cells.entry(RowKey::Reason(NOT_SHOWN.into(), None)).or_default().merge(&rest, MissingExtreme::Unknown);
         }
@@ -88,7 +90,7 @@ fn add_up(tables: &[&PrintedTable]) -> TableCounters {
             let why = "it is cut off, or its numbers do not have perf's format (12.5, not 12,5)";
             counters.notes.push(format!("a table without any readable row: {why}"));
         }
-        let held = table.rows.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
+        let held = table.samples();
         if let Some((stated, _)) = table.total.filter(|(stated, _)| *stated != held) {
             let what = if held < stated { "rows are missing" } else { "a row or the total is wrong" };
             counters.notes.push(format!("the table states {stated} samples and its rows hold {held}: {what}"));
@@ -131,7 +133,6 @@ type Run<'a> = Vec<&'a PrintedTable>;
 /// The tables of one measurement: the frames of `live`, which have clocks, or one table of each kind. A further table
 /// is of another run or another guest, and their sum would be of a guest that never was: the largest is kept.
 fn one_measurement<'a>(tables: Run<'a>, notes: &mut Vec<String>) -> Run<'a> {
-    let samples = |table: &PrintedTable| table.rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
     let mut kinds: BTreeMap<(Option<Space>, Option<u32>), Vec<Run<'_>>> = BTreeMap::new();
     for table in tables {
         let runs = kinds.entry((table.space, table.vcpu)).or_default();
@@ -148,7 +149,7 @@ fn one_measurement<'a>(tables: Run<'a>, notes: &mut Vec<String>) -> Run<'a> {
         "{most} tables of the same kind are {most} measurements: the largest is read; to compare them, put each into a \
          file of its own: 'kvmtop diff'"
     ));
-    let size = |run: &Run<'_>| run.iter().fold(0u64, |sum, table| sum.saturating_add(samples(table)));
+    let size = |run: &Run<'_>| run.iter().fold(0u64, |sum, table| sum.saturating_add(table.samples()));
     // Tables of other kinds that come as often belong to it by their order.
     let runs = kinds.values().filter(|runs| runs.len() == most).max_by_key(|runs| runs.iter().map(size).max());
     let chosen = runs.and_then(|runs| (0..most).max_by_key(|i| (size(&runs[*i]), most - i))).unwrap_or_default();
@@ -172,7 +173,7 @@ fn rows_not_shown(table: &PrintedTable) -> Option<Timing> {
         Some(shares().sum::<f64>()).filter(|sum| *sum > 0.0 && *sum < 100.0 - rounding)
     };
     let rest = |held: f64, percent: f64| (held * (100.0 / percent - 1.0)).round() as u64;
-    let held = table.rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
+    let held = table.samples();
     let count = match table.total {
         Some((stated, _)) => stated.saturating_sub(held),
         None => rest(held as f64, sum(SamplesPercent)?),

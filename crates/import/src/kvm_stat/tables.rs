@@ -95,16 +95,31 @@ static PART: Pattern = Pattern::new(concat!(
 static VALUE: Pattern = Pattern::new(r"(?P<sign>\+/?-[ \n]*)?(?P<number>[0-9.]+|-?nan)(?P<unit>%|us|µs|ns|ms|s)?");
 static COLUMN: Pattern = Pattern::new(r"(?i-u)samples?%|time%|(?:min|max|avg|mean)[ \n]+time|time[ \n]*ns");
 
+impl PrintedTable {
+    /// The samples of its rows.
+    pub fn samples(&self) -> u64 {
+        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.count))
+    }
+}
+
 /// Whether a text holds a table, even an empty one.
 pub(crate) fn looks_like(text: &str) -> bool {
-    !find_tables(text).0.is_empty()
+    let (text, mut reader) = (plain(text), TableReader::default());
+    PART.regex().into_iter().flat_map(|part| part.captures_iter(&text)).any(|part| {
+        reader.part(&part);
+        reader.table.is_some()
+    })
+}
+
+/// A text without what is around tables, a line of it a line.
+fn plain(text: &str) -> String {
+    let plain = |line| sanitize(line, MAX_LINE).replace(['(', ')', '|', '[', ']', '`', '*'], " ");
+    text.lines().map(|line| plain(line).trim().to_owned() + "\n").collect()
 }
 
 /// Finds the tables of a text. Also returns whether rows or tables beyond the limits were left out.
 pub(crate) fn find_tables(text: &str) -> (Vec<PrintedTable>, bool) {
-    let plain = |line| sanitize(line, MAX_LINE).replace(['(', ')', '|', '[', ']', '`', '*'], " ");
-    let text: String = text.lines().map(|line| plain(line).trim().to_owned() + "\n").collect();
-    let mut reader = TableReader::default();
+    let (text, mut reader) = (plain(text), TableReader::default());
     for part in PART.regex().into_iter().flat_map(|part| part.captures_iter(&text)) {
         reader.part(&part);
     }

@@ -43,7 +43,8 @@ pub(super) const RULES: &[Rule] = &[
         problem: "pins are not as configured",
         why: "Something else set it: taskset, a cpuset of the service manager, or a CPU that was offline",
         thresholds: &[],
-        limits: "libvirt guests with pins only. A list of CPUs that cannot be read is reported from files only",
+        limits: "libvirt guests with pins only. A list of CPUs that cannot be read, and a CPU outside of the affinity, \
+            are reported from files only",
         fix: "virsh vcpupin and emulatorpin, at once",
         links: &[links::CPU_TUNING],
     }),
