@@ -194,6 +194,7 @@ fn event_loop(
             (choice, theme) = (state.theme, theme_of(state.theme));
         }
         if Guard::is_taken() {
+            fit(state)?;
             Guard::capture_mouse(state.mouse)?;
             let mut buffer = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
             let cursor = render::paint(&mut buffer, state, &theme);
@@ -221,11 +222,8 @@ fn event_loop(
                 ScreenEvent::Key(key) => effects = update::key(state, key),
                 ScreenEvent::Mouse(event) => effects = mouse::mouse(state, event),
                 ScreenEvent::Paste(text) => typing::paste(state, &text),
-                ScreenEvent::Resize => resize(guard, state)?,
-                ScreenEvent::Continued => {
-                    guard.resume()?;
-                    resize(guard, state)?;
-                }
+                ScreenEvent::Resize => guard.forget(),
+                ScreenEvent::Continued => guard.resume()?,
                 ScreenEvent::Leave => return Ok(()),
                 ScreenEvent::Ended(Some(e)) => return Err(e),
                 // A feed that ends leaves its last interval on the screen.
@@ -241,11 +239,13 @@ fn event_loop(
     }
 }
 
-fn resize(guard: &mut Guard, state: &mut AppState) -> anyhow::Result<()> {
-    guard.forget();
+/// Takes the terminal's size. It is asked for each picture: a change before the keys' thread listens is told by no event.
+fn fit(state: &mut AppState) -> anyhow::Result<()> {
     let size = Guard::size()?;
-    state.size = (size.width, size.height);
-    state.settle();
+    if state.size != (size.width, size.height) {
+        state.size = (size.width, size.height);
+        state.settle();
+    }
     Ok(())
 }
 
@@ -264,10 +264,7 @@ fn carry_out(
     };
     match effect {
         Effect::Quit => return Ok(true),
-        Effect::Suspend => {
-            guard.suspend()?;
-            resize(guard, state)?;
-        }
+        Effect::Suspend => guard.suspend()?,
         Effect::Control(request) => control(state, request),
         Effect::StartRecord => {
             let name = PathBuf::from(export::file_name(state, "", "kvmtop"));

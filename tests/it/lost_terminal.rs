@@ -114,18 +114,25 @@ fn a_terminal_that_is_resized_a_thousand_times() {
     let (terminal, mut child, drawn) = live_screen(size(40, 120));
     drawn.recv_timeout(WAIT).unwrap();
     let pid = child.process_id().unwrap();
-    let mut early = 0;
-    for n in 0..1000_u16 {
-        // From a single cell to more than any screen has, in no order.
-        let new = size(1 + n.wrapping_mul(7919) % 97, 1 + n.wrapping_mul(104_729_u32 as u16) % 397);
+    // Returns once something is drawn for the new size. What is drawn already may still be in the pipe.
+    let mut resize = |new: PtySize| {
+        drawn.try_iter().for_each(drop);
         terminal.resize(new).unwrap();
+        drawn.recv_timeout(WAIT).unwrap_or_else(|_| panic!("nothing is drawn for {new:?}"));
+        assert!(child.try_wait().unwrap().is_none(), "it ended at {new:?}");
+    };
+    let mut early = 0;
+    // Begins at 1: before the first frame a screen of a single cell, which is blank, is no output.
+    for n in 1..=1000_u16 {
+        // From a single row to more than any screen has, in no order.
+        let new = size(1 + n.wrapping_mul(7919) % 97, 1 + n.wrapping_mul(104_729_u32 as u16) % 397);
         if n % 10 == 0 {
-            // Output drawn for an earlier size may still be in the pipe: discard it, then wait for new output.
-            drawn.try_iter().for_each(drop);
-            drawn.recv_timeout(WAIT).expect("it draws");
-            assert!(child.try_wait().unwrap().is_none(), "it ended at {new:?}");
+            resize(new);
+        } else {
+            terminal.resize(new).unwrap();
         }
         if n == 300 {
+            resize(size(97, 397));
             early = resident(pid);
         }
     }

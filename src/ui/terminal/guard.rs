@@ -67,8 +67,7 @@ impl Guard {
     }
 
     /// Shows a picture, and the cursor where text is typed. Terminals with synchronised updates show the picture when
-    /// it is complete. A terminal whose size has changed reports the new size, and is painted again. `by_user`: a key
-    /// or the like led to it, so the clock has to be right.
+    /// it is complete. `by_user`: a key or the like led to it, so the clock has to be right.
     ///
     /// # Errors
     /// When the terminal is gone.
@@ -76,8 +75,7 @@ impl Guard {
         self.still = if by_user { 0 } else { (self.still + 1) % CLOCK_STANDS };
         let clock = if self.still > 0 { CLOCK } else { 0 };
         let is_same = self.shown.as_ref().is_some_and(|shown| is_alike(shown, &now, clock));
-        let is_shown = is_same && cursor.is_none() && !self.has_cursor;
-        if is_shown || Self::size()? != now.area.as_size() {
+        if is_same && cursor.is_none() && !self.has_cursor {
             return Ok(());
         }
         // A frame leaves in one write: a slow line shows it whole.
