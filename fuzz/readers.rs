@@ -2,7 +2,7 @@
 //! `make fuzz` run them.
 
 use super::seeds::Source;
-use import::{ImportOptions, Imported, PerfDataFeed};
+use import::{ImportOptions, Imported};
 use judge::analysis::{DomainFilter, Pattern, Pipeline};
 use judge::lint::{InputKind, Options};
 use kvm::{
@@ -16,7 +16,6 @@ use kvmtop::ui::{AppState, ScreenSession, key};
 use live::fuzzing;
 use ratatui::crossterm::event::KeyCode;
 use report::{View, json, text};
-use sample::Feed as _;
 use session::Session;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -62,9 +61,6 @@ pub const READERS: &[Reader] = &[
     reader("virsh", virsh, Source::Texts(virsh_text::looks_like)),
     reader("vmm_config", vmm_config, Source::Texts(vmm::looks_like)),
 ];
-
-/// Samples of a `perf.data` that are taken: a time stamp may lie years behind the one before.
-const MAX_INTERVALS: usize = 50;
 
 fn text_of(input: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(input)
@@ -127,19 +123,8 @@ fn session(input: &[u8]) {
     }
 }
 
-/// As one sample, and interval by interval.
 fn perf_data(input: &[u8]) {
-    with_file(input, |path| {
-        for perf_times in [false, true] {
-            import::load(&[path.to_owned()], &ImportOptions { perf_times, ..ImportOptions::default() });
-        }
-        if let Ok(mut feed) = PerfDataFeed::open(path, 1.0, false) {
-            let mut taken = 0;
-            while taken < MAX_INTERVALS && matches!(feed.next(), Ok(Some(_))) {
-                taken += 1;
-            }
-        }
-    });
+    with_file(input, |path| drop(import::load(&[path.to_owned()], &ImportOptions::default())));
 }
 
 /// A pasted command line, and one as `/proc` has it.

@@ -283,13 +283,6 @@ pub struct InputArgs {
     /// How many vCPUs the guest of a text table has
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub vcpus: Option<u32>,
-    /// Time accesses as perf does, not by the whole exit
-    ///
-    /// perf measures a port or MMIO read from the access to the next entry, and a write from the exit to the access,
-    /// so each time lacks a part of its exit. kvmtop counts the whole exit, from exit to entry, for the access that it
-    /// served.
-    #[arg(long)]
-    pub perf_times: bool,
     /// Read one interval of a session: 14:03, +10m or -10m [default: all]
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,

@@ -78,14 +78,13 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
 
 #[test]
 fn commands_take_their_arguments() {
-    let Some(Command::Report(r)) =
-        parse("report a b --json --duration 10m --vcpus 8 --perf-times --at +10m").unwrap().command
+    let Some(Command::Report(r)) = parse("report a b --json --duration 10m --vcpus 8 --at +10m").unwrap().command
     else {
         panic!("report")
     };
     assert_eq!(r.inputs.len(), 2);
     assert_eq!(r.reading.duration, Some(Duration::from_secs(600)));
-    assert!(r.reading.json && r.reading.perf_times && r.reading.vcpus == Some(8) && r.reading.at.is_some());
+    assert!(r.reading.json && r.reading.vcpus == Some(8) && r.reading.at.is_some());
     let Some(Command::Check(c)) = parse("check --duration 30s --json -d 2 --domain web-*").unwrap().command else {
         panic!("check")
     };

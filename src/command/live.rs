@@ -11,7 +11,7 @@ use engine::events::{Engine, EngineError, OnDemand};
 use engine::{bpf::BpfEngine, perf::PerfEngine};
 use kvm::topology::HostTopology;
 use rustix::thread::CapabilitySet;
-use sample::{EngineKind, EngineLevel, Sample};
+use sample::{EngineKind, Sample};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
@@ -80,7 +80,7 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
 fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
     type OpenEngine = fn(HostTopology, &SystemPaths) -> Result<Box<dyn Engine>, EngineError>;
     let bpf: OpenEngine = |topology, paths| Ok(Box::new(BpfEngine::new(topology, live::vcpus(paths))?));
-    let perf: OpenEngine = |topology, _| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
+    let perf: OpenEngine = |topology, _| Ok(Box::new(PerfEngine::open(topology)?));
     let candidates: &[OpenEngine] = match choice {
         EngineChoice::Auto => &[bpf, perf],
         EngineChoice::Bpf => &[bpf],

@@ -12,10 +12,9 @@ use judge::lint;
 /// Runs it.
 pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
     let (interval, source, damaged) = if args.inputs.is_empty() {
-        let InputArgs { duration, vcpus, perf_times, at, json: _ } = &args.reading;
+        let InputArgs { duration, vcpus, at, json: _ } = &args.reading;
         anyhow::ensure!(at.is_none(), "--at needs a session of kvmtop");
-        let is_of_files = duration.is_some() || vcpus.is_some() || *perf_times;
-        anyhow::ensure!(!is_of_files, "--duration, --vcpus and --perf-times need a file to read");
+        anyhow::ensure!(duration.is_none() && vcpus.is_none(), "--duration and --vcpus need a file to read");
         let [before, after] = live::two_samples(settings);
         let mut pipeline = Pipeline::new(settings.findings.clone());
         pipeline.next(before.into());

@@ -6,16 +6,11 @@ use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use ::report::html::{TimelineBuilder, page};
 use ::report::{View, diff, diff_text, json, text};
-use anyhow::Context as _;
-use import::{DescriptionFiles, ImportOptions, Imported, PerfDataFeed};
+use import::{DescriptionFiles, ImportOptions, Imported};
 use judge::analysis::{JudgedInterval, Pipeline};
 use judge::{figures, lint};
-use sample::{Feed as _, SourceId};
+use sample::SourceId;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// The intervals that a perf.data file is cut into, seconds.
-const INTERVAL_S: f64 = 1.0;
 
 /// Files read, joined and judged.
 pub(super) struct JudgedInput {
@@ -54,19 +49,6 @@ pub fn html(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Set
     html_file::check(file)?;
     let mut timeline = TimelineBuilder::new(settings.domains.clone());
     let read = read(inputs, reading, settings, Some(&mut timeline))?;
-    for path in inputs {
-        // The report said of a file that cannot be used.
-        if read.source == SourceId::PerfData.as_str()
-            && let Ok(mut feed) = PerfDataFeed::open(path, INTERVAL_S, reading.perf_times)
-        {
-            let mut pipeline = Pipeline::new(settings.findings.clone());
-            while let Some(sample) = feed.next().with_context(|| format!("{}: its time lines", path.display()))? {
-                if let Some(interval) = pipeline.next(Arc::new(sample)) {
-                    timeline.add(&interval);
-                }
-            }
-        }
-    }
     let view = read.view(settings);
     let names: Vec<_> = inputs.iter().map(|i| i.file_name().unwrap_or(i.as_os_str()).to_string_lossy()).collect();
     let page = page(&view, timeline, &names.join(", "))?;
@@ -109,11 +91,7 @@ pub(super) fn read(
     settings: &Settings,
     timeline: Option<&mut TimelineBuilder>,
 ) -> anyhow::Result<JudgedInput> {
-    let options = ImportOptions {
-        duration_s: reading.duration.map(|d| d.as_secs_f64()),
-        vcpus: reading.vcpus,
-        perf_times: reading.perf_times,
-    };
+    let options = ImportOptions { duration_s: reading.duration.map(|d| d.as_secs_f64()), vcpus: reading.vcpus };
     if let Some((session, others)) = report_session::find(inputs)? {
         let (descriptions, damaged) = describe(&others, &options);
         let interval = report_session::read(&session, reading.at, &descriptions, settings, timeline)?;

@@ -133,7 +133,7 @@ pub static KEYMAP: &[Binding] = &[
     bind("C", A::Columns, W::Screen, "chooses the columns of the table and their order"),
     bind("space p", A::Pause, W::Live, "pauses or resumes the screen"),
     bind("r", A::Record, W::Live, "records into a file in the current folder, or stops that"),
-    bind("e", A::EngineLevel, W::Live, "traces everything, nothing, or counts only"),
+    bind("e", A::EngineLevel, W::Live, "turns tracing off and on"),
     bind("space p", A::Pause, W::Recorded, "plays or pauses"),
     bind("Right", A::Replay(R::Step(1)), W::Recorded, "goes one sample forward"),
     bind("}", A::Replay(R::Mark { forward: true }), W::Recorded, "goes to the next new problem"),

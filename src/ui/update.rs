@@ -185,11 +185,10 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::EngineLevel => {
             let (level, said) = match state.newest_model().map(|m| m.engine.level).unwrap_or_default() {
-                EngineLevel::Full => (EngineLevel::None, "tracing is off: {} counts exits, once more traces again"),
-                EngineLevel::None => (EngineLevel::Counts, "exits are counted, without times: {} traces again"),
-                EngineLevel::Counts => (EngineLevel::Full, "everything is traced: {} turns tracing off"),
+                EngineLevel::Full => (EngineLevel::None, format!("tracing is off: {key} traces again")),
+                EngineLevel::None => (EngineLevel::Full, format!("everything is traced: {key} turns tracing off")),
             };
-            state.say(said.replace("{}", key));
+            state.say(said);
             vec![Effect::Control(Control::SetEngineLevel(level))]
         }
         Action::Record if footer::is_recording(state) => {

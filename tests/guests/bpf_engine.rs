@@ -103,20 +103,16 @@ fn every_access_is_counted_once() {
 }
 
 #[test]
-fn counts_alone() {
-    let Some(mut engine) = engine("bpf: counts alone") else { return };
-    engine.set_level(EngineLevel::Counts).expect("less than before");
-    let mut guest = Guest::start(&WORK, true);
-    guest.go();
-    guest.wait_done();
-    let reading = engine.read();
-    let threads = of(&reading, &guest);
-    check_counts(&threads);
-    assert_eq!(threads[0].events.accesses[0].time.total_ns, None);
-    assert_eq!((threads[0].events.wakeups.clone(), threads[0].events.migrations.total), (None, None));
+fn tracing_is_switched_off_and_on() {
+    let Some(mut engine) = engine("bpf: tracing is switched off and on") else { return };
     engine.set_level(EngineLevel::None).expect("nothing is always possible");
+    let mut guest = Guest::start(&WORK, true);
     let nothing = engine.read();
     assert!(nothing.threads.is_empty() && nothing.events == 0, "{nothing:?}");
+    engine.set_level(EngineLevel::Full).expect("as before");
+    guest.go();
+    guest.wait_done();
+    check_counts(&of(&engine.read(), &guest));
 }
 
 #[test]
@@ -489,7 +485,7 @@ fn both_engines_count_alike() {
     let Some(mut bpf) = engine(NAME) else { return };
     // On a host that is busy with other guests the perf engine's rings overflow; only a round without loss compares.
     for _ in 0..5 {
-        let mut perf = match PerfEngine::open(EngineLevel::Full, HostTopology::default()) {
+        let mut perf = match PerfEngine::open(HostTopology::default()) {
             Ok(engine) => engine,
             Err(e) => return common::skipped(NAME, &e.cause),
         };

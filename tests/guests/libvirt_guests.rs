@@ -279,7 +279,7 @@ fn exit_rates_while_tracing_goes_off_and_on() {
     let untraced = rates(&mut collector, 7);
     let counted = |r: &(Option<f64>, ExitRateSource)| r.1 == ExitRateSource::Counters && r.0 > Some(100.0);
     assert!(untraced[5..].iter().all(counted), "KVM's counters: {untraced:?}");
-    collector.execute(CollectorCommand::Level(EngineLevel::Counts)).expect("tracing on");
+    collector.execute(CollectorCommand::Level(EngineLevel::Full)).expect("tracing on");
     let traced = rates(&mut collector, 4);
     let by_events = |r: &(Option<f64>, ExitRateSource)| {
         matches!(r.1, ExitRateSource::Traced | ExitRateSource::Userspace) && r.0 > Some(100.0)

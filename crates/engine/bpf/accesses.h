@@ -100,17 +100,13 @@ static always_inline void count_access(struct slot *s, u32 epoch, u64 key, u64 f
 		i = find_access(s, key, epoch);
 	if (i >= ACCESSES) {
 		s->rests[i & (REST_KINDS - 1)].count++;
-		if (level > 1 && s->exit_at)
+		if (s->exit_at)
 			touch(s, i);
 		return;
 	}
 	c = &s->accesses[i];
 	c->time.count++;
 	c->faults += fault;
-	if (level < 2) {
-		c->time.epoch[odd] = epoch;
-		return;
-	}
 	access_extremes(c, epoch);
 	if (c->skip) {
 		c->skip--;

@@ -84,14 +84,6 @@ static always_inline void exited(struct slot *s, u32 code, u32 isa)
 	if (i >= EXITS)
 		return;
 	s->exits_seen = 1;
-	if (level < 2) {
-		struct timing *t = &s->exits[i].time;
-		u32 epoch = s->epoch;
-
-		t->count++;
-		t->epoch[epoch & 1] = epoch;
-		return;
-	}
 	s->exit_cell = i;
 	s->touched = 0;
 	s->user_at = 0;

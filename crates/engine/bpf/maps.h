@@ -3,9 +3,6 @@
 #pragma once
 #include "tables.h"
 
-/* 1: count; 2: durations and the scheduler too. Set before the programs load. */
-const volatile u32 level = 2;
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -17,8 +17,6 @@ use std::sync::Arc;
 /// The content of all files so far.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    /// See [`ImportOptions::perf_times`](super::ImportOptions::perf_times).
-    pub perf_times: bool,
     /// Measured domains.
     pub guests: Vec<DomainSample>,
     /// Domains that were only counted.

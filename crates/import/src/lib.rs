@@ -21,7 +21,6 @@ mod trace;
 
 pub use description_files::DescriptionFiles;
 pub use load::load;
-pub use perf_data::PerfDataFeed;
 
 use kvm::sanitize;
 use sample::Sample;
@@ -35,9 +34,6 @@ pub struct ImportOptions {
     pub duration_s: Option<f64>,
     /// Number of vCPUs of the guest.
     pub vcpus: Option<u32>,
-    /// Gives the accesses of a `perf.data` the times that perf gives them: from the access to the entry (ports, MSRs,
-    /// writes to memory) or from the exit to the access (reads of memory). Without it an access takes the whole exit.
-    pub perf_times: bool,
 }
 
 /// A file that could not be used, or not completely.

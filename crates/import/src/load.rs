@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 24;
 
 /// Reads files. A folder stands for the files in it.
 pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
-    let mut gathered = Gathered { perf_times: options.perf_times, ..Gathered::default() };
+    let mut gathered = Gathered::default();
     for path in paths {
         let is_read = if is_sosreport(path) {
             read_folder(path, &mut gathered)

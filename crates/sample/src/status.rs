@@ -19,16 +19,15 @@ pub enum EngineKind {
     File,
 }
 
-/// How much the engine traces. `e` cycles through the levels on the live screen.
+/// Whether the engine traces. `e` switches it on the live screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EngineLevel {
     /// No tracing.
     None,
-    /// Counts of exits, accesses and userspace exits, without times and without the scheduler's events.
-    Counts,
     /// Everything.
     #[default]
+    #[serde(alias = "Counts")]
     Full,
 }
 

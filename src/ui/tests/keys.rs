@@ -279,8 +279,7 @@ fn pause_freezes_the_screen_and_resume_shows_the_newest_interval() {
 fn what_stops_tracing_or_starts_a_file_says_how_to_undo_it() {
     let mut s = busy(120, 40);
     for (level, words) in [
-        (EngineLevel::None, "tracing is off: e counts exits"),
-        (EngineLevel::Counts, "exits are counted, without times: e traces again"),
+        (EngineLevel::None, "tracing is off: e traces again"),
         (EngineLevel::Full, "everything is traced: e turns tracing off"),
     ] {
         assert_eq!(press(&mut s, "e"), [Effect::Control(Control::SetEngineLevel(level))]);

@@ -106,14 +106,8 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
     rows.sort_by_key(|r| (r.exit.idle, Reverse((r.exit.cpu_percent.map(step), r.exit.rate.map(step)))));
     let key = |r: &ExitTableRow<'_>| RowKey::of(&r.exit.reason);
     let table = Table { id: TableId::Exits, columns: columns(), rows, key, style: |r| r.style };
-    let section = Section::table(table, state, || nothing(state))
-        .with_right(total(domain.exit_rate.0.filter(|n| *n > 0.0), domain.exits.cpu_percent()));
-    match &state.model {
-        Some(m) if m.engine.level == EngineLevel::Counts && !state.session.source.is_recorded() => {
-            section.with_note("counted only: e measures their times")
-        }
-        _ => section,
-    }
+    Section::table(table, state, || nothing(state))
+        .with_right(total(domain.exit_rate.0.filter(|n| *n > 0.0), domain.exits.cpu_percent()))
 }
 
 /// Why there are no exits by reason, and what to do.
@@ -134,9 +128,7 @@ mod tests {
     use super::*;
     use crate::ui::state::Tick;
     use crate::ui::table::{AnyTable, ColumnId, Value};
-    use crate::ui::tests::{draw, judged, screen, text};
-    use crate::ui::theme::Theme;
-    use crate::ui::views::ScreenView;
+    use crate::ui::tests::{judged, screen};
     use judge::analysis::DomainFilter;
     use judge::cost::{Amount, guest_costs};
     use judge::figures::figure;
@@ -297,19 +289,5 @@ mod tests {
         assert_eq!(note(&f), "not traced: e traces");
         let missing = SourceStatus::missing(SourceId::Tracepoints, "no permission", "run as root");
         assert!(note(&f.source(missing)).contains("(tracepoints missing: see 5)"));
-    }
-
-    #[test]
-    fn an_engine_that_only_counts_leaves_out_times() {
-        let mut f = Fixture::busy_host();
-        f.engine.level = EngineLevel::Counts;
-        let exits = f.guests.iter_mut().flat_map(|g| &mut g.threads).flat_map(|t| &mut t.exits);
-        exits.for_each(|(.., mean_us)| *mean_us = None);
-        let mut state = AppState { view: ScreenView::Page, ..screen(&f, 120, 40) };
-        state.settle();
-        let shown = text(&draw(&state, &Theme::default()));
-        assert!(shown.contains("exits  counted only: e measures their times"), "{shown}");
-        let head = shown.lines().find(|line| line.contains("EXIT REASON")).unwrap();
-        assert!(head.contains("EXITS/s") && head.contains("MEANING") && !head.contains("CPU%"), "{head}");
     }
 }

@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn without_traced_waits_it_says_what_is_needed() {
         let mut state = state();
-        state.model.as_mut().unwrap().engine.level = EngineLevel::Counts;
+        state.model.as_mut().unwrap().engine.level = EngineLevel::None;
         assert!(shown(&state).contains("that needs full tracing"), "{}", shown(&state));
     }
 

@@ -91,7 +91,6 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
     }
     let off = match (m.engine.kind, m.engine.level) {
         (EngineKind::None, _) | (_, EngineLevel::None) => "no tracing  ",
-        (_, EngineLevel::Counts) => "no exit times  ",
         (_, EngineLevel::Full) => "",
     };
     all.push((off.into(), StyleId::Warning));

@@ -49,7 +49,6 @@ pub struct BpfEngine {
     topology: HostTopology,
     /// Number of vCPU threads, as far as known.
     threads: usize,
-    level: EngineLevel,
     running: Option<Running>,
     kvm_events: Option<KvmEvents>,
     disks: Option<DiskTimer>,
@@ -68,15 +67,14 @@ impl BpfEngine {
     /// # Errors
     /// When BPF cannot be used at all. Whatever else is missing is in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
-        let (level, ceiling) = (EngineLevel::None, tables::MAX_SLOTS);
-        let mut engine = Self { topology, threads, level, ceiling, ..Self::default() };
+        let mut engine = Self { topology, threads, ceiling: tables::MAX_SLOTS, ..Self::default() };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
 
-    fn start(&self, level: EngineLevel) -> Result<Running, EngineError> {
+    fn start(&self) -> Result<Running, EngineError> {
         let slots = (2 * self.threads).max(MIN_SLOTS).next_power_of_two().min(self.ceiling);
-        Running::start(level, &self.topology, slots)
+        Running::start(&self.topology, slots)
     }
 }
 
@@ -86,17 +84,16 @@ impl Engine for BpfEngine {
     }
 
     fn level(&self) -> EngineLevel {
-        self.level
+        if self.running.is_some() { EngineLevel::Full } else { EngineLevel::None }
     }
 
     fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
-        if level != self.level {
+        if level != self.level() {
             self.threads = self.threads.max(self.running.as_ref().map_or(0, Running::threads));
             self.running = match level {
                 EngineLevel::None => None,
-                _ => Some(self.start(level)?),
+                EngineLevel::Full => Some(self.start()?),
             };
-            self.level = level;
             self.cut_off = 0;
         }
         Ok(())
@@ -168,7 +165,7 @@ impl Engine for BpfEngine {
             return Ok(false);
         }
         self.threads = wanted;
-        let new = self.start(self.level).inspect_err(|_| self.ceiling = slots)?;
+        let new = self.start().inspect_err(|_| self.ceiling = slots)?;
         if let Some(mut old) = self.running.replace(new) {
             let before = old.counted;
             self.cut_off = old.read().events.saturating_sub(before);

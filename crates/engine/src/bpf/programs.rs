@@ -12,8 +12,6 @@ pub(super) struct ProgramSpec {
     /// Their names in the object, in the order in which they are tried.
     pub programs: &'static [&'static str],
     event: &'static str,
-    /// Only at [`EngineLevel::Full`](sample::EngineLevel::Full).
-    full: bool,
     /// What is missing without it; empty: nothing worth a message, or this architecture lacks the event.
     without: &'static str,
 }
@@ -30,30 +28,30 @@ pub(super) const RAW_EXIT: [&str; 2] = ["kvm_exit_raw_old", "kvm_exit_raw"];
 const NEEDED: &str = "kvm_userspace_exit";
 
 macro_rules! spec {
-    ($event:literal, $full:literal, $without:expr $(, $older:literal)*) => {
-        ProgramSpec { programs: &[$event $(, $older)*], event: $event, full: $full, without: $without }
+    ($event:literal, $without:expr $(, $older:literal)*) => {
+        ProgramSpec { programs: &[$event $(, $older)*], event: $event, without: $without }
     };
 }
 
 /// In the order in which they are attached: the end of threads first, so that none is missed; accesses last, so that
 /// the exits around them are known.
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    spec!("sched_process_exit", false, "threads that end are not noticed"),
-    spec!("sched_switch", true, "migrations and waiting for a CPU are not seen", "sched_switch_old"),
-    spec!("hrtimer_expire_entry", true, "a wake-up by a timer is charged to the task that it interrupted"),
-    spec!("hrtimer_expire_exit", true, ""),
-    spec!("sched_waking", true, "wake-up latencies are not measured"),
-    spec!("kvm_entry", true, "exits have no durations"),
-    spec!("kvm_exit", false, "exits are not counted by reason"),
-    spec!("kvm_userspace_exit", false, "exits to user space are not counted"),
-    spec!("kvm_vcpu_wakeup", true, "halted time is not separated from other exit time"),
-    spec!("kvm_mmio", false, "accesses to device memory are not counted"),
-    spec!("kvm_fast_mmio", false, ""),
-    spec!("kvm_pio", false, x86("accesses to ports are not counted")),
-    spec!("kvm_msr", false, x86("accesses to MSRs are not counted")),
+    spec!("sched_process_exit", "threads that end are not noticed"),
+    spec!("sched_switch", "migrations and waiting for a CPU are not seen", "sched_switch_old"),
+    spec!("hrtimer_expire_entry", "a wake-up by a timer is charged to the task that it interrupted"),
+    spec!("hrtimer_expire_exit", ""),
+    spec!("sched_waking", "wake-up latencies are not measured"),
+    spec!("kvm_entry", "exits have no durations"),
+    spec!("kvm_exit", "exits are not counted by reason"),
+    spec!("kvm_userspace_exit", "exits to user space are not counted"),
+    spec!("kvm_vcpu_wakeup", "halted time is not separated from other exit time"),
+    spec!("kvm_mmio", "accesses to device memory are not counted"),
+    spec!("kvm_fast_mmio", ""),
+    spec!("kvm_pio", x86("accesses to ports are not counted")),
+    spec!("kvm_msr", x86("accesses to MSRs are not counted")),
 ];
 
-/// The attached programs of a level.
+/// The attached programs.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     pub attached: Attached,
@@ -62,14 +60,14 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Loads and attaches the programs of a level. `exit`: the number of `kvm_exit` as a classic tracepoint, or why it
+    /// Loads and attaches the programs. `exit`: the number of `kvm_exit` as a classic tracepoint, or why it
     /// is not available. `raw`: it is known where the reason is, so that a raw one does.
     ///
     /// # Errors
     /// When no program would work.
-    pub fn start(object: &Object, full: bool, exit: Result<u64, &EngineError>, raw: bool) -> Result<Self, EngineError> {
+    pub fn start(object: &Object, exit: Result<u64, &EngineError>, raw: bool) -> Result<Self, EngineError> {
         let mut programs = Self::default();
-        for spec in PROGRAMS.iter().filter(|p| full || !p.full) {
+        for spec in PROGRAMS {
             let attached = &mut programs.attached;
             let done = match exit {
                 _ if spec.event != "kvm_exit" => attached.raw(object, spec.event, spec.programs),

@@ -16,7 +16,7 @@ use kvm::CpuSet;
 use kvm::exit_reason::ReasonNames;
 use kvm::format::EventFormat;
 use kvm::topology::HostTopology;
-use sample::{EngineLevel, MissingExtreme};
+use sample::MissingExtreme;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -46,11 +46,11 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Loads and attaches the programs of a level, with room for `slots` threads.
+    /// Loads and attaches the programs, with room for `slots` threads.
     ///
     /// # Errors
     /// When no program would work.
-    pub fn start(level: EngineLevel, topology: &HostTopology, slots: usize) -> Result<Self, EngineError> {
+    pub fn start(topology: &HostTopology, slots: usize) -> Result<Self, EngineError> {
         // BPF programs see thread ids of the initial PID namespace.
         if rights::in_own_pid_namespace(Path::new("/proc")) {
             return Err(EngineError {
@@ -58,21 +58,19 @@ impl Running {
                 fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
             });
         }
-        let full = level == EngineLevel::Full;
         let exit = kvm_exit_format();
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
         let slots_of = |map| (map, slots as u32);
-        let level = [("level", if full { 2 } else { 1 })];
         let raw = kernel_btf::exit_reason();
         let choices = Choices {
             sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("cpus", cpus)].into(),
-            constants: raw.iter().flatten().map(|(name, at)| (*name, *at)).chain(level).collect(),
+            constants: raw.iter().flatten().map(|(name, at)| (*name, *at)).collect(),
         };
         let mut object = Object::prepare(object::MAIN, exit.as_ref().map_or(&[], std::slice::from_ref), &choices)?;
         let tables = Tables::new(&mut object, slots)?;
         fill_cpus(object.map("cpus")?, topology)?;
         let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
-        let programs = Programs::start(&object, full, exit.as_ref().map(|format| format.id), raw.is_some())?;
+        let programs = Programs::start(&object, exit.as_ref().map(|format| format.id), raw.is_some())?;
         Ok(Self {
             tables,
             snapshot,

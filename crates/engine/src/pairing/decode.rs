@@ -21,8 +21,6 @@ pub struct Tracepoint {
     pub group: &'static str,
     /// The name.
     pub name: &'static str,
-    /// Whether it only serves durations and scheduling.
-    pub is_timing: bool,
     /// Its fields, those that a kernel may lack after a `?`. If the first is the id of a thread, the event is about
     /// that thread, else about the one that ran.
     fields: &'static str,
@@ -31,51 +29,51 @@ pub struct Tracepoint {
 
 /// The decoded tracepoints.
 pub const EVENTS: [Tracepoint; 12] = [
-    counted("kvm_exit", "exit_reason isa ?vcpu_id ?info1", |r| {
+    kvm("kvm_exit", "exit_reason isa ?vcpu_id ?info1", |r| {
         Some(EventKind::Exit { isa: Isa::from_code(r.number(1)?), code: r.number(0)?, vcpu: r.number(2) })
     }),
-    timing("kvm", "kvm_entry", "?vcpu_id", |r| Some(EventKind::Entry { vcpu: r.number(0) })),
-    counted("kvm_pio", "port rw", |r| r.access(Space::Pio, r.get(1)? != 0)),
-    counted("kvm_mmio", "gpa type", |r| match r.get(1)? {
+    kvm("kvm_entry", "?vcpu_id", |r| Some(EventKind::Entry { vcpu: r.number(0) })),
+    kvm("kvm_pio", "port rw", |r| r.access(Space::Pio, r.get(1)? != 0)),
+    kvm("kvm_mmio", "gpa type", |r| match r.get(1)? {
         kind @ (1 | 2) => r.access(Space::Mmio, kind == 2),
         _ => None,
     }),
     // A write to an ioeventfd, such as a virtio kick. `kvm_mmio` does not fire for it.
-    counted("kvm_fast_mmio", "gpa", |r| r.access(Space::Mmio, true)),
-    counted("kvm_msr", "ecx write ?exception", |r| r.access(Space::Msr, r.get(1)? != 0)),
-    counted("kvm_userspace_exit", "reason errno", |r| {
+    kvm("kvm_fast_mmio", "gpa", |r| r.access(Space::Mmio, true)),
+    kvm("kvm_msr", "ecx write ?exception", |r| r.access(Space::Msr, r.get(1)? != 0)),
+    kvm("kvm_userspace_exit", "reason errno", |r| {
         let errno = r.number(1)?.cast_signed();
         Some(EventKind::Userspace { reason: if errno < 0 { errno } else { r.number(0)?.cast_signed() } })
     }),
-    timing("kvm", "kvm_vcpu_wakeup", "ns", |r| Some(EventKind::Halted { ns: r.get(0)? })),
-    timing("sched", "sched_migrate_task", "pid orig_cpu dest_cpu", |r| {
+    kvm("kvm_vcpu_wakeup", "ns", |r| Some(EventKind::Halted { ns: r.get(0)? })),
+    sched("sched_migrate_task", "pid orig_cpu dest_cpu", |r| {
         Some(EventKind::Migrated { from: r.number(1)?, to: r.number(2)? })
     }),
-    timing("sched", "sched_waking", "pid common_flags", |r| {
+    sched("sched_waking", "pid common_flags", |r| {
         let tid = if r.get(1)? & IN_INTERRUPT == 0 { r.tid } else { 0 };
         Some(EventKind::Waking { by: Task { tid, comm: [0; 16] } })
     }),
-    timing("sched", "sched_switch", "prev_pid prev_state next_pid ?next_comm", |r| {
+    sched("sched_switch", "prev_pid prev_state next_pid ?next_comm", |r| {
         let next = Task { tid: r.number(2)?.cast_signed(), comm: r.text(3) };
         Some(EventKind::SwitchOut { runnable: r.get(1)? & STATES == 0, next })
     }),
     // The thread that ends is the one that runs (kernel/exit.c, `do_exit`).
-    Tracepoint { group: "sched", ..counted("sched_process_exit", "", |_| Some(EventKind::Ended)) },
+    sched("sched_process_exit", "", |_| Some(EventKind::Ended)),
 ];
 
 /// `kvm_exit` of arm64.
-const ARM64_EXIT: Tracepoint = counted("kvm_exit", "ret esr_ec", |r| {
+const ARM64_EXIT: Tracepoint = kvm("kvm_exit", "ret esr_ec", |r| {
     Some(EventKind::Exit { isa: Isa::Arm64, code: arm64_code(r.number(0)?, r.number(1)?), vcpu: None })
 });
 
 type Decode = fn(&Record<'_>) -> Option<EventKind>;
 
-const fn counted(name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
-    Tracepoint { group: "kvm", name, is_timing: false, fields, event }
+const fn kvm(name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
+    Tracepoint { group: "kvm", name, fields, event }
 }
 
-const fn timing(group: &'static str, name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
-    Tracepoint { group, name, is_timing: true, fields, event }
+const fn sched(name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
+    Tracepoint { group: "sched", name, fields, event }
 }
 
 /// One sample of perf: thread, time, CPU, and the raw bytes, which begin with the `common_` fields.

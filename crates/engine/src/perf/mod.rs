@@ -25,7 +25,6 @@ use watcher::Watcher;
 pub struct PerfEngine {
     tracefs: Tracefs,
     topology: HostTopology,
-    level: EngineLevel,
     watcher: Option<Watcher>,
     gaps: Vec<EngineError>,
 }
@@ -35,18 +34,16 @@ impl PerfEngine {
     ///
     /// # Errors
     /// When the kernel's tracepoints cannot be found or opened, with the reason.
-    pub fn open(level: EngineLevel, topology: HostTopology) -> Result<Self, EngineError> {
-        let tracefs = Tracefs::open()?;
-        let mut engine = Self { tracefs, topology, level: EngineLevel::None, watcher: None, gaps: Vec::new() };
-        engine.set_level(level)?;
+    pub fn open(topology: HostTopology) -> Result<Self, EngineError> {
+        let mut engine = Self { tracefs: Tracefs::open()?, topology, watcher: None, gaps: Vec::new() };
+        engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
 
-    /// The tracepoints of a level that this kernel has, and those that it lacks.
-    fn learn(&self, level: EngineLevel) -> (Vec<Wanted>, EventDecoder, Vec<EngineError>) {
+    /// The tracepoints that this kernel has, and those that it lacks.
+    fn learn(&self) -> (Vec<Wanted>, EventDecoder, Vec<EngineError>) {
         let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::default(), Vec::new());
-        let of_level = EVENTS.iter().filter(|event| level == EngineLevel::Full || !event.is_timing);
-        for event in of_level.filter(|event| self.tracefs.has(event.group, event.name)) {
+        for event in EVENTS.iter().filter(|event| self.tracefs.has(event.group, event.name)) {
             match self.tracefs.format(event.group, event.name) {
                 Ok(format) if decoder.add_format(&format) => wanted.push(Wanted::new(event.name, format.id)),
                 Ok(_) => gaps.push(EngineError {
@@ -66,22 +63,20 @@ impl Engine for PerfEngine {
     }
 
     fn level(&self) -> EngineLevel {
-        self.level
+        if self.watcher.is_some() { EngineLevel::Full } else { EngineLevel::None }
     }
 
     fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
         if level == EngineLevel::None {
             (self.watcher, self.gaps) = (None, Vec::new());
         } else {
-            let (wanted, decoder, gaps) = self.learn(level);
+            let (wanted, decoder, gaps) = self.learn();
             let names = decoder.names.clone();
             let mut pairing = Pairing::new(names, self.topology.clone()).separating_lives();
-            pairing.untimed = level != EngineLevel::Full;
-            pairing.counts_migrations = !pairing.untimed;
+            pairing.counts_migrations = true;
             self.watcher = Some(Watcher::start(wanted, decoder, pairing)?);
             self.gaps = gaps;
         }
-        self.level = level;
         Ok(())
     }
 

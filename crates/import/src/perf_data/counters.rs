@@ -1,4 +1,4 @@
-//! Counts the events of a `perf.data`: pairs exits and entries, and applies perf's rules and times. `perf kvm stat
+//! Counts the events of a `perf.data`: pairs exits and entries, and applies perf's rules. `perf kvm stat
 //! report` of the same file must show the same counts.
 //!
 //! perf keeps one open event for each thread and table (tools/perf/builtin-kvm.c, `handle_begin_event` and
@@ -6,7 +6,7 @@
 //! port or MSR access begins an event and the next entry ends it, so of several accesses in one exit the last one
 //! counts. A write to memory does the same. A read of memory ends what the exit, or a write, began.
 //!
-//! Unlike perf, the pairing counts no exit that overlaps lost events, unless perf's times are requested.
+//! Unlike perf, the pairing counts no exit that overlaps lost events, and an access takes the whole exit.
 
 use super::event_reader::BatchItem;
 use super::header::KernelFormats;
@@ -16,37 +16,9 @@ use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedAccess, TracedEvent
 use foldhash::fast::RandomState;
 use kvm::Space;
 use kvm::topology::HostTopology;
-use sample::{Direction, DomainSample, Timing};
+use sample::{Direction, DomainSample};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-/// Limit of different addresses with perf's times, over all threads.
-const MAX_TIMES: usize = 262_144;
-
-/// perf's times by thread id and address.
-type PerfTimes = HashMap<(i32, Space, u64, Direction), Timing, RandomState>;
-
-/// What perf's rules count.
-#[derive(Debug, Default)]
-struct PerfCounts {
-    pairing: Pairing,
-    /// perf's times, if they are requested.
-    times: Option<PerfTimes>,
-}
-
-impl PerfCounts {
-    /// Counts an access that came at `seen`. perf's time for it is that from `since` to the event.
-    fn access(&mut self, event: &TracedEvent, access: TracedAccess, seen: u64, since: u64) {
-        let Some(ns) = event.time.checked_sub(since) else { return };
-        self.pairing.event(&TracedEvent { time: seen, kind: EventKind::Access(access), ..*event });
-        if let Some(times) = &mut self.times {
-            let key = (event.tid, access.space, access.address, access.direction);
-            if times.len() < MAX_TIMES || times.contains_key(&key) {
-                times.entry(key).or_default().add_clipped(ns, u64::MAX);
-            }
-        }
-    }
-}
 
 /// A thread of the file, and the events that perf holds open for it.
 #[derive(Debug, Default)]
@@ -58,8 +30,8 @@ struct RecordedThread {
     entered: bool,
     port: Option<(u64, TracedAccess)>,
     msr: Option<(u64, TracedAccess)>,
-    /// Begin of the memory event: the time of the exit or of a write; 0 for none.
-    memory_since: u64,
+    /// Whether perf has a memory event open: since the exit, or since a write.
+    memory_open: bool,
     memory: Option<(u64, TracedAccess)>,
     /// Accesses that perf does not count because of another one in the same exit.
     uncounted: u64,
@@ -67,50 +39,47 @@ struct RecordedThread {
 
 impl RecordedThread {
     /// Counts what this event causes.
-    fn event(&mut self, event: &TracedEvent, counts: &mut PerfCounts) {
+    fn event(&mut self, event: &TracedEvent, pairing: &mut Pairing) {
         match event.kind {
             EventKind::Exit { .. } | EventKind::Access(_) if !self.entered => return,
             EventKind::Entry { .. } if !self.entered => self.entered = true,
             EventKind::Entry { .. } => {
                 // Accesses count only now, so that the VMM's work after a write belongs to it.
-                counts.pairing.in_kernel(event.tid, event.time);
+                pairing.in_kernel(event.tid, event.time);
                 let memory = self.memory.take();
-                if memory.is_some() {
-                    self.memory_since = 0;
-                }
+                self.memory_open &= memory.is_none();
                 for (seen, access) in self.port.take().into_iter().chain(self.msr.take()).chain(memory) {
-                    counts.access(event, access, seen, seen);
+                    pairing.event(&TracedEvent { time: seen, kind: EventKind::Access(access), ..*event });
                 }
             }
-            EventKind::Exit { .. } => (self.memory_since, self.memory) = (event.time, None),
+            EventKind::Exit { .. } => (self.memory_open, self.memory) = (true, None),
             EventKind::Access(access) => {
-                counts.pairing.in_kernel(event.tid, event.time);
-                let own = self.access(event, access, counts);
+                pairing.in_kernel(event.tid, event.time);
+                let own = self.access(event, access, pairing);
                 self.uncounted += u64::from(!own);
                 return;
             }
             _ => {}
         }
-        counts.pairing.event(event);
+        pairing.event(event);
     }
 
     /// Returns false if it replaces another access, or if no event is open for it.
-    fn access(&mut self, event: &TracedEvent, access: TracedAccess, counts: &mut PerfCounts) -> bool {
+    fn access(&mut self, event: &TracedEvent, access: TracedAccess, pairing: &mut Pairing) -> bool {
         let open = match (access.space, access.direction) {
             (Space::Pio, _) => &mut self.port,
             (Space::Msr, _) => &mut self.msr,
             (Space::Mmio, Direction::Write) => {
-                self.memory_since = event.time;
+                self.memory_open = true;
                 &mut self.memory
             }
             (Space::Mmio, Direction::Read) => {
-                if self.memory_since == 0 {
+                if !std::mem::take(&mut self.memory_open) {
                     return false;
                 }
-                let since = std::mem::take(&mut self.memory_since);
                 // perf takes a read after a write in the same exit for the end of the write.
                 let (access, own) = self.memory.take().map_or((access, true), |(_, write)| (write, false));
-                counts.access(event, access, event.time, since);
+                pairing.event(&TracedEvent { kind: EventKind::Access(access), ..*event });
                 return own;
             }
         };
@@ -121,7 +90,7 @@ impl RecordedThread {
 /// All counts so far.
 #[derive(Debug, Default)]
 pub(super) struct PerfDataCounters {
-    counts: PerfCounts,
+    pairing: Pairing,
     /// All events without perf's rules, until the first entry. Without any entry in the file these are the counts: a
     /// kernel that fires no `kvm_entry` still shows its accesses.
     unpaired: Option<Pairing>,
@@ -134,12 +103,6 @@ pub(super) struct PerfDataCounters {
 }
 
 impl PerfDataCounters {
-    /// Without any counts.
-    pub fn new(perf_times: bool) -> Self {
-        let counts = PerfCounts { times: perf_times.then(PerfTimes::default), ..PerfCounts::default() };
-        Self { counts, ..Self::default() }
-    }
-
     /// Takes the formats of the events to come.
     pub fn begin(&mut self, formats: &Arc<KernelFormats>) {
         if self.formats.is_some() {
@@ -151,7 +114,7 @@ impl PerfDataCounters {
             (pairing.exact, pairing.counts_migrations) = (true, formats.migrations);
             pairing
         };
-        (self.counts.pairing, self.unpaired) = (pairing(), Some(pairing()));
+        (self.pairing, self.unpaired) = (pairing(), Some(pairing()));
         self.formats = Some(formats.clone());
     }
 
@@ -182,22 +145,14 @@ impl PerfDataCounters {
                 self.unpaired = None;
             }
         }
-        known.event(&event, &mut self.counts);
+        known.event(&event, &mut self.pairing);
     }
 
     fn lose(&mut self, count: u64, time: u64) {
         self.lost = self.lost.saturating_add(count);
-        // perf pairs across gaps; with perf's times kvmtop does the same.
-        if !self.as_perf() {
-            for pairing in [&mut self.counts.pairing].into_iter().chain(&mut self.unpaired) {
-                pairing.gap(self.covered.last.min(time), time);
-            }
+        for pairing in [&mut self.pairing].into_iter().chain(&mut self.unpaired) {
+            pairing.gap(self.covered.last.min(time), time);
         }
-    }
-
-    /// Whether perf's times are requested.
-    pub fn as_perf(&self) -> bool {
-        self.counts.times.is_some()
     }
 
     /// Accesses that perf does not count.
@@ -219,21 +174,15 @@ impl PerfDataCounters {
 
     /// The pairing that holds the counts.
     pub fn counted(&self) -> &Pairing {
-        self.unpaired.as_ref().unwrap_or(&self.counts.pairing)
+        self.unpaired.as_ref().unwrap_or(&self.pairing)
     }
 
     /// The guests with their counts so far; `comms` has the names of threads.
     pub fn guests(&mut self, comms: &HashMap<i32, String, RandomState>) -> Vec<DomainSample> {
-        let pairing = self.unpaired.as_mut().unwrap_or(&mut self.counts.pairing);
+        let pairing = self.unpaired.as_mut().unwrap_or(&mut self.pairing);
         let mut threads = pairing.snapshot();
         for thread in &mut threads {
             thread.comm = comms.get(&thread.key.tid).cloned().unwrap_or_default();
-            for cell in &mut thread.events.accesses {
-                let key = cell.address.map(|address| (thread.key.tid, cell.space, address, cell.direction));
-                if let Some(time) = key.and_then(|key| self.counts.times.as_ref()?.get(&key)) {
-                    cell.time = time.clone();
-                }
-            }
         }
         let mut counts = KvmEventCounts::default();
         self.kvm_events().for_each(|(tid, pid, name, number)| counts.add(tid, pid, name, number));

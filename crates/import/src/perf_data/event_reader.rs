@@ -96,18 +96,12 @@ impl EventReader {
         })
     }
 
-    /// The time of the next event; `None` at the end.
-    pub fn next_time(&mut self) -> Result<Option<u64>, String> {
+    /// The next event; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<BatchItem>, String> {
         while self.ready.is_empty() && !self.ended {
             self.record()?;
         }
-        Ok(self.ready.front().map(|item| item.time))
-    }
-
-    /// Takes the next event if it is before an instant.
-    pub fn next_before(&mut self, until: Option<u64>) -> Result<Option<BatchItem>, String> {
-        let is_before = |time: u64| until.is_none_or(|until| time < until);
-        Ok(if self.next_time()?.is_some_and(is_before) { self.ready.pop_front() } else { None })
+        Ok(self.ready.pop_front())
     }
 
     fn record(&mut self) -> Result<(), String> {

@@ -55,11 +55,6 @@ impl PerfDataHeader {
     pub fn text(&self, feature: Feature) -> Option<String> {
         PartReader(self.parts.get(&feature)?).text().filter(|text| !text.is_empty())
     }
-
-    /// The time of the last event, if the header has it.
-    pub fn last_time(&self) -> Option<u64> {
-        PartReader(self.parts.get(&Feature::SAMPLE_TIME)?.get(8..)?).u64().filter(|time| *time > 0)
-    }
 }
 
 /// Reads the values of a part one after the other.

@@ -251,10 +251,10 @@ fn another_level_begins_the_counts_anew() {
     b.guest(10, "hyper", "CPU 0/KVM");
     b.reads_and_ends(10, 99, 7);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 7)]);
-    b.collector.execute(CollectorCommand::Level(EngineLevel::Counts)).unwrap();
+    b.collector.execute(CollectorCommand::Level(EngineLevel::None)).unwrap();
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 0)]);
-    assert_eq!((sample.engine.generation, sample.engine.level), (1, EngineLevel::Counts));
+    assert_eq!((sample.engine.generation, sample.engine.level), (1, EngineLevel::None));
 }
 
 #[test]

@@ -258,12 +258,12 @@ fn the_first_line_says_what_is_not_as_usual() {
     let first = |state: &AppState| lines(state)[0].clone();
     assert!(first(&state).starts_with(" kvm07  36 cpus 2 nodes · 5 guests 31 vcpus"), "{}", first(&state));
     assert!(first(&state).ends_with("LIVE ▶ 14:04:22"), "{}", first(&state));
-    state.model.as_mut().unwrap().engine.level = EngineLevel::Counts;
+    state.model.as_mut().unwrap().engine.level = EngineLevel::None;
     state.model.as_mut().unwrap().lost = 12;
     state.model.as_mut().unwrap().own_cpu = Some(11.0);
     press(&mut state, " ");
     assert!(
-        first(&state).ends_with("kvmtop uses 11% of a cpu  no exit times  12 events lost  PAUSED ‖ 14:04:22"),
+        first(&state).ends_with("kvmtop uses 11% of a cpu  no tracing  12 events lost  PAUSED ‖ 14:04:22"),
         "{}",
         first(&state)
     );
