@@ -1,9 +1,9 @@
-//! What a "check:" line names is read by `report`: the commands that exist here, with what they print here.
+//! What `report --help` lists is read: the commands that exist here, with what they print here.
 
 use crate::common;
 use std::process::{Command, Stdio};
 
-/// Commands of "check:" lines and of the list of inputs that need no running guest.
+/// Commands of the list of inputs that need no running guest.
 const COMMANDS: &[&[&str]] = &[
     &["lscpu"],
     &["lscpu", "-e"],

@@ -31,7 +31,7 @@ fn finding(severity: Severity, domain: Option<&str>) -> Finding {
         title: "The guest keeps time by reading the ACPI PM timer".into(),
         evidence: vec![
             "15 879 reads/s of port 0x608 (acpi-tmr), 45 % of exits".into(),
-            "check: perf kvm stat live".into(),
+            "look at: perf kvm stat live".into(),
         ],
         why: "Each read leaves the guest and is served by QEMU.".into(),
         fix: vec![

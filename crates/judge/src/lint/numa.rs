@@ -28,7 +28,6 @@ pub(super) const RULES: &[Rule] = &[
     }),
 ];
 
-const CHECK_NODES: &str = "check: lscpu -e; numactl --hardware";
 const MIB: f64 = 1024.0 * 1024.0;
 
 const THREADS_APART: Prose = Prose {
@@ -103,7 +102,6 @@ fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes
     let evidence = known([
         Some(format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; {sees}")),
         away.map(|away| format!("its memory is bound to {away}")),
-        Some(CHECK_NODES.into()),
     ]);
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(SHOW_NODES));
     let title = "The guest's vCPUs are spread over NUMA nodes that it does not see".into();
@@ -125,7 +123,7 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding>
         let (vcpus, now): (CpuSet, CpuSet) = (vcpus.iter().copied().collect(), map.nodes_of(&now));
         format!("cell {id}: memory on node {memory}, vCPUs {vcpus} pinned to node {now}")
     };
-    let evidence = crossed.iter().map(line).chain([CHECK_NODES.into()]).collect();
+    let evidence = crossed.iter().map(line).collect();
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(MATCH_CELLS));
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(CELLS_CROSSED);
     let marks = crossed.iter().flat_map(|(_, vcpus)| vcpus).map(|v| Mark::Vcpu(*v)).collect();
@@ -145,8 +143,8 @@ fn helpers_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet,
         let cpus = h.cpus.clone().unwrap_or_default();
         format!("{} is pinned to CPUs {cpus} on node {}", helper_name(**id), map.nodes_of(&cpus))
     };
-    let last = [format!("the vCPUs are pinned to CPUs {cpus} on node {nodes}"), fixes::check_pins(guest)];
-    let evidence = helpers.iter().map(line).chain(last).collect();
+    let last = format!("the vCPUs are pinned to CPUs {cpus} on node {nodes}");
+    let evidence = helpers.iter().map(line).chain([last]).collect();
     let severity = busy.and_then(|b| ctx.thresholds().pinning.emulator.of(b)).unwrap_or_default();
     let found = Finding::new(severity, Confidence::High, evidence, guest_placement(ctx, guest));
     Some(Finding { cost: busy.filter(|b| *b > 0.0), ..found.saying(HELPERS_ELSEWHERE) })
@@ -168,18 +166,13 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, 
         let severity = if local < critical { Severity::Critical } else { Severity::Warning };
         let list = listed(by_node.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect());
         let local = figure(local);
-        let evidence = vec![
-            format!("{local} % of its memory is on the nodes of its vCPUs ({nodes}): {list}"),
-            format!("look at: numastat -p {}", guest.domain.facts.pid.unwrap_or_default()),
-        ];
+        let evidence = vec![format!("{local} % of its memory is on the nodes of its vCPUs ({nodes}): {list}")];
         let found = Finding::new(severity, Confidence::High, evidence, move_memory(guest, nodes));
         return Some(found.saying(MEMORY_ELSEWHERE));
     }
     let bound = guest.config.numa.nodes.as_ref().filter(|_| ctx.layout(guest).memory_elsewhere(ctx.map()))?;
-    let evidence = vec![
-        format!("<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node {nodes}"),
-        format!("look at: {}", fixes::virsh(guest, "numatune", "")),
-    ];
+    let evidence =
+        vec![format!("<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node {nodes}")];
     let planned = guest_placement(ctx, guest);
     let fix = if planned.is_empty() { move_memory(guest, nodes) } else { planned };
     Some(Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(MEMORY_ELSEWHERE))
@@ -215,7 +208,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         return;
     }
     let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
-    let evidence = vec![format!("{seen}: {}", listed(pairs.iter().map(named).collect())), "check: lscpu -e".into()];
+    let evidence = vec![format!("{seen}: {}", listed(pairs.iter().map(named).collect()))];
     let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
     let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
@@ -235,7 +228,7 @@ fn slow_cores(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
     let pinned = format!(
         "vCPUs {slow_vcpus} are pinned to slow cores (CPUs {slow_cpus}), vCPUs {vcpus} to fast ones (CPUs {cpus})"
     );
-    let evidence = vec![pinned, "look at: lscpu -e=CPU,MAXMHZ".into()];
+    let evidence = vec![pinned];
     let fix = guest_placement(ctx, guest);
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(SLOW_CORES);
     verdicts.find(Finding { marks: slow.iter().map(Mark::Vcpu).collect(), ..found });

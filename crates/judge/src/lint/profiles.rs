@@ -75,7 +75,7 @@ pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         && ctx.thresholds().scheduling.halt_poll.of(all.percent).is_some()
     {
         let evidence = vec![all.describe("halt polling")];
-        let look_at = "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns";
+        let look_at = "look at: /sys/module/kvm/parameters/halt_poll_ns";
         verdicts.find(find(profile, evidence, look_at, super::scheduling::less_polling(), POLLS));
     }
 }

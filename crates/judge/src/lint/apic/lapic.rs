@@ -50,7 +50,6 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let evidence = vec![
         accesses.describe(guest, "accesses", "to the local APIC's memory"),
         format!("look at: cat /sys/module/{parameter}"),
-        guest.perf_check("mmio"),
     ];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(accesses));
 }
@@ -90,6 +89,6 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         fix.extend(fixes::hyperv::enable(guest, &["vpindex", "ipi", "tlbflush"]));
     }
     fix.push(fixes::advice(IPIS_BY_DESIGN));
-    let evidence = vec![sent.describe(guest, what, of), guest.perf_check("msr")];
+    let evidence = vec![sent.describe(guest, what, of)];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(sent));
 }

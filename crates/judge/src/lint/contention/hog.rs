@@ -56,7 +56,6 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         format!("guests wait {} % of a CPU for tasks of the host: {by_task}", figure(all)),
         format!("who waits, and how long: {by_guest} % of a CPU"),
         task.used(),
-        "look at: ps -eLo psr,pcpu,pid,comm --sort=-pcpu | head".into(),
     ];
     let guests: Vec<&GuestContext<'_>> = delayed.iter().map(|d| d.2).collect();
     let is_one = most * 2.0 >= all;

@@ -53,7 +53,6 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let evidence = known([
         full.then(|| format!("every CPU of {} has a vCPU pinned to it alone{isolated}", map.general())),
         waits.then(|| format!("an emulator thread waits {} % of the time for a CPU", figure(wait))),
-        Some("check: lscpu -e; virsh vcpupin of each guest".into()),
     ]);
     let makes_room = |p: &GuestPlan| p.reasons.contains_key(&MoveReason::HostStarved) || p.shares;
     let plan = ctx.plan();
@@ -111,12 +110,9 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let waits = wait(vcpu).map(|w| format!("; the vCPU waits {} % of the time it wants the CPU", figure(w)));
     let (used_there, name, waits) = (figure(used), vcpu.label(), waits.unwrap_or_default());
     let tasks = tasks(on_cpu(cpu));
-    let evidence = vec![
-        format!(
-            "{used_there} % of CPU {cpu}, to which {name} is pinned, goes to tasks outside of guests: {tasks}{waits}"
-        ),
-        format!("look at: ps -eLo psr,pcpu,comm --sort=-pcpu | awk '$1 == {cpu}' | head"),
-    ];
+    let evidence = vec![format!(
+        "{used_there} % of CPU {cpu}, to which {name} is pinned, goes to tasks outside of guests: {tasks}{waits}"
+    )];
     let found = Finding::new(severity, Confidence::High, evidence, keep_away(ctx, guest));
     verdicts.find(Finding { target: Target::Pcpu(cpu), cost, marks, ..found });
 }
@@ -176,8 +172,7 @@ pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let worst = noises.filter_map(|(cpu, n)| Some((n.iter().flatten().map(|n| n.0).max()?, 0.0, (cpu, n))));
     let Some((severity, _, (cpu, noise))) = worst_of(worst) else { return };
     let fix = quieten(ctx, noise.each_ref().map(Option::is_some));
-    let mut evidence: Vec<String> = noise.into_iter().flatten().map(|(_, line)| line).collect();
-    evidence.push("look at: watch -d cat /proc/interrupts; perf top -C CPU".into());
+    let evidence = noise.into_iter().flatten().map(|(_, line)| line).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix);
     verdicts.find(Finding { target: Target::Pcpu(cpu), marks: vec![Mark::Pcpu(cpu)], ..found });
 }

@@ -60,9 +60,8 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 /// A finding about a set of CPUs.
 fn crowded(cpus: &CpuSet, severity: Severity, confidence: Confidence, evidence: String, fix: Vec<Fix>) -> Finding {
-    let evidence = vec![evidence, "check: virsh vcpuinfo of each guest".into()];
     let marks = cpus.iter().map(Mark::Pcpu).collect();
-    Finding { marks, ..Finding::new(severity, confidence, evidence, fix) }
+    Finding { marks, ..Finding::new(severity, confidence, vec![evidence], fix) }
 }
 
 /// Pinned sets with more vCPUs than CPUs while other CPUs are free, where nothing says how long the vCPUs wait.
@@ -148,11 +147,9 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let Some((severity, time, (periods, group))) = worst_of(stops) else { return };
     let vcpu = group.strip_prefix("vcpu").and_then(|n| n.parse::<u32>().ok());
     let stopped = format!("the stops cost its CPUs together {} % of one CPU's time", figure(time));
-    let (window, info) = (guest.window(), fixes::virsh(guest, "schedinfo", ""));
-    let evidence = vec![
-        format!("{group}: the quota ran out in {} % of the periods {window}; {stopped}", figure(periods)),
-        format!("look at: {info} and cpu.stat (nr_throttled) in the guest's cgroup"),
-    ];
+    let window = guest.window();
+    let evidence =
+        vec![format!("{group}: the quota ran out in {} % of the periods {window}; {stopped}", figure(periods))];
     let fix = vec![lift(guest, group), fixes::advice(FEWER_VCPUS)];
     let (target, marks) = (vcpu.map_or(Target::Domain, Target::Vcpu), vcpu.map(Mark::Vcpu).into_iter().collect());
     let found = Finding::new(severity, Confidence::High, evidence, fix);
@@ -212,7 +209,6 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let evidence = known([
         first.map(|(v, place)| format!("vCPU {v} has a real-time policy and {place}; vCPUs like this: {alike}")),
         throttled.then(|| RT_LIMIT.into()),
-        Some("look at: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us".into()),
     ]);
     let (title, problem, fix) = if sharing.is_empty() {
         let no_limit = fixes::command("sysctl kernel.sched_rt_runtime_us=-1").needing(NO_RT_LIMIT_NEED);

@@ -157,13 +157,6 @@ impl<'a> GuestContext<'a> {
             (None, None) => "over an unknown time".into(),
         }
     }
-
-    /// The commands that show this guest's exits or accesses without kvmtop; `event` is perf's name of the table.
-    pub fn perf_check(&self, event: &str) -> String {
-        let facts = &self.domain.facts;
-        let pid = facts.pid.map_or_else(|| format!("$(pgrep -o {})", facts.vmm.as_str()), |p| p.to_string());
-        format!("check: perf kvm stat record -p {pid} sleep 10; perf kvm stat report --event={event}")
-    }
 }
 
 /// See [`GuestContext::emulated`].

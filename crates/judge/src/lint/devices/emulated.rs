@@ -42,8 +42,6 @@ const POLLED: &[(Regions, (&str, &str))] = &[
 
 const FRAMEBUFFER: &str = "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no screen: video model none";
 const READS_CONFIGURATION: &str = "Look in the guest for a monitoring tool (lspci, sensors) or a driver that polls";
-const CHECK_BURSTS: &str = "check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio, then trace-cmd report; \
-    the gaps count, averages hide bursts";
 
 /// The first group of regions that the guest uses at least this often.
 fn used<T>(
@@ -78,7 +76,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     };
     let mut names = guest.domain.accesses.iter().filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
-    let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}")), guest.perf_check("mmio")];
+    let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
     let what = if guest.config.libvirt == Some(false) { device } else { element };
     let change = fixes::advice(format!(
         "Change the device to virtio: set {what}. First install the virtio drivers in the guest (Windows: \
@@ -114,8 +112,8 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     });
     let evidence = all
         .iter()
-        .filter_map(|one| Some(format!("{} of {}: {}: {}", one.device, guest.name(), one.value, one.cost()?)));
-    let evidence = evidence.chain([fixes::check_setup(guest)]).collect();
+        .filter_map(|one| Some(format!("{} of {}: {}: {}", one.device, guest.name(), one.value, one.cost()?)))
+        .collect();
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
     let title = format!("The {what} {} is an emulated {}", first.device, first.value);
     verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
@@ -126,7 +124,7 @@ pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let least = ctx.thresholds().devices.polling;
     let Some((_, (name, help), accesses)) = used(guest, POLLED, least, verdicts) else { return };
     let fix = if help.is_empty() { fixes::vmport_off(guest) } else { vec![fixes::advice(*help)] };
-    let evidence = vec![accesses.describe(guest, "accesses", ""), guest.perf_check("ioport")];
+    let evidence = vec![accesses.describe(guest, "accesses", "")];
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).caused_by(accesses);
     verdicts.find(Finding { title: format!("The guest polls {name}"), problem: format!("polls {name}"), ..found });
 }
@@ -152,7 +150,6 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     let evidence = known([
         Some(format!("{count} accesses to {port} without a gap of 1 ms held {vcpu} for {ms} ms")),
         late.map(|ms| format!("a wake-up of that vCPU took {ms} ms in the same second")),
-        Some(CHECK_BURSTS.into()),
     ]);
     let marks = known([Some(Mark::Access(row.space, row.address, row.direction)), row.vcpu.map(Mark::Vcpu)]);
     verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, quieten(guest)) });
@@ -164,17 +161,15 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
     if guest.domain.accesses.iter().any(|r| is_serial(r) && r.burst.is_some()) {
         return;
     }
-    let (accesses, event) = match guest.ports(is_serial) {
-        ports if ports.count > 0 => (ports, "ioport"),
-        _ => (guest.accesses(is_serial), "mmio"),
-    };
+    let ports = guest.ports(is_serial);
+    let accesses = if ports.count > 0 { ports } else { guest.accesses(is_serial) };
     if (accesses.count as f64) < ctx.thresholds().devices.burst_accesses {
         return;
     }
     match accesses.rate {
         Some(rate) if rate >= STREAM => {
             let severity = ctx.severity_by_cost(guest, &accesses).unwrap_or_default();
-            let evidence = vec![accesses.describe(guest, "accesses", "to the serial port"), guest.perf_check(event)];
+            let evidence = vec![accesses.describe(guest, "accesses", "to the serial port")];
             verdicts.find(Finding::new(severity, Confidence::High, evidence, quieten(guest)).caused_by(accesses));
         }
         Some(rate) if rate < SPARSE => {}

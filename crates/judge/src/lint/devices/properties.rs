@@ -14,7 +14,7 @@ pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if all.is_empty() {
         return;
     }
-    let evidence = all.iter().filter_map(line).chain([fixes::check_setup(guest)]).collect();
+    let evidence = all.iter().filter_map(line).collect();
     verdicts.find(Finding::new(Severity::Info, Confidence::High, evidence, fixes_of(&all)));
 }
 

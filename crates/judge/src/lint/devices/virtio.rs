@@ -18,8 +18,6 @@ const USE_MSIX: &str = "Remove pci=nomsi from the guest's kernel command line; i
 const DEFAULT_VECTORS: &str = "Give the device the default number of vectors: with vectors='0' it has no MSI-X";
 const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd on, and give it an IOThread";
 const WITHOUT_KWORKER: &str = "A newer host kernel injects MSIs directly; inside the guest, use MSI-X";
-const CHECK_KICKS: &str = "check: trace-cmd record -e kvm:kvm_userspace_exit, then trace-cmd report";
-const CHECK_KWORKER: &str = "check: trace-cmd record -e sched:sched_wakeup, then trace-cmd report";
 const NOT_COUNTED: &str = "exits to the VMM were not counted, so it is unknown who serves the notifications";
 const KWORKER_ISOLATED: &str = "the kworker runs on an isolated CPU and delays the tasks that the CPU is reserved for";
 
@@ -74,7 +72,7 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let to_vmm = format!("{} exits to the VMM {}", figure(to_vmm as f64), guest.window());
     let first =
         [kicks.describe(guest, "virtio notifications", ""), format!("{to_vmm}, which other accesses do not explain")];
-    let evidence = first.into_iter().chain(cited).chain([CHECK_KICKS.into()]).collect();
+    let evidence = first.into_iter().chain(cited).collect();
     let mut fix = fixes::or_advice(fix, fixes::advice("Check that nothing sets ioeventfd=off on the device"));
     fix.push(fixes::advice(USE_VHOST));
     verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(kicks));
@@ -110,7 +108,6 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let evidence = vec![
         format!("kworkers wake {} {} times/s {}", thread.label(), figure(rate), guest.window()),
         if isolated { KWORKER_ISOLATED } else { "the kworkers are not on isolated CPUs" }.into(),
-        CHECK_KWORKER.into(),
     ];
     let fix = vec![fixes::advice(WITHOUT_KWORKER)];
     let severity = if rate >= warning { Severity::Warning } else { Severity::Info };

@@ -53,10 +53,6 @@ fn config_of<'a>(guest: &GuestContext<'a>, disk: &DiskRates) -> Option<DiskConfi
     DiskConfig::find(&guest.domain.facts, &disk.name)
 }
 
-fn check_stats(guest: &GuestContext<'_>) -> String {
-    format!("check: {}", fixes::virsh(guest, "domstats", "--block"))
-}
-
 /// The disk with the largest first figure.
 fn worst_disk<'a, T>(
     guest: &GuestContext<'a>,
@@ -97,7 +93,6 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let evidence = vec![
         format!("disk {name}: a flush is under way for {percent} % of the time: {ops} flushes/s of {us}, {WINDOW}"),
         latencies(disk),
-        check_stats(guest),
     ];
     let fix = vec![fixes::advice(FLUSH_LESS), fixes::advice(FLUSH_FASTER)];
     verdicts.find(Finding { marks: mark(disk), ..Finding::new(severity, Confidence::Medium, evidence, fix) });
@@ -114,7 +109,6 @@ fn flushed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts)
     let evidence = known([
         Some(format!("{}: {count} flushes took {} each {SINCE_START}", disk.name, duration(us))),
         disk.write_mean_us.map(|us| format!("its {} writes took {} each", figure(disk.writes as f64), duration(us))),
-        Some(check_stats(guest)),
     ]);
     let fix = vec![fixes::advice(FLUSH_FASTER), fixes::advice(FLUSH_LESS)];
     let found = Finding::new(severity, Confidence::Medium, evidence, fix);
@@ -141,7 +135,6 @@ pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let evidence = vec![
         format!("disk {name}: {depth} requests under way on average, {percent} % of the {places} that its bus takes"),
         latencies(disk),
-        check_stats(guest),
     ];
     let severity = if slow { Severity::Warning } else { Severity::Info };
     let fix = vec![fixes::advice(if slots < 2.0 { USE_VIRTIO } else { FEWER_REQUESTS })];
@@ -166,14 +159,12 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let unit = if limit.contains("bytes") { "B/s" } else { "op/s" };
     let (name, depth) = (&disk.name, or_unknown(disk.queue_depth, figure));
     let (rate, most, percent) = (figure(rate), figure(most), figure(percent));
-    let (look, lift) = look_and_lift(guest, name, limit);
     let evidence = vec![
         format!("disk {name}: {rate} {unit} of at most {most} ({limit}), {percent} % of the limit, {WINDOW}"),
         format!("{depth} requests under way on average; {}", latencies(disk)),
-        look,
     ];
     let confidence = if disk.queue_depth.is_some() { Confidence::High } else { Confidence::Medium };
-    let found = Finding::new(severity, confidence, evidence, vec![lift]);
+    let found = Finding::new(severity, confidence, evidence, vec![lift(guest, name, limit)]);
     verdicts.find(Finding { marks: mark(disk), ..found });
 }
 
@@ -203,16 +194,15 @@ fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> 
     })
 }
 
-/// What shows a limit, and what removes it.
-fn look_and_lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> (String, Fix) {
+/// What removes a limit.
+fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Fix {
     if guest.config.libvirt == Some(false) {
         let raise = format!("Raise the throttling options of the drive {disk} (block_set_io_throttle while it runs)");
-        return (fixes::check_setup(guest), fixes::advice(raise));
+        return fixes::advice(raise);
     }
     let (disk, option) = (fixes::shell::quoted(disk), limit.replace('_', "-"));
     let rest = format!("{disk} --{option} 0 {}", fixes::scope(guest));
-    let lift = fixes::command(fixes::virsh(guest, "blkdeviotune", &rest)).needing(LIMIT_NEED);
-    (format!("look at: {}", fixes::virsh(guest, "blkdeviotune", &disk)), lift)
+    fixes::command(fixes::virsh(guest, "blkdeviotune", &rest)).needing(LIMIT_NEED)
 }
 
 pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -260,7 +250,7 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let timed = addressed(disks).filter(|disk| disk.ops() >= t.timed_ops).filter_map(|d| Some((d, d.mean_us().0?)));
     let Some((disk, us)) = timed.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     let Some(severity) = t.storage_us.of(us) else { return };
-    let evidence = vec![device(disk), "look at: iostat -x 1".to_owned()];
+    let evidence = vec![device(disk)];
     let fix = vec![fixes::advice(LOOK_AT_STORAGE)];
     let marks = vec![Mark::HostDisk(disk.name.clone())];
     verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, fix) });

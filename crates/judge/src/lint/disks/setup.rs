@@ -99,7 +99,7 @@ pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let found: Vec<_> = all.filter_map(|(flaw, disk)| Some((flaw, disk, (flaw.evidence)(ctx, guest, disk)?))).collect();
     let Some((first, disk, _)) = found.first() else { return };
     let line = |(_, disk, what): &(_, &DiskConfig<'_>, _)| format!("disk {} of {}: {what}", disk.name, guest.name());
-    let evidence = found.iter().map(line).chain([fixes::check_setup(guest)]).collect();
+    let evidence = found.iter().map(line).collect();
     let fix = found.iter().map(|(flaw, disk, _)| mended(guest, flaw, disk, &disks)).collect();
     let finding = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(first.prose);
     verdicts.find(Finding { title: finding.title.replace("DISK", disk.name), ..finding });

@@ -350,10 +350,9 @@ impl Finding {
     }
 }
 
-/// Whether a line of evidence is a command that shows the same without kvmtop: after "check: " one whose output
-/// `kvmtop report` reads, after "look at: " one for the reader's own eyes.
+/// Whether a line of evidence says where to look next, by commands, where the cause is not certain.
 pub fn is_command(evidence: &str) -> bool {
-    evidence.starts_with("check: ") || evidence.starts_with("look at: ")
+    evidence.starts_with("look at: ")
 }
 
 /// A finding whose cost is not known stands between those that cost less and those that cost more, percent of one CPU.
@@ -397,15 +396,16 @@ mod tests {
     fn long_lists_are_cut_and_what_is_left_out_is_counted() {
         let mut evidence: Vec<String> = (0..100).map(|i| format!("vCPU {i}")).collect();
         evidence.insert(1, "x".repeat(3 * MAX_CHARS));
-        evidence.push("check: virsh vcpupin a".into());
+        evidence.push("look at: virsh vcpupin a".into());
         let also = (0..MAX_GUESTS + 7).map(|i| i.to_string()).collect();
         let finding = Finding { also, evidence, ..Finding::default() }.limited();
         assert_eq!(finding.evidence.len(), MAX_EVIDENCE + 3);
         let tail: Vec<_> = finding.evidence.iter().skip(MAX_EVIDENCE).map(String::as_str).collect();
-        assert_eq!(tail, ["and 69 more such lines", "and 7 more guests", "check: virsh vcpupin a"]);
+        assert_eq!(tail, ["and 69 more such lines", "and 7 more guests", "look at: virsh vcpupin a"]);
         assert_eq!(finding.evidence[1].chars().count(), MAX_CHARS + 1);
         assert_eq!(finding.also.len(), MAX_GUESTS);
-        let few = Finding { evidence: vec!["a".into(), "check: b".into(), "c".into()], ..Finding::default() }.limited();
-        assert_eq!(few.evidence, ["a", "check: b", "c"]);
+        let few =
+            Finding { evidence: vec!["a".into(), "look at: b".into(), "c".into()], ..Finding::default() }.limited();
+        assert_eq!(few.evidence, ["a", "look at: b", "c"]);
     }
 }

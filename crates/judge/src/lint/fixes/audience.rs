@@ -2,7 +2,6 @@
 //!
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
-use super::shell::commands;
 use super::{AT_NEXT_START, POWER_CYCLE, advice, is_transient};
 use crate::lint::engine::finding::{Audience, FixKind, is_command};
 use crate::lint::prelude::*;
@@ -37,8 +36,6 @@ pub(crate) struct Surroundings {
     proxmox: Option<String>,
     /// nova runs the guest.
     nova: bool,
-    /// The VMM's process.
-    pid: Option<i32>,
     /// libvirt forgets it when it ends.
     transient: bool,
 }
@@ -53,7 +50,6 @@ impl Surroundings {
         Self {
             proxmox: one.and_then(GuestContext::proxmox_id).map(str::to_owned),
             nova: one.is_some_and(GuestContext::is_of_nova),
-            pid: one.and_then(|g| g.domain.facts.pid),
             transient: one.is_some_and(is_transient),
             libvirt: guests.is_empty() || guests.iter().any(|g| g.config.libvirt != Some(false)),
             other_vmm: (!guests.is_empty() && !guests.iter().any(is_qemu)).then(|| match one {
@@ -101,38 +97,13 @@ impl Surroundings {
         finding
     }
 
-    /// A line of evidence; of commands to run only those that exist here.
+    /// A line of evidence, unless it names commands or files of libvirt that the guest does not have.
     fn fit_line(&self, line: String) -> Option<String> {
         if !is_command(&line) {
             return Some(self.named(line));
         }
-        if self.libvirt {
-            return Some(line);
-        }
-        let is_foreign = |part: &str| part.contains("virsh ") || part.contains("/libvirt/");
-        let fitting = |part| if is_foreign(part) { self.instead(part) } else { Some(part.to_owned()) };
-        let mut kept: Vec<String> = commands(&line).into_iter().filter_map(fitting).collect();
-        kept.dedup();
-        let kept = kept.join("; ");
-        let verb = if is_command(&kept) { "" } else { "check: " };
-        (!kept.is_empty()).then(|| format!("{verb}{kept}"))
-    }
-
-    /// What shows without libvirt what a `virsh` command shows; `report` reads the output of these, too.
-    fn instead(&self, part: &str) -> Option<String> {
-        let verb = part.split_once("virsh ")?.1.split_whitespace().next()?;
-        let process = self.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
-        Some(match (verb, &self.proxmox) {
-            ("dumpxml", Some(id)) => format!("qm config {id}"),
-            ("domstats" | "domstate", Some(id)) => format!("qm status {id} --verbose"),
-            ("dumpxml", None) => format!("tr '\\0' ' ' < /proc/{process}/cmdline"),
-            ("vcpupin" | "vcpuinfo" | "emulatorpin" | "iothreadinfo", _) => {
-                let pid = self.pid?;
-                format!("ps -L -o pid,tid,psr,comm -p {pid}; taskset -apc {pid}")
-            }
-            ("numatune", _) => format!("numastat -p {}", self.pid?),
-            _ => return None,
-        })
+        let is_foreign = !self.libvirt && (line.contains("virsh ") || line.contains("/libvirt/"));
+        (!is_foreign).then_some(line)
     }
 
     fn is_foreign(&self, fix: &Fix) -> bool {

@@ -156,17 +156,6 @@ pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
     format!("goes into {whose} {}{uuid}; {need}", guest.name())
 }
 
-/// The command that shows the guest's configuration without kvmtop.
-pub(crate) fn check_setup(guest: &GuestContext<'_>) -> String {
-    // Without libvirt `audience` names what shows it instead.
-    format!("check: {}", virsh(guest, "dumpxml", ""))
-}
-
-/// The command that shows where the guest's threads may run without kvmtop.
-pub(crate) fn check_pins(guest: &GuestContext<'_>) -> String {
-    format!("check: {}; {}", virsh(guest, "vcpupin", ""), virsh(guest, "emulatorpin", ""))
-}
-
 /// One `<timer>` of the guest's `<clock>`.
 pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
     let offset = guest.config.timers.offset.as_deref().filter(|o| o.bytes().all(|b| b.is_ascii_alphanumeric()));

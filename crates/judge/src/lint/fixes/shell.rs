@@ -26,25 +26,6 @@ pub fn is_plain_name(name: &str) -> bool {
     !is_id && !name.starts_with('-') && name.chars().all(plain) && !is_uuid(name)
 }
 
-/// The commands of a line, separated by `; ` outside quotes.
-pub(crate) fn commands(line: &str) -> Vec<&str> {
-    let (mut all, mut begin) = (Vec::new(), 0);
-    let (mut in_quotes, mut is_escaped) = (false, false);
-    for (at, c) in line.char_indices() {
-        match c {
-            '\'' if !is_escaped => in_quotes = !in_quotes,
-            ';' if !in_quotes && !is_escaped && line[at..].starts_with("; ") => {
-                all.push(&line[begin..at]);
-                begin = at + 2;
-            }
-            _ => {}
-        }
-        is_escaped = c == '\\' && !in_quotes && !is_escaped;
-    }
-    all.push(&line[begin..]);
-    all
-}
-
 fn is_uuid(word: &str) -> bool {
     let mut parts = word.split('-');
     let hex = |part: Option<&str>, length: usize| {
@@ -79,20 +60,7 @@ mod tests {
         assert_eq!(domain_argument("a b", Some("; reboot")), "--domain 'a b'");
     }
 
-    #[test]
-    fn a_name_does_not_end_a_command() {
-        assert_eq!(commands("check: a 'b; c'; d"), ["check: a 'b; c'", "d"]);
-        assert_eq!(commands(""), [""]);
-    }
-
     proptest! {
-        #[test]
-        fn commands_about_any_name_are_split_between_them(name in "[a'; \\\\#]{0,9}") {
-            let words = [quoted("x"), quoted(&name), quoted(&format!("{name}; reboot #"))];
-            let line = words.join("; ");
-            prop_assert_eq!(commands(&line), words);
-        }
-
         #[test]
         fn any_name_and_uuid_stay_one_word(name in any::<String>(), uuid in proptest::option::of(any::<String>())) {
             let name = kvm::sanitize_name(&name, 64);

@@ -40,7 +40,7 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let fix = fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect();
     let default =
         if argument.is_none() && xml.is_none() { ", QEMU's default: no option names another one" } else { "" };
-    let evidence = vec![format!("the CPU model is {model}{default}"), fixes::check_setup(guest)];
+    let evidence = vec![format!("the CPU model is {model}{default}")];
     verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix));
 }
 
@@ -75,7 +75,6 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let evidence = vec![
         format!("{vcpus} vCPUs in {sockets} sockets; a Windows client uses at most {CLIENT_SOCKETS}, Home one"),
         format!("the guest counts as Windows because {}", guest.kind.reasons.join(", ")),
-        fixes::check_setup(guest),
     ];
     let (confidence, which) = if is_client {
         (Confidence::Medium, "Windows uses")

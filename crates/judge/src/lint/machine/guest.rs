@@ -118,7 +118,6 @@ pub(super) fn vcpu_text(guest: &GuestContext<'_>, place: &ExitPlace) -> String {
 const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or Docker \
     Desktop: disable what is not needed, or take vmx or svm out of the guest's CPU";
 const INNER_GUESTS_HERE: &str = "Run the inner guests on this host, or give them virtio devices";
-const CHECK_NESTED: &str = "check: kvm_stat -1, the nested rows; look at: /sys/module/kvm_*/parameters/nested";
 
 /// Tracepoints of nested exits and entries.
 const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
@@ -147,7 +146,6 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if runs > 0.0 {
         evidence.push(format!("{} entries/s into the guest's guests (nested_run)", figure(runs)));
     }
-    evidence.push(CHECK_NESTED.into());
     let severity = if costly { Severity::Warning } else { Severity::Info };
     let sure = exits.count > 0 || events > 0;
     let confidence = if sure { Confidence::High } else { Confidence::Medium };

@@ -33,8 +33,6 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             let (available, total, swap) = (bytes(m.available), bytes(m.total), bytes(m.swap_used));
             format!("the host has {available} of {total} available and {swap} in swap")
         }));
-        let pid = g.domain.facts.pid.unwrap_or_default();
-        evidence.push(format!("look at: grep VmSwap /proc/{pid}/status; vmstat 1"));
         verdicts.find_for(g, Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(SWAPPED));
     }
     let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
@@ -46,8 +44,7 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 }
 
 /// The finding about KSM's scan, and what it costs, percent of one CPU.
-pub(in crate::lint) fn ksm(mut evidence: Vec<String>, cost: Option<f64>) -> Finding {
-    evidence.push("look at: grep . /sys/kernel/mm/ksm/*".into());
+pub(in crate::lint) fn ksm(evidence: Vec<String>, cost: Option<f64>) -> Finding {
     let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
     let stop = stop.needing("stops the scanning; shared pages stay shared until written");
     let fix = vec![stop, fixes::advice(KEEP_KSM)];
@@ -64,7 +61,7 @@ pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some((cpu, share)) = worst.filter(|w| w.1 >= ctx.thresholds().machine.steal) else { return };
     let (share, all) = (figure(share), figure(total));
     let stolen = format!("{share} % of CPU {cpu} is stolen; {all} % of one CPU over the whole host");
-    let evidence = vec![stolen, "look at: mpstat -P ALL 1, column %steal".into()];
+    let evidence = vec![stolen];
     let fix = vec![fixes::advice("Move to a larger or dedicated instance, or ask the outer hypervisor's operator")];
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
     verdicts.find(Finding { cost: Some(total), marks: vec![Mark::Pcpu(cpu)], ..found });

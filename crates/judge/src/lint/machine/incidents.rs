@@ -176,8 +176,8 @@ fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Ve
         let (title, problem) = (worst.title.into(), worst.problem.into());
         let why = all.iter().map(why).collect::<Vec<_>>().join(". ");
         let of_vmm = all.iter().any(|incident| incident.next.contains("VMM's log"));
-        let kernel = "check: journalctl -k";
-        let check = if of_vmm { "check: journalctl -k; tail -n 50 /var/log/libvirt/qemu/*.log" } else { kernel };
+        let kernel = "look at: journalctl -k";
+        let check = if of_vmm { "look at: journalctl -k; tail -n 50 /var/log/libvirt/qemu/*.log" } else { kernel };
         let evidence = events.all.into_iter().map(|event| event.2).chain([check.into()]).collect();
         let found = Finding::new(severity, Confidence::High, evidence, fix);
         verdicts.find_of(ctx, owner, Finding { title, problem, why, see, marks: events.marks, ..found });

@@ -88,7 +88,6 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let mut evidence: Vec<String> = found.accesses.iter().map(line).collect();
         let places: Vec<&str> = found.logged.iter().take(MAX_PLACES).map(String::as_str).collect();
         evidence.extend((!places.is_empty()).then(|| format!("from the host's kernel log: {}", places.join("; "))));
-        evidence.push("check: journalctl -k; trace-cmd record -e kvm:kvm_msr, then trace-cmd report".into());
         let (title, why) = if sensors { (SENSOR_TITLE, SENSOR_MSRS) } else { ("", UNHANDLED_MSRS) };
         let faulted = found.faulted.then_some(FAULTED);
         let ignored = found.ignored.then_some(IGNORED);

@@ -56,13 +56,10 @@ fn running_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet)
         Some((severity, busy, (thread, mask, shared)))
     });
     let (severity, busy, (thread, mask, shared)) = worst_of(disturbing)?;
-    let (name, tid) = (thread.label(), if thread.tid > 0 { thread.tid.to_string() } else { "TID".into() });
+    let name = thread.label();
     let used = thread.cpu.map(|_| format!("; the thread uses {} % of a CPU {}", figure(busy), guest.window()));
     let used = used.unwrap_or_default();
-    let evidence = vec![
-        format!("{name} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}"),
-        format!("look at: taskset -pc {tid}"),
-    ];
+    let evidence = vec![format!("{name} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}")];
     let marks = [Mark::Thread(thread.tid)].into_iter().chain(shared.iter().map(Mark::Pcpu)).collect();
     let found = Finding::new(severity, Confidence::High, evidence, move_helpers(ctx, &[guest.index], single));
     let cost = Some(busy).filter(|b| *b > 0.0);
@@ -111,8 +108,7 @@ fn other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, helpers: &PinnedHel
         let (helper, other) = (helper_name(*id), ctx.guests[*g].name());
         format!("{helper} of {other} is pinned to CPUs {cpus} of this guest's vCPUs")
     };
-    let check = guests.first().map(|g| fixes::check_pins(&ctx.guests[*g]));
-    let evidence = found.iter().map(line).chain(check).collect();
+    let evidence = found.iter().map(line).collect();
     guests.push(guest.index);
     let mut fix = move_helpers(ctx, &guests, single);
     fix.extend(cut.then(|| fixes::advice(fixes::placement::MORE_IN_PLAN)));
@@ -144,7 +140,7 @@ fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuS
         }
         (name, None) => format!("{name} has no pin and may run on all CPUs, also on {single} of the vCPUs"),
     };
-    let evidence = wrong.iter().take(MAX_GUESTS).map(line).chain([fixes::check_pins(guest)]).collect();
+    let evidence = wrong.iter().take(MAX_GUESTS).map(line).collect();
     let confidence = if pinned { Confidence::High } else { Confidence::Medium };
     let fix = move_helpers(ctx, &[guest.index], single);
     let reach = |helper: &HelperLayout| helper.cpus.as_ref().unwrap_or(single).intersection(single);

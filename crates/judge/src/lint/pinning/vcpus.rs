@@ -86,7 +86,7 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     };
     let others = shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_LINES);
     let rest = (shared.len() > MAX_LINES + 1).then(|| format!("the same on CPUs {cpus}"));
-    let evidence = [worst].into_iter().chain(others).map(line).chain(rest).chain([fixes::check_pins(first)]).collect();
+    let evidence = [worst].into_iter().chain(others).map(line).chain(rest).collect();
     let otherwise = if overlap.guest_count > 1 { SEPARATE_SETS } else { ONE_CPU_EACH };
     let mut fix = fixes::or_advice(placement(ctx, &guests), fixes::advice(otherwise));
     let more = overlap.guest_count > overlap.guests.len();
@@ -149,7 +149,7 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let own = format!(
         "{pinned} of {all} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also on those CPUs"
     );
-    let evidence = vec![own, fixes::check_pins(guest)];
+    let evidence = vec![own];
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice("Pin all vCPUs or none"));
     let title = "Some vCPUs are pinned and the others may run on their CPUs".into();
     let (problem, marks) = ("only some vCPUs pinned".into(), single.iter().map(Mark::Pcpu).collect());
@@ -201,11 +201,8 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
     });
     let (severity, confidence) =
         if pile.is_some() { (Severity::Critical, Confidence::High) } else { (Severity::Warning, Confidence::Medium) };
-    let evidence = known([
-        on_pile,
-        Some(format!("{} vCPUs may each use several of the isolated CPUs {all}", vcpus.len())),
-        Some("look at: cat /sys/devices/system/cpu/isolated".into()),
-    ]);
+    let evidence =
+        known([on_pile, Some(format!("{} vCPUs may each use several of the isolated CPUs {all}", vcpus.len()))]);
     let marks = vcpus.iter().map(|p| Mark::Vcpu(p.0)).chain(pile.map(|p| Mark::Pcpu(p.0))).collect();
     let otherwise = if ctx.layout(guest).one_set { NOT_ISOLATED } else { PIN_TO_ISOLATED };
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(otherwise));
@@ -222,8 +219,7 @@ fn stray(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     };
     let strays: Vec<String> = guest.domain.vcpus().filter_map(outside).take(MAX_LINES).collect();
     if !strays.is_empty() && ctx.model.host.cpus.is_empty() {
-        let lines = strays.into_iter().chain([fixes::check_pins(guest)]).collect();
-        let found = Finding::new(Severity::Info, Confidence::Medium, lines, vec![fixes::advice(WHICH_IS_RIGHT)]);
+        let found = Finding::new(Severity::Info, Confidence::Medium, strays, vec![fixes::advice(WHICH_IS_RIGHT)]);
         verdicts.find(found.saying(STRAY));
     }
 }
@@ -262,7 +258,7 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let drift = |(thread, want, now): &(String, &CpuSet, CpuSet)| {
         format!("{thread} is configured for CPU {want} and may use {now}")
     };
-    let mut lines: Vec<String> = absent.iter().map(absent_line).chain(drifted.iter().map(drift)).collect();
+    let lines: Vec<String> = absent.iter().map(absent_line).chain(drifted.iter().map(drift)).collect();
     if lines.is_empty() {
         return;
     }
@@ -270,7 +266,6 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let mut marks: Vec<Mark> = marked.map(Mark::Vcpu).collect();
     let emulator = guest.domain.emulator().filter(|_| layout.helpers.get(&None).is_some_and(|h| h.drifted.is_some()));
     marks.extend(emulator.map(|t| Mark::Thread(t.tid)));
-    lines.push(format!("check: {}; look at: taskset -pc TID", fixes::virsh(guest, "vcpupin", "")));
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(ONLINE_CPUS));
     let is_mild = drifted.is_empty() && absent.iter().all(|(_, want)| want.intersects(all));
     // Of two texts, one can be older than the other.

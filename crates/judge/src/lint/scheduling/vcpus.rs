@@ -67,11 +67,9 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let by = if parts.iter().any(|p| p.figure.is_some()) { "it waits for " } else { "also on its CPU: " };
     let holders = parts.iter().take(MAX_TASKS).map(part).collect::<Vec<_>>().join(", ");
     let all = format!("all vCPUs of the guest together lose {loses} % of one CPU");
-    let folder = task(guest, thread);
     let evidence = known([
         Some(format!("{name} waits {waits} % of the time it wants a CPU {window}; {all}")),
         (!holders.is_empty()).then(|| format!("{by}{holders}")),
-        Some(format!("look at: cat {folder}/schedstat, twice: the second figure is the wait in ns")),
     ]);
     let found = Finding::new(severity, Confidence::High, evidence, less_wait(ctx, guest, lost));
     verdicts.find(Finding { cost: Some(lost), marks, ..found });
@@ -94,7 +92,6 @@ fn waited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
             "vcpu {id} waited {share} % of the time it wanted a CPU since its start: {waited}, while it ran for {ran}"
         ),
         format!("all vCPUs of the guest together waited for {}; whether they still wait is unknown", seconds(all)),
-        format!("check: {}, twice: vcpu.N.delay is the wait in ns", fixes::virsh(guest, "domstats", "--vcpu")),
     ];
     let found = Finding::new(severity, Confidence::Medium, evidence, less_wait(ctx, guest, 0.0));
     verdicts.find(Finding { title: "The guest's vCPUs waited for a CPU".into(), ..found });
@@ -137,7 +134,6 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     let evidence = vec![
         exits.describe(guest, "pause-loop exits", ""),
         wait.map_or_else(|| "whether its vCPUs wait for CPUs is unknown".into(), share),
-        guest.perf_check("vmexit"),
     ];
     let found = Finding::new(severity, confidence, evidence, fix).caused_by(exits);
     verdicts.find(Finding { title: title.into(), ..found });
@@ -181,7 +177,6 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let evidence = vec![
         format!("{rate} moves/s of {name} {window}{far}; all busy vCPUs together {all}/s"),
         format!("it wants a CPU {wanted} % of the time{}", waits.unwrap_or_default()),
-        format!("look at: grep nr_migrations {}/sched, twice", task(guest, thread)),
     ];
     let moved = guest.domain.vcpus().filter(|t| t.migrations.total.unwrap_or(0) > 0);
     let marks = moved.filter_map(|t| t.index).map(Mark::Vcpu).collect();
@@ -228,7 +223,6 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let evidence = vec![
         format!("{name} polls {polls} % of the time ({failed} % in vain) {window}, while its guest runs {runs} %"),
         format!("kvm.halt_poll_ns is {ns}"),
-        "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns".into(),
     ];
     let found = Finding::new(severity, Confidence::High, evidence, less_polling());
     verdicts.find(Finding { cost: Some(percent), ..found }.about_vcpu(thread));
@@ -285,16 +279,8 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let evidence = vec![
         exits.describe(guest, "host interrupts", "in the running guest"),
         tick.unwrap_or_else(|| "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into()),
-        "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report; look at: watch -d cat /proc/interrupts".into(),
     ];
     let show = fixes::command(SHOW_INTERRUPTS).needing("shows which interrupts arrive on the guest's CPUs");
     let fix = vec![show, fixes::advice(ROUTE_INTERRUPTS)];
     verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fix).caused_by(exits));
-}
-
-/// A thread's folder; a file may not have its ids.
-fn task(guest: &GuestContext<'_>, thread: &ThreadModel) -> String {
-    let id = |id: i32, unknown: &str| if id > 0 { id.to_string() } else { unknown.to_owned() };
-    let pid = guest.domain.facts.pid.unwrap_or_default();
-    format!("/proc/{}/task/{}", id(pid, "PID"), id(thread.tid, "TID"))
 }

@@ -123,8 +123,7 @@ fn a_guest_that_starts_is_judged_mildly() {
         fires(&report, RuleId::AcpiPmTimer, severity);
         let found = get(&report, RuleId::AcpiPmTimer);
         assert_eq!(found.confidence, Confidence::Low);
-        let because = found.evidence.iter().position(|line| line.starts_with("the guest started 5 s ago: "));
-        assert_eq!(because, found.evidence.iter().position(|line| is_command(line)).map(|at| at - 1));
+        assert!(found.evidence.iter().any(|line| line.starts_with("the guest started 5 s ago: ")));
         assert!(report.cannot_tell.iter().all(|c| c.rule != RuleId::Every), "{:?}", report.cannot_tell);
     }
     silent(&after(&storm(150.0), 9, &Options::default()), RuleId::AcpiPmTimer);

@@ -38,7 +38,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         return;
     }
     let Some(rate) = reads.rate else {
-        return without_rate(ctx, guest, reads, ("reads of the ACPI PM timer (acpi-tmr)", "ioport"), verdicts);
+        return without_rate(ctx, guest, reads, "reads of the ACPI PM timer (acpi-tmr)", verdicts);
     };
     if reads.per_vcpu.is_none() && rate >= t.acpi_pm_per_vcpu.info {
         verdicts.cannot_tell(NO_VCPUS);
@@ -56,7 +56,6 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let evidence = known([
         Some(reads.describe(guest, "reads", "of the ACPI PM timer (acpi-tmr)")),
         (ports > reads.count).then(|| format!("{share} % of all port accesses")),
-        Some(guest.perf_check("ioport")),
     ]);
     verdicts.find(emulated_timer(ctx, guest, severity, evidence).caused_by(reads));
 }
@@ -70,7 +69,7 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         return;
     }
     let Some(rate) = accesses.rate else {
-        return without_rate(ctx, guest, accesses, ("accesses to ports 0x70 and 0x71 (RTC)", "ioport"), verdicts);
+        return without_rate(ctx, guest, accesses, "accesses to ports 0x70 and 0x71 (RTC)", verdicts);
     };
     let Some(by_rate) = ctx.thresholds().timers.rtc.of(rate) else { return };
     let severity = worst([Some(by_rate), ctx.severity_by_cost(guest, &accesses)]).unwrap_or(by_rate);
@@ -78,7 +77,6 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let evidence = vec![
         accesses.describe(guest, "accesses", "to ports 0x70 and 0x71 (RTC)"),
         format!("{read_rate}/s of them read the data port, which acknowledges a tick"),
-        guest.perf_check("ioport"),
     ];
     verdicts.find(emulated_timer(ctx, guest, severity, evidence).caused_by(accesses));
 }
@@ -88,7 +86,7 @@ pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     if accesses.rate_or_tell(guest, verdicts).is_none_or(|rate| rate < ctx.thresholds().timers.pit) {
         return;
     }
-    let evidence = vec![accesses.describe(guest, "accesses", "to ports 0x40-0x43 (PIT)"), guest.perf_check("ioport")];
+    let evidence = vec![accesses.describe(guest, "accesses", "to ports 0x40-0x43 (PIT)")];
     let found = emulated_timer(ctx, guest, Severity::Info, evidence).caused_by(accesses);
     // No Windows with Hyper-V clock support ticks by the PIT, so a weak sign of Windows does not count here.
     let known = guest.kind.linux() || guest.kind.windows(Confidence::Medium);
@@ -117,19 +115,13 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
 /// What can be reported of a timer when the interval is unknown: that it causes a large share of the exits.
 ///
 /// `what` are the accesses, `event` is perf's name of their table.
-fn without_rate(
-    ctx: &Context<'_>,
-    guest: &GuestContext<'_>,
-    totals: EventTotals,
-    (what, event): (&str, &str),
-    verdicts: &mut Verdicts,
-) {
+fn without_rate(ctx: &Context<'_>, guest: &GuestContext<'_>, totals: EventTotals, what: &str, verdicts: &mut Verdicts) {
     let share = totals.exit_share.filter(|s| *s >= ctx.thresholds().timers.acpi_pm_exit_share);
     let Some(share) = share.filter(|_| totals.count >= DECISIVE_COUNT && guest.interval_s.is_none()) else {
         return verdicts.cannot_tell(guest.why_no_rate());
     };
     let share = format!("{} {what}, {} % of the guest's exits", totals.count, figure(share));
-    let evidence = vec![share, RATE_UNKNOWN.into(), guest.perf_check(event)];
+    let evidence = vec![share, RATE_UNKNOWN.into()];
     let found = emulated_timer(ctx, guest, Severity::Info, evidence).caused_by(totals);
     verdicts.find(Finding { confidence: Confidence::Low, ..found });
 }
@@ -150,7 +142,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         _ => return,
     }
     let Some(rate) = accesses.rate else {
-        return without_rate(ctx, guest, accesses, ("accesses to the HPET", "mmio"), verdicts);
+        return without_rate(ctx, guest, accesses, "accesses to the HPET", verdicts);
     };
     let by_vcpu = accesses.per_vcpu.filter(|r| *r >= t.hpet_per_vcpu).map(|_| Severity::Info);
     let by_cost = by_vcpu.and(ctx.severity_by_cost(guest, &accesses));
@@ -163,11 +155,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     // Any device without an ioeventfd looks the same.
     let severity = if confidence == Confidence::Low { Severity::Info } else { severity };
     let (what, of) = if direct { ("accesses", "to the HPET") } else { ("EPT_MISCONFIG exits", "(emulated memory)") };
-    let evidence = known([
-        Some(accesses.describe(guest, what, of)),
-        (!direct).then(|| HPET_ADDRESSES_UNKNOWN.into()),
-        Some(guest.perf_check("mmio")),
-    ]);
+    let evidence = known([Some(accesses.describe(guest, what, of)), (!direct).then(|| HPET_ADDRESSES_UNKNOWN.into())]);
     let mut finding = emulated_timer(ctx, guest, severity, evidence).caused_by(accesses);
     finding.confidence = confidence;
     let enlightened = fixes::hyperv::clock_and_timers(guest).iter().all(|n| guest.config.hyperv.has(n));
@@ -201,11 +189,8 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let reads = guest.msrs(Direction::Read, |msr| msr == TIME_REF_COUNT);
     let rate = reads.rate_or_tell(guest, verdicts);
     let Some(severity) = rate.and_then(|r| ctx.thresholds().timers.time_ref_count.of(r)) else { return };
-    let evidence = vec![
-        reads.describe(guest, "reads", "of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)"),
-        guest.perf_check("msr"),
-        CHECK_CLOCKSOURCE.into(),
-    ];
+    let evidence =
+        vec![reads.describe(guest, "reads", "of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)"), CHECK_CLOCKSOURCE.into()];
     let mut fix = Vec::new();
     if guest.config.enlightened("hypervclock") == Some(false) {
         fix.extend(fixes::hyperv::enable(guest, &["hypervclock"]));

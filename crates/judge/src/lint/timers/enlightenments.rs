@@ -57,8 +57,6 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         (!missing.is_empty()).then(|| format!("missing from the configuration: {}", missing.join(", "))),
         Some(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", "))),
         decided_elsewhere(guest),
-        io.as_ref().map(|_| guest.perf_check("ioport")),
-        Some(fixes::check_setup(guest)),
     ]);
     let by_cost = io.as_ref().and_then(|io| ctx.severity_by_cost(guest, io));
     let severity = worst([io.as_ref().map(|_| Severity::Warning), by_cost]).unwrap_or_default();
@@ -72,8 +70,7 @@ fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static s
     let line = |(name, missing): &(&str, Vec<&str>)| {
         format!("{name} is on and needs {}, which the configuration lacks", missing.join(" and "))
     };
-    let last = decided_elsewhere(guest).into_iter().chain([fixes::check_setup(guest)]);
-    let evidence = incomplete.iter().map(line).chain(last).collect();
+    let evidence = incomplete.iter().map(line).chain(decided_elsewhere(guest)).collect();
     let title = |(name, missing): &(&str, Vec<&str>)| {
         format!("{name} is on without {}: QEMU refuses to start the guest", missing.join(" and "))
     };

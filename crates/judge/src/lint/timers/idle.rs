@@ -59,7 +59,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let halts =
         format!("{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs {cpu} % of the time");
     let marks = vec![Mark::Exit("HLT".into())];
-    let evidence = vec![halts, guest.perf_check("vmexit")];
+    let evidence = vec![halts];
     verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
@@ -123,7 +123,6 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let evidence = vec![
         all.describe(guest, "timer settings", ""),
         format!("{rate}/s on {on} {vcpus} vCPUs, while the guest runs {cpu} % of their time"),
-        guest.perf_check("msr"),
     ];
     let look = fixes::inside(guest, TICK_STORM_LOOK);
     let fix = vec![look, fixes::advice(TICK_STORM_FIX)];
@@ -149,7 +148,6 @@ fn counted_ticks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let evidence = vec![
         format!("vCPUs that sleep are woken {} times/s {window}{on_each}", figure(woken)),
         format!("each time by a timer that the guest then sets again ({} settings/s, kvm_msr)", figure(set)),
-        guest.perf_check("msr"),
     ];
     let fix = vec![fixes::inside(guest, TICK_STORM_LOOK), fixes::advice(TICK_STORM_FIX)];
     let title = "The guest sleeps, and a timer wakes it all the time".into();
