@@ -1,27 +1,19 @@
 //! The filter of the table: `cpu>50 and name~win and device=acpi-tmr`.
 //!
-//! ```text
-//!  filter     = any                           a text without operators filters names: a part of one, or a glob
-//!  any        = all { "or" all }
-//!  all        = one { "and" one }
-//!  one        = "not" one | "(" any ")" | comparison | name
-//!  comparison = column ( "=" | "!=" | "<" | "<=" | ">" | ">=" | "~" ) value
-//!  value      = 50 | 12.5% | 10k | 2G | 4GiB | word | "words" | -
-//! ```
-//!
-//! `-` is the value that no source gave. A comparison with such a value is neither true nor false, and `not` leaves it
-//! so: a row is shown only if the filter is true of it. Pure; names of columns are given by the caller.
-
-mod parser;
-mod words;
-
-pub use parser::parse;
+//! Conditions that all have to be true, divided by `and`. Each compares a column, or is a part of a guest's name, or a
+//! glob. `-` is the value that no source gave; no other comparison is true of it. Pure; names of columns are given by
+//! the caller.
 
 use super::table::Value;
 use globset::{GlobBuilder, GlobMatcher};
+use kvm::pattern::Pattern;
 
 /// Longest filter that is read, characters.
 pub const MAX_LENGTH: usize = 256;
+
+static AND: Pattern = Pattern::new("(?i-u)[ \t]+and[ \t]+");
+static COMPARISON: Pattern =
+    Pattern::new("(?s)^[ \t]*(?P<field>[^=!<>~]*?)[ \t]*(?P<operator>!=|<=|>=|==|=|<|>|~)[ \t]*(?P<value>.*?)[ \t]*$");
 
 /// A column that a filter can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,65 +35,23 @@ pub struct FilterError {
 }
 
 /// A filter that was read.
-#[derive(Debug, Clone)]
-pub enum Filter {
-    /// True of the rows whose name matches.
-    Name(TextPattern),
-    /// True where a column's value compares like this.
-    Compare {
-        /// Index of the column in the list given to [`parse`].
-        field: usize,
-        /// How.
-        comparison: Comparison,
-    },
-    /// True where all are.
-    All(Vec<Filter>),
-    /// True where one is.
-    Any(Vec<Filter>),
-    /// True where this is false.
-    Not(Box<Filter>),
-}
-
-/// The filter of the table.
 #[derive(Debug, Clone, Default)]
 pub struct TableFilter {
     text: String,
-    filter: Option<Filter>,
+    conditions: Vec<Condition>,
 }
 
-impl TableFilter {
-    /// Reads a filter.
-    ///
-    /// # Errors
-    /// What is wrong with the text, or still to be typed.
-    pub fn read(text: &str, fields: &[FilterField]) -> Result<Self, FilterError> {
-        Ok(Self { filter: parse(text, fields)?, text: text.trim().to_string() })
-    }
-
-    /// Whether every row is shown.
-    pub fn is_empty(&self) -> bool {
-        self.text.is_empty()
-    }
-
-    /// Whether it is a name without a comparison.
-    pub fn is_name(&self) -> bool {
-        matches!(self.filter, Some(Filter::Name(_)))
-    }
-
-    /// Its text.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Whether a row is shown; see [`Filter::shows`].
-    pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> Value) -> bool {
-        self.filter.as_ref().is_none_or(|f| f.shows(name, value))
-    }
+#[derive(Debug, Clone)]
+enum Condition {
+    /// The row's name matches.
+    Name(TextPattern),
+    /// The value of the column with this index compares like this, or does not.
+    Compare { field: usize, comparison: Comparison, is_negated: bool },
 }
 
 /// How a value is compared.
 #[derive(Debug, Clone)]
-pub enum Comparison {
+enum Comparison {
     /// Within these bounds: `exits=10k` takes what rounds to 10k.
     Within(f64, f64),
     /// Below this figure.
@@ -116,16 +66,143 @@ pub enum Comparison {
 
 /// Part of a text or a glob, or the whole text. Case is ignored.
 #[derive(Debug, Clone)]
-pub struct TextPattern {
+struct TextPattern {
     text: String,
     whole: bool,
     glob: Option<GlobMatcher>,
 }
 
+impl TableFilter {
+    /// Reads a filter.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or still to be typed.
+    pub fn read(text: &str, fields: &[FilterField]) -> Result<Self, FilterError> {
+        if text.chars().count() > MAX_LENGTH {
+            return Err(FilterError { at: MAX_LENGTH, why: format!("a filter has at most {MAX_LENGTH} characters") });
+        }
+        let text = text.trim();
+        let (mut conditions, mut begin) = (Vec::new(), 0);
+        let ands = AND.regex().into_iter().flat_map(|and| and.find_iter(text)).map(|and| (and.start(), and.end()));
+        for (end, next) in ands.chain([(text.len(), text.len())]).filter(|_| !text.is_empty()) {
+            let at = |byte: usize| text[..begin + byte].chars().count();
+            let read = condition(&text[begin..end], fields);
+            conditions.push(read.map_err(|(byte, why)| FilterError { at: at(byte), why })?);
+            begin = next;
+        }
+        Ok(Self { conditions, text: text.to_owned() })
+    }
+
+    /// Whether every row is shown.
+    pub fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Whether it is a name without a comparison.
+    pub fn is_name(&self) -> bool {
+        matches!(self.conditions[..], [Condition::Name(_)])
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a row is shown: its name, and the value of each column by the index in the list given to
+    /// [`TableFilter::read`].
+    pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> Value) -> bool {
+        self.conditions.iter().all(|condition| match condition {
+            Condition::Name(pattern) => pattern.is_match(name),
+            Condition::Compare { field, comparison, is_negated } => {
+                comparison.holds(&value(*field)) == Some(!is_negated)
+            }
+        })
+    }
+}
+
+/// Reads a condition. The error has the byte where it is wrong.
+fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, String)> {
+    let Some(found) = COMPARISON.captures(text) else {
+        return Ok(Condition::Name(TextPattern::new(text.trim(), false)));
+    };
+    let (name, value) = (&found["field"], &found["value"]);
+    let [at_name, at_operator, at_value] =
+        ["field", "operator", "value"].map(|group| found.name(group).map_or(0, |group| group.start()));
+    if name.is_empty() {
+        return Err((at_operator, "a column is missing, such as cpu>50".into()));
+    }
+    let Some(field) = fields.iter().position(|f| f.name.eq_ignore_ascii_case(name)) else {
+        let names: Vec<&str> = fields.iter().map(|f| f.name).collect();
+        return Err((at_name, format!("no column '{name}'; there are {}", names.join(", "))));
+    };
+    if value.is_empty() {
+        return Err((at_value, "a value is missing".into()));
+    }
+    let FilterField { name, is_text } = fields[field];
+    let comparison = match (&found["operator"], value) {
+        ("=" | "==" | "!=", "-") => Comparison::IsUnknown,
+        ("=" | "==" | "!=", _) if is_text => Comparison::Matches(TextPattern::new(value, true)),
+        ("~", _) if is_text => Comparison::Matches(TextPattern::new(value, false)),
+        _ if is_text => return Err((at_operator, format!("{name} is a text: compare it with =, != or ~"))),
+        ("~", _) => {
+            return Err((at_operator, format!("{name} is a figure: compare it with =, !=, <, <=, > or >=")));
+        }
+        (operator, _) => figure_comparison(operator, value)
+            .ok_or_else(|| (at_value, format!("'{value}' is no figure; use 50, 12.5, 10k, 2M or 4GiB")))?,
+    };
+    // `a<=5` is not `a>5`.
+    Ok(Condition::Compare { field, comparison, is_negated: ["!=", "<=", ">="].contains(&&found["operator"]) })
+}
+
+fn figure_comparison(operator: &str, text: &str) -> Option<Comparison> {
+    let (value, step) = figure(text)?;
+    Some(match operator {
+        ">" | "<=" => Comparison::Above(value),
+        "<" | ">=" => Comparison::Below(value),
+        _ => Comparison::Within(value - step / 2.0, value + step / 2.0),
+    })
+}
+
+/// A figure with a unit, and what its last digit stands for: 12.5k is 12,500, to 100.
+fn figure(text: &str) -> Option<(f64, f64)> {
+    let text = text.trim_end_matches("/s").trim_end_matches('%');
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-' && c != '+').unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        "ki" | "kib" => 1024.0,
+        "mi" | "mib" => 1_048_576.0,
+        "gi" | "gib" => 1_073_741_824.0,
+        "ti" | "tib" => 1_099_511_627_776.0,
+        _ => return None,
+    };
+    let value: f64 = digits.parse().ok().filter(|v: &f64| v.is_finite())?;
+    let decimals = digits.split_once('.').map_or(0, |(_, d)| d.len());
+    Some((value * unit, unit * 0.1_f64.powi(decimals as i32)))
+}
+
+impl Comparison {
+    /// `None` where the value is unknown, or of another type.
+    fn holds(&self, value: &Value) -> Option<bool> {
+        match (self, value) {
+            (Self::IsUnknown, v) => Some(*v == Value::Unknown),
+            (Self::Within(from, to), Value::Figure(v)) => Some((from..=to).contains(&v)),
+            (Self::Below(limit), Value::Figure(v)) => Some(v < limit),
+            (Self::Above(limit), Value::Figure(v)) => Some(v > limit),
+            (Self::Matches(pattern), Value::Text(text)) => Some(pattern.is_match(text)),
+            _ => None,
+        }
+    }
+}
+
 impl TextPattern {
     /// A glob where it contains `*`, `?` or `[`; else the text as a whole or a part of one. A glob that cannot be read
     /// is a text like any other.
-    pub fn new(text: &str, whole: bool) -> Self {
+    fn new(text: &str, whole: bool) -> Self {
         let glob = text.contains(['*', '?', '[']).then(|| GlobBuilder::new(text).case_insensitive(true).build());
         let glob = glob.and_then(Result::ok).map(|g| g.compile_matcher());
         Self { text: text.to_lowercase(), whole, glob }
@@ -140,66 +217,10 @@ impl TextPattern {
     }
 }
 
-impl Filter {
-    /// Whether a row is shown: its name, and the value of each column by the index in the list given to [`parse`].
-    pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> Value) -> bool {
-        self.holds(name, value) == Some(true)
-    }
-
-    /// `None` where an unknown value decides.
-    fn holds(&self, name: &str, value: &dyn Fn(usize) -> Value) -> Option<bool> {
-        match self {
-            Self::Name(pattern) => Some(pattern.is_match(name)),
-            Self::Compare { field, comparison } => comparison.holds(&value(*field)),
-            Self::All(parts) => join(parts.iter().map(|p| p.holds(name, value)), false),
-            Self::Any(parts) => join(parts.iter().map(|p| p.holds(name, value)), true),
-            Self::Not(part) => part.holds(name, value).map(|holds| !holds),
-        }
-    }
-}
-
-/// The answer that decides at once wins, then an unknown one.
-fn join(mut answers: impl Iterator<Item = Option<bool>>, decides: bool) -> Option<bool> {
-    answers
-        .try_fold(Some(!decides), |all, answer| match answer {
-            Some(a) if a == decides => Err(Some(a)),
-            None => Ok(None),
-            Some(_) => Ok(all),
-        })
-        .unwrap_or_else(|decided| decided)
-}
-
-impl Comparison {
-    fn holds(&self, value: &Value) -> Option<bool> {
-        match (self, value) {
-            (Self::IsUnknown, v) => Some(*v == Value::Unknown),
-            (Self::Within(from, to), Value::Figure(v)) => Some((from..=to).contains(&v)),
-            (Self::Below(limit), Value::Figure(v)) => Some(v < limit),
-            (Self::Above(limit), Value::Figure(v)) => Some(v > limit),
-            (Self::Matches(pattern), Value::Text(text)) => Some(pattern.is_match(text)),
-            _ => None,
-        }
-    }
-}
-
-/// The names of columns that can follow while a filter is typed: the names that begin with its last word. Empty where
-/// no column name is allowed.
+/// The names of columns that the last condition may become while it is typed.
 pub fn suggestions(text: &str, fields: &[FilterField]) -> Vec<&'static str> {
-    let start = last_word(text);
-    let word = text[start..].to_lowercase();
-    let open = text[..start].trim_end().to_lowercase();
-    let after = open.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
-    let expected = open.is_empty() || open.ends_with('(') || ["and", "or", "not"].contains(&after);
-    if !expected || word.contains(['=', '<', '>', '~', '!', '"', '\'']) {
-        return Vec::new();
-    }
+    let word = AND.regex().and_then(|and| and.split(text).last()).unwrap_or_default().trim_start().to_lowercase();
     fields.iter().map(|f| f.name).filter(|name| name.starts_with(&word)).collect()
-}
-
-/// Where the last word of a text begins.
-fn last_word(text: &str) -> usize {
-    text.rfind(|c: char| c.is_whitespace() || c == '(')
-        .map_or(0, |at| at + text[at..].chars().next().map_or(0, char::len_utf8))
 }
 
 #[cfg(test)]

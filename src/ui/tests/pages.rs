@@ -36,15 +36,15 @@ or a glob with `*`, `?` or `[`. A filter of columns compares:
 
 ```text
 cpu>50 and name~win
-not (exits<10k or wait<5) and cpu>=8
+exits>=10k and wait<5 and guest_os=linux
 wait=-
 ```
 
 - `=`, `!=`, `<`, `<=`, `>`, `>=` compare figures; `k`, `M`, `G`, `T` are powers of 1000, `KiB` to `TiB` of 1024. `=`
   takes what rounds to the figure as written: `exits=10k` takes 9,500 to 10,500.
 - `=` and `!=` compare texts as a whole, or with a glob; `~` looks for a part. Case is ignored.
-- `-` is a value that no source gave. Any other comparison with such a value is neither true nor false.
-- `and` binds closer than `or`, `not` closest; parentheses group. Quotes (`name~'a b'`) hold spaces and keywords.
+- `-` is a value that no source gave. No other comparison is true of it.
+- All conditions have to be true.
 - What is half typed changes nothing. `Enter` on what cannot be read says where it is wrong and leaves the filter that
   was before, as `Esc` does.
 ";

@@ -13,7 +13,7 @@ pub struct Condition {
     /// What differs. `guests`: one was recorded with `--domain`. `recording`: one has several runs, engines or damage
     /// within.
     #[schemars(extend("enum" = [
-        "source", "engine", "level", "kvm-exit", "interval", "lost-events", "kernel", "host", "cpu", "cpus",
+        "source", "engine", "kvm-exit", "interval", "lost-events", "kernel", "host", "cpu", "cpus",
         "kvm", "guests", "recording",
     ]))]
     pub what: &'static str,
@@ -32,7 +32,6 @@ const OTHER_INTERVAL: f64 = 1.25;
 pub(super) fn conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
     let engines = views.map(|v| &v.model.engine);
     let has_file = engines.iter().any(|e| e.kind == EngineKind::File);
-    let both_traced = engines.iter().all(|e| matches!(e.kind, EngineKind::Bpf | EngineKind::Perf));
     let every = views.map(|v| {
         let (length, intervals) = (v.model.interval_s?, v.model.intervals);
         (v.source == "session" && intervals > 0).then(|| length / intervals as f64)
@@ -51,7 +50,6 @@ pub(super) fn conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
     let all = [
         ("source", views.map(|v| has_file.then(|| v.source.to_owned())), SOURCE),
         ("engine", engines.map(|e| (!has_file).then(|| e.kind.as_str().to_owned())), ENGINE),
-        ("level", engines.map(|e| both_traced.then(|| e.level.as_str().to_owned())), LEVEL),
         ("kvm-exit", engines.map(|e| e.fires_kvm_exit.map(fires)), KVM_EXIT),
         ("interval", every.map(|s| s.filter(|_| other_interval).map(seconds)), INTERVAL),
         ("lost-events", views.map(|v| Some(v.model.lost.to_string())), LOST),
@@ -81,7 +79,6 @@ const RECORDING: &str = "figures are of all its parts together";
 const SOURCE: &str = "what one of them cannot count is missing there, which is no change of the guest";
 const ENGINE: &str = "each event costs another time in each, which alone changes rates and times by a tenth or more: \
                       record both with the same --engine";
-const LEVEL: &str = "only the full level measures times, and it slows each exit more: record both at the same level";
 const KVM_EXIT: &str = "exits that only reach KVM are counted in one input alone";
 const INTERVAL: &str =
     "rates are comparable, but short bursts and findings that have to last show in the shorter interval";
