@@ -239,7 +239,7 @@ fn event_loop(
     }
 }
 
-/// Takes the terminal's size. It is asked for each picture: a change before the keys' thread listens is told by no event.
+/// Takes the terminal's size, for each picture: no event tells a change before the keys' thread listens.
 fn fit(state: &mut AppState) -> anyhow::Result<()> {
     let size = Guard::size()?;
     if state.size != (size.width, size.height) {
