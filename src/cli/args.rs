@@ -244,6 +244,8 @@ pub struct RecordArgs {
 #[serde(default, deny_unknown_fields)]
 pub struct LimitArgs {
     /// Limit the size, such as 500M; the oldest samples go first
+    ///
+    /// A recording with a limit is FILE and its older parts FILE.1, FILE.2, …: copy and delete them together.
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     #[serde(deserialize_with = "config::size")]
     pub max_size: Option<u64>,

@@ -47,15 +47,12 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
             break;
         }
     }
-    let bytes = recorder.bytes();
+    let (older, bytes) = recorder.size();
     recorder.close()?;
+    let name = args.file.display();
+    let parts = if older > 0 { format!(" and {name}.1 to {name}.{older}, which belong to it") } else { String::new() };
+    let (samples, passed) = (figures::count(samples as usize, "sample"), figures::seconds(passed.as_secs_f64()));
     // The recording is whole, whoever hears of it.
-    let _ = print(&format!(
-        "recorded {} over {} into {}, {}\n",
-        judge::figures::count(samples as usize, "sample"),
-        figures::seconds(passed.as_secs_f64()),
-        args.file.display(),
-        figures::bytes(bytes)
-    ));
+    let _ = print(&format!("recorded {samples} over {passed} into {name}{parts}: {}\n", figures::bytes(bytes)));
     Ok(0)
 }

@@ -155,14 +155,21 @@ fn mistakes_of_the_web_configuration_are_named() {
     };
     for (text, wanted) in [
         ("basic_auth_users: {alice: secret}", "no bcrypt hash; make one with `htpasswd -nB alice`"),
-        ("tls_server_config: {cert_file: a, key_file: b, cipher_suites: [x]}", "unknown field `cipher_suites`"),
+        ("tls_server_config: {cert_file: a, key_file: b, cipher_suites: [x]}", "line 1 is not one of"),
         ("tls_server_config: {cert_file: none.crt, key_file: b}", "none.crt"),
-        ("tls_config: {}", "unknown field `tls_config`"),
+        ("\ntls_config: {}", "line 2 is not one of tls_server_config and basic_auth_users"),
+        ("root:*:20228:0:99999:7:::", "line 1 is not one of"),
         ("[", "web.yml"),
     ] {
         let said = said(text);
         assert!(said.contains(wanted) && said.contains("web.yml"), "{text}: {said}");
+        assert!(!said.contains("20228"), "what the file holds is nobody's business: {said}");
     }
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let options = ["export", "--listen", "127.0.0.1:0", "--engine", "none", "--web-config"];
+    let out = common::kvmtop().args(options).arg(&pipe).output().expect("it does not wait for a writer");
+    assert!(String::from_utf8_lossy(&out.stderr).contains("it is not a regular file"));
 }
 
 /// Certificates and passwords change without a restart; a file that is broken changes nothing.

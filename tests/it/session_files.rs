@@ -184,7 +184,14 @@ fn limits_drop_the_oldest_parts() {
         let sum: u64 = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
         assert!(sum <= size + size / 8, "{sum} bytes on disk");
     }
+    let (older, bytes) = r.size();
+    assert!(older > 3 && bytes > size / 2, "{older} older parts, {bytes} bytes");
     r.close().unwrap();
+    let copy = dir.path().join("copy.kvmtop");
+    std::fs::copy(&path, &copy).unwrap();
+    let damage = Session::open(&copy).unwrap().damage().unwrap();
+    assert!(damage.contains("copy.kvmtop is one part of a recording"), "{damage}");
+    std::fs::remove_file(&copy).unwrap();
     let session = Session::open(&path).unwrap();
     let n = session.len();
     assert!((50..600).contains(&n), "{n} samples kept");

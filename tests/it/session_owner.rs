@@ -144,6 +144,19 @@ fn a_recording_that_is_taken_away_is_an_error() {
 }
 
 #[test]
+fn a_recording_that_is_cut_while_it_is_written_ends_with_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let fixture = testkit::Fixture::busy_host();
+    let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+    recorder.append(&fixture.sample(1.0)).unwrap();
+    fs::File::create(&path).unwrap();
+    let said = format!("{:#}", recorder.append(&fixture.sample(2.0)).unwrap_err());
+    assert!(said.contains("was cut while it was being recorded into: the sample in it is lost"), "{said}");
+    assert!(recorder.is_lost() && recorder.close().is_err());
+}
+
+#[test]
 fn the_program_says_that_its_recording_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("folder");

@@ -99,7 +99,7 @@ fn size_and_cost_of_recordings() {
             r.append(&s).unwrap();
             wrote += cpu_ms() - begin;
         }
-        let all = r.bytes();
+        let (_, all) = r.size();
         r.close().unwrap();
         let mut c = Session::open(&path).unwrap().cursor();
         let begin = cpu_ms();

@@ -4,7 +4,7 @@
 use super::archive::{self, Archive, Content, EXPECTED};
 use super::gathered::Gathered;
 use super::{ImportError, ImportOptions, Imported, assemble, cannot, file_name, perf_data, plain_text, text_readers};
-use rights::open_regular;
+use rights::{open_input, open_regular};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -32,7 +32,7 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
             read_files(path, &mut gathered)
         } else {
             // What the user names may be a pipe, as of `<(zcat FILE)`.
-            File::open(path).map_err(cannot("open it")).and_then(|file| read(path, file, &mut gathered))
+            open_input(path).map_err(cannot("open it")).and_then(|file| read(path, file, &mut gathered))
         };
         if let Err(what) = is_read {
             gathered.errors.push(ImportError { path: path.clone(), what });
@@ -75,7 +75,7 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), String> {
     let head = archive::beginning(&mut file)?;
     if head.is_empty() {
-        return Err(format!("the file is empty; expected {EXPECTED}"));
+        return Err(format!("it is empty, or a pipe into which nobody writes; expected {EXPECTED}"));
     }
     // A large recording is not copied.
     if archive::is_perf_data(&head) {

@@ -146,7 +146,7 @@ fn the_status_xml_says_which_process_a_table_is_of() {
 fn options_supply_what_is_lacking_and_nothing_is_made_up() {
     let bare = import(&[("a", TABLE)], &ImportOptions::default());
     assert_eq!((bare.base, bare.sample.domains[0].facts.vcpus.clone()), (None, None));
-    let options = ImportOptions { duration_s: Some(5.0), vcpus: Some(8), ..ImportOptions::default() };
+    let options = ImportOptions { duration_s: Some(5.0), vcpus: Some(8) };
     let given = import(&[("a", TABLE), ("b", XML)], &options);
     assert_eq!((given.base, given.sample.domains[0].facts.vcpus.as_ref().map(|v| v.value)), (Some(5.0), Some(8)));
 }
@@ -161,7 +161,9 @@ fn a_file_that_is_none_is_said_and_the_others_are_used() {
     ]);
     std::fs::write(folder.path().join("zip"), b"PK\x03\x04whatever").unwrap();
     std::fs::write(folder.path().join("trace.dat"), b"\x17\x08\x44tracing6\0").unwrap();
-    paths.extend(["zip", "trace.dat", "absent"].map(|n| folder.path().join(n)));
+    let pipe = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
+    assert!(pipe.success());
+    paths.extend(["zip", "trace.dat", "absent", "pipe"].map(|n| folder.path().join(n)));
     let imported = load(&paths, &ImportOptions::default());
     assert_eq!(imported.sample.domains.len(), 1);
     let said = |name: &str| {
@@ -170,14 +172,18 @@ fn a_file_that_is_none_is_said_and_the_others_are_used() {
         assert!(error.to_string().starts_with(folder.path().to_str().unwrap()), "{error}");
         error.what.clone()
     };
-    assert!(said("empty").starts_with("the file is empty; expected a kvmtop session, perf.data"));
+    assert!(
+        said("empty")
+            .starts_with("it is empty, or a pipe into which nobody writes; expected a kvmtop session, perf.data")
+    );
+    assert!(said("pipe").starts_with("it is empty, or a pipe"));
     assert!(said("notes").contains("expected a kvmtop session") && said("notes").contains("kvmtop report --help"));
     assert!(said("notes").len() < 320, "{}", said("notes"));
     assert!(said("zip").contains("the zip archive is damaged"));
     assert!(said("trace.dat").contains("trace-cmd report"));
     assert_eq!(said("absent"), "cannot open it: No such file or directory");
     said("broken");
-    assert_eq!(imported.errors.len(), 6);
+    assert_eq!(imported.errors.len(), 7);
 }
 
 #[test]

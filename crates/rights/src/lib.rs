@@ -10,7 +10,7 @@ pub use capabilities::{keep, keep_none, renounce};
 pub use environment::start_clean;
 pub use files::for_files;
 pub use kept::{for_hint, for_profile, for_reading, for_rings, for_sampling, for_start, hint, named};
-pub use regular_file::{not_ours, open_regular};
+pub use regular_file::{not_ours, open_input, open_regular};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;

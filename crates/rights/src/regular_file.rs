@@ -18,6 +18,16 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a file or a pipe to read. A pipe into which nobody writes is empty; one with a writer is waited for.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn open_input(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::empty())?;
+    Ok(file)
+}
+
 fn regular(meta: &Metadata) -> io::Result<()> {
     if meta.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
 }

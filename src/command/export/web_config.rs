@@ -3,10 +3,10 @@
 
 use super::users::Users;
 use crate::command::say;
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
+use rights::open_regular;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -92,9 +92,13 @@ impl WebAccess {
         // Before it is read: a change in between is seen later.
         let mut files = vec![(path.to_owned(), look_of(path))];
         let mut text = String::new();
-        File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
+        open_regular(path)?.take(MAX_FILE).read_to_string(&mut text)?;
         // An empty file is one without restrictions, as for other exporters.
-        let config: Option<WebConfig> = serde_norway::from_str(&text)?;
+        // Without what the file holds: whoever may start this program may not be allowed to read it.
+        let config: Option<WebConfig> = serde_norway::from_str(&text).map_err(|e| {
+            let line = e.location().map_or(1, |place| place.line());
+            anyhow!("line {line} is not one of tls_server_config and basic_auth_users, or is not of its form")
+        })?;
         let config = config.unwrap_or_default();
         let users = Users::new(config.basic_auth_users.unwrap_or_default())?;
         let folder = path.parent().unwrap_or(Path::new(""));

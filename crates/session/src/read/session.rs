@@ -88,7 +88,19 @@ impl Session {
             .parts
             .iter()
             .flat_map(|(path, part)| part.holes.iter().map(|hole| missing(path, hole)).chain(damaged_end(path, part)));
-        Some(sentences.collect::<Vec<_>>().join("; ")).filter(|s| !s.is_empty())
+        Some(sentences.chain(self.alone()).collect::<Vec<_>>().join("; ")).filter(|s| !s.is_empty())
+    }
+
+    /// What is to be said of a part whose older ones are not beside it.
+    fn alone(&self) -> Option<String> {
+        let [(path, part)] = &self.parts[..] else { return None };
+        let begins_within = part.segments.first().is_some_and(|segment| !segment.run);
+        let name = path.display();
+        begins_within.then(|| {
+            format!(
+                "{name} is one part of a recording: FILE, FILE.1, FILE.2, … belong together, and the older are not here"
+            )
+        })
     }
 
     /// The segments in order: where each begins, what it holds, and the number of its first sample.

@@ -3,6 +3,7 @@
 use super::part::PartWriter;
 use super::rotation::{self, LockedFile};
 use crate::format::Header;
+use crate::read::{MAX_PARTS, part_path};
 use anyhow::{Context, Result, ensure};
 use sample::Sample;
 use std::fs;
@@ -69,9 +70,10 @@ impl Recorder {
         self.note.as_deref()
     }
 
-    /// Bytes in the file being written.
-    pub fn bytes(&self) -> u64 {
-        self.writer.end
+    /// The number of its older parts, and the bytes of all parts.
+    pub fn size(&self) -> (usize, u64) {
+        let older = (1..MAX_PARTS).map_while(|n| fs::metadata(part_path(&self.path, n)).ok());
+        older.fold((0, self.writer.end), |(parts, bytes), part| (parts + 1, bytes + part.len()))
     }
 
     /// Whether the file was deleted or moved away, so that nothing more can be added.
@@ -101,6 +103,7 @@ impl Recorder {
             n => format!("the {n} samples in it are"),
         };
         let ours = self.writer.file.metadata().with_context(|| format!("cannot record into {name}"))?;
+        ensure!(ours.len() >= self.writer.end, "{name} was cut while it was being recorded into: {samples} lost");
         ensure!(ours.nlink() > 0, "{name} was deleted while it was being recorded into: {samples} lost");
         let there = fs::symlink_metadata(&self.path).map(|meta| (meta.dev(), meta.ino())).ok();
         ensure!(
