@@ -19,7 +19,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
@@ -167,10 +167,20 @@ fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
 }
 
 fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGCONT]).context("cannot watch for signals")?;
+    let handled = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT];
+    let mut signals = Signals::new(handled).context("cannot watch for signals")?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in &mut signals {
-            let event = if signal == SIGCONT { ScreenEvent::Continued } else { ScreenEvent::Leave };
+            let event = if signal == SIGCONT {
+                ScreenEvent::Continued
+            } else {
+                // A terminal that takes no output holds the screen up, which then hears nothing.
+                let _ = std::thread::Builder::new().spawn(move || {
+                    std::thread::sleep(2 * MAX_LEAVE_WAIT);
+                    std::process::exit(128 + signal);
+                });
+                ScreenEvent::Leave
+            };
             if events.send(event).is_err() {
                 return;
             }

@@ -79,6 +79,27 @@ fn a_screen_that_stands_still_ends_without_its_terminal() {
     }
 }
 
+#[test]
+fn a_terminal_that_takes_no_output_is_left_by_a_signal() {
+    let pair = native_pty_system().openpty(PtySize { rows: 200, cols: 400, ..PtySize::default() }).unwrap();
+    let mut kvmtop = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
+    kvmtop.arg("demo");
+    kvmtop.env("TERM", "xterm-256color");
+    let mut child = pair.slave.spawn_command(kvmtop).unwrap();
+    drop(pair.slave);
+    let mut first = [0];
+    pair.master.try_clone_reader().unwrap().read_exact(&mut first).unwrap();
+    // Far more is drawn than the terminal holds.
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_raw(child.process_id().unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::QUIT).unwrap();
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(40), "it waits for its terminal");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Runs the live screen in a pseudo terminal of this size; what it prints is read and dropped.
 fn live_screen(
     size: PtySize,
@@ -136,6 +157,9 @@ fn a_terminal_that_is_resized_a_thousand_times() {
             early = resident(pid);
         }
     }
+    // What no screen has is drawn in part.
+    resize(size(u16::MAX, u16::MAX));
+    resize(size(97, 397));
     let late = resident(pid);
     assert!(late < early + (8 << 20), "resident bytes: {early}, then {late}");
     terminal.resize(size(40, 120)).unwrap();

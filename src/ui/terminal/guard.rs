@@ -40,6 +40,10 @@ const CLOCK: u16 = 9;
 /// As many frames in a row may leave the clock as it is, if nothing else changes: an idle screen sends nothing.
 const CLOCK_STANDS: u32 = 60;
 
+/// No screen has more, and each cell takes memory.
+const MAX_COLUMNS: u16 = 1000;
+const MAX_ROWS: u16 = 500;
+
 impl Guard {
     /// Takes the terminal over: raw mode, alternate screen, pasted text that is not keys. `synchronised` says whether
     /// it can show a frame at once.
@@ -58,12 +62,12 @@ impl Guard {
         Ok(Self { shown: None, has_cursor: false, synchronised, still: 0 })
     }
 
-    /// Columns and rows.
+    /// Columns and rows that are drawn into: those of the terminal within bounds.
     ///
     /// # Errors
     /// When the terminal is gone.
     pub fn size() -> io::Result<Size> {
-        terminal::size().map(Size::from)
+        terminal::size().map(|(columns, rows)| Size::new(columns.min(MAX_COLUMNS), rows.min(MAX_ROWS)))
     }
 
     /// Shows a picture, and the cursor where text is typed. Terminals with synchronised updates show the picture when
