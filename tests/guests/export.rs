@@ -35,7 +35,10 @@ fn it_serves_two_paths_and_nothing_else() {
     assert!(open.body.ends_with("# EOF\n") && open.body.contains("# TYPE kvmtop_samples counter\n"));
     let health = exporter.get("/healthz", "");
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
-    for path in ["/", "/metrics/", "/metrics/../etc/passwd", "/debug", "*"] {
+    assert!(exporter.get("/", "").body.contains("<a href=metrics>"));
+    let packed = exporter.get("/metrics", "Accept-Encoding: gzip, deflate\r\n");
+    assert!(packed.head.contains("content-encoding: gzip"), "{}", packed.head);
+    for path in ["/metrics/", "/metrics/../etc/passwd", "/debug", "*"] {
         assert_eq!(exporter.get(path, "").status, 404, "{path}");
     }
     let head = exporter.send("HEAD /metrics HTTP/1.1\r\nHost: kvmtop\r\n\r\n");
@@ -87,14 +90,18 @@ fn slow_clients_hold_nothing_up() {
     for stream in &mut slow {
         stream.write_all(b"GET /metrics HTTP/1.1\r\nX-").expect("sent");
     }
-    // All places are taken; they are free again when the time for a head is over.
+    // All places are taken: the silent give way, the first of them first.
     let served = exporter.get("/metrics", "");
     assert_eq!(served.status, 200);
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let last = slow.last_mut().expect("clients");
+    last.set_nonblocking(true).expect("a socket");
+    let read = last.read(&mut [0]).map_err(|e| e.kind());
+    assert_eq!(read, Err(std::io::ErrorKind::WouldBlock), "it was served before the others' time was over");
+    last.set_nonblocking(false).expect("a socket");
     let closed = slow.iter_mut().map(|stream| {
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).is_ok() || !bytes.is_empty()
+        let read = stream.read_to_end(&mut Vec::new());
+        read.map_or_else(|e| e.kind() != std::io::ErrorKind::WouldBlock, |_| true)
     });
     assert!(closed.into_iter().all(|is_closed| is_closed), "each of them is closed");
     let after = value(&exporter.metrics(), "kvmtop_samples_total").expect("samples");
@@ -189,6 +196,27 @@ fn the_web_configuration_is_read_again() {
     assert_ne!(exporter.get("/healthz", ALICE).status, 401);
     std::fs::write(&path, "[").expect("written");
     assert_eq!(exporter.get("/healthz", "").status, 401);
+}
+
+/// Guesses of passwords are checked one after the other, and few may wait.
+#[test]
+fn wrong_passwords_keep_nobody_waiting() {
+    let _beside = common::beside_others();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("web.yml");
+    std::fs::write(&path, "basic_auth_users:\n  alice: ".to_owned() + ALICES_HASH).expect("written");
+    let exporter = Exporter::on("127.0.0.1:0", &[HOST, &["--web-config", path.to_str().expect("a path")]].concat());
+    let guess = || exporter.get("/healthz", "Authorization: Basic YWxpY2U6d3Jvbmc=\r\n").status;
+    let statuses = std::thread::scope(|scope| {
+        let guesses: Vec<_> = (0..30).map(|_| scope.spawn(guess)).collect();
+        guesses.into_iter().map(|guess| guess.join().expect("an answer")).collect::<Vec<_>>()
+    });
+    assert!(statuses.contains(&401) && statuses.iter().all(|status| [401, 503].contains(status)), "{statuses:?}");
+    let scrape = |_| {
+        std::thread::sleep(Duration::from_millis(100));
+        exporter.get("/metrics", ALICE).status == 200
+    };
+    assert!((0..200).any(scrape), "who knows the password is served");
 }
 
 #[test]

@@ -20,6 +20,7 @@ const SOURCES: &[Column<u64>] =
     &[Column::gauge("kvmtop_source_state", "1 for the state that the source has", |is_it| Some(*is_it))];
 
 const HOST: &[Column<HostMetrics>] = &[
+    Column::instant("process_start_time", "When kvmtop itself began", |m| Some(nanoseconds(m.began_ms))),
     Column::time("process_cpu", "CPU time of kvmtop itself", |m| Some(m.own.cpu_ns)),
     Column::size("process_resident_memory", "Memory of kvmtop itself", |m| Some(m.own.rss_bytes)),
     Column::instant("kvmtop_last_sample_timestamp", "When the last sample was taken", |m| Some(nanoseconds(m.time_ms))),

@@ -58,6 +58,8 @@ pub struct HostMetrics {
     pub per_vcpu: bool,
     /// When the last sample was taken, milliseconds since the epoch.
     pub time_ms: i64,
+    /// When the first one was taken.
+    pub began_ms: i64,
     /// Samples taken.
     pub samples: u64,
     /// The guests by the name that their series have.
@@ -98,6 +100,9 @@ impl HostMetrics {
     /// interval's start.
     pub fn add(&mut self, now: &Sample, before: Option<&Sample>, interval: &JudgedInterval) {
         let before = before.filter(|_| interval.model.interval_s.is_some());
+        if self.samples == 0 {
+            self.began_ms = now.time_ms;
+        }
         self.samples += 1;
         (self.time_ms, self.own, self.engine) = (now.time_ms, now.own, now.engine.clone());
         self.sources.clone_from(&interval.model.sources);
@@ -160,10 +165,14 @@ impl HostMetrics {
             if concerned.is_empty() {
                 concerned.push(String::new());
             }
-            for domain in concerned {
-                let same = self.findings.entry((finding.rule.as_str(), finding.severity, domain)).or_default();
-                same.count += 1;
-                same.since_ms = [same.since_ms, finding.since_ms].into_iter().flatten().min();
+            // Which of joined rules names the finding may change from sample to sample.
+            for rule in finding.folded.iter().chain([&finding.rule]) {
+                for domain in &concerned {
+                    let labels = (rule.as_str(), finding.severity, domain.clone());
+                    let same = self.findings.entry(labels).or_default();
+                    same.count += 1;
+                    same.since_ms = [same.since_ms, finding.since_ms].into_iter().flatten().min();
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use judge::analysis::{Pattern, Pipeline};
+use judge::lint::{Finding, RuleId};
 use kvm::Space;
 use sample::{
     Direction, DiskSample, DomainState, Doorbell, GuestInterrupts, HostDisk, HostRequests, Injection, IrqSource,
@@ -250,6 +251,19 @@ fn findings_have_their_rule_their_guest_and_since_when() {
     let found = r#"{rule="acpi-pm-timer",severity="warning",domain="win10-2"}"#;
     assert!(text.contains(&format!("kvmtop_finding{found} 1")), "{text}");
     assert!(text.contains(&format!("kvmtop_finding_since_timestamp_seconds{found} 1795")));
+}
+
+/// Which of joined rules names the finding changes from sample to sample, and an alert would begin anew each time.
+#[test]
+fn every_rule_that_holds_has_its_own_series() {
+    let sample = Arc::new(Fixture::busy_host().sample(1.0));
+    let mut interval = Pipeline::default().next_or_first(sample.clone());
+    let folded = Finding { rule: RuleId::RtcTick, folded: vec![RuleId::AcpiPmTimer], ..Finding::default() };
+    interval.report.findings = vec![folded];
+    let mut metrics = HostMetrics::new(false);
+    metrics.add(&sample, None, &interval);
+    let rules: Vec<&str> = metrics.findings.keys().map(|(rule, ..)| *rule).collect();
+    assert_eq!(rules, ["acpi-pm-timer", "rtc-tick"]);
 }
 
 #[test]

@@ -1,18 +1,27 @@
-//! What a request gets: `/metrics`, `/healthz` and nothing else.
+//! What a request gets: `/metrics`, `/healthz` and links to them.
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue,
+    WWW_AUTHENTICATE,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use judge::figures;
 use metrics::{HostMetrics, openmetrics, prometheus_text};
 use std::cell::RefCell;
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
+
+const HTML: &str = "text/html; charset=utf-8";
+const LINKS: &[u8] = b"<title>kvmtop</title><p><a href=metrics>metrics</a> <a href=healthz>healthz</a>\n";
 
 /// A response with its whole body.
 pub type Answer = Response<Full<Bytes>>;
@@ -48,8 +57,10 @@ impl Answers {
         match (request.uri().path(), last) {
             ("/metrics", None) => text(StatusCode::SERVICE_UNAVAILABLE, "the first sample is not taken yet\n"),
             ("/metrics", Some((metrics, _))) => match self.texts(metrics) {
-                Some([_, text]) if wants_openmetrics(request) => response(StatusCode::OK, OPENMETRICS, text),
-                Some([text, _]) => response(StatusCode::OK, PROMETHEUS, text),
+                Some([_, text]) if wants(request, ACCEPT, "application/openmetrics-text") => {
+                    packed(request, response(StatusCode::OK, OPENMETRICS, text))
+                }
+                Some([text, _]) => packed(request, response(StatusCode::OK, PROMETHEUS, text)),
                 None => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n"),
             },
             ("/healthz", Some((_, at))) if at.elapsed() <= self.max_age => text(StatusCode::OK, "ok\n"),
@@ -58,6 +69,7 @@ impl Answers {
                 let age = age.unwrap_or_else(|| " yet".into());
                 text(StatusCode::SERVICE_UNAVAILABLE, format!("no sample was taken{age}\n"))
             }
+            ("/", _) => response(StatusCode::OK, HTML, Bytes::from_static(LINKS)),
             _ => text(StatusCode::NOT_FOUND, "there is /metrics and /healthz\n"),
         }
     }
@@ -74,10 +86,28 @@ impl Answers {
     }
 }
 
-/// Prometheus lists the formats that it takes, its favourite first; others take the older text.
-fn wants_openmetrics<B>(request: &Request<B>) -> bool {
-    let accepted = request.headers().get_all(ACCEPT);
-    accepted.iter().any(|list| list.to_str().is_ok_and(|list| list.contains("application/openmetrics-text")))
+/// Whether a list of what the client takes has this. Prometheus lists its favourite format first; others take the older
+/// text.
+fn wants<B>(request: &Request<B>, list: HeaderName, what: &str) -> bool {
+    request.headers().get_all(list).iter().any(|list| list.to_str().is_ok_and(|list| list.contains(what)))
+}
+
+/// The answer by gzip, for a client that takes it: a fifth of the bytes.
+fn packed<B>(request: &Request<B>, answer: Answer) -> Answer {
+    if !wants(request, ACCEPT_ENCODING, "gzip") {
+        return answer;
+    }
+    let (head, body) = answer.into_parts();
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    // Memory takes all of it.
+    let _ = packed.write_all(body.into_inner().as_deref().unwrap_or_default());
+    let body = Full::new(Bytes::from(packed.finish().unwrap_or_default()));
+    with(CONTENT_ENCODING, "gzip", Response::from_parts(head, body))
+}
+
+/// For a client that has to ask again.
+pub fn busy() -> Answer {
+    text(StatusCode::SERVICE_UNAVAILABLE, "too many passwords are being checked\n")
 }
 
 /// For a client without a user's password.

@@ -3,7 +3,7 @@
 //! One request a connection: a scrape comes every few seconds, and with a deadline for the whole connection nobody can
 //! hold one.
 
-use super::request::{Answers, unauthorized};
+use super::request::{Answers, busy, unauthorized};
 use super::web_config::{Access, WebAccess};
 use anyhow::Context;
 use hyper::Request;
@@ -12,17 +12,17 @@ use hyper::header::AUTHORIZATION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
-/// Connections at a time; further ones wait in the kernel's queue.
+/// Connections at a time. Another one takes the place of the one that has been silent for longest.
 const MAX_CONNECTIONS: usize = 32;
 /// Maximum size of a request's head, bytes.
 const MAX_HEAD: usize = 16 << 10;
@@ -34,6 +34,12 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(15);
 /// Pause after a connection could not be accepted, for example because the process is out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection, and whether its request has come.
+struct Connection {
+    task: AbortHandle,
+    has_asked: Rc<Cell<bool>>,
+}
 
 /// Starts the server.
 ///
@@ -56,38 +62,46 @@ pub fn start(listener: TcpListener, access: WebAccess, answers: Answers) -> anyh
 }
 
 async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, answers: Rc<Answers>) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut open: Vec<Connection> = Vec::new();
     loop {
-        // Only a closed semaphore refuses, and nothing closes it.
-        let Ok(place) = room.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let (access, answers) = (access.current(), answers.clone());
-        tokio::task::spawn_local(async move {
+        open.retain(|connection| !connection.task.is_finished());
+        if open.len() >= MAX_CONNECTIONS {
+            let Some(silent) = open.iter().position(|connection| !connection.has_asked.get()) else { continue };
+            open.remove(silent).task.abort();
+        }
+        let (access, answers, has_asked) = (access.current(), answers.clone(), Rc::new(Cell::new(false)));
+        let asked = has_asked.clone();
+        let task = tokio::task::spawn_local(async move {
             // A mistake or the silence of a client ends its connection alone.
-            let _ = tokio::time::timeout(DEADLINE, connection(stream, &access, &answers)).await;
-            drop(place);
+            let _ = tokio::time::timeout(DEADLINE, connection(stream, &access, &answers, &asked)).await;
         });
+        open.push(Connection { task: task.abort_handle(), has_asked });
     }
 }
 
-async fn connection(stream: TcpStream, access: &Access, answers: &Answers) {
+async fn connection(stream: TcpStream, access: &Access, answers: &Answers, asked: &Cell<bool>) {
     match &access.tls {
-        None => answer(stream, access, answers).await,
+        None => answer(stream, access, answers, asked).await,
         Some(tls) => {
             if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_DEADLINE, tls.accept(stream)).await {
-                answer(stream, access, answers).await;
+                answer(stream, access, answers, asked).await;
             }
         }
     }
 }
 
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, access: &Access, answers: &Answers) {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, access: &Access, answers: &Answers, asked: &Cell<bool>) {
     let service = service_fn(async |request: Request<Incoming>| {
-        let may_read = access.users.allow(request.headers().get(AUTHORIZATION)).await;
-        Ok::<_, Infallible>(if may_read { answers.answer(&request) } else { unauthorized() })
+        asked.set(true);
+        Ok::<_, Infallible>(match access.users.allow(request.headers().get(AUTHORIZATION)).await {
+            Some(true) => answers.answer(&request),
+            Some(false) => unauthorized(),
+            None => busy(),
+        })
     });
     let served = http1::Builder::new()
         .keep_alive(false)

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderValue;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// bcrypt takes twice as long for each step; beyond this, seconds.
@@ -14,6 +14,9 @@ const MAX_COST: u32 = 15;
 /// After a wrong password the next one waits this many times as long as the check took: guessing never takes more than
 /// a tenth of a CPU.
 const PAUSE_FACTOR: u32 = 9;
+
+/// Checks under way and waiting; with more a scrape would wait for longer than Prometheus does.
+const MAX_CHECKS: usize = 4;
 
 /// Users and the hashes of their passwords; without users, everybody may read.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub struct Users {
     right: Mutex<BTreeMap<String, [u8; 32]>>,
     /// One check at a time.
     gate: tokio::sync::Mutex<()>,
+    /// Whoever waits for a check holds a copy.
+    queue: Arc<()>,
 }
 
 impl Users {
@@ -49,15 +54,19 @@ impl Users {
         self.hashes.is_empty()
     }
 
-    /// Whether a request with this `Authorization` may read.
-    pub async fn allow(&self, authorization: Option<&HeaderValue>) -> bool {
+    /// Whether a request with this `Authorization` may read; `None`: too many passwords are being checked.
+    pub async fn allow(&self, authorization: Option<&HeaderValue>) -> Option<bool> {
         if self.is_empty() {
-            return true;
+            return Some(true);
         }
-        let Some((user, password)) = authorization.and_then(basic) else { return false };
+        let Some((user, password)) = authorization.and_then(basic) else { return Some(false) };
         let digest: [u8; 32] = Sha256::digest(password.as_bytes()).into();
         if self.right.lock().unwrap_or_else(PoisonError::into_inner).get(&user) == Some(&digest) {
-            return true;
+            return Some(true);
+        }
+        let _place = self.queue.clone();
+        if Arc::strong_count(&self.queue) > 1 + MAX_CHECKS {
+            return None;
         }
         let _alone = self.gate.lock().await;
         let began = Instant::now();
@@ -70,7 +79,7 @@ impl Users {
         } else {
             tokio::time::sleep(began.elapsed() * PAUSE_FACTOR).await;
         }
-        is_right
+        Some(is_right)
     }
 }
 
