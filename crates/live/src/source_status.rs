@@ -41,7 +41,7 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
         _ => (String::new(), rights::hint()),
     };
     if unread.processes > 0 {
-        let UnreadCount { processes, guessed, failure, protected } = unread;
+        let UnreadCount { processes, guessed, failure, protected, .. } = unread;
         let (why, fix) = match because(failure) {
             (why, _) if protected && failure.is_none() => (
                 why,
@@ -55,6 +55,11 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
              threads' names, and any other may hold a guest too"
         );
         add(cause, fix);
+    }
+    if unread.waiting > 0 {
+        let cause = format!("{} processes wait for a look: their users have very many open files", unread.waiting);
+        let fix = "kvmtop goes on in the next intervals; ls /proc/PID/fd | wc -l shows how many a process has";
+        add(cause, fix.into());
     }
     if guests > 0 {
         let (why, fix) = because(guest_failure);
@@ -181,7 +186,7 @@ mod tests {
         assert_eq!(procfs(&seen, &paths), SourceStatus::ok(SourceId::Procfs));
         let full = FileError::Other(Errno::MFILE);
         let unread = |failure| Discovered {
-            unread: UnreadCount { processes: 9, guessed: 2, failure, protected: false },
+            unread: UnreadCount { processes: 9, guessed: 2, failure, protected: false, waiting: 0 },
             ..Discovered::default()
         };
         let (denied, exhausted) = (unread(None), unread(Some(full)));

@@ -197,7 +197,7 @@ fn above(folder: &Path) -> Vec<(String, PathBuf)> {
         let name = sanitize_name(&path.file_name()?.to_string_lossy(), 128);
         path.join("cpu.stat").exists().then(|| (name, path.to_owned()))
     };
-    folder.ancestors().skip(1).map_while(named).collect()
+    folder.ancestors().skip(1).take(MAX_LEVELS).map_while(named).collect()
 }
 
 /// `vcpuN`, `iothreadN` and `emulator` of a domain.

@@ -74,7 +74,7 @@ impl GuestNics {
         let name = |fd: &i32| tap_name(&file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096).ok()?);
         let namespace = std::fs::read_link(paths.process(pid, "ns/net"));
         self.namespace = namespace.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        self.names = files.taps.iter().filter_map(name).take(MAX_NICS).collect();
+        self.names = files.taps.iter().take(MAX_NICS).filter_map(name).collect();
     }
 
     /// Reads what is due.

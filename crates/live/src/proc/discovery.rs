@@ -12,6 +12,7 @@ use crate::timestamps::Timestamps;
 use kvm::thread_name::{owner, vcpu_index};
 use sample::ThreadTimes;
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
 
 /// A process younger than this is looked at in each tick.
 const YOUNG_NS: u64 = 10_000_000_000;
@@ -22,6 +23,8 @@ const STARTED_NS: u64 = 2_000_000_000;
 const PAUSE_PER_FILE_NS: u64 = 400_000;
 /// Each process is looked at again after this time.
 const RECHECK_NS: u64 = 30_000_000_000;
+/// Open files of one user's processes that are looked at in a tick; the user's other processes wait for the next.
+const MAX_FILES_OF_A_USER: usize = 60_000;
 /// At most this many processes are tracked; the kernel's own limit of PIDs is 2^22.
 const MAX_PROCESSES: usize = 1 << 22;
 
@@ -58,6 +61,10 @@ pub(crate) struct Discovery {
     paths: SystemPaths,
     /// kvmtop itself: it holds a file for each thread of each guest, but no VM.
     own: Option<i32>,
+    /// See [`MAX_FILES_OF_A_USER`].
+    max_files: usize,
+    /// Open files that were looked at so far.
+    files: usize,
     scanned: HashMap<i32, ScannedProcess>,
     scan: u32,
     may_trace_all: bool,
@@ -90,6 +97,8 @@ pub(crate) struct UnreadCount {
     /// kvmtop has the right: a security module refuses. Of the processes that it protects, such as the first one of a
     /// container, only those count that look like a guest.
     pub protected: bool,
+    /// Processes that wait for a look because those of the same user have very many open files.
+    pub waiting: usize,
 }
 
 /// What a look at a process found: its kind, when to look again, and why it could not be looked at.
@@ -100,6 +109,8 @@ impl Discovery {
         let own = paths.real.then(|| std::process::id().cast_signed());
         Self {
             own,
+            max_files: MAX_FILES_OF_A_USER,
+            files: 0,
             scanned: HashMap::new(),
             scan: 0,
             may_trace_all: paths.may_trace_all(),
@@ -133,15 +144,27 @@ impl Discovery {
             _ => due.push((pid, inode, false)),
         })?;
         self.scanned.retain(|_, s| s.scan == scan);
+        let (mut waiting, mut looked) = (0, HashMap::<u32, usize>::new());
         for (pid, inode, was_guest) in due {
+            let user = std::fs::metadata(self.paths.process(pid, "")).map_or(u32::MAX, |process| process.uid());
+            let files = looked.entry(user).or_default();
+            if *files > self.max_files {
+                waiting += 1;
+                continue;
+            }
             self.scanned.remove(&pid);
-            if let Some((kind, next_ns, unread)) = self.look(pid, was_guest, now_ns, boot_ns)
+            let before = self.files;
+            let look = self.look(pid, was_guest, now_ns, boot_ns);
+            *files += self.files - before;
+            if let Some((kind, next_ns, unread)) = look
                 && self.scanned.len() < MAX_PROCESSES
             {
                 self.scanned.insert(pid, ScannedProcess { inode, kind, next_ns, scan, unread });
             }
         }
-        Ok(self.found())
+        let mut found = self.found();
+        found.unread.waiting = waiting;
+        Ok(found)
     }
 
     /// What the main thread of a process had used by the scan before this one, if the process was read then.
@@ -215,7 +238,9 @@ impl Discovery {
         if stat.is_dead() {
             return Some((ProcessKind::Other, recheck(pid, now_ns), None));
         }
-        match KvmFiles::read(&self.paths, pid) {
+        let files = KvmFiles::read(&self.paths, pid);
+        self.files += files.as_ref().map_or(0, |files| files.open);
+        match files {
             Ok(files) if files.vm || age_ns >= STARTED_NS && !files.dev_kvm && is_qemu(stat.comm) => {
                 Some((ProcessKind::Guest, recheck(pid, now_ns), None))
             }
@@ -299,6 +324,22 @@ mod tests {
         let mut d = Discovery::new(fake.paths());
         assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
         assert_eq!(d.scan(2 * S, OLD + 2 * S).unwrap().guests, [10, 11]);
+    }
+
+    #[test]
+    fn a_flood_of_open_files_is_looked_at_bit_by_bit() {
+        let fake = FakeProc::new();
+        for pid in 10..20 {
+            let process = fake.process(pid, "flood").start(99_900);
+            (0..20).fold(process, |process, fd| process.fd(fd, "/dev/kvm"));
+        }
+        fake.process(20, "qemu").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery { max_files: 50, ..Discovery::new(fake.paths()) };
+        let waiting = |found: &Discovered| found.unread.waiting;
+        let first = d.scan(0, OLD).unwrap();
+        assert!((1..11).contains(&waiting(&first)) && d.files <= 70, "{first:?}: {}", d.files);
+        let all = (1..10).map(|tick| d.scan(tick, OLD).unwrap()).last().unwrap();
+        assert_eq!((all.guests, all.unread.waiting), (vec![20], 0), "everybody had a turn");
     }
 
     #[test]
