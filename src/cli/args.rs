@@ -262,8 +262,12 @@ pub struct ReplayArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Begin at 14:03, 2026-11-21T14:03, +10m (from the start) or -10m
-    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    #[arg(long, visible_alias = "from", value_name = "TIME", value_parser = RecordingTime::parse,
+          allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
+    /// End at this time (with --batch)
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true, requires = "batch")]
+    pub to: Option<RecordingTime>,
     /// Without a screen.
     #[command(flatten)]
     pub batch: BatchArgs,
@@ -286,11 +290,28 @@ pub struct InputArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub vcpus: Option<u32>,
     /// Read one interval of a session: 14:03, +10m or -10m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true,
+          conflicts_with_all = ["from", "to"])]
     pub at: Option<RecordingTime>,
+    /// Read a session from this time on; diff: of AFTER
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    pub from: Option<RecordingTime>,
+    /// Read a session up to this time; diff: of BEFORE, so that two parts of one session can be compared
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    pub to: Option<RecordingTime>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// What selects times, in a sentence about what it needs.
+pub const TIMES: &str = "--at, --from and --to need";
+
+impl InputArgs {
+    /// Whether a part of a session is selected.
+    pub fn has_time(&self) -> bool {
+        self.at.or(self.from).or(self.to).is_some()
+    }
 }
 
 const INPUTS: &str = "\

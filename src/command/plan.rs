@@ -3,7 +3,7 @@
 use super::report::JudgedInput;
 use super::{live, print, report, say, say_unmatched};
 use crate::cli::Settings;
-use crate::cli::args::{InputArgs, PlanArgs};
+use crate::cli::args::{InputArgs, PlanArgs, TIMES};
 use ::report::View;
 use ::report::plan::{self, JsonPlan};
 use judge::analysis::{JudgedInterval, Pipeline};
@@ -12,8 +12,8 @@ use judge::lint;
 /// Runs it.
 pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
     let (interval, source, damaged) = if args.inputs.is_empty() {
-        let InputArgs { duration, vcpus, at, json: _ } = &args.reading;
-        anyhow::ensure!(at.is_none(), "--at needs a session of kvmtop");
+        let InputArgs { duration, vcpus, .. } = &args.reading;
+        anyhow::ensure!(!args.reading.has_time(), "{TIMES} a session of kvmtop");
         anyhow::ensure!(duration.is_none() && vcpus.is_none(), "--duration and --vcpus need a file to read");
         let [before, after] = live::two_samples(settings);
         let mut pipeline = Pipeline::new(settings.findings.clone());

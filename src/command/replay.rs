@@ -13,6 +13,7 @@ use sample::SourceId;
 use session::{Cursor, Session};
 use std::fs::File;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The recording that ships with kvmtop.
@@ -21,7 +22,7 @@ const DEMO: &[u8] = include_bytes!("../../assets/demo.kvmtop");
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
     let title = args.file.display().to_string();
-    show(Session::open(&args.file)?, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
+    show(Session::open(&args.file)?, ScreenSource::Replay, title, [args.at, args.to], &args.batch, settings)
 }
 
 /// `kvmtop demo`.
@@ -33,7 +34,7 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.batch.batch || args.batch.json {
         say("this is a recording of real guests on another host, not this one");
     }
-    show(session, ScreenSource::Demo, "of real guests".into(), None, &args.batch, settings)
+    show(session, ScreenSource::Demo, "of real guests".into(), [None; 2], &args.batch, settings)
 }
 
 /// A file in memory; it is gone when it is closed.
@@ -47,7 +48,7 @@ fn show(
     session: Session,
     source: ScreenSource,
     title: String,
-    at: Option<&RecordingTime>,
+    times: [Option<RecordingTime>; 2],
     batch: &BatchArgs,
     settings: &Settings,
 ) -> anyhow::Result<u8> {
@@ -55,22 +56,30 @@ fn show(
         say(&damage);
     }
     let range = session.range_ms().with_context(|| format!("{title}: the recording holds no sample"))?;
-    let start_ms = at.map(|at| at.within(range, &TimeZone::system())).transpose()?;
+    let ms = |time: Option<RecordingTime>| time.map(|time| time.within(range, &TimeZone::system())).transpose();
+    let (start_ms, end_ms) = (ms(times[0])?, ms(times[1])?);
     let cursor = session.cursor();
     if batch.batch || batch.json {
         let from = start_ms.map_or(0, |ms| cursor.index_from(ms));
-        return print_all(cursor, from, batch, settings);
+        let last = end_ms.map_or(usize::MAX, |ms| cursor.index_at(ms));
+        return print_all(cursor, from..=last, batch, settings);
     }
     screen::replay(cursor, source, title, start_ms, settings)?;
     Ok(0)
 }
 
-fn print_all(cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
+fn print_all(
+    cursor: Cursor,
+    range: RangeInclusive<usize>,
+    args: &BatchArgs,
+    settings: &Settings,
+) -> anyhow::Result<u8> {
     let mut batch = BatchPrinter::new(settings, args, SourceId::Session.as_str());
     let mut intervals = RecordedIntervals::new(cursor, settings.findings.clone(), DomainFilter::default());
-    let mut next = from;
+    let mut next = *range.start();
     while !batch.enough()
         && let Some((index, interval)) = intervals.first_from(next)
+        && range.contains(&index)
     {
         batch.print(&interval)?;
         next = index + 1;

@@ -3,7 +3,7 @@
 use super::html_file::{self, STDOUT};
 use super::{FAILED, print, report_session, say, say_unmatched};
 use crate::cli::Settings;
-use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
+use crate::cli::args::{DiffArgs, InputArgs, ReportArgs, TIMES};
 use ::report::html::{TimelineBuilder, page};
 use ::report::{View, diff, diff_text, json, text};
 use import::{DescriptionFiles, ImportOptions, Imported};
@@ -64,8 +64,10 @@ pub fn html(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Set
 
 /// `kvmtop diff`.
 pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let before = read(std::slice::from_ref(&args.before), &args.reading, settings, None)?;
-    let after = read(std::slice::from_ref(&args.after), &args.reading, settings, None)?;
+    let [of_before, of_after] =
+        [InputArgs { from: None, ..args.reading.clone() }, InputArgs { to: None, ..args.reading.clone() }];
+    let before = read(std::slice::from_ref(&args.before), &of_before, settings, None)?;
+    let after = read(std::slice::from_ref(&args.after), &of_after, settings, None)?;
     for (side, input) in [("before", &before), ("after", &after)] {
         input.interval.report.notes.iter().for_each(|note| say(&format!("{side}: {note}")));
         let recording = input.interval.model.sources.iter().filter(|s| s.id == SourceId::Session);
@@ -94,10 +96,10 @@ pub(super) fn read(
     let options = ImportOptions { duration_s: reading.duration.map(|d| d.as_secs_f64()), vcpus: reading.vcpus };
     if let Some((session, others)) = report_session::find(inputs)? {
         let (descriptions, damaged) = describe(&others, &options);
-        let interval = report_session::read(&session, reading.at, &descriptions, settings, timeline)?;
+        let interval = report_session::read(&session, reading, &descriptions, settings, timeline)?;
         return Ok(JudgedInput { interval, source: "session", damaged });
     }
-    anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");
+    anyhow::ensure!(!reading.has_time(), "{TIMES} a session of kvmtop: other files hold no series of intervals");
     let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
     errors.iter().for_each(|error| say(&error.to_string()));
     if sample.sources.is_empty() {

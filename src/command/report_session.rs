@@ -3,6 +3,7 @@
 use super::progress_line::ProgressLine;
 use super::recorded_intervals::RecordedIntervals;
 use crate::cli::Settings;
+use crate::cli::args::InputArgs;
 use ::report::html::TimelineBuilder;
 use import::DescriptionFiles;
 use jiff::tz::TimeZone;
@@ -11,6 +12,7 @@ use kvm::sanitize;
 use rights::open_regular;
 use session::{Cursor, Session};
 use std::io::Read as _;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
@@ -46,14 +48,14 @@ fn is_session(path: &Path) -> bool {
     open_regular(path).and_then(|mut f| f.read_exact(&mut head)).is_ok() && session::looks_like(&head)
 }
 
-/// A session as one interval, or its interval at a time, with the findings. Other files describe its guests further.
-/// All intervals of the session go to the time line.
+/// A session, or what of it is between two times, as one interval, or its interval at a time, with the findings. Other
+/// files describe its guests further. All intervals that are read go to the time line.
 ///
 /// # Errors
 /// When the session cannot be read.
 pub fn read(
     path: &Path,
-    at: Option<RecordingTime>,
+    reading: &InputArgs,
     descriptions: &DescriptionFiles,
     settings: &Settings,
     timeline: Option<&mut TimelineBuilder>,
@@ -62,13 +64,16 @@ pub fn read(
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut samples = session.cursor().described_by(|sample| descriptions.complete(sample));
+    let ms = |time: RecordingTime| time.within(range, &TimeZone::system());
+    let first = reading.from.map(ms).transpose()?.map_or(0, |ms| samples.index_from(ms));
+    let last = reading.to.map(ms).transpose()?.map_or(usize::MAX, |ms| samples.index_at(ms));
     let all = |samples: &mut Cursor<'_>| {
         let pipeline = Pipeline::new(settings.findings.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
-        whole(samples, pipeline, progress, timeline)
+        whole(samples, first..=last, pipeline, progress, timeline)
     };
-    let Some(at) = at else {
+    let Some(at) = reading.at else {
         return Ok(all(&mut samples));
     };
     if has_timeline {
@@ -76,7 +81,7 @@ pub fn read(
     }
     // The first sample ends no interval.
     let last = samples.len() - 1;
-    let index = samples.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
+    let index = samples.index_from(ms(at)?).max(last.min(1));
     let mut intervals = RecordedIntervals::new(samples, settings.findings.clone(), DomainFilter::default());
     Ok(intervals.at(index)?.interval)
 }
@@ -84,9 +89,10 @@ pub fn read(
 /// Samples that are read ahead of the one being judged.
 const READ_AHEAD: usize = 4;
 
-/// All samples as one interval. Reading takes as long as judging, so each has a thread.
+/// These samples as one interval. Reading takes as long as judging, so each has a thread.
 fn whole(
     samples: &mut Cursor<'_>,
+    range: RangeInclusive<usize>,
     pipeline: Pipeline,
     mut progress: ProgressLine,
     mut timeline: Option<&mut TimelineBuilder>,
@@ -96,8 +102,8 @@ fn whole(
     let damage = std::thread::scope(|scope| {
         let (send, received) = sync_channel(READ_AHEAD);
         let reader = scope.spawn(move || {
-            let mut next = 0;
-            while let Some((i, sample)) = samples.readable_from(next) {
+            let mut next = *range.start();
+            while let Some((i, sample)) = samples.readable_from(next).filter(|(i, _)| range.contains(i)) {
                 next = i + 1;
                 if send.send((i, sample, samples.begins_run(i))).is_err() {
                     break;
@@ -140,9 +146,10 @@ mod tests {
             recorder.close().unwrap();
         }
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
+        let read_part = super::read;
         let read = |at: Option<&str>| {
-            let at = at.map(|at| RecordingTime::parse(at).unwrap());
-            read(&path, at, &DescriptionFiles::default(), &settings, None).unwrap().model
+            let reading = InputArgs { at: at.map(|at| RecordingTime::parse(at).unwrap()), ..InputArgs::default() };
+            read(&path, &reading, &DescriptionFiles::default(), &settings, None).unwrap().model
         };
         let all = read(None);
         assert_eq!(all.interval_s, Some(8.0));
@@ -150,5 +157,11 @@ mod tests {
         assert_eq!(read(Some("+0s")).interval_s, Some(1.0), "the first sample ends no interval");
         assert_eq!(read(Some("+10s")).interval_s, None, "the first sample of a later run ends none either");
         assert_eq!(read(Some("+11s")).interval_s, Some(1.0));
+        let between = |from: &str, to: &str| {
+            let [from, to] = [from, to].map(|time| Some(RecordingTime::parse(time).unwrap()));
+            let reading = InputArgs { from, to, ..InputArgs::default() };
+            read_part(&path, &reading, &DescriptionFiles::default(), &settings, None).unwrap().model.interval_s
+        };
+        assert_eq!((between("+0s", "+2s"), between("+11s", "+13s")), (Some(2.0), Some(2.0)));
     }
 }

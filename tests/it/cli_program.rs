@@ -324,6 +324,19 @@ fn a_session_is_recorded_replayed_and_reported() {
     let same: Value = serde_json::from_slice(&run(&["diff", "--json", &file, &file]).stdout).expect("one object");
     assert!(["nothing", "not-comparable"].contains(&same["cause"].as_str().expect("cause")), "{}", same["summary"]);
 
+    // Parts of it: all intervals up to the third, and the halves against each other.
+    let first = common::intervals(&run(&["replay", &file, "--batch", "--json", "--to", third]).stdout);
+    assert_eq!(first, all[..3]);
+    let seconds = |out: std::process::Output| {
+        let said: Value = serde_json::from_slice(&out.stdout).expect("one object");
+        ["interval_s", "before_s", "after_s"].map(|key| said[key].as_f64().unwrap_or_default())
+    };
+    let [part, ..] = seconds(run(&["report", "--json", &file, "--to", third]));
+    let three: f64 = all[..3].iter().map(|i| i["interval_s"].as_f64().expect("seconds")).sum();
+    assert!((part - three).abs() < 0.01, "{part} of {three} s");
+    let [_, before, after] = seconds(run(&["diff", "--json", &file, &file, "--to", third, "--from", third]));
+    assert!((before - three).abs() < 0.01 && (before + after - sum).abs() < 0.01, "{before} and {after} of {sum} s");
+
     // Cut in the middle of a sample it plays up to there and says so.
     let bytes = std::fs::read(&file).expect("the session");
     let cut = path(&dir, "cut.kvmtop");

@@ -100,14 +100,14 @@ impl RecordingTime {
     /// # Errors
     /// A sentence, for a time that the recording does not cover.
     pub fn within(&self, range_ms: (i64, i64), zone: &TimeZone) -> anyhow::Result<i64> {
-        let wanted = self.time_ms(range_ms, zone).context("--at: the calendar has no such time")?;
+        let wanted = self.time_ms(range_ms, zone).context("the calendar has no such time")?;
         let text = |ms: i64| {
             let time = Timestamp::from_millisecond(ms).map(|t| t.to_zoned(zone.clone()));
             time.map_or_else(|_| format!("{ms} ms"), |t| t.strftime("%F %T").to_string())
         };
         ensure!(
             is_within(wanted, range_ms),
-            "--at: {} is outside of the recording, which lasts from {} to {}",
+            "{} is outside of the recording, which lasts from {} to {}",
             text(wanted),
             text(range_ms.0),
             text(range_ms.1)

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::cli::args::ChoiceArgs;
+use crate::cli::args::InputArgs;
 use crate::cli::config::Config;
 use crate::command::report_session;
 use import::DescriptionFiles;
@@ -62,7 +63,8 @@ fn printed(path: &Path, from: usize) -> Vec<(usize, Answers)> {
 
 fn reported(path: &Path, time_ms: i64) -> Answers {
     let at = RecordingTime::Instant(jiff::Timestamp::from_millisecond(time_ms).unwrap());
-    answers(report_session::read(path, Some(at), &DescriptionFiles::default(), &settings(), None).unwrap())
+    let reading = InputArgs { at: Some(at), ..InputArgs::default() };
+    answers(report_session::read(path, &reading, &DescriptionFiles::default(), &settings(), None).unwrap())
 }
 
 /// Compares all ways to each sample of a recording.
