@@ -244,7 +244,7 @@ static FORMS: [Form; 51] = [
         "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|\
          kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|\
          start failed: (?:qemu exited|command )|the vm start process failed|\
-         could not access.*kvm kernel module|failed to initialize kvm|\
+         could not access.*kvm kernel module|failed to initialize kvm|cannot set cpu affinity on process|\
          kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)",
     ),
     // `qemu-kvm: -device vfio-pci,host=0000:35:00.0: group 75 is not viable`; after a warning QEMU continues.

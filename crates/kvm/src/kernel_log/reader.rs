@@ -4,7 +4,7 @@ use super::block::{LogBlock, LogBlockKind};
 use super::forms::{self, Event, begins_with_vmm};
 use super::message::{Message, message};
 use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, no_kvm};
-use crate::guest_name::of_scope;
+use crate::guest_name::of_log_line;
 use crate::pattern::{Pattern, group, number};
 use crate::sanitize;
 
@@ -24,6 +24,8 @@ pub struct LogReader {
     /// Whether QEMU has said why it does not start (a failed incoming migration, no KVM), before libvirt reports the
     /// failed start.
     said_why: bool,
+    /// The guest that `virsh` said it could not start; its next line says why.
+    not_started: Option<String>,
     /// XFS's last complaint that it gets no memory. Threads that wait for the same file hang then.
     starved: Option<String>,
     /// Whether the module that was loaded is for CPUs of another vendor.
@@ -40,7 +42,12 @@ impl LogReader {
             return;
         }
         let text = sanitize(if message.text.len() + 512 < clean.len() { message.text } else { &clean }, KEPT);
-        let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, ..LogLine::default() };
+        if let Some(start) = NOT_STARTED.captures(message.text) {
+            self.not_started = group(&start, "name").map(|name| sanitize(name, 128));
+            return;
+        }
+        let guest = self.not_started.take_if(|_| !lower.is_empty());
+        let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, guest, ..LogLine::default() };
         if let Some((_, reason)) = lower.split_once("shutting down") {
             self.end_of_qemu(reason, line, found);
             return;
@@ -53,7 +60,11 @@ impl LogReader {
             self.starved = Some(sanitize(message.text, 120));
         }
         self.wrong_module |= lower.contains("has_svm: not amd");
-        let event = forms::recognise(&lower, of_qemu, self.of_guest_kernel, &mut line);
+        let mut event = forms::recognise(&lower, of_qemu, self.of_guest_kernel, &mut line);
+        if event.is_none() && line.guest.is_some() && lower.starts_with("error: ") && !lower.contains("is already ") {
+            line.kind = LogKind::StartFailed;
+            event = Some(Event { block: None, of_guest: true });
+        }
         if line.data == Some(no_kvm::NO_EXTENSION) && line.kind == LogKind::NoKvm && self.wrong_module {
             self.wrong_module = false;
             return;
@@ -93,7 +104,8 @@ impl LogReader {
         }
         let of_kernel =
             matches!(line.kind, LogKind::KilledForMemory | LogKind::Lockup | LogKind::HungTask | LogKind::KernelBug);
-        line.guest = of_scope(&line.text).or_else(|| self.guest.clone().filter(|_| !of_kernel));
+        let named = line.guest.take().or_else(|| of_log_line(&line.text));
+        line.guest = named.or_else(|| self.guest.clone().filter(|_| !of_kernel));
         // The OOM killer's table has the victim's scope.
         let killed = event.of_guest && line.kind == LogKind::KilledForMemory;
         let table = self.block.take_if(|b| b.kind == LogBlockKind::OutOfMemory && killed);
@@ -197,6 +209,8 @@ impl LogReader {
     }
 }
 
+/// What `virsh` says before the reason: `error: Failed to start domain 'web'`.
+static NOT_STARTED: Pattern = Pattern::new(r"(?i-u)^error: failed to start domain '?(?P<name>[^' ]+)'?$");
 /// Sentences of the text around a log.
 static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be ");
 /// The guest's name in QEMU's command line.

@@ -286,7 +286,7 @@ impl Fix {
 }
 
 /// Whether it looks like the name that a report gives a guest whose name is unknown: `guest`, `guest-2`.
-fn is_made(guest: &str) -> bool {
+pub(crate) fn is_made(guest: &str) -> bool {
     guest.strip_prefix("guest").is_some_and(|rest| rest.bytes().all(|b| b == b'-' || b.is_ascii_digit()))
 }
 

@@ -48,15 +48,116 @@ pub(super) const RETURNS_AT_ONCE: Incident = Incident {
     next: "See the reason of the returns (perf trace -e kvm:kvm_userspace_exit); update QEMU and the host's kernel",
     ..ENTRY_FAILED
 };
+pub(super) const DELIVERY: Incident = Incident {
+    means: "The CPU left the guest while it delivered an interrupt or exception, by an exit that should not come in \
+        between (suberror 3); KVM cannot repeat the delivery, and QEMU stops the guest. It is no failed emulation",
+    causes: "a defect of the CPU's microcode or of the host's kernel, mostly with a virtual interrupt controller \
+        (APICv, AVIC); a hypervisor below this host; a guest whose interrupt table is damaged",
+    next: "Update microcode, firmware and the host's kernel, then reset the guest. Where it happens again, try the \
+        module's parameter enable_apicv=0 (kvm_intel) or avic=0 (kvm_amd)",
+    ..INTERNAL_ERROR
+};
+pub(super) const DELIVERY_BY_MMIO: Incident = Incident {
+    causes: "a guest whose interrupt table or stack points to memory that is not there, as after a crash of its kernel \
+        or firmware; a hypervisor in the guest or below this host; a bug of KVM",
+    next: "Look at the guest's console from before that moment and at the registers (IDT, RSP) in QEMU's log, then \
+        reset the guest; where it happens again, update the host's kernel and the guest's firmware",
+    ..DELIVERY
+};
 pub(super) const START_FAILED: Incident = Incident {
     title: "QEMU could not start the guest",
     problem: "QEMU could not start it",
     means: "QEMU ended while it set up the guest, before the guest ran; its message names the option or step",
-    causes: "a device, file or port that another process holds, or that does not exist (a VFIO group, a locked disk \
-        image); memory that cannot be had (huge pages, a limit); a CPU feature or option that is not there; missing \
-        rights",
+    causes: "an option, device or machine type that this QEMU does not have; a file, device, port or memory that \
+        cannot be had",
     next: "Change what QEMU's message names, and start the guest again",
     ..ENTRY_FAILED
+};
+pub(super) const START_CPU: Incident = Incident {
+    title: "QEMU could not start the guest: the host does not offer its CPU model or features",
+    problem: "lacks its CPU features",
+    causes: "a CPU model or feature in <cpu> or -cpu that this host's CPU, kernel or microcode does not offer; a \
+        configuration from another host; Hyper-V enlightenments that need one another or a newer kernel",
+    next: "virsh domcapabilities lists the models and features that this host offers: choose one of them, or take out \
+        the feature that the line names, and start the guest again",
+    ..START_FAILED
+};
+pub(super) const START_VFIO: Incident = Incident {
+    title: "QEMU could not start the guest: its passed-through device cannot be used",
+    problem: "VFIO device not usable",
+    causes: "another device of its VFIO group that a driver of the host holds (not viable); another guest that has the \
+        device; for Cannot allocate memory, a limit of locked memory below the guest's memory; an IOMMU that is off",
+    next: "lspci -nnk names the driver of each device of the group: bind all of them to vfio-pci. Raise the limit of \
+        locked memory (memlock; <hard_limit> of libvirt), and start the guest again",
+    ..START_FAILED
+};
+pub(super) const START_IN_USE: Incident = Incident {
+    title: "QEMU could not start the guest: another process has its file, port or device",
+    problem: "file or port in use",
+    causes: "a second guest with the same disk image, or a QEMU of this guest that has not ended; a backup or qemu-img \
+        that has the image open; for an address, a program that listens on the port",
+    next: "fuser -v FILE, or ss -ltnp for a port, names the process: end it, or give the guest a file or port that is \
+        free. Do not switch the lock off: two writers destroy an image",
+    ..START_FAILED
+};
+pub(super) const START_AFFINITY: Incident = Incident {
+    title: "The guest did not start: libvirt could not pin it to the CPUs of its configuration",
+    problem: "pins are refused",
+    means: "The kernel refused the CPU affinity that libvirt asked for, so libvirt did not start the guest",
+    causes: "a pin (vcpupin, emulatorpin, <vcpu cpuset>) to a CPU that the host does not have online, as on a host \
+        with fewer CPUs; a cgroup (cpuset of machine.slice) without these CPUs; an old libvirt that counts the CPUs \
+        wrongly",
+    next: "Compare lscpu -e with the pins in virsh dumpxml, pin to CPUs that are there, or take the pins out (virsh \
+        edit), and start the guest again",
+    ..START_FAILED
+};
+pub(super) const START_SOCKET: Incident = Incident {
+    title: "QEMU could not start the guest: a socket that it needs does not answer",
+    problem: "socket does not answer",
+    causes: "for No such file, a helper (Open vSwitch or DPDK, virtiofsd, swtpm) that does not run or has its socket \
+        elsewhere; for Permission denied, the socket's owner and mode, or AppArmor or SELinux; for Connection refused, \
+        a helper that has ended",
+    next: "ls -l on the path in the line: start the helper, or write its path into the guest's configuration; let \
+        QEMU's user (user and group in /etc/libvirt/qemu.conf) open it",
+    ..START_FAILED
+};
+pub(super) const START_DENIED: Incident = Incident {
+    title: "QEMU could not start the guest: it may not open a file or device",
+    problem: "no access to a file",
+    causes: "owner or mode of the file, or of a folder above it, for QEMU's user; AppArmor or SELinux; NFS with \
+        root_squash",
+    next: "namei -l FILE shows the rights of each folder, journalctl -k -g denied what AppArmor or SELinux refused; \
+        QEMU's user is in /etc/libvirt/qemu.conf",
+    ..START_FAILED
+};
+pub(super) const START_HUGE_PAGES: Incident = Incident {
+    title: "QEMU could not start the guest: the host has too few free huge pages",
+    problem: "too few huge pages",
+    means: "QEMU ended before the guest ran: its memory has to consist of huge pages, and the pool does not have \
+        enough. Free memory and swap do not count",
+    causes: "a pool (vm.nr_hugepages) smaller than the memory of all guests that use it; pages on other NUMA nodes than \
+        the guest is bound to; pages of another size",
+    next: "Compare HugePages_Free in /proc/meminfo, and free_hugepages of each node below /sys/devices/system/node, \
+        with the guest's memory: raise vm.nr_hugepages (best at boot, hugepages=N), or take <hugepages/> out",
+    ..START_FAILED
+};
+pub(super) const START_MEMORY: Incident = Incident {
+    title: "QEMU could not start the guest: the host has too little memory for it",
+    problem: "too little memory",
+    causes: "other guests and programs that have the memory; a limit (memlock, a cgroup, vm.overcommit_memory=2); a \
+        guest larger than the host",
+    next: "Compare the guest's memory with free -h, and with CommitLimit in /proc/meminfo: make it smaller, or end \
+        others",
+    ..START_FAILED
+};
+pub(super) const START_MISSING: Incident = Incident {
+    title: "QEMU could not start the guest: a file, network or device of its configuration is missing",
+    problem: "file or network missing",
+    causes: "an image, ISO or firmware that was moved or deleted, or whose storage is not mounted; a network or bridge \
+        that is not up",
+    next: "ls -l on the path in the line, virsh net-list --all and ip link show what is missing: bring it back (virsh \
+        net-start NETWORK), or take it out of the configuration",
+    ..START_FAILED
 };
 pub(super) const NOT_TAKEN_OVER: Incident = Incident {
     title: "A guest could not be taken over from another host",

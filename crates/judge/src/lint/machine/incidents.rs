@@ -3,7 +3,9 @@
 
 use super::guest::{place_text, vcpu_text};
 use super::incident_texts::{self as words, Incident};
+use crate::lint::engine::finding::is_made;
 use crate::lint::engine::grouping::join;
+use crate::lint::fixes::shell::is_plain_name;
 use crate::lint::prelude::*;
 use Severity::{Critical, Info, Warning};
 use kvm::kernel_log::{CGROUP_LIMIT, INCOMING_MIGRATION, LogKind, LogLine, NODE_LIMIT, no_kvm};
@@ -48,52 +50,100 @@ fn of_return(reason: i32) -> Option<Event> {
     })
 }
 
-/// The rule that reports a line of the log, and the event that the line stands for; `no_kvm` is what lines about a
-/// missing KVM stand for. The codes of [`LogKind::InternalError`] are suberrors (`KVM_INTERNAL_ERROR_…` in
-/// include/uapi/linux/kvm.h), those of [`LogKind::DiskError`] errnos.
-fn of_line(line: &LogLine, no_kvm: Option<&'static Incident>) -> Option<(RuleId, Event)> {
-    use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostLockup, NoKvm};
-    let (rule, severity, incident) = match (line.kind, line.data) {
-        (LogKind::EntryFailed, _) => (AbnormalExit, Critical, &words::ENTRY_FAILED),
-        (LogKind::TripleFault, _) => (AbnormalExit, Warning, &words::TRIPLE_FAULT),
-        (LogKind::SplitLock | LogKind::BusLock, _) => (AbnormalExit, Warning, &words::BUS_LOCKS),
-        (LogKind::InternalError, Some(1)) => (AbnormalExit, Critical, &words::EMULATION),
-        (LogKind::InternalError, _) => (AbnormalExit, Critical, &words::INTERNAL_ERROR),
-        (LogKind::EptMisconfig, _) => (AbnormalExit, Critical, &words::EPT_MISCONFIG),
-        (LogKind::RunFailed, _) => (AbnormalExit, Critical, &words::RUN_FAILED),
-        (LogKind::MachineCheck, _) => (AbnormalExit, Critical, &words::MACHINE_CHECK),
-        (LogKind::StartFailed, Some(INCOMING_MIGRATION)) => (AbnormalExit, Warning, &words::NOT_TAKEN_OVER),
-        (LogKind::StartFailed, _) => (AbnormalExit, Warning, &words::START_FAILED),
-        (LogKind::KernelBug, _) => (AbnormalExit, Warning, &words::KERNEL_BUG),
-        (LogKind::EmulationFailure, _) => (AbnormalExit, Warning, &words::EMULATION),
-        (LogKind::KilledForMemory, Some(CGROUP_LIMIT)) => (GuestKilled, Critical, &words::KILLED_AT_LIMIT),
-        (LogKind::KilledForMemory, Some(NODE_LIMIT)) => (GuestKilled, Critical, &words::KILLED_ON_NODES),
-        (LogKind::KilledForMemory, _) => (GuestKilled, Critical, &words::KILLED_FOR_MEMORY),
-        (LogKind::OutOfMemory, _) => (GuestKilled, Warning, &words::OUT_OF_MEMORY),
-        (LogKind::Killed, _) => (GuestKilled, Critical, &words::KILLED),
-        (LogKind::MemoryFailure, _) => (GuestKilled, Critical, &words::MEMORY_FAILURE),
-        (LogKind::Terminated, _) => (GuestKilled, Info, &words::TERMINATED),
-        (LogKind::Lockup, _) if stack_has(line, OTHER_CPUS) => (HostLockup, Critical, &words::WAIT_FOR_CPU),
-        (LogKind::Lockup, _) => (HostLockup, Critical, &words::LOCKUP),
-        (LogKind::HungTask, _) if stack_has(line, MEMSLOTS) => (HostLockup, Warning, &words::HUNG_MEMSLOTS),
-        (LogKind::HungTask, _) if stack_has(line, MEMORY) => (HostLockup, Warning, &words::HUNG_MEMORY),
-        (LogKind::HungTask, _) if stack_has(line, STORAGE) => (HostLockup, Warning, &words::HUNG_STORAGE),
-        (LogKind::HungTask, _) => (HostLockup, Warning, &words::HUNG_TASK),
-        (LogKind::OtherLockup, _) => (HostLockup, Warning, &words::OTHER_LOCKUP),
-        (LogKind::GuestLockup, _) => (HostLockup, Warning, &words::GUEST_LOCKUP),
-        (LogKind::GuestHungTask, _) => (HostLockup, Warning, &words::GUEST_HUNG_TASK),
-        (LogKind::GuestClock, _) => (HostLockup, Info, &words::GUEST_CLOCK),
-        (LogKind::DiskError, Some(28 | 122)) => (DiskErrors, Warning, &words::DISK_FULL),
-        (LogKind::DiskError, Some(5)) => (DiskErrors, Warning, &words::DISK_DEVICE),
-        (LogKind::DiskError, Some(108)) => (DiskErrors, Warning, &words::DISK_BLOCKED),
-        (LogKind::DiskError, Some(116)) => (DiskErrors, Warning, &words::DISK_STALE),
-        (LogKind::DiskError, _) => (DiskErrors, Warning, &words::DISK_ERROR),
-        (LogKind::NoKvm, _) => (NoKvm, Warning, no_kvm?),
-        _ => return None,
-    };
-    Some((rule, (severity, incident)))
+/// What a line of the log stands for.
+struct Sign {
+    kind: LogKind,
+    /// The codes of the line that it takes: suberrors of [`LogKind::InternalError`] (`KVM_INTERNAL_ERROR_…` in
+    /// include/uapi/linux/kvm.h), errnos of [`LogKind::DiskError`]. Empty: any.
+    codes: &'static [u64],
+    /// Words that the line names, one of them at least. Empty: any.
+    names: &'static [&'static str],
+    rule: RuleId,
+    event: Event,
 }
 
+const fn sign(kind: LogKind, codes: &'static [u64], rule: RuleId, event: Event) -> Sign {
+    Sign { kind, codes, names: &[], rule, event }
+}
+
+/// The same for lines that name one of these.
+const fn naming(names: &'static [&'static str], kind: LogKind, rule: RuleId, event: Event) -> Sign {
+    Sign { kind, codes: &[], names, rule, event }
+}
+
+use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostLockup};
+
+/// All signs; the first that fits a line counts, so the exact ones of a kind come first.
+static SIGNS: [Sign; 47] = [
+    sign(LogKind::EntryFailed, &[], AbnormalExit, (Critical, &words::ENTRY_FAILED)),
+    sign(LogKind::TripleFault, &[], AbnormalExit, (Warning, &words::TRIPLE_FAULT)),
+    sign(LogKind::SplitLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
+    sign(LogKind::BusLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
+    naming(MMIO_EXITS, LogKind::InternalError, AbnormalExit, (Critical, &words::DELIVERY_BY_MMIO)),
+    sign(LogKind::InternalError, &[1], AbnormalExit, (Critical, &words::EMULATION)),
+    sign(LogKind::InternalError, &[3], AbnormalExit, (Critical, &words::DELIVERY)),
+    sign(LogKind::InternalError, &[], AbnormalExit, (Critical, &words::INTERNAL_ERROR)),
+    sign(LogKind::EptMisconfig, &[], AbnormalExit, (Critical, &words::EPT_MISCONFIG)),
+    sign(LogKind::RunFailed, &[], AbnormalExit, (Critical, &words::RUN_FAILED)),
+    sign(LogKind::MachineCheck, &[], AbnormalExit, (Critical, &words::MACHINE_CHECK)),
+    sign(LogKind::StartFailed, &[INCOMING_MIGRATION], AbnormalExit, (Warning, &words::NOT_TAKEN_OVER)),
+    naming(CPU, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_CPU)),
+    naming(VFIO, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_VFIO)),
+    naming(IN_USE, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_IN_USE)),
+    naming(AFFINITY, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_AFFINITY)),
+    naming(SOCKET, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_SOCKET)),
+    naming(DENIED, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_DENIED)),
+    naming(HUGE_PAGES, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_HUGE_PAGES)),
+    naming(NO_MEMORY, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_MEMORY)),
+    naming(MISSING, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_MISSING)),
+    sign(LogKind::StartFailed, &[], AbnormalExit, (Warning, &words::START_FAILED)),
+    sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &words::KERNEL_BUG)),
+    sign(LogKind::EmulationFailure, &[], AbnormalExit, (Warning, &words::EMULATION)),
+    sign(LogKind::KilledForMemory, &[CGROUP_LIMIT], GuestKilled, (Critical, &words::KILLED_AT_LIMIT)),
+    sign(LogKind::KilledForMemory, &[NODE_LIMIT], GuestKilled, (Critical, &words::KILLED_ON_NODES)),
+    sign(LogKind::KilledForMemory, &[], GuestKilled, (Critical, &words::KILLED_FOR_MEMORY)),
+    sign(LogKind::OutOfMemory, &[], GuestKilled, (Warning, &words::OUT_OF_MEMORY)),
+    sign(LogKind::Killed, &[], GuestKilled, (Critical, &words::KILLED)),
+    sign(LogKind::MemoryFailure, &[], GuestKilled, (Critical, &words::MEMORY_FAILURE)),
+    sign(LogKind::Terminated, &[], GuestKilled, (Info, &words::TERMINATED)),
+    naming(OTHER_CPUS, LogKind::Lockup, HostLockup, (Critical, &words::WAIT_FOR_CPU)),
+    sign(LogKind::Lockup, &[], HostLockup, (Critical, &words::LOCKUP)),
+    naming(MEMSLOTS, LogKind::HungTask, HostLockup, (Warning, &words::HUNG_MEMSLOTS)),
+    naming(MEMORY, LogKind::HungTask, HostLockup, (Warning, &words::HUNG_MEMORY)),
+    naming(STORAGE, LogKind::HungTask, HostLockup, (Warning, &words::HUNG_STORAGE)),
+    sign(LogKind::HungTask, &[], HostLockup, (Warning, &words::HUNG_TASK)),
+    sign(LogKind::OtherLockup, &[], HostLockup, (Warning, &words::OTHER_LOCKUP)),
+    sign(LogKind::GuestLockup, &[], HostLockup, (Warning, &words::GUEST_LOCKUP)),
+    sign(LogKind::GuestHungTask, &[], HostLockup, (Warning, &words::GUEST_HUNG_TASK)),
+    sign(LogKind::GuestClock, &[], HostLockup, (Info, &words::GUEST_CLOCK)),
+    sign(LogKind::DiskError, &[28, 122], DiskErrors, (Warning, &words::DISK_FULL)),
+    sign(LogKind::DiskError, &[5], DiskErrors, (Warning, &words::DISK_DEVICE)),
+    sign(LogKind::DiskError, &[108], DiskErrors, (Warning, &words::DISK_BLOCKED)),
+    sign(LogKind::DiskError, &[116], DiskErrors, (Warning, &words::DISK_STALE)),
+    sign(LogKind::DiskError, &[], DiskErrors, (Warning, &words::DISK_ERROR)),
+    sign(LogKind::NoKvm, &[], RuleId::NoKvm, (Warning, &words::KVM_ABSENT)),
+];
+
+/// Exits for memory without RAM behind it, which delivered an event (`DELIVERY` in the block of the log's reader).
+const MMIO_EXITS: &[&str] = &["exit ept_misconfig", "exit ept_violation", "exit npf"];
+/// What stands in lines about a start that failed: a CPU model or feature.
+const CPU: &[&str] = &["hyperv", "hyper-v", "requested feature", "cpu model", "host doesn't support", "not compatible"];
+/// The same for devices that are passed through.
+const VFIO: &[&str] = &["vfio", "iommu", "is not viable"];
+/// The same for a file or port that another process has.
+const IN_USE: &[&str] = &["\" lock", "another process using", "address already in use", "resource busy"];
+/// The same for CPUs.
+const AFFINITY: &[&str] = &["cpu affinity", "cpuset"];
+/// The same for sockets of helpers.
+const SOCKET: &[&str] = &["failed to connect", "vhost-user", "vhost_user"];
+/// The same for rights.
+const DENIED: &[&str] = &["permission denied", "operation not permitted"];
+/// The same for huge pages.
+const HUGE_PAGES: &[&str] = &["backing store for guest ram", "hugepage", "huge page", "hugetlb"];
+/// The same for other memory.
+const NO_MEMORY: &[&str] = &["cannot allocate memory", "set up guest memory"];
+/// The same for files, networks and devices.
+const MISSING: &[&str] = &["no such file", "no such device", "could not open", "network", "/dev/net/tun", "bridge"];
 /// Parts of the names of functions that wait for other CPUs and their locks.
 const OTHER_CPUS: &[&str] = &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop", "spin_lock", "queued_"];
 /// The same for a change of a guest's memory map.
@@ -106,10 +156,23 @@ const STORAGE: &[&str] = &[
     "btrfs_", "gfs2", "ocfs2", "fuse_", "zfs", "zio_", "dm_", "scsi_", "nvme_", "fsync",
 ];
 
-/// Whether a line's stack names one of these functions. What comes before it names threads and programs.
-fn stack_has(line: &LogLine, names: &[&str]) -> bool {
-    let stack = line.text.split_once(" … ").map(|(_, stack)| stack);
-    stack.is_some_and(|stack| names.iter().any(|name| stack.contains(name)))
+/// The sign that a line is.
+fn of_line(line: &LogLine) -> Option<&'static Sign> {
+    // Of a report with a stack the functions count. What comes before them names threads and programs.
+    let is_stack = matches!(line.kind, LogKind::Lockup | LogKind::HungTask);
+    let text = if is_stack { line.text.split_once(" … ").map_or("", |(_, stack)| stack) } else { &line.text };
+    let text = text.to_ascii_lowercase();
+    SIGNS.iter().filter(|sign| sign.kind == line.kind).find(|sign| {
+        let is_coded = sign.codes.is_empty() || line.data.is_some_and(|code| sign.codes.contains(&code));
+        is_coded && (sign.names.is_empty() || sign.names.iter().any(|name| text.contains(name)))
+    })
+}
+
+/// Whether an exact sign of the same kind is there, which says more than this general one.
+fn is_said(general: &Incident, all: &[&'static Incident]) -> bool {
+    let is_general = |sign: &&Sign| sign.event.1 == general && sign.codes.is_empty() && sign.names.is_empty();
+    let is_exact = |sign: &Sign| sign.event.1 != general && all.contains(&sign.event.1);
+    SIGNS.iter().filter(is_general).any(|of| SIGNS.iter().any(|sign| sign.kind == of.kind && is_exact(sign)))
 }
 
 /// Whether a line of the log is news.
@@ -122,6 +185,8 @@ type ByGuest = BTreeMap<Option<usize>, Incidents>;
 #[derive(Default)]
 struct Incidents {
     all: Vec<(Severity, &'static Incident, String)>,
+    /// The commands that show the logs about them.
+    logs: Vec<String>,
     marks: Vec<Mark>,
 }
 
@@ -157,9 +222,8 @@ pub(super) fn no_kvm_cause(ctx: &Context<'_>) -> Option<&'static Incident> {
 
 /// Whether anything that ended or broke a guest is known.
 pub(super) fn something_broke(ctx: &Context<'_>) -> bool {
-    let broke = |rule: RuleId| matches!(rule, RuleId::AbnormalExit | RuleId::GuestKilled);
-    let lines = || ctx.model.host.kernel_log.iter().filter(|line| is_recent(ctx, line));
-    lines().filter_map(|line| of_line(line, None)).any(|(rule, _)| broke(rule))
+    let mut lines = ctx.model.host.kernel_log.iter().filter(|line| is_recent(ctx, line));
+    lines.any(|line| of_line(line).is_some_and(|sign| matches!(sign.rule, AbnormalExit | GuestKilled)))
         || ctx.guests.iter().any(|guest| !by_exits(ctx, guest).all.is_empty())
 }
 
@@ -167,18 +231,22 @@ pub(super) fn something_broke(ctx: &Context<'_>) -> bool {
 fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Verdicts) {
     add_log_lines(ctx, verdicts.rule(), counts, &mut all);
     for (owner, events) in all {
-        let Some((severity, worst, _)) = events.all.iter().min_by_key(|event| Reverse(event.0)) else { continue };
+        let given: Vec<&Incident> = events.all.iter().map(|event| event.1).collect();
+        let exact = events.all.iter().filter(|event| !is_said(event.1, &given));
+        let Some((severity, worst, _)) = exact.clone().min_by_key(|event| Reverse(event.0)) else { continue };
         let (severity, mut all, mut see, mut fix) = (*severity, vec![*worst], Vec::new(), Vec::new());
-        join(&mut all, events.all.iter().map(|event| event.1).collect());
-        join(&mut see, all.iter().flat_map(|i| i.links).map(|link| (*link).to_owned()).collect());
-        join(&mut fix, all.iter().map(|i| fixes::advice(i.next)).collect());
-        let why = |i: &&Incident| format!("{}. Likely causes, the likeliest first: {}", i.means, i.causes);
+        let (mut means, mut causes) = (Vec::new(), Vec::new());
+        join(&mut all, exact.map(|event| event.1).collect());
+        for incident in all {
+            join(&mut see, incident.links.iter().map(|link| (*link).to_owned()).collect());
+            join(&mut fix, vec![fixes::advice(incident.next)]);
+            join(&mut means, vec![incident.means]);
+            join(&mut causes, incident.causes.split("; ").collect());
+        }
         let (title, problem) = (worst.title.into(), worst.problem.into());
-        let why = all.iter().map(why).collect::<Vec<_>>().join(". ");
-        let of_vmm = all.iter().any(|incident| incident.next.contains("VMM's log"));
-        let kernel = "look at: journalctl -k";
-        let check = if of_vmm { "look at: journalctl -k; tail -n 50 /var/log/libvirt/qemu/*.log" } else { kernel };
-        let evidence = events.all.into_iter().map(|event| event.2).chain([check.into()]).collect();
+        let why = format!("{}. Likely causes, the likeliest first: {}", means.join(". "), causes.join("; "));
+        let logs = events.logs.iter().map(|log| format!("look at: {log}"));
+        let evidence = events.all.into_iter().map(|event| event.2).chain(logs).collect();
         let found = Finding::new(severity, Confidence::High, evidence, fix);
         verdicts.find_of(ctx, owner, Finding { title, problem, why, see, marks: events.marks, ..found });
     }
@@ -228,6 +296,9 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
         events.all.push((Warning, &words::WINDOWS_CRASH, text));
         events.marks.extend(crash.marks);
     }
+    if !events.all.is_empty() {
+        events.logs = vec![log_of_qemu(Some(guest.name())), KERNEL_LOG.into()];
+    }
     events
 }
 
@@ -255,8 +326,11 @@ fn words_of(line: &LogLine) -> String {
 /// Adds the lines of the host's log that are signs of events, by guest. Where one `counts`, the recent ones like it are
 /// evidence too.
 fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGuest) {
-    let no_kvm = no_kvm_cause(ctx);
-    let event = |line: &LogLine| of_line(line, no_kvm).filter(|of| of.0 == rule).map(|of| of.1);
+    let no_kvm = no_kvm_cause(ctx).map(|cause| (Warning, cause));
+    let event = |line: &LogLine| {
+        let sign = of_line(line).filter(|sign| sign.rule == rule)?;
+        if line.kind == LogKind::NoKvm { no_kvm } else { Some(sign.event) }
+    };
     // Lines that say the same: whether one of them counts, and all of them.
     let mut alike: Vec<(bool, Vec<&LogLine>)> = Vec::new();
     let mut places = HashMap::new();
@@ -292,8 +366,49 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
         if let Some(cause) = first.data.and_then(|code| code_text(first.kind, code)) {
             text = text + "; " + cause;
         }
-        all.entry(owner).or_default().all.push((severity, incident, text));
+        let events = all.entry(owner).or_default();
+        events.all.push((severity, incident, text));
+        let name = owner.and_then(|i| ctx.guests.get(i)).map(GuestContext::name).or(first.guest.as_deref());
+        join(&mut events.logs, logs_of(first, name));
     }
+}
+
+/// Commands that show the log which a line came from, with the lines around it.
+fn logs_of(line: &LogLine, guest: Option<&str>) -> Vec<String> {
+    let says = |words: &[&str]| words.iter().any(|word| line.text.contains(word));
+    let of_libvirt =
+        says(&["libvirt", "virtqemud", "error: internal error", "monitor"]) || line.text.starts_with("error: ");
+    let qemu = || log_of_qemu(guest);
+    match line.kind {
+        LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock => {
+            vec!["journalctl -k, inside the guest".into()]
+        }
+        _ if line.time_s.is_some() || says(&["kernel: "]) => vec![KERNEL_LOG.into()],
+        _ if says(&["QEMU["]) => vec!["journalctl -t QEMU".into()],
+        LogKind::StartFailed | LogKind::Terminated | LogKind::Killed if of_libvirt => {
+            let cites = says(&["qemu", "monitor", "signal"]).then(qemu);
+            cites.into_iter().chain(["journalctl -u virtqemud -u libvirtd".into()]).collect()
+        }
+        LogKind::Killed if says(&["segfault", "trap", "general protection", "code=", "dumped core", "type=1701"]) => {
+            vec![KERNEL_LOG.into()]
+        }
+        LogKind::InternalError
+        | LogKind::RunFailed
+        | LogKind::StartFailed
+        | LogKind::Terminated
+        | LogKind::Killed
+        | LogKind::EntryFailed
+        | LogKind::TripleFault
+        | LogKind::DiskError => vec![qemu()],
+        _ => vec![KERNEL_LOG.into()],
+    }
+}
+
+const KERNEL_LOG: &str = "journalctl -k";
+
+fn log_of_qemu(guest: Option<&str>) -> String {
+    let guest = guest.filter(|name| is_plain_name(name) && !is_made(name)).unwrap_or("GUEST");
+    format!("tail -n 50 /var/log/libvirt/qemu/{guest}.log")
 }
 
 /// On a running host a line is an event: it counts when it appears, not for as long as the log holds it. Of what
