@@ -17,8 +17,6 @@ static FIRMWARE: Pattern = Pattern::new("(?:^|/)(?:OVMF|AAVMF|edk2|efi)[^/]*$");
 static SCOPE: Pattern = Pattern::new(r"machine-(?:qemu\\x2d[0-9]+\\x2d)?(?P<name>[^/ ]*?)\.scope");
 /// `(vm='web')`, `/var/lib/libvirt/qemu/domain-3-web/`, `/dev/hugepages/libvirt/qemu/3-web`.
 static BY_LIBVIRT: Pattern = Pattern::new(r"(?:\(vm='|libvirt/qemu/(?:domain-)?[0-9]+-)(?P<name>[^',/ )]+)");
-/// libvirt cuts the name in a folder's name to 20 characters (`virDomainDefGetShortName`).
-const SHORT_NAME: usize = 20;
 static ESCAPE: Pattern = Pattern::new(r"\\x(?P<code>[0-7][0-9a-f])");
 /// A container's scope or folder. An id is 64 hexadecimal digits, of which its tools show twelve.
 static CONTAINER: Pattern = Pattern::new(r"^(?:(?P<tool>.*)-)?(?P<id>[0-9a-fA-F]{12})[0-9a-fA-F]{52}(?:\.scope)?$");
@@ -97,7 +95,7 @@ pub(crate) fn of_scope(text: &str) -> Option<String> {
 /// The guest of a line of a log: of its scope, or as libvirt names it in its messages and folders.
 pub(crate) fn of_log_line(text: &str) -> Option<String> {
     let by_libvirt = || Some(sanitize(group(&BY_LIBVIRT.captures(text)?, "name")?, 128));
-    of_scope(text).or_else(|| by_libvirt().filter(|name| name.len() < SHORT_NAME))
+    of_scope(text).or_else(by_libvirt)
 }
 
 /// `docker-<id>.scope`, `libpod-<id>.scope`, `cri-containerd-<id>.scope`, or the bare id of cgroup v1.

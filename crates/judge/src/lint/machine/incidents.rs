@@ -71,15 +71,19 @@ const fn naming(names: &'static [&'static str], kind: LogKind, rule: RuleId, eve
     Sign { kind, codes: &[], names, rule, event }
 }
 
+/// The same for lines about a start that failed.
+const fn start(names: &'static [&'static str], incident: &'static Incident) -> Sign {
+    naming(names, LogKind::StartFailed, AbnormalExit, (Warning, incident))
+}
+
 use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostLockup};
 
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
-static SIGNS: [Sign; 47] = [
+static SIGNS: [Sign; 45] = [
     sign(LogKind::EntryFailed, &[], AbnormalExit, (Critical, &words::ENTRY_FAILED)),
     sign(LogKind::TripleFault, &[], AbnormalExit, (Warning, &words::TRIPLE_FAULT)),
     sign(LogKind::SplitLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
     sign(LogKind::BusLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
-    naming(MMIO_EXITS, LogKind::InternalError, AbnormalExit, (Critical, &words::DELIVERY_BY_MMIO)),
     sign(LogKind::InternalError, &[1], AbnormalExit, (Critical, &words::EMULATION)),
     sign(LogKind::InternalError, &[3], AbnormalExit, (Critical, &words::DELIVERY)),
     sign(LogKind::InternalError, &[], AbnormalExit, (Critical, &words::INTERNAL_ERROR)),
@@ -87,15 +91,14 @@ static SIGNS: [Sign; 47] = [
     sign(LogKind::RunFailed, &[], AbnormalExit, (Critical, &words::RUN_FAILED)),
     sign(LogKind::MachineCheck, &[], AbnormalExit, (Critical, &words::MACHINE_CHECK)),
     sign(LogKind::StartFailed, &[INCOMING_MIGRATION], AbnormalExit, (Warning, &words::NOT_TAKEN_OVER)),
-    naming(CPU, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_CPU)),
-    naming(VFIO, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_VFIO)),
-    naming(IN_USE, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_IN_USE)),
-    naming(AFFINITY, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_AFFINITY)),
-    naming(SOCKET, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_SOCKET)),
-    naming(DENIED, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_DENIED)),
-    naming(HUGE_PAGES, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_HUGE_PAGES)),
-    naming(NO_MEMORY, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_MEMORY)),
-    naming(MISSING, LogKind::StartFailed, AbnormalExit, (Warning, &words::START_MISSING)),
+    start(&["hyperv", "hyper-v", "requested feature", "cpu model", "host doesn't support"], &words::START_CPU),
+    start(&["vfio", "iommu group", "is not viable"], &words::START_VFIO),
+    start(&["\" lock", "another process using", "address already in use", "resource busy"], &words::START_IN_USE),
+    start(&["cpu affinity", "cpuset"], &words::START_AFFINITY),
+    start(&["failed to connect", "vhost-user", "vhost_user"], &words::START_SOCKET),
+    start(&["permission denied", "operation not permitted"], &words::START_DENIED),
+    start(&["backing store for guest ram", "hugepage", "huge page", "hugetlb"], &words::START_HUGE_PAGES),
+    start(&["no such file", "no such device", "could not open", "network not", "bridge helper"], &words::START_MISSING),
     sign(LogKind::StartFailed, &[], AbnormalExit, (Warning, &words::START_FAILED)),
     sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &words::KERNEL_BUG)),
     sign(LogKind::EmulationFailure, &[], AbnormalExit, (Warning, &words::EMULATION)),
@@ -124,26 +127,6 @@ static SIGNS: [Sign; 47] = [
     sign(LogKind::NoKvm, &[], RuleId::NoKvm, (Warning, &words::KVM_ABSENT)),
 ];
 
-/// Exits for memory without RAM behind it, which delivered an event (`DELIVERY` in the block of the log's reader).
-const MMIO_EXITS: &[&str] = &["exit ept_misconfig", "exit ept_violation", "exit npf"];
-/// What stands in lines about a start that failed: a CPU model or feature.
-const CPU: &[&str] = &["hyperv", "hyper-v", "requested feature", "cpu model", "host doesn't support", "not compatible"];
-/// The same for devices that are passed through.
-const VFIO: &[&str] = &["vfio", "iommu", "is not viable"];
-/// The same for a file or port that another process has.
-const IN_USE: &[&str] = &["\" lock", "another process using", "address already in use", "resource busy"];
-/// The same for CPUs.
-const AFFINITY: &[&str] = &["cpu affinity", "cpuset"];
-/// The same for sockets of helpers.
-const SOCKET: &[&str] = &["failed to connect", "vhost-user", "vhost_user"];
-/// The same for rights.
-const DENIED: &[&str] = &["permission denied", "operation not permitted"];
-/// The same for huge pages.
-const HUGE_PAGES: &[&str] = &["backing store for guest ram", "hugepage", "huge page", "hugetlb"];
-/// The same for other memory.
-const NO_MEMORY: &[&str] = &["cannot allocate memory", "set up guest memory"];
-/// The same for files, networks and devices.
-const MISSING: &[&str] = &["no such file", "no such device", "could not open", "network", "/dev/net/tun", "bridge"];
 /// Parts of the names of functions that wait for other CPUs and their locks.
 const OTHER_CPUS: &[&str] = &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop", "spin_lock", "queued_"];
 /// The same for a change of a guest's memory map.
@@ -369,42 +352,31 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
         let events = all.entry(owner).or_default();
         events.all.push((severity, incident, text));
         let name = owner.and_then(|i| ctx.guests.get(i)).map(GuestContext::name).or(first.guest.as_deref());
-        join(&mut events.logs, logs_of(first, name));
+        join(&mut events.logs, vec![log_of(first, name)]);
     }
 }
 
-/// Commands that show the log which a line came from, with the lines around it.
-fn logs_of(line: &LogLine, guest: Option<&str>) -> Vec<String> {
+/// The command that shows the log which a line came from, with the lines around it.
+fn log_of(line: &LogLine, guest: Option<&str>) -> String {
+    use LogKind::{DiskError, EntryFailed, InternalError, Killed, RunFailed, StartFailed, Terminated, TripleFault};
     let says = |words: &[&str]| words.iter().any(|word| line.text.contains(word));
-    let of_libvirt =
-        says(&["libvirt", "virtqemud", "error: internal error", "monitor"]) || line.text.starts_with("error: ");
-    let qemu = || log_of_qemu(guest);
+    let by_libvirt = says(&["libvirt", "virtqemud", "error: "]) && !says(&["monitor", "qemu"]);
     match line.kind {
         LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock => {
-            vec!["journalctl -k, inside the guest".into()]
+            format!("{KERNEL_LOG}, inside the guest")
         }
-        _ if line.time_s.is_some() || says(&["kernel: "]) => vec![KERNEL_LOG.into()],
-        _ if says(&["QEMU["]) => vec!["journalctl -t QEMU".into()],
-        LogKind::StartFailed | LogKind::Terminated | LogKind::Killed if of_libvirt => {
-            let cites = says(&["qemu", "monitor", "signal"]).then(qemu);
-            cites.into_iter().chain(["journalctl -u virtqemud -u libvirtd".into()]).collect()
-        }
-        LogKind::Killed if says(&["segfault", "trap", "general protection", "code=", "dumped core", "type=1701"]) => {
-            vec![KERNEL_LOG.into()]
-        }
-        LogKind::InternalError
-        | LogKind::RunFailed
-        | LogKind::StartFailed
-        | LogKind::Terminated
-        | LogKind::Killed
-        | LogKind::EntryFailed
-        | LogKind::TripleFault
-        | LogKind::DiskError => vec![qemu()],
-        _ => vec![KERNEL_LOG.into()],
+        _ if line.time_s.is_some() || says(OF_KERNEL) => KERNEL_LOG.into(),
+        _ if says(&["QEMU["]) => "journalctl -t QEMU".into(),
+        _ if by_libvirt => "journalctl -u virtqemud -u libvirtd".into(),
+        StartFailed | Terminated | Killed | InternalError => log_of_qemu(guest),
+        RunFailed | EntryFailed | TripleFault | DiskError => log_of_qemu(guest),
+        _ => KERNEL_LOG.into(),
     }
 }
 
 const KERNEL_LOG: &str = "journalctl -k";
+/// Words of lines that the kernel or systemd writes.
+const OF_KERNEL: &[&str] = &["kernel: ", "segfault", "trap", "general protection", "code=", "dumped core", "type=1701"];
 
 fn log_of_qemu(guest: Option<&str>) -> String {
     let guest = guest.filter(|name| is_plain_name(name) && !is_made(name)).unwrap_or("GUEST");
@@ -432,7 +404,6 @@ fn code_text(kind: LogKind, code: u64) -> Option<&'static str> {
     Some(match (kind, code) {
         (LogKind::InternalError, 1) => "suberror 1: an instruction that could not be emulated",
         (LogKind::InternalError, 2) => "suberror 2: two exceptions at once",
-        (LogKind::InternalError, 3) => "suberror 3: an exit while an interrupt or exception was delivered",
         (LogKind::InternalError, 4) => "suberror 4: an exit reason that KVM does not expect",
         (LogKind::EntryFailed, 0x8000_0021) => "reason 0x80000021: invalid guest state",
         (LogKind::EntryFailed, 0x8000_0022) => "reason 0x80000022: the guest's MSRs could not be loaded",

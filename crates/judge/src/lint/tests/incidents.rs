@@ -332,3 +332,48 @@ fn qemus_disk_errors_say_what_the_errno_means() {
         assert!(text.contains(word) && text.contains("drive-virtio-disk0"), "{errno}: {text}");
     }
 }
+
+#[test]
+fn a_failed_start_has_the_fix_and_the_log_of_its_line() {
+    let of_qemu = "error: internal error: process exited while connecting to monitor: qemu-system-x86_64: ";
+    for (line, fix, log) in [
+        (
+            "-object memory-backend-file,id=a: unable to map backing store for guest RAM",
+            "vm.nr_hugepages",
+            "qemu/web.log",
+        ),
+        (
+            "-chardev socket,id=c,path=/run/x.sock: Failed to connect socket /run/x.sock: No such file",
+            "helper",
+            "qemu/web",
+        ),
+        ("-drive file=/a.qcow2: Failed to get \"write\" lock", "fuser -v", "qemu/web.log"),
+        ("-device vfio-pci,host=01:00.0: vfio 0000:01:00.0: group 1 is not viable", "lspci -nnk", "qemu/web.log"),
+        ("-drive file=/a.qcow2: Could not open '/a.qcow2': Permission denied", "namei -l", "qemu/web.log"),
+        ("-cpu EPYC: host doesn't support requested feature", "domcapabilities", "qemu/web.log"),
+    ] {
+        let report = of_log(&format!("error: Failed to start domain 'web'\n{of_qemu}{line}\n"));
+        fires(&report, RuleId::AbnormalExit, Severity::Warning);
+        let text = words(get(&report, RuleId::AbnormalExit));
+        assert!(text.contains(fix) && text.contains(log) && text.contains("of web"), "{line}: {text}");
+    }
+    // What libvirt refused is in its own log, whatever the reason.
+    let affinity = "error: internal error cannot set CPU affinity on process 0: Invalid argument\n";
+    for (line, fix) in [(affinity, "lscpu -e"), ("error: Network not found: no network 'lan'\n", "virsh net-start")] {
+        let text = words(get(&of_log(&format!("error: Failed to start domain web\n{line}")), RuleId::AbnormalExit));
+        assert!(text.contains(fix) && text.contains("virtqemud") && !text.contains("/qemu/"), "{line}: {text}");
+    }
+}
+
+#[test]
+fn events_of_one_guest_have_one_list_of_causes_and_the_exact_one_counts() {
+    let mut model = returned(17);
+    logged(&mut model, "KVM internal error. Suberror: 3\nextra data[0]: 0x8000002f\nextra data[1]: 0x20\n");
+    let options = Options { input: InputKind::File, ..Options::default() };
+    let found = run(&model, &mut RuleMemory::default(), &options);
+    let found = get(&found, RuleId::AbnormalExit);
+    assert_eq!(found.why.matches("likeliest first").count(), 1, "{}", found.why);
+    assert!(found.why.contains("suberror 3") && found.fix.len() == 1, "{found:#?}");
+    let kernel = of_log("[1.0] INFO: task CPU 0/KVM:77 blocked for more than 120 seconds.\n");
+    assert!(words(get(&kernel, RuleId::HostLockup)).contains("look at: journalctl -k"));
+}
