@@ -255,7 +255,8 @@ static CONTINUED: Pattern = Pattern::new(r"\\[ \t]*\n");
 /// An option whose value a mail program put on the next line.
 static WRAPPED: Pattern = Pattern::new(concat!(
     "(?P<option>[ \\t]--?(?:name|machine|M|m|smp|cpu|device|drive|accel|uuid|blockdev|netdev|chardev|object|mon|boot|",
-    "global|rtc|vnc|vga|serial))[ \\t]*\\n[ \\t]*(?P<value>[^ \\t\\n#-])",
+    "global|rtc|vnc|vga|serial|readconfig|iscsi|spice|smbios|pidfile|numa|fsdev|net|cdrom|kernel|initrd|append))",
+    "[ \\t]*\\n[ \\t]*(?P<value>[^ \\t\\n#-])",
 ));
 
 /// Joins the lines of a command: those that a backslash continues, those before an option, with comments between, and

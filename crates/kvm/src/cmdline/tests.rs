@@ -311,7 +311,7 @@ fn qemu_emulates_where_a_whole_command_line_names_no_kvm() {
 
 #[test]
 fn a_value_that_a_mail_put_on_the_next_line_is_read() {
-    let text = "/usr/bin/kvm-spice -name web -smp\n6,maxcpus=8 -m 2048 -cpu\nhost,hv_time -enable-kvm\nIt is slow.\n";
+    let text = "/usr/bin/kvm-spice -name web -smp\n6,maxcpus=8 -smbios\ntype=1 -cpu\nhost,hv_time -enable-kvm\nHm.\n";
     let command = parse_text(text).expect("a command");
     assert_eq!((command.vcpus(), command.hv_time), (Some(6), Some(true)));
 }
