@@ -67,6 +67,8 @@ pub struct VirshText {
     pub host_cpus: Option<u32>,
     /// Names of running domains by their ids, as `virsh list` prints them.
     pub ids: BTreeMap<u32, String>,
+    /// Names of the domains that it lists as shut off.
+    pub off: BTreeSet<String>,
 }
 
 /// Whether a text holds one of these outputs.
@@ -82,6 +84,13 @@ pub fn looks_like(text: &str) -> bool {
 pub fn parse(text: &str) -> VirshText {
     let mut reader = Reader::default();
     text.lines().take(MAX_LINES).enumerate().for_each(|(number, line)| reader.line(number + 1, line));
+    // virsh leaves out a time of 0 (`virshVcpuinfoPrint`), and whoever cuts a text leaves out all of them.
+    for (at, vcpu) in std::mem::take(&mut reader.running) {
+        let Some(totals) = reader.found.domains.get_mut(at).map(|domain| &mut domain.totals) else { continue };
+        if totals.keys().any(|key| key.starts_with("vcpu.")) {
+            totals.entry(format!("vcpu.{vcpu}.time")).or_insert_with(|| "0".into());
+        }
+    }
     reader
         .found
         .domains
@@ -120,6 +129,8 @@ struct Reader {
     clock_ms: Option<u64>,
     /// The vCPUs, each with its domain's position, whose setting `vcpupin` printed.
     settings: BTreeSet<(usize, u32)>,
+    /// The vCPUs, each with its domain's position, that run.
+    running: BTreeSet<(usize, u32)>,
     /// The lengths of affinities.
     lengths: BTreeSet<usize>,
 }
@@ -263,6 +274,8 @@ impl Reader {
         let name = rest.trim_start().split("  ").next().filter(|name| !name.is_empty())?;
         if let Some(id) = id.parse().ok().filter(|_| self.found.ids.len() < MAX_DOMAINS) {
             self.found.ids.entry(id).or_insert_with(|| sanitize(name, 256));
+        } else if rest.trim_end().ends_with("shut off") && self.found.off.len() < MAX_DOMAINS {
+            self.found.off.insert(sanitize(name, 256));
         }
         Some(())
     }
@@ -321,7 +334,12 @@ impl Reader {
                 let ns = (seconds * 1e9) as u64;
                 self.domain()?.totals.insert(format!("vcpu.{vcpu}.time"), ns.to_string());
             }
-            (VirshOutput::VcpuInfo(Some(_)), "State") => self.domain()?.paused = value == "paused",
+            (VirshOutput::VcpuInfo(Some(vcpu)), "State") => {
+                let domain = self.domain()?;
+                domain.paused = value == "paused";
+                domain.shut_off = (value == "N/A").then_some(true).or(domain.shut_off);
+                self.running.extend(self.domain.filter(|_| value == "running").map(|domain| (domain, vcpu)));
+            }
             _ => return None,
         }
         Some(())
