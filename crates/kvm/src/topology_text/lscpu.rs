@@ -113,6 +113,7 @@ pub(super) fn tables(text: &str, found: &mut TopologyText) {
     found.l2.extend(tables.l2);
     found.max_mhz.extend(tables.max_mhz);
     found.notes.extend(tables.notes);
+    found.of_guest = tables.of_guest;
 }
 
 /// Parts of the label of "Thread(s) per core" in util-linux's translations.
@@ -136,6 +137,7 @@ pub(super) fn summary(text: &str, found: &mut TopologyText) {
         let (lower, value) = (label.to_lowercase(), value.trim());
         let is = |words: &[&str]| words.iter().any(|word| lower.contains(word));
         let of_cpus = lower.contains("cpu") || lower.contains("process");
+        found.on_kvm |= value == "KVM" && lower.contains("hypervisor");
         if value.starts_with("fpu ") {
             virtualised.push(value.split_whitespace().any(|flag| flag == "hypervisor"));
         } else if label.contains("NUMA") {

@@ -7,6 +7,7 @@ mod lscpu;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::domain_xml::{children, document};
+use super::pattern::Pattern;
 use super::topology::{self, CpuTopo, HostTopology};
 use super::unread::UnreadLines;
 use anyhow::{Context as _, Result, bail};
@@ -44,6 +45,10 @@ pub struct TopologyText {
     pub params: BTreeMap<String, String>,
     /// Whether the CPU's flags say that a hypervisor runs it; `None` where they are missing or of several machines.
     pub virtualised: Option<bool>,
+    /// Whether a summary names KVM as the hypervisor: a guest of KVM printed it.
+    pub on_kvm: bool,
+    /// CPUs of a smaller table beside the host's, as a guest prints them.
+    pub of_guest: HostTopology,
     /// Hardware threads of a core, as a summary states them.
     threads_per_core: Option<u32>,
     /// The second-level cache of CPUs.
@@ -74,6 +79,7 @@ impl TopologyText {
                 std::mem::swap(self, &mut table);
             }
             self.notes = vec![TWO_MACHINES.to_owned()];
+            self.of_guest = table.topology;
             return;
         }
         self.topology.cpus.append(&mut table.topology.cpus);
@@ -130,12 +136,16 @@ pub fn parse(text: &str) -> Result<TopologyText> {
     siblings(text, &mut found);
     kernel_cmdline(text, &mut found);
     clocks::read(text, &mut found);
-    found.topology.complete(&HostTopology::default());
+    module_parameters(text, &mut found);
+    for topology in [&mut found.topology, &mut found.of_guest] {
+        topology.complete(&HostTopology::default());
+    }
     let offline = found.offline.clone();
     found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
     found.topology.normalise();
+    found.of_guest.normalise();
     found.efficiency = found.slower();
-    if found.topology == HostTopology::default() && found.params.is_empty() {
+    if found.topology == HostTopology::default() && found.params.is_empty() && found.notes.is_empty() {
         bail!(NOTHING_FOUND);
     }
     if found.threads_per_core.is_some_and(|n| n > 1) && !found.topology.has_smt() {
@@ -225,6 +235,19 @@ fn siblings(text: &str, found: &mut TopologyText) {
         for cpu in core.iter().filter(|cpu| known.is_empty() || known.contains(*cpu)) {
             found.add(CpuTopo { cpu, siblings: core.clone(), ..CpuTopo::default() });
         }
+    }
+}
+
+/// A parameter of KVM's modules: `/sys/module/kvm/parameters/halt_poll_ns:200000` of `grep`, or the value in the line
+/// after the file's name, as of `cat`.
+static PARAMETER: Pattern = Pattern::new(concat!(
+    r"(?m)^(?:[^>\n]* )?/sys/module/(?P<module>kvm(?:_intel|_amd)?)/parameters/(?P<name>[a-z0-9_]{1,64})",
+    r"(?::|[ \t]*\r?\n)[ \t]*(?P<value>[A-Za-z0-9]{1,32})[ \t]*\r?$",
+));
+
+fn module_parameters(text: &str, found: &mut TopologyText) {
+    for line in PARAMETER.regex().into_iter().flat_map(|pattern| pattern.captures_iter(text)).take(1000) {
+        found.keep(&format!("{}.{}", &line["module"], &line["name"]), line["value"].to_owned());
     }
 }
 

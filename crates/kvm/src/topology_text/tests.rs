@@ -269,3 +269,17 @@ fn what_decides_the_frequency_of_cpus_is_read_from_every_form() {
         assert!(!looks_like(text), "{text}");
     }
 }
+
+#[test]
+fn parameters_of_kvm_are_read_as_cat_and_grep_print_them() {
+    let params = |text: &str| parse(text).map(|found| found.params).unwrap_or_default();
+    let cat = "On the host:\n# cat /sys/module/kvm/parameters/halt_poll_ns\n500000\n";
+    assert_eq!(params(cat).get("kvm.halt_poll_ns").map(String::as_str), Some("500000"));
+    let grep = "/sys/module/kvm_amd/parameters/avic:0\n/sys/module/kvm/parameters/ignore_msrs:Y\n";
+    assert_eq!(
+        params(grep),
+        [("kvm.ignore_msrs", "Y"), ("kvm_amd.avic", "0")].map(|(a, b)| (a.into(), b.into())).into()
+    );
+    // A command that sets one says nothing of the present value.
+    assert!(params("echo 0 > /sys/module/kvm/parameters/halt_poll_ns\nthen\n").is_empty());
+}
