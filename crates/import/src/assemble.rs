@@ -8,8 +8,9 @@ use super::gathered::{Description, Gathered};
 use super::guest::{self, UNNAMED, merge_same_guests, place_threads};
 use super::{ImportError, ImportOptions, Imported};
 use kvm::device_map::DeviceMap;
-use kvm::domain_xml::{self, DomainXml, SHUT_OFF};
-use kvm::topology::{CpuTopo, EFFICIENCY_CPUS};
+use kvm::domain_xml::{self, DomainXml, GuestTopology, SHUT_OFF};
+use kvm::thread_cpus::ThreadCpus;
+use kvm::topology::{CpuTopo, EFFICIENCY_CPUS, HostTopology};
 use kvm::{CpuSet, sanitize};
 use sample::SourceId::{Cmdline, Config, KernelLog, Mtree, PerfData, Text, Topology, Trace, Virsh, Xml};
 use sample::{
@@ -23,6 +24,9 @@ use std::sync::Arc;
 const MAX_DOMAINS: usize = 4096;
 /// Domains of one name, of which each is compared with a new description.
 const MAX_SAME_NAME: usize = 64;
+/// The note on CPUs that a guest printed.
+const OF_GUEST: &str = "lscpu names KVM as the hypervisor and lists as many CPUs as the guest has vCPUs: its output is \
+    taken for the guest's, not the host's";
 /// Limit of the remarks that are shown.
 const MAX_NOTES: usize = 32;
 /// The sources, those first that JSON's `source` prefers.
@@ -31,6 +35,9 @@ const SOURCES: [SourceId; 10] = [PerfData, Text, Trace, Xml, Cmdline, Mtree, Ker
 /// Makes one sample of all files.
 pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
     let mut domains = described(&mut gathered);
+    if let [only] = domains.as_mut_slice() {
+        take_guest_topology(only, &mut gathered);
+    }
     let base = interval(&gathered, options);
     let base = counted::add(&mut gathered, base, options.duration_s);
     let engine = guest::engine(&gathered.guests, gathered.engine);
@@ -109,7 +116,28 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
             _ => domains.push(description),
         }
     }
+    let is_only = domains.len() == 1;
+    for domain in &mut domains {
+        let name = domain.name().map(str::to_owned);
+        domain.off = gathered.off.contains(&name) || is_only && gathered.off.contains(&None);
+    }
     domains
+}
+
+/// Takes CPUs that the only domain sees, as a command inside it printed them, for its own and not for the host's.
+fn take_guest_topology(domain: &mut Description, gathered: &mut Gathered) {
+    let vcpus = domain.vcpus().or_else(|| Some(domain.pins().keys().last()? + 1));
+    let is_own = |cpus: &HostTopology| vcpus.is_some_and(|vcpus| cpus.cpus.len() == vcpus as usize);
+    if gathered.on_kvm && is_own(&gathered.topology) {
+        gathered.of_guest = std::mem::take(&mut gathered.topology);
+        gathered.notes.push(OF_GUEST.into());
+    }
+    let own = std::mem::take(&mut gathered.of_guest);
+    let threads = own.cpus.iter().map(|cpu| cpu.siblings.len()).max().unwrap_or(1).max(1) as u32;
+    if let Some((xml, _)) = domain.xml.as_mut().filter(|(xml, _)| is_own(&own) && xml.topology.is_none()) {
+        let cores = own.cpus.len() as u32 / threads;
+        Arc::make_mut(xml).topology = Some(GuestTopology { sockets: 1, dies: 1, cores, threads });
+    }
 }
 
 /// Names what was asked about by a running domain's id.
@@ -137,12 +165,19 @@ fn join_by_id(mut domains: Vec<Description>) -> Vec<Description> {
         }
         let pins = asked.pins();
         let fits = |d: &Description| asked.vcpus().zip(d.vcpus()).is_none_or(|(a, b)| a == b);
-        let others = || domains.iter().enumerate().filter(|(other, d)| *other != at && fits(d));
-        let mut same = others().filter(|(_, d)| !pins.is_empty() && d.pins() == pins).map(|(other, _)| other);
-        let alone = || others().find(|(_, d)| is_alone && d.asked_id().is_none()).map(|(other, _)| other);
+        // A text may be cut after the first vCPUs.
+        let includes = |all: &BTreeMap<u32, CpuSet>| pins.iter().all(|(vcpu, cpus)| all.get(vcpu) == Some(cpus));
+        let has_pins = |d: &Description| includes(d.pins()) || d.xml().is_some_and(|xml| includes(&xml.vcpu_pins));
+        let others = || domains.iter().enumerate().filter(|(other, _)| *other != at);
+        let mut same = others().filter(|(_, d)| !pins.is_empty() && has_pins(d)).map(|(other, _)| other);
+        let alone = || others().find(|(_, d)| is_alone && fits(d) && d.asked_id().is_none()).map(|(other, _)| other);
         let Some(other) = same.next().filter(|_| same.next().is_none()).or_else(alone) else { continue };
-        let asked = domains.remove(at);
+        let mut asked = domains.remove(at);
         let other = if other > at { other - 1 } else { other };
+        // libvirt counts ids up: a higher one is of a later start.
+        if asked.asked_id() > domains[other].id {
+            std::mem::swap(&mut asked.printed.threads, &mut domains[other].printed.threads);
+        }
         let name = domains[other].printed.name.clone();
         domains[other].merge(asked);
         domains[other].printed.name = name.or(domains[other].printed.name.take());
@@ -250,7 +285,7 @@ fn assign_guests(domains: &mut Vec<Description>, guests: Vec<DomainSample>, note
             d.guest.is_none() && (is_named || guest.facts.pid.is_some() && d.process() == guest.facts.pid)
         };
         let known = domains.iter().take(described).position(fits);
-        let place = known.or_else(|| (single && described == 1).then_some(0));
+        let place = known.or_else(|| (single && described == 1 && !domains[0].apart).then_some(0));
         if let Some(domain) = place.and_then(|i| domains.get_mut(i)) {
             domain.guest = Some(guest);
             continue;
@@ -327,7 +362,14 @@ fn domain(mut description: Description, options: &ImportOptions) -> DomainSample
     }
     domain.facts = Arc::new(facts);
     counted::complete(&mut domain, &description.printed.totals);
-    place_threads(&mut domain, description.printed.threads);
+    let mut threads = description.printed.threads;
+    if let Some(xml) = domain.facts.xml.as_ref().filter(|_| !threads.vcpus.is_empty()) {
+        // A text may show some vCPUs only.
+        let mut vcpus = xml.value.vcpu_pins.clone();
+        vcpus.retain(|vcpu, _| !threads.last.contains_key(vcpu));
+        threads.complete(ThreadCpus { vcpus, ..ThreadCpus::default() });
+    }
+    place_threads(&mut domain, threads);
     if description.printed.paused {
         domain.state = DomainState::Paused;
     }

@@ -32,12 +32,18 @@ pub(super) struct Gathered {
     pub host_cpus: BTreeSet<u32>,
     /// Names of running domains by their ids.
     pub ids: BTreeMap<u32, String>,
+    /// Names of domains that do not run; `None`: one without a name.
+    pub off: BTreeSet<Option<String>>,
     /// The kernel log.
     pub log: Vec<LogLine>,
     /// Bytes of text.
     pub text_bytes: u64,
     /// The host's topology.
     pub topology: HostTopology,
+    /// CPUs that a guest sees, of a table beside the host's.
+    pub of_guest: HostTopology,
+    /// Whether a summary of CPUs names KVM as their hypervisor.
+    pub on_kvm: bool,
     /// The file that the topology began with.
     pub topology_file: Option<String>,
     /// The host's slower CPUs, where it is hybrid.
@@ -94,6 +100,10 @@ pub(super) struct Description {
     pub printed: VirshDomain,
     /// The guest's system, where its configuration says it.
     pub guest_os: Option<String>,
+    /// Whether the text around it does not show it as running: its start failed, or a list says so.
+    pub off: bool,
+    /// Whether a log in its file is of a larger guest: figures without a name may be that one's.
+    pub apart: bool,
     /// What was measured of it.
     pub guest: Option<DomainSample>,
     /// Its memory tree.
@@ -173,7 +183,7 @@ impl Description {
             || self.process().is_some()
             || self.printed.paused
             || !self.printed.threads.last.is_empty();
-        self.printed.shut_off.unwrap_or(is_definition && !runs)
+        self.printed.shut_off.unwrap_or((is_definition || self.off) && !runs)
     }
 
     /// Adds another description of the same domain.

@@ -5,6 +5,7 @@
 use super::gathered::{CountedGuest, Description, Gathered, is_id};
 use super::{cannot, counted, file_name, guest, kvm_stat, plain_text, trace};
 use kvm::cmdline::QemuCommand;
+use kvm::kernel_log::LogKind;
 use kvm::virsh_text::VirshDomain;
 use kvm::{
     CpuSet, cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, time_profile, topology_text, virsh_text,
@@ -115,9 +116,15 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
             .notes
             .push(file.note("its trace lines are left out beside its tables; report them as a file of their own"));
     }
+    let (described, logged) = (gathered.descriptions.len(), gathered.log.len());
     for (source, read) in &readers {
         read(&mut file, gathered)?;
         gathered.types.insert(*source);
+    }
+    // Someone else's guest, in a thread of several people.
+    let last = gathered.log.iter().skip(logged).filter_map(|line| line.vcpu).max();
+    if let [only] = &mut gathered.descriptions[described..] {
+        only.apart = only.vcpus().zip(last).is_some_and(|(vcpus, last)| last >= vcpus);
     }
     Ok(is_profile || !readers.is_empty())
 }
@@ -140,6 +147,8 @@ fn log(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     if lines.len() >= most {
         gathered.notes.push(file.note(&format!("of each kind of line no more than {most} are counted")));
     }
+    let failed = lines.iter().filter(|line| line.kind == LogKind::StartFailed);
+    gathered.off.extend(failed.map(|line| line.guest.clone()));
     gathered.log.extend(lines);
     Ok(())
 }
@@ -175,6 +184,7 @@ fn virsh(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String>
     let found = virsh_text::parse(file.text);
     gathered.notes.extend(found.unread.notes(&file.name));
     gathered.host_cpus.extend(found.host_cpus);
+    gathered.off.extend(found.off.into_iter().map(Some));
     for (id, name) in found.ids {
         gathered.ids.entry(id).or_insert(name);
     }
@@ -257,6 +267,8 @@ fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Stri
         gathered.topology_file.get_or_insert_with(|| file.name.clone());
     }
     known.complete(&found.topology);
+    gathered.on_kvm |= found.on_kvm;
+    gathered.of_guest.complete(&found.of_guest);
     gathered.virtualised = gathered.virtualised.or(found.virtualised);
     for (name, value) in found.params {
         gathered.params.entry(name).or_insert(value);
