@@ -5,7 +5,7 @@ use super::config::GuestConfig;
 use kvm::Space;
 use kvm::cmdline::is_switched_on;
 use kvm::domain_xml::DomainXml;
-use sample::Origin;
+use sample::{DomainFacts, Origin};
 use schemars::JsonSchema;
 use serde::Serialize;
 use strum::{Display, IntoStaticStr};
@@ -97,8 +97,8 @@ const OTHER_LINUX: &str = "redhat.com oracle.com/ol gentoo openeuler nixos l26 l
 /// Words in names of other known systems.
 const OTHER: &str = "bsd.org freebsd openbsd netbsd solaris illumos apple.com macos haiku minix";
 /// Words in names of guests and drives with Windows.
-const WINDOWS_GUEST: &str = "windows win10 win11 win7 win8 win2k win20 winxp winvista winserver win- win_ w2k w10 w11 \
-                             server_eval tiny10 tiny11";
+const WINDOWS_GUEST: &str = "windows win10 win11 win7 win8 win2k win20 winxp winvista winserver server20 win- win_ w2k \
+                             w10 w11 server_eval tiny10 tiny11";
 
 fn has_word(name: &str, words: &str) -> bool {
     words.split(' ').any(|word| name.contains(word))
@@ -129,7 +129,6 @@ fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
 /// Adds up hints: positive weights for Windows, negative for Linux.
 fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     const KVM_HIDDEN: &str = "KVM is hidden from it, as drivers for Windows want";
-    const VIRTIO_WIN: &str = "the drivers of virtio-win are in a drive";
     let (facts, hyperv) = (&domain.facts, &config.hyperv);
     let xml = |holds: fn(&DomainXml) -> bool| facts.xml.as_ref().is_some_and(|xml| holds(&xml.value));
     let wrote = |words: &str| facts.xml_text.as_ref().is_some_and(|text| text.contains(words));
@@ -140,8 +139,10 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     // Of a command line that is not libvirt's to explain.
     let command = facts.command.as_deref();
     let off = |name: &str| command.and_then(|c| c.cpu_features.get(name)).is_some_and(|value| !is_switched_on(value));
+    let replaced = !hyperv.any()
+        && command.is_some_and(|c| c.cpu_options.iter().any(|cpu| cpu.contains("hv_") || cpu.contains("hv-")));
     let hides_kvm = off("kvm") || off("hypervisor") || command.is_some_and(|c| c.hyperv.contains_key("vendor_id"));
-    let files = command.map_or(&[][..], |c| &c.drive_files);
+    let files = drive_files(facts);
     let drivers = files.iter().any(|file| file.to_ascii_lowercase().contains("virtio-win"));
     let drive_of = |kind| files.iter().any(|file| kind_of_guest_name(file) == Some(kind));
     let (windows_drive, linux_drive) = (drive_of(GuestKind::Windows), drive_of(GuestKind::Linux));
@@ -155,15 +156,15 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let hints = [
         (hyperv.any(), 2, "Hyper-V enlightenments are configured"),
         (hyperv.has("hypervclock") && !hyperv.passthrough, 1, "the Hyper-V clock is configured"),
+        (replaced, 2, "Hyper-V enlightenments are in an earlier -cpu option, which the last one replaces"),
         (all_off, 1, "its XML has Hyper-V enlightenments, all switched off"),
         (wrote("<vmtemplate ") && wrote(" os=\"windows"), 2, "unraid's template says so"),
-        (wrote("virtio-win") && !drivers, 2, VIRTIO_WIN),
         (offset == Some("localtime"), 1, "its clock keeps local time"),
         (by_hand && catchup, 1, "its RTC repeats lost ticks (driftfix=slew)"),
         (name == Some(GuestKind::Windows), 1, "its name"),
         (hidden, 1, KVM_HIDDEN),
         (hides_kvm, 1, KVM_HIDDEN),
-        (drivers, 2, VIRTIO_WIN),
+        (drivers, 2, "the drivers of virtio-win are in a drive"),
         (windows_drive, 1, "a drive's name"),
         (linux_drive && !windows_drive && !drivers, -2, "a drive's name"),
         (has_word(kernel_options, "root= console=tty console=hvc initrd="), -4, "QEMU loads a Linux kernel for it"),
@@ -184,6 +185,14 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let reasons = agreeing.map(|(.., text)| (*text).to_owned()).collect();
     let sure = if score.abs() >= 3 { Confidence::Medium } else { Confidence::Low };
     GuestGuess { kind, sure, reasons }
+}
+
+/// The names of the files of a guest's drives.
+pub fn drive_files(facts: &DomainFacts) -> Vec<&str> {
+    let sources = facts.xml_text.iter().flat_map(|text| text.split("<source ").skip(1));
+    let paths = sources.filter_map(|source| source.split('>').next()?.split(['\'', '"']).nth(1));
+    let of_command = facts.command.iter().flat_map(|command| &command.drive_files).map(String::as_str);
+    of_command.chain(paths.filter_map(|path| path.rsplit('/').next())).collect()
 }
 
 fn touches(domain: &DomainModel, which: impl Fn(u64) -> bool) -> bool {

@@ -26,6 +26,7 @@ pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, Rates};
 pub(crate) use exit_kind::ExitKind;
 pub use exits::{ExitRow, ExitTable};
+pub(crate) use guest::drive_files;
 pub use guest::{Confidence, GuestGuess, GuestKind, kind_of_name};
 pub use history::{HISTORY_POINTS, History, HistoryPoint};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel, HostUsage, TaskGroup};

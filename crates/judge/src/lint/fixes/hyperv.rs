@@ -2,6 +2,7 @@
 
 use super::{advice, command, cpu, libvirt_advice, timer, xml};
 use crate::lint::prelude::*;
+use crate::model::drive_files;
 use kvm::hyperv::{self, Enlightenment};
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
@@ -51,8 +52,8 @@ fn os_contains(guest: &GuestContext<'_>, words: &[&str]) -> bool {
     if let Some(os) = &facts.guest_os {
         return contains(&os.value);
     }
-    let drives = facts.command.iter().flat_map(|command| &command.drive_files);
-    contains(guest.name()) || drives.filter(|file| !file.contains("virtio-win")).any(|file| contains(file))
+    let mut drives = drive_files(facts).into_iter().filter(|file| !file.contains("virtio-win"));
+    contains(guest.name()) || drives.any(contains)
 }
 
 /// Gives a Windows guest the Hyper-V clock and timers.
