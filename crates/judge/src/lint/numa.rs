@@ -4,6 +4,8 @@ use crate::figures::{bytes, listed};
 use crate::lint::pinning::helper_name;
 use crate::lint::prelude::*;
 use faults::PinnedPair;
+use kvm::domain_xml::GuestNumaCell;
+use std::collections::BTreeSet;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::SmtMismatch, Setup(smt), Hold::While).described(RuleDoc {
@@ -65,6 +67,14 @@ const CELLS_CROSSED: Prose = Prose {
     problem: "NUMA cells are crossed",
     why: "Every access that the guest takes for a near one goes to the other node of this host",
 };
+const CELLS_CUT: Prose = Prose {
+    title: "The guest's NUMA cells cut through the sockets of its CPU topology",
+    problem: "NUMA cells cut sockets",
+    why: "QEMU numbers vCPUs socket by socket and core by core, so cores of one socket are on different nodes for the \
+        guest. Its kernel ignores or misreads such a topology, and places tasks wrongly",
+};
+const CELLS_IN_ORDER: &str = "Give the cells the vCPUs in order, each whole sockets: cpus='0-63' and \
+    cpus='64-127' of 128, and pin these vCPUs to the node of their cell's memory";
 const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that its memory is bound to, or bind that to theirs";
 const PIN_CORES_OR_ONE_THREAD: &str = "Pin the vCPUs of a guest core to one core, or show the guest threads='1'";
 const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … threads='2'/>) and \
@@ -73,6 +83,7 @@ const SHOW_NODES: &str = "Show the guest its nodes: <numa> cells in <cpu>, and <
 
 fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
+    cells_cut(guest).into_iter().for_each(|found| verdicts.find(found));
     if map.nodes.len() < 2 || !layout.running {
         return;
     }
@@ -107,6 +118,21 @@ fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes
     let title = "The guest's vCPUs are spread over NUMA nodes that it does not see".into();
     let found = Finding { title, ..Finding::new(severity, confidence, evidence, fix) };
     if is_known { found } else { found.saying(MAY_BE_SPLIT) }
+}
+
+/// Cells that have parts of several sockets of the guest's topology. QEMU numbers vCPUs socket by socket.
+fn cells_cut(guest: &GuestContext<'_>) -> Option<Finding> {
+    let topology = guest.config.topology?;
+    let size = topology.dies.checked_mul(topology.cores)?.checked_mul(topology.threads)?;
+    let cut = |cell: &GuestNumaCell| {
+        let sockets: BTreeSet<u32> = cell.cpus.iter().filter_map(|vcpu| vcpu.checked_div(size)).collect();
+        let is_cut = sockets.len() > 1 && sockets.len() * size as usize != cell.cpus.len();
+        let (id, vcpus, sockets) = (cell.id, &cell.cpus, sockets.len());
+        is_cut.then(|| format!("cell {id} has vCPUs {vcpus}: parts of {sockets} sockets, of {size} vCPUs each"))
+    };
+    let evidence: Vec<String> = guest.config.numa.cells.iter().filter_map(cut).collect();
+    let found = Finding::new(Severity::Warning, Confidence::High, evidence, vec![fixes::advice(CELLS_IN_ORDER)]);
+    (!found.evidence.is_empty()).then(|| found.saying(CELLS_CUT))
 }
 
 /// Cells whose vCPUs are pinned away from the cell's memory.
@@ -208,7 +234,10 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         return;
     }
     let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
-    let evidence = vec![format!("{seen}: {}", listed(pairs.iter().map(named).collect()))];
+    let cores: BTreeSet<CpuSet> = pairs.iter().map(|pair| ctx.topology().siblings(pair.2)).collect();
+    let cores = listed(cores.iter().map(CpuSet::to_string).collect());
+    let pairs_text = listed(pairs.iter().map(named).collect());
+    let evidence = vec![format!("{seen}: {pairs_text}"), format!("CPUs that share a core on this host: {cores}")];
     let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
     let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
