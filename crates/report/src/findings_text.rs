@@ -139,7 +139,8 @@ fn paste(out: &mut String, text: &str) {
 }
 
 fn one(f: &Finding) -> String {
-    let mut out = format!("{:<8} {}: {}\n", f.severity.as_str(), who(f), cut(&f.title, 400));
+    let title = f.title.strip_suffix(&format!(" ({})", who(f))).unwrap_or(&f.title);
+    let mut out = format!("{:<8} {}: {}\n", f.severity.as_str(), who(f), cut(title, 400));
     let rules: Vec<&str> = [&f.rule].into_iter().chain(&f.folded).map(|rule| rule.as_str()).collect();
     let _ = writeln!(out, "  rule  {}, {} confidence", rules.join(" + "), f.confidence.as_str());
     for (i, e) in f.evidence.iter().enumerate() {

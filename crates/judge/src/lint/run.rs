@@ -51,7 +51,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         watching.extend(memory.candidates(hold));
         findings
     } else {
-        found.into_iter().map(|(_, finding)| finding).collect()
+        found.into_iter().map(|(_, finding)| finding.naming_guest()).collect()
     };
     let grouped = grouping::group(findings, is_steady);
     let mut findings: Vec<Finding> = grouped.into_iter().map(Finding::limited).collect();

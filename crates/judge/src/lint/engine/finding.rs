@@ -297,6 +297,16 @@ impl Finding {
         FindingId { rule: self.rule, domain: self.domain.clone(), about: self.target.into(), other }
     }
 
+    /// The same with its guest's name in the title where no text names it, so that it can be read alone.
+    pub(crate) fn naming_guest(mut self) -> Self {
+        let texts = || self.evidence.iter().chain(self.fix.iter().map(|fix| &fix.text)).chain([&self.title, &self.why]);
+        if let Some(name) = self.domain.as_ref().filter(|name| *name != "guest" && !texts().any(|t| t.contains(*name)))
+        {
+            self.title = format!("{} ({name})", self.title);
+        }
+        self
+    }
+
     /// The fix that is handed out: the first with a text to paste, or else the first advice.
     pub fn first_fix(&self) -> Option<&Fix> {
         self.fix.iter().find(|f| f.kind != FixKind::Advice).or(self.fix.first())

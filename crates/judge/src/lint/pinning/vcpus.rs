@@ -258,7 +258,8 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let drift = |(thread, want, now): &(String, &CpuSet, CpuSet)| {
         format!("{thread} is configured for CPU {want} and may use {now}")
     };
-    let lines: Vec<String> = absent.iter().map(absent_line).chain(drifted.iter().map(drift)).collect();
+    let online = (!absent.is_empty()).then(|| format!("the host has CPUs {all} online"));
+    let lines: Vec<String> = absent.iter().map(absent_line).chain(online).chain(drifted.iter().map(drift)).collect();
     if lines.is_empty() {
         return;
     }
