@@ -108,7 +108,7 @@ pub(super) fn means(times: [Option<&Timing>; 2]) -> Compared {
         Some(t.stderr_percent()? / 100.0 * t.mean_us()?)
     });
     let verdict = match (mean, error) {
-        ([Some(b), Some(a)], [Some(eb), Some(ea)]) => Verdict::of(b, a, eb.hypot(ea)),
+        ([Some(b), Some(a)], [Some(eb), Some(ea)]) => Verdict::of(b, a, (eb * eb + ea * ea).sqrt()),
         _ => Verdict::Unknown,
     };
     Compared::new(mean, verdict)
