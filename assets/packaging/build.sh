@@ -37,8 +37,7 @@ step "build"
 rm -rf "$out"
 mkdir -p "$out"
 $CARGO build --release --locked
-# Shared libraries cannot be loaded into a static binary, so libvirt is left out.
-$CARGO build --release --locked --no-default-features --target "$static"
+$CARGO build --release --locked --target "$static"
 
 step "manual pages and completions"
 rm -rf target/manual

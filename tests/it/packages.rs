@@ -158,7 +158,7 @@ fn comparable(list: &str) -> BTreeSet<String> {
 #[test]
 fn rpm_holds_what_the_deb_holds() {
     let test = "rpm_holds_what_the_deb_holds";
-    let Some(rpm) = package(test, ".rpm", &["rpm", "dpkg-deb"]) else { return };
+    let Some(rpm) = package(test, ".rpm", &["rpm", "dpkg-deb", "readelf"]) else { return };
     let Some(deb) = package(test, ".deb", &[]) else { return };
     let rpm = text(&rpm);
     let of_rpm = comparable(&printed("rpm", &["-qlp", rpm]));
@@ -183,6 +183,10 @@ fn rpm_holds_what_the_deb_holds() {
     // A Debian has the libraries, not in the books of rpm.
     printed("rpm", &["--root", text(root), "-i", "--nodeps", "--ignorearch", rpm]);
     runs_in(root, "kvmtop");
+    let versions = printed("readelf", &["--wide", "--version-info", text(&root.join("usr/bin/kvmtop"))]);
+    let minor = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse::<u32>().ok());
+    let newest = versions.split("GLIBC_2.").skip(1).filter_map(minor).max();
+    assert!(newest.is_some_and(|minor| minor <= 34), "RHEL 9 has glibc 2.34: {newest:?}");
     printed("rpm", &["--root", text(root), "-e", "--nodeps", "kvmtop"]);
     let left: Vec<_> = looked_at().difference(&before).cloned().collect();
     let left: Vec<_> = left.iter().filter(|f| f.contains("kvmtop")).collect();
@@ -274,7 +278,8 @@ fn the_units_are_sound_and_confined() {
     common::ran(test);
 }
 
-/// `cargo install --path .` from a checkout, and a crate that can be published and is small.
+/// `cargo install --path .` from a checkout, and a crate that can be published and is small. cargo builds each crate from
+/// its archive alone; a config file of this checkout would reach neither that build nor `cargo install --git`.
 #[test]
 fn cargo_installs_and_packs_it() {
     let test = "cargo_installs_and_packs_it";
@@ -285,16 +290,24 @@ fn cargo_installs_and_packs_it() {
     let target = tree().join("target");
     let cargo = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO"));
-        let out = command.current_dir(tree()).args(args).arg("--locked").arg("--target-dir").arg(&target).output();
+        let out = command
+            .current_dir(tree())
+            .env_remove("DOCS_RS")
+            .args(args)
+            .arg("--locked")
+            .arg("--target-dir")
+            .arg(&target)
+            .output();
         let out = out.expect("cargo");
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "cargo {args:?}: {said}");
         String::from_utf8_lossy(&out.stdout).into_owned()
     };
+    assert!(!tree().join(".cargo").exists());
     cargo(&["install", "--path", ".", "--root", text(folder.path())]);
     let version = printed(text(&folder.path().join("bin/kvmtop")), &["--version"]);
     assert_eq!(version.trim(), concat!("kvmtop ", env!("CARGO_PKG_VERSION")));
-    cargo(&["package", "--allow-dirty", "--no-verify"]);
+    cargo(&["package", "--workspace", "--allow-dirty", "--offline"]);
     let name = concat!("package/kvmtop-", env!("CARGO_PKG_VERSION"), ".crate");
     let size = std::fs::metadata(target.join(name)).expect("the crate").len();
     assert!(size < 2 << 20, "the crate has {size} bytes");

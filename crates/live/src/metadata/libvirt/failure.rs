@@ -1,10 +1,7 @@
 //! Why libvirt does not answer, and what to do about it: absent, stopped and refusing have different cures.
 
-#[cfg(feature = "libvirt")]
-use kvm::sanitize;
-use kvm::shell_quoted;
-#[cfg(feature = "libvirt")]
-use virt::error::{Error, ErrorNumber};
+use super::client::LibvirtError;
+use kvm::{sanitize, shell_quoted};
 
 /// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do nothing for the last two.
 pub const RESTART: &str = "systemctl restart libvirtd (or virtqemud.socket); its guests go on running";
@@ -13,13 +10,11 @@ pub const RESTART: &str = "systemctl restart libvirtd (or virtqemud.socket); its
 pub type LibvirtFailure = (String, String);
 
 /// libvirt's own sentence, cleaned.
-#[cfg(feature = "libvirt")]
-pub fn text(e: &Error) -> String {
-    sanitize(e.message(), 200)
+pub fn text(e: &LibvirtError) -> String {
+    sanitize(&e.message, 200)
 }
 
-/// kvmtop was built without the feature `libvirt`.
-#[cfg(not(feature = "libvirt"))]
+/// A static binary.
 pub fn not_in_this_build() -> LibvirtFailure {
     (
         "libvirt is not used: this build of kvmtop cannot use it, as the static binary cannot load libraries".into(),
@@ -45,21 +40,13 @@ pub fn without_library(why: &str) -> LibvirtFailure {
     )
 }
 
-/// Errors of somebody who may not connect.
-#[cfg(feature = "libvirt")]
-const REFUSALS: [ErrorNumber; 5] = [
-    ErrorNumber::AuthFailed,
-    ErrorNumber::AuthCancelled,
-    ErrorNumber::AuthUnavailable,
-    ErrorNumber::AccessDenied,
-    ErrorNumber::OperationDenied,
-];
+/// Errors of somebody who may not connect: `VIR_ERR_OPERATION_DENIED`, `VIR_ERR_AUTH_FAILED`, `VIR_ERR_AUTH_CANCELLED`,
+/// `VIR_ERR_ACCESS_DENIED` and `VIR_ERR_AUTH_UNAVAILABLE`.
+const REFUSALS: [i32; 5] = [29, 45, 79, 88, 94];
 
 /// A call failed.
-#[cfg(feature = "libvirt")]
-pub fn from_error(uri: &str, error: &Error) -> LibvirtFailure {
-    let refused = REFUSALS.into_iter().any(|number| error.code().is(number));
-    explain(uri, refused, &text(error))
+pub fn from_error(uri: &str, error: &LibvirtError) -> LibvirtFailure {
+    explain(uri, REFUSALS.contains(&error.number), &text(error))
 }
 
 fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {

@@ -1,90 +1,104 @@
-//! libvirt without linking to it.
-//!
-//! The `virt` crate calls libvirt's C functions by name. Here each name is a jump through a table, filled from
-//! `libvirt.so.0` and `libvirt-qemu.so.0` when libvirt is first needed. So one binary runs on hosts with and without
-//! libvirt, and `readelf -d` shows no libvirt. The names are hidden from other libraries in the process.
+//! libvirt without linking to it: its functions are found in `libvirt.so.0` and `libvirt-qemu.so.0` when libvirt is
+//! first needed. So one binary runs, and is built, on hosts with and without libvirt.
 #![allow(unsafe_code, reason = "libvirt's functions are found at run time")]
 
-use libloading::os::unix::{Library, Symbol};
-use std::ffi::{CStr, c_void};
+use libloading::Library;
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// `virConnectPtr` and `virDomainPtr`: what they point to is libvirt's own.
+pub type Handle = *mut c_void;
+/// `virErrorFunc`.
+type ErrorFunction = extern "C" fn(*mut c_void, *mut c_void);
+
+/// `virTypedParameter`.
+#[repr(C)]
+pub struct TypedParameter {
+    pub field: [c_char; 80],
+    pub kind: c_int,
+    pub value: ParameterValue,
+}
+
+/// The member that `kind` names; libvirt's is as large.
+#[repr(C)]
+pub union ParameterValue {
+    pub uint: c_uint,
+    pub ullong: u64,
+    pub string: *const c_char,
+}
+
+/// `virDomainStatsRecord`.
+#[repr(C)]
+pub struct StatsRecord {
+    pub domain: Handle,
+    pub parameters: *const TypedParameter,
+    pub count: c_int,
+}
 
 macro_rules! functions {
-    ($($name:ident)*) => {
-        /// The functions that kvmtop calls through `virt`, in the order of the table.
-        const NAMES: &[&CStr] = &[$(
-            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => c"",
+    ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions of libvirt that kvmtop calls, as libvirt's headers declare them.
+        #[allow(non_snake_case, reason = "names of C functions")]
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl Functions {
+            fn find(libraries: &[Library]) -> Result<Self, String> {
+                Ok(Self { $($name: find(libraries, stringify!($name))?,)* })
             }
-        ),*];
-
-        #[cfg(target_arch = "x86_64")]
-        std::arch::global_asm!(concat!(
-            ".pushsection .data.kvmtop_libvirt,\"aw\",@progbits\n.balign 8\n",
-            ".globl kvmtop_libvirt_table\n.hidden kvmtop_libvirt_table\nkvmtop_libvirt_table:\n",
-            $("kvmtop_libvirt_", stringify!($name), ": .quad 0\n",)*
-            ".popsection\n.pushsection .text.kvmtop_libvirt,\"ax\",@progbits\n",
-            $(".globl ", stringify!($name), "\n.hidden ", stringify!($name), "\n",
-              ".type ", stringify!($name), ", @function\n", stringify!($name), ":\n",
-              "jmp qword ptr [rip + kvmtop_libvirt_", stringify!($name), "]\n",)*
-            ".popsection\n",
-        ));
-
-        #[cfg(target_arch = "aarch64")]
-        std::arch::global_asm!(concat!(
-            ".pushsection .data.kvmtop_libvirt,\"aw\",@progbits\n.balign 8\n",
-            ".globl kvmtop_libvirt_table\n.hidden kvmtop_libvirt_table\nkvmtop_libvirt_table:\n",
-            $("kvmtop_libvirt_", stringify!($name), ": .quad 0\n",)*
-            ".popsection\n.pushsection .text.kvmtop_libvirt,\"ax\",@progbits\n",
-            $(".globl ", stringify!($name), "\n.hidden ", stringify!($name), "\n",
-              ".type ", stringify!($name), ", @function\n", stringify!($name), ":\n",
-              "adrp x16, kvmtop_libvirt_", stringify!($name), "\n",
-              "ldr x16, [x16, :lo12:kvmtop_libvirt_", stringify!($name), "]\nbr x16\n",)*
-            ".popsection\n",
-        ));
+        }
     };
 }
 
 functions! {
-    virSetErrorFunc virGetLastError virResetLastError
-    virConnectOpen virConnectOpenReadOnly virConnectClose virConnectRef virConnectIsAlive virConnectSetKeepAlive
-    virConnectGetLibVersion virConnectListAllDomains virDomainListGetStats
-    virDomainStatsRecordListFree virDomainRef virDomainFree virDomainGetName virDomainGetUUIDString virDomainGetID
-    virDomainGetXMLDesc virDomainGetState virDomainIsPersistent virDomainLookupByUUIDString virEventRegisterDefaultImpl
-    virDomainQemuMonitorCommand
+    virSetErrorFunc(*mut c_void, ErrorFunction);
+    virGetLastErrorCode() -> c_int;
+    virGetLastErrorMessage() -> *const c_char;
+    virConnectOpen(*const c_char) -> Handle;
+    virConnectOpenReadOnly(*const c_char) -> Handle;
+    virConnectClose(Handle) -> c_int;
+    virConnectIsAlive(Handle) -> c_int;
+    virConnectListAllDomains(Handle, *mut *mut Handle, c_uint) -> c_int;
+    virDomainLookupByUUIDString(Handle, *const c_char) -> Handle;
+    virDomainFree(Handle) -> c_int;
+    virDomainGetName(Handle) -> *const c_char;
+    virDomainGetUUIDString(Handle, *mut c_char) -> c_int;
+    virDomainGetState(Handle, *mut c_int, *mut c_int, c_uint) -> c_int;
+    virDomainGetXMLDesc(Handle, c_uint) -> *mut c_char;
+    virDomainIsPersistent(Handle) -> c_int;
+    virDomainListGetStats(*mut Handle, c_uint, *mut *mut *mut StatsRecord, c_uint) -> c_int;
+    virDomainStatsRecordListFree(*mut *mut StatsRecord);
+    virDomainQemuMonitorCommand(Handle, *const c_char, *mut *mut c_char, c_uint) -> c_int;
 }
 
-unsafe extern "C" {
-    /// One pointer for each of `NAMES`; defined in the assembly above.
-    static kvmtop_libvirt_table: [AtomicPtr<c_void>; NAMES.len()];
-}
-
-/// Loads libvirt, once. Call nothing of `virt` or `virt_sys` where that failed.
-pub fn load() -> &'static Result<(), String> {
-    static LOADED: OnceLock<Result<(), String>> = OnceLock::new();
-    LOADED.get_or_init(|| {
+/// Loads libvirt, once.
+pub fn load() -> Result<&'static Functions, &'static String> {
+    static LOADED: OnceLock<Result<Functions, String>> = OnceLock::new();
+    let loaded = LOADED.get_or_init(|| {
         // Monitor commands are in the second one.
         let libraries = [open("libvirt.so.0")?, open("libvirt-qemu.so.0")?];
-        // SAFETY: the table is defined above with this length; its entries are only ever written here, before any use.
-        let table = unsafe { &kvmtop_libvirt_table };
-        for (name, entry) in NAMES.iter().zip(table) {
-            // SAFETY: the symbol is only kept as an address; `virt_sys` declares its type as libvirt's headers do.
-            let find = |l: &&Library| unsafe { l.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok();
-            let address = libraries.iter().find_map(find).map(Symbol::into_raw).filter(|a| !a.is_null());
-            let address = address.ok_or_else(|| format!("libvirt.so.0 has no function {}", name.to_string_lossy()))?;
-            entry.store(address, Ordering::Release);
-        }
-        Ok(())
-    })
+        let functions = Functions::find(&libraries)?;
+        // Their threads and callbacks must never lose their code.
+        std::mem::forget(libraries);
+        // By default libvirt prints its errors to stderr, onto the screen.
+        // SAFETY: the function has the type that libvirt calls, and does nothing.
+        unsafe { (functions.virSetErrorFunc)(std::ptr::null_mut(), ignore) };
+        Ok(functions)
+    });
+    loaded.as_ref()
 }
 
-/// Opens a library for the life of the process: its threads and callbacks must never lose their code.
-fn open(name: &str) -> Result<&'static Library, String> {
+fn open(name: &str) -> Result<Library, String> {
     // SAFETY: libvirt's initialisers may run in any process that loads it (every `virsh` does).
-    match unsafe { Library::new(name) } {
-        Ok(library) => Ok(Box::leak(Box::new(library))),
-        Err(e) => Err(format!("{name}: {e}")),
-    }
+    unsafe { Library::new(name) }.map_err(|e| format!("{name}: {e}"))
 }
+
+/// `F` is the function's type in libvirt's headers.
+fn find<F: Copy>(libraries: &[Library], name: &str) -> Result<F, String> {
+    // SAFETY: the type is as in libvirt's headers, and the libraries stay loaded.
+    let symbol = libraries.iter().find_map(|library| unsafe { library.get::<F>(name.as_bytes()) }.ok());
+    symbol.map(|symbol| *symbol).ok_or_else(|| format!("libvirt.so.0 has no function {name}"))
+}
+
+extern "C" fn ignore(_: *mut c_void, _: *mut c_void) {}

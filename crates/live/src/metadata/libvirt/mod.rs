@@ -8,17 +8,12 @@
 //! Calls are read-only and use the no-wait flags: a domain under migration would otherwise delay the answer by 30 s
 //! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only monitor commands need a writable connection.
 
-#![cfg_attr(not(feature = "libvirt"), allow(dead_code, reason = "without libvirt nothing fills the state"))]
-
 mod call_queue;
-#[cfg(feature = "libvirt")]
 mod calls;
-#[cfg(feature = "libvirt")]
+mod client;
 mod connection;
 mod failure;
-#[cfg(feature = "libvirt")]
 mod loader;
-#[cfg(feature = "libvirt")]
 mod polling;
 
 use crate::metadata::source::{DeviceActivity, DeviceCounters, GuestMetadata};
@@ -145,20 +140,16 @@ impl Drop for Libvirt {
 }
 
 /// Starts the thread that polls libvirt.
-#[cfg(feature = "libvirt")]
 fn start_thread(shared: &Arc<Shared>, uri: Option<String>, at_once: bool) -> Result<(), LibvirtFailure> {
+    if cfg!(target_feature = "crt-static") {
+        return Err(failure::not_in_this_build());
+    }
     let of_thread = shared.clone();
     let thread = std::thread::Builder::new().name("libvirt".into());
     match thread.spawn(move || polling::serve(&of_thread, uri, at_once)) {
         Ok(_) => Ok(()),
         Err(e) => Err((format!("libvirt is not used: its thread did not start: {e}"), "raise ulimit -u".into())),
     }
-}
-
-/// A build without libvirt.
-#[cfg(not(feature = "libvirt"))]
-fn start_thread(_: &Arc<Shared>, _: Option<String>, _: bool) -> Result<(), LibvirtFailure> {
-    Err(failure::not_in_this_build())
 }
 
 impl LibvirtState {

@@ -1,0 +1,248 @@
+//! libvirt's connections and domains. Its domains hold their connection, which is closed after the last of them
+//! (`virGetDomain` in libvirt's `src/datatypes.c`).
+#![allow(unsafe_code, reason = "calls functions of C")]
+
+use super::loader::{Functions, Handle, StatsRecord, TypedParameter, load};
+use sample::domain_stats::Stats;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ptr::null_mut;
+
+/// `VIR_CONNECT_LIST_DOMAINS_ACTIVE`.
+const ACTIVE: c_uint = 1;
+/// `VIR_DOMAIN_STATS_BALLOON`, `_INTERFACE` and `_BLOCK`.
+const DEVICES: c_uint = 1 << 2 | 1 << 4 | 1 << 5;
+/// `VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT`.
+const NO_WAIT: c_uint = 1 << 29;
+/// `VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP`.
+const HMP: c_uint = 1;
+/// `VIR_DOMAIN_PAUSED` and `VIR_DOMAIN_PMSUSPENDED`.
+const PAUSED: [c_int; 2] = [3, 7];
+/// `VIR_UUID_STRING_BUFLEN`.
+const UUID_LENGTH: usize = 37;
+/// At most this many domains of one host are read.
+const MAX_DOMAINS: usize = 4096;
+/// At most this many statistics of one domain are read.
+const MAX_STATS: usize = 65_536;
+
+/// An error of libvirt: `virErrorNumber` and its sentence.
+pub struct LibvirtError {
+    pub number: c_int,
+    pub message: String,
+}
+
+/// The last error of this thread.
+fn last_error(libvirt: &Functions) -> LibvirtError {
+    // SAFETY: the text is libvirt's own until the thread's next call, and is copied before.
+    unsafe {
+        let message = copied((libvirt.virGetLastErrorMessage)()).unwrap_or_default();
+        LibvirtError { number: (libvirt.virGetLastErrorCode)(), message }
+    }
+}
+
+/// Copies a text of C.
+///
+/// # Safety
+/// The pointer is null or points to bytes that end with NUL.
+unsafe fn copied(text: *const c_char) -> Option<String> {
+    // SAFETY: as above.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+/// Takes a text that libvirt made for its caller.
+///
+/// # Safety
+/// The pointer is null or a text of C that nobody else frees.
+unsafe fn taken(text: *mut c_char) -> Option<String> {
+    // SAFETY: as above.
+    unsafe {
+        let copy = copied(text);
+        libc::free(text.cast());
+        copy
+    }
+}
+
+/// A text for C; none that is asked for has a NUL.
+fn c_text(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}
+
+/// A connection (`virConnectPtr`).
+pub struct Connect {
+    libvirt: &'static Functions,
+    handle: Handle,
+}
+
+impl Connect {
+    /// Connects to a daemon. Monitor commands need a connection that is not read-only.
+    pub fn open(uri: &str, read_only: bool) -> Result<Self, LibvirtError> {
+        let libvirt = load().map_err(|why| LibvirtError { number: 0, message: why.clone() })?;
+        let open = if read_only { libvirt.virConnectOpenReadOnly } else { libvirt.virConnectOpen };
+        // SAFETY: the URI is a text of C.
+        let handle = unsafe { open(c_text(uri).as_ptr()) };
+        if handle.is_null() { Err(last_error(libvirt)) } else { Ok(Self { libvirt, handle }) }
+    }
+
+    /// Whether the daemon still answers on this connection.
+    pub fn is_alive(&self) -> bool {
+        // SAFETY: the connection is open.
+        unsafe { (self.libvirt.virConnectIsAlive)(self.handle) == 1 }
+    }
+
+    /// Every running or paused domain.
+    pub fn domains(&self) -> Result<Vec<Domain>, LibvirtError> {
+        let libvirt = self.libvirt;
+        let mut list = null_mut();
+        // SAFETY: `list` receives an array of domains that is the caller's.
+        unsafe {
+            let count = (libvirt.virConnectListAllDomains)(self.handle, &raw mut list, ACTIVE);
+            let count = usize::try_from(count).map_err(|_| last_error(libvirt))?;
+            let mut all: Vec<_> = (0..count).map(|i| Domain { libvirt, handle: *list.add(i) }).collect();
+            libc::free(list.cast());
+            all.truncate(MAX_DOMAINS);
+            Ok(all)
+        }
+    }
+
+    /// The domain with this UUID.
+    pub fn domain(&self, uuid: &str) -> Result<Domain, LibvirtError> {
+        // SAFETY: the UUID is a text of C.
+        let handle = unsafe { (self.libvirt.virDomainLookupByUUIDString)(self.handle, c_text(uuid).as_ptr()) };
+        if handle.is_null() { Err(last_error(self.libvirt)) } else { Ok(Domain { libvirt: self.libvirt, handle }) }
+    }
+}
+
+impl Drop for Connect {
+    fn drop(&mut self) {
+        // SAFETY: the connection is closed once.
+        unsafe { (self.libvirt.virConnectClose)(self.handle) };
+    }
+}
+
+/// A domain (`virDomainPtr`).
+pub struct Domain {
+    libvirt: &'static Functions,
+    handle: Handle,
+}
+
+impl Domain {
+    /// The domain's name.
+    pub fn name(&self) -> Option<String> {
+        // SAFETY: the name is the domain's own.
+        unsafe { copied((self.libvirt.virDomainGetName)(self.handle)) }
+    }
+
+    /// The domain's UUID, in lower case.
+    pub fn uuid(&self) -> Option<String> {
+        let mut text = [0; UUID_LENGTH];
+        // SAFETY: the array has the length that libvirt fills.
+        unsafe {
+            let failed = (self.libvirt.virDomainGetUUIDString)(self.handle, text.as_mut_ptr()) < 0;
+            if failed { None } else { copied(text.as_ptr()) }
+        }
+    }
+
+    /// Whether the guest does not run at this moment. False if libvirt does not say.
+    pub fn is_paused(&self) -> bool {
+        let mut state = 0;
+        // SAFETY: `state` receives a number; nobody asks for the reason.
+        let result = unsafe { (self.libvirt.virDomainGetState)(self.handle, &raw mut state, null_mut(), 0) };
+        result == 0 && PAUSED.contains(&state)
+    }
+
+    /// The domain's XML.
+    pub fn xml(&self) -> Option<String> {
+        // SAFETY: the text is the caller's.
+        unsafe { taken((self.libvirt.virDomainGetXMLDesc)(self.handle, 0)) }
+    }
+
+    /// Whether the domain is defined, so that it stays after the guest has ended.
+    pub fn is_persistent(&self) -> Option<bool> {
+        // SAFETY: the domain lives.
+        let answer = unsafe { (self.libvirt.virDomainIsPersistent)(self.handle) };
+        (answer >= 0).then_some(answer == 1)
+    }
+
+    /// The answer to a command of the human monitor (HMP).
+    pub fn monitor_command(&self, command: &str) -> Result<String, LibvirtError> {
+        let mut answer = null_mut();
+        // SAFETY: the command is a text of C; `answer` receives a text that is the caller's.
+        unsafe {
+            let ask = self.libvirt.virDomainQemuMonitorCommand;
+            if ask(self.handle, c_text(command).as_ptr(), &raw mut answer, HMP) < 0 {
+                return Err(last_error(self.libvirt));
+            }
+            Ok(taken(answer).unwrap_or_default())
+        }
+    }
+
+    /// The statistics of its disks, network cards and balloon. One domain is asked at a time, because a QEMU that does
+    /// not answer would take the answers of all.
+    pub fn stats(&self) -> Option<Stats> {
+        let mut list = [self.handle, null_mut()];
+        let mut records: *mut *mut StatsRecord = null_mut();
+        // SAFETY: the list ends with a null pointer, as the one that `records` receives, unless that stays null; it is
+        // freed once, after its record has been copied.
+        unsafe {
+            (self.libvirt.virDomainListGetStats)(list.as_mut_ptr(), DEVICES, &raw mut records, NO_WAIT);
+            let read = records.as_ref().and_then(|first| first.as_ref()).map(|record| read_record(record));
+            (self.libvirt.virDomainStatsRecordListFree)(records);
+            read
+        }
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: the domain is freed once.
+        unsafe { (self.libvirt.virDomainFree)(self.handle) };
+    }
+}
+
+/// # Safety
+/// A record of libvirt, not yet freed.
+unsafe fn read_record(record: &StatsRecord) -> Stats {
+    let count = usize::try_from(record.count).unwrap_or(0).min(MAX_STATS);
+    // SAFETY: a record holds `count` parameters.
+    (0..count).filter_map(|i| unsafe { read_parameter(&*record.parameters.add(i)) }).collect()
+}
+
+/// # Safety
+/// A parameter of libvirt, not yet freed.
+unsafe fn read_parameter(p: &TypedParameter) -> Option<(String, String)> {
+    // SAFETY: libvirt ends the name with NUL; `kind` (`virTypedParameterType`) says which member of the union is set.
+    unsafe {
+        let value = match p.kind {
+            2 => p.value.uint.to_string(),
+            4 => p.value.ullong.to_string(),
+            7 => copied(p.value.string)?,
+            _ => return None,
+        };
+        Some((copied(p.field.as_ptr())?, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// libvirt's own test driver, which is in the library and asks no daemon.
+    #[test]
+    fn domains_are_read_through_the_library() {
+        if let Err(why) = load() {
+            return println!("SKIPPED domains_are_read_through_the_library: {why}");
+        }
+        let connect = Connect::open("test:///default", true).ok().expect("the test driver");
+        assert!(connect.is_alive());
+        let all = connect.domains().ok().expect("a list");
+        let [domain] = all.as_slice() else { panic!("{} domains", all.len()) };
+        assert_eq!((domain.name().as_deref(), domain.is_paused()), (Some("test"), false));
+        assert_eq!(domain.is_persistent(), Some(true));
+        let uuid = domain.uuid().expect("a UUID");
+        assert!(domain.xml().expect("XML").contains(&format!("<uuid>{uuid}</uuid>")));
+        drop(connect);
+        assert_eq!(domain.name().as_deref(), Some("test"), "a domain holds its connection");
+
+        let failed = Connect::open("nonsense:///", true).err().expect("no connection");
+        assert!(failed.number > 0 && failed.message.contains("nonsense"), "{}", failed.message);
+    }
+}
