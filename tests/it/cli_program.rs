@@ -68,6 +68,33 @@ fn wrong_usage_is_status_2_and_help_is_0() {
     assert_eq!(text(&run(&["--version"]).stdout), format!("kvmtop {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// As root and with variables that it does not know: a rescue system or an empty root may have no `/proc`.
+#[test]
+fn what_needs_no_rights_needs_no_proc() {
+    let dir = folder();
+    let before = path(&dir, "before.txt");
+    let demo = ["demo", "--batch", "-n", "1"];
+    let check = ["check", "--duration", "1s", "--engine", "none"];
+    let all: [(&[&str], i32, &str); 5] = [
+        (&["--version"], 0, "kvmtop "),
+        (&["--help"], 0, "Examples:"),
+        (&["report", &before], 0, "IO_INSTRUCTION"),
+        (&demo, 0, "CPU%"),
+        (&check, 3, "/proc cannot be read; mount -t proc proc /proc"),
+    ];
+    let script = "mount -t tmpfs none /proc || exit 77; exec \"$@\"";
+    for (args, status, wanted) in all {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_kvmtop")]);
+        let out = command.args(args).env("UNKNOWN", "1").output();
+        let Some(out) = out.ok().filter(|out| out.status.code() != Some(77)) else {
+            return common::skipped("what_needs_no_rights_needs_no_proc", "no namespaces here");
+        };
+        assert_eq!(out.status.code(), Some(status), "{args:?}: {}", text(&out.stderr));
+        assert!(text(&out.stdout).contains(wanted), "{args:?}: {}", text(&out.stdout));
+    }
+}
+
 #[test]
 fn batch_prints_an_object_a_line() {
     let out = run(&["--batch", "--json", "-n", "2", "-d", "0.2", "--engine", "none", "--no-monitor"]);

@@ -25,8 +25,11 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
         Some(FileError::Other(why)) => {
             return SourceStatus::missing(ID, format!("/proc cannot be read: {why}"), cure(why));
         }
-        Some(_) => return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc"),
-        None => {}
+        // Where nothing is mounted, an empty folder is read without an error.
+        failure if failure.is_some() || paths.real && paths.proc.join("self").symlink_metadata().is_err() => {
+            return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc");
+        }
+        _ => {}
     }
     let (unread, (guests, guest_failure)) = (view.found.unread, view.unread_guests);
     let (mut causes, mut fixes) = (Vec::new(), Vec::new());
@@ -207,6 +210,8 @@ mod tests {
         std::os::unix::fs::symlink("pid:[4026532999]", paths.proc.join("self/ns/pid")).unwrap();
         let outside = procfs(&seen, &paths);
         assert!(outside.fix.as_deref().is_some_and(|fix| fix.contains("--pid=host")), "{outside:?}");
+        let unmounted = procfs(&seen, &SystemPaths { real: true, proc: paths.sys.clone(), ..paths.clone() });
+        assert_eq!(unmounted.cause.as_deref(), Some("/proc cannot be read"));
         // Whose /proc has no init, if it is the kernel's own.
         fake.end(1);
         let hidden = procfs(&seen, &SystemPaths { real: true, ..paths });

@@ -5,6 +5,7 @@
 //! loader reads them before the program begins, so kvmtop starts once more, with the variables that it knows and no
 //! others.
 
+use crate::keep_none;
 use rustix::process::{geteuid, getuid};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::ffi::OsStr;
@@ -43,7 +44,8 @@ const KNOWN: [&str; 27] = [
 ];
 
 /// Starts the program once more where it has more rights than its user would have without it, or is root, and its
-/// environment holds variables that it does not know. Returns where nothing is to be done.
+/// environment holds variables that it does not know. Returns where nothing is to be done. Without `/proc`, where no
+/// program can start again, it gives up its rights instead: only commands that need none are of use there.
 ///
 /// # Errors
 /// It could not be started again.
@@ -57,9 +59,11 @@ pub fn start_clean() -> Result<(), String> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "kvmtop".into());
     let known = std::env::vars_os().filter(|(name, _)| is_known(name));
-    let program = std::env::current_exe();
-    let again = program.map(|program| Command::new(program).arg0(name).args(arguments).env_clear().envs(known).exec());
-    let (Ok(why) | Err(why)) = again;
+    let Ok(program) = std::env::current_exe() else {
+        keep_none();
+        return Ok(());
+    };
+    let why = Command::new(program).arg0(name).args(arguments).env_clear().envs(known).exec();
     Err(format!(
         "cannot start again without the variables of its environment: {why}; run it as: env -i TERM=$TERM kvmtop"
     ))
