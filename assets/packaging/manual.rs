@@ -30,15 +30,26 @@ pub fn write(folder: &Path) {
             Shell::Fish => "kvmtop.fish",
             _ => "kvmtop",
         };
-        std::fs::write(folder.join(name), text).expect("written");
+        let text = String::from_utf8(text).expect("UTF-8");
+        std::fs::write(folder.join(name), completing_values(&text)).expect("written");
     }
+}
+
+/// Without these changes bash offers options, not files, where a word begins that is no option; and fish offers files,
+/// not values, after an option in front of the command.
+fn completing_values(script: &str) -> String {
+    let all_options = "esac\n            COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
+    script
+        .replace(" || ${COMP_CWORD} -eq 2 ]]", " ]]")
+        .replace(all_options, "esac")
+        .replace("2>/dev/null\n    or return\n", "2>/dev/null\n    or return 0\n")
 }
 
 /// kvmtop and each of its commands, with the names of their pages.
 fn commands() -> Vec<Command> {
     let mut kvmtop = kvmtop::cli::Cli::command();
     kvmtop.build();
-    let commands: Vec<_> = kvmtop.get_subcommands().filter(|c| !c.is_hide_set()).cloned().collect();
+    let commands: Vec<_> = kvmtop.get_subcommands().filter(|c| c.get_name() != "help").cloned().collect();
     [kvmtop].into_iter().chain(commands).collect()
 }
 

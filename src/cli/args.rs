@@ -65,7 +65,6 @@ Config file: $XDG_CONFIG_HOME/kvmtop/config.toml (~/.config), else /etc/kvmtop.t
     after_help = HINT,
     after_long_help = LONG_HINT,
     args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
     max_term_width = 100
 )]
 pub struct Cli {

@@ -65,6 +65,8 @@ fn wrong_usage_is_status_2_and_help_is_0() {
     let help = run(&["--help"]);
     assert_eq!((help.status.code(), text(&help.stderr).as_str()), (Some(0), ""));
     assert!(text(&help.stdout).contains("Examples:"));
+    assert_eq!(text(&run(&["help"]).stdout), text(&help.stdout));
+    assert_eq!(text(&run(&["help", "plan"]).stdout), text(&run(&["plan", "--help"]).stdout));
     assert_eq!(text(&run(&["--version"]).stdout), format!("kvmtop {}\n", env!("CARGO_PKG_VERSION")));
 }
 

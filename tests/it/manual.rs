@@ -54,17 +54,38 @@ fn shells_read_the_completions() {
     }
 }
 
-/// bash completes a command's name and its options.
+/// bash completes a command's name, its options and their values. Where it has nothing to offer it completes files.
 #[test]
 fn bash_completes() {
-    let script = r#"source "$1"; COMP_WORDS=($2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    let script = r#"source "$1"; COMP_WORDS=(${2%_}); [[ $2 == *_ ]] && COMP_WORDS+=(""); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
         _kvmtop kvmtop "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"; echo "${COMPREPLY[@]}""#;
     let folder = written();
     let path = folder.path().join("completions/bash/kvmtop");
-    for (line, wanted) in [("kvmtop rep", "replay report"), ("kvmtop check --dur", "--duration")] {
+    for (line, wanted) in [
+        ("kvmtop rep", "replay report"),
+        ("kvmtop check --dur", "--duration"),
+        ("kvmtop demo --theme m", "mono"),
+        ("kvmtop report _", ""),
+        ("kvmtop report before.txt _", ""),
+    ] {
         let Some(out) = checked_by("bash", &["-c", script, "bash", path.to_str().expect("a path"), line]) else {
             return;
         };
         assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), wanted, "{}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+/// fish completes files and the values of options, of a command and in front of one.
+#[test]
+fn fish_completes() {
+    let folder = written();
+    let path = folder.path().join("completions/fish/kvmtop.fish");
+    let script = "source $argv[1]; complete -C $argv[2]";
+    for (line, wanted) in
+        [("kvmtop --theme l", "light"), ("kvmtop replay --theme l", "light"), ("kvmtop report Cargo.t", "Cargo.toml")]
+    {
+        let Some(out) = checked_by("fish", &["-c", script, path.to_str().expect("a path"), line]) else { return };
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert_eq!(said.split_whitespace().next(), Some(wanted), "{line}: {said}");
     }
 }
