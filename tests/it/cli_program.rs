@@ -220,10 +220,11 @@ fn check_answers_by_its_status() {
                 _ => 0,
             })
         });
-    // A user sees no other user's files.
-    let blind =
-        said["sources"].as_array().expect("sources").iter().any(|s| s["name"] == "procfs" && s["state"] != "ok");
-    assert_eq!(out.status.code(), Some(if worst == 0 && blind { 3 } else { worst }));
+    // A user sees no other user's files, and a second is too short for a guest that runs on this machine.
+    let any = |list: &str, wanted: fn(&Value) -> bool| said[list].as_array().expect("a list").iter().any(wanted);
+    let is_unsure =
+        any("sources", |s| s["name"] == "procfs" && s["state"] != "ok") || any("watching", |w| w["rule"] == "*");
+    assert_eq!(out.status.code(), Some(if worst == 0 && is_unsure { 3 } else { worst }));
     assert!((0.9..10.0).contains(&said["interval_s"].as_f64().expect("seconds")));
     assert_eq!(run(&["check", "--config", "/no/such/file"]).status.code(), Some(3), "it could not look");
     assert_eq!(run(&["check", "--duration", "0"]).status.code(), Some(2), "wrong usage");
