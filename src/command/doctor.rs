@@ -55,7 +55,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The sources, then what decides about them. A cure that a source names already is not repeated.
+/// The sources, then what decides about them. A cure that is named already is not repeated.
 fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     let facts = &sample.host.facts;
     let flavour = facts.kvm_flavour.as_deref().unwrap_or("no kvm module");
@@ -70,8 +70,10 @@ fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     for s in &sample.sources {
         let _ = writeln!(out, "{:<9} {}", s.state.as_str(), s.id.as_str());
         if s.state != SourceState::Ok {
-            for text in s.cause.iter().chain(&s.fix) {
-                let _ = writeln!(out, "          {}", cut(text, 400));
+            for text in s.cause.iter().chain(&s.fix).map(|text| cut(text, 400)) {
+                if !out.contains(&*text) {
+                    let _ = writeln!(out, "          {text}");
+                }
             }
         }
     }
@@ -79,10 +81,26 @@ fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     out.push('\n');
     for Prerequisite { name, value, fix } in host {
         let _ = writeln!(out, "{name:<width$}  {}", cut(value, 400));
-        let is_new = |fix: &&String| !sample.sources.iter().filter_map(|s| s.fix.as_ref()).any(|f| f.contains(*fix));
-        if let Some(fix) = fix.as_ref().filter(is_new) {
-            let _ = writeln!(out, "{:width$}  {}", "", cut(fix, 400));
+        if let Some(fix) = fix.as_ref().map(|fix| cut(fix, 400)).filter(|fix| !out.contains(&**fix)) {
+            let _ = writeln!(out, "{:width$}  {fix}", "");
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sample::{SourceId, SourceStatus};
+
+    #[test]
+    fn a_cure_is_printed_once() {
+        let missing = |id| SourceStatus::missing(id, format!("no {}", id.as_str()), "setcap");
+        let host = testkit::Fixture::empty_host();
+        let host = host.source(missing(SourceId::Tracepoints)).source(missing(SourceId::KernelLog));
+        let rights = Prerequisite { name: "rights", value: "none".into(), fix: Some("setcap".into()) };
+        let said = text(&host.sample(0.0), &[rights]);
+        assert_eq!(said.matches("setcap").count(), 1, "{said}");
+        assert!(said.contains("no kernel-log") && said.contains("rights  none"), "{said}");
+    }
 }

@@ -77,7 +77,13 @@ impl KernelLog {
     pub(crate) fn status(&self) -> Option<SourceStatus> {
         let e = self.file.as_ref().err()?;
         let cause = format!("the kernel's log, /dev/kmsg, cannot be read: {}", std::io::Error::from(*e));
-        Some(SourceStatus::missing(SourceId::KernelLog, cause, rights::hint()))
+        let fix = match *e {
+            Errno::NOENT => {
+                "mknod -m 600 /dev/kmsg c 1 11; a container shows the host's with --device /dev/kmsg".into()
+            }
+            _ => rights::hint(),
+        };
+        Some(SourceStatus::missing(SourceId::KernelLog, cause, fix))
     }
 }
 
@@ -122,6 +128,9 @@ mod tests {
         let fake = crate::tests::fake_proc::FakeProc::new();
         let mut log = KernelLog::open(&fake.paths());
         assert!(log.read().is_empty());
-        assert_eq!(log.status().unwrap().id, SourceId::KernelLog);
+        let status = log.status().unwrap();
+        assert_eq!(status.id, SourceId::KernelLog);
+        // It is not there: rights do not help.
+        assert!(status.fix.is_some_and(|fix| fix.starts_with("mknod") && !fix.contains("run kvmtop as root")));
     }
 }
