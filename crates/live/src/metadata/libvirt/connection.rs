@@ -1,7 +1,7 @@
 //! The blocking calls to libvirt, made on its threads.
 
 use super::client::{Connect, Domain, LibvirtError};
-use super::failure::{self, LibvirtFailure, text};
+use super::failure::{self, LibvirtFailure};
 use crate::metadata::qmp::MEMORY_MAP;
 use crate::metadata::source::{DeviceCounters, GuestMetadata};
 use kvm::sanitize_name;
@@ -50,12 +50,12 @@ impl LibvirtConnection {
     pub fn memory_map(&mut self, uuid: &str) -> Result<String, String> {
         let connect = match self.writable.take() {
             Some(connect) => connect,
-            None => Connect::open(&self.uri, false).map_err(|e| text(&e))?,
+            None => Connect::open(&self.uri, false).map_err(|e| e.message)?,
         };
         let answer = connect.domain(uuid).and_then(|domain| domain.monitor_command(MEMORY_MAP));
         // After an error the connection is opened again, in case it failed.
         self.writable = answer.is_ok().then_some(connect);
-        answer.map_err(|e| text(&e))
+        answer.map_err(|e| e.message)
     }
 
     fn open(&mut self) -> Result<&Connect, LibvirtError> {
