@@ -20,9 +20,6 @@ machine=$(uname -m)
 static=$machine-unknown-linux-musl
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 out=$PWD/target/packages
-# Archives are the same whenever they are made from one commit.
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
-export SOURCE_DATE_EPOCH
 
 step "tools"
 tool cargo-deb $DEB_TOOL
@@ -41,9 +38,22 @@ $CARGO build --release --locked --target "$static"
 
 step "manual pages and completions"
 rm -rf target/manual
-$CARGO run --release --locked --quiet --example manual -- target/manual
+$CARGO run --locked --quiet --example manual -- target/manual
 
 step "packages"
+# Archives are the same whenever they are made from one commit. Not before: cargo would compile C code once more.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+export SOURCE_DATE_EPOCH
+# As Debian wants them.
+gzip -9n > target/manual/changelog.gz <<EOF
+kvmtop ($version) unstable; urgency=medium
+
+  * CHANGELOG.md beside this file has the changes.
+
+ -- The kvmtop contributors <kvmtop@localhost>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
+EOF
+{ cat LICENSE-MIT && printf '\nThe Apache License 2.0 is in /usr/share/common-licenses/Apache-2.0.\n'; } \
+    > target/manual/copyright
 target/tools/bin/cargo-deb --no-build --no-strip --output "$out/"
 target/tools/bin/cargo-generate-rpm --output "$out/"
 
@@ -51,11 +61,10 @@ name=kvmtop-$version-$machine-linux-static
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 install -Dm755 "target/$static/release/kvmtop" "$tree/$name/kvmtop"
-for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT; do
-    install -Dm644 $file "$tree/$name/$file"
-done
+install -m644 -t "$tree/$name" -- *.md LICENSE-*
 cp -r docs target/manual/man target/manual/completions "$tree/$name/"
-install -Dm644 assets/screen.svg "$tree/$name/assets/screen.svg"
+mkdir "$tree/$name/assets"
+cp -r assets/screen.svg assets/kvmtop.toml assets/prometheus assets/grafana "$tree/$name/assets/"
 install -Dm644 -t "$tree/$name" assets/packaging/kvmtop-record.service assets/packaging/kvmtop-export.service
 tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" \
     -cf - "$name" | gzip -9n > "$out/$name.tar.gz"

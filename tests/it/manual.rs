@@ -57,7 +57,8 @@ fn shells_read_the_completions() {
 /// bash completes a command's name, its options and their values. Where it has nothing to offer it completes files.
 #[test]
 fn bash_completes() {
-    let script = r#"source "$1"; COMP_WORDS=(${2%_}); [[ $2 == *_ ]] && COMP_WORDS+=(""); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    let script = r#"source "$1"; COMP_WORDS=(${2%_}); [[ $2 == *_ ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
         _kvmtop kvmtop "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"; echo "${COMPREPLY[@]}""#;
     let folder = written();
     let path = folder.path().join("completions/bash/kvmtop");

@@ -3,6 +3,7 @@
 
 use crate::common;
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
@@ -70,6 +71,20 @@ fn runs_in(root: &Path, kvmtop: &str) {
     std::fs::remove_file(root.join("vmexit.txt")).expect("removed");
 }
 
+/// Links between a package's documents lead to files of the package.
+fn links_lead_somewhere(documents: &Path) {
+    let all = files(documents).into_iter().map(|file| documents.join(file.trim_start_matches('/')));
+    let pages: Vec<_> = all.filter(|file| file.extension().is_some_and(|end| end == "md")).collect();
+    assert!(pages.len() > 10, "{pages:?}");
+    for page in pages {
+        let page_text = std::fs::read_to_string(&page).expect("a page");
+        let targets = page_text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for target in targets.filter(|target| !target.is_empty() && !target.contains("://")) {
+            assert!(page.with_file_name(target).exists(), "{}: {target}", page.display());
+        }
+    }
+}
+
 /// A fresh Debian, kept in `target/roots`; a test works in a copy of it.
 fn clean_debian(test: &str) -> Option<tempfile::TempDir> {
     static MAKING: Mutex<()> = Mutex::new(());
@@ -123,6 +138,7 @@ fn deb_in_a_clean_root() {
     let pages = std::fs::read_dir(tree().join("target/manual/man")).expect("pages").count();
     assert_eq!(came.iter().filter(|f| f.starts_with("/usr/share/man/man1/kvmtop")).count(), pages, "{came:#?}");
     runs_in(root, "kvmtop");
+    links_lead_somewhere(&root.join("usr/share/doc/kvmtop"));
     // Neither started nor enabled: recording and serving are the admin's choice.
     assert!(!came.iter().any(|f| f.contains("multi-user.target.wants")), "{came:#?}");
     // Files that a host has after a while: recordings, and its own options.
@@ -149,8 +165,8 @@ fn comparable(list: &str) -> BTreeSet<String> {
     ];
     let one_name =
         |f: &str| same.iter().fold(f.trim_end_matches(".gz").to_owned(), |f, (rpm, deb)| f.replace(rpm, deb));
-    let files =
-        list.lines().map(|l| l.trim_start_matches('.')).filter(|f| !f.ends_with('/') && !f.ends_with("copyright"));
+    let files = list.lines().map(|l| l.trim_start_matches('.')).filter(|f| !f.ends_with('/'));
+    let files = files.filter(|f| !["copyright", "changelog.gz", "lintian"].iter().any(|own| f.contains(own)));
     files.map(one_name).map(|f| f.replace("/usr/lib/systemd/", "/lib/systemd/")).collect()
 }
 
@@ -169,8 +185,6 @@ fn rpm_holds_what_the_deb_holds() {
     assert_eq!(config, ["/etc/sysconfig/kvmtop-export", "/etc/sysconfig/kvmtop-record"].into());
     let needs = printed("rpm", &["-qRp", rpm]);
     assert!(needs.contains("libc.so.6") && !needs.contains("libvirt"), "{needs}");
-    let scripts = printed("rpm", &["-qp", "--scripts", rpm]);
-    assert!(scripts.contains("disable --now kvmtop-record.service kvmtop-export.service"), "{scripts}");
 
     // Its scripts need a shell; the books are rpm's own, wherever this distribution keeps them.
     let Some(root) = clean_debian(test) else { return };
@@ -182,13 +196,24 @@ fn rpm_holds_what_the_deb_holds() {
     // A Debian has the libraries, not in the books of rpm.
     printed("rpm", &["--root", text(root), "-i", "--nodeps", "--ignorearch", rpm]);
     runs_in(root, "kvmtop");
+    links_lead_somewhere(&root.join("usr/share/doc/kvmtop"));
     let versions = printed("readelf", &["--wide", "--version-info", text(&root.join("usr/bin/kvmtop"))]);
     let minor = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse::<u32>().ok());
     let newest = versions.split("GLIBC_2.").skip(1).filter_map(minor).max();
     assert!(newest.is_some_and(|minor| minor <= 34), "RHEL 9 has glibc 2.34: {newest:?}");
+    // An upgrade restarts the services that run.
+    let systemctl = root.join("usr/bin/systemctl");
+    std::fs::write(&systemctl, "#!/bin/sh\necho \"$*\" >> /calls\n").expect("a script");
+    std::fs::set_permissions(&systemctl, std::fs::Permissions::from_mode(0o755)).expect("a script");
+    printed("rpm", &["--root", text(root), "-U", "--replacepkgs", "--nodeps", "--ignorearch", rpm]);
+    let calls = std::fs::read_to_string(root.join("calls")).expect("calls");
+    assert!(calls.contains("try-restart kvmtop-record.service kvmtop-export.service"), "{calls}");
+    assert!(!calls.contains("disable"), "{calls}");
     printed("rpm", &["--root", text(root), "-e", "--nodeps", "kvmtop"]);
     let left: Vec<_> = looked_at().difference(&before).cloned().collect();
     let left: Vec<_> = left.iter().filter(|f| f.contains("kvmtop")).collect();
+    let calls = std::fs::read_to_string(root.join("calls")).expect("calls");
+    assert!(calls.contains("disable --now kvmtop-record.service kvmtop-export.service"), "{calls}");
     assert!(left.is_empty(), "left behind: {left:#?}");
     common::ran(test);
 }
@@ -203,13 +228,18 @@ fn static_binary_runs_in_an_empty_root() {
     let binary = root.join("kvmtop");
     let headers = printed("readelf", &["-ld", text(&binary)]);
     assert!(!headers.contains("INTERP") && !headers.contains("NEEDED"), "{headers}");
-    for file in
-        ["README.md", "LICENSE-MIT", "man/kvmtop.1", "completions/zsh/_kvmtop", "docs/json.md", "kvmtop-record.service"]
-            .into_iter()
-            .chain(["kvmtop-export.service"])
-    {
+    for file in [
+        "LICENSE-MIT",
+        "man/kvmtop.1",
+        "completions/zsh/_kvmtop",
+        "kvmtop-record.service",
+        "kvmtop-export.service",
+        "assets/prometheus/kvmtop-alerts.yml",
+        "assets/grafana/kvmtop.json",
+    ] {
         assert!(root.join(file).exists(), "{file}");
     }
+    links_lead_somewhere(root);
     runs_in(root, "/kvmtop");
     // It blames neither the host nor its administrator for what the build lacks.
     let said = run(text(&binary), &["--batch", "--json", "-n", "1", "-d", "0.2"]);
@@ -219,6 +249,23 @@ fn static_binary_runs_in_an_empty_root() {
     assert_eq!(libvirt["state"], "missing");
     assert!(libvirt["cause"].as_str().expect("a cause").contains("this build of kvmtop cannot use it"), "{libvirt}");
     common::ran(test);
+}
+
+#[test]
+fn lintian_finds_nothing() {
+    let test = "lintian_finds_nothing";
+    let Some(deb) = package(test, ".deb", &["lintian"]) else { return };
+    let out = run("lintian", &["--allow-root", "--fail-on", "error,warning", text(&deb)]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+    common::ran(test);
+}
+
+/// `make packages` takes the program that `make run` has built: cargo compiles C code again where the variable has
+/// changed.
+#[test]
+fn the_time_of_the_archives_is_set_after_the_builds() {
+    let script = include_str!("../../assets/packaging/build.sh");
+    assert!(script.find("export SOURCE_DATE_EPOCH") > script.rfind("$CARGO "));
 }
 
 #[test]
@@ -277,8 +324,8 @@ fn the_units_are_sound_and_confined() {
     common::ran(test);
 }
 
-/// `cargo install --path .` from a checkout, and a crate that can be published and is small. cargo builds each crate from
-/// its archive alone; a config file of this checkout would reach neither that build nor `cargo install --git`.
+/// `cargo install --path .` from a checkout, and a crate that can be published and is small. cargo builds each crate
+/// from its archive alone; a config file of this checkout would reach neither that build nor `cargo install --git`.
 #[test]
 fn cargo_installs_and_packs_it() {
     let test = "cargo_installs_and_packs_it";
