@@ -154,7 +154,9 @@ impl TraceReader {
             pairing.event(&event);
         });
         self.places.line(&line);
-        if line.event == "kvm_emulate_insn" && line.text.ends_with(" failed") && self.found.len() < MAX_OF_A_KIND {
+        // The kernel's word, and that of trace-cmd's plugin.
+        let has_failed = [" failed", " FAIL"].iter().any(|word| line.text.ends_with(word));
+        if line.event == "kvm_emulate_insn" && has_failed && self.found.len() < MAX_OF_A_KIND {
             let kind = LogKind::EmulationFailure;
             self.found.push(LogLine { kind, text: sanitize(text.trim(), 400), ..LogLine::default() });
         }

@@ -94,11 +94,11 @@ fn lines_without_times_are_counted() {
 
 #[test]
 fn an_instruction_that_kvm_cannot_emulate_is_of_the_log() {
-    let sample = import(
-        "a-1 [0] 1.000: kvm_emulate_insn: 0:1:f4 (prot32)\na-1 [0] 1.001: kvm_emulate_insn: 0:1:f4 (prot32) failed\n",
-    );
-    let kinds: Vec<_> = sample.host.kernel_log.iter().map(|line| line.kind).collect();
-    assert_eq!(kinds, [kvm::kernel_log::LogKind::EmulationFailure]);
+    for failed in ["kvm_emulate_insn: 0:1:f4 (prot32) failed", "kvm_emulate_insn: 0:1: f3 a5 FAIL"] {
+        let sample = import(&format!("a-1 [0] 1.000: kvm_emulate_insn: 0:1:f4 (prot32)\na-1 [0] 1.001: {failed}\n"));
+        let kinds: Vec<_> = sample.host.kernel_log.iter().map(|line| line.kind).collect();
+        assert_eq!(kinds, [kvm::kernel_log::LogKind::EmulationFailure], "{failed}");
+    }
 }
 
 #[test]

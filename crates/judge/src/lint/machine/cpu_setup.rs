@@ -38,7 +38,11 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
             fixes::setting(guest, "<cpu mode='host-passthrough'/>", option)
         }
     };
-    let fix = fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect();
+    let fix = fix.into_iter().map(|fix| {
+        let needs = if fix.text.contains("x86-64-v2") { fixes::POWER_CYCLE } else { MIGRATES };
+        fix.needing(needs)
+    });
+    let fix = fix.collect();
     let default =
         if argument.is_none() && xml.is_none() { ", QEMU's default: no option names another one" } else { "" };
     let evidence = vec![format!("the CPU model is {model}{default}")];
