@@ -265,7 +265,7 @@ pub struct ReplayArgs {
           allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
     /// End at this time (with --batch)
-    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true, requires = "batch")]
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub to: Option<RecordingTime>,
     /// Without a screen.
     #[command(flatten)]
@@ -292,10 +292,10 @@ pub struct InputArgs {
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true,
           conflicts_with_all = ["from", "to"])]
     pub at: Option<RecordingTime>,
-    /// Read a session from this time on; diff: of AFTER
+    /// Read a session from this time on; in diff, AFTER alone
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub from: Option<RecordingTime>,
-    /// Read a session up to this time; diff: of BEFORE, so that two parts of one session can be compared
+    /// Read a session up to this time; in diff, BEFORE alone: two parts of one session can be compared
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub to: Option<RecordingTime>,
     /// Print one JSON object

@@ -70,10 +70,9 @@ fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     for s in &sample.sources {
         let _ = writeln!(out, "{:<9} {}", s.state.as_str(), s.id.as_str());
         if s.state != SourceState::Ok {
-            for text in s.cause.iter().chain(&s.fix).map(|text| cut(text, 400)) {
-                if !out.contains(&*text) {
-                    let _ = writeln!(out, "          {text}");
-                }
+            let fix = s.fix.as_ref().filter(|fix| !out.contains(&*cut(fix, 400)));
+            for text in s.cause.iter().chain(fix) {
+                let _ = writeln!(out, "          {}", cut(text, 400));
             }
         }
     }

@@ -56,12 +56,15 @@ fn show(
         say(&damage);
     }
     let range = session.range_ms().with_context(|| format!("{title}: the recording holds no sample"))?;
-    let ms = |time: Option<RecordingTime>| time.map(|time| time.within(range, &TimeZone::system())).transpose();
-    let (start_ms, end_ms) = (ms(times[0])?, ms(times[1])?);
+    let ms = |time: Option<RecordingTime>, option: &'static str| {
+        time.map(|time| time.within(range, &TimeZone::system()).context(option)).transpose()
+    };
+    let (start_ms, end_ms) = (ms(times[0], "--at")?, ms(times[1], "--to")?);
     let cursor = session.cursor();
     if batch.batch || batch.json {
         let from = start_ms.map_or(0, |ms| cursor.index_from(ms));
         let last = end_ms.map_or(usize::MAX, |ms| cursor.index_at(ms));
+        ensure!(from <= last, "there is no interval between --from and --to");
         return print_all(cursor, from..=last, batch, settings);
     }
     screen::replay(cursor, source, title, start_ms, settings)?;

@@ -5,6 +5,7 @@ use super::recorded_intervals::RecordedIntervals;
 use crate::cli::Settings;
 use crate::cli::args::InputArgs;
 use ::report::html::TimelineBuilder;
+use anyhow::{Context as _, ensure};
 use import::DescriptionFiles;
 use jiff::tz::TimeZone;
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, RecordingTime, SessionSummary};
@@ -48,7 +49,7 @@ fn is_session(path: &Path) -> bool {
     open_regular(path).and_then(|mut f| f.read_exact(&mut head)).is_ok() && session::looks_like(&head)
 }
 
-/// A session, or what of it is between two times, as one interval, or its interval at a time, with the findings. Other
+/// A session, or the part between two times, as one interval, or its interval at a time, with the findings. Other
 /// files describe its guests further. All intervals that are read go to the time line.
 ///
 /// # Errors
@@ -64,9 +65,10 @@ pub fn read(
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut samples = session.cursor().described_by(|sample| descriptions.complete(sample));
-    let ms = |time: RecordingTime| time.within(range, &TimeZone::system());
-    let first = reading.from.map(ms).transpose()?.map_or(0, |ms| samples.index_from(ms));
-    let last = reading.to.map(ms).transpose()?.map_or(usize::MAX, |ms| samples.index_at(ms));
+    let ms = |time: RecordingTime, option: &'static str| time.within(range, &TimeZone::system()).context(option);
+    let first = reading.from.map(|time| ms(time, "--from")).transpose()?.map_or(0, |ms| samples.index_from(ms));
+    let last = reading.to.map(|time| ms(time, "--to")).transpose()?.map_or(usize::MAX, |ms| samples.index_at(ms));
+    ensure!(!reading.has_time() || first < last, "there is no interval between --from and --to");
     let all = |samples: &mut Cursor<'_>| {
         let pipeline = Pipeline::new(settings.findings.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -81,7 +83,7 @@ pub fn read(
     }
     // The first sample ends no interval.
     let last = samples.len() - 1;
-    let index = samples.index_from(ms(at)?).max(last.min(1));
+    let index = samples.index_from(ms(at, "--at")?).max(last.min(1));
     let mut intervals = RecordedIntervals::new(samples, settings.findings.clone(), DomainFilter::default());
     Ok(intervals.at(index)?.interval)
 }

@@ -13,6 +13,7 @@ use super::update;
 use super::views::ScreenView;
 use anyhow::Context;
 use crossterm::event;
+use crossterm::terminal::disable_raw_mode;
 use jiff::tz::TimeZone;
 use kvm::without_hidden;
 use ratatui::buffer::Buffer;
@@ -34,6 +35,8 @@ use std::time::{Duration, Instant};
 const MAX_QUEUED_EVENTS: usize = 32;
 /// How long leaving waits for the collector to close what it has open.
 const MAX_LEAVE_WAIT: Duration = Duration::from_millis(1500);
+/// How long a signal waits for a screen whose terminal takes no output.
+const MAX_BLOCKED: Duration = Duration::from_secs(10);
 /// What asks for figures, or says that they need not be.
 type AskFor = fn(bool) -> Control;
 
@@ -176,7 +179,9 @@ fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
             } else {
                 // A terminal that takes no output holds the screen up, which then hears nothing.
                 let _ = std::thread::Builder::new().spawn(move || {
-                    std::thread::sleep(2 * MAX_LEAVE_WAIT);
+                    std::thread::sleep(MAX_BLOCKED);
+                    // The rest of it would be output.
+                    let _ = disable_raw_mode();
                     std::process::exit(128 + signal);
                 });
                 ScreenEvent::Leave

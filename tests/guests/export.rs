@@ -198,6 +198,28 @@ fn the_web_configuration_is_read_again() {
     assert_eq!(exporter.get("/healthz", "").status, 401);
 }
 
+/// Whoever asks at once with many others is served: only the silent give way.
+#[test]
+fn a_burst_of_requests_is_served() {
+    let _beside = common::beside_others();
+    let exporter = Exporter::start(HOST);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(exporter.pid()).expect("a pid")).expect("a process");
+    let send = |signal| rustix::process::kill_process(pid, signal).expect("a signal");
+    // They wait in the kernel's queue together.
+    send(rustix::process::Signal::STOP);
+    let streams: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&exporter.address).expect("it listens");
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+            stream
+        })
+        .collect();
+    send(rustix::process::Signal::CONT);
+    for mut stream in streams {
+        assert_ne!(answer(&mut stream).status, 0, "each gets an answer");
+    }
+}
+
 /// Guesses of passwords are checked one after the other, and few may wait.
 #[test]
 fn wrong_passwords_keep_nobody_waiting() {

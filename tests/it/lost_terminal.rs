@@ -81,23 +81,33 @@ fn a_screen_that_stands_still_ends_without_its_terminal() {
 
 #[test]
 fn a_terminal_that_takes_no_output_is_left_by_a_signal() {
-    let pair = native_pty_system().openpty(PtySize { rows: 200, cols: 400, ..PtySize::default() }).unwrap();
+    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::termios::{Action, LocalModes, tcflow, tcgetattr};
+    let pair = native_pty_system().openpty(PtySize { rows: 40, cols: 120, ..PtySize::default() }).unwrap();
     let mut kvmtop = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
-    kvmtop.arg("demo");
+    kvmtop.args(["-d", "0.1", "--engine", "none", "--no-monitor"]);
     kvmtop.env("TERM", "xterm-256color");
     let mut child = pair.slave.spawn_command(kvmtop).unwrap();
-    drop(pair.slave);
-    let mut first = [0];
-    pair.master.try_clone_reader().unwrap().read_exact(&mut first).unwrap();
-    // Far more is drawn than the terminal holds.
+    let (terminal, mut reader) = (pair.master.tty_name().unwrap(), pair.master.try_clone_reader().unwrap());
+    let (mut shown, mut piece) = (String::new(), [0; 4096]);
+    while !shown.contains("help") {
+        let n = reader.read(&mut piece).unwrap();
+        shown.push_str(&String::from_utf8_lossy(&piece[..n]));
+    }
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+    let terminal = rustix::fs::open(terminal, flags, rustix::fs::Mode::empty()).unwrap();
+    tcflow(&terminal, Action::OOff).unwrap();
+    // Until the screen waits for its terminal; leaving would wait for it as well.
     std::thread::sleep(Duration::from_millis(500));
-    let pid = rustix::process::Pid::from_raw(child.process_id().unwrap().cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::QUIT).unwrap();
+    let pid = Pid::from_raw(child.process_id().unwrap().cast_signed()).unwrap();
+    kill_process(pid, Signal::QUIT).unwrap();
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
         assert!(begin.elapsed() < Duration::from_secs(40), "it waits for its terminal");
         std::thread::sleep(Duration::from_millis(20));
     }
+    let modes = tcgetattr(&terminal).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
 }
 
 /// Runs the live screen in a pseudo terminal of this size; what it prints is read and dropped.
@@ -157,11 +167,12 @@ fn a_terminal_that_is_resized_a_thousand_times() {
             early = resident(pid);
         }
     }
-    // What no screen has is drawn in part.
-    resize(size(u16::MAX, u16::MAX));
-    resize(size(97, 397));
     let late = resident(pid);
     assert!(late < early + (8 << 20), "resident bytes: {early}, then {late}");
+    // What no screen has is drawn in part: its cells are bounded.
+    resize(size(u16::MAX, u16::MAX));
+    let largest = resident(pid);
+    assert!(largest < late + (200 << 20), "resident bytes: {late}, then {largest}");
     terminal.resize(size(40, 120)).unwrap();
     terminal.take_writer().unwrap().write_all(b"q").unwrap();
     let begin = Instant::now();

@@ -127,7 +127,12 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
 /// Takes CPUs that the only domain sees, as a command inside it printed them, for its own and not for the host's.
 fn take_guest_topology(domain: &mut Description, gathered: &mut Gathered) {
     let vcpus = domain.vcpus().or_else(|| Some(domain.pins().keys().last()? + 1));
-    let is_own = |cpus: &HostTopology| vcpus.is_some_and(|vcpus| cpus.cpus.len() == vcpus as usize);
+    // The host of a nested guest is a guest as well: vCPUs are pinned to its CPUs.
+    let pins = domain.pins().clone();
+    let is_host =
+        |count: usize| !pins.is_empty() && pins.values().all(|set| set.iter().all(|cpu| (cpu as usize) < count));
+    let is_own =
+        |cpus: &HostTopology| vcpus.is_some_and(|vcpus| cpus.cpus.len() == vcpus as usize) && !is_host(cpus.cpus.len());
     if gathered.on_kvm && is_own(&gathered.topology) {
         gathered.of_guest = std::mem::take(&mut gathered.topology);
         gathered.notes.push(OF_GUEST.into());

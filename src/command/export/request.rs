@@ -94,7 +94,7 @@ fn wants<B>(request: &Request<B>, list: HeaderName, what: &str) -> bool {
 
 /// The answer by gzip, for a client that takes it: a fifth of the bytes.
 fn packed<B>(request: &Request<B>, answer: Answer) -> Answer {
-    if !wants(request, ACCEPT_ENCODING, "gzip") {
+    if !wants(request, ACCEPT_ENCODING, "gzip") || wants(request, ACCEPT_ENCODING, "gzip;q=0") {
         return answer;
     }
     let (head, body) = answer.into_parts();

@@ -17,7 +17,7 @@ use std::convert::Infallible;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -32,13 +32,16 @@ const MAX_HEADERS: usize = 64;
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Deadline for a whole connection: Prometheus gives up after 10 s by default.
 const DEADLINE: Duration = Duration::from_secs(15);
+/// How long a connection may be silent while others wait for its place.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// Pause after a connection could not be accepted, for example because the process is out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection, and whether its request has come.
+/// A connection, whether its request has come, and since when it is open.
 struct Connection {
     task: AbortHandle,
     has_asked: Rc<Cell<bool>>,
+    since: Instant,
 }
 
 /// Starts the server.
@@ -68,10 +71,17 @@ async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, answers
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        open.retain(|connection| !connection.task.is_finished());
-        if open.len() >= MAX_CONNECTIONS {
-            let Some(silent) = open.iter().position(|connection| !connection.has_asked.get()) else { continue };
-            open.remove(silent).task.abort();
+        loop {
+            open.retain(|connection| !connection.task.is_finished());
+            if open.len() < MAX_CONNECTIONS {
+                break;
+            }
+            let is_silent = |c: &Connection| !c.has_asked.get() && c.since.elapsed() >= PATIENCE;
+            match open.iter().position(is_silent) {
+                Some(silent) => open.remove(silent).task.abort(),
+                // What comes meanwhile waits in the kernel's queue.
+                None => tokio::time::sleep(PATIENCE / 10).await,
+            }
         }
         let (access, answers, has_asked) = (access.current(), answers.clone(), Rc::new(Cell::new(false)));
         let asked = has_asked.clone();
@@ -79,7 +89,7 @@ async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, answers
             // A mistake or the silence of a client ends its connection alone.
             let _ = tokio::time::timeout(DEADLINE, connection(stream, &access, &answers, &asked)).await;
         });
-        open.push(Connection { task: task.abort_handle(), has_asked });
+        open.push(Connection { task: task.abort_handle(), has_asked, since: Instant::now() });
     }
 }
 

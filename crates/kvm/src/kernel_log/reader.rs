@@ -210,7 +210,7 @@ impl LogReader {
 }
 
 /// What `virsh` says before the reason: `error: Failed to start domain 'web'`.
-static NOT_STARTED: Pattern = Pattern::new("^error: Failed to start domain '?(?P<name>[^' ]+)'?$");
+static NOT_STARTED: Pattern = Pattern::new("^error: Failed to start domain '?(?P<name>[^']+)'?$");
 /// Sentences of the text around a log.
 static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be ");
 /// The guest's name in QEMU's command line.

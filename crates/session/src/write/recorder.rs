@@ -103,7 +103,7 @@ impl Recorder {
             n => format!("the {n} samples in it are"),
         };
         let ours = self.writer.file.metadata().with_context(|| format!("cannot record into {name}"))?;
-        ensure!(ours.len() >= self.writer.end, "{name} was cut while it was being recorded into: {samples} lost");
+        ensure!(ours.len() >= self.writer.end, "{name} was cut while it was being recorded into: samples are lost");
         ensure!(ours.nlink() > 0, "{name} was deleted while it was being recorded into: {samples} lost");
         let there = fs::symlink_metadata(&self.path).map(|meta| (meta.dev(), meta.ino())).ok();
         ensure!(

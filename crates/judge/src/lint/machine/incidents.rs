@@ -98,7 +98,10 @@ static SIGNS: [Sign; 45] = [
     start(&["failed to connect", "vhost-user", "vhost_user"], &words::START_SOCKET),
     start(&["permission denied", "operation not permitted"], &words::START_DENIED),
     start(&["backing store for guest ram", "hugepage", "huge page", "hugetlb"], &words::START_HUGE_PAGES),
-    start(&["no such file", "no such device", "could not open", "network not", "bridge helper"], &words::START_MISSING),
+    start(
+        &["no such file", "no such device", "could not open", "network not", "not active", "bridge helper"],
+        &words::START_MISSING,
+    ),
     sign(LogKind::StartFailed, &[], AbnormalExit, (Warning, &words::START_FAILED)),
     sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &words::KERNEL_BUG)),
     sign(LogKind::EmulationFailure, &[], AbnormalExit, (Warning, &words::EMULATION)),
@@ -144,7 +147,9 @@ fn of_line(line: &LogLine) -> Option<&'static Sign> {
     // Of a report with a stack the functions count. What comes before them names threads and programs.
     let is_stack = matches!(line.kind, LogKind::Lockup | LogKind::HungTask);
     let text = if is_stack { line.text.split_once(" … ").map_or("", |(_, stack)| stack) } else { &line.text };
-    let text = text.to_ascii_lowercase();
+    // Names of files are not causes; those of devices are.
+    let words = text.split_whitespace().filter(|word| !word.contains('/') || word.contains("/dev/"));
+    let text = words.collect::<Vec<_>>().join(" ").to_ascii_lowercase();
     SIGNS.iter().filter(|sign| sign.kind == line.kind).find(|sign| {
         let is_coded = sign.codes.is_empty() || line.data.is_some_and(|code| sign.codes.contains(&code));
         is_coded && (sign.names.is_empty() || sign.names.iter().any(|name| text.contains(name)))

@@ -350,6 +350,7 @@ fn a_failed_start_has_the_fix_and_the_log_of_its_line() {
         ("-drive file=/a.qcow2: Failed to get \"write\" lock", "fuser -v", "qemu/web.log"),
         ("-device vfio-pci,host=01:00.0: vfio 0000:01:00.0: group 1 is not viable", "lspci -nnk", "qemu/web.log"),
         ("-drive file=/a.qcow2: Could not open '/a.qcow2': Permission denied", "namei -l", "qemu/web.log"),
+        ("-drive file=/vfio-hyperv.img: Could not open '/vfio-hyperv.img': Permission denied", "namei", "qemu/web.log"),
         ("-cpu EPYC: host doesn't support requested feature", "domcapabilities", "qemu/web.log"),
     ] {
         let report = of_log(&format!("error: Failed to start domain 'web'\n{of_qemu}{line}\n"));
@@ -359,7 +360,9 @@ fn a_failed_start_has_the_fix_and_the_log_of_its_line() {
     }
     // What libvirt refused is in its own log, whatever the reason.
     let affinity = "error: internal error cannot set CPU affinity on process 0: Invalid argument\n";
-    for (line, fix) in [(affinity, "lscpu -e"), ("error: Network not found: no network 'lan'\n", "virsh net-start")] {
+    let network = "error: Requested operation is not valid: network 'lan' is not active\n";
+    let absent = "error: Network not found: no network 'lan'\n";
+    for (line, fix) in [(affinity, "lscpu -e"), (network, "virsh net-start"), (absent, "virsh net-start")] {
         let text = words(get(&of_log(&format!("error: Failed to start domain web\n{line}")), RuleId::AbnormalExit));
         assert!(text.contains(fix) && text.contains("virtqemud") && !text.contains("/qemu/"), "{line}: {text}");
     }
