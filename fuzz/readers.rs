@@ -15,6 +15,7 @@ use kvmtop::cli::{Settings, config::Config};
 use kvmtop::ui::{AppState, ScreenSession, key};
 use live::fuzzing;
 use ratatui::crossterm::event::KeyCode;
+use report::table::COLUMNS;
 use report::{View, json, text};
 use session::Session;
 use std::borrow::Cow;
@@ -106,7 +107,7 @@ fn report(input: &[u8]) {
     let judged = Pipeline::new(options).whole(&imported.sample, imported.base);
     let domains = DomainFilter::default();
     let view = View { model: &judged.model, findings: &judged.report, source: imported.source, domains: &domains };
-    text::report(&view);
+    text::report(&view, COLUMNS);
     json::line(&view).expect("JSON");
 }
 

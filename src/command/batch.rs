@@ -59,7 +59,7 @@ impl<'a> BatchPrinter<'a> {
         } else {
             // An empty line between two intervals.
             let separator = if self.printed == 0 { "" } else { "\n" };
-            let text = text::interval(&view, &self.shown);
+            let text = text::interval(&view, &self.shown, super::columns());
             self.shown = view.sources();
             format!("{separator}{text}")
         };

@@ -1,6 +1,6 @@
 //! `kvmtop check`: watches for a while and prints what is wrong; scripts read the exit status.
 
-use super::{live, print, say_unmatched};
+use super::{columns, live, print, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use ::report::rules::{self, JsonRules};
@@ -90,9 +90,9 @@ fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow
 
 fn text_of(view: &View<'_>) -> String {
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
-    let complaints = text::complaints(&view.sources());
+    let complaints = text::complaints(&view.sources(), columns());
     let guests = figures::count(view.guests().count(), "guest");
-    format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view))
+    format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view, columns()))
 }
 
 fn status(view: &View<'_>) -> u8 {

@@ -181,6 +181,12 @@ fn reader_is_gone(e: &anyhow::Error) -> bool {
     })
 }
 
+/// How wide text is: as the terminal, where the standard output is one.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
+    size.map_or(::report::table::COLUMNS, |size| size.ws_col.into())
+}
+
 /// Prints a text that ends in a line break, all of it at once.
 fn print(text: &str) -> io::Result<()> {
     print_bytes(kvm::without_hidden(text).as_bytes())

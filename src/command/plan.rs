@@ -1,7 +1,7 @@
 //! `kvmtop plan`: one placement of all guests, of this host or from files. It applies nothing.
 
 use super::report::JudgedInput;
-use super::{live, print, report, say, say_unmatched};
+use super::{columns, live, print, report, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{InputArgs, PlanArgs, TIMES};
 use ::report::View;
@@ -32,7 +32,7 @@ pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.reading.json {
         print(&(serde_json::to_string(&JsonPlan::new(&host, source, &settings.domains))? + "\n"))?;
     } else {
-        print(&plan::text(&host, &settings.domains))?;
+        print(&plan::text(&host, &settings.domains, columns()))?;
     }
     Ok(report::status(damaged))
 }

@@ -1,7 +1,7 @@
 //! `report` and `diff`: files instead of a live host.
 
 use super::html_file::{self, STDOUT};
-use super::{FAILED, print, report_session, say, say_unmatched};
+use super::{FAILED, columns, print, report_session, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs, TIMES};
 use ::report::html::{TimelineBuilder, page};
@@ -39,7 +39,7 @@ pub fn report(args: &ReportArgs, settings: &Settings) -> anyhow::Result<u8> {
         say_unmatched(&view);
         print(&(json::line(&view)? + "\n"))?;
     } else {
-        print(&text::report(&view))?;
+        print(&text::report(&view, columns()))?;
     }
     Ok(status(read.damaged))
 }
@@ -77,7 +77,7 @@ pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.reading.json {
         print(&(json::text(&diff)? + "\n"))?;
     } else {
-        print(&diff_text::text(&diff))?;
+        print(&diff_text::text(&diff, columns()))?;
     }
     Ok(status(before.damaged || after.damaged))
 }

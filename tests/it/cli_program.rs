@@ -82,7 +82,7 @@ fn what_needs_no_rights_needs_no_proc() {
         (&["--help"], 0, "Examples:"),
         (&["report", &before], 0, "IO_INSTRUCTION"),
         (&demo, 0, "CPU%"),
-        (&check, 3, "/proc cannot be read; mount -t proc proc /proc"),
+        (&check, 3, "/proc cannot be read; `mount -t proc proc /proc`"),
     ];
     let script = "mount -t tmpfs none /proc || exit 77; exec \"$@\"";
     for (args, status, wanted) in all {

@@ -7,6 +7,7 @@ use crate::inputs;
 use import::ImportOptions;
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use judge::lint::{InputKind, Options};
+use report::table::COLUMNS;
 use report::{View, diff, diff_text, json, text};
 use std::path::Path;
 use testkit::random::Random;
@@ -40,12 +41,12 @@ fn forge(runs: usize) {
                 std::fs::write(folder.path().join(name), with_numbers(text.as_bytes(), number)).unwrap();
             }
             let after = judged(folder.path(), Some(10.0).filter(|_| run % 3 > 0));
-            let _ = text::report(&view(&after, &all));
+            let _ = text::report(&view(&after, &all), COLUMNS);
             json::line(&view(&after, &all)).unwrap();
             if let Some(before) = &before {
                 let diff = diff::compare(&view(before, &all), &view(&after, &all));
                 serde_json::to_string(&diff).unwrap();
-                let _ = diff_text::text(&diff);
+                let _ = diff_text::text(&diff, COLUMNS);
             }
             before = Some(after);
         }

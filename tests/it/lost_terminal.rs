@@ -209,3 +209,30 @@ fn a_dumb_terminal_gets_plain_text() {
     let modes = text.split("\x1b[").skip(1).filter_map(|rest| rest.chars().find(char::is_ascii_alphabetic));
     assert!(modes.into_iter().all(|mode| mode != 'm'), "{text:?}");
 }
+
+/// A report is as wide as its terminal, and has 100 columns without one.
+#[test]
+fn text_is_as_wide_as_its_terminal() {
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.kvmtop");
+    let widest = |text: &str| {
+        let why = text.lines().skip_while(|line| !line.starts_with("  why ")).take(2);
+        why.map(|line| line.trim_end().chars().count()).max().unwrap()
+    };
+    for columns in [64, 140] {
+        let pair = native_pty_system().openpty(PtySize { rows: 40, cols: columns, ..PtySize::default() }).unwrap();
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
+        command.args(["report", demo]);
+        let mut child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let mut shown = Vec::new();
+        // Linux ends the reading with EIO, after all output.
+        let _ = pair.master.try_clone_reader().unwrap().read_to_end(&mut shown);
+        assert!(child.wait().unwrap().success());
+        let columns = usize::from(columns);
+        let widest = widest(&String::from_utf8_lossy(&shown));
+        assert!(widest <= columns && widest + 16 > columns, "{widest} of {columns}");
+    }
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_kvmtop")).args(["report", demo]).output().unwrap();
+    let widest = widest(&String::from_utf8_lossy(&out.stdout));
+    assert!((85..=100).contains(&widest), "{widest}");
+}

@@ -7,6 +7,7 @@ use kvmtop::ui::{AppState, Palette, ScreenSession, Theme, key, render};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use report::html::{TimelineBuilder, page};
+use report::table::COLUMNS;
 use report::{View, diff as comparison, diff_text, json, plan, text};
 use serde_json::Value;
 use session::Cursor;
@@ -59,7 +60,8 @@ pub fn show(cursor: &mut Cursor, size: (u16, u16), keys: &[u8]) {
 fn print(intervals: &Intervals) {
     for interval in intervals.each.iter().rev().take(1).chain([&intervals.all]) {
         let domains = DomainFilter::default();
-        let (text, json) = (text::report(&view(interval, &domains)), json::line(&view(interval, &domains)).unwrap());
+        let (text, json) =
+            (text::report(&view(interval, &domains), COLUMNS), json::line(&view(interval, &domains)).unwrap());
         assert_plain(&text);
         let json: Value = serde_json::from_str(&json).unwrap();
         assert!(json["domains"].is_array());
@@ -69,7 +71,7 @@ fn print(intervals: &Intervals) {
         }
     }
     let host = lint::plan(&intervals.all.model, &lint::Options::default());
-    assert_plain(&plan::text(&host, &DomainFilter::default()));
+    assert_plain(&plan::text(&host, &DomainFilter::default(), COLUMNS));
 }
 
 fn compare(intervals: &Intervals) {
@@ -77,8 +79,8 @@ fn compare(intervals: &Intervals) {
     let view = |i| view(i, &domains);
     let (before, after) = (view(&intervals.all), intervals.each.last().map_or(view(&intervals.all), view));
     let diff = comparison::compare(&before, &after);
-    assert_plain(&diff_text::text(&diff));
-    assert_plain(&text::interval(&after, &[]));
+    assert_plain(&diff_text::text(&diff, COLUMNS));
+    assert_plain(&text::interval(&after, &[], COLUMNS));
     assert_plain_strings(&serde_json::from_str(&json::text(&diff).unwrap()).unwrap());
 }
 

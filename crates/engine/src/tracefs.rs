@@ -43,7 +43,7 @@ impl Tracefs {
         }
         Err(refused.unwrap_or_else(|| EngineError {
             cause: "tracefs is not mounted on /sys/kernel/tracing, so the kernel's tracepoints cannot be found".into(),
-            fix: "mount -t tracefs tracefs /sys/kernel/tracing".into(),
+            fix: "`mount -t tracefs tracefs /sys/kernel/tracing`".into(),
         }))
     }
 
@@ -123,7 +123,7 @@ impl Tracefs {
         }
         EngineError {
             cause: format!("cannot read {path}: {error}"),
-            fix: "mount -t tracefs tracefs /sys/kernel/tracing".into(),
+            fix: "`mount -t tracefs tracefs /sys/kernel/tracing`".into(),
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = Tracefs::open_in(dir.path()).unwrap_err();
         assert!(error.cause.contains("not mounted"), "{error:?}");
-        assert!(error.fix.starts_with("mount -t tracefs"));
+        assert!(error.fix.starts_with("`mount -t tracefs"));
 
         tree(dir.path(), &[("sched/sched_switch", "300")]);
         let error = Tracefs::open_in(dir.path()).unwrap_err();

@@ -27,7 +27,7 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
         }
         // Where nothing is mounted, an empty folder is read without an error.
         failure if failure.is_some() || paths.real && paths.proc.join("self").symlink_metadata().is_err() => {
-            return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc");
+            return SourceStatus::missing(ID, "/proc cannot be read", "`mount -t proc proc /proc`");
         }
         _ => {}
     }
@@ -98,8 +98,8 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
 fn cure(why: rustix::io::Errno) -> String {
     use rustix::io::Errno;
     match why {
-        Errno::MFILE => "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)".into(),
-        Errno::NFILE => "sysctl -w fs.file-max=1000000: this host has no room for more open files".into(),
+        Errno::MFILE => "`ulimit -n 65536` in the shell that starts kvmtop (LimitNOFILE= of a service)".into(),
+        Errno::NFILE => "`sysctl -w fs.file-max=1000000`: this host has no room for more open files".into(),
         _ => "see dmesg; kvmtop goes on and tries again".into(),
     }
 }
@@ -129,7 +129,7 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
 pub(crate) fn kvm_stats(missing: usize, guests: usize, paths: &SystemPaths) -> SourceStatus {
     const ID: SourceId = SourceId::KvmStats;
     const FIX: &str = "use QEMU 8.1 or later; or, where `kvmtop doctor` shows no lockdown, as root: \
-                       mount -t debugfs none /sys/kernel/debug";
+                       `mount -t debugfs none /sys/kernel/debug`";
     if missing == 0 {
         return SourceStatus::ok(ID);
     }

@@ -2,7 +2,7 @@
 
 use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
 use super::findings_text::who;
-use super::table::{Column, cut, or_dash, table};
+use super::table::{Column, cut, or_dash, spread, table, wrapped};
 use judge::figures::{change, figure, micros, or_unknown, percent, rate, seconds};
 use judge::lint::Finding;
 use std::fmt::Write as _;
@@ -11,22 +11,23 @@ use std::fmt::Write as _;
 const ROWS: usize = 25;
 
 /// The summary, a table for each guest, and the findings.
-pub fn text(diff: &Diff) -> String {
+pub fn text(diff: &Diff, columns: usize) -> String {
     let mut out = String::new();
     for condition in &diff.conditions {
-        let _ = writeln!(out, "measured differently: {}", cut(&condition.sentence(), 400));
+        let sentence = cut(&condition.sentence(), 400);
+        out.push_str(&wrapped(&format!("measured differently: {sentence}"), 2, columns));
     }
-    let _ = writeln!(out, "{}", cut(&diff.summary, 2000));
+    out.push_str(&wrapped(&cut(&diff.summary, 2000), 2, columns));
     let time = |s: Option<f64>| s.map_or_else(|| "duration unknown (give it with --duration)".to_string(), seconds);
-    let _ = writeln!(out, "before: {}  after: {}", time(diff.before_s), time(diff.after_s));
+    out.push_str(&spread(&format!("before: {}  after: {}", time(diff.before_s), time(diff.after_s)), columns));
     for remark in &diff.unsure {
-        let _ = writeln!(out, "{}", cut(remark, 400));
+        out.push_str(&wrapped(&cut(remark, 400), 2, columns));
     }
     let timed = diff.before_s.is_some() && diff.after_s.is_some();
     for d in &diff.domains {
         out.push_str(&domain(d, timed));
     }
-    let one = |f: &Finding| format!("{} {}: {} [{}]\n", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule);
+    let one = |f: &Finding| format!("{} {}: {} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule);
     let f = &diff.findings;
     let gone = f.gone.iter().map(|f| format!("  - gone  {}", one(f)));
     let new = f.new.iter().map(|f| format!("  + new   {}", one(f)));
@@ -37,7 +38,7 @@ pub fn text(diff: &Diff) -> String {
     if findings.peek().is_some() {
         out.push_str("\nfindings\n");
     }
-    out.extend(findings);
+    out.extend(findings.map(|line| wrapped(&line, 10, columns)));
     out
 }
 

@@ -1,17 +1,16 @@
 //! Findings as text.
 
 use super::View;
-use super::table::cut;
+use super::table::{cut, wrapped};
 use judge::figures::seconds;
 use judge::lint::{CannotTell, Finding, FixKind, Lasting, RuleId, StillWatched, is_command};
 use judge::model::HostModel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use unicode_width::UnicodeWidthStr;
 
 /// The findings in full, or `no findings`; then the rules that could not be judged, and why.
-pub fn all(view: &View<'_>) -> String {
-    let all: Vec<_> = view.selected_findings().map(one).collect();
+pub fn all(view: &View<'_>, columns: usize) -> String {
+    let all: Vec<_> = view.selected_findings().map(|f| one(f, columns)).collect();
     let is_young = view.selected_watching().any(StillWatched::is_every_rule);
     let notes = &view.findings.notes;
     let judged_all =
@@ -26,7 +25,7 @@ pub fn all(view: &View<'_>) -> String {
         (view.selected_cannot_tell().collect(), view.selected_watching().collect());
     let notes = notes.iter().map(|note| format!("note: {note}"));
     for sentence in unjudged(&cannot_tell, &watching, &view.model.host, MAX_NAMES).into_iter().chain(notes) {
-        out.push_str(&wrapped(&sentence, 12));
+        out.push_str(&wrapped(&sentence, 12, columns));
     }
     out
 }
@@ -74,8 +73,11 @@ fn still_watched(watching: &[&StillWatched], max_names: usize) -> Vec<String> {
 }
 
 /// Where not enough has been seen yet, a line each reason.
-pub(super) fn watching(view: &View<'_>) -> String {
-    still_watched(&view.selected_watching().collect::<Vec<_>>(), MAX_NAMES).iter().map(|s| wrapped(s, 12)).collect()
+pub(super) fn watching(view: &View<'_>, columns: usize) -> String {
+    still_watched(&view.selected_watching().collect::<Vec<_>>(), MAX_NAMES)
+        .iter()
+        .map(|s| wrapped(s, 12, columns))
+        .collect()
 }
 
 /// Names of guests or rules, divided by commas.
@@ -104,29 +106,6 @@ pub fn lasting(l: &Lasting) -> String {
 
 /// The most guests or rules that one line names.
 const MAX_NAMES: usize = 64;
-/// Width of prose in columns.
-const LINE: usize = 110;
-
-/// Prose in lines; all but the first are indented.
-fn wrapped(text: &str, indent: usize) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for (i, word) in text.split(' ').enumerate() {
-        let width = word.width();
-        if column > indent && column + 1 + width > LINE {
-            let _ = write!(out, "\n{}", " ".repeat(indent));
-            column = indent;
-        } else if i > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += width;
-    }
-    out.push('\n');
-    out
-}
-
 /// A finding in one line: severity, guest, title, most important figure.
 pub fn line(f: &Finding) -> String {
     let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
@@ -138,29 +117,30 @@ fn paste(out: &mut String, text: &str) {
     text.lines().for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
 }
 
-fn one(f: &Finding) -> String {
+fn one(f: &Finding, columns: usize) -> String {
+    let prose = |text: &str| wrapped(text, 8, columns);
     let title = f.title.strip_suffix(&format!(" ({})", who(f))).unwrap_or(&f.title);
-    let mut out = format!("{:<8} {}: {}\n", f.severity.as_str(), who(f), cut(title, 400));
+    let mut out = wrapped(&format!("{:<8} {}: {}", f.severity.as_str(), who(f), cut(title, 400)), 9, columns);
     let rules: Vec<&str> = [&f.rule].into_iter().chain(&f.folded).map(|rule| rule.as_str()).collect();
-    let _ = writeln!(out, "  rule  {}, {} confidence", rules.join(" + "), f.confidence.as_str());
+    out.push_str(&prose(&format!("  rule  {}, {} confidence", rules.join(" + "), f.confidence.as_str())));
     for (i, e) in f.evidence.iter().enumerate() {
         let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
         // A command stays on one line, so that it can be pasted.
-        out.push_str(&if is_command(e) { line + "\n" } else { wrapped(&line, 8) });
+        out.push_str(&if is_command(e) { line + "\n" } else { prose(&line) });
     }
     if let Some(l) = &f.lasting {
-        out.push_str(&wrapped(&format!("        {}", lasting(l)), 8));
+        out.push_str(&prose(&format!("        {}", lasting(l))));
     }
     if !f.why.is_empty() {
-        out.push_str(&wrapped(&format!("  why   {}", cut(&f.why, 2000)), 8));
+        out.push_str(&prose(&format!("  why   {}", cut(&f.why, 2000))));
     }
     for fix in &f.fix {
         let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
         if fix.kind == FixKind::Advice {
-            out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8));
+            out.push_str(&prose(&format!("  fix   {}{needs}", cut(&fix.text, 2000))));
             continue;
         }
-        let _ = writeln!(out, "  fix   {}{needs}", cut(&fix.place(), 300));
+        out.push_str(&prose(&format!("  fix   {}{needs}", cut(&fix.place(), 300))));
         paste(&mut out, &fix.text);
         if let Some(undo) = &fix.undo {
             out.push_str("  undo  run\n");
@@ -168,7 +148,7 @@ fn one(f: &Finding) -> String {
         }
     }
     for s in &f.see {
-        let _ = writeln!(out, "  see   {}", cut(s, 300));
+        out.push_str(&prose(&format!("  see   {}", cut(s, 300))));
     }
     out
 }

@@ -3,6 +3,7 @@
 use super::document::SCHEMA;
 use super::json::TOOL;
 use crate::objects;
+use crate::table::wrapped;
 use judge::analysis::DomainFilter;
 use judge::figures::{count, figure};
 use judge::lint::{Fix, FixKind, HostPlan, PlannedGuest};
@@ -197,10 +198,10 @@ fn names(plan: &HostPlan, users: Option<&Vec<(usize, Option<u32>)>>) -> Vec<Stri
 }
 
 /// The plan as text, for the selected guests; the maps show all.
-pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
+pub fn text(plan: &HostPlan, domains: &DomainFilter, columns: usize) -> String {
     if plan.map.all.is_empty() {
-        return "no plan: the CPUs of this host are unknown (add the output of lscpu -p or virsh capabilities)\n"
-            .into();
+        let why = "no plan: the CPUs of this host are unknown (add the output of `lscpu -p` or `virsh capabilities`)";
+        return wrapped(why, 2, columns);
     }
     let changed: Vec<&PlannedGuest> = selected(plan, domains).filter(|g| !g.plan.is_empty()).collect();
     let mut out = legend(plan);
@@ -214,7 +215,8 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
     out.push_str(&map(plan, &users(plan, |g| &g.after)));
     for (cpu, percent) in &plan.busy {
         let why = "of it; nobody moves there while others are free";
-        let _ = writeln!(out, "CPU {cpu}: the host's own tasks use {} % {why}", figure(*percent));
+        let busy = format!("CPU {cpu}: the host's own tasks use {} % {why}", figure(*percent));
+        out.push_str(&wrapped(&busy, 2, columns));
     }
     out.push_str("\nmoves\n");
     for guest in &changed {
@@ -222,13 +224,13 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
         let _ = writeln!(out, "  {}{shares}", sanitize_name(&guest.facts.name.value, 64));
         for m in moves(guest, &plan.map) {
             let step = format!("{}: {} -> {}", m.thread, m.from.as_deref().unwrap_or("-"), m.to);
-            let _ = writeln!(out, "    {step:<20} {}", m.reason);
+            out.push_str(&wrapped(&format!("    {step:<20} {}", m.reason), 25, columns));
         }
     }
     for guest in changed {
         let optional = if guest.plan.optional { " (optional: nothing is wrong with it)" } else { "" };
         let _ = writeln!(out, "\n{}{optional}", sanitize_name(&guest.facts.name.value, 64));
-        guest.fix.iter().for_each(|fix| paste(&mut out, fix));
+        guest.fix.iter().for_each(|fix| paste(&mut out, fix, columns));
         if !guest.undo.is_empty() {
             out.push_str("  to go back:\n");
             guest.undo.iter().flat_map(|fix| fix.text.lines()).for_each(|line| out.push_str(&format!("    {line}\n")));
@@ -238,12 +240,12 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
     out
 }
 
-fn paste(out: &mut String, fix: &Fix) {
+fn paste(out: &mut String, fix: &Fix, columns: usize) {
     if fix.kind == FixKind::Advice {
-        let _ = writeln!(out, "  {}", fix.text);
+        out.push_str(&wrapped(&format!("  {}", fix.text), 2, columns));
         return;
     }
-    let _ = writeln!(out, "  {}:", fix.needs.as_deref().unwrap_or(fix.kind.as_str()));
+    out.push_str(&wrapped(&format!("  {}:", fix.needs.as_deref().unwrap_or(fix.kind.as_str())), 2, columns));
     for line in fix.text.lines() {
         let _ = writeln!(out, "    {line}");
     }
@@ -348,7 +350,7 @@ mod tests {
             snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/../../snapshots"),
             prepend_module_to_snapshot => false,
         }, {
-            insta::assert_snapshot!("plan__two_guests", text(&two_guests_on_one_cpu(), &DomainFilter::default()));
+            insta::assert_snapshot!("plan__two_guests", text(&two_guests_on_one_cpu(), &DomainFilter::default(), 100));
         });
     }
 
@@ -410,7 +412,7 @@ mod tests {
         let guest = Guest::new("a-guest-with-a-long-name", 10).vcpus(2, |_, t| t.pinned(3));
         for host in [Host::numa(2, 16, 2), Host::numa(1, 14, 1), Host::numa(4, 30, 2)] {
             let plan = plan(&Fixture::new(host).guest(guest.clone()).model(), &Options::default());
-            let text = text(&plan, &DomainFilter::default());
+            let text = text(&plan, &DomainFilter::default(), 80);
             let wide: Vec<&str> = text.lines().filter(|l| l.chars().count() > 80).collect();
             assert!(wide.is_empty(), "{wide:#?}");
         }
@@ -419,6 +421,6 @@ mod tests {
     #[test]
     fn an_unknown_host_has_no_plan() {
         let plan = plan(&Fixture::new(Host::default()).guest(Guest::new("a", 5)).model(), &Options::default());
-        assert!(text(&plan, &DomainFilter::default()).starts_with("no plan"));
+        assert!(text(&plan, &DomainFilter::default(), 80).starts_with("no plan"));
     }
 }

@@ -1,10 +1,12 @@
-//! Text tables: aligned columns, and nothing that a terminal would act on.
+//! Text: prose in lines, tables with aligned columns, and nothing that a terminal would act on.
 
 use judge::figures::UNKNOWN;
 use kvm::sanitize;
 use std::fmt::Write as _;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// Width of text that does not go to a terminal, in columns.
+pub const COLUMNS: usize = 100;
 /// Widest cell in columns; a longer text is cut and ends in `…`.
 const CELL: usize = 48;
 
@@ -59,6 +61,40 @@ pub fn cut(text: &str, columns: usize) -> String {
         out.push(c);
     }
     out.push('…');
+    out
+}
+
+/// Prose in lines of at most this many columns; all but the first are indented. No word and nothing between backticks
+/// is broken: it may be a path or a command to paste.
+pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
+    let mut is_command = false;
+    let words = text.split(|c| {
+        is_command ^= c == '`';
+        c == ' ' && !is_command
+    });
+    filled(words, " ", indent, columns)
+}
+
+/// Items that two spaces divide, in lines that break between them.
+pub(crate) fn spread(items: &str, columns: usize) -> String {
+    filled(items.split("  "), "  ", 2, columns)
+}
+
+fn filled<'a>(items: impl Iterator<Item = &'a str>, gap: &str, indent: usize, columns: usize) -> String {
+    let (mut out, mut column) = (String::new(), 0);
+    for (i, item) in items.enumerate() {
+        let width = item.width();
+        if column > indent && column + gap.len() + width > columns {
+            let _ = write!(out, "\n{}", " ".repeat(indent));
+            column = indent;
+        } else if i > 0 {
+            out.push_str(gap);
+            column += gap.len();
+        }
+        out.push_str(item);
+        column += width;
+    }
+    out.push('\n');
     out
 }
 

@@ -1,6 +1,7 @@
 //! Order of the JSON's keys, and snapshots of the text output.
 
 use super::document::JsonDocument;
+use super::table::{COLUMNS, wrapped};
 use super::{View, diff, diff_text, json, text};
 use judge::analysis::{DomainFilter, JudgedInterval, Pattern};
 use judge::figures;
@@ -279,7 +280,7 @@ fn unknown_values_are_null() {
         let view = View { model: &model, findings: &findings, source: "live", domains: &all };
         assert_eq!(serde_json::from_str::<Value>(&json::line(&view).unwrap()).unwrap()["host"]["tasks"], want);
         assert!(
-            !text::interval(&view, &[]).contains("outside guests"),
+            !text::interval(&view, &[], COLUMNS).contains("outside guests"),
             "neither unmeasured nor idle tasks have a line"
         );
     }
@@ -336,6 +337,7 @@ fn text_of_an_interval() {
         &without_clock(&text::interval(
             &View { model: &model, findings: &findings, source: "live", domains: &all },
             &[],
+            COLUMNS,
         )),
     );
     let one = DomainFilter { patterns: vec![Pattern::new("win10-2").unwrap()] };
@@ -344,21 +346,22 @@ fn text_of_an_interval() {
         &without_clock(&text::interval(
             &View { model: &model, findings: &findings, source: "live", domains: &one },
             &[],
+            COLUMNS,
         )),
     );
     let view = View { model: &model, findings: &findings, source: "live", domains: &one };
     let quiet = SourceStatus::missing(SourceId::Kvm, "gone", "look");
     let model = Model { sources: vec![quiet.clone()], ..model.clone() };
     let view = View { model: &model, ..view };
-    assert!(text::interval(&view, &[]).contains("kvm missing: gone; look"));
-    assert!(!text::interval(&view, &[quiet]).contains("kvm missing"), "said once");
+    assert!(text::interval(&view, &[], COLUMNS).contains("kvm missing: gone; look"));
+    assert!(!text::interval(&view, &[quiet], COLUMNS).contains("kvm missing"), "said once");
     let empty = Fixture::empty_host().model();
     let none = Report::default();
-    let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all }, &[]);
+    let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all }, &[], COLUMNS);
     assert!(said.ends_with("no guest is running\n"), "{said}");
     let blind = SourceStatus::degraded(SourceId::Procfs, "hidden", "look");
     let empty = Model { sources: vec![blind], ..empty };
-    let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all }, &[]);
+    let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all }, &[], COLUMNS);
     assert!(said.contains("procfs degraded: hidden; look\n") && !said.contains("is running"), "{said}");
 }
 
@@ -369,7 +372,10 @@ fn text_of_a_report() {
     let all = DomainFilter::default();
     assert_same(
         "report",
-        &without_clock(&text::report(&View { model: &model, findings: &findings, source: "session", domains: &all })),
+        &without_clock(&text::report(
+            &View { model: &model, findings: &findings, source: "session", domains: &all },
+            COLUMNS,
+        )),
     );
 }
 
@@ -383,7 +389,7 @@ fn hostile_names_stay_harmless() {
     let findings = Report { findings: vec![bad], ..Report::default() };
     let all = DomainFilter::default();
     let view = View { model: &model, findings: &findings, source: "live", domains: &all };
-    for text in [text::interval(&view, &[]), text::report(&view)] {
+    for text in [text::interval(&view, &[], COLUMNS), text::report(&view, COLUMNS)] {
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert!(!text.contains('\u{202e}'));
         assert!(text.contains("\noutside guests, % of a CPU: xy 5.0\n"), "{text:?}");
@@ -418,7 +424,7 @@ fn changes_and_noise_are_distinguished() {
     let d = compare(&before, &after, &report_of(vec![finding(Severity::Critical, Some("win10"))]), &none);
     assert_eq!(d.cause, diff::Cause::Changed);
     assert_eq!(d.findings.gone.len(), 1);
-    assert_same("diff", &diff_text::text(&d));
+    assert_same("diff", &diff_text::text(&d, COLUMNS));
     assert_same("diff_json", &serde_json::to_string_pretty(&d).unwrap());
 
     let same = compare(&before, &over(&guest(12_050.0, 498.0, 11.0), 10.0), &none, &none);
@@ -492,7 +498,7 @@ fn another_way_of_measuring_is_said_first() {
     let d = compare(&before, &after, &none, &none);
     let what: Vec<_> = d.conditions.iter().map(|c| c.what).collect();
     assert_eq!(what, ["engine", "interval", "lost-events"]);
-    let text = diff_text::text(&d);
+    let text = diff_text::text(&d, COLUMNS);
     assert!(text.starts_with("measured differently: engine: bpf before, perf after; "), "{text}");
     assert!(text.contains("interval: 10 s before, 2 s after"), "{text}");
 }
@@ -511,7 +517,7 @@ fn a_comparison_says_the_kinds_of_input_and_what_a_recording_left_out() {
     let filtered = DomainFilter { patterns: vec![pattern] }.apply(&fixture.sample(10.0)).unwrap();
     let mut some = recorded.clone();
     some.sources = filtered.sources;
-    let text = diff_text::text(&compare(&recorded, &some, &none, &none));
+    let text = diff_text::text(&compare(&recorded, &some, &none, &none), 400);
     let said = "guests: all guests before, only guests that match --domain win* are in it after; ";
     assert!(text.contains(said), "{text}");
 }
@@ -552,7 +558,7 @@ fn guests_are_matched_by_what_is_theirs() {
 fn a_change_of_share_is_in_points() {
     let (none, untimed) =
         (Report::default(), |io: f64| Model::new(&guest(io, 500.0, 11.0).sample(10.0), Base::Whole(None)));
-    let text = diff_text::text(&compare(&untimed(500.0), &untimed(1500.0), &none, &none));
+    let text = diff_text::text(&compare(&untimed(500.0), &untimed(1500.0), &none, &none), COLUMNS);
     assert!(text.contains("points"), "{text}");
     assert!(text.contains(" % of its exits"), "{text}");
     assert!(!text.contains("/s"), "{text}");
@@ -579,4 +585,39 @@ fn words_of_a_finding_are_as_the_contract_has_them() {
     );
     assert_eq!(json["fix"][0]["kind"], "libvirt-xml");
     assert!(json["evidence"][0].is_string() && json["see"][0].is_string() && json["fix"][0]["needs"].is_string());
+}
+
+/// Text keeps to the width of its terminal: only tables and what is to be pasted are wider. No word is broken.
+#[test]
+fn prose_keeps_to_the_terminal_and_commands_stay_whole() {
+    let model = Fixture::busy_host().model();
+    let options = judge::lint::Options::default();
+    let findings = judge::lint::run(&model, &mut judge::lint::RuleMemory::default(), &options);
+    let all = DomainFilter::default();
+    let view = View { model: &model, findings: &findings, source: "live", domains: &all };
+    let host = judge::lint::plan(&model, &options);
+    let changed = compare(&over(&guest(12_000.0, 500.0, 11.0), 10.0), &model, &Report::default(), &findings);
+    let texts = |columns| {
+        [
+            text::report(&view, columns),
+            text::interval(&view, &[], columns),
+            super::plan::text(&host, &all, columns),
+            diff_text::text(&changed, columns),
+        ]
+    };
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    for (narrow, wide) in texts(60).iter().zip(texts(100)) {
+        assert_eq!(words(narrow), words(&wide), "the same words");
+        let long: Vec<&str> = narrow.lines().filter(|line| line.chars().count() > 60).collect();
+        assert!(long.iter().all(|line| wide.lines().any(|other| other == *line)), "{long:#?}");
+        let is_prose = |line: &&&str| {
+            let labels =
+                ["critical ", "warning ", "info ", "not judged", "CPU ", "        ", "  seen ", "  why ", "  fix "];
+            labels.iter().any(|label| line.starts_with(label)) && !line.starts_with("         ")
+        };
+        assert_eq!(long.iter().filter(is_prose).collect::<Vec<_>>(), Vec::<&&str>::new());
+    }
+    let cure = "run it as root, or once: `setcap cap_bpf,cap_perfmon=ep /usr/bin/kvmtop` and again";
+    let lines = wrapped(cure, 2, 40);
+    assert_eq!(lines, "run it as root, or once:\n  `setcap cap_bpf,cap_perfmon=ep /usr/bin/kvmtop`\n  and again\n");
 }

@@ -1,6 +1,6 @@
 //! Tables for people: `--batch`, `report`, `check`.
 
-use super::table::{Column, cut, or_dash, table};
+use super::table::{Column, cut, or_dash, spread, table, wrapped};
 use super::{View, counter_tables, findings_text};
 use judge::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
 use judge::model::{AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, HotDevice, Model, ThreadModel};
@@ -21,11 +21,11 @@ const UNSEEN: &str = "no guest is visible, and not every process is: kvmtop doct
 
 /// One interval of `--batch`: a headline, a row for each guest, exits and accesses of few guests, findings by title.
 /// Sources that the previous interval reported the same way (`reported`) are left out.
-pub fn interval(view: &View<'_>, reported: &[SourceStatus]) -> String {
-    let mut out = headline(view);
+pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> String {
+    let mut out = headline(view, columns);
     let sources = view.sources();
     let news: Vec<_> = sources.into_iter().filter(|s| !reported.contains(s)).collect();
-    out.push_str(&complaints(&news));
+    out.push_str(&complaints(&news, columns));
     let guests: Vec<_> = view.guests().collect();
     if guests.is_empty() {
         out.push_str(if view.model.domains.is_empty() {
@@ -46,16 +46,16 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus]) -> String {
         }
     }
     for f in view.selected_findings() {
-        let _ = writeln!(out, "{}", findings_text::line(f));
+        out.push_str(&wrapped(&findings_text::line(f), 9, columns));
     }
-    out.push_str(&findings_text::watching(view));
+    out.push_str(&findings_text::watching(view, columns));
     out
 }
 
 /// A report: everything about each guest, and the findings in full.
-pub fn report(view: &View<'_>) -> String {
-    let mut out = headline(view);
-    out.push_str(&complaints(&view.sources()));
+pub fn report(view: &View<'_>, columns: usize) -> String {
+    let mut out = headline(view, columns);
+    out.push_str(&complaints(&view.sources(), columns));
     if let Some(profile) = &view.model.host.facts.profile {
         let of = profile.event.as_deref().map_or_else(String::new, |event| format!(" of {event}"));
         let _ = writeln!(out, "\nprofile{of}, by perf top or perf report");
@@ -66,7 +66,7 @@ pub fn report(view: &View<'_>) -> String {
         out.push_str("no guest matches --domain\n");
     }
     for d in guests {
-        let _ = writeln!(out, "\n{}", domain_line(d));
+        let _ = write!(out, "\n{}", spread(&domain_line(d), columns));
         if d.threads.iter().any(|t| t.cpu.is_some() || t.place.affinity.is_some()) {
             out.push_str(&table(2, &d.threads, usize::MAX, THREADS));
         }
@@ -74,12 +74,12 @@ pub fn report(view: &View<'_>) -> String {
         out.push_str(&counter_tables::all(d, FULL));
     }
     out.push('\n');
-    out.push_str(&findings_text::all(view));
+    out.push_str(&findings_text::all(view, columns));
     out
 }
 
 /// Time, host, engine and what kvmtop costs.
-fn headline(view: &View<'_>) -> String {
+fn headline(view: &View<'_>, columns: usize) -> String {
     let m = view.model;
     let facts = &m.host.facts;
     let is_file = m.engine.kind == EngineKind::File;
@@ -103,20 +103,21 @@ fn headline(view: &View<'_>) -> String {
         parts.push(format!("own {} % CPU, {}", percent(cpu), bytes(m.own_rss)));
     }
     parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", length(s))));
-    let mut out = parts.join("  ") + "\n";
+    let mut out = spread(&parts.join("  "), columns);
     if let Some(t) = m.host.usage() {
         let parts = [("guests", t.guests), ("other", t.other), ("irq", t.irq), ("steal", t.steal), ("idle", t.idle)];
         let parts = parts.map(|(part, time)| format!("{part} {}", percent(time)));
-        let _ = writeln!(out, "host %: {}", parts.join("  "));
+        out.push_str(&spread(&format!("host %: {}", parts.join("  ")), columns));
     }
     let tasks = m.host.task_groups.iter().flatten().take(BRIEF);
     let tasks: Vec<_> = tasks.map(|t| format!("{} {}", cut(&t.comm, 32), percent(t.cpu_percent))).collect();
     if !tasks.is_empty() {
-        let _ = writeln!(out, "outside guests, % of a CPU: {}", tasks.join("  "));
+        out.push_str(&spread(&format!("outside guests, % of a CPU: {}", tasks.join("  ")), columns));
     }
     // On a live host the sources report it.
     if m.no_kvm_exit() && is_file {
-        out.push_str("it holds no kvm_exit events: accesses and exits to the VMM are all there is, without times\n");
+        let missing = "it holds no kvm_exit events: accesses and exits to the VMM are all there is, without times";
+        out.push_str(&wrapped(missing, 2, columns));
     }
     out
 }
@@ -128,14 +129,14 @@ fn clock(ms: i64) -> Option<String> {
 }
 
 /// A line for each source that is missing or degraded: `libvirt missing: cause; fix`.
-pub fn complaints(sources: &[SourceStatus]) -> String {
+pub fn complaints(sources: &[SourceStatus], columns: usize) -> String {
     let mut out = String::new();
     for s in sources.iter().filter(|s| s.state != SourceState::Ok) {
-        let _ = write!(out, "{} {}", s.id.as_str(), s.state.as_str());
+        let mut line = format!("{} {}", s.id.as_str(), s.state.as_str());
         for (mark, text) in [(": ", &s.cause), ("; ", &s.fix)] {
-            out.extend(text.iter().map(|text| format!("{mark}{}", cut(text, 400))));
+            line.extend(text.iter().map(|text| format!("{mark}{}", cut(text, 400))));
         }
-        out.push('\n');
+        out.push_str(&wrapped(&line, 2, columns));
     }
     out
 }

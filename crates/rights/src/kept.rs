@@ -69,7 +69,7 @@ pub fn hint() -> String {
 }
 
 fn hint_for(binary: &str) -> String {
-    format!("run kvmtop as root, or once: setcap {}=ep {}", named(for_hint()), shell_quoted(binary))
+    format!("run kvmtop as root, or once: `setcap {}=ep {}`", named(for_hint()), shell_quoted(binary))
 }
 
 #[cfg(test)]
@@ -100,10 +100,10 @@ mod tests {
         let rights = named(for_hint());
         assert_eq!(
             hint_for("/usr/bin/kvmtop"),
-            format!("run kvmtop as root, or once: setcap {rights}=ep /usr/bin/kvmtop")
+            format!("run kvmtop as root, or once: `setcap {rights}=ep /usr/bin/kvmtop`")
         );
-        assert!(hint_for("/opt/my tools/kvmtop").ends_with("=ep '/opt/my tools/kvmtop'"));
-        assert!(hint_for("it's").ends_with(r"=ep 'it'\''s'"));
+        assert!(hint_for("/opt/my tools/kvmtop").ends_with("=ep '/opt/my tools/kvmtop'`"));
+        assert!(hint_for("it's").ends_with(r"=ep 'it'\''s'`"));
         assert!(hint().contains(&format!("setcap {rights}=ep ")));
     }
 

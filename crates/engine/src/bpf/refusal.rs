@@ -126,7 +126,7 @@ impl Rights {
         let error = refusal.error.to_string();
         let (why, fix) = match refusal.error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => {
-                let fix = "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)";
+                let fix = "`ulimit -n 65536` in the shell that starts kvmtop (LimitNOFILE= of a service)";
                 ("too many open files".into(), fix)
             }
             _ if self.too_old() => {

@@ -121,7 +121,7 @@ pub(crate) fn refused(what: &str, error: &io::Error, otherwise: &str) -> EngineE
                 ("kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(), rights::hint())
             })
         }
-        Some(libc::EMFILE | libc::ENFILE) => ("too many open files".into(), "ulimit -n 65536".into()),
+        Some(libc::EMFILE | libc::ENFILE) => ("too many open files".into(), "`ulimit -n 65536`".into()),
         Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => {
             ("this kernel is built without perf events".into(), "boot one with CONFIG_PERF_EVENTS=y".into())
         }

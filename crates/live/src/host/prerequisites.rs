@@ -165,7 +165,7 @@ mod tests {
             assert_eq!(paranoid(&paths, perfmon).1.is_none(), cured, "{value}");
         }
 
-        assert_eq!(tracefs(&paths).1.as_deref(), Some("mount -t tracefs tracefs /sys/kernel/tracing"));
+        assert_eq!(tracefs(&paths).1.as_deref(), Some("`mount -t tracefs tracefs /sys/kernel/tracing`"));
         std::fs::create_dir_all(paths.sys.join("kernel/tracing/events")).unwrap();
         assert!(tracefs(&paths).1.is_some_and(|fix| fix.contains("modprobe")));
         put(dir.path(), "sys/kernel/tracing/events/kvm/kvm_userspace_exit/format", "name: x\nID: 1\n");

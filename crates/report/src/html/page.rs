@@ -5,6 +5,7 @@ use super::spans::FindingSpan;
 use super::timeline::{FollowedGuest, TimelineBuilder};
 use super::tracks::{TimeAxis, Track, TrackCell};
 use crate::document::{JsonDocument, JsonDomain};
+use crate::table::COLUMNS;
 use crate::{View, json as documents, text};
 use base64::Engine as _;
 use judge::lint::Finding;
@@ -44,7 +45,7 @@ pub struct HtmlPage {
 pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serde_json::Result<HtmlPage> {
     let document = JsonDocument::new(view);
     let report = embedded(&documents::text(&document)?);
-    let plain = escaped(&text::report(view));
+    let plain = escaped(&text::report(view, COLUMNS));
     let fixed = report.len() + plain.len() + UPLOT.len() + SCRIPT.len() + BODY.len() + STYLE.len();
     let room = WANTED_BYTES.saturating_sub(fixed);
     timeline.settle();

@@ -12,7 +12,7 @@ const MAX_BUSY: f64 = 50.0;
 
 const MOVE_NEED: &str = "takes effect at once, as long as the process lives; what it starts later inherits it";
 const NICE_NEED: &str = "takes effect at once; it gives way only to tasks of its own cgroup, not to other slices";
-const IN_SLICE: &str = "or by systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND";
+const IN_SLICE: &str = "or by `systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND`";
 const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
 const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd, too little free memory for \
     kswapd and kcompactd, interrupts for ksoftirqd and kworker (irqaffinity=). perf record -g -a shows it";

@@ -4,7 +4,7 @@ use super::client::LibvirtError;
 use kvm::shell_quoted;
 
 /// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do nothing for the last two.
-pub const RESTART: &str = "systemctl restart libvirtd (or virtqemud.socket); its guests go on running";
+pub const RESTART: &str = "`systemctl restart libvirtd` (or virtqemud.socket); its guests go on running";
 
 /// Cause and fix of a failure.
 pub type LibvirtFailure = (String, String);
@@ -49,12 +49,12 @@ pub fn from_error(uri: &str, LibvirtError { number, message }: &LibvirtError) ->
     } else if says("Permission denied") || says("Operation not permitted") {
         // Of the socket. libvirt passes on the system's sentence, in English: kvmtop sets no locale.
         let join = format!("usermod -aG libvirt \"$(id -un {user})\"");
-        (refuses, format!("run kvmtop as root, or add its user to the group libvirt and log in again: {join}"))
+        (refuses, format!("run kvmtop as root, or add its user to the group libvirt and log in again: `{join}`"))
     } else if says("system bus") || says("polkit") {
         // Before a missing socket: libvirt reaches polkit over the bus, and the error about a missing bus reads much
         // alike. It looks for the bus once, when it first needs it (src/util/virgdbus.c, virGDBusGetSystemBus).
         let fix = "run kvmtop as root, or start the bus and polkit, and libvirt again, which looks for the bus only \
-                   once: systemctl start dbus polkit && systemctl restart libvirtd (or virtqemud); its guests go on \
+                   once: `systemctl start dbus polkit && systemctl restart libvirtd` (or virtqemud); its guests go on \
                    running";
         ("runs but cannot ask polkit about kvmtop's user".into(), fix.into())
     } else if says("connect socket") && says("No such file or directory") || says("Connection refused") {
