@@ -109,6 +109,57 @@ fn it_draws_zooms_and_has_the_figures_of_the_report() {
     assert_eq!(tab.complaints(&url), [""; 0]);
 }
 
+/// A guest that came late has one mean: of all the time, in the table as in the legends. Tables are sorted by their
+/// heads, and an address leads to a guest.
+#[test]
+fn a_figure_is_the_same_everywhere_and_tables_are_sorted() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = Fixture::busy_host();
+    let early = Fixture { guests: all.guests[1..].to_vec(), ..all.clone() };
+    let input = session(dir.path(), (0..40).map(|s| if s < 20 { &early } else { &all }.sample(f64::from(s))));
+    let Some((mut tab, url, report)) = opened("one mean for one figure", &dir, &input) else { return };
+    let late = report["domains"].as_array().unwrap().iter().position(|d| d["name"] == *all.guests[0].facts.name.value);
+    let late = &report["domains"][late.unwrap()];
+    let busy: f64 = ["guest", "usr", "sys"].iter().map(|kind| late["cpu"][kind].as_f64().unwrap()).sum();
+    let name = late["name"].as_str().unwrap();
+    let line = format!(
+        "charts.find((c) => c.spec.id === 'cpu' && c.spec.title.includes('by guest')).spec.lines
+        .find((l) => l.name === '{name}')"
+    );
+    let mean = tab.eval(&format!("overStretch({line}, times.guests, whole).mean")).as_f64().unwrap();
+    assert!((mean - busy).abs() < 0.01 * busy, "{mean} in the legend, {busy} in the report");
+
+    let key = tab.eval("document.querySelector('#guests .legend').textContent");
+    assert!(["guest", "usr", "sys", "wait"].iter().all(|kind| key.as_str().unwrap().contains(kind)), "{key}");
+    for (head, column) in [(0, "guestOrder.map(({d}) => d.name).sort()"), (2, "guestOrder.map(({d}) => busy(d))")] {
+        let sorted = tab.eval(&format!(
+            "(() => {{
+                const head = document.querySelectorAll('#guests th button')[{head}];
+                const shown = () => [...document.querySelectorAll('#guests tbody tr')].map((r) => r.innerText);
+                head.click();
+                const first = shown();
+                head.click();
+                return [first.length, String(first.reverse()) === String(shown()), head.tabIndex];
+            }})()"
+        ));
+        let rows = tab.eval(&format!("{column}.length"));
+        assert_eq!(sorted, serde_json::json!([rows, true, 0]), "column {head}");
+    }
+    let top = tab.eval("document.querySelector('#guests tbody td').textContent");
+    let least = tab.eval("guestOrder.reduce((a, b) => (busy(b.d) ?? 1e9) < (busy(a.d) ?? 1e9) ? b : a).d.name");
+    assert_eq!(top, least, "from the smallest after the second click");
+    assert_eq!(tab.eval("(all => new Set(all).size === all.length)(unjudged(null))"), true);
+
+    tab.go("about:blank");
+    tab.go(&format!("{url}#guest-{name}"));
+    assert_eq!(tab.eval("shownName()"), name);
+    let other = report["domains"].as_array().unwrap().iter().find(|d| d["name"] != name).unwrap()["name"].clone();
+    let follow =
+        format!("addEventListener('hashchange', () => done(shownName())); location.hash = '#guest-' + {other}");
+    assert_eq!(tab.eval(&format!("new Promise((done) => {{ {follow}; }})")), other);
+    assert_eq!(tab.complaints(&url), [""; 0]);
+}
+
 /// The page of one time has the time lines of the whole recording, and the report of that time.
 #[test]
 fn a_page_of_one_time_has_charts() {
@@ -203,6 +254,8 @@ fn a_phone_and_paper_show_all_of_it() {
         for i in 0..report["domains"].as_array().unwrap().len() {
             tab.eval(&format!("select({i}, null)"));
             tab.eval("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+            let order = "['verdict', 'about', 'notes', 'guests'].map((id) => byId(id).offsetTop)";
+            assert!(tab.eval(order).as_array().unwrap().is_sorted_by_key(Value::as_u64), "the verdict comes first");
             let wide = tab.eval("document.documentElement.scrollWidth");
             assert!(wide.as_u64() <= Some(400), "guest {i} is {wide} wide");
         }

@@ -21,7 +21,7 @@ function colour(name) {
 // An element in the colour of a variable of page.css.
 function swatch(name) {
   const e = el("i.colour");
-  e.style.setProperty("--colour", `var(--${name})`);
+  e.style.background = `var(--${name})`;
   return e;
 }
 
@@ -46,20 +46,22 @@ function timesOf(axis) {
   return { x, slots, ends, lengths: axis.seconds };
 }
 
-// Mean and maximum of a line over a stretch of time.
+// Mean and maximum of a line over a stretch of time. As in the report, the mean is of all the time: that of a guest
+// that came late has the time without it, too.
 function overStretch(line, times, [from, to]) {
   let sum = 0;
   let length = 0;
   let max = null;
   times.slots.forEach((slot, i) => {
     const value = line.mean[slot];
-    if (!times.ends[i] || times.x[i] < from || times.x[i] > to || value === null) return;
-    sum += value * times.lengths[slot];
+    if (!times.ends[i] || times.x[i] < from || times.x[i] > to) return;
     length += times.lengths[slot];
+    if (value === null) return;
+    sum += value * times.lengths[slot];
     const top = line.max ? line.max[slot] : value;
     if (top !== null) max = Math.max(max ?? top, top);
   });
-  return { mean: length > 0 ? sum / length : null, max };
+  return { mean: max === null ? null : sum / length, max };
 }
 
 const placeOf = (line, i) => (line.place ?? i) % LINE_COLOURS.length;
@@ -182,7 +184,7 @@ function plotOptions(spec, view, width, say) {
 
 // A chart: its element, its uPlot and how to say what its legend shows.
 function makeChart(spec, times, view) {
-  const when = el("span.when");
+  const when = el("span.when.quiet");
   const items = spec.lines.map((line, i) => {
     const value = el("b");
     return { line, value, element: el("span", swatch(colourName(spec, line, i)), named(line.name), " ", value) };
@@ -190,7 +192,7 @@ function makeChart(spec, times, view) {
   const legend = el("div.legend", items.map((item) => item.element), when);
   const canvas = el("div.canvas");
   const attributes = { tabindex: "0", role: "group", "aria-label": `${spec.title}, ${spec.unit}`, keydown: view.onKey };
-  const caption = el("figcaption", el("h3", spec.title), el("span.unit", spec.unit), legend);
+  const caption = el("figcaption", el("h3", spec.title), el("span.quiet", spec.unit), legend);
   const chart = { spec, box: el("figure", attributes, caption, canvas), plot: null };
   const say = () => {
     const i = chart.plot ? chart.plot.cursor.idx : null;
@@ -202,7 +204,7 @@ function makeChart(spec, times, view) {
       } else {
         const { mean, max } = overStretch(line, times, view.stretch);
         value.textContent = spec.format(spec.peaks ? max : mean);
-        value.title = `mean ${spec.format(mean)}, highest ${spec.format(max)}`;
+        if (!spec.peaks) value.title = `mean ${spec.format(mean)}, highest ${spec.format(max)}`;
       }
     }
     when.textContent = slot >= 0 ? "at " + clock(times.x[i], view.offset, true) : spec.peaks ? "highest" : "mean";

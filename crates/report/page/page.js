@@ -10,7 +10,7 @@ const SPECS = [
   { id: "exits", title: "Exits by reason", unit: "per second", format: rate, stacked: true },
   { id: "devices", title: "Accesses by device", unit: "per second", format: rate, stacked: true },
   { id: "vmm", title: "Exits to the VMM", unit: "per second", format: rate, stacked: true },
-  { id: "wait", title: "Wait", unit: "% of the time, of the vCPU that waits longest", format: percent },
+  { id: "wait", title: "Wait", unit: "% of the time, of the vCPU that waits longest then", ...PEAKS, format: percent },
   { id: "wakeup", title: "Wake-up latency", unit: "99th percentile of the slowest vCPU", ...PEAKS },
   { id: "moves", title: "Moves between host CPUs", unit: "per second", format: rate, stacked: true },
   { id: "disk_requests", title: "Disk requests", unit: "per second", format: rate, isOwn: true },
@@ -192,7 +192,7 @@ function tools() {
     el("label", "Guest ", guest),
     el("label", { id: "vcpu-label" }, "vCPU ", vcpu),
     el("span.zoom", zoom),
-    el("span", { id: "stretch", role: "status" }),
+    el("span.quiet", { id: "stretch", role: "status" }),
   );
 }
 
@@ -204,7 +204,7 @@ function showStretch() {
 function select(guest, vcpu) {
   Object.assign(state, { guest, vcpu });
   for (const b of document.querySelectorAll("[data-guest]"))
-    b.setAttribute("aria-pressed", String(b.dataset.guest === String(guest)));
+    b.ariaCurrent = b.dataset.guest === String(guest) ? "true" : null;
   findingsList();
   const ofHost = () => [
     table("Host tasks", HOST_TASK_COLUMNS, report.host.tasks ?? []),
@@ -241,10 +241,12 @@ function begin() {
     showStretch();
   }
   select(state.guest, null);
+  followLink();
+  addEventListener("hashchange", followLink);
   byId("foot").append(
     `Made by ${report.tool} from `,
     named(data.input),
-    ". Percentages of CPU time are of one host CPU; wait is runnable but not running. " +
+    ". Percentages of CPU time are of one host CPU, and means of all the time, also of that without the guest. " +
       "A value that was not measured is “-”.",
   );
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => (d.open = true)));

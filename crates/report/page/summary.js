@@ -92,9 +92,9 @@ function header() {
   const notes = [...complaints, ...(report.notes ?? []), ...data.notes].map((note) => el("li", named(note)));
   byId("head").append(
     el("h1", named(name)),
-    el("p.facts", facts.flatMap((fact, i) => [i ? " · " : null, named(fact)])),
-    ...(notes.length ? [el("ul.notes", notes)] : []),
+    el("p.quiet", facts.flatMap((fact, i) => [i ? " · " : null, named(fact)])),
   );
+  if (notes.length) byId("notes").append(el("ul.quiet", notes));
 }
 
 function verdict() {
@@ -117,8 +117,10 @@ function verdict() {
   );
 }
 
+const CPU_PARTS = { guest: "the guest's code", usr: "the VMM", sys: "the host's kernel", wait: "ready, without a CPU" };
+
 function cpuBar({ cpu, vcpus }) {
-  const parts = ["guest", "usr", "sys", "wait"];
+  const parts = Object.keys(CPU_PARTS);
   const label = parts.map((part) => `${part} ${percent(cpu[part])}`).join(", ") + " percent";
   const bar = el("span.bar", { role: "img", "aria-label": label });
   for (const part of parts) {
@@ -126,17 +128,31 @@ function cpuBar({ cpu, vcpus }) {
     piece.style.width = `${Math.min(100, (cpu[part] || 0) / Math.max(vcpus || 1, 1))}%`;
     bar.append(piece);
   }
-  return bar;
+  return Object.assign(bar, { key: parts.reduce((sum, part) => sum + (cpu[part] || 0), 0) / Math.max(vcpus || 1, 1) });
 }
+
+function barLegend() {
+  const key = Object.entries(CPU_PARTS).map(([part, text]) => el("span", swatch(part), el("strong", part), " ", text));
+  return el("p.legend", key, el("span", el("strong", "wait %"), " of the vCPU that waits longest"));
+}
+
+const linkOf = (d) => `#guest-${encodeURIComponent(d.name)}`;
 
 function guestName({ d, i }) {
   const words = [named(d.name), d.state === "running" ? null : ` (${d.state})`];
-  return button(words, () => select(i, null), { class: "name", "data-guest": String(i) });
+  const attributes = { id: `guest-${d.name}`, href: linkOf(d), "data-guest": String(i), click: () => select(i, null) };
+  return el("a.name", attributes, words);
+}
+
+// Shows the guest that the address of the page names.
+function followLink() {
+  const linked = guestOrder.find(({ d }) => linkOf(d) === location.hash);
+  if (linked && linked.d.name !== shownName()) select(linked.i, null);
 }
 
 function longestWait({ d }) {
   const waits = d.threads.filter((t) => t.role === "vcpu" && t.wait !== null).map((t) => t.wait);
-  return el("span", { title: "of the vCPU that waits longest" }, waits.length ? percent(Math.max(...waits)) : UNKNOWN);
+  return waits.length ? Math.max(...waits) : null;
 }
 
 function exitRate({ d }) {
@@ -147,13 +163,14 @@ function exitRate({ d }) {
 const topExit = ({ d }) => d.exits.find((e) => e.vcpu === null && !e.idle);
 const hotAccess = ({ d }) => d.accesses.find((a) => a.vcpu === null);
 const accessName = (a) => a.device || `${a.space} ${a.address}`;
-const findingCount = (g) => (g.worst ? badge(g.worst, g.findings.length) : el("span.quiet", "none"));
+const findingCount = ({ worst, findings: { length } }) =>
+  Object.assign(worst ? badge(worst, length) : el("span.quiet", "none"), { key: (RANK[worst] || 0) * 1e6 + length });
 const GUEST_COLUMNS = [
   ["<Guest", guestName],
   ["<Findings", findingCount],
   ["CPU %", (g) => busy(g.d), percent],
   ["<of its vCPUs", (g) => (g.d.cpu.guest === null ? null : cpuBar(g.d))],
-  ["wait %", longestWait],
+  ["wait %", longestWait, percent],
   ["Exits/s", exitRate, rate],
   ["<Top exit", (g) => topExit(g)?.reason],
   ["<Hot device", (g) => (hotAccess(g) ? accessName(hotAccess(g)) : null)],
@@ -162,7 +179,7 @@ const GUEST_COLUMNS = [
 
 function guestTable() {
   const guests = grid(layOut(GUEST_COLUMNS, guestOrder), guestOrder.length).element;
-  byId("guests").append(guestOrder.length ? guests : quiet("No guest is in it."));
+  byId("guests").append(...(guestOrder.length ? [guests, barLegend()] : [quiet("No guest is in it.")]));
 }
 
 // Copies by selecting, which a page that was opened as a file may do as well.
@@ -238,14 +255,15 @@ function finding(f, i, open) {
 function unjudged(name) {
   const concerned = (all) => (all || []).filter((c) => name === null || !c.domain || c.domain === name);
   const rules = new Map();
-  for (const { rule, because } of concerned(report.cannot_tell)) {
+  const young = new Set((report.watching || []).map((w) => w.because));
+  for (const { rule, because } of concerned(report.cannot_tell).filter((c) => !young.has(c.because))) {
     rules.set(because, (rules.get(because) || new Set()).add(rule));
   }
   const reasons = [...rules].map(([because, names]) => `${[...names].join(", ")}: ${because}`);
   const watched = concerned(report.watching).map((w) => `still watched: ${w.domain || "host"}: ${w.because}`);
   const lines = report.unjudged_lines;
   const text = lines ? [`${lines.count} lines about KVM that no rule judges; the first: ${lines.first}`] : [];
-  return [...reasons, ...watched, ...text];
+  return [...reasons, ...new Set(watched), ...text];
 }
 
 function findingsList() {
@@ -255,6 +273,6 @@ function findingsList() {
   if (all.length === 0) all.push(quiet(name === null ? "None." : "None about this guest."));
   const reasons = unjudged(name).map((text) => el("li", named(text)));
   const summary = el("summary", `Not judged (${reasons.length})`);
-  if (reasons.length) all.push(el("details.unjudged", summary, el("ul", reasons)));
+  if (reasons.length) all.push(el("details.quiet", summary, el("ul", reasons)));
   byId("findings").replaceChildren(...all);
 }

@@ -23,40 +23,62 @@ function named(text) {
   return el("bdi", { title: text.length > 40 ? text : null }, text);
 }
 
-// The cells of each column. A column is its head, the field or function that gives its value, and the format of a
-// figure; a head that begins with "<" makes it a column of text.
+const collator = new Intl.Collator("en", { numeric: true });
+
+// The order of two values of a column; what is unknown comes last in both directions.
+function compare(a, b, sign) {
+  const [none, other] = [a, b].map((v) => v === null || v === undefined || v === "");
+  if (none || other) return none - other;
+  return sign * (typeof a === "number" && typeof b === "number" ? a - b : collator.compare(a, b));
+}
+
+// The cells of each column, and the values that sort it. A column is its head, the field or function that gives its
+// value, and the format of a figure; a head that begins with "<" makes it a column of text.
 function layOut(columns, rows) {
   return columns.map(([head, value, format = plain]) => {
-    const cells = rows.map((row) => {
-      const cell = typeof value === "string" ? row[value] : value(row);
-      return cell instanceof Node ? cell : format(cell);
-    });
-    return { head: head.replace("<", ""), kind: head.startsWith("<") ? "text" : "figure", cells };
+    const values = rows.map((row) => (typeof value === "string" ? row[value] : value(row)));
+    const cells = values.map((cell) => (cell instanceof Node ? cell : format(cell)));
+    const keys = values.map((cell) => (cell instanceof Node ? (cell.key ?? cell.textContent) : cell));
+    return { head: head.replace("<", ""), kind: head.startsWith("<") ? "text" : "figure", cells, keys };
   });
 }
 
-// The table element of the first `count` rows, and the function that adds further rows.
+// The table element of the first `count` rows, and the function that shows all. A click on a head sorts by it: figures
+// from the largest, text from A; the second click turns the order round.
 function grid(columns, count) {
   const body = el("tbody");
+  const order = columns[0].cells.map((_, row) => row);
   const cell = ({ kind, cells }, row) =>
     el(`td.${kind}`, kind === "text" && typeof cells[row] === "string" ? named(cells[row]) : cells[row]);
-  const add = (from, to) => {
-    for (let row = from; row < to; row++) body.append(el("tr", columns.map((column) => cell(column, row))));
+  const line = (row) => el("tr", columns.map((column) => cell(column, row)));
+  const show = (rows) => {
+    count = rows;
+    body.replaceChildren(...order.slice(0, rows).map(line));
   };
-  add(0, count);
-  const heads = columns.map(({ head, kind }) => el(`th.${kind}`, { scope: "col" }, head));
-  return { element: el("table", el("thead", el("tr", heads)), body), add };
+  const heads = columns.map(({ head, kind, keys }) => {
+    const sort = () => {
+      const isUp = th.ariaSort ? th.ariaSort === "descending" : kind === "text" && typeof keys[0] !== "number";
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      th.ariaSort = isUp ? "ascending" : "descending";
+      order.sort((a, b) => compare(keys[a], keys[b], isUp ? 1 : -1));
+      show(count);
+    };
+    const th = el(`th.${kind}`, { scope: "col" }, button(head, sort));
+    return th;
+  });
+  show(count);
+  return { element: el("table", el("thead", el("tr", heads)), body), showAll: () => show(order.length) };
 }
 
 // A table under a heading. Columns without any value are left out, as in the text report.
 function table(caption, columns, rows) {
   if (rows.length === 0) return null;
   const isShown = ({ cells }, i) => i === 0 || cells.some((c) => c !== UNKNOWN && c !== "");
-  const { element, add } = grid(layOut(columns, rows).filter(isShown), Math.min(rows.length, ROWS_SHOWN));
+  const { element, showAll } = grid(layOut(columns, rows).filter(isShown), Math.min(rows.length, ROWS_SHOWN));
   const whole = el("div.table", el("h3", caption), el("div.wide", element));
   if (rows.length > ROWS_SHOWN) {
     const all = ({ target }) => {
-      add(ROWS_SHOWN, rows.length);
+      showAll();
       target.remove();
     };
     whole.append(button(`Show all ${rows.length} rows`, all));
@@ -93,7 +115,7 @@ const EXIT_COLUMNS = [
 ];
 const ACCESS_COLUMNS = [
   ["<Address", "address"],
-  ["<", "access"],
+  ["<Access", "access"],
   ["<Device", "device"],
   ["<Named by", "device_source"],
   ["Count", "count"],
