@@ -129,6 +129,8 @@ fn a_figure_is_the_same_everywhere_and_tables_are_sorted() {
     let mean = tab.eval(&format!("overStretch({line}, times.guests, whole).mean")).as_f64().unwrap();
     assert!((mean - busy).abs() < 0.01 * busy, "{mean} in the legend, {busy} in the report");
 
+    let bases = tab.eval("['guests-title', 'findings-title'].map((id) => byId(id).textContent)");
+    assert_eq!(bases, serde_json::json!(["Guests, means over 39 s", "Findings, each when it weighed most"]));
     let key = tab.eval("document.querySelector('#guests .legend').textContent");
     assert!(["guest", "usr", "sys", "wait"].iter().all(|kind| key.as_str().unwrap().contains(kind)), "{key}");
     for (head, column) in [(0, "guestOrder.map(({d}) => d.name).sort()"), (2, "guestOrder.map(({d}) => busy(d))")] {

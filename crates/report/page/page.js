@@ -246,8 +246,7 @@ function begin() {
   byId("foot").append(
     `Made by ${report.tool} from `,
     named(data.input),
-    ". Percentages of CPU time are of one host CPU, and means of all the time, also of that without the guest. " +
-      "A value that was not measured is “-”.",
+    ". CPU time is in percent of one host CPU; means are of all the time, also that without the guest; “-” is unknown.",
   );
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => (d.open = true)));
   if (!whole) return;

@@ -179,6 +179,7 @@ const GUEST_COLUMNS = [
 
 function guestTable() {
   const guests = grid(layOut(GUEST_COLUMNS, guestOrder), guestOrder.length).element;
+  if (report.interval_s !== null) byId("guests-title").append(`, means over ${seconds(report.interval_s)}`);
   byId("guests").append(...(guestOrder.length ? [guests, barLegend()] : [quiet("No guest is in it.")]));
 }
 
