@@ -59,8 +59,8 @@ fn uses_kvm(guest: &GuestContext<'_>) -> bool {
 }
 
 pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (Some(sockets), Some(vcpus)) = (guest.config.sockets, guest.config.vcpus) else { return };
-    let usable = CLIENT_SOCKETS * vcpus.div_ceil(sockets);
+    let (Some(sockets), Some(vcpus)) = (guest.config.sockets.filter(|n| *n > 0), guest.config.vcpus) else { return };
+    let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
     let totals = guest.domain.since_start.iter().flat_map(|since| &since.vcpus);
     let (ran, never): (Vec<_>, Vec<_>) = totals.partition(|vcpu| vcpu.ran_s > 0.0);
     let (ran, never) = (ran.len(), never.iter().map(|vcpu| vcpu.vcpu).collect::<CpuSet>());
