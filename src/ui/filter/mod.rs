@@ -12,6 +12,7 @@ use kvm::pattern::Pattern;
 pub const MAX_LENGTH: usize = 256;
 
 static AND: Pattern = Pattern::new("(?i-u)[ \t]+and[ \t]+");
+static OR_NOT: Pattern = Pattern::new("(?i-u)(?:^|[ \t])(?P<word>or|not)[ \t]");
 static COMPARISON: Pattern =
     Pattern::new("(?s)^[ \t]*(?P<field>[^=!<>~]*?)[ \t]*(?P<operator>!=|<=|>=|==|=|<|>|~)[ \t]*(?P<value>.*?)[ \t]*$");
 
@@ -122,6 +123,9 @@ impl TableFilter {
 
 /// Reads a condition. The error has the byte where it is wrong.
 fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, String)> {
+    if let Some(word) = OR_NOT.captures(text).and_then(|found| found.name("word")) {
+        return Err((word.start(), format!("'{}' is not read: conditions are joined by and", word.as_str())));
+    }
     let Some(found) = COMPARISON.captures(text) else {
         return Ok(Condition::Name(TextPattern::new(text.trim(), false)));
     };

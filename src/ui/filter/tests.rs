@@ -100,6 +100,8 @@ fn what_is_wrong_or_missing_is_said() {
         ("cpu~5", "at 4: cpu is a figure: compare it with =, !=, <, <=, > or >="),
         ("name>5", "at 5: name is a text: compare it with =, != or ~"),
         (">5", "at 1: a column is missing, such as cpu>50"),
+        ("web or db", "at 5: 'or' is not read: conditions are joined by and"),
+        ("cpu>5 and NOT web", "at 11: 'NOT' is not read: conditions are joined by and"),
         ("cpu>=>5", "at 6: '>5' is no figure; use 50, 12.5, 10k, 2M or 4GiB"),
     ] {
         assert_eq!(said(text), words, "{text}");
