@@ -143,7 +143,8 @@ impl GuestMonitor {
         }
         // A vCPU that uses CPU time is not paused.
         let paused = guest.quiet && !guest.stopped && self.last.as_ref().is_some_and(|last| !last.may_run);
-        changed || std::mem::replace(&mut self.paused, paused) != paused
+        changed |= std::mem::replace(&mut self.paused, paused) != paused;
+        changed
     }
 
     /// Asks what is due.
@@ -165,5 +166,34 @@ impl GuestMonitor {
         if self.devices.is_some() && self.figures.is_due(now) && !self.is_asking() {
             self.figures.ask(qmp::ask(own, facts, qmp::devices::ask), now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::source::{DeviceCounters, UuidClaim};
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn a_pause_shows_with_the_answer_that_tells_it() {
+        let (mut monitor, now) = (GuestMonitor::default(), Instant::now());
+        let guest = WatchedGuest {
+            pid: 10,
+            start_ticks: 1,
+            facts: Arc::default(),
+            claim: UuidClaim::default(),
+            stopped: false,
+            quiet: true,
+            unnamed: false,
+        };
+        let (send, reply) = sync_channel(1);
+        let devices = DeviceCounters { at: now, disks: Vec::new(), nics: Vec::new(), balloon: None };
+        let _ = send.send(Ok(MonitorFigures { devices, may_run: false }));
+        monitor.figures.ask(Some(reply), now);
+        assert!(monitor.receive(&guest, now));
+        let mut known = GuestMetadata::default();
+        monitor.add_to(&mut known, false);
+        assert_eq!(known.state, Some(DomainState::Paused));
     }
 }
