@@ -70,9 +70,9 @@ fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     for s in &sample.sources {
         let _ = writeln!(out, "{:<9} {}", s.state.as_str(), s.id.as_str());
         if s.state != SourceState::Ok {
-            let fix = s.fix.as_ref().filter(|fix| !out.contains(&*cut(fix, 400)));
-            for text in s.cause.iter().chain(fix) {
-                let _ = writeln!(out, "          {}", cut(text, 400));
+            let cause = s.cause.as_ref().map(|cause| cut(cause, 400));
+            for text in cause.into_iter().chain(new_cure(&out, s.fix.as_deref())) {
+                let _ = writeln!(out, "          {text}");
             }
         }
     }
@@ -80,11 +80,16 @@ fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     out.push('\n');
     for Prerequisite { name, value, fix } in host {
         let _ = writeln!(out, "{name:<width$}  {}", cut(value, 400));
-        if let Some(fix) = fix.as_ref().map(|fix| cut(fix, 400)).filter(|fix| !out.contains(&**fix)) {
+        if let Some(fix) = new_cure(&out, fix.as_deref()) {
             let _ = writeln!(out, "{:width$}  {fix}", "");
         }
     }
     out
+}
+
+/// A cure as it is printed, unless the text has it.
+fn new_cure(text: &str, cure: Option<&str>) -> Option<String> {
+    cure.map(|cure| cut(cure, 400)).filter(|cure| !text.contains(cure))
 }
 
 #[cfg(test)]

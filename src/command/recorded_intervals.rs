@@ -1,6 +1,8 @@
 //! The intervals of a recording by number, each with the same findings however it is reached.
 
-use judge::analysis::{DomainFilter, JudgedInterval, Pipeline};
+use anyhow::Context as _;
+use jiff::tz::TimeZone;
+use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, RecordingTime};
 use judge::lint;
 use judge::model::Model;
 use session::Cursor;
@@ -10,6 +12,14 @@ use std::ops::Range;
 const MAX_PASSED: usize = 60;
 /// A jump forward over at most this many samples judges all of them; others look back as far as the rules do.
 const MAX_STEP: usize = 60;
+
+/// The milliseconds of a time that an option gives, within a recording.
+///
+/// # Errors
+/// A sentence, after the option's name, for a time that the recording does not cover.
+pub fn time_ms(range: (i64, i64), time: Option<RecordingTime>, option: &'static str) -> anyhow::Result<Option<i64>> {
+    time.map(|time| time.within(range, &TimeZone::system()).context(option)).transpose()
+}
 
 /// An interval, and those that were judged on the way to it.
 pub struct ReachedInterval {

@@ -1,13 +1,12 @@
 //! `kvmtop replay` and `kvmtop demo`: a recording instead of a live host.
 
 use super::batch::BatchPrinter;
-use super::recorded_intervals::RecordedIntervals;
+use super::recorded_intervals::{RecordedIntervals, time_ms};
 use super::{say, screen};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, DemoArgs, ReplayArgs};
 use crate::ui::ScreenSource;
 use anyhow::{Context, ensure};
-use jiff::tz::TimeZone;
 use judge::analysis::{DomainFilter, RecordingTime};
 use sample::SourceId;
 use session::{Cursor, Session};
@@ -56,10 +55,7 @@ fn show(
         say(&damage);
     }
     let range = session.range_ms().with_context(|| format!("{title}: the recording holds no sample"))?;
-    let ms = |time: Option<RecordingTime>, option: &'static str| {
-        time.map(|time| time.within(range, &TimeZone::system()).context(option)).transpose()
-    };
-    let (start_ms, end_ms) = (ms(times[0], "--at")?, ms(times[1], "--to")?);
+    let (start_ms, end_ms) = (time_ms(range, times[0], "--at")?, time_ms(range, times[1], "--to")?);
     let cursor = session.cursor();
     if batch.batch || batch.json {
         let from = start_ms.map_or(0, |ms| cursor.index_from(ms));

@@ -1,14 +1,13 @@
 //! A session as input of `report` and `diff`: found among the files, summed up or read at one time.
 
 use super::progress_line::ProgressLine;
-use super::recorded_intervals::RecordedIntervals;
+use super::recorded_intervals::{RecordedIntervals, time_ms};
 use crate::cli::Settings;
 use crate::cli::args::InputArgs;
 use ::report::html::TimelineBuilder;
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use import::DescriptionFiles;
-use jiff::tz::TimeZone;
-use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, RecordingTime, SessionSummary};
+use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, SessionSummary};
 use kvm::sanitize;
 use rights::open_regular;
 use session::{Cursor, Session};
@@ -65,9 +64,10 @@ pub fn read(
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut samples = session.cursor().described_by(|sample| descriptions.complete(sample));
-    let ms = |time: RecordingTime, option: &'static str| time.within(range, &TimeZone::system()).context(option);
-    let first = reading.from.map(|time| ms(time, "--from")).transpose()?.map_or(0, |ms| samples.index_from(ms));
-    let last = reading.to.map(|time| ms(time, "--to")).transpose()?.map_or(usize::MAX, |ms| samples.index_at(ms));
+    let ms = |time, option| time_ms(range, time, option);
+    let first = ms(reading.from, "--from")?.map_or(0, |ms| samples.index_from(ms));
+    let last = ms(reading.to, "--to")?.map_or(usize::MAX, |ms| samples.index_at(ms));
+    let at_ms = ms(reading.at, "--at")?;
     ensure!(!reading.has_time() || first < last, "there is no interval between --from and --to");
     let all = |samples: &mut Cursor<'_>| {
         let pipeline = Pipeline::new(settings.findings.clone());
@@ -75,7 +75,7 @@ pub fn read(
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
         whole(samples, first..=last, pipeline, progress, timeline)
     };
-    let Some(at) = reading.at else {
+    let Some(at_ms) = at_ms else {
         return Ok(all(&mut samples));
     };
     if has_timeline {
@@ -83,7 +83,7 @@ pub fn read(
     }
     // The first sample ends no interval.
     let last = samples.len() - 1;
-    let index = samples.index_from(ms(at, "--at")?).max(last.min(1));
+    let index = samples.index_from(at_ms).max(last.min(1));
     let mut intervals = RecordedIntervals::new(samples, settings.findings.clone(), DomainFilter::default());
     Ok(intervals.at(index)?.interval)
 }
@@ -134,6 +134,7 @@ mod tests {
     use super::*;
     use crate::cli::args::ChoiceArgs;
     use crate::cli::config::Config;
+    use judge::analysis::RecordingTime;
     use session::{Limits, Recorder};
     use testkit::Fixture;
 

@@ -99,7 +99,7 @@ fn every_request_of_a_watched_process_counts() {
     ];
     let [a, b, unwatched] = [0, 1, 2].map(|i| readers[i].pid());
     // The second works for the first, as a vhost thread does for its guest.
-    engine.watch(&[(a, a), (b, a)], &[]);
+    engine.watch(&[(a, a), (b, a)], &mut std::iter::empty());
     readers.iter_mut().for_each(Running::finish);
     let reading = engine.read();
     let of = disk.of(&reading, a).expect("the device");
@@ -116,7 +116,7 @@ fn every_request_of_a_watched_process_counts() {
     assert!(disk.of(&reading, unwatched).is_none() && disk.of(&reading, b).is_none());
     assert_eq!(reading.lost, 0);
     // Nothing remains of a guest that ended.
-    engine.watch(&[], &[]);
+    engine.watch(&[], &mut std::iter::empty());
     engine.forget(&[], &[a]);
     assert_eq!(engine.read().disks, HashMap::new());
 }
@@ -157,7 +157,7 @@ fn a_device_that_delays_is_timed_with_its_delay() {
     let _delayed = Delayed::new(&disk);
     let device = Delayed::DEVICE;
     let mut reader = waiting(&format!("dd if={device} of=/dev/null bs=4096 count=50 iflag=direct"));
-    engine.watch(&[(reader.pid(), reader.pid())], &[]);
+    engine.watch(&[(reader.pid(), reader.pid())], &mut std::iter::empty());
     let began = std::time::Instant::now();
     reader.finish();
     let most_ns = began.elapsed().as_nanos() as u64;
@@ -234,7 +234,7 @@ fn the_device_takes_as_long_as_perf_says() {
     };
     common::ran(NAME);
     let pid = guest.pid();
-    engine.watch(&[(pid, pid)], &[]);
+    engine.watch(&[(pid, pid)], &mut std::iter::empty());
     // Until it has booted from the disk and reads on.
     let reads = |engine: &mut BpfEngine| {
         let reading = engine.read();

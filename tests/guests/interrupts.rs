@@ -39,7 +39,7 @@ fn watched(engine: &mut BpfEngine, sleeps: bool) -> Guest {
     let pid = guest.pid() as i32;
     guest.go();
     guest.wait_done();
-    engine.watch(&[(pid, pid)], &[(vcpu_of(pid).expect("the vCPU's thread"), pid)]);
+    engine.watch(&[(pid, pid)], &mut [(vcpu_of(pid).expect("the vCPU's thread"), pid)].into_iter());
     guest
 }
 
@@ -95,7 +95,7 @@ fn every_interrupt_of_a_sleeping_vcpu_counts() {
     assert_eq!(engine.read().lost, 0);
     // Nothing remains of a guest that ended.
     let pid = guest.pid() as i32;
-    engine.watch(&[], &[]);
+    engine.watch(&[], &mut std::iter::empty());
     engine.forget(&[], &[pid]);
     assert!(engine.read().interrupts.is_empty());
 }
@@ -132,14 +132,14 @@ fn what_the_vmm_wakes_is_no_doorbell() {
     common::ran(NAME);
     let mut guest = Guest::start(&[Work::PortWrites(0x70, 1000)], true);
     let pid = guest.pid() as i32;
-    engine.watch(&[(pid, pid)], &[]);
+    engine.watch(&[(pid, pid)], &mut std::iter::empty());
     // A thread names itself once it runs.
     let looks = std::iter::repeat_with(|| {
         std::thread::sleep(Duration::from_millis(10));
         vcpu_of(pid)
     });
     let vcpu = looks.take(1000).flatten().next().expect("the vCPU's thread");
-    engine.watch(&[(pid, pid)], &[(vcpu, pid)]);
+    engine.watch(&[(pid, pid)], &mut [(vcpu, pid)].into_iter());
     guest.go();
     guest.wait_done();
     let seen = &engine.read().interrupts[&pid];
@@ -275,7 +275,7 @@ fn doorbells_wake_an_iothread_as_ftrace_says() {
     common::ran(NAME);
     let pid = guest.0.id() as i32;
     let bells = |engine: &mut BpfEngine| -> Vec<Doorbell> {
-        engine.watch(&[(pid, pid)], &vcpu_of(pid).into_iter().map(|tid| (tid, pid)).collect::<Vec<_>>());
+        engine.watch(&[(pid, pid)], &mut vcpu_of(pid).into_iter().map(|tid| (tid, pid)));
         engine.read().interrupts.remove(&pid).unwrap_or_default().doorbells
     };
     let count = |bells: &[Doorbell]| bells.iter().map(|bell| bell.time.count).sum::<u64>();

@@ -116,7 +116,7 @@ pub trait Engine: Send {
 
     /// Whose requests of block devices and whose interrupts count: processes, and the guest's process that each works
     /// for; and the vCPU threads, each with the guest's process: the targets of interrupts.
-    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &[(i32, i32)]) {
+    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = (i32, i32)>) {
         let _ = (processes, vcpus);
     }
 

@@ -48,11 +48,6 @@ impl EventCounts {
         }
     }
 
-    /// Whether an event was counted.
-    fn has(&self, name: &str) -> bool {
-        self.counts.contains_key(name)
-    }
-
     /// How much happened: exits per second, or all events where exits were not counted. Without a time it is less than
     /// any rate.
     fn rate(&self) -> (u64, &'static str) {

@@ -178,8 +178,7 @@ impl Collector {
         let mut reading = Reading::default();
         if let Some(engine) = &mut self.options.engine {
             let processes: Vec<_> = self.guests.values().flat_map(LiveGuest::processes).collect();
-            let vcpus: Vec<_> = self.guests.values().flat_map(LiveGuest::vcpu_threads).collect();
-            engine.watch(&processes, &vcpus);
+            engine.watch(&processes, &mut self.guests.values().flat_map(LiveGuest::vcpu_threads));
             reading = engine.read();
         }
         let read = (self.options.clock)();

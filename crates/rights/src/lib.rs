@@ -47,7 +47,7 @@ fn has_cap_bpf() -> bool {
 /// The highest `kernel.perf_event_paranoid` with which `CAP_PERFMON` opens events. The kernels of Debian and Ubuntu
 /// have more levels, in which `perf_event_open` wants `CAP_SYS_ADMIN` (`perf_paranoid_any` of their
 /// `kernel/events/core.c`).
-pub const PARANOID_OF_MAINLINE: i32 = 2;
+const PARANOID_OF_MAINLINE: i32 = 2;
 
 /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
 pub fn paranoid() -> Option<i32> {

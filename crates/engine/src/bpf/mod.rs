@@ -107,13 +107,13 @@ impl Engine for BpfEngine {
         }
     }
 
-    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &[(i32, i32)]) {
+    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = (i32, i32)>) {
         if let Some(disks) = &mut self.disks {
             disks.watched.set(processes);
         }
         if let Some(interrupts) = &mut self.interrupts {
             interrupts.watched.set(processes);
-            interrupts.vcpus.set(vcpus);
+            interrupts.vcpus.set(&vcpus.collect::<Vec<_>>());
         }
     }
 

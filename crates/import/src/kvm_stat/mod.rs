@@ -196,10 +196,9 @@ fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<
     let largest = groups.into_values().max_by_key(Vec::len)?;
     let frames = largest.len();
     let clocks: Vec<f64> = largest.iter().filter_map(|t| t.clock).collect();
-    let live = clocks.len() == frames;
     if frames > 1 {
         notes.push(format!("{frames} frames of 'perf kvm stat live' were added up"));
-    } else if live {
+    } else if !clocks.is_empty() {
         notes.push(
             "'perf kvm stat live' prints one frame a second by default: one second is assumed without --duration"
                 .into(),
@@ -208,7 +207,7 @@ fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<
     }
     // A text may quote a few of many frames. Each is an interval of its own, as long as steps that agree, else 1 s.
     let steps = || clocks.windows(2).map(|w| (w[1] - w[0]).rem_euclid(86_400.0)).filter(|s| *s > 0.0);
-    let shortest = steps().reduce(f64::min).filter(|_| live)?;
+    let shortest = steps().reduce(f64::min)?;
     let (sum, alike) = steps().filter(|s| *s <= 1.2 * shortest).fold((0.0, 0), |(sum, n), s| (sum + s, n + 1));
     let frame = if alike > 1 || shortest <= 1.2 { sum / f64::from(alike) } else { 1.0 };
     Some(frame * frames as f64)

@@ -105,7 +105,7 @@ impl PrintedTable {
 /// Whether a text holds a table, even an empty one.
 pub(crate) fn looks_like(text: &str) -> bool {
     let (text, mut reader) = (plain(text), TableReader::default());
-    PART.regex().into_iter().flat_map(|part| part.captures_iter(&text)).any(|part| {
+    PART.captures_iter(&text).any(|part| {
         reader.part(&part);
         reader.table.is_some()
     })
@@ -120,7 +120,7 @@ fn plain(text: &str) -> String {
 /// Finds the tables of a text. Also returns whether rows or tables beyond the limits were left out.
 pub(crate) fn find_tables(text: &str) -> (Vec<PrintedTable>, bool) {
     let (text, mut reader) = (plain(text), TableReader::default());
-    for part in PART.regex().into_iter().flat_map(|part| part.captures_iter(&text)) {
+    for part in PART.captures_iter(&text) {
         reader.part(&part);
     }
     reader.end_table();
@@ -236,7 +236,7 @@ fn figures(columns: &[PrintedColumn], values: &str) -> BTreeMap<PrintedColumn, f
     use PrintedColumn::{Error, Max, Mean, Min, SamplesPercent, TimePercent};
     let mut figures = BTreeMap::new();
     let (mut shares, mut times) = (Vec::new(), Vec::new());
-    for value in VALUE.regex().into_iter().flat_map(|value| value.captures_iter(values)).take(MAX_VALUES) {
+    for value in VALUE.captures_iter(values).take(MAX_VALUES) {
         // A share of no time at all is C's `-nan%`.
         let number = number(&value, "number").filter(|number: &f64| number.is_finite());
         match group(&value, "unit") {

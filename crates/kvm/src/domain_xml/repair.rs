@@ -124,7 +124,7 @@ pub(super) fn is_network(text: &str) -> bool {
 
 /// Whether a tag shows that the text is about a domain.
 fn has_telling_tag(text: &str) -> bool {
-    let mut tags = TAG.regex().into_iter().flat_map(|tag| tag.captures_iter(text));
+    let mut tags = TAG.captures_iter(text);
     tags.any(|found| {
         let (Some(name), None, Some(tag)) = (found.name("name"), found.name("close"), found.get(0)) else {
             return false;

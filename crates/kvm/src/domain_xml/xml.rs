@@ -33,7 +33,7 @@ static EMPTY_NUMBER: Pattern = Pattern::new(concat!(
 
 /// The attributes without a number where libvirt wants one, so that it refuses the XML; each with its line, from 1.
 pub fn empty_numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let found = EMPTY_NUMBER.regex().into_iter().flat_map(move |empty| empty.captures_iter(text));
+    let found = EMPTY_NUMBER.captures_iter(text);
     found
         .filter_map(|found| found.name("name"))
         .map(|name| (text.get(..name.start()).unwrap_or_default().matches('\n').count() + 1, name.as_str()))

@@ -90,12 +90,14 @@ impl RowReader {
         }
         let name = if is_reason { format!("{}({name})", self.parent) } else { name.to_owned() };
         // Without its heading, a name that comes again begins a screen.
-        let is_again = self.screens.last().is_none_or(|screen| screen.has(&name));
+        let is_again = self.screens.last().is_none_or(|screen| screen.counts.contains_key(&name));
         if std::mem::take(&mut self.begins) || is_again {
             let seconds = Some(1.0);
             self.screens.push(EventCounts { line, pid: self.pid, seconds, ..EventCounts::default() });
         }
-        self.screens.iter_mut().last().into_iter().for_each(|screen| screen.add(&name, count));
+        if let Some(screen) = self.screens.last_mut() {
+            screen.add(&name, count);
+        }
     }
 
     fn logged_line(&mut self, number: usize, line: &str, words: &[&str]) {

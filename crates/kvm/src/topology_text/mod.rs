@@ -246,7 +246,7 @@ static PARAMETER: Pattern = Pattern::new(concat!(
 ));
 
 fn module_parameters(text: &str, found: &mut TopologyText) {
-    for line in PARAMETER.regex().into_iter().flat_map(|pattern| pattern.captures_iter(text)).take(1000) {
+    for line in PARAMETER.captures_iter(text).take(1000) {
         found.keep(&format!("{}.{}", &line["module"], &line["name"]), line["value"].to_owned());
     }
 }

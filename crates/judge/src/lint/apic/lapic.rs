@@ -75,8 +75,8 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         confidence = Confidence::Low;
         (what, of) = ("APIC_WRITE exits", "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)");
     }
-    let msrs = guest.exits(&[ExitKind::MsrWrite]).per_vcpu;
-    if sent.count == 0 && msrs.is_some_and(|per| per >= steps.info) && !guest.has_accesses(Space::Msr) {
+    let many_msrs = || guest.exits(&[ExitKind::MsrWrite]).per_vcpu.is_some_and(|per| per >= steps.info);
+    if sent.count == 0 && !guest.has_accesses(Space::Msr) && many_msrs() {
         return verdicts.cannot_tell("these figures do not name the MSRs that the guest writes (the msr table does)");
     }
     let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else { return };

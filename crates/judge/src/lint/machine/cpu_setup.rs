@@ -30,19 +30,18 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     }
     let whole = ["host", rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
     // A Windows that finds virtualisation in its CPU may start its own hypervisor and run on that.
-    let proxmox = if guest.kind.windows(Confidence::Medium) { "x86-64-v2-AES" } else { "host" };
-    let fix = match guest.proxmox_id() {
-        Some(id) => vec![fixes::command(format!("qm set {id} --cpu {proxmox}"))],
+    let is_windows = guest.kind.windows(Confidence::Medium);
+    let (fix, needs) = match guest.proxmox_id() {
+        Some(id) if is_windows => {
+            (vec![fixes::command(format!("qm set {id} --cpu x86-64-v2-AES"))], fixes::POWER_CYCLE)
+        }
+        Some(id) => (vec![fixes::command(format!("qm set {id} --cpu host"))], MIGRATES),
         None => {
             let option = format!("-cpu {}", fixes::shell::quoted(&whole));
-            fixes::setting(guest, "<cpu mode='host-passthrough'/>", option)
+            (fixes::setting(guest, "<cpu mode='host-passthrough'/>", option), MIGRATES)
         }
     };
-    let fix = fix.into_iter().map(|fix| {
-        let needs = if fix.text.contains("x86-64-v2") { fixes::POWER_CYCLE } else { MIGRATES };
-        fix.needing(needs)
-    });
-    let fix = fix.collect();
+    let fix = fix.into_iter().map(|fix| fix.needing(needs)).collect();
     let default =
         if argument.is_none() && xml.is_none() { ", QEMU's default: no option names another one" } else { "" };
     let evidence = vec![format!("the CPU model is {model}{default}")];

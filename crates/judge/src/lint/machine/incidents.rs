@@ -10,6 +10,7 @@ use crate::lint::prelude::*;
 use Severity::{Critical, Info, Warning};
 use kvm::kernel_log::{CGROUP_LIMIT, INCOMING_MIGRATION, LogKind, LogLine, NODE_LIMIT, no_kvm};
 use kvm::userspace_exit as returns;
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
@@ -144,12 +145,15 @@ const STORAGE: &[&str] = &[
 
 /// The sign that a line is.
 fn of_line(line: &LogLine) -> Option<&'static Sign> {
-    // Of a report with a stack the functions count. What comes before them names threads and programs.
-    let is_stack = matches!(line.kind, LogKind::Lockup | LogKind::HungTask);
-    let text = if is_stack { line.text.split_once(" … ").map_or("", |(_, stack)| stack) } else { &line.text };
-    // Names of files are not causes; those of devices are.
-    let words = text.split_whitespace().filter(|word| !word.contains('/') || word.contains("/dev/"));
-    let text = words.collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+    // Most kinds have no names.
+    let text = LazyCell::new(|| {
+        // Of a report with a stack the functions count. What comes before them names threads and programs.
+        let is_stack = matches!(line.kind, LogKind::Lockup | LogKind::HungTask);
+        let text = if is_stack { line.text.split_once(" … ").map_or("", |(_, stack)| stack) } else { &line.text };
+        // Names of files are not causes; those of devices are.
+        let words = text.split_whitespace().filter(|word| !word.contains('/') || word.contains("/dev/"));
+        words.collect::<Vec<_>>().join(" ").to_ascii_lowercase()
+    });
     SIGNS.iter().filter(|sign| sign.kind == line.kind).find(|sign| {
         let is_coded = sign.codes.is_empty() || line.data.is_some_and(|code| sign.codes.contains(&code));
         is_coded && (sign.names.is_empty() || sign.names.iter().any(|name| text.contains(name)))
@@ -314,7 +318,7 @@ fn words_of(line: &LogLine) -> String {
 /// Adds the lines of the host's log that are signs of events, by guest. Where one `counts`, the recent ones like it are
 /// evidence too.
 fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGuest) {
-    let no_kvm = no_kvm_cause(ctx).map(|cause| (Warning, cause));
+    let no_kvm = if rule == RuleId::NoKvm { no_kvm_cause(ctx) } else { None }.map(|cause| (Warning, cause));
     let event = |line: &LogLine| {
         let sign = of_line(line).filter(|sign| sign.rule == rule)?;
         if line.kind == LogKind::NoKvm { no_kvm } else { Some(sign.event) }
