@@ -9,7 +9,6 @@ use ::report::json::{self, TOOL};
 use ::report::objects;
 use ::report::table::cut;
 use judge::figures::count;
-use rustix::thread::CapabilitySet;
 use sample::{Feed, Sample, SourceState};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -42,7 +41,7 @@ objects! {
 pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     let settings = Settings { interval: PATIENCE, ..settings.clone() };
     let rights = HeldRights::here();
-    let mut live = live::start_with(&settings, CapabilitySet::empty(), true);
+    let mut live = live::start_with(&settings, None, true);
     live::stop_on_signals(live.commands)?;
     let first = live.feed.next()?;
     let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };

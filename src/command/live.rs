@@ -1,7 +1,7 @@
 //! The live host: starts the engine and the sources, and stops on a signal.
 
 use super::batch::BatchPrinter;
-use super::{keep, say};
+use super::{keep, say, say_kept};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
 use ::live::metadata::libvirt::Libvirt;
@@ -31,16 +31,22 @@ pub struct LiveHost {
 }
 
 /// Starts every source. Each sample reports sources that are missing; none of them is an error here. From then on the
-/// calling thread, which is to sample, has the rights that sampling needs and no others.
+/// calling thread, which is to sample, has the rights that sampling needs and no others, and is not root.
 pub fn start(settings: &Settings) -> LiveHost {
-    start_with(settings, CapabilitySet::empty(), false)
+    start_with(settings, None, false)
 }
 
-/// The same. `files` stays as well, for the files that this thread writes; `at_once` connects to libvirt even if it has
-/// no guest here.
-pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> LiveHost {
+/// The same. With `files`, the calling thread writes files: it stays root if it is, and keeps these rights as well.
+/// `at_once` connects to libvirt even if it has no guest here.
+pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bool) -> LiveHost {
     let paths = SystemPaths::default();
-    keep(rights::for_start(settings.monitor) | files);
+    // Its thread stays root, without capabilities: the daemon lets root ask a guest's monitor, and hardly anybody else.
+    let libvirt = Libvirt::start(settings.libvirt_uri.clone(), at_once);
+    let start = rights::for_start(settings.monitor);
+    match files {
+        Some(files) => keep(start | files),
+        None => say_kept(rights::give_up_root(start)),
+    }
     let (engine, problems) = engine(settings.engine, &paths);
     if engine.is_none()
         && settings.engine != EngineChoice::Auto
@@ -50,7 +56,6 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
         say(&format!("--engine {}: {}; {}; going on without exits", engine.get_name(), why.cause, why.fix));
     }
     let kind = engine.as_ref().map_or(EngineKind::None, |engine| engine.kind());
-    let libvirt = Libvirt::start(settings.libvirt_uri.clone(), at_once);
     let outside = LibvirtAndQmp::new(libvirt, settings.monitor);
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {
@@ -72,7 +77,10 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
             say(&format!("{option}: {}; {}", why.cause, why.fix));
         }
     }
-    keep(rights::for_sampling(kind, settings.monitor) | files);
+    keep(rights::for_sampling(kind, settings.monitor) | files.unwrap_or(CapabilitySet::empty()));
+    // libvirt starts ssh, or a user's own daemon, for URIs of that kind.
+    let has_uri = settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();
+    rights::forbid_system_calls(has_uri);
     LiveHost { feed, commands }
 }
 

@@ -19,14 +19,14 @@ mod report;
 mod report_session;
 pub(crate) mod screen;
 
-use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
+use crate::cli::args::{BatchArgs, ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
 use clap::Parser;
 use rights::for_files;
 use rustix::thread::CapabilitySet;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The current folder, into which the screen writes its files.
@@ -80,13 +80,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         Some(Command::Plan(args)) => {
             let settings = settings(Some(&args.sampling), &args.choice, None)?;
             if !args.inputs.is_empty() {
-                keep(for_files(&args.inputs, None));
+                only_files(&args.inputs, None);
             }
             plan::run(&args, &settings)
         }
         Some(Command::Report(args)) => {
             let settings = settings(None, &args.choice, None)?;
-            keep(for_files(&args.inputs, args.html.as_deref().map(folder_of)));
+            only_files(&args.inputs, args.html.as_deref().map(folder_of));
             match &args.html {
                 Some(page) => report::html(&args.inputs, &args.reading, page, &settings),
                 None => report::report(&args, &settings),
@@ -94,18 +94,18 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         }
         Some(Command::Diff(args)) => {
             let settings = settings(None, &args.choice, None)?;
-            keep(for_files(&[args.before.clone(), args.after.clone()], None));
+            only_files(&[args.before.clone(), args.after.clone()], None);
             report::diff(&args, &settings)
         }
         Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Replay(args)) => {
             let settings = settings(None, &args.choice, Some(&args.screen))?;
-            keep(for_files(std::slice::from_ref(&args.file), Some(HERE.as_ref())));
+            only_files(std::slice::from_ref(&args.file), screen_folder(&args.batch));
             replay::run(&args, &settings)
         }
         Some(Command::Demo(args)) => {
             let settings = settings(None, &args.choice, Some(&args.screen))?;
-            keep(for_files(&[], Some(HERE.as_ref())));
+            only_files(&[], screen_folder(&args.batch));
             replay::demo(&args, &settings)
         }
         Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
@@ -116,6 +116,21 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         }
         Some(Command::Export(args)) => export::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
     }
+}
+
+/// Keeps what a command needs that reads these files and writes into this folder, as the user who started it, or writes
+/// nothing.
+fn only_files(inputs: &[PathBuf], output: Option<&Path>) {
+    match output {
+        Some(_) => keep(for_files(inputs, output)),
+        None => say_kept(rights::keep_to_read(inputs)),
+    }
+    rights::forbid_system_calls(false);
+}
+
+/// Where the screen of a recording writes its files; text needs none.
+fn screen_folder(args: &BatchArgs) -> Option<&'static Path> {
+    (!args.batch).then_some(Path::new(HERE))
 }
 
 /// The calling thread gives up all rights but these.

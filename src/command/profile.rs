@@ -1,6 +1,6 @@
 //! `kvmtop profile`: what the host threads of a guest do.
 
-use super::{keep, print};
+use super::{print, say_kept};
 use crate::cli::args::ProfileArgs;
 use ::live::{Collector, CollectorOptions};
 use ::report::json;
@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs it on the live host. Ctrl-C ends the sampling early and prints the samples so far; a second one ends kvmtop.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
-    keep(rights::for_profile());
+    say_kept(rights::give_up_root(rights::for_profile()));
+    rights::forbid_system_calls(false);
     let guests = Collector::new(CollectorOptions::default()).tick().domains;
     let (guest, threads) = selected(&guests, &args.target)?;
     let pid = guest.facts.pid.context("this guest's process is not known")?;

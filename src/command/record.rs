@@ -21,7 +21,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
         say(note);
     }
     let files = for_files(&[], Some(folder_of(&args.file)));
-    let live = live::start_with(settings, files, false);
+    let live = live::start_with(settings, Some(files), false);
     live::stop_on_signals(live.commands)?;
     let mut feed = live.feed;
     let ends = args.duration.map(|d| format!(" for {}", figures::seconds(d.as_secs_f64())));

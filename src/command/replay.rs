@@ -30,7 +30,7 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut file = memory_file()?;
     file.write_all(DEMO).context("cannot unpack the demo recording")?;
     let session = Session::from_file(file, Path::new("the demo recording"))?;
-    if args.batch.batch || args.batch.json {
+    if args.batch.batch {
         say("this is a recording of real guests on another host, not this one");
     }
     show(session, ScreenSource::Demo, "of real guests".into(), [None; 2], &args.batch, settings)
@@ -57,7 +57,7 @@ fn show(
     let range = session.range_ms().with_context(|| format!("{title}: the recording holds no sample"))?;
     let (start_ms, end_ms) = (time_ms(range, times[0], "--at")?, time_ms(range, times[1], "--to")?);
     let cursor = session.cursor();
-    if batch.batch || batch.json {
+    if batch.batch {
         let from = start_ms.map_or(0, |ms| cursor.index_from(ms));
         let last = end_ms.map_or(usize::MAX, |ms| cursor.index_at(ms));
         ensure!(from <= last, "there is no interval between --from and --to");

@@ -2,7 +2,7 @@
 //!
 //! A user who holds up threads on purpose takes only the few places of that user.
 
-use rustix::process::geteuid;
+use rights::own_user;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ struct UserSlot {
 impl UserSlots {
     /// Takes a place for a thread that waits for a process of this user, if one is free.
     fn take(&self, uid: u32) -> Option<UserSlot> {
-        let own = geteuid().as_raw();
+        let own = own_user();
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = users.get(&uid).copied().unwrap_or(0);
         let of_others: usize = users.iter().filter(|(user, _)| **user != own).map(|(_, n)| n).sum();

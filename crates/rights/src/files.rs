@@ -1,7 +1,10 @@
 //! What root has to keep for the files that its user names.
 
 use super::capabilities::without;
-use rustix::process::geteuid;
+use super::identity::{give_up_root, own_user};
+use super::keep;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 /// At most this many files of the folders named are tried.
 const MAX_TRIED: usize = 4096;
-/// A sosreport has its files this deep.
-const MAX_DEPTH: usize = 6;
+/// As deep as folders are read.
+const MAX_DEPTH: usize = 24;
 
-/// Root's capabilities to read these inputs and to write into a folder: none where root needs none. Other users open
-/// files as themselves, whatever capabilities the program's file has.
+/// The capabilities with which whoever started kvmtop as root reads these inputs and writes into a folder: none where
+/// none is needed. Other users open files as themselves, whatever capabilities the program's file has.
 pub fn for_files(inputs: &[PathBuf], output: Option<&Path>) -> CapabilitySet {
     let mut set = CapabilitySet::empty();
-    if !geteuid().is_root() {
+    if own_user() != 0 {
         return set;
     }
     let mut left = MAX_TRIED;
@@ -29,11 +32,21 @@ pub fn for_files(inputs: &[PathBuf], output: Option<&Path>) -> CapabilitySet {
     set
 }
 
-/// Whether a file, or one in a folder, is closed to a user without capabilities. Only regular files are opened: whoever
-/// writes into a pipe would be disturbed.
+/// Gives up root's identity, and all rights that reading these files does not need. For commands that write no file: it
+/// would not belong to root.
+///
+/// # Errors
+/// The kernel's, where a security module refuses it.
+pub fn keep_to_read(inputs: &[PathBuf]) -> Result<(), Errno> {
+    give_up_root(CapabilitySet::DAC_READ_SEARCH)?;
+    keep(for_files(inputs, None))
+}
+
+/// Whether a file, or one in a folder, is closed to the calling user without capabilities, or too many were tried. Only
+/// regular files are opened: whoever writes into a pipe would be disturbed.
 fn is_refused(path: &Path, depth: usize, left: &mut usize) -> bool {
     if *left == 0 {
-        return false;
+        return true;
     }
     *left -= 1;
     let refused = |e: &io::Error| e.kind() == ErrorKind::PermissionDenied;
@@ -47,7 +60,7 @@ fn is_refused(path: &Path, depth: usize, left: &mut usize) -> bool {
                 entry.file_type().is_ok_and(|t| !t.is_symlink()) && is_refused(&entry.path(), depth - 1, left)
             }),
         },
-        Ok(_) => false,
+        Ok(_) => access(path, Access::READ_OK).is_err(),
     }
 }
 
@@ -66,7 +79,7 @@ mod tests {
 
     #[test]
     fn root_keeps_what_foreign_files_need() {
-        if !geteuid().is_root() {
+        if own_user() != 0 {
             return eprintln!("SKIPPED root_keeps_what_foreign_files_need: not root");
         }
         let dir = tempfile::tempdir().unwrap();

@@ -57,7 +57,8 @@ pub fn start(listener: TcpListener, access: WebAccess, answers: Answers) -> anyh
         tokio::net::TcpListener::from_std(listener)?
     };
     let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
-        rights::keep_none();
+        // A certificate that is renewed is root's.
+        let _ = rights::keep(rights::for_files(&access.files(), None));
         let tasks = tokio::task::LocalSet::new();
         tasks.block_on(&runtime, serve(listener, access, Rc::new(answers)));
     })?;

@@ -118,6 +118,11 @@ impl WebAccess {
         (self.access.tls.is_some(), !self.access.users.is_empty())
     }
 
+    /// The configuration and the files that it names.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|(path, _)| path.clone()).collect()
+    }
+
     /// The access as the files say now. One that cannot be read changes nothing and is reported once.
     pub fn current(&mut self) -> Arc<Access> {
         if self.files.iter().any(|(path, look)| look_of(path) != *look) {

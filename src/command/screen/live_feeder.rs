@@ -21,7 +21,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     // What the screen writes goes into the current folder.
     let files = for_files(&[], Some(HERE.as_ref()));
     let stop = Arc::new(AtomicBool::new(false));
-    let LiveHost { feed: collector, commands } = live::start_with(settings, files, false);
+    let LiveHost { feed: collector, commands } = live::start_with(settings, Some(files), false);
     let (control, requests) = channel();
     let (recording, recording_requests) = channel();
     let filter = settings.domains.clone();

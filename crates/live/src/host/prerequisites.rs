@@ -4,7 +4,6 @@
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use engine::tracefs::Tracefs;
-use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 use sample::HostFacts;
 use schemars::JsonSchema;
@@ -62,7 +61,10 @@ impl HeldRights {
     }
 
     fn state(self) -> State {
-        let who = if geteuid().is_root() { "root".to_owned() } else { format!("user {}", geteuid().as_raw()) };
+        let who = match rights::own_user() {
+            0 => "root".to_owned(),
+            user => format!("user {user}"),
+        };
         let missing = rights::for_hint() - self.set;
         if missing.is_empty() {
             fine(format!("{who}, with all that kvmtop uses"))
