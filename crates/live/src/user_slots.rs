@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of threads for kvmtop's own user, and for all other users together.
+/// Maximum number of threads for kvmtop's own user, and for all other users together; each of them has one thread beyond.
 pub(crate) const MAX_THREADS: usize = 16;
 /// Maximum number of threads for one other user.
 pub(crate) const MAX_THREADS_OF_USER: usize = 4;
+/// Maximum number of other users with a thread.
+pub(crate) const MAX_USERS: usize = 256;
 
 /// The threads under way, by user.
 #[derive(Debug, Clone, Default)]
@@ -30,8 +32,13 @@ impl UserSlots {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = users.get(&uid).copied().unwrap_or(0);
         let of_others: usize = users.iter().filter(|(user, _)| **user != own).map(|(_, n)| n).sum();
-        let is_free = of_user < if uid == own { MAX_THREADS } else { MAX_THREADS_OF_USER };
-        if !is_free || uid != own && of_others >= MAX_THREADS {
+        let is_free = match of_user {
+            _ if uid == own => of_user < MAX_THREADS,
+            // Users who hold up all threads that others share delay nobody else's first one.
+            0 => users.len() < MAX_USERS,
+            _ => of_user < MAX_THREADS_OF_USER && of_others < MAX_THREADS,
+        };
+        if !is_free {
             return None;
         }
         *users.entry(uid).or_default() += 1;
@@ -73,5 +80,31 @@ impl Drop for UserSlot {
             *n -= 1;
         }
         users.retain(|_, n| *n > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_who_hold_up_threads_leave_others_their_first() {
+        let (slots, own) = (UserSlots::default(), own_user());
+        let mut held = Vec::new();
+        for user in 1..=5 {
+            while let Some(slot) = slots.take(own + user) {
+                held.push(slot);
+            }
+        }
+        assert_eq!(held.len(), MAX_THREADS + 1, "the fifth has one");
+        for user in 6..MAX_USERS as u32 {
+            held.extend(slots.take(own + user));
+            assert!(slots.take(own + user).is_none(), "one at a time");
+        }
+        assert_eq!(held.len(), MAX_THREADS + MAX_USERS - 5);
+        held.extend(slots.take(own));
+        assert_eq!(slots.taken(), MAX_THREADS + MAX_USERS - 4, "and kvmtop's own user has its own");
+        drop(held);
+        assert_eq!(slots.taken(), 0);
     }
 }
