@@ -43,6 +43,9 @@ use sample::{EngineKind, EngineLevel};
 /// The least number of slots: room for guests that start later, in 9 MiB of kernel memory.
 const MIN_SLOTS: usize = 256;
 
+/// Slots take at most this part of the memory that kvmtop may use.
+const MEMORY_PART: u64 = 8;
+
 /// Counts with BPF programs.
 #[derive(Debug, Default)]
 pub struct BpfEngine {
@@ -57,8 +60,14 @@ pub struct BpfEngine {
     fires: Option<bool>,
     /// Events that replaced programs had counted since their last reading.
     cut_off: u64,
-    /// The kernel refused more slots than this.
+    /// There is no memory for more slots than this, or the kernel refused more.
     ceiling: usize,
+}
+
+/// As many slots as a limit of memory leaves room for.
+fn slots_in(limit: Option<u64>) -> usize {
+    let slots = limit.map_or(u64::MAX, |limit| limit / MEMORY_PART / layout::SLOT_SIZE as u64);
+    usize::try_from(slots).unwrap_or(usize::MAX).clamp(1, tables::MAX_SLOTS)
 }
 
 impl BpfEngine {
@@ -67,14 +76,35 @@ impl BpfEngine {
     /// # Errors
     /// When BPF cannot be used at all. Whatever else is missing is in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
-        let mut engine = Self { topology, threads, ceiling: tables::MAX_SLOTS, ..Self::default() };
+        let ceiling = slots_in(rights::memory_limit());
+        let mut engine = Self { topology, threads, ceiling, ..Self::default() };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
 
     fn start(&self) -> Result<Running, EngineError> {
-        let slots = (2 * self.threads).max(MIN_SLOTS).next_power_of_two().min(self.ceiling);
-        Running::start(&self.topology, slots)
+        Running::start(&self.topology, self.slots_for(self.threads))
+    }
+
+    fn slots_for(&self, threads: usize) -> usize {
+        (2 * threads).max(MIN_SLOTS).next_power_of_two().min(self.ceiling)
+    }
+
+    /// Whether there is no room for so many more slots that they are worth the memory that old and new tables take for
+    /// a moment.
+    fn is_full(&self, slots: usize, threads: usize) -> bool {
+        self.slots_for(threads) < slots + slots / 2
+    }
+
+    /// What to do where threads have no slot.
+    fn cure(&self, slots: usize) -> String {
+        if slots == tables::MAX_SLOTS {
+            "start kvmtop with --engine perf, which has no such limit".into()
+        } else if self.is_full(slots, slots + 1) {
+            "raise the memory limit of kvmtop's cgroup (memory.max), which leaves room for no more".into()
+        } else {
+            "nothing to do: kvmtop makes more room from the next interval on".into()
+        }
     }
 }
 
@@ -161,7 +191,7 @@ impl Engine for BpfEngine {
         let slots = old.tables.count;
         // A thread without a slot proves that more threads exist, even where the guest's files cannot be read.
         let wanted = if old.tables.homeless() > 0 { vcpus.max(slots + 1) } else { vcpus };
-        if wanted <= slots || slots >= self.ceiling {
+        if wanted <= slots || self.is_full(slots, wanted) {
             return Ok(false);
         }
         self.threads = wanted;
@@ -174,7 +204,7 @@ impl Engine for BpfEngine {
     }
 
     fn gaps(&self) -> Vec<EngineError> {
-        self.running.as_ref().map(Running::gaps).unwrap_or_default()
+        self.running.as_ref().map(|running| running.gaps(|slots| self.cure(slots))).unwrap_or_default()
     }
 }
 

@@ -8,7 +8,7 @@ use super::programs::Programs;
 use super::refusal::{Refusal, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
-use super::tables::{MAX_SLOTS, Tables};
+use super::tables::Tables;
 use crate::events::{EngineError, Reading, ThreadKey, TracedThread};
 use crate::monotonic_ns;
 use crate::tracefs::Tracefs;
@@ -141,8 +141,8 @@ impl Running {
         self.tables.taken().len()
     }
 
-    /// What is missing.
-    pub fn gaps(&self) -> Vec<EngineError> {
+    /// What is missing; `cure`: what to do where there are more threads than this many slots.
+    pub fn gaps(&self, cure: impl FnOnce(usize) -> String) -> Vec<EngineError> {
         let mut gaps = self.programs.gaps.clone();
         if self.tables.homeless() > 0 {
             gaps.push(EngineError {
@@ -150,11 +150,7 @@ impl Running {
                     "there are more vCPU threads than the {} that room was made for: events of the others are lost",
                     self.tables.count
                 ),
-                fix: if self.tables.count < MAX_SLOTS {
-                    "nothing to do: kvmtop makes more room from the next interval on".into()
-                } else {
-                    "start kvmtop with --engine perf, which has no such limit".into()
-                },
+                fix: cure(self.tables.count),
             });
         }
         gaps

@@ -7,7 +7,7 @@ use super::object::{self, Choices, Object};
 use super::running::kvm_exit_format;
 use super::snapshot::Snapshot;
 use super::sys::Mapping;
-use super::{btf, programs};
+use super::{BpfEngine, btf, programs, slots_in, tables};
 use crate::events::TracedThread;
 use kvm::Space;
 use kvm::exit_reason::ReasonNames;
@@ -72,6 +72,20 @@ pub(super) fn note(line: &str) {
     {
         let _ = file.write_all(format!("{line}\n").as_bytes());
     }
+}
+
+#[test]
+fn a_limit_of_memory_leaves_few_slots_and_is_named() {
+    assert_eq!((slots_in(None), slots_in(Some(0))), (tables::MAX_SLOTS, 1));
+    let (slots, is_limit) = (|engine: &BpfEngine| engine.slots_for(3000), |cure: &str| cure.contains("memory.max"));
+    let of = |limit| BpfEngine { ceiling: slots_in(limit), ..BpfEngine::default() };
+    let small = of(Some(40 << 20));
+    assert!(slots(&small) * SLOT_SIZE <= 5 << 20, "{}", slots(&small));
+    assert!(small.is_full(256, 3000) && is_limit(&small.cure(256)) && is_limit(&small.cure(slots(&small))));
+    let large = of(None);
+    assert_eq!(slots(&large), 6000_usize.next_power_of_two().min(tables::MAX_SLOTS));
+    assert!(!large.is_full(256, 3000) && !large.is_full(4096, 4097), "it grows up to the largest number of slots");
+    assert!(large.cure(256).contains("makes more room") && large.cure(tables::MAX_SLOTS).contains("--engine perf"));
 }
 
 #[test]

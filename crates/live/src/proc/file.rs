@@ -13,6 +13,10 @@ use std::path::Path;
 
 /// Files kept open leave this many descriptors free for everything else (perf rings, libvirt, the terminal).
 const RESERVED: u64 = 512;
+/// Kernel memory for a file kept open: its inode, its name, and the page that it was read through, bytes.
+const FILE_MEMORY: u64 = 6 * 1024;
+/// Files kept open take at most this part of the memory that kvmtop may use.
+const MEMORY_PART: u64 = 8;
 
 /// Why a file of a process could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +39,16 @@ impl From<Errno> for FileError {
     }
 }
 
-/// Files may be kept open below this descriptor: the soft limit, raised to the hard one first, less a reserve.
+/// Files may be kept open below this descriptor: the soft limit, raised to the hard one first, less a reserve, and as
+/// many as there is memory for.
 pub(crate) fn keep_below() -> i32 {
-    let limit = rights::allow_files().unwrap_or(1 << 20).min(1 << 20);
-    i32::try_from(limit.saturating_sub(RESERVED).max(limit / 2)).unwrap_or(i32::MAX)
+    keep_below_in(rights::allow_files(), rights::memory_limit())
+}
+
+fn keep_below_in(files: Option<u64>, memory: Option<u64>) -> i32 {
+    let limit = files.unwrap_or(1 << 20).min(1 << 20);
+    let memory = memory.map_or(u64::MAX, |limit| limit / MEMORY_PART / FILE_MEMORY);
+    i32::try_from(limit.saturating_sub(RESERVED).max(limit / 2).min(memory)).unwrap_or(i32::MAX)
 }
 
 /// Opens a folder for `openat` and listing.
@@ -126,6 +136,14 @@ pub(crate) fn list_numbers(dir: impl AsFd, mut each: impl FnMut(i32, u64)) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_files_stay_open_where_memory_is_limited() {
+        assert_eq!(keep_below_in(Some(1024), None), 512);
+        let limited = keep_below_in(Some(1 << 20), Some(40 << 20));
+        assert!((100..1000).contains(&limited), "{limited}");
+        assert_eq!(keep_below_in(None, Some(u64::MAX)), keep_below_in(None, None), "version 1 states no limit so");
+    }
 
     #[test]
     fn only_numbers_are_listed() {
