@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of threads for kvmtop's own user, and for all other users together; each of them has one thread beyond.
+/// Maximum number of threads for kvmtop's own user, and for all other users together; each of these has one beyond it.
 pub(crate) const MAX_THREADS: usize = 16;
 /// Maximum number of threads for one other user.
 pub(crate) const MAX_THREADS_OF_USER: usize = 4;
