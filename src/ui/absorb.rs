@@ -128,9 +128,10 @@ impl AppState {
         }
         let source = new.first()?;
         let more = if new.len() > 1 { format!(" (and {} more)", new.len() - 1) } else { String::new() };
-        let cause = source.cause.as_deref().map(|c| format!(": {c}")).unwrap_or_default();
-        let (key, id, state) =
-            (self.key_name(Action::Show(ScreenView::Sources)), source.id.as_str(), source.state.as_str());
-        Some(format!("{key} says how to enable what is missing{more}: {id} {state}{cause}"))
+        let (key, id) = (self.key_name(Action::Show(ScreenView::Sources)), source.id.as_str());
+        let cause = source.cause.as_deref().unwrap_or_default();
+        let named =
+            if cause.starts_with(id) { cause.to_owned() } else { format!("{id} {}: {cause}", source.state.as_str()) };
+        Some(format!("{key} shows the cure{more}: {named}"))
     }
 }

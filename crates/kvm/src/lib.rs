@@ -34,8 +34,7 @@ mod untrusted_text;
 
 pub use cpu_set::CpuSet;
 pub use isa::Isa;
-pub(crate) use untrusted_text::clock_ms;
-pub use untrusted_text::{sanitize, sanitize_name, shell_quoted, without_hidden};
+pub use untrusted_text::{clock_seconds, sanitize, sanitize_name, shell_quoted, without_hidden};
 
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;

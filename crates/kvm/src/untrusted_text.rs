@@ -68,15 +68,15 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     Some(if negative { value.wrapping_neg() } else { value })
 }
 
-/// The time of day in a line that `date`, `watch` or a prompt prints, milliseconds: `Sun Nov 22 10:00:05 UTC 2026`.
-pub(crate) fn clock_ms(line: &str) -> Option<u64> {
+/// The time of day in a line that `date`, `watch`, `perf` or a prompt prints, seconds: `Sun Nov 22 10:00:05 UTC 2026`.
+pub fn clock_seconds(line: &str) -> Option<f64> {
     let word = |c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.');
     let time = line.split(word).find(|word| word.matches(':').count() == 2 && word.len() <= 18)?;
     let mut parts = time.trim_matches('.').split(':');
     let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let seconds: f64 = parts.next()?.parse().ok()?;
     (hours < 24 && minutes < 60 && (0.0..61.0).contains(&seconds))
-        .then(|| (hours * 3600 + minutes * 60) * 1000 + (seconds * 1000.0).round() as u64)
+        .then_some((hours * 3600 + minutes * 60) as f64 + seconds)
 }
 
 /// A word as a shell takes it: quoted where it has to be.

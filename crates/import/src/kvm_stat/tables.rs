@@ -148,7 +148,7 @@ impl TableReader {
             (self.next.pids, self.next.vcpu) = (group(part, "pids").map(str::to_owned), number(part, "vcpu"));
         } else if let Some(clock) = group(part, "clock") {
             self.end_table();
-            self.next.clock = seconds_of_day(clock);
+            self.next.clock = kvm::clock_seconds(clock);
         } else if let Some(title) = group(part, "title") {
             let space = match title.to_ascii_lowercase().get(..2) {
                 Some("io") => Some(Space::Pio),
@@ -280,13 +280,6 @@ fn time(text: &str) -> Option<f64> {
         _ => return None,
     };
     digits.parse().ok().map(|number: f64| number * factor).filter(|ns| *ns < 1e19)
-}
-
-/// Seconds of the day, as `live` prints the time above each frame.
-fn seconds_of_day(clock: &str) -> Option<f64> {
-    let parts: Vec<f64> = clock.split(':').filter_map(|part| part.parse().ok()).collect();
-    let [hours, minutes, seconds] = parts[..] else { return None };
-    (hours < 24.0 && minutes < 60.0 && seconds < 61.0).then_some(hours * 3600.0 + minutes * 60.0 + seconds)
 }
 
 /// `0x608:PIN`, `0xfee00300:W`: the address, the direction, and the space where the word implies it.

@@ -189,10 +189,9 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
 
 /// The names of the files of a guest's drives.
 pub fn drive_files(facts: &DomainFacts) -> Vec<&str> {
-    let sources = facts.xml_text.iter().flat_map(|text| text.split("<source ").skip(1));
-    let paths = sources.filter_map(|source| source.split('>').next()?.split(['\'', '"']).nth(1));
+    let of_xml = facts.xml.iter().flat_map(|xml| &xml.value.disks).filter_map(|disk| disk.file.as_deref());
     let of_command = facts.command.iter().flat_map(|command| &command.drive_files).map(String::as_str);
-    of_command.chain(paths.filter_map(|path| path.rsplit('/').next())).collect()
+    of_command.chain(of_xml).collect()
 }
 
 fn touches(domain: &DomainModel, which: impl Fn(u64) -> bool) -> bool {
@@ -207,6 +206,16 @@ fn hyperv_events(domain: &DomainModel) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drives_are_files_and_not_networks() {
+        let xml = "<domain type='kvm'><devices><disk type='file'><source file='/iso/virtio-win.iso'/></disk>\
+            <disk type='network'><source protocol='rbd' name='pool/win10'/></disk>\
+            <interface type='network'><source network='win-lan'/></interface></devices></domain>";
+        let xml = sample::Known::new(std::sync::Arc::new(kvm::domain_xml::parse(xml).unwrap()), Origin::File);
+        let facts = DomainFacts { xml: Some(xml), ..DomainFacts::default() };
+        assert_eq!(drive_files(&facts), ["virtio-win.iso", "win10"]);
+    }
 
     #[test]
     fn names_of_systems() {

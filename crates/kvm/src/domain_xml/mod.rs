@@ -124,6 +124,8 @@ pub struct DiskXml {
     pub device: Option<String>,
     /// `<disk type=>`: `file`, `block`, `network`.
     pub source: Option<String>,
+    /// Name of its file or volume, without its folder.
+    pub file: Option<String>,
     /// `<target dev=>`: `vda`. libvirt's statistics use this name.
     pub target: String,
     /// Bus: `virtio`, `sata`, `ide`, `scsi`, `usb`.

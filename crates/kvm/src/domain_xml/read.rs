@@ -213,6 +213,9 @@ fn disk(node: Node) -> DiskXml {
     DiskXml {
         device: attribute(node, "device"),
         source: attribute(node, "type"),
+        file: ["file", "dev", "name"]
+            .iter()
+            .find_map(|name| inner(node, "source", name)?.rsplit('/').next().map(str::to_owned)),
         target: inner(node, "target", "dev").unwrap_or_default(),
         bus: inner(node, "target", "bus"),
         iothread: child(node, "driver").and_then(|driver| number(driver, "iothread").or_else(|| mapped(driver))),

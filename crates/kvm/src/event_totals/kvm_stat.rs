@@ -2,7 +2,7 @@
 //! kernel's sources: `batch`, `StdFormat`, `CSVFormat`, `Tui._refresh_body`).
 
 use super::EventCounts;
-use crate::clock_ms;
+use crate::clock_seconds;
 use crate::pattern::{self, Pattern};
 use crate::unread::UnreadLines;
 
@@ -112,7 +112,7 @@ impl RowReader {
         self.log.line = if self.clocks.is_empty() { number } else { self.log.line };
         self.logged.iter().zip(values).for_each(|(name, value)| self.log.add(name, value));
         // `2020-04-01 10:00:05` comes before the values.
-        self.clocks.push(words.iter().take(first).find_map(|word| clock_ms(word)).map(|ms| ms as f64 / 1000.0));
+        self.clocks.push(words.iter().take(first).find_map(|word| clock_seconds(word)));
     }
 }
 

@@ -6,7 +6,7 @@ use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::pattern::Pattern;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
-use super::{clock_ms, limits, sanitize};
+use super::{clock_seconds, limits, sanitize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Domains of one text, lines of it, and values of one reading: a guest of 512 vCPUs has about 30,000.
@@ -139,7 +139,8 @@ impl Reader {
     fn line(&mut self, number: usize, raw: &str) {
         let line = raw.trim();
         if !line.contains('=') {
-            self.clock_ms = clock_ms(line).or(self.clock_ms);
+            let now = clock_seconds(line).map(|seconds| (seconds * 1000.0).round() as u64);
+            self.clock_ms = now.or(self.clock_ms);
         }
         if let Some((output, domain)) = command(line) {
             self.open(domain);
