@@ -137,7 +137,7 @@ const KERNEL_BUG: &str = concat!(
 static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 51] = [
+static FORMS: [Form; 53] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -247,6 +247,8 @@ static FORMS: [Form; 51] = [
          could not access.*kvm kernel module|failed to initialize kvm|cannot set cpu affinity on process|\
          kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)",
     ),
+    // `vfio_pin_pages_remote: RLIMIT_MEMLOCK (4193574912) exceeded`
+    form(StartFailed, Guest, r"rlimit_memlock \(?(?P<n>[0-9]+)\)? exceeded"),
     // `qemu-kvm: -device vfio-pci,host=0000:35:00.0: group 75 is not viable`; after a warning QEMU continues.
     form(Other, Never, QEMU_OPTION).and(&NO_ERROR),
     form(StartFailed, Guest, QEMU_OPTION),
@@ -300,6 +302,7 @@ static FORMS: [Form; 51] = [
     // QEMU's end.
     form(Terminated, Guest, "terminating on signal (?P<n>[0-9]+).*(?:libvirt|virtqemud|systemd|virt-launcher)")
         .begins(EndOfQemu),
+    form(Terminated, Guest, "cpus are not resettable").begins(EndOfQemu),
     form(Killed, Guest, "terminating on signal (?P<n>[0-9]*)|unexpectedly closed the monitor").begins(EndOfQemu),
     form(
         Killed,
@@ -360,7 +363,8 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
         kind => kind,
     };
     line.data = form.code.or_else(|| number(&found, "n")).or_else(|| hex(&found, "hex"));
-    line.pid = pid(&found, "pid").or(line.pid);
+    // The writer of such a line is not the victim.
+    line.pid = pid(&found, "pid").or(line.pid.filter(|_| line.kind != KilledForMemory));
     line.vcpu = begins_with_vcpu(task).or(line.vcpu);
     let of_guest = form.scope != Task || begins_with_vmm(task);
     let of_guest_kernel = matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask);

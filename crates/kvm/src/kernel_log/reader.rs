@@ -102,6 +102,10 @@ impl LogReader {
         if self.is_repeated(event, lower, &mut line) {
             return;
         }
+        // Proxmox says so of a QEMU that was killed while it started.
+        if self.killed.is_some() && lower.contains("start failed: qemu exited with code") {
+            return;
+        }
         let of_kernel =
             matches!(line.kind, LogKind::KilledForMemory | LogKind::Lockup | LogKind::HungTask | LogKind::KernelBug);
         let named = line.guest.take().or_else(|| of_log_line(&line.text));
@@ -136,6 +140,10 @@ impl LogReader {
             }
             let unit = line.pid.is_none() && !lower.starts_with("killed /");
             if self.killed.is_some() && (unit || self.killed == line.pid) {
+                if let (Some(block), Some((_, size))) = (&mut self.block, lower.split_once("anon-rss:")) {
+                    let size = sanitize(size.split(',').next().unwrap_or_default(), 20);
+                    block.line.text.extend([" … it had ", &size, " of memory"]);
+                }
                 return true;
             }
             self.killed = line.pid.or(Some(0));
@@ -151,6 +159,14 @@ impl LogReader {
                 lower.starts_with("oops: ") || lower.starts_with("kernel panic") && block.of_guest
             }
             (LogBlockKind::EndOfQemu, LogKind::Killed) => true,
+            // An assertion that fails while the registers are printed.
+            (LogBlockKind::Registers, LogKind::Killed) if line.pid == block.line.pid => {
+                let is_said = line.pid.is_some() || self.guest.is_some();
+                if is_said {
+                    block.line.text.extend([" … ", &line.text]);
+                }
+                is_said
+            }
             (LogBlockKind::EndOfQemu, LogKind::StartFailed) => block.takes_failed_start(line),
             _ => false,
         }
@@ -186,11 +202,13 @@ impl LogReader {
 
     fn other(&mut self, message: &Message<'_>, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
         if let Some(block) = &mut self.block {
+            // QEMU prints its advice and all registers.
+            let same_qemu = block.kind == LogBlockKind::Registers && line.pid.is_some() && line.pid == block.line.pid;
             let takes = block.takes(lower);
             if !block.continues() || lower.contains("---[ end trace") {
                 self.finish(found);
             }
-            if takes {
+            if takes || same_qemu {
                 return;
             }
         }
@@ -212,7 +230,7 @@ impl LogReader {
 /// What `virsh` says before the reason: `error: Failed to start domain 'web'`.
 static NOT_STARTED: Pattern = Pattern::new("^error: Failed to start domain '?(?P<name>[^']+)'?$");
 /// Sentences of the text around a log.
-static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be ");
+static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be |^`[^`]*` *[a-z]");
 /// The guest's name in QEMU's command line.
 static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<name>[^, \\'"]*)"#);
 /// A line with an option only, a comment of a script, and a line that a backslash continues.

@@ -381,12 +381,12 @@ fn killed_guests_are_recognised() {
             "Nov 20 10:00:00 h systemd-oomd[812]: Killed /machine.slice/machine-qemu\\x2d3\\x2dwin10.scope/libvirt due \
              to memory pressure for /machine.slice being 62.14% > 50.00% for > 20s with reclaim activity",
             LogKind::KilledForMemory,
-            Some(812),
+            None,
         ),
         (
             "Nov 20 10:00:00 pve systemd[1]: 105.scope: A process of this unit has been killed by the OOM killer.",
             LogKind::KilledForMemory,
-            Some(1),
+            None,
         ),
         ("[1.0] qemu-system-x86[1234]: segfault at 0 ip 00007f sp 00007f error 4", LogKind::Killed, Some(1234)),
         (
@@ -735,4 +735,29 @@ fn a_broken_map_of_the_guests_memory_is_one_event() {
         [9.0] ept_misconfig_inspect_spte: spte 0x10515c7107 level 3\n";
     assert_eq!(one(log).kind, LogKind::EptMisconfig);
     assert!(one(log).text.ends_with("address 0x108ba4538"));
+}
+
+/// What follows from an event in the same log is no event of its own.
+#[test]
+fn consequences_are_not_counted_beside_their_cause() {
+    let all = |text: &str| parse(text).into_iter().map(|line| (line.kind, line.text)).collect::<Vec<_>>();
+    let killed = all("Feb 27 11:28:46 h kernel: oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,\
+         task_memcg=/qemu.slice/101.scope,task=kvm,pid=32969,uid=0
+Feb 27 11:28:46 h kernel: Out of memory: Killed process 32969 (kvm) total-vm:17339840kB, anon-rss:15797740kB, UID:0
+Feb 27 11:28:46 h systemd[1]: 101.scope: A process of this unit has been killed by the OOM killer.
+Feb 27 11:28:46 h pvedaemon[32957]: start failed: QEMU exited with code 1
+");
+    assert_eq!(killed.len(), 1, "{killed:?}");
+    assert_eq!(killed[0].0, LogKind::KilledForMemory);
+    assert!(killed[0].1.contains("task=kvm,pid=32969") && killed[0].1.contains("had 15797740kb"), "{killed:?}");
+
+    let refused = all("`KVM: entry failed, hardware error 0x80000021` being logged under certain
+Jun 24 17:25:51 h QEMU[2997]: KVM: entry failed, hardware error 0x80000021
+Jun 24 17:25:51 h QEMU[2997]: If you're running a guest on an Intel machine without unrestricted mode
+Jun 24 17:25:51 h QEMU[2997]: EAX=00001e30 EBX=4e364180 ECX=00000001 EDX=00000000
+Jun 24 17:25:51 h QEMU[2997]: Code=kvm: ../hw/core/cpu-sysemu.c:77: cpu_asidx_from_attrs: Assertion `ret >= 0' failed.
+Jun 24 17:25:51 h QEMU[3111]: kvm: ../hw/x.c:77: f: Assertion `ret >= 0' failed.
+");
+    assert_eq!(refused.len(), 2, "another QEMU's end is its own: {refused:?}");
+    assert!(refused[0].0 == LogKind::EntryFailed && refused[0].1.contains("Assertion"), "{refused:?}");
 }

@@ -73,9 +73,14 @@ pub(super) const START_CPU: Incident = start(
 );
 pub(super) const START_VFIO: Incident = start(
     "QEMU could not start the guest: its passed-through device cannot be used",
-    "a device of its VFIO group that a driver of the host (not viable) or another guest holds; for Cannot allocate \
-        memory, a limit of locked memory below the guest's memory; an IOMMU that is off",
-    "lspci -nnk shows the drivers: bind all devices of the group to vfio-pci; raise memlock (libvirt: <hard_limit>)",
+    "a device of its VFIO group that a driver of the host (not viable) or another guest holds; an IOMMU that is off",
+    "lspci -nnk shows the drivers: bind all devices of the group to vfio-pci",
+);
+pub(super) const START_MEMLOCK: Incident = start(
+    "QEMU could not start the guest: it may not lock the guest's memory for a passed-through device",
+    "a limit of locked memory (RLIMIT_MEMLOCK) below the guest's memory and its device's, all of which VFIO pins",
+    "Raise the limit above the guest's memory, by 1 GiB and more: ulimit -l or limits.conf (memlock) where a user starts \
+        QEMU, LimitMEMLOCK= for a service, <memtune><hard_limit> in libvirt's XML",
 );
 pub(super) const START_IN_USE: Incident = start(
     "QEMU could not start the guest: another process has its file, port or device",
@@ -249,12 +254,19 @@ pub(super) const KERNEL_BUG: Incident = Incident {
     next: "Search for the function in the line, update the host's kernel, and reboot the host after an Oops",
     links: &["https://docs.kernel.org/admin-guide/bug-hunting.html"],
 };
+pub(super) const KERNEL_WARNING: Incident = Incident {
+    title: "The host's kernel printed a warning while it ran a guest",
+    problem: "warning of the host kernel",
+    means: "A check in the kernel's code did not hold. The kernel goes on; mostly nothing follows",
+    next: "Search for the function in the line; update the host's kernel, and modules that are built apart from it",
+    ..KERNEL_BUG
+};
 pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",
     problem: "killed: out of memory",
     means: "The OOM killer or systemd-oomd ended the guest's VMM to free memory: for the guest this is a power cut",
-    causes: "guests and programs need more than the host has; a limit of its cgroup (hard_limit), where the log shows \
-        one; little or no swap; unused huge pages",
+    causes: "guests and programs need more than the host has; little or no swap; huge pages that nobody uses; a guest \
+        with a passed-through device, whose memory is all in use from its start",
     next: "Add up the guests' memory and compare with free -h and numactl -H; take memory from guests, or add swap",
     links: &[links::OOM],
 };
@@ -288,6 +300,14 @@ pub(super) const TERMINATED: Incident = Incident {
     causes: "a command such as virsh destroy, or a management tool; a shutdown of the host; fencing",
     next: "journalctl -u libvirtd -u virtqemud of that moment shows who asked for it",
     links: &[links::SIGNALS],
+};
+pub(super) const NOT_RESETTABLE: Incident = Incident {
+    title: "A confidential guest rebooted, and QEMU ended it",
+    problem: "its reboot ended it",
+    means: "QEMU cannot reset the vCPUs of a guest whose registers are encrypted (SEV-ES, SEV-SNP, TDX): it ends",
+    causes: "a reboot from inside the guest, or a reset by its manager",
+    next: "Start the guest again; no setting lets such a guest reboot in the same QEMU",
+    ..TERMINATED
 };
 pub(super) const MEMORY_FAILURE: Incident = Incident {
     title: "A memory error of the host killed the guest",

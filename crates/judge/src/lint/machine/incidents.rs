@@ -80,7 +80,7 @@ const fn start(names: &'static [&'static str], incident: &'static Incident) -> S
 use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostLockup};
 
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
-static SIGNS: [Sign; 45] = [
+static SIGNS: [Sign; 48] = [
     sign(LogKind::EntryFailed, &[], AbnormalExit, (Critical, &words::ENTRY_FAILED)),
     sign(LogKind::TripleFault, &[], AbnormalExit, (Warning, &words::TRIPLE_FAULT)),
     sign(LogKind::SplitLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
@@ -93,6 +93,7 @@ static SIGNS: [Sign; 45] = [
     sign(LogKind::MachineCheck, &[], AbnormalExit, (Critical, &words::MACHINE_CHECK)),
     sign(LogKind::StartFailed, &[INCOMING_MIGRATION], AbnormalExit, (Warning, &words::NOT_TAKEN_OVER)),
     start(&["hyperv", "hyper-v", "requested feature", "cpu model", "host doesn't support"], &words::START_CPU),
+    start(&["rlimit_memlock", "vfio_map_dma failed: cannot allocate", "vfio_map_dma: -12"], &words::START_MEMLOCK),
     start(&["vfio", "iommu group", "is not viable"], &words::START_VFIO),
     start(&["\" lock", "another process using", "address already in use", "resource busy"], &words::START_IN_USE),
     start(&["cpu affinity", "cpuset"], &words::START_AFFINITY),
@@ -104,6 +105,7 @@ static SIGNS: [Sign; 45] = [
         &words::START_MISSING,
     ),
     sign(LogKind::StartFailed, &[], AbnormalExit, (Warning, &words::START_FAILED)),
+    naming(&["warning:"], LogKind::KernelBug, AbnormalExit, (Info, &words::KERNEL_WARNING)),
     sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &words::KERNEL_BUG)),
     sign(LogKind::EmulationFailure, &[], AbnormalExit, (Warning, &words::EMULATION)),
     sign(LogKind::KilledForMemory, &[CGROUP_LIMIT], GuestKilled, (Critical, &words::KILLED_AT_LIMIT)),
@@ -112,6 +114,7 @@ static SIGNS: [Sign; 45] = [
     sign(LogKind::OutOfMemory, &[], GuestKilled, (Warning, &words::OUT_OF_MEMORY)),
     sign(LogKind::Killed, &[], GuestKilled, (Critical, &words::KILLED)),
     sign(LogKind::MemoryFailure, &[], GuestKilled, (Critical, &words::MEMORY_FAILURE)),
+    naming(&["not resettable"], LogKind::Terminated, GuestKilled, (Info, &words::NOT_RESETTABLE)),
     sign(LogKind::Terminated, &[], GuestKilled, (Info, &words::TERMINATED)),
     naming(OTHER_CPUS, LogKind::Lockup, HostLockup, (Critical, &words::WAIT_FOR_CPU)),
     sign(LogKind::Lockup, &[], HostLockup, (Critical, &words::LOCKUP)),
@@ -375,7 +378,7 @@ fn log_of(line: &LogLine, guest: Option<&str>) -> String {
             format!("{KERNEL_LOG}, inside the guest")
         }
         _ if line.time_s.is_some() || says(OF_KERNEL) => KERNEL_LOG.into(),
-        _ if says(&["QEMU["]) => "journalctl -t QEMU".into(),
+        _ if says(&["QEMU[", "pvedaemon", "UPID:"]) => "journalctl -t QEMU".into(),
         _ if by_libvirt => "journalctl -u virtqemud -u libvirtd".into(),
         StartFailed | Terminated | Killed | InternalError => log_of_qemu(guest),
         RunFailed | EntryFailed | TripleFault | DiskError => log_of_qemu(guest),
