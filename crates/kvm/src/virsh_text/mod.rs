@@ -1,5 +1,6 @@
 //! The output of `virsh vcpupin`, `vcpuinfo`, `emulatorpin`, `domstats` and `domblkstat`, alone or pasted from a shell
-//! with the prompt and command line before each output (libvirt's tools/virsh-domain.c and virsh-domain-monitor.c).
+//! with the prompt and command line before each output (libvirt's tools/virsh-domain.c and virsh-domain-monitor.c), and
+//! of `numastat`.
 
 use super::cmdline::shell_words;
 use super::cpu_set::{CpuSet, MAX_CPUS};
@@ -52,6 +53,8 @@ pub struct VirshDomain {
     pub threads: ThreadCpus,
     /// The first and the last reading of its statistics.
     pub stats: Vec<StatsReading>,
+    /// Bytes of its process on each node of the host.
+    pub node_memory: BTreeMap<u32, u64>,
     /// Totals since its start that `vcpuinfo` and `domblkstat` print, by libvirt's names of the same statistics.
     pub totals: BTreeMap<String, String>,
 }
@@ -69,6 +72,9 @@ pub struct VirshText {
     pub ids: BTreeMap<u32, String>,
     /// Names of the domains that it lists as shut off.
     pub off: BTreeSet<String>,
+    /// Bytes of processes on each node of the host, and whether the text is about this process alone: it lists no
+    /// other, or its number has a line of its own, as `pidof` prints it.
+    pub node_memory: BTreeMap<i32, (bool, BTreeMap<u32, u64>)>,
 }
 
 /// Whether a text holds one of these outputs.
@@ -91,12 +97,23 @@ pub fn parse(text: &str) -> VirshText {
             totals.entry(format!("vcpu.{vcpu}.time")).or_insert_with(|| "0".into());
         }
     }
+    let is_only = reader.found.node_memory.len() == 1;
+    for (pid, (is_it, _)) in &mut reader.found.node_memory {
+        *is_it = is_only || reader.processes.contains(pid);
+    }
+    // Masks of one host are equally long: others lack their ends, and what an end allows is unknown.
+    for (at, domain) in reader.found.domains.iter_mut().enumerate() {
+        if reader.lengths.range((at, 0)..=(at, usize::MAX)).nth(1).is_some() {
+            domain.threads.vcpus.retain(|vcpu, _| reader.settings.contains(&(at, *vcpu)));
+        }
+    }
     reader
         .found
         .domains
         .retain(|domain| *domain != VirshDomain { name: domain.name.clone(), ..VirshDomain::default() });
-    let length = reader.lengths.first().filter(|_| reader.lengths.len() == 1);
-    reader.found.host_cpus = length.and_then(|all| u32::try_from(*all).ok()).filter(|all| *all <= MAX_CPUS);
+    let mut lengths = reader.lengths.iter().map(|(_, length)| *length);
+    let length = lengths.next().filter(|first| lengths.all(|other| other == *first));
+    reader.found.host_cpus = length.and_then(|all| u32::try_from(all).ok()).filter(|all| *all <= MAX_CPUS);
     reader.found
 }
 
@@ -115,6 +132,8 @@ enum VirshOutput {
     BlockStats,
     /// ` 6    web    running`
     List,
+    /// `1234 (qemu-kvm)   6230.00   1993.12   8223.12`; `Total   6230.00   1993.12   8223.12` of one process.
+    NodeMemory,
 }
 
 #[derive(Debug, Default)]
@@ -131,8 +150,12 @@ struct Reader {
     settings: BTreeSet<(usize, u32)>,
     /// The vCPUs, each with its domain's position, that run.
     running: BTreeSet<(usize, u32)>,
-    /// The lengths of affinities.
-    lengths: BTreeSet<usize>,
+    /// The nodes of `numastat`, the process that its title names, and the numbers that have a line of their own.
+    nodes: Vec<u32>,
+    process: Option<i32>,
+    processes: BTreeSet<i32>,
+    /// The lengths of affinities, each with its domain's position.
+    lengths: BTreeSet<(usize, usize)>,
 }
 
 impl Reader {
@@ -142,6 +165,10 @@ impl Reader {
             let now = clock_seconds(line).map(|seconds| (seconds * 1000.0).round() as u64);
             self.clock_ms = now.or(self.clock_ms);
         }
+        if let Some((_, process)) = line.split_once("memory usage (in MBs)") {
+            self.process = process.split_whitespace().nth(2).and_then(|pid| pid.parse().ok());
+        }
+        self.processes.extend(line.parse::<i32>().ok().filter(|_| self.processes.len() < MAX_DOMAINS));
         if let Some((output, domain)) = command(line) {
             self.open(domain);
             self.table = output;
@@ -179,6 +206,11 @@ impl Reader {
             ["emulator", "CPU", "Affinity"] => self.open_again(|threads| threads.emulator.is_some()),
             ["Id", "Name", "State", ..] => {
                 self.table = VirshOutput::List;
+                return true;
+            }
+            ["PID", "Node", ..] | ["Node", _, .., "Total"] => {
+                self.nodes = words.iter().filter_map(|word| word.parse().ok()).collect();
+                self.table = VirshOutput::NodeMemory;
                 return true;
             }
             _ => return false,
@@ -226,6 +258,7 @@ impl Reader {
             VirshOutput::Stats if line.contains('=') => self.statistic(line),
             VirshOutput::BlockStats => self.block_total(line),
             VirshOutput::List => self.listed(line),
+            VirshOutput::NodeMemory => self.node_memory(line).or_else(|| self.property(line)),
             _ => self.property(line),
         }
     }
@@ -281,6 +314,23 @@ impl Reader {
         Some(())
     }
 
+    /// A row of `numastat`, in MiB.
+    fn node_memory(&mut self, line: &str) -> Option<()> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (names, values) = words.split_at_checked(words.len().checked_sub(self.nodes.len() + 1)?)?;
+        let pid = match names.first()? {
+            &"Total" => self.process?,
+            pid => pid.parse().ok()?,
+        };
+        let bytes = |value: &&str| Some((value.parse::<f64>().ok()? * 1024.0 * 1024.0) as u64);
+        let nodes = self.nodes.iter().zip(values).map(|(node, value)| Some((*node, bytes(value)?)));
+        let nodes: BTreeMap<u32, u64> = nodes.collect::<Option<_>>()?;
+        if self.found.node_memory.len() < MAX_DOMAINS {
+            self.found.node_memory.insert(pid, (false, nodes));
+        }
+        Some(())
+    }
+
     /// A row of `domblkstat`.
     fn block_total(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -319,7 +369,8 @@ impl Reader {
             }
             (VirshOutput::VcpuInfo(Some(vcpu)), _) if affinity(value).is_some() => {
                 let (cpus, all) = affinity(value)?;
-                self.lengths.insert(all);
+                self.domain()?;
+                self.lengths.extend(self.domain.map(|domain| (domain, all)));
                 let is_set = self.domain.is_some_and(|domain| self.settings.contains(&(domain, vcpu)));
                 let pins = &mut self.domain()?.threads.vcpus;
                 // A host can narrow what was set: that is where the thread runs now, and no other setting.
@@ -373,6 +424,22 @@ fn command(line: &str) -> Option<(VirshOutput, Option<String>)> {
     });
     // A placeholder of a manual is not a name: `<vm_name>`, `$VM`.
     Some((output, name.filter(|name| !name.contains(['|', '>', '&', ';', '<', '$'])).map(str::to_owned)))
+}
+
+/// A pasted command line about one domain.
+static ABOUT: Pattern = Pattern::new(concat!(
+    r"(?m)(?:^|[^A-Za-z0-9_])virsh(?: +-[^ \n]+| +[^ \n]+://[^ \n]*)* +",
+    "(?:start|edit|dumpxml|dominfo|shutdown|destroy|reboot|vcpupin|emulatorpin|iothreadpin|vcpuinfo|setvcpus) +",
+    r"(?:--domain[ =])?(?P<name>[A-Za-z0-9_.][A-Za-z0-9_.-]*)(?:[ ;\r]|$)",
+));
+
+/// The name of the only domain that the command lines of a text are about: `virsh start web`. One in capitals alone is
+/// a placeholder, a number is an id.
+pub fn only_name(text: &str) -> Option<String> {
+    let found = ABOUT.captures_iter(text).filter_map(|found| found.name("name")).map(|name| name.as_str());
+    let mut names = found.filter(|name| name.bytes().any(|b| b.is_ascii_lowercase()));
+    let first = names.next()?;
+    names.all(|name| name == first).then(|| sanitize(first, 256))
 }
 
 /// Parses `yy--` or, with `--pretty`, `0-1 (out of 4)`: the CPUs, and how many the host has.

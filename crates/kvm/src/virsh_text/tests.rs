@@ -168,3 +168,43 @@ proptest! {
         let _ = parse(&format!("virsh vcpupin {text}"));
     }
 }
+
+#[test]
+fn masks_that_lack_their_ends_are_no_pins() {
+    let info =
+        |vcpu: u32, mask: &str| format!("VCPU:           {vcpu}\nCPU:            {vcpu}\nCPU Affinity:   {mask}\n\n");
+    let all = |masks: &[&str]| -> String { (0..).zip(masks).map(|(vcpu, mask)| info(vcpu, mask)).collect() };
+    assert_eq!(pins(&only(&all(&["y---", "-y--"]))), [(0, "0".into()), (1, "1".into())]);
+    let cut = all(&["y", "-y", "--y"]);
+    assert_eq!((pins(&only(&cut)), only(&cut).threads.last.len(), parse(&cut).host_cpus), (vec![], 3, None));
+    // What `vcpupin` printed is whole.
+    let both = format!("# virsh vcpupin web\n VCPU   CPU Affinity\n---\n 0      0\n\n# virsh vcpuinfo web\n{cut}");
+    assert_eq!(pins(&only(&both)), [(0, "0".into())]);
+}
+
+#[test]
+fn memory_by_node_belongs_to_the_process_that_the_text_is_about() {
+    let table = "PID                         Node 0          Node 1           Total\n-----------  ------- -------\n\
+        108 (qemu-kvm)    1.00      2.00     3.00\n141 (qemu-kvm)   6.50    0.00   6.50\n-----  ----\n\
+        Total                     7.50        2.00        9.50\n";
+    let said = |text: &str| -> Vec<(i32, bool, u64)> {
+        let row = |(pid, (is_it, nodes)): (i32, (bool, BTreeMap<u32, u64>))| (pid, is_it, nodes[&0] >> 10);
+        parse(text).node_memory.into_iter().map(row).collect()
+    };
+    assert_eq!(said(table), [(108, false, 1024), (141, false, 6656)]);
+    assert_eq!(said(&format!("# pidof qemu-kvm\n141\n{table}")), [(108, false, 1024), (141, true, 6656)]);
+    let one = "Per-node process memory usage (in MBs) for PID 7 (qemu-kvm)\n      Node 0    Node 1     Total\n\
+        ---- ----\nHuge    0.00   0.00   0.00\nTotal   2.00  1.00   3.00\n";
+    assert_eq!(said(one), [(7, true, 2048)]);
+}
+
+#[test]
+fn the_commands_of_a_page_name_its_guest() {
+    let name = |text: &str| only_name(text).unwrap_or_default();
+    assert_eq!(name("$ sudo virsh define /tmp/a.xml\n$ sudo virsh start web-1\n# virsh vcpupin web-1 0 2\n"), "web-1");
+    for text in
+        ["virsh start a\nvirsh edit b\n", "virsh start `whoami`\n", "virsh edit VM_NAME", "virsh start 7", "virsh list"]
+    {
+        assert_eq!(name(text), "", "{text}");
+    }
+}
