@@ -71,7 +71,7 @@ fn domain(node: Node) -> DomainXml {
         clock: named("clock").map(clock).unwrap_or_default(),
         cpu: named("cpu").map(cpu).unwrap_or_default(),
         disks: named("devices").into_iter().flat_map(|devices| children(devices, "disk")).map(disk).collect(),
-        qemu_command: named("commandline").and_then(qemu_command),
+        qemu_command: qemu_command(node),
         device_properties: properties::of_domain(node),
         parts: parts(node),
         ..DomainXml::default()
@@ -116,12 +116,12 @@ pub(super) fn lacks_text(text: &str) -> bool {
     LEFT_OUT.iter().any(|mark| text.contains(mark))
 }
 
-/// `<qemu:commandline>`. libvirt takes it in QEMU's namespace only and ignores it elsewhere.
-fn qemu_command(node: Node) -> Option<QemuCommand> {
-    if !properties::in_qemu_namespace(node) {
-        return None;
-    }
-    let argv: Vec<String> = children(node, "arg").filter_map(|arg| arg.attribute("value")).map(str::to_owned).collect();
+/// `<qemu:commandline>`, of which fragments show parts. libvirt takes it in QEMU's namespace only and ignores it
+/// elsewhere.
+fn qemu_command(domain: Node) -> Option<QemuCommand> {
+    let added = children(domain, "commandline").filter(|node| properties::in_qemu_namespace(*node));
+    let args = added.flat_map(|node| children(node, "arg")).filter_map(|arg| arg.attribute("value"));
+    let argv: Vec<String> = args.map(str::to_owned).collect();
     (!argv.is_empty()).then(|| cmdline::parse_options(&argv))
 }
 
@@ -201,6 +201,15 @@ fn cputune(node: Node, out: &mut DomainXml) {
     out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset"));
     let realtime = children(node, "vcpusched")
         .filter(|sched| matches!(sched.attribute("scheduler").map(str::trim), Some("fifo" | "rr")));
+    // Pins of the first and the last vCPU alone, or a remark on the missing ones: the list is abridged.
+    let last = out.vcpus.map_or_else(|| out.vcpu_pins.keys().last().copied(), |vcpus| vcpus.checked_sub(1));
+    let has_ends = last.is_some_and(|last| [0, last].iter().all(|vcpu| out.vcpu_pins.contains_key(vcpu)));
+    let is_remark = |child: Node| child.is_comment() && child.text().is_some_and(|text| text.contains("vcpu"));
+    let lacks_some = last.is_some_and(|last| (1..=last as usize).contains(&out.vcpu_pins.len()));
+    if lacks_some && (has_ends || node.children().any(is_remark)) {
+        out.parts.entry(String::new()).or_insert(true);
+        out.parts.insert("cputune".to_owned(), false);
+    }
     out.realtime = realtime.filter_map(|sched| cpus(sched, "vcpus")).fold(CpuSet::new(), |all, set| all.union(&set));
 }
 

@@ -24,6 +24,7 @@ const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
     ("", None, &["name", "uuid", "metadata", "memory", "currentMemory", "vcpus", "iothreadids"]),
     ("", None, &["os", "features", "devices"]),
     ("", Some(""), &["memoryBacking", "vcpu", "iothreads", "cputune", "numatune", "clock"]),
+    ("", Some(""), &["qemu:commandline"]),
     ("", Some(" mode="), &["cpu"]),
     ("cputune", Some(""), &["vcpupin", "emulatorpin", "iothreadpin", "vcpusched"]),
     ("numatune", None, &["memnode"]),
@@ -40,7 +41,8 @@ const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
 ];
 
 /// Elements that libvirt has in `<domain>` alone: inside another one they show that its end is missing.
-const OUTERMOST: &str = "currentMemory memoryBacking vcpu iothreadids cputune numatune os features cpu clock devices";
+const OUTERMOST: &str = "currentMemory memoryBacking vcpu iothreadids cputune numatune os features cpu clock devices \
+    qemu:commandline";
 
 /// A comment, a declaration or a tag, whose attributes contain no other tag.
 static TAG: Pattern = Pattern::new(concat!(

@@ -210,3 +210,28 @@ fn properties_of_devices_are_read_with_their_place() {
         </override></domain>";
     assert_eq!(parse(other).unwrap().device_properties, []);
 }
+
+#[test]
+fn an_abridged_list_of_pins_says_nothing_of_those_that_it_lacks() {
+    let shows = |pins: &str| {
+        let text = format!("<domain><vcpu>4</vcpu><cputune>{pins}</cputune><clock offset='utc'/></domain>");
+        let xml = parse(&text).unwrap();
+        assert!(xml.shows("clock") && xml.shows("cpu/topology"), "{text}");
+        xml.shows("cputune")
+    };
+    let pin = |vcpu: u32| format!("<vcpupin vcpu='{vcpu}' cpuset='{vcpu}'/>");
+    let first = pin(0) + &pin(1);
+    assert!(shows(&first), "only some are pinned");
+    assert!(!shows(&(pin(0) + &pin(3))) && !shows(&format!("{first}<!-- vcpu 2-3 alike -->")));
+    assert!(shows(&format!("{first}<!-- each vcpu -->{}{}", pin(2), pin(3))) && shows("<!-- each vcpu -->"));
+}
+
+#[test]
+fn added_options_count_in_fragments() {
+    let arg = |value: &str| format!("<qemu:commandline>\n<qemu:arg value='{value}'/>\n</qemu:commandline>\n");
+    let option = "<qemu:commandline>\n<qemu:arg value='-cpu'/>\n<qemu:arg value='host,hv_time'/>\n</qemu:commandline>";
+    let text = format!("add `<qemu:commandline>`:\n{}then\n{option}", arg("-nodefaults"));
+    let xml = parse(&repair(&text).unwrap().text).unwrap();
+    assert_eq!(xml.qemu_command.unwrap().hv_time, Some(true));
+    assert_eq!(repair("put it into `<qemu:commandline>` so"), None);
+}
