@@ -116,6 +116,9 @@ pub struct QemuCommand {
     pub drive_files: Vec<String>,
     /// Disks that have an id.
     pub disks: Vec<CommandDisk>,
+    /// Whether it has a SCSI controller of virtio. Not recorded.
+    #[serde(skip)]
+    pub virtio_scsi: bool,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
     pub append: Option<String>,
     /// Whether options are missing: the text broke off, or dots stand for some. No recording holds such a command.
@@ -270,6 +273,34 @@ fn join_lines(text: &str) -> Option<String> {
     Some(WRAPPED.regex()?.replace_all(&joined, "$option $value").into_owned())
 }
 
+/// A variable that a script sets to a plain text, and the use of one.
+static VARIABLE: Pattern = Pattern::new(concat!(
+    r"(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=",
+    r#"(?:"(?P<text>[^"$`\\\n]*)"|(?P<word>[^ \t\r\n"'$`\\();&|]+))[ \t\r]*$"#,
+));
+static USE: Pattern = Pattern::new(r"\$(?:\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))");
+/// Variables of one text, and the length of a value.
+const MAX_VARIABLES: usize = 256;
+const MAX_VALUE: usize = 128;
+
+/// A word with the values of variables that the text sets to one value; others stay.
+fn expanded(word: &str, text: &str) -> String {
+    let Some(uses) = USE.regex().filter(|_| word.contains('$') && word.len() < MAX_TEXT / MAX_VALUE) else {
+        return word.to_owned();
+    };
+    let value = |name: &str| {
+        let all = VARIABLE.captures_iter(text).take(MAX_VARIABLES).filter(|set| &set["name"] == name);
+        let mut values = all.filter_map(|set| Some(set.name("text").or(set.name("word"))?.as_str()));
+        let first = values.next().filter(|value| value.len() <= MAX_VALUE)?;
+        values.all(|value| value == first).then(|| first.to_owned())
+    };
+    let known = |found: &Captures<'_>| {
+        let name = group(found, "braced").or_else(|| group(found, "bare"));
+        name.and_then(value).unwrap_or_else(|| found[0].to_owned())
+    };
+    uses.replace_all(word, known).into_owned()
+}
+
 /// JSON as `ps` shows it, without the quotes that keep a shell from taking those inside away.
 static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
 
@@ -281,6 +312,7 @@ fn find(text: &str) -> Option<Vec<String>> {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
         let command = line.get(before.map(str::len).sum()..)?;
         let argv = shell_words(&bare_json.replace_all(command, "$before'$json'$after"));
+        let argv: Vec<String> = argv.iter().map(|word| expanded(word, &joined)).collect();
         argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some(argv)
     })
 }

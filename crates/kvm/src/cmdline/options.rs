@@ -148,6 +148,7 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
                 property(command, device, name, value.as_deref().unwrap_or("on"));
             }
             disks::device(&mut command.disks, &driver, &id, &pairs);
+            command.virtio_scsi |= driver.starts_with("virtio-scsi");
             command.plugged_vcpus += u32::from(driver.ends_with("-cpu"));
         }
         // `-set device.net0.ioeventfd=off`

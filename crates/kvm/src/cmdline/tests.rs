@@ -315,3 +315,14 @@ fn a_value_that_a_mail_put_on_the_next_line_is_read() {
     let command = parse_text(text).expect("a command");
     assert_eq!((command.vcpus(), command.hv_time), (Some(6), Some(true)));
 }
+
+#[test]
+fn variables_of_a_script_are_expanded() {
+    let script = |set: &str| format!("{set}\nqemu-system-x86_64 -name $vm,process=${{vm}} -smp $CPUS -m 1G\n");
+    let read = |set: &str| {
+        let command = parse_text(&script(set)).unwrap();
+        (command.name.unwrap(), command.smp.cpus)
+    };
+    assert_eq!(read("vm=\"Windows-10\"\nexport CPUS=4"), ("Windows-10".into(), Some(4)));
+    assert_eq!(read("vm=$(hostname)\nCPUS=4\nCPUS=8"), ("$vm".into(), None));
+}

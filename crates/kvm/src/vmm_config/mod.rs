@@ -21,11 +21,12 @@ const MAX_GUESTS: usize = 1024;
 
 /// The keys of a guest's configuration. At least three of its keys hardly occur in other texts.
 static KEY: Pattern = Pattern::new(
-    r"(?x)^(?:(?P<telling>ostype|scsihw|vmgenid|smbios1|bootdisk|cores|sockets|numa|onboot|balloon)
-    |acpi|affinity|agent|arch|args|audio0|autostart|bios|boot|cpu|cpulimit|cpuunits|description|digest|efidisk0|freeze
+    r"(?x)^(?:(?P<telling>ostype|scsihw|vmgenid|smbios1|bootdisk|cores|sockets|numa|onboot|balloon|affinity
+    |(?:virtio|scsi|sata|ide|hostpci|net|numa)[0-9]+)
+    |acpi|agent|arch|args|audio0|autostart|bios|boot|cpu|cpulimit|cpuunits|description|digest|efidisk0|freeze
     |hookscript|hotplug|hugepages|ivshmem|keephugepages|keyboard|kvm|localtime|lock|machine|memory|meta|name|parent
     |protection|rng0|serial0|shares|startup|tablet|tags|template|tpmstate0|vcpus|vga|vmstatestorage|watchdog
-    |(?:virtio|scsi|sata|ide|hostpci|usb|net|numa|unused)[0-9]+)$",
+    |(?:usb|unused)[0-9]+)$",
 );
 /// The CPU of a guest without `cpu` (`get_default_cpu_type`). Proxmox's screens write another default down.
 const DEFAULT_CPU: &str = "kvm64";
@@ -224,6 +225,10 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool, is_whole: bool) -> Vec<Strin
         } else if let Some(card) = network_card(key, value) {
             add("-device", card);
         }
+    }
+    // Proxmox adds it with the first disk.
+    if get("scsihw").is_some_and(|model| model.starts_with("virtio-scsi")) {
+        add("-device", "virtio-scsi-pci,id=scsihw0".to_owned());
     }
     // Without `numa: 1` Proxmox ignores the cells.
     for (key, value) in keys.iter().filter(|_| get("numa") == Some("1")) {

@@ -141,6 +141,23 @@ fn other_text_is_no_configuration() {
     }
 }
 
+#[test]
+fn a_fragment_typed_by_hand_is_read() {
+    let c = only(
+        "set these:\n```\ncores: 4\ncpu: cputype=host\naffinity: 0-3\nnuma: 1\nnuma0: cpus=0-3,hostnodes=0\n```\n",
+    );
+    assert_eq!(
+        (c.command.vcpus(), pins(&c)[3].1.as_str(), c.command.cpu_options[0].as_str()),
+        (Some(4), "0-3", "host")
+    );
+    let c = only(
+        "agent: 1\nboot: order=scsi0\ncpu: host\nmemory: 4096\nname: web\nnet0: virtio=BC:24:11:00:00:01,bridge=vmbr0\n\
+        scsi0: local-lvm:vm-7-disk-0,size=8G\nscsihw: virtio-scsi-single\n",
+    );
+    assert!(c.command.virtio_scsi && c.command.disks.len() == 1);
+    assert!(!looks_like("version: 3\ncpu: 2\nmemory: 512\nname: web\naffinity: none\n"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
