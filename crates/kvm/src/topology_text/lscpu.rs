@@ -5,6 +5,7 @@ use super::TopologyText;
 use crate::cpu_set::CpuSet;
 use crate::sanitize;
 use crate::topology::{CPU_MODEL, CpuTopo};
+use std::collections::BTreeMap;
 
 /// lscpu knows some twenty columns.
 const MAX_COLUMNS: usize = 64;
@@ -127,10 +128,28 @@ const ONLINE: &[&str] = &["on-line", "online", "en ligne", "on line", "в сет
 /// Parts of the label of "Off-line CPU(s) list".
 const OFFLINE: &[&str] = &["off-line", "offline", "hors ligne", "离线", "オフライン"];
 
+/// The note on cores that no text lists.
+const SIBLINGS_BY_ORDER: &str = "which CPUs share a core is taken from the order of the nodes' CPUs: the output of \
+    'lscpu -e' tells it for sure";
+
+/// The cores of nodes that each have as many equal ranges of CPUs as a core has threads: firmware lists the first
+/// threads of all cores before the second ones (`0-7,32-39`). Empty where a node's list is another one.
+fn cores_of<'a>(nodes: impl Iterator<Item = &'a CpuSet>, threads: u32) -> Vec<CpuSet> {
+    let mut cores = Vec::new();
+    for ranges in nodes.map(CpuSet::ranges) {
+        let length = ranges.first().map_or(0, |(first, last)| last - first);
+        if threads < 2 || ranges.len() != threads as usize || ranges.iter().any(|(a, b)| b - a != length) {
+            return Vec::new();
+        }
+        cores.extend((0..=length).map(|at| ranges.iter().map(|(first, _)| first + at).collect::<CpuSet>()));
+    }
+    cores
+}
+
 /// Reads the lines of `lscpu` without options: `On-line CPU(s) list:   0-15`; Chinese has a wide colon.
 pub(super) fn summary(text: &str, found: &mut TopologyText) {
-    let (mut online, mut offline, mut nodes) = (None, CpuSet::new(), Vec::new());
-    let (mut model, mut threads) = (None, None);
+    let (mut online, mut offline, mut nodes) = (None, CpuSet::new(), BTreeMap::new());
+    let (mut model, mut threads, mut cores) = (None, None, None);
     let cpus = |value: &str| CpuSet::parse(value).ok().filter(|set| !set.is_empty());
     let mut virtualised = Vec::new();
     for (label, value) in text.lines().take(20_000).filter_map(|line| line.trim().split_once([':', '：'])) {
@@ -143,7 +162,10 @@ pub(super) fn summary(text: &str, found: &mut TopologyText) {
         } else if label.contains("NUMA") {
             // The node's number is the only one in the label.
             let digits: String = label.chars().filter(char::is_ascii_digit).take(6).collect();
-            nodes.extend(digits.parse::<u32>().ok().zip(cpus(value)));
+            // A second list is the same again, or a guest's.
+            if let Some((node, cpus)) = digits.parse::<u32>().ok().zip(cpus(value)) {
+                nodes.entry(node).or_insert(cpus);
+            }
         } else if of_cpus && is(OFFLINE) {
             offline = cpus(value).unwrap_or_default();
         } else if of_cpus && is(ONLINE) && online.is_none() {
@@ -152,6 +174,10 @@ pub(super) fn summary(text: &str, found: &mut TopologyText) {
             model = Some(sanitize(value, 128)).filter(|model| !model.is_empty() && model != "-");
         } else if is(THREADS) && threads.is_none() {
             threads = value.parse().ok();
+        } else if label.starts_with("L1d") && cores.is_none() {
+            // `1 MiB (32 instances)`: each core has one.
+            let count = value.split_once('(').and_then(|(_, rest)| rest.split_once(' '));
+            cores = count.and_then(|(count, _)| count.parse::<usize>().ok()).filter(|count| *count > 0);
         }
     }
     found.virtualised = virtualised.first().copied().filter(|first| virtualised.iter().all(|other| other == first));
@@ -159,10 +185,17 @@ pub(super) fn summary(text: &str, found: &mut TopologyText) {
         return;
     }
     found.offline = found.offline.union(&offline);
-    found.threads_per_core = threads;
     model.into_iter().for_each(|model| found.keep(CPU_MODEL, model));
     // A node lists its online CPUs (drivers/base/node.c, `node_read_cpumap`).
     let all = nodes.iter().fold(online.unwrap_or_default(), |all, (_, cpus)| all.union(cpus));
+    let per_core = |cores: usize| u32::try_from(all.len() / cores).ok().filter(|n| *n as usize * cores == all.len());
+    found.threads_per_core = threads.or_else(|| cores.and_then(per_core));
+    let cores = cores_of(nodes.values(), found.threads_per_core.unwrap_or(1));
+    if found.topology.cpus.iter().all(|entry| entry.core.is_none() && entry.siblings.is_empty()) && !cores.is_empty() {
+        found.notes.push(SIBLINGS_BY_ORDER.to_owned());
+        let siblings = cores.iter().flat_map(|core| core.iter().map(move |cpu| (cpu, core.clone())));
+        siblings.for_each(|(cpu, siblings)| found.add(CpuTopo { cpu, siblings, ..CpuTopo::default() }));
+    }
     for cpu in all.iter() {
         let node = nodes.iter().find(|(_, cpus)| cpus.contains(cpu)).map(|(node, _)| *node);
         found.add(CpuTopo { cpu, node, ..CpuTopo::default() });

@@ -202,8 +202,14 @@ fn node(line: &str) -> Option<(u32, &str)> {
 }
 
 fn numactl(text: &str, found: &mut TopologyText) {
+    let mut last = None;
     for (number, line) in text.lines().enumerate() {
-        let Some((node, cpus)) = node(line) else { continue };
+        // A terminal wraps a long list.
+        let is_rest = |line: &str| line.split_whitespace().all(|word| word.bytes().all(|b| b.is_ascii_digit()));
+        let rest = || last.filter(|_| is_rest(line)).map(|node| (node, line));
+        let here = node(line).or_else(rest);
+        last = here.map(|(node, _)| node);
+        let Some((node, cpus)) = here else { continue };
         for word in cpus.split_whitespace() {
             match word.parse::<u32>() {
                 Ok(cpu) => found.add(CpuTopo { cpu, node: Some(node), ..CpuTopo::default() }),

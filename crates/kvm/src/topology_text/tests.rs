@@ -174,6 +174,24 @@ fn numactl_gives_nodes_also_such_without_cpus() {
 }
 
 #[test]
+fn a_list_that_a_terminal_wrapped_goes_on() {
+    let text = "node 0 cpus: 0 1 2\n3\nnode 0 size: 64 MB\nnode 1 cpus: 4 5\n\n6 7\nnode 1 free: 3 MB\n9\n";
+    let host = parse(text).unwrap().topology;
+    assert_eq!((of_node(&host, 0), of_node(&host, 1)), ("0-3".into(), "4-7".into()));
+}
+
+#[test]
+fn the_order_of_the_nodes_cpus_tells_cores() {
+    let nodes = "NUMA node0 CPU(s):     0-3,8-11\nNUMA node1 CPU(s):     4-7,12-15\nNUMA node0 CPU(s):  0-15\n";
+    for threads in ["L1d:                   1 MiB (8 instances)\n", "Thread(s) per core:    2\n"] {
+        let found = parse(&format!("{threads}{nodes}")).unwrap();
+        assert_eq!((found.topology.siblings(5).to_string().as_str(), found.notes.len()), ("5,13", 1));
+    }
+    let found = parse("Thread(s) per core: 2\nNUMA node0 CPU(s): 0-7\nNUMA node1 CPU(s): 8-15\n").unwrap();
+    assert!(!found.topology.has_smt(), "0 and 1 can share a core, or 0 and 4");
+}
+
+#[test]
 fn sibling_lists_of_sysfs_give_cores() {
     let lists = "$ cat $(find /sys -regex .*thread_siblings_list) | sort -n | uniq\n0,2\n1,3\n\n4-5\n";
     let host = parse(lists).map(|found| found.topology.siblings(3).to_string());
