@@ -35,6 +35,13 @@ const SOURCES: [SourceId; 10] = [PerfData, Text, Trace, Xml, Cmdline, Mtree, Ker
 /// Makes one sample of all files.
 pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
     let mut domains = described(&mut gathered);
+    let is_alone = domains.len() == 1;
+    for (pid, (is_it, nodes)) in std::mem::take(&mut gathered.node_memory) {
+        let is_of = |d: &&mut Description| d.process().map_or(is_alone && is_it, |process| process == pid);
+        if let Some(domain) = domains.iter_mut().find(is_of) {
+            domain.printed.node_memory = nodes;
+        }
+    }
     if let [only] = domains.as_mut_slice() {
         take_guest_topology(only, &mut gathered);
     }
@@ -367,6 +374,9 @@ fn domain(mut description: Description, options: &ImportOptions) -> DomainSample
     }
     domain.facts = Arc::new(facts);
     counted::complete(&mut domain, &description.printed.totals);
+    if !description.printed.node_memory.is_empty() {
+        domain.node_memory = description.printed.node_memory;
+    }
     let mut threads = description.printed.threads;
     if let Some(xml) = domain.facts.xml.as_ref().filter(|_| !threads.vcpus.is_empty()) {
         // A text may show some vCPUs only.

@@ -28,6 +28,8 @@ pub(super) struct Gathered {
     /// Readings of statistics that count since a guest's start, in order, by its name. It is empty if the file does
     /// not name the guest.
     pub readings: BTreeMap<String, Vec<(PathBuf, StatsReading)>>,
+    /// Bytes of processes on each node of the host, and whether a text is about this process alone.
+    pub node_memory: BTreeMap<i32, (bool, BTreeMap<u32, u64>)>,
     /// The host's number of CPUs, as the outputs of virsh show it.
     pub host_cpus: BTreeSet<u32>,
     /// Names of running domains by their ids.

@@ -185,6 +185,7 @@ fn virsh(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String>
     gathered.notes.extend(found.unread.notes(&file.name));
     gathered.host_cpus.extend(found.host_cpus);
     gathered.off.extend(found.off.into_iter().map(Some));
+    gathered.node_memory.extend(found.node_memory);
     for (id, name) in found.ids {
         gathered.ids.entry(id).or_insert(name);
     }
@@ -233,8 +234,11 @@ fn domain_xmls(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), S
                 (xml, xml_text(&repaired.text), repaired.fragment)
             }
         };
+        // What the commands around a part are about is the guest that it configures.
+        let name = virsh_text::only_name(file.text).filter(|_| fragment && xml.name.is_none() && parts.len() == 1);
+        let printed = VirshDomain { name, ..VirshDomain::default() };
         let (xml, id) = (Some((Arc::new(xml), text)), running_id(part));
-        gathered.descriptions.push(Description { xml, fragment, id, ..file.description() });
+        gathered.descriptions.push(Description { xml, fragment, id, printed, ..file.description() });
     }
     Ok(())
 }
