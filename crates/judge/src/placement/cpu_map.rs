@@ -85,6 +85,11 @@ impl CpuMap {
         a == b || self.core_of(a).is_some_and(|core| self.core_of(b) == Some(core))
     }
 
+    /// Whether a CPU is the only online thread of its core.
+    pub fn is_single(&self, cpu: u32) -> bool {
+        self.core_of(cpu).and_then(|core| self.cores.get(core)).is_some_and(|core| core.cpus.len() == 1)
+    }
+
     /// Whether a CPU is an efficiency core of a hybrid host.
     pub fn is_slow(&self, cpu: u32) -> bool {
         self.core_of(cpu).and_then(|core| self.cores.get(core)).is_some_and(|core| core.kind == EFFICIENCY)

@@ -84,14 +84,17 @@ impl GuestLayout {
         (0..).zip(&self.vcpus).filter(|(_, set)| !map.restricts(set)).map(|(v, _)| v).collect()
     }
 
-    /// Threads of one guest core that are pinned to different cores of the host.
+    /// Threads of one guest core that are pinned to different cores of the host. Cores of one thread, as hybrid hosts
+    /// have beside others, cannot be shown otherwise to a guest that has both.
     pub fn threads_apart(&self, map: &CpuMap) -> Vec<PinnedPair> {
         if !self.known || self.threads <= 1 || map.threads() <= 1 {
             return Vec::new();
         }
         let first = |v: u32| v - v % self.threads;
         let pair = |(v, cpu)| Some((first(v), v, self.pin(map, first(v)).filter(|_| v != first(v))?, cpu));
-        self.pins(map).filter_map(pair).filter(|(_, _, a, b)| !map.same_core(*a, *b)).collect()
+        let has_pairs = self.pins(map).any(|(_, cpu)| !map.is_single(cpu));
+        let is_apart = |a, b| !map.same_core(a, b) && !(has_pairs && map.is_single(a) && map.is_single(b));
+        self.pins(map).filter_map(pair).filter(|(_, _, a, b)| is_apart(*a, *b)).collect()
     }
 
     /// Whether each of its vCPUs has a core that no other vCPU of the guest has.
@@ -331,9 +334,12 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
         faults.mark(apart.into_iter().flat_map(|(v, w, ..)| [v, w]), MoveReason::ThreadsApart);
     }
     let shared = guest.shared_cores(map);
-    // Where the pairs cover all vCPUs in order, the pins are right once the guest sees hardware threads.
-    let in_order =
-        shared.len() * 2 == guest.vcpus.len() && shared.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2));
+    // Where pairs cover in order all vCPUs that are not on cores of one thread, the pins are right once the guest sees
+    // hardware threads.
+    let on_single = guest.pins(map).filter(|(_, cpu)| map.is_single(*cpu)).count();
+    let in_order = shared.len() * 2 + on_single == guest.vcpus.len()
+        && on_single.is_multiple_of(2)
+        && shared.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2));
     if !shared.is_empty() && guest.reshapes && in_order {
         faults.show_threads = Some(2);
     } else {

@@ -248,7 +248,12 @@ impl Work<'_> {
     /// Gives common sets to guests without room.
     fn share(&mut self, sharing: &BTreeSet<usize>) {
         let map = self.map;
-        let mut shared = pools::shared(map, &self.taken(&[], sharing, true));
+        let taken = self.taken(&[], sharing, true);
+        // CPUs that are kept for helpers are shared only where the rest is too small.
+        let most = sharing.iter().map(|g| self.now[*g].vcpus.len()).max().unwrap_or(0);
+        let calm = pools::shared(map, &taken.union(&helpers::settled(map, &self.now)));
+        let is_enough = !calm.is_empty() && calm.values().all(|(cpus, _)| cpus.len() >= most);
+        let mut shared = if is_enough { calm } else { pools::shared(map, &taken) };
         for g in sharing.iter().copied() {
             let (guest, plan) = (&mut self.now[g], &mut self.plans[g]);
             let pinned = (0..).zip(&guest.vcpus).filter(|(_, s)| map.restricts(s)).map(|(v, _)| v);

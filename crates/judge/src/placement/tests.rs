@@ -300,3 +300,37 @@ fn a_guest_as_large_as_the_host_is_not_pinned() {
     let plan = plan(&map, &[guest(&map, &["0", "1", "2", "3"])]);
     assert_eq!(plan.after[0].vcpus, vec![map.all.clone(); 4], "{plan:#?}");
 }
+
+/// A host with `pairs` cores of two threads and `single` ones of one, which are slower.
+fn hybrid(pairs: u32, single: u32) -> CpuMap {
+    let all = 2 * pairs + single;
+    let siblings = |cpu: u32| if cpu < 2 * pairs { [cpu & !1, cpu | 1].into() } else { [cpu, cpu].into() };
+    let cpu = |cpu| CpuTopo { cpu, siblings: CpuSet::from_iter::<[u32; 2]>(siblings(cpu)), ..CpuTopo::default() };
+    let mut topology = HostTopology { isolated: Some(CpuSet::new()), ..HostTopology::default() };
+    topology.cpus.extend((0..all).map(cpu));
+    topology.normalise();
+    CpuMap::new(&topology, &topology.all(), &(2 * pairs..all).collect())
+}
+
+#[test]
+fn pairs_beside_cores_of_one_thread_stay_and_are_shown_to_the_guest() {
+    let map = hybrid(3, 4);
+    let pinned = HelperLayout { cpus: Some(set("0-1")), pinned: true, ..HelperLayout::default() };
+    let guest = GuestLayout {
+        reshapes: true,
+        helpers: [(None, pinned)].into(),
+        ..guest(&map, &["2", "3", "4", "5", "6", "7", "8", "9"])
+    };
+    let planned = plan(&map, std::slice::from_ref(&guest));
+    assert_eq!((planned.guests[0].threads, planned.guests[0].vcpus.len()), (Some(2), 0), "{planned:#?}");
+    assert_eq!(plan(&map, &planned.after).changed().count(), 0);
+}
+
+#[test]
+fn a_shared_set_leaves_out_the_cpus_of_helpers() {
+    // Four vCPUs that see one thread per core, and two cores beside the host's and the helper's.
+    let map = hybrid(4, 0);
+    let pinned = HelperLayout { cpus: Some(set("6-7")), pinned: true, ..HelperLayout::default() };
+    let short = GuestLayout { helpers: [(None, pinned)].into(), ..guest(&map, &["2", "3", "4", "5"]) };
+    assert_eq!(after(&map, &[short])[0], ["2-5"; 4]);
+}

@@ -18,6 +18,8 @@ const MAX_PINS: usize = 512;
 /// What a pin that the configuration has already needs.
 const AT_ONCE: &str = "takes effect at once";
 /// Comes first where CPUs are short.
+const TOO_FEW_FOR_ONE: &str = "Give the guest fewer vCPUs: with one left for the host, there are too few CPUs or cores \
+    for them. Until then its vCPUs share a common set";
 const TOO_FEW_CPUS: &str = "Take load off this host first: it has too few CPUs for vCPUs with CPUs of their own. Move \
     a guest to another host, or remove vCPUs that it does not need. Until then the guests share a common set";
 const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
@@ -33,7 +35,8 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
         .collect();
     let mut fix = Vec::new();
     if changed.iter().any(|(_, p)| p.shares) {
-        fix.push(advice(TOO_FEW_CPUS));
+        let is_alone = ctx.guests.iter().filter(|g| g.running()).nth(1).is_none();
+        fix.push(advice(if is_alone { TOO_FEW_FOR_ONE } else { TOO_FEW_CPUS }));
     }
     fix.extend(widen(changed.iter().copied()));
     let lines = changed.iter().flat_map(|(guest, part)| pin_commands(ctx, guest, part));

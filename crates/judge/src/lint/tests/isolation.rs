@@ -32,7 +32,7 @@ fn the_host_keeps_its_first_cpu() {
     assert!(first.iter().any(|f| f.starts_with("CPU 0 cannot be isolated") && f.ends_with("such as 1")), "{first:#?}");
     // Both CPUs have a vCPU: first the host gets one, and what is left for the guests is shared.
     let both = fixes(Host::numa(1, 2, 1), 1, vec![pinned("a", 10, &[0, 1])]);
-    assert!(both[0].starts_with("Take load off this host first"), "{both:#?}");
+    assert!(both[0].starts_with("Give the guest fewer vCPUs"), "{both:#?}");
     assert!(both.iter().all(|f| !f.contains("AllowedCPUs") && !f.starts_with("isolcpus=")), "{both:#?}");
 }
 
