@@ -140,7 +140,9 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let command = facts.command.as_deref();
     let off = |name: &str| command.and_then(|c| c.cpu_features.get(name)).is_some_and(|value| !is_switched_on(value));
     let replaced = !hyperv.any()
-        && command.is_some_and(|c| c.cpu_options.iter().any(|cpu| cpu.contains("hv_") || cpu.contains("hv-")));
+        && command
+            .and_then(|c| c.cpu_options.split_last())
+            .is_some_and(|(_, earlier)| earlier.iter().any(|cpu| cpu.contains("hv_") || cpu.contains("hv-")));
     let hides_kvm = off("kvm") || off("hypervisor") || command.is_some_and(|c| c.hyperv.contains_key("vendor_id"));
     let files = drive_files(facts);
     let drivers = files.iter().any(|file| file.to_ascii_lowercase().contains("virtio-win"));

@@ -57,9 +57,9 @@ enum Scope {
     Never,
 }
 use LogKind::{
-    BusLock, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestClock, HungTask, HypervMsr, IgnoredMsr,
-    InternalError, KernelBug, Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other, PerfCounter,
-    RunFailed, SplitLock, StartFailed, Terminated, TripleFault, UnhandledMsr,
+    BusLock, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestClock, GuestCpuRefused, HungTask, HypervMsr,
+    IgnoredMsr, InternalError, KernelBug, Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other,
+    PerfCounter, RunFailed, SplitLock, StartFailed, Terminated, TripleFault, UnhandledMsr,
 };
 use Scope::{Guest, GuestKernel, Never, QemuLog, Task};
 
@@ -137,7 +137,7 @@ const KERNEL_BUG: &str = concat!(
 static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 53] = [
+static FORMS: [Form; 54] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -160,6 +160,7 @@ static FORMS: [Form; 53] = [
         GuestKernel,
         "clocksource.*(?:(?:as|is) unstable|wd-tsc-|skewed|watchdog hung)|^tsc: marking tsc unstable",
     ),
+    form(GuestCpuRefused, Guest, r"psci: failed to boot cpu[0-9]+ \(-22\)"),
     // Failed entries. Firecracker, cloud-hypervisor, krunvm and others print the Rust name of the exit.
     form(Other, Never, r"^\(xen\)"),
     form(

@@ -100,6 +100,8 @@ pub enum LogKind {
     DiskError,
     /// The CPU found an impossible entry in the table that maps the guest's memory.
     EptMisconfig,
+    /// KVM refused to start a further vCPU of an Arm guest, in the log of the guest's own kernel.
+    GuestCpuRefused,
 }
 
 /// One recognised line.

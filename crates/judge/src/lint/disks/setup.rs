@@ -14,7 +14,7 @@ struct Flaw {
 }
 
 /// The worst first.
-static FLAWS: [Flaw; 4] = [
+static FLAWS: [Flaw; 5] = [
     Flaw {
         evidence: |_, _, disk| (disk.cache == Some("unsafe")).then(|| "cache=unsafe".to_owned()),
         prose: Prose {
@@ -57,6 +57,24 @@ static FLAWS: [Flaw; 4] = [
         fixes: [
             "Add <iothreads>1</iothreads>, and iothread='1' to the <driver> of DISK (QEMU: -object iothread)",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/^DISK: //p'),iothread=1\"",
+        ],
+    },
+    Flaw {
+        evidence: |_, _, disk| {
+            let cache = disk.cache.filter(|cache| matches!(*cache, "directsync" | "writethrough"))?;
+            Some(format!("cache={cache}"))
+        },
+        prose: Prose {
+            title: "QEMU flushes the disk DISK after each write",
+            problem: "disk flushed at each write",
+            why: "With this cache mode a write is done when it is on the medium, whether the guest asked for that or \
+                not. With cache=none or writeback the guest's own flushes keep its data as safe. Some want it, for \
+                guests without flushes or by nova's disk_cachemodes",
+        },
+        fixes: [
+            "Set cache='none' (QEMU: cache=none; where the file system lacks O_DIRECT, writeback) in the <driver> of \
+                DISK, if its guest's system sends flushes, as all do since about 2010",
+            "qm set ID --DISK \"$(qm config ID | sed -n 's/,cache=[a-z]*//; s/^DISK: //p')\"",
         ],
     },
     Flaw {
@@ -112,7 +130,9 @@ fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &
         return fixes::advice(flaw.fixes[0].replace("DISK", disk.name)).needing(needs);
     };
     let is_free = |name: &String| !disks.iter().any(|disk| disk.name == name);
-    let new = (0..16).map(|n| format!("virtio{n}")).find(is_free).unwrap_or_default();
+    let has_scsi = guest.domain.facts.command.as_ref().is_some_and(|command| command.virtio_scsi);
+    let bus = if has_scsi { "scsi" } else { "virtio" };
+    let new = (0..16).map(|n| format!("{bus}{n}")).find(is_free).unwrap_or_default();
     let text = flaw.fixes[1].replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
     fixes::command(text.replace("VOLUME", &fixes::shell::quoted(disk.file))).needing(needs)
 }
