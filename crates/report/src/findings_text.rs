@@ -10,7 +10,13 @@ use std::fmt::Write as _;
 
 /// The findings in full, or `no findings`; then the rules that could not be judged, and why.
 pub fn all(view: &View<'_>, columns: usize) -> String {
-    let all: Vec<_> = view.selected_findings().map(|f| one(f, columns)).collect();
+    let mut said: Vec<&Finding> = Vec::new();
+    let text = |f| {
+        let text = one(f, &said, columns);
+        said.push(f);
+        text
+    };
+    let all: Vec<_> = view.selected_findings().map(text).collect();
     let is_young = view.selected_watching().any(StillWatched::is_every_rule);
     let notes = &view.findings.notes;
     let judged_all =
@@ -104,6 +110,8 @@ pub fn lasting(l: &Lasting) -> String {
     out
 }
 
+/// The most findings whose fixes are compared with those of one.
+const MAX_COMPARED: usize = 256;
 /// The most guests or rules that one line names.
 const MAX_NAMES: usize = 64;
 /// A finding in one line: severity, guest, title, most important figure.
@@ -117,7 +125,8 @@ fn paste(out: &mut String, text: &str) {
     text.lines().for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
 }
 
-fn one(f: &Finding, columns: usize) -> String {
+/// A finding in full. What mends it too and was `said` of another one is not printed again.
+fn one(f: &Finding, said: &[&Finding], columns: usize) -> String {
     let prose = |text: &str| wrapped(text, 8, columns);
     let title = f.title.strip_suffix(&format!(" ({})", who(f))).unwrap_or(&f.title);
     let mut out = wrapped(&format!("{:<8} {}: {}", f.severity.as_str(), who(f), cut(title, 400)), 9, columns);
@@ -134,7 +143,12 @@ fn one(f: &Finding, columns: usize) -> String {
     if !f.why.is_empty() {
         out.push_str(&prose(&format!("  why   {}", cut(&f.why, 2000))));
     }
-    for fix in &f.fix {
+    let is_long = f.fix.iter().any(|fix| fix.kind != FixKind::Advice);
+    let same = said.iter().take(MAX_COMPARED).find(|other| is_long && other.domain == f.domain && other.fix == f.fix);
+    if let Some(same) = same {
+        out.push_str(&prose(&format!("  fix   the same as above for: {}", cut(&same.title, 400))));
+    }
+    for fix in f.fix.iter().filter(|_| same.is_none()) {
         let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
         if fix.kind == FixKind::Advice {
             out.push_str(&prose(&format!("  fix   {}{needs}", cut(&fix.text, 2000))));

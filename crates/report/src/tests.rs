@@ -289,6 +289,18 @@ fn unknown_values_are_null() {
 }
 
 #[test]
+fn a_fix_of_several_findings_is_printed_once() {
+    let model = Fixture::busy_host().model();
+    let other = |domain| Finding { title: "Another cause".into(), ..finding(Severity::Info, Some(domain)) };
+    let findings = report_of(vec![finding(Severity::Warning, Some("db-prod")), other("db-prod"), other("win10-2")]);
+    let domains = DomainFilter::default();
+    let view = View { model: &model, findings: &findings, source: "live", domains: &domains };
+    let text = crate::findings_text::all(&view, 100);
+    assert_eq!(text.matches("virsh shutdown win10-2").count(), 2, "once for each guest: {text}");
+    assert!(text.contains("fix   the same as above for: The guest keeps time"), "{text}");
+}
+
+#[test]
 fn only_selected_guests_are_shown() {
     let model = Fixture::busy_host().model();
     let shared = Finding { also: vec!["win10-2".into()], ..finding(Severity::Warning, Some("db-prod")) };
