@@ -249,11 +249,11 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// The end of a line, the comments after it, and an option such as `-name` after them. It takes the comments with or
-/// without an option: each is looked at once.
+/// without an option: each is looked at once. Mail wraps a long line before the backslash that ends it.
 static LINE_END: Pattern =
-    Pattern::new(r"(?P<end>(?:\\[ \t]*)?\n)(?P<comments>(?:[ \t]*#.*\n)*)(?P<option>[ \t]*--?[A-Za-z])?");
+    Pattern::new(r"(?P<end>(?:(?:\n[ \t]*)?\\[ \t]*)?\n)(?P<comments>(?:[ \t]*#.*\n)*)(?P<option>[ \t]*--?[A-Za-z])?");
 /// The end of a line that a backslash continues.
-static CONTINUED: Pattern = Pattern::new(r"\\[ \t]*\n");
+static CONTINUED: Pattern = Pattern::new(r"(?:\n[ \t]*)?\\[ \t]*\n");
 
 /// An option whose value a mail program put on the next line.
 static WRAPPED: Pattern = Pattern::new(concat!(

@@ -121,6 +121,11 @@ fn lines_with_options_and_lines_of_ps_are_joined() {
     let command = parse_text(text).unwrap();
     assert_eq!((command.name.as_deref(), command.vcpus()), (Some("vm1"), Some(2)));
     assert!(looks_like(text));
+    // Mail wraps a line before its backslash.
+    let wrapped =
+        "qemu-kvm \\\n-name vm1 \\\n-object secret,file=/var/key.aes\n\\\n-smp 32 \\\n-add-fd set=3\n\\\nx -m 9\n";
+    assert_eq!(parse_text(wrapped).unwrap().vcpus(), Some(32));
+    assert!(parse_text(wrapped).unwrap().memory.is_some());
 }
 
 #[test]
