@@ -62,6 +62,11 @@ impl EventCounts {
     }
 }
 
+/// Whether a name is that of a tracepoint of KVM, by its form; KVM's modules and its tool are named alike.
+pub fn is_tracepoint(name: &str) -> bool {
+    name.starts_with("kvm_") && !matches!(name, "kvm_intel" | "kvm_amd" | "kvm_hv" | "kvm_pr" | "kvm_stat")
+}
+
 /// Whether a text holds one of these outputs.
 pub fn looks_like(text: &str) -> bool {
     !parse(text).0.is_empty()

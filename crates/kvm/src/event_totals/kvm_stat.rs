@@ -17,14 +17,16 @@ fn is_name(word: &str) -> bool {
 }
 
 fn is_kvms(name: &str) -> bool {
-    name.starts_with("kvm_") || TELLING.contains(&name)
+    super::is_tracepoint(name) || TELLING.contains(&name)
 }
 
-/// The names of a log's heading.
+/// The names of a log's heading. Prose about KVM has words of any kind.
 fn banner(words: &[&str]) -> Option<Vec<String>> {
     let names: Vec<&str> = words.iter().copied().filter(|word| *word != "timestamp").collect();
     let is_heading = names.len() > 1 && names.len() <= super::MAX_NAMES && names.iter().all(|name| is_name(name));
-    (is_heading && names.iter().any(|name| is_kvms(name))).then(|| names.into_iter().map(str::to_owned).collect())
+    let of_kvm = names.iter().filter(|name| is_kvms(name)).count();
+    let plain = names.iter().filter(|name| !name.contains('_') && !is_kvms(name)).count();
+    (is_heading && of_kvm > 0 && 2 * plain <= names.len()).then(|| names.into_iter().map(str::to_owned).collect())
 }
 
 /// A row of `kvm_stat -1`, `kvm_exit 1234 56` with total and change within a second, or of its screen,

@@ -110,10 +110,17 @@ fn other_text_holds_no_totals() {
         "exits with 1 2\n",
         "perf stat -e kvm:kvm_exit sleep 1\n",
         "foo 1 2\nbar 3 4\n",
+        "Module                  Size  Used by\nkvm_intel             368640  0\nkvm_amd    155648  3\n",
     ] {
         assert!(!looks_like(text), "{text}");
         assert!(parse(text).0.is_empty(), "{text}");
     }
+}
+
+#[test]
+fn prose_is_no_heading_of_a_log() {
+    let prose = "the kvm_stat command is a script\nkvm_exit shows how often the guest exits\n";
+    assert_eq!(only(&format!("{prose}exits 9 4\nio_exits 5 3\n")).counts["io_exits"], 3);
 }
 
 #[test]
