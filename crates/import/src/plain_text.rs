@@ -2,6 +2,8 @@
 
 use kvm::{domain_xml, sanitize};
 
+/// Marks of quotations: of mail, and the column, frame or bullet before each row of a document.
+const MARKS: [char; 4] = ['>', '|', '│', '*'];
 /// Characters kept of a line from which marks are removed.
 const MAX_LINE: usize = 1 << 20;
 
@@ -14,11 +16,11 @@ pub(super) fn plain(bytes: &[u8]) -> String {
         text = text.lines().map(|line| plain(line) + "\n").collect();
     }
     let text = domain_xml::unescaped(&text);
-    let is_quoted = is_quoted(&text);
+    let marks: Vec<char> = MARKS.into_iter().filter(|mark| is_quoted(&text, *mark)).collect();
     let mut plain = String::with_capacity(text.len());
     for whole in text.split_inclusive('\n') {
         let line = whole.strip_suffix('\n').unwrap_or(whole);
-        let line = if is_quoted { unquoted(line) } else { line };
+        let line = unquoted(line, &marks);
         plain.push_str(if is_fence(line) { "" } else { line });
         plain.extend(whole.ends_with('\n').then_some('\n'));
     }
@@ -52,18 +54,25 @@ fn is_utf16(bytes: &[u8]) -> bool {
     pairs.len() >= 8 && ascii * 10 >= pairs.len() * 9
 }
 
-/// Whether a text has the `>` marks of quoted mail: it is one such line, or at least two lines have one.
-fn is_quoted(text: &str) -> bool {
+/// Whether a text has a mark of quotations: it is one such line, or at least two lines have one.
+fn is_quoted(text: &str, mark: char) -> bool {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     // The `>` that ends an element can be alone on a line.
-    let quoted = lines().filter(|line| line.starts_with('>') && *line != ">").count();
+    let quoted = lines().filter(|line| quoted(line, mark).is_some_and(|inner| !inner.is_empty())).count();
     quoted > 1 || quoted == 1 && lines().count() == 1
 }
 
-/// A line without the marks of quoted mail and the space after each; further indentation is the text's own.
-fn unquoted(line: &str) -> &str {
+/// A line without one mark. Bars and stars are also those of tables, trees and emphasis; a frame has bars at both ends.
+fn quoted(line: &str, mark: char) -> Option<&str> {
+    let inner = line.trim_start().strip_prefix(mark)?;
+    let framed = inner.trim_end().strip_suffix(mark).filter(|_| mark != '>').unwrap_or(inner);
+    (mark == '>' || !framed.starts_with('-') && !framed.contains(mark)).then_some(framed)
+}
+
+/// A line without marks and the space after each; further indentation is the text's own.
+fn unquoted<'a>(line: &'a str, marks: &[char]) -> &'a str {
     let mut rest = line;
-    while let Some(inner) = rest.trim_start().strip_prefix('>') {
+    while let Some(inner) = marks.iter().find_map(|mark| quoted(rest, *mark)) {
         rest = inner.strip_prefix(' ').unwrap_or(inner);
     }
     rest
@@ -100,6 +109,8 @@ mod tests {
             ("> ```\n> cores: 4\n", "\ncores: 4\n"),
             ("{code:java}\na\n{code}\n", "\na\n\n"),
             ("\u{1b}[1mHLT\u{1b}[0m 5\nb\n", "HLT 5\nb\n"),
+            ("see\n  |exits   9 2\n  |io_exits 5 1\n", "see\nexits   9 2\nio_exits 5 1\n"),
+            ("│ exits 9 │\n│ halts 5 │\n * a\n *  b\n", "exits 9 \nhalts 5 \na\n b\n"),
             ("&gt; &lt;a/&gt;\n&gt; b", "<a/>\nb"),
         ] {
             assert_eq!(plain(pasted.as_bytes()), plain_text, "{pasted:?}");
@@ -112,6 +123,7 @@ mod tests {
             "<domain><name\n>a &lt;p&gt; ’b’</name>\n<video>\n</video></domain>",
             "<...>-1234 [000] 1.0: kvm_exit: reason HLT\n  <idle>-0 [000] 1.1: x\n",
             "a\r\nb",
+            "| a | b |\n| c | d |\n**a**\n**b**\n |--1.00%--f\n |--2.00%--g\n  *-cpu\n  *-memory\n| alone\n",
         ] {
             assert_eq!(plain(text.as_bytes()), text);
         }
