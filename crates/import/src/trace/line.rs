@@ -1,5 +1,7 @@
 //! Parses one line of a trace: task, CPU, time, event and its text.
 
+use kvm::event_totals::is_tracepoint;
+
 /// A line that holds an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TraceLine<'a> {
@@ -61,15 +63,20 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
 /// Whether the kernel prints this text of an event. Without it, an event without a time is prose.
 fn is_kernels(event: &str, text: &str, task: &str) -> bool {
     match event {
-        "kvm_exit" => text.contains("reason ") && text.contains(" rip ") || text.contains("SR_EC: 0x"),
+        "kvm_exit" | "kvm_nested_vmexit" => {
+            text.contains("reason ") && text.contains(" rip ") || text.contains("SR_EC: 0x")
+        }
         "kvm_entry" => text.starts_with("vcpu "),
         "kvm_pio" => text.starts_with("pio_"),
         "kvm_mmio" => text.starts_with("mmio "),
         "kvm_msr" => text.starts_with("msr_"),
-        "kvm_userspace_exit" => text.starts_with("reason "),
-        "kvm_emulate_insn" => text.contains('('),
-        "kvm_intel" | "kvm_amd" => false,
-        _ => event.starts_with("kvm_") && !task.is_empty() && !text.is_empty(),
+        "kvm_userspace_exit" | "kvm_nested_vmexit_inject" => text.starts_with("reason "),
+        "kvm_nested_vmrun" | "kvm_nested_vmenter" => text.starts_with("rip: 0x"),
+        "kvm_page_fault" => text.contains("address ") && text.contains(" error_code "),
+        "kvm_inj_exception" => text.starts_with('#'),
+        // The address of the instruction, and its bytes.
+        "kvm_emulate_insn" => text.split_once(':').is_some_and(|(base, _)| u64::from_str_radix(base, 16).is_ok()),
+        _ => is_tracepoint(event) && !task.is_empty() && !text.is_empty(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Counts exits by the place in an x86 guest that they come from: memory faults after which the vCPU entered the guest
-//! again although nothing was emulated, and exits after which `KVM_RUN` failed.
+//! again although nothing was emulated, and exits after which `KVM_RUN` failed. Without entries in the trace, the next
+//! exit shows that the vCPU entered the guest.
 
 use super::decode::hex;
 use super::line::TraceLine;
@@ -48,7 +49,7 @@ impl PlaceReader {
         let tid = event.tid;
         match event.kind {
             EventKind::Exit { isa, code, .. } => {
-                self.open.remove(&tid);
+                self.close(tid, false);
                 let name = exit_reason::name(isa, code).unwrap_or_default();
                 let has_room = self.exits.len() < MAX_PLACES || self.exits.contains_key(&tid);
                 let Some(rip) = hex(text, " rip ").filter(|_| has_room && !INTERRUPTS.contains(&name)) else { return };

@@ -79,10 +79,21 @@ fn lines_without_times_are_counted() {
     let all: Vec<_> = sample.domains.iter().flat_map(exits).collect();
     assert_eq!(all, [(Isa::Vmx, 10, 2, None)]);
     assert_eq!(sample.host.kernel_log, [], "all lines are read");
+    // Without a task as well.
+    let nested = "kvm_exit: reason EXIT_NPF rip 0x1 info\n    200000006 1ab000\n\
+        kvm_nested_vmexit: vcpu 0 reason npf rip 0x1 info1\n    0x6 info2 0x1ab000\n\
+        kvm_nested_vmexit_inject: reason EXIT_NPF info1 6 info2 1ab000\nkvm_nested_vmrun: rip: 0x1 vmcb: 0x2\n\
+        kvm_page_fault: address 1ab000 error_code 6\nkvm_emulate_insn: 0:7ffbb280: 0f aa\n\
+        kvm_inj_exception: #GP (0x0)\n";
+    let counted = import(nested).domains[0].kvm_events.clone();
+    assert_eq!((counted.len(), counted.values().sum::<u64>()), (7, 7), "{counted:?}");
     for other in [
         "[ 12.345678] kvm_intel: L1TF CPU bug present",
         "qemu-system-x86_64: kvm_init_vcpu failed: Cannot allocate memory",
         "kvm_exit: the number of exits",
+        "kvm_nested_vmrun: fix the order of checks",
+        "kvm_inj_exception: say which",
+        "kvm_emulate_insn: print it all",
         "host kvm_set_msr_common: MSR",
     ] {
         assert_eq!(parse(other), None, "{other}");
@@ -336,6 +347,11 @@ fn faults_at_one_place_and_failures_are_kept_with_their_address() {
         CPU 0/KVM-130 [001] d..1. 58.246574: kvm_userspace_exit: reason KVM_EXIT_INTERNAL_ERROR (17)\n";
     let [place] = import(npf).domains[0].places.clone().try_into().unwrap();
     assert_eq!((place.address, place.error_code, place.failed), (Some(0xf_d000), Some(0x1_0000_0014), true));
+    // Where entries are not traced, the next exit shows that there was one.
+    let exits = |text: &str| text.lines().next().map(|line| format!("{line}\n")).unwrap_or_default().repeat(6);
+    let [place] = import(&exits(npf)).domains[0].places.clone().try_into().unwrap();
+    assert_eq!((place.address, place.count, place.of, place.failed), (Some(0xf_d000), 5, 6, false));
+    assert_eq!(import(&exits(&npf.replace("100000014", "10000000d"))).domains[0].places, []);
     // A device that KVM knows, on AMD.
     let known = npf.replace("100000014", "10000000d").replace("INTERNAL_ERROR (17)", "HLT (5)");
     assert_eq!(import(&known).domains[0].places, []);

@@ -43,7 +43,9 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if faults.count == 0 {
         return shadow_faults(ctx, guest, verdicts);
     }
-    if guest.migrating() {
+    // Faults that are a loop are no memory that is mapped.
+    let looped = total(loops(ctx, guest).iter().map(|place| place.count));
+    if guest.migrating() || 2 * looped >= faults.count {
         return;
     }
     let steps = &ctx.thresholds().machine.faults;
@@ -106,13 +108,18 @@ const FIND_BACKING: &str = "Find what backs the address (info mtree -f of the VM
     device that shrank or failed, huge pages that ran out, an address beyond what the CPU or the VMM has. Where it is \
     ordinary memory, suspect KVM: try another kernel of the host";
 
-/// Memory faults at one place, in a trace: it tells a loop without any rate.
-pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+/// Places at which a vCPU faults again and again.
+fn loops<'a>(ctx: &Context<'_>, guest: &GuestContext<'a>) -> Vec<&'a ExitPlace> {
     let is_loop = |place: &&ExitPlace| {
         let share = 100.0 * place.count as f64 / place.of.max(1) as f64;
         place.count as f64 >= ctx.thresholds().machine.fault_loop && share >= ONE_PLACE
     };
-    let loops: Vec<&ExitPlace> = guest.domain.places.iter().filter(is_loop).collect();
+    guest.domain.places.iter().filter(is_loop).collect()
+}
+
+/// Memory faults at one place, in a trace: it tells a loop without any rate.
+pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let loops = loops(ctx, guest);
     if loops.is_empty() {
         return;
     }
