@@ -8,7 +8,8 @@ mod tables;
 
 pub(super) use tables::{find_tables, looks_like};
 
-use kvm::{Isa, Space, exit_reason, sanitize};
+use kvm::exit_reason::{self, NOT_SHOWN};
+use kvm::{Isa, Space, sanitize};
 use sample::{AccessCell, ExitCell, MissingExtreme, ThreadEvents, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 use tables::PrintedColumn::{Error, Max, Mean, Min, SamplesPercent, TimePercent, Total};
@@ -159,9 +160,6 @@ fn one_measurement<'a>(tables: Run<'a>, notes: &mut Vec<String>) -> Run<'a> {
     };
     kinds.into_values().flat_map(pick).collect()
 }
-
-/// Name of the row for the exits that a cut table leaves out.
-const NOT_SHOWN: &str = "(rows not shown)";
 
 /// What a table leaves out, by its total or by the shares that its rows state, so that shares stay those that perf
 /// printed.

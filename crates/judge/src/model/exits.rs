@@ -2,9 +2,10 @@
 
 use super::earlier::GuestPair;
 use super::total;
-use kvm::exit_reason::{self, ReasonNames};
+use kvm::exit_reason::{self, NOT_SHOWN, ReasonNames};
 use kvm::isa::Isa;
 use sample::{ExitCell, MissingExtreme, Timing, growth, sum_of_known};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Limit of the reasons that are added up over time; no instruction set has more.
@@ -42,7 +43,7 @@ pub struct ExitRow {
     pub preempted_ns: Option<u64>,
 }
 
-/// The exits of one scope: reasons with most time first, idle reasons last.
+/// The exits of one scope: reasons with most time first, then idle reasons, last what a cut table leaves out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExitTable {
     /// One row for each reason.
@@ -88,7 +89,7 @@ impl ExitTable {
 
     /// The reason with most time that is not idle; by count if times are not known.
     pub fn top(&self) -> Option<&ExitRow> {
-        self.rows.iter().filter(|r| !r.idle).max_by_key(|r| (r.span.total_ns, r.span.count))
+        self.rows.iter().filter(|r| !r.idle && r.reason != NOT_SHOWN).max_by_key(|r| (r.span.total_ns, r.span.count))
     }
 
     /// The vCPUs' own time in all of them but idle ones, percent of one CPU.
@@ -134,9 +135,8 @@ impl ExitTable {
             r.time_percent = r.span.total_ns.zip(total_ns).and_then(|(t, all)| share(t, all));
             r.work_percent = r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));
         }
-        rows.sort_by(|a, b| {
-            (a.idle, b.span.total_ns, b.span.count, &a.reason).cmp(&(b.idle, a.span.total_ns, a.span.count, &b.reason))
-        });
+        let key = |r: &ExitRow| (r.reason == NOT_SHOWN, r.idle, Reverse((r.span.total_ns, r.span.count)));
+        rows.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.reason.cmp(&b.reason)));
         Self { rows, count, total_ns, work_ns }
     }
 }
@@ -190,5 +190,23 @@ fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
         None => {
             rows.insert(row.reason.clone(), row);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_cut_table_leaves_out_comes_last() {
+        let row = |reason: &str, ns, idle| {
+            let span = Timing { count: 1, total_ns: Some(ns), ..Timing::default() };
+            ExitRow { reason: reason.into(), span, idle, ..ExitRow::default() }
+        };
+        let rows = vec![row(NOT_SHOWN, 90, false), row("HLT", 80, true), row("CPUID", 1, false), row("IO", 2, false)];
+        let table = ExitTable::build(rows, Some(1.0));
+        let order: Vec<&str> = table.rows.iter().map(|r| r.reason.as_str()).collect();
+        assert_eq!(order, ["IO", "CPUID", "HLT", NOT_SHOWN]);
+        assert_eq!(table.top().map(|r| r.reason.as_str()), Some("IO"));
     }
 }

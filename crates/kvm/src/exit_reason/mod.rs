@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 /// Exit reason names from the `__print_symbolic` lists of a `kvm_exit` `format` file.
 pub type ReasonNames = BTreeMap<(Isa, u32), String>;
 
+/// The reason of the exits that a cut table leaves out.
+pub const NOT_SHOWN: &str = "(rows not shown)";
+
 /// One row of a table: code, the kernel's name, plain meaning (empty if there is nothing to add).
 type ReasonRow = (u32, &'static str, &'static str);
 
