@@ -213,6 +213,13 @@ fn tick_storm_by_counts() {
         model.domains[0].kvm_events = all.map(|(name, count)| ((*name).to_owned(), *count)).collect();
         of_file(&model)
     };
+    // Without halts, each timer that KVM sets ends at once.
+    let caught = [("kvm_vcpu_wakeup", 0), ("kvm_hv_timer_state", 30_000), ("kvm_exit", 90_200)];
+    let report = counted(&caught, 1.0);
+    fires(&report, RuleId::GuestTickStorm, Severity::Warning);
+    assert!(get(&report, RuleId::GuestTickStorm).title.contains("caught"), "{report:#?}");
+    silent(&counted(&[&caught[..2], &[("kvm_exit", 190_000)]].concat(), 1.0), RuleId::GuestTickStorm);
+    silent(&counted(&[&caught[..], &[("kvm_pio", 30_000)]].concat(), 1.0), RuleId::GuestTickStorm);
     let report = counted(&[("kvm_set_irq", 2000)], 1.0);
     fires(&report, RuleId::GuestTickStorm, Severity::Info);
     assert!(get(&report, RuleId::GuestTickStorm).evidence[0].contains("woken 30k times/s"), "{report:#?}");

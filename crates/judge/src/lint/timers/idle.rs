@@ -12,6 +12,16 @@ const VCPU_TOLERANCE: f64 = 0.1;
 const DEVICE_EVENTS: [&str; 6] =
     ["kvm_set_irq", "kvm_msi_set_irq", "kvm_apic_ipi", "kvm_fast_mmio", "kvm_mmio", "kvm_pio"];
 const MAX_OTHERS: f64 = 0.2;
+/// Exits that belong to a tick of a guest that does not sleep, at most.
+const MAX_EXITS_OF_A_TICK: f64 = 4.0;
+const CAUGHT_IN_TICKS: Prose = Prose {
+    title: "The guest is caught in its timer interrupt and does nothing else",
+    problem: "caught in timer interrupts",
+    why: "The guest sets its timer to a time that is already past, so the next interrupt is due at once. A kernel does \
+        this when its clock jumped ahead, after a migration, a restore or a long pause, and it makes up for each tick",
+};
+const CAUGHT_FIX: &str = "If it lasts, reset the guest. Then update the guest's kernel and the hosts' kernels, and \
+    compare the clocks (chronyc tracking) and TSC frequencies of both hosts if it was migrated";
 const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
 const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line, unless it does real-time work";
 const POWERCFG_NEED: &str = "run it as administrator; it names the programs that asked for a fine timer";
@@ -130,24 +140,39 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
 }
 
 /// The same by counts of tracepoints alone (`kvm_stat`): as many wake-ups of vCPUs as timer interrupts and timer
-/// settings, and next to nothing else. How many vCPUs share them is mostly unknown.
+/// settings, and next to nothing else; or no wake-ups, and as many timers in KVM. How many vCPUs share them is mostly
+/// unknown.
 fn counted_ticks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds.filter(|_| ctx.is_file() && !guest.kind.windows(Confidence::Low)) else { return };
     let rate = |event: &str| guest.domain.kvm_events.get(event).map(|count| *count as f64 / seconds);
-    let all = ["kvm_vcpu_wakeup", "kvm_msr", "kvm_apic_accept_irq", "kvm_exit"].map(rate);
-    let [Some(woken), Some(set), Some(accepted), Some(exits)] = all else { return };
-    let as_many = |figure: f64| (figure / woken - 1.0).abs() <= VCPU_TOLERANCE;
-    // A halt and a timer setting are two exits. What devices and other vCPUs cause is counted by other events.
+    let accepted = rate("kvm_apic_accept_irq").or_else(|| rate("kvm_inj_virq"));
+    let (Some(set), Some(accepted), Some(exits)) = (rate("kvm_msr"), accepted, rate("kvm_exit")) else { return };
+    let woken = rate("kvm_vcpu_wakeup").filter(|woken| *woken > MAX_OTHERS * set);
+    let Some(ticks) = woken.or_else(|| rate("kvm_hv_timer_state")) else { return };
+    let as_many = |figure: f64| (figure / ticks - 1.0).abs() <= VCPU_TOLERANCE;
+    // A halt and a timer setting are two exits; without halts, the timer's end and an interrupt window can be others.
+    // What devices and other vCPUs cause is counted by other events.
+    let few_exits = if woken.is_some() { as_many(exits / 2.0) } else { exits <= MAX_EXITS_OF_A_TICK * ticks };
     let others = DEVICE_EVENTS.iter().filter_map(|event| rate(event)).fold(0.0, f64::max);
-    let only_ticks = as_many(set) && as_many(accepted) && as_many(exits / 2.0) && others <= MAX_OTHERS * woken;
-    if woken < ctx.thresholds().timers.tick_storm || !only_ticks {
+    let only_ticks = as_many(set) && as_many(accepted) && few_exits && others <= MAX_OTHERS * ticks;
+    if ticks < ctx.thresholds().timers.tick_storm || !only_ticks {
         return;
     }
-    let on_each = guest.vcpus().map(|vcpus| format!(", {} on each vCPU", figure(woken / vcpus)));
+    let on_each = guest.vcpus().map(|vcpus| format!(", {} on each vCPU", figure(ticks / vcpus)));
     let (window, on_each) = (guest.window(), on_each.unwrap_or_default());
+    let (ticks, set, exits) = (figure(ticks), figure(set), figure(exits));
+    if woken.is_none() {
+        let evidence = vec![
+            format!("{ticks} timers/s expire {window}{on_each}, and the guest sets each again ({set}/s, kvm_msr)"),
+            format!("all {exits} exits/s are the timer's: no vCPU is seen to sleep, no device to be used"),
+        ];
+        let fix = vec![fixes::advice(CAUGHT_FIX)];
+        return verdicts
+            .find(Finding::new(Severity::Warning, Confidence::Medium, evidence, fix).saying(CAUGHT_IN_TICKS));
+    }
     let evidence = vec![
-        format!("vCPUs that sleep are woken {} times/s {window}{on_each}", figure(woken)),
-        format!("each time by a timer that the guest then sets again ({} settings/s, kvm_msr)", figure(set)),
+        format!("vCPUs that sleep are woken {ticks} times/s {window}{on_each}"),
+        format!("each time by a timer that the guest then sets again ({set} settings/s, kvm_msr)"),
     ];
     let fix = vec![fixes::inside(guest, TICK_STORM_LOOK), fixes::advice(TICK_STORM_FIX)];
     let title = "The guest sleeps, and a timer wakes it all the time".into();
