@@ -26,6 +26,8 @@ pub struct TimeProfile {
 pub struct ProfileRow {
     /// Its own share of the profile, without the functions that it calls, percent.
     pub percent: f64,
+    /// Its share with the functions that it calls, where there is such a column (`Children`), percent.
+    pub with_calls: Option<f64>,
     /// The task, where there is a column of tasks.
     pub task: Option<String>,
     /// The file that the function is in: `[kernel]`, `[kvm]`, `qemu-system-x86_64`.
@@ -129,6 +131,7 @@ fn row(line: &str, of_tasks: bool) -> Option<(ProfileRow, bool)> {
     let (share, rest) = line.split_once('%')?;
     let all: f64 = share.trim().parse().ok()?;
     let second = rest.split_once('%').and_then(|(own, rest)| Some((own.trim().parse().ok()?, rest)));
+    let with_calls = second.map(|_| all).filter(|all| (0.0..=100.0).contains(all));
     let (percent, rest) = second.unwrap_or((all, rest));
     if !(0.0..=100.0).contains(&percent) || !rest.starts_with(char::is_whitespace) {
         return None;
@@ -137,13 +140,16 @@ fn row(line: &str, of_tasks: bool) -> Option<(ProfileRow, bool)> {
     let (task, object, name) = match symbol {
         Some((before, symbol)) => {
             let (task, object) = before.trim().rsplit_once(char::is_whitespace).unwrap_or(("", before));
-            (text(task), text(object), symbol.split_whitespace().next()?)
+            let mut words = symbol.split_whitespace();
+            let name = words.next()?;
+            // `perf report --sort symbol,dso` has the file after the function.
+            (text(task), text(object).or_else(|| text(words.next().filter(|word| word.starts_with('['))?)), name)
         }
         None if rest.contains("reason ") && rest.contains(" rip ") => (None, None, rest.trim()),
         None if of_tasks => (text(rest), None, "-"),
         None => return None,
     };
-    Some((ProfileRow { percent, task, object, name: sanitize(name, 120) }, second.is_some()))
+    Some((ProfileRow { percent, with_calls, task, object, name: sanitize(name, 120) }, second.is_some()))
 }
 
 #[cfg(test)]
@@ -166,6 +172,7 @@ mod tests {
         assert!(profile.is_of_host_time() && !profile.is_of_exits());
         let second = ProfileRow {
             percent: 6.91,
+            with_calls: None,
             task: None,
             object: Some("qemu-system-x86_64".into()),
             name: "address_space_read".into(),
@@ -180,6 +187,7 @@ mod tests {
         assert_eq!(rows(tree), [(60.0, "vmx_vcpu_run".into()), (0.5, "start".into())]);
         let profile = parse(tree).unwrap();
         assert_eq!(profile.rows[0].task.as_deref(), Some("CPU 0/KVM"));
+        assert_eq!(profile.rows[0].with_calls, Some(97.32));
     }
 
     #[test]

@@ -189,6 +189,7 @@ fn domain_line(d: &DomainModel) -> String {
 
 const PROFILE: &[Column<ProfileRow>] = &[
     ("%", |row| percent(row.percent)),
+    ("with calls", |row| or_unknown(row.with_calls, percent)),
     ("<TASK", |row| or_dash(row.task.as_ref())),
     ("<IN", |row| or_dash(row.object.as_ref())),
     ("<FUNCTION", |row| row.name.clone()),

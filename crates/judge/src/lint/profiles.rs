@@ -25,9 +25,20 @@ impl<'a> Rows<'a> {
         Self { percent: rows.iter().map(|row| row.percent).sum(), rows }
     }
 
+    /// The same with what these functions call, at least: one of them may call another.
+    fn with_calls(profile: &'a TimeProfile, is_one: impl Fn(&ProfileRow) -> bool) -> Self {
+        let mut found = Self::of(profile, is_one);
+        found.rows.sort_by(|a, b| share(b).total_cmp(&share(a)));
+        found.percent = found.rows.first().map_or(0.0, |row| share(row)).max(found.percent);
+        found
+    }
+
     /// `16.5 % of the profile is WHAT: isolate_freepages_block 11.3, …`
     fn describe(&self, what: &str) -> String {
-        let named = self.rows.iter().take(NAMED).map(|row| format!("{} {}", row.name, figure(row.percent)));
+        let named = self.rows.iter().take(NAMED).map(|row| match row.with_calls {
+            Some(all) if all > row.percent => format!("{} {} with what it calls", row.name, figure(all)),
+            _ => format!("{} {}", row.name, figure(row.percent)),
+        });
         let named = named.collect::<Vec<_>>().join(", ");
         format!("{} % of the profile is {what}: {named}", figure(self.percent))
     }
@@ -38,15 +49,23 @@ fn of_host<'a>(ctx: &Context<'a>) -> Option<&'a TimeProfile> {
     ctx.model.host.facts.profile.as_ref().filter(|profile| profile.is_of_host_time())
 }
 
+/// The share of a function with what it calls, where that is known.
+fn share(row: &ProfileRow) -> f64 {
+    row.with_calls.unwrap_or_default().max(row.percent)
+}
+
 fn begins(row: &ProfileRow, words: &[&str]) -> bool {
     let name = row.name.trim_start_matches('_');
     words.iter().any(|word| name.starts_with(word))
 }
 
+/// Functions that wait for a lock. KVM's MMU lock is a spin lock, and on x86 one for readers and writers.
+static LOCKS: Pattern =
+    Pattern::new("^_*(?:(?:native_|pv_)?queued_(?:spin|write|read)_lock_slow|(?:raw|ticket)_spin_lock)");
+
 /// A finding about the functions of a cause, with what else the profile says of the host's kernel.
 fn find(profile: &TimeProfile, mut evidence: Vec<String>, look_at: &str, fix: Vec<Fix>, prose: Prose) -> Finding {
-    let locks = ["native_queued_spin_lock_slow", "queued_spin_lock_slow", "raw_spin_lock", "ticket_spin_lock"];
-    let locks = Rows::of(profile, |row| begins(row, &locks));
+    let locks = Rows::of(profile, |row| LOCKS.is_match(&row.name));
     if locks.percent >= 1.0 {
         evidence.push(locks.describe("waiting for spin locks of the host's kernel"));
     }
@@ -99,7 +118,7 @@ pub(super) fn shadow_paging(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let ends = ["_page_fault", "_fetch", "_sync_page", "_sync_spte", "_invlpg", "_prefetch_gpte", "_update_pte"];
     let is_shadow = |row: &ProfileRow| of_template(row) && ends.iter().any(|end| row.name.ends_with(end));
     let tables = ["mmu_page_zap_pte", "kvm_mmu_prepare_zap_page", "kvm_mmu_get_page", "kvm_mmu_pte_write", "pte_list_"];
-    let all = Rows::of(profile, |row| of_template(row) || begins(row, &tables));
+    let all = Rows::with_calls(profile, |row| of_template(row) || begins(row, &tables));
     if profile.rows.iter().any(is_shadow) && all.percent >= ctx.thresholds().machine.profile {
         let evidence = vec![all.describe("upkeep of shadow page tables")];
         let fix = vec![
@@ -107,6 +126,50 @@ pub(super) fn shadow_paging(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             fixes::advice(ENABLE_TWO_STAGES),
         ];
         verdicts.find(find(profile, evidence, "look at: grep -c -w -e ept -e npt /proc/cpuinfo", fix, SHADOW));
+    }
+}
+
+const TO_THE_VMM: Prose = Prose {
+    title: "vCPUs return to the VMM's user space for an emulated device, again and again",
+    problem: "exits to an emulated device",
+    why: "Each access to a register of a device that the VMM emulates (MMIO or a port) ends in its user space: the \
+        vCPU leaves KVM_RUN, on many CPUs with buffers cleared for security, and enters the guest again",
+};
+pub(super) const SHOW_ADDRESSES: &str = "perf kvm stat record -a sleep 10; perf kvm stat report --event=mmio; \
+    perf kvm stat report --event=ioport";
+const USE_VIRTIO: &str = "Make the device that is accessed most a virtio device, or the clock one that KVM serves";
+
+/// Functions of KVM that emulate an access, and of QEMU that serve it (`arch/x86/kvm/x86.c`, `system/physmem.c`).
+static EMULATES: Pattern = Pattern::new(concat!(
+    "^_*(?:complete_emulated_|complete_fast_pio|kvm_fast_pio|kvm_emulate_io|write_mmio|read_mmio|mmio_info_in_cache|",
+    "handle_ept_misconfig|x86_emulate_|x86_decode_|emulator_(?:read|write|pio)|linearize|address_space_rw|",
+    "address_space_(?:read|write)|memory_region_(?:dispatch_|read_|write_|access_)|access_with_adjusted|flatview_)",
+));
+/// Of these, the ones that run only when user space serves the access.
+const SERVED_OUTSIDE: [&str; 5] =
+    ["complete_emulated_", "complete_fast_pio", "address_space_", "memory_region_", "flatview_"];
+/// The way from KVM to user space and back.
+static LEAVES: Pattern = Pattern::new(concat!(
+    "^_*(?:arch_exit_to_user_mode|syscall_exit_to_user_mode|exit_to_user_mode|syscall_return_via|entry_sysret|",
+    "entry_SYSCALL_64|kvm_on_user_return|fire_user_return_notifiers)",
+));
+
+/// Accesses to devices that the VMM serves, by their functions.
+pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let Some(profile) = of_host(ctx) else { return };
+    let emulates = Rows::of(profile, |row| EMULATES.is_match(&row.name));
+    let all = Rows::of(profile, |row| EMULATES.is_match(&row.name) || LEAVES.is_match(&row.name));
+    let is_outside = emulates.rows.iter().any(|row| begins(row, &SERVED_OUTSIDE));
+    // Any system call leaves the kernel.
+    if is_outside && emulates.percent >= 1.0 && all.percent >= 2.0 * ctx.thresholds().machine.profile {
+        let evidence =
+            vec![all.describe("the way to the VMM and back"), emulates.describe("emulation of the accesses")];
+        let fix = vec![
+            fixes::command(SHOW_ADDRESSES).needing("shows which addresses the guest accesses"),
+            fixes::advice(USE_VIRTIO),
+        ];
+        let found = find(profile, evidence, "look at: the address that is accessed most", fix, TO_THE_VMM);
+        verdicts.find(Finding { confidence: Confidence::Low, ..found });
     }
 }
 

@@ -4,6 +4,7 @@
 use super::properties;
 use crate::lint::disks::takes_virtio;
 use crate::lint::prelude::*;
+use crate::lint::profiles;
 use kvm::device_property::DeviceProperty;
 
 /// Accesses per second that can only come in bursts: on average less than a millisecond apart.
@@ -15,6 +16,8 @@ const SPARSE: f64 = 30.0;
 /// A wake-up that takes this long within the same interval makes a burst a warning, nanoseconds.
 const LATE_NS: u64 = 1_000_000;
 
+/// The share of all exits from which on they are most.
+const MOST: f64 = 0.5;
 const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio console (console=hvc0)";
 
 /// How the names of regions begin (QEMU's `info mtree`).
@@ -71,6 +74,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         let measured = !ctx.is_file() && guest.domain.exits.count > 0;
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
             configured(guest, verdicts);
+            counted(guest, least, verdicts);
         }
         return;
     };
@@ -117,6 +121,23 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
     let title = format!("The {what} {} is an emulated {}", first.device, first.value);
     verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
+}
+
+/// Accesses to ports and device memory that are most exits of a guest whose exits are only counted (`kvm_stat`).
+fn counted(guest: &GuestContext<'_>, least: f64, verdicts: &mut Verdicts) {
+    let rate = |name: &str| guest.domain.counters.get(name).copied().unwrap_or(0.0);
+    let (exits, accesses) = (rate("exits"), [("ports", rate("io_exits")), ("device memory", rate("mmio_exits"))]);
+    let many = |(_, rate): &&(&str, f64)| *rate >= least && (MOST * exits..=exits).contains(rate);
+    let Some((what, rate)) = accesses.iter().find(many).filter(|_| guest.domain.exits.count == 0) else { return };
+    let share = figure(100.0 * rate / exits);
+    let evidence = vec![
+        format!("{} accesses/s to {what}, {share} % of {} exits/s", figure(*rate), figure(exits)),
+        "which device is not counted".into(),
+    ];
+    let fix = vec![fixes::command(profiles::SHOW_ADDRESSES).needing("shows which addresses the guest accesses")];
+    let title = format!("Most exits are accesses to {what}");
+    let problem = format!("exits: {what}");
+    verdicts.find(Finding { title, problem, ..Finding::new(Severity::Info, Confidence::Low, evidence, fix) });
 }
 
 /// Polling of old ports.

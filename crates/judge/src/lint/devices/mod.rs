@@ -5,6 +5,7 @@ mod properties;
 mod virtio;
 
 use crate::lint::prelude::*;
+use crate::lint::profiles::to_the_vmm;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::VirtioIntx, Behaviour(virtio::intx), Hold::USUAL).described(RuleDoc {
@@ -28,15 +29,16 @@ pub(super) const RULES: &[Rule] = &[
         fix: "The device's driver options in the domain's XML: vhost, ioeventfd, an IOThread",
         links: &[links::DEVICES],
     }),
-    Rule::new(RuleId::EmulatedDevice, Behaviour(emulated::emulated), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::EmulatedDevice, Profiled(emulated::emulated, to_the_vmm), Hold::USUAL).described(RuleDoc {
         sees: "an emulated network card or disk controller does real work",
         problem: "emulated disk or network",
         why: "Each access to a register of an emulated device is a round trip to QEMU. A virtio device passes whole \
             batches of requests with one notification, or none",
-        thresholds: thresholds![devices.emulated],
+        thresholds: thresholds![devices.emulated, machine.profile],
         limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the \
             same. Where accesses are not measured, the configuration's emulated network cards and SCSI controllers are \
-            named. disk-setup is about IDE and SATA disks",
+            named. disk-setup is about IDE and SATA disks. A profile by function, and counters of exits without \
+            addresses, tell that a device is used and not which",
         fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
         links: &[links::DEVICES],
     }),

@@ -113,6 +113,21 @@ fn emulated_device() {
 }
 
 #[test]
+fn counters_tell_that_most_exits_are_accesses() {
+    let counted = |exits: f64, ports: f64| {
+        let mut model = on(Guest::new("g", 5)).model();
+        let counters = [("exits", exits), ("io_exits", ports)];
+        model.domains[0].counters = counters.map(|(name, rate)| (name.to_owned(), rate)).into();
+        of_file(&model)
+    };
+    let report = counted(31_000.0, 24_500.0);
+    fires(&report, RuleId::EmulatedDevice, Severity::Info);
+    assert!(get(&report, RuleId::EmulatedDevice).evidence[0].contains("to ports, 79 %"), "{report:#?}");
+    silent(&counted(61_000.0, 24_500.0), RuleId::EmulatedDevice);
+    silent(&counted(900.0, 700.0), RuleId::EmulatedDevice);
+}
+
+#[test]
 fn serial_bursts_are_seen_by_their_length() {
     let burst = |count, ms: u64, late: f64| {
         let f = on(Guest::new("g", 5)
