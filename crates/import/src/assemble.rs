@@ -34,6 +34,7 @@ const SOURCES: [SourceId; 10] = [PerfData, Text, Trace, Xml, Cmdline, Mtree, Ker
 
 /// Makes one sample of all files.
 pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
+    gathered.left_out_note().into_iter().for_each(|note| gathered.notes.insert(0, note));
     let mut domains = described(&mut gathered);
     let is_alone = domains.len() == 1;
     for (pid, (is_it, nodes)) in std::mem::take(&mut gathered.node_memory) {

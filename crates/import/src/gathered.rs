@@ -1,6 +1,6 @@
 //! What the files gave, before the files of one domain are combined.
 
-use super::ImportError;
+use super::{ImportError, guest};
 use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
@@ -13,6 +13,15 @@ use sample::{DomainSample, EngineStatus, HostFacts, SourceId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Memory that what all files gave may take, estimated, bytes; less in tests. One file ends at other limits, but
+/// hundreds of thousands of small ones fit into an archive of a few megabytes.
+const MAX_KEPT: usize = if cfg!(test) { 32 << 20 } else { 512 << 20 };
+/// What a description takes, an element or option of it, a line of a log, and a cell of counters.
+const DESCRIPTION_BYTES: usize = 8 << 10;
+const PART_BYTES: usize = 256;
+/// Bytes of text that are examined in archives: most of it is of no use.
+const MAX_EXAMINED: u64 = 1 << 30;
 
 /// The content of all files so far.
 #[derive(Debug, Default)]
@@ -40,6 +49,10 @@ pub(super) struct Gathered {
     pub log: Vec<LogLine>,
     /// Bytes of text.
     pub text_bytes: u64,
+    /// Memory that this takes, estimated, bytes.
+    pub kept: usize,
+    /// Files that were not read because this is full.
+    pub left_out: usize,
     /// The host's topology.
     pub topology: HostTopology,
     /// CPUs that a guest sees, of a table beside the host's.
@@ -70,6 +83,38 @@ pub(super) struct Gathered {
     pub errors: Vec<ImportError>,
     /// Further remarks, a sentence each.
     pub notes: Vec<String>,
+}
+
+impl Gathered {
+    /// Whether another file has to be left out; it is counted then.
+    pub fn leaves_out(&mut self, is_member: bool) -> bool {
+        let is_full = self.kept >= MAX_KEPT || is_member && self.text_bytes > MAX_EXAMINED;
+        self.left_out += usize::from(is_full);
+        is_full
+    }
+
+    /// Adds measured guests.
+    pub fn measured(&mut self, guests: impl IntoIterator<Item = DomainSample>) {
+        let begin = self.guests.len();
+        self.guests.extend(guests);
+        let events = self.guests[begin..].iter().flat_map(guest::events);
+        let cells = events.map(|e| 1 + e.exits.len() + e.accesses.len() + e.userspace.len());
+        self.kept += cells.sum::<usize>() * PART_BYTES;
+    }
+
+    /// Counts what a text added to these numbers of descriptions and lines of logs. `text` is one whose parts are kept.
+    pub fn count_text(&mut self, text: &str, descriptions: usize, lines: usize) {
+        let parts = text.bytes().filter(|b| b"<,\n".contains(b)).count() + self.log.len() - lines;
+        self.kept += text.len() + parts * PART_BYTES + (self.descriptions.len() - descriptions) * DESCRIPTION_BYTES;
+    }
+
+    /// What is said of files that were left out.
+    pub fn left_out_note(&self) -> Option<String> {
+        let (kept, examined) = (MAX_KEPT >> 20, MAX_EXAMINED >> 20);
+        let limit =
+            format!("{kept} MiB of guests and their figures, or {examined} MiB of texts in archives, are the limit");
+        (self.left_out > 0).then(|| format!("{} more files are not read: {limit}", self.left_out))
+    }
 }
 
 /// A guest whose counters come without times.

@@ -12,8 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// Limit of the files of one folder.
 const MAX_FILES: usize = 4096;
-/// Bytes of text that are examined in one archive.
-const MAX_EXAMINED: u64 = 1 << 30;
 /// How deep archives within archives are read: a must-gather holds sosreports.
 const MAX_NESTED: usize = 2;
 /// Members that are named as damaged.
@@ -73,6 +71,9 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Adds the content of one file.
 fn read(path: &Path, mut file: File, gathered: &mut Gathered) -> Result<(), String> {
+    if gathered.leaves_out(false) {
+        return Ok(());
+    }
     let head = archive::beginning(&mut file)?;
     if head.is_empty() {
         return Err(format!("it is empty, or a pipe into which nobody writes; expected {EXPECTED}"));
@@ -114,21 +115,18 @@ struct MemberReader<'a> {
     read: usize,
     other: usize,
     damaged: usize,
-    examined: u64,
-    left_out: usize,
     nested: usize,
 }
 
 impl<'a> MemberReader<'a> {
     fn new(archive: &'a Path, gathered: &'a mut Gathered) -> Self {
         let messages = HashMap::new();
-        Self { archive, gathered, messages, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0, nested: 0 }
+        Self { archive, gathered, messages, read: 0, other: 0, damaged: 0, nested: 0 }
     }
 
     /// Reads one member.
     fn member(&mut self, name: &Path, content: &mut dyn Read) {
-        if self.examined > MAX_EXAMINED {
-            self.left_out += 1;
+        if self.gathered.leaves_out(true) {
             return;
         }
         let path = self.archive.join(name);
@@ -153,9 +151,8 @@ impl<'a> MemberReader<'a> {
             Content::Other(head, _) if head.is_empty() || !plain_text::is_text(&head) => return Ok(false),
             content => content,
         };
-        let (lines, bytes) = (self.gathered.log.len(), self.gathered.text_bytes);
+        let lines = self.gathered.log.len();
         let read = read_content(path, content, self.gathered);
-        self.examined += self.gathered.text_bytes - bytes;
         let mut new = self.gathered.log.split_off(lines);
         let mut seen: HashMap<String, usize> = HashMap::new();
         new.retain(|line| {
@@ -190,12 +187,7 @@ impl<'a> MemberReader<'a> {
         if self.damaged > MAX_ERRORS {
             self.gathered.notes.push(format!("{name}: {} more files cannot be read", self.damaged - MAX_ERRORS));
         }
-        if self.left_out > 0 {
-            let limit = MAX_EXAMINED >> 20;
-            let left = self.left_out;
-            self.gathered.notes.push(format!("{name}: more than {limit} MiB of text; {left} files are left out"));
-        }
-        if self.read == 0 {
+        if self.read == 0 && self.gathered.left_out == 0 {
             end?;
             return Err(format!("none of its {all} files holds anything that kvmtop reads"));
         }
@@ -338,6 +330,21 @@ mod tests {
         bytes.splice(30..30, record);
         let imported = import(&bytes);
         assert!(imported.errors[0].what.contains("members: unpack it first"), "{:?}", imported.errors);
+    }
+
+    /// An archive of a few megabytes has room for hundreds of thousands of guests, or for their devices by the million.
+    #[test]
+    fn what_all_files_give_is_bounded() {
+        let devices = format!("<domain><name>web</name><devices>{}</devices></domain>", "<disk/>".repeat(8000));
+        for (text, files) in [(XML, 6000), (devices.as_bytes(), 30)] {
+            let names: Vec<String> = (0..files).map(|n| format!("{n}.xml")).collect();
+            let members: Vec<_> = names.iter().map(|name| (name.as_str(), text)).collect();
+            let imported = import(&tar(&members));
+            assert_eq!((imported.errors.as_slice(), imported.sample.domains.len()), (&[][..], 1));
+            let (left, _) = imported.notes[0].split_once(" more files are not read").unwrap();
+            let left: usize = left.parse().unwrap();
+            assert!((files / 8..files).contains(&left), "{left} of {files}");
+        }
     }
 
     #[test]

@@ -117,10 +117,15 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
             .push(file.note("its trace lines are left out beside its tables; report them as a file of their own"));
     }
     let (described, logged) = (gathered.descriptions.len(), gathered.log.len());
-    for (source, read) in &readers {
+    let is_read = readers.iter().try_for_each(|(source, read)| {
         read(&mut file, gathered)?;
         gathered.types.insert(*source);
-    }
+        Ok::<(), String>(())
+    });
+    let is_kept = |source: &SourceId| !matches!(source, SourceId::Trace | SourceId::KernelLog);
+    let is_kept = is_profile || readers.iter().any(|(source, _)| is_kept(source));
+    gathered.count_text(if is_kept { &text } else { "" }, described, logged);
+    is_read?;
     // Someone else's guest, in a thread of several people.
     let last = gathered.log.iter().skip(logged).filter_map(|line| line.vcpu).max();
     if let [only] = &mut gathered.descriptions[described..] {
@@ -292,12 +297,12 @@ fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
         gathered.engine.lost = gathered.engine.lost.saturating_add(counters.lost);
         gathered.seconds.extend(counters.seconds.map(|s| (SourceId::Text, s)));
         let vcpus = counters.vcpus.into_iter();
-        gathered.guests.push(DomainSample {
+        gathered.measured([DomainSample {
             facts: Arc::new(guest::facts(pids.and_then(|pids| pids.parse().ok()), None)),
             threads: vcpus.map(|(vcpu, events)| ThreadSample { events, ..guest::vcpu_thread(vcpu) }).collect(),
             unattributed: counters.all,
             ..DomainSample::default()
-        });
+        }]);
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub(crate) fn read(path: &Path, file: File, gathered: &mut Gathered) -> Result<(
     engine.lost = engine.lost.saturating_add(counts.lost);
     engine.overflow = engine.overflow.saturating_add(counts.overflow);
     engine.events = engine.events.saturating_add(counts.events);
-    gathered.guests.extend(data.counters.guests(&data.reader.comms));
+    gathered.measured(data.counters.guests(&data.reader.comms));
     gathered.host.get_or_insert(data.host());
     gathered.types.insert(SourceId::PerfData);
     Ok(())

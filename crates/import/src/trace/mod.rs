@@ -200,7 +200,7 @@ impl TraceReader {
             let of_guest = places.iter().filter(|place| guest.threads.iter().any(|t| t.tid == place.tid));
             guest.places = of_guest.take(MAX_PLACES).cloned().collect();
         }
-        gathered.guests.extend(guests);
+        gathered.measured(guests);
         Ok(())
     }
 }
