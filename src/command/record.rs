@@ -3,6 +3,7 @@
 use super::{folder_of, live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
+use ::report::text;
 use judge::figures;
 use rights::for_files;
 use sample::Feed;
@@ -30,9 +31,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     while let Some(sample) = feed.next()? {
         let sample = settings.domains.apply(&sample).unwrap_or(sample);
         if samples == 0 {
-            for source in sample.sources.iter().filter(|s| s.cause.is_some()) {
-                say(&source.sentence());
-            }
+            say(&text::complaints(&sample.sources, usize::MAX));
         }
         recorder.append(&sample).map_err(|e| {
             let is_full = e.downcast_ref::<std::io::Error>().is_some();

@@ -599,6 +599,13 @@ fn words_of_a_finding_are_as_the_contract_has_them() {
     assert!(json["evidence"][0].is_string() && json["see"][0].is_string() && json["fix"][0]["needs"].is_string());
 }
 
+#[test]
+fn a_fix_of_several_sources_is_said_once() {
+    let missing = |id| SourceStatus::missing(id, format!("no {}", id.as_str()), "setcap");
+    let said = text::complaints(&[missing(SourceId::Tracepoints), missing(SourceId::KernelLog)], 80);
+    assert_eq!(said, "tracepoints missing: no tracepoints; setcap\nkernel-log missing: no kernel-log\n");
+}
+
 /// Text keeps to the width of its terminal: only tables and what is to be pasted are wider. No word is broken.
 #[test]
 fn prose_keeps_to_the_terminal_and_commands_stay_whole() {

@@ -7,6 +7,7 @@ use judge::model::{AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, HotDevi
 use kvm::time_profile::ProfileRow;
 use kvm::{Space, userspace_exit};
 use sample::{DomainState, EngineKind, SourceState, SourceStatus};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// With more guests than this, an interval of `--batch` leaves out exits and accesses.
@@ -128,12 +129,13 @@ fn clock(ms: i64) -> Option<String> {
     Some(instant.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
 }
 
-/// A line for each source that is missing or degraded: `libvirt missing: cause; fix`.
+/// A line for each source that is missing or degraded: `libvirt missing: cause; fix`. A fix of several is there once.
 pub fn complaints(sources: &[SourceStatus], columns: usize) -> String {
-    let mut out = String::new();
+    let (mut out, mut fixes) = (String::new(), HashSet::new());
     for s in sources.iter().filter(|s| s.state != SourceState::Ok) {
         let mut line = format!("{} {}", s.id.as_str(), s.state.as_str());
-        for (mark, text) in [(": ", &s.cause), ("; ", &s.fix)] {
+        let fix = s.fix.as_ref().filter(|fix| fixes.insert(*fix));
+        for (mark, text) in [(": ", s.cause.as_ref()), ("; ", fix)] {
             line.extend(text.iter().map(|text| format!("{mark}{}", cut(text, 400))));
         }
         out.push_str(&wrapped(&line, 2, columns));
