@@ -1,6 +1,6 @@
 //! `kvmtop check`: watches for a while and prints what is wrong; scripts read the exit status.
 
-use super::{columns, live, print, say_unmatched};
+use super::{columns, live, print, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use ::report::rules::{self, JsonRules};
@@ -12,12 +12,15 @@ use judge::lint::{self, Severity, StillWatched};
 use judge::model::ModelSum;
 use sample::{EngineKind, Feed};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// Exit status when nothing could be judged.
 pub const COULD_NOT_LOOK: u8 = 3;
 /// How long it watches without `--duration`.
 const DURATION: Duration = Duration::from_secs(10);
+/// How late a sample may be before the user hears of it, and then again after twice the time.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Runs it on the live host.
 pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
@@ -31,7 +34,9 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     settings.findings.keep_events = true;
     let mut live = live::start(&settings);
     live::stop_on_signals(live.commands)?;
-    let seen = watch(&mut live.feed, duration, &settings)?;
+    let taken = tell_when_late(settings.interval + PATIENCE, say)?;
+    let seen = watch(&mut live.feed, duration, &settings, &taken)?;
+    drop(taken);
     let JudgedInterval { model, mut report } = seen.context("stopped before anything was seen")?;
     // Nobody watches this list change: the most costly comes first.
     report.findings.sort_by(lint::order);
@@ -46,14 +51,14 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         && model.engine.kind == EngineKind::None
         && view.selected_findings().next().is_none()
     {
-        super::say("exits could not be counted, so most rules could not judge; `kvmtop doctor` shows how to enable it");
+        say("exits could not be counted, so most rules could not judge; `kvmtop doctor` shows how to enable it");
         return Ok(COULD_NOT_LOOK);
     }
     let status = status(&view);
     if status == COULD_NOT_LOOK
         && let Some(needed) = shortest_s(&view).map(figures::seconds)
     {
-        super::say(&format!("too little was seen to tell; the shortest useful --duration now is {needed}"));
+        say(&format!("too little was seen to tell; the shortest useful --duration now is {needed}"));
     }
     Ok(status)
 }
@@ -66,14 +71,47 @@ fn shortest_s(view: &View<'_>) -> Option<f64> {
     Some((view.model.interval_s.unwrap_or(0.0) + missing_s - 0.01).ceil())
 }
 
-/// The whole time as one interval, with the findings at its end: the rules remember what came before.
-fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow::Result<Option<JudgedInterval>> {
+/// Says when no sample is taken for a time, from a thread of its own: a host where processes, open files or groups
+/// abound can hold a sample up. Hears of each sample, and ends with the sender.
+fn tell_when_late(patience: Duration, say: impl Fn(&str) + Send + 'static) -> std::io::Result<Sender<()>> {
+    let (taken, samples) = channel();
+    std::thread::Builder::new().name("late".into()).spawn(move || {
+        rights::keep_none();
+        let (mut since, mut wait) = (Instant::now(), patience);
+        loop {
+            match samples.recv_timeout(wait) {
+                Ok(()) => (since, wait) = (Instant::now(), patience),
+                Err(RecvTimeoutError::Timeout) => {
+                    let late = figures::seconds(since.elapsed().as_secs_f64().round());
+                    say(&format!(
+                        "no sample for {late}: reading this host takes long, as with very many processes, open files \
+                         or groups; the check ends with the next sample that is due (Ctrl-C twice: at once)"
+                    ));
+                    wait *= 2;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    })?;
+    Ok(taken)
+}
+
+/// The whole time as one interval, with the findings at its end: the rules remember what came before. `taken` hears of
+/// each sample.
+fn watch(
+    feed: &mut dyn Feed,
+    duration: Duration,
+    settings: &Settings,
+    taken: &Sender<()>,
+) -> anyhow::Result<Option<JudgedInterval>> {
     let Some(first) = feed.next()? else { return Ok(None) };
     let first = Arc::new(first);
     let mut pipeline = Pipeline::new(settings.findings.clone());
     pipeline.next(first.clone());
     let (mut sum, mut report) = (ModelSum::default(), None);
     while let Some(sample) = feed.next()? {
+        // Nobody may listen.
+        let _ = taken.send(());
         let sample = Arc::new(sample);
         let passed = Duration::from_nanos(sample.mono_ns.saturating_sub(first.mono_ns));
         if let Some(interval) = pipeline.next(sample) {
@@ -133,9 +171,23 @@ mod tests {
     /// The exit status after this many seconds, and the shortest useful duration that is then printed.
     fn checked(fixture: &Fixture, seconds: u64) -> (u8, Option<f64>) {
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
-        let seen = watch(&mut Seconds(fixture.clone(), 0.0), Duration::from_secs(seconds), &settings).unwrap().unwrap();
+        let (duration, taken) = (Duration::from_secs(seconds), channel().0);
+        let seen = watch(&mut Seconds(fixture.clone(), 0.0), duration, &settings, &taken).unwrap().unwrap();
         let view = View { model: &seen.model, findings: &seen.report, source: "live", domains: &settings.domains };
         (status(&view), shortest_s(&view))
+    }
+
+    /// The second sample comes once the user has heard that it is late.
+    #[test]
+    fn a_late_sample_is_said_while_it_is_waited_for() {
+        let (said, heard) = channel();
+        let taken = tell_when_late(Duration::from_millis(5), move |text| drop(said.send(text.to_owned()))).unwrap();
+        for _ in 0..2 {
+            assert!(heard.recv().unwrap().starts_with("no sample for "), "twice the time later once more");
+        }
+        drop(taken);
+        // The thread ends.
+        while heard.recv().is_ok() {}
     }
 
     #[test]
