@@ -57,12 +57,10 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
 /// The sources, then what decides about them. A cure that is named already is not repeated.
 fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     let facts = &sample.host.facts;
-    let flavour = facts.kvm_flavour.as_deref().unwrap_or("no kvm module");
     let mut out = format!(
-        "{}  Linux {} {}  engine {}  {}\n",
+        "{}  Linux {}  engine {}  {}\n",
         cut(&facts.hostname, 32),
         cut(&facts.kernel, 32),
-        cut(flavour, 16),
         sample.engine.kind.as_str(),
         count(sample.domains.len(), "guest")
     );

@@ -42,7 +42,7 @@ pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts
         ("lockdown", lockdown(paths)),
         ("kernel.perf_event_paranoid", paranoid(paths, *rights)),
         ("tracefs", tracefs(paths)),
-        ("KVM", kvm(facts)),
+        ("KVM", kvm(paths, facts)),
     ];
     table.into_iter().map(|(name, (value, fix))| Prerequisite { name, value, fix }).collect()
 }
@@ -114,9 +114,12 @@ fn tracefs(paths: &SystemPaths) -> State {
 }
 
 /// The module that runs guests.
-fn kvm(facts: &HostFacts) -> State {
+fn kvm(paths: &SystemPaths, facts: &HostFacts) -> State {
     match &facts.kvm_flavour {
         Some(flavour) => fine(flavour.clone()),
+        None if !paths.sys.join("module").is_dir() => {
+            wrong("not known: /sys is not mounted", "`mount -t sysfs sysfs /sys`")
+        }
         None => wrong("no module is loaded", "modprobe kvm_intel (or kvm_amd)"),
     }
 }
@@ -149,6 +152,9 @@ mod tests {
         assert!(half.0.contains("cap_perfmon") && !half.0.contains("cap_bpf"), "{half:?}");
         assert_eq!(half.1, hint, "the whole of it, so that nothing is taken away");
 
+        assert!(kvm(&paths, &HostFacts::default()).1.is_some_and(|fix| fix.contains("mount -t sysfs")));
+        std::fs::create_dir_all(paths.sys.join("module")).unwrap();
+
         assert_eq!(lockdown(&paths), fine("none"));
         put(dir.path(), "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
         assert_eq!(lockdown(&paths).1, None);
@@ -174,7 +180,7 @@ mod tests {
         assert_eq!(tracefs(&paths).1, None);
 
         let facts = HostFacts { kvm_flavour: Some("kvm_amd".into()), ..HostFacts::default() };
-        assert_eq!(kvm(&facts), fine("kvm_amd"));
-        assert!(kvm(&HostFacts::default()).1.is_some());
+        assert_eq!(kvm(&paths, &facts), fine("kvm_amd"));
+        assert!(kvm(&paths, &HostFacts::default()).1.is_some_and(|fix| fix.contains("modprobe")));
     }
 }
