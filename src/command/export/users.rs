@@ -6,7 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderValue;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// bcrypt takes twice as long for each step; beyond this, seconds.
@@ -17,6 +18,8 @@ const PAUSE_FACTOR: u32 = 9;
 
 /// Checks under way and waiting; with more a scrape would wait for longer than Prometheus does.
 const MAX_CHECKS: usize = 4;
+/// Those of one client.
+const MAX_CHECKS_OF_ONE: usize = 2;
 
 /// Users and the hashes of their passwords; without users, everybody may read.
 #[derive(Debug, Default)]
@@ -26,8 +29,20 @@ pub struct Users {
     right: Mutex<BTreeMap<String, [u8; 32]>>,
     /// One check at a time.
     gate: tokio::sync::Mutex<()>,
-    /// Whoever waits for a check holds a copy.
-    queue: Arc<()>,
+    /// The clients that wait for a check.
+    waiting: Mutex<Vec<IpAddr>>,
+}
+
+/// A client's place among those that wait, until it is dropped.
+struct Place<'a>(&'a Mutex<Vec<IpAddr>>, IpAddr);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = waiting.iter().position(|client| *client == self.1) {
+            waiting.swap_remove(at);
+        }
+    }
 }
 
 impl Users {
@@ -54,8 +69,17 @@ impl Users {
         self.hashes.is_empty()
     }
 
-    /// Whether a request with this `Authorization` may read; `None`: too many passwords are being checked.
-    pub async fn allow(&self, authorization: Option<&HeaderValue>) -> Option<bool> {
+    fn place(&self, client: IpAddr) -> Option<Place<'_>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_client = waiting.iter().filter(|other| **other == client).count();
+        (waiting.len() < MAX_CHECKS && of_client < MAX_CHECKS_OF_ONE).then(|| {
+            waiting.push(client);
+            Place(&self.waiting, client)
+        })
+    }
+
+    /// Whether a client's request with this `Authorization` may read; `None`: too many passwords are being checked.
+    pub async fn allow(&self, authorization: Option<&HeaderValue>, client: IpAddr) -> Option<bool> {
         if self.is_empty() {
             return Some(true);
         }
@@ -64,10 +88,7 @@ impl Users {
         if self.right.lock().unwrap_or_else(PoisonError::into_inner).get(&user) == Some(&digest) {
             return Some(true);
         }
-        let _place = self.queue.clone();
-        if Arc::strong_count(&self.queue) > 1 + MAX_CHECKS {
-            return None;
-        }
+        let _place = self.place(client)?;
         let _alone = self.gate.lock().await;
         let began = Instant::now();
         let hash = self.hashes.get(&user);
@@ -89,4 +110,22 @@ fn basic(authorization: &HeaderValue) -> Option<(String, String)> {
     let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
     let (user, password) = text.split_once(':').filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
     Some((user.to_owned(), password.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn one_client_leaves_places_to_others() {
+        let users = Users::default();
+        let (busy, other) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+        let mut places: Vec<_> = (0..9).filter_map(|_| users.place(busy)).collect();
+        assert_eq!(places.len(), MAX_CHECKS_OF_ONE);
+        let of_other = users.place(other);
+        assert!(of_other.is_some());
+        places.clear();
+        assert!(users.place(busy).is_some(), "its places are free again");
+    }
 }
