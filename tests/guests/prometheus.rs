@@ -4,14 +4,18 @@
 use crate::common;
 use crate::common::exporter::{Exporter, answer};
 use crate::common::guest::{Guest, Work};
-use serde_json::Value;
-use std::collections::BTreeSet;
+use judge::analysis::Pipeline;
+use metrics::{HostMetrics, openmetrics, prometheus_text};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::{Fixture, Host};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -58,7 +62,7 @@ fn promtool_reads_the_metrics() {
     // All families of a guest at work, as the snapshot of a test has them.
     let snapshot = read("snapshots/metrics__one_guest.snap");
     let text = snapshot.splitn(3, "---\n").nth(2).expect("the text");
-    let Some(out) = promtool(TEST, &["check", "metrics"], &metrics::prometheus_text(text)) else { return };
+    let Some(out) = promtool(TEST, &["check", "metrics"], &prometheus_text(text)) else { return };
     assert!(out.status.success() && said(&out).is_empty(), "{}", said(&out));
     common::ran(TEST);
 }
@@ -74,6 +78,88 @@ fn alerts_and_recording_rules_do_what_their_tests_say() {
         let Some(out) = promtool(TEST, args, "") else { return };
         assert!(out.status.success(), "{}", said(&out));
     }
+    common::ran(TEST);
+}
+
+/// What `export` serves each half minute of an hour, by series. From minute 10 to 40 a guest storms, a tenth more in
+/// every second stretch of 40 s: then one of its joined findings is critical, else none.
+fn an_hour_with_a_storm() -> BTreeMap<String, Vec<String>> {
+    let host = Fixture::new(Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
+    let (mut metrics, mut pipeline, mut before) = (HostMetrics::new(false), Pipeline::default(), None);
+    let (mut hour, mut stormed) = (BTreeMap::<String, Vec<String>>::new(), 0.0);
+    for second in 0..=3600_u32 {
+        let intensity = if (second / 40).is_multiple_of(2) { 1.1 } else { 1.0 };
+        stormed += if (600..2400).contains(&second) { intensity } else { 0.0 };
+        let (mut sample, storm) = (host.sample(second.into()), host.sample(stormed));
+        for (thread, stormy) in sample.domains[0].threads.iter_mut().zip(&storm.domains[0].threads) {
+            thread.events = stormy.events.clone();
+        }
+        let sample = Arc::new(sample);
+        let interval = pipeline.next_or_first(sample.clone());
+        metrics.add(&sample, before.as_deref(), &interval);
+        before = Some(sample);
+        if second.is_multiple_of(30) {
+            let text = prometheus_text(&openmetrics(&Arc::new(metrics.clone())).expect("a text"));
+            let scrapes = second as usize / 30;
+            for (series, value) in text.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.rsplit_once(' ')) {
+                let values = hour.entry(series.to_owned()).or_default();
+                // Prometheus marks a series that a scrape lacks as stale.
+                values.resize(scrapes, "stale".to_owned());
+                values.push(value.to_owned());
+            }
+        }
+    }
+    hour.values_mut().for_each(|values| values.resize(121, "stale".to_owned()));
+    hour
+}
+
+/// Checks that each rule holds without a gap while a storm lasts, whichever of the joined ones leads and however severe
+/// they are, and that each alert about it fires once.
+#[test]
+fn a_storm_that_comes_and_goes_fires_each_alert_once() {
+    const TEST: &str = "a_storm_that_comes_and_goes_fires_each_alert_once";
+    let _beside = common::beside_others();
+    let hour = an_hour_with_a_storm();
+    let found = |rule: &str, severity: &str| -> Vec<bool> {
+        let of_rule =
+            |series: &&str| series.starts_with(&format!("kvmtop_finding{{rule=\"{rule}\",severity=\"{severity}"));
+        let all = hour.iter().filter(|(series, _)| of_rule(&series.as_str()));
+        (0..121).map(|at| all.clone().any(|(_, values)| values[at] == "1")).collect()
+    };
+    let runs = |shown: Vec<bool>| shown.chunk_by(|a, b| a == b).filter(|run| run[0]).count();
+    let rules = ["acpi-pm-timer", "rtc-tick"];
+    for rule in rules {
+        assert_eq!(runs(found(rule, "")), 1, "{rule} holds without a gap");
+        assert!(runs(found(rule, "critical")) > 5, "its severity comes and goes");
+    }
+    let series = hour.iter().map(|(series, values)| {
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        json!({"series": format!("{name}{{job=\"kvmtop\",instance=\"h1\",{labels}"), "values": values.join(" ")})
+    });
+    let samples = |value: u32| {
+        let of_rule = rules.map(|rule| format!("{{alertname=\"KvmtopFindingCritical\",rule=\"{rule}\"}}"));
+        let all = of_rule.into_iter().chain(["{alertname=\"KvmtopPmTimerStorm\"}".to_owned()]);
+        all.map(|labels| json!({"labels": labels, "value": value})).collect::<Vec<_>>()
+    };
+    let at_the_end = |expr: &str, value| json!({"expr": expr, "eval_time": "60m", "exp_samples": samples(value)});
+    let fired = "count by (alertname, rule) (count_over_time(ALERTS{alertstate=\"firing\"}[1h]))";
+    // Its value is when the alert began.
+    let again = "max by (alertname, rule) (changes(ALERTS_FOR_STATE[1h]))";
+    let rule_files = ["kvmtop-recording.yml", "kvmtop-alerts.yml"].map(|f| root().join("assets/prometheus").join(f));
+    let file = json!({
+        "rule_files": rule_files,
+        "evaluation_interval": "30s",
+        "tests": [{
+            "interval": "30s",
+            "input_series": series.collect::<Vec<_>>(),
+            "promql_expr_test": [at_the_end(fired, 1), at_the_end(again, 0)],
+        }],
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("storm.test.yml");
+    std::fs::write(&path, file.to_string()).expect("written");
+    let Some(out) = promtool(TEST, &["test", "rules", path.to_str().expect("a path")], "") else { return };
+    assert!(out.status.success(), "{}", said(&out));
     common::ran(TEST);
 }
 
