@@ -35,6 +35,7 @@ fn bursts_of_threads_leave_no_memory_behind() {
     // This process is the guest.
     let vm = kvm_ioctls::Kvm::new().and_then(|kvm| kvm.create_vm()).expect("a VM");
     let mut watch = Watch::start(&["-d", "0.2", "--engine", "none", "--no-monitor"]);
+    let before = memory_when(&mut watch, |_| true);
     let mut after = Vec::new();
     for _ in 0..BURSTS {
         let end = Arc::new(Barrier::new(THREADS + 1));
@@ -53,6 +54,11 @@ fn bursts_of_threads_leave_no_memory_behind() {
         burst.into_iter().for_each(|thread| thread.join().expect("it ends"));
         after.push(memory_when(&mut watch, |threads| (1..THREADS / 2).contains(&threads)));
     }
+    // A minute's ticks later most of what the bursts took is given back.
+    let mut resident = || watch.next()["self"]["rss_bytes"].as_u64().expect("its memory");
+    let last = after[BURSTS - 1];
+    let given_back = (0..150).any(|_| resident() - before < (last - before) / 2);
+    assert!(given_back, "{before} before, {last} after the bursts, and then {}", resident());
     watch.stop();
     drop(vm);
     let most = after[FILLING..].iter().max().expect("more bursts");

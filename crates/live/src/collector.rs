@@ -29,6 +29,8 @@ use std::time::Duration;
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
 /// Guests are read in order of PID, so that it is the same threads each time.
 const SCHED_BUDGET: usize = 512;
+/// After so many ticks memory of threads that ended is given back.
+const TRIM_TICKS: u32 = 60;
 /// Reading /proc takes no longer, unless kvmtop did not run.
 const STOPPED_NS: u64 = 2_000_000_000;
 
@@ -94,6 +96,8 @@ pub struct Collector {
     /// knows which of them each event belongs to.
     ambiguous_events: u64,
     next_ns: Option<u64>,
+    /// Ticks since memory was given back, and the most threads since then.
+    untrimmed: (u32, usize),
     /// When the host was booted, by the wall clock as it was last set.
     boot_time_ms: i64,
 }
@@ -116,6 +120,7 @@ impl Collector {
             ledger: LifeLedger::default(),
             ambiguous_events: 0,
             next_ns: None,
+            untrimmed: (0, 0),
             boot_time_ms: 0,
             options,
         }
@@ -212,7 +217,25 @@ impl Collector {
             own: own_cost(&self.options.paths),
         };
         self.make_room();
+        self.trim(sample.domains.iter().map(|d| d.threads.len()).sum());
         sample
+    }
+
+    /// Gives memory back to the kernel once most threads have ended and nothing else holds what was known of them:
+    /// glibc keeps what is freed in small pieces.
+    fn trim(&mut self, threads: usize) {
+        let (ticks, most) = self.untrimmed;
+        self.untrimmed = (ticks + 1, most.max(threads));
+        if ticks < TRIM_TICKS {
+            return;
+        }
+        self.untrimmed = (0, threads);
+        #[cfg(target_env = "gnu")]
+        #[allow(unsafe_code, reason = "no crate wraps it")]
+        if threads < most / 2 {
+            // SAFETY: it takes no pointer, and may be called from any thread.
+            unsafe { libc::malloc_trim(0) };
+        }
     }
 
     /// Lets the engine enlarge its tables when they are too small for the guests. The next sample then has another
