@@ -22,7 +22,8 @@ typedef int s32;
 #define barrier() asm volatile("" ::: "memory")
 #define offset_of(type, field) __builtin_offsetof(type, field)
 
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_STACK = 23 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
+enum { BPF_MAP_TYPE_ARRAY_OF_MAPS = 12, BPF_MAP_TYPE_STACK = 23 };
 enum { BPF_F_MMAPABLE = 1 << 10, BPF_ANY = 0, BPF_NOEXIST = 1 };
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;

@@ -15,6 +15,8 @@
 #define TASK_BITS 12  /* log2 of the buckets */
 /* A task_struct is aligned to 64 bytes and its address starts with 7 ones: 13 bits are left for a slot. */
 #define SLOT_BITS 13
+#define PART 64       /* slots a part of `slots` */
+#define SHARE_BITS 12 /* log2 of the cells of `shares` */
 
 struct extremes {
 	u64 min, max; /* 0: none yet */
@@ -115,6 +117,16 @@ struct slot {
 };
 
 _Static_assert(sizeof(struct slot) == 36864, "a slot is nine pages, so that each can be mapped by itself");
+
+/* How many slots each process may have, and how many events came of threads that got none for it. */
+struct quota {
+	u64 slots, refused;
+};
+
+/* The slots that a process has, and its id once it was refused one. */
+struct share {
+	u32 slots, refused;
+};
 
 /* Kinds of threads. */
 enum thread_kind { MAIN, IOTHREAD, POOL, IO_URING, VHOST, VCPU, KWORKER, INTERRUPT, OTHER_THREAD };

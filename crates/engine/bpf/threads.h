@@ -10,6 +10,14 @@ static always_inline struct bucket *bucket_of(u64 task)
 	return bpf_map_lookup_elem(&tasks, &b);
 }
 
+static always_inline struct slot *slot_at(u32 index)
+{
+	u32 number = index / PART, at = index % PART;
+	void *part = bpf_map_lookup_elem(&slots, &number);
+
+	return part ? bpf_map_lookup_elem(part, &at) : 0;
+}
+
 static always_inline struct slot *slot_of(u64 task)
 {
 	struct bucket *bucket = bucket_of(task);
@@ -29,7 +37,7 @@ static always_inline struct slot *slot_of(u64 task)
 	}
 	return 0;
 found:
-	return bpf_map_lookup_elem(&slots, &index);
+	return slot_at(index);
 }
 
 /* No compare-and-swap before kernel 5.12: if two new threads write one entry, the later one stays, and the other
@@ -37,23 +45,30 @@ found:
 static noinline struct slot *new_slot(u64 task)
 {
 	struct bucket *bucket = bucket_of(task);
-	u32 index = 0;
 	u64 id = bpf_get_current_pid_tgid();
+	u32 index = 0, zero = 0, process = id >> 32, at = process * seed >> (32 - SHARE_BITS);
+	struct quota *all = bpf_map_lookup_elem(&quota, &zero);
+	struct share *share = bpf_map_lookup_elem(&shares, &at);
 	struct slot *s;
 	u32 *owner;
 
-	if (!bucket)
+	if (!bucket || !all || !share)
 		return 0;
+	if (share->slots >= all->slots) {
+		share->refused = process;
+		__sync_fetch_and_add(&all->refused, 1);
+		goto full;
+	}
 	if (bpf_map_pop_elem(&free_slots, &index))
 		goto full;
-	s = bpf_map_lookup_elem(&slots, &index);
+	s = slot_at(index);
 	owner = bpf_map_lookup_elem(&owners, &index);
 	if (!s || !owner)
 		return 0;
 	s->task = task;
 	s->born = bpf_ktime_get_ns();
 	s->tid = id;
-	s->tgid = id >> 32;
+	s->tgid = process;
 	bpf_get_current_comm(s->comm, sizeof(s->comm));
 	s->cpu = bpf_get_smp_processor_id() + 1;
 #pragma unroll
@@ -62,6 +77,7 @@ static noinline struct slot *new_slot(u64 task)
 			bucket->entry[i] = task << 7 | index;
 			bucket->used = 1;
 			*owner = id;
+			__sync_fetch_and_add(&share->slots, 1);
 			return s;
 		}
 	}

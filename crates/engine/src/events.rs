@@ -54,9 +54,9 @@ pub struct Reading {
     pub disks: HashMap<i32, Vec<HostDisk>>,
     /// What interrupted each guest, by its process; no guest where it is not traced.
     pub interrupts: HashMap<i32, GuestInterrupts>,
-    /// Events the kernel dropped.
+    /// Events the kernel dropped, and events of threads without a place.
     pub lost: u64,
-    /// Events counted in an `other` cell because a table was full, or of threads without a place.
+    /// Events counted in an `other` cell because a table was full.
     pub overflow: u64,
     /// Whether `kvm_exit` fires, as `EngineStatus::fires_kvm_exit`.
     pub fires_kvm_exit: Option<bool>,
@@ -126,13 +126,13 @@ pub trait Engine: Send {
     /// Frees the cells of threads, and of whole processes, that ended and were reported.
     fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]);
 
-    /// Makes room for this many vCPU threads if its tables have less. Returns whether counters started again from zero.
+    /// Makes room for the vCPU threads of guests, given by their number in each guest, if its tables have less.
     ///
     /// # Errors
     /// When the kernel refuses; the engine then stays as it was.
-    fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
+    fn make_room(&mut self, vcpus: &mut dyn Iterator<Item = usize>) -> Result<(), EngineError> {
         let _ = vcpus;
-        Ok(false)
+        Ok(())
     }
 
     /// What it cannot measure and why; empty when nothing is missing.

@@ -238,14 +238,11 @@ impl Collector {
         }
     }
 
-    /// Lets the engine enlarge its tables when they are too small for the guests. The next sample then has another
-    /// generation.
+    /// Lets the engine enlarge its tables when they are too small for the guests.
     fn make_room(&mut self) {
         let Some(engine) = &mut self.options.engine else { return };
-        match engine.make_room(self.guests.values().map(|guest| guest.files.vcpus.len()).sum()) {
-            Ok(false) => {}
-            Ok(true) => self.restarted(),
-            Err(why) => self.refused = Some(why),
+        if let Err(why) = engine.make_room(&mut self.guests.values().map(|guest| guest.files.vcpus.len())) {
+            self.refused = Some(why);
         }
     }
 

@@ -22,6 +22,10 @@ pub const WAYS: usize = 7;
 pub const TASK_BITS: u32 = 12;
 /// Bits for a slot in an entry of a bucket.
 pub const SLOT_BITS: u32 = 13;
+/// Slots in a part of `slots`.
+pub const PART: usize = 64;
+/// log2 of the number of cells of `shares`.
+pub const SHARE_BITS: u32 = 12;
 /// Marks exits of arm64, whose event carries no `isa`.
 pub const ISA_ARM64: u32 = 0xa64;
 
@@ -160,8 +164,26 @@ pub struct Bucket {
     pub entry: [AtomicU64; WAYS],
 }
 
+/// `struct quota`.
+#[repr(C)]
+pub struct Quota {
+    pub slots: AtomicU64,
+    pub refused: AtomicU64,
+}
+
+/// `struct share`.
+#[repr(C)]
+pub struct Share {
+    pub slots: AtomicU32,
+    pub refused: AtomicU32,
+}
+
 // SAFETY: repr(C), atomics and arrays of atomics alone.
 unsafe impl SharedMemory for Slot {}
+// SAFETY: as above.
+unsafe impl SharedMemory for Quota {}
+// SAFETY: as above.
+unsafe impl SharedMemory for Share {}
 // SAFETY: as above.
 unsafe impl SharedMemory for Bucket {}
 // SAFETY: an atomic.
@@ -170,6 +192,11 @@ unsafe impl SharedMemory for AtomicU64 {}
 /// The bucket of a task, as `bucket_of` in `threads.h` computes it.
 pub fn bucket_of(task: u64) -> usize {
     ((task >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TASK_BITS)) as usize
+}
+
+/// The cell of a process in `shares`, as `new_slot` in `threads.h` computes it.
+pub fn share_of(process: u32, seed: u32) -> usize {
+    (process.wrapping_mul(seed) >> (32 - SHARE_BITS)) as usize
 }
 
 /// The kinds of threads, by number: `enum thread_kind`.

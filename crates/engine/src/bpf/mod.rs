@@ -10,10 +10,11 @@
 //! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
 //! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
 //!
-//! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that there is room for, and
-//! 256 KiB for the index from task to slot. What does not fit is counted as overflow, and [`Engine::make_room`] reloads
-//! the programs with larger tables. File descriptors hold everything: nothing stays in the kernel when the process
-//! ends, however it ends.
+//! Kernel memory: 36 KiB for each of the threads that there is room for, and some 400 KiB besides.
+//! [`Engine::make_room`] adds room while the programs count. Events of threads that come before there is room for them
+//! are lost, and counted as lost. A process has at most half of the room, and never more than for
+//! [`tables::MAX_OF_PROCESS`] threads, so that what one process does costs no other process's events. File descriptors
+//! hold everything: nothing stays in the kernel when the process ends, however it ends.
 
 mod attached;
 mod btf;
@@ -43,9 +44,6 @@ use sample::{EngineKind, EngineLevel};
 /// The least number of slots: room for guests that start later, in 9 MiB of kernel memory.
 const MIN_SLOTS: usize = 256;
 
-/// Slots take at most this part of the memory that kvmtop may use.
-const MEMORY_PART: u64 = 8;
-
 /// Counts with BPF programs.
 #[derive(Debug, Default)]
 pub struct BpfEngine {
@@ -58,16 +56,6 @@ pub struct BpfEngine {
     interrupts: Option<InterruptTracer>,
     /// Kept when the level changes: whether a kernel fires `kvm_exit` does not change.
     fires: Option<bool>,
-    /// Events that replaced programs had counted since their last reading.
-    cut_off: u64,
-    /// There is no memory for more slots than this, or the kernel refused more.
-    ceiling: usize,
-}
-
-/// As many slots as a limit of memory leaves room for.
-fn slots_in(limit: Option<u64>) -> usize {
-    let slots = limit.map_or(u64::MAX, |limit| limit / MEMORY_PART / layout::SLOT_SIZE as u64);
-    usize::try_from(slots).unwrap_or(usize::MAX).clamp(1, tables::MAX_SLOTS)
 }
 
 impl BpfEngine {
@@ -76,35 +64,13 @@ impl BpfEngine {
     /// # Errors
     /// When BPF cannot be used at all. Whatever else is missing is in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
-        let ceiling = slots_in(rights::memory_limit());
-        let mut engine = Self { topology, threads, ceiling, ..Self::default() };
+        let mut engine = Self { topology, threads, ..Self::default() };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
 
     fn start(&self) -> Result<Running, EngineError> {
-        Running::start(&self.topology, self.slots_for(self.threads))
-    }
-
-    fn slots_for(&self, threads: usize) -> usize {
-        (2 * threads).max(MIN_SLOTS).next_power_of_two().min(self.ceiling)
-    }
-
-    /// Whether there is no room for so many more slots that they are worth the memory that old and new tables take for
-    /// a moment.
-    fn is_full(&self, slots: usize, threads: usize) -> bool {
-        self.slots_for(threads) < slots + slots / 2
-    }
-
-    /// What to do where threads have no slot.
-    fn cure(&self, slots: usize) -> String {
-        if slots == tables::MAX_SLOTS {
-            "start kvmtop with --engine perf, which has no such limit".into()
-        } else if self.is_full(slots, slots + 1) {
-            "raise the memory limit of kvmtop's cgroup (memory.max), which leaves room for no more".into()
-        } else {
-            "nothing to do: kvmtop makes more room from the next interval on".into()
-        }
+        Running::start(&self.topology, (2 * self.threads).max(MIN_SLOTS))
     }
 }
 
@@ -124,7 +90,6 @@ impl Engine for BpfEngine {
                 EngineLevel::None => None,
                 EngineLevel::Full => Some(self.start()?),
             };
-            self.cut_off = 0;
         }
         Ok(())
     }
@@ -154,7 +119,6 @@ impl Engine for BpfEngine {
             other => self.fires.or(other),
         };
         reading.fires_kvm_exit = self.fires;
-        reading.lost += self.cut_off;
         if let Some(events) = &self.kvm_events {
             reading.kvm_events = events.read();
             reading.overflow += events.homeless.count(0);
@@ -186,25 +150,14 @@ impl Engine for BpfEngine {
         }
     }
 
-    fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
-        let Some(old) = &mut self.running else { return Ok(false) };
-        let slots = old.tables.count;
-        // A thread without a slot proves that more threads exist, even where the guest's files cannot be read.
-        let wanted = if old.tables.homeless() > 0 { vcpus.max(slots + 1) } else { vcpus };
-        if wanted <= slots || self.is_full(slots, wanted) {
-            return Ok(false);
-        }
-        self.threads = wanted;
-        let new = self.start().inspect_err(|_| self.ceiling = slots)?;
-        if let Some(mut old) = self.running.replace(new) {
-            let before = old.counted;
-            self.cut_off = old.read().events.saturating_sub(before);
-        }
-        Ok(true)
+    fn make_room(&mut self, vcpus: &mut dyn Iterator<Item = usize>) -> Result<(), EngineError> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        self.threads = vcpus.map(|of_guest| of_guest.min(tables::MAX_OF_PROCESS)).sum();
+        running.make_room(self.threads)
     }
 
     fn gaps(&self) -> Vec<EngineError> {
-        self.running.as_ref().map(|running| running.gaps(|slots| self.cure(slots))).unwrap_or_default()
+        self.running.as_ref().map(Running::gaps).unwrap_or_default()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::btf;
 use super::refusal::{Refusal, Stage};
 use super::sys::{self, Mapping, Record};
+use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_ARRAY_OF_MAPS;
 use aya_obj::generated::{bpf_insn, bpf_prog_type};
 use aya_obj::obj::{EbpfSectionKind, ProgramSection};
 use kvm::format::EventFormat;
@@ -18,6 +19,9 @@ pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvm
 pub(super) static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/events.bpf.o"));
 pub(super) static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/disks.bpf.o"));
 pub(super) static INTERRUPTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));
+
+/// The map that the elements of a map of maps are like.
+pub(super) const PATTERN: &str = "part";
 
 /// Settings of an object that are fixed before it is loaded.
 #[derive(Debug, Default)]
@@ -49,12 +53,15 @@ impl Object {
         object.patch_map_data(globals).map_err(|e| Refusal::broken(&e))?;
         let btf = btf::of(events, &object).map_err(|e| Refusal::broken(&e))?;
         object.relocate_btf(&btf).map_err(|e| Refusal::broken(&e))?;
-        let mut maps = HashMap::new();
-        for (name, map) in &mut object.maps {
+        let mut maps = HashMap::<String, OwnedFd>::new();
+        let is_of_maps = |map: &aya_obj::Map| map.map_type() == BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
+        let (outer, plain): (Vec<_>, Vec<_>) = object.maps.iter_mut().partition(|(_, map)| is_of_maps(map));
+        for (name, map) in plain.into_iter().chain(outer) {
             if let Some(size) = choices.sizes.get(name.as_str()) {
                 map.set_max_entries(*size);
             }
-            let fd = sys::create_map(map, name).map_err(|e| Refusal::new(Stage::Map, name, e))?;
+            let pattern = maps.get(PATTERN).map(AsFd::as_fd).filter(|_| is_of_maps(map));
+            let fd = sys::create_map(map, name, pattern).map_err(|e| Refusal::new(Stage::Map, name, e))?;
             let section = map.section_kind();
             if !map.data().is_empty() {
                 sys::update(fd.as_fd(), Some(0), map.data()).map_err(|e| Refusal::new(Stage::Map, name, e))?;
@@ -103,6 +110,11 @@ impl Object {
     /// Takes a map out; the kernel keeps it as long as a program uses it.
     pub fn take_map(&mut self, name: &str) -> Result<OwnedFd, Refusal> {
         self.maps.remove(name).ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+    }
+
+    /// What a map is like.
+    pub fn definition(&self, name: &str) -> Result<aya_obj::Map, Refusal> {
+        self.object.maps.get(name).cloned().ok_or_else(|| Refusal::broken(&format!("no map {name}")))
     }
 
     /// The size of a map's values.

@@ -8,7 +8,7 @@ use super::programs::Programs;
 use super::refusal::{Refusal, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
-use super::tables::Tables;
+use super::tables::{Homeless, MAX_OF_PROCESS, MAX_SLOTS, Tables};
 use crate::events::{EngineError, Reading, ThreadKey, TracedThread};
 use crate::monotonic_ns;
 use crate::tracefs::Tracefs;
@@ -18,6 +18,7 @@ use kvm::format::EventFormat;
 use kvm::topology::HostTopology;
 use sample::MissingExtreme;
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,14 +36,16 @@ pub(super) struct Running {
     names: ReasonNames,
     /// What forgotten threads had counted, and their overflow.
     past: (u64, u64),
-    /// Events counted up to the last reading.
-    pub counted: u64,
-    /// The same by slot.
+    /// Events counted up to the last reading, by slot.
     counted_in: HashMap<usize, u64>,
     /// Events of forgotten threads that came after their last reading.
     unread: u64,
     /// The slots of the last reading that another slot of the same thread took in.
     joined: HashMap<ThreadKey, ThreadKey>,
+    /// Events without a slot up to the last reading, those of the interval before it, and whose share was too small.
+    homeless: Homeless,
+    left_out: Homeless,
+    greedy: Vec<u32>,
 }
 
 impl Running {
@@ -60,14 +63,13 @@ impl Running {
         }
         let exit = kvm_exit_format();
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
-        let slots_of = |map| (map, slots as u32);
         let raw = kernel_btf::exit_reason();
-        let choices = Choices {
-            sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("cpus", cpus)].into(),
-            constants: raw.iter().flatten().map(|(name, at)| (*name, *at)).collect(),
-        };
+        // Odd, so that processes with neighbouring ids have cells of their own.
+        let seed = std::hash::RandomState::new().hash_one(slots) as u32 | 1;
+        let constants = raw.iter().flatten().map(|(name, at)| (*name, *at)).chain([("seed", seed)]);
+        let choices = Choices { sizes: [("cpus", cpus)].into(), constants: constants.collect() };
         let mut object = Object::prepare(object::MAIN, exit.as_ref().map_or(&[], std::slice::from_ref), &choices)?;
-        let tables = Tables::new(&mut object, slots)?;
+        let tables = Tables::new(&mut object, slots, seed)?;
         fill_cpus(object.map("cpus")?, topology)?;
         let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
         let programs = Programs::start(&object, exit.as_ref().map(|format| format.id), raw.is_some())?;
@@ -78,10 +80,12 @@ impl Running {
             programs,
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
             past: (0, 0),
-            counted: 0,
             counted_in: HashMap::new(),
             unread: 0,
             joined: HashMap::new(),
+            homeless: Homeless::default(),
+            left_out: Homeless::default(),
+            greedy: Vec::new(),
         })
     }
 
@@ -112,9 +116,11 @@ impl Running {
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
-        self.counted = reading.events;
-        reading.lost = self.programs.attached.missed("kvm_") + self.unread;
-        reading.overflow += self.tables.homeless();
+        let Homeless { events, refused } = self.tables.homeless();
+        let before = std::mem::replace(&mut self.homeless, Homeless { events, refused });
+        self.left_out = Homeless { events: events - before.events, refused: refused - before.refused };
+        self.greedy = if self.left_out.refused > 0 { self.tables.greedy() } else { Vec::new() };
+        reading.lost = self.programs.attached.missed("kvm_") + self.unread + events;
         reading
     }
 
@@ -141,20 +147,47 @@ impl Running {
         self.tables.taken().len()
     }
 
-    /// What is missing; `cure`: what to do where there are more threads than this many slots.
-    pub fn gaps(&self, cure: impl FnOnce(usize) -> String) -> Vec<EngineError> {
+    /// Makes room for twice `vcpus` threads, or for more than have come.
+    ///
+    /// # Errors
+    /// When the kernel has no memory for them.
+    pub fn make_room(&mut self, vcpus: usize) -> Result<(), EngineError> {
+        let Homeless { events, refused } = self.left_out;
+        let is_full = events > refused || (refused > 0 && self.tables.quota() < MAX_OF_PROCESS);
+        let wanted = vcpus.max(if is_full { self.tables.count() } else { 0 });
+        self.tables.grow(2 * wanted).map_err(|e| Refusal::new(Stage::Map, "slots", e).into())
+    }
+
+    /// What is missing.
+    pub fn gaps(&self) -> Vec<EngineError> {
         let mut gaps = self.programs.gaps.clone();
-        if self.tables.homeless() > 0 {
-            gaps.push(EngineError {
-                cause: format!(
-                    "there are more vCPU threads than the {} that room was made for: events of the others are lost",
-                    self.tables.count
-                ),
-                fix: cure(self.tables.count),
-            });
+        let (count, quota) = (self.tables.count(), self.tables.quota());
+        if self.left_out.events > self.left_out.refused {
+            let cause = format!(
+                "there are more vCPU threads than the {count} that room was made for: events of the others are lost"
+            );
+            gaps.push(EngineError { cause, fix: cure(count, self.tables.ceiling) });
+        }
+        if let Some(process) = self.greedy.first() {
+            let cause = format!(
+                "process {process} began more vCPU threads in an interval than the {quota} that one process has room \
+                 for: events of its other threads are lost"
+            );
+            let count = if quota == MAX_OF_PROCESS { MAX_SLOTS } else { count };
+            gaps.push(EngineError { cause, fix: cure(count, self.tables.ceiling) });
         }
         gaps
     }
+}
+
+/// What to do where `count` slots are too few, and there is memory for no more than `ceiling`.
+pub(super) fn cure(count: usize, ceiling: usize) -> String {
+    match count {
+        MAX_SLOTS => "start kvmtop with --engine perf, which has no such limit",
+        _ if count < ceiling => "nothing to do: kvmtop makes more room from the next interval on",
+        _ => "raise the memory limit of kvmtop's cgroup (memory.max), which leaves room for no more",
+    }
+    .into()
 }
 
 /// Puts the slots of one life together; returns the life of each slot that went into another. Of two slots with one

@@ -51,16 +51,17 @@ fn short_name(name: &str) -> [c_char; 16] {
     short
 }
 
-/// Creates a map.
+/// Creates a map; one whose elements are maps gets the pattern of these.
 ///
 /// # Errors
 /// The kernel's: EPERM without `CAP_BPF`, ENOMEM, EINVAL for a type it does not know.
-pub fn create_map(map: &aya_obj::Map, name: &str) -> io::Result<OwnedFd> {
+pub fn create_map(map: &aya_obj::Map, name: &str, pattern: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
     let mut attr = attributes();
     // SAFETY: numbers alone, for which zeros are a value.
     let create = unsafe { &mut attr.__bindgen_anon_1 };
     (create.map_type, create.map_flags, create.max_entries) = (map.map_type(), map.map_flags(), map.max_entries());
     (create.key_size, create.value_size, create.map_name) = (map.key_size(), map.value_size(), short_name(name));
+    create.inner_map_fd = pattern.map_or(0, number);
     bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).and_then(owned)
 }
 

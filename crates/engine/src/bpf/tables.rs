@@ -1,89 +1,148 @@
 //! The maps of a running engine, seen from user space: the taken slots, their memory, and how to free them.
 
-use super::layout::{Bucket, SLOT_BITS, SLOT_SIZE, Slot, TASK_BITS, WAYS, bucket_of};
-use super::object::Object;
+use super::layout::{
+    Bucket, PART, Quota, SHARE_BITS, SLOT_BITS, SLOT_SIZE, Share, Slot, TASK_BITS, WAYS, bucket_of, share_of,
+};
+use super::object::{Object, PATTERN};
 use super::refusal::{Refusal, Stage};
 use super::sys::{self, Mapping};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An element of `owners` takes eight bytes: the kernel rounds up (kernel/bpf/arraymap.c, `elem_size`).
 const OWNER_SIZE: usize = 8;
 
-/// Slots in a window of 2.25 MiB, a multiple of every page size.
-const WINDOW: usize = 64;
-
-/// Windows that stay mapped.
+/// Parts that stay mapped.
 const KEPT: usize = 8;
 
+/// The most slots of one process: KVM gives a guest no more vCPUs on most kernels (`KVM_MAX_VCPUS`).
+pub const MAX_OF_PROCESS: usize = 1024;
+
 /// The largest number of slots.
-pub(super) const MAX_SLOTS: usize = (1 << SLOT_BITS) - 1;
+pub(super) const MAX_SLOTS: usize = 1 << SLOT_BITS;
+
+/// Slots take at most this part of the memory that kvmtop may use.
+const MEMORY_PART: u64 = 8;
+
+/// As many slots as a limit of memory leaves room for, in whole parts.
+pub(super) fn slots_in(limit: Option<u64>) -> usize {
+    let slots = limit.map_or(u64::MAX, |limit| limit / MEMORY_PART / SLOT_SIZE as u64);
+    let parts = usize::try_from(slots).unwrap_or(usize::MAX) / PART;
+    (parts * PART).clamp(PART, MAX_SLOTS)
+}
 
 #[derive(Debug)]
 pub(super) struct Tables {
     slots: OwnedFd,
-    /// Windows onto the slots' memory by number. Mapping takes time, and mapped memory counts as resident: the first
-    /// few stay mapped, and one of the others at a time.
+    /// What each part is like.
+    pattern: aya_obj::Map,
+    parts: Vec<OwnedFd>,
+    /// The memory of parts by number. Mapping takes time, and mapped memory counts as resident: the first few stay
+    /// mapped, and one of the others at a time.
     windows: BTreeMap<usize, Mapping>,
     owners: Mapping,
     tasks: Mapping,
     homeless: Mapping,
+    quota: Mapping,
+    shares: Mapping,
+    seed: u32,
     free: OwnedFd,
-    /// The number of slots.
-    pub count: usize,
+    /// There is memory for no more slots.
+    pub ceiling: usize,
+}
+
+/// Events of threads that have no slot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Homeless {
+    /// All of them.
+    pub events: u64,
+    /// Those whose process has its share of the slots.
+    pub refused: u64,
 }
 
 impl Tables {
-    /// Takes over the maps of an object that was prepared for `count` slots, and marks all as free.
-    pub fn new(object: &mut Object, count: usize) -> Result<Self, Refusal> {
-        let tables = Self {
-            owners: object.mapping("owners", count, OWNER_SIZE)?,
+    /// Takes over the maps of an object, and marks `count` slots as free. `seed`: the object's.
+    pub fn new(object: &mut Object, count: usize, seed: u32) -> Result<Self, Refusal> {
+        let mut tables = Self {
+            owners: object.mapping("owners", MAX_SLOTS, OWNER_SIZE)?,
             tasks: object.mapping("tasks", 1 << TASK_BITS, size_of::<Bucket>())?,
             homeless: object.homeless()?,
+            quota: object.mapping("quota", 1, size_of::<Quota>())?,
+            shares: object.mapping("shares", 1 << SHARE_BITS, size_of::<Share>())?,
+            seed,
             slots: object.take_map("slots")?,
+            pattern: object.definition(PATTERN)?,
             free: object.take_map("free_slots")?,
+            parts: Vec::new(),
             windows: BTreeMap::new(),
-            count,
+            ceiling: slots_in(rights::memory_limit()),
         };
-        // A stack: low numbers are taken first, and reused, so that few pages are ever touched.
-        (0..count as u32).rev().try_for_each(|slot| tables.give_back(slot))?;
+        tables.grow(count).map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
         Ok(tables)
     }
 
-    fn give_back(&self, slot: u32) -> Result<(), Refusal> {
-        sys::update(self.free.as_fd(), None, &slot.to_ne_bytes()).map_err(|e| Refusal::new(Stage::Map, "free_slots", e))
+    /// The number of slots.
+    pub fn count(&self) -> usize {
+        self.parts.len() * PART
+    }
+
+    /// How many slots each process may have: other processes' new threads find one until more are added.
+    pub fn quota(&self) -> usize {
+        MAX_OF_PROCESS.min(self.count() / 2)
+    }
+
+    /// Adds slots until there are `count`, or as many as there is memory for, while programs count.
+    pub fn grow(&mut self, count: usize) -> io::Result<()> {
+        while self.count() < count.min(self.ceiling) {
+            let part = sys::create_map(&self.pattern, PATTERN, None)?;
+            let number = self.parts.len() as u32;
+            sys::update(self.slots.as_fd(), Some(number), &part.as_fd().as_raw_fd().to_ne_bytes())?;
+            let first = self.count() as u32;
+            self.parts.push(part);
+            // A stack: low numbers are taken first, and reused, so that few pages are ever touched.
+            (first..first + PART as u32).rev().try_for_each(|slot| self.give_back(slot))?;
+        }
+        if let Some(quota) = self.quota.at::<Quota>(0) {
+            quota.slots.store(self.quota() as u64, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, slot: u32) -> io::Result<()> {
+        sys::update(self.free.as_fd(), None, &slot.to_ne_bytes())
     }
 
     /// The slots that threads have taken.
     pub fn taken(&self) -> Vec<usize> {
-        (0..self.count).filter(|i| self.owners.count(i * OWNER_SIZE) != 0).collect()
+        (0..self.count()).filter(|i| self.owners.count(i * OWNER_SIZE) != 0).collect()
     }
 
-    /// A slot's memory. Slots that follow each other are mapped together.
+    /// A slot's memory. The slots of a part are mapped together.
     pub fn slot(&mut self, index: usize) -> Option<&Slot> {
-        let number = index / WINDOW;
+        let number = index / PART;
         if !self.windows.contains_key(&number) {
             self.windows.retain(|kept, _| *kept < KEPT);
-            let start = number * WINDOW;
-            let len = WINDOW.min(self.count.checked_sub(start)?) * SLOT_SIZE;
-            let len = len.next_multiple_of(rustix::param::page_size());
-            self.windows.insert(number, Mapping::new(self.slots.as_fd(), start * SLOT_SIZE, len).ok()?);
+            let part = self.parts.get(number)?;
+            // A multiple of every page size.
+            self.windows.insert(number, Mapping::new(part.as_fd(), 0, PART * SLOT_SIZE).ok()?);
         }
-        self.windows.get(&number)?.at(index % WINDOW * SLOT_SIZE)
+        self.windows.get(&number)?.at(index % PART * SLOT_SIZE)
     }
 
     /// Unmaps what only free slots are in: after a burst of threads the memory of their slots would count as kvmtop's.
     pub fn unmap_unused(&mut self, taken: &[usize]) {
         self.windows.retain(|number, _| {
-            let first = taken.partition_point(|index| *index < number * WINDOW);
-            taken.get(first).is_some_and(|index| *index < (number + 1) * WINDOW)
+            let first = taken.partition_point(|index| *index < number * PART);
+            taken.get(first).is_some_and(|index| *index < (number + 1) * PART)
         });
     }
 
     /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared.
     pub fn release(&mut self, index: usize) {
-        let Some(task) = self.slot(index).map(|slot| slot.task.load(Relaxed)) else { return };
+        let of_slot = |slot: &Slot| (slot.task.load(Relaxed), slot.tgid.load(Relaxed));
+        let Some((task, process)) = self.slot(index).map(of_slot) else { return };
         if let Some(bucket) = self.tasks.at::<Bucket>(bucket_of(task) * size_of::<Bucket>()) {
             let entry = task << 7 | index as u64;
             for way in bucket.entry.iter().take(WAYS) {
@@ -95,12 +154,22 @@ impl Tables {
         if let Some(owner) = self.owners.at::<AtomicU64>(index * OWNER_SIZE) {
             owner.store(0, Relaxed);
         }
+        if let Some(share) = self.shares.at::<Share>(share_of(process, self.seed) * size_of::<Share>()) {
+            share.slots.fetch_sub(1, Relaxed);
+        }
         // Refused only if it was never taken.
         let _ = self.give_back(index as u32);
     }
 
     /// Events of threads that found no slot.
-    pub fn homeless(&self) -> u64 {
-        self.homeless.count(0)
+    pub fn homeless(&self) -> Homeless {
+        let refused = self.quota.at::<Quota>(0).map_or(0, |quota| quota.refused.load(Relaxed));
+        Homeless { events: self.homeless.count(0), refused }
+    }
+
+    /// The processes that wanted more than their share since this was last asked.
+    pub fn greedy(&self) -> Vec<u32> {
+        let cells = (0..1 << SHARE_BITS).filter_map(|i| self.shares.at::<Share>(i * size_of::<Share>()));
+        cells.filter(|share| share.refused.load(Relaxed) > 0).map(|share| share.refused.swap(0, Relaxed)).collect()
     }
 }
