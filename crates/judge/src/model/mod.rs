@@ -40,7 +40,7 @@ pub use traced::Traced;
 
 use std::collections::HashMap;
 
-use sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus, growth};
+use sample::{DomainFacts, DomainState, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus, growth};
 
 /// A rate over a shorter interval says nothing, seconds.
 pub(crate) const MIN_RATE_S: f64 = 0.05;
@@ -123,8 +123,10 @@ impl Model {
             whole: is_whole,
             previous_boot_ns: previous.map(|p| p.boot_ns),
         };
-        // The first one stays where two have the same identity.
+        // The first one stays where two have the same identity. What ended does not continue: of a guest that lived
+        // between two samples the start is not known, so that one with the same id would be taken for its continuation.
         let before = previous.into_iter().flat_map(|p| p.domains.iter().rev());
+        let before = before.filter(|d| d.state != DomainState::Ended);
         let before: HashMap<_, _> = before.map(|d| (d.facts.id(), d)).collect();
         let domains = sample
             .domains

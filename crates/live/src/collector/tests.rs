@@ -16,10 +16,42 @@ use std::sync::{Arc, Mutex};
 struct Counted {
     threads: Vec<TracedThread>,
     forgotten: Vec<i32>,
-    /// `None`: it never has to grow.
-    room: Option<usize>,
     /// Of `--kvm-events`: how many of its one event each process had.
     kvm_events: HashMap<i32, u64>,
+    /// The reads of each thread in the last reading, and what threads did after it until they were forgotten.
+    read: HashMap<ThreadKey, u64>,
+    lost: u64,
+    /// What forgotten threads had done, by id and begin: what they do later begins again at zero.
+    left: HashMap<(i32, u64), u64>,
+}
+
+impl Counted {
+    /// One life of a thread's id, from and to these milliseconds, has read port 0x71 this often in all.
+    fn count(&mut self, pid: i32, (tid, from): (i32, u64), to: Option<u64>, reads: u64) {
+        let left = self.left.get(&(tid, from)).copied();
+        let more = reads - left.unwrap_or(0);
+        if more > 0 {
+            let key = ThreadKey { tid, born_ns: from * 1_000_000 + left.unwrap_or(0) };
+            self.put(traced(pid, key, to.map(|to| to * 1_000_000), more));
+        }
+    }
+
+    fn put(&mut self, traced: TracedThread) {
+        self.threads.retain(|thread| thread.key != traced.key);
+        self.threads.push(traced);
+    }
+}
+
+/// A thread that has read port 0x71 this often.
+fn traced(pid: i32, key: ThreadKey, died_ns: Option<u64>, count: u64) -> TracedThread {
+    let cell = AccessCell {
+        space: Space::Pio,
+        address: Some(0x71),
+        time: Timing { count, max_ns: Some(5), ..Timing::default() },
+        ..AccessCell::default()
+    };
+    let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
+    TracedThread { key, died_ns, pid, comm: "guest".into(), vcpu: Some(0), events }
 }
 
 struct FakeEngine(Arc<Mutex<Counted>>, EngineLevel);
@@ -44,26 +76,25 @@ impl Engine for FakeEngine {
     }
 
     fn read(&mut self) -> Reading {
-        let counted = self.0.lock().unwrap();
-        let kvm_events = counted.kvm_events.iter().map(|(pid, n)| (*pid, [("kvm_eoi".to_owned(), *n)].into()));
-        Reading { threads: counted.threads.clone(), kvm_events: kvm_events.collect(), ..Reading::default() }
-    }
-
-    fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
         let mut counted = self.0.lock().unwrap();
-        let grows = counted.room.is_some_and(|room| vcpus > room);
-        if grows {
-            counted.room = Some(vcpus);
-            counted.threads.clear();
-        }
-        Ok(grows)
+        counted.read = counted.threads.iter().map(|thread| (thread.key, count(&thread.events))).collect();
+        let kvm_events = counted.kvm_events.iter().map(|(pid, n)| (*pid, [("kvm_eoi".to_owned(), *n)].into()));
+        let kvm_events = kvm_events.collect();
+        Reading { threads: counted.threads.clone(), kvm_events, lost: counted.lost, ..Reading::default() }
     }
 
     fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]) {
         let mut counted = self.0.lock().unwrap();
         counted.kvm_events.retain(|pid, _| !processes.contains(pid));
         counted.forgotten.extend(threads.iter().map(|key| key.tid));
-        counted.threads.retain(|thread| !threads.contains(&thread.key));
+        let all = std::mem::take(&mut counted.threads).into_iter();
+        let (gone, stay): (Vec<_>, Vec<_>) = all.partition(|thread| threads.contains(&thread.key));
+        counted.threads = stay;
+        for thread in gone {
+            let done = count(&thread.events);
+            counted.lost += done.saturating_sub(counted.read.get(&thread.key).copied().unwrap_or(0));
+            *counted.left.entry((thread.key.tid, thread.key.born_ns / 1_000_000)).or_default() += done;
+        }
     }
 }
 
@@ -111,17 +142,7 @@ impl Bench {
 
     /// The same of one life of a thread's id.
     fn reads_of(&self, pid: i32, key: ThreadKey, died_ns: Option<u64>, count: u64) {
-        let cell = AccessCell {
-            space: Space::Pio,
-            address: Some(0x71),
-            time: Timing { count, max_ns: Some(5), ..Timing::default() },
-            ..AccessCell::default()
-        };
-        let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
-        let traced = TracedThread { key, died_ns, pid, comm: "guest".into(), vcpu: Some(0), events };
-        let threads = &mut self.counted.lock().unwrap().threads;
-        threads.retain(|thread| thread.key != key);
-        threads.push(traced);
+        self.counted.lock().unwrap().put(traced(pid, key, died_ns, count));
     }
 
     fn forgotten(&self) -> Vec<i32> {
@@ -255,22 +276,6 @@ fn another_level_begins_the_counts_anew() {
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 0)]);
     assert_eq!((sample.engine.generation, sample.engine.level), (1, EngineLevel::None));
-}
-
-#[test]
-fn an_engine_that_had_to_grow_begins_a_new_generation() {
-    let mut b = Bench::new();
-    b.counted.lock().unwrap().room = Some(0);
-    assert_eq!(b.collector.tick().engine.generation, 0);
-    b.guest(10, "a", "CPU 0/KVM");
-    b.reads(10, 11, 7);
-    // What was read before the swap is reported; the sample after it does not continue from there.
-    let before = b.collector.tick();
-    assert_eq!((before.engine.generation, seen(&before)[0].2), (0, 7));
-    b.reads(10, 11, 3);
-    let after = b.collector.tick();
-    assert_eq!((after.engine.generation, seen(&after)[0].2), (1, 3));
-    assert_eq!(b.collector.tick().engine.generation, 1);
 }
 
 #[test]

@@ -200,3 +200,118 @@ fn a_thread_id_used_again_in_its_own_process_counts_each_thread() {
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 108, 0)]);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 100, 0)]);
 }
+
+/// A process that holds a VM, milliseconds: it begins this long after the end of the one before, and lives this long.
+#[derive(Debug, Clone)]
+struct Life {
+    pause: u64,
+    lasts: u64,
+    pid: i32,
+    /// Its vCPU threads: id, begin and end in thousandths of the process's life, reads.
+    threads: Vec<(i32, u64, u64, u64)>,
+}
+
+fn lives() -> impl proptest::strategy::Strategy<Value = Vec<Life>> {
+    use proptest::prelude::*;
+    let thread = |tid| (Just(tid), 0..500_u64, 500..1001_u64, 1..1000_u64);
+    let threads = (thread(11), thread(12)).prop_map(|(a, b)| vec![a, b]);
+    let lasts = prop_oneof![3 => 1..400_u64, 1 => 400..2500_u64];
+    let life = (0..300_u64, lasts, prop_oneof![Just(10), Just(20)], threads);
+    let life = life.prop_map(|(pause, lasts, pid, threads)| Life { pause, lasts, pid, threads });
+    proptest::collection::vec(life, 1..16)
+}
+
+/// Lives with their begin and end, and how many reads each thread has done at a time.
+struct History(Vec<(u64, u64, Life)>);
+
+impl History {
+    fn new(lives: &[Life]) -> Self {
+        let mut now = 1;
+        Self(
+            lives
+                .iter()
+                .map(|life| {
+                    let begin = now + life.pause;
+                    now = begin + life.lasts;
+                    (begin, now, life.clone())
+                })
+                .collect(),
+        )
+    }
+
+    /// Process, thread, begin and end of each thread that has begun by now, and its reads.
+    fn threads(&self, now: u64) -> Vec<(i32, i32, (u64, u64), u64)> {
+        let all = self.0.iter().flat_map(|(begin, _, life)| {
+            life.threads.iter().map(move |(tid, from, to, reads)| {
+                let at = |part: u64| begin + life.lasts * part / 1000;
+                (life.pid, *tid, (at(*from), at(*to).max(at(*from) + 1)), *reads)
+            })
+        });
+        let begun = all.filter(|(_, _, (from, _), _)| *from <= now);
+        let done = |(from, to): (u64, u64), reads: u64| (reads * (now.min(to) - from)).div_ceil(to - from);
+        begun.map(|(pid, tid, span, reads)| (pid, tid, span, done(span, reads))).collect()
+    }
+
+    /// Shows in /proc what lives now, in place of what was shown before.
+    fn show(&self, fake: &FakeProc, before: Option<usize>, now: u64) -> Option<usize> {
+        let at = self.0.iter().position(|(begin, end, _)| (*begin..*end).contains(&now));
+        if at != before
+            && let Some(before) = before
+        {
+            fake.end(self.0[before].2.pid);
+            // Takes the inode of the one before.
+            fake.process(100 + before as i32, "other");
+        }
+        let (begin, _, life) = &self.0[at?];
+        let ticks = |ms: u64| 100_000 + ms / 10;
+        let process = fake.process(life.pid, "vmm").start(ticks(*begin)).fd(3, "anon_inode:kvm-vm");
+        for (pid, tid, (from, to), _) in self.threads(now) {
+            let is_here = fake.paths().process(pid, &format!("task/{tid}")).exists();
+            if pid == life.pid && from >= *begin && to > now {
+                process.thread(tid, "CPU 0/KVM").start(ticks(from)).schedstat(now * 1000, 0, now);
+            } else if pid == life.pid && from >= *begin && is_here {
+                fake.end_thread(pid, tid);
+            }
+        }
+        at
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(16))]
+    /// Whatever ids are given again, and whenever: no count goes to nobody without being lost, and none counts twice.
+    #[test]
+    fn what_is_shown_and_lost_is_what_guests_did(lives in lives(), late in 0..30_u64) {
+        let (history, fake) = (History::new(&lives), FakeProc::new());
+        let (counted, now_ms) = (Arc::<Mutex<Counted>>::default(), Arc::<Mutex<u64>>::default());
+        let clock = now_ms.clone();
+        let mut collector = Collector::new(CollectorOptions {
+            engine: Some(Box::new(FakeEngine(counted.clone(), EngineLevel::Full))),
+            paths: fake.paths(),
+            clock: Box::new(move || {
+                let mono_ns = *clock.lock().unwrap() * 1_000_000;
+                Timestamps { mono_ns, boot_ns: mono_ns + 1_000_000_000_000, time_ms: 0 }
+            }),
+            ..CollectorOptions::default()
+        });
+        collector.reader.keep_below = 0;
+        let (mut before, mut shown, mut lost, mut at) = (collector.tick(), 0, 0, None);
+        let end = history.0.last().unwrap().1;
+        for now in (500..end + 3000).step_by(500) {
+            *now_ms.lock().unwrap() = now;
+            at = history.show(&fake, at, now);
+            // The engine is read after /proc.
+            let read = now + late;
+            for (pid, tid, (from, to), reads) in history.threads(read) {
+                counted.lock().unwrap().count(pid, (tid, from), (to <= read).then_some(to), reads);
+            }
+            let sample = collector.tick();
+            let model = judge::model::Model::new(&sample, judge::model::Base::Previous(&before));
+            shown += model.domains.iter().flat_map(|d| &d.accesses).map(|a| a.span.count).sum::<u64>();
+            lost += model.lost;
+            before = sample;
+        }
+        let did: u64 = history.threads(u64::MAX / 2000).iter().map(|thread| thread.3).sum();
+        proptest::prop_assert!(shown <= did && shown + lost >= did, "{} shown, {} lost of {}", shown, lost, did);
+    }
+}
