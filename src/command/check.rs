@@ -130,7 +130,8 @@ fn text_of(view: &View<'_>) -> String {
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources(), columns());
     let guests = figures::count(view.guests().count(), "guest");
-    format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view, columns()))
+    let late = text::late(view.model).map_or_else(String::new, |late| format!(", {late}: kvmtop was held up"));
+    format!("watched {guests} for {time}{late}\n{complaints}{}", findings_text::all(view, columns()))
 }
 
 fn status(view: &View<'_>) -> u8 {

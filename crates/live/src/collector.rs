@@ -21,7 +21,9 @@ use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, OnDemand, Reading};
 use sample::booted_ms;
-use sample::{CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
+use sample::{
+    CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, OwnCost, Sample, SourceStatus,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -98,6 +100,8 @@ pub struct Collector {
     next_ns: Option<u64>,
     /// Ticks since memory was given back, and the most threads since then.
     untrimmed: (u32, usize),
+    /// When the sample before was read.
+    read_ns: Option<u64>,
     /// When the host was booted, by the wall clock as it was last set.
     boot_time_ms: i64,
 }
@@ -121,6 +125,7 @@ impl Collector {
             ambiguous_events: 0,
             next_ns: None,
             untrimmed: (0, 0),
+            read_ns: None,
             boot_time_ms: 0,
             options,
         }
@@ -206,6 +211,7 @@ impl Collector {
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let kernel_log = self.kernel_log.read();
         let (tasks, task_groups) = self.tasks.scan(now.mono_ns, self.discovery.processes(), &skip);
+        let own = OwnCost { late_ns: self.late_ns(mono_ns), ..own_cost(&self.options.paths) };
         let sample = Sample {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,
@@ -214,7 +220,7 @@ impl Collector {
             domains,
             engine,
             sources: self.sources(&found, proc_failure, &reading),
-            own: own_cost(&self.options.paths),
+            own,
         };
         self.make_room();
         self.trim(sample.domains.iter().map(|d| d.threads.len()).sum());
@@ -236,6 +242,14 @@ impl Collector {
             // SAFETY: it takes no pointer, and may be called from any thread.
             unsafe { libc::malloc_trim(0) };
         }
+    }
+
+    /// How much longer than asked the interval is that ends now, if it is late.
+    fn late_ns(&mut self, now_ns: u64) -> u64 {
+        let asked_ns = self.options.interval.as_nanos() as u64;
+        let interval_ns = self.read_ns.replace(now_ns).map_or(0, |before| now_ns.saturating_sub(before));
+        let late_ns = interval_ns.saturating_sub(asked_ns);
+        if late_ns > asked_ns / 2 { late_ns } else { 0 }
     }
 
     /// Lets the engine enlarge its tables when they are too small for the guests.

@@ -78,7 +78,8 @@ objects! {
         /// (KVM's counters and /proc only) or `file` (another tool made the file).
         #[schemars(extend("enum" = ["bpf", "perf", "none", "file"]))]
         engine: &'static str = view.model.engine.kind.as_str(),
-        /// Events that the kernel dropped within the interval. 0: every count is exact.
+        /// Events of guests that the kernel dropped within the interval, or that came of threads for which kvmtop's
+        /// tables had no room. 0: every count is exact.
         lost_events: u64 = view.model.lost,
         /// What kvmtop itself used.
         #[serde(rename = "self")]
@@ -123,6 +124,9 @@ objects! {
         cpu_percent: Option<f64> = m.own_cpu,
         /// Resident memory, bytes. `null`: a file.
         rss_bytes: Option<u64> = Some(m.own_rss).filter(|bytes| *bytes > 0),
+        /// How much longer than asked the interval was, seconds, where that is more than half as long again: the host
+        /// or what kvmtop reads was slow. 0: in time. `null`: a file. Over several intervals the sum.
+        late_s: Option<f64> = Some(m.late_ns as f64 / 1e9).filter(|_| m.own_rss > 0),
     }
 
     /// A source of data.

@@ -84,7 +84,7 @@ const KEYS: &[(&str, &str)] = &[
         "schema tool time interval_s source engine lost_events self sources host domains findings cannot_tell watching \
          notes",
     ),
-    ("/self", "cpu_percent rss_bytes"),
+    ("/self", "cpu_percent rss_bytes late_s"),
     ("/sources/1", "name state cause fix"),
     ("/host", "tasks cpus"),
     ("/host/tasks/0", "comm cpu count"),

@@ -160,9 +160,12 @@ pub struct OwnCost {
     pub cpu_ns: u64,
     /// Resident memory, bytes.
     pub rss_bytes: u64,
+    /// How much longer than asked the time since the sample before is, where that is more than half as long again,
+    /// nanoseconds; else 0. Not cumulative.
+    pub late_ns: u64,
 }
 
-bounded!(OwnCost { cpu_ns, rss_bytes });
+bounded!(OwnCost { cpu_ns, rss_bytes, late_ns });
 
 #[cfg(test)]
 mod tests {

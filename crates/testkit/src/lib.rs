@@ -94,7 +94,7 @@ impl Fixture {
                 ..self.engine.clone()
             },
             sources: self.sources.clone(),
-            own: OwnCost { cpu_ns: per(3e6, seconds), rss_bytes: 14_680_064 },
+            own: OwnCost { cpu_ns: per(3e6, seconds), rss_bytes: 14_680_064, late_ns: 0 },
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::ui::table::severity_mark;
 use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{StyleId, Theme};
 use jiff::Timestamp;
-use judge::figures::{or_unknown, rate, share};
+use judge::figures::{or_unknown, rate, seconds, share};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{EngineKind, EngineLevel};
@@ -96,6 +96,9 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
     all.push((off.into(), StyleId::Warning));
     if m.lost > 0 {
         all.push((format!("{} events lost  ", m.lost), StyleId::Warning));
+    }
+    if m.late_ns > 0 {
+        all.push((format!("{} late  ", seconds(m.late_ns as f64 / 1e9)), StyleId::Warning));
     }
     if footer::is_recording(state) {
         all.push((format!("{} rec  ", theme.glyphs.run[2]), StyleId::Critical));

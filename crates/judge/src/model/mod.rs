@@ -82,6 +82,8 @@ pub struct Model {
     pub own_cpu: Option<f64>,
     /// kvmtop's resident memory, bytes.
     pub own_rss: u64,
+    /// How much longer than asked the intervals of late samples are, nanoseconds; 0: all came in time.
+    pub late_ns: u64,
     /// The host.
     pub host: HostModel,
     /// The guests, in the sample's order.
@@ -147,6 +149,7 @@ impl Model {
                 .filter(|p| p.own != OwnCost::default())
                 .and_then(|p| interval.percent(sample.own.cpu_ns.checked_sub(p.own.cpu_ns)?)),
             own_rss: sample.own.rss_bytes,
+            late_ns: if previous.is_some() { sample.own.late_ns } else { 0 },
             host: HostModel::new(&sample.host, previous.map(|p| &p.host), &domains, &interval),
             domains,
         }

@@ -179,7 +179,7 @@ fn cpu_shares(guest: &mut DomainModel) -> impl Iterator<Item = &mut CpuShare> {
 }
 
 sums!(Model {
-    intervals, lost, overflow, own_cpu, host,
+    intervals, lost, overflow, own_cpu, late_ns, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
 
 sums!(HostModel { cpus, tasks, task_groups, guests_cpu } facts, memory, kernel_log);

@@ -403,6 +403,25 @@ fn a_stop_within_a_tick_shifts_no_cpu_time_to_the_next() {
 }
 
 #[test]
+fn a_late_sample_says_how_late_it_is() {
+    let (fake, now_ms) = (FakeProc::new(), Arc::<Mutex<u64>>::default());
+    let clock = now_ms.clone();
+    let mut collector = Collector::new(CollectorOptions {
+        paths: fake.paths(),
+        clock: Box::new(move || {
+            let mono_ns = *clock.lock().unwrap() * 1_000_000;
+            Timestamps { mono_ns, boot_ns: mono_ns, time_ms: 0 }
+        }),
+        ..CollectorOptions::default()
+    });
+    let mut late = |passed_ms: u64| {
+        *now_ms.lock().unwrap() += passed_ms;
+        collector.tick().own.late_ns / 1_000_000
+    };
+    assert_eq!([900_000, 1000, 1400, 4400, 600, 1600].map(&mut late), [0, 0, 0, 3400, 0, 600]);
+}
+
+#[test]
 fn the_start_of_a_guest_follows_a_clock_that_is_set() {
     let fake = FakeProc::new();
     fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm");

@@ -183,7 +183,8 @@ pub(crate) fn own_cost(paths: &SystemPaths) -> OwnCost {
         .ok()
         .and_then(|t| t.split_whitespace().nth(1)?.parse::<u64>().ok())
         .unwrap_or(0);
-    OwnCost { cpu_ns: clock_ns(ClockId::ProcessCPUTime), rss_bytes: pages * rustix::param::page_size() as u64 }
+    let rss_bytes = pages * rustix::param::page_size() as u64;
+    OwnCost { cpu_ns: clock_ns(ClockId::ProcessCPUTime), rss_bytes, ..OwnCost::default() }
 }
 
 #[cfg(test)]

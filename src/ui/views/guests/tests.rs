@@ -261,9 +261,10 @@ fn the_first_line_says_what_is_not_as_usual() {
     state.model.as_mut().unwrap().engine.level = EngineLevel::None;
     state.model.as_mut().unwrap().lost = 12;
     state.model.as_mut().unwrap().own_cpu = Some(11.0);
+    state.model.as_mut().unwrap().late_ns = 3_400_000_000;
     press(&mut state, " ");
     assert!(
-        first(&state).ends_with("kvmtop uses 11% of a cpu  no tracing  12 events lost  PAUSED ‖ 14:04:22"),
+        first(&state).ends_with("uses 11% of a cpu  no tracing  12 events lost  3.40 s late  PAUSED ‖ 14:04:22"),
         "{}",
         first(&state)
     );
