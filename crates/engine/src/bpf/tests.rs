@@ -9,7 +9,7 @@ use super::running::kvm_exit_format;
 use super::snapshot::Snapshot;
 use super::sys::Mapping;
 use super::tables::slots_in;
-use super::{BpfEngine, btf, programs, tables};
+use super::{btf, programs, tables};
 use crate::events::TracedThread;
 use kvm::Space;
 use kvm::exit_reason::ReasonNames;
