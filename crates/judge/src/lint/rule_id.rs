@@ -41,6 +41,7 @@ pub enum RuleId {
     GuestTickStorm,
     HaltPollBurn,
     HostCpusStarved,
+    HostErrors,
     HostFrequency,
     HostInterrupts,
     HostLockup,

@@ -3,8 +3,9 @@
 //! Sources: in the kernel, `vcpu_unimpl` and related macros in `include/linux/kvm_host.h`, `arch/x86/kvm/x86.{c,h}`,
 //! `dump_vmcs` in `arch/x86/kvm/vmx/vmx.c`, `dump_vmcb` in `arch/x86/kvm/svm/svm.c`, `arch/x86/kvm/hyperv.c`,
 //! `arch/arm64/kvm/mmio.c`, `arch/x86/kernel/cpu/bus_lock.c`, `mm/oom_kill.c`, `mm/memory-failure.c`,
-//! `arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c`, `kernel/watchdog.c`, `kernel/hung_task.c`,
-//! `kernel/rcu/tree_stall.h`; in QEMU, `accel/kvm/kvm-all.c`, `target/i386/kvm/kvm.c`, `system/runstate.c`,
+//! `arch/x86/kernel/tsc.c`, `arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c`, `kernel/watchdog.c`,
+//! `kernel/hung_task.c`, `kernel/rcu/tree_stall.h`, `kernel/time/clocksource.c`, `drivers/pci/pci.c`,
+//! `drivers/iommu`; in QEMU, `accel/kvm/kvm-all.c`, `target/i386/kvm/kvm.c`, `system/runstate.c`,
 //! `system/physmem.c`, `migration/savevm.c`, `util/error-report.c`; in libvirt, `src/qemu/qemu_process.c`; in systemd,
 //! `src/oom/oomd-util.c`; Proxmox's task log, oVirt's VDSM, Firecracker, cloud-hypervisor, krunvm.
 
@@ -51,17 +52,16 @@ enum Scope {
     Task,
     /// In QEMU's log; elsewhere the form does not count.
     QemuLog,
-    /// In the log of a guest's own kernel; elsewhere the form does not count.
-    GuestKernel,
     /// Never: a message without an event that a later form would match.
     Never,
 }
 use LogKind::{
-    BusLock, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestClock, GuestCpuRefused, HungTask, HypervMsr,
-    IgnoredMsr, InternalError, KernelBug, Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other,
-    PerfCounter, RunFailed, SplitLock, StartFailed, Terminated, TripleFault, UnhandledMsr,
+    BusLock, DeviceReset, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestCpuRefused, HardwareError,
+    HostClock, HungTask, HypervMsr, IgnoredMsr, InternalError, IommuFault, KernelBug, Killed, KilledForMemory, Lockup,
+    MachineCheck, MemoryFailure, NoKvm, Other, Overheated, PacketsDropped, PerfCounter, RealtimeThrottled, RunFailed,
+    SlowInterrupt, SplitLock, StartFailed, Terminated, TimerIrq, TripleFault, UnhandledMsr,
 };
-use Scope::{Guest, GuestKernel, Never, QemuLog, Task};
+use Scope::{Guest, Never, QemuLog, Task};
 
 /// A form of message. Patterns match lines in lower case. Their groups are fields of the [`LogLine`]: `pid`, `n`
 /// (decimal) and `hex` for `data`, `msr`, `register` (the name of an MSR), `write`, `task` (a thread's name).
@@ -137,7 +137,7 @@ const KERNEL_BUG: &str = concat!(
 static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 54] = [
+static FORMS: [Form; 62] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -154,13 +154,37 @@ static FORMS: [Form; 54] = [
     // `#AC: CPU 0/KVM/1234 took a split_lock trap at address: 0x…`
     form(SplitLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a split"),
     form(BusLock, Guest, "(?:^|: )(?P<task>[^:]*)/(?P<pid>[0-9]+) took a bus_lock"),
-    // The clock of a guest.
+    // The clock of a guest or a host, and what stops CPUs, devices and packets of either.
     form(
-        GuestClock,
-        GuestKernel,
-        "clocksource.*(?:(?:as|is) unstable|wd-tsc-|skewed|watchdog hung)|^tsc: marking tsc unstable",
+        HostClock,
+        Guest,
+        "clocksource.*(?:(?:as|is) unstable|wd-tsc-|skewed|watchdog hung)|marking tsc unstable|tsc found unstable|\
+         turning off tsc clock|guest tsc will not be reliable",
     ),
     form(GuestCpuRefused, Guest, r"psci: failed to boot cpu[0-9]+ \(-22\)"),
+    form(
+        DeviceReset,
+        Guest,
+        "vfio.*(?:not ready [0-9]+ms after|cannot reset device|d3(?:cold|hot)? to d0|refused to change power state|\
+         timed out waiting for pending transaction|reset recovery)",
+    ),
+    form(
+        SlowInterrupt,
+        Guest,
+        r"hrtimer: interrupt took [0-9]{7,} ns|nmi handler \([a-z_]*\) took too long to run: [0-9]{2,}\.",
+    ),
+    form(RealtimeThrottled, Guest, "sched: rt throttling activated"),
+    form(Overheated, Guest, "temperature above threshold, cpu clock(?: is)? throttled"),
+    form(IommuFault, Guest, r"dmar: ?\[(?:dma|intr)|amd-vi: (?:event logged|completion-wait loop)"),
+    form(
+        HardwareError,
+        Guest,
+        r"hardware error\]: .*(?:uncorrected|fatal|machine check exception)|edac .* [1-9][0-9]* ue |\
+         severity=uncorrected|unrecoverable error detected",
+    ),
+    form(PacketsDropped, Guest, "nf_conntrack: table full, dropping packet"),
+    // Source 0 is `KVM_USERSPACE_IRQ_SOURCE_ID`; the PIT of KVM has another one.
+    form(TimerIrq, Guest, "kvm_set_irq: gsi 0 level 1 source 0"),
     // Failed entries. Firecracker, cloud-hypervisor, krunvm and others print the Rust name of the exit.
     form(Other, Never, r"^\(xen\)"),
     form(
@@ -340,7 +364,6 @@ static ANY_FORM: LazyLock<RegexSet> =
 pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: &mut LogLine) -> Option<Event> {
     let applies = |form: &&Form| match form.scope {
         QemuLog => of_qemu || text.contains("qemu") || text.starts_with("kvm:"),
-        GuestKernel => of_guest_kernel,
         Guest | Task | Never => true,
     };
     let matches = ANY_FORM.matches(text);
@@ -359,6 +382,7 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
             Some(msr) if DROPPED.contains(&msr) => LogKind::IgnoredMsr,
             _ => LogKind::UnhandledMsr,
         },
+        LogKind::HostClock if of_guest_kernel => LogKind::GuestClock,
         LogKind::Lockup if of_guest_kernel => LogKind::GuestLockup,
         LogKind::HungTask if of_guest_kernel => LogKind::GuestHungTask,
         kind => kind,

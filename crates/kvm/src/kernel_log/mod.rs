@@ -76,6 +76,8 @@ pub enum LogKind {
     MemoryFailure,
     /// A memory error of the host was reported to the guest.
     MachineCheck,
+    /// A passed-through device does not come back from a reset, or does not wake up.
+    DeviceReset,
     /// A soft or hard lockup or an RCU stall of the host, on a thread of a VMM or in KVM.
     Lockup,
     /// A thread of a VMM did not run for minutes because it waited in the kernel.
@@ -102,6 +104,22 @@ pub enum LogKind {
     EptMisconfig,
     /// KVM refused to start a further vCPU of an Arm guest, in the log of the guest's own kernel.
     GuestCpuRefused,
+    /// A kernel, of the host as far as the log shows, no longer trusts its time stamp counter.
+    HostClock,
+    /// An interrupt of a CPU took milliseconds.
+    SlowInterrupt,
+    /// Real-time tasks used their whole share of a CPU, and the kernel stopped them.
+    RealtimeThrottled,
+    /// The hardware throttles CPUs that are too hot.
+    Overheated,
+    /// The IOMMU refused an access of a device, or does not answer.
+    IommuFault,
+    /// An error of memory, CPU or PCI Express that the hardware could not correct.
+    HardwareError,
+    /// The table of tracked connections is full.
+    PacketsDropped,
+    /// The VMM itself raised IRQ 0, the timer's, in lines of a trace that stand beside tables.
+    TimerIrq,
 }
 
 /// One recognised line.

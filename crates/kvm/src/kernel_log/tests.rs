@@ -761,3 +761,37 @@ Jun 24 17:25:51 h QEMU[3111]: kvm: ../hw/x.c:77: f: Assertion `ret >= 0' failed.
     assert_eq!(refused.len(), 2, "another QEMU's end is its own: {refused:?}");
     assert!(refused[0].0 == LogKind::EntryFailed && refused[0].1.contains("Assertion"), "{refused:?}");
 }
+
+#[test]
+fn trouble_of_clock_devices_and_hardware_is_recognised() {
+    use LogKind::*;
+    for (text, kind) in [
+        ("[1.0] tsc: Marking TSC unstable due to check_tsc_sync_source failed", HostClock),
+        ("[1.0] Measured 3480 cycles TSC warp between CPUs, turning off TSC clock.", HostClock),
+        ("kvm: SMP vm created on host with unstable TSC; guest TSC will not be reliable", HostClock),
+        (
+            "[1.0] vfio-pci 0000:01:00.0: Unable to change power state from D3cold to D0, device inaccessible",
+            DeviceReset,
+        ),
+        ("[1.0] vfio-pci 0000:0d:00.0: vfio_bar_restore: reset recovery - restoring BARs", DeviceReset),
+        ("qemu-system-x86_64: vfio: Cannot reset device 0000:03:00.0, no available reset mechanism.", DeviceReset),
+        ("[1.0] AMD-Vi: Completion-Wait loop timed out", IommuFault),
+        ("[1.0] DMAR: [DMA Read] Request device [01:00.0] fault addr 7c9c0000 [fault reason 06]", IommuFault),
+        ("[1.0] {1}[Hardware Error]: event severity: fatal", HardwareError),
+        ("[1.0] hrtimer: interrupt took 1023312 ns", SlowInterrupt),
+        ("[1.0] mce: CPU0: Package temperature above threshold, cpu clock throttled (total events = 1)", Overheated),
+    ] {
+        assert_eq!(one(text).kind, kind, "{text}");
+    }
+    let healthy = "[1.0] perf: interrupt took too long (2520 > 2500), lowering kernel.perf_event_max_sample_rate\n\
+        [1.1] hrtimer: interrupt took 8231 ns\n\
+        [1.2] mce: [Hardware Error]: Machine check events logged\n\
+        [1.3] EDAC MC0: 3 CE memory read error on CPU_SrcID#0 (channel:1 slot:0 page:0x2f3a5)\n\
+        [1.4] clocksource: Switched to clocksource tsc\n\
+        [1.5] DMAR: Intel(R) Virtualization Technology for Directed I/O\n\
+        [1.6] vfio-pci 0000:01:00.0: resetting\n[1.7] vfio-pci 0000:01:00.0: reset done\n\
+        [1.8] mce: CPU0: Core temperature/speed normal\n";
+    assert!(parse(healthy).iter().all(|line| line.kind == Other), "{:#?}", parse(healthy));
+    let guest = "[0.0] Hypervisor detected: KVM\n[9.0] TSC found unstable after boot, most likely due to broken BIOS.";
+    assert!(parse(guest).iter().any(|line| line.kind == GuestClock), "its conclusion is another one");
+}

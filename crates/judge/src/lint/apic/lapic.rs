@@ -3,7 +3,7 @@
 use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
 
-/// Without a rate, so many accesses that are such a share of the exits, percent, tell of themselves.
+/// Without a rate, so many accesses that are such a share of the exits that are no sleep, percent, tell of themselves.
 const DECISIVE_COUNT: u64 = 10_000;
 const MOST: f64 = 50.0;
 
@@ -21,7 +21,8 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     if accesses.count == 0 || (inhibited && accesses.marks.iter().all(|m| matches!(m, Mark::Access(..)))) {
         return;
     }
-    let is_most = accesses.count >= DECISIVE_COUNT && accesses.exit_share.is_some_and(|share| share >= MOST);
+    let awake = guest.domain.exits.rows.iter().filter(|row| !row.idle).map(|row| row.span.count).sum::<u64>();
+    let is_most = accesses.count >= DECISIVE_COUNT && accesses.count as f64 >= MOST / 100.0 * awake as f64;
     let by_share = is_most && guest.interval_s.is_none();
     if !by_share {
         let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else { return };

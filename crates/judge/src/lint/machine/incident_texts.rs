@@ -444,3 +444,92 @@ pub(super) const KILLED_ON_NODES: Incident = Incident {
     next: "Compare numactl -H and numastat -m with what is bound to the nodes, and move a guest to another node",
     ..KILLED_FOR_MEMORY
 };
+pub(super) const DEVICE_RESET: Incident = Incident {
+    title: "A passed-through device does not come back from its reset",
+    problem: "device hangs in its reset",
+    means: "The host resets a device each time it changes hands. The thread that asked waits in the kernel for up to a \
+        minute, the guest gets a device in an undefined state, and the host may hang with it",
+    causes: "a device whose function level reset (FLR) is broken, as that of many USB controllers and graphics cards; \
+        a device in deep sleep (D3) that does not wake up; a bus or slot that lost it",
+    next: "Power the host off, not only down; do not pass this device through, or try a newer kernel, which may know \
+        its defect, or another way of reset (/sys/bus/pci/devices/0000:XX:YY.Z/reset_method) or vfio-pci's \
+        disable_idle_d3=1",
+    links: &["https://docs.kernel.org/driver-api/vfio.html"],
+};
+pub(super) const SLOW_INTERRUPT: Incident = Incident {
+    title: "Single interrupts kept a CPU for milliseconds",
+    problem: "slow interrupts on a CPU",
+    means: "Nothing else ran on the CPU in that time. Once or twice this is no harm",
+    causes: "firmware (SMIs); a device or bus that does not answer; in a guest, a vCPU that the host did not run",
+    next: "Look at the lines of the log just before; measure with perf or the hwlat tracer",
+    ..LOCKUP
+};
+pub(super) const REALTIME_THROTTLED: Incident = Incident {
+    title: "Real-time tasks kept a CPU for themselves until the kernel stopped them",
+    problem: "real-time tasks hog a CPU",
+    means: "A real-time task ran for 95 % of a second (kernel.sched_rt_runtime_us), and all else on its CPU waited: \
+        other guests, vhost, the emulator, kernel threads. If the task is a vCPU, the guest stood still for the rest",
+    causes: "a vCPU with <vcpusched scheduler='fifo'> that is never idle; a real-time program that spins",
+    next: "ps -eLo pid,tid,cls,rtprio,psr,comm | grep -E ' (FF|RR) ' lists real-time tasks; give a vCPU among them an \
+        isolated CPU of its own, or take its <vcpusched> away",
+    links: &[links::KVM_REALTIME],
+};
+pub(super) const OVERHEATED: Incident = Incident {
+    title: "CPUs of the host are throttled because they are too hot",
+    problem: "host CPUs are too hot",
+    means: "The hardware lowers the clock of hot CPUs, and each vCPU on them is slower by as much",
+    causes: "dust, a fan or paste that fails; room too warm; a limit of power; load beyond what the cooler is made for",
+    next: "See the temperatures (sensors) and clocks (turbostat) under load; check fans and cooler",
+    links: &[links::CPU_FREQUENCY],
+};
+pub(super) const HOST_CLOCK: Incident = Incident {
+    title: "A kernel no longer trusts its time stamp counter (TSC)",
+    problem: "TSC is unstable",
+    means: "On a host, the guests' TSC is not reliable then: kvm-clock and Hyper-V's TSC page lose their fast path, \
+        and each reading of the time becomes a system call or exit; the host's own clocksource is a slow one (hpet). \
+        In the log of a guest it is the guest's clock alone",
+    causes: "firmware that changes or does not synchronise the TSC; a watchdog that came late on a busy or stalled \
+        host (CPUs with constant_tsc and nonstop_tsc have a sound TSC); CPUs whose TSC stops in sleep states; \
+        for a guest, a vCPU that did not run",
+    next: "On the host see dmesg | grep -iE 'tsc|clocksource' and /sys/devices/system/clocksource/clocksource0; update \
+        the firmware and kernel, and reboot. Only if the TSC is known to be sound, boot with tsc=reliable",
+    links: &[links::KVM_TIMEKEEPING, links::KERNEL_PARAMETERS],
+};
+pub(super) const IOMMU_FAULT: Incident = Incident {
+    title: "The IOMMU refused accesses of a device, or does not answer",
+    problem: "IOMMU faults",
+    means: "A device accessed memory that is not mapped for it. If it is passed through to a guest, it no longer works \
+        there, and an IOMMU that waits for it slows the host down",
+    causes: "a passed-through device that runs on after its guest ended, or was not reset; its driver or firmware; \
+        BIOS tables (RMRR, IVRS) that are wrong",
+    next: "lspci -nnks with the address of the log names the device and its driver; update the firmware; stop the \
+        guest that has it, or power the host off and on",
+    links: &["https://docs.kernel.org/driver-api/vfio.html"],
+};
+pub(super) const HARDWARE_ERROR: Incident = Incident {
+    title: "The host's hardware reports errors that it could not correct",
+    problem: "host hardware errors",
+    means: "Memory, a CPU or a PCI Express device failed. What used it is broken or was stopped, a guest too",
+    causes: "a failing memory module, CPU, slot or device; overclocking; a device that was reset or lost its link",
+    next: "Read the lines around it (rasdaemon, ras-mc-ctl --errors); replace or reseat the part that they name",
+    links: &[links::MACHINE_CHECK],
+};
+pub(super) const PACKETS_DROPPED: Incident = Incident {
+    title: "The kernel drops packets because its table of connections is full",
+    problem: "connection table is full",
+    means: "Each new connection through this kernel fails or waits. On a host that filters or translates bridged \
+        traffic, those of all guests do",
+    causes: "a guest with very many connections, or an attack; net.netfilter.nf_conntrack_max that is too small",
+    next: "Compare net.netfilter.nf_conntrack_count with _max (sysctl); conntrack -L shows who has the connections",
+    links: &["https://docs.kernel.org/networking/nf_conntrack-sysctl.html"],
+};
+pub(super) const TIMER_IRQ: Incident = Incident {
+    title: "QEMU itself raises the interrupt of the guest's timer (IRQ 0)",
+    problem: "QEMU raises IRQ 0",
+    means: "Source 0 is QEMU and not KVM: IRQ 0 is the tick of an HPET that QEMU emulates. Each tick wakes QEMU's main \
+        thread, and the times of these lines show how often",
+    causes: "a guest that ticks by the HPET because nothing better is offered or used",
+    next: "Give a Windows guest hypervclock, vpindex, synic and stimer, and take the HPET away (<timer name='hpet' \
+        present='no'/>); a Linux guest has a better timer",
+    links: &[links::HYPERV, links::CLOCK],
+};

@@ -77,10 +77,10 @@ const fn start(names: &'static [&'static str], incident: &'static Incident) -> S
     naming(names, LogKind::StartFailed, AbnormalExit, (Warning, incident))
 }
 
-use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostLockup};
+use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostErrors, HostFrequency, HostLockup, HpetClock};
 
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
-static SIGNS: [Sign; 48] = [
+static SIGNS: [Sign; 59] = [
     sign(LogKind::EntryFailed, &[], AbnormalExit, (Critical, &words::ENTRY_FAILED)),
     sign(LogKind::TripleFault, &[], AbnormalExit, (Warning, &words::TRIPLE_FAULT)),
     sign(LogKind::SplitLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
@@ -116,6 +116,8 @@ static SIGNS: [Sign; 48] = [
     sign(LogKind::MemoryFailure, &[], GuestKilled, (Critical, &words::MEMORY_FAILURE)),
     naming(&["not resettable"], LogKind::Terminated, GuestKilled, (Info, &words::NOT_RESETTABLE)),
     sign(LogKind::Terminated, &[], GuestKilled, (Info, &words::TERMINATED)),
+    naming(&["giving up", "inaccessible"], LogKind::DeviceReset, HostErrors, (Critical, &words::DEVICE_RESET)),
+    sign(LogKind::DeviceReset, &[], HostErrors, (Warning, &words::DEVICE_RESET)),
     naming(OTHER_CPUS, LogKind::Lockup, HostLockup, (Critical, &words::WAIT_FOR_CPU)),
     sign(LogKind::Lockup, &[], HostLockup, (Critical, &words::LOCKUP)),
     naming(MEMSLOTS, LogKind::HungTask, HostLockup, (Warning, &words::HUNG_MEMSLOTS)),
@@ -126,6 +128,15 @@ static SIGNS: [Sign; 48] = [
     sign(LogKind::GuestLockup, &[], HostLockup, (Warning, &words::GUEST_LOCKUP)),
     sign(LogKind::GuestHungTask, &[], HostLockup, (Warning, &words::GUEST_HUNG_TASK)),
     sign(LogKind::GuestClock, &[], HostLockup, (Info, &words::GUEST_CLOCK)),
+    sign(LogKind::SlowInterrupt, &[], HostLockup, (Info, &words::SLOW_INTERRUPT)),
+    sign(LogKind::RealtimeThrottled, &[], HostLockup, (Warning, &words::REALTIME_THROTTLED)),
+    sign(LogKind::Overheated, &[], HostFrequency, (Warning, &words::OVERHEATED)),
+    sign(LogKind::HostClock, &[], HostErrors, (Warning, &words::HOST_CLOCK)),
+    naming(&["vfio", "completion-wait", "iotlb_inv"], LogKind::IommuFault, HostErrors, (Warning, &words::IOMMU_FAULT)),
+    sign(LogKind::IommuFault, &[], HostErrors, (Info, &words::IOMMU_FAULT)),
+    sign(LogKind::HardwareError, &[], HostErrors, (Warning, &words::HARDWARE_ERROR)),
+    sign(LogKind::TimerIrq, &[], HpetClock, (Info, &words::TIMER_IRQ)),
+    sign(LogKind::PacketsDropped, &[], HostErrors, (Warning, &words::PACKETS_DROPPED)),
     sign(LogKind::DiskError, &[28, 122], DiskErrors, (Warning, &words::DISK_FULL)),
     sign(LogKind::DiskError, &[5], DiskErrors, (Warning, &words::DISK_DEVICE)),
     sign(LogKind::DiskError, &[108], DiskErrors, (Warning, &words::DISK_BLOCKED)),
@@ -363,6 +374,9 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
         }
         let events = all.entry(owner).or_default();
         events.all.push((severity, incident, text));
+        if first.kind == LogKind::TimerIrq {
+            continue;
+        }
         let name = owner.and_then(|i| ctx.guests.get(i)).map(GuestContext::name).or(first.guest.as_deref());
         join(&mut events.logs, vec![log_of(first, name)]);
     }

@@ -53,7 +53,8 @@ pub(super) const RULES: &[Rule] = &[
         thresholds: thresholds![machine.slow_clock, machine.clock_busy],
         limits: "On a running host only busy CPUs count, and not efficiency cores, nohz_full CPUs and hosts that are \
             guests. In files a governor that follows the load is an info, except powersave of intel_pstate and \
-            amd-pstate in active mode. Sleep states are the subject of wakeup-latency",
+            amd-pstate in active mode. Heat is told by the kernel's log. Sleep states are the subject of \
+            wakeup-latency",
         fix: "The governor, or limits of power in firmware, at the price of power",
         links: &[links::CPU_FREQUENCY],
     }),
@@ -105,6 +106,16 @@ pub(super) const RULES: &[Rule] = &[
             guest looks the same. Hung tasks count only if they are a VMM's. On a running host, of the last hour",
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
+    }),
+    Rule::new(RuleId::HostErrors, Host(incidents::logged), Hold::While).described(RuleDoc {
+        sees: "the host's log reports trouble of its clock, hardware, network or of a passed-through device",
+        problem: "errors in the host's log",
+        why: "",
+        thresholds: &[],
+        limits: "Needs the kernel's log (on a running host, of the last hour), which may be that of a guest. Corrected \
+            errors of the hardware do not count; IOMMU faults of devices that no guest is known to have are an info",
+        fix: "Firmware, kernel, hardware, or a sysctl of the host",
+        links: &[links::KVM_TIMEKEEPING, links::MACHINE_CHECK],
     }),
     Rule::new(RuleId::NoKvm, Host(no_kvm::no_kvm), Hold::While).described(RuleDoc {
         sees: "QEMU emulates the guest's CPU in software (TCG), or KVM cannot be used",
