@@ -44,7 +44,7 @@ pub(super) const RULES: &[Rule] = &[
             interrupts, vhost, the emulator. These starve, or the kernel stops the vCPU for 5 % of each second",
         thresholds: &[],
         limits: "A vCPU at 94 % of its CPU counts as throttled by kernel.sched_rt_runtime_us (95 % by default). Where \
-            isolation is unknown, sharing is not reported",
+            isolation is unknown, a configured scheduler is an info, and on CPU 0 a warning",
         fix: "Pins, the host's kernel command line, <vcpusched> in the domain's XML, or a sysctl",
         links: &[links::KVM_REALTIME],
     }),

@@ -21,6 +21,8 @@ const QUOTA_NEED: &str = "takes effect at once; the guest may then use as much C
 const SPREAD_GUESTS: &str = "Move guests to another host, remove unused vCPUs, or spread the guests over more CPUs";
 const NO_RT_LIMIT_NEED: &str = "until the next boot; nothing stops a runaway real-time task then";
 const NO_REALTIME: &str = "Or remove <vcpusched> from the domain: without its own CPUs it does harm";
+const ISOLATE_OR_NOT: &str = "/sys/devices/system/cpu/isolated of the host has to list these CPUs. If it does not, add \
+    isolcpus= to its kernel command line, or take <vcpusched> (fifo, rr) away: what else must run there starves";
 const RT_LIMIT: &str = "a real-time vCPU uses over 94 % of its CPU; sched_rt_runtime_us stops such tasks at 95 %";
 
 /// How many vCPUs there are on a set of CPUs, what they want of it, and the part of their wait that guests do not
@@ -190,17 +192,29 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
 pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (host, pins) = (ctx.topology(), &guest.config.pins);
     // Without threads the configuration counts. Not every description of a host says which CPUs are isolated.
-    let by_config = guest.domain.vcpus().next().is_none() && !host.cpus.is_empty();
+    let by_config = guest.domain.vcpus().next().is_none();
     let shows_pin = |v: &&u32| by_config && (pins.vcpu(**v).is_some() || guest.config.shows_pins());
     let configured = pins.realtime.iter().filter(shows_pin).map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single)));
+    let configured: Vec<(u32, Option<u32>)> = configured.collect();
     let measured = guest.domain.vcpus().filter(|t| t.is_realtime()).filter_map(|t| Some((t.index?, t.pinned_cpu())));
-    let shares = |cpu: Option<u32>| cpu.is_none_or(|c| host.isolated.is_some() && !host.is_isolated(c));
+    // The kernel's own work is on CPU 0.
+    let shares = |cpu: u32| (host.isolated.is_some() && !host.is_isolated(cpu)) || by_config && cpu == 0;
     // Each with the single CPU to which it is pinned, if any.
-    let sharing: Vec<(u32, Option<u32>)> = measured.chain(configured).filter(|(_, c)| shares(*c)).collect();
+    let sharing: Vec<(u32, Option<u32>)> =
+        measured.chain(configured.iter().copied()).filter(|(_, c)| c.is_none_or(shares)).collect();
     let limit = ctx.param("kernel.sched_rt_runtime_us").and_then(|v| v.parse::<i64>().ok());
     let throttled = limit.is_some_and(|us| us >= 0)
         && guest.domain.vcpus().any(|t| t.is_realtime() && t.cpu.is_some_and(|c| c.busy() > NEAR_THE_LIMIT));
     if sharing.is_empty() && !throttled {
+        if host.isolated.is_none() && !configured.is_empty() {
+            let (vcpus, cpus): (CpuSet, Vec<Option<u32>>) = configured.into_iter().unzip();
+            let cpus: CpuSet = cpus.into_iter().flatten().collect();
+            let text =
+                format!("vCPUs {vcpus} have a real-time scheduler on CPUs {cpus}; these files do not show isolation");
+            let fix = vec![fixes::advice(ISOLATE_OR_NOT)];
+            let title = "Real-time vCPUs need isolated CPUs".into();
+            verdicts.find(Finding { title, ..Finding::new(Severity::Info, Confidence::Low, vec![text], fix) });
+        }
         return;
     }
     let place = |cpu: u32| format!("is on CPU {cpu}, which is not isolated");
