@@ -3,7 +3,7 @@
 use super::CpuSet;
 use std::collections::BTreeMap;
 
-/// CPUs by thread. A thread that is not in it may use any CPU, or nothing is known of it.
+/// CPUs by thread. Nothing is known of a thread that is not in it, or no configuration restricts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCpus {
     /// By number of the vCPU.

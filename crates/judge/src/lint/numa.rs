@@ -3,6 +3,7 @@
 use crate::figures::{bytes, listed};
 use crate::lint::pinning::helper_name;
 use crate::lint::prelude::*;
+use crate::placement::GuestLayout;
 use faults::PinnedPair;
 use kvm::domain_xml::GuestNumaCell;
 use kvm::kernel_log::LogKind;
@@ -24,8 +25,10 @@ pub(super) const RULES: &[Rule] = &[
         why: "Half of its memory accesses go to the other node at a higher cost. The guest's scheduler and allocator \
             cannot avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
         thresholds: thresholds![pinning.local_memory, pinning.local_memory_least, pinning.emulator],
-        limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts \
-            as remote. A guest larger than a node gets an info only, as does one in files that do not show its XML",
+        limits: "Only guests whose vCPUs are all pinned; of files also those without any pin, as an info, if no \
+            guest has pins. Memory that \
+            automatic NUMA balancing is about to move counts as remote. A guest larger than a node gets an info only, \
+            as does one in files that do not show its XML",
         fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",
         links: &[links::NUMA_TUNING, "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html"],
     }),
@@ -58,6 +61,14 @@ const MAY_BE_SPLIT: Prose = Prose {
     problem: "spread over NUMA nodes",
     why: "Every access to the other node costs more, unless the guest sees both nodes and avoids it",
 };
+const UNBOUND: Prose = Prose {
+    title: "Nothing keeps the guest and its memory on one NUMA node",
+    problem: "bound to no NUMA node",
+    why: "The scheduler moves its vCPUs between nodes while its memory stays where it was first used, so part of its \
+        accesses go to the other node. A passed-through device is fast from its own node only",
+};
+const DEVICE_NODE: &str = "With a passed-through device take the device's node: \
+    cat /sys/bus/pci/devices/0000:XX:YY.Z/numa_node";
 const MEMORY_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is on another NUMA node than its vCPUs",
     problem: "memory on another node",
@@ -107,7 +118,7 @@ fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         [helpers_elsewhere(ctx, guest, &cpus, &nodes), split.or_else(elsewhere)]
     });
     let of_vcpus = of_vcpus.into_iter().flatten().flatten().map(|found| Finding { marks: marks.clone(), ..found });
-    crossed.into_iter().chain(of_vcpus).for_each(|found| verdicts.find(found));
+    crossed.into_iter().chain(unbound(ctx, guest)).chain(of_vcpus).for_each(|found| verdicts.find(found));
 }
 
 fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Finding {
@@ -127,6 +138,37 @@ fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes
     let title = "The guest's vCPUs are spread over NUMA nodes that it does not see".into();
     let found = Finding { title, ..Finding::new(severity, confidence, evidence, fix) };
     if is_known { found } else { found.saying(MAY_BE_SPLIT) }
+}
+
+/// A guest that a text shows without any pin or binding of memory, and that fits on a node. On a running host its
+/// memory is measured.
+fn unbound(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding> {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let is_text = ctx.is_file() && ctx.model.host.cpus.is_empty() && guest.domain.node_memory.is_empty();
+    // Where other guests are pinned, the faults of these pins come first.
+    let is_free = |layout: &GuestLayout| layout.vcpus.iter().all(|set| !set.is_empty() && !map.restricts(set));
+    let is_free = !layout.lacks_pins && ctx.layouts.iter().all(is_free);
+    let is_tuned = guest.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.numatune.is_some());
+    let is_bound = is_tuned || guest.config.numa.nodes.is_some() || !layout.cells.is_empty();
+    let (vcpus, nodes) = (layout.vcpus.len(), map.nodes.keys().copied().collect::<CpuSet>());
+    if !is_text || !is_free || is_bound || vcpus == 0 || map.nodes.values().all(|node| node.len() < vcpus) {
+        return None;
+    }
+    let seen = map.nodes_of(&layout.runs_on.values().copied().collect());
+    let evidence = known([
+        Some(format!(
+            "its vCPUs ({vcpus}) may run on CPUs {}, of nodes {nodes}, and its memory may be on each",
+            map.all
+        )),
+        (!seen.is_empty()).then(|| format!("when this was read they were on node {seen}")),
+    ]);
+    // On a full host nothing better can be said.
+    let mut fix = Some(guest_placement(ctx, guest)).filter(|fix| !fix.is_empty())?;
+    if seen.len() == 1 {
+        fix.extend(move_memory(guest, &seen));
+    }
+    fix.push(fixes::advice(DEVICE_NODE));
+    Some(Finding::new(Severity::Info, Confidence::Low, evidence, fix).saying(UNBOUND))
 }
 
 /// Cells that have parts of several sockets of the guest's topology. QEMU numbers vCPUs socket by socket.

@@ -375,8 +375,9 @@ impl Reader {
                 let pins = &mut self.domain()?.threads.vcpus;
                 // A host can narrow what was set: that is where the thread runs now, and no other setting.
                 let is_narrower = is_set && pins.get(&vcpu).is_some_and(|set| cpus.is_subset(set));
-                // A mask that includes every CPU does not restrict the vCPU.
-                if cpus.len() < all && !cpus.is_empty() && !is_narrower {
+                // A mask that includes every CPU does not restrict the vCPU: a setting says more.
+                let says_more = cpus.len() < all || !pins.contains_key(&vcpu);
+                if says_more && !cpus.is_empty() && !is_narrower {
                     pins.insert(vcpu, cpus);
                 }
                 self.table = VirshOutput::VcpuInfo(None);

@@ -31,7 +31,9 @@ fn vcpuinfo_gives_the_last_cpu_and_the_mask() {
         CPU Affinity:   --yy\n\nVCPU:           1\nCPU:            N/A\nState:          N/A\nCPU time        N/A\n\
         CPU Affinity:   yyyy\n\n";
     let domain = only(text);
-    assert_eq!((pins(&domain), domain.threads.last[&0], domain.paused), (vec![(0, "2-3".into())], 3, false));
+    // A mask that includes every CPU is known, and restricts nothing.
+    assert_eq!(pins(&domain), [(0, "2-3".into()), (1, "0-3".into())]);
+    assert_eq!((domain.threads.last[&0], domain.paused), (3, false));
     let pretty = only("VCPU:           0\nCPU:            1\nState:          paused\nCPU Affinity:   1-2 (out of 4)\n");
     assert_eq!((pins(&pretty), pretty.paused), (vec![(0, "1-2".into())], true));
 }
