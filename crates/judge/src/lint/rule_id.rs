@@ -25,6 +25,7 @@ pub enum RuleId {
     AffinityDrift,
     ApicvInhibited,
     AvicInhibitedByPit,
+    ConfigConflict,
     CpuModel,
     DeviceProperties,
     DiskErrors,

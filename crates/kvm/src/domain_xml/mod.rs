@@ -36,6 +36,13 @@ pub struct GuestTopology {
     pub threads: u32,
 }
 
+impl GuestTopology {
+    /// The vCPUs that it has room for.
+    pub fn vcpus(&self) -> u32 {
+        [self.dies, self.cores, self.threads].into_iter().fold(self.sockets, u32::saturating_mul)
+    }
+}
+
 /// A NUMA cell of the guest, as domain XML and QEMU's `-numa` describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -154,6 +161,8 @@ pub struct DomainXml {
     pub nova: bool,
     /// `kvm`, `qemu`.
     pub domain_type: Option<String>,
+    /// The most vCPUs that it may have (`<vcpu>`).
+    pub max_vcpus: Option<u32>,
     /// vCPUs now (`<vcpu current=>`, else the maximum).
     pub vcpus: Option<u32>,
     /// Machine type: `pc-q35-6.2`.

@@ -58,6 +58,7 @@ fn domain(node: Node) -> DomainXml {
             elements(metadata).any(|child| child.tag_name().namespace().is_some_and(|name| name.contains(NOVA)))
         }),
         domain_type: attribute(node, "type"),
+        max_vcpus: value(node, "vcpu"),
         vcpus: named("vcpu").and_then(|vcpu| number(vcpu, "current")).or_else(|| value(node, "vcpu")),
         vcpu_cpuset: named("vcpu").and_then(|vcpu| cpus(vcpu, "cpuset")),
         machine: inside("os", "type").and_then(|kind| attribute(kind, "machine")),

@@ -115,10 +115,7 @@ fn most_memory(map: &CpuMap, guest: &GuestContext<'_>) -> CpuSet {
 
 /// Whether the guest can be shown other hardware threads: its topology is for exactly these vCPUs.
 fn reshapes(guest: &GuestContext<'_>, count: u32) -> bool {
-    let product = |t: kvm::domain_xml::GuestTopology| {
-        [t.dies, t.cores, t.threads].into_iter().fold(t.sockets, u32::saturating_mul)
-    };
-    let fits = guest.config.topology.is_none_or(|t| product(t) == count);
+    let fits = guest.config.topology.is_none_or(|t| t.vcpus() == count);
     guest.config.threads_per_core().is_some() && count > 0 && fits
 }
 

@@ -3,13 +3,19 @@
 use crate::lint::prelude::*;
 use crate::model::GuestKind;
 use kvm::cmdline::QemuCommand;
+use kvm::domain_xml::GuestNumaCell;
+use std::collections::BTreeSet;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
 const MINIMAL: &[&str] = &["qemu64", "kvm64", "qemu32", "kvm32"];
 /// The sockets that a Windows client uses at most: Home one, Pro, Education and Enterprise two.
 const CLIENT_SOCKETS: u32 = 2;
+const ONE_NUMBER: &str = "Say the same number of vCPUs in <vcpu>, <topology> and <numa>, with one <vcpupin> for each \
+    from vCPU 0 on (virsh edit)";
 /// A vCPU with less CPU time is not used, percent.
 const UNUSED: f64 = 1.0;
+const HOST_INSTEAD: &str = "instead, for a guest that never migrates, as with a passed-through device; not where \
+    Windows runs VBS or WSL2 (msinfo32 shows it): with cpu: host its hypervisor starts, and all gets slower";
 const MIGRATES: &str = "shut the guest down and start it again; one that migrates takes x86-64-v2-AES or x86-64-v3";
 
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -31,17 +37,18 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let whole = ["host", rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
     // A Windows that finds virtualisation in its CPU may start its own hypervisor and run on that.
     let is_windows = guest.kind.windows(Confidence::Medium);
-    let (fix, needs) = match guest.proxmox_id() {
+    let set = |id: &str, model: &str| fixes::command(format!("qm set {id} --cpu {model}"));
+    let fix = match guest.proxmox_id() {
         Some(id) if is_windows => {
-            (vec![fixes::command(format!("qm set {id} --cpu x86-64-v2-AES"))], fixes::POWER_CYCLE)
+            vec![set(id, "x86-64-v2-AES").needing(fixes::POWER_CYCLE), set(id, "host").needing(HOST_INSTEAD)]
         }
-        Some(id) => (vec![fixes::command(format!("qm set {id} --cpu host"))], MIGRATES),
+        Some(id) => vec![set(id, "host").needing(MIGRATES)],
         None => {
             let option = format!("-cpu {}", fixes::shell::quoted(&whole));
-            (fixes::setting(guest, "<cpu mode='host-passthrough'/>", option), MIGRATES)
+            let fix = fixes::setting(guest, "<cpu mode='host-passthrough'/>", option);
+            fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect()
         }
     };
-    let fix = fix.into_iter().map(|fix| fix.needing(needs)).collect();
     let default =
         if argument.is_none() && xml.is_none() { ", QEMU's default: no option names another one" } else { "" };
     let evidence = vec![format!("the CPU model is {model}{default}")];
@@ -96,6 +103,41 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let severity = if is_client && (busy > 0 || is_proof) { Severity::Warning } else { Severity::Info };
     let title = format!("{which} at most {usable} of the {vcpus} vCPUs, which are in {sockets} sockets");
     verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) });
+}
+
+/// Parts of the XML that contradict each other. libvirt refuses the first two (`qemuValidateDomainDef`) and ignores
+/// pins of vCPUs that are not there (`virDomainVcpuPinDefParseXML`).
+pub(super) fn contradictions(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(xml) = guest.domain.facts.xml.as_ref().map(|xml| &xml.value) else { return };
+    // libvirt has started a guest that runs.
+    let Some(vcpus) = xml.max_vcpus.filter(|_| ctx.is_file()) else { return };
+    let in_topology = xml.topology.map(|topology| topology.vcpus()).filter(|all| *all != vcpus);
+    let in_cells: usize = xml.numa_cells.iter().map(|cell| cell.cpus.len()).sum();
+    let threads = xml.topology.map_or(1, |topology| topology.threads.max(1));
+    let cuts_core = |cell: &&GuestNumaCell| {
+        let cores: BTreeSet<u32> = cell.cpus.iter().map(|vcpu| vcpu / threads).collect();
+        cores.len() * threads as usize != cell.cpus.len()
+    };
+    let beyond: CpuSet = xml.vcpu_pins.keys().copied().filter(|vcpu| *vcpu >= vcpus).collect();
+    let pinned = xml.vcpu_pins.values().fold(CpuSet::new(), |all, cpus| all.union(cpus));
+    let outside = xml.vcpu_cpuset.as_ref().filter(|cpus| !cpus.is_empty() && !pinned.is_subset(cpus));
+    let evidence = known([
+        in_topology.map(|all| format!("<vcpu> makes {vcpus} vCPUs, <topology> {all}: libvirt refuses this")),
+        (in_cells > vcpus as usize)
+            .then(|| format!("<vcpu> makes {vcpus} vCPUs, the <numa> cells have {in_cells}: libvirt refuses this")),
+        xml.numa_cells.iter().find(cuts_core).map(|cell| {
+            format!("<cell id='{}'> has vCPUs {}: a part of a core of {threads} vCPUs", cell.id, cell.cpus)
+        }),
+        (!beyond.is_empty()).then(|| format!("<vcpupin> names vCPU {beyond}, and there are {vcpus}: 0 is the first")),
+        outside.map(|cpus| format!("<vcpu cpuset='{cpus}'>, yet vCPUs are pinned to {pinned}: the pins win")),
+    ]);
+    if evidence.is_empty() {
+        return;
+    }
+    let is_wrong = xml.is_whole() && (evidence.len() > 1 || outside.is_none());
+    let (severity, confidence) =
+        if is_wrong { (Severity::Warning, Confidence::High) } else { (Severity::Info, Confidence::Low) };
+    verdicts.find(Finding::new(severity, confidence, evidence, vec![fixes::libvirt_advice(ONE_NUMBER)]));
 }
 
 /// Whether the guest's system is a Windows client: true where libosinfo's id says so, false where it may be a server;

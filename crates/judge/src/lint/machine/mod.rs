@@ -158,6 +158,16 @@ pub(super) const RULES: &[Rule] = &[
         fix: "The guest's CPU model, after a power cycle",
         links: &["https://www.qemu.org/docs/master/system/qemu-cpu-models.html", links::CPU_MODEL],
     }),
+    Rule::new(RuleId::ConfigConflict, Setup(cpu_setup::contradictions), Hold::AT_ONCE).described(RuleDoc {
+        sees: "parts of the guest's configuration contradict each other",
+        problem: "configuration conflicts",
+        why: "libvirt refuses to start a guest whose topology or cells do not fit its vCPUs, and ignores pins of vCPUs \
+            that are not there. With parts of a core on two nodes the guest's kernel misreads its topology",
+        thresholds: &[],
+        limits: "The number of vCPUs in the XML alone. In parts of an XML, which may be of several guests, an info",
+        fix: "The domain's XML, after a power cycle",
+        links: &[links::CPU_TUNING, links::CPU_MODEL],
+    }),
     Rule::new(RuleId::GuestLimits, Setup(cpu_setup::sockets), Hold::LONG).described(RuleDoc {
         sees: "the guest's system uses a part of its vCPUs only, because they are in too many sockets",
         problem: "too many CPU sockets",
