@@ -93,7 +93,7 @@ impl GuestLayout {
         let first = |v: u32| v - v % self.threads;
         let pair = |(v, cpu)| Some((first(v), v, self.pin(map, first(v)).filter(|_| v != first(v))?, cpu));
         let has_pairs = self.pins(map).any(|(_, cpu)| !map.is_single(cpu));
-        let is_apart = |a, b| !map.same_core(a, b) && !(has_pairs && map.is_single(a) && map.is_single(b));
+        let is_apart = |a, b| !(map.same_core(a, b) || has_pairs && map.is_single(a) && map.is_single(b));
         self.pins(map).filter_map(pair).filter(|(_, _, a, b)| is_apart(*a, *b)).collect()
     }
 

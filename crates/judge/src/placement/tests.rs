@@ -304,8 +304,8 @@ fn a_guest_as_large_as_the_host_is_not_pinned() {
 /// A host with `pairs` cores of two threads and `single` ones of one, which are slower.
 fn hybrid(pairs: u32, single: u32) -> CpuMap {
     let all = 2 * pairs + single;
-    let siblings = |cpu: u32| if cpu < 2 * pairs { [cpu & !1, cpu | 1].into() } else { [cpu, cpu].into() };
-    let cpu = |cpu| CpuTopo { cpu, siblings: CpuSet::from_iter::<[u32; 2]>(siblings(cpu)), ..CpuTopo::default() };
+    let siblings = |cpu: u32| CpuSet::from_iter(if cpu < 2 * pairs { [cpu & !1, cpu | 1] } else { [cpu, cpu] });
+    let cpu = |cpu| CpuTopo { cpu, siblings: siblings(cpu), ..CpuTopo::default() };
     let mut topology = HostTopology { isolated: Some(CpuSet::new()), ..HostTopology::default() };
     topology.cpus.extend((0..all).map(cpu));
     topology.normalise();
