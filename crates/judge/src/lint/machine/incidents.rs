@@ -356,7 +356,9 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
         alike[at].1.push(line);
     }
     alike.sort_by_key(|(_, lines)| lines.first().map(|line| line.kind));
-    for (_, lines) in alike.iter().filter(|(new, _)| *new) {
+    // One interrupt shows no clock.
+    let is_sole = |lines: &[&LogLine]| matches!(lines, [line] if line.kind == LogKind::TimerIrq);
+    for (_, lines) in alike.iter().filter(|(new, lines)| *new && !is_sole(lines)) {
         // libvirt cites all that QEMU said; its warnings come before the error.
         let first = lines.iter().find(|line| !line.text.contains("warning: ")).or(lines.first());
         let (Some(first), Some(last)) = (first, lines.last().map(|line| &line.text)) else { continue };
