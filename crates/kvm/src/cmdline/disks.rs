@@ -95,6 +95,11 @@ pub(super) fn device(disks: &mut [CommandDisk], driver: &str, id: &str, parts: &
     disk.device = sanitize(id, 64);
     disk.driver = Some(sanitize(driver, 64));
     disk.iothread = get(parts, "iothread", false).map(|value| sanitize(&value, 64));
+    // The device then asks for a flush after each write, whatever the drive's mode.
+    if get(parts, "write-cache", false).is_some_and(|on| on == "off") {
+        let is_direct = matches!(disk.cache.as_deref(), Some("none" | "directsync"));
+        disk.cache = Some(if is_direct { "directsync" } else { "writethrough" }.to_owned());
+    }
 }
 
 /// The limits among the parts of an option.
@@ -119,7 +124,7 @@ mod tests {
              -device virtio-blk-pci,drive=d0,id=disk0,iothread=io1 \
              -drive file=/b,if=virtio,id=d1,throttling.iops-total=0 \
              -blockdev '{\"driver\":\"file\",\"filename\":\"/c\",\"node-name\":\"f\",\"aio\":\"io_uring\"}' \
-             -blockdev driver=raw,node-name=n,file=f -device scsi-hd,drive=n \
+             -blockdev driver=raw,node-name=n,file=f -device scsi-hd,drive=n,write-cache=off \
              -drive media=cdrom,file=/x,if=ide -drive file=/Windows 7.iso,if=none -drive if=pflash,file=/fw \
              -hda /old.img \
              -blockdev '{\"driver\":\"raw\",\"node-name\":\"u\",\"cache\":{\"direct\":true,\"no-flush\":true},\
@@ -135,6 +140,7 @@ mod tests {
         assert_eq!(disks[0].limits.get("total_bytes_sec"), Some(&4096));
         assert_eq!((disks[1].driver.as_deref(), disks[1].limits.len()), (Some("virtio"), 0));
         assert_eq!((disks[2].drive.as_str(), disks[2].aio.as_deref()), ("n", Some("io_uring")));
+        assert_eq!(disks[2].cache.as_deref(), Some("writethrough"));
         assert_eq!(
             (disks[2].file.as_str(), disks[3].file.as_str(), disks[4].file.as_str()),
             ("/c", "/old.img", "/dev/sdb")

@@ -79,6 +79,12 @@ static REASON: Pattern = Pattern::new("reason= *(?:0x)?(?P<hex>[0-9a-f]+)");
 static EXTRA_DATA: Pattern = Pattern::new(r"^extra data\[(?P<index>[01])\]: *(?:0x)?(?P<hex>[0-9a-f]+)");
 static VICTIM: Pattern = Pattern::new("oom-kill:.*?task=(?P<task>.*?)(?:pid=(?P<pid>[0-9]+)|$)");
 
+/// What was out of memory, where a line of the OOM killer says that it was a part of the host.
+pub(super) fn oom_scope(text: &str) -> Option<u64> {
+    let is_bound = text.contains("constraint_memory_policy") || text.contains("constraint_cpuset");
+    text.contains("constraint_memcg").then_some(CGROUP_LIMIT).or(is_bound.then_some(NODE_LIMIT))
+}
+
 impl LogBlock {
     pub fn new(kind: LogBlockKind, line: LogLine, of_guest: bool) -> Self {
         let left = match kind {
@@ -220,9 +226,7 @@ impl LogBlock {
         }
         if let Some(victim) = VICTIM.captures(text) {
             self.line.guest = of_scope(text).or(self.line.guest.take());
-            let bound = text.contains("constraint_memory_policy") || text.contains("constraint_cpuset");
-            let scope = text.contains("constraint_memcg").then_some(CGROUP_LIMIT);
-            self.line.data = scope.or(bound.then_some(NODE_LIMIT));
+            self.line.data = oom_scope(text);
             if let Some(task) = group(&victim, "task").filter(|task| begins_with_vmm(task)) {
                 self.of_guest = true;
                 self.line.kind = LogKind::KilledForMemory;

@@ -158,7 +158,7 @@ static FORMS: [Form; 62] = [
     form(
         HostClock,
         Guest,
-        "clocksource.*(?:(?:as|is) unstable|wd-tsc-|skewed|watchdog hung)|marking tsc unstable|tsc found unstable|\
+        "clocksource.*(?:(?:as|is) unstable|skewed|watchdog hung)|marking tsc unstable|tsc found unstable|\
          turning off tsc clock|guest tsc will not be reliable",
     ),
     form(GuestCpuRefused, Guest, r"psci: failed to boot cpu[0-9]+ \(-22\)"),

@@ -1,6 +1,6 @@
 //! Reads a log line by line.
 
-use super::block::{LogBlock, LogBlockKind};
+use super::block::{LogBlock, LogBlockKind, oom_scope};
 use super::forms::{self, Event, begins_with_vmm};
 use super::message::{Message, message};
 use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, no_kvm};
@@ -30,6 +30,8 @@ pub struct LogReader {
     starved: Option<String>,
     /// Whether the module that was loaded is for CPUs of another vendor.
     wrong_module: bool,
+    /// QEMU's last complaints: what libvirt reports as crashed mostly said why.
+    complaints: [Option<String>; 2],
 }
 
 impl LogReader {
@@ -47,6 +49,10 @@ impl LogReader {
             return;
         }
         let guest = self.not_started.take_if(|_| !lower.is_empty());
+        if COMPLAINT.is_match(&lower) && !PROSE.is_match(&lower) {
+            self.complaints.swap(0, 1);
+            self.complaints[1] = Some(text.clone());
+        }
         let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, guest, ..LogLine::default() };
         if let Some((_, reason)) = lower.split_once("shutting down") {
             self.end_of_qemu(reason, line, found);
@@ -84,7 +90,11 @@ impl LogReader {
     /// Whether a line is a part of QEMU's command line as libvirt logs it. Takes the guest's name from it.
     fn is_of_command_line(&mut self, text: &str, lower: &str) -> bool {
         if lower.contains("starting up libvirt version") || lower == "starting up" {
-            self.guest = None;
+            (self.guest, self.complaints) = (None, [None, None]);
+            return true;
+        }
+        if let Some(of) = LOG_FILE.captures(text) {
+            self.guest = group(&of, "name").map(|name| sanitize(name, 128));
             return true;
         }
         if let Some(option) = NAME_OPTION.captures(text) {
@@ -135,6 +145,7 @@ impl LogReader {
     /// Whether the line repeats the current report or the last kill.
     fn is_repeated(&mut self, event: &Event, lower: &str, line: &mut LogLine) -> bool {
         if line.kind == LogKind::KilledForMemory && event.of_guest {
+            line.data = line.data.or_else(|| oom_scope(lower));
             if lower.contains("oom-kill:") && self.block.as_mut().is_some_and(|b| b.takes(lower)) {
                 return true;
             }
@@ -178,7 +189,7 @@ impl LogReader {
         let end = self.block.take_if(|b| b.kind == LogBlockKind::EndOfQemu).map(|block| block.line);
         self.finish(found);
         let is_said = std::mem::take(&mut self.said_why);
-        let guest = self.guest.take();
+        let (guest, complaints) = (self.guest.take(), std::mem::take(&mut self.complaints));
         let before = end.as_ref().map(|end| end.kind);
         // After a guest has shut down, libvirt ends its QEMU by a signal; "destroyed" is `virsh destroy`, whoever QEMU
         // took the signal's sender for (`qemuProcessStop` in libvirt's src/qemu/qemu_process.c). libvirt also ends a
@@ -196,7 +207,11 @@ impl LogReader {
                 LogLine { kind, text: sanitize(&format!("{} … reason={reason}", end.text), KEPT), ..end }
             }
             Some(end) => end,
-            None => LogLine { kind, guest, ..line },
+            None => {
+                let said =
+                    complaints.into_iter().flatten().filter(|_| kind == LogKind::Killed).chain([line.text.clone()]);
+                LogLine { kind, guest, text: sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT), ..line }
+            }
         });
     }
 
@@ -231,6 +246,11 @@ impl LogReader {
 static NOT_STARTED: Pattern = Pattern::new("^error: Failed to start domain '?(?P<name>[^']+)'?$");
 /// Sentences of the text around a log.
 static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be |^`[^`]*` *[a-z]");
+/// A command that shows libvirt's log of a guest.
+static LOG_FILE: Pattern =
+    Pattern::new(r"(?:tail|cat|less|more|head|vim?|nano) .*/log/libvirt/qemu/(?P<name>[^/ ]+)\.log *$");
+/// What a program says of a failure, after its name.
+static COMPLAINT: Pattern = Pattern::new("^[a-z0-9_.-]+: .*(?:failed|error|assertion|invalid|cannot |abort)");
 /// The guest's name in QEMU's command line.
 static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<name>[^, \\'"]*)"#);
 /// A line with an option only, a comment of a script, and a line that a backslash continues.

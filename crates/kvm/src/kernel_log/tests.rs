@@ -795,3 +795,24 @@ fn trouble_of_clock_devices_and_hardware_is_recognised() {
     let guest = "[0.0] Hypervisor detected: KVM\n[9.0] TSC found unstable after boot, most likely due to broken BIOS.";
     assert!(parse(guest).iter().any(|line| line.kind == GuestClock), "its conclusion is another one");
 }
+
+#[test]
+fn what_qemu_said_last_stands_beside_its_end() {
+    let log = "# tail /var/log/libvirt/qemu/web.log
+2022-07-29T07:50:01.8Z qemu-4.1: Error binding guest notifier: 11
+qemu-4.1: hw/pci/msix.c:612: msix_unset_vector_notifiers: Assertion `dev->x' failed.
+2022-07-29 07:52:53.377+0000: shutting down, reason=crashed
+";
+    let ended = parse(log).into_iter().find(|line| line.kind == LogKind::Killed).unwrap();
+    assert!(ended.text.contains("msix_unset"), "{ended:?}");
+    assert!(ended.text.contains("reason=crashed"), "{ended:?}");
+    assert_eq!(ended.guest.as_deref(), Some("web"), "from the file's name");
+    let log = "kvm_set_user_memory_region: KVM_SET_USER_MEMORY_REGION failed, slot=13: Invalid argument
+kvm_set_phys_mem: error registering slot: Invalid argument
+shutting down, reason=crashed
+";
+    let text = one(log).text;
+    assert!(text.contains("slot=13") && text.contains("registering slot") && text.contains("crashed"), "{text}");
+    let bound = "[1.0] oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=0,mems_allowed=0,task=qemu-kvm,pid=7,uid=0";
+    assert_eq!((one(bound).kind, one(bound).data), (LogKind::KilledForMemory, Some(NODE_LIMIT)));
+}

@@ -67,13 +67,13 @@ static FLAWS: [Flaw; 5] = [
         prose: Prose {
             title: "QEMU flushes the disk DISK after each write",
             problem: "disk flushed at each write",
-            why: "With this cache mode a write is done when it is on the medium, whether the guest asked for that or \
-                not. With cache=none or writeback the guest's own flushes keep its data as safe. Some want it, for \
+            why: "With this cache mode, or write-cache=off of the device, a write is done when it is on the medium, \
+                whether the guest asked for that or not. With cache=none or writeback the guest's own flushes keep its data as safe. Some want it, for \
                 guests without flushes or by nova's disk_cachemodes",
         },
         fixes: [
-            "Set cache='none' (QEMU: cache=none; where the file system lacks O_DIRECT, writeback) in the <driver> of \
-                DISK, if its guest's system sends flushes, as all do since about 2010",
+            "Set cache='none' (QEMU: cache=none and no write-cache=off; where the file system lacks O_DIRECT, \
+                writeback) in the <driver> of DISK, if its guest's system sends flushes, as all do since about 2010",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,cache=[a-z]*//; s/^DISK: //p')\"",
         ],
     },

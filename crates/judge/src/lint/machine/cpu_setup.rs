@@ -24,6 +24,8 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let argument = guest.config.cpu_argument.as_deref();
     let (model, rest) = match (argument, xml) {
         (Some(argument), _) => argument.split_once(',').unwrap_or((argument, "")),
+        // The other modes take no model.
+        (None, Some(xml)) if xml.cpu.mode.as_deref().is_some_and(|mode| mode != "custom") => return,
         (None, Some(xml)) => (xml.cpu.model.as_deref().unwrap_or_default(), ""),
         (None, None) if guest.config.is_whole => ("qemu64", ""),
         (None, None) => return,

@@ -108,6 +108,13 @@ pub(super) const START_HUGE_PAGES: Incident = start(
     "a pool too small for all guests that use it (free memory and swap do not count); pages on other NUMA nodes",
     "Compare HugePages_Free in /proc/meminfo with the guest's memory: raise vm.nr_hugepages, or take <hugepages/> out",
 );
+pub(super) const START_MEMORY: Incident = start(
+    "QEMU could not start the guest: the kernel refused it memory",
+    "less free memory than the guest takes at once (prealloc, locked memory); a limit of its cgroup, service or user \
+        (MemoryMax, ulimit -v); vm.overcommit_memory=2; for KVM_CREATE_VM, free memory in pieces that are too small",
+    "free -h; grep Commit /proc/meminfo; cat /proc/buddyinfo; journalctl -k: make room (stop a guest; for \
+        KVM_CREATE_VM, sysctl vm.compact_memory=1), or raise the limit",
+);
 pub(super) const START_MISSING: Incident = start(
     "QEMU could not start the guest: a file, network or device of its configuration is missing",
     "an image, ISO or firmware that was moved, or whose storage is not mounted; a network or bridge that is not up",
@@ -250,7 +257,8 @@ pub(super) const KERNEL_BUG: Incident = Incident {
     title: "The host's kernel reports a bug while it ran a guest",
     problem: "bug in the host kernel",
     means: "The host's kernel found itself in a state that should not occur; the vCPU may hang, the host be unstable",
-    causes: "a bug of KVM or of a driver in this kernel; a module from outside of the kernel; broken memory",
+    causes: "a bug of KVM or of a driver in this kernel; a hypervisor below this host, if it is a guest itself; a module \
+        from outside of the kernel; broken memory",
     next: "Search for the function in the line, update the host's kernel, and reboot the host after an Oops",
     links: &["https://docs.kernel.org/admin-guide/bug-hunting.html"],
 };

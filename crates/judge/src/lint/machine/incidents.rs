@@ -80,7 +80,7 @@ const fn start(names: &'static [&'static str], incident: &'static Incident) -> S
 use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostErrors, HostFrequency, HostLockup, HpetClock};
 
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
-static SIGNS: [Sign; 59] = [
+static SIGNS: [Sign; 60] = [
     sign(LogKind::EntryFailed, &[], AbnormalExit, (Critical, &words::ENTRY_FAILED)),
     sign(LogKind::TripleFault, &[], AbnormalExit, (Warning, &words::TRIPLE_FAULT)),
     sign(LogKind::SplitLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
@@ -100,6 +100,7 @@ static SIGNS: [Sign; 59] = [
     start(&["failed to connect", "vhost-user", "vhost_user"], &words::START_SOCKET),
     start(&["permission denied", "operation not permitted"], &words::START_DENIED),
     start(&["backing store for guest ram", "hugepage", "huge page", "hugetlb"], &words::START_HUGE_PAGES),
+    start(&["cannot allocate memory", "out of memory"], &words::START_MEMORY),
     start(
         &["no such file", "no such device", "could not open", "network not", "not active", "bridge helper"],
         &words::START_MISSING,

@@ -271,6 +271,7 @@ fn cpu_model() {
     fires(&xml("<cpu mode='custom'><model fallback='forbid'>qemu64</model></cpu>"), RuleId::CpuModel, Severity::Info);
     silent(&xml(""), RuleId::CpuModel);
     silent(&xml("<cpu mode='host-model'/>"), RuleId::CpuModel);
+    silent(&xml("<cpu mode='host-passthrough'><model>kvm64</model></cpu>"), RuleId::CpuModel);
     silent(&xml("<cpu mode='custom'><model>EPYC</model></cpu>"), RuleId::CpuModel);
 }
 
