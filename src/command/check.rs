@@ -71,7 +71,7 @@ fn shortest_s(view: &View<'_>) -> Option<f64> {
     Some((view.model.interval_s.unwrap_or(0.0) + missing_s - 0.01).ceil())
 }
 
-/// Says when no sample is taken for a time, from a thread of its own: a host where processes, open files or groups
+/// Says when no sample is taken for a time, from another thread: a host where processes, open files or groups
 /// abound can hold a sample up. Hears of each sample, and ends with the sender.
 fn tell_when_late(patience: Duration, say: impl Fn(&str) + Send + 'static) -> std::io::Result<Sender<()>> {
     let (taken, samples) = channel();

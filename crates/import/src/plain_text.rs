@@ -62,7 +62,7 @@ fn is_quoted(text: &str, mark: char) -> bool {
     quoted > 1 || quoted == 1 && lines().count() == 1
 }
 
-/// A line without one mark. Bars and stars are also those of tables, trees and emphasis; a frame has bars at both ends.
+/// A line without one mark. Tables, trees and emphasis have bars and stars too; a frame has bars at both ends.
 fn quoted(line: &str, mark: char) -> Option<&str> {
     let inner = line.trim_start().strip_prefix(mark)?;
     let framed = inner.trim_end().strip_suffix(mark).filter(|_| mark != '>').unwrap_or(inner);

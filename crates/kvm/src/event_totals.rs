@@ -62,7 +62,7 @@ impl EventCounts {
     }
 }
 
-/// Whether a name is that of a tracepoint of KVM, by its form; KVM's modules and its tool are named alike.
+/// Whether a name has the form of a KVM tracepoint's; KVM's modules and its tool are named alike.
 pub fn is_tracepoint(name: &str) -> bool {
     name.starts_with("kvm_") && !matches!(name, "kvm_intel" | "kvm_amd" | "kvm_hv" | "kvm_pr" | "kvm_stat")
 }

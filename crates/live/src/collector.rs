@@ -100,7 +100,7 @@ pub struct Collector {
     next_ns: Option<u64>,
     /// Ticks since memory was given back, and the most threads since then.
     untrimmed: (u32, usize),
-    /// When the sample before was read.
+    /// When the previous sample was read.
     read_ns: Option<u64>,
     /// When the host was booted, by the wall clock as it was last set.
     boot_time_ms: i64,

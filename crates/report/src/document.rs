@@ -173,7 +173,7 @@ objects! {
         /// Its own share of what was sampled, percent.
         #[schemars(range(max = 100))]
         percent: f64 = row.percent,
-        /// Its share with the functions that it calls, percent. `null`: the text has no such column.
+        /// Its share with the functions that it calls, percent. `null`: the text lacks this column.
         #[schemars(range(max = 100))]
         with_calls_percent: Option<f64> = row.with_calls,
         /// The task. `null`: the text has no tasks.

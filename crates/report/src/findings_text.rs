@@ -110,7 +110,7 @@ pub fn lasting(l: &Lasting) -> String {
     out
 }
 
-/// The most findings whose fixes are compared with those of one.
+/// The most findings whose fixes are compared.
 const MAX_COMPARED: usize = 256;
 /// The most guests or rules that one line names.
 const MAX_NAMES: usize = 64;

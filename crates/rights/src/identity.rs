@@ -8,7 +8,7 @@ use rustix::thread::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A user and a group that own nothing and have no other process: Debian reserves this id (Debian Policy, 9.2.2), and
+/// A user and a group without files or other processes: Debian reserves this id (Debian Policy, 9.2.2), and
 /// systemd leaves it free (docs/UIDS-GIDS.md). Processes of `nobody` could send kvmtop signals.
 pub const NO_ACCOUNT: u32 = 65_533;
 
@@ -26,7 +26,7 @@ pub fn own_user() -> u32 {
 /// # Errors
 /// The kernel's, where a security module refuses it.
 pub fn give_up_root(kept: CapabilitySet) -> Result<(), Errno> {
-    // Root of a container may be forbidden to change its user, or have no other one: it stays what it is.
+    // Root of a container may be forbidden to change its user, or lack another one: it stays what it is.
     if geteuid().is_root() && become_nobody().is_ok() {
         WAS_ROOT.store(true, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// The lowest limit of the cgroups that this process is in, bytes; `None` where there is none. The kernel kills a
+/// The lowest limit of the cgroups that this process is in, bytes; `None` without a limit. The kernel kills a
 /// process of a group that needs more.
 pub fn memory_limit() -> Option<u64> {
     limit_below(Path::new("/sys/fs/cgroup"), &read_to_string("/proc/self/cgroup").ok()?)

@@ -10,7 +10,7 @@
 //! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
 //! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
 //!
-//! Kernel memory: 36 KiB for each of the threads that there is room for, and some 400 KiB besides.
+//! Kernel memory: 36 KiB for each thread that has room, and some 400 KiB besides.
 //! [`Engine::make_room`] adds room while the programs count. Events of threads that come before there is room for them
 //! are lost, and counted as lost. A process has at most half of the room, and never more than for
 //! [`tables::MAX_OF_PROCESS`] threads, so that what one process does costs no other process's events. File descriptors

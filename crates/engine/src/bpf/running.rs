@@ -42,7 +42,8 @@ pub(super) struct Running {
     unread: u64,
     /// The slots of the last reading that another slot of the same thread took in.
     joined: HashMap<ThreadKey, ThreadKey>,
-    /// Events without a slot up to the last reading, those of the interval before it, and whose share was too small.
+    /// Events without a slot: up to the last reading, in the interval before it, and the processes whose share was too
+    /// small.
     homeless: Homeless,
     left_out: Homeless,
     greedy: Vec<u32>,
@@ -64,7 +65,7 @@ impl Running {
         let exit = kvm_exit_format();
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
         let raw = kernel_btf::exit_reason();
-        // Odd, so that processes with neighbouring ids have cells of their own.
+        // Odd, so that processes with neighbouring ids have different cells.
         let seed = std::hash::RandomState::new().hash_one(slots) as u32 | 1;
         let constants = raw.iter().flatten().map(|(name, at)| (*name, *at)).chain([("seed", seed)]);
         let choices = Choices { sizes: [("cpus", cpus)].into(), constants: constants.collect() };
@@ -150,7 +151,7 @@ impl Running {
     /// Makes room for twice `vcpus` threads, or for more than have come.
     ///
     /// # Errors
-    /// When the kernel has no memory for them.
+    /// When the kernel lacks the memory.
     pub fn make_room(&mut self, vcpus: usize) -> Result<(), EngineError> {
         let Homeless { events, refused } = self.left_out;
         let is_full = events > refused || (refused > 0 && self.tables.quota() < MAX_OF_PROCESS);

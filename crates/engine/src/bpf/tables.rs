@@ -53,7 +53,7 @@ pub(super) struct Tables {
     pub ceiling: usize,
 }
 
-/// Events of threads that have no slot.
+/// Events of threads without a slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Homeless {
     /// All of them.

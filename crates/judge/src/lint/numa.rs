@@ -270,7 +270,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     }
     slow_cores(ctx, guest, verdicts);
     let log = &ctx.model.host.kernel_log;
-    // A file can hold the log of a guest; that of a live host is the host's own.
+    // A file can hold a guest's log; a live host's log is the host's.
     let is_unpinned = ctx.is_file() && ctx.guests.len() == 1 && layout.confined(map).is_none();
     if let Some(line) = log.iter().find(|line| is_unpinned && line.kind == LogKind::GuestCpuRefused) {
         let evidence = vec![format!("the guest's log says: {}", line.text), "QEMU may run on any CPU".into()];

@@ -126,7 +126,7 @@ impl Model {
             previous_boot_ns: previous.map(|p| p.boot_ns),
         };
         // The first one stays where two have the same identity. What ended does not continue: of a guest that lived
-        // between two samples the start is not known, so that one with the same id would be taken for its continuation.
+        // between two samples the start is not known, so a guest with the same id would seem to continue it.
         let before = previous.into_iter().flat_map(|p| p.domains.iter().rev());
         let before = before.filter(|d| d.state != DomainState::Ended);
         let before: HashMap<_, _> = before.map(|d| (d.facts.id(), d)).collect();

@@ -183,7 +183,7 @@ static FORMS: [Form; 62] = [
          severity=uncorrected|unrecoverable error detected",
     ),
     form(PacketsDropped, Guest, "nf_conntrack: table full, dropping packet"),
-    // Source 0 is `KVM_USERSPACE_IRQ_SOURCE_ID`; the PIT of KVM has another one. Mail wraps the line before it.
+    // Source 0 is `KVM_USERSPACE_IRQ_SOURCE_ID`; the PIT of KVM has another one. Mail wraps lines there.
     form(TimerIrq, Guest, "kvm_set_irq: gsi 0(?:$| level 1 source 0)"),
     // Failed entries. Firecracker, cloud-hypervisor, krunvm and others print the Rust name of the exit.
     form(Other, Never, r"^\(xen\)"),

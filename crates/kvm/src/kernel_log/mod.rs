@@ -118,7 +118,7 @@ pub enum LogKind {
     HardwareError,
     /// The table of tracked connections is full.
     PacketsDropped,
-    /// The VMM itself raised IRQ 0, the timer's, in lines of a trace that stand beside tables.
+    /// The VMM itself raised IRQ 0, the timer's, in trace lines beside tables.
     TimerIrq,
 }
 

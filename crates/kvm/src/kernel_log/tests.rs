@@ -737,7 +737,7 @@ fn a_broken_map_of_the_guests_memory_is_one_event() {
     assert!(one(log).text.ends_with("address 0x108ba4538"));
 }
 
-/// What follows from an event in the same log is no event of its own.
+/// What follows from an event in the same log is not counted beside it.
 #[test]
 fn consequences_are_not_counted_beside_their_cause() {
     let all = |text: &str| parse(text).into_iter().map(|line| (line.kind, line.text)).collect::<Vec<_>>();

@@ -73,7 +73,7 @@ pub struct VirshText {
     /// Names of the domains that it lists as shut off.
     pub off: BTreeSet<String>,
     /// Bytes of processes on each node of the host, and whether the text is about this process alone: it lists no
-    /// other, or its number has a line of its own, as `pidof` prints it.
+    /// other, or its number fills a line, as `pidof` prints it.
     pub node_memory: BTreeMap<i32, (bool, BTreeMap<u32, u64>)>,
 }
 
@@ -150,7 +150,7 @@ struct Reader {
     settings: BTreeSet<(usize, u32)>,
     /// The vCPUs, each with its domain's position, that run.
     running: BTreeSet<(usize, u32)>,
-    /// The nodes of `numastat`, the process that its title names, and the numbers that have a line of their own.
+    /// The nodes of `numastat`, the process that its title names, and the numbers that fill a line.
     nodes: Vec<u32>,
     process: Option<i32>,
     processes: BTreeSet<i32>,

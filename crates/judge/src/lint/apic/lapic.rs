@@ -3,7 +3,7 @@
 use crate::lint::context::host::apic_parameter;
 use crate::lint::prelude::*;
 
-/// Without a rate, so many accesses that are such a share of the exits that are no sleep, percent, tell of themselves.
+/// Without a rate, this many accesses count if they are this share of the exits that do not sleep, percent.
 const DECISIVE_COUNT: u64 = 10_000;
 const MOST: f64 = 50.0;
 

@@ -43,7 +43,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if faults.count == 0 {
         return shadow_faults(ctx, guest, verdicts);
     }
-    // Faults that are a loop are no memory that is mapped.
+    // A loop of faults maps no memory.
     let looped = total(loops(ctx, guest).iter().map(|place| place.count));
     if guest.migrating() || 2 * looped >= faults.count {
         return;

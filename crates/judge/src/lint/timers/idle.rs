@@ -12,7 +12,7 @@ const VCPU_TOLERANCE: f64 = 0.1;
 const DEVICE_EVENTS: [&str; 6] =
     ["kvm_set_irq", "kvm_msi_set_irq", "kvm_apic_ipi", "kvm_fast_mmio", "kvm_mmio", "kvm_pio"];
 const MAX_OTHERS: f64 = 0.2;
-/// Exits that belong to a tick of a guest that does not sleep, at most.
+/// The most exits for each tick of a guest that does not sleep.
 const MAX_EXITS_OF_A_TICK: f64 = 4.0;
 const CAUGHT_IN_TICKS: Prose = Prose {
     title: "The guest is caught in its timer interrupt and does nothing else",

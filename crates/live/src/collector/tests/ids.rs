@@ -201,7 +201,7 @@ fn a_thread_id_used_again_in_its_own_process_counts_each_thread() {
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 100, 0)]);
 }
 
-/// A process that holds a VM, milliseconds: it begins this long after the end of the one before, and lives this long.
+/// A process that holds a VM, milliseconds: it begins this long after its predecessor's end, and lives this long.
 #[derive(Debug, Clone)]
 struct Life {
     pause: u64,
@@ -259,7 +259,7 @@ impl History {
             && let Some(before) = before
         {
             fake.end(self.0[before].2.pid);
-            // Takes the inode of the one before.
+            // Takes the inode of its predecessor.
             fake.process(100 + before as i32, "other");
         }
         let (begin, _, life) = &self.0[at?];
