@@ -40,7 +40,7 @@ pub fn start(settings: &Settings) -> LiveHost {
 /// `at_once` connects to libvirt even without guests of it.
 pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bool) -> LiveHost {
     let paths = SystemPaths::default();
-    // Its thread stays root, without capabilities: the daemon lets root query a guest's monitor, and hardly anybody else.
+    // Its thread stays root, without capabilities: the daemon lets root query a guest's monitor, and hardly others.
     let libvirt = Libvirt::start(settings.libvirt_uri.clone(), at_once);
     let start = rights::for_start(settings.monitor);
     match files {

@@ -170,14 +170,6 @@ impl LogReader {
                 lower.starts_with("oops: ") || lower.starts_with("kernel panic") && block.of_guest
             }
             (LogBlockKind::EndOfQemu, LogKind::Killed) => true,
-            // An assertion that fails while the registers are printed.
-            (LogBlockKind::Registers, LogKind::Killed) if line.pid == block.line.pid => {
-                let is_said = line.pid.is_some() || self.guest.is_some();
-                if is_said {
-                    block.line.text.extend([" … ", &line.text]);
-                }
-                is_said
-            }
             (LogBlockKind::EndOfQemu, LogKind::StartFailed) => block.takes_failed_start(line),
             _ => false,
         }
@@ -208,9 +200,15 @@ impl LogReader {
             }
             Some(end) => end,
             None => {
-                let said =
-                    complaints.into_iter().flatten().filter(|_| kind == LogKind::Killed).chain([line.text.clone()]);
-                LogLine { kind, guest, text: sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT), ..line }
+                let said = complaints.into_iter().flatten().filter(|_| kind == LogKind::Killed).chain([line.text]);
+                LogLine {
+                    kind,
+                    guest,
+                    text: sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT),
+                    time_s: line.time_s,
+                    pid: line.pid,
+                    ..LogLine::default()
+                }
             }
         });
     }

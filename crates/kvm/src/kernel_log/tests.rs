@@ -755,11 +755,8 @@ Feb 27 11:28:46 h pvedaemon[32957]: start failed: QEMU exited with code 1
 Jun 24 17:25:51 h QEMU[2997]: KVM: entry failed, hardware error 0x80000021
 Jun 24 17:25:51 h QEMU[2997]: If you're running a guest on an Intel machine without unrestricted mode
 Jun 24 17:25:51 h QEMU[2997]: EAX=00001e30 EBX=4e364180 ECX=00000001 EDX=00000000
-Jun 24 17:25:51 h QEMU[2997]: Code=kvm: ../hw/core/cpu-sysemu.c:77: cpu_asidx_from_attrs: Assertion `ret >= 0' failed.
-Jun 24 17:25:51 h QEMU[3111]: kvm: ../hw/x.c:77: f: Assertion `ret >= 0' failed.
 ");
-    assert_eq!(refused.len(), 2, "another QEMU's end is its own: {refused:?}");
-    assert!(refused[0].0 == LogKind::EntryFailed && refused[0].1.contains("Assertion"), "{refused:?}");
+    assert_eq!(refused.len(), 1, "neither prose nor registers are lines about KVM: {refused:?}");
 }
 
 #[test]

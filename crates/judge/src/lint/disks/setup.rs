@@ -68,8 +68,8 @@ static FLAWS: [Flaw; 5] = [
             title: "QEMU flushes the disk DISK after each write",
             problem: "disk flushed at each write",
             why: "With this cache mode, or write-cache=off of the device, a write is done when it is on the medium, \
-                whether the guest asked for that or not. With cache=none or writeback the guest's own flushes keep its data as safe. Some want it, for \
-                guests without flushes or by nova's disk_cachemodes",
+                whether the guest asked for that or not. With cache=none or writeback the guest's own flushes keep \
+                its data as safe. Some want it, for guests without flushes or by nova's disk_cachemodes",
         },
         fixes: [
             "Set cache='none' (QEMU: cache=none and no write-cache=off; where the file system lacks O_DIRECT, \

@@ -79,8 +79,8 @@ pub(super) const START_VFIO: Incident = start(
 pub(super) const START_MEMLOCK: Incident = start(
     "QEMU could not start the guest: it may not lock the guest's memory for a passed-through device",
     "a limit of locked memory (RLIMIT_MEMLOCK) below the guest's memory and its device's, all of which VFIO pins",
-    "Raise the limit above the guest's memory, by 1 GiB and more: ulimit -l or limits.conf (memlock) where a user starts \
-        QEMU, LimitMEMLOCK= for a service, <memtune><hard_limit> in libvirt's XML",
+    "Raise the limit above the guest's memory, by 1 GiB and more: ulimit -l or limits.conf (memlock) where a user \
+        starts QEMU, LimitMEMLOCK= for a service, <memtune><hard_limit> in libvirt's XML",
 );
 pub(super) const START_IN_USE: Incident = start(
     "QEMU could not start the guest: another process has its file, port or device",
@@ -257,8 +257,8 @@ pub(super) const KERNEL_BUG: Incident = Incident {
     title: "The host's kernel reports a bug while it ran a guest",
     problem: "bug in the host kernel",
     means: "The host's kernel found itself in a state that should not occur; the vCPU may hang, the host be unstable",
-    causes: "a bug of KVM or of a driver in this kernel; a hypervisor below this host, if it is a guest itself; a module \
-        from outside of the kernel; broken memory",
+    causes: "a bug of KVM or of a driver in this kernel; a hypervisor below this host, if it is a guest itself; a \
+        module from outside of the kernel; broken memory",
     next: "Search for the function in the line, update the host's kernel, and reboot the host after an Oops",
     links: &["https://docs.kernel.org/admin-guide/bug-hunting.html"],
 };
@@ -273,8 +273,8 @@ pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",
     problem: "killed: out of memory",
     means: "The OOM killer or systemd-oomd ended the guest's VMM to free memory: for the guest this is a power cut",
-    causes: "guests and programs need more than the host has; little or no swap; huge pages that nobody uses; a guest \
-        with a passed-through device, whose memory is all in use from its start",
+    causes: "guests and programs need more than the host has; a limit of its cgroup (hard_limit), where the log shows \
+        one; little or no swap; unused huge pages; a passed-through device, for which all memory is in use at once",
     next: "Add up the guests' memory and compare with free -h and numactl -H; take memory from guests, or add swap",
     links: &[links::OOM],
 };
