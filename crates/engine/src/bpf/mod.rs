@@ -13,7 +13,7 @@
 //! Kernel memory: 36 KiB for each thread that has room, and some 400 KiB besides.
 //! [`Engine::make_room`] adds room while the programs count. Events of threads that come before there is room for them
 //! are lost, and counted as lost. A process has at most half of the room, and never more than for
-//! [`tables::MAX_OF_PROCESS`] threads, so that what one process does costs no other process's events. File descriptors
+//! 1,024 threads, so that what one process does costs no other process's events. File descriptors
 //! hold everything: nothing stays in the kernel when the process ends, however it ends.
 
 mod attached;
