@@ -155,6 +155,23 @@ fn a_recording_is_gone_on_with_also_after_a_kill() {
 }
 
 #[test]
+fn who_holds_a_recording_for_an_instant_stops_no_recorder() {
+    let (_dir, path, ..) = recorded(2);
+    let (held, holding) = std::sync::mpsc::channel();
+    let reader = {
+        let file = std::fs::File::open(&path).unwrap();
+        std::thread::spawn(move || {
+            file.lock_shared().unwrap();
+            held.send(()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        })
+    };
+    holding.recv().unwrap();
+    Recorder::create(&path, Limits::default()).unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
 fn a_damaged_recording_is_moved_aside() {
     let (dir, path, samples, mut bytes) = recorded(20);
     let middle = bytes.len() / 2;

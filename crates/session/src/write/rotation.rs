@@ -78,10 +78,14 @@ fn refuse_foreign(path: &Path, meta: io::Result<fs::Metadata>) -> Result<()> {
     Ok(())
 }
 
+/// How often a file is tried that another process holds, or puts another file in the place of.
+const LOCK_ATTEMPTS: u32 = 16;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
 /// Opens and locks a file; the lock ends with the process.
 fn locked(path: &Path) -> Result<File> {
     let name = path.display();
-    for _ in 0..16 {
+    for attempt in 1..=LOCK_ATTEMPTS {
         let file = OpenOptions::new()
             .read(true)
             .append(true)
@@ -92,6 +96,11 @@ fn locked(path: &Path) -> Result<File> {
             .map_err(|e| anyhow::Error::new(e).context(cannot_open(path)))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
+            // A reader holds the lock for an instant, and so does a process that was just forked.
+            Err(Errno::WOULDBLOCK) if attempt < LOCK_ATTEMPTS => {
+                std::thread::sleep(LOCK_PAUSE);
+                continue;
+            }
             Err(Errno::WOULDBLOCK) => {
                 bail!("another kvmtop is recording into {name}: stop it, or record into another file")
             }
