@@ -80,7 +80,7 @@ fn refuse_foreign(path: &Path, meta: io::Result<fs::Metadata>) -> Result<()> {
 
 /// How often a file is tried that another process holds, or puts another file in the place of.
 const LOCK_ATTEMPTS: u32 = 16;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens and locks a file; the lock ends with the process.
 fn locked(path: &Path) -> Result<File> {
