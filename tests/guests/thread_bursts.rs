@@ -57,7 +57,8 @@ fn bursts_of_threads_leave_no_memory_behind() {
     // A minute's ticks later most of what the bursts took is given back.
     let mut resident = || watch.next()["self"]["rss_bytes"].as_u64().expect("its memory");
     let last = after[BURSTS - 1];
-    let given_back = (0..150).any(|_| resident() - before < (last - before) / 2);
+    // It may fall below what it was at first.
+    let given_back = (0..150).any(|_| resident().saturating_sub(before) <= last.saturating_sub(before) / 2);
     assert!(given_back, "{before} before, {last} after the bursts, and then {}", resident());
     watch.stop();
     drop(vm);
