@@ -10,11 +10,11 @@
 //! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
 //! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
 //!
-//! Kernel memory: 36 KiB for each thread that has room, and some 400 KiB besides.
-//! [`Engine::make_room`] adds room while the programs count. Events of threads that come before there is room for them
-//! are lost, and counted as lost. A process has at most half of the room, and never more than for
-//! 1,024 threads, so that what one process does costs no other process's events. File descriptors
-//! hold everything: nothing stays in the kernel when the process ends, however it ends.
+//! Kernel memory: 36 KiB for each thread that has room, and some 400 KiB besides. [`Engine::make_room`] adds room while
+//! the programs count. Events of threads that come before there is room for them are lost, and counted as lost. A
+//! process has at most half of the room, and never more than for 1,024 threads, so that what one process does costs no
+//! other process's events. File descriptors hold everything: nothing stays in the kernel when the process ends, however
+//! it ends.
 
 mod attached;
 mod btf;

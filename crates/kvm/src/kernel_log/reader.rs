@@ -201,14 +201,8 @@ impl LogReader {
             Some(end) => end,
             None => {
                 let said = complaints.into_iter().flatten().filter(|_| kind == LogKind::Killed).chain([line.text]);
-                LogLine {
-                    kind,
-                    guest,
-                    text: sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT),
-                    time_s: line.time_s,
-                    pid: line.pid,
-                    ..LogLine::default()
-                }
+                let text = sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT);
+                LogLine { kind, text, guest, ..line }
             }
         });
     }

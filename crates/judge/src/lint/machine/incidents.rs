@@ -80,7 +80,7 @@ const fn start(names: &'static [&'static str], incident: &'static Incident) -> S
 use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostErrors, HostFrequency, HostLockup, HpetClock};
 
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
-static SIGNS: [Sign; 60] = [
+static SIGNS: &[Sign] = &[
     sign(LogKind::EntryFailed, &[], AbnormalExit, (Critical, &words::ENTRY_FAILED)),
     sign(LogKind::TripleFault, &[], AbnormalExit, (Warning, &words::TRIPLE_FAULT)),
     sign(LogKind::SplitLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
