@@ -15,6 +15,7 @@ use crate::metadata::status_xml::StatusFiles;
 use crate::proc::discovery::{Discovered, Discovery};
 use crate::proc::file::FileError;
 use crate::proc::paths::SystemPaths;
+use crate::proc::pressure;
 use crate::proc::read_context::ReadContext;
 use crate::proc::threads::{Liveness, take_where};
 use crate::source_status::{self, ProcView};
@@ -216,7 +217,15 @@ impl Collector {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,
             boot_ns: now.boot_ns,
-            host: HostSample { cpus, facts: self.host.facts.clone(), tasks, task_groups, memory, kernel_log },
+            host: HostSample {
+                cpus,
+                facts: self.host.facts.clone(),
+                tasks,
+                task_groups,
+                memory,
+                pressure: pressure::read(&self.options.paths.proc.join("pressure"), ""),
+                kernel_log,
+            },
             domains,
             engine,
             sources: self.sources(&found, proc_failure, &reading),

@@ -17,7 +17,8 @@ use judge::lint::{CannotTell, Finding, StillWatched};
 use judge::model::call_tree::FunctionTime;
 use judge::model::{
     AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess,
-    GuestKind, HostDiskModel, HostModel, InjectionModel, Model, NicRates, SinceStart, TaskGroup, ThreadModel,
+    GuestKind, HostDiskModel, HostModel, InjectionModel, Model, NicRates, PressureModel, SinceStart, TaskGroup,
+    ThreadModel,
 };
 use kvm::thread_name::Role;
 use kvm::time_profile::ProfileRow;
@@ -161,6 +162,9 @@ objects! {
             host.task_groups.as_ref().map(|all| all.iter().map(JsonHostTasks::new).collect()),
         /// Its CPUs, by number. Empty: a file that holds no topology.
         cpus: Vec<JsonCpu> = host.cpus.iter().map(|c| JsonCpu::new(c, &host.facts.topology)).collect(),
+        /// How long its tasks waited for CPUs, disks and memory. Absent: no PSI, or a file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pressure: Option<PressureModel> = host.pressure,
         /// Rows of a profile that `perf top` or `perf report` printed, largest first, at most 64. Absent: no file
         /// holds one.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -227,6 +231,13 @@ objects! {
         isolated: Option<bool> = topology.isolated.as_ref().map(|set| set.contains(c.cpu)),
         /// Frequency as last read, kHz. `null`: no cpufreq, or a kernel before 5.19.
         frequency_khz: Option<u64> = c.frequency_khz,
+        /// How often it woke from a sleep state, per second, as last read. `null`: no cpuidle, or not read twice yet.
+        wakes: Option<f64> = c.power.and_then(|p| p.wake_rate()),
+        /// How long leaving these states takes on average, as their driver says, microseconds. `null`: as above, or it
+        /// did not sleep.
+        wake_us: Option<f64> = c.power.and_then(|p| p.wake_us()),
+        /// How often heat throttled its core or its package within the last reading (5 s). `null`: not counted.
+        throttles: Option<u64> = c.power.and_then(|p| p.throttles),
     }
 
     /// A guest.
@@ -295,6 +306,10 @@ objects! {
             d.doorbells.as_ref().map(|all| all.iter().map(JsonDoorbell::new).collect()),
         /// Network interfaces, seen from the host's side.
         nics: Vec<NicRates> = d.nics.clone(),
+        /// How long tasks of its cgroup waited for CPUs, disks and memory. Absent: no PSI, no cgroup of its own, or a
+        /// file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pressure: Option<PressureModel> = d.pressure,
         /// Its memory on the host.
         memory: JsonMemory = JsonMemory::new(d, &m.host.facts.topology),
         /// Totals since the guest's start, from a single reading of its statistics. Absent: there is none.
@@ -368,6 +383,9 @@ objects! {
         voluntary_switches: Option<u64> = t.growth.and_then(|growth| growth.voluntary),
         /// Context switches within the interval because another task took the CPU. `null`: unknown.
         involuntary_switches: Option<u64> = t.growth.and_then(|growth| growth.involuntary),
+        /// Time asleep for a disk within the interval, to read a page from swap too, milliseconds; counted in ticks of
+        /// 10 ms. `null`: delay accounting is off (`sysctl kernel.task_delayacct`), or no earlier reading.
+        disk_wait_ms: Option<f64> = t.growth.and_then(|growth| growth.disk_wait_ns).map(|ns| ns as f64 / 1e6),
         /// Time from woken to running, median, microseconds; from a power-of-two histogram. `null`: not traced, or
         /// never woken.
         wakeup_p50_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.5)),

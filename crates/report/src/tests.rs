@@ -91,7 +91,7 @@ const KEYS: &[(&str, &str)] = &[
     (
         "/host/cpus/0",
         "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated \
-     frequency_khz",
+         frequency_khz wakes wake_us throttles",
     ),
     (
         "/domains/0",
@@ -102,7 +102,7 @@ const KEYS: &[(&str, &str)] = &[
     (
         "/domains/0/threads/0",
         "tid comm role vcpu usr sys guest wait cpu affinity migrations migrations_cross_node voluntary_switches \
-         involuntary_switches wakeup_p50_us wakeup_p99_us run_delay_p50_us run_delay_p99_us",
+         involuntary_switches disk_wait_ms wakeup_p50_us wakeup_p99_us run_delay_p50_us run_delay_p99_us",
     ),
     (
         "/domains/0/exits/0",

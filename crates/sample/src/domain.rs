@@ -2,7 +2,7 @@
 
 use super::events::ThreadEvents;
 use super::figures::{bounded, counters};
-use super::host::Affinity;
+use super::host::{Affinity, Pressure};
 use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
 use kvm::CpuSet;
@@ -192,6 +192,8 @@ pub struct DomainSample {
     pub devices_ns: u64,
     /// CPU bandwidth control.
     pub throttling: Vec<Throttling>,
+    /// How long tasks of its cgroup waited; `None`: no PSI, or a cgroup with other processes too.
+    pub pressure: Option<Pressure>,
     /// Bytes of the guest's memory by NUMA node; empty if not read.
     pub node_memory: BTreeMap<u32, u64>,
     /// Memory of the VMM in swap, bytes (`VmSwap`).
@@ -213,8 +215,8 @@ pub struct DomainSample {
 }
 
 bounded!(DomainSample {
-    threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, node_memory, swap_bytes, memory,
-    nics_ns, host_disks, interrupts, since_start,
+    threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure, node_memory, swap_bytes,
+    memory, nics_ns, host_disks, interrupts, since_start,
 } facts, state, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not
@@ -298,9 +300,12 @@ pub struct ThreadTimes {
     pub voluntary: Option<u64>,
     /// Number of involuntary context switches.
     pub involuntary: Option<u64>,
+    /// Time asleep for a disk, also to read a page from swap (`/proc/PID/task/TID/stat`, field 42), in clock ticks;
+    /// `None` where the kernel's delay accounting is off.
+    pub disk_wait_ns: Option<u64>,
 }
 
-counters!(ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary });
+counters!(ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary, disk_wait_ns });
 
 impl ThreadTimes {
     /// The times at a thread's birth. What is not known later stays unknown.
@@ -312,6 +317,7 @@ impl ThreadTimes {
         wait_ns: Some(0),
         voluntary: Some(0),
         involuntary: Some(0),
+        disk_wait_ns: Some(0),
     };
 }
 

@@ -23,11 +23,14 @@ pub struct HostSample {
     pub task_groups: Option<Vec<HostTaskGroup>>,
     /// The host's memory.
     pub memory: Option<HostMemory>,
+    /// How long tasks of the host waited for CPUs, disks and memory; `None`: a kernel without PSI, or one that has it
+    /// switched off.
+    pub pressure: Option<Pressure>,
     /// Lines of the kernel log about unhandled MSRs and the like, newest last; a limited number.
     pub kernel_log: Vec<kvm::kernel_log::LogLine>,
 }
 
-bounded!(HostSample { cpus, tasks, task_groups, memory } facts, kernel_log);
+bounded!(HostSample { cpus, tasks, task_groups, memory, pressure } facts, kernel_log);
 
 /// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM offers, by libvirt's names
 /// and separated by spaces.
@@ -107,12 +110,47 @@ pub struct CpuTimes {
     pub timer_irqs: Option<u64>,
     /// Frequency as last read, kHz (`cpufreq/scaling_cur_freq`); `None` for a CPU without cpufreq.
     pub frequency_khz: Option<u64>,
+    /// What slowed it within the last reading; `None` before a second one, or where the kernel counts none of it.
+    pub power: Option<CpuPower>,
 }
 
 bounded!(CpuTimes {
     user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns, guest_ns, guest_nice_ns,
-    device_irqs, timer_irqs, frequency_khz,
+    device_irqs, timer_irqs, frequency_khz, power,
 } cpu);
+
+/// What sleep states and limits of heat cost a CPU within [`Self::over_ns`], which is longer than most intervals.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuPower {
+    /// The time of the last reading, nanoseconds.
+    pub over_ns: u64,
+    /// How often it woke from a sleep state (`cpuidle/stateN/usage`).
+    pub wakes: Option<u64>,
+    /// The time that leaving these states takes, as their driver says (`cpuidle/stateN/latency`), nanoseconds.
+    pub leaving_ns: Option<u64>,
+    /// How often heat throttled its core or its package (`thermal_throttle/*_throttle_count`, Intel).
+    pub throttles: Option<u64>,
+}
+
+bounded!(CpuPower { over_ns, wakes, leaving_ns, throttles });
+
+impl CpuPower {
+    /// Whether the kernel counts any of it.
+    pub fn is_known(&self) -> bool {
+        self.wakes.or(self.throttles).is_some()
+    }
+
+    /// How often it woke from a sleep state, per second.
+    pub fn wake_rate(&self) -> Option<f64> {
+        Some(self.wakes? as f64 * 1e9 / self.over_ns as f64).filter(|_| self.over_ns > 0)
+    }
+
+    /// The mean time that it took to leave the sleep states, microseconds; `None` if it did not sleep.
+    pub fn wake_us(&self) -> Option<f64> {
+        Some(self.leaving_ns? as f64 / self.wakes.filter(|wakes| *wakes > 0)? as f64 / 1e3)
+    }
+}
 
 /// A task that belongs to no guest and competes with vCPUs. A sample has the busiest tasks of the last scan, a limited
 /// number. Scans can be less frequent than samples.
@@ -178,6 +216,27 @@ pub struct HostMemory {
 }
 
 bounded!(HostMemory { total, available, swap_used, swapped_out_pages } ksm_running);
+
+/// How long tasks of the host, or of a cgroup, waited for what they needed (Documentation/accounting/psi.rst): the part
+/// of the time in which at least one of them waited, or (`full`) in which all that had work to do waited. Hundredths of
+/// a percent, as the kernel's mean of the last 10 s: it adds up its totals only every 2 s (kernel/sched/psi.c,
+/// `psi_show`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pressure {
+    /// At least one waited for a CPU.
+    pub cpu: u64,
+    /// At least one waited for a disk.
+    pub io: u64,
+    /// All waited for a disk.
+    pub io_full: u64,
+    /// At least one waited for memory: for pages from swap or from a file, or to make others free.
+    pub memory: u64,
+    /// All waited for memory.
+    pub memory_full: u64,
+}
+
+bounded!(Pressure { cpu, io, io_full, memory, memory_full });
 
 /// CPU affinity, as a set of CPU numbers.
 pub type Affinity = CpuSet;

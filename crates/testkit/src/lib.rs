@@ -245,6 +245,7 @@ impl Host {
             task_groups: Some(groups.collect()),
             tasks,
             memory: self.memory,
+            pressure: None,
             kernel_log: Vec::new(),
         }
     }
@@ -525,6 +526,7 @@ impl Thread {
                 wait_ns: Some(wait),
                 voluntary: Some(per(90.0, seconds)),
                 involuntary: Some(per(3.0, seconds)),
+                disk_wait_ns: None,
             }),
             place: Placement { cpu: self.cpu, affinity: self.affinity.clone(), policy: Some(0), rt_priority: None },
             events,

@@ -5,7 +5,8 @@ use super::threads::{self, ThreadRow};
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, Table, TableId, head, left, right, step};
 use crate::ui::text::clean;
-use judge::figures::{micros, rate, share};
+use judge::figures::{micros, percent, rate, share};
+use judge::model::CpuModel;
 use std::cmp::Reverse;
 
 type Col<'a> = Column<ThreadRow<'a>>;
@@ -30,8 +31,29 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.waits()?.max_ns? as f64 / 1e3),
             micros,
         ),
+        Col::figure(head("sibling", "SIB%", right(5, 0, 7), "How busy its core's other thread is."), sibling, percent),
+        Col::figure(
+            head("wake_us", "SLEEP us", right(8, 0, 8), "How long its CPU takes on average to leave its sleep states."),
+            |r| Some(host_cpu(r)?.power?.wake_us()?),
+            micros,
+        ),
         delays,
     ]
+}
+
+fn host_cpu<'a>(row: &ThreadRow<'a>) -> Option<&'a CpuModel> {
+    row.state.model.as_ref()?.host.cpu(row.thread?.place.cpu?)
+}
+
+fn sibling(row: &ThreadRow<'_>) -> Option<f64> {
+    Some(row.state.model.as_ref()?.host.sibling(row.thread?.place.cpu?)?.time?.busy())
+}
+
+/// How long tasks of the host waited.
+fn host_waits(state: &AppState) -> Option<String> {
+    let waits = state.model.as_ref()?.host.pressure?;
+    let [cpu, io, memory] = [waits.cpu, waits.io, waits.memory].map(share);
+    Some(format!("tasks of the host waited for CPUs {cpu}, disks {io}, memory {memory} % of 10 s"))
 }
 
 /// The section: the vCPU that waits for the largest part of its time first; those that want almost no CPU last.
@@ -44,7 +66,11 @@ pub fn section(state: &AppState) -> Section<'_> {
     rows.sort_by_cached_key(|r| r.thread.map(|t| (threads::is_idle(t), Reverse(t.wait_percent().map(step)))));
     let key = |r: &ThreadRow<'_>| RowKey::of((r.domain.name(), r.thread.map(|t| (t.tid, t.index))));
     let table = Table { id: TableId::Latency, columns: columns(), rows, key, style: ThreadRow::style };
-    threads::in_section(state, table)
+    let section = threads::in_section(state, table);
+    match host_waits(state) {
+        Some(waits) => section.with_right(waits),
+        None => section,
+    }
 }
 
 #[cfg(test)]

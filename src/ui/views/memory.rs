@@ -6,7 +6,7 @@ use super::section::Section;
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
 use crate::ui::text::clean;
-use judge::figures::{bytes, rate, share};
+use judge::figures::{bytes, percent, rate, share};
 use judge::lint::{RuleId, Severity};
 use judge::model::{DomainModel, GuestConfig, Model};
 use sample::{HostMemory, SourceId};
@@ -46,6 +46,7 @@ type Col<'a> = Column<MemoryRow<'a>>;
 pub fn columns<'a>() -> Vec<Col<'a>> {
     const RESIDENT: &str = "Its memory on the host, with its explicit huge pages and 20 to 100 MiB of the VMM.";
     const LOCAL: &str = "The part of it on the NUMA nodes where its vCPUs ran last, percent.";
+    const STALL: &str = "Part of the last 10 s in which one of its threads waited for memory; `-`: not known.";
     const BALLOON: &str = "What the balloon leaves to the guest.";
     const HUGE: &str =
         "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, read every 5 minutes.";
@@ -58,6 +59,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             .drawn(|r| bad(r.swap, size)),
         Col::figure(head("swap_growth", "SWAP B/s", right(8, 0, 2), "How that grows."), |r| r.swap_growth, rate)
             .drawn(|r| bad(r.swap_growth, rate)),
+        Col::figure(head("stall", "STALL%", right(6, 0, 1), STALL), |r| Some(r.guest.pressure?.memory), percent)
+            .drawn(|r| bad(r.guest.pressure.map(|p| p.memory), percent)),
         Col::figure(head("local_percent", "LOCAL%", right(6, 0, 1), LOCAL), |r| r.local_percent, share),
         Col::figure(head("balloon_bytes", "BALLOON", right(8, 2, 4), BALLOON), balloon, size),
         Col::figure(head("huge", "HUGE", right(8, 2, 6), HUGE), huge, size),

@@ -3,8 +3,8 @@
 use super::devices::{self, DiskRates, NicRates};
 use super::earlier::{GuestPair, by_key};
 use super::{
-    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, SampleInterval, SinceStart,
-    ThreadModel, accesses, exits, total,
+    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, PressureModel, SampleInterval,
+    SinceStart, ThreadModel, accesses, exits, total,
 };
 use kvm::limits;
 use kvm::thread_name::Role;
@@ -73,6 +73,8 @@ pub struct DomainModel {
     pub nics: Vec<NicRates>,
     /// Bandwidth control, growth within the interval.
     pub throttling: Vec<Throttling>,
+    /// How long tasks of its cgroup waited for CPUs, disks and memory.
+    pub pressure: Option<PressureModel>,
     /// Memory per NUMA node, bytes.
     pub node_memory: BTreeMap<u32, u64>,
     /// Memory in swap and its growth within the interval, bytes.
@@ -205,6 +207,7 @@ impl DomainModel {
             doorbells: DoorbellModel::of_guest(&pair),
             nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
+            pressure: now.pressure.as_ref().map(PressureModel::new),
             node_memory: now.node_memory.clone(),
             swap: now.swap_bytes.map(|bytes| {
                 let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(0);

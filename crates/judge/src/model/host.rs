@@ -1,10 +1,10 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
-use super::{DomainModel, SampleInterval};
+use super::{DomainModel, PressureModel, SampleInterval};
 use kvm::kernel_log::{LogKind, LogLine};
 use sample::{
-    CpuTimes, HostFacts, HostMemory, HostSample, HostTask, HostTaskGroup, Joining, MAX_TASK_GROUPS, MissingExtreme,
-    Sum as _, sums,
+    CpuPower, CpuTimes, HostFacts, HostMemory, HostSample, HostTask, HostTaskGroup, Joining, MAX_TASK_GROUPS,
+    MissingExtreme, Sum as _, sums,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct HostModel {
     pub guests_cpu: f64,
     /// Memory.
     pub memory: Option<HostMemory>,
+    /// How long tasks waited for CPUs, disks and memory.
+    pub pressure: Option<PressureModel>,
     /// Lines of the kernel log that concern KVM.
     pub kernel_log: Vec<LogLine>,
 }
@@ -43,6 +45,13 @@ impl HostModel {
     /// A CPU by number.
     pub fn cpu(&self, number: u32) -> Option<&CpuModel> {
         self.cpus.iter().find(|c| c.cpu == number)
+    }
+
+    /// The other thread of a CPU's core, the busiest if there are several.
+    pub fn sibling(&self, cpu: u32) -> Option<&CpuModel> {
+        let others = self.facts.topology.cpu(cpu)?.siblings.iter().filter(|other| *other != cpu);
+        let busy = |c: &CpuModel| c.time.map_or(0.0, |time| time.busy());
+        others.filter_map(|other| self.cpu(other)).max_by(|a, b| busy(a).total_cmp(&busy(b)))
     }
 
     /// Where the CPU time of the whole host went; `None` before a second reading.
@@ -197,6 +206,8 @@ pub struct CpuModel {
     pub timer_irq_rate: Option<f64>,
     /// Frequency as last read, kHz.
     pub frequency_khz: Option<u64>,
+    /// What sleep states and heat cost it, as last read.
+    pub power: Option<CpuPower>,
     /// Threads of guests that ran here last or are pinned here, busiest first.
     pub guest_threads: Vec<GuestThread>,
 }
@@ -279,6 +290,7 @@ impl HostModel {
                     device_irq_rate: rate(|c| c.device_irqs),
                     timer_irq_rate: rate(|c| c.timer_irqs),
                     frequency_khz: c.frequency_khz,
+                    power: c.power,
                     guest_threads: Vec::new(),
                 }
             })
@@ -291,6 +303,7 @@ impl HostModel {
             task_groups: now.task_groups.as_deref().map(task_groups),
             guests_cpu: domains.iter().filter_map(|d| d.cpu).map(|c| c.busy()).sum(),
             memory: now.memory,
+            pressure: now.pressure.as_ref().map(PressureModel::new),
             kernel_log: now.kernel_log.clone(),
         };
         model.fit_task_groups();

@@ -15,6 +15,7 @@ mod host;
 mod host_disks;
 mod interrupts;
 mod latency;
+mod pressure;
 mod since_start;
 mod sum;
 mod traced;
@@ -33,6 +34,7 @@ pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel, HostUsage, TaskG
 pub use host_disks::{HostDiskModel, addressed};
 pub use interrupts::{DoorbellModel, InjectionModel};
 pub use latency::{WAIT_BANDS, WaitBands, band_from_us};
+pub use pressure::PressureModel;
 pub use sample::GuestId;
 pub use since_start::{DiskTotals, SinceStart, VcpuTotals};
 pub use sum::ModelSum;

@@ -182,16 +182,16 @@ sums!(Model {
     intervals, lost, overflow, own_cpu, late_ns, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
 
-sums!(HostModel { cpus, tasks, task_groups, guests_cpu } facts, memory, kernel_log);
+sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure } facts, memory, kernel_log);
 
-sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, guest_threads);
+sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, power, guest_threads);
 
 sums!(HostTaskModel { cpu_percent } tid, pid, comm, process, kernel, last_cpu);
 sums!(TaskGroup { cpu_percent } comm, count);
 
 sums!(DomainModel {
     cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, host_disks, interrupts,
-    doorbells, nics, throttling, swap,
+    doorbells, nics, throttling, pressure, swap,
 } facts, state, userspace, exit_rate, node_memory, memory, places, since_start);
 
 sums!(ThreadModel {

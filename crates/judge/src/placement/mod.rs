@@ -188,7 +188,7 @@ fn running(guests: &[GuestLayout]) -> impl Iterator<Item = (usize, &GuestLayout)
 }
 
 /// The CPUs that running guests, or all of them, have pinned single vCPUs to.
-fn singles(map: &CpuMap, guests: &[GuestLayout], all: bool) -> CpuSet {
+pub(crate) fn singles(map: &CpuMap, guests: &[GuestLayout], all: bool) -> CpuSet {
     guests.iter().filter(|g| all || g.running).flat_map(|g| g.pins(map)).map(|(_, cpu)| cpu).collect()
 }
 

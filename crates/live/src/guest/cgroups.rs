@@ -135,6 +135,8 @@ pub(crate) struct CpuLimits {
     groups: Vec<CpuGroup>,
     /// The groups that bound its CPUs, as last read.
     pub(super) cpus: Vec<GroupCpus>,
+    /// The group that holds this guest and nothing else.
+    pub(super) own: Option<PathBuf>,
     look_due_ns: u64,
     unlimited_due_ns: u64,
 }
@@ -168,6 +170,7 @@ impl CpuLimits {
         let text = file::read_bytes(&paths.process(pid, "cgroup"), 64 * 1024).unwrap_or_default();
         let groups = ProcessCGroups::from_buf_read(Cursor::new(text)).ok();
         self.cpus = groups.as_ref().map(|groups| cpu_bounds(hierarchies, groups)).unwrap_or_default();
+        self.own = groups.as_ref().and_then(|groups| own_group(hierarchies, groups));
         let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
         let Some((own, unified)) = found else { return self.groups.clear() };
         let mut folders = Vec::new();
@@ -189,6 +192,17 @@ impl CpuLimits {
             })
             .collect();
     }
+}
+
+/// The group whose pressure is the guest's: its domain's, else the one of its process, if that is alone in it. Only
+/// cgroup v2 has pressure (Documentation/admin-guide/cgroup-v2.rst), also beside controllers of v1.
+fn own_group(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Option<PathBuf> {
+    let (own, _) = hierarchies.folder(groups, "no controller", &["memory.pressure"])?;
+    if let Some((domain, _)) = libvirt_groups(&own) {
+        return Some(domain.to_owned());
+    }
+    let processes = file::read_text(&own.join("cgroup.procs"), 1024).ok()?;
+    (processes.lines().count() == 1).then_some(own)
 }
 
 /// The folder names of a group's ancestors up to the root: a limit of theirs holds for all groups in them.
@@ -317,6 +331,27 @@ mod tests {
             names(&found),
             [("domain", 100, 7, 12_000), ("emulator", 100, 7, 12_000), ("vcpu0", 100, 7, 12_000)]
         );
+    }
+
+    #[test]
+    fn the_pressure_is_that_of_a_group_without_other_processes() {
+        let fake = FakeProc::new();
+        let mount = fake.paths().sys.join("fs/cgroup/unified");
+        let mounts = format!("30 25 0:26 / {} rw shared:4 - cgroup2 none rw\n", mount.display());
+        fake.write("proc/self/mountinfo", &mounts);
+        let scope = "machine.slice/machine-qemu.scope";
+        for group in [&*format!("{scope}/libvirt/emulator"), "qemu.slice/100.scope", "user.slice"] {
+            fake.write(&format!("sys/fs/cgroup/unified/{group}/memory.pressure"), "");
+        }
+        fake.write("sys/fs/cgroup/unified/qemu.slice/100.scope/cgroup.procs", "10\n");
+        fake.write("sys/fs/cgroup/unified/user.slice/cgroup.procs", "9\n10\n");
+        let own = |group: &str| {
+            let groups = ProcessCGroups::from_buf_read(format!("4:cpu:/x\n0::/{group}\n").as_bytes()).unwrap();
+            own_group(&Hierarchies::read(&fake.paths()), &groups)
+        };
+        assert_eq!(own(&format!("{scope}/libvirt/emulator")), Some(mount.join(scope)));
+        assert_eq!(own("qemu.slice/100.scope"), Some(mount.join("qemu.slice/100.scope")));
+        assert_eq!(own("user.slice"), None);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use super::memory::GuestMemory;
 use super::nics::GuestNics;
 use crate::metadata::source::DeviceActivity;
 use crate::proc::fds::KvmFiles;
+use crate::proc::pressure;
 use crate::proc::read_context::ReadContext;
-use sample::{DomainSample, MemoryUse, Throttling};
+use sample::{DomainSample, MemoryUse, Pressure, Throttling};
 use std::collections::BTreeMap;
 
 /// The resources of one guest, as last read.
@@ -18,6 +19,7 @@ pub(crate) struct GuestResources {
     memory: GuestMemory,
     nics: GuestNics,
     throttling: Vec<Throttling>,
+    pressure: Option<Pressure>,
     /// KVM's counters of the VM.
     vm: BTreeMap<String, u64>,
     /// KVM's counters of each vCPU.
@@ -35,6 +37,7 @@ impl GuestResources {
     pub(crate) fn read(&mut self, process: (i32, Option<u32>), reader: &mut ReadContext) {
         (self.vm, self.vcpus) = self.counters.read(&mut reader.debugfs_budget);
         self.throttling = self.limits.read(process.0, reader);
+        self.pressure = self.limits.own.as_ref().and_then(|folder| pressure::read(folder, ".pressure"));
         self.memory.read(process, reader);
         self.nics.read(process.0, reader);
     }
@@ -51,6 +54,7 @@ impl GuestResources {
             devices_ns: devices.ns,
             counters: self.vm.clone(),
             throttling: self.throttling.clone(),
+            pressure: self.pressure,
             node_memory: self.memory.nodes.clone(),
             swap_bytes: self.memory.swap_bytes,
             memory: MemoryUse { balloon: devices.balloon, ..self.memory.used },

@@ -10,3 +10,4 @@ pub(crate) mod topology;
 mod frequencies;
 mod interrupts;
 mod kvm_offers;
+mod power;

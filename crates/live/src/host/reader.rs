@@ -2,13 +2,14 @@
 
 use super::frequencies::Frequencies;
 use super::interrupts::Interrupts;
+use super::power::{PowerCounters, sleep_states};
 use super::topology;
 use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::{TICK_NS, kilobytes, number, value};
 use engine::clock::clock_ns;
 use kvm::sanitize;
-use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
+use kvm::topology::{CPU_MODEL, CPU_SLEEP_STATES, EFFICIENCY_CPUS};
 use rustix::time::ClockId;
 use sample::{CpuTimes, HostFacts, HostMemory, OwnCost};
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub(crate) struct HostReader {
     pub facts: Arc<HostFacts>,
     interrupts: Interrupts,
     frequencies: Frequencies,
+    power: PowerCounters,
     /// The CPUs of the last reading: a difference means that one went online or offline.
     numbers: Vec<u32>,
 }
@@ -35,6 +37,7 @@ impl HostReader {
         let facts = Arc::new(facts(paths));
         Self {
             frequencies: Frequencies::new(&paths.sys, &facts.kernel),
+            power: PowerCounters::new(&paths.sys),
             facts,
             interrupts: Interrupts::new(paths.proc.join("interrupts")),
             numbers: Vec::new(),
@@ -54,6 +57,7 @@ impl HostReader {
             self.numbers = numbers;
         }
         self.interrupts.read(&mut cpus);
+        self.power.set(&mut cpus, now_ns);
         let new = self.frequencies.set(&mut cpus, now_ns).unwrap_or_default();
         // The facts are recorded again when they change.
         if new.iter().any(|(name, value)| self.facts.params.get(name) != Some(value)) {
@@ -100,6 +104,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
                 device_irqs: None,
                 timer_irqs: None,
                 frequency_khz: None,
+                power: None,
             })
         })
         .collect();
@@ -124,6 +129,7 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     // arm64 has only numbers.
     let model = value(&cpuinfo, "model name").map(|model| (CPU_MODEL.to_owned(), sanitize(model, 128)));
     let realtime = kernel("sched_rt_runtime_us").map(|us| ("kernel.sched_rt_runtime_us".to_owned(), us));
+    let states = sleep_states(&paths.sys).map(|states| (CPU_SLEEP_STATES.to_owned(), states));
     let topology = topology::read(&paths.sys);
     let slower = topology::efficiency(&paths.sys, &topology).map(|set| (EFFICIENCY_CPUS.to_owned(), set.to_string()));
     HostFacts {
@@ -136,6 +142,7 @@ fn facts(paths: &SystemPaths) -> HostFacts {
             .chain(realtime)
             .chain(offers)
             .chain(slower)
+            .chain(states)
             .chain(model)
             .collect(),
         // arm64 lists features, none of which shows a hypervisor.

@@ -4,6 +4,7 @@ pub(crate) mod discovery;
 pub(crate) mod fds;
 pub(crate) mod file;
 pub(crate) mod paths;
+pub(crate) mod pressure;
 pub(crate) mod read_context;
 pub(crate) mod slow_files;
 pub(crate) mod stat;

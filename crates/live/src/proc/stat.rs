@@ -30,6 +30,8 @@ pub(crate) struct Stat<'a> {
     pub rt_priority: Option<u32>,
     /// Field 41.
     pub policy: Option<u32>,
+    /// Field 42, ticks.
+    pub disk_wait_ticks: Option<u64>,
     /// Field 43, ticks; 0 on kernels before 2.6.24.
     pub guest_ticks: u64,
 }
@@ -71,6 +73,7 @@ impl<'a> Stat<'a> {
             cpu: small(39),
             rt_priority: small(40),
             policy: small(41),
+            disk_wait_ticks: (count > 42).then_some(fields[42]),
             guest_ticks: fields[43],
         })
     }

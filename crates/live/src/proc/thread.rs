@@ -109,7 +109,8 @@ impl LiveThread {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
         self.state = stat.state;
-        self.times = Some(times(&stat, now));
+        let disk_wait_ns = stat.disk_wait_ticks.filter(|_| reader.counts_delays).map(|ticks| ticks * TICK_NS);
+        self.times = Some(ThreadTimes { disk_wait_ns, ..times(&stat, now) });
         self.place.cpu = stat.cpu;
         self.place.policy = stat.policy;
         self.place.rt_priority = stat.rt_priority;
@@ -148,7 +149,7 @@ impl LiveThread {
     }
 }
 
-/// CPU times without switches, which are in another file.
+/// CPU times alone.
 fn times(stat: &Stat<'_>, sched: Option<SchedStat>) -> ThreadTimes {
     let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
     ThreadTimes {
@@ -157,8 +158,7 @@ fn times(stat: &Stat<'_>, sched: Option<SchedStat>) -> ThreadTimes {
         guest_ns: ns(stat.guest_ticks),
         run_ns: sched.map(|s| s.run_ns),
         wait_ns: sched.map(|s| s.wait_ns),
-        voluntary: None,
-        involuntary: None,
+        ..ThreadTimes::default()
     }
 }
 

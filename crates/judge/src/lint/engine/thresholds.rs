@@ -275,6 +275,8 @@ groups! {
     machine: MachineThresholds {
         /// Memory faults per second and vCPU.
         faults: Steps = Steps::new(1000.0, 10_000.0, NEVER), "Measured in Windows guests: 317 to 1160/s per vCPU";
+        /// Time in which tasks of a guest's cgroup waited for memory, percent.
+        memory_stall: Steps = Steps::new(2.0, 10.0, 40.0), "Chosen; systemd-oomd kills from 60 % for 30 s on";
         /// CPU time of ksmd, percent: an info.
         ksmd: f64 = 5.0, "Measured on a host short of memory: 1.6 to 4.6 %";
         /// Functions of one cause in a profile of the host, percent: an info.

@@ -33,6 +33,11 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
         .filter_map(|g| Some((ctx.guests.get(*g)?, plan.guests.get(*g)?)))
         .filter(|(_, p)| !p.is_empty())
         .collect();
+    changes(ctx, &changed)
+}
+
+/// As [`placement`], for changes that are not of the plan.
+pub(crate) fn changes(ctx: &Context<'_>, changed: &[(&GuestContext<'_>, &GuestPlan)]) -> Vec<Fix> {
     let mut fix = Vec::new();
     if changed.iter().any(|(_, p)| p.shares) {
         let is_alone = ctx.guests.iter().filter(|g| g.running()).nth(1).is_none();

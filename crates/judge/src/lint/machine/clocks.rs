@@ -1,6 +1,7 @@
 //! The frequency of the host's CPUs.
 
 use crate::lint::prelude::*;
+use crate::model::CpuModel;
 use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_KHZ, CPU_MAX_KHZ, CPU_MODEL, EFFICIENCY_CPUS};
 
 const FAST: &str = "cpupower frequency-set -g performance";
@@ -63,18 +64,34 @@ fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let busy: Vec<_> = busy.filter(|(_, busy, _)| *busy >= t.clock_busy).collect();
     let slow = busy.iter().filter(|(khz, ..)| 100.0 * khz / full < t.slow_clock);
     let marks: Vec<Mark> = slow.clone().map(|(.., cpu)| Mark::Pcpu(*cpu)).collect();
-    let Some((khz, percent, cpu)) = slow.min_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+    let heat = throttled(ctx);
+    let Some((khz, percent, cpu)) = slow.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        let found =
+            heat.map(|heat| Finding::new(Severity::Info, Confidence::High, vec![heat], vec![fixes::advice(LIMITS)]));
+        let title = "Heat throttled the host's CPUs";
+        return found.into_iter().for_each(|found| verdicts.find(Finding { title: title.into(), ..found }));
+    };
     let (at, percent, limit, full) = (clock(*khz), figure(*percent), figure(t.slow_clock), clock(full));
     let all = format!("{} of {} busy CPUs run below {limit} % of {full}", marks.len(), busy.len());
     let mut evidence = vec![format!("CPU {cpu} runs at {at} while it is {percent} % busy; {all}")];
     let (governor, driver) = (ctx.param(CPU_GOVERNOR), ctx.param(CPU_DRIVER));
     evidence.extend(governor.map(|name| format!("the governor is {name}, the driver {}", driver.unwrap_or("unknown"))));
+    evidence.extend(heat);
     evidence.push(CLOCK_LIMITS.into());
     let is_slow = governor.and_then(|name| slow_governor(name, driver)).is_some();
     let faster = is_slow.then(|| fixes::command(FAST).needing(FAST_NEED));
     let fix = faster.into_iter().chain([fixes::advice(LIMITS)]).collect();
     let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
     verdicts.find(Finding { marks, ..found });
+}
+
+/// How often heat throttled CPUs, as last read.
+fn throttled(ctx: &Context<'_>) -> Option<String> {
+    let times = |cpu: &CpuModel| Some((cpu.power?.throttles.filter(|times| *times > 0)?, cpu.cpu, cpu.power?.over_ns));
+    let all: Vec<_> = ctx.model.host.cpus.iter().filter_map(times).collect();
+    let (times, cpu, ns) = all.iter().max_by_key(|(times, ..)| *times)?;
+    let over = duration(*ns as f64 / 1e3);
+    Some(format!("heat throttled {} CPUs, most of all CPU {cpu}: {times} times in {over}", all.len()))
 }
 
 /// A governor that follows the load, in a file.

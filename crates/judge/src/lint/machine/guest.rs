@@ -1,5 +1,6 @@
 //! QEMU's main thread, memory faults of the guest that the host serves, and guests that run guests.
 
+use crate::figures::bytes;
 use crate::lint::prelude::*;
 use sample::ExitPlace;
 
@@ -25,6 +26,40 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
     let (target, marks) = (Target::Thread(tid), vec![Mark::Thread(tid)]);
     verdicts.find(Finding { target, cost: Some(cpu.busy()), marks, ..found });
+}
+
+const MORE_MEMORY: &str = "Where the host is short of memory: give its guests less in total, or move one away";
+const NO_LIMIT: &str = "Where it has memory to spare, a limit of the guest's cgroup holds it back: raise memory.high or \
+    memory.max to the guest's memory and 1 GiB more";
+
+pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(waits) = guest.domain.pressure else { return };
+    let Some(severity) = ctx.thresholds().machine.memory_stall.of(waits.memory) else { return };
+    let seconds = guest.seconds.unwrap_or(f64::INFINITY);
+    let disk_wait = |t: &ThreadModel| Some(t.growth?.disk_wait_ns? as f64 / 1e7 / seconds);
+    let vcpus = guest.domain.vcpus().filter_map(|t| Some((t, disk_wait(t)?)));
+    let sleeper = vcpus.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, percent)| *percent >= 1.0);
+    let evidence = known([
+        Some(format!(
+            "at least one of its threads waited for memory {} % of the last 10 s, all of them {} %",
+            figure(waits.memory),
+            figure(waits.memory_full)
+        )),
+        sleeper.map(|(t, percent)| {
+            format!("{} slept for a disk {} % of the time {}", t.label(), figure(percent), guest.window())
+        }),
+        guest
+            .domain
+            .swap
+            .filter(|(swap, _)| *swap > 0)
+            .map(|(swap, _)| format!("{} of the guest are in swap", bytes(swap))),
+        ctx.model.host.memory.map(|m| format!("the host has {} of {} available", bytes(m.available), bytes(m.total))),
+        Some("look at: the memory.high, memory.max and memory.events of its cgroup and of those above".into()),
+    ]);
+    let by_libvirt = "In its XML the limits of its cgroup are <memtune>";
+    let fix = vec![fixes::advice(MORE_MEMORY), fixes::advice(NO_LIMIT), fixes::libvirt_advice(by_libvirt)];
+    let found = Finding::new(severity, Confidence::High, evidence, fix);
+    verdicts.find(Finding { cost: Some(waits.memory_full), ..found });
 }
 
 const SHOW_MAPPING: &str =

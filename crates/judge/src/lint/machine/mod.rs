@@ -45,6 +45,18 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
         links: &[links::MEMORY_BACKING],
     }),
+    Rule::new(RuleId::MemoryStall, Behaviour(guest::memory_stall), Hold::LONG).described(RuleDoc {
+        sees: "threads of the guest wait for memory",
+        problem: "waits for memory",
+        why: "A thread that touches a page which is in swap or in a file stops until the disk has read it; one that \
+            asks for memory where there is none stops until the kernel has freed some. A vCPU stops with it",
+        thresholds: thresholds![machine.memory_stall],
+        limits: "Needs PSI (CONFIG_PSI, and psi=1 where it is off by default) and a cgroup v2 of the guest's own. All \
+            threads of the VMM count alike. How long a vCPU waits for disks is known only where delay accounting is on \
+            (sysctl kernel.task_delayacct=1)",
+        fix: "More memory: for the host, or within the limits of the guest's cgroup",
+        links: &["https://docs.kernel.org/accounting/psi.html", links::MEMORY_BACKING],
+    }),
     Rule::new(RuleId::HostFrequency, Host(clocks::frequency), Hold::LONG).described(RuleDoc {
         sees: "the host's CPUs run far below their speed",
         problem: "host CPUs run slowly",
@@ -53,7 +65,7 @@ pub(super) const RULES: &[Rule] = &[
         thresholds: thresholds![machine.slow_clock, machine.clock_busy],
         limits: "On a running host only busy CPUs count, and not efficiency cores, nohz_full CPUs and hosts that are \
             guests. In files a governor that follows the load is an info, except powersave of intel_pstate and \
-            amd-pstate in active mode. Heat is told by the kernel's log. Sleep states are the subject of \
+            amd-pstate in active mode. Heat is told by the kernel's log, and on Intel by its counters. Sleep states are the subject of \
             wakeup-latency",
         fix: "The governor, or limits of power in firmware, at the price of power",
         links: &[links::CPU_FREQUENCY],

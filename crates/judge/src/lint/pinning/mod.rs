@@ -1,6 +1,7 @@
 //! Which threads may run where: pins against pins, helper threads against vCPUs, affinity against configuration.
 
 mod emulator;
+mod siblings;
 mod vcpus;
 
 pub(super) use vcpus::helper_name;
@@ -17,6 +18,17 @@ pub(super) const RULES: &[Rule] = &[
         limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the \
             conflict is a warning, whatever the load",
         fix: "Pins of as few vCPUs as possible, at once and in the domain's XML; a common set where CPUs are short",
+        links: &[links::CPU_TUNING],
+    }),
+    Rule::new(RuleId::SiblingContention, Host(siblings::siblings), Hold::USUAL).described(RuleDoc {
+        sees: "vCPUs of two guests share a core while other cores are idle",
+        problem: "shares a core with a guest",
+        why: "The two hardware threads of a core have one set of execution units: two that are busy at once do some \
+            1.3 times the work of one. A vCPU that is pinned to the core cannot move to an idle one",
+        thresholds: thresholds![pinning.busy],
+        limits: "Only vCPUs that are pinned to one core: the scheduler spreads others over idle cores by itself. How \
+            much of the time both ran at once is not measured; what it is at least follows from their CPU times",
+        fix: "Another pin for one of the two vCPUs, at once and in the domain's XML",
         links: &[links::CPU_TUNING],
     }),
     Rule::new(RuleId::EmulatorOnVcpu, Host(emulator::emulator), Hold::USUAL).described(RuleDoc {

@@ -4,6 +4,7 @@ use crate::cost::Part;
 use crate::figures::seconds;
 use crate::lint::prelude::*;
 use crate::model::{CpuShare, Rates};
+use kvm::topology::CPU_SLEEP_STATES;
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
 const IDLE_CPU: f64 = 50.0;
@@ -197,15 +198,27 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         let severity = if p99 >= warning_us { Severity::Warning } else { Severity::Info };
         let (name, count, window) = (thread.label(), w.count, guest.window());
         let (median, p99) = (figure(median), figure(p99));
-        let evidence = vec![
-            format!("{name}: of {count} wake-ups half took over {median} us and one in 100 over {p99} us {window}"),
-            format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"),
-        ];
+        let evidence = known([
+            Some(format!(
+                "{name}: of {count} wake-ups half took over {median} us and one in 100 over {p99} us {window}"
+            )),
+            sleeps(ctx, cpu),
+            Some(format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency")),
+        ]);
         let shallow = fixes::command(SHALLOW_SLEEP).needing("keeps CPUs out of deep sleep; costs power");
         let fix = vec![shallow, fixes::advice(GUEST_IDLES_CPU).only(Audience::Qemu)];
         let found = Finding::new(severity, Confidence::Medium, evidence, fix);
         return verdicts.find(Finding { marks: vec![Mark::Pcpu(cpu)], ..found }.about_vcpu(thread));
     }
+}
+
+/// How often a CPU wakes from sleep states, and how long it takes to leave them.
+fn sleeps(ctx: &Context<'_>, cpu: u32) -> Option<String> {
+    let power = ctx.model.host.cpu(cpu)?.power?;
+    let (rate, leaving_us) = (power.wake_rate()?, power.wake_us()?);
+    let states = ctx.param(CPU_SLEEP_STATES).map(|all| format!(" ({all})")).unwrap_or_default();
+    let (rate, leaving) = (figure(rate), figure(leaving_us));
+    Some(format!("CPU {cpu} wakes {rate} times/s from sleep states that take {leaving} us on average to leave{states}"))
 }
 
 /// A vCPU that polls: how long, and the part of that after which it slept anyway, percent of a CPU.

@@ -4,7 +4,7 @@ use super::*;
 use kvm::exit_reason;
 use kvm::kernel_log::{self, LogKind};
 use kvm::{Isa, Space, cmdline, topology};
-use sample::{DiskSample, DomainSample, ExitPlace, Throttling, Vmm};
+use sample::{DiskSample, DomainSample, ExitPlace, Pressure, Throttling, Vmm};
 
 const LOG: &str = "[3590.0] *** Guest State ***\n[3591.0] kvm: INTERNAL_ERROR in emulation\n\
     [3592.0] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n\
@@ -190,12 +190,14 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         throttling: vec![throttled],
         node_memory: [(0, 1 << 30), (1, 1 << 32)].into(),
         swap_bytes: Some(1 << 30),
+        pressure: Some(Pressure { memory: 2000, ..Pressure::default() }),
         disks: vec![disk()],
         devices_ns: 1_000_000_000,
         ..DomainSample::default()
     };
     let host = Host::numa(2, 4, 1).task("ksmd", true, 1, 30.0).task("backup", false, 1, 50.0);
     let mut fixture = Fixture::new(host.task("backup", false, 2, 50.0)).guest(guest);
+    fixture.host.busy.insert(3, [0.0, 0.0, 0.0, 20.0]);
     fixture.host.facts.arch = machine.arch().into();
     fixture.host.facts.params.insert(topology::CPU_GOVERNOR.into(), "ondemand".into());
     let (module, parameter) = if isa == Isa::Svm { ("kvm_amd", "avic") } else { ("kvm_intel", "enable_apicv") };

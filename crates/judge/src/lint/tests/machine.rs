@@ -1,6 +1,7 @@
 use super::*;
+use crate::model::PressureModel;
 use kvm::{kernel_log, topology};
-use sample::{ExitPlace, HostMemory};
+use sample::{CpuPower, ExitPlace, HostMemory};
 
 #[test]
 fn unhandled_registers() {
@@ -327,4 +328,38 @@ fn what_says_that_a_guest_has_no_kvm() {
     let mut served = on(Fixture::windows_on_pm_timer()).model();
     Arc::make_mut(&mut served.domains[0].facts).emulated = true;
     silent(&judge(&served), RuleId::NoKvm);
+}
+
+#[test]
+fn a_guest_that_waits_for_memory() {
+    let at = |memory: f64, slept_ms: Option<u64>| {
+        let mut model = on(Guest::new("l", 5).linux("").vcpus(2, |_, t| t)).model();
+        let guest = &mut model.domains[0];
+        guest.pressure = Some(PressureModel { memory, memory_full: memory / 2.0, ..PressureModel::default() });
+        let growth = guest.threads[1].growth.as_mut().unwrap();
+        growth.disk_wait_ns = slept_ms.map(|ms| ms * 1_000_000);
+        judge(&model)
+    };
+    silent(&at(1.0, None), RuleId::MemoryStall);
+    fires(&at(12.0, None), RuleId::MemoryStall, Severity::Warning);
+    let report = at(50.0, Some(300));
+    fires(&report, RuleId::MemoryStall, Severity::Critical);
+    let found = get(&report, RuleId::MemoryStall);
+    assert!(found.evidence[0].contains("50 % of the last 10 s, all of them 25 %"), "{found:#?}");
+    assert!(found.evidence[1].starts_with("vcpu 1 slept for a disk 30 %"), "{found:#?}");
+}
+
+#[test]
+fn heat_that_throttles() {
+    let at = |throttles: Option<u64>| {
+        let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
+        model.host.cpus[3].power = Some(CpuPower { over_ns: 5_000_000_000, throttles, ..CpuPower::default() });
+        let facts = std::sync::Arc::make_mut(&mut model.host.facts);
+        facts.params.insert(topology::CPU_MAX_KHZ.into(), "3000000".into());
+        judge(&model)
+    };
+    silent(&at(Some(0)), RuleId::HostFrequency);
+    let report = at(Some(7));
+    fires(&report, RuleId::HostFrequency, Severity::Info);
+    assert!(get(&report, RuleId::HostFrequency).evidence[0].contains("CPU 3: 7 times in 5 s"), "{report:#?}");
 }

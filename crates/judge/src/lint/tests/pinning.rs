@@ -580,3 +580,28 @@ fn a_slice_that_lacks_the_pins_is_widened_first() {
     let first = &get(&report, RuleId::AffinityDrift).fix[0].text;
     assert_eq!(first, "systemctl set-property -- '-H evil.scope' AllowedCPUs=0-1,3");
 }
+
+/// CPUs 2 and 6 are threads of one core of a host with four cores.
+#[test]
+fn two_guests_on_one_core_beside_idle_ones() {
+    let host = || Host::numa(1, 4, 2);
+    let at = |host: Host, load: f64| {
+        let fixture = Fixture::new(host).guest(pinned("a", 10, &[2], load, 0.0));
+        judge(&fixture.guest(pinned("b", 20, &[6], 80.0, 0.0)).model())
+    };
+    let report = at(host(), 90.0);
+    fires(&report, RuleId::SiblingContention, Severity::Warning);
+    let found = get(&report, RuleId::SiblingContention);
+    assert!(found.concerns("a") && found.concerns("b"), "{found:#?}");
+    assert!(found.evidence[0].contains("at least 72.2 % of the time"), "{found:#?}");
+    assert!(found.fix[0].text.starts_with("virsh vcpupin b 0 3 "), "{found:#?}");
+    silent(&at(host(), 20.0), RuleId::SiblingContention);
+    // No core is idle, or the only idle one is the host's.
+    let full = host().load(0, 90.0, 0.0, 0.0).load(5, 90.0, 0.0, 0.0).load(3, 90.0, 0.0, 0.0);
+    silent(&at(full, 90.0), RuleId::SiblingContention);
+    silent(&at(host().load(1, 90.0, 0.0, 0.0).load(3, 90.0, 0.0, 0.0), 90.0), RuleId::SiblingContention);
+    // The scheduler moves what may move.
+    let free = Fixture::new(host()).guest(pinned("a", 10, &[2], 90.0, 0.0));
+    let free = free.guest(Guest::new("b", 20).linux("").vcpus(1, |_, t| busy(80.0, 0.0)(t.may_run("0-7").on(6))));
+    silent(&judge(&free.model()), RuleId::SiblingContention);
+}

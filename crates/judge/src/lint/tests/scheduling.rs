@@ -1,4 +1,6 @@
 use super::*;
+use kvm::topology::CPU_SLEEP_STATES;
+use sample::CpuPower;
 use sample::Throttling;
 
 fn guest(vcpus: u32, make: impl Fn(u32, Thread) -> Thread) -> Guest {
@@ -215,6 +217,14 @@ fn wake_latency() {
     fires(&judge(&at(200.0).model()), RuleId::WakeupLatency, Severity::Info);
     fires(&judge(&at(2000.0).model()), RuleId::WakeupLatency, Severity::Warning);
     silent(&judge(&at(30.0).model()), RuleId::WakeupLatency);
+    let mut model = at(2000.0).model();
+    let sleep =
+        CpuPower { over_ns: 5_000_000_000, wakes: Some(10_500), leaving_ns: Some(1_396_500_000), throttles: None };
+    model.host.cpus[3].power = Some(sleep);
+    std::sync::Arc::make_mut(&mut model.host.facts).params.insert(CPU_SLEEP_STATES.into(), "C1 2, C6 133".into());
+    let report = judge(&model);
+    let said = "CPU 3 wakes 2100 times/s from sleep states that take 133 us on average to leave (C1 2, C6 133)";
+    assert_eq!(get(&report, RuleId::WakeupLatency).evidence[1], said);
     silent(
         &judge(&on(guest(1, |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(5.0, 200.0))).model()),
         RuleId::WakeupLatency,
