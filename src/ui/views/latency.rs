@@ -34,7 +34,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(head("sibling", "SIB%", right(5, 0, 7), "How busy its core's other thread is."), sibling, percent),
         Col::figure(
             head("wake_us", "SLEEP us", right(8, 0, 8), "How long its CPU takes on average to leave its sleep states."),
-            |r| Some(host_cpu(r)?.power?.wake_us()?),
+            |r| host_cpu(r)?.power?.wake_us(),
             micros,
         ),
         delays,

@@ -34,7 +34,7 @@ pub(super) fn siblings(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         // The guest whose vCPU can leave moves; the idle core serves no other one.
         let found = [b, a].into_iter().find_map(|mover| Some((mover, take(ctx, &mut idle, mover)?)));
         if let Some((mover, core)) = found {
-            verdicts.find_for(a.guest, finding(ctx, (a, b), mover, &core));
+            verdicts.find_for(a.guest, finding(ctx, (a, b), mover, core));
         }
     }
 }
