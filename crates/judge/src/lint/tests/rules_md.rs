@@ -22,9 +22,9 @@ Six things hold for all rules:
 - Where a figure is missing, a rule reports that it cannot tell, and why.
 - Findings that have one cause become one: the timers of a Windows guest with its missing enlightenments, memory faults
   with an inhibited APICv, and the wait of vCPUs with its cause.
-- A pattern that lasted is reported until it has been absent for a while, at most a minute after it last lasted.
-  Severity rises and falls the same way. The evidence is of the newest interval in which the pattern showed. A
-  recording is looked back on for a minute: of an older finding it says that it is older.
+- A pattern that lasted is reported until it has been absent for a while: 15 s where its entry names no other time, and
+  at most a minute after it last lasted. Severity rises and falls the same way. The evidence is of the newest interval
+  in which the pattern showed. A recording is looked back on for a minute: of an older finding it says that it is older.
 - A guest that was watched for less time than a rule needs, and a pattern that shows and has not lasted, are listed as
   still watched. `kvmtop check` exits with 3 if a guest was watched for too short a time, unless it found something
   worse.
@@ -49,7 +49,7 @@ fn page() -> String {
         for rule in family.rules {
             let _ = writeln!(out, "\n### {}\n", rule.id);
             let _ = writeln!(out, "Sees that {}.\n", escaped(rule.doc.sees));
-            let _ = writeln!(out, "- Reported {}.", rule.reported());
+            let _ = writeln!(out, "- Reported {}.", rule.reported().replace(", until it has not shown for 15 s", ""));
             if !rule.doc.thresholds.is_empty() {
                 let names: Vec<String> = rule.doc.thresholds.iter().map(|name| format!("`{name}`")).collect();
                 let _ = writeln!(out, "- Thresholds: {}", names.join(", "));
