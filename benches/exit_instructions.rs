@@ -2,7 +2,8 @@
 //!
 //! A host that QEMU emulates (`tests/nested`) runs a real `kvm_amd`, which fires `kvm_exit`, and with QEMU's `-icount`
 //! its clock counts instructions: each takes 16 ns. So a cost comes out the same in every run and on every machine, to
-//! about one instruction in a hundred. It is no time: caches, speculation and the price of an instruction are missing.
+//! about one instruction in a hundred. It says nothing of time: caches, speculation and the price of an instruction are
+//! missing.
 //!
 //! The guest makes one exit a round and counts its rounds in its memory. Instructions are those of the vCPU thread, in
 //! the host's kernel, the VMM and the guest, in windows with each watcher and without one in turn.

@@ -57,7 +57,7 @@ fn reader(rate: u32) -> Guest {
     guest
 }
 
-/// Watches a program for so many ticks of a second.
+/// Watches a program for a number of ticks of a second.
 fn cost(pid: u32, ticks: u32) -> Cost {
     std::thread::sleep(WARM);
     let before = used_ns(pid);

@@ -4,7 +4,7 @@
 //! cargo bench --bench screen
 //! ```
 //!
-//! The hosts are made up. A frame is painted, compared with the one before and written as bytes that nobody reads, as
+//! The hosts are made up. A frame is painted, compared with the previous one and written as bytes that nobody reads, as
 //! the event loop does it. The first column is the median, the second the 99th percentile.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used, clippy::wildcard_imports)]
 

@@ -63,7 +63,7 @@ impl Guests {
         (0..self.vcpus).map(|i| unsafe { self.memory.add(PROGRESS / 4 + i).read_volatile() }).collect()
     }
 
-    /// Stops all of the guest, or lets it go on.
+    /// Stops the whole guest, or continues it.
     pub fn stop(&self, stopped: bool) {
         let signal = if stopped { rustix::process::Signal::STOP } else { rustix::process::Signal::CONT };
         let pid = rustix::process::Pid::from_raw(self.guest.pid() as i32).expect("its pid");

@@ -96,7 +96,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two inputs: what changed, and what is noise
     Diff(DiffArgs),
-    /// Plan where all guests should run on this host, or on that of files
+    /// Plan where all guests should run on this host, or on one that files describe
     Plan(PlanArgs),
     /// Watch this host for a while and print what is wrong
     Check(CheckArgs),
@@ -371,7 +371,7 @@ pub struct DiffArgs {
 /// `kvmtop plan`.
 ///
 /// One placement for all guests: the host's CPUs before and after, why each thread moves, and the commands and XML to
-/// get there. Nothing is applied. What stands well stays.
+/// get there. Nothing is applied. What is placed well stays.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = INPUTS)]
 pub struct PlanArgs {
@@ -404,7 +404,7 @@ pub struct CheckArgs {
     pub json: bool,
     /// Print each rule's name and what it sees, and exit
     ///
-    /// With --json also the thresholds in force, what each rule cannot tell and what its fix changes.
+    /// With --json also the current thresholds, what each rule cannot tell and what its fix changes.
     #[arg(long)]
     pub list_rules: bool,
     /// How to sample.
@@ -443,7 +443,7 @@ pub struct ProfileArgs {
 
 /// `kvmtop export`.
 ///
-/// OpenMetrics over HTTP on a thread of its own: /metrics has counters that begin when kvmtop first sees a guest, and
+/// OpenMetrics over HTTP, on a separate thread: /metrics has counters that begin when kvmtop first sees a guest, and
 /// /healthz says whether samples are taken. docs/metrics.md lists them, docs/fleet.md shows many hosts.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {

@@ -253,7 +253,7 @@ fn findings_have_their_rule_their_guest_and_since_when() {
     assert!(text.contains(&format!("kvmtop_finding_since_timestamp_seconds{found} 1795")));
 }
 
-/// Which of joined rules names the finding changes from sample to sample, and an alert would begin anew each time.
+/// Which of joined rules names the finding changes from sample to sample, and an alert would begin again each time.
 #[test]
 fn every_rule_that_holds_has_its_own_series() {
     let sample = Arc::new(Fixture::busy_host().sample(1.0));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// A replay redraws no faster than this; at high speed it skips samples in between.
 const FRAME: Duration = Duration::from_millis(50);
-/// How many times as fast as it happened a recording plays, at least and at most.
+/// The slowest and the fastest speed of a replay, in multiples of real time.
 const MIN_SPEED: f64 = 0.25;
 const MAX_SPEED: f64 = 64.0;
 /// A replay waits no longer than this for a sample, however long the recording paused.
