@@ -88,6 +88,40 @@ fn agrees(data: &str, text: &str) {
     assert_eq!(counts(&accesses(&own)), counts(&accesses(&report)), "accesses of {data}");
 }
 
+/// The last sample of a recording at the largest time there is: reading ends, and no event is lost.
+#[test]
+fn a_sample_at_the_end_of_time_is_read() {
+    const SAMPLE: u32 = 9;
+    // After the record's header: identifier, instruction, process and thread.
+    const TIME: usize = 8 + 3 * 8;
+    let folder = tempfile::tempdir().unwrap();
+    let path = fixture("plain.data", folder.path());
+    let count = |path: &Path| {
+        let imported = load(&[path.to_owned()], &ImportOptions::default());
+        assert_eq!(imported.errors, []);
+        let threads = imported.sample.domains.iter().flat_map(|d| &d.threads);
+        threads.flat_map(|t| &t.events.exits).map(|exit| exit.time.count).sum::<u64>()
+    };
+    let before = count(&path);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (mut at, size) = (number(&bytes, 40), number(&bytes, 48));
+    let (end, mut last) = (at + size, 0);
+    while at < end {
+        let kind = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        last = if kind == SAMPLE { at + TIME } else { last };
+        at += usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
+    }
+    let time = number(&bytes, last);
+    assert!((1..1 << 50).contains(&time), "{time} is no time");
+    bytes[last..last + 8].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send(count(&path)));
+    let after = done.recv_timeout(std::time::Duration::from_secs(60)).expect("reading ends");
+    assert!(before - after <= 1, "{before} exits, then {after}");
+}
+
 #[test]
 fn a_plain_file_is_as_perf_prints_it() {
     agrees("plain.data", "plain.txt");
