@@ -5,6 +5,7 @@ use super::figures::{bounded, counters};
 use super::host::{Affinity, Pressure};
 use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
+use super::job::Job;
 use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
@@ -206,6 +207,8 @@ pub struct DomainSample {
     pub host_disks: Option<Vec<HostDisk>>,
     /// What interrupted its vCPUs; `None` where it is not traced.
     pub interrupts: Option<GuestInterrupts>,
+    /// What the VMM does with it at the moment, from the same source as `disks`.
+    pub jobs: Vec<Job>,
     /// Where its vCPUs faulted or could not continue, as a trace in a file shows. Recordings have none.
     #[serde(skip)]
     pub places: Vec<ExitPlace>,
@@ -216,7 +219,7 @@ pub struct DomainSample {
 
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure, node_memory, swap_bytes,
-    memory, nics_ns, host_disks, interrupts, since_start,
+    memory, nics_ns, host_disks, interrupts, jobs, since_start,
 } facts, state, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not

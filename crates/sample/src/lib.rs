@@ -15,6 +15,7 @@ mod figures;
 mod host;
 mod host_disk;
 mod interrupts;
+mod job;
 mod merge;
 mod normalise;
 mod profile;
@@ -27,8 +28,9 @@ pub use figures::{Growing, MAX_FIGURE, growth};
 pub use host::*;
 pub use host_disk::*;
 pub use interrupts::*;
+pub use job::*;
 pub use merge::{Joining, MissingExtreme, Row, Sum, sum_of_known};
-pub use normalise::{MAX_FOLDER, MAX_GROUPS, calendar_ms};
+pub use normalise::{MAX_FOLDER, MAX_GROUPS, MAX_JOBS, calendar_ms};
 pub use profile::*;
 pub use status::*;
 
@@ -82,7 +84,7 @@ macro_rules! words {
     };
 }
 
-words!(CodeSpace, Direction, DomainState, EngineKind, EngineLevel, ThreadKind, IrqSource, Origin);
+words!(CodeSpace, Direction, DomainState, EngineKind, EngineLevel, ThreadKind, IrqSource, JobKind, Origin);
 words!(SourceId, SourceState);
 
 /// A wall clock that moved so far against the time since boot was set.

@@ -13,7 +13,7 @@
 //! Larger figures are cut to the limit; numbers of CPUs and the like that are too large are left out.
 
 use super::figures::Bounded;
-use super::{DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Sample};
+use super::{DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Job, Sample};
 use kvm::cmdline::{self, QemuCommand};
 use kvm::cpu_set::MAX_CPUS;
 use kvm::device_property::MAX_PROPERTIES;
@@ -27,6 +27,8 @@ use std::sync::Arc;
 pub const MAX_GROUPS: usize = 16;
 /// Maximum length of a cgroup's folder, characters.
 pub const MAX_FOLDER: usize = 1024;
+/// Maximum number of jobs of a guest.
+pub const MAX_JOBS: usize = 64;
 /// Maximum length of a guest's name, UUID, machine or system, characters.
 const MAX_NAME: usize = 256;
 /// Maximum number of devices below a block device.
@@ -156,6 +158,10 @@ impl DomainSample {
         for HostDisk { name, alias, below, .. } in self.host_disks.iter_mut().flatten() {
             below.truncate(MAX_NAMES);
             [name].into_iter().chain(alias).chain(below).for_each(clean_name);
+        }
+        self.jobs.truncate(MAX_JOBS);
+        for Job { name, status, error, .. } in &mut self.jobs {
+            [name, status].into_iter().chain(error).for_each(clean_name);
         }
         if let Some(GuestInterrupts { injections, doorbells }) = &mut self.interrupts {
             doorbells.iter_mut().for_each(|bell| clean_name(&mut bell.comm));

@@ -7,11 +7,15 @@ pub(crate) const DEVICES: &str = "https://libvirt.org/formatdomain.html#devices"
 pub(crate) const DISKS: &str = "https://libvirt.org/formatdomain.html#hard-drives-floppy-disks-cdroms";
 pub(crate) const HYPERVISOR_FEATURES: &str = "https://libvirt.org/formatdomain.html#hypervisor-features";
 pub(crate) const IOTHREADS: &str = "https://libvirt.org/formatdomain.html#iothreads-allocation";
+pub(crate) const MIGRATION: &str = "https://libvirt.org/migration.html";
 pub(crate) const MEMORY_BACKING: &str = "https://libvirt.org/formatdomain.html#memory-backing";
 pub(crate) const NUMA_TUNING: &str = "https://libvirt.org/formatdomain.html#numa-node-tuning";
 pub(crate) const KVM_REALTIME: &str = "https://libvirt.org/kbase/kvm-realtime.html";
 
 pub(crate) const HYPERV: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
+pub(crate) const BLOCK_JOBS: &str = "https://www.qemu.org/docs/master/interop/live-block-operations.html";
+pub(crate) const FLEECING: &str = "https://pve.proxmox.com/pve-docs/chapter-vzdump.html";
+pub(crate) const POSTCOPY: &str = "https://www.qemu.org/docs/master/devel/migration/postcopy.html";
 pub(crate) const QEMU_IOTHREADS: &str = "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
 
 pub(crate) const BUS_LOCK: &str = "https://docs.kernel.org/arch/x86/buslock.html";

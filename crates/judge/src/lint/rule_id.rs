@@ -57,6 +57,8 @@ pub enum RuleId {
     IrqfdKworker,
     IsolatedNoise,
     IsolatedPileUp,
+    JobNotConverging,
+    JobStalled,
     LapicMmio,
     LegacyPortPolling,
     MainLoopBusy,

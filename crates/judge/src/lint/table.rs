@@ -3,7 +3,7 @@
 use super::engine::hold::Hold;
 use super::rule::{Family, Rule};
 use super::rule_id::RuleId;
-use super::{apic, contention, devices, disks, machine, numa, pinning, scheduling, timers};
+use super::{apic, contention, devices, disks, jobs, machine, numa, pinning, scheduling, timers};
 
 /// All rules, by family. A new rule is a row in its family's `RULES`.
 pub const FAMILIES: &[Family] = &[
@@ -11,6 +11,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "Interrupt controller", rules: apic::RULES, of_kvm: true },
     Family { name: "Devices", rules: devices::RULES, of_kvm: true },
     Family { name: "Disks", rules: disks::RULES, of_kvm: false },
+    Family { name: "Jobs", rules: jobs::RULES, of_kvm: false },
     Family { name: "Scheduling", rules: scheduling::RULES, of_kvm: false },
     Family { name: "Pinning", rules: pinning::RULES, of_kvm: false },
     Family { name: "Contention for CPUs", rules: contention::RULES, of_kvm: false },

@@ -10,7 +10,7 @@ use kvm::limits;
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
-    DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, MemoryUse,
+    DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, Job, MemoryUse,
     Sample, Throttling, growth,
 };
 use std::cmp::Reverse;
@@ -69,6 +69,8 @@ pub struct DomainModel {
     pub interrupts: Option<Vec<InjectionModel>>,
     /// Its doorbells, the most frequent first; `None` where they are not traced.
     pub doorbells: Option<Vec<DoorbellModel>>,
+    /// What the VMM does with it: migrations, block jobs, dumps.
+    pub jobs: Vec<Job>,
     /// Network interfaces.
     pub nics: Vec<NicRates>,
     /// Bandwidth control, growth within the interval.
@@ -205,6 +207,7 @@ impl DomainModel {
             host_disks: HostDiskModel::all(&pair, |d| d.host_disks.as_ref()),
             interrupts: InjectionModel::of_guest(&pair),
             doorbells: DoorbellModel::of_guest(&pair),
+            jobs: now.jobs.clone(),
             nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             pressure: now.pressure.as_ref().map(PressureModel::new),

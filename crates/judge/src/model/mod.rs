@@ -14,6 +14,7 @@ mod history;
 mod host;
 mod host_disks;
 mod interrupts;
+pub mod jobs;
 mod latency;
 mod pressure;
 mod since_start;

@@ -52,6 +52,7 @@ impl GuestResources {
             nics_ns,
             disks: devices.disks.clone(),
             devices_ns: devices.ns,
+            jobs: devices.jobs.clone(),
             counters: self.vm.clone(),
             throttling: self.throttling.clone(),
             pressure: self.pressure,

@@ -19,6 +19,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const MAP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(3600));
 /// Time between two readings of figures. A manager such as Proxmox asks the monitor as well.
 const FIGURES_PERIOD: Duration = Duration::from_secs(5);
+/// The same while a job runs.
+const JOB_PERIOD: Duration = Duration::from_secs(2);
 /// Pauses between readings of figures that fail.
 const FIGURES_BACKOFF: Backoff = Backoff::new(FIGURES_PERIOD, Duration::from_secs(600));
 /// A question that is repeated.
@@ -131,13 +133,13 @@ impl GuestMonitor {
         let is_old = || self.figures.next.is_some_and(|next| now > next + FIGURES_PERIOD);
         let expired = self.figures.pending.is_none() && self.last.is_some() && is_old();
         if let Some(answer) = self.figures.answer(now).or(expired.then(|| Err(String::new()))) {
-            let read = answer.ok();
-            if read.is_some() {
+            let mut read = answer.ok();
+            if let Some(read) = &read {
                 self.figures.backoff.reset();
-                self.figures.next = Some(now + FIGURES_PERIOD);
+                self.figures.next = Some(now + if read.devices.jobs.is_empty() { FIGURES_PERIOD } else { JOB_PERIOD });
             }
             let before = self.last.as_ref().map(|last| &last.devices);
-            self.activity = read.as_ref().map(|read| read.devices.since(before)).unwrap_or_default();
+            self.activity = read.as_mut().map(|read| read.devices.since(before, &self.activity)).unwrap_or_default();
             self.last = read;
             changed = true;
         }
@@ -188,7 +190,7 @@ mod tests {
             unnamed: false,
         };
         let (send, reply) = sync_channel(1);
-        let devices = DeviceCounters { at: now, disks: Vec::new(), nics: Vec::new(), balloon: None };
+        let devices = DeviceCounters { at: now, disks: Vec::new(), nics: Vec::new(), balloon: None, jobs: Vec::new() };
         let _ = send.send(Ok(MonitorFigures { devices, may_run: false }));
         monitor.figures.ask(Some(reply), now);
         assert!(monitor.receive(&guest, now));

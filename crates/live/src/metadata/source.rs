@@ -2,7 +2,9 @@
 
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
-use sample::{DiskSample, DomainFacts, DomainState, Joining, Known, MissingExtreme, NicSample, Sum as _};
+use sample::{
+    DiskSample, DomainFacts, DomainState, Job, Joining, Known, MAX_JOBS, MissingExtreme, NicSample, Sum as _,
+};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -79,6 +81,8 @@ pub struct DeviceActivity {
     pub ns: u64,
     /// What the balloon leaves to the guest, bytes.
     pub balloon: Option<u64>,
+    /// Its jobs.
+    pub jobs: Vec<Job>,
 }
 
 /// Cumulative counters of a guest's devices at one instant.
@@ -89,20 +93,44 @@ pub(super) struct DeviceCounters {
     pub disks: Vec<DiskSample>,
     pub nics: Vec<NicSample>,
     pub balloon: Option<u64>,
+    pub jobs: Vec<Job>,
 }
 
 impl DeviceCounters {
-    /// The activity since an earlier reading.
-    pub(super) fn since(&self, before: Option<&Self>) -> DeviceActivity {
-        let balloon = self.balloon;
-        let Some(before) = before else { return DeviceActivity { balloon, ..DeviceActivity::default() } };
+    /// The activity since an earlier reading, before which it was `earlier`. Jobs continue those of that reading.
+    pub(super) fn since(&mut self, before: Option<&Self>, earlier: &DeviceActivity) -> DeviceActivity {
+        let ns = before.map_or(0, |b| self.at.saturating_duration_since(b.at).as_nanos() as u64);
+        let jobs = before.map_or(&[][..], |b| &b.jobs);
+        self.follow_jobs(jobs, ns, mean_write_ns(&earlier.disks));
+        let (balloon, jobs) = (self.balloon, self.jobs.clone());
+        let Some(before) = before else { return DeviceActivity { balloon, jobs, ..DeviceActivity::default() } };
         DeviceActivity {
             disks: growth(&self.disks, &before.disks, |disk| &disk.name, |now, before| Some(now.since(before))),
             nics: growth(&self.nics, &before.nics, |nic| &nic.name, nic_since),
-            ns: self.at.saturating_duration_since(before.at).as_nanos() as u64,
+            ns,
             balloon,
+            jobs,
         }
     }
+
+    /// A job that failed stays for one reading: QEMU names its last migration for ever.
+    fn follow_jobs(&mut self, before: &[Job], ns: u64, write_ns: Option<u64>) {
+        let same = |job: &Job| before.iter().find(|b| (b.kind, &b.name) == (job.kind, &job.name));
+        self.jobs.retain(|job| !job.has_failed() || same(job).is_some_and(|before| !before.has_failed()));
+        self.jobs.truncate(MAX_JOBS);
+        for job in &mut self.jobs {
+            match same(job) {
+                Some(before) => job.continues(before, ns),
+                None => job.write_before_ns = write_ns,
+            }
+        }
+    }
+}
+
+/// Mean time of a write; `None` without one.
+fn mean_write_ns(disks: &[DiskSample]) -> Option<u64> {
+    let sum = |count: fn(&DiskSample) -> Option<u64>| disks.iter().filter_map(count).fold(0, u64::saturating_add);
+    sum(|disk| disk.write_ns).checked_div(sum(|disk| disk.write_ns.map(|_| disk.write_ops)))
 }
 
 /// The growth of each device that had counters before.

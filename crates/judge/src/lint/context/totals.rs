@@ -3,6 +3,7 @@
 use crate::figures::figure;
 use crate::lint::prelude::*;
 use crate::model::{AccessRow, ExitKind, ExitRow, ExitTable, ThreadModel, total};
+use sample::JobKind;
 use std::collections::BTreeMap;
 
 /// A rate over less than half a second needs this many events.
@@ -122,12 +123,21 @@ impl<'a> GuestContext<'a> {
         self.domain.accesses.iter().any(|r| r.space == space)
     }
 
-    /// Whether the guest's memory is being tracked or copied for a migration or a snapshot.
+    /// Whether the guest's memory is being tracked or copied for a migration or a snapshot: as its jobs say, or where
+    /// nobody reports them, as threads and exits suggest.
     pub fn migrating(&self) -> bool {
+        if self.has_job(|kind| matches!(kind, JobKind::Migration | JobKind::Save)) {
+            return true;
+        }
         let thread = |t: &&ThreadModel| {
             t.comm == "live_migration" || t.comm.starts_with("mig/") || t.comm.starts_with("multifd")
         };
         self.exits(&[ExitKind::DirtyLogFull]).count > 0 || self.domain.threads.iter().any(|t| thread(&t))
+    }
+
+    /// Whether it has a job of some kind.
+    pub fn has_job(&self, is: impl Fn(JobKind) -> bool) -> bool {
+        self.domain.jobs.iter().any(|job| is(job.kind))
     }
 
     /// Halts: rate per vCPU and mean sleep in milliseconds.

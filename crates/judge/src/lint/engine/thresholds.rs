@@ -2,6 +2,7 @@
 
 use super::finding::{Severity, worst};
 use crate::figures::figure;
+use crate::model::jobs::ENDLESS_PERCENT;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -214,6 +215,18 @@ groups! {
         busy_ops: f64 = 2000.0, "Chosen: some 10 us of QEMU's time each are a fiftieth of a CPU";
         /// CPU time of the main thread from which such a disk needs an IOThread, percent.
         busy_main: f64 = 50.0, "Chosen: from here on what else it does waits as often as not";
+    }
+
+    /// Rules about migrations and other jobs.
+    jobs: JobThresholds {
+        /// What the guest writes, percent of what its migration moves.
+        dirtied: Steps = Steps::new(NEVER, ENDLESS_PERCENT, NEVER), "Chosen: memory that each pass finds written again makes 100";
+        /// How long a job moves nothing, seconds: a warning.
+        stalled_s: f64 = 15.0, "Chosen: three readings through libvirt, seven of the guest's own monitor";
+        /// Mean time of the guest's writes during a backup, microseconds.
+        backup_write_us: Steps = Steps::new(NEVER, 50_000.0, NEVER), "Chosen: five times a random write of a hard disk";
+        /// How many times longer they take than before it.
+        backup_slower: f64 = 3.0, "Chosen: load of the guest's own varies by less within seconds";
     }
 
     /// Scheduling rules.

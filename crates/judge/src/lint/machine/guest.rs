@@ -10,7 +10,7 @@ const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for bac
 pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(thread) = guest.domain.emulator() else { return };
     let Some(cpu) = thread.cpu.filter(|cpu| cpu.busy() >= ctx.thresholds().machine.main_loop) else { return };
-    if guest.migrating() || guest.domain.vcpus().next().is_none() {
+    if guest.migrating() || guest.has_job(|_| true) || guest.domain.vcpus().next().is_none() {
         return;
     }
     let (tid, busy, usr, sys) = (thread.tid, figure(cpu.busy()), figure(cpu.usr), figure(cpu.sys));

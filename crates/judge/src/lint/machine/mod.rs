@@ -146,7 +146,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is \
             full, all of them slow down, and vCPUs wait for its lock",
         thresholds: thresholds![machine.main_loop],
-        limits: "What the thread does is not broken down. A guest in migration is left out",
+        limits: "What the thread does is not broken down. A guest with a migration, backup or other job is left out",
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
         links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
     }),

@@ -7,6 +7,7 @@ mod disks;
 mod guards;
 mod incidents;
 mod isolation;
+mod jobs;
 mod machine;
 mod pinning;
 mod placement_hosts;

@@ -55,11 +55,13 @@ fn is_blocked(processes: &HashMap<String, i32>, uuid: &str) -> bool {
 fn answer(shared: &Shared, connection: &mut LibvirtConnection, uuid: &str, question: GuestQuestion) {
     match question {
         GuestQuestion::Devices => {
-            let Some(read) = connection.devices(uuid) else { return };
+            let xml = shared.lock().domains.get(uuid).and_then(|domain| domain.xml_text.clone());
+            let mirrors = xml.is_some_and(|xml| xml.contains("<mirror "));
+            let Some(mut read) = connection.devices(uuid, mirrors) else { return };
             let mut state = shared.lock();
             let LibvirtState { domains, devices, .. } = &mut *state;
             if let Some(domain) = domains.get_mut(uuid).map(Arc::make_mut) {
-                domain.activity = read.since(devices.get(uuid));
+                domain.activity = read.since(devices.get(uuid), &domain.activity);
                 devices.insert(uuid.to_owned(), read);
             }
         }

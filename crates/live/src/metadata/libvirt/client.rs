@@ -2,7 +2,7 @@
 //! (`virGetDomain` in libvirt's `src/datatypes.c`).
 #![allow(unsafe_code, reason = "calls functions of C")]
 
-use super::loader::{Functions, Handle, StatsRecord, TypedParameter, load};
+use super::loader::{BlockJobInfo, ControlInfo, Functions, Handle, StatsRecord, TypedParameter, load};
 use kvm::sanitize;
 use sample::domain_stats::Stats;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
@@ -18,6 +18,12 @@ const NO_WAIT: c_uint = 1 << 29;
 const HMP: c_uint = 1;
 /// `VIR_DOMAIN_PAUSED` and `VIR_DOMAIN_PMSUSPENDED`.
 const PAUSED: [c_int; 2] = [3, 7];
+/// `VIR_DOMAIN_CONTROL_OK`.
+const CONTROL_OK: c_uint = 0;
+/// `VIR_DOMAIN_JOB_NONE`.
+const NO_JOB: c_int = 0;
+/// `VIR_DOMAIN_BLOCK_JOB_INFO_BANDWIDTH_BYTES`.
+const BYTES: c_uint = 1;
 /// `VIR_UUID_STRING_BUFLEN`.
 const UUID_LENGTH: usize = 37;
 /// At most this many domains of one host are read.
@@ -173,6 +179,39 @@ impl Domain {
         }
     }
 
+    /// Whether libvirt works on the domain at this moment, so that a question about its jobs would wait. This one never
+    /// does (`qemuDomainGetControlInfo` in libvirt's `src/qemu/qemu_driver.c`).
+    pub fn is_busy(&self) -> bool {
+        let mut info = ControlInfo::default();
+        // SAFETY: `info` is libvirt's record.
+        let result = unsafe { (self.libvirt.virDomainGetControlInfo)(self.handle, &raw mut info, 0) };
+        result != 0 || info.state != CONTROL_OK
+    }
+
+    /// The figures of the job of the whole domain, if it has one. Of a job libvirt asks QEMU.
+    pub fn job(&self) -> Option<Stats> {
+        let (mut kind, mut count, mut list) = (NO_JOB, 0, null_mut());
+        // SAFETY: `list` receives `count` parameters that are the caller's, or stays null; they are freed once, after
+        // they have been copied.
+        unsafe {
+            let (kind_at, list_at, count_at) = (&raw mut kind, &raw mut list, &raw mut count);
+            let result = (self.libvirt.virDomainGetJobStats)(self.handle, kind_at, list_at, count_at, 0);
+            let job = (result == 0 && kind != NO_JOB)
+                .then(|| read_record(&StatsRecord { domain: self.handle, parameters: list, count }));
+            (self.libvirt.virTypedParamsFree)(list, count);
+            job
+        }
+    }
+
+    /// The job of a disk, if it has one.
+    pub fn block_job(&self, disk: &str) -> Option<BlockJobInfo> {
+        let (mut info, disk) = (BlockJobInfo::default(), c_text(disk));
+        // SAFETY: the name is a text of C, and `info` is libvirt's record.
+        let result =
+            unsafe { (self.libvirt.virDomainGetBlockJobInfo)(self.handle, disk.as_ptr(), &raw mut info, BYTES) };
+        (result == 1).then_some(info)
+    }
+
     /// The statistics of its disks, network cards and balloon. One domain is asked at a time, because a QEMU that does
     /// not answer would take the answers of all.
     pub fn stats(&self) -> Option<Stats> {
@@ -210,6 +249,7 @@ unsafe fn read_parameter(p: &TypedParameter) -> Option<(String, String)> {
     // SAFETY: libvirt ends the name with NUL; `kind` (`virTypedParameterType`) says which member of the union is set.
     unsafe {
         let value = match p.kind {
+            1 => p.value.uint.cast_signed().to_string(),
             2 => p.value.uint.to_string(),
             4 => p.value.ullong.to_string(),
             7 => copied(p.value.string)?,

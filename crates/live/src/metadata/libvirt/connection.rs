@@ -2,6 +2,7 @@
 
 use super::client::{Connect, Domain, LibvirtError};
 use super::failure::{self, LibvirtFailure};
+use super::jobs;
 use crate::metadata::qmp::MEMORY_MAP;
 use crate::metadata::source::{DeviceCounters, GuestMetadata};
 use kvm::sanitize_name;
@@ -33,8 +34,9 @@ impl LibvirtConnection {
         Ok(list.iter().filter_map(polled).collect())
     }
 
-    /// The counters of a domain's disks and interfaces, and its balloon.
-    pub fn devices(&mut self, uuid: &str) -> Option<DeviceCounters> {
+    /// The counters of a domain's disks and interfaces, its balloon and its jobs. `mirrors`: a disk of it is copied,
+    /// as its XML says.
+    pub fn devices(&mut self, uuid: &str, mirrors: bool) -> Option<DeviceCounters> {
         let domain = self.open().ok()?.domain(uuid).ok()?;
         let mut read = domain.stats()?;
         if stats::lacks_disks(&read) {
@@ -43,7 +45,13 @@ impl LibvirtConnection {
             read = domain.stats()?;
         }
         let (disks, nics) = (stats::disks(&read), stats::nics(&read));
-        Some(DeviceCounters { at: Instant::now(), disks, nics, balloon: stats::balloon(&read) })
+        let at = Instant::now();
+        let is_busy = domain.is_busy() && {
+            std::thread::sleep(BUSY_PAUSE);
+            domain.is_busy()
+        };
+        let jobs = if is_busy { Vec::new() } else { jobs::all(&domain, disks.iter().filter(|_| mirrors)) };
+        Some(DeviceCounters { at, disks, nics, balloon: stats::balloon(&read), jobs })
     }
 
     /// The text of the guest's memory map, by a human monitor command.

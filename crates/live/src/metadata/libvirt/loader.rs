@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "libvirt's functions are found at run time")]
 
 use libloading::Library;
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::OnceLock;
 
 /// `virConnectPtr` and `virDomainPtr`: what they point to is libvirt's own.
@@ -17,6 +17,25 @@ pub struct TypedParameter {
     pub field: [c_char; 80],
     pub kind: c_int,
     pub value: ParameterValue,
+}
+
+/// `virDomainControlInfo`.
+#[repr(C)]
+#[derive(Default)]
+pub struct ControlInfo {
+    pub state: c_uint,
+    details: c_uint,
+    state_time: u64,
+}
+
+/// `virDomainBlockJobInfo`.
+#[repr(C)]
+#[derive(Default)]
+pub struct BlockJobInfo {
+    pub kind: c_int,
+    pub bandwidth: c_ulong,
+    pub cur: u64,
+    pub end: u64,
 }
 
 /// The member that `kind` names; libvirt's is as large.
@@ -67,6 +86,10 @@ functions! {
     virDomainGetState(Handle, *mut c_int, *mut c_int, c_uint) -> c_int;
     virDomainGetXMLDesc(Handle, c_uint) -> *mut c_char;
     virDomainIsPersistent(Handle) -> c_int;
+    virDomainGetControlInfo(Handle, *mut ControlInfo, c_uint) -> c_int;
+    virDomainGetJobStats(Handle, *mut c_int, *mut *mut TypedParameter, *mut c_int, c_uint) -> c_int;
+    virTypedParamsFree(*mut TypedParameter, c_int);
+    virDomainGetBlockJobInfo(Handle, *const c_char, *mut BlockJobInfo, c_uint) -> c_int;
     virDomainListGetStats(*mut Handle, c_uint, *mut *mut *mut StatsRecord, c_uint) -> c_int;
     virDomainStatsRecordListFree(*mut *mut StatsRecord);
     virDomainQemuMonitorCommand(Handle, *const c_char, *mut *mut c_char, c_uint) -> c_int;

@@ -13,6 +13,7 @@ mod calls;
 mod client;
 mod connection;
 mod failure;
+mod jobs;
 mod loader;
 mod polling;
 

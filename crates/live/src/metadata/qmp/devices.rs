@@ -1,7 +1,8 @@
 //! A monitor's answers about disks and balloon (qapi/block-core.json, `query-blockstats`; qapi/machine.json,
-//! `query-balloon`). No monitor counts what network cards do.
+//! `query-balloon`), and what the VMM does with the guest ([`jobs`]). No monitor counts what network cards do.
 
 use super::conversation::QmpConversation;
+use super::jobs;
 use crate::metadata::source::DeviceCounters;
 use kvm::sanitize;
 use sample::DiskSample;
@@ -48,7 +49,7 @@ struct RunState {
 
 /// What changes all the time.
 pub(in crate::metadata) struct MonitorFigures {
-    /// Disks and balloon.
+    /// Disks, balloon and jobs.
     pub devices: DeviceCounters,
     /// Whether the vCPUs may run (`query-status`). A guest that was started with `-S`, or stopped through its monitor
     /// or by an error, is paused.
@@ -62,7 +63,8 @@ pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<MonitorF
     let at = Instant::now();
     let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);
     let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
-    Ok(MonitorFigures { devices: DeviceCounters { at, disks, nics: Vec::new(), balloon }, may_run })
+    let jobs = jobs::ask(monitor, may_run);
+    Ok(MonitorFigures { devices: DeviceCounters { at, disks, nics: Vec::new(), balloon, jobs }, may_run })
 }
 
 /// An empty drive (no medium) is left out.

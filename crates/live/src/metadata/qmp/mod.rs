@@ -5,6 +5,7 @@
 
 mod conversation;
 pub(super) mod devices;
+mod jobs;
 mod socket;
 
 use crate::user_slots::UserSlots;

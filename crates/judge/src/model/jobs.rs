@@ -1,0 +1,108 @@
+//! What a guest's jobs (migrations, block jobs, dumps) come to, and what the guest pays meanwhile.
+
+use super::{DomainModel, ExitKind};
+use sample::{Job, JobKind};
+
+/// The downtime that QEMU allows where nobody set it (`DEFAULT_MIGRATE_SET_DOWNTIME`, QEMU's `migration/options.c`).
+pub const DEFAULT_DOWNTIME_NS: u64 = 300_000_000;
+
+/// The least part of what a migration moves, percent, that a guest writes without end: a page that it writes again and
+/// again in a pass counts once, so that the part is hardly above 100.
+pub const ENDLESS_PERCENT: f64 = 90.0;
+
+/// How far a job is, percent of its bytes.
+pub fn progress(job: &Job) -> Option<f64> {
+    let all = job.total.filter(|all| *all > 0)? as f64;
+    Some((100.0 * (1.0 - job.remaining? as f64 / all)).clamp(0.0, 100.0))
+}
+
+/// What the guest writes, percent of what the job moves in the same time.
+pub fn dirtied_percent(job: &Job) -> Option<f64> {
+    Some(100.0 * job.dirtied? as f64 / job.rate.filter(|rate| *rate > 0)? as f64)
+}
+
+/// Whether a migration ends at this rate: QEMU stops the guest for the last pass when the rest fits into the downtime
+/// limit at the current rate (`migration_iteration_run` in its `migration/migration.c`), and before that each pass
+/// leaves what the guest wrote during it. `limit`: see [`ENDLESS_PERCENT`].
+///
+/// `None`: another job, or not known, as in the first pass.
+pub fn converges(job: &Job, limit: f64) -> Option<bool> {
+    match (job.kind, job.status.as_str()) {
+        (JobKind::Migration | JobKind::Save, "active") => {}
+        // The guest runs on the other host and fetches what it needs.
+        (JobKind::Migration, "postcopy-active" | "device" | "pre-switchover") => return Some(true),
+        _ => return None,
+    }
+    let (dirtied, allowed) = (dirtied_percent(job)?, allowed_bytes(job)?);
+    Some(dirtied < limit || job.remaining? <= allowed)
+}
+
+/// What the job moves within its downtime limit, bytes.
+pub fn allowed_bytes(job: &Job) -> Option<u64> {
+    let limit = job.downtime_limit_ns.unwrap_or(DEFAULT_DOWNTIME_NS);
+    Some((job.rate? as f64 * limit as f64 / 1e9) as u64)
+}
+
+/// Exits per second because the guest's writes are tracked: full logs of dirty pages (PML), and faults by which the
+/// host notes a write or maps a page.
+pub fn tracked_writes(guest: &DomainModel) -> Option<f64> {
+    let kinds = [ExitKind::DirtyLogFull, ExitKind::MemoryFault];
+    let rows = guest.exits.rows.iter().filter(|row| kinds.iter().any(|kind| kind.matches(row)));
+    rows.filter_map(|row| row.rate).reduce(|a, b| a + b)
+}
+
+/// Mean time of the guest's writes now, microseconds, and how many there are per second.
+pub fn writes(guest: &DomainModel) -> Option<(f64, f64)> {
+    let timed = guest.disks.iter().filter_map(|disk| Some((disk.write_mean_us?, disk.write_ops)));
+    let (time, ops) = timed.fold((0.0, 0.0), |(time, ops), (us, n)| (time + us * n, ops + n));
+    (ops > 0.0).then(|| (time / ops, ops))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A migration in its second pass, bytes.
+    fn migration(rate: u64, dirtied: u64, remaining: u64) -> Job {
+        Job {
+            kind: JobKind::Migration,
+            status: "active".into(),
+            rate: Some(rate),
+            dirtied: Some(dirtied),
+            remaining: Some(remaining),
+            total: Some(1000),
+            ..Job::default()
+        }
+    }
+
+    #[test]
+    fn what_is_written_faster_than_it_is_moved_never_ends() {
+        let judge = |rate, dirtied, remaining| converges(&migration(rate, dirtied, remaining), 90.0);
+        assert_eq!(judge(100, 100, 500), Some(false));
+        assert_eq!(judge(100, 90, 500), Some(false));
+        assert_eq!(judge(100, 89, 500), Some(true));
+        assert_eq!(judge(100, 900, 30), Some(true), "it fits into 300 ms");
+        assert_eq!(judge(100, 900, 31), Some(false));
+        assert_eq!(judge(0, 900, 500), None);
+        let longer = Job { downtime_limit_ns: Some(5_000_000_000), ..migration(100, 900, 500) };
+        assert_eq!(converges(&longer, 90.0), Some(true));
+    }
+
+    #[test]
+    fn it_is_unknown_without_its_figures_and_for_other_jobs() {
+        let first_pass = Job { dirtied: None, ..migration(100, 0, 500) };
+        assert_eq!(converges(&first_pass, 90.0), None);
+        assert_eq!(converges(&Job { kind: JobKind::Mirror, ..migration(1, 9, 9) }, 90.0), None);
+        assert_eq!(converges(&Job { status: "setup".into(), ..migration(1, 9, 9) }, 90.0), None);
+        assert_eq!(converges(&Job { status: "postcopy-active".into(), ..Job::default() }, 90.0), None);
+        let post = Job { status: "postcopy-active".into(), ..migration(100, 900, 500) };
+        assert_eq!(converges(&post, 90.0), Some(true));
+    }
+
+    #[test]
+    fn progress_is_what_is_not_left() {
+        assert_eq!(progress(&migration(1, 1, 250)), Some(75.0));
+        assert_eq!(progress(&Job { remaining: Some(5000), ..migration(1, 1, 1) }), Some(0.0));
+        assert_eq!(progress(&Job { total: Some(0), ..migration(1, 1, 1) }), None);
+    }
+}

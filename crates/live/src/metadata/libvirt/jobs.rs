@@ -1,0 +1,87 @@
+//! Jobs as libvirt reports them. What it reports only on a writable connection is unknown: the downtime limit, the
+//! bandwidth and the capabilities of a migration. It names no stream and no commit that does not reach the top.
+
+use super::client::Domain;
+use super::loader::BlockJobInfo;
+use sample::domain_stats::{Stats, number};
+use sample::{DiskSample, Job, JobKind};
+
+/// The job of the whole domain, and those of these disks.
+pub(super) fn all<'d>(domain: &Domain, disks: impl Iterator<Item = &'d DiskSample>) -> Vec<Job> {
+    let of_disk = |disk: &DiskSample| domain.block_job(&disk.name).map(|info| of_disk(&disk.name, &info));
+    domain.job().map(|stats| of_domain(&stats)).into_iter().chain(disks.filter_map(of_disk)).collect()
+}
+
+/// From the parameters of `virDomainGetJobStats`.
+fn of_domain(stats: &Stats) -> Job {
+    let kind = match number(stats, "operation") {
+        Some(2 | 6) => JobKind::Save,
+        Some(4 | 5) => JobKind::Migration,
+        Some(8) => JobKind::Dump,
+        Some(9) => JobKind::Backup,
+        _ => JobKind::Other,
+    };
+    // A migration may copy disks as well; whether it converges depends on the memory.
+    let part = if number(stats, "memory_total").is_some_and(|all| all > 0) { "memory" } else { "disk" };
+    let bytes = |what: &str| number(stats, &format!("{part}_{what}"));
+    let nanoseconds = |what: &str| number(stats, what)?.checked_mul(1_000_000);
+    let rounds = number(stats, "memory_iteration").filter(|rounds| *rounds > 0);
+    let dirtied = number(stats, "memory_dirty_rate").filter(|_| rounds > Some(1));
+    Job {
+        kind,
+        status: "active".into(),
+        elapsed_ns: nanoseconds("time_elapsed"),
+        done: bytes("processed"),
+        total: bytes("total"),
+        remaining: bytes("remaining"),
+        rate: bytes("bps"),
+        rounds,
+        dirtied: dirtied.and_then(|pages| pages.checked_mul(number(stats, "memory_page_size").unwrap_or(4096))),
+        downtime_ns: nanoseconds("downtime"),
+        throttle_percent: number(stats, "auto_converge_throttle"),
+        ..Job::default()
+    }
+}
+
+/// From `virDomainGetBlockJobInfo`.
+fn of_disk(name: &str, info: &BlockJobInfo) -> Job {
+    Job {
+        kind: match info.kind {
+            1 => JobKind::Stream,
+            2 => JobKind::Mirror,
+            3 | 4 => JobKind::Commit,
+            5 => JobKind::Backup,
+            _ => JobKind::Other,
+        },
+        name: name.to_owned(),
+        status: if info.end > 0 && info.cur == info.end { "ready" } else { "running" }.into(),
+        done: Some(info.cur),
+        total: Some(info.end),
+        remaining: Some(info.end.saturating_sub(info.cur)),
+        limit: Some(info.bandwidth).filter(|limit| *limit > 0),
+        ..Job::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_migration_as_domjobinfo_has_it() {
+        let text = "operation 5\ntime_elapsed 5040\nmemory_total 71303168\nmemory_processed 20993031\n\
+            memory_remaining 11501568\nmemory_bps 4187500\nmemory_iteration 4\nmemory_dirty_rate 1010\n\
+            memory_page_size 4096\ndowntime 2700\nauto_converge_throttle 20\ndisk_total 0";
+        let pairs = text.lines().filter_map(|line| line.split_once(' '));
+        let mut stats: Stats = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let job = of_domain(&stats);
+        assert_eq!((job.kind, job.rate, job.dirtied), (JobKind::Migration, Some(4_187_500), Some(1010 * 4096)));
+        assert_eq!((job.throttle_percent, job.downtime_ns), (Some(20), Some(2_700_000_000)));
+        stats.insert("memory_iteration".into(), "1".into());
+        assert_eq!(of_domain(&stats).dirtied, None);
+        let backup = ["operation 9", "disk_total 100", "disk_processed 40", "disk_remaining 60"];
+        let stats = backup.iter().filter_map(|line| line.split_once(' ')).map(|(n, v)| (n.into(), v.into())).collect();
+        let job = of_domain(&stats);
+        assert_eq!((job.kind, job.done, job.remaining), (JobKind::Backup, Some(40), Some(60)));
+    }
+}
