@@ -2,10 +2,10 @@
 
 use crate::figures::{bytes, seconds};
 use crate::lint::prelude::*;
-use crate::model::jobs::{self, allowed_bytes, converges, dirtied_percent, progress};
+use crate::model::jobs::{self, allowed_bytes, converges, dirtied_percent, last_pass_bytes, progress};
 use sample::{Job, JobKind};
 
-/// Jobs are read every 2 to 5 s. The rest of a migration is small for a moment at the end of each pass.
+/// Jobs are read every 2 to 5 s.
 const SOME_READINGS: Hold = Hold::For(5.0, 15.0);
 
 pub(super) const RULES: &[Rule] = &[
@@ -57,14 +57,14 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         if converges(job, steps.warning.min(steps.info)) != Some(false) {
             continue;
         }
-        let [dirtied, rate, left] = [job.dirtied, job.rate, job.remaining].map(Option::unwrap_or_default);
+        let [dirtied, rate, left] = [job.dirtied, job.rate, last_pass_bytes(job)].map(Option::unwrap_or_default);
         let limit = job.downtime_limit_ns.map_or("QEMU's default of 300 ms".into(), |ns| duration(ns as f64 / 1e3));
         let allowed = bytes(allowed_bytes(job).unwrap_or(0));
         let pass = job.rounds.map_or(String::new(), |rounds| format!(", pass {rounds}"));
         let (dirtied_b, rate_b, left_b) = (bytes(dirtied), bytes(rate), bytes(left));
         let evidence = known([
             Some(format!("the guest writes {dirtied_b}/s, the {}{pass} moves {rate_b}/s", name(job))),
-            Some(format!("{left_b} are left; {allowed} may be at the end (downtime limit: {limit})")),
+            Some(format!("{left_b} are left after a pass, {allowed} may be (downtime limit: {limit})")),
             job.elapsed_ns.map(|ns| format!("it has run for {}", seconds(ns as f64 / 1e9))),
             paid(guest, job),
         ]);
@@ -85,8 +85,8 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
     const LONGEST_S: f64 = 30.0;
     let mut all = Vec::new();
     let (rate, dirtied) = (job.rate.unwrap_or(0).max(1) as f64, job.dirtied.unwrap_or(0) as f64);
-    // What is left now is less than at the beginning of a pass.
-    let last_s = (job.remaining.unwrap_or(0) as f64 / rate).max(job.downtime_ns.unwrap_or(0) as f64 / 1e9) * 1.25;
+    // The rest varies from pass to pass.
+    let last_s = 1.25 * last_pass_bytes(job).unwrap_or(0) as f64 / rate;
     if last_s <= LONGEST_S {
         let ms = (last_s * 1e3).ceil().to_string();
         let effect = format!("ends it; the guest stands still for up to {} then", duration(last_s * 1e6));
@@ -100,7 +100,9 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
         let effect = "MiB/s; takes this much of the network and nothing from the guest";
         all.extend(set(guest, ("migrate-setspeed", &mib), &hmp, effect));
     }
-    if job.postcopy == Some(false) {
+    if job.kind == JobKind::Save {
+        // Nobody continues from a file.
+    } else if job.postcopy == Some(false) {
         all.push(fixes::advice("Start it again with post-copy allowed (virsh migrate --postcopy), to switch to it"));
     } else {
         let effect = "if post-copy was allowed at its start: the guest continues on the other host at once, waits for \

@@ -2,7 +2,7 @@
 //! limited.
 
 use super::latency::{self, WaitBands};
-use super::{CpuShare, DomainModel, GuestId, Model};
+use super::{CpuShare, DomainModel, GuestId, Model, jobs};
 use std::collections::{HashMap, VecDeque};
 
 /// Points kept for each domain.
@@ -21,6 +21,8 @@ pub struct HistoryPoint {
     pub cpu: Option<f64>,
     /// Wait of the vCPUs, percent of the time that they wanted to run.
     pub wait: Option<f64>,
+    /// How far its job is that is behind the others, percent.
+    pub job: Option<f64>,
     /// How often vCPUs waited for a CPU, by how long; `None` if none was measured.
     pub waits: Option<WaitBands>,
 }
@@ -33,6 +35,7 @@ impl HistoryPoint {
             exits: d.exit_rate.0,
             cpu,
             wait: d.vcpu_wait_percent(),
+            job: d.jobs.iter().filter_map(jobs::progress).reduce(f64::min),
             waits: latency::waits(d),
         }
     }
@@ -44,6 +47,7 @@ impl HistoryPoint {
             exits: model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b),
             cpu: model.host.total().map(|time| time.busy() * cpus),
             wait: CpuShare::wait_of(model.domains.iter().flat_map(DomainModel::vcpus)),
+            job: None,
             waits: None,
         }
     }

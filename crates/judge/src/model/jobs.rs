@@ -33,8 +33,14 @@ pub fn converges(job: &Job, limit: f64) -> Option<bool> {
         (JobKind::Migration, "postcopy-active" | "device" | "pre-switchover") => return Some(true),
         _ => return None,
     }
-    let (dirtied, allowed) = (dirtied_percent(job)?, allowed_bytes(job)?);
-    Some(dirtied < limit || job.remaining? <= allowed)
+    Some(dirtied_percent(job)? < limit || last_pass_bytes(job)? <= allowed_bytes(job)?)
+}
+
+/// What is left for the last pass, bytes: at the end of a pass the rest is small for a moment, so that what the VMM
+/// expected after the last one counts as well.
+pub fn last_pass_bytes(job: &Job) -> Option<u64> {
+    let expected = job.downtime_ns.map(|ns| (job.rate.unwrap_or(0) as f64 * ns as f64 / 1e9) as u64);
+    Some(job.remaining?.max(expected.unwrap_or(0)))
 }
 
 /// What the job moves within its downtime limit, bytes.
@@ -84,6 +90,8 @@ mod tests {
         assert_eq!(judge(100, 900, 30), Some(true), "it fits into 300 ms");
         assert_eq!(judge(100, 900, 31), Some(false));
         assert_eq!(judge(0, 900, 500), None);
+        let end_of_pass = Job { downtime_ns: Some(1_500_000_000), ..migration(100, 95, 4) };
+        assert_eq!(converges(&end_of_pass, 90.0), Some(false), "150 bytes were left after the last pass");
         let longer = Job { downtime_limit_ns: Some(5_000_000_000), ..migration(100, 900, 500) };
         assert_eq!(converges(&longer, 90.0), Some(true));
     }

@@ -117,6 +117,8 @@ impl DeviceCounters {
     fn follow_jobs(&mut self, before: &[Job], ns: u64, write_ns: Option<u64>) {
         let same = |job: &Job| before.iter().find(|b| (b.kind, &b.name) == (job.kind, &job.name));
         self.jobs.retain(|job| !job.has_failed() || same(job).is_some_and(|before| !before.has_failed()));
+        self.jobs.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+        self.jobs.dedup_by(|a, b| (a.kind, &a.name) == (b.kind, &b.name));
         self.jobs.truncate(MAX_JOBS);
         for job in &mut self.jobs {
             match same(job) {

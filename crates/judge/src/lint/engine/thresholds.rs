@@ -222,7 +222,7 @@ groups! {
         /// What the guest writes, percent of what its migration moves.
         dirtied: Steps = Steps::new(NEVER, ENDLESS_PERCENT, NEVER), "Chosen: memory that each pass finds written again makes 100";
         /// How long a job moves nothing, seconds: a warning.
-        stalled_s: f64 = 15.0, "Chosen: three readings through libvirt, seven of the guest's own monitor";
+        stalled_s: f64 = 30.0, "Chosen: six readings through libvirt; QEMU counts a backup by the MiB";
         /// Mean time of the guest's writes during a backup, microseconds.
         backup_write_us: Steps = Steps::new(NEVER, 50_000.0, NEVER), "Chosen: five times a random write of a hard disk";
         /// How many times longer they take than before it.

@@ -56,7 +56,7 @@ fn job_not_converging() {
     fires(&report, RuleId::JobNotConverging, Severity::Warning);
     let found = get(&report, RuleId::JobNotConverging);
     assert_eq!(found.evidence[0], "the guest writes 12 MiB/s, the migration, pass 4 moves 10 MiB/s");
-    assert_eq!(found.evidence[1], "60 MiB are left; 3 MiB may be at the end (downtime limit: 300 ms)");
+    assert_eq!(found.evidence[1], "60 MiB are left after a pass, 3 MiB may be (downtime limit: 300 ms)");
     let fixes: Vec<&str> = found.fix.iter().map(|fix| fix.text.as_str()).collect();
     let [downtime, speed, postcopy, throttle] = fixes[..] else { panic!("{fixes:?}") };
     assert_eq!(downtime, "virsh migrate-setmaxdowntime g 7500");
@@ -102,11 +102,11 @@ fn proxmox_and_bare_guests_have_their_own_commands() {
 
 #[test]
 fn job_stalled() {
-    let report = judged(backup(15));
+    let report = judged(backup(30));
     fires(&report, RuleId::JobStalled, Severity::Warning);
     let found = get(&report, RuleId::JobStalled);
-    assert_eq!(found.evidence[0], "backup drive-scsi0 moved nothing for 15 s at 25 %");
-    silent(&judged(backup(14)), RuleId::JobStalled);
+    assert_eq!(found.evidence[0], "backup drive-scsi0 moved nothing for 30 s at 25 %");
+    silent(&judged(backup(29)), RuleId::JobStalled);
     for status in ["ready", "paused", "pending", "standby", "failed"] {
         silent(&judged(Job { status: status.into(), ..backup(60) }), RuleId::JobStalled);
     }

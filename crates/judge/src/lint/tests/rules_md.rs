@@ -11,7 +11,8 @@ thresholds (`src/lint`); `kvmtop check --list-rules` prints the list, with `--js
 
 Each entry says what the rule sees, how long the pattern has to show on a running host (in a file the whole file is the
 window), which thresholds decide, what the rule cannot tell or takes for something else, and what the suggested fix
-touches. kvmtop never applies a fix. [Thresholds](#thresholds) lists the defaults and where they come from.
+touches. kvmtop never applies a fix. Findings have links to documents. [Thresholds](#thresholds) lists the defaults and
+where they come from.
 
 Six things hold for all rules:
 
@@ -56,8 +57,6 @@ fn page() -> String {
             }
             let _ = writeln!(out, "- Cannot tell: {}.", escaped(rule.doc.limits));
             let _ = writeln!(out, "- Fix changes: {}.", escaped(rule.doc.fix));
-            let links: Vec<String> = rule.doc.links.iter().map(|l| format!("<{l}>")).collect();
-            let _ = writeln!(out, "- See {}", links.join(", "));
         }
     }
     out += "\n## Thresholds\n\nThe config file sets them by name, such as `timers.rtc = { warning = 2000 }` in \

@@ -277,6 +277,7 @@ mod tests {
         assert_eq!(domain.is_persistent(), Some(true));
         let uuid = domain.uuid().expect("a UUID");
         assert!(domain.xml().expect("XML").contains(&format!("<uuid>{uuid}</uuid>")));
+        assert!(domain.job().is_none() && domain.block_job("vda").is_none(), "that driver knows no jobs");
         drop(connect);
         assert_eq!(domain.name().as_deref(), Some("test"), "a domain holds its connection");
 
