@@ -6,7 +6,7 @@
 use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
-use sample::{Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection};
+use sample::{Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job};
 use serde_json::{Value, json};
 use session::{Limits, Recorder, Session};
 use std::collections::BTreeSet;
@@ -176,6 +176,9 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
         let rustc = HostTaskGroup { comm: "rustc".into(), used_ns: 1_750_000_000, over_ns: 1_000_000_000, count: 4 };
         sample.host.task_groups = Some(vec![rustc]);
         sample.domains[0].host_disks = Some(vec![HostDisk::default()]);
+        let moved = Some(1 << 20);
+        let job = Job { total: moved, remaining: moved, rate: moved, ..Job::default() };
+        sample.domains[0].jobs = vec![job];
         let mut doorbell = Doorbell::default();
         (0..=at).for_each(|_| doorbell.time.add(1000));
         let injection = Injection { count: at as u64 + 1, ..Injection::default() };

@@ -6,10 +6,11 @@ use super::host::{FindingMetrics, HOST_CPU, HostMetrics};
 use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics};
 use super::write::{Column, Labels, histograms, table, table_of_sums};
+use judge::model::jobs;
 use kvm::sanitize;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use sample::{DomainState, Known, SourceState};
+use sample::{DomainState, Job, Known, SourceState};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -67,6 +68,18 @@ const GUEST_GAUGES: &[Column<GuestMetrics>] = &[
 
 const NODE_MEMORY: &[Column<u64>] =
     &[Column::size("kvmtop_guest_node_memory", "Memory of the VMM on a NUMA node of the host", |bytes| Some(*bytes))];
+
+const JOBS: &[Column<Job>] = &[
+    Column::gauge("kvmtop_job_progress_percent", "How far a migration, block job or dump of the guest is", |job| {
+        jobs::progress(job).map(|percent| percent as u64)
+    }),
+    Column::size("kvmtop_job_remaining", "Bytes that the job has left", |job| job.remaining),
+    Column::size("kvmtop_job_rate", "Bytes that the job moves per second", |job| job.rate),
+    Column::size("kvmtop_job_dirtied", "Bytes of memory that the guest writes per second", |job| job.dirtied),
+    Column::gauge("kvmtop_job_converges", "1 for a migration that ends at this rate, 0 for one that does not", |job| {
+        jobs::converges(job, jobs::ENDLESS_PERCENT).map(u64::from)
+    }),
+];
 
 const THROTTLED: &[Column<u64>] = &[Column::time(
     "kvmtop_guest_throttled",
@@ -256,6 +269,13 @@ impl HostMetrics {
                 OPERATIONS.iter().zip(kinds).map(move |(name, sums)| (labels.clone().with("operation", *name), sums))
             });
         table_of_sums(e, HOST_DISKS, operations)?;
+        let jobs = self.each(|labels, guest| {
+            guest
+                .jobs
+                .iter()
+                .map(move |job| (labels.clone().with("kind", job.kind.as_str()).with("name", &job.name), job))
+        });
+        table(e, JOBS, jobs)?;
         table_of_sums(e, NICS, self.each(|labels, guest| by("device", labels, &guest.nics)))
     }
 }

@@ -7,7 +7,7 @@ use super::write::Sums;
 use judge::model::{DomainModel, ExitRow, ExitTable, InjectionModel, born_since};
 use kvm::thread_name::Role;
 use kvm::userspace_exit;
-use sample::{DomainFacts, DomainSample, DomainState, MemoryUse, Sample, ThreadSample, ThreadTimes, Timing};
+use sample::{DomainFacts, DomainSample, DomainState, Job, MemoryUse, Sample, ThreadSample, ThreadTimes, Timing};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub struct GuestMetrics {
     pub arrived: Ranked<[String; 3]>,
     /// Doorbells by device and by what they woke: until that had a CPU.
     pub doorbells: Ranked<[String; 2]>,
+    /// Its jobs, as last read.
+    pub jobs: Vec<Job>,
     /// Network interfaces by name.
     pub nics: BTreeMap<String, Sums>,
     /// Time in which a group of its threads was throttled by its quota, nanoseconds.
@@ -68,6 +70,7 @@ impl GuestMetrics {
         self.facts = now.facts.clone();
         self.state = now.state;
         (self.memory, self.swap_bytes, self.node_memory) = (now.memory, now.swap_bytes, now.node_memory.clone());
+        self.jobs = now.jobs.iter().take(MAX_DEVICES).cloned().collect();
         // Without an earlier sample nothing has a known beginning.
         let Some((base, before)) = before else { return };
         self.add_cpu(&now.threads, before.map_or(&[], |b| &b.threads), base.boot_ns, per_vcpu);

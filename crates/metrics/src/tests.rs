@@ -405,6 +405,35 @@ rate(kvmtop_vcpu_wait_seconds_total[5m])
 `curl` and older tools.
 ";
 
+/// A migration that does not end.
+fn migration() -> sample::Job {
+    sample::Job {
+        kind: sample::JobKind::Migration,
+        status: "active".into(),
+        total: Some(1000),
+        remaining: Some(250),
+        rate: Some(100),
+        dirtied: Some(99),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_job_has_series_while_it_runs() {
+    let mut host = small_host();
+    host.guests[0].rest.jobs = vec![migration()];
+    let text = openmetrics(&metrics(false, seconds(&host, 2))).unwrap();
+    let labels = r#"{domain="win10-2",kind="migration",name=""}"#;
+    for line in ["progress_percent", "remaining_bytes", "rate_bytes", "dirtied_bytes", "converges"]
+        .into_iter()
+        .zip([75, 250, 100, 99, 0])
+    {
+        let line = format!("kvmtop_job_{}{labels} {}", line.0, line.1);
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+    assert!(!openmetrics(&metrics(false, seconds(&small_host(), 2))).unwrap().contains("kvmtop_job"));
+}
+
 /// Families with their types and help, and the labels that they have.
 fn page() -> String {
     let (small, busy) = (small_host(), Fixture::busy_host());
@@ -415,6 +444,7 @@ fn page() -> String {
         extra.rest.devices_ns = second as u64 + 1;
         extra.rest.nics_ns = second as u64 + 1;
         extra.rest.host_disks = Some(vec![host_disk(second as u64)]);
+        extra.rest.jobs = vec![migration()];
         extra.rest.interrupts = Some(interrupts(second as u64));
         extra.rest.throttling =
             vec![sample::Throttling { group: "vcpu0".into(), throttled_ns: second as u64, ..Default::default() }];

@@ -16,6 +16,7 @@ const SPECS = [
   { id: "disk_requests", title: "Disk requests", unit: "per second", format: rate, isOwn: true },
   { id: "disk_time", title: "Disk latency", unit: "mean of a request", ...PEAKS, isOwn: true },
   { id: "network", title: "Network", unit: "bytes per second", format: bytesPerSecond, isOwn: true },
+  { id: "jobs", title: "Jobs", unit: "% done", format: percent, isOwn: true },
 ];
 
 // Sums of lines at each time; null where none has a value.

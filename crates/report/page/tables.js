@@ -146,6 +146,17 @@ const DISK_COLUMNS = [
   ["in flight", "queue_depth", rate],
   ["errors/s", "failed_ops", rate],
 ];
+const JOB_COLUMNS = [
+  ["<Job", (j) => `${j.kind} ${j.name}`],
+  ["<State", "status"],
+  ["done %", "progress_percent", percent],
+  ["moved", "bytes_rate", bytesPerSecond],
+  ["dirtied", "dirtied_rate", bytesPerSecond],
+  ["pass", "rounds"],
+  ["<Ends", (j) => ({ true: "yes", false: "no" })[j.converges] ?? ""],
+  ["throttle %", "throttle_percent", percent],
+  ["<Error", "error"],
+];
 const VCPU_TOTAL_COLUMNS = [
   ["<vCPU", "vcpu"],
   ["ran s", "ran_s", rate],
@@ -200,6 +211,7 @@ function guestTables(d, vcpu) {
   return [
     ...all,
     table("Disks", DISK_COLUMNS, d.disks),
+    table("Jobs", JOB_COLUMNS, d.jobs ?? []),
     table("Network interfaces", NIC_COLUMNS, d.nics),
     table("Tracepoints", EVENT_COLUMNS, d.kvm_events.filter((k) => k.count > 0)),
     table("KVM's counters", COUNTER_COLUMNS, counters),

@@ -4,8 +4,9 @@
 use super::table::{Column, cut, or_dash, table};
 use judge::figures::{bytes, micros, or_unknown, percent, rate, seconds};
 use judge::model::{
-    DiskRates, DiskTotals, DomainModel, DoorbellModel, HostDiskModel, InjectionModel, NicRates, VcpuTotals,
+    DiskRates, DiskTotals, DomainModel, DoorbellModel, HostDiskModel, InjectionModel, NicRates, VcpuTotals, jobs,
 };
+use sample::Job;
 
 /// All tables that have rows.
 pub(super) fn all(d: &DomainModel, rows: usize) -> String {
@@ -24,6 +25,7 @@ pub(super) fn all(d: &DomainModel, rows: usize) -> String {
         table(2, &grown, rows, &statistics),
         table(2, &d.disks, usize::MAX, DISKS),
         table(2, d.host_disks.as_deref().unwrap_or_default(), usize::MAX, HOST_DISKS),
+        table(2, &d.jobs, usize::MAX, JOBS),
         table(2, d.interrupts.as_deref().unwrap_or_default(), rows, INTERRUPTS),
         table(2, d.doorbells.as_deref().unwrap_or_default(), rows, DOORBELLS),
         table(2, &d.nics, usize::MAX, NICS),
@@ -63,6 +65,24 @@ const HOST_DISKS: &[Column<HostDiskModel>] = &[
         or_dash(disk.submitted_most().map(|(who, share)| format!("{} {}%", who.as_str(), percent(share))))
     }),
     ("<STANDS FOR", |disk| or_dash(disk.alias.as_ref())),
+];
+
+/// Migrations, block jobs and the like, as last read.
+const JOBS: &[Column<Job>] = &[
+    ("<JOB", |job| cut(format!("{} {}", job.kind.as_str(), job.name).trim_end(), 40)),
+    ("<STATE", |job| cut(&job.status, 20)),
+    ("FOR", |job| seconds(job.elapsed_ns.unwrap_or(job.watched_ns) as f64 / 1e9)),
+    ("DONE%", |job| or_unknown(jobs::progress(job), percent)),
+    ("B/s", |job| or_dash(job.rate.map(bytes))),
+    ("LEFT", |job| or_dash(job.remaining.map(bytes))),
+    ("PASS", |job| or_dash(job.rounds)),
+    ("DIRTIED B/s", |job| or_dash(job.dirtied.map(bytes))),
+    ("<ENDS", |job| {
+        let ends = jobs::converges(job, jobs::ENDLESS_PERCENT);
+        or_dash(ends.map(|ends| if ends { "yes" } else { "no" }))
+    }),
+    ("THROTTLE%", |job| or_dash(job.throttle_percent)),
+    ("<ERROR", |job| or_dash(job.error.as_deref().map(|why| cut(why, 60)))),
 ];
 
 /// What interrupted its vCPUs, where that was traced, in the words of a guest's page.

@@ -18,13 +18,13 @@ use judge::model::call_tree::FunctionTime;
 use judge::model::{
     AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess,
     GuestKind, HostDiskModel, HostModel, InjectionModel, Model, NicRates, PressureModel, SinceStart, TaskGroup,
-    ThreadModel,
+    ThreadModel, jobs,
 };
 use kvm::thread_name::Role;
 use kvm::time_profile::ProfileRow;
 use kvm::topology::HostTopology;
 use kvm::userspace_exit;
-use sample::{Function, ProfiledThread, SourceStatus, StackCount, StackProfile};
+use sample::{Function, Job, ProfiledThread, SourceStatus, StackCount, StackProfile};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
@@ -304,6 +304,11 @@ objects! {
         #[serde(skip_serializing_if = "Option::is_none")]
         doorbells: Option<Vec<JsonDoorbell>> =
             d.doorbells.as_ref().map(|all| all.iter().map(JsonDoorbell::new).collect()),
+        /// Migrations, block jobs, dumps and the like that run. Absent: none, or neither libvirt nor a monitor that
+        /// reports them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(min = 1))]
+        jobs: Vec<JsonJob> = d.jobs.iter().map(|job| JsonJob::new(job, d)).collect(),
         /// Network interfaces, seen from the host's side.
         nics: Vec<NicRates> = d.nics.clone(),
         /// How long tasks of its cgroup waited for CPUs, disks and memory. Absent: no PSI, no cgroup of its own, or a
@@ -489,6 +494,54 @@ objects! {
         count: u64 = n,
         /// Per second. `null`: the interval's length is unknown.
         rate: Option<f64> = m.interval_s.map(|s| n as f64 / s),
+    }
+
+    /// A job of the VMM, as last read, and what the guest pays for it. A figure that is `null` is not reported.
+    pub struct JsonJob(job: &Job, d: &DomainModel) {
+        /// What it does. `save` writes the guest's memory to a file.
+        #[schemars(extend("enum" = [
+            "migration", "save", "dump", "backup", "mirror", "commit", "stream", "other"
+        ]))]
+        kind: &'static str = job.kind.as_str(),
+        /// The disk or the job's id; empty if it is about the whole guest.
+        name: String = job.name.clone(),
+        /// QEMU's word for its state, such as `active`, `postcopy-active`, `running`, `ready`.
+        status: String = job.status.clone(),
+        /// Why it failed or stands still. `null`: no error.
+        error: Option<String> = job.error.clone(),
+        /// Time since its start, seconds; where it is not reported, since it was first seen.
+        elapsed_s: f64 = job.elapsed_ns.unwrap_or(job.watched_ns) as f64 / 1e9,
+        /// The part of its bytes that is done, percent.
+        #[schemars(range(max = 100))]
+        progress_percent: Option<f64> = jobs::progress(job),
+        /// Bytes in all.
+        total_bytes: Option<u64> = job.total,
+        /// Bytes left; of a migration they grow again at the end of each pass.
+        remaining_bytes: Option<u64> = job.remaining,
+        /// Bytes moved per second.
+        bytes_rate: Option<u64> = job.rate,
+        /// The most bytes per second that it may move. `null`: no limit, or not reported.
+        bytes_rate_limit: Option<u64> = job.limit,
+        /// How long it has moved nothing, seconds.
+        still_s: f64 = job.still_ns as f64 / 1e9,
+        /// Passes over the guest's memory, with the first.
+        rounds: Option<u64> = job.rounds,
+        /// Bytes of memory that the guest writes per second; each page counts once a pass.
+        dirtied_rate: Option<u64> = job.dirtied,
+        /// Whether a migration ends at this rate. `null`: another job, its first pass, or not known.
+        converges: Option<bool> = jobs::converges(job, jobs::ENDLESS_PERCENT),
+        /// How long the guest may stand still at the end, milliseconds.
+        downtime_limit_ms: Option<f64> = job.downtime_limit_ns.map(|ns| ns as f64 / 1e6),
+        /// How long it would stand still if the job ended now, milliseconds, as the VMM reckons.
+        expected_downtime_ms: Option<f64> = job.downtime_ns.map(|ns| ns as f64 / 1e6),
+        /// The part of the time in which auto-converge holds the vCPUs back, percent.
+        throttle_percent: Option<u64> = job.throttle_percent,
+        /// Exits of the guest per second for tracked writes and memory faults.
+        write_exits_rate: Option<f64> = jobs::tracked_writes(d),
+        /// Mean time of the guest's writes to its disks before the job was first seen, microseconds.
+        write_before_us: Option<f64> = job.write_before_ns.map(|ns| ns as f64 / 1e3),
+        /// The same now.
+        write_mean_us: Option<f64> = jobs::writes(d).map(|(us, _)| us),
     }
 
     /// A block device of the host, and its requests for one guest in the interval.

@@ -178,6 +178,27 @@ fn devices_of_the_host_stand_behind_the_disks() {
 }
 
 #[test]
+fn a_job_has_a_row_that_says_whether_it_ends() {
+    let mut model = full();
+    let job = sample::Job {
+        kind: sample::JobKind::Migration,
+        status: "active".into(),
+        elapsed_ns: Some(95_000_000_000),
+        total: Some(4 << 30),
+        remaining: Some(1 << 30),
+        rate: Some(100 << 20),
+        rounds: Some(9),
+        dirtied: Some(99 << 20),
+        ..sample::Job::default()
+    };
+    model.domains[0].jobs = vec![job];
+    let tables = super::counter_tables::all(&model.domains[0], 40);
+    let (_, table) = tables.split_once("  JOB").expect(&tables);
+    let row = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(row, "migration active 95 s 75.0 100 MiB 1 GiB 9 99 MiB no", "{tables}");
+}
+
+#[test]
 fn interrupts_and_doorbells_stand_below_the_disks() {
     let mut model = full();
     let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };

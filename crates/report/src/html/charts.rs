@@ -28,6 +28,8 @@ pub(super) enum Chart {
     DiskTime,
     /// Bytes per second of network interfaces.
     Network,
+    /// How far each job is, percent: a line from its begin to its end.
+    Jobs,
 }
 
 impl Chart {

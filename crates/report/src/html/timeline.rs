@@ -5,7 +5,7 @@ use super::charts::{Chart, OTHER, OwnerTracks};
 use super::spans::FindingSpans;
 use super::tracks::TimeAxis;
 use judge::analysis::{DomainFilter, JudgedInterval};
-use judge::model::{DomainModel, ExitRateSource, ExitRow, GuestId, ThreadModel};
+use judge::model::{DomainModel, ExitRateSource, ExitRow, GuestId, ThreadModel, jobs};
 use kvm::userspace_exit;
 use std::collections::BTreeMap;
 
@@ -212,6 +212,11 @@ fn add_devices(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
         let times = [(&reads, disk.read_mean_us), (&writes, disk.write_mean_us)];
         let measured = times.into_iter().filter_map(|(name, time)| Some((name, time?)));
         charts.chart(Chart::DiskTime).add(at, most, measured);
+    }
+    for job in &d.jobs {
+        let name = format!("{} {}", job.kind.as_str(), job.name);
+        let progress = jobs::progress(job).map(|percent| (name.trim_end(), percent));
+        charts.chart(Chart::Jobs).add(at, MAX_DEVICES, progress);
     }
     for nic in d.nics.iter().take(MAX_DEVICES) {
         let bytes = [(format!("{} received", nic.name), nic.rx_bytes), (format!("{} sent", nic.name), nic.tx_bytes)];
