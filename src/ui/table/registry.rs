@@ -17,6 +17,8 @@ pub enum TableId {
     Threads,
     /// What interrupts vCPUs.
     Interrupts,
+    /// Migrations, block jobs and the like of guests.
+    Jobs,
     /// Disks of guests.
     Disks,
     /// Network interfaces of guests.
@@ -35,7 +37,7 @@ pub enum TableId {
 
 impl TableId {
     /// All with their titles, in the order of the help.
-    pub const ALL: [(Self, &str); 14] = [
+    pub const ALL: [(Self, &str); 15] = [
         (Self::Guests, "guests"),
         (Self::Exits, "exits"),
         (Self::Userspace, "exits to the VMM"),
@@ -43,6 +45,7 @@ impl TableId {
         (Self::Accesses, "devices"),
         (Self::Threads, "threads"),
         (Self::Interrupts, "interrupts"),
+        (Self::Jobs, "jobs"),
         (Self::Disks, "disks"),
         (Self::Nics, "network interfaces"),
         (Self::HostDisks, "block devices of the host"),

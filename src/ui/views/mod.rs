@@ -11,6 +11,7 @@ pub mod guests;
 pub mod heat_map;
 pub mod host_disks;
 pub mod interrupts;
+pub mod jobs;
 pub mod latency;
 pub mod memory;
 pub mod minute;
@@ -77,6 +78,7 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
         ScreenView::Page => match state.domain() {
             Some(domain) => [
                 problems::section(state, columns),
+                jobs::section(state, domain),
                 exits::section(state, domain),
                 userspace::section(state, domain),
                 accesses::section(state, domain),
@@ -90,8 +92,12 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
                 userspace::counters(state, domain),
             ]
             .into_iter()
-            // The page beside the list: the last minute is below the list.
-            .filter(|section| state.view == view || section.id != SectionId::Minute)
+            // The page beside the list: the last minute is below the list. Few guests have a job at any time.
+            .filter(|section| match section.id {
+                SectionId::Minute => state.view == view,
+                SectionId::Table(TableId::Jobs) => !domain.jobs.is_empty(),
+                _ => true,
+            })
             .collect(),
             None => vec![problems::section(state, columns), tasks::section(state, model)],
         },
@@ -120,6 +126,7 @@ pub fn heads(table: TableId) -> Vec<ColumnHead> {
         TableId::Accesses => heads_of(accesses::columns()),
         TableId::Threads => heads_of(threads::columns()),
         TableId::Interrupts => heads_of(interrupts::columns()),
+        TableId::Jobs => heads_of(jobs::columns()),
         TableId::Disks => heads_of(disks::columns()),
         TableId::Nics => heads_of(disks::nic_columns()),
         TableId::HostDisks => heads_of(host_disks::columns()),

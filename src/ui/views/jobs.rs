@@ -1,0 +1,162 @@
+//! What the VMM does with a guest for a while: migrations, block jobs, dumps.
+
+use super::section::Section;
+use crate::ui::state::AppState;
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::text::clean;
+use crate::ui::theme::StyleId;
+use judge::figures::{bytes, duration, figure, micros, rate, seconds, share};
+use judge::lint::{RuleId, Severity};
+use judge::model::{DomainModel, jobs};
+use sample::Job;
+
+/// A job, and what the guest pays for it.
+pub struct JobRow<'a> {
+    job: &'a Job,
+    worst: Option<Severity>,
+    write_exits: Option<f64>,
+    write_us: Option<f64>,
+}
+
+type Col<'a> = Column<JobRow<'a>>;
+
+/// The columns; one that shows a figure of JSON has its name.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    const JOB: &str = "What the VMM does with the guest or a disk. Read every 2 s, through libvirt every 5 s.";
+    const STATE: &str = "QEMU's word for its state, and its error.";
+    const FOR: &str = "Since its start; where that is not reported, since it was first seen.";
+    const LEFT: &str = "Bytes left. Of a migration they grow again after each pass over the memory.";
+    const PASS: &str = "Passes over the guest's memory, with the first.";
+    const DIRTIED: &str = "What the guest writes to its memory per second, each page once a pass.";
+    const ENDS: &str = "Whether a migration ends at this rate: each pass leaves less than the one before, or the rest \
+        fits into the downtime limit.";
+    const LIMIT: &str = "How long the guest may stand still at the end of a migration.";
+    const STOP: &str = "How long it would stand still if the migration ended now.";
+    const HELD: &str = "The part of the time in which auto-converge holds the vCPUs back, percent.";
+    const EXITS: &str = "Exits per second for tracked writes and memory faults.";
+    const WRITE: &str = "Mean time of the guest's writes to its disks now, microseconds.";
+    const BEFORE: &str = "The same before the job was first seen.";
+    let size = |value: f64| bytes(value as u64);
+    vec![
+        Col::text(head("kind", "JOB", left(10, 24, 0), JOB), |r| format!("{} {}", r.job.kind.as_str(), r.job.name))
+            .drawn(|r| Cell::name(clean(format!("{} {}", r.job.kind.as_str(), r.job.name).trim_end()))),
+        Col::text(head("status", "STATE", left(8, 30, 1), STATE), |r| {
+            let error = r.job.error.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+            format!("{}{error}", r.job.status)
+        }),
+        Col::figure(head("elapsed_s", "FOR", right(8, 2, 2), FOR), elapsed_s, seconds),
+        Col::figure(head("progress_percent", "DONE%", right(5, 0, 0), "Done."), |r| jobs::progress(r.job), share),
+        Col::figure(head("bytes_rate", "B/s", right(8, 2, 0), "Bytes moved per second."), |r| float(r.job.rate), size),
+        Col::figure(head("dirtied_rate", "DIRTIED/s", right(9, 2, 0), DIRTIED), |r| float(r.job.dirtied), size),
+        Col::text(head("converges", "ENDS", left(4, 0, 0), ENDS), |r| ends(r.job).into()).drawn(|r| {
+            Cell::text(ends(r.job)).styled(if ends(r.job) == "no" { StyleId::Warning } else { StyleId::Text })
+        }),
+        Col::figure(head("remaining_bytes", "LEFT", right(8, 2, 1), LEFT), |r| float(r.job.remaining), size),
+        Col::figure(head("rounds", "PASS", right(4, 1, 3), PASS), |r| float(r.job.rounds), figure),
+        Col::figure(head("throttle_percent", "HELD%", right(5, 0, 4), HELD), |r| float(r.job.throttle_percent), share),
+        Col::figure(head("expected_downtime_ms", "STOP", right(7, 1, 5), STOP), |r| ms(r.job.downtime_ns), pause),
+        Col::figure(head("downtime_limit_ms", "LIMIT", right(7, 1, 5), LIMIT), |r| ms(r.job.downtime_limit_ns), pause),
+        Col::figure(head("write_exits_rate", "EXITS/s", right(7, 1, 6), EXITS), |r| r.write_exits, rate),
+        Col::figure(head("write_mean_us", "WRITE us", right(8, 1, 7), WRITE), |r| r.write_us, micros),
+        Col::figure(
+            head("write_before_us", "BEFORE us", right(9, 1, 7), BEFORE),
+            |r| us(r.job.write_before_ns),
+            micros,
+        ),
+    ]
+}
+
+fn float(value: Option<u64>) -> Option<f64> {
+    value.map(|value| value as f64)
+}
+
+fn us(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| ns as f64 / 1e3)
+}
+
+fn ms(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| ns as f64 / 1e6)
+}
+
+fn pause(ms: f64) -> String {
+    duration(ms * 1e3)
+}
+
+fn elapsed_s(row: &JobRow<'_>) -> Option<f64> {
+    Some(row.job.elapsed_ns.unwrap_or(row.job.watched_ns) as f64 / 1e9)
+}
+
+fn ends(job: &Job) -> &'static str {
+    match jobs::converges(job, jobs::ENDLESS_PERCENT) {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "",
+    }
+}
+
+/// The section.
+pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
+    let of_jobs = |f: &&judge::lint::Finding| f.covers(RuleId::JobNotConverging) || f.covers(RuleId::JobStalled);
+    let worst = state.findings_about(Some(guest.name())).filter(of_jobs).map(|f| f.severity).max();
+    let (write_exits, write_us) = (jobs::tracked_writes(guest), jobs::writes(guest).map(|(us, _)| us));
+    let rows = guest.jobs.iter().map(|job| JobRow { job, worst, write_exits, write_us }).collect();
+    let style = |r: &JobRow<'_>| r.worst.map_or(RowStyle::Plain, RowStyle::Severity);
+    let key = |r: &JobRow<'_>| RowKey::of((r.job.kind.as_str(), &r.job.name));
+    let table = Table { id: TableId::Jobs, columns: columns(), rows, key, style };
+    Section::table(table, state, || "none runs".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ui::state::Tick;
+    use crate::ui::tests::{draw, screen, snapshot, text};
+    use crate::ui::theme::Theme;
+    use crate::ui::views::ScreenView;
+    use judge::model::{Base, Model};
+    use sample::{Job, JobKind};
+    use testkit::{Fixture, Guest, Host};
+
+    const MIB: u64 = 1 << 20;
+
+    /// The page of a guest that writes its memory faster than a migration moves it, while a disk is backed up.
+    fn page(jobs: Vec<Job>) -> String {
+        let mut guest = Guest::new("web-1", 500).vcpus(1, |v, t| t.on(v).cpu(50.0, 0.5, 4.0, 0.0));
+        guest.rest.jobs = jobs;
+        let fixture = Fixture::new(Host::numa(1, 8, 1)).guest(guest);
+        let mut state = screen(&fixture, 140, 40);
+        state.view = ScreenView::Page;
+        let model = Model::new(&fixture.sample(60.0), Base::Previous(&fixture.sample(59.0)));
+        state.absorb(Tick { model, ..Tick::default() });
+        text(&draw(&state, &Theme::default()))
+    }
+
+    #[test]
+    fn a_job_has_a_row_with_what_the_guest_pays() {
+        let migration = Job {
+            kind: JobKind::Migration,
+            status: "active".into(),
+            elapsed_ns: Some(95_000_000_000),
+            total: Some(4096 * MIB),
+            remaining: Some(1024 * MIB),
+            rate: Some(100 * MIB),
+            rounds: Some(9),
+            dirtied: Some(99 * MIB),
+            downtime_limit_ns: Some(300_000_000),
+            downtime_ns: Some(10_240_000_000),
+            throttle_percent: Some(40),
+            ..Job::default()
+        };
+        let backup = Job {
+            kind: JobKind::Backup,
+            name: "drive-scsi0".into(),
+            status: "paused".into(),
+            error: Some("no space left".into()),
+            watched_ns: 20_000_000_000,
+            total: Some(4096 * MIB),
+            remaining: Some(2048 * MIB),
+            ..Job::default()
+        };
+        snapshot("page_with_jobs", &page(vec![migration, backup]));
+        assert!(!page(Vec::new()).contains("jobs"), "a page without a job is as before");
+    }
+}
