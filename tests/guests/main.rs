@@ -17,6 +17,7 @@ mod host_disks;
 mod hostile_monitors;
 mod hostile_processes;
 mod interrupts;
+mod jobs;
 mod libvirt_guests;
 mod live_findings;
 mod lost_events;
