@@ -81,8 +81,16 @@ fn set(guest: &GuestContext<'_>, virsh: (&str, &str), hmp: &str, effect: &str) -
     fixes::either(guest, fixes::command(fixes::virsh(guest, virsh.0, virsh.1)).needing(effect), by_hand)
 }
 
+/// What only a migration that begins again can have: by an option of virsh or a capability of QEMU.
+fn again(guest: &GuestContext<'_>, what: &str, option: &str, capability: &str) -> Vec<Fix> {
+    let start = |by: &str| fixes::advice(format!("Start it again with {what} ({by})"));
+    fixes::either(guest, start(&format!("virsh migrate {option}")), start(&format!("capability {capability}")))
+}
+
 fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
     const LONGEST_S: f64 = 30.0;
+    const SWITCH: &str = "if post-copy was allowed at its start: the guest continues on the other host at once, waits \
+        for each page over the network, and is lost if that fails meanwhile";
     let mut all = Vec::new();
     let (rate, dirtied) = (job.rate.unwrap_or(0).max(1) as f64, job.dirtied.unwrap_or(0) as f64);
     // The rest varies from pass to pass.
@@ -100,19 +108,17 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
         let effect = "MiB/s; takes this much of the network and nothing from the guest";
         all.extend(set(guest, ("migrate-setspeed", &mib), &hmp, effect));
     }
-    if job.kind == JobKind::Save {
-        // Nobody continues from a file.
-    } else if job.postcopy == Some(false) {
-        all.push(fixes::advice("Start it again with post-copy allowed (virsh migrate --postcopy), to switch to it"));
-    } else {
-        let effect = "if post-copy was allowed at its start: the guest continues on the other host at once, waits for \
-            each page over the network, and is lost if that fails meanwhile";
-        all.extend(set(guest, ("migrate-postcopy", ""), "migrate_start_postcopy", effect));
+    match (job.kind, job.postcopy) {
+        // No guest continues from a file.
+        (JobKind::Save, _) => {}
+        (_, Some(false)) => {
+            all.extend(again(guest, "post-copy allowed, to switch to it", "--postcopy", "postcopy-ram"))
+        }
+        _ => all.extend(set(guest, ("migrate-postcopy", ""), "migrate_start_postcopy", SWITCH)),
     }
     if job.throttle_percent.is_none_or(|percent| percent == 0) && job.auto_converge != Some(true) {
-        let text = "Start it again with auto-converge (virsh migrate --auto-converge), which holds the vCPUs back, for \
-            20 to 99 % of the time, until the guest writes less";
-        all.push(fixes::advice(text));
+        let what = "auto-converge, which holds the vCPUs back, for 20 to 99 % of the time, until the guest writes less";
+        all.extend(again(guest, what, "--auto-converge", "auto-converge"));
     }
     all
 }
@@ -129,17 +135,28 @@ const DELAYED: Prose = Prose {
     why: "Before the guest overwrites a block that the backup has not copied yet, QEMU copies the old content to the \
         backup's target, and the write waits for that. A slow target makes each such write slow",
 };
-const RECOVER: &str = "Repair the network and resume it: virsh migrate --postcopy --postcopy-resume with the options it \
-    was started with (QMP: migrate-recover on the target, migrate with resume on the source)";
 const CHECK_TARGET: &str = "Check the job's target: its free space, the network to it, the load of its storage";
-const FLEECE: &str = "Put what is copied before writes on fast local storage: in Proxmox, fleecing of the backup job \
-    (vzdump --fleecing enabled=1,storage=STORAGE, from 8.2); in libvirt, a pull backup whose scratch file is there";
+fn recover(guest: &GuestContext<'_>) -> Vec<Fix> {
+    let resume = |by: &str| fixes::advice(format!("Repair the network and resume it: {by}"));
+    let by_hand = resume("migrate-recover on the target, then migrate with resume on the source (QMP)");
+    fixes::either(guest, resume("virsh migrate --postcopy-resume with the options it was started with"), by_hand)
+}
+
+/// Puts what is copied before writes elsewhere than on the backup's target.
+fn fleece(guest: &GuestContext<'_>) -> Vec<Fix> {
+    let to = |by: &str| fixes::advice(format!("Put what is copied before writes on fast local storage: {by}"));
+    if guest.proxmox_id().is_some() {
+        return vec![to("fleecing of the backup job (vzdump --fleecing enabled=1,storage=STORAGE, from Proxmox 8.2)")];
+    }
+    let by_hand = to("a filter copy-before-write whose target is there, and the backup from a snapshot-access node");
+    fixes::either(guest, to("a pull backup of libvirt whose scratch file is there"), by_hand)
+}
 
 fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     for job in &guest.domain.jobs {
         if job.status == "postcopy-paused" {
             let evidence = vec![format!("{} is {}", name(job), job.status)];
-            let found = Finding::new(Severity::Critical, Confidence::High, evidence, vec![fixes::advice(RECOVER)]);
+            let found = Finding::new(Severity::Critical, Confidence::High, evidence, recover(guest));
             verdicts.find(found.saying(LOST));
         } else if is_stalled(ctx, job) {
             let still = seconds(job.still_ns as f64 / 1e9);
@@ -186,7 +203,7 @@ fn delayed_writes(ctx: &Context<'_>, guest: &GuestContext<'_>, job: &Job, verdic
     let was = before.map_or("not known".into(), duration);
     let during = format!("a write takes {} during {}; before it: {was}", duration(us), name(job));
     let progress = progress(job).map(|percent| format!("the backup is at {} %", figure(percent)));
-    let fix = vec![fixes::advice(FLEECE), fixes::advice(CHECK_TARGET)];
+    let fix = [fleece(guest), vec![fixes::advice(CHECK_TARGET)]].concat();
     let found = Finding::new(severity, confidence, known([Some(during), progress]), fix);
     verdicts.find(found.saying(DELAYED));
 }

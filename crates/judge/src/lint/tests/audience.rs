@@ -188,6 +188,7 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
     let throttled = Throttling { group: "domain".into(), periods: 10, throttled: 9, throttled_ns: 500_000_000 };
     guest.rest = DomainSample {
         throttling: vec![throttled],
+        jobs: if calm && !matches!(manager, Manager::Other(_)) { jobs::all_bad() } else { Vec::new() },
         node_memory: [(0, 1 << 30), (1, 1 << 32)].into(),
         swap_bytes: Some(1 << 30),
         pressure: Some(Pressure { memory: 2000, ..Pressure::default() }),

@@ -36,6 +36,14 @@ fn backup(still_s: u64) -> Job {
     }
 }
 
+/// A job of each kind of finding.
+pub(super) fn all_bad() -> Vec<Job> {
+    let never = Job { postcopy: Some(false), ..migration(12) };
+    let lost = Job { status: "postcopy-paused".into(), ..migration(0) };
+    let slow = Job { write_before_ns: Some(1000), ..backup(0) };
+    vec![never, migration(12), lost, slow, backup(60), Job { kind: JobKind::Mirror, ..backup(60) }]
+}
+
 /// A guest with this job, whose vCPU and main thread are busy, and whose writes take `us`.
 fn with(job: Job, us: u64) -> Fixture {
     let mut guest = Guest::new("g", 5).linux("").vcpus(1, |v, t| t.on(v).cpu(50.0, 0.5, 4.0, 0.0));
@@ -80,7 +88,7 @@ fn what_a_migration_allows_is_what_is_proposed() {
     let evidence = get(&judged(held), RuleId::JobNotConverging).evidence.clone();
     assert!(evidence.iter().any(|line| line.contains("held back for 40 % of the time")), "{evidence:?}");
     let no_postcopy = texts(Job { postcopy: Some(false), ..migration(12) });
-    assert!(no_postcopy.contains("virsh migrate --postcopy"), "{no_postcopy}");
+    assert!(no_postcopy.contains("(virsh migrate --postcopy)"), "{no_postcopy}");
     let long = texts(Job { remaining: Some(4000 * MIB), ..migration(12) });
     assert!(!long.contains("setmaxdowntime"), "a stop of minutes is no way out: {long}");
 }
@@ -127,7 +135,7 @@ fn a_backup_that_delays_writes() {
     let found = get(&report, RuleId::JobStalled);
     assert!(found.title.contains("delays the guest's writes"), "{found:#?}");
     assert_eq!(found.evidence[0], "a write takes 80 ms during backup drive-scsi0; before it: 2 ms");
-    assert!(found.fix[0].text.contains("fleecing"), "{found:#?}");
+    assert!(found.fix[0].text.contains("scratch file"), "{found:#?}");
     fires(&during(None, 80_000), RuleId::JobStalled, Severity::Info);
     silent(&during(Some(2000), 20_000), RuleId::JobStalled);
     silent(&during(Some(60_000), 80_000), RuleId::JobStalled);
