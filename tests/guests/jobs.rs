@@ -16,18 +16,19 @@ use std::time::{Duration, Instant};
 /// How long a job may take to show, or a finding to be reported, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Boot code that writes one byte in each page from 64 KiB to 576 KiB for ever, `sti; mov ax, 0x1000; mov es, ax; xor
-/// di, di; inc byte [es:di]; hlt; add di, 0x1000; jnc; add ax, 0x1000; cmp ax, 0x9000; jb; jmp`.
-const WRITER: [u8; 28] = [
-    0xfb, 0xb8, 0x00, 0x10, 0x8e, 0xc0, 0x31, 0xff, 0x26, 0xfe, 0x05, 0xf4, 0x81, 0xc7, 0x00, 0x10, 0x73, 0xf6, 0x05,
-    0x00, 0x10, 0x3d, 0x00, 0x90, 0x72, 0xea, 0xeb, 0xe5,
+/// Boot code that says that it runs and writes one byte in each page from 64 KiB to 576 KiB for ever: `mov al, '!'; out
+/// 0xe9, al; sti; mov ax, 0x1000; mov es, ax; xor di, di; inc byte [es:di]; hlt; add di, 0x1000; jnc; add ax, 0x1000;
+/// cmp ax, 0x9000; jb; jmp`.
+const WRITER: [u8; 32] = [
+    0xb0, 0x21, 0xe6, 0xe9, 0xfb, 0xb8, 0x00, 0x10, 0x8e, 0xc0, 0x31, 0xff, 0x26, 0xfe, 0x05, 0xf4, 0x81, 0xc7, 0x00,
+    0x10, 0x73, 0xf6, 0x05, 0x00, 0x10, 0x3d, 0x00, 0x90, 0x72, 0xea, 0xeb, 0xe5,
 ];
 
 /// A disk that boots this code; `is_fast`: without its HLT, which waits for a timer tick before each page.
 fn write_disk(path: &Path, is_fast: bool) {
     let mut disk = WRITER.to_vec();
     if is_fast {
-        disk[11] = 0x90;
+        disk[15] = 0x90;
     }
     disk.resize(510, 0);
     disk.extend([0x55, 0xaa]);
@@ -45,12 +46,21 @@ fn start(folder: &Path, name: &str, more: &[&str]) -> Running {
         .current_dir(folder)
         .args(["-name", &format!("{name},debug-threads=on"), "-accel", "kvm", "-m", "32", "-display", "none"])
         .args(["-nodefaults", "-drive", &disk, "-device", "virtio-blk-pci,drive=d0"])
-        .args(["-qmp", &first, "-qmp", &second])
+        .args(["-qmp", &first, "-qmp", &second, "-debugcon", &format!("file:{name}.began")])
         .args(more)
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
     Running(child.expect("qemu-system-x86_64"))
+}
+
+/// Waits until the boot code runs: the firmware resets the disk, which waits for a job's requests.
+fn booted(folder: &Path, name: &str) {
+    let end = Instant::now() + PATIENCE;
+    while !std::fs::metadata(folder.join(format!("{name}.began"))).is_ok_and(|file| file.len() > 0) {
+        assert!(Instant::now() < end, "{name} does not boot");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// The test's monitor of a guest.
@@ -136,9 +146,8 @@ fn a_migration_that_never_ends_is_told_from_one_that_does() {
         (from, to, monitor)
     });
     let [mut writer, mut rester] = guests;
-    // The boot code runs when the firmware has found the disk.
-    std::thread::sleep(Duration::from_secs(2));
     for (name, monitor) in [("writer", &mut writer.2), ("rester", &mut rester.2)] {
+        booted(dir, name);
         let uri = format!("unix:{name}.migration");
         monitor.ask(json!({"execute": "migrate", "arguments": {"uri": uri}}));
     }
@@ -179,6 +188,7 @@ fn a_backup_shows_how_far_it_is() {
     let slow = "throttle-group,id=tg,x-bps-write=524288";
     let _guest = start(folder.path(), "copied", &["-object", slow, "-blockdev", target]);
     let mut monitor = Monitor::of(folder.path(), "copied");
+    booted(folder.path(), "copied");
     let backup = json!({"job-id": "copy0", "device": "d0", "target": "t0", "sync": "full"});
     monitor.ask(json!({"execute": "blockdev-backup", "arguments": backup}));
     let mut watch = Watch::start(&["-d", "0.5", "--engine", "none", "--domain", "copied"]);
