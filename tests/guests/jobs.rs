@@ -79,11 +79,11 @@ impl Monitor {
         };
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut monitor = Self(BufReader::new(stream));
-        monitor.ask(json!({"execute": "qmp_capabilities"}));
+        monitor.ask(&json!({"execute": "qmp_capabilities"}));
         monitor
     }
 
-    fn ask(&mut self, command: Value) -> Value {
+    fn ask(&mut self, command: &Value) -> Value {
         writeln!(self.0.get_mut(), "{command}").unwrap();
         loop {
             let mut line = String::new();
@@ -98,7 +98,7 @@ impl Monitor {
 
     fn limit(&mut self, bytes: u64, downtime_ms: u64) {
         let limits = json!({"max-bandwidth": bytes, "downtime-limit": downtime_ms});
-        self.ask(json!({"execute": "migrate-set-parameters", "arguments": limits}));
+        self.ask(&json!({"execute": "migrate-set-parameters", "arguments": limits}));
     }
 }
 
@@ -149,7 +149,7 @@ fn a_migration_that_never_ends_is_told_from_one_that_does() {
     for (name, monitor) in [("writer", &mut writer.2), ("rester", &mut rester.2)] {
         booted(dir, name);
         let uri = format!("unix:{name}.migration");
-        monitor.ask(json!({"execute": "migrate", "arguments": {"uri": uri}}));
+        monitor.ask(&json!({"execute": "migrate", "arguments": {"uri": uri}}));
     }
     let mut watch = Watch::start(&["-d", "0.5", "--engine", "none", "--domain", "writer", "--domain", "rester"]);
     until(&mut watch, "both jobs", |i| ["writer", "rester"].iter().all(|name| job(i, name)["kind"] == "migration"));
@@ -161,7 +161,7 @@ fn a_migration_that_never_ends_is_told_from_one_that_does() {
     assert_eq!(shown["converges"], false, "{shown:#}");
     assert!(shown["rounds"].as_u64() > Some(1) && shown["dirtied_rate"].as_u64() > Some(0), "{shown:#}");
     assert_eq!(shown["downtime_limit_ms"], 1.0, "{shown:#}");
-    let state = rester.2.ask(json!({"execute": "query-migrate"}))["status"].clone();
+    let state = rester.2.ask(&json!({"execute": "query-migrate"}))["status"].clone();
     assert_eq!(state, "completed", "the other one ended");
     until(&mut watch, "the rester's job is over", |i| job(i, "rester").is_null());
     // What the finding proposes ends the migration.
@@ -190,7 +190,7 @@ fn a_backup_shows_how_far_it_is() {
     let mut monitor = Monitor::of(folder.path(), "copied");
     booted(folder.path(), "copied");
     let backup = json!({"job-id": "copy0", "device": "d0", "target": "t0", "sync": "full"});
-    monitor.ask(json!({"execute": "blockdev-backup", "arguments": backup}));
+    monitor.ask(&json!({"execute": "blockdev-backup", "arguments": backup}));
     let mut watch = Watch::start(&["-d", "0.5", "--engine", "none", "--domain", "copied"]);
     let mut far = BTreeSet::new();
     let end = Instant::now() + PATIENCE;
@@ -210,7 +210,7 @@ fn a_backup_shows_how_far_it_is() {
         }
         assert!(Instant::now() < end, "{far:?}: {:#}", watch.last());
     }
-    monitor.ask(json!({"execute": "block-job-cancel", "arguments": {"device": "copy0", "force": true}}));
+    monitor.ask(&json!({"execute": "block-job-cancel", "arguments": {"device": "copy0", "force": true}}));
     until(&mut watch, "no job", |i| job(i, "copied").is_null());
     common::ran(TEST);
 }

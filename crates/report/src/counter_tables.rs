@@ -71,7 +71,7 @@ const HOST_DISKS: &[Column<HostDiskModel>] = &[
 const JOBS: &[Column<Job>] = &[
     ("<JOB", |job| cut(format!("{} {}", job.kind.as_str(), job.name).trim_end(), 40)),
     ("<STATE", |job| cut(&job.status, 20)),
-    ("FOR", |job| seconds(job.elapsed_ns.unwrap_or(job.watched_ns) as f64 / 1e9)),
+    ("FOR", |job| seconds(jobs::elapsed_s(job))),
     ("DONE%", |job| or_unknown(jobs::progress(job), percent)),
     ("B/s", |job| or_dash(job.rate.map(bytes))),
     ("LEFT", |job| or_dash(job.remaining.map(bytes))),

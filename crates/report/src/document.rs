@@ -496,7 +496,7 @@ objects! {
         rate: Option<f64> = m.interval_s.map(|s| n as f64 / s),
     }
 
-    /// A job of the VMM, as last read, and what the guest pays for it. A figure that is `null` is not reported.
+    /// A job of the VMM, as last read, and what the guest pays for it.
     pub struct JsonJob(job: &Job, d: &DomainModel) {
         /// What it does. `save` writes the guest's memory to a file.
         #[schemars(extend("enum" = [
@@ -510,37 +510,40 @@ objects! {
         /// Why it failed or stands still. `null`: no error.
         error: Option<String> = job.error.clone(),
         /// Time since its start, seconds; where it is not reported, since it was first seen.
-        elapsed_s: f64 = job.elapsed_ns.unwrap_or(job.watched_ns) as f64 / 1e9,
-        /// The part of its bytes that is done, percent.
+        elapsed_s: f64 = jobs::elapsed_s(job),
+        /// The part of its bytes that is done, percent. `null`: not reported.
         #[schemars(range(max = 100))]
         progress_percent: Option<f64> = jobs::progress(job),
-        /// Bytes in all.
+        /// Bytes in all. `null`: not reported.
         total_bytes: Option<u64> = job.total,
-        /// Bytes left; of a migration they grow again at the end of each pass.
+        /// Bytes left; of a migration they grow again at the end of each pass. `null`: not reported.
         remaining_bytes: Option<u64> = job.remaining,
-        /// Bytes moved per second.
+        /// Bytes moved per second. `null`: not known yet.
         bytes_rate: Option<u64> = job.rate,
         /// The most bytes per second that it may move. `null`: no limit, or not reported.
         bytes_rate_limit: Option<u64> = job.limit,
         /// How long it has moved nothing, seconds.
         still_s: f64 = job.still_ns as f64 / 1e9,
-        /// Passes over the guest's memory, with the first.
+        /// Passes over the guest's memory, with the first. `null`: another job.
         rounds: Option<u64> = job.rounds,
-        /// Bytes of memory that the guest writes per second; each page counts once a pass.
+        /// Bytes of memory that the guest writes per second; each page counts once a pass. `null`: not known
+        /// before the second pass.
         dirtied_rate: Option<u64> = job.dirtied,
         /// Whether a migration ends at this rate. `null`: another job, its first pass, or not known.
         converges: Option<bool> = jobs::converges(job, jobs::ENDLESS_PERCENT),
-        /// How long the guest may stand still at the end, milliseconds.
+        /// How long the guest may stand still at the end, milliseconds. `null`: not reported.
         downtime_limit_ms: Option<f64> = job.downtime_limit_ns.map(|ns| ns as f64 / 1e6),
-        /// How long it would stand still if the job ended now, milliseconds, as the VMM reckons.
+        /// How long it would stand still if the job ended now, milliseconds, as the VMM reckons. `null`: not
+        /// reported.
         expected_downtime_ms: Option<f64> = job.downtime_ns.map(|ns| ns as f64 / 1e6),
-        /// The part of the time in which auto-converge holds the vCPUs back, percent.
+        /// The part of the time in which auto-converge holds the vCPUs back, percent. `null`: it does not.
         throttle_percent: Option<u64> = job.throttle_percent,
-        /// Exits of the guest per second for tracked writes and memory faults.
+        /// Exits of the guest per second for tracked writes and memory faults. `null`: none, or not traced.
         write_exits_rate: Option<f64> = jobs::tracked_writes(d),
-        /// Mean time of the guest's writes to its disks before the job was first seen, microseconds.
+        /// Mean time of the guest's writes to its disks before the job was first seen, microseconds. `null`: not
+        /// known.
         write_before_us: Option<f64> = job.write_before_ns.map(|ns| ns as f64 / 1e3),
-        /// The same now.
+        /// The same now. `null`: no write, or the VMM gives no times.
         write_mean_us: Option<f64> = jobs::writes(d).map(|(us, _)| us),
     }
 

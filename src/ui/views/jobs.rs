@@ -44,7 +44,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             let error = r.job.error.as_ref().map_or_else(String::new, |why| format!(": {why}"));
             format!("{}{error}", r.job.status)
         }),
-        Col::figure(head("elapsed_s", "FOR", right(8, 2, 2), FOR), elapsed_s, seconds),
+        Col::figure(head("elapsed_s", "FOR", right(8, 2, 2), FOR), |r| Some(jobs::elapsed_s(r.job)), seconds),
         Col::figure(head("progress_percent", "DONE%", right(5, 0, 0), "Done."), |r| jobs::progress(r.job), share),
         Col::figure(head("bytes_rate", "B/s", right(8, 2, 0), "Bytes moved per second."), |r| float(r.job.rate), size),
         Col::figure(head("dirtied_rate", "DIRTIED/s", right(9, 2, 0), DIRTIED), |r| float(r.job.dirtied), size),
@@ -80,10 +80,6 @@ fn ms(ns: Option<u64>) -> Option<f64> {
 
 fn pause(ms: f64) -> String {
     duration(ms * 1e3)
-}
-
-fn elapsed_s(row: &JobRow<'_>) -> Option<f64> {
-    Some(row.job.elapsed_ns.unwrap_or(row.job.watched_ns) as f64 / 1e9)
 }
 
 fn ends(job: &Job) -> &'static str {

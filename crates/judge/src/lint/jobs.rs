@@ -111,9 +111,7 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
     match (job.kind, job.postcopy) {
         // No guest continues from a file.
         (JobKind::Save, _) => {}
-        (_, Some(false)) => {
-            all.extend(again(guest, "post-copy allowed, to switch to it", "--postcopy", "postcopy-ram"))
-        }
+        (_, Some(false)) => all.extend(again(guest, "post-copy allowed", "--postcopy", "postcopy-ram")),
         _ => all.extend(set(guest, ("migrate-postcopy", ""), "migrate_start_postcopy", SWITCH)),
     }
     if job.throttle_percent.is_none_or(|percent| percent == 0) && job.auto_converge != Some(true) {

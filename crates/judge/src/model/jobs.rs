@@ -10,6 +10,11 @@ pub const DEFAULT_DOWNTIME_NS: u64 = 300_000_000;
 /// again in a pass counts once, so that the part is hardly above 100.
 pub const ENDLESS_PERCENT: f64 = 90.0;
 
+/// Seconds since its start; where that is not reported, since it was first seen.
+pub fn elapsed_s(job: &Job) -> f64 {
+    job.elapsed_ns.unwrap_or(job.watched_ns) as f64 / 1e9
+}
+
 /// How far a job is, percent of its bytes.
 pub fn progress(job: &Job) -> Option<f64> {
     let all = job.total.filter(|all| *all > 0)? as f64;

@@ -220,7 +220,7 @@ groups! {
     /// Rules about migrations and other jobs.
     jobs: JobThresholds {
         /// What the guest writes, percent of what its migration moves.
-        dirtied: Steps = Steps::new(NEVER, ENDLESS_PERCENT, NEVER), "Chosen: memory that each pass finds written again makes 100";
+        dirtied: Steps = Steps::new(NEVER, ENDLESS_PERCENT, NEVER), "Chosen: memory written in each pass makes 100";
         /// How long a job moves nothing, seconds: a warning.
         stalled_s: f64 = 30.0, "Chosen: six readings through libvirt; QEMU counts a backup by the MiB";
         /// Mean time of the guest's writes during a backup, microseconds.

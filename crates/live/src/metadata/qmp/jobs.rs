@@ -86,7 +86,7 @@ pub(super) fn ask(monitor: &mut QmpConversation, may_run: bool) -> Vec<Job> {
     let of_blocks: Vec<QmpJob> = query(monitor, "jobs").unwrap_or_default();
     if !of_blocks.is_empty() {
         let details: Vec<QmpBlockJob> = query(monitor, "block-jobs").unwrap_or_default();
-        jobs.extend(of_blocks.into_iter().filter_map(|job| block_job(job, &details)));
+        jobs.extend(of_blocks.iter().filter_map(|job| block_job(job, &details)));
     }
     if !may_run {
         jobs.extend(query::<QmpDump>(monitor, "dump").and_then(dump));
@@ -138,7 +138,7 @@ fn nanoseconds(ms: u64) -> Option<u64> {
 }
 
 /// A job that is not over.
-fn block_job(job: QmpJob, details: &[QmpBlockJob]) -> Option<Job> {
+fn block_job(job: &QmpJob, details: &[QmpBlockJob]) -> Option<Job> {
     if matches!(job.status.as_str(), "concluded" | "null" | "aborting") && job.error.is_none() {
         return None;
     }
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn block_jobs_and_their_errors() {
         let job = |text: &str, details: &str| {
-            block_job(serde_json::from_str(text).unwrap(), &serde_json::from_str::<Vec<_>>(details).unwrap())
+            block_job(&serde_json::from_str(text).unwrap(), &serde_json::from_str::<Vec<_>>(details).unwrap())
         };
         let running = r#"{"id": "d0", "type": "backup", "status": "running", "current-progress": 10,
             "total-progress": 100}"#;
