@@ -64,7 +64,7 @@ fn boot(options: &str) -> Result<String, String> {
     let shared = dir.join("shared-instructions");
     let script = |name: &str, args: &[&Path]| {
         let mut command = Command::new("sh");
-        command.arg(nested.join(name)).args(args).env("COUNT_INSTRUCTIONS", "1");
+        command.arg(nested.join(name)).args(args).env("MACHINE", "amd64-instructions");
         command.output().map_err(|e| format!("{name}: {e}"))
     };
     let prepared = script("prepare.sh", &[&dir])?;

@@ -1,4 +1,4 @@
-//! A host that QEMU emulates in software, with a real `kvm_amd` in it: `tests/nested/` prepares and boots it.
+//! A host that QEMU emulates in software, with a real KVM in it: `tests/nested/` prepares and boots it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,17 +8,19 @@ use std::sync::{Mutex, PoisonError};
 const TRIES: usize = 3;
 
 /// What this machine lacks to emulate a host in which these programs run too.
-pub fn missing(tools: &[&str]) -> Option<String> {
+pub fn missing(machine: Machine, tools: &[&str]) -> Option<String> {
     if let Some(why) = super::guests_refused() {
         return Some(why);
     }
-    if !cfg!(target_arch = "x86_64") {
-        return Some("the emulated host is an x86 one".into());
-    }
+    let emulator = match machine {
+        Machine::Arm64 => "qemu-system-aarch64",
+        _ if !cfg!(target_arch = "x86_64") => return Some("the emulated host is an x86 one".into()),
+        _ => "qemu-system-x86_64",
+    };
     let have = |tool: &str| {
         Command::new("sh").args(["-c", &format!("command -v {tool}")]).output().is_ok_and(|o| o.status.success())
     };
-    let all = ["qemu-system-x86_64", "apt-get", "dpkg-deb", "timeout"];
+    let all = [emulator, "apt-get", "dpkg-deb", "timeout"];
     all.iter().chain(tools).find(|tool| !have(tool)).map(|tool| format!("no {tool}"))
 }
 
@@ -27,27 +29,53 @@ pub fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nested")
 }
 
-/// What the emulated host's clock follows.
+/// A script of that folder that is a job, after what jobs share.
+pub fn job(name: &str) -> String {
+    let read = |name: &str| std::fs::read_to_string(scripts().join(name)).expect("a script");
+    read("wait.sh") + &read(name)
+}
+
+/// What is emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clock {
-    /// Real time, on two CPUs: whatever else runs on this machine takes time from the emulated one.
-    RealTime,
-    /// Instructions, 16 ns each, on one CPU: no other program shows in its times.
-    Instructions,
+pub enum Machine {
+    /// An AMD host whose clock follows real time, on two CPUs: whatever else runs on this machine takes time from the
+    /// emulated one.
+    Amd,
+    /// The same with a clock of instructions, 16 ns each, on one CPU: no other program shows in its times.
+    AmdOfInstructions,
+    /// An arm64 host in real time. It does not run the programs of this machine, whose files it has in `/machine`.
+    Arm64,
+}
+
+impl Machine {
+    /// As the scripts name it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Amd => "amd64",
+            Self::AmdOfInstructions => "amd64-instructions",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// The folder of its kernel and initrd.
+    pub fn folder(self) -> PathBuf {
+        let name = if self == Self::Arm64 { "nested-arm64" } else { "nested" };
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    }
 }
 
 /// Runs a job in the emulated host for at most `seconds`, until the job has written `finished` to its shared folder.
 /// Returns that folder, or why the job did not finish.
-pub fn run(name: &str, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf, String> {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested");
+pub fn run(name: &str, machine: Machine, job: &str, seconds: u32) -> Result<PathBuf, String> {
+    let dir = machine.folder();
     {
         static PREPARES: Mutex<()> = Mutex::new(());
         let _one = PREPARES.lock().unwrap_or_else(PoisonError::into_inner);
-        script("prepare.sh", &[&dir], "", clock)?;
+        script("prepare.sh", &[&dir], "", machine)?;
     }
     let mut died = String::new();
     for _ in 0..TRIES {
-        match life(&dir, &dir.join(name), clock, job, seconds) {
+        match life(&dir, &dir.join(name), machine, job, seconds) {
             Ok(shared) => return Ok(shared),
             Err(why) => died = why,
         }
@@ -58,7 +86,7 @@ pub fn run(name: &str, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf,
 /// Runs these tests of the calling binary in the emulated host, with these environment settings, for at most `seconds`.
 /// The tests have to pass and to say `ran` times that they ran. Returns an error if the host is not available.
 pub fn run_tests(name: &str, environment: &str, tests: &[&str], seconds: u32, ran: usize) -> Result<(), String> {
-    let shared = run(name, Clock::RealTime, &(tests_job(environment, tests) + "touch /shared/finished\n"), seconds)?;
+    let shared = run(name, Machine::Amd, &(tests_job(environment, tests) + "touch /shared/finished\n"), seconds)?;
     assert_passed(&shared, ran);
     Ok(())
 }
@@ -80,7 +108,7 @@ pub fn run_tests_then_alone(
         env!("CARGO_BIN_EXE_kvmtop"),
         alone.join(" ")
     );
-    let shared = run(name, Clock::RealTime, &job, seconds)?;
+    let shared = run(name, Machine::Amd, &job, seconds)?;
     assert_passed(&shared, ran);
     let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
     if read("alone-status").is_empty() {
@@ -113,10 +141,10 @@ fn assert_passed(shared: &Path, ran: usize) {
 }
 
 /// Runs a script of `tests/nested`; its output, or the last line of what went wrong.
-fn script(name: &str, args: &[&Path], last: &str, clock: Clock) -> Result<String, String> {
+fn script(name: &str, args: &[&Path], last: &str, machine: Machine) -> Result<String, String> {
     let mut command = Command::new("sh");
     command.arg(scripts().join(name)).args(args).arg(last);
-    command.env("COUNT_INSTRUCTIONS", if clock == Clock::Instructions { "1" } else { "0" });
+    command.env("MACHINE", machine.word());
     let out = command.output().map_err(|e| e.to_string())?;
     let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let last_line =
@@ -129,11 +157,11 @@ fn script(name: &str, args: &[&Path], last: &str, clock: Clock) -> Result<String
 }
 
 /// One life of the emulated host.
-fn life(dir: &Path, shared: &Path, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf, String> {
+fn life(dir: &Path, shared: &Path, machine: Machine, job: &str, seconds: u32) -> Result<PathBuf, String> {
     let _ = std::fs::remove_dir_all(shared);
     std::fs::create_dir_all(shared).map_err(|e| e.to_string())?;
     std::fs::write(shared.join("job"), job).map_err(|e| e.to_string())?;
-    let said = script("boot.sh", &[dir, shared], &seconds.to_string(), clock);
+    let said = script("boot.sh", &[dir, shared], &seconds.to_string(), machine);
     if shared.join("finished").exists() {
         return Ok(shared.to_path_buf());
     }

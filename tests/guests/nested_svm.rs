@@ -9,7 +9,7 @@
 
 use crate::common;
 use crate::common::guest::Work;
-use crate::common::nested::{self, Clock};
+use crate::common::nested::{self, Machine};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,10 +32,10 @@ const WORK: [Work; 6] = [
 ];
 
 pub fn exits_agree_with_perf_kvm_stat() {
-    if let Some(why) = nested::missing(&["perf", "setcap", "setpriv"]) {
+    if let Some(why) = nested::missing(Machine::Amd, &["perf", "setcap", "setpriv"]) {
         return common::skipped(TEST, &why);
     }
-    let job = std::fs::read_to_string(nested::scripts().join("job.sh")).expect("the job");
+    let job = nested::job("job.sh");
     let guest = std::env::current_exe().expect("own path");
     let words: Vec<String> = WORK.iter().map(|work| work.word()).collect();
     let after = |text: &'static str, before: &str| text.lines().find_map(|l| l.strip_prefix(before)).expect("rights");
@@ -49,16 +49,18 @@ pub fn exits_agree_with_perf_kvm_stat() {
         words.join(",")
     );
     let hosts = [
-        ("exits", Clock::RealTime, "two CPUs"),
-        ("exits-of-instructions", Clock::Instructions, "clock of instructions"),
+        ("exits", Machine::Amd, "two CPUs"),
+        ("exits-of-instructions", Machine::AmdOfInstructions, "clock of instructions"),
     ];
     // Both at once: each waits half of its time, and what is compared of the second follows no clock but its own.
     let job = format!("{settings}{job}");
     let ended = std::thread::scope(|scope| {
-        let run = |name, clock| nested::run(name, clock, &job, 480);
-        hosts.map(|(name, clock, _)| scope.spawn(move || run(name, clock))).map(|host| host.join().expect("it ends"))
+        let run = |name, machine| nested::run(name, machine, &job, 480);
+        hosts
+            .map(|(name, machine, _)| scope.spawn(move || run(name, machine)))
+            .map(|host| host.join().expect("it ends"))
     });
-    for ((_, clock, words), ended) in hosts.into_iter().zip(ended) {
+    for ((_, machine, words), ended) in hosts.into_iter().zip(ended) {
         let shared = match ended {
             Ok(shared) => shared,
             Err(why) => {
@@ -67,7 +69,7 @@ pub fn exits_agree_with_perf_kvm_stat() {
             }
         };
         for engine in ["perf", "bpf"] {
-            compare(engine, clock, &shared);
+            compare(engine, machine, &shared);
             common::ran(&format!("{TEST} ({engine}, {words})"));
         }
     }
@@ -197,7 +199,7 @@ fn kvm_counts_as_many(engine: &str, intervals: &[Value]) {
     );
 }
 
-fn compare(engine: &str, clock: Clock, shared: &Path) {
+fn compare(engine: &str, machine: Machine, shared: &Path) {
     let text = read(shared.join(format!("{engine}.json")));
     let err = read(shared.join(format!("{engine}.err")));
     let intervals = common::intervals(text.as_bytes());
@@ -206,13 +208,13 @@ fn compare(engine: &str, clock: Clock, shared: &Path) {
     assert_eq!(intervals.iter().map(|i| i["lost_events"].as_u64().expect("lost_events")).sum::<u64>(), 0, "{engine}");
     // `bpf_raw_tp_link_show_fdinfo` in kernel/bpf/syscall.c; a classic tracepoint is a perf event.
     let raw = read(shared.join(format!("{engine}.files"))).contains("tp_name:\tkvm_exit\n");
-    assert_eq!(raw, engine == "bpf" && clock == Clock::Instructions, "{engine}: a raw kvm_exit");
+    assert_eq!(raw, engine == "bpf" && machine == Machine::AmdOfInstructions, "{engine}: a raw kvm_exit");
     let perf = |event: &str| perf_table(&read(shared.join(format!("{engine}.{event}"))));
 
     let (live, perfs) = (exits(&intervals), perf("vmexit"));
     let counts = |table: &Table| table.iter().map(|(name, row)| (name.clone(), row.count)).collect::<Vec<_>>();
     assert_eq!(counts(&live), counts(&perfs), "{engine}: exits");
-    if clock == Clock::Instructions {
+    if machine == Machine::AmdOfInstructions {
         live_times_are_close(engine, &live, &perfs);
     }
     for rare in ["cpuid", "read_cr4", "write_cr4"] {
@@ -223,7 +225,7 @@ fn compare(engine: &str, clock: Clock, shared: &Path) {
     equal_to_the_digit(&exits(&[report]), &perfs);
 
     // On one CPU the guest may run for long between the two readings that this compares.
-    if clock == Clock::RealTime {
+    if machine == Machine::Amd {
         kvm_counts_as_many(engine, &intervals);
     }
 
