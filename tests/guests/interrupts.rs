@@ -7,7 +7,7 @@ use crate::common::guest::{Guest, LINE, Way, Work};
 use crate::common::nested::{self, Machine};
 use crate::common::qemu::{self, Running};
 use engine::bpf::BpfEngine;
-use engine::events::{Engine, OnDemand};
+use engine::events::{Engine, OnDemand, VcpuThread};
 use kvm::Space;
 use kvm::topology::HostTopology;
 use rustix::process::Signal;
@@ -39,7 +39,7 @@ fn watched(engine: &mut BpfEngine, sleeps: bool) -> Guest {
     let pid = guest.pid() as i32;
     guest.go();
     guest.wait_done();
-    engine.watch(&[(pid, pid)], &mut [(vcpu_of(pid).expect("the vCPU's thread"), pid)].into_iter());
+    engine.watch(&[(pid, pid)], &mut thread_of_vcpu(pid).into_iter());
     guest
 }
 
@@ -48,6 +48,10 @@ fn vcpu_of(pid: i32) -> Option<i32> {
     let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let name = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
     tasks.find(|task| name(task).starts_with("CPU 0/KVM"))?.file_name().to_str()?.parse().ok()
+}
+
+fn thread_of_vcpu(process: i32) -> Option<VcpuThread> {
+    Some(VcpuThread { tid: vcpu_of(process)?, process, number: None })
 }
 
 fn of(engine: &mut BpfEngine, guest: &Guest, source: IrqSource) -> Injection {
@@ -74,7 +78,7 @@ fn every_interrupt_of_a_sleeping_vcpu_counts() {
         guest.interrupt(way, times);
         let seen = of(&mut engine, &guest, source);
         let times = u64::from(times);
-        assert_eq!((seen.count, seen.joined, seen.vcpu), (times, 0, 0), "{way:?}");
+        assert_eq!((seen.count, seen.joined, seen.vcpu), (times, 0, Some(0)), "{way:?}");
         assert!(
             matches!(seen.by, ThreadKind::Main | ThreadKind::Other) && seen.tid.is_some(),
             "{way:?}: {:?}",
@@ -136,10 +140,10 @@ fn what_the_vmm_wakes_is_no_doorbell() {
     // A thread names itself once it runs.
     let looks = std::iter::repeat_with(|| {
         std::thread::sleep(Duration::from_millis(10));
-        vcpu_of(pid)
+        thread_of_vcpu(pid)
     });
     let vcpu = looks.take(1000).flatten().next().expect("the vCPU's thread");
-    engine.watch(&[(pid, pid)], &mut [(vcpu, pid)].into_iter());
+    engine.watch(&[(pid, pid)], &mut [vcpu].into_iter());
     guest.go();
     guest.wait_done();
     let seen = &engine.read().interrupts[&pid];
@@ -176,14 +180,16 @@ fn stay_on_one_cpu() {
 /// interrupt to the wake-up, from there to the CPU, and from the interrupt to the guest, in microseconds. An interrupt
 /// began between its two events, when it is set and when it is accepted: each time has a value for the shortest way and
 /// a value for the longest.
-fn ways_by_ftrace(text: &str, injector: i32) -> (u64, [(f64, f64); 3]) {
-    let (mut set, mut accepted, mut woken, mut enters) = (0.0, None, None, None);
+pub fn ways_by_ftrace(text: &str, injector: i32) -> (u64, [(f64, f64); 3]) {
+    let (mut set, mut accepted, mut woken, mut enters) = (None, None, None, None);
     let (mut count, mut before, mut sums) = (0, 0.0, [0.0; 3]);
     for event in ftrace::events(text) {
         let is_injector = event.task.ends_with(&format!("-{injector}"));
         match event.name {
-            "kvm_set_irq" | "kvm_msi_set_irq" if is_injector => set = event.us,
-            "kvm_apic_accept_irq" if is_injector => (accepted, woken, enters) = (Some((set, event.us)), None, None),
+            "kvm_set_irq" | "kvm_msi_set_irq" | "kvm_irq_line" if is_injector => set = Some(event.us),
+            "kvm_apic_accept_irq" | "vgic_update_irq_pending" if is_injector => {
+                (accepted, woken, enters) = (Some((set.take().unwrap_or(event.us), event.us)), None, None);
+            }
             "sched_waking" if is_injector => woken = accepted.take().map(|at| (at, event.us)),
             "sched_switch" => {
                 if let Some(((set, at), woke)) = woken.take() {
@@ -275,7 +281,7 @@ fn doorbells_wake_an_iothread_as_ftrace_says() {
     common::ran(NAME);
     let pid = guest.0.id() as i32;
     let bells = |engine: &mut BpfEngine| -> Vec<Doorbell> {
-        engine.watch(&[(pid, pid)], &mut vcpu_of(pid).into_iter().map(|tid| (tid, pid)));
+        engine.watch(&[(pid, pid)], &mut thread_of_vcpu(pid).into_iter());
         engine.read().interrupts.remove(&pid).unwrap_or_default().doorbells
     };
     let count = |bells: &[Doorbell]| bells.iter().map(|bell| bell.time.count).sum::<u64>();

@@ -8,6 +8,9 @@
  * a context announced last belongs to what its vCPUs accept next, and the vCPU thread that it wakes then is the target.
  * kvm_vcpu_wakeup says whether the vCPU did sleep in KVM, kvm_entry when it runs the guest again.
  *
+ * On arm64 one event stands for all of this (vgic_update_irq_pending), and names no vCPU for a line: the one that it
+ * wakes is its target. A line that wakes none is counted, not timed; IPIs and messages of an ITS have no such event.
+ *
  * An interrupt that comes to a vCPU while another one is on its way to it is counted, not timed.
  *
  * The other way, a guest's write that KVM turns into an eventfd (a doorbell) wakes a thread of its VMM or vhost within
@@ -49,7 +52,7 @@ struct ring {
 
 /* A vCPU's thread, and the wake-up that an interrupt gave it. */
 struct vcpu {
-	u32 owner, vcpu;
+	u32 owner, vcpu; /* kvmtop fills these; a vCPU whose number it does not know is NO_VCPU */
 	u64 at, waking, running; /* ns; `waking` 0: none */
 };
 
@@ -308,6 +311,12 @@ static noinline struct irq_cell *cell_of(const struct irq_key *key)
 	return cell;
 }
 
+static always_inline int add_count(struct irq_cell *cell, u64 times)
+{
+	__sync_fetch_and_add(&cell->count, times);
+	return 0;
+}
+
 /* Counts an interrupt, and lets its way begin. */
 static always_inline int begin(const struct irq_key *key, u64 now)
 {
@@ -317,7 +326,7 @@ static always_inline int begin(const struct irq_key *key, u64 now)
 
 	if (!cell)
 		return lost();
-	__sync_fetch_and_add(&cell->count, 1);
+	add_count(cell, 1);
 	if (!bpf_map_update_elem(&flights, &target, &flight, BPF_NOEXIST)) {
 		__sync_fetch_and_add(flights_to(&target), 1);
 		return 0;
@@ -334,47 +343,87 @@ static always_inline int begin(const struct irq_key *key, u64 now)
 	return 0;
 }
 
+/* An interrupt comes to a vCPU, or to one that the wake-up tells (NO_VCPU). */
+static noinline int accept(struct cpu *cpu, u32 source, u32 number, u32 vcpu)
+{
+	u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
+	u32 process = id >> 32, by, *owner = 0;
+	struct irq_key key = {};
+	struct irq_cell *cell;
+	struct context *c;
+
+	if (!cpu)
+		return 0;
+	c = context(cpu);
+	by = injector(cpu, id);
+	key.source = source;
+	key.number = number;
+	key.vcpu = vcpu;
+	key.by = by;
+	if (by != INTERRUPT)
+		owner = bpf_map_lookup_elem(&watched, &process);
+	c->at = now;
+	if (owner) {
+		key.owner = *owner;
+		if (by != VCPU)
+			key.tid = id;
+	}
+	c->key = key;
+	if (owner && vcpu != NO_VCPU)
+		return begin(&key, now);
+	if (owner) {
+		cell = cell_of(&key);
+		return cell ? add_count(cell, 1) : lost();
+	}
+	/* All other tasks belong to guests that are not watched. */
+	if (by == INTERRUPT || by == KWORKER)
+		count_foreign(1, 0);
+	else
+		c->at = 0;
+	return 0;
+}
+
 /* vcpu_id (called apicid), delivery mode, trigger mode, vector */
 SEC("raw_tracepoint/kvm_apic_accept_irq")
 int kvm_apic_accept_irq(struct raw_args *ctx)
 {
-	u32 mode = ctx->arg[1] >> 8 & 7, vector = ctx->arg[3] & 0xff;
-	u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
-	u32 process = id >> 32, by, *owner = 0;
+	u32 mode = ctx->arg[1] >> 8 & 7, vector = ctx->arg[3] & 0xff, source;
 	struct cpu *cpu = this_cpu();
-	struct irq_key key = {};
 	struct context *c;
 
 	/* 0 and 1: fixed and lowest priority. The other modes (NMI, INIT, ...) lack a vector. */
 	if (!cpu || mode > 1)
 		return 0;
 	c = context(cpu);
-	by = injector(cpu, id);
 	if (c->task != bpf_get_current_task()) {
 		c->task = bpf_get_current_task();
 		c->source = LOCAL;
 	}
-	key.source = c->source == GSI || c->number == vector ? c->source : LOCAL;
-	key.number = key.source == GSI ? c->number : vector;
-	key.vcpu = ctx->arg[0];
-	key.by = by;
-	if (by != INTERRUPT)
-		owner = bpf_map_lookup_elem(&watched, &process);
-	c->at = now;
-	if (!owner) {
-		c->key = key;
-		/* All other tasks belong to guests that are not watched. */
-		if (by == INTERRUPT || by == KWORKER)
-			count_foreign(1, 0);
-		else
-			c->at = 0;
+	source = c->source == GSI || c->number == vector ? c->source : LOCAL;
+	return accept(cpu, source, source == GSI ? c->number : vector, ctx->arg[0]);
+}
+
+/* How long after a line a vCPU's wake-up is taken to be due to it: no event ends an injection by irqfd. */
+#define MAX_WAKE_NS 10000000
+
+/*
+ * vcpu_id, number, level (arch/arm64/kvm/vgic/trace.h). Numbers below 32 are the vCPU's own, such as its timer; the
+ * others are lines, for which KVM passes vCPU 0 whatever their target is.
+ */
+SEC("raw_tracepoint/vgic_update_irq_pending")
+int vgic_update_irq_pending(struct raw_args *ctx)
+{
+	struct cpu *cpu = this_cpu();
+	u32 number = ctx->arg[1];
+
+	if (!cpu)
+		return 0;
+	context(cpu)->task = bpf_get_current_task();
+	if (!(ctx->arg[2] & 0xff)) {
+		context(cpu)->at = 0;
 		return 0;
 	}
-	key.owner = *owner;
-	if (by != VCPU)
-		key.tid = id;
-	c->key = key;
-	return begin(&key, now);
+	return number < 32 ? accept(cpu, LOCAL, number, ctx->arg[0]) : accept(cpu, SPI, number - 32, NO_VCPU);
 }
 
 /*
@@ -515,6 +564,7 @@ static noinline int wakes_vcpu(struct context *c, u64 task)
 {
 	struct flight *flight;
 	struct target target;
+	struct irq_cell *cell;
 	struct vcpu *v;
 	u32 tid;
 
@@ -524,9 +574,19 @@ static noinline int wakes_vcpu(struct context *c, u64 task)
 	v = bpf_map_lookup_elem(&vcpus, &tid);
 	if (!v)
 		return 0;
-	if (!c->key.owner) {
+	/* Nothing said which vCPU of which guest it was for. */
+	if (c->key.vcpu == NO_VCPU &&
+	    (v->vcpu == NO_VCPU || !is_in_kvm(task) || bpf_ktime_get_ns() - c->at > MAX_WAKE_NS))
+		return 0;
+	if (!c->key.owner || (c->key.vcpu == NO_VCPU && c->key.owner == v->owner)) {
+		cell = c->key.owner ? cell_of(&c->key) : 0;
+		if (cell)
+			add_count(cell, -1);
+		else
+			count_foreign(0, 1);
 		c->key.owner = v->owner;
-		count_foreign(0, 1);
+		if (c->key.vcpu == NO_VCPU)
+			c->key.vcpu = v->vcpu;
 		begin(&c->key, c->at);
 	}
 	target.owner = c->key.owner;
@@ -693,6 +753,29 @@ int kvm_entry_raw(struct raw_args *ctx)
 		cpu->task = task;
 		cpu->entered.owner = bpf_get_current_pid_tgid() >> 32;
 		cpu->entered.vcpu = number_at(vcpu + at_vcpu_id);
+	}
+	entered(task, &cpu->entered);
+	return 0;
+}
+
+/* arm64 passes the program counter: the thread tells which vCPU it is. */
+SEC("raw_tracepoint/kvm_entry")
+int kvm_entry_by_thread(struct raw_args *ctx)
+{
+	u64 task = bpf_get_current_task();
+	u32 tid = bpf_get_current_pid_tgid();
+	struct cpu *cpu = this_cpu();
+	struct vcpu *v;
+
+	if (!cpu)
+		return 0;
+	if (cpu->task != task) {
+		v = bpf_map_lookup_elem(&vcpus, &tid);
+		if (!v)
+			return 0;
+		cpu->task = task;
+		cpu->entered.owner = v->owner;
+		cpu->entered.vcpu = v->vcpu;
 	}
 	entered(task, &cpu->entered);
 	return 0;

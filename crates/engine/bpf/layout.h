@@ -150,13 +150,15 @@ struct disk_cell {
 	struct span device; /* from issued to completed */
 };
 
-enum irq_source { LOCAL, GSI, MSI, IPI };
+enum irq_source { LOCAL, GSI, MSI, IPI, SPI };
+
+#define NO_VCPU 0xffffffffu
 
 /* Interrupts of one kind to one vCPU, by one injector (interrupts.bpf.c). */
 struct irq_key {
 	u32 owner;
-	u32 source, number; /* enum irq_source; the GSI, else the vector */
-	u32 vcpu;	    /* KVM's number of the target */
+	u32 source, number; /* enum irq_source; the line of a GSI or an SPI, else the vector */
+	u32 vcpu;	    /* KVM's number of the target, or NO_VCPU */
 	u32 by, tid; /* enum thread_kind; its id where it is a thread of the guest but no vCPU, else 0 */
 };
 

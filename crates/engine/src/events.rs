@@ -64,6 +64,13 @@ pub struct Reading {
     pub events: u64,
 }
 
+/// What to run where KVM is not there.
+pub const LOAD_KVM: &str = if cfg!(target_arch = "aarch64") {
+    "`dmesg | grep -i kvm`: KVM is part of an arm64 kernel, and needs a host that boots it at EL2"
+} else {
+    "modprobe kvm_intel (or kvm_amd)"
+};
+
 /// Why an engine or a part of it cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
@@ -83,6 +90,17 @@ pub enum OnDemand {
     Disks,
     /// What interrupts guests ([`Reading::interrupts`]).
     Interrupts,
+}
+
+/// A vCPU thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VcpuThread {
+    /// The thread.
+    pub tid: i32,
+    /// Its guest's process.
+    pub process: i32,
+    /// KVM's number of the vCPU, where it is known: arm64's events do not say it.
+    pub number: Option<u32>,
 }
 
 /// A way to count exits. It runs on the collector's thread.
@@ -115,8 +133,8 @@ pub trait Engine: Send {
     }
 
     /// Whose requests of block devices and whose interrupts count: processes, and the guest's process that each works
-    /// for; and the vCPU threads, each with the guest's process: the targets of interrupts.
-    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = (i32, i32)>) {
+    /// for; and the vCPU threads: the targets of interrupts.
+    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = VcpuThread>) {
         let _ = (processes, vcpus);
     }
 

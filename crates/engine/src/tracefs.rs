@@ -2,7 +2,7 @@
 //!
 //! Both tracing engines start here, so errors explain why a host cannot be traced and what to do about it.
 
-use crate::events::EngineError;
+use crate::events::{EngineError, LOAD_KVM};
 use kvm::format::{self, EventFormat};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ impl Tracefs {
             Ok(_) => Ok(self),
             Err(_) if !self.root.join("events/kvm").is_dir() => Err(EngineError {
                 cause: format!("{} has no kvm events: the kvm module is not loaded", self.root.display()),
-                fix: "modprobe kvm_intel (or kvm_amd)".into(),
+                fix: LOAD_KVM.into(),
             }),
             Err(e) => Err(e),
         }

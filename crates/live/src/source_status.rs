@@ -3,7 +3,7 @@
 use crate::proc::discovery::{Discovered, UnreadCount};
 use crate::proc::file::FileError;
 use crate::proc::paths::SystemPaths;
-use engine::events::{Engine, EngineError, Reading};
+use engine::events::{Engine, EngineError, LOAD_KVM, Reading};
 use sample::{EngineLevel, HostFacts, SourceId, SourceStatus};
 
 /// What /proc showed in a tick.
@@ -111,8 +111,10 @@ pub(crate) fn no_kvm(paths: &SystemPaths) -> Option<SourceStatus> {
         SourceStatus::missing(
             SourceId::Kvm,
             "this host has no /dev/kvm: no KVM guest can run on it",
-            "modprobe kvm_intel or kvm_amd; where that fails, enable VT-x or SVM in the firmware, or nested \
-             virtualisation in the hypervisor below",
+            format!(
+                "{LOAD_KVM}; where that fails, enable virtualisation (VT-x, SVM) in the firmware, or nested \
+                 virtualisation in the hypervisor below"
+            ),
         )
     })
 }

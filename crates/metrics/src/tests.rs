@@ -103,7 +103,7 @@ fn interrupts(second: u64) -> GuestInterrupts {
     let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
     let one = |vcpu: u32| Injection {
         source: IrqSource::Msi(0x31),
-        vcpu,
+        vcpu: Some(vcpu),
         by: ThreadKind::Iothread,
         count: 10 * second,
         wake: times(5 * second, 4),
@@ -361,8 +361,8 @@ const TAIL: &str = "
 - `device` of `kvmtop_host_disk` is a block device of the host, `operation` is `read`, `write`, `flush` or `other`.
   They are timed with `--engine-detail disks` alone. Flushes and devices of the device mapper have no time in the
   device.
-- `source` of an interrupt is `gsi` (a line of the guest's interrupt controller), `msi`, `ipi` or `local` (the local
-  APIC's timer, mostly), `number` the line's, else the vector; `by` is who injects: `main`, `iothread`, `vhost`,
+- `source` of an interrupt is `gsi` or `spi` (a line of the guest's interrupt controller), `msi`, `ipi` or `local` (the
+  vCPU's timer, mostly), `number` the line's, else the vector; `by` is who injects: `main`, `iothread`, `vhost`,
   `vcpu`, `kworker`, `interrupt` (of the host) or `other`. `to` is what a doorbell wakes, in the same words. They are
   traced with `--engine-detail interrupts` alone.
 - `kvmtop_finding` has the number of findings of that rule; a finding about the host has an empty `domain`.

@@ -88,7 +88,7 @@ const JOBS: &[Column<Job>] = &[
 /// What interrupted its vCPUs, where that was traced, in the words of a guest's page.
 const INTERRUPTS: &[Column<InjectionModel>] = &[
     ("<INTERRUPT", |i| i.source.to_string()),
-    ("<TO", |i| format!("vcpu {}", i.vcpu)),
+    ("<TO", |i| i.vcpu.map_or_else(|| "-".into(), |vcpu| format!("vcpu {vcpu}"))),
     ("<FROM", |i| i.comm.as_deref().map_or_else(|| i.by.as_str().into(), |comm| cut(comm, 32))),
     ("COUNT", |i| i.count.to_string()),
     ("/s", |i| or_unknown(i.rate(), rate)),

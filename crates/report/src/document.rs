@@ -594,14 +594,15 @@ objects! {
     /// Interrupts of one kind to one vCPU, by one injector, in the interval.
     pub struct JsonInterrupt(i: &InjectionModel) {
         /// What it is: `gsi` (a line of the interrupt controller), `msi` (a message), `ipi` (from another vCPU),
-        /// `local` (announced by nothing: the local APIC's timer, mostly).
+        /// `local` (announced by nothing: the vCPU's timer, mostly), `spi` (a line on arm64, where `msi` and `ipi` are
+        /// not seen).
         source: &'static str = i.source.as_str(),
-        /// Number of the line (`gsi`), else the vector.
+        /// Number of the line (`gsi`, `spi`), else the vector.
         number: u32 = i.source.number(),
-        /// The device that a PC has on this line. `null`: another line, or no line.
+        /// The device that a PC, or QEMU's `virt`, has on this line. `null`: another line, or no line.
         line: Option<&'static str> = i.source.line_name(),
-        /// KVM's number of the vCPU.
-        vcpu: u32 = i.vcpu,
+        /// KVM's number of the vCPU. `null`: not known, as of an `spi` that wakes none.
+        vcpu: Option<u32> = i.vcpu,
         /// Who injected it: `main`, `iothread`, `vhost`, `vcpu`, `kworker` (irqfd's slow path), `interrupt` (of the
         /// host: an assigned device without posted interrupts), `other`.
         by: &'static str = i.by.as_str(),

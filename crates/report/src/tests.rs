@@ -204,7 +204,7 @@ fn interrupts_and_doorbells_stand_below_the_disks() {
     let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
     let injection = sample::Injection {
         source: IrqSource::Gsi(4),
-        vcpu: 1,
+        vcpu: Some(1),
         by: ThreadKind::Iothread,
         comm: Some("IO iothread1".into()),
         count: 30,

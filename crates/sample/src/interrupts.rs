@@ -12,7 +12,7 @@ use strum::IntoStaticStr;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GuestInterrupts {
-    /// Interrupts that KVM gave to the vCPUs' local APICs, by what they are and who injected them.
+    /// Interrupts that KVM gave to the vCPUs, by what they are and who injected them.
     pub injections: Vec<Injection>,
     /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, by place and thread.
     pub doorbells: Vec<Doorbell>,
@@ -46,8 +46,8 @@ growing!(Doorbell { time } space, address, to, tid, comm);
 pub struct Injection {
     /// What they are.
     pub source: IrqSource,
-    /// KVM's number of the vCPU.
-    pub vcpu: u32,
+    /// KVM's number of the vCPU; `None` where no event says it: a line of arm64 that wakes none.
+    pub vcpu: Option<u32>,
     /// Who injected them.
     pub by: ThreadKind,
     /// The injecting thread of the guest, where it is one and no vCPU.
@@ -80,8 +80,10 @@ pub enum IrqSource {
     Msi(u32),
     /// From one vCPU to another, by its vector.
     Ipi(u32),
-    /// Announced by nothing, by its vector: the local APIC's timer, mostly.
+    /// Announced by nothing, by its vector: the local APIC's timer, mostly. On arm64 the vCPU's own, by its number.
     Local(u32),
+    /// A line of an arm64 guest's interrupt controller, by its number.
+    Spi(u32),
 }
 
 impl Default for IrqSource {
@@ -91,9 +93,17 @@ impl Default for IrqSource {
 }
 
 impl IrqSource {
-    /// The device that a PC has on this line, by convention (ACPI lets firmware route others freely).
+    /// The device that a PC has on this line, by convention (ACPI lets firmware route others freely), or QEMU's machine
+    /// `virt` (hw/arm/virt.c).
     pub fn line_name(self) -> Option<&'static str> {
-        let Self::Gsi(line) = self else { return None };
+        let line = match self {
+            Self::Gsi(line) => line,
+            Self::Spi(1) => return Some("pl011"),
+            Self::Spi(2) => return Some("pl031"),
+            Self::Spi(3..=6) => return Some("pcie"),
+            Self::Spi(16..=47) => return Some("virtio-mmio"),
+            _ => return None,
+        };
         Some(match line {
             0 | 2 => "timer",
             1 => "keyboard",
@@ -112,7 +122,7 @@ impl IrqSource {
 
     /// The number of the line, or the vector.
     pub fn number(self) -> u32 {
-        let (Self::Gsi(n) | Self::Msi(n) | Self::Ipi(n) | Self::Local(n)) = self;
+        let (Self::Gsi(n) | Self::Msi(n) | Self::Ipi(n) | Self::Local(n) | Self::Spi(n)) = self;
         n
     }
 }
@@ -121,8 +131,8 @@ impl IrqSource {
 impl fmt::Display for IrqSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.line_name()) {
-            (Self::Gsi(line), Some(device)) => write!(f, "gsi {line} {device}"),
-            (Self::Gsi(line), None) => write!(f, "gsi {line}"),
+            (Self::Gsi(line) | Self::Spi(line), Some(device)) => write!(f, "{} {line} {device}", self.as_str()),
+            (Self::Gsi(line) | Self::Spi(line), None) => write!(f, "{} {line}", self.as_str()),
             _ => write!(f, "{} {:#04x}", self.as_str(), self.number()),
         }
     }

@@ -202,7 +202,7 @@ rows! {
     UserspaceCell: i32 = |cell| cell.reason;
     OtherTask: (i32, String) = |task| (task.tid, task.comm.clone()), limited by names;
     HostDisk: (u32, u32) = |disk| disk.number;
-    Injection: (IrqSource, u32, ThreadKind, Option<i32>) = |of| (of.source, of.vcpu, of.by, of.tid);
+    Injection: (IrqSource, Option<u32>, ThreadKind, Option<i32>) = |of| (of.source, of.vcpu, of.by, of.tid);
     Doorbell: (Space, u64, i32) = |bell| (bell.space, bell.address, bell.tid);
     Throttling: String = |limit| limit.group.clone();
 }

@@ -26,7 +26,7 @@ impl From<&InjectionModel> for InterruptRow {
         Self {
             key: RowKey::of(i.key()),
             what: i.source.to_string(),
-            to: format!("vcpu {}", i.vcpu),
+            to: i.vcpu.map_or_else(|| "-".into(), |vcpu| format!("vcpu {vcpu}")),
             from: i.comm.clone().unwrap_or_else(|| i.by.as_str().into()),
             rate: i.rate(),
             awake_us: i.kick.mean_us(),
@@ -53,10 +53,10 @@ impl From<&DoorbellModel> for InterruptRow {
 
 /// The columns.
 pub fn columns() -> Vec<Column<InterruptRow>> {
-    const WHAT: &str = "gsi: a line of the guest's interrupt controller. msi: a message by its vector, of which only \
-        the guest knows the device. ipi: from another vCPU. local: mostly the vCPU's own timer. doorbell: an address \
-        by which the guest wakes a thread, as of a virtio queue. What the processor delivers without KVM (AVIC, posted \
-        interrupts of assigned devices) is not seen.";
+    const WHAT: &str = "gsi, spi: a line of the guest's interrupt controller. msi: a message by its vector, of which \
+        only the guest knows the device. ipi: from another vCPU. local: mostly the vCPU's own timer. doorbell: an \
+        address by which the guest wakes a thread, as of a virtio queue. What the processor delivers without KVM \
+        (AVIC, posted interrupts of assigned devices) is not seen.";
     const FROM: &str = "Who sent the interrupt: a thread, a vCPU, kworker (a slow path of KVM), interrupt (of the \
         host: an assigned device). Of a doorbell the device.";
     const AWAKE: &str = "To a vCPU that did not sleep: from the interrupt until it runs the guest again, mean.";
@@ -118,14 +118,15 @@ mod tests {
     #[test]
     fn interrupts_and_doorbells_are_shown_the_most_frequent_first() {
         let mut now = quiet().sample(60.0);
-        let mut timer =
-            Injection { source: IrqSource::Local(0xec), by: ThreadKind::Vcpu, count: 500, ..Injection::default() };
+        let of = |source, vcpu, count| Injection { source, vcpu, count, by: ThreadKind::Vcpu, ..Injection::default() };
+        let mut timer = of(IrqSource::Local(0xec), Some(0), 500);
         (0..100).for_each(|_| timer.wake.add(3_000));
         (0..100).for_each(|_| timer.delay.add(4_000));
         (0..100).for_each(|_| timer.slept.add(9_000));
         let mut bell = Doorbell { address: 0xfe00_3000, comm: "IO iothread1".into(), ..Doorbell::default() };
         (0..40).for_each(|_| bell.time.add(8_000));
-        now.domains[0].interrupts = Some(GuestInterrupts { injections: vec![timer], doorbells: vec![bell] });
+        now.domains[0].interrupts =
+            Some(GuestInterrupts { injections: vec![timer, of(IrqSource::Spi(1), None, 7)], doorbells: vec![bell] });
         let model = Model::new(&now, Base::Previous(&quiet().sample(59.0)));
         let mut state = screen(&quiet(), 120, 40);
         state.view = ScreenView::Page;
@@ -136,6 +137,7 @@ mod tests {
             line.split_whitespace().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(line("0xec"), "local 0xec vcpu 0 vcpu 500 9.00 9.00");
+        assert_eq!(line("spi"), "spi 1 pl011 - vcpu 7.00 - -");
         assert_eq!(line("doorbell"), "doorbell 0xfe003000 IO iothread1 - 40.0 8.00 -");
     }
 

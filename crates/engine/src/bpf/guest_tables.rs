@@ -1,6 +1,6 @@
 //! The programs' tables by guest: what they counted, and the processes and threads that they count for.
 
-use super::layout::GuestKey;
+use super::layout::{GuestKey, NO_VCPU};
 use super::object::Object;
 use super::refusal::Refusal;
 use super::sys::{self, Record};
@@ -43,13 +43,15 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
     }
 }
 
-/// A map from processes or threads to the guest's process that each belongs to. What else is in its values is the
-/// programs', zero at first.
+/// A guest's process, and of a vCPU thread its number.
+type Owner = (i32, Option<u32>);
+
+/// A map from processes or threads to what each belongs to. What else is in its values is the programs', zero at first.
 #[derive(Debug)]
 pub(super) struct WatchedIds {
     map: OwnedFd,
     value_size: usize,
-    known: HashMap<i32, i32>,
+    known: HashMap<i32, Owner>,
 }
 
 impl WatchedIds {
@@ -60,8 +62,8 @@ impl WatchedIds {
     }
 
     /// Sets what is watched. What is beyond the map's size is left out.
-    pub fn set(&mut self, pairs: &[(i32, i32)]) {
-        let wanted: HashSet<(i32, i32)> = pairs.iter().copied().take(MAX_WATCHED).collect();
+    pub fn set(&mut self, pairs: impl Iterator<Item = (i32, Owner)>) {
+        let wanted: HashSet<(i32, Owner)> = pairs.take(MAX_WATCHED).collect();
         let gone: Vec<i32> =
             self.known.iter().filter(|(id, of)| !wanted.contains(&(**id, **of))).map(|p| *p.0).collect();
         for id in gone {
@@ -70,7 +72,7 @@ impl WatchedIds {
             self.known.remove(&id);
         }
         for (id, owner) in wanted {
-            let mut value = owner.to_ne_bytes().to_vec();
+            let mut value = [owner.0.to_ne_bytes(), owner.1.unwrap_or(NO_VCPU).to_ne_bytes()].concat();
             value.resize(self.value_size, 0);
             if !self.known.contains_key(&id) && sys::update(self.map.as_fd(), Some(id.cast_unsigned()), &value).is_ok()
             {
@@ -81,6 +83,6 @@ impl WatchedIds {
 
     /// The guests' processes.
     pub fn owners(&self) -> impl Iterator<Item = i32> {
-        self.known.values().copied()
+        self.known.values().map(|owner| owner.0)
     }
 }

@@ -3,7 +3,7 @@
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
 use super::kernel_btf;
-use super::layout::{BellKey, GuestKey, IrqKey, RawBell, RawIrq, Target};
+use super::layout::{BellKey, GuestKey, IrqKey, NO_VCPU, RawBell, RawIrq, Target};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
 use crate::events::{EngineError, task_name};
@@ -17,8 +17,9 @@ use std::path::Path;
 /// What is not known without it.
 const UNKNOWN: &str = "interrupts of guests are not traced";
 
-/// The programs on raw tracepoints in the order in which they are attached, the last step of an interrupt first.
-pub(super) const PROGRAMS: [&str; 17] = [
+/// The programs on raw tracepoints in the order in which they are attached, the last step of an interrupt first; then
+/// those for events of one architecture.
+pub(super) const PROGRAMS: [&str; 10] = [
     "kvm_vcpu_wakeup",
     "sched_switch",
     "irq_handler_exit",
@@ -28,8 +29,10 @@ pub(super) const PROGRAMS: [&str; 17] = [
     "softirq_exit",
     "softirq_entry",
     "sched_waking",
-    "kvm_fast_mmio",
     "kvm_mmio",
+];
+pub(super) const X86: [&str; 7] = [
+    "kvm_fast_mmio",
     "kvm_pio",
     "kvm_apic_accept_irq",
     "kvm_ioapic_set_irq",
@@ -37,9 +40,12 @@ pub(super) const PROGRAMS: [&str; 17] = [
     "kvm_msi_set_irq",
     "kvm_set_irq",
 ];
-/// The event that ends an interrupt's way and the program for it as a classic tracepoint, and that as a raw one.
+pub(super) const ARM64: [&str; 1] = ["vgic_update_irq_pending"];
+/// The event that ends an interrupt's way and the program for it as a classic tracepoint, and those as a raw one.
 pub(super) const ENTRY: &str = "kvm_entry";
 pub(super) const RAW_ENTRY: &str = "kvm_entry_raw";
+pub(super) const ARM64_ENTRY: &str = "kvm_entry_by_thread";
+const IS_ARM64: bool = cfg!(target_arch = "aarch64");
 
 /// What KVM passes on to the vCPU's processor, since 5.17.
 pub(super) const POSTED: &str = "kvm_apicv_accept_irq";
@@ -70,7 +76,7 @@ pub(super) struct InterruptTracer {
     flights: GuestTable<Target, [u64; 5]>,
     /// Who injects for whom: processes, and the guest's process that each works for.
     pub watched: WatchedIds,
-    /// The vCPU threads, each with its guest's process.
+    /// The vCPU threads, each with its guest's process and its number.
     pub vcpus: WatchedIds,
     homeless: Mapping,
     /// `struct foreign`: all, and those claimed.
@@ -95,6 +101,7 @@ impl InterruptTracer {
         let is_on = |parameter: &str| std::fs::read(parameter).is_ok_and(|text| text.starts_with(b"Y"));
         choices.constants.insert("any_is_posted", u32::from(!says_posted && POSTS.into_iter().any(is_on)));
         let classic = match number {
+            _ if IS_ARM64 => None,
             Some(_) => None,
             None => Some(Tracefs::open()?.format("kvm", ENTRY)?),
         };
@@ -102,11 +109,13 @@ impl InterruptTracer {
         let mut attached = Attached::default();
         match classic {
             Some(entry) => attached.classic(ENTRY, object.load(ENTRY)?, entry.id)?,
-            None => attached.raw(&object, ENTRY, &[RAW_ENTRY])?,
+            None => attached.raw(&object, ENTRY, &[if IS_ARM64 { ARM64_ENTRY } else { RAW_ENTRY }])?,
         }
-        let ends_exit = (!FIRE_ENTRY.iter().any(|module| Path::new(module).exists())).then_some(USERSPACE_EXIT);
+        let fires_entry = IS_ARM64 || FIRE_ENTRY.iter().any(|module| Path::new(module).exists());
+        let ends_exit = (!fires_entry).then_some(USERSPACE_EXIT);
         let posted = says_posted.then_some(POSTED);
-        for event in ends_exit.into_iter().chain(posted).chain(PROGRAMS) {
+        let own: &[&str] = if IS_ARM64 { &ARM64 } else { &X86 };
+        for event in ends_exit.into_iter().chain(posted).chain(PROGRAMS).chain(own.iter().copied()) {
             attached.raw(&object, event, &[event])?;
         }
         Ok(Self {
@@ -169,9 +178,10 @@ fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
             1 => IrqSource::Gsi(key.number),
             2 => IrqSource::Msi(key.number),
             3 => IrqSource::Ipi(key.number),
+            4 => IrqSource::Spi(key.number),
             _ => IrqSource::Local(key.number),
         },
-        vcpu: key.vcpu,
+        vcpu: (key.vcpu != NO_VCPU).then_some(key.vcpu),
         by: ThreadKind::from_number(key.by as usize),
         tid: (key.tid != 0).then(|| key.tid.cast_signed()),
         comm: (!name.is_empty()).then_some(name),
@@ -213,7 +223,7 @@ mod tests {
         let (accept, post, enter) = (accept?, post?, enter?);
         let cells = GuestTable::<IrqKey, RawIrq>::take(&mut object, "cells").unwrap();
         let process = rustix::process::getpid().as_raw_pid();
-        WatchedIds::take(&mut object, "watched").unwrap().set(&[(process, process)]);
+        WatchedIds::take(&mut object, "watched").unwrap().set([(process, (process, None))].into_iter());
         for event in events.chars() {
             // vCPU 0, fixed delivery, vector 0x40. An entry reads the vCPU's number from nowhere: 0 too.
             let (program, arguments) = match event {

@@ -28,6 +28,8 @@ pub const PART: usize = 64;
 pub const SHARE_BITS: u32 = 12;
 /// Marks exits of arm64, whose event carries no `isa`.
 pub const ISA_ARM64: u32 = 0xa64;
+/// Stands for a vCPU that no event names.
+pub const NO_VCPU: u32 = u32::MAX;
 
 /// `struct extremes`.
 #[repr(C)]

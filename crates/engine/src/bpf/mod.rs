@@ -33,7 +33,7 @@ mod snapshot;
 mod sys;
 mod tables;
 
-use crate::events::{Engine, EngineError, OnDemand, Reading, ThreadKey};
+use crate::events::{Engine, EngineError, OnDemand, Reading, ThreadKey, VcpuThread};
 use disks::DiskTimer;
 use interrupts::InterruptTracer;
 use kvm::topology::HostTopology;
@@ -102,13 +102,14 @@ impl Engine for BpfEngine {
         }
     }
 
-    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = (i32, i32)>) {
+    fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = VcpuThread>) {
+        let processes = || processes.iter().map(|(id, of)| (*id, (*of, None)));
         if let Some(disks) = &mut self.disks {
-            disks.watched.set(processes);
+            disks.watched.set(processes());
         }
         if let Some(interrupts) = &mut self.interrupts {
-            interrupts.watched.set(processes);
-            interrupts.vcpus.set(&vcpus.collect::<Vec<_>>());
+            interrupts.watched.set(processes());
+            interrupts.vcpus.set(vcpus.map(|v| (v.tid, (v.process, v.number))));
         }
     }
 

@@ -4,7 +4,7 @@ use super::attached::Attached;
 use super::decode::Measured;
 use super::object::Object;
 use super::refusal::{Refusal, Stage};
-use crate::events::EngineError;
+use crate::events::{EngineError, LOAD_KVM};
 
 /// Programs of a tracepoint, and what is unknown without them.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Programs {
         if spec.event == NEEDED && absent {
             return Err(EngineError {
                 cause: format!("this kernel has no tracepoint {NEEDED}: the kvm module is not loaded"),
-                fix: "modprobe kvm_intel (or kvm_amd)".into(),
+                fix: LOAD_KVM.into(),
             });
         }
         let is_fatal = spec.event == NEEDED || refusal.is_for_all();

@@ -1,7 +1,7 @@
 //! The object against format files of several kernels, its source and the running kernel; slots and their decoded form.
 
 use super::decode::{self, Measured, SlotDecoder};
-use super::interrupts::{ENTRY, POSTED, RAW_ENTRY, USERSPACE_EXIT};
+use super::interrupts::{self, ARM64_ENTRY, ENTRY, POSTED, RAW_ENTRY, USERSPACE_EXIT};
 use super::layout::{self, ISA_ARM64, SLOT_SIZE, Slot, USERSPACE};
 use super::object::{self, Choices, Object};
 use super::running::cure;
@@ -112,8 +112,9 @@ fn the_verifier_takes_every_program() {
     }
     let entry = made(ENTRY, &["vcpu_id:8:4"]);
     let interrupts = Object::prepare(object::INTERRUPTS, &[entry], &Choices::default()).unwrap();
-    let others = [ENTRY, RAW_ENTRY, POSTED, USERSPACE_EXIT];
-    for program in super::interrupts::PROGRAMS.into_iter().chain(others) {
+    let others = [ENTRY, RAW_ENTRY, ARM64_ENTRY, POSTED, USERSPACE_EXIT];
+    let of_one = interrupts::X86.into_iter().chain(interrupts::ARM64);
+    for program in interrupts::PROGRAMS.into_iter().chain(of_one).chain(others) {
         if let Err(refusal) = interrupts.load(program) {
             panic!("{program}: {}\n{}", refusal.error, refusal.log);
         }

@@ -14,7 +14,7 @@ use crate::proc::read_context::ReadContext;
 use crate::proc::thread::LiveThread;
 use crate::proc::threads::{Liveness, Threads};
 use crate::timestamps::Timestamps;
-use engine::events::{ThreadKey, TracedThread};
+use engine::events::{ThreadKey, TracedThread, VcpuThread};
 use kvm::Space;
 use kvm::thread_name::{Role, vcpu_index};
 use sample::{AccessCell, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes};
@@ -86,11 +86,13 @@ impl LiveGuest {
         self.helpers.keys().copied().chain([pid]).map(move |process| (process, pid))
     }
 
-    /// Its vCPU threads, each with its process.
-    pub(crate) fn vcpu_threads(&self) -> impl Iterator<Item = (i32, i32)> {
-        let pid = self.description.identity.pid;
-        let is_vcpu = move |t: &&LiveThread| self.roles.role(t.tid, &t.comm, t.tid == pid).0 == Role::Vcpu;
-        self.threads.living.values().filter(is_vcpu).map(move |t| (t.tid, pid))
+    /// Its vCPU threads.
+    pub(crate) fn vcpu_threads(&self) -> impl Iterator<Item = VcpuThread> {
+        let process = self.description.identity.pid;
+        self.threads.living.values().filter_map(move |t| {
+            let (role, number) = self.roles.role(t.tid, &t.comm, t.tid == process);
+            (role == Role::Vcpu).then_some(VcpuThread { tid: t.tid, process, number })
+        })
     }
 
     /// The guest as a metadata source identifies it.

@@ -3,6 +3,7 @@
 
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
+use engine::events::LOAD_KVM;
 use engine::tracefs::Tracefs;
 use rustix::thread::{CapabilitySet, capabilities};
 use sample::HostFacts;
@@ -120,7 +121,7 @@ fn kvm(paths: &SystemPaths, facts: &HostFacts) -> State {
         None if !paths.sys.join("module").is_dir() => {
             wrong("not known: /sys is not mounted", "`mount -t sysfs sysfs /sys`")
         }
-        None => wrong("no module is loaded", "modprobe kvm_intel (or kvm_amd)"),
+        None => wrong("no module is loaded", LOAD_KVM),
     }
 }
 
