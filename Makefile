@@ -5,9 +5,11 @@ CARGO ?= cargo
 # zstd is written in C.
 BUILD_PACKAGES = gcc libc6-dev binutils
 # Real-guest tests need QEMU and libvirt; clang checks the shipped BPF object; perf's counts are compared with kvmtop's;
-# a headless Chromium opens the page of `report --html`; Prometheus scrapes `export`.
+# a headless Chromium opens the page of `report --html`; Prometheus scrapes `export`; an arm64 build runs in an arm64
+# host that QEMU emulates.
 TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-clients clang llvm sysstat \
-	procps util-linux libcap2-bin mount dmsetup python3-msgpack python3-zstandard
+	procps util-linux libcap2-bin mount dmsetup python3-msgpack python3-zstandard \
+	qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 
 # The static binary's C code is compiled against musl; dpkg-dev finds the libraries that the .deb depends on.
 PACKAGING_PACKAGES = $(BUILD_PACKAGES) musl-tools dpkg-dev git

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds kvmtop for 64-bit Arm, links it, and runs it under QEMU's user emulation: what it reads out of files has to be
-# what it reads here. What the kernel of such a host gives (tracepoints, BPF, KVM's counters) is not emulated.
-# usage: aarch64.sh [PROFILE]
+# what it reads here. What the kernel of such a host gives is tested in an emulated host (tests/guests/nested_arm64.rs).
+# usage: aarch64.sh [PROFILE [--only-build]]
+# --only-build: says where the program is, and runs nothing
 set -eu
 cd "$(dirname "$0")/../.."
 target=aarch64-unknown-linux-gnu
@@ -12,21 +13,25 @@ skipped() {
     exit 0
 }
 command -v aarch64-linux-gnu-gcc > /dev/null || skipped "aarch64-linux-gnu-gcc is not installed"
-command -v qemu-aarch64-static > /dev/null || skipped "qemu-aarch64-static is not installed"
 if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
     echo "Installing the target $target with rustup" >&2
     rustup target add $target || skipped "rustup cannot install the target $target"
 fi
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc
-$CARGO build --locked --quiet --profile "$profile" --bin kvmtop
 $CARGO build --locked --quiet --profile "$profile" --bin kvmtop --target $target
-
-[ "$profile" = dev ] && profile=debug
-here=${CARGO_TARGET_DIR:-target}/$profile/kvmtop
+built=${CARGO_TARGET_DIR:-target}
+[ "$profile" = dev ] && folder=debug || folder=$profile
+if [ "${2:-}" = --only-build ]; then
+    echo "$built/$target/$folder/kvmtop"
+    exit 0
+fi
+command -v qemu-aarch64-static > /dev/null || skipped "qemu-aarch64-static is not installed"
+$CARGO build --locked --quiet --profile "$profile" --bin kvmtop
+here=$built/$folder/kvmtop
 # Nothing unknown in its environment, or it starts itself once more, without the emulator.
 there="env -i PATH=$PATH qemu-aarch64-static -L /usr/aarch64-linux-gnu"
-there="$there ${CARGO_TARGET_DIR:-target}/$target/$profile/kvmtop"
+there="$there $built/$target/$folder/kvmtop"
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 # The table of an arm64 host, out of its case.

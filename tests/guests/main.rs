@@ -21,6 +21,7 @@ mod jobs;
 mod libvirt_guests;
 mod live_findings;
 mod lost_events;
+mod nested_arm64;
 mod nested_svm;
 mod profile;
 mod prometheus;

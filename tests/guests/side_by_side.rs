@@ -2,12 +2,18 @@
 //! They are next to each other in the order of tests.
 
 use crate::common::beside_others;
-use crate::{faults, host_disks, interrupts, libvirt_guests, nested_svm};
+use crate::{faults, host_disks, interrupts, libvirt_guests, nested_arm64, nested_svm};
 
 #[test]
 fn a_libvirt_guest_that_hangs_takes_nothing_from_the_others() {
     let _beside = beside_others();
     libvirt_guests::a_guest_that_hangs_takes_nothing_from_the_others();
+}
+
+#[test]
+fn arm64_is_watched() {
+    let _beside = beside_others();
+    nested_arm64::an_arm64_host_is_watched();
 }
 
 #[test]
