@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes the packages of this checkout in target/packages: .deb, .rpm, a static binary and the source archive.
+# Makes the packages of this checkout in target/packages: .deb, .rpm, a static binary and the source archive; and a .deb
+# for arm64 where its cross compiler is installed.
 # It says what it installs before it does so: the tools go to target/tools, the musl target into the toolchain.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -68,6 +69,21 @@ cp -r assets/screen.svg assets/kvmtop.toml assets/prometheus assets/grafana "$tr
 install -Dm644 -t "$tree/$name" assets/packaging/kvmtop-record.service assets/packaging/kvmtop-export.service
 tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" \
     -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
+
+arm64=$(sh assets/packaging/aarch64.sh release --only-build)
+if [ "$machine" != x86_64 ] || [ "${arm64#SKIPPED}" != "$arm64" ]; then
+    echo "No package for arm64: ${arm64#SKIPPED }"
+else
+    # The same but for the program. Its libraries have the same names and versions there.
+    deb=$tree/deb
+    dpkg-deb -R "$out/kvmtop_${version}_amd64.deb" "$deb"
+    install -m755 "$arm64" "$deb/usr/bin/kvmtop"
+    size=$(du -sk --apparent-size "$deb/usr" | cut -f 1)
+    sed -i "s/^Architecture: .*/Architecture: arm64/; s/^Installed-Size: .*/Installed-Size: $size/" \
+        "$deb/DEBIAN/control"
+    (cd "$deb" && find etc usr -type f -print0 | sort -z | xargs -0 md5sum > DEBIAN/md5sums)
+    dpkg-deb --root-owner-group -b "$deb" "$out/kvmtop_${version}_arm64.deb"
+fi
 
 if git rev-parse --git-dir > /dev/null 2>&1; then
     git archive --format=tar --prefix="kvmtop-$version/" HEAD | gzip -9n > "$out/kvmtop-$version.tar.gz"

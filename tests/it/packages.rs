@@ -11,6 +11,9 @@ use std::sync::Mutex;
 /// What the program prints in a clean root is compared with what it says of this file.
 const TABLE: &str = "tests/fixtures/readme/vmexit.txt";
 
+/// The end of the name of this machine's package.
+const DEB: &str = if cfg!(target_arch = "aarch64") { "_arm64.deb" } else { "_amd64.deb" };
+
 fn tree() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -107,7 +110,7 @@ fn clean_debian(test: &str) -> Option<tempfile::TempDir> {
 
 #[test]
 fn deb_in_a_clean_root() {
-    let Some(deb) = package("deb_in_a_clean_root", ".deb", &["debootstrap", "dpkg-deb"]) else { return };
+    let Some(deb) = package("deb_in_a_clean_root", DEB, &["debootstrap", "dpkg-deb"]) else { return };
     let Some(root) = clean_debian("deb_in_a_clean_root") else { return };
     let root = root.path();
     std::fs::copy(&deb, root.join("kvmtop.deb")).expect("the package");
@@ -171,10 +174,26 @@ fn comparable(list: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn the_deb_of_arm64_holds_an_arm64_program() {
+    let test = "the_deb_of_arm64_holds_an_arm64_program";
+    let Some(deb) = package(test, "_arm64.deb", &["aarch64-linux-gnu-readelf", "dpkg-deb"]) else { return };
+    let Some(own) = package(test, DEB, &[]) else { return };
+    let list = |deb| printed("sh", &["-c", "dpkg-deb --fsys-tarfile \"$1\" | tar -t", "sh", text(deb)]);
+    assert_eq!(list(&deb), list(&own));
+    assert_eq!(printed("dpkg-deb", &["-f", text(&deb), "Architecture"]), "arm64\n");
+    let of = |deb| printed("dpkg-deb", &["-f", text(deb), "Depends"]);
+    assert_eq!(of(&deb), of(&own));
+    let root = tempfile::tempdir().expect("a folder");
+    printed("dpkg-deb", &["-x", text(&deb), text(root.path())]);
+    let head = printed("aarch64-linux-gnu-readelf", &["-h", text(&root.path().join("usr/bin/kvmtop"))]);
+    assert!(head.contains("AArch64"), "{head}");
+}
+
+#[test]
 fn rpm_holds_what_the_deb_holds() {
     let test = "rpm_holds_what_the_deb_holds";
     let Some(rpm) = package(test, ".rpm", &["rpm", "dpkg-deb", "readelf"]) else { return };
-    let Some(deb) = package(test, ".deb", &[]) else { return };
+    let Some(deb) = package(test, DEB, &[]) else { return };
     let rpm = text(&rpm);
     let of_rpm = comparable(&printed("rpm", &["-qlp", rpm]));
     let of_deb = printed("sh", &["-c", "dpkg-deb --fsys-tarfile \"$1\" | tar -t", "sh", text(&deb)]);
@@ -254,7 +273,7 @@ fn static_binary_runs_in_an_empty_root() {
 #[test]
 fn lintian_finds_nothing() {
     let test = "lintian_finds_nothing";
-    let Some(deb) = package(test, ".deb", &["lintian"]) else { return };
+    let Some(deb) = package(test, DEB, &["lintian"]) else { return };
     let out = run("lintian", &["--allow-root", "--fail-on", "error,warning", text(&deb)]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
     common::ran(test);
