@@ -1,6 +1,7 @@
 //! Profiles that `perf top` and `perf report` print: the share of each function in the CPU time of a host, or of each
 //! text of a tracepoint in its events.
 
+use super::pattern::Pattern;
 use super::sanitize;
 
 /// Lines of a text that are read.
@@ -9,8 +10,12 @@ const MAX_LINES: usize = 20_000;
 pub const MAX_ROWS: usize = 64;
 /// Events by which a profile is one of CPU time; perf's default is the first that the CPU has.
 const CPU_EVENTS: [&str; 5] = ["cycles", "cpu-cycles", "cpu-clock", "task-clock", "instructions"];
-/// The event of a profile by exits.
+/// The events of a profile by exits, from the guest and from KVM to the VMM.
 const EXIT_EVENT: &str = "kvm:kvm_exit";
+const USERSPACE_EVENT: &str = "kvm:kvm_userspace_exit";
+
+/// The text of an exit: `vcpu 1 reason EPT_VIOLATION rip 0x…`, `reason KVM_EXIT_IO (2)`.
+static REASON: Pattern = Pattern::new("^ *(?:vcpu [0-9]+,? )?reason [A-Z][A-Z0-9_]+(?: |$)");
 
 /// A profile.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -70,6 +75,11 @@ impl TimeProfile {
         self.event.as_deref() == Some(EXIT_EVENT)
     }
 
+    /// Whether it is a profile by the reasons for which KVM returned to the VMM.
+    pub fn is_of_returns(&self) -> bool {
+        self.event.as_deref() == Some(USERSPACE_EVENT)
+    }
+
     /// Whether it shows where a host of guests spends CPU time; `perf top` inside a guest shows where the guest does.
     pub fn is_of_host_time(&self) -> bool {
         let is_time = |event: &String| {
@@ -104,14 +114,14 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
         if let Some((event, _)) = event {
             profile.event = Some(sanitize(event, 60));
         } else if let Some((row, _)) = row.filter(|_| heading.is_none() && profile.rows.len() < MAX_ROWS) {
-            if row.exit_reason().is_some() && row.exit_place().is_some() {
-                profile.event.get_or_insert_with(|| EXIT_EVENT.to_owned());
-            }
+            let event = |reason: &str| if reason.starts_with("KVM_EXIT_") { USERSPACE_EVENT } else { EXIT_EVENT };
+            profile.event = profile.event.take().or(row.exit_reason().map(|reason| event(reason).to_owned()));
             profile.rows.push(row);
         }
     }
     let rank = |profile: &TimeProfile| {
-        (profile.is_of_host_time(), profile.is_of_exits(), profile.rows.len(), profile.event.is_some())
+        let of_exits = profile.is_of_exits() || profile.is_of_returns();
+        (profile.is_of_host_time(), of_exits, profile.rows.len(), profile.event.is_some())
     };
     let mut best = all.into_iter().rev().filter(|profile| is_sure && !profile.rows.is_empty()).max_by_key(rank)?;
     best.rows.sort_by(|a, b| b.percent.total_cmp(&a.percent));
@@ -145,7 +155,7 @@ fn row(line: &str, of_tasks: bool) -> Option<(ProfileRow, bool)> {
             // `perf report --sort symbol,dso` has the file after the function.
             (text(task), text(object).or_else(|| text(words.next().filter(|word| word.starts_with('['))?)), name)
         }
-        None if rest.contains("reason ") && rest.contains(" rip ") => (None, None, rest.trim()),
+        None if REASON.is_match(rest) => (None, None, rest.trim()),
         None if of_tasks => (text(rest), None, "-"),
         None => return None,
     };
@@ -211,6 +221,9 @@ mod tests {
         assert!(profile.is_of_exits() && !profile.is_of_host_time());
         assert_eq!(profile.rows[1].exit_reason(), Some("HLT"));
         assert_eq!(profile.rows[0].exit_place(), Some("0xfffff800f7081037 info d82 0"));
+        let returns = parse("    91.77%  reason KVM_EXIT_MMIO (6)\n     8.23%  reason KVM_EXIT_IO (2)\n").unwrap();
+        assert!(returns.is_of_returns() && !returns.is_of_exits());
+        assert_eq!(returns.rows[0].exit_reason(), Some("KVM_EXIT_MMIO"));
         let tasks = "# Overhead  CPU  Pid:Command\n    45.60%  003   1234:CPU 0/KVM\n";
         assert_eq!(parse(tasks).unwrap().rows[0].task.as_deref(), Some("003   1234:CPU 0/KVM"));
     }
