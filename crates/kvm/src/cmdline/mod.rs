@@ -332,6 +332,8 @@ pub fn is_program(word: &str) -> bool {
     let word = word.trim_matches(['\'', '"']);
     let name = word.rsplit('/').next().unwrap_or(word);
     name.starts_with("qemu-system-") && !name.contains(['=', ',', ':'])
+        // Builds of an own have a suffix: `/usr/local/bin/qemu-kvm.vfio`.
+        || name.starts_with("qemu-kvm.") && word.starts_with('/') && name != "qemu-kvm.log"
         || matches!(name, "qemu-kvm" | "qemu" | "kvm" | "kvm-spice" if word.starts_with('/') || name != "qemu")
 }
 

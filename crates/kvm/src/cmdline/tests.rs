@@ -331,3 +331,9 @@ fn variables_of_a_script_are_expanded() {
     assert_eq!(read("vm=\"Windows-10\"\nexport CPUS=4"), ("Windows-10".into(), Some(4)));
     assert_eq!(read("vm=$(hostname)\nCPUS=4\nCPUS=8"), ("$vm".into(), None));
 }
+
+#[test]
+fn a_build_with_a_suffix_is_qemu() {
+    assert!(is_program("/opt/bin/qemu-kvm.patched") && !is_program("/tmp/qemu-kvm.log") && !is_program("qemu-kvm.x"));
+    assert_eq!(parse_text("/opt/bin/qemu-kvm.patched -name web -smp 3").unwrap().vcpus(), Some(3));
+}

@@ -60,6 +60,10 @@ static STACK: Pattern = Pattern::new(concat!(
     // The task's line before Linux 5.9: `qemu-system-x86 D ffff88105065e800     0  6902      1 0x00000080`
     r"^[^ ].{0,15} +[rdstxzi] +(?:[0-9a-f]{8}){1,2} ",
 ));
+/// The machine, where it is a virtual one: the log's kernel runs in a guest, whatever it runs itself.
+static VIRTUAL_MACHINE: Pattern =
+    Pattern::new("hardware name: (?P<name>(?:qemu|red hat kvm|openstack|vmware|innotek|google google|xen hvm)[^,(/]*)");
+const ON_VM: &str = " … the kernel of a virtual machine wrote this, on hardware named ";
 /// A frame, and where the CPU was; `?` marks what may not be a caller.
 static FRAME: Pattern = Pattern::new(r"(?:^|[ :\]])(?P<function>[a-z_][a-z0-9_.]*)\+0x[0-9a-f]+/0x");
 /// Functions of every stack of a thread that waits or that a system call brought into the kernel.
@@ -187,6 +191,9 @@ impl LogBlock {
         // A frame in KVM's modules.
         self.of_guest |= text.contains("+0x") && text.contains("[kvm");
         self.take_function(text);
+        if let Some(found) = VIRTUAL_MACHINE.captures(text).filter(|_| !self.line.text.contains(ON_VM)) {
+            let _ = write!(self.line.text, "{ON_VM}{}", sanitize(found["name"].trim(), 60));
+        }
         STACK.is_match(text)
     }
 

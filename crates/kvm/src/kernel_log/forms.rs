@@ -56,10 +56,11 @@ enum Scope {
     Never,
 }
 use LogKind::{
-    BusLock, DeviceReset, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestCpuRefused, HardwareError,
-    HostClock, HungTask, HypervMsr, IgnoredMsr, InternalError, IommuFault, KernelBug, Killed, KilledForMemory, Lockup,
-    MachineCheck, MemoryFailure, NoKvm, Other, Overheated, PacketsDropped, PerfCounter, RealtimeThrottled, RunFailed,
-    SlowInterrupt, SplitLock, StartFailed, Terminated, TimerIrq, TripleFault, UnhandledMsr,
+    BusLock, DeviceReset, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestBug, GuestCpuRefused,
+    HardwareError, HostClock, HungTask, HypervMsr, IgnoredMsr, InternalError, IommuFault, KernelBug, Killed,
+    KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other, Overheated, PacketsDropped, PerfCounter,
+    RealtimeThrottled, RunFailed, SlowInterrupt, SplitLock, StartFailed, Terminated, TimerIrq, TripleFault,
+    UnhandledMsr,
 };
 use Scope::{Guest, Never, QemuLog, Task};
 
@@ -126,7 +127,7 @@ static IN_QEMU: Pattern = Pattern::new(" in qemu-");
 static NO_ERROR: Pattern = Pattern::new(
     "warning:|info:|deprecated|is ignored|char device redirected|running on|performance may be slow|option rom",
 );
-const QEMU_OPTION: &str = "(?:^|[ /])(?:qemu-[^ /]*|kvm): -[a-z-]{2,}(?:[ :=]|$)";
+const QEMU_OPTION: &str = "(?:^|[ /])(?:qemu-[^ /:]*|kvm): ?-[a-z-]{2,}(?:[ :=,]|$)";
 const FAULT: &str =
     r"^(?:traps: )?(?P<task>[^\[]*)\[(?P<pid>[0-9]+)\](?:: segfault at |(?: general protection| trap).* ip:)";
 const KERNEL_BUG: &str = concat!(
@@ -137,7 +138,7 @@ const KERNEL_BUG: &str = concat!(
 static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 62] = [
+static FORMS: [Form; 64] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -209,7 +210,7 @@ static FORMS: [Form; 62] = [
         "kvm internal error(?:.*suberror: *(?P<n>[0-9]+))?|unexpected exit reason 0x|\
          unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|\
          unknown exit reason 0x|unknown exit, hardware reason|kvm_exit_internal_error|internal_error in |\
-         kvm: exception .* exit \\(",
+         kvm: exception .* exit \\(|unhandled vm exit: ",
     )
     .begins(Registers),
     form(RunFailed, Guest, "kvm[_ ]run failed|kvm_run returned -|failure during vcpu run: |failed to put registers ")
@@ -234,7 +235,7 @@ static FORMS: [Form; 62] = [
         NoKvm,
         Guest,
         "kvm: no hardware support|(?:vmx|svm) not supported by cpu|cpu does not support kvm extensions|\
-         could not insert 'kvm_(?:intel|amd)': operation not supported",
+         insert(?:ing)? '?kvm_(?:intel|amd).*: operation not supported",
     )
     .coded(NO_EXTENSION),
     form(
@@ -256,6 +257,9 @@ static FORMS: [Form; 62] = [
     .coded(ABSENT),
     // `block I/O error in device 'drive-virtio-disk0': No space left on device (28)`
     form(DiskError, Guest, r"block i/o error in device '[^']*'.*\((?P<n>[0-9]{1,3})\)"),
+    form(DiskError, Guest, "could not update pflash: stale file handle").coded(116),
+    // libvirt's word of a guest's last one: `panic hyper-v: arg1='0x7e', …`, `panic s390: …`
+    form(GuestBug, Guest, "panic (?:hyper-v|s390|pvpanic): |^arg1='0x[0-9a-f]+', arg2='"),
     // Starts that failed.
     form(
         StartFailed,
@@ -270,7 +274,8 @@ static FORMS: [Form; 62] = [
          kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|\
          start failed: (?:qemu exited|command )|the vm start process failed|\
          could not access.*kvm kernel module|failed to initialize kvm|cannot set cpu affinity on process|\
-         kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)",
+         kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)|\
+         group [0-9]+ is not viable|process exited prior to exec|cannot limit locked memory",
     ),
     // `vfio_pin_pages_remote: RLIMIT_MEMLOCK (4193574912) exceeded`
     form(StartFailed, Guest, r"rlimit_memlock \(?(?P<n>[0-9]+)\)? exceeded"),
@@ -385,15 +390,15 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
         LogKind::HostClock if of_guest_kernel => LogKind::GuestClock,
         LogKind::Lockup if of_guest_kernel => LogKind::GuestLockup,
         LogKind::HungTask if of_guest_kernel => LogKind::GuestHungTask,
+        LogKind::KernelBug if of_guest_kernel => LogKind::GuestBug,
         kind => kind,
     };
     line.data = form.code.or_else(|| number(&found, "n")).or_else(|| hex(&found, "hex"));
     // The writer of such a line is not the victim.
     line.pid = pid(&found, "pid").or(line.pid.filter(|_| line.kind != KilledForMemory));
     line.vcpu = begins_with_vcpu(task).or(line.vcpu);
-    let of_guest = form.scope != Task || begins_with_vmm(task);
-    let of_guest_kernel = matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask);
-    Some(Event { block: form.block, of_guest: of_guest || of_guest_kernel })
+    let of_guest = form.scope != Task || begins_with_vmm(task) || line.kind.is_of_guest_kernel();
+    Some(Event { block: form.block, of_guest })
 }
 
 #[cfg(test)]

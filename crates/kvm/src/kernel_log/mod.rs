@@ -120,6 +120,15 @@ pub enum LogKind {
     PacketsDropped,
     /// The VMM itself raised IRQ 0, the timer's, in trace lines beside tables.
     TimerIrq,
+    /// A guest's own kernel reports a bug, or crashed.
+    GuestBug,
+}
+
+impl LogKind {
+    /// Whether the kernel of a guest wrote such a line.
+    pub fn is_of_guest_kernel(self) -> bool {
+        matches!(self, Self::GuestLockup | Self::GuestHungTask | Self::GuestClock | Self::GuestBug)
+    }
 }
 
 /// One recognised line.
@@ -157,7 +166,7 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     let mut keep = |found: &mut Vec<LogLine>| {
         for mut line in found.drain(..) {
             // Process ids inside a guest are unknown on the host.
-            if matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock) {
+            if line.kind.is_of_guest_kernel() {
                 (line.pid, line.vcpu) = (None, None);
             }
             let n = kept.entry(line.kind).or_default();
@@ -182,7 +191,8 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     all
 }
 
-static KVM_WORKS: Pattern = Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled");
+static KVM_WORKS: Pattern =
+    Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled|has_svm: not amd");
 
 static IN_GUEST: Pattern = Pattern::new(concat!(
     r"(?i-u)hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|",

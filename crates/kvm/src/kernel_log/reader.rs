@@ -3,13 +3,16 @@
 use super::block::{LogBlock, LogBlockKind, oom_scope};
 use super::forms::{self, Event, begins_with_vmm};
 use super::message::{Message, message};
-use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, no_kvm};
+use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE};
 use crate::guest_name::of_log_line;
 use crate::pattern::{Pattern, group, number};
 use crate::sanitize;
+use std::collections::VecDeque;
 
 /// Characters of a line that are kept.
 const KEPT: usize = 400;
+/// Complaints of a QEMU that are kept: the first of a row names the cause.
+const MAX_COMPLAINTS: usize = 4;
 
 /// Reads a log line by line: a report of several lines becomes one [`LogLine`].
 #[derive(Debug, Default)]
@@ -28,10 +31,8 @@ pub struct LogReader {
     not_started: Option<String>,
     /// XFS's last complaint that it gets no memory. Threads that wait for the same file hang then.
     starved: Option<String>,
-    /// Whether the module that was loaded is for CPUs of another vendor.
-    wrong_module: bool,
     /// QEMU's last complaints: what libvirt reports as crashed mostly said why.
-    complaints: [Option<String>; 2],
+    complaints: VecDeque<String>,
 }
 
 impl LogReader {
@@ -50,8 +51,8 @@ impl LogReader {
         }
         let guest = self.not_started.take_if(|_| !lower.is_empty());
         if COMPLAINT.is_match(&lower) && !PROSE.is_match(&lower) {
-            self.complaints.swap(0, 1);
-            self.complaints[1] = Some(text.clone());
+            self.complaints.push_back(text.clone());
+            self.complaints.drain(..self.complaints.len().saturating_sub(MAX_COMPLAINTS));
         }
         let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, guest, ..LogLine::default() };
         if let Some((_, reason)) = lower.split_once("shutting down") {
@@ -65,19 +66,15 @@ impl LogReader {
         if lower.contains("possible memory allocation deadlock") {
             self.starved = Some(sanitize(message.text, 120));
         }
-        self.wrong_module |= lower.contains("has_svm: not amd");
         let mut event = forms::recognise(&lower, of_qemu, self.of_guest_kernel, &mut line);
         if event.is_none() && line.guest.is_some() && lower.starts_with("error: ") && !lower.contains("is already ") {
             line.kind = LogKind::StartFailed;
             event = Some(Event { block: None, of_guest: true });
         }
-        if line.data == Some(no_kvm::NO_EXTENSION) && line.kind == LogKind::NoKvm && self.wrong_module {
-            self.wrong_module = false;
-            return;
-        }
         // An access to a register or a lock on the bus.
         let is_single_line = line.msr.is_some() || matches!(line.kind, LogKind::SplitLock | LogKind::BusLock);
-        if !is_single_line && !message.stamped && PROSE.is_match(&lower) {
+        let is_prose = PROSE.is_match(&lower) || SENTENCE.is_match(message.text);
+        if !is_single_line && !message.stamped && is_prose {
             return;
         }
         match event {
@@ -90,7 +87,7 @@ impl LogReader {
     /// Whether a line is a part of QEMU's command line as libvirt logs it. Takes the guest's name from it.
     fn is_of_command_line(&mut self, text: &str, lower: &str) -> bool {
         if lower.contains("starting up libvirt version") || lower == "starting up" {
-            (self.guest, self.complaints) = (None, [None, None]);
+            (self.guest, self.complaints) = (None, VecDeque::new());
             return true;
         }
         if let Some(of) = LOG_FILE.captures(text) {
@@ -165,7 +162,7 @@ impl LogReader {
                 event.block == Some(LogBlockKind::Dump) && block.line.kind != LogKind::RunFailed
             }
             (LogBlockKind::Registers, LogKind::EmulationFailure) | (LogBlockKind::Dump, LogKind::EptMisconfig) => true,
-            (LogBlockKind::Stack, LogKind::KernelBug) => {
+            (LogBlockKind::Stack, LogKind::KernelBug | LogKind::GuestBug) => {
                 // "Oops: 0000 [#1]" and "Kernel panic" end the report of what caused them.
                 lower.starts_with("oops: ") || lower.starts_with("kernel panic") && block.of_guest
             }
@@ -200,7 +197,7 @@ impl LogReader {
             }
             Some(end) => end,
             None => {
-                let said = complaints.into_iter().flatten().filter(|_| kind == LogKind::Killed).chain([line.text]);
+                let said = complaints.into_iter().filter(|_| kind == LogKind::Killed).chain([line.text]);
                 let text = sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT);
                 LogLine { kind, text, guest, ..line }
             }
@@ -238,6 +235,8 @@ impl LogReader {
 static NOT_STARTED: Pattern = Pattern::new("^error: Failed to start domain '?(?P<name>[^']+)'?$");
 /// Sentences of the text around a log.
 static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be |^`[^`]*` *[a-z]");
+/// The same: words alone, without a name, a figure or a code, which messages have.
+static SENTENCE: Pattern = Pattern::new(r"^[A-Z][a-z]+,?(?: [a-z]+,?){3}[^:0-9=(\[]*$");
 /// A command that shows libvirt's log of a guest.
 static LOG_FILE: Pattern =
     Pattern::new(r"(?:tail|cat|less|more|head|vim?|nano) .*/log/libvirt/qemu/(?P<name>[^/ ]+)\.log *$");
@@ -248,8 +247,8 @@ static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<n
 /// A line with an option only, a comment of a script, and a line that a backslash continues.
 static COMMAND_LINE: Pattern = Pattern::new(r"^#|^-[A-Za-z]|\\ *$");
 /// Lines of KVM and QEMU that are known without a stamp.
-/// Not a heading ("QEMU:"), what `whereis` prints, or a row of `lsmod`.
-static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm \[|(?:kvm|kvm_intel|kvm_amd|qemu|qemu-[^ ]*): *[^ /])");
+/// Not a heading ("QEMU:"), what `whereis` prints, a row of `lsmod` or of /etc/group.
+static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm \[|(?:kvm|kvm_intel|kvm_amd|qemu|qemu-[^ ]*): +[^ /])");
 static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|firecracker|crosvm");
 
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.

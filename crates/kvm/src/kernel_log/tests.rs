@@ -813,3 +813,48 @@ shutting down, reason=crashed
     let bound = "[1.0] oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=0,mems_allowed=0,task=qemu-kvm,pid=7,uid=0";
     assert_eq!((one(bound).kind, one(bound).data), (LogKind::KilledForMemory, Some(NODE_LIMIT)));
 }
+
+#[test]
+fn sentences_around_a_log_are_no_lines_of_it() {
+    for prose in [
+        "Machines then report a clocksource watchdog that finds the tsc clocksource skewed, then marked as unstable",
+        "kvm:x:993:qemu,libvirt",
+    ] {
+        assert_eq!(parse(prose), [], "{prose}");
+    }
+    assert_eq!(one("clocksource: tsc: marked as unstable because it is skewed").kind, LogKind::HostClock);
+    assert_eq!(one("kvm: some new message").kind, LogKind::Other);
+}
+
+#[test]
+fn a_bug_in_a_guest_of_a_guest_says_where_its_kernel_runs() {
+    let log = "[8.0] BUG: unable to handle page fault for address: ffff888\n\
+        [8.1] CPU: 1 PID: 44 Comm: qemu-system-x86 Not tainted 6.1.0\n\
+        [8.2] Hardware name: OpenStack Foundation OpenStack Nova, BIOS 1.15.0-1\n\
+        [8.3] RIP: 0010:kvm_tdp_mmu_map+0x10/0x20 [kvm]\n";
+    let line = one(log);
+    assert_eq!(line.kind, LogKind::KernelBug);
+    assert!(line.text.contains("virtual machine wrote this, on hardware named openstack foundation"), "{line:?}");
+    let on_metal = log.replace("OpenStack Foundation OpenStack Nova", "Supermicro X10");
+    assert!(!one(&on_metal).text.contains("virtual machine"));
+}
+
+#[test]
+fn the_spellings_of_older_programs_are_known() {
+    for (line, kind, data) in [
+        ("qemu-system-x86_64:-device vfio-pci,host=05:00.0: vfio: failed to open group", LogKind::StartFailed, None),
+        ("vfio: error: group 12 is not viable, please bind all its devices", LogKind::StartFailed, None),
+        (
+            "libvirt: error : cannot limit locked memory to 9126805504: Operation not permitted",
+            LogKind::StartFailed,
+            None,
+        ),
+        ("FATAL: Error inserting kvm_amd (/lib/kvm-amd.ko): Operation not supported", LogKind::NoKvm, Some(3)),
+        ("unhandled vm exit: 0x7 vcpu_id 1", LogKind::InternalError, None),
+        ("QEMU[9]: kvm: Could not update PFLASH: Stale file handle", LogKind::DiskError, Some(116)),
+        ("2024-01-01 10:00:00.000+0000: panic hyper-v: arg1='0x7e', arg2='0x0'", LogKind::GuestBug, None),
+    ] {
+        let found = one(line);
+        assert_eq!((found.kind, found.data), (kind, data), "{line}");
+    }
+}

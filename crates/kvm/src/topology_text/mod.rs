@@ -1,6 +1,6 @@
 //! Reads the host's CPU topology from text: `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H`, `virsh capabilities` and the
-//! sibling lists of sysfs, isolated CPUs from the kernel's command line, and how fast CPUs run. A text can hold
-//! several; they complete each other.
+//! sibling lists of sysfs, isolated CPUs from the kernel's command line, how fast CPUs run, and the host's memory. A
+//! text can hold several; they complete each other.
 
 mod clocks;
 mod lscpu;
@@ -8,6 +8,7 @@ mod lscpu;
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::domain_xml::{children, document};
 use super::pattern::Pattern;
+use super::sanitize;
 use super::topology::{self, CpuTopo, HostTopology};
 use super::unread::UnreadLines;
 use anyhow::{Context as _, Result, bail};
@@ -137,6 +138,7 @@ pub fn parse(text: &str) -> Result<TopologyText> {
     kernel_cmdline(text, &mut found);
     clocks::read(text, &mut found);
     module_parameters(text, &mut found);
+    memory(text, &mut found);
     for topology in [&mut found.topology, &mut found.of_guest] {
         topology.complete(&HostTopology::default());
     }
@@ -215,6 +217,26 @@ fn numactl(text: &str, found: &mut TopologyText) {
                 Ok(cpu) => found.add(CpuTopo { cpu, node: Some(node), ..CpuTopo::default() }),
                 Err(_) => found.unread.add(number + 1, line),
             }
+        }
+    }
+}
+
+/// Keeps what `free` prints of the host's memory, as it stands there, and what `numactl -H` prints of each node's.
+fn memory(text: &str, found: &mut TopologyText) {
+    let mut columns = Vec::new();
+    for line in text.lines().take(20_000) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["total", "used", "free", ..] => columns = words,
+            ["Mem:", values @ ..] => {
+                for (name, value) in columns.iter().zip(values) {
+                    found.keep(&format!("memory.{}", sanitize(name, 16)), sanitize(value, 16));
+                }
+            }
+            ["node", node, what @ ("size:" | "free:"), size, "MB"] if node.parse::<u16>().is_ok() => {
+                found.keep(&format!("numa.node{node}.{what}"), sanitize(size, 16) + " MB");
+            }
+            _ => {}
         }
     }
 }
