@@ -130,7 +130,8 @@ impl TraceDecoder {
 /// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4 info 5658000b 0`.
 fn reason(text: &str) -> Option<&str> {
     let rest = text.split_once("reason ")?.1;
-    let end = rest.find(" rip").or_else(|| rest.find(" info")).unwrap_or(rest.len());
+    let end = [" rip", " info", " intr_info", " error_code"].iter().filter_map(|word| rest.find(word)).min();
+    let end = end.unwrap_or(rest.len());
     rest.get(..end).map(str::trim).filter(|name| !name.is_empty() && name.len() <= 128)
 }
 

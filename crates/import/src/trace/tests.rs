@@ -356,3 +356,13 @@ fn faults_at_one_place_and_failures_are_kept_with_their_address() {
     let known = npf.replace("100000014", "10000000d").replace("INTERNAL_ERROR (17)", "HLT (5)");
     assert_eq!(import(&known).domains[0].places, []);
 }
+
+#[test]
+fn an_excerpt_without_its_entries_keeps_all_exits() {
+    let exit = |us: u32| format!("vm-7 [000] 3.{us:06}: kvm_exit: reason MSR_WRITE rip 0x1 info 0 0\n");
+    let entry = "vm-7 [000] 3.000105: kvm_entry: vcpu 0\n";
+    let excerpt = import(&[exit(100), entry.into(), exit(200), exit(300)].concat());
+    assert_eq!(exits(&excerpt.domains[0]), [(Isa::Vmx, 32, 3, None)]);
+    let whole = import(&[exit(100), entry.into()].concat());
+    assert_eq!(exits(&whole.domains[0]), [(Isa::Vmx, 32, 1, Some(5_000))]);
+}
