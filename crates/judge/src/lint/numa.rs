@@ -22,13 +22,11 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::NumaSplit, Setup(split), Hold::AT_ONCE).described(RuleDoc {
         sees: "a guest's vCPUs, its memory or its emulator and IOThreads are spread over NUMA nodes",
         problem: "spread over NUMA nodes",
-        why: "Half of its memory accesses go to the other node at a higher cost. The guest's scheduler and allocator \
-            cannot avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
+        why: "Half of its memory accesses cost more, and the guest cannot avoid that, because it sees one node. Red \
+            Hat measured a loss of 10 % and more",
         thresholds: thresholds![pinning.local_memory, pinning.local_memory_least, pinning.emulator],
-        limits: "Only guests whose vCPUs are all pinned; of files also those without any pin, as an info, if no \
-            guest has pins. Memory that \
-            automatic NUMA balancing is about to move counts as remote. A guest larger than a node gets an info only, \
-            as does one in files that do not show its XML",
+        limits: "Guests whose vCPUs are all pinned; of files also those without any pin, as an info, as is a guest \
+            larger than a node. Memory that automatic NUMA balancing is about to move counts as remote",
         fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",
         links: &[links::NUMA_TUNING, "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html"],
     }),
@@ -90,8 +88,8 @@ const CELLS_CROSSED: Prose = Prose {
 const CELLS_CUT: Prose = Prose {
     title: "The guest's NUMA cells cut through the sockets of its CPU topology",
     problem: "NUMA cells cut sockets",
-    why: "QEMU numbers vCPUs socket by socket and core by core, so cores of one socket are on different nodes for the \
-        guest. Its kernel ignores or misreads such a topology, and places tasks wrongly",
+    why: "QEMU numbers vCPUs socket by socket, so cores of one socket are on different nodes for the guest. Its kernel \
+        ignores or misreads such a topology, and places tasks wrongly",
 };
 const CELLS_IN_ORDER: &str = "Give the cells the vCPUs in order, each whole sockets: cpus='0-63' and \
     cpus='64-127' of 128, and pin these vCPUs to the node of their cell's memory";

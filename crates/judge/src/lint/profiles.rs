@@ -99,7 +99,7 @@ pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-const SHADOW: Prose = Prose {
+pub(super) const SHADOW: Prose = Prose {
     title: "KVM keeps shadow page tables for a guest",
     problem: "shadow page tables",
     why: "Without EPT (Intel) or NPT (AMD) KVM builds page tables of its own: each change of the guest's page tables \
@@ -109,6 +109,12 @@ const TWO_STAGES: &str = "cat /sys/module/kvm_intel/parameters/ept /sys/module/k
 const ENABLE_TWO_STAGES: &str = "If it prints N or 0, take kvm_intel.ept=0 or kvm_amd.npt=0 out of /etc/modprobe.d and \
     the kernel command line. Without EPT or NPT give such guests few vCPUs and huge pages. Where it prints Y, a guest \
     runs guests of its own";
+
+/// What shows whether a guest's memory is mapped by the hardware, and what makes it so.
+pub(super) fn two_stages() -> Vec<Fix> {
+    let show = fixes::command(TWO_STAGES).needing("shows whether EPT or NPT is on");
+    vec![show, fixes::advice(ENABLE_TWO_STAGES)]
+}
 
 /// Shadow paging by its functions (`arch/x86/kvm/mmu/paging_tmpl.h`: only the walk of the guest's page tables is also
 /// used with two-dimensional paging).
@@ -121,11 +127,8 @@ pub(super) fn shadow_paging(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let all = Rows::with_calls(profile, |row| of_template(row) || begins(row, &tables));
     if profile.rows.iter().any(is_shadow) && all.percent >= ctx.thresholds().machine.profile {
         let evidence = vec![all.describe("upkeep of shadow page tables")];
-        let fix = vec![
-            fixes::command(TWO_STAGES).needing("shows whether EPT or NPT is on"),
-            fixes::advice(ENABLE_TWO_STAGES),
-        ];
-        verdicts.find(find(profile, evidence, "look at: grep -c -w -e ept -e npt /proc/cpuinfo", fix, SHADOW));
+        let look_at = "look at: grep -c -w -e ept -e npt /proc/cpuinfo";
+        verdicts.find(find(profile, evidence, look_at, two_stages(), SHADOW));
     }
 }
 
@@ -137,6 +140,8 @@ const TO_THE_VMM: Prose = Prose {
 };
 pub(super) const SHOW_ADDRESSES: &str = "perf kvm stat record -a sleep 10; perf kvm stat report --event=mmio; \
     perf kvm stat report --event=ioport";
+/// Share of returns to the VMM from which accesses are the cause, percent: two of three.
+const RETURNS: f64 = 66.0;
 const USE_VIRTIO: &str = "Make the device that is accessed most a virtio device, or the clock one that KVM serves";
 
 /// Functions of KVM that emulate an access, and of QEMU that serve it (`arch/x86/kvm/x86.c`, `system/physmem.c`).
@@ -154,20 +159,24 @@ static LEAVES: Pattern = Pattern::new(concat!(
     "entry_SYSCALL_64|kvm_on_user_return|fire_user_return_notifiers)",
 ));
 
-/// Accesses to devices that the VMM serves, by their functions.
+/// Accesses to devices that the VMM serves, by their functions, or by the reasons for which KVM returns to it.
 pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let Some(profile) = of_host(ctx) else { return };
+    let Some(profile) = &ctx.model.host.facts.profile else { return };
+    let is_access = |row: &ProfileRow| matches!(row.exit_reason(), Some("KVM_EXIT_IO" | "KVM_EXIT_MMIO"));
+    let accesses = Rows::of(profile, |row| profile.is_of_returns() && is_access(row));
     let emulates = Rows::of(profile, |row| EMULATES.is_match(&row.name));
     let all = Rows::of(profile, |row| EMULATES.is_match(&row.name) || LEAVES.is_match(&row.name));
-    let is_outside = emulates.rows.iter().any(|row| begins(row, &SERVED_OUTSIDE));
+    let is_outside = of_host(ctx).is_some() && emulates.rows.iter().any(|row| begins(row, &SERVED_OUTSIDE));
     // Any system call leaves the kernel.
-    if is_outside && emulates.percent >= 1.0 && all.percent >= 2.0 * ctx.thresholds().machine.profile {
-        let evidence =
-            vec![all.describe("the way to the VMM and back"), emulates.describe("emulation of the accesses")];
-        let fix = vec![
-            fixes::command(SHOW_ADDRESSES).needing("shows which addresses the guest accesses"),
-            fixes::advice(USE_VIRTIO),
-        ];
+    let by_functions = is_outside && emulates.percent >= 1.0 && all.percent >= 2.0 * ctx.thresholds().machine.profile;
+    if by_functions || accesses.percent >= RETURNS {
+        let evidence = if by_functions {
+            vec![all.describe("the way to the VMM and back"), emulates.describe("emulation of the accesses")]
+        } else {
+            vec![accesses.describe("returns to the VMM for an access to a port (IO) or to MMIO")]
+        };
+        let show = fixes::command(SHOW_ADDRESSES).needing("shows which addresses the guest accesses");
+        let fix = vec![show, fixes::advice(USE_VIRTIO)];
         let found = find(profile, evidence, "look at: the address that is accessed most", fix, TO_THE_VMM);
         verdicts.find(Finding { confidence: Confidence::Low, ..found });
     }

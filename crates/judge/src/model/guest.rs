@@ -128,7 +128,6 @@ fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
 
 /// Adds up hints: positive weights for Windows, negative for Linux.
 fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
-    const KVM_HIDDEN: &str = "KVM is hidden from it, as drivers for Windows want";
     let (facts, hyperv) = (&domain.facts, &config.hyperv);
     let xml = |holds: fn(&DomainXml) -> bool| facts.xml.as_ref().is_some_and(|xml| holds(&xml.value));
     let wrote = |words: &str| facts.xml_text.as_ref().is_some_and(|text| text.contains(words));
@@ -164,8 +163,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
         (offset == Some("localtime"), 1, "its clock keeps local time"),
         (by_hand && catchup, 1, "its RTC repeats lost ticks (driftfix=slew)"),
         (name == Some(GuestKind::Windows), 1, "its name"),
-        (hidden, 1, KVM_HIDDEN),
-        (hides_kvm, 1, KVM_HIDDEN),
+        (hidden || hides_kvm, 1, "KVM is hidden from it, as drivers for Windows want"),
         (drivers, 2, "the drivers of virtio-win are in a drive"),
         (windows_drive, 1, "a drive's name"),
         (linux_drive && !windows_drive && !drivers, -2, "a drive's name"),

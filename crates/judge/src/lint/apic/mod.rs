@@ -10,9 +10,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::ApicvInhibited, Profiled(apicv::inhibited, profiles::apic), Hold::USUAL).described(RuleDoc {
         sees: "SynIC without avic disables the interrupt controller's acceleration (APICv, AVIC)",
         problem: "APIC acceleration is off",
-        why: "SynIC recommends that Windows acknowledge synthetic interrupts automatically (AutoEOI). APIC \
-            virtualisation cannot do that, so KVM disables it: each interrupt and each APIC access costs exits again. \
-            The avic enlightenment withdraws that recommendation",
+        why: "SynIC makes Windows acknowledge interrupts automatically (AutoEOI), which APIC virtualisation cannot do: \
+            KVM switches it off, and each APIC access is an exit. The avic enlightenment withdraws that",
         thresholds: thresholds![apic.page_faults, apic.profile_faults],
         limits: "KVM does not report the state of APICv; the rule infers it from exits that exist only with or only \
             without it. It needs 1000 exits/s other than idle ones. A guest in x2APIC mode shows no page faults",
@@ -35,16 +34,14 @@ pub(super) const RULES: &[Rule] = &[
         why: "With policy delay KVM re-injects lost PIT ticks. For that it has to see each acknowledgement, so it \
             inhibits AVIC for the whole guest. Modern guests need no re-injected PIT ticks",
         thresholds: &[],
-        limits: "AMD only, with kvm_amd.avic on. Another reason to inhibit AVIC looks the same; the \
-            kvm_apicv_inhibit_changed tracepoint names the reason",
+        limits: "AMD only, with kvm_amd.avic on. The kvm_apicv_inhibit_changed tracepoint names the reason",
         fix: "The pit timer in the domain's XML, after a power cycle",
         links: &[links::CLOCK],
     }),
     Rule::new(RuleId::IpiStorm, Behaviour(lapic::ipis), Hold::USUAL).described(RuleDoc {
         sees: "the guest's vCPUs interrupt each other at a high rate",
         problem: "vCPUs interrupt each other",
-        why: "A vCPU that wakes another or flushes its TLB sends it an interrupt. Each costs an exit on the sender \
-            and, without posted interrupts, one on the receiver",
+        why: "Waking another vCPU or flushing its TLB is an exit on the sender and, without posted interrupts, on both",
         thresholds: thresholds![apic.ipis],
         limits: "Without MSR addresses, APIC_WRITE exits stand for interrupts. Many loads do this by design",
         fix: "Enlightenments for Windows, after a power cycle; otherwise fewer vCPUs or pins to one last-level cache",

@@ -19,8 +19,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::QuotaThrottled, Setup(vcpus::quota), Hold::USUAL).described(RuleDoc {
         sees: "a CPU quota stops the guest",
         problem: "a CPU quota stops it",
-        why: "The quota gives the vCPUs a budget of CPU time per period (100 ms by default). When it is used up they \
-            stop until the period ends, however idle the host is",
+        why: "When the quota of a period (100 ms by default) is used up, the vCPUs stop, however idle the host is",
         thresholds: thresholds![pinning.throttled, pinning.throttled_time],
         limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval",
         fix: "virsh schedinfo or systemctl set-property on the host, at once",
@@ -51,11 +50,10 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::HostTaskHog, Host(hog::hog), Hold::USUAL).described(RuleDoc {
         sees: "tasks of the host take the CPUs that guests want",
         problem: "host tasks take its CPU",
-        why: "The vCPUs are ready to run, and most of the time that they wait it is a task of the host that has their \
-            CPU. Moving the task helps all of them; moving guests does not",
+        why: "While the vCPUs are ready to run, a task of the host has their CPU: moving it helps all of them",
         thresholds: thresholds![pinning.busy, pinning.wait],
-        limits: "Who had the CPU is known exactly only with scheduler tracepoints; else it is by what each used of it. \
-            A wait that is mostly for guests, a quota or the hypervisor below is not counted",
+        limits: "Who had the CPU is known exactly only with scheduler tracepoints. Waits for guests or a quota do not \
+            count",
         fix: "CPUs, priority or slice of the task, or another host for it",
         links: &[links::SCHED_STATS],
     }),
@@ -64,16 +62,14 @@ pub(super) const RULES: &[Rule] = &[
         problem: "host tasks on its CPUs",
         why: "A pin keeps the vCPU on its CPU, but keeps nothing else away, and the vCPU cannot move",
         thresholds: thresholds![pinning.host_tasks, pinning.busy, pinning.wait],
-        limits: "A task counts for the CPU on which it ran last, and only the busiest tasks of the host are kept. Wait \
-            behind another guest is not counted as the tasks' fault",
+        limits: "A task counts for the CPU on which it ran last, and only the busiest tasks are kept",
         fix: "AllowedCPUs of systemd's slices, at once, or isolcpus on the host's kernel command line",
         links: &[links::CPU_ISOLATION, links::KERNEL_PARAMETERS],
     }),
     Rule::new(RuleId::HostCpusStarved, Host(host_work::starved), Hold::USUAL).described(RuleDoc {
         sees: "pinned vCPUs leave the host no CPU of its own",
         problem: "no CPU left for the host",
-        why: "Emulators, vhost, libvirtd, ssh and the kernel need CPU time too. With a vCPU pinned to every CPU, they \
-            take it from the guests at unpredictable moments",
+        why: "Emulators, vhost, libvirtd and the kernel need CPU time too, and take it from the guests' CPUs",
         thresholds: thresholds![pinning.starved_wait],
         limits: "A CPU with a pinned vCPU counts as taken, busy or not",
         fix: "Pins or number of vCPUs of the guests",

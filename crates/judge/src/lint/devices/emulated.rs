@@ -82,10 +82,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
     let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
     let what = if guest.config.libvirt == Some(false) { device } else { element };
-    let change = fixes::advice(format!(
-        "Change the device to virtio: set {what}. First install the virtio drivers in the guest (Windows: \
-         virtio-win); without them it does not find its {kind}"
-    ));
+    let change = fixes::advice(format!("Change the device to virtio: set {what}")).needing(fixes::VIRTIO_FIRST);
     let found = Finding::new(Severity::Info, Confidence::High, evidence, vec![change]).caused_by(accesses);
     verdicts.find(Finding {
         title: format!("An emulated {kind} does real work"),
@@ -99,7 +96,8 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let all = properties::emulated(guest);
     let Some(first) = all.first().filter(|_| takes_virtio(guest)) else { return };
     let is_scsi = ["lsi", "mega", "mpt", "pvscsi"].iter().any(|model| first.value.starts_with(model));
-    let what = if is_scsi { "SCSI controller" } else { "network card" };
+    let (what, virtio) =
+        if is_scsi { ("SCSI controller", "virtio-scsi-pci") } else { ("network card", "virtio-net-pci") };
     let fix = all.iter().map(|DeviceProperty { device, value, .. }| {
         let is_plain = [device, value].iter().all(|word| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'));
         match guest.proxmox_id().filter(|_| is_plain) {
@@ -108,8 +106,7 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
                 "qm set {id} --{device} \"$(qm config {id} | sed -n 's/^{device}: {value}=/virtio=/p')\""
             )),
             None => fixes::advice(format!(
-                "Make {device} a virtio device: <model type='virtio'/> in place of {value} (QEMU: virtio-net-pci, \
-                 virtio-scsi-pci)"
+                "Make {device} a virtio device: <model type='virtio'/> in place of {value} (QEMU: {virtio})"
             )),
         }
         .needing(fixes::VIRTIO_FIRST)

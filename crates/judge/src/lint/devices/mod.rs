@@ -14,8 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "With MSI-X every queue has its own interrupt. On a shared line the driver has to ask the device, in \
             QEMU, after each interrupt, and all queues share one vCPU",
         thresholds: thresholds![devices.intx_reads],
-        limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device. Why the driver \
-            does not use MSI-X is visible only inside the guest",
+        limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device",
         fix: "The guest's kernel command line or drivers; the device's number of vectors",
         links: &["https://docs.kernel.org/driver-api/virtio/virtio.html"],
     }),
@@ -32,21 +31,18 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::EmulatedDevice, Profiled(emulated::emulated, to_the_vmm), Hold::USUAL).described(RuleDoc {
         sees: "an emulated network card or disk controller does real work",
         problem: "emulated disk or network",
-        why: "Each access to a register of an emulated device is a round trip to QEMU. A virtio device passes whole \
-            batches of requests with one notification, or none",
+        why: "Each access to a register of an emulated device is a round trip to QEMU; virtio passes batches",
         thresholds: thresholds![devices.emulated, machine.profile],
-        limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the \
-            same. Where accesses are not measured, the configuration's emulated network cards and SCSI controllers are \
-            named. disk-setup is about IDE and SATA disks. A profile by function, and counters of exits without \
-            addresses, tell that a device is used and not which",
+        limits: "Needs the names of regions (info mtree); else the configuration's network cards and SCSI controllers \
+            are named, or that a device is used and not which. An installer or firmware that reads the disk looks the \
+            same",
         fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
         links: &[links::DEVICES],
     }),
     Rule::new(RuleId::SerialBurst, Behaviour(emulated::serial), Hold::For(1.0, 10.0)).described(RuleDoc {
         sees: "output on the serial port holds a vCPU for milliseconds",
         problem: "serial output stops vCPUs",
-        why: "Each character on an emulated serial port is at least one round trip to QEMU, made by the vCPU that \
-            prints. Other work of that vCPU waits meanwhile",
+        why: "Each character is at least one round trip to QEMU; other work of the vCPU waits meanwhile",
         thresholds: thresholds![devices.burst_accesses, devices.burst_ms, cost.of_one_cpu, cost.of_vcpus],
         limits: "Accesses less than 1 ms apart are a burst. Files with sums only are judged from 1000 accesses/s on",
         fix: "Inside the guest: less output on the console, or a virtio console",

@@ -16,19 +16,16 @@ pub(super) const RULES: &[Rule] = &[
         problem: "disk at its I/O limit",
         why: "QEMU lets no more through than the limit of the disk allows, however idle the host's storage is",
         thresholds: thresholds![disks.throttled],
-        limits: "Knows limits from the XML's <iotune> and QEMU's -drive throttling options, not those set through the \
-            monitor or of a throttle group that several disks share. Whether the limit is intended is not known",
+        limits: "Knows <iotune> and -drive's limits, not those of the monitor or of a throttle group",
         fix: "virsh blkdeviotune on the host, at once",
         links: &[links::DISKS],
     }),
     Rule::new(RuleId::DiskQueue, Behaviour(requests::queue), TWO_READINGS).described(RuleDoc {
         sees: "the guest has as many requests under way as its disk's bus takes",
         problem: "disk queue is full",
-        why: "A bus takes a fixed number of requests at once. When all places are taken, further requests wait inside \
-            the guest, where no figure of the host shows them",
+        why: "A bus takes a fixed number of requests at once; further ones wait inside the guest, unseen by the host",
         thresholds: thresholds![disks.queue_full, disks.queue_us],
-        limits: "The depth is an average: the time of all completed requests over the time between two readings. Takes \
-            1 place for IDE, 32 for SATA, 128 for virtio and SCSI",
+        limits: "The depth is an average. A bus takes 1 request (IDE), 32 (SATA) or 128 (virtio, SCSI)",
         fix: "The disk's bus in the domain's XML, or the storage",
         links: &[links::DISKS],
     }),
@@ -38,8 +35,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "With a flush the guest asks that all it wrote so far be on the medium: QEMU waits for fdatasync of the \
             image, and the program in the guest waits for QEMU. Databases and journals flush at each commit",
         thresholds: thresholds![disks.flush_time, disks.flushes, disks.flush_us],
-        limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
-            own flush (FUA) count as writes. Of a single reading the mean time is judged",
+        limits: "Several flushes at once count each. Writes with their own flush (FUA) count as writes",
         fix: "The program in the guest that flushes, or the storage",
         links: &[links::DISKS],
     }),
@@ -49,9 +45,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "Between the guest's request and the host's block device stands QEMU: the thread that takes the request \
             has to get a CPU and be free, and the page cache or a pool of threads may lie between",
         thresholds: thresholds![disks.outside_us, disks.outside_percent, disks.timed_ops],
-        limits: "Needs the host's block devices timed (--engine-detail disks, or the Storage view), and compares all \
-            disks of a guest with all devices. Requests that the page cache answers and storage over the network reach \
-            no block device. Silent while a limit of the disk is reached",
+        limits: "Needs the host's block devices timed (--engine-detail disks, or the Storage view). Requests that the \
+            page cache or the network answers reach no device. Silent while a limit of the disk is reached",
         fix: "An IOThread, the cache mode or aio in the domain's XML",
         links: &[links::DISKS],
     }),
@@ -68,8 +63,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::DiskErrors, Host(requests::errors), Hold::EVENT).described(RuleDoc {
         sees: "requests of the guest's disk fail on the host",
         problem: "disk requests fail",
-        why: "QEMU got an error for a request to the image or the device behind the disk. By its error policy it \
-            passes the error on to the guest or stops the guest",
+        why: "QEMU got an error for a request, and passes it on to the guest or stops the guest",
         thresholds: &[],
         limits: "Needs the guest's own QEMU monitor, because libvirt does not pass the counts on; or QEMU's log",
         fix: "The host's storage",
@@ -80,9 +74,8 @@ pub(super) const RULES: &[Rule] = &[
         problem: "disk is set up badly",
         why: "",
         thresholds: thresholds![disks.busy_ops, disks.busy_main],
-        limits: "Configuration only, so it is never more than an info: cache=unsafe, IDE and SATA disks of PCs, \
-            aio=threads with cache=none or directsync on a block device, and a busy virtio disk without an IOThread. \
-            CD-ROMs do not count, nor guests whose system has no virtio drivers",
+        limits: "An info at most: cache=unsafe, IDE and SATA disks of PCs, aio=threads past the page cache, a busy \
+            virtio disk without an IOThread. Not CD-ROMs, nor guests whose system has no virtio drivers",
         fix: "The disk's bus or driver options, after virtio drivers are installed in the guest and a power cycle",
         links: &[links::DISKS, links::IOTHREADS],
     }),

@@ -4,6 +4,7 @@ use crate::lint::prelude::*;
 use crate::model::GuestKind;
 use kvm::cmdline::QemuCommand;
 use kvm::domain_xml::GuestNumaCell;
+use kvm::pattern::Pattern;
 use std::collections::BTreeSet;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
@@ -142,12 +143,16 @@ pub(super) fn contradictions(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     verdicts.find(Finding::new(severity, confidence, evidence, vec![fixes::libvirt_advice(ONE_NUMBER)]));
 }
 
+/// A client in Proxmox's name of a system, or in the name of a guest.
+static CLIENT_NAME: Pattern = Pattern::new("(?i-u:win(?:dows)?[ _-]?(?:7|8|10|11))(?:[^0-9]|$)");
+
 /// Whether the guest's system is a Windows client: true where libosinfo's id says so, false where it may be a server;
 /// `None` for any other system.
 fn client(guest: &GuestContext<'_>) -> Option<bool> {
-    let os = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase())?;
+    let known = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase());
+    let os = known.as_deref().unwrap_or(guest.name());
     if let Some((_, version)) = os.split_once("microsoft.com/win/") {
         return matches!(version, "7" | "8" | "8.1" | "10" | "11").then_some(true);
     }
-    matches!(&*os, "win7" | "win8" | "win10" | "win11").then_some(false)
+    CLIENT_NAME.is_match(os).then_some(false)
 }

@@ -2,6 +2,7 @@
 
 use crate::figures::bytes;
 use crate::lint::prelude::*;
+use crate::lint::profiles;
 use sample::ExitPlace;
 
 const USE_IOTHREAD: &str = "Give disks an IOThread, and use vhost for the network";
@@ -116,15 +117,6 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
 }
 
-const SHADOW: Prose = Prose {
-    title: "Almost all exits are page faults of the guest, which KVM serves without EPT or NPT",
-    problem: "page faults, shadow paging",
-    why: "Without EPT or NPT each page fault of the guest is an exit (EXCEPTION_NMI, shadow paging). A guest that does \
-        nothing else may fault at the same place again and again, without progress",
-};
-const SHADOW_FIX: &str = "If the address is always the same (trace-cmd record -e kvm:kvm_page_fault), the guest hangs: \
-    update the host's kernel. Else switch on EPT or NPT, which CPUs before 2008 lack (kvm_intel.ept, kvm_amd.npt)";
-
 /// Page faults that the tracepoint counts while no exit is a fault of the second stage.
 fn shadow_faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let count = guest.domain.kvm_events.get("kvm_page_fault").copied().unwrap_or(0);
@@ -132,8 +124,8 @@ fn shadow_faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let is_much = ctx.thresholds().machine.faults.of(rate) >= Some(Severity::Warning);
     if is_much && all >= MANY && count as f64 >= ONE_PLACE / 100.0 * all as f64 {
         let text = format!("{count} page faults (kvm_page_fault) {}, and {all} exits of any kind", guest.window());
-        let fix = vec![fixes::advice(SHADOW_FIX)];
-        verdicts.find(Finding::new(Severity::Warning, Confidence::Medium, vec![text], fix).saying(SHADOW));
+        let found = Finding::new(Severity::Warning, Confidence::Medium, vec![text], profiles::two_stages());
+        verdicts.find(found.saying(profiles::SHADOW));
     }
 }
 

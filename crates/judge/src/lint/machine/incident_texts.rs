@@ -23,8 +23,7 @@ pub(super) const ENTRY_FAILED: Incident = Incident {
     title: "The CPU refused to run the guest",
     problem: "CPU refused to run it",
     means: "The CPU found the state of the vCPU invalid and did not enter the guest, which stopped there",
-    causes: "a bug of the host's kernel on this CPU (the TDP MMU of Linux 5.15 on old Intel CPUs is a known one); \
-        firmware or microcode that is out of date; a guest that is a hypervisor itself",
+    causes: "a bug of the host's kernel on this CPU; old firmware or microcode; a guest that is a hypervisor itself",
     next: "Update microcode, kernel and QEMU; on Linux 5.15 to 5.19 try kvm.tdp_mmu=N",
     links: &[links::KVM_API],
 };
@@ -32,8 +31,7 @@ pub(super) const INTERNAL_ERROR: Incident = Incident {
     title: "KVM could not run the guest any further",
     problem: "KVM cannot run it further",
     means: "KVM met something in the guest that it cannot handle, and QEMU stops a guest to which this happens",
-    causes: "a guest whose stack, page tables or interrupt table are damaged, as after a crash of its kernel or \
-        firmware; a hypervisor below this host, or in the guest; a CPU newer than the host's kernel; a bug of KVM",
+    causes: "a guest that crashed into damaged memory; a hypervisor below this host, or in the guest; a bug of KVM",
     next: "Update kernel, microcode and firmware, then reset the guest; its console may show a crash before",
     ..ENTRY_FAILED
 };
@@ -46,10 +44,8 @@ pub(super) const RETURNS_AT_ONCE: Incident = Incident {
     ..ENTRY_FAILED
 };
 pub(super) const DELIVERY: Incident = Incident {
-    means: "The CPU left the guest while it delivered an interrupt or exception, by an exit that should not come in \
-        between (suberror 3); KVM cannot repeat the delivery, and QEMU stops the guest. It is no failed emulation",
-    causes: "a defect of the CPU's microcode or of the host's kernel, mostly with a virtual interrupt controller \
-        (APICv, AVIC); a hypervisor below this host; a guest whose interrupt table is damaged",
+    means: "An exit came while the CPU delivered an interrupt or exception (suberror 3), which KVM cannot repeat",
+    causes: "a defect of microcode or kernel, mostly with APICv or AVIC; a hypervisor below; a damaged interrupt table",
     next: "Update microcode, firmware and kernel and reset the guest; else try enable_apicv=0 (Intel), avic=0 (AMD)",
     ..INTERNAL_ERROR
 };
@@ -57,8 +53,7 @@ pub(super) const START_FAILED: Incident = Incident {
     title: "QEMU could not start the guest",
     problem: "QEMU could not start it",
     means: "QEMU ended while it set up the guest, before the guest ran; its message names the option or step",
-    causes: "a device, file or port that another process holds or that is not there (a VFIO group, a locked image); \
-        memory that cannot be had; an option, CPU feature or machine type that this QEMU lacks",
+    causes: "what the message names: a held or missing device or file (VFIO group, image), memory, an unknown option",
     next: "Change what QEMU's message names, and start the guest again",
     ..ENTRY_FAILED
 };
@@ -94,8 +89,7 @@ pub(super) const START_AFFINITY: Incident = start(
 );
 pub(super) const START_SOCKET: Incident = start(
     "QEMU could not start the guest: a socket that it needs does not answer",
-    "for No such file, a helper (Open vSwitch, virtiofsd, swtpm) that does not run or has its socket elsewhere; for \
-        Permission denied, the socket's owner or AppArmor or SELinux; for Connection refused, a helper that ended",
+    "a helper (Open vSwitch, virtiofsd, swtpm) that does not run; the socket's path or owner, AppArmor or SELinux",
     "ls -l on the path in the line: start the helper, correct the path, or let QEMU's user (qemu.conf) open the socket",
 );
 pub(super) const START_DENIED: Incident = start(
@@ -111,9 +105,16 @@ pub(super) const START_HUGE_PAGES: Incident = start(
 pub(super) const START_MEMORY: Incident = start(
     "QEMU could not start the guest: the kernel refused it memory",
     "less free memory than the guest takes at once (prealloc, locked memory); a limit of its cgroup, service or user \
-        (MemoryMax, ulimit -v); vm.overcommit_memory=2; for KVM_CREATE_VM, free memory in pieces that are too small",
-    "free -h; grep Commit /proc/meminfo; cat /proc/buddyinfo; journalctl -k: make room (stop a guest; for \
-        KVM_CREATE_VM, sysctl vm.compact_memory=1), or raise the limit",
+        (MemoryMax, ulimit -v); vm.overcommit_memory=2",
+    "Compare free -h, and grep Commit /proc/meminfo, with the guest's memory: give it less (<memory>, -m), stop \
+        another guest, or raise the limit",
+);
+pub(super) const START_PIECES: Incident = start(
+    "QEMU could not start the guest: KVM found no contiguous memory",
+    "free memory in small pieces (the page cache has the rest): to create a guest, KVM of older kernels needs some \
+        adjacent pages, however much is free in all",
+    "sysctl vm.compact_memory=1, or else vm.drop_caches=1, joins free memory: start the guest again; cat \
+        /proc/buddyinfo shows the pieces. Raise vm.min_free_kbytes, or update the host's kernel, to keep it so",
 );
 pub(super) const START_MISSING: Incident = start(
     "QEMU could not start the guest: a file, network or device of its configuration is missing",
@@ -139,16 +140,14 @@ pub(super) const DISK_ERROR: Incident = Incident {
 };
 pub(super) const DISK_FULL: Incident = Incident {
     title: "The store behind the guest's disk is full",
-    problem: "its store is full",
     means: "A write found no space. By default QEMU stops the guest, and nothing is lost if space is made first",
-    causes: "a file system with sparse or growing images (qcow2, snapshots); a thin pool (LVM, ZFS, Ceph) that is \
-        full, although the guest's volume is not; a quota",
+    causes: "a full file system with growing images (qcow2, snapshots); a full thin pool (LVM, ZFS, Ceph); a quota",
     next: "df -h, lvs -a (Data%, Meta%), zfs list or ceph df show what is full: make space, then let the guest go on",
     ..DISK_ERROR
 };
 pub(super) const KVM_ABSENT: Incident = Incident {
     title: "There is no /dev/kvm, so no guest can use KVM",
-    problem: "KVM is not loaded",
+    problem: "KVM cannot be used",
     means: "KVM's module is not loaded, or QEMU runs in a container that was not given the device",
     causes: "a module that is not loaded or refused; virtualisation off in the firmware; a host in a virtual machine",
     next: "modprobe kvm_intel, or kvm_amd; if it refuses, dmesg says why. systemd-detect-virt tells a virtual machine",
@@ -156,35 +155,31 @@ pub(super) const KVM_ABSENT: Incident = Incident {
 };
 pub(super) const KVM_DENIED: Incident = Incident {
     title: "QEMU may not open /dev/kvm",
-    problem: "no access to /dev/kvm",
     means: "The device is there, and the user that starts QEMU has no right to open it (mostly mode 0660, group kvm)",
     causes: "a user who is not in the group kvm, or has not logged in again; a container or service without the device",
     next: "sudo usermod -aG kvm \"$USER\", then log in again; for a container, --device /dev/kvm and its group",
-    ..ENTRY_FAILED
+    ..KVM_ABSENT
 };
 pub(super) const KVM_BUSY: Incident = Incident {
     title: "Another hypervisor on this host keeps KVM from starting guests",
-    problem: "another hypervisor runs",
     means: "Only one hypervisor can use the CPU's virtualisation at a time, and KVM found it in use",
     causes: "a running machine of VirtualBox or VMware",
     next: "End its machines, or unload its modules (vboxdrv, vmmon), then start the guest again",
-    ..ENTRY_FAILED
+    ..KVM_ABSENT
 };
 pub(super) const KVM_NO_EXTENSION: Incident = Incident {
     title: "KVM finds no virtualisation in this host's CPU",
-    problem: "CPU offers no KVM",
     means: "KVM's module refused to load, because the CPU shows this kernel no virtualisation (vmx, svm)",
     causes: "a host that is itself a virtual machine; virtualisation off in the firmware; the other vendor's module",
     next: "If systemd-detect-virt prints a hypervisor, it has to offer nesting; else switch it on in the firmware",
-    ..ENTRY_FAILED
+    ..KVM_ABSENT
 };
 pub(super) const KVM_OFF: Incident = Incident {
     title: "The firmware has virtualisation switched off, so there is no KVM",
-    problem: "off in the firmware",
     means: "The CPU has virtualisation, and the firmware (BIOS) locked it off before the kernel started",
     causes: "the firmware's default; a firmware update that reset it",
     next: "Switch Intel VT-x (VMX) or AMD-V (SVM) on in the firmware's setup, then power the machine off and on",
-    ..ENTRY_FAILED
+    ..KVM_ABSENT
 };
 pub(super) const KVM_NOT_NESTED: Incident = Incident {
     title: "This host is itself a virtual machine without nested virtualisation",
@@ -200,18 +195,16 @@ pub(super) const RUN_FAILED: Incident = Incident {
     title: "KVM_RUN failed: the guest's vCPU cannot go on",
     problem: "KVM_RUN failed",
     means: "The host's kernel returned an error instead of running the vCPU, and QEMU stops such a guest",
-    causes: "for error 14 (EFAULT, Bad address), guest memory that the host cannot provide (huge pages, a file); \
-        for error 38 on arm64, an instruction that KVM cannot decode; a bug of KVM",
+    causes: "memory that the host cannot provide (error 14: huge pages, a file); on arm64, error 38: an instruction",
     next: "Compare HugePages_Free in /proc/meminfo, and the space behind file-backed memory, with what the guest has",
     ..ENTRY_FAILED
 };
 pub(super) const EMULATION: Incident = Incident {
     title: "KVM could not emulate an instruction of the guest",
-    problem: "KVM cannot emulate it",
     means: "KVM has to emulate instructions that touch device memory, and did not know this one; QEMU stops the guest",
     causes: "an instruction that KVM's emulator lacks; a guest that crashed into garbage; an old kernel or firmware",
     next: "Update QEMU, the firmware and the host's kernel; the registers in QEMU's log show where the guest was",
-    ..ENTRY_FAILED
+    ..INTERNAL_ERROR
 };
 pub(super) const TRIPLE_FAULT: Incident = Incident {
     title: "The guest crashed or reset itself by a triple fault",
@@ -254,20 +247,12 @@ pub(super) const MACHINE_CHECK: Incident = Incident {
     links: &[links::MACHINE_CHECK, links::MEMORY_FAILURE],
 };
 pub(super) const KERNEL_BUG: Incident = Incident {
-    title: "The host's kernel reports a bug while it ran a guest",
+    title: "The kernel that ran a guest reports a bug or a warning",
     problem: "bug in the host kernel",
-    means: "The host's kernel found itself in a state that should not occur; the vCPU may hang, the host be unstable",
-    causes: "a bug of KVM or of a driver in this kernel; a hypervisor below this host, if it is a guest itself; a \
-        module from outside of the kernel; broken memory",
+    means: "The kernel is in a state that should not occur. After a bug it may be unstable, after a warning it goes on",
+    causes: "a bug of KVM or a driver, or of a module from outside; a hypervisor below this host; broken memory",
     next: "Search for the function in the line, update the host's kernel, and reboot the host after an Oops",
     links: &["https://docs.kernel.org/admin-guide/bug-hunting.html"],
-};
-pub(super) const KERNEL_WARNING: Incident = Incident {
-    title: "The host's kernel printed a warning while it ran a guest",
-    problem: "warning of the host kernel",
-    means: "A check in the kernel's code did not hold. The kernel goes on; mostly nothing follows",
-    next: "Search for the function in the line; update the host's kernel, and modules that are built apart from it",
-    ..KERNEL_BUG
 };
 pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",
@@ -280,7 +265,6 @@ pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
 };
 pub(super) const KILLED_AT_LIMIT: Incident = Incident {
     title: "A guest was killed at the memory limit of its cgroup",
-    problem: "killed at a memory limit",
     means: "Its cgroup (container, pod, machine.slice) is at its limit, whatever the host has left: like a power cut",
     causes: "a limit that leaves too little for QEMU and helpers such as virt-launcher; another program; page cache",
     next: "Raise the limit of the group (memory.max; resources.limits.memory of the pod), or make the guest smaller",
@@ -289,8 +273,7 @@ pub(super) const KILLED_AT_LIMIT: Incident = Incident {
 pub(super) const OUT_OF_MEMORY: Incident = Incident {
     title: "Memory ran out when a guest asked for some",
     problem: "memory ran out",
-    means: "There was no memory for a VMM, in the host or in the limit of its cgroup, and the log ends before it names \
-        the process that was killed: in journalctl -k -g oom the line with oom-kill: has the limit and the victim",
+    means: "There was no memory for a VMM, and the log ends before its victim (the line oom-kill: in journalctl -k)",
     ..KILLED_FOR_MEMORY
 };
 pub(super) const KILLED: Incident = Incident {
@@ -300,6 +283,22 @@ pub(super) const KILLED: Incident = Incident {
     causes: "a bug of QEMU or a library; a signal of a program or an admin (fencing); the OOM killer; broken memory",
     next: "See the VMM's log, coredumpctl list and the kernel's log of that moment; update QEMU",
     links: &[links::SIGNALS],
+};
+pub(super) const KILLED_IN_MAP: Incident = Incident {
+    title: "QEMU ended because the memory of a passed-through device could not be mapped into the guest",
+    means: "KVM or VFIO refused a piece of the guest's memory map, with the address and size in the line",
+    causes: "a large BAR (lspci -vvs ADDRESS lists the sizes) that the guest's firmware put beyond the CPU's addresses",
+    next: "Make the BAR smaller (Resizable BAR off in the host's firmware), give the guest the host's address width \
+        (<maxphysaddr mode='passthrough'/>, host-phys-bits=on), or try another QEMU or guest firmware",
+    ..KILLED
+};
+pub(super) const GUEST_BUG: Incident = Incident {
+    title: "The guest's own kernel crashed or reports a bug",
+    problem: "its kernel reports a bug",
+    means: "The guest's own kernel, not the host's, says so: it met a state that should not occur",
+    causes: "a bug of its kernel or a driver; a CPU feature or MSR that it is shown and lacks; damaged memory or disk",
+    next: "Search for the function in the line; update the guest's kernel, then compare its CPU model with the host's",
+    ..KERNEL_BUG
 };
 pub(super) const TERMINATED: Incident = Incident {
     title: "A guest was switched off from outside",
@@ -319,7 +318,6 @@ pub(super) const NOT_RESETTABLE: Incident = Incident {
 };
 pub(super) const MEMORY_FAILURE: Incident = Incident {
     title: "A memory error of the host killed the guest",
-    problem: "killed by a memory error",
     means: "A page of the VMM's memory is broken, and the kernel ended the process that used it or sent it SIGBUS",
     ..MACHINE_CHECK
 };
@@ -334,11 +332,8 @@ pub(super) const LOCKUP: Incident = Incident {
 };
 pub(super) const WAIT_FOR_CPU: Incident = Incident {
     title: "A CPU of the host waited in vain for another CPU",
-    problem: "another CPU did not answer",
-    means: "This CPU waited for another one to answer an interrupt (smp_call_function, a TLB flush) or to release a \
-        lock. The thread in the log is the victim: the other CPU is at fault",
-    causes: "a CPU that runs with interrupts off or keeps a lock: a bug of the kernel or a driver, firmware (SMIs), \
-        broken hardware; where this host is itself a guest, a vCPU that does not run",
+    means: "It waited for an answer or a lock: the thread in the log is the victim, and another CPU is at fault",
+    causes: "a CPU that keeps its interrupts off: a bug of the kernel or a driver, firmware (SMIs), broken hardware",
     next: "Find the CPU that is neither idle nor waiting in the backtraces, and lockups or machine checks that name it",
     ..LOCKUP
 };
@@ -361,26 +356,21 @@ pub(super) const HUNG_TASK: Incident = Incident {
 };
 pub(super) const HUNG_STORAGE: Incident = Incident {
     title: "A guest's thread waited for the host's storage for minutes",
-    problem: "hung on the host's storage",
     means: "Its stack is in the host's file system or block layer, below the guest's disk: the guest stands still",
     causes: "storage that does not answer (NFS, Ceph, iSCSI, a failing disk); a full file system; a lock on the file",
     ..HUNG_TASK
 };
 pub(super) const HUNG_MEMORY: Incident = Incident {
     title: "A guest's thread waited for memory of the host for minutes",
-    problem: "hung on memory reclaim",
     means: "Its stack is in the kernel's search for free memory (reclaim, compaction, swap): the guest stands still",
     causes: "too little free memory, in the host or within the limit of a cgroup; fragmented memory; slow swap; for an \
         image on XFS, very many extents, whose list needs contiguous memory",
-    next: "free -h, vmstat 1 (si, so) and cat /proc/pressure/memory show the want: give the guests less memory or the \
-        host more. filefrag IMAGE counts extents, and xfs_fsr or a copy joins them",
+    next: "free -h and vmstat 1 show the want: give the guests less memory; on XFS copy an image of many extents",
     ..HUNG_TASK
 };
 pub(super) const HUNG_MEMSLOTS: Incident = Incident {
     title: "A guest's thread waited in KVM for a change of the guest's memory",
-    problem: "hung on a memory slot",
-    means: "QEMU changed the guest's memory map (a device's BAR, ballooning or hotplug, dirty logging of a migration), \
-        and KVM waits (synchronize_srcu) until each vCPU has left the old map. It is no wait for storage",
+    means: "QEMU changed the guest's memory map, and KVM waits (synchronize_srcu) until each vCPU has left the old one",
     causes: "a vCPU that hangs in KVM or gets no CPU; kernel workers without CPU beside real-time vCPUs; a kernel bug",
     next: "The cause is the thread that holds the others back: other hung tasks, or /proc/TID/stack, show it",
     ..HUNG_TASK
@@ -395,7 +385,6 @@ pub(super) const GUEST_LOCKUP: Incident = Incident {
 };
 pub(super) const GUEST_HUNG_TASK: Incident = Incident {
     title: "A task inside the guest waited for minutes",
-    problem: "task hung inside the guest",
     means: "This is the log of the guest's own kernel: a task waited for minutes, mostly for a disk of the host",
     causes: "storage of the host that does not answer; a full or failed disk behind the guest's; a lock in its kernel",
     next: "See iostat -x 1 and the log of that time on the host; in the guest, the stack names what it waited for",
@@ -412,10 +401,8 @@ pub(super) const GUEST_CLOCK: Incident = Incident {
 };
 pub(super) const EPT_MISCONFIG: Incident = Incident {
     title: "KVM's map of the guest's memory (EPT) was broken",
-    problem: "EPT misconfiguration",
     means: "The CPU met an entry of the EPT that no kernel should write: KVM cannot go on, and the guest stays paused",
-    causes: "a bug of the host's kernel in KVM's handling of memory and MMIO (3.10.0-229 of RHEL and CentOS 7 is known \
-        for it); broken memory of the host",
+    causes: "a bug of the host's kernel (3.10.0-229 of RHEL and CentOS 7 is known for it); broken memory of the host",
     next: "Update the host's kernel, then reset the guest, which does not resume; if it recurs, test the memory",
     ..INTERNAL_ERROR
 };
@@ -427,25 +414,20 @@ pub(super) const DISK_DEVICE: Incident = Incident {
 };
 pub(super) const DISK_BLOCKED: Incident = Incident {
     title: "The storage cluster refuses the client of the guest's disk",
-    problem: "storage refuses its client",
-    means: "Error 108 (ESHUTDOWN) is what Ceph's RBD client returns once the cluster has put it on its blocklist \
-        (blacklist in old releases): each further request of this QEMU fails, however healthy disks and network are",
-    causes: "another client that took the image's lock and blocked this one (a snapshot, a live migration, a second \
-        start, fencing); a client that the cluster lost sight of because of the network or a stalled host",
+    means: "Ceph has put this RBD client on its blocklist (error 108, ESHUTDOWN): each further request of QEMU fails",
+    causes: "another client with the image's lock (a snapshot, a migration, fencing); a lost network; a stalled host",
     next: "ceph osd blocklist ls (blacklist ls) lists the client; rbd lock ls IMAGE and rbd status IMAGE show who has \
         the image. Remove the cause and the entry, then restart the guest: its client does not connect again",
     ..DISK_ERROR
 };
 pub(super) const DISK_STALE: Incident = Incident {
-    title: "The NFS server no longer knows the file of the guest's disk",
-    problem: "stale NFS file handle",
+    title: "The NFS server no longer knows the file of the guest's disk or firmware",
     causes: "an image that was moved, replaced or restored on the server under a running guest; an export that moved",
     next: "Shut the guest down, mount the export again and start it; look on the server for what replaced the file",
     ..DISK_ERROR
 };
 pub(super) const KILLED_ON_NODES: Incident = Incident {
     title: "A guest was killed because its NUMA nodes ran out of memory",
-    problem: "killed: node out of memory",
     means: "The VMM is bound to some NUMA nodes (numatune, or a cpuset), and their memory ran out, however much the \
         other nodes have left: for the guest this is a power cut",
     causes: "several guests or huge pages bound to one node; programs of the host that fill it",
@@ -455,14 +437,12 @@ pub(super) const KILLED_ON_NODES: Incident = Incident {
 pub(super) const DEVICE_RESET: Incident = Incident {
     title: "A passed-through device does not come back from its reset",
     problem: "device hangs in its reset",
-    means: "The host resets a device each time it changes hands. The thread that asked waits in the kernel for up to a \
-        minute, the guest gets a device in an undefined state, and the host may hang with it",
-    causes: "a device whose function level reset (FLR) is broken, as that of many USB controllers and graphics cards; \
-        a device in deep sleep (D3) that does not wake up; a bus or slot that lost it",
+    means: "The host resets a device each time it changes hands, and waits up to a minute; the host may hang with it",
+    causes: "a broken function level reset (FLR), as of many graphics cards; a device that does not wake up (D3)",
     next: "Power the host off, not only down; do not pass this device through, or try a newer kernel, which may know \
         its defect, or another way of reset (/sys/bus/pci/devices/0000:XX:YY.Z/reset_method) or vfio-pci's \
         disable_idle_d3=1",
-    links: &["https://docs.kernel.org/driver-api/vfio.html"],
+    links: &[links::VFIO],
 };
 pub(super) const SLOW_INTERRUPT: Incident = Incident {
     title: "Single interrupts kept a CPU for milliseconds",
@@ -478,8 +458,8 @@ pub(super) const REALTIME_THROTTLED: Incident = Incident {
     means: "A real-time task ran for 95 % of a second (kernel.sched_rt_runtime_us), and all else on its CPU waited: \
         other guests, vhost, the emulator, kernel threads. If the task is a vCPU, the guest stood still for the rest",
     causes: "a vCPU with <vcpusched scheduler='fifo'> that is never idle; a real-time program that spins",
-    next: "ps -eLo pid,tid,cls,rtprio,psr,comm | grep -E ' (FF|RR) ' lists real-time tasks; give a vCPU among them an \
-        isolated CPU of its own, or take its <vcpusched> away",
+    next: "ps -eLo pid,tid,cls,rtprio,psr,comm | grep -E ' (FF|RR) ' lists real-time tasks; give a vCPU an isolated \
+        CPU of its own, or take its <vcpusched> away",
     links: &[links::KVM_REALTIME],
 };
 pub(super) const OVERHEATED: Incident = Incident {
@@ -493,12 +473,10 @@ pub(super) const OVERHEATED: Incident = Incident {
 pub(super) const HOST_CLOCK: Incident = Incident {
     title: "A kernel no longer trusts its time stamp counter (TSC)",
     problem: "TSC is unstable",
-    means: "On a host, the guests' TSC is not reliable then: kvm-clock and Hyper-V's TSC page lose their fast path, \
-        and each reading of the time becomes a system call or exit; the host's own clocksource is a slow one (hpet). \
-        In the log of a guest it is the guest's clock alone",
-    causes: "firmware that changes or does not synchronise the TSC; a watchdog that came late on a busy or stalled \
-        host (CPUs with constant_tsc and nonstop_tsc have a sound TSC); CPUs whose TSC stops in sleep states; \
-        for a guest, a vCPU that did not run",
+    means: "On a host kvm-clock and Hyper-V's TSC page lose their fast path then: each reading of the time is a system \
+        call or an exit. In the log of a guest it is the guest's clock alone",
+    causes: "firmware that changes the TSC; a check that came late on a stalled host (CPUs with constant_tsc and \
+        nonstop_tsc have a sound TSC); for a guest, a vCPU that did not run",
     next: "On the host see dmesg | grep -iE 'tsc|clocksource' and /sys/devices/system/clocksource/clocksource0; update \
         the firmware and kernel, and reboot. Only if the TSC is known to be sound, boot with tsc=reliable",
     links: &[links::KVM_TIMEKEEPING, links::KERNEL_PARAMETERS],
@@ -508,11 +486,10 @@ pub(super) const IOMMU_FAULT: Incident = Incident {
     problem: "IOMMU faults",
     means: "A device accessed memory that is not mapped for it. If it is passed through to a guest, it no longer works \
         there, and an IOMMU that waits for it slows the host down",
-    causes: "a passed-through device that runs on after its guest ended, or was not reset; its driver or firmware; \
-        BIOS tables (RMRR, IVRS) that are wrong",
+    causes: "a passed-through device that was not reset after its guest; its driver; wrong BIOS tables (RMRR, IVRS)",
     next: "lspci -nnks with the address of the log names the device and its driver; update the firmware; stop the \
         guest that has it, or power the host off and on",
-    links: &["https://docs.kernel.org/driver-api/vfio.html"],
+    links: &[links::VFIO],
 };
 pub(super) const HARDWARE_ERROR: Incident = Incident {
     title: "The host's hardware reports errors that it could not correct",

@@ -3,6 +3,7 @@
 
 use super::guest::{place_text, vcpu_text};
 use super::incident_texts::{self as words, Incident};
+use crate::figures::bytes;
 use crate::lint::engine::finding::is_made;
 use crate::lint::engine::grouping::join;
 use crate::lint::fixes::shell::is_plain_name;
@@ -77,7 +78,14 @@ const fn start(names: &'static [&'static str], incident: &'static Incident) -> S
     naming(names, LogKind::StartFailed, AbnormalExit, (Warning, incident))
 }
 
-use RuleId::{AbnormalExit, DiskErrors, GuestKilled, HostErrors, HostFrequency, HostLockup, HpetClock};
+use RuleId::{
+    AbnormalExit, DiskErrors, GuestKilled, HostErrors, HostFrequency, HostLockup, HostMemoryPressure, HpetClock,
+};
+
+const PIECES: Event = (Warning, &words::START_PIECES);
+const NO_MEMORY: Event = (Warning, &words::START_MEMORY);
+/// What KVM and VFIO say of a piece of memory that they refuse.
+const NOT_MAPPED: &[&str] = &["kvm_set_user_memory_region failed", "kvm_set_phys_mem", "dma_map(", "vfio_dma_map"];
 
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
 static SIGNS: &[Sign] = &[
@@ -93,26 +101,32 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::MachineCheck, &[], AbnormalExit, (Critical, &words::MACHINE_CHECK)),
     sign(LogKind::StartFailed, &[INCOMING_MIGRATION], AbnormalExit, (Warning, &words::NOT_TAKEN_OVER)),
     start(&["hyperv", "hyper-v", "requested feature", "cpu model", "host doesn't support"], &words::START_CPU),
-    start(&["rlimit_memlock", "vfio_map_dma failed: cannot allocate", "vfio_map_dma: -12"], &words::START_MEMLOCK),
-    start(&["vfio", "iommu group", "is not viable"], &words::START_VFIO),
+    start(
+        &["rlimit_memlock", "locked memory", "vfio_map_dma failed: cannot allocate", "vfio_map_dma: -12"],
+        &words::START_MEMLOCK,
+    ),
+    start(&["vfio", "iommu group", "is not viable", "failed to get group"], &words::START_VFIO),
     start(&["\" lock", "another process using", "address already in use", "resource busy"], &words::START_IN_USE),
     start(&["cpu affinity", "cpuset"], &words::START_AFFINITY),
     start(&["failed to connect", "vhost-user", "vhost_user"], &words::START_SOCKET),
     start(&["permission denied", "operation not permitted"], &words::START_DENIED),
     start(&["backing store for guest ram", "hugepage", "huge page", "hugetlb"], &words::START_HUGE_PAGES),
-    start(&["cannot allocate memory", "out of memory"], &words::START_MEMORY),
+    // Of kernels alone, which need it at once.
+    naming(&["kvm_create_vm", "initialize kvm: cannot allocate"], LogKind::StartFailed, HostMemoryPressure, PIECES),
+    naming(&["cannot allocate memory", "out of memory"], LogKind::StartFailed, HostMemoryPressure, NO_MEMORY),
     start(
         &["no such file", "no such device", "could not open", "network not", "not active", "bridge helper"],
         &words::START_MISSING,
     ),
     sign(LogKind::StartFailed, &[], AbnormalExit, (Warning, &words::START_FAILED)),
-    naming(&["warning:"], LogKind::KernelBug, AbnormalExit, (Info, &words::KERNEL_WARNING)),
+    naming(&["warning:"], LogKind::KernelBug, AbnormalExit, (Info, &words::KERNEL_BUG)),
     sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &words::KERNEL_BUG)),
     sign(LogKind::EmulationFailure, &[], AbnormalExit, (Warning, &words::EMULATION)),
     sign(LogKind::KilledForMemory, &[CGROUP_LIMIT], GuestKilled, (Critical, &words::KILLED_AT_LIMIT)),
     sign(LogKind::KilledForMemory, &[NODE_LIMIT], GuestKilled, (Critical, &words::KILLED_ON_NODES)),
     sign(LogKind::KilledForMemory, &[], GuestKilled, (Critical, &words::KILLED_FOR_MEMORY)),
     sign(LogKind::OutOfMemory, &[], GuestKilled, (Warning, &words::OUT_OF_MEMORY)),
+    naming(NOT_MAPPED, LogKind::Killed, GuestKilled, (Critical, &words::KILLED_IN_MAP)),
     sign(LogKind::Killed, &[], GuestKilled, (Critical, &words::KILLED)),
     sign(LogKind::MemoryFailure, &[], GuestKilled, (Critical, &words::MEMORY_FAILURE)),
     naming(&["not resettable"], LogKind::Terminated, GuestKilled, (Info, &words::NOT_RESETTABLE)),
@@ -128,7 +142,10 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::OtherLockup, &[], HostLockup, (Warning, &words::OTHER_LOCKUP)),
     sign(LogKind::GuestLockup, &[], HostLockup, (Warning, &words::GUEST_LOCKUP)),
     sign(LogKind::GuestHungTask, &[], HostLockup, (Warning, &words::GUEST_HUNG_TASK)),
-    sign(LogKind::GuestClock, &[], HostLockup, (Info, &words::GUEST_CLOCK)),
+    sign(LogKind::GuestClock, &[], HostErrors, (Info, &words::GUEST_CLOCK)),
+    naming(&["warning:"], LogKind::GuestBug, AbnormalExit, (Info, &words::GUEST_BUG)),
+    naming(&["hyper-v"], LogKind::GuestBug, AbnormalExit, (Warning, &words::WINDOWS_CRASH)),
+    sign(LogKind::GuestBug, &[], AbnormalExit, (Warning, &words::GUEST_BUG)),
     sign(LogKind::SlowInterrupt, &[], HostLockup, (Info, &words::SLOW_INTERRUPT)),
     sign(LogKind::RealtimeThrottled, &[], HostLockup, (Warning, &words::REALTIME_THROTTLED)),
     sign(LogKind::Overheated, &[], HostFrequency, (Warning, &words::OVERHEATED)),
@@ -192,8 +209,6 @@ type ByGuest = BTreeMap<Option<usize>, Incidents>;
 #[derive(Default)]
 struct Incidents {
     all: Vec<(Severity, &'static Incident, String)>,
-    /// The commands that show the logs about them.
-    logs: Vec<String>,
     marks: Vec<Mark>,
 }
 
@@ -242,7 +257,7 @@ fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Ve
         let exact = events.all.iter().filter(|event| !is_said(event.1, &given));
         let Some((severity, worst, _)) = exact.clone().min_by_key(|event| Reverse(event.0)) else { continue };
         let (severity, mut all, mut see, mut fix) = (*severity, vec![*worst], Vec::new(), Vec::new());
-        let (mut means, mut causes) = (Vec::new(), Vec::new());
+        let (mut means, mut causes, mut said) = (Vec::new(), Vec::new(), Vec::new());
         join(&mut all, exact.map(|event| event.1).collect());
         for incident in all {
             join(&mut see, incident.links.iter().map(|link| (*link).to_owned()).collect());
@@ -250,13 +265,41 @@ fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Ve
             join(&mut means, vec![incident.means]);
             join(&mut causes, incident.causes.split("; ").collect());
         }
+        if ctx.is_file() && (verdicts.rule() == HostMemoryPressure || worst.links == [links::OOM]) {
+            // The only guest that is described, though the log names its process alone.
+            let guest = owner.or((ctx.guests.len() == 1).then_some(0)).and_then(|i| ctx.guests.get(i));
+            let (beside, change) = memory_beside(ctx, guest);
+            said.extend(beside);
+            fix.splice(0..0, change);
+        }
         let (title, problem) = (worst.title.into(), worst.problem.into());
         let why = format!("{}. Likely causes, the likeliest first: {}", means.join(". "), causes.join("; "));
-        let logs = events.logs.iter().map(|log| format!("look at: {log}"));
-        let evidence = events.all.into_iter().map(|event| event.2).chain(logs).collect();
+        let seen = events.all.into_iter().map(|event| event.2);
+        let evidence = seen.chain(said).chain(logs(ctx, owner)).collect();
         let found = Finding::new(severity, Confidence::High, evidence, fix);
         verdicts.find_of(ctx, owner, Finding { title, problem, why, see, marks: events.marks, ..found });
     }
+}
+
+/// What the files say of the memory of a guest and of its host, and a change of the guest's setting that helps.
+fn memory_beside(ctx: &Context<'_>, guest: Option<&GuestContext<'_>>) -> (Vec<String>, Vec<Fix>) {
+    let own = guest.and_then(|guest| guest.config.memory);
+    let available = ctx.param("memory.available").or(ctx.param("memory.free")).zip(ctx.param("memory.total"));
+    let mut said = known([
+        own.map(|memory| format!("the configuration gives the guest {} of memory", bytes(memory))),
+        available.map(|(available, total)| format!("free printed for the host: {available} available, {total} in all")),
+    ]);
+    let Some((guest, nodes)) = guest.and_then(|guest| Some((guest, guest.config.numa.nodes.as_ref()?))) else {
+        return (said, Vec::new());
+    };
+    said.push(format!("the memory of {} is bound to node {nodes} (<numatune>, policy=bind)", guest.name()));
+    for node in nodes.iter() {
+        let [size, free] = ["size", "free"].map(|what| ctx.param(&format!("numa.node{node}.{what}:")));
+        said.extend(size.zip(free).map(|(size, free)| format!("node {node} has {size}, {free} of it free")));
+    }
+    let element = format!("<numatune>\n  <memory mode='preferred' nodeset='{nodes}'/>\n</numatune>");
+    let fix = fixes::setting(guest, element, "policy=preferred in the place of policy=bind").into_iter();
+    (said, fix.map(|fix| fix.needing("takes memory of other nodes when these are full; at its next start")).collect())
 }
 
 /// The events that a guest's exits and returns of `KVM_RUN` show.
@@ -273,7 +316,8 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
             let reasons =
                 exits.marks.iter().filter_map(|m| if let Mark::Exit(name) = m { Some(name.as_str()) } else { None });
             let reasons = reasons.collect::<Vec<_>>().join(", ");
-            let text = format!("{} {reasons} exits {over}", figure(exits.count as f64));
+            let on = exits.vcpu.map_or_else(String::new, |vcpu| format!(" on vCPU {vcpu}"));
+            let text = format!("{} {reasons} exits{on} {over}", figure(exits.count as f64));
             events.all.push((weigh(severity, incident, exits.count), incident, text));
             events.marks.extend(exits.marks);
         }
@@ -302,9 +346,6 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
         let text = "Windows wrote to its crash register, MSR 0x40000105".into();
         events.all.push((Warning, &words::WINDOWS_CRASH, text));
         events.marks.extend(crash.marks);
-    }
-    if !events.all.is_empty() {
-        events.logs = vec![log_of_qemu(Some(guest.name())), KERNEL_LOG.into()];
     }
     events
 }
@@ -377,39 +418,17 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
         }
         let events = all.entry(owner).or_default();
         events.all.push((severity, incident, text));
-        if first.kind == LogKind::TimerIrq {
-            continue;
-        }
-        let name = owner.and_then(|i| ctx.guests.get(i)).map(GuestContext::name).or(first.guest.as_deref());
-        join(&mut events.logs, vec![log_of(first, name)]);
     }
 }
 
-/// The command that shows the log which a line came from, with the lines around it.
-fn log_of(line: &LogLine, guest: Option<&str>) -> String {
-    use LogKind::{DiskError, EntryFailed, InternalError, Killed, RunFailed, StartFailed, Terminated, TripleFault};
-    let says = |words: &[&str]| words.iter().any(|word| line.text.contains(word));
-    let by_libvirt = says(&["libvirt", "virtqemud", "error: "]) && !says(&["monitor", "qemu"]);
-    match line.kind {
-        LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock => {
-            format!("{KERNEL_LOG}, inside the guest")
-        }
-        _ if line.time_s.is_some() || says(OF_KERNEL) => KERNEL_LOG.into(),
-        _ if says(&["QEMU[", "pvedaemon", "UPID:"]) => "journalctl -t QEMU".into(),
-        _ if by_libvirt => "journalctl -u virtqemud -u libvirtd".into(),
-        StartFailed | Terminated | Killed | InternalError => log_of_qemu(guest),
-        RunFailed | EntryFailed | TripleFault | DiskError => log_of_qemu(guest),
-        _ => KERNEL_LOG.into(),
-    }
-}
-
-const KERNEL_LOG: &str = "journalctl -k";
-/// Words of lines that the kernel or systemd writes.
-const OF_KERNEL: &[&str] = &["kernel: ", "segfault", "trap", "general protection", "code=", "dumped core", "type=1701"];
-
-fn log_of_qemu(guest: Option<&str>) -> String {
-    let guest = guest.filter(|name| is_plain_name(name) && !is_made(name)).unwrap_or("GUEST");
-    format!("tail -n 50 /var/log/libvirt/qemu/{guest}.log")
+/// The commands that show more about an event, where no log is at hand: on a running host the kernel's newest lines are
+/// all that is read.
+fn logs(ctx: &Context<'_>, owner: Option<usize>) -> impl Iterator<Item = String> {
+    let is_read = ctx.is_file() && !ctx.model.host.kernel_log.is_empty();
+    let name = owner.and_then(|i| ctx.guests.get(i)).map(GuestContext::name);
+    let file = name.filter(|name| is_plain_name(name) && !is_made(name));
+    let of_qemu = file.map(|file| format!("look at: tail -n 50 /var/log/libvirt/qemu/{file}.log"));
+    of_qemu.into_iter().chain(["look at: journalctl -k".into()]).filter(move |_| !is_read)
 }
 
 /// On a running host a line is an event: it counts when it appears, not for as long as the log holds it. Of what

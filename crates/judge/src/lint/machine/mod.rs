@@ -30,18 +30,18 @@ pub(super) const RULES: &[Rule] = &[
         why: "The host maps guest memory at its first use, and again whenever something removed the mapping: \
             ballooning, KSM, huge page collapse, NUMA balancing, swapping, dirty logging",
         thresholds: thresholds![machine.faults, machine.profile],
-        limits: "Why mappings are missing is not visible. On AMD and arm64 the exit also stands for emulated memory, \
-            whose accesses are subtracted. A guest in migration is left out. Functions of shadow paging in a profile \
-            of the host are an info: a guest of a guest on AMD looks the same",
+        limits: "Why mappings are missing is not visible. On AMD and arm64 emulated memory is the same exit, and \
+            subtracted. A guest in migration is left out. In profiles a guest of a guest on AMD looks like shadow \
+            paging",
         fix: "Huge pages in the domain's XML, or the host's memory settings",
         links: &["https://docs.kernel.org/admin-guide/mm/transhuge.html", links::MEMORY_BACKING],
     }),
     Rule::new(RuleId::HostMemoryPressure, Host(host::memory), Hold::SPARSE).described(RuleDoc {
-        sees: "the host swaps guest memory out, or KSM or compaction use much CPU",
+        sees: "the host swaps guest memory out, has none for a start, or KSM or compaction use much CPU",
         problem: "host is short of memory",
         why: "",
         thresholds: thresholds![machine.ksmd, machine.profile],
-        limits: "Swap that does not grow is not reported. Compaction is seen only in a profile of the host, as an info",
+        limits: "Swap that does not grow is not reported. Compaction is seen in a profile, a failed start in a log",
         fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
         links: &[links::MEMORY_BACKING],
     }),
@@ -63,10 +63,9 @@ pub(super) const RULES: &[Rule] = &[
         why: "A vCPU is as fast as the CPU below it. A governor that follows the load raises the clock only after a \
             CPU was busy for a while; limits of power and heat lower it under load",
         thresholds: thresholds![machine.slow_clock, machine.clock_busy],
-        limits: "On a running host only busy CPUs count, and not efficiency cores, nohz_full CPUs and hosts that are \
-            guests. In files a governor that follows the load is an info, except powersave of intel_pstate and \
-            amd-pstate in active mode. Heat is told by the kernel's log, and on Intel by its counters. Sleep states are the subject of \
-            wakeup-latency",
+        limits: "On a running host only busy CPUs count, not efficiency cores and nohz_full CPUs. In files a governor \
+            that follows the load is an info, except powersave of intel_pstate and amd-pstate. Heat is in logs, and \
+            in Intel's counters",
         fix: "The governor, or limits of power in firmware, at the price of power",
         links: &[links::CPU_FREQUENCY],
     }),
@@ -95,8 +94,8 @@ pub(super) const RULES: &[Rule] = &[
         problem: "guest failed or crashed",
         why: "",
         thresholds: &[],
-        limits: "One or two triple faults of a guest that goes on running are an info: it may reboot that way. Guests \
-            with encrypted memory return error 14 for each page that they share",
+        limits: "One or two triple faults of a guest that goes on are an info: it may reboot that way. Guests with \
+            encrypted memory return error 14 for each page that they share",
         fix: "Inside the guest, or newer versions of QEMU, firmware, microcode and kernel",
         links: &[links::KVM_API, links::BUS_LOCK, links::MACHINE_CHECK],
     }),
@@ -114,13 +113,13 @@ pub(super) const RULES: &[Rule] = &[
         problem: "a CPU hung in the kernel",
         why: "",
         thresholds: &[],
-        limits: "A lockup that names no VMM's thread and no function of KVM is a warning of its own: the log of a \
-            guest looks the same. Hung tasks count only if they are a VMM's. On a running host, of the last hour",
+        limits: "A lockup without a VMM's thread or function of KVM is a warning of its own: the log of a guest looks \
+            the same. Of hung tasks a VMM's count. On a running host, of the last hour",
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     }),
     Rule::new(RuleId::HostErrors, Host(incidents::logged), Hold::While).described(RuleDoc {
-        sees: "the host's log reports trouble of its clock, hardware, network or of a passed-through device",
+        sees: "a log reports trouble of a clock, the hardware, the network or a passed-through device",
         problem: "errors in the host's log",
         why: "",
         thresholds: &[],
@@ -132,19 +131,17 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::NoKvm, Host(no_kvm::no_kvm), Hold::While).described(RuleDoc {
         sees: "QEMU emulates the guest's CPU in software (TCG), or KVM cannot be used",
         problem: "runs without KVM (TCG)",
-        why: "Without KVM, QEMU translates each instruction of the guest into instructions of the host. That takes \
-            many times as long, whatever the settings of clocks, timers and devices",
+        why: "QEMU translates each instruction of the guest, which takes many times as long, whatever its settings",
         thresholds: &[],
-        limits: "A command line counts if it names accel=tcg, or is a PC's, whole, and names no accelerator. A guest \
-            of another architecture than the host's is an info: KVM cannot run it",
+        limits: "A command line counts if it names accel=tcg, or is a whole PC's without accelerator. An info for \
+            other CPUs",
         fix: "type='kvm' in the domain's XML or -accel kvm; and what keeps KVM from being used",
         links: &["https://www.qemu.org/docs/master/system/introduction.html", links::KVM_API],
     }),
     Rule::new(RuleId::MainLoopBusy, Behaviour(guest::main_loop), Hold::LONG).described(RuleDoc {
         sees: "QEMU's main thread uses close to a whole CPU",
         problem: "main thread is overloaded",
-        why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is \
-            full, all of them slow down, and vCPUs wait for its lock",
+        why: "One thread serves timers, monitor, screens and devices without their own: all slow down when it is full",
         thresholds: thresholds![machine.main_loop],
         limits: "What the thread does is not broken down. A guest with a migration, backup or other job is left out",
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
@@ -162,11 +159,10 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::CpuModel, Setup(cpu_setup::model), Hold::AT_ONCE).described(RuleDoc {
         sees: "the guest's CPU is a minimal model, which hides most of what the host's CPU can do",
         problem: "minimal CPU model",
-        why: "qemu64 and kvm64 have what CPUs had some twenty years ago: no AES-NI, SSE4 or AVX. Encryption, checksums \
-            and video take several times the CPU time, and systems that ask for x86-64-v2 do not start",
+        why: "qemu64 and kvm64 have what CPUs had some twenty years ago: no AES-NI, SSE4 or AVX. Encryption and video \
+            take several times the CPU time",
         thresholds: &[],
-        limits: "Configuration only. A model counts as a default only in a whole configuration. Not for guests without \
-            KVM, nor where AES was added by hand",
+        limits: "Configuration only, and a default in a whole one. Not without KVM, nor where AES was added by hand",
         fix: "The guest's CPU model, after a power cycle",
         links: &["https://www.qemu.org/docs/master/system/qemu-cpu-models.html", links::CPU_MODEL],
     }),
@@ -176,7 +172,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "libvirt refuses to start a guest whose topology or cells do not fit its vCPUs, and ignores pins of vCPUs \
             that are not there. With parts of a core on two nodes the guest's kernel misreads its topology",
         thresholds: &[],
-        limits: "The number of vCPUs in the XML alone. In parts of an XML, which may be of several guests, an info",
+        limits: "The vCPUs in the XML alone. In parts of an XML, which may be of several guests, an info",
         fix: "The domain's XML, after a power cycle",
         links: &[links::CPU_TUNING, links::CPU_MODEL],
     }),
@@ -186,8 +182,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "Microsoft's licence of a Windows client counts sockets: Home uses one, Pro, Education and Enterprise use \
             two, and other vCPUs stay off. Without a topology each vCPU is a socket of its own",
         thresholds: &[],
-        limits: "The edition is not known. Proxmox's ostype does not tell servers from clients and so gives an info \
-            alone. A warning where CPU times show the other vCPUs idle; silent where more are in use",
+        limits: "The edition is not known, and by Proxmox's ostype or a name it may be a server: an info. A warning \
+            where CPU times show the other vCPUs idle; silent where more are in use",
         fix: "The topology of the guest's CPU, after a power cycle",
         links: &[links::CPU_MODEL],
     }),

@@ -12,11 +12,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::PinOverlap, Host(vcpus::overlap), Hold::USUAL).described(RuleDoc {
         sees: "vCPUs of several guests are pinned to the same CPU",
         problem: "shares a pinned CPU",
-        why: "A vCPU that may use only one CPU cannot move away: when several are busy they divide the CPU among them, \
-            whatever is free elsewhere",
+        why: "A vCPU that may use only one CPU cannot move away: busy ones divide it, whatever is free elsewhere",
         thresholds: thresholds![pinning.overlap_busy],
-        limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the \
-            conflict is a warning, whatever the load",
+        limits: "A pin to one CPU counts as exclusive. Without CPU times the conflict is a warning, whatever the load",
         fix: "Pins of as few vCPUs as possible, at once and in the domain's XML; a common set where CPUs are short",
         links: &[links::CPU_TUNING],
     }),
@@ -43,8 +41,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::IsolatedPileUp, Host(vcpus::pile_up), Hold::USUAL).described(RuleDoc {
         sees: "the guest's vCPUs pile up on one CPU of an isolated set, where nothing balances load",
         problem: "vCPUs crowd one CPU",
-        why: "The scheduler does not balance load on isolated CPUs. A task that may use several of them stays where it \
-            started, usually on the first one, while the others are idle",
+        why: "The scheduler does not balance load on isolated CPUs: tasks with several of them pile up on the first",
         thresholds: thresholds![pinning.busy],
         limits: "A cpuset partition of type root balances load and does not count as isolated here",
         fix: "Pins of the guest's threads, at once and in the domain's XML",
@@ -55,8 +52,8 @@ pub(super) const RULES: &[Rule] = &[
         problem: "pins are not as configured",
         why: "Something else set it: taskset, a cpuset of the service manager, or a CPU that was offline",
         thresholds: &[],
-        limits: "libvirt guests with pins only. A list of CPUs that cannot be read, and a CPU outside of the affinity, \
-            are reported from files only",
+        limits: "libvirt guests with pins only; lists that cannot be read, and CPUs outside of the affinity, from \
+            files only",
         fix: "virsh vcpupin and emulatorpin, at once",
         links: &[links::CPU_TUNING],
     }),

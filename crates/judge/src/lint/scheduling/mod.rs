@@ -11,8 +11,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::PauseLoops, Behaviour(vcpus::pauses), Hold::USUAL).described(RuleDoc {
         sees: "vCPUs spin on locks whose holder does not run",
         problem: "vCPUs spin on locks",
-        why: "The CPU notices a vCPU that spins (4096 cycles of PAUSE) and exits, so that another vCPU may run. When \
-            vCPUs wait for a CPU, the lock's holder is probably one of them",
+        why: "A vCPU that spins (4096 cycles of PAUSE) exits: where vCPUs wait for a CPU, the lock's holder is one of \
+            them",
         thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
         limits: "Whether the lock's holder waits is inferred from the wait of all vCPUs; without it, an info only",
         fix: "Pins, fewer vCPUs or less load on the guest's CPUs; without wait, the program inside the guest",
@@ -24,8 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to \
             that CPU, rescheduling and function calls from other CPUs, timers of other tasks",
         thresholds: thresholds![scheduling.interrupts_ticks, scheduling.interrupts_isolated],
-        limits: "Which interrupts they are is not broken down: those of passed-through devices and kicks that deliver \
-            the guest's own count too. Without the host's tick rate 1000 Hz is assumed",
+        limits: "Which interrupts they are is not known. Without the host's tick rate 1000 Hz is assumed",
         fix: "Interrupt affinity on the host",
         links: &[links::IRQ_AFFINITY],
     }),
@@ -43,8 +42,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::VcpuMigrating, Behaviour(vcpus::migrating), Hold::USUAL).described(RuleDoc {
         sees: "busy vCPUs are moved from CPU to CPU",
         problem: "vCPUs move between CPUs",
-        why: "A move to another core leaves the caches behind; a move to another node leaves the memory behind too. \
-            The scheduler moves unpinned threads whenever something else wants their CPU",
+        why: "A move to another core leaves the caches behind, one to another node the memory too",
         thresholds: thresholds![pinning.busy, pinning.migrations, pinning.far_migrations],
         limits: "A move to a sibling thread counts half; without wait and moves to another cache it is an info",
         fix: "Pins of the guest's threads, at once and in the domain's XML",
@@ -53,8 +51,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::VcpuWait, Behaviour(vcpus::wait), Hold::USUAL).described(RuleDoc {
         sees: "the guest's vCPUs are ready to run and wait for a CPU",
         problem: "vCPUs wait for a CPU",
-        why: "The guest sees this time as steal: all its work is late, and it cannot know why. More tasks want these \
-            CPUs than there are CPUs, or a quota stops the guest",
+        why: "The guest sees this time as steal. More tasks want these CPUs than there are, or a quota stops the guest",
         thresholds: thresholds![pinning.busy, pinning.wait],
         limits: "Who ran meanwhile is known only with scheduler tracepoints. Where a quota or a conflict of pins \
             explains the wait, it becomes part of that finding",

@@ -214,7 +214,20 @@ fn a_guests_own_log_is_worded_for_the_guest() {
          [   22.1] clocksource: timekeeping watchdog on CPU6: hpet read-back delay of 5252e\n\
          [   22.2] tsc: Marking TSC unstable due to clocksource watchdog\n",
     );
-    assert_eq!(get(&clock, RuleId::HostLockup).title, "The guest's own kernel gave up its clock");
+    assert_eq!(get(&clock, RuleId::HostErrors).title, "The guest's own kernel gave up its clock");
+    silent(&clock, RuleId::HostLockup);
+    let crash = judged(
+        "[    4.1] BUG: unable to handle page fault for address: ffffc90000f7fe48\n\
+         [    4.2] CPU: 3 PID: 812 Comm: modprobe Not tainted 6.1.0 #1\n\
+         [    4.3] Hardware name: Red Hat KVM/RHEL, BIOS 1.16.1-1.el9 04/01/2014\n\
+         [    4.4] RIP: 0010:virtio_gpu_probe+0x5b/0x120\n\
+         [    4.9] Kernel panic - not syncing: Fatal exception\n",
+    );
+    let found = get(&crash, RuleId::AbnormalExit);
+    assert!(
+        found.title.starts_with("The guest's own kernel") && found.evidence[0].contains("virtio_gpu"),
+        "{found:#?}"
+    );
     // A host that is itself a guest runs vCPUs too.
     let host = judged(
         "[    0.000000] Hypervisor detected: KVM\n\
@@ -275,13 +288,13 @@ fn a_stack_decides_what_a_thread_waited_for() {
         );
         get(&of_log(&log), RuleId::HostLockup).clone()
     };
-    for (function, problem) in [
-        ("__synchronize_srcu", "hung on a memory slot"),
-        ("nfs_wait_bit_killable", "hung on the host's storage"),
-        ("shrink_lruvec", "hung on memory reclaim"),
-        ("something_new", "thread hung in the kernel"),
+    for (function, cause) in [
+        ("__synchronize_srcu", "for a change of the guest's memory"),
+        ("nfs_wait_bit_killable", "for the host's storage"),
+        ("shrink_lruvec", "for memory of the host"),
+        ("something_new", "in the kernel for minutes"),
     ] {
-        assert_eq!(hung(function).problem, problem, "{function}");
+        assert!(hung(function).title.contains(cause), "{function}");
     }
     assert!(!words(&hung("__synchronize_srcu")).contains("iostat"));
     let lockup = |function: &str| {
@@ -334,37 +347,29 @@ fn qemus_disk_errors_say_what_the_errno_means() {
 }
 
 #[test]
-fn a_failed_start_has_the_fix_and_the_log_of_its_line() {
+fn a_failed_start_has_the_fix_of_its_line() {
     let of_qemu = "error: internal error: process exited while connecting to monitor: qemu-system-x86_64: ";
-    for (line, fix, log) in [
-        (
-            "-object memory-backend-file,id=a: unable to map backing store for guest RAM",
-            "vm.nr_hugepages",
-            "qemu/web.log",
-        ),
-        (
-            "-chardev socket,id=c,path=/run/x.sock: Failed to connect socket /run/x.sock: No such file",
-            "helper",
-            "qemu/web",
-        ),
-        ("-drive file=/a.qcow2: Failed to get \"write\" lock", "fuser -v", "qemu/web.log"),
-        ("-device vfio-pci,host=01:00.0: vfio 0000:01:00.0: group 1 is not viable", "lspci -nnk", "qemu/web.log"),
-        ("-drive file=/a.qcow2: Could not open '/a.qcow2': Permission denied", "namei -l", "qemu/web.log"),
-        ("-drive file=/vfio-hyperv.img: Could not open '/vfio-hyperv.img': Permission denied", "namei", "qemu/web.log"),
-        ("-cpu EPYC: host doesn't support requested feature", "domcapabilities", "qemu/web.log"),
+    for (line, fix) in [
+        ("-object memory-backend-file,id=a: unable to map backing store for guest RAM", "vm.nr_hugepages"),
+        ("-chardev socket,id=c,path=/run/x.sock: Failed to connect socket /run/x.sock: No such file", "helper"),
+        ("-drive file=/a.qcow2: Failed to get \"write\" lock", "fuser -v"),
+        ("-device vfio-pci,host=01:00.0: vfio 0000:01:00.0: group 1 is not viable", "lspci -nnk"),
+        ("-drive file=/a.qcow2: Could not open '/a.qcow2': Permission denied", "namei -l"),
+        ("-drive file=/vfio-hyperv.img: Could not open '/vfio-hyperv.img': Permission denied", "namei"),
+        ("-cpu EPYC: host doesn't support requested feature", "domcapabilities"),
     ] {
         let report = of_log(&format!("error: Failed to start domain 'web'\n{of_qemu}{line}\n"));
         fires(&report, RuleId::AbnormalExit, Severity::Warning);
         let text = words(get(&report, RuleId::AbnormalExit));
-        assert!(text.contains(fix) && text.contains(log) && text.contains("of web"), "{line}: {text}");
+        assert!(text.contains(fix) && text.contains("of web"), "{line}: {text}");
     }
-    // What libvirt refused is in its own log, whatever the reason.
+    // So has what libvirt refused, whatever the reason.
     let affinity = "error: internal error cannot set CPU affinity on process 0: Invalid argument\n";
     let network = "error: Requested operation is not valid: network 'lan' is not active\n";
     let absent = "error: Network not found: no network 'lan'\n";
     for (line, fix) in [(affinity, "lscpu -e"), (network, "virsh net-start"), (absent, "virsh net-start")] {
         let text = words(get(&of_log(&format!("error: Failed to start domain web\n{line}")), RuleId::AbnormalExit));
-        assert!(text.contains(fix) && text.contains("virtqemud") && !text.contains("/qemu/"), "{line}: {text}");
+        assert!(text.contains(fix) && !text.contains("look at: "), "{line}: {text}");
     }
 }
 
@@ -378,5 +383,70 @@ fn events_of_one_guest_have_one_list_of_causes_and_the_exact_one_counts() {
     assert_eq!(found.why.matches("likeliest first").count(), 1, "{}", found.why);
     assert!(found.why.contains("suberror 3") && found.fix.len() == 1, "{found:#?}");
     let kernel = of_log("[1.0] INFO: task CPU 0/KVM:77 blocked for more than 120 seconds.\n");
-    assert!(words(get(&kernel, RuleId::HostLockup)).contains("look at: journalctl -k"));
+    // The log is there already.
+    assert!(!words(get(&kernel, RuleId::HostLockup)).contains("look at: "));
+}
+
+/// A start that failed, or a kill, beside what else the files show.
+fn with_memory(log: &str, inner: &str) -> Report {
+    let mut model = on(Guest::new("db", 5).xml(inner).vcpus(1, |_, t| t)).first();
+    let text = "  total  used  free  shared  buff/cache  available\nMem:  4.0Gi  1Gi  1Gi  1Mi  1Gi  900Mi\n\
+        node 1 size: 2048 MB\nnode 1 free: 31 MB\n";
+    let params = kvm::topology_text::parse(text).unwrap().params;
+    Arc::make_mut(&mut model.host.facts).params.extend(params);
+    logged(&mut model, log);
+    of_file(&model)
+}
+
+#[test]
+fn memory_that_is_missing_is_said_with_the_setting_that_asks_for_it() {
+    let start = "qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory\n";
+    let report = with_memory(start, "<memory unit='GiB'>8</memory>");
+    let found = get(&report, RuleId::HostMemoryPressure);
+    let text = words(found);
+    assert!(text.contains("gives the guest 8 GiB") && text.contains("900Mi available, 4.0Gi in all"), "{text}");
+    silent(&report, RuleId::AbnormalExit);
+    let create = "ioctl(KVM_CREATE_VM) failed: 12 Cannot allocate memory\n\
+        qemu-system-x86_64: failed to initialize KVM: Cannot allocate memory\n";
+    let found = of_log(create);
+    assert!(get(&found, RuleId::HostMemoryPressure).title.contains("contiguous"), "{found:#?}");
+
+    let kill = "[9.0] oom-kill:constraint=CONSTRAINT_MEMORY_POLICY,nodemask=1,task=qemu-system-x86,pid=977,uid=107\n\
+        [9.1] Out of memory: Killed process 977 (qemu-system-x86) total-vm:1kB\n";
+    let bound = "<numatune><memory mode='strict' nodeset='1'/></numatune>";
+    let report = with_memory(kill, bound);
+    let found = get(&report, RuleId::GuestKilled);
+    assert!(
+        words(found).contains("bound to node 1") && words(found).contains("2048 MB, 31 MB of it free"),
+        "{found:#?}"
+    );
+    assert!(found.fix[0].text.contains("mode='preferred' nodeset='1'"), "{found:#?}");
+}
+
+#[test]
+fn a_device_whose_memory_was_not_mapped_is_told_from_a_crash() {
+    let report = of_log(
+        "qemu-system-x86_64: vfio_dma_map(0x5581, 0x600000000000, 0x800000000, 0x7f10) = -22 (Invalid argument)\n\
+         qemu-system-x86_64: vfio: DMA mapping failed, unable to continue\n\
+         2024-05-01 10:00:00.000+0000: shutting down, reason=crashed\n",
+    );
+    let found = get(&report, RuleId::GuestKilled);
+    assert!(found.title.contains("passed-through device") && words(found).contains("0x800000000"), "{found:#?}");
+    let windows = of_log("2024-05-01 10:00:00.000+0000: panic hyper-v: arg1='0x50', arg2='0xffff'\n");
+    assert_eq!(get(&windows, RuleId::AbnormalExit).title, "Windows reported a crash");
+    // Nobody has said that libvirt runs this QEMU.
+    assert!(!words(found).contains("/libvirt/"), "{found:#?}");
+}
+
+#[test]
+fn a_profile_of_returns_to_the_vmm_names_what_the_vmm_serves() {
+    let mut model = quiet();
+    let profile = kvm::time_profile::parse(
+        "# Samples: 9K of event 'kvm:kvm_userspace_exit'\n    71.20%  reason KVM_EXIT_MMIO (6)\n    \
+         20.30%  reason KVM_EXIT_IO (2)\n     8.50%  reason restart (4)\n",
+    );
+    Arc::make_mut(&mut model.host.facts).profile = profile;
+    let report = of_file(&model);
+    let found = get(&report, RuleId::EmulatedDevice);
+    assert!(words(found).contains("91.5 % of the profile is returns to the VMM"), "{found:#?}");
 }

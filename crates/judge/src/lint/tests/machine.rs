@@ -288,6 +288,11 @@ fn guest_limits() {
     assert_eq!(found.title, "Windows uses at most 2 of the 8 vCPUs, which are in 8 sockets");
     assert!(found.fix[0].text.contains("<topology sockets='1' dies='1' cores='8' threads='1'/>"), "{found:#?}");
     fires(&vcpus("win10", "", 2), RuleId::GuestLimits, Severity::Info);
+    for (name, is_client) in [("office-Windows-11-a", true), ("win7", true), ("win2019", false), ("winery1", false)] {
+        let guest = Guest::new(name, 5).xml("<vcpu>4</vcpu><cpu mode='host-model'/>");
+        let report = of_file(&on(guest).first());
+        assert_eq!(report.findings.iter().any(|f| f.rule == RuleId::GuestLimits), is_client, "{name}");
+    }
     fires(&vcpus("http://microsoft.com/win/10", "", 0), RuleId::GuestLimits, Severity::Info);
     silent(&vcpus("http://microsoft.com/win/10", "", 8), RuleId::GuestLimits);
     silent(&vcpus("http://microsoft.com/win/2k19", "", 2), RuleId::GuestLimits);

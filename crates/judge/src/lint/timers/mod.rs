@@ -13,9 +13,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::AcpiPmTimer, Behaviour(clocks::acpi_pm), Hold::CLOCK).described(RuleDoc {
         sees: "the guest keeps time by reading the ACPI PM timer",
         problem: "clock is the PM timer",
-        why: "QEMU emulates the PM timer: each time the guest reads the time, the vCPU exits to QEMU's user space and \
-            waits for the answer. A guest does this when it has no better clock that it trusts: Windows without the \
-            Hyper-V clock, Linux with clocksource acpi_pm",
+        why: "QEMU emulates the PM timer: each reading of the time is an exit to user space. A guest does this if it \
+            trusts no better clock: Windows without the Hyper-V clock, Linux with clocksource acpi_pm",
         thresholds: thresholds![timers.acpi_pm_per_vcpu, timers.acpi_pm_exit_share, cost.of_one_cpu, cost.of_vcpus],
         limits: "Port addresses have to be in the figures: exits for ports alone are not enough",
         fix: CLOCK_FIX,
@@ -24,9 +23,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::RtcTick, Behaviour(clocks::rtc), Hold::CLOCK).described(RuleDoc {
         sees: "the guest ticks by the emulated RTC",
         problem: "ticks by the emulated RTC",
-        why: "The guest uses the RTC's periodic interrupt as its tick. Each tick costs an interrupt from QEMU and \
-            several port accesses. Windows does this when it has neither synthetic timers (stimer) nor an HPET, and up \
-            to 2048 times a second when a program asks for a fine clock",
+        why: "Each tick of the RTC costs an interrupt from QEMU and several port accesses. Windows uses it when it has \
+            neither synthetic timers (stimer) nor an HPET, up to 2048 times a second when a program wants a fine clock",
         thresholds: thresholds![timers.rtc, cost.of_one_cpu, cost.of_vcpus],
         limits: "A program that reads the RTC's clock again and again looks the same",
         fix: CLOCK_FIX,
@@ -58,16 +56,14 @@ pub(super) const RULES: &[Rule] = &[
         why: "An idle Windows guest wakes about 64 times a second. A program that asks for a fine timer (a browser, a \
             player) raises that to 1000. When QEMU emulates the timer, each wake-up costs many exits",
         thresholds: thresholds![timers.idle_halts_per_vcpu, timers.idle_guest_cpu, timers.short_sleep_ms, timers.rtc],
-        limits: "Windows guests only. A guest with one request or packet per two halts is left out. Which program \
-            asked for the fine timer is visible only inside the guest",
+        limits: "Windows only. A guest with one request or packet per two halts is left out",
         fix: "The domain's XML, after a power cycle; or the program inside the guest that asks for a fine timer",
         links: &[links::HYPERV],
     }),
     Rule::new(RuleId::PitTimer, Behaviour(clocks::pit), Hold::USUAL).described(RuleDoc {
         sees: "the guest uses the PIT, the oldest timer of the PC",
         problem: "clock is the old PIT",
-        why: "Modern systems use the oldest timer of the PC only while they boot. A guest that keeps using it has no \
-            APIC timer, no Hyper-V timer, or a kernel too old for them",
+        why: "Modern systems use it only while they boot. A guest that goes on has no better timer, or an old kernel",
         thresholds: thresholds![timers.pit],
         limits: "The rule cannot tell an old system from a newer one that is forced to use the PIT",
         fix: "The guest's kernel command line",
@@ -86,9 +82,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::WindowsEnlightenments, Setup(enlightenments::enlightenments), Hold::AT_ONCE).described(RuleDoc {
         sees: "Windows runs without the Hyper-V clock or timers: QEMU emulates them",
         problem: "no Hyper-V clock",
-        why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it \
-            ticks by QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the \
-            enlightenments KVM serves them in the kernel",
+        why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer, and without synthetic timers \
+            it ticks by QEMU's RTC or HPET. Both cost host CPU all the time, also when the guest is idle",
         thresholds: thresholds![timers.rtc, cost.of_one_cpu, cost.of_vcpus],
         limits: "Needs the guest's configuration and a good sign that it is Windows, 7 or 2008 R2 at least. A warning \
             needs port exits whose ports are not in the figures",
