@@ -27,6 +27,8 @@ if [ "$(id -u)" = 0 ] && [ ! -d /sys/kernel/tracing/events ] && [ ! -d /sys/kern
     echo "mounting tracefs on /sys/kernel/tracing, as systemd does"
     mount -t tracefs nodev /sys/kernel/tracing || echo "tracefs cannot be mounted: tests that trace will be skipped"
 fi
+step "build for arm64"
+sh assets/packaging/aarch64.sh dev --only-build
 step "tests"
 # Two CPUs have room for a third test where two wait.
 RUST_TEST_THREADS=$(($(nproc) + 1))
