@@ -6,7 +6,7 @@
 use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
-use sample::{Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job};
+use sample::{Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job, Pressure};
 use serde_json::{Value, json};
 use session::{Limits, Recorder, Session};
 use std::collections::BTreeSet;
@@ -179,6 +179,8 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
         let moved = Some(1 << 20);
         let job = Job { total: moved, remaining: moved, rate: moved, ..Job::default() };
         sample.domains[0].jobs = vec![job];
+        sample.host.pressure = Some(Pressure::default());
+        sample.domains[0].pressure = sample.host.pressure;
         let mut doorbell = Doorbell::default();
         (0..=at).for_each(|_| doorbell.time.add(1000));
         let injection = Injection { count: at as u64 + 1, ..Injection::default() };

@@ -30,8 +30,8 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 }
 
 const MORE_MEMORY: &str = "Where the host is short of memory: give its guests less in total, or move one away";
-const NO_LIMIT: &str = "Where it has memory to spare, a limit of the guest's cgroup holds it back: raise memory.high or \
-    memory.max to the guest's memory and 1 GiB more";
+const NO_LIMIT: &str = "Where it has memory to spare, a limit of the guest's cgroup holds it back: raise memory.high \
+    or memory.max to the guest's memory and 1 GiB more";
 
 pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(waits) = guest.domain.pressure else { return };
