@@ -769,11 +769,13 @@ int kvm_entry_by_thread(struct raw_args *ctx)
 
 	if (!cpu)
 		return 0;
-	if (cpu->task != task) {
+	/* A task that ended may leave its address to another one. */
+	if (cpu->task != task || cpu->vcpu != tid || cpu->entered.vcpu == NO_VCPU) {
 		v = bpf_map_lookup_elem(&vcpus, &tid);
 		if (!v)
 			return 0;
 		cpu->task = task;
+		cpu->vcpu = tid;
 		cpu->entered.owner = v->owner;
 		cpu->entered.vcpu = v->vcpu;
 	}

@@ -11,7 +11,7 @@ use crate::tracefs::Tracefs;
 use kvm::Space;
 use kvm::kernel_types::{self, KernelField};
 use sample::{Doorbell, GuestInterrupts, Injection, IrqSource, ThreadKind, Timing};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// What is not known without it.
@@ -76,6 +76,8 @@ pub(super) struct InterruptTracer {
     flights: GuestTable<Target, [u64; 5]>,
     /// Who injects for whom: processes, and the guest's process that each works for.
     pub watched: WatchedIds,
+    /// The most that was counted for each cell without a vCPU.
+    without_vcpu: BTreeMap<IrqKey, u64>,
     /// The vCPU threads, each with its guest's process and its number.
     pub vcpus: WatchedIds,
     homeless: Mapping,
@@ -124,6 +126,7 @@ impl InterruptTracer {
             cells: GuestTable::take(&mut object, "cells")?,
             bells: GuestTable::take(&mut object, "bells")?,
             flights: GuestTable::take(&mut object, "flights")?,
+            without_vcpu: BTreeMap::new(),
             watched: WatchedIds::take(&mut object, "watched")?,
             vcpus: WatchedIds::take(&mut object, "vcpus")?,
             attached,
@@ -131,14 +134,20 @@ impl InterruptTracer {
     }
 
     /// What was counted so far, by the guest's process.
-    pub fn read(&self) -> HashMap<i32, GuestInterrupts> {
+    pub fn read(&mut self) -> HashMap<i32, GuestInterrupts> {
         // A guest without an interrupt yet is traced as well.
         let mut by_guest: HashMap<i32, GuestInterrupts> =
             self.watched.owners().map(|owner| (owner, GuestInterrupts::default())).collect();
         let (mut cells, mut bells) = (self.cells.read(), self.bells.read());
         cells.sort_unstable_by_key(|(key, _)| *key);
         bells.sort_unstable_by_key(|(key, _)| *key);
-        for (key, cell) in &cells {
+        for (key, cell) in &mut cells {
+            // A vCPU that wakes takes its interrupt out of the cell of those without one, and no count may fall.
+            if key.vcpu == NO_VCPU {
+                let highest = self.without_vcpu.entry(*key).or_default();
+                *highest = (*highest).max(cell.count.cast_signed().max(0).cast_unsigned());
+                cell.count = *highest;
+            }
             by_guest.entry(key.owner()).or_default().injections.push(injection(key, cell));
         }
         for (key, bell) in &bells {
@@ -158,7 +167,8 @@ impl InterruptTracer {
     }
 
     /// Frees what was counted for these guests.
-    pub fn forget(&self, processes: &[i32]) {
+    pub fn forget(&mut self, processes: &[i32]) {
+        self.without_vcpu.retain(|key, _| !processes.contains(&key.owner()));
         self.cells.forget(processes);
         self.bells.forget(processes);
         self.flights.forget(processes);

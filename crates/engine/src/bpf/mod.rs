@@ -128,7 +128,7 @@ impl Engine for BpfEngine {
             reading.disks = disks.read();
             reading.lost += disks.lost();
         }
-        if let Some(interrupts) = &self.interrupts {
+        if let Some(interrupts) = &mut self.interrupts {
             reading.interrupts = interrupts.read();
             reading.lost += interrupts.lost();
             reading.overflow += interrupts.of_nobody();
@@ -146,7 +146,7 @@ impl Engine for BpfEngine {
         if let Some(disks) = &self.disks {
             disks.cells.forget(processes);
         }
-        if let Some(interrupts) = &self.interrupts {
+        if let Some(interrupts) = &mut self.interrupts {
             interrupts.forget(processes);
         }
     }
