@@ -6,9 +6,9 @@ use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, lef
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use judge::figures::{bytes, duration, figure, micros, rate, seconds, share};
-use judge::lint::{RuleId, Severity};
+use judge::lint::{Finding, RuleId, Severity};
 use judge::model::{DomainModel, jobs};
-use sample::Job;
+use sample::{Job, JobKind};
 
 /// A job, and what the guest pays for it.
 pub struct JobRow<'a> {
@@ -92,10 +92,15 @@ fn ends(job: &Job) -> &'static str {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
-    let of_jobs = |f: &&judge::lint::Finding| f.covers(RuleId::JobNotConverging) || f.covers(RuleId::JobStalled);
-    let worst = state.findings_about(Some(guest.name())).filter(of_jobs).map(|f| f.severity).max();
+    let worst = |job: &Job| {
+        let is_about = |f: &&Finding| {
+            let moves = matches!(job.kind, JobKind::Migration | JobKind::Save);
+            f.covers(RuleId::JobStalled) || moves && f.covers(RuleId::JobNotConverging)
+        };
+        state.findings_about(Some(guest.name())).filter(is_about).map(|f| f.severity).max()
+    };
     let (write_exits, write_us) = (jobs::tracked_writes(guest), jobs::writes(guest).map(|(us, _)| us));
-    let rows = guest.jobs.iter().map(|job| JobRow { job, worst, write_exits, write_us }).collect();
+    let rows = guest.jobs.iter().map(|job| JobRow { job, worst: worst(job), write_exits, write_us }).collect();
     let style = |r: &JobRow<'_>| r.worst.map_or(RowStyle::Plain, RowStyle::Severity);
     let key = |r: &JobRow<'_>| RowKey::of((r.job.kind.as_str(), &r.job.name));
     let table = Table { id: TableId::Jobs, columns: columns(), rows, key, style };

@@ -54,9 +54,13 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let steps = &ctx.thresholds().jobs.dirtied;
     for job in &guest.domain.jobs {
         let Some(severity) = dirtied_percent(job).and_then(|percent| steps.of(percent)) else { continue };
-        if converges(job, steps.warning.min(steps.info)) != Some(false) {
+        // What the guest writes is above the threshold already.
+        if converges(job, 0.0) != Some(false) {
             continue;
         }
+        // QEMU holds the vCPUs back more and more, to 99 %.
+        let slows_down = job.auto_converge == Some(true) || job.throttle_percent > Some(0);
+        let severity = if slows_down && job.throttle_percent < Some(99) { Severity::Info } else { severity };
         let [dirtied, rate, left] = [job.dirtied, job.rate, last_pass_bytes(job)].map(Option::unwrap_or_default);
         let limit = job.downtime_limit_ns.map_or("QEMU's default of 300 ms".into(), |ns| duration(ns as f64 / 1e3));
         let allowed = bytes(allowed_bytes(job).unwrap_or(0));
@@ -102,10 +106,10 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
         all.extend(set(guest, ("migrate-setmaxdowntime", &ms), &hmp, &effect));
     }
     // A limit that is not reached is not what holds it back.
-    if job.limit.is_none_or(|limit| rate >= 0.5 * limit as f64) {
+    if job.limit.is_some_and(|limit| rate >= 0.5 * limit as f64) {
         let mib = (2.0 * dirtied / f64::from(1 << 20)).ceil().to_string();
         let hmp = format!("migrate_set_parameter max-bandwidth {mib}M");
-        let effect = "MiB/s; takes this much of the network and nothing from the guest";
+        let effect = "MiB/s, for later migrations too; takes this much of the network and nothing from the guest";
         all.extend(set(guest, ("migrate-setspeed", &mib), &hmp, effect));
     }
     match (job.kind, job.postcopy) {
@@ -172,7 +176,10 @@ fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts)
 
 fn is_stalled(ctx: &Context<'_>, job: &Job) -> bool {
     let may_move = matches!(job.status.as_str(), "active" | "running" | "postcopy-active") || job.error.is_some();
-    may_move && !job.has_failed() && job.still_ns as f64 / 1e9 >= ctx.thresholds().jobs.stalled_s
+    // QEMU says nothing of the progress of other jobs, and a backup that copies only what the guest overwrites waits
+    // for that.
+    let counts = job.kind != JobKind::Other && (job.kind != JobKind::Backup || job.done > Some(0));
+    may_move && counts && !job.has_failed() && job.still_ns as f64 / 1e9 >= ctx.thresholds().jobs.stalled_s
 }
 
 fn look_at(guest: &GuestContext<'_>, job: &Job) -> Fix {

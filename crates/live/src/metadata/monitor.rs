@@ -136,7 +136,13 @@ impl GuestMonitor {
             let mut read = answer.ok();
             if let Some(read) = &read {
                 self.figures.backoff.reset();
-                self.figures.next = Some(now + if read.devices.jobs.is_empty() { FIGURES_PERIOD } else { JOB_PERIOD });
+                self.figures.next = Some(
+                    now + if read.devices.jobs.as_deref().unwrap_or_default().is_empty() {
+                        FIGURES_PERIOD
+                    } else {
+                        JOB_PERIOD
+                    },
+                );
             }
             let before = self.last.as_ref().map(|last| &last.devices);
             self.activity = read.as_mut().map(|read| read.devices.since(before, &self.activity)).unwrap_or_default();
@@ -190,7 +196,7 @@ mod tests {
             unnamed: false,
         };
         let (send, reply) = sync_channel(1);
-        let devices = DeviceCounters { at: now, disks: Vec::new(), nics: Vec::new(), balloon: None, jobs: Vec::new() };
+        let devices = DeviceCounters { at: now, disks: Vec::new(), nics: Vec::new(), balloon: None, jobs: None };
         let _ = send.send(Ok(MonitorFigures { devices, may_run: false }));
         monitor.figures.ask(Some(reply), now);
         assert!(monitor.receive(&guest, now));

@@ -93,16 +93,21 @@ pub(super) struct DeviceCounters {
     pub disks: Vec<DiskSample>,
     pub nics: Vec<NicSample>,
     pub balloon: Option<u64>,
-    pub jobs: Vec<Job>,
+    /// `None`: nobody could say at that moment. The jobs of the reading before it stay.
+    pub jobs: Option<Vec<Job>>,
 }
 
 impl DeviceCounters {
     /// The activity since an earlier reading, before which it was `earlier`. Jobs continue those of that reading.
     pub(super) fn since(&mut self, before: Option<&Self>, earlier: &DeviceActivity) -> DeviceActivity {
         let ns = before.map_or(0, |b| self.at.saturating_duration_since(b.at).as_nanos() as u64);
-        let jobs = before.map_or(&[][..], |b| &b.jobs);
-        self.follow_jobs(jobs, ns, mean_write_ns(&earlier.disks));
-        let (balloon, jobs) = (self.balloon, self.jobs.clone());
+        let before_jobs = before.and_then(|b| b.jobs.as_deref()).unwrap_or_default();
+        let jobs = match self.jobs.take() {
+            Some(jobs) => follow_jobs(jobs, before_jobs, ns, mean_write_ns(&earlier.disks)),
+            None => before_jobs.to_vec(),
+        };
+        self.jobs = Some(jobs.clone());
+        let balloon = self.balloon;
         let Some(before) = before else { return DeviceActivity { balloon, jobs, ..DeviceActivity::default() } };
         DeviceActivity {
             disks: growth(&self.disks, &before.disks, |disk| &disk.name, |now, before| Some(now.since(before))),
@@ -112,21 +117,23 @@ impl DeviceCounters {
             jobs,
         }
     }
+}
 
-    /// A job that failed stays for one reading: QEMU names its last migration for ever.
-    fn follow_jobs(&mut self, before: &[Job], ns: u64, write_ns: Option<u64>) {
-        let same = |job: &Job| before.iter().find(|b| (b.kind, &b.name) == (job.kind, &job.name));
-        self.jobs.retain(|job| !job.has_failed() || same(job).is_some_and(|before| !before.has_failed()));
-        self.jobs.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
-        self.jobs.dedup_by(|a, b| (a.kind, &a.name) == (b.kind, &b.name));
-        self.jobs.truncate(MAX_JOBS);
-        for job in &mut self.jobs {
-            match same(job) {
-                Some(before) => job.continues(before, ns),
-                None => job.write_before_ns = write_ns,
-            }
+/// The jobs of a reading `ns` after the one with `before`. A job that failed stays for one reading: QEMU names its last
+/// migration for ever.
+fn follow_jobs(mut jobs: Vec<Job>, before: &[Job], ns: u64, write_ns: Option<u64>) -> Vec<Job> {
+    let same = |job: &Job| before.iter().find(|b| (b.kind, &b.name) == (job.kind, &job.name));
+    jobs.retain(|job| !job.has_failed() || same(job).is_some_and(|before| !before.has_failed()));
+    jobs.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+    jobs.dedup_by(|a, b| (a.kind, &a.name) == (b.kind, &b.name));
+    jobs.truncate(MAX_JOBS);
+    for job in &mut jobs {
+        match same(job) {
+            Some(before) => job.continues(before, ns),
+            None => job.write_before_ns = write_ns,
         }
     }
+    jobs
 }
 
 /// Mean time of a write; `None` without one.
@@ -147,4 +154,30 @@ pub(crate) fn nic_since(now: &NicSample, before: &NicSample) -> Option<NicSample
     let mut sum = before.clone();
     sum.join(grown.clone(), &mut Joining::with(MissingExtreme::Unknown));
     (sum == *now).then_some(grown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_that_cannot_tell_keeps_the_jobs() {
+        let job = Job { done: Some(5), ..Job::default() };
+        let at = Instant::now();
+        let read = |jobs, seconds| DeviceCounters {
+            at: at + std::time::Duration::from_secs(seconds),
+            disks: Vec::new(),
+            nics: Vec::new(),
+            balloon: None,
+            jobs,
+        };
+        let nothing = DeviceActivity::default();
+        let mut first = read(Some(vec![job.clone()]), 0);
+        assert_eq!(first.since(None, &nothing).jobs.len(), 1);
+        let mut busy = read(None, 5);
+        assert_eq!(busy.since(Some(&first), &nothing).jobs.len(), 1);
+        let mut third = read(Some(vec![job]), 10);
+        assert_eq!(third.since(Some(&busy), &nothing).jobs[0].watched_ns, 5_000_000_000);
+        assert_eq!(read(Some(Vec::new()), 15).since(Some(&third), &nothing).jobs, []);
+    }
 }

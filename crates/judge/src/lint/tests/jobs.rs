@@ -75,6 +75,21 @@ fn job_not_converging() {
     silent(&judged(Job { dirtied: None, rounds: Some(1), ..migration(12) }), RuleId::JobNotConverging);
     silent(&judged(Job { remaining: Some(2 * MIB), ..migration(12) }), RuleId::JobNotConverging);
     silent(&judged(Job { status: "postcopy-active".into(), ..migration(12) }), RuleId::JobNotConverging);
+    // QEMU holds the guest back, and will more.
+    let slowed = Job { auto_converge: Some(true), throttle_percent: Some(40), ..migration(12) };
+    fires(&judged(slowed.clone()), RuleId::JobNotConverging, Severity::Info);
+    fires(&judged(Job { throttle_percent: Some(99), ..slowed }), RuleId::JobNotConverging, Severity::Warning);
+    // A limit that nobody names is none to raise.
+    let unlimited = judged(Job { limit: None, ..migration(12) });
+    let fix = &get(&unlimited, RuleId::JobNotConverging).fix;
+    assert!(!fix.iter().any(|fix| fix.text.contains("setspeed")), "{fix:#?}");
+}
+
+#[test]
+fn jobs_without_progress_by_nature_are_silent() {
+    silent(&judged(Job { kind: JobKind::Other, ..backup(60) }), RuleId::JobStalled);
+    silent(&judged(Job { done: Some(0), ..backup(60) }), RuleId::JobStalled);
+    fires(&judged(backup(60)), RuleId::JobStalled, Severity::Warning);
 }
 
 #[test]

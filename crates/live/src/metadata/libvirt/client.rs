@@ -20,6 +20,10 @@ const HMP: c_uint = 1;
 const PAUSED: [c_int; 2] = [3, 7];
 /// `VIR_DOMAIN_CONTROL_OK`.
 const CONTROL_OK: c_uint = 0;
+/// `VIR_DOMAIN_PAUSED_POSTCOPY`: the guest runs on the other host.
+const POSTCOPY: c_int = 12;
+/// `VIR_DOMAIN_PAUSED_POSTCOPY_FAILED`.
+const POSTCOPY_FAILED: c_int = 13;
 /// `VIR_DOMAIN_JOB_NONE`.
 const NO_JOB: c_int = 0;
 /// `VIR_DOMAIN_BLOCK_JOB_INFO_BANDWIDTH_BYTES`.
@@ -154,6 +158,18 @@ impl Domain {
         // SAFETY: `state` receives a number; nobody asks for the reason.
         let result = unsafe { (self.libvirt.virDomainGetState)(self.handle, &raw mut state, null_mut(), 0) };
         result == 0 && PAUSED.contains(&state)
+    }
+
+    /// The step of a migration to which the domain's state belongs, by QEMU's names.
+    pub fn migration_status(&self) -> &'static str {
+        let (mut state, mut reason) = (0, 0);
+        // SAFETY: both receive numbers.
+        let result = unsafe { (self.libvirt.virDomainGetState)(self.handle, &raw mut state, &raw mut reason, 0) };
+        match reason {
+            POSTCOPY if result == 0 && PAUSED.contains(&state) => "postcopy-active",
+            POSTCOPY_FAILED if result == 0 && PAUSED.contains(&state) => "postcopy-paused",
+            _ => "active",
+        }
     }
 
     /// The domain's XML.

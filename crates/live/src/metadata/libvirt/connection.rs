@@ -50,7 +50,7 @@ impl LibvirtConnection {
             std::thread::sleep(BUSY_PAUSE);
             domain.is_busy()
         };
-        let jobs = if is_busy { Vec::new() } else { jobs::all(&domain, disks.iter().filter(|_| mirrors)) };
+        let jobs = (!is_busy).then(|| jobs::all(&domain, disks.iter().filter(|_| mirrors)));
         Some(DeviceCounters { at, disks, nics, balloon: stats::balloon(&read), jobs })
     }
 

@@ -9,11 +9,16 @@ use sample::{DiskSample, Job, JobKind};
 /// The job of the whole domain, and those of these disks.
 pub(super) fn all<'d>(domain: &Domain, disks: impl Iterator<Item = &'d DiskSample>) -> Vec<Job> {
     let of_disk = |disk: &DiskSample| domain.block_job(&disk.name).map(|info| of_disk(&disk.name, &info));
-    domain.job().map(|stats| of_domain(&stats)).into_iter().chain(disks.filter_map(of_disk)).collect()
+    domain
+        .job()
+        .map(|stats| of_domain(&stats, domain.migration_status()))
+        .into_iter()
+        .chain(disks.filter_map(of_disk))
+        .collect()
 }
 
 /// From the parameters of `virDomainGetJobStats`.
-fn of_domain(stats: &Stats) -> Job {
+fn of_domain(stats: &Stats, status: &str) -> Job {
     let kind = match number(stats, "operation") {
         Some(2 | 6) => JobKind::Save,
         Some(4 | 5) => JobKind::Migration,
@@ -29,7 +34,7 @@ fn of_domain(stats: &Stats) -> Job {
     let dirtied = number(stats, "memory_dirty_rate").filter(|_| rounds > Some(1));
     Job {
         kind,
-        status: "active".into(),
+        status: if kind == JobKind::Migration { status } else { "active" }.into(),
         elapsed_ns: nanoseconds("time_elapsed"),
         done: bytes("processed"),
         total: bytes("total"),
@@ -74,14 +79,14 @@ mod tests {
             memory_page_size 4096\ndowntime 2700\nauto_converge_throttle 20\ndisk_total 0";
         let pairs = text.lines().filter_map(|line| line.split_once(' '));
         let mut stats: Stats = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let job = of_domain(&stats);
+        let job = of_domain(&stats, "active");
         assert_eq!((job.kind, job.rate, job.dirtied), (JobKind::Migration, Some(4_187_500), Some(1010 * 4096)));
         assert_eq!((job.throttle_percent, job.downtime_ns), (Some(20), Some(2_700_000_000)));
         stats.insert("memory_iteration".into(), "1".into());
-        assert_eq!(of_domain(&stats).dirtied, None);
+        assert_eq!(of_domain(&stats, "active").dirtied, None);
         let backup = ["operation 9", "disk_total 100", "disk_processed 40", "disk_remaining 60"];
         let stats = backup.iter().filter_map(|line| line.split_once(' ')).map(|(n, v)| (n.into(), v.into())).collect();
-        let job = of_domain(&stats);
+        let job = of_domain(&stats, "active");
         assert_eq!((job.kind, job.done, job.remaining), (JobKind::Backup, Some(40), Some(60)));
     }
 }

@@ -63,7 +63,7 @@ pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<MonitorF
     let at = Instant::now();
     let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);
     let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
-    let jobs = jobs::ask(monitor, may_run);
+    let jobs = Some(jobs::ask(monitor, may_run));
     Ok(MonitorFigures { devices: DeviceCounters { at, disks, nics: Vec::new(), balloon, jobs }, may_run })
 }
 

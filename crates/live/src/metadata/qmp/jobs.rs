@@ -80,7 +80,8 @@ struct QmpDump {
 /// keeps the guest paused (`dump_init` in QEMU's dump/dump.c), so that no other guest is asked for one.
 pub(super) fn ask(monitor: &mut QmpConversation, may_run: bool) -> Vec<Job> {
     let mut jobs: Vec<Job> = query::<QmpMigration>(monitor, "migrate").and_then(migration).into_iter().collect();
-    if let Some(migration) = jobs.first_mut() {
+    // QEMU names a migration that failed for ever.
+    if let Some(migration) = jobs.first_mut().filter(|job| !job.has_failed()) {
         add_limits(migration, monitor);
     }
     let of_blocks: Vec<QmpJob> = query(monitor, "jobs").unwrap_or_default();
