@@ -70,8 +70,9 @@ install -Dm644 -t "$tree/$name" assets/packaging/kvmtop-record.service assets/pa
 tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" \
     -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
 
-arm64=$(sh assets/packaging/aarch64.sh release --only-build)
-if [ "$machine" != x86_64 ] || [ "${arm64#SKIPPED}" != "$arm64" ]; then
+arm64="SKIPPED made on x86-64 alone"
+[ "$machine" != x86_64 ] || arm64=$(sh assets/packaging/aarch64.sh release --only-build)
+if [ "${arm64#SKIPPED}" != "$arm64" ]; then
     echo "No package for arm64: ${arm64#SKIPPED }"
 else
     # The same but for the program. Its libraries have the same names and versions there.

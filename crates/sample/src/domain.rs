@@ -304,7 +304,7 @@ pub struct ThreadTimes {
     /// Number of involuntary context switches.
     pub involuntary: Option<u64>,
     /// Time asleep for a disk, also to read a page from swap (`/proc/PID/task/TID/stat`, field 42), in clock ticks;
-    /// `None` where the kernel's delay accounting is off.
+    /// `None` until it did, and where the kernel accounts no delays.
     pub disk_wait_ns: Option<u64>,
 }
 

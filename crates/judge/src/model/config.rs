@@ -172,6 +172,8 @@ pub struct NumaConfig {
     pub cells: Vec<GuestNumaCell>,
     /// Nodes that its memory is bound to.
     pub nodes: Option<CpuSet>,
+    /// How, by libvirt's names, where it is written down: `strict`, `preferred`, `interleave`, `restrictive`.
+    pub mode: Option<String>,
 }
 
 /// A disk of a guest, as its configuration describes it. `None`: it is not written down.
@@ -318,8 +320,9 @@ impl GuestConfig {
         self.topology = xml.topology;
         // Without a topology libvirt gives each vCPU a socket (`qemuBuildSmpCommandLine`).
         self.sockets = xml.topology.map(|topology| topology.sockets).or(self.vcpus.filter(|_| self.is_whole));
-        self.numa =
-            NumaConfig { cells: xml.numa_cells.clone(), nodes: xml.numatune.as_ref().and_then(|n| n.nodeset.clone()) };
+        let tune = xml.numatune.clone();
+        let (nodes, mode) = tune.map_or((None, None), |tune| (tune.nodeset, tune.mode));
+        self.numa = NumaConfig { cells: xml.numa_cells.clone(), nodes, mode };
         if let Some(added) = &xml.qemu_command {
             self.overlay(added);
             self.topology = topology(added.smp).or(self.topology);
@@ -353,7 +356,7 @@ impl GuestConfig {
             self.arch = command.arch().map(str::to_owned);
         }
         if self.numa.cells.is_empty() && self.numa.nodes.is_none() {
-            self.numa = NumaConfig { cells: command.numa_cells(), nodes: command.bound_nodes() };
+            self.numa = NumaConfig { cells: command.numa_cells(), nodes: command.bound_nodes(), mode: None };
         }
         self.overlay(command);
         self.sockets = command.smp.sockets(self.machine.version).or(self.sockets);

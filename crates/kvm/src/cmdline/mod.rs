@@ -327,13 +327,16 @@ static KNOWN_OPTION: Pattern = Pattern::new(concat!(
     "nographic|id|blockdev|netdev|bios|boot|vnc|serial|daemonize)$",
 ));
 
+/// Ends of files that are named after the program.
+const NO_PROGRAM: [&str; 4] = [".log", ".conf", ".service", ".1"];
+
 /// Whether a path or name belongs to a QEMU system emulator.
 pub fn is_program(word: &str) -> bool {
     let word = word.trim_matches(['\'', '"']);
     let name = word.rsplit('/').next().unwrap_or(word);
     name.starts_with("qemu-system-") && !name.contains(['=', ',', ':'])
         // Builds of an own have a suffix: `/usr/local/bin/qemu-kvm.vfio`.
-        || name.starts_with("qemu-kvm.") && word.starts_with('/') && name != "qemu-kvm.log"
+        || name.starts_with("qemu-kvm.") && word.starts_with('/') && !NO_PROGRAM.iter().any(|end| name.ends_with(end))
         || matches!(name, "qemu-kvm" | "qemu" | "kvm" | "kvm-spice" if word.starts_with('/') || name != "qemu")
 }
 

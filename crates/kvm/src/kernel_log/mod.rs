@@ -191,8 +191,7 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     all
 }
 
-static KVM_WORKS: Pattern =
-    Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled|has_svm: not amd");
+static KVM_WORKS: Pattern = Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled");
 
 static IN_GUEST: Pattern = Pattern::new(concat!(
     r"(?i-u)hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|",

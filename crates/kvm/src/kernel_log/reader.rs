@@ -3,7 +3,7 @@
 use super::block::{LogBlock, LogBlockKind, oom_scope};
 use super::forms::{self, Event, begins_with_vmm};
 use super::message::{Message, message};
-use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE};
+use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, no_kvm};
 use crate::guest_name::of_log_line;
 use crate::pattern::{Pattern, group, number};
 use crate::sanitize;
@@ -31,6 +31,8 @@ pub struct LogReader {
     not_started: Option<String>,
     /// XFS's last complaint that it gets no memory. Threads that wait for the same file hang then.
     starved: Option<String>,
+    /// Whether the module that was loaded is for CPUs of another vendor.
+    wrong_module: bool,
     /// QEMU's last complaints: what libvirt reports as crashed mostly said why.
     complaints: VecDeque<String>,
 }
@@ -66,10 +68,15 @@ impl LogReader {
         if lower.contains("possible memory allocation deadlock") {
             self.starved = Some(sanitize(message.text, 120));
         }
+        self.wrong_module |= lower.contains("has_svm: not amd");
         let mut event = forms::recognise(&lower, of_qemu, self.of_guest_kernel, &mut line);
         if event.is_none() && line.guest.is_some() && lower.starts_with("error: ") && !lower.contains("is already ") {
             line.kind = LogKind::StartFailed;
             event = Some(Event { block: None, of_guest: true });
+        }
+        if line.data == Some(no_kvm::NO_EXTENSION) && line.kind == LogKind::NoKvm && self.wrong_module {
+            self.wrong_module = false;
+            return;
         }
         // An access to a register or a lock on the bus.
         let is_single_line = line.msr.is_some() || matches!(line.kind, LogKind::SplitLock | LogKind::BusLock);

@@ -651,6 +651,8 @@ fn what_keeps_kvm_from_being_used_is_told_apart() {
     assert_eq!(one("Could not access KVM kernel module: Invalid argument").kind, LogKind::StartFailed);
     // The module of the other vendor, beside one that works or not.
     assert_eq!(parse("[ 3.0] has_svm: not amd\n[ 3.1] kvm: no hardware support\n"), []);
+    let off = parse("[ 3.0] kvm: disabled by bios\n[ 3.1] has_svm: not amd\n[ 3.2] kvm: no hardware support\n");
+    assert_eq!(off.iter().map(|line| line.data).collect::<Vec<_>>(), [Some(OFF_IN_FIRMWARE)]);
     assert_eq!(parse("[ 3.0] kvm: no hardware support\n[ 3.1] kvm: Nested Virtualization enabled\n"), []);
     assert_eq!(parse("[ 0.0] Hypervisor detected: KVM\n[ 3.0] kvm: no hardware support\n"), [], "a guest");
     let refused = "2026-01-05T12:00:00Z qemu-kvm: failed to initialize kvm: Permission denied\n\

@@ -20,6 +20,7 @@ pub(crate) struct GuestResources {
     nics: GuestNics,
     throttling: Vec<Throttling>,
     pressure: Option<Pressure>,
+    pressure_due_ns: u64,
     /// KVM's counters of the VM.
     vm: BTreeMap<String, u64>,
     /// KVM's counters of each vCPU.
@@ -37,7 +38,10 @@ impl GuestResources {
     pub(crate) fn read(&mut self, process: (i32, Option<u32>), reader: &mut ReadContext) {
         (self.vm, self.vcpus) = self.counters.read(&mut reader.debugfs_budget);
         self.throttling = self.limits.read(process.0, reader);
-        self.pressure = self.limits.own.as_ref().and_then(|folder| pressure::read(folder, ".pressure"));
+        if reader.now_ns >= self.pressure_due_ns {
+            self.pressure_due_ns = reader.now_ns + pressure::PERIOD_NS;
+            self.pressure = self.limits.own.as_ref().and_then(|folder| pressure::read(folder, ".pressure"));
+        }
         self.memory.read(process, reader);
         self.nics.read(process.0, reader);
     }

@@ -59,7 +59,10 @@ impl PowerCounters {
             self.latencies.entry(number).or_insert_with(|| (0..MAX_STATES).map_while(microseconds).collect());
         let used = latencies.iter().enumerate().map(|(state, ns)| Some((count(&file(state, "usage"))?, *ns)));
         let used: Option<Vec<(u64, u64)>> = used.collect::<Option<_>>().filter(|used: &Vec<_>| !used.is_empty());
-        let sum = |each: fn(&(u64, u64)) -> u64| Some(used.as_ref()?.iter().map(each).fold(0, u64::saturating_add));
+        // A CPU that polls (latency 0) does not sleep.
+        let sum = |each: fn(&(u64, u64)) -> u64| {
+            Some(used.as_ref()?.iter().filter(|(_, ns)| *ns > 0).map(each).fold(0, u64::saturating_add))
+        };
         let core = count(&cpu.join("thermal_throttle/core_throttle_count"));
         let package = count(&cpu.join("thermal_throttle/package_throttle_count"));
         Counters {
@@ -105,7 +108,7 @@ mod tests {
 
     fn write(fake: &FakeProc, [shallow, deep, throttled]: [u32; 3]) {
         let cpu = "sys/devices/system/cpu/cpu0";
-        for (n, name, latency, usage) in [(0, "C1", 2, shallow), (1, "C6", 133, deep)] {
+        for (n, name, latency, usage) in [(0, "POLL", 0, shallow), (1, "C6", 133, deep)] {
             fake.write(&format!("{cpu}/cpuidle/state{n}/name"), name);
             fake.write(&format!("{cpu}/cpuidle/state{n}/latency"), &format!("{latency}\n"));
             fake.write(&format!("{cpu}/cpuidle/state{n}/usage"), &format!("{usage}\n"));
@@ -126,13 +129,13 @@ mod tests {
         assert_eq!(at(0), [None, None]);
         write(&fake, [110, 220, 4]);
         assert_eq!(at(1), [None, None], "not due yet");
-        let leaving_ns = Some(100 * 2_000 + 200 * 133_000);
-        let power = CpuPower { over_ns: 5_000_000_000, wakes: Some(300), leaving_ns, throttles: Some(1) };
+        let leaving_ns = Some(200 * 133_000);
+        let power = CpuPower { over_ns: 5_000_000_000, wakes: Some(200), leaving_ns, throttles: Some(1) };
         assert_eq!(at(5), [Some(power), None]);
         assert_eq!(at(6), [Some(power), None]);
         write(&fake, [0, 0, 4]);
         let restarted = CpuPower { wakes: None, leaving_ns: None, throttles: Some(0), ..power };
         assert_eq!(at(10), [Some(restarted), None]);
-        assert_eq!(sleep_states(&fake.paths().sys).as_deref(), Some("C1 2, C6 133"));
+        assert_eq!(sleep_states(&fake.paths().sys).as_deref(), Some("POLL 0, C6 133"));
     }
 }

@@ -31,9 +31,6 @@ pub(crate) struct ReadContext {
     /// The mounted cgroups.
     pub hierarchies: Hierarchies,
     mounts_due_ns: u64,
-    /// Whether the kernel accounts how long threads wait for disks (Documentation/accounting/delay-accounting.rst):
-    /// otherwise it shows 0. Kernels before 5.14 do not say.
-    pub counts_delays: bool,
     /// Number of the tick.
     pub tick: u32,
     /// Begin of the tick, monotonic nanoseconds.
@@ -55,7 +52,6 @@ impl ReadContext {
             networks: NetworkTables::default(),
             hierarchies: Hierarchies::read(paths),
             mounts_due_ns: 0,
-            counts_delays: false,
             tick: 0,
             now_ns: 0,
             paths: paths.clone(),
@@ -74,8 +70,6 @@ impl ReadContext {
         if now_ns >= self.mounts_due_ns {
             self.mounts_due_ns = now_ns + MOUNTS_NS;
             self.hierarchies = Hierarchies::read(&self.paths);
-            let switch = self.paths.proc.join("sys/kernel/task_delayacct");
-            self.counts_delays = file::read_word(&switch).as_deref() == Some("1");
         }
     }
 }

@@ -109,7 +109,9 @@ impl LiveThread {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
         self.state = stat.state;
-        let disk_wait_ns = stat.disk_wait_ticks.filter(|_| reader.counts_delays).map(|ticks| ticks * TICK_NS);
+        // 0 without delay accounting, which the kernel does only for tasks that start while it is on.
+        let counted = stat.disk_wait_ticks.filter(|ticks| *ticks > 0);
+        let disk_wait_ns = counted.map(|ticks| ticks.saturating_mul(TICK_NS));
         self.times = Some(ThreadTimes { disk_wait_ns, ..times(&stat, now) });
         self.place.cpu = stat.cpu;
         self.place.policy = stat.policy;

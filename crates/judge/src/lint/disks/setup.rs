@@ -42,9 +42,10 @@ static FLAWS: [Flaw; 5] = [
         },
         fixes: [
             "Make DISK a virtio disk: bus='virtio' in its <target> and no <address> (QEMU: if=virtio, virtio-blk-pci)",
-            "qm set ID --delete DISK\nqm set ID --NEW VOLUME,iothread=1\n\
-             qm set ID --boot order=NEW # if it boots from DISK\n\
-             # to go back: qm set ID --delete NEW; qm set ID --DISK VOLUME",
+            "options=$(qm config ID | sed -n 's/^DISK: [^,]*//p')\nboot=$(qm config ID | sed -n 's/^boot: //p')\n\
+             qm set ID --delete DISK\nqm set ID --NEW VOLUME\"$options\"\n\
+             [ -z \"$boot\" ] || qm set ID --boot \"$(echo \"$boot\" | sed s/DISK/NEW/)\"\n\
+             # to go back: qm set ID --delete NEW --boot \"$boot\"; qm set ID --DISK VOLUME\"$options\"",
         ],
     },
     Flaw {
@@ -132,7 +133,10 @@ fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &
     let is_free = |name: &String| !disks.iter().any(|disk| disk.name == name);
     let has_scsi = guest.domain.facts.command.as_ref().is_some_and(|command| command.virtio_scsi);
     let bus = if has_scsi { "scsi" } else { "virtio" };
+    // virtio-blk tells the guest nothing of the medium.
+    let options = if has_scsi { "[^,]*//p" } else { "[^,]*//; s/,ssd=[01]//p" };
     let new = (0..16).map(|n| format!("{bus}{n}")).find(is_free).unwrap_or_default();
-    let text = flaw.fixes[1].replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
+    let text =
+        flaw.fixes[1].replace("[^,]*//p", options).replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
     fixes::command(text.replace("VOLUME", &fixes::shell::quoted(disk.file))).needing(needs)
 }

@@ -91,7 +91,8 @@ fn throttled(ctx: &Context<'_>) -> Option<String> {
     let all: Vec<_> = ctx.model.host.cpus.iter().filter_map(times).collect();
     let (times, cpu, ns) = all.iter().max_by_key(|(times, ..)| *times)?;
     let over = duration(*ns as f64 / 1e3);
-    Some(format!("heat throttled {} CPUs, most of all CPU {cpu}: {times} times in {over}", all.len()))
+    let (n, of) = (all.len(), ctx.model.host.cpus.len());
+    Some(format!("heat throttled {n} of {of} CPUs; CPU {cpu} most often: {times} in {over}"))
 }
 
 /// A governor that follows the load, in a file.

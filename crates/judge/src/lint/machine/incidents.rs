@@ -85,7 +85,7 @@ use RuleId::{
 const PIECES: Event = (Warning, &words::START_PIECES);
 const NO_MEMORY: Event = (Warning, &words::START_MEMORY);
 /// What KVM and VFIO say of a piece of memory that they refuse.
-const NOT_MAPPED: &[&str] = &["kvm_set_user_memory_region failed", "kvm_set_phys_mem", "dma_map(", "vfio_dma_map"];
+const NOT_MAPPED: &[&str] = &["kvm_set_user_memory_region failed", "kvm_set_phys_mem", "dma mapping failed, unable"];
 
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
 static SIGNS: &[Sign] = &[
@@ -270,7 +270,10 @@ fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Ve
             let guest = owner.or((ctx.guests.len() == 1).then_some(0)).and_then(|i| ctx.guests.get(i));
             let (beside, change) = memory_beside(ctx, guest);
             said.extend(beside);
-            fix.splice(0..0, change);
+            // A limit of a cgroup, or a host without memory, stays what it is.
+            if verdicts.rule() == HostMemoryPressure || **worst == words::KILLED_ON_NODES {
+                fix.splice(0..0, change);
+            }
         }
         let (title, problem) = (worst.title.into(), worst.problem.into());
         let why = format!("{}. Likely causes, the likeliest first: {}", means.join(". "), causes.join("; "));
@@ -287,18 +290,26 @@ fn memory_beside(ctx: &Context<'_>, guest: Option<&GuestContext<'_>>) -> (Vec<St
     let available = ctx.param("memory.available").or(ctx.param("memory.free")).zip(ctx.param("memory.total"));
     let mut said = known([
         own.map(|memory| format!("the configuration gives the guest {} of memory", bytes(memory))),
-        available.map(|(available, total)| format!("free printed for the host: {available} available, {total} in all")),
+        available.map(|(available, total)| format!("free printed: {available} available, {total} in all")),
     ]);
     let Some((guest, nodes)) = guest.and_then(|guest| Some((guest, guest.config.numa.nodes.as_ref()?))) else {
         return (said, Vec::new());
     };
-    said.push(format!("the memory of {} is bound to node {nodes} (<numatune>, policy=bind)", guest.name()));
+    let bound = match &guest.config.numa.mode {
+        Some(mode) if mode != "strict" => format!("comes from node {nodes} (<numatune>, mode {mode})"),
+        _ => format!("is bound to node {nodes} (<numatune>, policy=bind)"),
+    };
+    let is_strict = bound.starts_with("is bound");
+    said.push(format!("the memory of {} {bound}", guest.name()));
     for node in nodes.iter() {
         let [size, free] = ["size", "free"].map(|what| ctx.param(&format!("numa.node{node}.{what}:")));
         said.extend(size.zip(free).map(|(size, free)| format!("node {node} has {size}, {free} of it free")));
     }
     let element = format!("<numatune>\n  <memory mode='preferred' nodeset='{nodes}'/>\n</numatune>");
-    let fix = fixes::setting(guest, element, "policy=preferred in the place of policy=bind").into_iter();
+    // libvirt before 9.3 refuses to prefer several.
+    let is_one = nodes.len() == 1 && is_strict;
+    let fix = is_one.then(|| fixes::setting(guest, element, "policy=preferred in the place of policy=bind"));
+    let fix = fix.into_iter().flatten();
     (said, fix.map(|fix| fix.needing("takes memory of other nodes when these are full; at its next start")).collect())
 }
 
@@ -425,8 +436,8 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
 /// all that is read.
 fn logs(ctx: &Context<'_>, owner: Option<usize>) -> impl Iterator<Item = String> {
     let is_read = ctx.is_file() && !ctx.model.host.kernel_log.is_empty();
-    let name = owner.and_then(|i| ctx.guests.get(i)).map(GuestContext::name);
-    let file = name.filter(|name| is_plain_name(name) && !is_made(name));
+    let guest = owner.and_then(|i| ctx.guests.get(i)).filter(|guest| guest.config.libvirt != Some(false));
+    let file = guest.map(GuestContext::name).filter(|name| is_plain_name(name) && !is_made(name));
     let of_qemu = file.map(|file| format!("look at: tail -n 50 /var/log/libvirt/qemu/{file}.log"));
     of_qemu.into_iter().chain(["look at: journalctl -k".into()]).filter(move |_| !is_read)
 }

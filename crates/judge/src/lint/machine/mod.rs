@@ -52,8 +52,8 @@ pub(super) const RULES: &[Rule] = &[
             asks for memory where there is none stops until the kernel has freed some. A vCPU stops with it",
         thresholds: thresholds![machine.memory_stall],
         limits: "Needs PSI (CONFIG_PSI, and psi=1 where it is off by default) and a cgroup v2 of the guest's own. All \
-            threads of the VMM count alike. How long a vCPU waits for disks is known only where delay accounting is on \
-            (sysctl kernel.task_delayacct=1)",
+            threads of the VMM count alike. How long a vCPU waits for disks is known only of guests that \
+            started with delay accounting on (sysctl kernel.task_delayacct=1)",
         fix: "More memory: for the host, or within the limits of the guest's cgroup",
         links: &["https://docs.kernel.org/accounting/psi.html", links::MEMORY_BACKING],
     }),

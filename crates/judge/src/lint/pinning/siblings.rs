@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 /// A core is idle while each of its CPUs is busy for no more of the time, percent.
 const IDLE: f64 = 10.0;
+/// Both have to run at once for this much of the time, percent.
+const TOGETHER: f64 = 10.0;
 /// What a vCPU loses while the other thread of its core is busy: two do 1.3 times the work of one (Marr et al.,
 /// Hyper-Threading Technology Architecture and Microarchitecture, Intel Technology Journal, 2002).
 const LOSS: f64 = 0.35;
@@ -30,13 +32,19 @@ pub(super) fn siblings(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let mut idle = idle_cores(ctx);
     for users in cores.values() {
         let Some(a) = users.first() else { continue };
-        let Some(b) = users.iter().find(|b| b.guest.index != a.guest.index && b.cpu != a.cpu) else { continue };
+        let is_beside = |b: &&Bound<'_>| b.guest.index != a.guest.index && b.cpu != a.cpu && together(a, b) >= TOGETHER;
+        let Some(b) = users.iter().find(is_beside) else { continue };
         // The guest whose vCPU can leave moves; the idle core serves no other one.
         let found = [b, a].into_iter().find_map(|mover| Some((mover, take(ctx, &mut idle, mover)?)));
         if let Some((mover, core)) = found {
             verdicts.find_for(a.guest, finding(ctx, (a, b), mover, core));
         }
     }
+}
+
+/// The least part of the time in which both ran, percent.
+fn together(a: &Bound<'_>, b: &Bound<'_>) -> f64 {
+    a.busy + b.busy - 100.0
 }
 
 fn bound<'a>(ctx: &Context<'_>, guest: &'a GuestContext<'a>, thread: &'a ThreadModel) -> Option<(usize, Bound<'a>)> {
@@ -75,7 +83,7 @@ fn take<'a>(ctx: &Context<'_>, idle: &mut Vec<&'a PhysicalCore>, mover: &Bound<'
 }
 
 fn finding(ctx: &Context<'_>, (a, b): (&Bound<'_>, &Bound<'_>), mover: &Bound<'_>, core: &PhysicalCore) -> Finding {
-    let together = (a.busy + b.busy - 100.0).max(0.0);
+    let together = together(a, b);
     let [first, second] = [a, b]
         .map(|v| format!("{} of {} on CPU {} ({} % busy)", v.thread.label(), v.guest.name(), v.cpu, figure(v.busy)));
     let idle: CpuSet = core.cpus.iter().copied().collect();

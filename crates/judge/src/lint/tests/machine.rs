@@ -366,5 +366,5 @@ fn heat_that_throttles() {
     silent(&at(Some(0)), RuleId::HostFrequency);
     let report = at(Some(7));
     fires(&report, RuleId::HostFrequency, Severity::Info);
-    assert!(get(&report, RuleId::HostFrequency).evidence[0].contains("CPU 3: 7 times in 5 s"), "{report:#?}");
+    assert!(get(&report, RuleId::HostFrequency).evidence[0].contains("CPU 3 most often: 7 in 5 s"), "{report:#?}");
 }

@@ -596,6 +596,9 @@ fn two_guests_on_one_core_beside_idle_ones() {
     assert!(found.evidence[0].contains("at least 72.2 % of the time"), "{found:#?}");
     assert!(found.fix[0].text.starts_with("virsh vcpupin b 0 3 "), "{found:#?}");
     silent(&at(host(), 20.0), RuleId::SiblingContention);
+    // They may run in turn.
+    let half = Fixture::new(host()).guest(pinned("a", 10, &[2], 52.0, 0.0)).guest(pinned("b", 20, &[6], 52.0, 0.0));
+    silent(&judge(&half.model()), RuleId::SiblingContention);
     // No core is idle, or the only idle one is the host's.
     let full = host().load(0, 90.0, 0.0, 0.0).load(5, 90.0, 0.0, 0.0).load(3, 90.0, 0.0, 0.0);
     silent(&at(full, 90.0), RuleId::SiblingContention);
