@@ -389,7 +389,7 @@ objects! {
         /// Context switches within the interval because another task took the CPU. `null`: unknown.
         involuntary_switches: Option<u64> = t.growth.and_then(|growth| growth.involuntary),
         /// Time asleep for a disk within the interval, to read a page from swap too, milliseconds; counted in ticks of
-        /// 10 ms. `null`: it never did, or no delay accounting (sysctl `kernel.task_delayacct`, for guests that start then).
+        /// 10 ms. `null`: it never did, or no delay accounting (`kernel.task_delayacct`, for guests that start then).
         disk_wait_ms: Option<f64> = t.growth.and_then(|growth| growth.disk_wait_ns).map(|ns| ns as f64 / 1e6),
         /// Time from woken to running, median, microseconds; from a power-of-two histogram. `null`: not traced, or
         /// never woken.

@@ -40,7 +40,7 @@ pub struct HostRequests {
     pub bytes: u64,
     /// Time from submission to completion: the wait in the block layer, and `device`.
     pub total: Timing,
-    /// Time from issue to the driver to completion. Counts only requests of devices with a driver: not those of
+    /// Time from issue to the driver to completion. Counts only requests of devices with a driver, none of
     /// device-mapper and md, nor flushes, which the kernel issues as separate requests.
     pub device: Timing,
 }

@@ -37,7 +37,7 @@ pub struct Job {
     pub name: String,
     /// QEMU's word for its state, such as `active`, `postcopy-active`, `running`, `ready`; libvirt's is `active`.
     pub status: String,
-    /// Why it failed or stands still.
+    /// Why it failed or stopped.
     pub error: Option<String>,
     /// Time since its start; `None` if not reported.
     pub elapsed_ns: Option<u64>,
@@ -59,9 +59,9 @@ pub struct Job {
     pub rounds: Option<u64>,
     /// Bytes of memory that the guest wrote per second in the last pass, each page once; `None` before a second pass.
     pub dirtied: Option<u64>,
-    /// How long the guest may stand still at the end.
+    /// How long the guest may pause at the end.
     pub downtime_limit_ns: Option<u64>,
-    /// How long it would stand still if the job ended now.
+    /// How long it would pause if the job ended now.
     pub downtime_ns: Option<u64>,
     /// The part of the time in which vCPUs are held back so that they write less (auto-converge), percent.
     pub throttle_percent: Option<u64>,

@@ -62,7 +62,7 @@ impl Guard {
         Ok(Self { shown: None, has_cursor: false, synchronised, still: 0 })
     }
 
-    /// Columns and rows that are drawn into: those of the terminal within bounds.
+    /// Columns and rows that are drawn into: the terminal's, within bounds.
     ///
     /// # Errors
     /// When the terminal is gone.

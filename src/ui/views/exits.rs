@@ -110,7 +110,7 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
         .with_right(total(domain.exit_rate.0.filter(|n| *n > 0.0), domain.exits.cpu_percent()))
 }
 
-/// Why there are no exits by reason, and what to do.
+/// Why exits by reason are missing, and what to do.
 fn nothing(state: &AppState) -> String {
     let is_traced = |m: &Model| m.engine.level != EngineLevel::None && m.engine.kind != EngineKind::None;
     let what = match &state.model {

@@ -88,7 +88,7 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
     Section::table(table, state, || nothing(state, domain))
 }
 
-/// Why there are none, and what to do.
+/// Why they are missing, and what to do.
 fn nothing(state: &AppState, domain: &DomainModel) -> String {
     let is_bpf = state.model.as_ref().is_some_and(|m| m.engine.kind == EngineKind::Bpf);
     let why = match state.view {

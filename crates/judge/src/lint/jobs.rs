@@ -1,4 +1,4 @@
-//! Jobs: a migration that does not end, and jobs that stand still or hold the guest up.
+//! Jobs: a migration that does not end, and jobs that move nothing or delay the guest.
 
 use crate::figures::{bytes, seconds};
 use crate::lint::prelude::*;

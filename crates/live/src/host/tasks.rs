@@ -146,7 +146,7 @@ impl HostTasks {
 }
 
 impl Scan {
-    /// Adds a process to those of its name. Kernel threads have a CPU or a job after a slash: `kworker/3:1-events`.
+    /// Adds a process to others of its name. Kernel threads have a CPU or a job after a slash: `kworker/3:1-events`.
     fn add_to_group(&mut self, task: &HostTask) {
         let comm = task.comm.split('/').next().filter(|_| task.kernel).unwrap_or(&task.comm).to_owned();
         let group = HostTaskGroup { comm: comm.clone(), over_ns: self.over_ns, ..HostTaskGroup::default() };

@@ -98,7 +98,7 @@ pub(super) struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// The activity since an earlier reading, before which it was `earlier`. Jobs continue those of that reading.
+    /// The activity since an earlier reading, before which it was `earlier`. Jobs continue the ones of that reading.
     pub(super) fn since(&mut self, before: Option<&Self>, earlier: &DeviceActivity) -> DeviceActivity {
         let ns = before.map_or(0, |b| self.at.saturating_duration_since(b.at).as_nanos() as u64);
         let before_jobs = before.and_then(|b| b.jobs.as_deref()).unwrap_or_default();

@@ -101,7 +101,7 @@ pub(crate) struct UnreadCount {
     /// kvmtop has the right: a security module refuses. Of the processes that it protects, such as the first one of a
     /// container, only those count that look like a guest.
     pub protected: bool,
-    /// Processes that wait for a look because those of the same user have very many open files.
+    /// Processes that wait for a look because processes of the same user have very many open files.
     pub waiting: usize,
 }
 

@@ -73,7 +73,7 @@ fn count(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
     }
 }
 
-/// What is said where there is no list.
+/// The text in place of a list.
 fn instead(state: &AppState) -> Option<(String, StyleId)> {
     let Some(model) = &state.model else { return Some(("Waiting for the first sample …".into(), StyleId::Dim)) };
     if model.domains.is_empty() {

@@ -6,7 +6,7 @@ use super::loader::BlockJobInfo;
 use sample::domain_stats::{Stats, number};
 use sample::{DiskSample, Job, JobKind};
 
-/// The job of the whole domain, and those of these disks.
+/// The job of the whole domain, and the jobs of these disks.
 pub(super) fn all<'d>(domain: &Domain, disks: impl Iterator<Item = &'d DiskSample>) -> Vec<Job> {
     let of_disk = |disk: &DiskSample| domain.block_job(&disk.name).map(|info| of_disk(&disk.name, &info));
     domain

@@ -37,7 +37,7 @@ struct QmpMemory {
 struct QmpMigrationLimits {
     /// Milliseconds.
     downtime_limit: Option<u64>,
-    /// Bytes per second; 0 is no limit.
+    /// Bytes per second; 0: unlimited.
     max_bandwidth: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ struct QmpJob {
 struct QmpBlockJob {
     /// The job's id.
     device: String,
-    /// Bytes per second; 0 is no limit.
+    /// Bytes per second; 0: unlimited.
     speed: Option<u64>,
     io_status: Option<String>,
 }
@@ -77,7 +77,7 @@ struct QmpDump {
 }
 
 /// Asks for the guest's jobs. A command that this QEMU does not have is refused: no job of its kind. `may_run`: a dump
-/// keeps the guest paused (`dump_init` in QEMU's dump/dump.c), so that no other guest is asked for one.
+/// keeps the guest paused (`dump_init` in QEMU's dump/dump.c), so that only a paused guest can have one.
 pub(super) fn ask(monitor: &mut QmpConversation, may_run: bool) -> Vec<Job> {
     let mut jobs: Vec<Job> = query::<QmpMigration>(monitor, "migrate").and_then(migration).into_iter().collect();
     // QEMU names a migration that failed for ever.
