@@ -77,7 +77,9 @@ pub fn looks_like(text: &str) -> bool {
 pub fn parse(text: &str) -> (Vec<EventCounts>, Vec<String>) {
     let mut all = perf_stat::parse(text);
     all.extend(kvm_stat::parse(text));
-    all.sort_by_key(|found| (found.pid, std::cmp::Reverse(found.rate().0), found.line));
+    // Events of any kind are no measure beside exits: a quoted line may have more of them than a whole table.
+    let is_vague = |found: &EventCounts| found.rate().1 == "events";
+    all.sort_by_key(|found| (found.pid, is_vague(found), std::cmp::Reverse(found.rate().0), found.line));
     let (mut most, mut left_out): (Vec<EventCounts>, Vec<String>) = (Vec::new(), Vec::new());
     for found in all {
         let Some(judged) = most.last().filter(|last| last.pid == found.pid) else {

@@ -143,3 +143,14 @@ proptest! {
         let _ = parse(&format!("{noise} kvm:kvm_exit"));
     }
 }
+
+#[test]
+fn a_table_with_exits_comes_before_more_events_without() {
+    let few = STAT.replace("1,234,567", "1,000");
+    let entries = few.replace("kvm:kvm_exit ", "kvm:kvm_msr  ").replace("1,000", "9,999,999");
+    for text in [format!("{few}\n{entries}"), format!("{entries}\n{few}")] {
+        let (all, left_out) = parse(&text);
+        assert_eq!((all.len(), left_out.len()), (1, 1), "{left_out:?}");
+        assert_eq!(all[0].counts.get("kvm_exit"), Some(&1000));
+    }
+}
