@@ -4,7 +4,7 @@ use crate::lint::prelude::*;
 use crate::model::{DiskConfig, GuestKind};
 
 /// A way in which a disk can be set up badly. In its texts DISK is the disk's name; in commands ID is the guest's
-/// number in Proxmox, VOLUME what is behind the disk, and NEW a free name on virtio.
+/// number in Proxmox, VOLUME what is behind the disk, NEW a free name on virtio, and DROP takes away what that has not.
 struct Flaw {
     /// What shows it, if the disk has it.
     evidence: fn(&Context<'_>, &GuestContext<'_>, &DiskConfig<'_>) -> Option<String>,
@@ -42,7 +42,7 @@ static FLAWS: [Flaw; 5] = [
         },
         fixes: [
             "Make DISK a virtio disk: bus='virtio' in its <target> and no <address> (QEMU: if=virtio, virtio-blk-pci)",
-            "options=$(qm config ID | sed -n 's/^DISK: [^,]*//p')\nboot=$(qm config ID | sed -n 's/^boot: //p')\n\
+            "options=$(qm config ID | sed -n 'DROPs/^DISK: [^,]*//p')\nboot=$(qm config ID | sed -n 's/^boot: //p')\n\
              qm set ID --delete DISK\nqm set ID --NEW VOLUME\"$options\"\n\
              [ -z \"$boot\" ] || qm set ID --boot \"$(echo \"$boot\" | sed s/DISK/NEW/)\"\n\
              # to go back: qm set ID --delete NEW --boot \"$boot\"; qm set ID --DISK VOLUME\"$options\"",
@@ -132,11 +132,9 @@ fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &
     };
     let is_free = |name: &String| !disks.iter().any(|disk| disk.name == name);
     let has_scsi = guest.domain.facts.command.as_ref().is_some_and(|command| command.virtio_scsi);
-    let bus = if has_scsi { "scsi" } else { "virtio" };
     // virtio-blk tells the guest nothing of the medium.
-    let options = if has_scsi { "[^,]*//p" } else { "[^,]*//; s/,ssd=[01]//p" };
+    let (bus, drop) = if has_scsi { ("scsi", "") } else { ("virtio", "s/,ssd=[01]//; ") };
     let new = (0..16).map(|n| format!("{bus}{n}")).find(is_free).unwrap_or_default();
-    let text =
-        flaw.fixes[1].replace("[^,]*//p", options).replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
+    let text = flaw.fixes[1].replace("DROP", drop).replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
     fixes::command(text.replace("VOLUME", &fixes::shell::quoted(disk.file))).needing(needs)
 }

@@ -295,11 +295,11 @@ fn memory_beside(ctx: &Context<'_>, guest: Option<&GuestContext<'_>>) -> (Vec<St
     let Some((guest, nodes)) = guest.and_then(|guest| Some((guest, guest.config.numa.nodes.as_ref()?))) else {
         return (said, Vec::new());
     };
-    let bound = match &guest.config.numa.mode {
-        Some(mode) if mode != "strict" => format!("comes from node {nodes} (<numatune>, mode {mode})"),
-        _ => format!("is bound to node {nodes} (<numatune>, policy=bind)"),
+    let other_mode = guest.config.numa.mode.as_deref().filter(|mode| *mode != "strict");
+    let bound = match other_mode {
+        Some(mode) => format!("comes from node {nodes} (<numatune>, mode {mode})"),
+        None => format!("is bound to node {nodes} (<numatune>, policy=bind)"),
     };
-    let is_strict = bound.starts_with("is bound");
     said.push(format!("the memory of {} {bound}", guest.name()));
     for node in nodes.iter() {
         let [size, free] = ["size", "free"].map(|what| ctx.param(&format!("numa.node{node}.{what}:")));
@@ -307,7 +307,7 @@ fn memory_beside(ctx: &Context<'_>, guest: Option<&GuestContext<'_>>) -> (Vec<St
     }
     let element = format!("<numatune>\n  <memory mode='preferred' nodeset='{nodes}'/>\n</numatune>");
     // libvirt before 9.3 refuses to prefer several.
-    let is_one = nodes.len() == 1 && is_strict;
+    let is_one = nodes.len() == 1 && other_mode.is_none();
     let fix = is_one.then(|| fixes::setting(guest, element, "policy=preferred in the place of policy=bind"));
     let fix = fix.into_iter().flatten();
     (said, fix.map(|fix| fix.needing("takes memory of other nodes when these are full; at its next start")).collect())

@@ -214,3 +214,23 @@ fn a_busy_disk_wants_an_iothread() {
     silent(&busy("virtio", "", 100, 80.0), RuleId::DiskSetup);
     silent(&busy("scsi", "", 9000, 80.0), RuleId::DiskSetup);
 }
+
+/// The commands for Proxmox take the disk's other options along, and nothing of other disks.
+#[test]
+fn a_disk_that_becomes_virtio_keeps_its_options() {
+    let fix = |controller: &str| {
+        let text = format!(
+            "qemu-system-x86_64 -machine q35,accel=kvm -qmp unix:/var/run/qemu-server/100.qmp,server=on {controller} \
+             -drive file=local:vm-100-disk-0,if=ide,id=ide0"
+        );
+        let guest = Guest::new("g", 5).os("http://ubuntu.com/ubuntu/22.04").vcpus(1, |v, t| t.on(v)).facts(|f| {
+            f.command = Some(std::sync::Arc::new(kvm::cmdline::parse_text(&text).unwrap()));
+        });
+        get(&judge(&on(guest).model()), RuleId::DiskSetup).fix[0].text.clone()
+    };
+    let plain = fix("");
+    assert!(plain.starts_with("options=$(qm config 100 | sed -n 's/,ssd=[01]//; s/^ide0: [^,]*//p')\n"), "{plain}");
+    assert!(plain.contains("qm set 100 --virtio0 local:vm-100-disk-0\"$options\"\n"), "{plain}");
+    let scsi = fix("-device virtio-scsi-pci,id=scsihw0");
+    assert!(scsi.starts_with("options=$(qm config 100 | sed -n 's/^ide0: [^,]*//p')\n"), "{scsi}");
+}

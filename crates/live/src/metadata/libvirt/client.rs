@@ -154,20 +154,22 @@ impl Domain {
 
     /// Whether the guest does not run at this moment. False if libvirt does not say.
     pub fn is_paused(&self) -> bool {
-        let mut state = 0;
-        // SAFETY: `state` receives a number; nobody asks for the reason.
-        let result = unsafe { (self.libvirt.virDomainGetState)(self.handle, &raw mut state, null_mut(), 0) };
-        result == 0 && PAUSED.contains(&state)
+        self.paused_for().is_some()
+    }
+
+    /// Why the guest does not run at this moment (`virDomainPausedReason`).
+    fn paused_for(&self) -> Option<c_int> {
+        let (mut state, mut reason) = (0, 0);
+        // SAFETY: both receive numbers.
+        let result = unsafe { (self.libvirt.virDomainGetState)(self.handle, &raw mut state, &raw mut reason, 0) };
+        (result == 0 && PAUSED.contains(&state)).then_some(reason)
     }
 
     /// The step of a migration to which the domain's state belongs, by QEMU's names.
     pub fn migration_status(&self) -> &'static str {
-        let (mut state, mut reason) = (0, 0);
-        // SAFETY: both receive numbers.
-        let result = unsafe { (self.libvirt.virDomainGetState)(self.handle, &raw mut state, &raw mut reason, 0) };
-        match reason {
-            POSTCOPY if result == 0 && PAUSED.contains(&state) => "postcopy-active",
-            POSTCOPY_FAILED if result == 0 && PAUSED.contains(&state) => "postcopy-paused",
+        match self.paused_for() {
+            Some(POSTCOPY) => "postcopy-active",
+            Some(POSTCOPY_FAILED) => "postcopy-paused",
             _ => "active",
         }
     }
