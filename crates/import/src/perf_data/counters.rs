@@ -10,7 +10,7 @@
 
 use super::event_reader::BatchItem;
 use super::header::KernelFormats;
-use crate::covered_time::CoveredTime;
+use crate::covered_time::{CoveredTime, DAMAGED};
 use crate::guest::{KvmEventCounts, group_threads};
 use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedAccess, TracedEvent};
 use foldhash::fast::RandomState;
@@ -133,7 +133,7 @@ impl PerfDataCounters {
             None => return,
         };
         if let Some(name) = item.name {
-            self.covered.at(time);
+            self.covered.at(time, DAMAGED);
             known.pid = pid;
             *known.counts.entry(name).or_default() += 1;
         }

@@ -6,7 +6,7 @@ mod line;
 mod places;
 
 use super::cannot;
-use super::covered_time::CoveredTime;
+use super::covered_time::{ANOTHER_TRACE, CoveredTime};
 use super::gathered::Gathered;
 use super::guest::{KvmEventCounts, group_threads};
 use decode::TraceDecoder;
@@ -141,12 +141,12 @@ impl TraceReader {
             return;
         };
         let time = line.time.unwrap_or(0);
-        if std::mem::take(&mut self.gap) {
-            self.pairing.gap(self.covered.last.min(time), time);
+        let (kvm, last) = (line.event.starts_with("kvm_"), self.covered.last);
+        let jumps = kvm && self.covered.at(time, ANOTHER_TRACE);
+        if std::mem::take(&mut self.gap) || jumps {
+            self.pairing.gap(last.min(time), time);
         }
-        let kvm = line.event.starts_with("kvm_");
         if kvm {
-            self.covered.at(time);
             self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
         let (pairing, places) = (&mut self.pairing, &mut self.places);

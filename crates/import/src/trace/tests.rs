@@ -278,6 +278,16 @@ fn no_exit_is_paired_across_lost_events() {
 }
 
 #[test]
+fn a_trace_minutes_later_is_another_one() {
+    let cut = ROUND.lines().take(3).collect::<Vec<_>>().join("\n");
+    let later = ROUND.replace(" 10.00", " 494.00");
+    let (one, both) = (import(ROUND), import(&format!("{cut}\n{later}")));
+    assert!(both.mono_ns < 2 * one.mono_ns, "the minutes between them are no time: {}", both.mono_ns);
+    let most = |s: &Sample| exits(&s.domains[0]).iter().filter_map(|exit| exit.3).max();
+    assert_eq!(most(&both), most(&one), "no exit lasts from one to the other");
+}
+
+#[test]
 fn the_scheduler_is_heard() {
     let s = import(&format!(
         "{ROUND}\
