@@ -74,14 +74,14 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 /// What a busy vCPU waits for, and how bad that is, if it waits mostly for tasks of the host.
 fn of_vcpu(ctx: &Context<'_>, guest: &GuestContext<'_>, vcpu: &ThreadModel) -> Option<(Severity, WaitShares)> {
-    let t = &ctx.thresholds().pinning;
-    let cpu = vcpu.cpu.filter(|c| c.wanted() >= t.busy)?;
-    t.wait.of(cpu.wait_percent()?)?;
+    let cpu = vcpu.cpu?;
+    let most = ctx.severity_of_wait(&cpu)?;
     let shares = ctx.waits().shares(guest.index, vcpu)?;
     let by_tasks = shares.sum(Holder::is_task);
     // Less is usual, and evidence of the wait alone.
-    let severity = t.wait.of(100.0 * by_tasks / cpu.wanted()).filter(|severity| *severity > Severity::Info)?;
-    (by_tasks * 2.0 >= cpu.wait?).then_some((severity, shares))
+    let steps = &ctx.thresholds().pinning.wait;
+    let severity = steps.of(100.0 * by_tasks / cpu.wanted()).filter(|severity| *severity > Severity::Info)?;
+    (by_tasks * 2.0 >= cpu.wait?).then_some((severity.min(most), shares))
 }
 
 /// A task of the host, or several of one name.

@@ -2,7 +2,7 @@
 
 use crate::figures::figure;
 use crate::lint::prelude::*;
-use crate::model::{AccessRow, ExitKind, ExitRow, ExitTable, ThreadModel, total};
+use crate::model::{AccessRow, CpuShare, ExitKind, ExitRow, ExitTable, ThreadModel, total};
 use sample::JobKind;
 use std::collections::BTreeMap;
 
@@ -79,6 +79,17 @@ impl Context<'_> {
         let cost = totals.cost?;
         let steps = &self.thresholds().cost;
         worst([steps.of_one_cpu.of(cost), guest.vcpus().and_then(|n| steps.of_vcpus.of(cost / n))])
+    }
+
+    /// A severity by how long a vCPU waits for a CPU. One that does little is late with it where the wait would be
+    /// critical for a busy one; the wait of an idle one is noise.
+    pub fn severity_of_wait(&self, vcpu: &CpuShare) -> Option<Severity> {
+        let t = &self.thresholds().pinning;
+        let share = vcpu.wait_percent()?;
+        if vcpu.wanted() >= t.busy {
+            return t.wait.of(share);
+        }
+        (share >= t.wait.critical && vcpu.wait? >= t.wait.warning).then_some(Severity::Warning)
     }
 }
 

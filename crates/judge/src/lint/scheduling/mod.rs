@@ -53,8 +53,8 @@ pub(super) const RULES: &[Rule] = &[
         problem: "vCPUs wait for a CPU",
         why: "The guest sees this time as steal. More tasks want these CPUs than there are, or a quota stops the guest",
         thresholds: thresholds![pinning.busy, pinning.wait],
-        limits: "Who ran meanwhile is known only with scheduler tracepoints. Where a quota or a conflict of pins \
-            explains the wait, it becomes part of that finding",
+        limits: "A less busy vCPU: a warning once its wait would be critical and takes 5 % of a CPU. Who ran \
+            meanwhile is known only with scheduler tracepoints. A finding that explains it includes this one",
         fix: "Less load on the guest's CPUs; pins of its threads where the host has CPUs to spare",
         links: &[links::SCHED_STATS, links::CPU_TUNING],
     }),

@@ -51,11 +51,9 @@ const SHALLOW_SLEEP: &str = "tuned-adm profile virtual-host-latency 2>/dev/null 
 const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on, or a larger kvm.halt_poll_ns";
 
 pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let t = &ctx.thresholds().pinning;
     let late = guest.domain.vcpus().filter_map(|thread| {
-        let cpu = thread.cpu.filter(|c| c.wanted() >= t.busy)?;
-        let share = cpu.wait_percent()?;
-        Some((t.wait.of(share)?, share, (thread, cpu.wait.unwrap_or(0.0))))
+        let cpu = thread.cpu?;
+        Some((ctx.severity_of_wait(&cpu)?, cpu.wait_percent()?, (thread, cpu.wait?)))
     });
     let late: Vec<_> = late.collect();
     let lost = late.iter().map(|(.., (_, wait))| wait).sum::<f64>();
