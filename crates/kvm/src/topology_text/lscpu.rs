@@ -34,9 +34,14 @@ impl Columns {
         values.get(self.titles.iter().position(|known| known == title)?).copied()
     }
 
-    /// Reads a row; `None` if its CPU number is missing.
+    /// Reads a row; `None` if its CPU number is missing, or if what stands below a title cannot be meant: pasting lost
+    /// blanks, so that values moved to other columns.
     fn read(&self, values: &[&str], found: &mut TopologyText) -> Option<()> {
         let value = |title: &str| self.value(values, title);
+        let has_moved = |title| value(title).is_some_and(|value| value.contains([':', '.', ',']));
+        if ["core", "socket", "node"].into_iter().any(has_moved) {
+            return None;
+        }
         let number = |title: &str| value(title)?.parse::<u32>().ok();
         let cpu = number("cpu").filter(|_| values.len() > 1)?;
         // In other languages than English an offline CPU is known by the core that it lacks.
