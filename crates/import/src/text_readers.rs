@@ -99,10 +99,14 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
     if is_profile {
         gathered.types.insert(SourceId::Text);
     }
-    match (&gathered.profile, profile) {
-        (Some(_), Some(_)) => gathered.notes.push(file.note("a further profile of perf is left out")),
-        (None, profile) => gathered.profile = profile,
-        _ => {}
+    if let Some(profile) = profile {
+        let left_out = profile.others + usize::from(gathered.profile.is_some());
+        if left_out > 0 {
+            let what =
+                format!("of {} profiles of perf one is read; report the others as files of their own", left_out + 1);
+            gathered.notes.push(file.note(&what));
+        }
+        gathered.profile.get_or_insert(profile);
     }
     let is_trace = readers.iter().all(|(source, _)| *source == SourceId::Trace);
     if !is_whole && !is_trace {

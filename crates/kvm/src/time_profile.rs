@@ -22,6 +22,10 @@ static REASON: Pattern = Pattern::new("^ *(?:vcpu [0-9]+,? )?reason [A-Z][A-Z0-9
 pub struct TimeProfile {
     /// The event that was sampled, where the text says it.
     pub event: Option<String>,
+    /// How many samples it has, where the text says it.
+    pub samples: Option<u64>,
+    /// How many further profiles the text has.
+    pub others: usize,
     /// Its rows, the largest first.
     pub rows: Vec<ProfileRow>,
 }
@@ -92,13 +96,14 @@ impl TimeProfile {
 
 /// Reads the profile of a text: `   9.14%  [kernel]  [k] vmx_vmexit`, under a heading with `Overhead` or `Children`
 /// (tools/perf/ui/hist.c in the kernel's sources), also without it. Within a profile shares fall: a larger one begins
-/// the next. Of several, one of a host's time comes first, then one of exits, then the longest: an excerpt often comes
-/// before the whole.
+/// the next. Of several, one of a host's time comes first, then one of exits, then the one of most samples, then the longest:
+/// an excerpt often comes before the whole.
 pub fn parse(text: &str) -> Option<TimeProfile> {
     let (mut all, mut of_tasks, mut is_sure) = (vec![TimeProfile::default()], false, false);
     for line in text.lines().take(MAX_LINES) {
         let line = line.trim_start_matches(['#', '-', '+', ' ', '\t']);
-        let event = line.split_once(" of event '").and_then(|(_, rest)| rest.split_once('\''));
+        let event = line.split_once(" of event '");
+        let event = event.and_then(|(count, rest)| Some((rest.split_once('\'')?.0, samples(count))));
         let heading = heading(line);
         let row = row(line, of_tasks);
         let last = all.last().filter(|last| !last.rows.is_empty());
@@ -111,8 +116,8 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
         }
         let Some(profile) = all.last_mut() else { continue };
         of_tasks = heading.unwrap_or(of_tasks);
-        if let Some((event, _)) = event {
-            profile.event = Some(sanitize(event, 60));
+        if let Some((event, samples)) = event {
+            (profile.event, profile.samples) = (Some(sanitize(event, 60)), samples);
         } else if let Some((row, _)) = row.filter(|_| heading.is_none() && profile.rows.len() < MAX_ROWS) {
             let event = |reason: &str| if reason.starts_with("KVM_EXIT_") { USERSPACE_EVENT } else { EXIT_EVENT };
             profile.event = profile.event.take().or(row.exit_reason().map(|reason| event(reason).to_owned()));
@@ -121,11 +126,28 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
     }
     let rank = |profile: &TimeProfile| {
         let of_exits = profile.is_of_exits() || profile.is_of_returns();
-        (profile.is_of_host_time(), of_exits, profile.rows.len(), profile.event.is_some())
+        (profile.is_of_host_time(), of_exits, profile.samples, profile.rows.len(), profile.event.is_some())
     };
-    let mut best = all.into_iter().rev().filter(|profile| is_sure && !profile.rows.is_empty()).max_by_key(rank)?;
+    all.retain(|profile| is_sure && !profile.rows.is_empty());
+    let others = all.len().saturating_sub(1);
+    let mut best = all.into_iter().rev().max_by_key(rank)?;
+    best.others = others;
     best.rows.sort_by(|a, b| b.percent.total_cmp(&a.percent));
     Some(best)
+}
+
+/// The number of `# Samples: 55K`.
+fn samples(text: &str) -> Option<u64> {
+    let count = text.split_once("Samples:")?.1.trim();
+    let digits = count.trim_end_matches(['K', 'M']);
+    let factor = if count.ends_with('M') {
+        1_000_000
+    } else if count.ends_with('K') {
+        1_000
+    } else {
+        1
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// Whether a heading announces tasks alone, without functions; `None` for other lines.
@@ -209,6 +231,9 @@ mod tests {
         assert_eq!(rows(&twice).len(), 2);
         let both = parse(&format!("# Samples: 1K of event 'cache-misses'\n{lines}{twice}")).unwrap();
         assert!(both.is_of_host_time());
+        let few = format!("Samples: 51  of event 'cycles'\n{lines}  0.50%  qemu-kvm  [kernel]  [k] memset\n");
+        let many = parse(&format!("Samples: 55K of event 'cycles'\n{lines}{few}")).unwrap();
+        assert_eq!((many.samples, many.others, many.rows.len()), (Some(55_000), 1, 2));
         let other = format!("{lines}  50.00%  [kernel]  [k] memcpy\n   1.00%  [kernel]  [k] memset\n");
         assert_eq!(rows(&other).len(), 2);
     }

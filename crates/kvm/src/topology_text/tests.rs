@@ -224,7 +224,8 @@ fn a_row_that_is_none_is_named() {
     let found = parse("CPU NODE SOCKET CORE\n  0    0      0    0\n  1\n  2    0      0    1\n").unwrap();
     assert_eq!(found.unread.first, [(3, "1".to_owned())]);
     // Blanks were lost: the CPU, its node and its socket are one word.
-    let moved = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE\n  0    0      0    0 0:0:0:0 yes\n100  0   10 10:10:10:1 yes\n";
+    let moved =
+        "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE\n  0    0      0    0 0:0:0:0 yes\n100  0   10 10:10:10:1 yes\n";
     let found = parse(moved).unwrap();
     assert_eq!((found.topology.all().to_string(), found.unread.count), ("0".into(), 1));
 }

@@ -26,16 +26,17 @@ pub struct StatsReading {
 
 /// Disks of one domain whose totals are read.
 const MAX_DISKS: usize = 256;
-/// The rows of `domblkstat` (`domblkstat_output` in libvirt's virsh-domain-monitor.c), and the names in `domstats`.
-const BLOCK_TOTALS: &[(&str, &str)] = &[
-    ("rd_req", "rd.reqs"),
-    ("rd_bytes", "rd.bytes"),
-    ("wr_req", "wr.reqs"),
-    ("wr_bytes", "wr.bytes"),
-    ("flush_operations", "fl.reqs"),
-    ("rd_total_times", "rd.times"),
-    ("wr_total_times", "wr.times"),
-    ("flush_total_times", "fl.times"),
+/// The rows of `domblkstat`, plain and with `--human` (`domblkstat_output` in libvirt's virsh-domain-monitor.c), and the
+/// names in `domstats`.
+const BLOCK_TOTALS: &[(&str, &str, &str)] = &[
+    ("rd_req", "number of read operations:", "rd.reqs"),
+    ("rd_bytes", "number of bytes read:", "rd.bytes"),
+    ("wr_req", "number of write operations:", "wr.reqs"),
+    ("wr_bytes", "number of bytes written:", "wr.bytes"),
+    ("flush_operations", "number of flush operations:", "fl.reqs"),
+    ("rd_total_times", "total duration of reads (ns):", "rd.times"),
+    ("wr_total_times", "total duration of writes (ns):", "wr.times"),
+    ("flush_total_times", "total duration of flushes (ns):", "fl.times"),
 ];
 
 /// What a text says about one domain.
@@ -194,7 +195,6 @@ impl Reader {
     fn heading(&mut self, line: &str) -> bool {
         if let Some(name) = line.strip_prefix("Domain: '").and_then(|name| name.strip_suffix('\'')) {
             self.open(Some(name.to_owned()));
-            self.open_reading();
             self.table = VirshOutput::Stats;
             return true;
         }
@@ -291,7 +291,7 @@ impl Reader {
             "vcpu.current" => domain.vcpus = Some(value.parse().ok().filter(|n| *n <= limits::VCPUS)?),
             _ => {}
         }
-        // Without its heading, which `virsh domstats web | grep` cuts off, a name that comes again begins a reading.
+        // A name that comes again begins a reading; after a heading, `--cpu-total` may complete one of `--vcpu`.
         if domain.stats.last().is_none_or(|last| last.values.contains_key(key)) {
             self.open_reading();
         }
@@ -333,14 +333,13 @@ impl Reader {
 
     /// A row of `domblkstat`.
     fn block_total(&mut self, line: &str) -> Option<()> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (device, row, count) = match words.as_slice() {
-            [row, count] => ("all disks", row, count),
-            [device, row, count] => (*device, row, count),
-            _ => return None,
-        };
-        let (_, key) = BLOCK_TOTALS.iter().find(|(name, _)| name == row)?;
-        let (device, count) = (sanitize(device, 64), count.parse::<u64>().ok()?);
+        let (row, count) = line.rsplit_once([' ', '\t'])?;
+        let (row, count) = (row.trim_end(), count.parse::<u64>().ok()?);
+        let (device, key) = BLOCK_TOTALS.iter().find_map(|(name, human, key)| {
+            let device = row.strip_suffix(human).or_else(|| row.strip_suffix(name))?;
+            (device.is_empty() || device.ends_with([' ', '\t'])).then(|| (device.trim(), key))
+        })?;
+        let device = if device.is_empty() { "all disks".to_owned() } else { sanitize(device, 64) };
         let totals = &mut self.domain()?.totals;
         let name = |at: usize| format!("block.{at}.name");
         let at = (0..MAX_DISKS).find(|at| totals.get(&name(*at)).is_none_or(|known| *known == device))?;

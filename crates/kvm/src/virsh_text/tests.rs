@@ -49,6 +49,8 @@ fn totals_since_the_start_are_read() {
         "block.0.fl.times=99000 block.0.name=vda block.0.rd.reqs=12 block.1.name=vdb block.1.wr.reqs=7 block.count=2 \
          vcpu.0.time=7500000000"
     );
+    let human = "$ virsh domblkstat web vda --human\nDevice: vda\nvda number of read operations:      12\n";
+    assert_eq!(only(human).totals["block.0.rd.reqs"], "12");
     let all = only("$ virsh domblkstat web\n rd_req 12\n rd_bytes 4096\n").totals;
     assert_eq!((all["block.0.name"].as_str(), all["block.0.rd.bytes"].as_str()), ("all disks", "4096"));
 }
@@ -65,6 +67,8 @@ fn statistics_of_several_domains_are_read() {
 
 #[test]
 fn readings_of_statistics_are_kept_with_their_times() {
+    let parts = "Domain: 'web'\n  vcpu.current=1\n  vcpu.0.time=7\n\nDomain: 'web'\n  cpu.time=9\n";
+    assert_eq!(parse(parts).domains[0].stats.len(), 1, "two parts of one reading");
     let reading = |time: u64| format!("Domain: 'web'\n  vcpu.0.time={time}\n  balloon.current=8\n\n");
     let text = format!(
         "Sun Nov 22 10:00:05 UTC 2026\n{}{}Every 2.0s: x    kvm7: Sun Nov 22 10:00:15.500 2026\n{}",

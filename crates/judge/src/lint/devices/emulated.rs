@@ -18,6 +18,8 @@ const LATE_NS: u64 = 1_000_000;
 
 /// The share of all exits from which on they are most.
 const MOST: f64 = 0.5;
+const PORTS_WHY: &str = "QEMU serves ports in user space. At such rates they are a clock or timer that the guest reads \
+    (ACPI PM timer, RTC), an emulated disk or network card, or an old port that is polled";
 const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio console (console=hvc0)";
 
 /// How the names of regions begin (QEMU's `info mtree`).
@@ -75,6 +77,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
             configured(guest, verdicts);
             counted(guest, least, verdicts);
+            unnamed(ctx, guest, verdicts);
         }
         return;
     };
@@ -135,6 +138,22 @@ fn counted(guest: &GuestContext<'_>, least: f64, verdicts: &mut Verdicts) {
     let title = format!("Most exits are accesses to {what}");
     let problem = format!("exits: {what}");
     verdicts.find(Finding { title, problem, ..Finding::new(Severity::Info, Confidence::Low, evidence, fix) });
+}
+
+/// Exits for ports, in a table that does not name them, that cost the guest much time. Those of Windows are judged with
+/// its configuration.
+fn unnamed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let ports = guest.exits(&[ExitKind::Io]);
+    let of_windows = guest.config.known && guest.kind.windows(Confidence::Medium);
+    let Some(severity) = ctx.severity_by_cost(guest, &ports).filter(|_| !of_windows) else { return };
+    if severity == Severity::Info || ports.rate.is_none() || guest.has_accesses(Space::Pio) {
+        return;
+    }
+    let evidence = vec![ports.describe(guest, "port exits", ""), "which ports is not in the table".into()];
+    let fix = vec![fixes::command(profiles::SHOW_ADDRESSES).needing("shows which addresses the guest accesses")];
+    let found = Finding::new(severity, Confidence::Low, evidence, fix).caused_by(ports);
+    let title = "Accesses to I/O ports of emulated devices cost the guest much time".into();
+    verdicts.find(Finding { title, problem: "exits: ports".into(), why: PORTS_WHY.into(), ..found });
 }
 
 /// Polling of old ports.

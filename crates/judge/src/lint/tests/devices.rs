@@ -128,6 +128,23 @@ fn counters_tell_that_most_exits_are_accesses() {
 }
 
 #[test]
+fn costly_ports_that_no_table_names_are_said() {
+    let at =
+        |guest: Guest, rate| from_file(&on(guest.vcpus(1, |_, t| t.exits("IO_INSTRUCTION", rate, 13.6))), Some(1.0));
+    let report = at(Guest::new("g", 5), 55_654.0);
+    fires(&report, RuleId::EmulatedDevice, Severity::Critical);
+    assert!(get(&report, RuleId::EmulatedDevice).evidence[0].contains("port exits/s"), "{report:#?}");
+    silent(&at(Guest::new("g", 5), 500.0), RuleId::EmulatedDevice);
+    // Windows does this without Hyper-V's timers, of which this fragment says nothing.
+    let clock = "<clock offset='localtime'><timer name='hypervclock' present='yes'/></clock>\n...\n";
+    let report = at(Guest::new("w", 5).windows(clock), 55_654.0);
+    silent(&report, RuleId::EmulatedDevice);
+    fires(&report, RuleId::WindowsEnlightenments, Severity::Critical);
+    let f = get(&report, RuleId::WindowsEnlightenments);
+    assert!(f.confidence == Confidence::Low && f.evidence.iter().any(|e| e.contains("not in the part")), "{f:#?}");
+}
+
+#[test]
 fn serial_bursts_are_seen_by_their_length() {
     let burst = |count, ms: u64, late: f64| {
         let f = on(Guest::new("g", 5)

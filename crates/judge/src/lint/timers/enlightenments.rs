@@ -17,9 +17,14 @@ const HIDDEN_HYPERVISOR: Prose = Prose {
         Windows uses QEMU's timers, whatever enlightenments are configured: the price of hiding it from anti-cheat \
         software",
 };
+const TIMERS_NOT_SHOWN: Prose = Prose {
+    title: "Windows accesses ports often, as without Hyper-V's synthetic timers",
+    problem: "maybe no Hyper-V timers",
+    why: "Without them Windows ticks by QEMU's RTC or HPET. The configuration that was given shows too little to tell",
+};
 const REFUSED_WHY: &str = "QEMU 4.1 and later refuse to start a guest whose enlightenments lack others that they need";
 const HYPERVISOR_OFF: &str = "the CPU feature hypervisor is switched off in the configuration";
-const NOT_SHOWN: &str = "the configuration does not show <features> and <clock> (add the whole virsh dumpxml)";
+const NOT_SHOWN: &str = "the configuration does not show the Hyper-V clock and timers (add the whole virsh dumpxml)";
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.config.known || !guest.config.is_x86() {
@@ -34,20 +39,24 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     }
     let hidden = guest.config.hypervisor_hidden;
     let mut missing = hyperv::missing(guest, hyperv::clock_and_timers(guest));
-    let all = missing.len();
-    missing.retain(|name| guest.config.enlightened(name).is_some());
+    let not_shown: Vec<_> = missing.extract_if(.., |name| guest.config.enlightened(name).is_none()).collect();
+    // Ports that no table names are the timers' in this configuration.
+    let io = Some(guest.exits(&[ExitKind::Io])).filter(|_| guest.running() && !guest.has_accesses(Space::Pio));
+    let io = io.filter(|io| io.rate.is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning));
     let prose = match (hidden, missing.contains(&CLOCK), missing.contains(&"stimer")) {
         (true, ..) => Some(HIDDEN_HYPERVISOR),
         // The rule's own words.
         (_, true, _) => None,
         (_, false, true) => Some(NO_SYNTHETIC_TIMERS),
-        _ if missing.len() < all => return verdicts.cannot_tell(NOT_SHOWN),
-        _ => return,
+        _ if not_shown.is_empty() => return,
+        _ if io.is_none() => return verdicts.cannot_tell(NOT_SHOWN),
+        _ => Some(TIMERS_NOT_SHOWN),
     };
-    let confidence = if guest.kind.sure == Confidence::High { Confidence::High } else { Confidence::Medium };
-    // Ports that no table names are the timers' in this configuration.
-    let io = Some(guest.exits(&[ExitKind::Io])).filter(|_| guest.running() && !guest.has_accesses(Space::Pio));
-    let io = io.filter(|io| io.rate.is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning));
+    let confidence = match guest.kind.sure {
+        _ if missing.is_empty() && !hidden => Confidence::Low,
+        Confidence::High => Confidence::High,
+        _ => Confidence::Medium,
+    };
     let evidence = known([
         io.as_ref().map(|io| io.describe(guest, "port exits", "")),
         io.as_ref().map(|_| {
@@ -55,6 +64,7 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         }),
         hidden.then(|| HYPERVISOR_OFF.to_owned()),
         (!missing.is_empty()).then(|| format!("missing from the configuration: {}", missing.join(", "))),
+        (missing.is_empty() && !hidden).then(|| format!("not in the part that was given: {}", not_shown.join(", "))),
         Some(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", "))),
         decided_elsewhere(guest),
     ]);
