@@ -370,11 +370,16 @@ const UNKNOWN_COST: f64 = 2.0;
 /// On a running host, findings whose costs lie between the same two of these keep their order.
 const COST_STEPS: [f64; 4] = [UNKNOWN_COST, 10.0, 30.0, 100.0];
 
+/// The cost by which a finding has its place. MSRs that KVM lacks cost nothing, however often a guest asks.
+fn assumed_cost(f: &Finding) -> f64 {
+    f.cost.unwrap_or(if f.rule == RuleId::UnhandledMsr { 0.0 } else { UNKNOWN_COST })
+}
+
 /// The order of a list of findings: worst first, then most costly, then most certain; a stable order among equals.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     b.severity
         .cmp(&a.severity)
-        .then_with(|| b.cost.unwrap_or(UNKNOWN_COST).total_cmp(&a.cost.unwrap_or(UNKNOWN_COST)))
+        .then_with(|| assumed_cost(b).total_cmp(&assumed_cost(a)))
         .then_with(|| b.confidence.cmp(&a.confidence))
         .then_with(|| (&a.domain, a.rule, a.target).cmp(&(&b.domain, b.rule, b.target)))
 }
@@ -382,7 +387,7 @@ pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
 /// The order on a running host, in which little moves while the same findings hold: worst first, then by steps of the
 /// cost, then the oldest.
 pub(crate) fn steady_order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
-    let step = |f: &Finding| COST_STEPS.iter().filter(|step| f.cost.unwrap_or(UNKNOWN_COST) >= **step).count();
+    let step = |f: &Finding| COST_STEPS.iter().filter(|step| assumed_cost(f) >= **step).count();
     b.severity
         .cmp(&a.severity)
         .then_with(|| step(b).cmp(&step(a)))

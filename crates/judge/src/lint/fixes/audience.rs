@@ -15,8 +15,10 @@ const NOVA_WRITES: &str = "nova writes this guest's XML, and its next hard reboo
 
 /// Fixes for a guest of nova, which undoes changes by `virsh`.
 pub(crate) fn for_nova(mut fix: Vec<Fix>) -> Vec<Fix> {
-    let by_virsh = |fix: &Fix| fix.kind == FixKind::LibvirtXml || fix.text.starts_with("virsh ");
-    let places = ["<cputune>", "<numatune>", "<topology", "<numa>", "pin "];
+    let by_virsh = |fix: &Fix| {
+        fix.kind == FixKind::LibvirtXml || fix.text.starts_with("virsh ") || fix.text.contains("<emulatorpin>")
+    };
+    let places = ["<cputune>", "<numatune>", "<topology", "<numa>", "pin ", "pin>"];
     if fix.iter().any(|fix| by_virsh(fix) && places.iter().any(|word| fix.text.contains(word))) {
         fix.retain(|fix| !by_virsh(fix));
         fix.insert(0, advice(NOVA_PLACES));
