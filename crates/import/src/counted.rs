@@ -6,7 +6,7 @@ use super::file_name;
 use super::gathered::{CountedGuest, Gathered};
 use super::guest::{facts, vcpu_thread};
 use kvm::event_totals::EventCounts;
-use kvm::exit_reason::{code, guess_isa};
+use kvm::exit_reason::{NOT_SHOWN, code, guess_isa};
 use kvm::isa::Isa;
 use kvm::userspace_exit;
 use kvm::virsh_text::StatsReading;
@@ -57,7 +57,12 @@ pub(super) fn guest(totals: EventCounts) -> DomainSample {
     let EventCounts { counts, exits, userspace, pid, .. } = totals;
     let isa = guess_isa(exits.keys().map(String::as_str));
     let mut events = ThreadEvents::default();
-    for (at, (name, count)) in exits.into_iter().enumerate().filter(|(_, (_, count))| *count > 0) {
+    // A list that was cut; rates of each reason are rounded.
+    let listed = exits.values().fold(0u64, |sum, count| sum.saturating_add(*count));
+    let others = counts.get("kvm_exit").map_or(0, |all| all.saturating_sub(listed));
+    let others = (listed > 0 && others > exits.len() as u64).then(|| (NOT_SHOWN.to_owned(), others));
+    let exits = exits.into_iter().chain(others);
+    for (at, (name, count)) in exits.enumerate().filter(|(_, (_, count))| *count > 0) {
         let known = code(isa, &name);
         events.exits.push(ExitCell {
             isa: if known.is_some() { isa } else { Isa::Other(0) },
@@ -228,5 +233,20 @@ mod tests {
         assert!(gathered.notes[0].contains("--duration"), "{gathered:?}");
         let (gathered, base) = added(vec![reading(None, 1000), reading(None, 3000)], Some(2.0));
         assert_eq!((gathered.guests.len(), base), (1, Some(2.0)));
+    }
+
+    #[test]
+    fn reasons_that_a_cut_list_lacks_are_a_row_of_their_own() {
+        let exits = |all: u64| {
+            let totals = EventCounts {
+                counts: BTreeMap::from([("kvm_exit".to_owned(), all)]),
+                exits: BTreeMap::from([("HLT".to_owned(), 11)]),
+                ..EventCounts::default()
+            };
+            let cells = guest(totals).unattributed.exits;
+            cells.into_iter().map(|cell| (cell.name.unwrap_or_default(), cell.time.count)).collect::<Vec<_>>()
+        };
+        assert_eq!(exits(66), [("HLT".to_owned(), 11), (NOT_SHOWN.to_owned(), 55)]);
+        assert_eq!(exits(12).len(), 1, "each reason's count is rounded");
     }
 }

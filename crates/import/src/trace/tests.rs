@@ -43,6 +43,13 @@ fn lines_that_mail_has_cut_are_joined() {
 }
 
 #[test]
+fn an_exit_of_arm64_that_mail_has_cut_is_joined() {
+    let cut = "vm-7 [010] 81.000100: kvm_exit: TRAP:\n  HSR_EC: 0x0018 (SYS64), PC: 0xffff80001023a1d8\n\
+        vm-7 [010] 81.000102: kvm_entry: PC: 0xffff80001023a1dc\n";
+    assert_eq!(exits(&import(cut).domains[0]).iter().map(|e| (e.2, e.3)).collect::<Vec<_>>(), [(1, Some(2_000))]);
+}
+
+#[test]
 fn events_without_room_are_counted_and_said() {
     let line = |i: usize| {
         let (s, us) = (10 + i / 1000, 900 * (i % 1000));
@@ -148,6 +155,9 @@ fn lines_of_every_tool_are_taken_apart() {
         Some(with_process)
     );
     assert_eq!(parse("CPU 1/KVM 120/131 [007] 58.246573: kvm:kvm_entry: vcpu 1, rip 0x8130"), Some(with_process));
+    let dated = "2021-12-12 16:11:10.214139       CPU 1/KVM 131 d... [001] 58.246573: kvm:kvm_exit: vcpu 1 reason npf";
+    let dated = parse(dated).map(|line| (line.comm, line.tid, line.cpu, line.time));
+    assert_eq!(dated, Some(("CPU 1/KVM", 131, 1, Some(58_246_573_000))));
     let in_interrupt = parse("<idle>-0 [001] d.h2. 58.1: x: y");
     assert_eq!(in_interrupt, None, "a time has three digits behind the point at least");
     let in_interrupt =

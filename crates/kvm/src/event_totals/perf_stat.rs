@@ -31,7 +31,8 @@ pub(super) fn parse(text: &str) -> Vec<EventCounts> {
         }
         // With `-r`: `10.0012 +- 0.0003 seconds time elapsed  ( +-  0.00% )`.
         if let Some((seconds, _)) = line.split_once("seconds time elapsed") {
-            let seconds = seconds.split_whitespace().next().map(|word| word.replace(',', "."));
+            let seconds =
+                seconds.trim_start_matches(['#', ' ']).split_whitespace().next().map(|word| word.replace(',', "."));
             let seconds = seconds.and_then(|word| word.parse::<f64>().ok()).filter(|seconds| *seconds > 0.0);
             found.seconds = seconds.or(found.seconds);
             runs.push(std::mem::take(&mut found));

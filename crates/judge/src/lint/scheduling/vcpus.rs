@@ -1,9 +1,9 @@
 //! vCPUs that wait, move, poll, are interrupted or start late.
 
 use crate::cost::Part;
-use crate::figures::seconds;
+use crate::figures::{duration, seconds};
 use crate::lint::prelude::*;
-use crate::model::{CpuShare, Rates};
+use crate::model::{CpuShare, ExitRow, Rates};
 use kvm::topology::CPU_SLEEP_STATES;
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
@@ -36,6 +36,12 @@ const MAX_TICK: f64 = 1000.0;
 /// A total since the start counts from this time on that a vCPU wanted to run, seconds: a guest that starts waits.
 const MIN_WANTED_S: f64 = 10.0;
 
+/// A longer file is no excerpt, and a shorter exit no news: seconds, microseconds.
+const EXCERPT_S: f64 = 1.0;
+const LATE_EXIT_US: f64 = 5_000.0;
+const LATE_EXIT_WHY: &str = "Apart from sleep an exit takes microseconds. In one that takes milliseconds another task \
+    had the vCPU's CPU, or KVM waited for something";
+const WHO_RAN: &str = "trace-cmd record -e kvm -e sched_switch sleep 10; trace-cmd report";
 const FEWER_VCPUS: &str = "Give the guest no more vCPUs than can run at the same time, or move load off its CPUs";
 const SPINS_INSIDE: &str = "The vCPUs run and yet spin: profile the guest (perf top) for spin locks";
 const SPINS_WAIT_UNKNOWN: &str = "First check whether the vCPUs wait for CPUs (/proc/PID/task/TID/schedstat, twice). \
@@ -59,7 +65,10 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let lost = late.iter().map(|(.., (_, wait))| wait).sum::<f64>();
     let marks = late.iter().flat_map(|(.., (t, _))| [Some(Mark::Thread(t.tid)), t.pinned_cpu().map(Mark::Pcpu)]);
     let marks = marks.flatten().collect();
-    let Some((severity, share, (thread, _))) = worst_of(late) else { return waited(ctx, guest, verdicts) };
+    let Some((severity, share, (thread, _))) = worst_of(late) else {
+        late_exit(ctx, guest, verdicts);
+        return waited(ctx, guest, verdicts);
+    };
     let (name, window, waits, loses) = (thread.label(), guest.window(), figure(share), figure(lost));
     let parts = ctx.waits().of_thread(thread).map(|cost| cost.parts).unwrap_or_default();
     let part = |p: &Part| p.name.clone() + &p.figure.map_or_else(String::new, |f| format!(" {} %", figure(f)));
@@ -72,6 +81,27 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     ]);
     let found = Finding::new(severity, Confidence::High, evidence, less_wait(ctx, guest, lost));
     verdicts.find(Finding { cost: Some(lost), marks, ..found });
+}
+
+/// An exit that lasted for long in a short excerpt, which somebody cut out for it.
+fn late_exit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(excerpt_s) = guest.interval_s.filter(|seconds| ctx.is_file() && *seconds <= EXCERPT_S) else { return };
+    // What a VMM does for an exit can take any time.
+    let of_kvm = |row: &&ExitRow| !row.idle && row.userspace_ns.unwrap_or(0) == 0;
+    let awake = guest.domain.exits.rows.iter().filter(of_kvm);
+    let Some((ns, row)) = awake.filter_map(|row| Some((row.span.max_ns?, row))).max_by_key(|(ns, _)| *ns) else {
+        return;
+    };
+    let us = ns as f64 / 1e3;
+    if us < LATE_EXIT_US || us < excerpt_s * 1e5 {
+        return;
+    }
+    let took = duration(us);
+    let evidence = vec![format!("an exit ({}) took {took} in an excerpt of {}", row.reason, duration(excerpt_s * 1e6))];
+    let fix = vec![fixes::command(WHO_RAN).needing("shows which task had the CPU meanwhile")];
+    let title = format!("A vCPU was outside its guest for {took} at a time");
+    let found = Finding::new(Severity::Info, Confidence::Low, evidence, fix);
+    verdicts.find(Finding { title, problem: "long exit".into(), why: LATE_EXIT_WHY.into(), ..found });
 }
 
 /// The same by totals since the guest's start. When it waited, and how busy it was then, is unknown: each severity is
