@@ -1,4 +1,5 @@
-//! The text of a file without the encodings and marks of terminals, mails and trackers. Lines keep their numbers.
+//! The text of a file without the encodings and marks of terminals, mails and trackers. Lines keep their numbers,
+//! except where a mail's encoding cut them.
 
 use kvm::{domain_xml, sanitize};
 
@@ -14,6 +15,9 @@ pub(super) fn plain(bytes: &[u8]) -> String {
     if has_escape(&text) {
         let plain = |line: &str| if has_escape(line) { sanitize(line, MAX_LINE) } else { line.to_owned() };
         text = text.lines().map(|line| plain(line) + "\n").collect();
+    }
+    if text.contains("=3D") && ["=\n", "=\r\n", "=20\n"].iter().any(|end| text.contains(end)) {
+        text = unprintable(&text);
     }
     let text = domain_xml::unescaped(&text);
     let marks: Vec<char> = MARKS.into_iter().filter(|mark| is_quoted(&text, *mark)).collect();
@@ -40,6 +44,21 @@ fn decode(bytes: &[u8]) -> String {
         _ if is_utf16(bytes) => utf16(bytes, u16::from_le_bytes),
         _ => String::from_utf8_lossy(bytes).into_owned(),
     }
+}
+
+/// Decodes a mail's quoted-printable text (RFC 2045): `=3D` is a character, and `=` at its end joins a line with the
+/// next, so that line numbers change.
+fn unprintable(text: &str) -> String {
+    let text = text.replace("=\r\n", "").replace("=\n", "");
+    let mut parts = text.split('=');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let code = part.get(..2).filter(|code| code.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')));
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(byte.unwrap_or(b'='));
+        bytes.extend_from_slice(byte.and_then(|_| part.get(2..)).unwrap_or(part).as_bytes());
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Whether a file that begins with these bytes is text. Only UTF-16 text contains zeros.
@@ -112,6 +131,10 @@ mod tests {
             ("see\n  |exits   9 2\n  |io_exits 5 1\n", "see\nexits   9 2\nio_exits 5 1\n"),
             ("│ exits 9 │\n│ halts 5 │\n * a\n *  b\n", "exits 9 \nhalts 5 \na\n b\n"),
             ("&gt; &lt;a/&gt;\n&gt; b", "<a/>\nb"),
+            (
+                "[ 1.0] kvm: a=3D1 =E2=80=9Cunex=\npected=\r\n exit=20\n0=1\n",
+                "[ 1.0] kvm: a=1 “unexpected exit \n0=1\n",
+            ),
         ] {
             assert_eq!(plain(pasted.as_bytes()), plain_text, "{pasted:?}");
         }
