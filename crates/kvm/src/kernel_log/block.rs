@@ -123,7 +123,7 @@ impl LogBlock {
             LogKind::Other if self.kind == LogBlockKind::OutOfMemory && self.of_guest && !self.victim => {
                 LogKind::OutOfMemory
             }
-            kind if self.of_guest => kind,
+            kind if self.of_guest || kind == LogKind::KernelBug => kind,
             _ => return None,
         };
         let mut line = LogLine { kind, ..self.line };

@@ -13,6 +13,7 @@ use super::block::LogBlockKind::{self, Dump, EndOfQemu, OutOfMemory, Registers, 
 use super::no_kvm::{ABSENT, BUSY, DENIED, NO_EXTENSION, OFF_IN_FIRMWARE};
 use super::{CGROUP_LIMIT, INCOMING_MIGRATION, LogKind, LogLine};
 use crate::pattern::{Pattern, group, hex, number, pid};
+use crate::{Isa, exit_reason};
 use regex::RegexSet;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
@@ -57,7 +58,7 @@ enum Scope {
 }
 use LogKind::{
     BusLock, DeviceReset, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestBug, GuestCpuRefused,
-    HardwareError, HostClock, HungTask, HypervMsr, IgnoredMsr, InternalError, IommuFault, KernelBug, Killed,
+    HardwareError, HostClock, HostDisk, HungTask, HypervMsr, IgnoredMsr, InternalError, IommuFault, KernelBug, Killed,
     KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other, Overheated, PacketsDropped, PerfCounter,
     RealtimeThrottled, RunFailed, SlowInterrupt, SplitLock, StartFailed, Terminated, TimerIrq, TripleFault,
     UnhandledMsr,
@@ -138,7 +139,7 @@ const KERNEL_BUG: &str = concat!(
 static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 64] = [
+static FORMS: [Form; 68] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -160,7 +161,7 @@ static FORMS: [Form; 64] = [
         HostClock,
         Guest,
         "clocksource.*(?:(?:as|is) unstable|skewed|watchdog hung)|marking tsc unstable|tsc found unstable|\
-         turning off tsc clock|guest tsc will not be reliable",
+         turning off tsc clock|guest tsc will not be reliable|tsc frequency mismatch",
     ),
     form(GuestCpuRefused, Guest, r"psci: failed to boot cpu[0-9]+ \(-22\)"),
     form(
@@ -183,6 +184,21 @@ static FORMS: [Form; 64] = [
         r"hardware error\]: .*(?:uncorrected|fatal|machine check exception)|edac .* [1-9][0-9]* ue |\
          severity=uncorrected|unrecoverable error detected",
     ),
+    form(
+        HostDisk,
+        Guest,
+        concat!(
+            "^ata[0-9.]+: (?:failed command|exception emask|.*host bus error)|",
+            "(?:i/o|critical (?:medium|target|nexus)) error, dev (?:sd|nvme|vd|dm-|md)|",
+            "^buffer i/o error on dev(?:ice)? (?:sd|nvme|vd|dm-|md)|",
+            "rejecting i/o to (?:offline|dead) device|",
+            r"^sd [0-9:]+ \[[a-z]+\] .*(?:failed result|sense key : (?:medium|hardware) error)|",
+            "^nvme nvme[0-9]+: (?:i/o .*timeout|controller is down|device not ready|removing after probe)|",
+            "^(?:ext[234]-fs error|xfs .*(?:corruption|i/o error)|btrfs (?:error|critical))|",
+            "^md/raid.*disk failure|detected conn error|nfs: server .* not responding"
+        ),
+    )
+    .coded(5),
     form(PacketsDropped, Guest, "nf_conntrack: table full, dropping packet"),
     // Source 0 is `KVM_USERSPACE_IRQ_SOURCE_ID`; the PIT of KVM has another one. Mail wraps lines there.
     form(TimerIrq, Guest, "kvm_set_irq: gsi 0(?:$| level 1 source 0)"),
@@ -207,7 +223,7 @@ static FORMS: [Form; 64] = [
     form(
         InternalError,
         Guest,
-        "kvm internal error(?:.*suberror: *(?P<n>[0-9]+))?|unexpected exit reason 0x|\
+        "kvm internal error(?:.*suberror: *(?P<n>[0-9]+))?|unexpected exit reason 0x(?P<exit>[0-9a-f]+)|\
          unexpected exit_in[it]_info|unexpected, (?:valid )?vectoring info|\
          unknown exit reason 0x|unknown exit, hardware reason|kvm_exit_internal_error|internal_error in |\
          kvm: exception .* exit \\(|unhandled vm exit: ",
@@ -258,13 +274,16 @@ static FORMS: [Form; 64] = [
     // `block I/O error in device 'drive-virtio-disk0': No space left on device (28)`
     form(DiskError, Guest, r"block i/o error in device '[^']*'.*\((?P<n>[0-9]{1,3})\)"),
     form(DiskError, Guest, "could not update pflash: stale file handle").coded(116),
+    form(DiskError, Guest, "could not update pflash: no space").coded(28),
+    form(DiskError, Guest, "could not update pflash: "),
     // libvirt's word of a guest's last one: `panic hyper-v: arg1='0x7e', …`, `panic s390: …`
     form(GuestBug, Guest, "panic (?:hyper-v|s390|pvpanic): |^arg1='0x[0-9a-f]+', arg2='"),
     // Starts that failed.
     form(
         StartFailed,
         Guest,
-        "error while loading state for instance|load of migration failed|unknown savevm section or instance",
+        "error while loading state for instance|load of migration failed|unknown savevm section or instance|\
+         cannot accept migration",
     )
     .coded(INCOMING_MIGRATION),
     form(
@@ -329,6 +348,8 @@ static FORMS: [Form; 64] = [
         "(?:type=1701|anom_abend).* pid=(?P<pid>[0-9]+).*comm=\"(?P<task>[^\"]*)(?:.* sig=(?P<n>[0-9]+))?",
     ),
     form(Killed, Guest, "code=(?:killed|dumped)").and(&VMMS),
+    // A value that the host's CPU or KVM does not take, of a guest from another host; an assertion follows.
+    form(Killed, Guest, "failed to [gs]et msr 0x|kvm_(?:buf_set|get|put)_msrs: *assertion").begins(EndOfQemu),
     // QEMU's end.
     form(Terminated, Guest, "terminating on signal (?P<n>[0-9]+).*(?:libvirt|virtqemud|systemd|virt-launcher)")
         .begins(EndOfQemu),
@@ -391,9 +412,14 @@ pub(super) fn recognise(text: &str, of_qemu: bool, of_guest_kernel: bool, line: 
         LogKind::Lockup if of_guest_kernel => LogKind::GuestLockup,
         LogKind::HungTask if of_guest_kernel => LogKind::GuestHungTask,
         LogKind::KernelBug if of_guest_kernel => LogKind::GuestBug,
+        LogKind::HostDisk if of_guest_kernel => LogKind::DiskError,
         kind => kind,
     };
     line.data = form.code.or_else(|| number(&found, "n")).or_else(|| hex(&found, "hex"));
+    let isa = if text.contains("svm: ") { Isa::Svm } else { Isa::Vmx };
+    if let Some(exit) = hex(&found, "exit").and_then(|exit| exit_reason::name(isa, u32::try_from(exit).ok()?)) {
+        line.text.extend([" (", exit, ")"]);
+    }
     // The writer of such a line is not the victim.
     line.pid = pid(&found, "pid").or(line.pid.filter(|_| line.kind != KilledForMemory));
     line.vcpu = begins_with_vcpu(task).or(line.vcpu);

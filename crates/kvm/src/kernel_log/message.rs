@@ -1,5 +1,6 @@
 //! Removes the prefixes that dmesg, journald, syslog, netconsole and QEMU put before a message.
 
+use super::reader::PROSE;
 use crate::pattern::{Pattern, group, number, pid};
 
 /// Prefixes that are removed from one line: a relayed line can have several.
@@ -34,7 +35,8 @@ static PREFIXES: [Pattern; 8] = [
     // The date of a syslog or journal with its host and program, then without them.
     Pattern::new(
         r"(?x)^(?:
-        (?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\ +[0-9]+
+        # Months of any language.
+        (?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ )?[^\ 0-9:/\[\]]{3,9}\ +[0-9]{1,2}
             \ +[0-9]{2}:[0-9]{2}:[0-9]{2}[^\ ]*
         | (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ [0-9]{4}-[0-9]{2}-[0-9]{2}\ +[0-9]{2}:[0-9]{2}:[0-9]{2}[^\ ]*\ [^\ ]+
         | [0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[^\ ]*|\ +[0-9]{2}:[0-9]{2}:[0-9]{2}[^\ ]*)
@@ -69,18 +71,23 @@ pub(super) fn is_from_kernel(line: &str) -> bool {
     found.time_s.is_some() || line.contains(" kernel: ") || found.program == Some("kernel")
 }
 
-/// Shorter lines were not wrapped.
+/// Shorter lines were not wrapped, unless the rest is indented.
 const MIN_WRAPPED: usize = 50;
 /// Pieces that one line is joined from.
 const MAX_PIECES: usize = 4;
 
 /// The beginning of a line that does not continue another.
-static BEGINNING: Pattern = Pattern::new(r"(?i-u)^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:)");
+static BEGINNING: Pattern = Pattern::new(r"(?i-u)^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|[0-9]{2,4}[-/:][0-9]{2}[-/:])");
+/// A program's message without a stamp.
+static OF_PROGRAM: Pattern = Pattern::new(r"^(?:kvm|qemu[^ :]*|error|libvirt): ");
+/// The rest of a sentence that was cut: it begins in lower case, with a figure or within quotes.
+static REST: Pattern = Pattern::new("^[a-z0-9`'\"(]");
 
-/// Calls `put` with each line of a text, with the pieces of lines joined that mail or a terminal wrapped: in a log
-/// whose lines begin with a stamp, a line without one continues the previous line.
-pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
-    let mut lines = text.lines().peekable();
+/// Calls `put` with each line of a text, with the pieces of lines joined that mail, a post or a terminal wrapped: in a
+/// log whose lines begin with a stamp, a line without one continues the previous line; elsewhere one that is indented
+/// or begins within a sentence continues a program's message.
+pub(super) fn unwrap_lines<'a>(lines: impl Iterator<Item = &'a str>, mut put: impl FnMut(&str)) {
+    let mut lines = lines.peekable();
     while let Some(first) = lines.next() {
         let mut whole = first.to_owned();
         for _ in 1..MAX_PIECES {
@@ -94,6 +101,14 @@ pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
 
 fn continues(previous: &str, line: &str) -> bool {
     let next = message(line);
-    let is_piece = !next.stamped && !next.text.is_empty() && !BEGINNING.is_match(next.text);
-    is_piece && previous.len() >= MIN_WRAPPED && message(previous).time_s.is_some()
+    if next.stamped || next.text.is_empty() || BEGINNING.is_match(next.text) || previous.ends_with('\\') {
+        return false;
+    }
+    let (before, is_long) = (message(previous), previous.len() >= MIN_WRAPPED);
+    if before.time_s.is_some() {
+        return is_long;
+    }
+    let is_indented = line.starts_with([' ', '\t']) && !previous.starts_with([' ', '\t']);
+    let is_rest = is_long && REST.is_match(next.text) && !PROSE.is_match(&next.text.to_ascii_lowercase());
+    (before.stamped || OF_PROGRAM.is_match(before.text)) && (is_indented || is_rest)
 }

@@ -8,9 +8,9 @@ mod reader;
 
 pub use reader::LogReader;
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, group};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Length up to which a line is read, characters.
 const MAX_LINE: usize = 2048;
@@ -64,7 +64,7 @@ pub enum LogKind {
     InternalError,
     /// `KVM_RUN` returned an error to the VMM.
     RunFailed,
-    /// The host's kernel reports a bug or a warning in KVM or on a VMM's thread.
+    /// A kernel reports a bug or a warning.
     KernelBug,
     /// The VMM was killed because memory ran out.
     KilledForMemory,
@@ -122,6 +122,10 @@ pub enum LogKind {
     TimerIrq,
     /// A guest's own kernel reports a bug, or crashed.
     GuestBug,
+    /// A disk of the host, its link or its file system failed.
+    HostDisk,
+    /// A line that speaks of an error and that no form explains.
+    Unexplained,
 }
 
 impl LogKind {
@@ -160,7 +164,7 @@ pub struct LogLine {
 /// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept.
 pub fn parse(text: &str) -> Vec<LogLine> {
     let (mut reader, mut all, mut found) = (LogReader::default(), Vec::new(), Vec::new());
-    reader.of_guest_kernel = IN_GUEST.is_match(text) && !ON_HOST.is_match(text);
+    reader.of_guest_kernel = is_of_guest(text) == Some(true);
     let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
     // After each line, so that a long log does not fill the memory.
     let mut keep = |found: &mut Vec<LogLine>| {
@@ -176,10 +180,14 @@ pub fn parse(text: &str) -> Vec<LogLine> {
             }
         }
     };
-    message::unwrap_lines(text, |line| {
-        reader.line(line, &mut found);
-        keep(&mut found);
-    });
+    // A post may quote the host's log and then the guest's.
+    for part in PARAGRAPHS.regex().into_iter().flat_map(|blank| blank.split(text)) {
+        reader.of_guest_kernel = is_of_guest(part).unwrap_or(reader.of_guest_kernel);
+        message::unwrap_lines(part.lines(), |line| {
+            reader.line(line, &mut found);
+            keep(&mut found);
+        });
+    }
     reader.finish(&mut found);
     keep(&mut found);
     // A host may load the module of another vendor's CPUs beside its own, which then finds no hardware. In a guest that
@@ -188,21 +196,66 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     if reader.of_guest_kernel || KVM_WORKS.is_match(text) {
         all.retain(|line| !is_of_module(line));
     }
+    beside(text, &mut all);
     all
+}
+
+/// Adds what lines elsewhere in the text say of a line: a refused module beside the CPU's flag for it was switched off
+/// in the firmware; an IOMMU's device is passed through or the host's own.
+fn beside(text: &str, all: &mut [LogLine]) {
+    let is_passed: BTreeSet<&str> = VFIO_DEVICE.captures_iter(text).filter_map(|found| group(&found, "at")).collect();
+    let flag = FLAGS.captures(text).and_then(|found| group(&found, "flag"));
+    for line in all {
+        let device = PCI_DEVICE.captures(&line.text).and_then(|found| group(&found, "at").map(str::to_owned));
+        match (line.kind, flag, device) {
+            (LogKind::NoKvm, Some(flag), _)
+                if line.data == Some(no_kvm::NO_EXTENSION)
+                    && line.text.contains(if flag == "vmx" { "kvm_intel" } else { "kvm_amd" }) =>
+            {
+                line.data = Some(no_kvm::OFF_IN_FIRMWARE);
+                line.text.extend([" … and the CPU has the flag ", flag]);
+            }
+            (LogKind::IommuFault, _, Some(device)) if !is_passed.is_empty() => {
+                let whose = if is_passed.contains(&*device) { "vfio-pci has" } else { "the host itself has" };
+                line.text.extend([" … ", whose, " ", &device]);
+            }
+            _ => {}
+        }
+    }
+}
+
+static FLAGS: Pattern = Pattern::new(r"(?mi-u)^ *flags[ \t]*:[ -~]* (?P<flag>vmx|svm)(?:[ \r]|$)");
+static VFIO_DEVICE: Pattern = Pattern::new(r"vfio-pci (?:0000:)?(?P<at>[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])");
+static PCI_DEVICE: Pattern = Pattern::new(r"(?:0000:|device ?[=\[]|device )(?P<at>[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])");
+static PARAGRAPHS: Pattern = Pattern::new(r"\n[ \t\r>]*\n");
+
+/// Whether the kernel of a guest wrote a text; `None` where nothing shows it.
+fn is_of_guest(text: &str) -> Option<bool> {
+    if ON_HOST.is_match(text) { Some(false) } else { IN_GUEST.is_match(text).then_some(true) }
 }
 
 static KVM_WORKS: Pattern = Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled");
 
-static IN_GUEST: Pattern = Pattern::new(concat!(
-    r"(?i-u)hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|",
-    r"clocksource kvm-clock|(?:hardware name|dmi): (?:qemu|red hat kvm)",
+/// The given words, or the heading of a log with the name of who wrote it: `dmesg of the guest:`.
+macro_rules! written_by {
+    ($name:literal, $($words:literal),+) => {
+        concat!(
+            "(?mi-u)", $($words),+, "|^[ -Z^-~]{0,40}(?:", $name, " [ -Z^-~]{0,30}(?:dmesg|log|kernel|console)|",
+            "(?:dmesg|log|kernel|console) [ -Z^-~]{0,30}", $name, ")[ -Z^-~]{0,9}:[ \t\r]*$"
+        )
+    };
+}
+static IN_GUEST: Pattern = Pattern::new(written_by!(
+    "guest",
+    r"hypervisor detected: kvm|kvm-(?:clock|guest): |paravirtualized kernel on kvm|clocksource kvm-clock|",
+    r"(?:hardware name|dmi): (?:qemu|red hat kvm|bochs)|pid: [ -~]*\) bochs"
 ));
-static ON_HOST: Pattern = Pattern::new(concat!(
-    r"(?i-u)/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_intel\]|",
-    r"\[kvm_amd\]",
+static ON_HOST: Pattern = Pattern::new(written_by!(
+    "host",
+    r"/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_(?:intel|amd)\]"
 ));
 
-/// Whether a text is a log: it has a recognised line, or most of its first lines have a kernel's time stamp.
+/// Whether a text is a log: it has a line that is kept, or most of its first lines have a kernel's time stamp.
 pub fn looks_like(text: &str) -> bool {
     let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(40).collect();
     let stamped = head.iter().filter(|line| message::is_from_kernel(line)).count();
@@ -211,7 +264,7 @@ pub fn looks_like(text: &str) -> bool {
         return true;
     }
     let (mut reader, mut found) = (LogReader::default(), Vec::new());
-    text.lines().take(5000).for_each(|line| reader.line(line, &mut found));
+    message::unwrap_lines(text.lines().take(5000), |line| reader.line(line, &mut found));
     // The end of the text completes a report of several lines.
     reader.finish(&mut found);
     !found.is_empty()

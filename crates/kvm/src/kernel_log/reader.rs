@@ -52,7 +52,11 @@ impl LogReader {
             return;
         }
         let guest = self.not_started.take_if(|_| !lower.is_empty());
-        if COMPLAINT.is_match(&lower) && !PROSE.is_match(&lower) {
+        let of_qemu = self.guest.is_some() || message.program == Some("QEMU");
+        if (of_qemu || begins_with_vmm(&lower) || lower.starts_with("kvm"))
+            && TROUBLE.is_match(&lower)
+            && !PROSE.is_match(&lower)
+        {
             self.complaints.push_back(text.clone());
             self.complaints.drain(..self.complaints.len().saturating_sub(MAX_COMPLAINTS));
         }
@@ -61,7 +65,6 @@ impl LogReader {
             self.end_of_qemu(reason, line, found);
             return;
         }
-        let of_qemu = self.guest.is_some() || message.program == Some("QEMU");
         if let Some(header) = HEADER.captures(&lower) {
             (line.pid, line.vcpu) = (number(&header, "pid"), number(&header, "vcpu"));
         }
@@ -111,7 +114,8 @@ impl LogReader {
     fn event(&mut self, event: &Event, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
         self.said_why |= match line.kind {
             LogKind::StartFailed => line.data == Some(INCOMING_MIGRATION),
-            kind => kind == LogKind::NoKvm,
+            // libvirt takes a guest that stopped by itself for crashed.
+            kind => matches!(kind, LogKind::NoKvm | LogKind::GuestBug),
         };
         if self.is_repeated(event, lower, &mut line) {
             return;
@@ -137,6 +141,14 @@ impl LogReader {
         }
         if let Some(starved) = self.starved.as_ref().filter(|_| line.kind == LogKind::HungTask) {
             line.text.extend([" … ", starved]);
+        }
+        // What QEMU said before it gave up is the cause.
+        let gave_up = line.kind == LogKind::Killed && event.block.is_some() && !lower.contains("terminating on signal");
+        if gave_up {
+            let mut said = std::mem::take(&mut self.complaints);
+            said.retain(|complaint| *complaint != line.text);
+            said.push_back(line.text);
+            line.text = sanitize(&Vec::from(said).join(" … "), KEPT);
         }
         self.finish(found);
         match event.block {
@@ -173,7 +185,12 @@ impl LogReader {
                 // "Oops: 0000 [#1]" and "Kernel panic" end the report of what caused them.
                 lower.starts_with("oops: ") || lower.starts_with("kernel panic") && block.of_guest
             }
-            (LogBlockKind::EndOfQemu, LogKind::Killed) => true,
+            (LogBlockKind::EndOfQemu, LogKind::Killed) => {
+                if lower.contains("assertion") {
+                    block.line.text = sanitize(&[&*block.line.text, &line.text].join(" … "), KEPT);
+                }
+                true
+            }
             (LogBlockKind::EndOfQemu, LogKind::StartFailed) => block.takes_failed_start(line),
             _ => false,
         }
@@ -191,7 +208,7 @@ impl LogReader {
         // took the signal's sender for (`qemuProcessStop` in libvirt's src/qemu/qemu_process.c). libvirt also ends a
         // QEMU that it could not set up by a signal.
         let kind = match (reason, before) {
-            ("failed", None) if is_said => return,
+            ("failed" | "crashed", None) if is_said => return,
             ("crashed", _) => LogKind::Killed,
             ("destroyed", Some(_)) if end.as_ref().is_some_and(|end| end.data.is_some()) => LogKind::Terminated,
             ("failed", None | Some(LogKind::Terminated)) => LogKind::StartFailed,
@@ -223,10 +240,16 @@ impl LogReader {
                 return;
             }
         }
+        let program = message.program.unwrap_or_default().to_ascii_lowercase();
         let is_log = message.stamped || UNSTAMPED.is_match(lower) || self.guest.is_some();
-        let by_vmm = message.program.is_some_and(|program| begins_with_vmm(&program.to_ascii_lowercase()));
-        if !is_log || !(by_vmm || ABOUT_GUESTS.is_match(lower)) || HARMLESS.is_match(lower) {
+        let is_about = begins_with_vmm(&program) || ABOUT_GUESTS.is_match(lower);
+        let of_manager = MANAGER.is_match(&program) || TOOL.is_match(lower);
+        let speaks_plainly = TROUBLE.is_match(lower) && (is_about || of_manager || SUBSYSTEM.is_match(lower));
+        if !(is_log && is_about || speaks_plainly && (is_log || of_manager)) || HARMLESS.is_match(lower) {
             return;
+        }
+        if speaks_plainly {
+            line.kind = LogKind::Unexplained;
         }
         line.guest.clone_from(&self.guest);
         found.push(line);
@@ -241,14 +264,13 @@ impl LogReader {
 /// What `virsh` says before the reason: `error: Failed to start domain 'web'`.
 static NOT_STARTED: Pattern = Pattern::new("^error: Failed to start domain '?(?P<name>[^']+)'?$");
 /// Sentences of the text around a log.
-static PROSE: Pattern = Pattern::new(" would | might | i | we | you | my |could be |^`[^`]*` *[a-z]");
+pub(super) static PROSE: Pattern =
+    Pattern::new("^(?:title|subject): | would | might | i | we | you | my |could be |^`[^`]*` *[a-z]");
 /// The same: words alone, without a name, a figure or a code, which messages have.
 static SENTENCE: Pattern = Pattern::new(r"^[A-Z][a-z]+,?(?: [a-z]+,?){3}[^:0-9=(\[]*$");
 /// A command that shows libvirt's log of a guest.
 static LOG_FILE: Pattern =
     Pattern::new(r"(?:tail|cat|less|more|head|vim?|nano) .*/log/libvirt/qemu/(?P<name>[^/ ]+)\.log *$");
-/// What a program says of a failure, after its name.
-static COMPLAINT: Pattern = Pattern::new("^[a-z0-9_.-]+: .*(?:failed|error|assertion|invalid|cannot |abort)");
 /// The guest's name in QEMU's command line.
 static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<name>[^, \\'"]*)"#);
 /// A line with an option only, a comment of a script, and a line that a backslash continues.
@@ -257,6 +279,31 @@ static COMMAND_LINE: Pattern = Pattern::new(r"^#|^-[A-Za-z]|\\ *$");
 /// Not a heading ("QEMU:"), what `whereis` prints, a row of `lsmod` or of /etc/group.
 static UNSTAMPED: Pattern = Pattern::new(r"^(?:kvm \[|(?:kvm|kvm_intel|kvm_amd|qemu|qemu-[^ ]*): +[^ /])");
 static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|firecracker|crosvm");
+
+/// Words of errors.
+static TROUBLE: Pattern = Pattern::new(concat!(
+    r"(?-u:\b)(?:errors?|fail(?:ed|ure|s|ing)?|cannot|can't|could(?: not|n't)|unable to|refus(?:ed|ing)|denied|",
+    r"not (?:supported|permitted|allowed|responding|ready|found|available|enough)|unsupported|timed[ -]?out|timeout|",
+    r"bug|oops|panic|killed|corrupt(?:ed|ion)?|invalid|abort(?:ed|ing)?|fatal|no such|no space|lost|stuck|hung|",
+    r"blocked|mismatch|ineligible|exhausted|read-only|died|crashed|out of)(?-u:\b)",
+));
+/// The beginnings of the kernel's lines about memory, IOMMUs, storage and the network of guests, and of its reports.
+static SUBSYSTEM: Pattern = Pattern::new(concat!(
+    r"^(?:(?:kvm|svm|vmx|vfio|iommu|dmar|amd-vi|ata[0-9]+|sd|scsi|scsi host[0-9]+|nvme|i/o error|buffer i/o|",
+    r"ext[234]-fs|xfs|btrfs|zfs|nfs|nfs4|rpc|md|raid[0-9]+|device-mapper|dm-[0-9]+|libceph|ceph|rbd|iscsi|drbd|",
+    r"bcache|zram|swap|vhost|virtio[_a-z0-9-]*|tun|hugetlb|bug|oops|mm|memory cgroup)[ :(\[/]|",
+    r"[^ :]*blk_|print_req_error|(?:nvme|mpt[23]sas|megaraid_sas|hpsa|ahci|aacraid)[^ ]* |.*page allocation failure|",
+    r".*(?-u:\b)(?:guest|vgpu)(?-u:\b))",
+));
+/// Programs that manage guests.
+static MANAGER: Pattern =
+    Pattern::new("^(?:libvirtd|virt[a-z]+d|qm|qmeventd|pve[a-z-]+|pacemaker[a-z-]*|vdsm|nova-compute|virt-[a-z]+)$");
+/// What they print on a terminal.
+static TOOL: Pattern = Pattern::new(concat!(
+    r"^(?:task error: |vm [0-9]+ qmp |libvirt: .*error :|libvirt(?:\.libvirt)?error: |error: (?:internal error|",
+    "operation failed|unsupported configuration|timed out during operation|requested operation|",
+    "(?:failed to|cannot|unable to) .*(?:domain|hypervisor|monitor|network|pool|volume|snapshot|guest)))",
+));
 
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
 static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: ]*(?:v?cpu(?P<vcpu>[0-9]{1,6}))?");
@@ -268,6 +315,7 @@ static HARMLESS: Pattern = Pattern::new(
     |(?:virtual\ gif|lbr\ virtualization|tsc\ scaling|sev|avic)\ supported|(?:sev|sev-es|avic|virtual\ nmi)\ enabled
     |pmu\ virtualization|sev-es\ supported|sev-snp|using\ hv_apicv|kvm:\ vmx:\ ept|mmio\ caching\ |xsave\ feature
     |(?:exiting\ hardware|enabling|disabling)\ virtualization|kvm-pvm:\ loaded|kvm:\ loading\ out-of-tree
+    |already\ loaded\ the\ other\ module|machine\ id\ from\ kvm|memfd_create\(\)\ called\ without
     |smt\ vulnerable|cpu\ bug\ present\ and\ smt\ on
     # What KVM does now and then.
     |(?:kvm:|for)\ mmio\ generation\ wraparound|emulating\ exchange\ as\ write
@@ -281,5 +329,26 @@ static HARMLESS: Pattern = Pattern::new(
     |apparmor="(?:status|allowed)"|virt_(?:control|resource|machine_id)|qemu:///
     |char\ device\ redirected\ to|main_channel_link
     # Passed-through devices.
-    |vfio\ -\ user\ level|vfio_pci:\ add\ |vgaarb:\ |:\ enabling\ device|:\ resetting"#,
+    |hiding\ ecap|vfio\ -\ user\ level|vfio_pci:\ add\ |vgaarb:\ |:\ enabling\ device|:\ resetting
+    # Words of errors that mean none, and other parts of a system that are known to be loud.
+    |firmware\ bug|acpi|errors=|(?:no|0|without)\ errors?|error\ (?:record|reporting|handling|recovery)
+    |correct(?:ed|able)|(?:test\ wp|cache\ data|mode\ sense|read\ capacity[^\ ]*)\ failed|can't\ find\ ext
+    |(?:failed\ to|can't)\ (?:assign|claim|reserve)|link\ down|no\ caching\ mode|subnqn|rom\ (?:header|image|contents)
+    |dev\ (?:fd|sr|loop)[0-9]|timeout\ (?:is|set|of)\ |panic_|kernel\ command\ line|read-only\ memory
+    |write\ protect|identify\ device\ data|failed\ to\ resume\ link|softreset\ failed
+    |accessibility\ bus|audio|alsa|slirp|spice|red_channel
+    |end\ of\ file\ (?:while|from)|is\ tainted|pasid|ats\ not\ supported|ioctl\ not\ supported
+    |:\ warning\ :|unsupported\ (?:option|protocol)\ |guest\ agent|unstable\ clock"#,
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_compiles() {
+        for pattern in [&PROSE, &SENTENCE, &TROUBLE, &SUBSYSTEM, &MANAGER, &TOOL, &HEADER, &HARMLESS] {
+            assert!(pattern.regex().is_some(), "{}", pattern.source);
+        }
+    }
+}

@@ -210,6 +210,98 @@ fn wrapped_lines_are_joined() {
     }
     let lockup = "[30908.222926] watchdog: BUG: soft lockup - CPU#80 stuck for 22s! [CPU\n4/KVM:2698]\n[30909.1] x\n";
     assert_eq!(kinds(lockup), [(LogKind::Lockup, Some(2698), Some(4), Some(22))]);
+    // A program's message without a stamp, indented or cut.
+    for wrapped in [
+        "kvm: ../target/i386/kvm/kvm.c:3888: kvm_buf_set_msrs:\n     Assertion `ret == cpu->nmsrs' failed.\n",
+        "qemu-kvm: ../target/i386/kvm/kvm.c:3888: kvm_buf_set_msrs: Assertion\n`ret == cpu->nmsrs' failed.\n",
+    ] {
+        let line = one(wrapped);
+        assert!(line.kind == LogKind::Killed && line.text.ends_with("nmsrs' failed."), "{line:?}");
+    }
+    let apart = "kvm: error: failed to set MSR 0x202 to 0xe000000000 here\nand then I saw it stop\nkvm: new message";
+    assert_eq!(kinds(apart).iter().map(|kind| kind.0).collect::<Vec<_>>(), [LogKind::Other, LogKind::Killed]);
+}
+
+#[test]
+fn each_part_of_a_post_has_its_own_speaker() {
+    for pattern in [&IN_GUEST, &ON_HOST, &PARAGRAPHS, &FLAGS, &VFIO_DEVICE, &PCI_DEVICE] {
+        assert!(pattern.regex().is_some(), "{}", pattern.source);
+    }
+    let host = "[ 9.0] kvm [77]: vcpu0, guest rIP: 0x1 unhandled rdmsr: 0x611\n";
+    let hung = "[40.0] BUG: soft lockup - CPU#1 stuck for 23s! [nmbd:693]\n";
+    let of = |text: &str| parse(text).iter().map(|line| line.kind).collect::<Vec<_>>();
+    let guest = format!("[ 0.0] Hypervisor detected: KVM\n{hung}");
+    assert_eq!(of(&format!("{host}\n{guest}")), [LogKind::UnhandledMsr, LogKind::GuestLockup]);
+    // The guest's lockup is kept until the next report begins.
+    assert_eq!(
+        of(&format!("{guest} \r\n{host}{hung}")),
+        [LogKind::UnhandledMsr, LogKind::GuestLockup, LogKind::OtherLockup]
+    );
+    assert_eq!(of(&format!("{host}\ndmesg of the guest:\n\n{hung}")), [LogKind::UnhandledMsr, LogKind::GuestLockup]);
+    assert_eq!(of(&format!("{host}\nThe log of the host:\n{hung}")), [LogKind::UnhandledMsr, LogKind::OtherLockup]);
+    let bochs = "[3.0] Pid: 693, comm: nmbd Tainted: G (2.6.32-24-generic #42) Bochs\n";
+    assert_eq!(of(&format!("{hung}{bochs}")), [LogKind::GuestLockup]);
+}
+
+#[test]
+fn lines_that_speak_plainly_of_errors_are_unexplained() {
+    for line in [
+        "[ 9.0] vfio-pci 0000:01:00.0: some request failed, error -22",
+        "[ 9.0] kvm: a page could not be pinned",
+        "[ 9.0] device-mapper: thin: metadata operation aborted",
+        "Nov 20 10:00:00 h pvedaemon[7]: VM 100 qmp command failed - got timeout",
+        "Nov 20 10:00:00 h libvirtd[7]: internal error: unable to execute QEMU command 'x'",
+        "TASK ERROR: can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout",
+        "error: internal error: client socket is closed",
+    ] {
+        assert_eq!(one(line).kind, LogKind::Unexplained, "{line}");
+    }
+    for line in [
+        "[ 9.0] nvme nvme0: I/O 900 (I/O Cmd) QID 2 timeout, aborting",
+        "[ 9.0] blk_update_request: critical medium error, dev sdb, sector 7",
+        "[ 9.0] sd 0:0:0:0: [sda] tag#3 FAILED Result: hostbyte=DID_BAD_TARGET",
+        "Mär 27 11:47:53 h kernel: nfs: server nas not responding, still trying",
+    ] {
+        assert_eq!(one(line).kind, LogKind::HostDisk, "{line}");
+    }
+    for line in [
+        "[ 9.0] ACPI Error: AE_NOT_FOUND, While resolving a named reference",
+        "[ 9.0] EXT4-fs (sda1): mounted filesystem. Opts: errors=remount-ro",
+        "[ 9.0] ata5: SATA link down (SStatus 0 SControl 300)",
+        "[ 9.0] kvm: already loaded the other module",
+        "[ 9.0] nvme nvme0: missing or invalid SUBNQN field.",
+        "[ 9.0] nvme nvme0: Shutdown timeout set to 8 seconds",
+        "[ 9.0] sd 6:0:0:0: [sdb] Asking for cache data failed",
+        "[ 9.0] Buffer I/O error on dev sr0, logical block 0, async page read",
+        "qemu-system-x86_64: Slirp: Failed to send packet, ret: -1",
+        "[ 9.0] usb 1-1: device descriptor read/64, error -71",
+        "error: linking with cc failed",
+    ] {
+        assert_eq!(parse(line), [], "{line}");
+    }
+    assert!(!looks_like("error: failed to compile"));
+}
+
+#[test]
+fn what_stands_elsewhere_in_a_log_is_added_to_a_line() {
+    let refused = "flags : fpu vmx est\n\nFATAL: Error inserting kvm_intel (kvm-intel.ko): Operation not supported\n";
+    assert_eq!(one(refused).data, Some(no_kvm::OFF_IN_FIRMWARE));
+    assert_eq!(one(&refused.replace("vmx", "svm")).data, Some(no_kvm::NO_EXTENSION));
+    let iommu = "[1.0] iommu ivhd0: AMD-Vi: Event logged [IOTLB_INV_TIMEOUT device=06:00.0 address=0x1]\n\
+        [1.1] ahci 0000:0c:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x17 address=0x2]\n\
+        [1.2] vfio-pci 0000:06:00.0: enabling device (0000 -> 0003)\n";
+    let texts: Vec<_> = parse(iommu).into_iter().map(|line| line.text).collect();
+    assert!(
+        texts[0].ends_with("vfio-pci has 06:00.0") && texts[1].ends_with("the host itself has 0c:00.0"),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn a_guest_that_stopped_by_itself_is_no_crash_of_qemu() {
+    let log = "2025-06-09 10:00:00.000+0000: panic hyper-v: arg1='0x3e', arg2='0x0'\n\
+        2025-06-09 10:00:00.100+0000: shutting down, reason=crashed\n";
+    assert_eq!(one(log).kind, LogKind::GuestBug);
 }
 
 #[test]
@@ -821,6 +913,7 @@ fn sentences_around_a_log_are_no_lines_of_it() {
     for prose in [
         "Machines then report a clocksource watchdog that finds the tsc clocksource skewed, then marked as unstable",
         "kvm:x:993:qemu,libvirt",
+        "title: \"KVM guest BUG: soft lockup - CPU#1 stuck for 800s! [nmbd:693]\"",
     ] {
         assert_eq!(parse(prose), [], "{prose}");
     }
