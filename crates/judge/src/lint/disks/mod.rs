@@ -61,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::DISKS],
     }),
     Rule::new(RuleId::DiskErrors, Host(requests::errors), Hold::EVENT).described(RuleDoc {
-        sees: "requests of the guest's disk fail on the host",
+        sees: "requests of the guest's disk, or of a disk of the host in its log, fail",
         problem: "disk requests fail",
         why: "QEMU got an error for a request, and passes it on to the guest or stops the guest",
         thresholds: &[],

@@ -35,6 +35,15 @@ pub(super) const INTERNAL_ERROR: Incident = Incident {
     next: "Update kernel, microcode and firmware, then reset the guest; its console may show a crash before",
     ..ENTRY_FAILED
 };
+pub(super) const HOST_INIT: Incident = Incident {
+    title: "CPUs of the host were reset (INIT) while they ran guests",
+    problem: "host CPUs were reset",
+    means: "The guest was left because its CPU got an INIT signal, by which firmware or a kernel that crashes or \
+        restarts stops the CPUs: the host fails, not the guest",
+    causes: "a crash or a restart of the host (kexec, kdump); firmware or hardware that resets CPUs",
+    next: "Look at the host: its last messages, a crash dump, the event log of its hardware (ipmitool sel list)",
+    ..ENTRY_FAILED
+};
 pub(super) const RETURNS_AT_ONCE: Incident = Incident {
     title: "vCPU threads go in and out of KVM without running the guest",
     problem: "vCPUs do not run the guest",
@@ -247,8 +256,8 @@ pub(super) const MACHINE_CHECK: Incident = Incident {
     links: &[links::MACHINE_CHECK, links::MEMORY_FAILURE],
 };
 pub(super) const KERNEL_BUG: Incident = Incident {
-    title: "The kernel that ran a guest reports a bug or a warning",
-    problem: "bug in the host kernel",
+    title: "The kernel reports a bug or a warning",
+    problem: "bug in the kernel",
     means: "The kernel is in a state that should not occur. After a bug it may be unstable, after a warning it goes on",
     causes: "a bug of KVM or a driver, or of a module from outside; a hypervisor below this host; broken memory",
     next: "Search for the function in the line, update the host's kernel, and reboot the host after an Oops",
@@ -284,6 +293,17 @@ pub(super) const KILLED: Incident = Incident {
     next: "See the VMM's log, coredumpctl list and the kernel's log of that moment; update QEMU",
     links: &[links::SIGNALS],
 };
+pub(super) const KILLED_BY_MSR: Incident = Incident {
+    title: "QEMU ended because this host does not take a register (MSR) of the guest",
+    means: "QEMU could not load the value of an MSR into KVM, and gives up in such a case: for the guest this is a \
+        power cut, or its migration failed",
+    causes: "a migration or restore between unlike CPUs, kernels or versions of QEMU; a CPU model with features that \
+        this host's KVM lacks",
+    next: "Give the guest one CPU model that both hosts have (not host-passthrough or -cpu host), power it off and \
+        on, and only then migrate it",
+    links: &[links::CPU_MODEL, links::MIGRATION],
+    ..KILLED
+};
 pub(super) const KILLED_IN_MAP: Incident = Incident {
     title: "QEMU ended because the memory of a passed-through device could not be mapped into the guest",
     means: "KVM or VFIO refused a piece of the guest's memory map, with the address and size in the line",
@@ -299,6 +319,38 @@ pub(super) const GUEST_BUG: Incident = Incident {
     causes: "a bug of its kernel or a driver; a CPU feature or MSR that it is shown and lacks; damaged memory or disk",
     next: "Search for the function in the line; update the guest's kernel, then compare its CPU model with the host's",
     ..KERNEL_BUG
+};
+pub(super) const UNEXPLAINED: Incident = Incident {
+    title: "The log reports errors for which kvmtop knows no cause",
+    problem: "unexplained errors",
+    means: "The lines speak of errors of KVM, QEMU, its manager, storage, memory or an IOMMU; some may be harmless",
+    causes: "what the lines name",
+    next: "Read the lines around them, and search for their words without figures and names; the first error of a row \
+        mostly causes the others",
+    links: &[],
+};
+pub(super) const STOOD_STILL: Incident = Incident {
+    title: "Several CPUs stood still at once: the machine did not run, or its clock jumped",
+    problem: "all its CPUs stood still",
+    means: "CPUs report the same long time at the same moment, so none of them hung by itself",
+    causes: "a pause of the guest (snapshot, backup, migration, suspend); a host that stood still; a clock that jumped",
+    next: "Look at that time in the logs of the host and of the guest's manager; the tasks in the lines are victims",
+    ..LOCKUP
+};
+pub(super) const OTHER_TSC: Incident = Incident {
+    title: "The guest came from a host whose time stamp counter (TSC) has another frequency",
+    problem: "TSC of another frequency",
+    means: "This host's CPU cannot scale the TSC: the guest's clocks run too fast or too slow if they read it",
+    ..KILLED_BY_MSR
+};
+pub(super) const HOST_DISK: Incident = Incident {
+    title: "A disk, its link or its file system reports errors",
+    problem: "a disk reports errors",
+    means: "The kernel that wrote this log got an error or no answer from its storage. Guests whose images are there \
+        stand still or get errors, and data may be lost",
+    causes: "a failing disk, cable, controller or network path; a device behind an IOMMU that does not answer",
+    next: "smartctl -a of the device in the line; check cables, power and firmware; back up first what is on it",
+    links: &[links::DISKS],
 };
 pub(super) const TERMINATED: Incident = Incident {
     title: "A guest was switched off from outside",
@@ -373,6 +425,14 @@ pub(super) const HUNG_MEMSLOTS: Incident = Incident {
     means: "QEMU changed the guest's memory map, and KVM waits (synchronize_srcu) until each vCPU has left the old one",
     causes: "a vCPU that hangs in KVM or gets no CPU; kernel workers without CPU beside real-time vCPUs; a kernel bug",
     next: "The cause is the thread that holds the others back: other hung tasks, or /proc/TID/stack, show it",
+    ..HUNG_TASK
+};
+pub(super) const HUNG_IN_KVM: Incident = Incident {
+    title: "A guest's thread hangs in KVM itself",
+    means: "KVM changes the guest's memory map from inside a vCPU's exit (for AVIC or APICv), and waits for all vCPUs, \
+        this one too",
+    causes: "a bug of the host's kernel; the guest is not at fault, nor its storage",
+    next: "Update the host's kernel; until then turn avic=0 (kvm_amd) or enable_apicv=0 (kvm_intel)",
     ..HUNG_TASK
 };
 pub(super) const GUEST_LOCKUP: Incident = Incident {
@@ -482,14 +542,20 @@ pub(super) const HOST_CLOCK: Incident = Incident {
     links: &[links::KVM_TIMEKEEPING, links::KERNEL_PARAMETERS],
 };
 pub(super) const IOMMU_FAULT: Incident = Incident {
-    title: "The IOMMU refused accesses of a device, or does not answer",
+    title: "The IOMMU refused accesses of a device",
     problem: "IOMMU faults",
     means: "A device accessed memory that is not mapped for it. If it is passed through to a guest, it no longer works \
         there, and an IOMMU that waits for it slows the host down",
-    causes: "a passed-through device that was not reset after its guest; its driver; wrong BIOS tables (RMRR, IVRS)",
+    causes: "a passed-through device that hangs, or was not reset after its guest; its driver; BIOS tables (RMRR, IVRS)",
     next: "lspci -nnks with the address of the log names the device and its driver; update the firmware; stop the \
         guest that has it, or power the host off and on",
     links: &[links::VFIO],
+};
+pub(super) const IOMMU_NO_ANSWER: Incident = Incident {
+    title: "The IOMMU waits in vain for a device",
+    problem: "IOMMU gets no answer",
+    means: "A device does not answer the IOMMU: each wait stalls the host, and accesses of other devices may fail too",
+    ..IOMMU_FAULT
 };
 pub(super) const HARDWARE_ERROR: Incident = Incident {
     title: "The host's hardware reports errors that it could not correct",

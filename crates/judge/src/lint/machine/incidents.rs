@@ -13,13 +13,15 @@ use kvm::kernel_log::{CGROUP_LIMIT, INCOMING_MIGRATION, LogKind, LogLine, NODE_L
 use kvm::userspace_exit as returns;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Maximum age of a log line that counts on a running host, seconds: users open kvmtop to find recent events.
 const RECENT_S: f64 = 3600.0;
 /// `HV_X64_MSR_CRASH_CTL` (Hyper-V TLFS).
 const CRASH_CTL: u64 = 0x4000_0105;
-/// Places of failures that evidence names.
+/// A CPU that hangs is first reported after 20 s or a little more. One that did not run is reported late, seconds.
+const STOOD_STILL_S: u64 = 30;
+/// Places of failures, guests and kinds of unexplained lines that evidence names.
 const MAX_PLACES: usize = 4;
 /// A guest may reboot by a triple fault, with as many as this.
 const REBOOT_FAULTS: u64 = 2;
@@ -87,6 +89,11 @@ const NO_MEMORY: Event = (Warning, &words::START_MEMORY);
 /// What KVM and VFIO say of a piece of memory that they refuse.
 const NOT_MAPPED: &[&str] = &["kvm_set_user_memory_region failed", "kvm_set_phys_mem", "dma mapping failed, unable"];
 
+/// What QEMU says of a guest's MSR that KVM does not take.
+const MSRS: &[&str] = &["failed to set msr", "failed to get msr", "_msrs: assertion"];
+/// What the kernel says of an IOMMU that waits for a device.
+const NO_ANSWER: &[&str] = &["completion-wait", "inv_timeout", "invalidation time"];
+
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
 static SIGNS: &[Sign] = &[
     sign(LogKind::EntryFailed, &[], AbnormalExit, (Critical, &words::ENTRY_FAILED)),
@@ -95,6 +102,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::BusLock, &[], AbnormalExit, (Warning, &words::BUS_LOCKS)),
     sign(LogKind::InternalError, &[1], AbnormalExit, (Critical, &words::EMULATION)),
     sign(LogKind::InternalError, &[3], AbnormalExit, (Critical, &words::DELIVERY)),
+    naming(&["init_signal"], LogKind::InternalError, AbnormalExit, (Critical, &words::HOST_INIT)),
     sign(LogKind::InternalError, &[], AbnormalExit, (Critical, &words::INTERNAL_ERROR)),
     sign(LogKind::EptMisconfig, &[], AbnormalExit, (Critical, &words::EPT_MISCONFIG)),
     sign(LogKind::RunFailed, &[], AbnormalExit, (Critical, &words::RUN_FAILED)),
@@ -127,6 +135,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::KilledForMemory, &[], GuestKilled, (Critical, &words::KILLED_FOR_MEMORY)),
     sign(LogKind::OutOfMemory, &[], GuestKilled, (Warning, &words::OUT_OF_MEMORY)),
     naming(NOT_MAPPED, LogKind::Killed, GuestKilled, (Critical, &words::KILLED_IN_MAP)),
+    naming(MSRS, LogKind::Killed, GuestKilled, (Critical, &words::KILLED_BY_MSR)),
     sign(LogKind::Killed, &[], GuestKilled, (Critical, &words::KILLED)),
     sign(LogKind::MemoryFailure, &[], GuestKilled, (Critical, &words::MEMORY_FAILURE)),
     naming(&["not resettable"], LogKind::Terminated, GuestKilled, (Info, &words::NOT_RESETTABLE)),
@@ -135,6 +144,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::DeviceReset, &[], HostErrors, (Warning, &words::DEVICE_RESET)),
     naming(OTHER_CPUS, LogKind::Lockup, HostLockup, (Critical, &words::WAIT_FOR_CPU)),
     sign(LogKind::Lockup, &[], HostLockup, (Critical, &words::LOCKUP)),
+    naming(OWN_MEMSLOTS, LogKind::HungTask, HostLockup, (Warning, &words::HUNG_IN_KVM)),
     naming(MEMSLOTS, LogKind::HungTask, HostLockup, (Warning, &words::HUNG_MEMSLOTS)),
     naming(MEMORY, LogKind::HungTask, HostLockup, (Warning, &words::HUNG_MEMORY)),
     naming(STORAGE, LogKind::HungTask, HostLockup, (Warning, &words::HUNG_STORAGE)),
@@ -149,8 +159,10 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::SlowInterrupt, &[], HostLockup, (Info, &words::SLOW_INTERRUPT)),
     sign(LogKind::RealtimeThrottled, &[], HostLockup, (Warning, &words::REALTIME_THROTTLED)),
     sign(LogKind::Overheated, &[], HostFrequency, (Warning, &words::OVERHEATED)),
+    naming(&["frequency mismatch"], LogKind::HostClock, HostErrors, (Warning, &words::OTHER_TSC)),
     sign(LogKind::HostClock, &[], HostErrors, (Warning, &words::HOST_CLOCK)),
-    naming(&["vfio", "completion-wait", "iotlb_inv"], LogKind::IommuFault, HostErrors, (Warning, &words::IOMMU_FAULT)),
+    naming(NO_ANSWER, LogKind::IommuFault, HostErrors, (Warning, &words::IOMMU_NO_ANSWER)),
+    naming(&["vfio"], LogKind::IommuFault, HostErrors, (Warning, &words::IOMMU_FAULT)),
     sign(LogKind::IommuFault, &[], HostErrors, (Info, &words::IOMMU_FAULT)),
     sign(LogKind::HardwareError, &[], HostErrors, (Warning, &words::HARDWARE_ERROR)),
     sign(LogKind::TimerIrq, &[], HpetClock, (Info, &words::TIMER_IRQ)),
@@ -160,6 +172,8 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::DiskError, &[108], DiskErrors, (Warning, &words::DISK_BLOCKED)),
     sign(LogKind::DiskError, &[116], DiskErrors, (Warning, &words::DISK_STALE)),
     sign(LogKind::DiskError, &[], DiskErrors, (Warning, &words::DISK_ERROR)),
+    sign(LogKind::HostDisk, &[], DiskErrors, (Warning, &words::HOST_DISK)),
+    sign(LogKind::Unexplained, &[], HostErrors, (Info, &words::UNEXPLAINED)),
     sign(LogKind::NoKvm, &[], RuleId::NoKvm, (Warning, &words::KVM_ABSENT)),
 ];
 
@@ -167,6 +181,8 @@ static SIGNS: &[Sign] = &[
 const OTHER_CPUS: &[&str] = &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop", "spin_lock", "queued_"];
 /// The same for a change of a guest's memory map.
 const MEMSLOTS: &[&str] = &["synchronize_srcu", "kvm_swap_active_memslots"];
+/// The same for a change that KVM itself makes while a vCPU runs.
+const OWN_MEMSLOTS: &[&str] = &["avic_", "apicv", "x86_set_memory_region"];
 /// The same for free memory; the first are the words of XFS.
 const MEMORY: &[&str] = &["allocation deadlock", "shrink_", "reclaim", "compact_zone", "alloc_pages_slow", "swap"];
 /// The same for a file system or a device.
@@ -194,6 +210,9 @@ fn of_line(line: &LogLine) -> Option<&'static Sign> {
 
 /// Whether an exact sign of the same kind is there, which says more than this general one.
 fn is_said(general: &Incident, all: &[&'static Incident]) -> bool {
+    if *general == words::UNEXPLAINED {
+        return all.iter().any(|incident| *incident != general);
+    }
     let is_general = |sign: &&Sign| sign.event.1 == general && sign.codes.is_empty() && sign.names.is_empty();
     let is_exact = |sign: &Sign| sign.event.1 != general && all.contains(&sign.event.1);
     SIGNS.iter().filter(is_general).any(|of| SIGNS.iter().any(|sign| sign.kind == of.kind && is_exact(sign)))
@@ -210,6 +229,20 @@ type ByGuest = BTreeMap<Option<usize>, Incidents>;
 struct Incidents {
     all: Vec<(Severity, &'static Incident, String)>,
     marks: Vec<Mark>,
+    /// The guests that lines of the log name, and the seconds of these.
+    named: BTreeSet<String>,
+    seconds: BTreeSet<Option<u64>>,
+}
+
+impl Incidents {
+    /// What concerns several guests, and whether it did at once.
+    fn several(&self) -> Option<String> {
+        let names = self.named.iter().take(MAX_PLACES).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if self.named.len() > MAX_PLACES { ", …" } else { "" };
+        let at_once = self.seconds.len() == 1 && !self.seconds.contains(&None);
+        let cause = if at_once { ", all within a second: look for one cause, on the host" } else { "" };
+        (self.named.len() > 1).then(|| format!("{} guests: {names}{more}{cause}", self.named.len()))
+    }
 }
 
 /// Exits and log lines of crashes, defects and bus locks.
@@ -275,11 +308,17 @@ fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Ve
                 fix.splice(0..0, change);
             }
         }
-        let (title, problem) = (worst.title.into(), worst.problem.into());
+        let several = events.several();
+        let title =
+            several.iter().fold(worst.title.to_owned(), |title, _| format!("{title} ({} guests)", events.named.len()));
+        let (problem, is_open) = (worst.problem.into(), **worst == words::UNEXPLAINED);
         let why = format!("{}. Likely causes, the likeliest first: {}", means.join(". "), causes.join("; "));
-        let seen = events.all.into_iter().map(|event| event.2);
-        let evidence = seen.chain(said).chain(logs(ctx, owner)).collect();
-        let found = Finding::new(severity, Confidence::High, evidence, fix);
+        let (shown, confidence) = if is_open { (MAX_PLACES, Confidence::Low) } else { (usize::MAX, Confidence::High) };
+        let more = events.all.len().saturating_sub(shown);
+        said.extend((more > 0).then(|| format!("lines of {more} more kinds")));
+        let seen = events.all.into_iter().map(|event| event.2).take(shown);
+        let evidence = several.into_iter().chain(seen).chain(said).chain(logs(ctx, owner)).collect();
+        let found = Finding::new(severity, confidence, evidence, fix);
         verdicts.find_of(ctx, owner, Finding { title, problem, why, see, marks: events.marks, ..found });
     }
 }
@@ -386,9 +425,14 @@ fn words_of(line: &LogLine) -> String {
 /// evidence too.
 fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGuest) {
     let no_kvm = if rule == RuleId::NoKvm { no_kvm_cause(ctx) } else { None }.map(|cause| (Warning, cause));
+    let still = stood_still(ctx);
     let event = |line: &LogLine| {
         let sign = of_line(line).filter(|sign| sign.rule == rule)?;
-        if line.kind == LogKind::NoKvm { no_kvm } else { Some(sign.event) }
+        match line.kind {
+            LogKind::NoKvm => no_kvm,
+            _ if still.contains(&(line.data, second(line))) => Some((Warning, &words::STOOD_STILL)),
+            _ => Some(sign.event),
+        }
     };
     // Lines that say the same: whether one of them counts, and all of them.
     let mut alike: Vec<(bool, Vec<&LogLine>)> = Vec::new();
@@ -429,7 +473,38 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
         }
         let events = all.entry(owner).or_default();
         events.all.push((severity, incident, text));
+        if owner.is_none() && NAME_A_GUEST.contains(&first.kind) {
+            let name = |line: &&LogLine| line.guest.clone().or(line.pid.map(|pid| format!("PID {pid}")));
+            events.named.extend(lines.iter().filter_map(name));
+            events.seconds.extend(lines.iter().map(|line| second(line)));
+        }
     }
+}
+
+/// The kinds of lines whose process is a guest's, not a thread.
+const NAME_A_GUEST: [LogKind; 4] =
+    [LogKind::InternalError, LogKind::EntryFailed, LogKind::EmulationFailure, LogKind::KilledForMemory];
+
+/// The second of a line.
+fn second(line: &LogLine) -> Option<u64> {
+    line.time_s.map(|at| at as u64)
+}
+
+/// The lengths and times of lockups that several CPUs reported for the first time at once: no CPU hung by itself, but
+/// the machine did not run, or its clock jumped.
+fn stood_still(ctx: &Context<'_>) -> BTreeSet<(Option<u64>, Option<u64>)> {
+    let mut reported: BTreeMap<_, (Option<u64>, Option<u64>)> = BTreeMap::new();
+    for line in &ctx.model.host.kernel_log {
+        let is_lockup = matches!(line.kind, LogKind::Lockup | LogKind::OtherLockup | LogKind::GuestLockup);
+        let cpu = line.text.split_once("CPU#").filter(|_| is_lockup).map(|(_, rest)| rest);
+        if let Some(cpu) = cpu.and_then(|rest| rest.split(' ').next()) {
+            // A post may quote a line in its title.
+            reported.entry((cpu, line.time_s.is_some())).or_insert((line.data, second(line)));
+        }
+    }
+    let late = reported.values().filter(|(seconds, _)| *seconds >= Some(STOOD_STILL_S));
+    let mut seen = BTreeSet::new();
+    late.filter(|report| !seen.insert(**report)).copied().collect()
 }
 
 /// The commands that show more about an event, where no log is at hand: on a running host the kernel's newest lines are

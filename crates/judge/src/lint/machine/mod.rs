@@ -119,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     }),
     Rule::new(RuleId::HostErrors, Host(incidents::logged), Hold::While).described(RuleDoc {
-        sees: "a log reports trouble of a clock, the hardware, the network or a passed-through device",
+        sees: "a log reports trouble of a clock, hardware, the network or a passed-through device, or unknown errors",
         problem: "errors in the host's log",
         why: "",
         thresholds: &[],

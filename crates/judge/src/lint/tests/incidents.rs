@@ -237,6 +237,67 @@ fn a_guests_own_log_is_worded_for_the_guest() {
 }
 
 #[test]
+fn cpus_that_stand_still_at_once_did_not_hang() {
+    let stuck = |second: u32, s: u32| {
+        format!(
+            "[100.5] BUG: soft lockup - CPU#1 stuck for {s}s! [nmbd:693]\n\
+             [{second}.6] BUG: soft lockup - CPU#0 stuck for {s}s! [smbd:10]\n"
+        )
+    };
+    let title = |log: &str| get(&of_log(log), RuleId::HostLockup).title.clone();
+    assert!(title(&stuck(100, 800)).starts_with("Several CPUs stood still at once"));
+    assert!(title(&stuck(190, 800)).starts_with("A CPU hung in the kernel"), "one after the other");
+    assert!(title(&stuck(100, 22)).starts_with("A CPU hung in the kernel"), "the watchdog's usual time");
+}
+
+#[test]
+fn several_guests_are_counted_and_lead_to_the_host() {
+    let line = |pid: u32| format!("[9.{pid}] kvm [{pid}]: vcpu0, guest rIP: 0x1 vmx: unexpected exit reason 0x3\n");
+    let found = of_log(&(line(77) + &line(78)));
+    let found = get(&found, RuleId::AbnormalExit);
+    assert_eq!(found.title, "CPUs of the host were reset (INIT) while they ran guests (2 guests)");
+    assert!(words(found).contains("PID 77, PID 78, all within a second: look for one cause"), "{found:#?}");
+    assert!(!words(get(&of_log(&line(77)), RuleId::AbnormalExit)).contains("guests)"));
+    let reads = of_log("kvm [1]: vcpu0 ignored rdmsr: 0x122\nkvm [2]: vcpu0 ignored rdmsr: 0x122\n");
+    let found = get(&reads, RuleId::UnhandledMsr);
+    assert!(found.title.starts_with("Several guests"), "{found:#?}");
+}
+
+#[test]
+fn what_no_form_explains_is_said_with_low_confidence() {
+    let line = |name: &str| format!("[9.0] vfio-pci 0000:01:00.0: {name} failed, error -22\n");
+    let five: String = ["a", "b", "c", "d", "e"].map(line).concat();
+    let report = of_log(&five);
+    let found = get(&report, RuleId::HostErrors);
+    assert_eq!((found.severity, found.confidence), (Severity::Info, Confidence::Low));
+    assert!(found.evidence.len() == 5 && words(found).contains("lines of 1 more kinds"), "{found:#?}");
+    // Beside an error with a cause the lines are evidence alone.
+    let known = of_log(&(line("a") + "[9.1] AMD-Vi: Completion-Wait loop timed out\n"));
+    let found = get(&known, RuleId::HostErrors);
+    assert_eq!((found.title.as_str(), found.fix.len()), ("The IOMMU waits in vain for a device", 1));
+    assert!(words(found).contains("failed, error -22"), "{found:#?}");
+}
+
+#[test]
+fn a_cause_is_read_from_the_lines_before() {
+    let log = "kvm: warning: TSC frequency mismatch between VM (2393998 kHz) and host (3300022 kHz)\n\
+        kvm: error: failed to set MSR 0x202 to 0xe000000000\n\
+        kvm: ../target/i386/kvm/kvm.c:3888: kvm_buf_set_msrs: Assertion `ret == cpu->nmsrs' failed.\n";
+    let report = of_log(log);
+    let found = get(&report, RuleId::GuestKilled);
+    let text = words(found);
+    assert!(["0x202", "mismatch", "Assertion", "both hosts"].iter().all(|word| text.contains(word)), "{found:#?}");
+    let hung = "[9.0] INFO: task CPU 0/KVM:77 blocked for more than 122 seconds.\n\
+        [9.1]  synchronize_srcu_expedited+0x1/0x2\n[9.2]  avic_update_access_page+0x1/0x2 [kvm_amd]\n";
+    assert_eq!(get(&of_log(hung), RuleId::HostLockup).title, "A guest's thread hangs in KVM itself");
+    let oops = "[9.0] BUG: kernel NULL pointer dereference, address: 0000000000000008\n\
+        [9.1] CPU: 10 PID: 0 Comm: swapper/10 Tainted: G\n[9.2] RIP: 0010:__list_add_valid+0x0/0x50\n";
+    assert!(words(get(&of_log(oops), RuleId::AbnormalExit)).contains("__list_add_valid"));
+    let disk = "[9.0] ata2.00: failed command: WRITE FPDMA QUEUED\n";
+    assert_eq!(get(&of_log(disk), RuleId::DiskErrors).title, "A disk, its link or its file system reports errors");
+}
+
+#[test]
 fn vcpus_that_return_at_once() {
     let counted = |events: &[(&str, u64)]| {
         let mut model = on(Guest::new("l", 5)).first();
