@@ -332,7 +332,8 @@ pub(super) const UNEXPLAINED: Incident = Incident {
 pub(super) const STOOD_STILL: Incident = Incident {
     title: "Several CPUs stood still at once: the machine did not run, or its clock jumped",
     problem: "all its CPUs stood still",
-    means: "CPUs report the same long time at the same moment, so none of them hung by itself",
+    means: "CPUs report the same long time at the same moment, so none of them hung by itself. In the log of a guest, \
+        the host below did not run it, or gave it a clock that jumped",
     causes: "a pause of the guest (snapshot, backup, migration, suspend); a host that stood still; a clock that jumped",
     next: "Look at that time in the logs of the host and of the guest's manager; the tasks in the lines are victims",
     ..LOCKUP
@@ -546,7 +547,7 @@ pub(super) const IOMMU_FAULT: Incident = Incident {
     problem: "IOMMU faults",
     means: "A device accessed memory that is not mapped for it. If it is passed through to a guest, it no longer works \
         there, and an IOMMU that waits for it slows the host down",
-    causes: "a passed-through device that hangs, or was not reset after its guest; its driver; BIOS tables (RMRR, IVRS)",
+    causes: "a passed-through device that hangs, or was not reset after its guest; its driver; BIOS tables (RMRR)",
     next: "lspci -nnks with the address of the log names the device and its driver; update the firmware; stop the \
         guest that has it, or power the host off and on",
     links: &[links::VFIO],
