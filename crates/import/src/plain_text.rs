@@ -19,6 +19,7 @@ pub(super) fn plain(bytes: &[u8]) -> String {
     if text.contains("=3D") && ["=\n", "=\r\n", "=20\n"].iter().any(|end| text.contains(end)) {
         text = unprintable(&text);
     }
+    let text = breakable(text);
     let text = domain_xml::unescaped(&text);
     let marks: Vec<char> = MARKS.into_iter().filter(|mark| is_quoted(&text, *mark)).collect();
     let mut plain = String::with_capacity(text.len());
@@ -44,6 +45,22 @@ fn decode(bytes: &[u8]) -> String {
         _ if is_utf16(bytes) => utf16(bytes, u16::from_le_bytes),
         _ => String::from_utf8_lossy(bytes).into_owned(),
     }
+}
+
+/// Makes the blanks of a web page that break no line plain ones; between digits they group these.
+fn breakable(text: String) -> String {
+    const BLANKS: [char; 3] = ['\u{a0}', '\u{2007}', '\u{202f}'];
+    if !text.contains(BLANKS) {
+        return text;
+    }
+    let digits = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let (mut before, mut chars, mut plain) = (None, text.chars().peekable(), String::with_capacity(text.len()));
+    while let Some(c) = chars.next() {
+        let groups = digits(before) && digits(chars.peek().copied());
+        plain.push(if BLANKS.contains(&c) && !groups { ' ' } else { c });
+        before = Some(c);
+    }
+    plain
 }
 
 /// Decodes a mail's quoted-printable text (RFC 2045): `=3D` is a character, and `=` at its end joins a line with the
@@ -131,6 +148,7 @@ mod tests {
             ("see\n  |exits   9 2\n  |io_exits 5 1\n", "see\nexits   9 2\nio_exits 5 1\n"),
             ("│ exits 9 │\n│ halts 5 │\n * a\n *  b\n", "exits 9 \nhalts 5 \na\n b\n"),
             ("&gt; &lt;a/&gt;\n&gt; b", "<a/>\nb"),
+            ("\u{a0}HLT\u{a0} 1\u{202f}324\u{a0}us", " HLT  1\u{202f}324 us"),
             (
                 "[ 1.0] kvm: a=3D1 =E2=80=9Cunex=\npected=\r\n exit=20\n0=1\n",
                 "[ 1.0] kvm: a=1 “unexpected exit \n0=1\n",

@@ -216,7 +216,7 @@ static FORMS: [Form; 68] = [
         EntryFailed,
         Guest,
         "\\*\\*\\* guest state \\*\\*\\*|last attempted vm(?:-entry|run)|failed vmrun with vmcb|\
-         vmcb control area:|dump_invalid_vmc[bs]",
+         vmcb control area:|dump_invalid_vmc[bs]=1 to dump",
     )
     .begins(Dump),
     // Errors of KVM_RUN.

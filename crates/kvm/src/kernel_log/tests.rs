@@ -265,6 +265,7 @@ fn lines_that_speak_plainly_of_errors_are_unexplained() {
         assert_eq!(one(line).kind, LogKind::HostDisk, "{line}");
     }
     for line in [
+        "dump_invalid_vmcs            N",
         "[ 9.0] ACPI Error: AE_NOT_FOUND, While resolving a named reference",
         "[ 9.0] EXT4-fs (sda1): mounted filesystem. Opts: errors=remount-ro",
         "[ 9.0] ata5: SATA link down (SStatus 0 SControl 300)",
