@@ -146,6 +146,9 @@ pub enum Control {
     ShowDisks(bool),
     /// The view of latencies is open (`true`) or closed: interrupts of guests are to be traced or need not be.
     ShowInterrupts(bool),
+    /// The view of latencies is open (`true`) or closed: the CPU's performance counters of vCPUs are to be open or need
+    /// not be.
+    ShowCounters(bool),
     /// Record into this file from now on. The source `recording` of the samples reports how that goes.
     StartRecord(PathBuf),
     /// Close the recording.

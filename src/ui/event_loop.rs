@@ -41,9 +41,10 @@ const MAX_BLOCKED: Duration = Duration::from_secs(10);
 type AskFor = fn(bool) -> Control;
 
 /// The views whose figures cost guests something: they are traced while the view is open.
-const ON_DEMAND: [(&[ScreenView], AskFor); 2] = [
+const ON_DEMAND: [(&[ScreenView], AskFor); 3] = [
     (&[ScreenView::Storage, ScreenView::Page], Control::ShowDisks),
     (&[ScreenView::Latency, ScreenView::Page], Control::ShowInterrupts),
+    (&[ScreenView::Latency], Control::ShowCounters),
 ];
 
 /// How the screen looks and what it shows.

@@ -21,6 +21,8 @@ use crate::proc::threads::{Liveness, take_where};
 use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, OnDemand, Reading};
+use engine::pmu::VcpuPmu;
+use kvm::thread_name::Role;
 use sample::booted_ms;
 use sample::{
     CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, OwnCost, Sample, SourceStatus,
@@ -44,6 +46,8 @@ pub enum CollectorCommand {
     Level(EngineLevel),
     /// Switch what the engine counts on demand on or off.
     OnDemand(OnDemand, bool),
+    /// Open the CPU's performance counters for vCPUs, or close them.
+    Pmu(bool),
     /// End the feed.
     Stop,
 }
@@ -90,6 +94,8 @@ pub struct Collector {
     tasks: HostTasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
+    /// `None`: nobody asks for it.
+    pmu: Option<VcpuPmu>,
     generation: u32,
     refused: Option<EngineError>,
     /// Why guests of this tick could not be opened.
@@ -119,6 +125,7 @@ impl Collector {
             tasks: HostTasks::new(paths.clone()),
             status_files: StatusFiles::new(paths),
             kernel_log: KernelLog::open(paths),
+            pmu: None,
             generation: 0,
             refused: None,
             unopened: Vec::new(),
@@ -149,6 +156,10 @@ impl Collector {
             }
             CollectorCommand::OnDemand(_, false) if self.options.engine.is_none() => Ok(()),
             CollectorCommand::OnDemand(what, on) => self.engine()?.set_on_demand(what, on),
+            CollectorCommand::Pmu(on) => {
+                self.pmu = on.then(|| self.pmu.take().unwrap_or_default());
+                Ok(())
+            }
             CollectorCommand::Stop => Ok(()),
         }
     }
@@ -199,6 +210,7 @@ impl Collector {
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_engine_details(&mut domains, &mut reading);
+        self.count_cycles(&mut domains);
         let engine = self.options.engine.as_ref();
         let engine = EngineStatus {
             kind: engine.map_or(EngineKind::None, |engine| engine.kind()),
@@ -350,6 +362,13 @@ impl Collector {
         }
     }
 
+    /// Reads the counters of the vCPUs that live. A PID of a tree that was made for a test is none of this kernel's.
+    fn count_cycles(&mut self, domains: &mut [DomainSample]) {
+        let Some(pmu) = self.pmu.as_mut().filter(|_| self.options.paths.real) else { return };
+        let threads = domains.iter_mut().flat_map(|domain| &mut domain.threads);
+        pmu.read(threads.filter(|thread| thread.role == Role::Vcpu && thread.cpu.is_some()));
+    }
+
     fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
         let failures =
             self.guests.values().filter_map(|guest| guest.threads.failure).chain(self.unopened.iter().copied());
@@ -369,6 +388,7 @@ impl Collector {
         all.push(source_status::kvm_stats(without, self.guests.len(), &self.options.paths));
         all.extend(self.status_files.problem.clone());
         all.extend(self.kernel_log.status());
+        all.extend(self.pmu.as_ref().map(source_status::pmu));
         all.extend(self.options.metadata.iter().flat_map(LibvirtAndQmp::status));
         all
     }

@@ -24,7 +24,7 @@ use kvm::thread_name::Role;
 use kvm::time_profile::ProfileRow;
 use kvm::topology::HostTopology;
 use kvm::userspace_exit;
-use sample::{Function, Job, ProfiledThread, SourceStatus, StackCount, StackProfile};
+use sample::{Function, Job, PmuCounters, PmuCounts, ProfiledThread, SourceStatus, StackCount, StackProfile};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
@@ -132,13 +132,13 @@ objects! {
 
     /// A source of data.
     pub struct JsonSource(s: SourceStatus) {
-        /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics), `kernel-log`,
-        /// `libvirt`, `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being written),
+        /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics), `pmu`,
+        /// `kernel-log`, `libvirt`, `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being written),
         /// `domain` (a `--domain` pattern that matches no guest). Files: `session`, `perf.data`, `trace`, `text`
         /// (tables), `xml`, `cmdline`, `mtree`, `topology`, `virsh` (what virsh prints about a domain), `config` (of a
         /// VMM, other than XML).
         #[schemars(extend("enum" = [
-            "procfs", "kvm", "tracepoints", "kvm-stats", "kernel-log", "libvirt", "status-xml", "monitor",
+            "procfs", "kvm", "tracepoints", "kvm-stats", "pmu", "kernel-log", "libvirt", "status-xml", "monitor",
             "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
             "topology", "virsh", "config",
         ]))]
@@ -401,6 +401,33 @@ objects! {
         run_delay_p50_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.5)),
         /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
         run_delay_p99_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.99)),
+        /// What the CPU counted of a vCPU. Absent: not counted (`--engine-detail counters`, the Latency view); the
+        /// source `pmu` says why.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pmu: Option<JsonPmu> = t.pmu.as_ref().map(JsonPmu::new),
+    }
+
+    /// CPU counters of a vCPU.
+    pub struct JsonPmu(counters: &PmuCounters) {
+        /// In the guest.
+        guest: JsonPmuCounts = JsonPmuCounts::new(&counters.guest),
+        /// Outside it.
+        host: JsonPmuCounts = JsonPmuCounts::new(&counters.host),
+    }
+
+    /// Counts of the interval, scaled where events took turns. `null`: no such event, or no turn.
+    pub struct JsonPmuCounts(counts: &PmuCounts) {
+        /// CPU cycles.
+        cycles: Option<f64> = counts.scaled(counts.cycles),
+        /// Instructions.
+        instructions: Option<f64> = counts.scaled(counts.instructions),
+        /// Instructions per cycle.
+        ipc: Option<f64> = counts.ipc(),
+        /// Reads that missed the last-level cache.
+        llc_misses: Option<f64> = counts.scaled(counts.llc_misses),
+        /// Part of the thread's time in which events were counted. `null`: it did not run.
+        #[schemars(range(max = 100))]
+        counted_percent: Option<f64> = counts.counted_percent(),
     }
 
     /// Exits of one reason. Shares are shares of the guest's exits, in a vCPU's row as well.

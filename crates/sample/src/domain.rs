@@ -6,6 +6,7 @@ use super::host::{Affinity, Pressure};
 use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
 use super::job::Job;
+use super::pmu::PmuCounters;
 use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
@@ -281,9 +282,11 @@ pub struct ThreadSample {
     pub events: ThreadEvents,
     /// KVM's own statistics of the vCPU by KVM's names, cumulative.
     pub counters: BTreeMap<String, u64>,
+    /// What the CPU counted of the vCPU; `None` where it is not asked for or the CPU cannot.
+    pub pmu: Option<PmuCounters>,
 }
 
-bounded!(ThreadSample { start_ticks, cpu, cpu_before, events, counters } tid, comm, role, index, place);
+bounded!(ThreadSample { start_ticks, cpu, cpu_before, events, counters, pmu } tid, comm, role, index, place);
 
 /// CPU time of a thread, and what else the kernel counts of it since its birth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

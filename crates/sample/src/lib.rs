@@ -18,6 +18,7 @@ mod interrupts;
 mod job;
 mod merge;
 mod normalise;
+mod pmu;
 mod profile;
 mod status;
 mod timing;
@@ -31,6 +32,7 @@ pub use interrupts::*;
 pub use job::*;
 pub use merge::{Joining, MissingExtreme, Row, Sum, sum_of_known};
 pub use normalise::{MAX_FOLDER, MAX_GROUPS, MAX_JOBS, calendar_ms};
+pub use pmu::*;
 pub use profile::*;
 pub use status::*;
 

@@ -81,6 +81,8 @@ pub enum SourceId {
     Tracepoints,
     /// KVM's own statistics.
     KvmStats,
+    /// The CPU's performance counters; reported only while somebody asks for them.
+    Pmu,
     /// The kernel's log, live or a file of it.
     KernelLog,
     /// libvirt.

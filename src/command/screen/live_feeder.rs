@@ -100,6 +100,9 @@ fn forward(
                 Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
                 Control::ShowDisks(on) => on_demand(OnDemand::Disks, on, EngineDetail::Disks),
                 Control::ShowInterrupts(on) => on_demand(OnDemand::Interrupts, on, EngineDetail::Interrupts),
+                Control::ShowCounters(on) => {
+                    commands.send(CollectorCommand::Pmu(on || always.contains(&EngineDetail::Counters))).ok()
+                }
                 Control::Quit => commands.send(CollectorCommand::Stop).ok(),
                 Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
                 Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),

@@ -11,7 +11,7 @@ use judge::figures::{micros, percent, rate, share};
 use judge::lint::{Mark, Severity};
 use judge::model::{CpuShare, DomainModel, Model, ThreadModel};
 use kvm::thread_name::Role;
-use sample::{SourceId, Timing};
+use sample::{PmuCounts, SourceId, Timing};
 use std::cmp::Reverse;
 use std::rc::Rc;
 
@@ -59,6 +59,11 @@ impl<'a> ThreadRow<'a> {
         }
     }
 
+    /// What the CPU counted in the guest.
+    fn guest(&self) -> Option<PmuCounts> {
+        Some(self.thread?.pmu?.guest)
+    }
+
     fn kind(&self, of: fn(&CpuShare) -> f64) -> Option<f64> {
         self.thread?.cpu?.kind(of)
     }
@@ -83,6 +88,7 @@ type Col<'a> = Column<ThreadRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = wait_columns();
+    let [ipc, host_ipc, misses, _] = counter_columns();
     vec![
         Col::text(
             head("thread", "THREAD", left(10, 14, 0), "vCPU or helper. Enter on the idle helpers shows or folds them."),
@@ -109,6 +115,9 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         p50,
         p99,
         Col::figure(head("exits", "EXITS/s", right(7, 0, 3), "Exits of a vCPU."), |r| r.thread?.exit_rate, rate),
+        ipc,
+        host_ipc,
+        misses,
         Col::text(head("tid", "TID", right(7, 0, 13), "Thread id.").hidden(), |r| {
             r.thread.map(|t| t.tid.to_string()).unwrap_or_default()
         }),
@@ -138,6 +147,34 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
         Col::figure(head("p50", "P50 us", right(6, 0, 5), "Median wait."), |r| r.waits()?.quantile_us(0.5), micros),
         Col::figure(head("p99", "P99 us", right(6, 0, 4), "99 of 100 are shorter."), |r| r.waits()?.p99_us(), micros),
         Col::text(delays, ThreadRow::delays).drawn(|r| Cell::text(r.delays())),
+    ]
+}
+
+/// The columns about what the CPU counted: instructions per cycle, cache misses, and how much of the time it counted.
+pub fn counter_columns<'a>() -> [Col<'a>; 4] {
+    let counted = "Part of its time in which the CPU counted these; scaled where below 100.";
+    [
+        Col::figure(
+            head("ipc", "IPC", right(4, 0, 11), "Instructions per cycle in the guest; `-`: see sources."),
+            |r| r.guest()?.ipc(),
+            rate,
+        ),
+        Col::figure(
+            head("host_ipc", "HIPC", right(4, 0, 14), "The same outside the guest."),
+            |r| r.thread?.pmu?.host.ipc(),
+            rate,
+        ),
+        Col::figure(
+            head(
+                "llc_misses",
+                "LLCM/s",
+                right(6, 0, 12),
+                "Reads of the guest that missed the last-level cache, per second.",
+            ),
+            |r| Some(r.guest()?.scaled(r.guest()?.llc_misses)? / r.state.model.as_ref()?.interval_s?),
+            rate,
+        ),
+        Col::figure(head("counted", "CNT%", right(4, 0, 15), counted), |r| r.guest()?.counted_percent(), share),
     ]
 }
 

@@ -195,7 +195,7 @@ sums!(DomainModel {
 } facts, state, userspace, exit_rate, jobs, node_memory, memory, places, since_start);
 
 sums!(ThreadModel {
-    cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,
+    cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters, pmu,
 } tid, comm, role, index, place);
 
 impl Sum for CpuShare {

@@ -285,6 +285,7 @@ impl LiveGuest {
             place: t.place.clone(),
             events,
             counters: counters.unwrap_or_default(),
+            pmu: None,
         }
     }
 }
