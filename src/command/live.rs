@@ -78,7 +78,7 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         }
     }
     let mut sampling = rights::for_sampling(kind, settings.monitor);
-    if traces(EngineDetail::Counters) && feed.execute(CollectorCommand::Pmu(true)).is_ok() {
+    if traces(EngineDetail::Counters) && feed.execute(CollectorCommand::Counters(true)).is_ok() {
         sampling |= rights::for_pmu();
     }
     keep(sampling | files.unwrap_or(CapabilitySet::empty()));

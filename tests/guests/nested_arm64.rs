@@ -77,7 +77,7 @@ fn emulate() -> Result<PathBuf, String> {
     let flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"];
     run(Command::new("aarch64-linux-gnu-gcc").args(flags).arg(files.join("guest")).arg(guest))?;
     let job = format!("FILES=/machine{}\n{}", files.display(), nested::job("job-arm64.sh"));
-    nested::run("watched", Machine::Arm64, &job, 240)
+    nested::run("watched", Machine::Arm64, &job, 300)
 }
 
 /// The sums of `count` over the guest-wide rows of all intervals.

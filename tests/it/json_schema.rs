@@ -6,7 +6,7 @@
 use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
-use sample::{Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job, PmuCounters, Pressure};
+use sample::{CacheUse, Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job, PmuCounters, Pressure};
 use serde_json::{Value, json};
 use session::{Limits, Recorder, Session};
 use std::collections::BTreeSet;
@@ -187,6 +187,8 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
         let injection = Injection { count: at as u64 + 1, ..Injection::default() };
         sample.domains[0].interrupts = Some(GuestInterrupts { injections: vec![injection], doorbells: vec![doorbell] });
         sample.domains[0].threads[0].pmu = Some(PmuCounters::default());
+        sample.domains[0].cache =
+            Some(CacheUse { over_ns: 1, occupied: moved, total_bytes: moved, local_bytes: moved });
         recorder.append(&sample).expect("written");
     }
     recorder.close().expect("closed");

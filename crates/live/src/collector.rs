@@ -8,6 +8,7 @@ use crate::guest::lives::LifeLedger;
 use crate::host::block_devices::{self, BlockDevice};
 use crate::host::kernel_log::KernelLog;
 use crate::host::reader::{HostReader, own_cost};
+use crate::host::resctrl::Resctrl;
 use crate::host::tasks::HostTasks;
 use crate::metadata::libvirt_and_qmp::LibvirtAndQmp;
 use crate::metadata::source::WatchedGuest;
@@ -46,8 +47,8 @@ pub enum CollectorCommand {
     Level(EngineLevel),
     /// Switch what the engine counts on demand on or off.
     OnDemand(OnDemand, bool),
-    /// Open the CPU's performance counters for vCPUs, or close them.
-    Pmu(bool),
+    /// Open the CPU's performance counters for vCPUs and read the groups of resctrl, or end both.
+    Counters(bool),
     /// End the feed.
     Stop,
 }
@@ -94,8 +95,8 @@ pub struct Collector {
     tasks: HostTasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
-    /// `None`: nobody asks for it.
-    pmu: Option<VcpuPmu>,
+    /// `None`: nobody asks for them.
+    counters: Option<(VcpuPmu, Resctrl)>,
     generation: u32,
     refused: Option<EngineError>,
     /// Why guests of this tick could not be opened.
@@ -125,7 +126,7 @@ impl Collector {
             tasks: HostTasks::new(paths.clone()),
             status_files: StatusFiles::new(paths),
             kernel_log: KernelLog::open(paths),
-            pmu: None,
+            counters: None,
             generation: 0,
             refused: None,
             unopened: Vec::new(),
@@ -156,8 +157,9 @@ impl Collector {
             }
             CollectorCommand::OnDemand(_, false) if self.options.engine.is_none() => Ok(()),
             CollectorCommand::OnDemand(what, on) => self.engine()?.set_on_demand(what, on),
-            CollectorCommand::Pmu(on) => {
-                self.pmu = on.then(|| self.pmu.take().unwrap_or_default());
+            CollectorCommand::Counters(on) => {
+                let open = || (VcpuPmu::default(), Resctrl::new(&self.options.paths));
+                self.counters = on.then(|| self.counters.take().unwrap_or_else(open));
                 Ok(())
             }
             CollectorCommand::Stop => Ok(()),
@@ -210,7 +212,7 @@ impl Collector {
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_engine_details(&mut domains, &mut reading);
-        self.count_cycles(&mut domains);
+        self.add_counters(&mut domains, now);
         let engine = self.options.engine.as_ref();
         let engine = EngineStatus {
             kind: engine.map_or(EngineKind::None, |engine| engine.kind()),
@@ -362,9 +364,14 @@ impl Collector {
         }
     }
 
-    /// Reads the counters of the vCPUs that live. A PID of a tree that was made for a test is none of this kernel's.
-    fn count_cycles(&mut self, domains: &mut [DomainSample]) {
-        let Some(pmu) = self.pmu.as_mut().filter(|_| self.options.paths.real) else { return };
+    /// Reads the counters of the vCPUs that live, and the groups of guests.
+    fn add_counters(&mut self, domains: &mut [DomainSample], now: Timestamps) {
+        let Some((pmu, resctrl)) = &mut self.counters else { return };
+        resctrl.set(domains, now.mono_ns);
+        // A PID of a tree that was made for a test is none of this kernel's.
+        if !self.options.paths.real {
+            return;
+        }
         let threads = domains.iter_mut().flat_map(|domain| &mut domain.threads);
         pmu.read(threads.filter(|thread| thread.role == Role::Vcpu && thread.cpu.is_some()));
     }
@@ -388,7 +395,9 @@ impl Collector {
         all.push(source_status::kvm_stats(without, self.guests.len(), &self.options.paths));
         all.extend(self.status_files.problem.clone());
         all.extend(self.kernel_log.status());
-        all.extend(self.pmu.as_ref().map(source_status::pmu));
+        if let Some((pmu, resctrl)) = &self.counters {
+            all.extend([source_status::pmu(pmu), resctrl.status()]);
+        }
         all.extend(self.options.metadata.iter().flat_map(LibvirtAndQmp::status));
         all
     }

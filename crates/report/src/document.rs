@@ -61,7 +61,7 @@ objects! {
     /// --json`).
     #[schemars(rename = "report")]
     pub struct JsonDocument(view: &View<'_>) {
-        /// Version of this format. A new version would change or remove fields; fields are added without one.
+        /// Version of this format.
         #[schemars(extend("const" = 1))]
         schema: u32 = SCHEMA,
         /// `kvmtop` and its version.
@@ -69,8 +69,8 @@ objects! {
         /// End of the interval: RFC 3339, UTC, with milliseconds. `null`: the file holds no wall clock.
         #[schemars(extend("format" = "date-time"))]
         time: Option<String> = figures::utc(view.model.time_ms),
-        /// Length of the interval, seconds. `null`: first interval of a host, or a file that does not say; every rate
-        /// is `null` then.
+        /// Length of the interval. `null`: first interval of a host, or a file that does not say; every rate is `null`
+        /// then.
         #[schemars(extend("exclusiveMinimum" = 0))]
         interval_s: Option<f64> = view.model.interval_s,
         /// Where the data comes from: `live`, `session` (a kvmtop recording), `perf.data`, `text`.
@@ -123,23 +123,23 @@ objects! {
     pub struct JsonCost(m: &Model) {
         /// CPU time, percent of one host CPU. `null`: no earlier sample, or a file.
         cpu_percent: Option<f64> = m.own_cpu,
-        /// Resident memory, bytes. `null`: a file.
+        /// Resident memory. `null`: a file.
         rss_bytes: Option<u64> = Some(m.own_rss).filter(|bytes| *bytes > 0),
-        /// How much longer than asked the interval was, seconds, where that is more than half as long again: the host
-        /// or what kvmtop reads was slow. 0: in time. `null`: a file. Over several intervals the sum.
+        /// How much longer than asked the interval was, where that is more than half as long again: the host or what
+        /// kvmtop reads was slow. 0: in time. `null`: a file. Over several intervals the sum.
         late_s: Option<f64> = Some(m.late_ns as f64 / 1e9).filter(|_| m.own_rss > 0),
     }
 
     /// A source of data.
     pub struct JsonSource(s: SourceStatus) {
-        /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics), `pmu`,
-        /// `kernel-log`, `libvirt`, `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being written),
-        /// `domain` (a `--domain` pattern that matches no guest). Files: `session`, `perf.data`, `trace`, `text`
-        /// (tables), `xml`, `cmdline`, `mtree`, `topology`, `virsh` (what virsh prints about a domain), `config` (of a
-        /// VMM, other than XML).
+        /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics), `pmu`, `resctrl`,
+        /// `kernel-log`, `libvirt`, `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being
+        /// written), `domain` (a `--domain` pattern that matches no guest). Files: `session`, `perf.data`, `trace`,
+        /// `text` (tables), `xml`, `cmdline`, `mtree`, `topology`, `virsh` (what virsh prints about a domain), `config`
+        /// (of a VMM, other than XML).
         #[schemars(extend("enum" = [
-            "procfs", "kvm", "tracepoints", "kvm-stats", "pmu", "kernel-log", "libvirt", "status-xml", "monitor",
-            "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
+            "procfs", "kvm", "tracepoints", "kvm-stats", "pmu", "resctrl", "kernel-log", "libvirt", "status-xml",
+            "monitor", "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
             "topology", "virsh", "config",
         ]))]
         name: &'static str = s.id.as_str(),
@@ -149,15 +149,15 @@ objects! {
         /// What failed, on what, and why. Absent: nothing failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<String> = s.cause,
-        /// A command or step that makes the source whole. Absent: none is known or needed.
+        /// A command or step that mends it. Absent: none is known or needed.
         #[serde(skip_serializing_if = "Option::is_none")]
         fix: Option<String> = s.fix,
     }
 
     /// The host.
     pub struct JsonHost(host: &HostModel) {
-        /// Its tasks outside guests, kvmtop included, grouped by name; at most 16, largest first. They are read about
-        /// every two seconds, so a process that began and ended in between is missing. `null`: not measured.
+        /// Its tasks outside guests, kvmtop included, grouped by name; at most 16, largest first, read about every
+        /// two seconds. `null`: not measured.
         tasks: Option<Vec<JsonHostTasks>> =
             host.task_groups.as_ref().map(|all| all.iter().map(JsonHostTasks::new).collect()),
         /// Its CPUs, by number. Empty: a file that holds no topology.
@@ -177,7 +177,7 @@ objects! {
         /// Its own share of what was sampled, percent.
         #[schemars(range(max = 100))]
         percent: f64 = row.percent,
-        /// Its share with the functions that it calls, percent. `null`: the text lacks this column.
+        /// Its share with the functions that it calls. `null`: the text lacks this column.
         #[schemars(range(max = 100))]
         with_calls_percent: Option<f64> = row.with_calls,
         /// The task. `null`: the text has no tasks.
@@ -199,27 +199,27 @@ objects! {
         count: u64 = group.count,
     }
 
-    /// A CPU of the host. The kinds of time add up to 100.
+    /// A CPU of the host. The kinds of time are percent of its time and add up to 100.
     pub struct JsonCpu(c: &CpuModel, topology: &HostTopology) {
         /// Its number.
         cpu: u32 = c.cpu,
-        /// Percent of the CPU's time in user space, without guests. `null`: no earlier reading.
+        /// In user space, without guests. `null`: no earlier reading.
         usr: Option<f64> = c.time.map(|t| t.usr),
-        /// Percent of the CPU's time in the kernel. `null`: no earlier reading.
+        /// In the kernel. `null`: no earlier reading.
         sys: Option<f64> = c.time.map(|t| t.sys),
-        /// Percent of the CPU's time in guests. `null`: no earlier reading.
+        /// In guests. `null`: no earlier reading.
         guest: Option<f64> = c.time.map(|t| t.guest),
-        /// Percent of the CPU's time in hard interrupts. `null`: no earlier reading.
+        /// In hard interrupts. `null`: no earlier reading.
         irq: Option<f64> = c.time.map(|t| t.irq),
-        /// Percent of the CPU's time in soft interrupts. `null`: no earlier reading.
+        /// In soft interrupts. `null`: no earlier reading.
         softirq: Option<f64> = c.time.map(|t| t.softirq),
-        /// Percent of the CPU's time that the hypervisor below this host gave to others. `null`: no earlier reading.
+        /// Given to others by the hypervisor below this host. `null`: no earlier reading.
         steal: Option<f64> = c.time.map(|t| t.steal),
-        /// Percent of the CPU's time idle while a task waited for a disk. `null`: no earlier reading.
+        /// Idle while a task waited for a disk. `null`: no earlier reading.
         iowait: Option<f64> = c.time.map(|t| t.iowait),
-        /// Percent of the CPU's time idle. `null`: no earlier reading.
+        /// Idle. `null`: no earlier reading.
         idle: Option<f64> = c.time.map(|t| t.idle),
-        /// Percent of the CPU's time busy between two timer ticks: its kind is unknown. `null`: no earlier reading.
+        /// Busy between two timer ticks: its kind is unknown. `null`: no earlier reading.
         unsampled: Option<f64> = c.time.map(|t| t.unsampled),
         /// NUMA node. `null`: unknown.
         node: Option<u32> = topology.cpu(c.cpu).and_then(|p| p.node),
@@ -229,12 +229,11 @@ objects! {
         siblings: Vec<u32> = topology.cpu(c.cpu).map(|p| p.siblings.iter().collect()).unwrap_or_default(),
         /// Whether the CPU is kept out of the scheduler's load balancing (`isolcpus`). `null`: unknown.
         isolated: Option<bool> = topology.isolated.as_ref().map(|set| set.contains(c.cpu)),
-        /// Frequency as last read, kHz. `null`: no cpufreq, or a kernel before 5.19.
+        /// Frequency as last read. `null`: no cpufreq, or a kernel before 5.19.
         frequency_khz: Option<u64> = c.frequency_khz,
         /// How often it woke from a sleep state, per second, as last read. `null`: no cpuidle, or not read twice yet.
         wakes: Option<f64> = c.power.and_then(|p| p.wake_rate()),
-        /// How long leaving these states takes on average, as their driver says, microseconds. `null`: as above, or it
-        /// did not sleep.
+        /// How long leaving these states takes on average, as their driver says. `null`: as above, or it did not sleep.
         wake_us: Option<f64> = c.power.and_then(|p| p.wake_us()),
         /// How often heat throttled its core or its package within the last reading (5 s). `null`: not counted.
         throttles: Option<u64> = c.power.and_then(|p| p.throttles),
@@ -253,8 +252,8 @@ objects! {
         vcpus: Option<u32> = Some(d.vcpu_count()).filter(|n| *n > 0),
         /// Machine type, such as `pc-q35-7.2`. `null`: unknown.
         machine: Option<String> = d.facts.machine.as_ref().map(|m| m.value.clone()),
-        /// Whether libvirt keeps the guest's definition when it ends; `false` is a transient domain (`virsh create`),
-        /// whose configuration cannot be changed. `null`: libvirt did not say.
+        /// Whether libvirt keeps the guest's definition when it ends; `false`: a transient domain (`virsh create`).
+        /// `null`: libvirt did not say.
         persistent: Option<bool> = d.facts.persistent,
         /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself; where none is
         /// configured, the one that several hints agree on. `null`: not known.
@@ -274,10 +273,9 @@ objects! {
         cpu: JsonCpuTime = JsonCpuTime::new(d.cpu),
         /// Its threads, kernel helpers such as vhost included.
         threads: Vec<JsonThread> = d.threads.iter().map(JsonThread::new).collect(),
-        /// Exits by reason: the guest's row of a reason, then its vCPUs' rows. Only reasons that occurred. Empty where
-        /// no `kvm_exit` is traced: see `userspace_exits`.
+        /// Exits by reason. Only reasons that occurred. Empty where no `kvm_exit` is traced: see `userspace_exits`.
         exits: Vec<JsonExit> = exits(d),
-        /// Accesses by address: the guest's row of an address, then its vCPUs' rows. Only those that occurred.
+        /// Accesses by address. Only those that occurred.
         accesses: Vec<JsonAccess> = accesses(d),
         /// Exits that the VMM served, by reason.
         userspace_exits: Vec<JsonUserspaceExit> =
@@ -339,6 +337,16 @@ objects! {
         /// The part on the nodes where the vCPUs ran last, percent of the memory in `nodes`. `null`: no nodes known.
         #[schemars(range(max = 100))]
         local_percent: Option<f64> = d.local_memory_percent(topology),
+        /// What its resctrl groups have of the last-level cache. Absent: not read (`--engine-detail counters`); the
+        /// source `resctrl` says why.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        llc_bytes: Option<u64> = d.cache.and_then(|cache| cache.occupied),
+        /// Bytes per second between that cache and memory. Absent: as above, or read once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bandwidth: Option<f64> = d.cache.and_then(|cache| cache.bandwidth()[0]),
+        /// Those of the cache's own node. Absent: as above.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        local_bandwidth: Option<f64> = d.cache.and_then(|cache| cache.bandwidth()[1]),
     }
 
     /// Memory of a guest on one NUMA node.
@@ -351,14 +359,13 @@ objects! {
 
     /// CPU time of a guest's threads together.
     pub struct JsonCpuTime(c: Option<CpuShare>) {
-        /// User time outside the guest, percent of one host CPU. `null`: no earlier reading.
+        /// User time outside the guest. `null`: no earlier reading.
         usr: Option<f64> = c.and_then(|c| c.kind(|c| c.usr)),
-        /// Kernel time, percent of one host CPU. `null`: no earlier reading.
+        /// Kernel time. `null`: no earlier reading.
         sys: Option<f64> = c.and_then(|c| c.kind(|c| c.sys)),
-        /// Time in the guest, percent of one host CPU. `null`: no earlier reading.
+        /// Time in the guest. `null`: no earlier reading.
         guest: Option<f64> = c.and_then(|c| c.kind(|c| c.guest)),
-        /// Runnable but not running, percent of one host CPU: what the guest sees as steal. `null`: no earlier reading,
-        /// or a kernel without `schedstat`.
+        /// Runnable but not running. `null`: no earlier reading, or a kernel without `schedstat`.
         wait: Option<f64> = c.and_then(|c| c.wait),
     }
 
@@ -388,16 +395,14 @@ objects! {
         voluntary_switches: Option<u64> = t.growth.and_then(|growth| growth.voluntary),
         /// Context switches within the interval because another task took the CPU. `null`: unknown.
         involuntary_switches: Option<u64> = t.growth.and_then(|growth| growth.involuntary),
-        /// Time asleep for a disk within the interval, to read a page from swap too, milliseconds; counted in ticks of
-        /// 10 ms. `null`: it never did, or no delay accounting (`kernel.task_delayacct`, for guests that start then).
+        /// Time asleep for a disk within the interval, to read a page from swap too; counted in ticks of 10 ms. `null`:
+        /// it never did, or no delay accounting (`kernel.task_delayacct`, for guests that start then).
         disk_wait_ms: Option<f64> = t.growth.and_then(|growth| growth.disk_wait_ns).map(|ns| ns as f64 / 1e6),
-        /// Time from woken to running, median, microseconds; from a power-of-two histogram. `null`: not traced, or
-        /// never woken.
+        /// Time from woken to running, median. `null`: not traced, or never woken.
         wakeup_p50_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.5)),
         /// The same, 99th percentile. `null`: not traced, or never woken.
         wakeup_p99_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.99)),
-        /// Time from woken or pre-empted to running, median, microseconds; from a power-of-two histogram. `null`: not
-        /// traced, or it never waited for a CPU.
+        /// Time from woken or pre-empted to running, median. `null`: not traced, or it never waited for a CPU.
         run_delay_p50_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.5)),
         /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
         run_delay_p99_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.99)),
@@ -415,15 +420,15 @@ objects! {
         host: JsonPmuCounts = JsonPmuCounts::new(&counters.host),
     }
 
-    /// Counts of the interval, scaled where events took turns. `null`: no such event, or no turn.
+    /// Counts of the interval, scaled where events took turns.
     pub struct JsonPmuCounts(counts: &PmuCounts) {
-        /// CPU cycles.
+        /// CPU cycles. `null`: never counted.
         cycles: Option<f64> = counts.scaled(counts.cycles),
-        /// Instructions.
+        /// Instructions. `null`: as above, or no such event.
         instructions: Option<f64> = counts.scaled(counts.instructions),
-        /// Instructions per cycle.
+        /// Instructions per cycle. `null`: as above.
         ipc: Option<f64> = counts.ipc(),
-        /// Reads that missed the last-level cache.
+        /// Reads that missed the last-level cache. `null`: as for `instructions`.
         llc_misses: Option<f64> = counts.scaled(counts.llc_misses),
         /// Part of the thread's time in which events were counted. `null`: it did not run.
         #[schemars(range(max = 100))]
@@ -442,7 +447,7 @@ objects! {
         vcpu: Option<u32> = r.vcpu,
         /// Exits within the interval.
         count: u64 = r.span.count,
-        /// Per second. `null`: the interval's length is unknown.
+        /// Per second. `null`: no `interval_s`.
         rate: Option<f64> = r.rate,
         /// Percent of the guest's exits. `null`: unknown.
         count_percent: Option<f64> = percent(Some(r.span.count), Some(all.count)),
@@ -453,13 +458,13 @@ objects! {
         /// The vCPUs' own time in these exits, percent of one host CPU: without the time that another task had the CPU.
         /// `null`: no times, or an idle reason.
         cpu_percent: Option<f64> = r.cpu_percent,
-        /// Shortest time from exit to the next entry, microseconds. `null`: no times.
+        /// Shortest time from exit to the next entry. `null`: no times.
         min_us: Option<f64> = r.span.min_ns.map(|ns| ns as f64 / 1e3),
-        /// Longest time, microseconds. `null`: no times.
+        /// Longest time. `null`: no times.
         max_us: Option<f64> = r.span.max_ns.map(|ns| ns as f64 / 1e3),
-        /// Mean time, microseconds. `null`: no times.
+        /// Mean time. `null`: no times.
         mean_us: Option<f64> = r.span.mean_us(),
-        /// 99th percentile, microseconds; from a power-of-two histogram. `null`: no histogram.
+        /// 99th percentile. `null`: no histogram.
         p99_us: Option<f64> = r.span.quantile_us(0.99),
         /// Relative standard error of the mean, percent, as `perf kvm stat` prints it after `+-`. `null`: no times.
         stderr_percent: Option<f64> = r.span.stderr_percent(),
@@ -488,7 +493,7 @@ objects! {
         vcpu: Option<u32> = r.vcpu,
         /// Accesses within the interval.
         count: u64 = r.span.count,
-        /// Per second. `null`: the interval's length is unknown.
+        /// Per second. `null`: no `interval_s`.
         rate: Option<f64> = r.rate,
         /// Percent of the time in all of the guest's exits; in tables and traces from files, of its accesses in the
         /// same space, as perf prints it. `null`: no times.
@@ -497,7 +502,7 @@ objects! {
         /// task had the CPU. For ports in tables of perf it is longer than `count` times `mean_us`: perf measures a
         /// part of each exit. `null`: no times.
         cpu_percent: Option<f64> = r.cpu_percent,
-        /// Mean time, microseconds. `null`: no times.
+        /// Mean time. `null`: no times.
         mean_us: Option<f64> = r.span.mean_us(),
     }
 
@@ -509,7 +514,7 @@ objects! {
         vcpu: Option<u32> = row.0,
         /// Exits within the interval.
         count: u64 = row.2,
-        /// Per second. `null`: the interval's length is unknown.
+        /// Per second. `null`: no `interval_s`.
         rate: Option<f64> = m.interval_s.map(|s| row.2 as f64 / s),
     }
 
@@ -519,7 +524,7 @@ objects! {
         event: String = name.to_owned(),
         /// Events within the interval.
         count: u64 = n,
-        /// Per second. `null`: the interval's length is unknown.
+        /// Per second. `null`: no `interval_s`.
         rate: Option<f64> = m.interval_s.map(|s| n as f64 / s),
     }
 
@@ -536,9 +541,9 @@ objects! {
         status: String = job.status.clone(),
         /// Why it failed or stands still. `null`: no error.
         error: Option<String> = job.error.clone(),
-        /// Time since its start, seconds; where it is not reported, since it was first seen.
+        /// Time since its start; where it is not reported, since it was first seen.
         elapsed_s: f64 = jobs::elapsed_s(job),
-        /// The part of its bytes that is done, percent. `null`: not reported.
+        /// The part of its bytes that is done. `null`: not reported.
         #[schemars(range(max = 100))]
         progress_percent: Option<f64> = jobs::progress(job),
         /// Bytes in all. `null`: not reported.
@@ -549,7 +554,7 @@ objects! {
         bytes_rate: Option<u64> = job.rate,
         /// The most bytes per second that it may move. `null`: no limit, or not reported.
         bytes_rate_limit: Option<u64> = job.limit,
-        /// How long it has moved nothing, seconds.
+        /// How long it has moved nothing.
         still_s: f64 = job.still_ns as f64 / 1e9,
         /// Passes over the guest's memory, with the first. `null`: another job.
         rounds: Option<u64> = job.rounds,
@@ -558,17 +563,15 @@ objects! {
         dirtied_rate: Option<u64> = job.dirtied,
         /// Whether a migration ends at this rate. `null`: another job, its first pass, or not known.
         converges: Option<bool> = jobs::converges(job, jobs::ENDLESS_PERCENT),
-        /// How long the guest may stand still at the end, milliseconds. `null`: not reported.
+        /// How long the guest may stand still at the end. `null`: not reported.
         downtime_limit_ms: Option<f64> = job.downtime_limit_ns.map(|ns| ns as f64 / 1e6),
-        /// How long it would stand still if the job ended now, milliseconds, as the VMM reckons. `null`: not
-        /// reported.
+        /// How long it would stand still if the job ended now, as the VMM reckons. `null`: not reported.
         expected_downtime_ms: Option<f64> = job.downtime_ns.map(|ns| ns as f64 / 1e6),
-        /// The part of the time in which auto-converge holds the vCPUs back, percent. `null`: it does not.
+        /// The part of the time in which auto-converge holds the vCPUs back. `null`: it does not.
         throttle_percent: Option<u64> = job.throttle_percent,
         /// Exits of the guest per second for tracked writes and memory faults. `null`: none, or not traced.
         write_exits_rate: Option<f64> = jobs::tracked_writes(d),
-        /// Mean time of the guest's writes to its disks before the job was first seen, microseconds. `null`: not
-        /// known.
+        /// Mean time of the guest's writes to its disks before the job was first seen. `null`: not known.
         write_before_us: Option<f64> = job.write_before_ns.map(|ns| ns as f64 / 1e3),
         /// The same now. `null`: no write, or the VMM gives no times.
         write_mean_us: Option<f64> = jobs::writes(d).map(|(us, _)| us),
@@ -584,7 +587,7 @@ objects! {
         alias: Option<String> = disk.alias.clone(),
         /// Names of the devices below it.
         below: Vec<String> = disk.below.clone(),
-        /// Reads per second. `null`: the length of the interval is not known.
+        /// Reads per second. `null`: no `interval_s`.
         read_ops: Option<f64> = disk.rate_of(disk.reads.total.count),
         /// Writes per second. `null`: as for reads.
         write_ops: Option<f64> = disk.rate_of(disk.writes.total.count),
@@ -592,17 +595,16 @@ objects! {
         flush_ops: Option<f64> = disk.rate_of(disk.flushes.total.count),
         /// Other operations, such as discards, per second. `null`: as for reads.
         other_ops: Option<f64> = disk.rate_of(disk.others.total.count),
-        /// Bytes read in the interval.
+        /// Bytes read.
         read_bytes: u64 = disk.reads.bytes,
-        /// Bytes written in the interval.
+        /// Bytes written.
         write_bytes: u64 = disk.writes.bytes,
-        /// Mean time of a read from its submission by a thread of the guest to its completion, microseconds. `null`: no
-        /// read.
+        /// Mean time of a read from its submission by a thread of the guest to its completion. `null`: no read.
         read_mean_us: Option<f64> = disk.reads.total.mean_us(),
-        /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: no read.
+        /// 99th percentile of it. `null`: no read.
         read_p99_us: Option<f64> = disk.reads.total.quantile_us(0.99),
-        /// Mean time of a read in the device, from its issue to the driver to its completion, microseconds. `null`: no
-        /// read, or a device on top of others (device-mapper, md).
+        /// Mean time of a read in the device, from its issue to the driver to its completion. `null`: no read, or a
+        /// device on top of others (device-mapper, md).
         read_device_mean_us: Option<f64> = disk.reads.device.mean_us(),
         /// Mean time of a write, as for reads. `null`: no write.
         write_mean_us: Option<f64> = disk.writes.total.mean_us(),
@@ -610,7 +612,7 @@ objects! {
         write_p99_us: Option<f64> = disk.writes.total.quantile_us(0.99),
         /// Mean time of a write in the device, as for reads. `null`: no write, or no driver.
         write_device_mean_us: Option<f64> = disk.writes.device.mean_us(),
-        /// Mean time of a flush, microseconds. `null`: no flush.
+        /// Mean time of a flush. `null`: no flush.
         flush_mean_us: Option<f64> = disk.flushes.total.mean_us(),
         /// Number of requests by the thread that submitted them: `main`, `iothread`, `pool` (QEMU's thread pool),
         /// `io_uring` (a worker of it), `vhost`, `vcpu`, `other`.
@@ -638,26 +640,25 @@ objects! {
         /// Its thread id. `null`: as for `thread`.
         #[schemars(range(min = 0))]
         tid: Option<i32> = i.tid,
-        /// Number of interrupts in the interval.
+        /// Their number.
         #[schemars(range(min = 1))]
         count: u64 = i.count,
-        /// Interrupts per second. `null`: the length of the interval is not known.
+        /// Interrupts per second. `null`: no `interval_s`.
         rate: Option<f64> = i.rate(),
         /// Those that found another one on its way to the vCPU; no time covers them.
         joined: u64 = i.joined,
         /// Those to a vCPU that slept.
         woken: u64 = i.wake.count,
-        /// Mean time from the injection until KVM woke the thread of a vCPU that slept, microseconds. `null`: none
-        /// slept.
+        /// Mean time from the injection until KVM woke the thread of a vCPU that slept. `null`: none slept.
         wake_mean_us: Option<f64> = i.wake.mean_us(),
-        /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: none slept.
+        /// 99th percentile of it. `null`: none slept.
         wake_p99_us: Option<f64> = i.wake.quantile_us(0.99),
-        /// Mean time from there until the thread had a CPU, microseconds. `null`: none slept.
+        /// Mean time from there until the thread had a CPU. `null`: none slept.
         delay_mean_us: Option<f64> = i.delay.mean_us(),
         /// 99th percentile of it. `null`: none slept.
         delay_p99_us: Option<f64> = i.delay.quantile_us(0.99),
-        /// Mean time from the injection until a vCPU that slept ran the guest, microseconds; what it is longer than the
-        /// two above passes between the CPU and the guest. `null`: none slept, or the kernel fires no `kvm_entry`.
+        /// Mean time from the injection until a vCPU that slept ran the guest; what it is longer than the two above
+        /// passes between the CPU and the guest. `null`: none slept, or the kernel fires no `kvm_entry`.
         slept_mean_us: Option<f64> = i.slept.mean_us(),
         /// 99th percentile of it. `null`: as for the mean.
         slept_p99_us: Option<f64> = i.slept.quantile_us(0.99),
@@ -665,8 +666,8 @@ objects! {
         /// has: they cause no exit, so nothing says when they arrived. `null`: the kernel fires no `kvm_entry`, or none
         /// arrived.
         kicked: Option<u64> = (i.kick.count + i.slept.count > 0).then_some(i.kick.count),
-        /// Mean time from the injection until a vCPU that did not sleep entered the guest, microseconds. `null`: none,
-        /// or the kernel fires no `kvm_entry`.
+        /// Mean time from the injection until a vCPU that did not sleep entered the guest. `null`: none, or the kernel
+        /// fires no `kvm_entry`.
         kick_mean_us: Option<f64> = i.kick.mean_us(),
         /// 99th percentile of it. `null`: as for the mean.
         kick_p99_us: Option<f64> = i.kick.quantile_us(0.99),
@@ -690,11 +691,11 @@ objects! {
         /// Number of such writes in the interval that woke it; while it is awake none does.
         #[schemars(range(min = 1))]
         count: u64 = bell.time.count,
-        /// The same per second. `null`: the length of the interval is not known.
+        /// The same per second. `null`: no `interval_s`.
         rate: Option<f64> = bell.rate(),
-        /// Mean time from the wake-up until the thread had a CPU, microseconds. `null`: not measured.
+        /// Mean time from the wake-up until the thread had a CPU. `null`: not measured.
         mean_us: Option<f64> = bell.time.mean_us(),
-        /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: not measured.
+        /// 99th percentile of it. `null`: not measured.
         p99_us: Option<f64> = bell.time.quantile_us(0.99),
     }
 
@@ -713,7 +714,7 @@ objects! {
         guest: String = view.guest.to_owned(),
         /// Its process. `null`: not known.
         pid: Option<i32> = view.pid,
-        /// How long was sampled, seconds; 0 where that was refused, as `gaps` says.
+        /// How long was sampled; 0 where that was refused, as `gaps` says.
         duration_s: f64 = view.profile.duration_ns as f64 / 1e9,
         /// Samples for each second of CPU time that a thread uses.
         frequency_hz: u32 = view.profile.frequency_hz,
@@ -721,7 +722,7 @@ objects! {
         samples: u64 = view.profile.samples_of(None),
         /// Samples that were taken and are in no stack.
         lost_samples: u64 = view.profile.lost,
-        /// CPU time that kvmtop used for it, seconds.
+        /// CPU time that kvmtop used for it.
         cost_s: f64 = view.profile.cost_ns as f64 / 1e9,
         /// What is not shown and why, such as the names of the kernel's functions.
         gaps: Vec<String> = view.profile.gaps.clone(),

@@ -125,7 +125,8 @@ const KEYS: &[(&str, &str)] = &[
     ("/domains/0/nics/0", "name rx_bytes tx_bytes rx_packets tx_packets drops"),
     (
         "/domains/0/memory",
-        "resident_bytes hugetlb_bytes swap_bytes balloon_bytes transparent_huge_bytes nodes local_percent",
+        "resident_bytes hugetlb_bytes swap_bytes balloon_bytes transparent_huge_bytes nodes local_percent llc_bytes \
+         bandwidth local_bandwidth",
     ),
     ("/domains/0/memory/nodes/0", "node bytes"),
     (
@@ -157,6 +158,9 @@ fn full() -> Model {
         ..Default::default()
     }];
     d.threads[0].pmu = Some(sample::PmuCounters::default());
+    let bytes = Some(1 << 20);
+    d.cache =
+        Some(sample::CacheUse { over_ns: 1_000_000_000, occupied: bytes, total_bytes: bytes, local_bytes: bytes });
     d.node_memory = [(0, 4 << 30), (1, 1 << 30)].into();
     d.nics = vec![judge::model::NicRates { name: "vnet0".into(), ..Default::default() }];
     model.sources.sort_by_key(|s| s.id != SourceId::Tracepoints);

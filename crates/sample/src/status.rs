@@ -83,6 +83,8 @@ pub enum SourceId {
     KvmStats,
     /// The CPU's performance counters; reported only while somebody asks for them.
     Pmu,
+    /// Groups of resctrl; as `Pmu`.
+    Resctrl,
     /// The kernel's log, live or a file of it.
     KernelLog,
     /// libvirt.

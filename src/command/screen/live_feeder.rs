@@ -101,7 +101,7 @@ fn forward(
                 Control::ShowDisks(on) => on_demand(OnDemand::Disks, on, EngineDetail::Disks),
                 Control::ShowInterrupts(on) => on_demand(OnDemand::Interrupts, on, EngineDetail::Interrupts),
                 Control::ShowCounters(on) => {
-                    commands.send(CollectorCommand::Pmu(on || always.contains(&EngineDetail::Counters))).ok()
+                    commands.send(CollectorCommand::Counters(on || always.contains(&EngineDetail::Counters))).ok()
                 }
                 Control::Quit => commands.send(CollectorCommand::Stop).ok(),
                 Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),

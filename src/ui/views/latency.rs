@@ -84,7 +84,7 @@ mod tests {
     use crate::ui::table::{AnyTable, ColumnId, TableId, Value};
     use crate::ui::tests::{busy, screen};
     use crate::ui::views::ScreenView;
-    use sample::{PmuCounters, PmuCounts};
+    use sample::{PmuCounters, PmuCounts, SourceId, SourceStatus};
     use testkit::{Fixture, Guest, Host};
 
     fn values(table: &dyn AnyTable, name: &str) -> Vec<Value> {
@@ -130,6 +130,10 @@ mod tests {
             here
         };
         assert!(both(&state).iter().all(|value| *value == Value::Unknown));
+        assert_eq!(super::section(&state).note, "");
+        let why = SourceStatus::missing(SourceId::Pmu, "this host has no PMU", "dmesg");
+        state.model.as_mut().unwrap().sources.push(why);
+        assert_eq!(super::section(&state).note, "pmu missing: see 5");
         let counts = |instructions| PmuCounts {
             cycles: Some(1_000),
             instructions,

@@ -64,6 +64,21 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(head("local_percent", "LOCAL%", right(6, 0, 1), LOCAL), |r| r.local_percent, share),
         Col::figure(head("balloon_bytes", "BALLOON", right(8, 2, 4), BALLOON), balloon, size),
         Col::figure(head("huge", "HUGE", right(8, 2, 6), HUGE), huge, size),
+        Col::figure(
+            head("llc_bytes", "LLC", right(8, 0, 8), "What it occupies of the last-level cache."),
+            |r| Some(r.guest.cache?.occupied? as f64),
+            size,
+        ),
+        Col::figure(
+            head("bandwidth", "MEM B/s", right(7, 0, 9), "Bytes per second between that cache and memory."),
+            |r| r.guest.cache?.bandwidth()[0],
+            rate,
+        ),
+        Col::figure(
+            head("local_bandwidth", "LOC B/s", right(7, 0, 10), "Those of the cache's own node."),
+            |r| r.guest.cache?.bandwidth()[1],
+            rate,
+        ),
         Col::text(head("nodes", "BY NODE", left(22, 60, 7), "Its memory on each NUMA node."), |r| {
             let nodes = r.guest.node_memory.iter().map(|(node, n)| format!("{node}: {}", bytes(*n)));
             nodes.collect::<Vec<_>>().join("  ")
@@ -95,7 +110,8 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model, guests: &[&'a DomainMo
     let style = |r: &MemoryRow<'_>| r.split.map_or(RowStyle::Plain, RowStyle::Severity);
     let table = Table { id: TableId::Memory, columns: columns(), rows, key: |r| RowKey::of(r.guest.key()), style };
     let host = model.host.memory.as_ref().map(of_host).unwrap_or_default();
-    Section::table(table, state, || missing::because(state, "not known", &[SourceId::Procfs])).with_right(host)
+    let section = Section::table(table, state, || missing::because(state, "not known", &[SourceId::Procfs]));
+    section.or_note(missing::broken(state, SourceId::Resctrl)).with_right(host)
 }
 
 fn of_host(memory: &HostMemory) -> String {
@@ -106,8 +122,23 @@ fn of_host(memory: &HostMemory) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::table::Value;
     use crate::ui::tests::{busy, judged, model};
+    use sample::CacheUse;
     use testkit::Fixture;
+
+    #[test]
+    fn cache_and_bandwidth_are_of_the_last_reading() {
+        let mut state = judged(&Fixture::with_devices(), 220, 40);
+        let cache =
+            CacheUse { over_ns: 5_000_000_000, occupied: Some(3 << 20), total_bytes: Some(10), local_bytes: None };
+        state.model.as_mut().unwrap().domains[0].cache = Some(cache);
+        let row = MemoryRow::new(&model(&state).domains[0], &state, model(&state));
+        let columns = columns();
+        let shown = ["llc_bytes", "bandwidth", "local_bandwidth"]
+            .map(|name| columns.iter().find(|column| column.head.name == name).unwrap().value(&row));
+        assert_eq!(shown, [Value::Figure(3_145_728.0), Value::Figure(2.0), Value::Unknown]);
+    }
 
     #[test]
     fn guests_with_a_problem_and_then_those_in_swap_are_first() {

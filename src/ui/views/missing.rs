@@ -14,8 +14,13 @@ pub fn because(state: &AppState, nothing: &str, sources: &[SourceId]) -> String 
     if model.domains.is_empty() {
         return "no guest runs".into();
     }
-    let broken = sources.iter().find_map(|id| model.sources.iter().find(|s| s.id == *id && s.state != SourceState::Ok));
-    let Some(source) = broken else { return nothing.to_string() };
+    let broken = sources.iter().find_map(|id| broken(state, *id));
+    broken.map_or_else(|| nothing.to_string(), |broken| format!("{nothing} ({broken})"))
+}
+
+/// That a source does not give everything, and where the screen says why: `pmu missing: see 5`.
+pub fn broken(state: &AppState, id: SourceId) -> Option<String> {
+    let source = state.model.as_ref()?.sources.iter().find(|s| s.id == id && s.state != SourceState::Ok)?;
     let key = state.key_name(Action::Show(ScreenView::Sources));
-    format!("{nothing} ({} {}: see {key})", source.id.as_str(), source.state.as_str())
+    Some(format!("{} {}: see {key}", source.id.as_str(), source.state.as_str()))
 }

@@ -152,10 +152,10 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
 
 /// The columns about what the CPU counted: instructions per cycle, cache misses, and how much of the time it counted.
 pub fn counter_columns<'a>() -> [Col<'a>; 4] {
-    let counted = "Part of its time in which the CPU counted these; scaled where below 100.";
+    let counted = "Part of its time in which these were counted.";
     [
         Col::figure(
-            head("ipc", "IPC", right(4, 0, 11), "Instructions per cycle in the guest; `-`: see sources."),
+            head("ipc", "IPC", right(4, 0, 11), "Instructions per cycle in the guest."),
             |r| r.guest()?.ipc(),
             rate,
         ),
@@ -219,7 +219,8 @@ fn is_asleep(t: &ThreadModel) -> bool {
 /// The section of a list of threads. An empty one says why.
 pub fn in_section<'a>(state: &'a AppState, table: Table<ThreadRow<'a>>) -> Section<'a> {
     let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not have.";
-    let section = Section::table(table, state, || missing::because(state, nothing, &[SourceId::Procfs]));
+    let because = || missing::because(state, nothing, &[SourceId::Procfs]);
+    let section = Section::table(table, state, because).or_note(missing::broken(state, SourceId::Pmu));
     section.with_right("% of one CPU; WAIT% of the time it wanted to run")
 }
 

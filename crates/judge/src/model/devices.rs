@@ -4,7 +4,7 @@ use sample::{DomainSample, sums};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A block device of a guest. The figures come from the last reading; readings may be less frequent than intervals.
+/// A block device of a guest, at the last reading: not every interval has one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DiskRates {
     /// Target name, such as `vda`.
@@ -17,13 +17,13 @@ pub struct DiskRates {
     pub read_bytes: f64,
     /// Bytes written per second.
     pub write_bytes: f64,
-    /// Mean time of a read, microseconds. `null`: no read, or the VMM gives no times.
+    /// Mean time of a read. `null`: no read, or the VMM gives no times.
     pub read_mean_us: Option<f64>,
-    /// Mean time of a write, microseconds. `null`: no write, or the VMM gives no times.
+    /// Mean time of a write. `null`: no write, or the VMM gives no times.
     pub write_mean_us: Option<f64>,
     /// Flushes of the write cache per second. `null`: the VMM does not count them.
     pub flush_ops: Option<f64>,
-    /// Mean time of a flush, microseconds. `null`: no flush, or the VMM gives no times.
+    /// Mean time of a flush. `null`: no flush, or the VMM gives no times.
     pub flush_mean_us: Option<f64>,
     /// Reads, writes and flushes per second that failed in the VMM or below it. `null`: not counted; only a QEMU
     /// monitor that kvmtop asks itself counts them.
@@ -54,8 +54,7 @@ sums!(DiskRates {
     read_ops, write_ops, read_bytes, write_bytes, flush_ops, failed_ops, queue_depth,
 } name; read_mean_us, write_mean_us, flush_mean_us);
 
-/// A network interface of a guest. The figures come from the last reading; readings may be less frequent than
-/// intervals.
+/// A network interface of a guest, at the last reading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct NicRates {
     /// Name on the host, such as `vnet0`.

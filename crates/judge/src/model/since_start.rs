@@ -40,11 +40,11 @@ pub struct DiskTotals {
     pub writes: u64,
     /// Number of flushes of the write cache. `null`: not reported.
     pub flushes: Option<u64>,
-    /// Mean time of a read, microseconds. `null`: no read, or no times reported.
+    /// Mean time of a read. `null`: no read, or no times reported.
     pub read_mean_us: Option<f64>,
-    /// Mean time of a write, microseconds. `null`: no write, or no times reported.
+    /// Mean time of a write. `null`: no write, or no times reported.
     pub write_mean_us: Option<f64>,
-    /// Mean time of a flush, microseconds. `null`: no flush, or no times reported.
+    /// Mean time of a flush. `null`: no flush, or no times reported.
     pub flush_mean_us: Option<f64>,
 }
 
