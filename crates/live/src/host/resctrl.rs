@@ -188,7 +188,7 @@ mod tests {
     /// A group with two caches, as the kernel lays it out.
     fn group(fake: &FakeProc, path: &str, tasks: &[i32], [llc, total, local]: [&str; 3]) {
         let folder = format!("sys/fs/resctrl/{path}");
-        fake.write(&format!("{folder}tasks"), &tasks.iter().map(|tid| format!("{tid}\n")).collect::<String>());
+        fake.write(&format!("{folder}tasks"), &tasks.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
         for cache in ["mon_L3_00", "mon_L3_01"] {
             for (file, text) in FILES.into_iter().zip([llc, total, local]) {
                 fake.write(&format!("{folder}mon_data/{cache}/{file}"), &format!("{text}\n"));
