@@ -44,7 +44,8 @@ type AskFor = fn(bool) -> Control;
 const ON_DEMAND: [(&[ScreenView], AskFor); 3] = [
     (&[ScreenView::Storage, ScreenView::Page], Control::ShowDisks),
     (&[ScreenView::Latency, ScreenView::Page], Control::ShowInterrupts),
-    (&[ScreenView::Latency], Control::ShowCounters),
+    // The view of sources says why there are none.
+    (&[ScreenView::Latency, ScreenView::Sources], Control::ShowCounters),
 ];
 
 /// How the screen looks and what it shows.
