@@ -61,6 +61,20 @@ fn a_pasted_command_or_the_files_name_says_which_domain_it_is() {
 }
 
 #[test]
+fn several_commands_are_several_guests() {
+    let command = |name: &str, cpus: u32| format!("kvm -m 2G \\\n  -smp {cpus} \\\n  -name {name} \\\n  -nic none\n\n");
+    let names = |text: &str| {
+        let imported = import(&[("a", text)]);
+        imported.sample.domains.iter().map(|domain| domain.facts.name.value.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&format!("{}and\n{}", command("web", 2), command("db", 4))), ["web", "db"]);
+    // A second attempt at one guest, and one guest in two forms.
+    assert_eq!(names(&format!("{}{}", command("web", 2), command("web", 4))), ["web"]);
+    let forms = import(&[("a", &xml("web")), ("b", &command("web", 2))]);
+    assert_eq!(forms.sample.domains.len(), 1);
+}
+
+#[test]
 fn a_paused_domain_and_its_last_cpus_are_seen() {
     let text =
         "VCPU:           0\nCPU:            3\nState:          paused\nCPU time:       7.0s\nCPU Affinity:   --yy\n";

@@ -12,6 +12,7 @@ use kvm::{
     vmm_config,
 };
 use sample::{DomainSample, SourceId, ThreadSample};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -351,15 +352,23 @@ fn nameless(text: &str) -> Option<Vec<&str>> {
     (starts.len() > 1 && !text.contains("<domain") && parts.iter().all(has_own_cpus)).then_some(parts)
 }
 
-/// The command lines in a text: either one guest per line with its process, as `ps` lists them, or a single command
-/// line, which can span several lines.
+/// The command lines in a text: one guest per line with its process, as `ps` lists them; several commands that name
+/// different guests; or a single command. A command can span several lines.
 fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
     let is_program = |line: &&str| line.split_whitespace().any(cmdline::is_program);
-    let lines = text.lines().filter(|line| line.contains("-name")).filter(is_program).take(MAX_PARTS);
-    let named = lines.filter_map(|line| Some((listed_process(line), cmdline::parse_text(line).ok()?)));
-    let named: Vec<_> = named.filter(|(_, command)| command.name.is_some()).collect();
-    if named.len() > 1 || named.iter().any(|(pid, _)| pid.is_some()) {
-        return Ok(named);
+    let named = |text: &str| -> Vec<_> {
+        let lines = text.lines().filter(|line| line.contains("-name")).filter(is_program).take(MAX_PARTS);
+        let named = lines.filter_map(|line| Some((listed_process(line), cmdline::parse_text(line).ok()?)));
+        named.filter(|(_, command)| command.name.is_some()).collect()
+    };
+    let listed = named(text);
+    if listed.len() > 1 || listed.iter().any(|(pid, _)| pid.is_some()) {
+        return Ok(listed);
+    }
+    let scripts = named(&cmdline::joined_lines(text));
+    let names: BTreeSet<_> = scripts.iter().map(|(_, command)| command.name.clone()).collect();
+    if scripts.len() > 1 && names.len() == scripts.len() {
+        return Ok(scripts);
     }
     Ok(vec![(None, cmdline::parse_text(text).map_err(|e| e.to_string())?)])
 }

@@ -46,8 +46,16 @@ impl DeviceProperty {
             other => other,
         };
         let property = Self { device: sanitize(device, 80), name, value: sanitize(value, 80), place };
-        let is_known = EFFECTS.iter().any(|(known, ..)| *known == property.name);
+        let is_known = property.virtio().is_some() || EFFECTS.iter().any(|(known, ..)| *known == property.name);
         (is_known || property.cost().is_some()).then_some(property)
+    }
+
+    /// What a device of virtio is, if it is a network card or a SCSI controller: `virtio-net-pci`. The `virtio` of an
+    /// `<interface>` and of `-nic` is a card.
+    pub fn virtio(&self) -> Option<&str> {
+        let model = if self.value == "virtio" { "virtio-net" } else { &self.value };
+        let is_kept = ["virtio-net", "virtio-scsi"].iter().any(|kind| model.starts_with(kind));
+        (self.name == DRIVER && is_kept).then_some(model)
     }
 
     /// What the value costs; `None` where it is as it should be.
@@ -131,6 +139,7 @@ mod tests {
         assert_eq!(of("x-vga", "on"), None);
         assert!(of("event_idx", "false").unwrap().cost().is_some() && of("vectors", "0x0").unwrap().cost().is_some());
         assert_eq!(of("vectors", "4").unwrap().cost(), None);
-        assert!(of("driver", "e1000-82545em").unwrap().cost().is_some() && of("driver", "virtio-net-pci").is_none());
+        assert!(of("driver", "e1000-82545em").unwrap().cost().is_some() && of("driver", "virtio-blk-pci").is_none());
+        assert_eq!(of("driver", "virtio").unwrap().virtio(), Some("virtio-net"));
     }
 }

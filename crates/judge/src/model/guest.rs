@@ -96,6 +96,8 @@ const LINUX: &str = "linux ubuntu debian fedora centos rhel suse alma rocky alpi
 const OTHER_LINUX: &str = "redhat.com oracle.com/ol gentoo openeuler nixos l26 l24 mageia coreos cirros";
 /// Words in names of other known systems.
 const OTHER: &str = "bsd.org freebsd openbsd netbsd solaris illumos apple.com macos haiku minix";
+/// Words in names of guests and drives with macOS.
+const MACOS: &str = "macos opencore mac_hdd basesystem hackintosh";
 /// Words in names of guests and drives with Windows.
 const WINDOWS_GUEST: &str = "windows win10 win11 win7 win8 win2k win20 winxp winvista winserver server20 win- win_ w2k \
                              w10 w11 server_eval tiny10 tiny11";
@@ -118,8 +120,11 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
 }
 
 /// The kind of system from the name of a guest or of a drive's file, a weak hint: only well-known words count.
-fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
+pub fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase().replace("darwin", "");
+    if has_word(&name, MACOS) {
+        return Some(GuestKind::Other);
+    }
     if has_word(&name, WINDOWS_GUEST) && !name.contains("virtio-win") {
         return Some(GuestKind::Windows);
     }
@@ -149,6 +154,10 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let (windows_drive, linux_drive) = (drive_of(GuestKind::Windows), drive_of(GuestKind::Linux));
     let kernel_options = command.and_then(|c| c.append.as_deref()).unwrap_or_default();
     let name = kind_of_guest_name(domain.name());
+    if name == Some(GuestKind::Other) || drive_of(GuestKind::Other) {
+        let reasons = vec!["its name or a drive's".to_owned()];
+        return GuestGuess { kind: GuestKind::Other, sure: Confidence::Medium, reasons };
+    }
     let hyperv_msrs = touches(domain, |msr| (0x4000_0000..=0x4000_0118).contains(&msr)) || hyperv_events(domain);
     let kvm_msrs = touches(domain, |msr| (0x4b56_4d00..=0x4b56_4d08).contains(&msr));
     let deadline_timer = config.is_enlightened() == Some(false) && touches(domain, |msr| msr == 0x6e0);
@@ -162,10 +171,10 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
         (wrote("<vmtemplate ") && wrote(" os=\"windows"), 2, "unraid's template says so"),
         (offset == Some("localtime"), 1, "its clock keeps local time"),
         (by_hand && catchup, 1, "its RTC repeats lost ticks (driftfix=slew)"),
-        (name == Some(GuestKind::Windows), 1, "its name"),
+        (name == Some(GuestKind::Windows), 2, "its name"),
         (hidden || hides_kvm, 1, "KVM is hidden from it, as drivers for Windows want"),
         (drivers, 2, "the drivers of virtio-win are in a drive"),
-        (windows_drive, 1, "a drive's name"),
+        (windows_drive, 2, "a drive's name"),
         (linux_drive && !windows_drive && !drivers, -2, "a drive's name"),
         (has_word(kernel_options, "root= console=tty console=hvc initrd="), -4, "QEMU loads a Linux kernel for it"),
         (hyperv_msrs, 3, "it uses Hyper-V's registers"),

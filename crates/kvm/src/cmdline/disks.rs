@@ -75,8 +75,8 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
     // What is thrown away when QEMU ends needs no flushes.
     disk.cache.take_if(|cache| *cache == "unsafe" && text("snapshot").is_some_and(|on| is_on(&on)));
     disk.aio = text("aio").or(disk.aio);
-    // A drive without `if=` is an IDE disk of a PC (hw/i386/pc.c, `block_default_type`); one with an id is a device's.
-    let default = id.is_none().then(|| "ide".to_owned());
+    // A drive without `if=` is an IDE disk of a PC (hw/i386/pc.c, `block_default_type`).
+    let default = text("node-name").is_none().then(|| "ide".to_owned());
     disk.driver = bus.or(default).filter(|bus| bus != "none").or(disk.driver);
     disk.drive = id.unwrap_or_default();
     if below.is_none() {

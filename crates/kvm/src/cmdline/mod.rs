@@ -5,7 +5,7 @@ mod options;
 
 pub use disks::CommandDisk;
 pub(crate) use disks::DISK_LIMITS;
-pub use options::is_switched_on;
+pub use options::{DEFAULT_CARD, is_switched_on};
 
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
@@ -116,9 +116,11 @@ pub struct QemuCommand {
     pub drive_files: Vec<String>,
     /// Disks that have an id.
     pub disks: Vec<CommandDisk>,
-    /// Whether it has a SCSI controller of virtio. Not recorded.
+    /// Whether libvirt wrote it, by its way of naming the guest, its monitor and its key.
+    pub by_libvirt: bool,
+    /// A device that is passed through, and the memory in MiB down to which Proxmox's ballooning goes. Not recorded.
     #[serde(skip)]
-    pub virtio_scsi: bool,
+    pub ballooned: Option<(String, u64)>,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
     pub append: Option<String>,
     /// Whether options are missing: the text broke off, or dots stand for some. No recording holds such a command.
@@ -189,22 +191,38 @@ impl QemuCommand {
 /// Parses an argument vector, program first. Never fails: unknown options are ignored.
 pub fn parse_argv(argv: &[String]) -> QemuCommand {
     let (program, options) = argv.split_first().map_or((String::new(), argv), |(first, rest)| (first.clone(), rest));
-    QemuCommand { program, ..parse_options(options) }
+    read(QemuCommand { program, ..QemuCommand::default() }, options)
 }
 
 /// Parses options without a program before them.
 pub fn parse_options(argv: &[String]) -> QemuCommand {
-    let mut command = QemuCommand::default();
+    read(QemuCommand::default(), argv)
+}
+
+fn read(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
     let mut args = argv.iter().take(MAX_ARGS).map(String::as_str).peekable();
-    let mut monitors = options::Monitors::default();
+    let mut all = Vec::new();
     while let Some(arg) = args.next() {
-        let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else { continue };
-        // An option's value never starts like an option, except `-` alone and negative numbers.
-        let value = args.next_if(|next| !next.starts_with('-') || next.len() == 1);
-        options::option(&mut command, &mut monitors, option, value.unwrap_or_default());
+        match arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) {
+            // A bare word is the first disk.
+            None if IMAGE.is_match(arg) => all.push(("hda", arg)),
+            None => {}
+            Some(option) if FLAG.is_match(arg) => all.push((option, "")),
+            // An option's value never starts like an option, except `-` alone and negative numbers.
+            Some(option) => {
+                let value = args.next_if(|next| !next.starts_with('-') || next.len() == 1);
+                all.push((option, value.unwrap_or_default()));
+            }
+        }
     }
+    // QEMU makes the drives before the devices that use them.
+    all.sort_by_key(|(option, _)| !matches!(*option, "drive" | "blockdev" | "hda" | "hdb" | "hdc" | "hdd"));
+    let mut monitors = options::Monitors::default();
+    all.iter().for_each(|(option, value)| options::option(&mut command, &mut monitors, option, value));
     let listening = monitors.control.iter().filter_map(|id| monitors.sockets.get(id).cloned());
     command.qmp_sockets.extend(listening);
+    command.by_libvirt |= monitors.control.iter().any(|id| id == "charmonitor");
+    options::cards(&mut command, &all);
     command
 }
 
@@ -226,17 +244,24 @@ pub fn parse_text(text: &str) -> Result<QemuCommand> {
     }
     let is_cut = is_cut(text, &argv);
     let mut command = QemuCommand { is_cut, ..parse_argv(&argv) };
+    command.device_properties.retain(|property| !is_cut || property.device != options::DEFAULT_CARD);
     if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg(&argv) {
         command.accel = Some(TCG.to_owned());
     }
     Ok(command)
 }
 
-/// Whether a command line of a text lacks options: dots stand for them, or it ends where more has to follow.
+/// Whether a command line of a text lacks options: dots or a variable stand for them, or it ends where more has to
+/// follow.
 fn is_cut(text: &str, argv: &[String]) -> bool {
+    let takes_value = |word: &String| word.starts_with('-') && !FLAG.is_match(word);
+    let stands_alone = |pair: &[String]| matches!(pair, [before, word] if word.starts_with('$') && word != "$@" && !takes_value(before));
     let is_dots = |word: &String| word.contains("...") && !word.contains('/') || word.contains('\u{2026}');
     let ends_open = |word: &String| word.ends_with([',', '=', '\\']) || matches!(&**word, "-cpu" | "-smp" | "-machine");
-    argv.iter().any(is_dots) || argv.last().is_some_and(ends_open) || text.trim_end().ends_with('\\')
+    argv.iter().any(is_dots)
+        || argv.windows(2).any(stands_alone)
+        || argv.last().is_some_and(ends_open)
+        || text.trim_end().ends_with('\\')
 }
 
 /// A text with an option that a wrapped command line may lack, with options in variables, or with omissions.
@@ -262,6 +287,11 @@ static WRAPPED: Pattern = Pattern::new(concat!(
     "[ \\t]*\\n[ \\t]*(?P<value>[^ \\t\\n#-])",
 ));
 
+/// The lines of a text, with each command in one line.
+pub fn joined_lines(text: &str) -> String {
+    join_lines(if text.len() > MAX_TEXT { "" } else { text }).unwrap_or_default()
+}
+
 /// Joins the lines of a command: those that a backslash continues, those before an option, with comments between, and
 /// those between an option and its value.
 fn join_lines(text: &str) -> Option<String> {
@@ -276,7 +306,7 @@ fn join_lines(text: &str) -> Option<String> {
 /// A variable that a script sets to a plain text, and the use of one.
 static VARIABLE: Pattern = Pattern::new(concat!(
     r"(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=",
-    r#"(?:"(?P<text>[^"$`\\\n]*)"|(?P<word>[^ \t\r\n"'$`\\();&|]+))[ \t\r]*$"#,
+    r#"(?:"(?P<text>[^"$`\\\n]*)"|(?P<word>[^ \t\r\n"'$`\\();&|]+))[ \t\r]*(?:[ \t]#.*)?$"#,
 ));
 static USE: Pattern = Pattern::new(r"\$(?:\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))");
 /// Variables of one text, and the length of a value.
@@ -301,6 +331,50 @@ fn expanded(word: &str, text: &str) -> String {
     uses.replace_all(word, known).into_owned()
 }
 
+/// Options that a script gathers in an array or a text, all at once or piece by piece.
+static PIECE: Pattern = Pattern::new(concat!(
+    r"(?m)^[ \t]*(?:(?:export|local|declare(?:[ \t]+-[a-z]+)?)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\+?=",
+    r#"(?:\((?P<array>(?:"[^"]*"|'[^']*'|[^()"'])*)\)|"(?P<text>(?:[^"\\]|\\(?s:.))*)"|'(?P<plain>[^']*)')"#,
+));
+/// What such a variable had before.
+static OWN: Pattern = Pattern::new(r#"^[ \t\r\n]*"?\$\{?[A-Za-z0-9_]+(?:\[[@*]\])?\}?"?"#);
+/// The use of such a variable as words of their own.
+static WORDS: Pattern = Pattern::new(concat!(
+    r#"(?P<before>[ \t])"?\$(?:\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?:\[[@*]\])?\}"#,
+    r#"|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))"?"#,
+));
+/// Pieces of a script's options, and its length.
+const MAX_PIECES: usize = 64;
+const MAX_SCRIPT: usize = 64 * 1024;
+
+/// A command with the options that the text gathers in variables. What a script adds under a condition counts.
+fn with_gathered(command: &str, text: &str) -> String {
+    let is_script = command.contains('$') && text.len() <= MAX_SCRIPT;
+    let Some(words) = WORDS.regex().filter(|_| is_script) else { return command.to_owned() };
+    let pieces: Vec<(&str, String)> = PIECE
+        .captures_iter(text)
+        .take(MAX_PIECES)
+        .filter_map(|piece| {
+            let value = piece.name("array").or(piece.name("text")).or(piece.name("plain"))?.as_str();
+            let value = OWN.regex()?.replace(value, "");
+            let lines = value.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+            let lines = lines.filter(|line| !line.starts_with('#')).map(|line| line.trim_end_matches('\\'));
+            let options = lines.collect::<Vec<_>>().join(" ");
+            options
+                .trim_start()
+                .starts_with('-')
+                .then(|| (piece.name("name").map_or("", |name| name.as_str()), options))
+        })
+        .collect();
+    let gathered = |found: &Captures<'_>| {
+        let name = group(found, "braced").or_else(|| group(found, "bare"));
+        let own = pieces.iter().filter(|(of, _)| Some(*of) == name);
+        let all = own.fold(String::new(), |all, (_, value)| all + " " + value);
+        if all.is_empty() { found[0].to_owned() } else { all }
+    };
+    words.replacen(command, MAX_PIECES, gathered).into_owned()
+}
+
 /// JSON as `ps` shows it, without the quotes that keep a shell from taking those inside away.
 static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
 
@@ -311,16 +385,20 @@ fn find(text: &str) -> Option<Vec<String>> {
     joined.lines().rev().find_map(|line| {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
         let command = line.get(before.map(str::len).sum()..)?;
-        let argv = shell_words(&bare_json.replace_all(command, "$before'$json'$after"));
+        let command = with_gathered(command, text);
+        let argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
         let argv: Vec<String> = argv.iter().map(|word| expanded(word, &joined)).collect();
         argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some(argv)
     })
 }
 
 /// Options without a value.
-static FLAG: Pattern = Pattern::new(
-    "^--?(?:S|s|snapshot|nographic|nodefaults|no-[a-z-]+|daemonize|only-migratable|full-screen|usb|localtime)$",
-);
+static FLAG: Pattern = Pattern::new(concat!(
+    "^--?(?:S|s|snapshot|nographic|nodefaults|no-[a-z-]+|daemonize|only-migratable|full-screen|usb|localtime|",
+    "enable-kvm|sdl|curses|mem-prealloc|nodefconfig|preconfig|win2k-hack|rtc-td-hack)$",
+));
+/// The file or device of a disk.
+static IMAGE: Pattern = Pattern::new(r"^[!-+.-<>-~-]+\.(?i-u:qcow2?|img|raw|vmdk|vdi|vhdx?)$|^/dev/[a-z]");
 /// Options of QEMU that other texts are unlikely to contain.
 static KNOWN_OPTION: Pattern = Pattern::new(concat!(
     "^--?(?:name|machine|M|m|smp|cpu|device|drive|enable-kvm|accel|uuid|S|nodefaults|hda|cdrom|kernel|display|",

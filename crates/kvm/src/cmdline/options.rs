@@ -96,6 +96,7 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
             let pairs = pairs(value);
             command.name = get(&pairs, "guest", true).or(command.name.take());
             command.debug_threads |= get(&pairs, "debug-threads", false).is_some_and(|on| is_on(&on));
+            command.by_libvirt |= command.debug_threads && get(&pairs, "guest", false).is_some();
         }
         "uuid" => command.uuid = Some(value.to_ascii_lowercase()),
         "machine" | "M" => machine(command, value),
@@ -142,13 +143,14 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
         "object" => object(command, value),
         "device" => {
             let Some((driver, id, pairs)) = kind_and_id(value, "driver") else { return };
+            // A card without an id goes by its network, so that two of one model stay two.
+            let id = if id.is_empty() { get(&pairs, "netdev", false).unwrap_or_default() } else { id };
             let device = if id.is_empty() { driver.as_str() } else { &id };
             property(command, device, DRIVER, &driver);
             for (name, value) in &pairs {
                 property(command, device, name, value.as_deref().unwrap_or("on"));
             }
             disks::device(&mut command.disks, &driver, &id, &pairs);
-            command.virtio_scsi |= driver.starts_with("virtio-scsi");
             command.plugged_vcpus += u32::from(driver.ends_with("-cpu"));
         }
         // `-set device.net0.ioeventfd=off`
@@ -159,13 +161,6 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
             }
         }
         "append" => command.append = Some(sanitize(value, 512)),
-        "net" | "nic" => {
-            let pairs = pairs(value);
-            let is_nic = option == "nic" || pairs.first().is_some_and(|(kind, _)| kind == "nic");
-            if let Some(model) = get(&pairs, "model", false).filter(|_| is_nic) {
-                property(command, &get(&pairs, "id", false).unwrap_or_else(|| "nic".to_owned()), DRIVER, &model);
-            }
-        }
         "cdrom" | "fda" => drive_file(command, value),
         "hda" | "hdb" | "hdc" | "hdd" => {
             disks::drive(&mut command.disks, &pairs(&format!("file={},if=ide", value.replace(',', ",,"))));
@@ -179,6 +174,41 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
             }
         }
         _ => {}
+    }
+}
+
+/// The name of the card that QEMU makes where no option speaks of a network.
+pub const DEFAULT_CARD: &str = "QEMU's default";
+
+/// The cards of `-net nic` and `-nic`, and the default card. Where no option names a model a PC has its machine's own
+/// (`default_nic` in hw/i386/pc_piix.c and pc_q35.c).
+pub(super) fn cards(command: &mut QemuCommand, all: &[(&str, &str)]) {
+    let machine = command.machine.as_deref().unwrap_or("pc");
+    let default = match command.arch() {
+        None | Some("x86_64" | "i386") if machine.contains("q35") => Some("e1000e"),
+        None | Some("x86_64" | "i386") if machine.starts_with("pc") => Some("e1000"),
+        _ => None,
+    };
+    let mut count = 0;
+    for (option, value) in all {
+        let pairs = pairs(value);
+        let name = match (*option, pairs.first().map(|(kind, _)| kind.as_str())) {
+            ("net", Some("nic")) => "-net nic",
+            ("nic", Some("none")) => continue,
+            ("nic", _) => "-nic",
+            _ => continue,
+        };
+        count += 1;
+        let name = if count == 1 { name.to_owned() } else { format!("{name} {count}") };
+        let model = get(&pairs, "model", false).or_else(|| default.map(str::to_owned)).unwrap_or_default();
+        property(command, &get(&pairs, "id", false).unwrap_or(name), DRIVER, &model);
+    }
+    let is_said =
+        all.iter().any(|(option, _)| matches!(*option, "net" | "nic" | "netdev" | "nodefaults" | "readconfig"));
+    // Tools, which place devices at addresses, switch it off: a line of theirs without that is cut.
+    let by_tool = command.by_libvirt || all.iter().any(|(_, value)| value.contains(",addr="));
+    if let Some(model) = default.filter(|_| !is_said && !by_tool && command.memory.is_some()) {
+        property(command, DEFAULT_CARD, DRIVER, model);
     }
 }
 
@@ -248,6 +278,7 @@ fn numa(command: &mut QemuCommand, value: &str) {
 /// `[0]`.
 fn object(command: &mut QemuCommand, value: &str) {
     let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") else { return };
+    command.by_libvirt |= id == "masterKey0";
     if kind == "iothread" {
         command.iothreads.push(id);
     } else if kind.starts_with("memory-backend-") && get(&pairs, "policy", false).as_deref() == Some("bind") {

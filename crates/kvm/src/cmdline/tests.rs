@@ -229,7 +229,7 @@ fn drives_are_kept_by_the_names_of_their_files() {
          '{\"driver\":\"file\",\"filename\":\"/d/win7.img\",\"node-name\":\"n\"}'",
     )
     .unwrap();
-    assert_eq!(command.drive_files, ["virtio-win-0.1-81.iso", "Windows 7.iso", "win7.img"]);
+    assert_eq!(command.drive_files, ["virtio-win-0.1-81.iso", "win7.img", "Windows 7.iso"]);
 }
 
 #[test]
@@ -244,6 +244,7 @@ fn properties_of_devices_are_read_from_every_option() {
     assert_eq!(
         all,
         [
+            "net0.driver=virtio-net-pci",
             "net0.vectors=4",
             "d.event-idx=off",
             "vfio-pci.x-no-mmap=on",
@@ -336,4 +337,59 @@ fn variables_of_a_script_are_expanded() {
 fn a_build_with_a_suffix_is_qemu() {
     assert!(is_program("/opt/bin/qemu-kvm.patched") && !is_program("/tmp/qemu-kvm.log") && !is_program("qemu-kvm.x"));
     assert_eq!(parse_text("/opt/bin/qemu-kvm.patched -name web -smp 3").unwrap().vcpus(), Some(3));
+}
+
+/// The cards of a command line, as `device: model`.
+fn cards(text: &str) -> Vec<String> {
+    let command = parse_text(text).unwrap();
+    command.device_properties.iter().map(|card| format!("{}: {}", card.device, card.value)).collect()
+}
+
+#[test]
+fn qemus_default_cards_are_facts_of_a_whole_command_line() {
+    for (text, expected) in [
+        ("qemu-system-x86_64 -m 2G -enable-kvm -net nic -net user", &["-net nic: e1000"][..]),
+        ("qemu-system-x86_64 -m 2G -M q35 -nic user,hostfwd=tcp::2222-:22", &["-nic: e1000e"]),
+        ("kvm -m 2G -net nic,model=virtio -net nic -net user", &["-net nic: virtio", "-net nic 2: e1000"]),
+        ("qemu-system-x86_64 -m 2G -M pc-q35-8.1 -cpu host", &["QEMU's default: e1000e"]),
+        ("kvm -m 2G -device e1000,netdev=a -device e1000,netdev=b -netdev user,id=a", &["a: e1000", "b: e1000"]),
+        ("qemu-system-x86_64 -m 2G -nodefaults -cpu host", &[]),
+        ("qemu-system-x86_64 -m 2G -nic none", &[]),
+        ("qemu-system-x86_64 -m 2G -cpu host ...", &[]),
+        ("qemu-system-x86_64 -m 2G $NETWORK -cpu host", &[]),
+        ("qemu-system-aarch64 -M virt -m 2G -net nic -net user", &[]),
+    ] {
+        assert_eq!(cards(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_bare_image_is_the_first_disk() {
+    for text in ["kvm -m 2G debian.qcow2", "kvm -m 2G -enable-kvm /vm/a.img -snapshot", "kvm -m 2G -hda a.raw"] {
+        let command = parse_text(text).unwrap();
+        let drivers: Vec<_> = command.disks.iter().map(|disk| disk.driver.as_deref()).collect();
+        assert_eq!(drivers, [Some("ide")], "{text}");
+    }
+    // The device may come before its drive.
+    let command =
+        parse_text("kvm -device virtio-blk-pci,drive=d -drive if=none,id=d,file=a -drive id=e,file=b").unwrap();
+    let drivers: Vec<_> = command.disks.iter().map(|disk| disk.driver.as_deref()).collect();
+    assert_eq!(drivers, [Some("virtio-blk-pci"), Some("ide")]);
+    assert!(parse_text("kvm -m 2G -enable-kvm, and the rest is.img").unwrap().memory.is_some());
+}
+
+#[test]
+fn options_that_a_script_gathers_are_read() {
+    let array = "CORES=\"4\" # of the host\nargs=(\n  -enable-kvm -m 4096 # MiB\n  -cpu host,+invtsc\n  \
+        -smp \"$CORES\",cores=4\n  -device isa-applesmc,osk=\"words(c)more\"\n  # -net nic\n  \
+        -netdev user,id=net0 -device virtio-net-pci,netdev=net0,id=net0\n)\nargs+=( -name mac )\n\
+        qemu-system-x86_64 \"${args[@]}\"\n";
+    let command = parse_text(array).unwrap();
+    assert_eq!((command.accel.as_deref(), command.memory, command.vcpus()), (Some("kvm"), Some(4 << 30), Some(4)));
+    assert_eq!((command.name.as_deref(), command.is_cut), (Some("mac"), false));
+    let text = "OPTS=\"-m 2G -enable-kvm\"\nOPTS=\"$OPTS -cpu host,hv_time\"\nOPTS+=\" -smp 2\"\n\
+        qemu-system-x86_64 $OPTS -vga std\n";
+    let command = parse_text(text).unwrap();
+    assert_eq!((command.hv_time, command.vcpus(), command.is_cut), (Some(true), Some(2), false));
+    assert!(parse_text("qemu-system-x86_64 -m 2G $OPTS -vga std").unwrap().is_cut);
 }

@@ -159,6 +159,12 @@ pub struct DomainXml {
     pub os_id: Option<String>,
     /// Whether `OpenStack` nova wrote its metadata.
     pub nova: bool,
+    /// Whether `KubeVirt` did. Not recorded.
+    #[serde(skip)]
+    pub kubevirt: bool,
+    /// `<memtune><hard_limit>` in bytes, of a domain with a PCI device of the host. Not recorded.
+    #[serde(skip)]
+    pub limit_with_device: Option<u64>,
     /// `kvm`, `qemu`.
     pub domain_type: Option<String>,
     /// The most vCPUs that it may have (`<vcpu>`).

@@ -48,12 +48,16 @@ fn of_device(device: Node<'_, '_>) -> Vec<DeviceProperty> {
     let alias = inner(device, "alias", "name").map(|alias| short(&alias).to_owned());
     let name = alias.or(target).unwrap_or_else(|| kind.to_owned());
     let set = |key: &str, value: &str| DeviceProperty::new(&name, key, value, PropertyPlace::Devices);
-    let model = inner(device, "model", "type").filter(|_| kind == "interface");
+    let model = match kind {
+        "interface" => inner(device, "model", "type"),
+        "controller" => attribute(device, "model").filter(|model| model.starts_with("virtio-scsi")),
+        _ => None,
+    };
     let mut found: Vec<DeviceProperty> = model.iter().filter_map(|model| set(device_property::DRIVER, model)).collect();
     let Some(driver) = child(device, "driver") else { return found };
     found.extend(DRIVER.iter().filter_map(|key| set(key, &attribute(driver, key)?)));
     let virtio = model.is_some_and(|model| model.starts_with("virtio"));
-    if virtio && attribute(driver, "name").as_deref() == Some("qemu") {
+    if virtio && kind == "interface" && attribute(driver, "name").as_deref() == Some("qemu") {
         found.extend(set("vhost", "off"));
     }
     if kind == "interface" && attribute(driver, "txmode").as_deref() == Some("timer") {

@@ -50,13 +50,21 @@ fn domain(node: Node) -> DomainXml {
         let os = |node: &Node| node.tag_name().name() == "os" && node.attribute("id").is_some();
         attribute(named("metadata")?.descendants().find(os)?, "id")
     };
+    let written_by = |manager: &str| {
+        let spaces = named("metadata").into_iter().flat_map(elements).filter_map(|child| child.tag_name().namespace());
+        spaces.into_iter().any(|space| space.contains(manager))
+    };
+    let has_device = || {
+        let mut devices = named("devices").into_iter().flat_map(|devices| children(devices, "hostdev"));
+        devices.any(|device| device.attribute("type") == Some("pci"))
+    };
     let mut out = DomainXml {
         name: named("name").and_then(name),
         uuid: named("uuid").and_then(name).map(|uuid| uuid.to_ascii_lowercase()),
         os_id: os_id(),
-        nova: named("metadata").is_some_and(|metadata| {
-            elements(metadata).any(|child| child.tag_name().namespace().is_some_and(|name| name.contains(NOVA)))
-        }),
+        nova: written_by(NOVA),
+        kubevirt: written_by("kubevirt.io"),
+        limit_with_device: inside("memtune", "hard_limit").filter(|_| has_device()).and_then(|n| size(n, n.text()?)),
         domain_type: attribute(node, "type"),
         max_vcpus: value(node, "vcpu"),
         vcpus: named("vcpu").and_then(|vcpu| number(vcpu, "current")).or_else(|| value(node, "vcpu")),

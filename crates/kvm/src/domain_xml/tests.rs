@@ -202,8 +202,9 @@ fn properties_of_devices_are_read_with_their_place() {
     .unwrap();
     let all: Vec<_> =
         xml.device_properties.iter().map(|p| (p.device.as_str(), p.name.as_str(), p.value.as_str())).collect();
-    assert_eq!(all, [("vda", "ioeventfd", "off"), ("vda", "event-idx", "on"), ("nic", "vectors", "0")]);
-    assert_eq!(xml.device_properties[2].place, PropertyPlace::Override);
+    let card = ("net0", "driver", "virtio");
+    assert_eq!(all, [("vda", "ioeventfd", "off"), ("vda", "event-idx", "on"), card, ("nic", "vectors", "0")]);
+    assert_eq!(xml.device_properties[3].place, PropertyPlace::Override);
     assert_eq!(xml.disks[0].iothread, Some(2), "the first of several");
     // libvirt ignores it outside of QEMU's namespace.
     let other = "<domain><override><device alias='a'><frontend><property name='vectors' value='0'/></frontend></device>\

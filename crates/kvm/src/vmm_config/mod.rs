@@ -154,6 +154,9 @@ fn config(part: &Part) -> Option<VmmConfig> {
     let is_whole = is_whole(&keys) && !unread.iter().any(|(_, line)| line.contains("..") || line.contains('\u{2026}'));
     config.command = parse_argv(&argv(&keys, counted, is_whole));
     config.command.is_cut = !is_whole;
+    let device = keys.keys().find(|key| key.starts_with("hostpci"));
+    let least = keys.get("balloon").and_then(|least| least.parse().ok()).filter(|least| *least > 0);
+    config.command.ballooned = device.zip(least).map(|(device, least)| ((*device).to_owned(), least));
     config.guest_os = keys.get("ostype").map(|name| sanitize(name, 40)).filter(|name| name != "other");
     let affinity = keys.get("affinity").and_then(|list| CpuSet::parse(list).ok()).filter(|cpus| !cpus.is_empty());
     if let Some(cpus) = affinity {
@@ -178,7 +181,8 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool, is_whole: bool) -> Vec<Strin
     let first = |text: &str| text.split(',').next().unwrap_or_default().to_owned();
     // On Proxmox's hosts, which are x86 machines, QEMU emulates an Arm guest.
     let is_arm = get("arch") == Some("aarch64");
-    let mut argv = vec![if is_arm { "/usr/bin/qemu-system-aarch64" } else { "/usr/bin/kvm" }.to_owned()];
+    let program = if is_arm { "/usr/bin/qemu-system-aarch64" } else { "/usr/bin/kvm" };
+    let mut argv = vec![program.to_owned(), "-nodefaults".to_owned()];
     let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
     if let Some(name) = get("name") {
         add("-name", format!("{},debug-threads=on", name.replace(',', ",,")));

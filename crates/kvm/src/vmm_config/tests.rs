@@ -92,8 +92,8 @@ fn disks_and_network_cards_become_devices() {
         (Some("unsafe"), "tank:vm-105-disk-1")
     );
     assert_eq!((command.disks[1].cache.as_deref(), command.disks[1].iothread.as_deref()), (Some("none"), None));
-    let emulated: Vec<_> = command.device_properties.iter().map(|p| (p.device.as_str(), p.value.as_str())).collect();
-    assert_eq!(emulated, [("net0", "e1000"), ("scsihw", "lsi53c895a")]);
+    let devices: Vec<_> = command.device_properties.iter().map(|p| (p.device.as_str(), p.value.as_str())).collect();
+    assert_eq!(devices, [("net0", "e1000"), ("net1", "virtio-net-pci"), ("scsihw", "lsi53c895a")]);
     assert_eq!(command.qmp_sockets, ["/var/run/qemu-server/105.qmp"]);
     assert!(!command.is_cut && command.cpu_options == ["kvm64"], "Proxmox's default");
 }
@@ -154,7 +154,7 @@ fn a_fragment_typed_by_hand_is_read() {
         "agent: 1\nboot: order=scsi0\ncpu: host\nmemory: 4096\nname: web\nnet0: virtio=BC:24:11:00:00:01,bridge=vmbr0\n\
         scsi0: local-lvm:vm-7-disk-0,size=8G\nscsihw: virtio-scsi-single\n",
     );
-    assert!(c.command.virtio_scsi && c.command.disks.len() == 1);
+    assert!(c.command.device_properties[0].virtio().is_some() && c.command.disks.len() == 1);
     assert!(!looks_like("version: 3\ncpu: 2\nmemory: 512\nname: web\naffinity: none\n"));
 }
 

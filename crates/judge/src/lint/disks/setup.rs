@@ -9,8 +9,8 @@ struct Flaw {
     /// What shows it, if the disk has it.
     evidence: fn(&Context<'_>, &GuestContext<'_>, &DiskConfig<'_>) -> Option<String>,
     prose: Prose,
-    /// What mends it, and what does under Proxmox.
-    fixes: [&'static str; 2],
+    /// What mends it: in libvirt's XML, on QEMU's command line, under Proxmox.
+    fixes: [&'static str; 3],
 }
 
 /// The worst first.
@@ -24,15 +24,18 @@ static FLAWS: [Flaw; 5] = [
                 crash or a power cut of the host writes are missing that the guest took for done",
         },
         fixes: [
-            "Remove cache='unsafe' (QEMU: cache=unsafe, no-flush=on) from the <driver> of DISK",
+            "Remove cache='unsafe' from the <driver> of DISK",
+            "Remove cache=unsafe, or cache.no-flush=on, from the -drive or -blockdev of DISK",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,cache=unsafe//; s/^DISK: //p')\"",
         ],
     },
     Flaw {
         evidence: |_, guest, disk| {
             let bus = disk.bus.filter(|_| disk.is_ata() && takes_virtio(guest))?;
-            let bus = if disk.name.starts_with("sata") { "sata" } else { bus.trim_end_matches("-hd") };
-            Some(format!("on an emulated controller ({})", bus.to_uppercase()))
+            // The controller of a q35 machine is an AHCI.
+            let is_q35 = guest.config.machine.name.as_ref().is_some_and(|machine| machine.contains("q35"));
+            let is_sata = is_q35 && !disk.file.is_empty() || bus == "sata" || disk.name.starts_with("sata");
+            Some(format!("on an emulated controller ({})", if is_sata { "SATA" } else { "IDE" }))
         },
         prose: Prose {
             title: "The disk DISK hangs on an emulated IDE or SATA controller",
@@ -41,7 +44,8 @@ static FLAWS: [Flaw; 5] = [
                 virtio disk passes many requests with one notification, and an IOThread can serve it",
         },
         fixes: [
-            "Make DISK a virtio disk: bus='virtio' in its <target> and no <address> (QEMU: if=virtio, virtio-blk-pci)",
+            "Make DISK a virtio disk: bus='virtio' in its <target> and no <address>",
+            "",
             "options=$(qm config ID | sed -n 'DROPs/^DISK: [^,]*//p')\nboot=$(qm config ID | sed -n 's/^boot: //p')\n\
              qm set ID --delete DISK\nqm set ID --NEW VOLUME\"$options\"\n\
              [ -z \"$boot\" ] || qm set ID --boot \"$(echo \"$boot\" | sed s/DISK/NEW/)\"\n\
@@ -56,7 +60,8 @@ static FLAWS: [Flaw; 5] = [
             why: "The main loop serves timers, the monitor and other devices as well, and each waits for the rest",
         },
         fixes: [
-            "Add <iothreads>1</iothreads>, and iothread='1' to the <driver> of DISK (QEMU: -object iothread)",
+            "Add <iothreads>1</iothreads>, and iothread='1' to the <driver> of DISK",
+            "Add -object iothread,id=iothread0, and iothread=iothread0 to the -device of DISK",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/^DISK: //p'),iothread=1\"",
         ],
     },
@@ -73,8 +78,10 @@ static FLAWS: [Flaw; 5] = [
                 its data as safe. Some want it, for guests without flushes or by nova's disk_cachemodes",
         },
         fixes: [
-            "Set cache='none' (QEMU: cache=none and no write-cache=off; where the file system lacks O_DIRECT, \
-                writeback) in the <driver> of DISK, if its guest's system sends flushes, as all do since about 2010",
+            "Set cache='none' (where the file system lacks O_DIRECT, writeback) in the <driver> of DISK, if its guest's \
+                system sends flushes, as all do since about 2010",
+            "Set cache=none (where the file system lacks O_DIRECT, writeback) in the -drive of DISK, and no \
+                write-cache=off in its -device, if its guest's system sends flushes, as all do since about 2010",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,cache=[a-z]*//; s/^DISK: //p')\"",
         ],
     },
@@ -91,7 +98,8 @@ static FLAWS: [Flaw; 5] = [
                 for a block device that is opened past the page cache directly, with aio=native or io_uring",
         },
         fixes: [
-            "Set io='native' or io='io_uring' (QEMU: aio=) in the <driver> of DISK",
+            "Set io='native' or io='io_uring' in the <driver> of DISK",
+            "Set aio=native or aio=io_uring in the -drive of DISK",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,aio=threads//; s/^DISK: //p')\"",
         ],
     },
@@ -125,16 +133,39 @@ pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 }
 
 fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &[DiskConfig<'_>]) -> Fix {
-    let needs = if flaw.fixes[1].contains("NEW") { fixes::VIRTIO_FIRST } else { fixes::POWER_CYCLE };
-    let is_plain = disk.name.bytes().all(|b| b.is_ascii_alphanumeric());
-    let Some(id) = guest.proxmox_id().filter(|_| is_plain) else {
-        return fixes::advice(flaw.fixes[0].replace("DISK", disk.name)).needing(needs);
+    let has_scsi = guest.has_virtio("virtio-scsi");
+    let takes_drivers = |bus: &str| bus.starts_with("virtio") || bus.starts_with("scsi") && has_scsi;
+    let [in_xml, by_hand, proxmox] = flaw.fixes;
+    let needs = match proxmox.contains("NEW") {
+        true => fixes::virtio_needs(guest, disks.iter().any(|disk| disk.bus.is_some_and(takes_drivers))),
+        false => fixes::POWER_CYCLE,
+    };
+    let id = match guest.owner() {
+        Owner::Libvirt => return fixes::advice(in_xml.replace("DISK", disk.name)).needing(needs),
+        Owner::Proxmox(id) if disk.name.bytes().all(|b| b.is_ascii_alphanumeric()) => id,
+        _ if by_hand.is_empty() => return virtio_by_hand(guest, disk, needs),
+        _ => return fixes::advice(by_hand.replace("DISK", disk.name)).needing(needs),
     };
     let is_free = |name: &String| !disks.iter().any(|disk| disk.name == name);
-    let has_scsi = guest.domain.facts.command.as_ref().is_some_and(|command| command.virtio_scsi);
     // virtio-blk tells the guest nothing of the medium.
     let (bus, drop) = if has_scsi { ("scsi", "") } else { ("virtio", "s/,ssd=[01]//; ") };
     let new = (0..16).map(|n| format!("{bus}{n}")).find(is_free).unwrap_or_default();
-    let text = flaw.fixes[1].replace("DROP", drop).replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
+    let text = proxmox.replace("DROP", drop).replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
     fixes::command(text.replace("VOLUME", &fixes::shell::quoted(disk.file))).needing(needs)
+}
+
+/// A disk of QEMU's command line on virtio: on the SCSI controller of virtio, if there is one.
+fn virtio_by_hand(guest: &GuestContext<'_>, disk: &DiskConfig<'_>, needs: &str) -> Fix {
+    let device = if guest.has_virtio("virtio-scsi") { "scsi-hd" } else { "virtio-blk-pci" };
+    let file = fixes::shell::quoted(&disk.file.replace(',', ",,"));
+    let (option, place) = match disk.bus {
+        Some(driver) if driver.starts_with("ide-") => {
+            (format!("-device {device},drive={}", fixes::shell::quoted(disk.drive)), format!("its -device {driver}"))
+        }
+        _ if device == "scsi-hd" => {
+            (format!("-drive file={file},if=none,id=disk0 -device scsi-hd,drive=disk0"), "-hda or its -drive".into())
+        }
+        _ => (format!("-drive file={file},if=virtio"), "-hda or its -drive".into()),
+    };
+    fixes::qemu(guest, option).needing(&format!("in place of {place}, whose other settings stay; {needs}"))
 }

@@ -13,11 +13,16 @@ const NOVA_PLACES: &str = "nova places this guest and writes its XML: its next h
 const NOVA_WRITES: &str = "nova writes this guest's XML, and its next hard reboot or migration undoes changes by \
     `virsh`: to keep it, set the property of its image or flavor that stands for it";
 
+const KUBEVIRT_WRITES: &str = "KubeVirt writes this guest's XML anew at each start, without changes by `virsh`: set \
+    it in the domain of its VirtualMachine (spec.template.spec.domain: cpu, clock.timer, features.hyperv, devices)";
+
+/// Whether a fix changes what libvirt keeps.
+fn by_virsh(fix: &Fix) -> bool {
+    fix.kind == FixKind::LibvirtXml || fix.text.starts_with("virsh ") || fix.text.contains("<emulatorpin>")
+}
+
 /// Fixes for a guest of nova, which undoes changes by `virsh`.
 pub(crate) fn for_nova(mut fix: Vec<Fix>) -> Vec<Fix> {
-    let by_virsh = |fix: &Fix| {
-        fix.kind == FixKind::LibvirtXml || fix.text.starts_with("virsh ") || fix.text.contains("<emulatorpin>")
-    };
     let places = ["<cputune>", "<numatune>", "<topology", "<numa>", "pin ", "pin>"];
     if fix.iter().any(|fix| by_virsh(fix) && places.iter().any(|word| fix.text.contains(word))) {
         fix.retain(|fix| !by_virsh(fix));
@@ -38,6 +43,8 @@ pub(crate) struct Surroundings {
     proxmox: Option<String>,
     /// nova runs the guest.
     nova: bool,
+    /// `KubeVirt` does.
+    kubevirt: bool,
     /// libvirt forgets it when it ends.
     transient: bool,
 }
@@ -52,6 +59,7 @@ impl Surroundings {
         Self {
             proxmox: one.and_then(GuestContext::proxmox_id).map(str::to_owned),
             nova: one.is_some_and(GuestContext::is_of_nova),
+            kubevirt: one.is_some_and(GuestContext::is_of_kubevirt),
             transient: one.is_some_and(is_transient),
             libvirt: guests.is_empty() || guests.iter().any(|g| g.config.libvirt != Some(false)),
             other_vmm: (!guests.is_empty() && !guests.iter().any(is_qemu)).then(|| match one {
@@ -75,6 +83,8 @@ impl Surroundings {
         }
         if self.nova {
             finding.fix = for_nova(finding.fix);
+        } else if self.kubevirt && finding.fix.iter().any(|fix| by_virsh(fix) || fix.text.contains("='")) {
+            finding.fix.push(advice(KUBEVIRT_WRITES));
         }
         if let Some(id) = &self.proxmox {
             let options = finding.fix.iter_mut().filter(|fix| fix.kind == FixKind::QemuOption);

@@ -15,7 +15,9 @@ pub(crate) fn argument(guest: &GuestContext<'_>, features: &[String]) -> Fix {
     let by_hand = guest.config.cpu_argument.as_deref();
     // The command line of a guest whose manager is unknown may be anything.
     let known = guest.config.libvirt.is_some() || by_hand.is_some();
-    let before = by_hand.unwrap_or(DEFAULT_MODEL);
+    // What a guest of KVM should have in place of QEMU's default.
+    let default = if guest.emulated.is_some() { DEFAULT_MODEL } else { "host" };
+    let before = by_hand.unwrap_or(default);
     if !known {
         return qemu(guest, format!("-cpu host,{}", features.join(","))).needing(ADD_TO_CPU);
     }

@@ -2,7 +2,7 @@
 
 use super::{advice, command, cpu, libvirt_advice, timer, xml};
 use crate::lint::prelude::*;
-use crate::model::drive_files;
+use crate::model::{CpuPlace, drive_files};
 use kvm::hyperv::{self, Enlightenment};
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
@@ -20,6 +20,9 @@ const TOO_OLD: &str = "This Windows has no Hyper-V clock: remove /usepmtimer fro
 const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
 const NOT_OFFERED: &str = "not proposed, because this host does not offer it (virsh domcapabilities), and with it the \
     guest would not start; a newer kernel with CONFIG_KVM_HYPERV, or a newer QEMU, may offer it";
+/// `windows_version` and `get_hyperv_enlightenments` of Proxmox's PVE/QemuServer.
+const OSTYPE: &str = "win11 for Windows 11 and Server 2022 or later: Proxmox then adds these enlightenments, and takes \
+    the HPET away; shut the guest down and start it again";
 const BOOT_SETTINGS: &str =
     "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
 const BOOT_SETTINGS_NEED: &str = "run it inside the guest as administrator, then restart";
@@ -37,7 +40,7 @@ pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static s
 
 /// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V clock.
 pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
-    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista", "winxp"];
+    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "vista", "wxp", "w2k3", "w2k8", "winxp", "windowsxp"];
     os_contains(guest, &old) && !os_contains(guest, &["2k8r2", "2k12", "2k16", "2k19", "2k22", "2k25"])
 }
 
@@ -46,7 +49,7 @@ pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
 fn os_contains(guest: &GuestContext<'_>, words: &[&str]) -> bool {
     let facts = &guest.domain.facts;
     let contains = |name: &str| {
-        let name = name.to_ascii_lowercase().replace([' ', '_'], "");
+        let name = name.to_ascii_lowercase().replace([' ', '_', '-'], "");
         words.iter().any(|word| name.contains(word))
     };
     if let Some(os) = &facts.guest_os {
@@ -116,6 +119,11 @@ fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
 
 /// Libvirt's elements, or QEMU's flags.
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
+    let is_named = guest.domain.facts.guest_os.as_ref().is_some_and(|os| os.value.starts_with('w'));
+    let decides = guest.config.cpu_place != CpuPlace::CommandLine(2) && !guest.config.hypervisor_hidden;
+    if let Some(id) = guest.proxmox_id().filter(|_| names.contains(&hyperv::CLOCK) && decides && !is_named) {
+        return vec![command(format!("qm set {id} --ostype win10")).needing(OSTYPE)];
+    }
     let hidden = Some(SHOW_HYPERVISOR).filter(|_| guest.config.hypervisor_hidden);
     let flag = |name: &&str| format!("hv-{}=on", hyperv::find(name).map_or(*name, |known| known.flag));
     let flags: Vec<String> = hidden.map(|_| "hypervisor=on".into()).into_iter().chain(names.iter().map(flag)).collect();

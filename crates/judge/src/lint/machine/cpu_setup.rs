@@ -1,7 +1,8 @@
 //! How a guest's CPUs are set up: a model that hides what the host has, and sockets that its system does not use.
 
+use crate::figures::bytes;
 use crate::lint::prelude::*;
-use crate::model::GuestKind;
+use crate::model::{GuestKind, drive_files};
 use kvm::cmdline::QemuCommand;
 use kvm::domain_xml::GuestNumaCell;
 use kvm::pattern::Pattern;
@@ -9,10 +10,19 @@ use std::collections::BTreeSet;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
 const MINIMAL: &[&str] = &["qemu64", "kvm64", "qemu32", "kvm32"];
+const GIB: u64 = 1 << 30;
 /// The sockets that a Windows client uses at most: Home one, Pro, Education and Enterprise two.
 const CLIENT_SOCKETS: u32 = 2;
 const ONE_NUMBER: &str = "Say the same number of vCPUs in <vcpu>, <topology> and <numa>, with one <vcpupin> for each \
     from vCPU 0 on (virsh edit)";
+const LOCKED: Prose = Prose {
+    title: "A passed-through device locks all of the guest's memory, which the configuration does not allow for",
+    problem: "memory setup and passthrough",
+    why: "The device reaches the guest's memory by DMA at any time, so QEMU locks all of it. Ballooning then takes \
+        memory from the guest and gives none to the host; a limit below the memory and what QEMU needs beside it keeps \
+        the guest from starting, or has it killed",
+};
+const RAISE_LIMIT: &str = "Raise <hard_limit> to the guest's memory and at least 1 GiB, or take it out";
 /// A vCPU with less CPU time is not used, percent.
 const UNUSED: f64 = 1.0;
 const HOST_INSTEAD: &str = "instead, for a guest that never migrates, as with a passed-through device; not where \
@@ -108,9 +118,34 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) });
 }
 
+/// What the configuration says of memory that a passed-through device locks.
+fn locked(guest: &GuestContext<'_>) -> Option<Finding> {
+    let (facts, memory) = (&guest.domain.facts, guest.config.memory?);
+    let limit = facts.xml.as_ref().and_then(|xml| xml.value.limit_with_device).filter(|limit| *limit < memory + GIB);
+    let balloon = facts.command.as_ref().and_then(|command| command.ballooned.as_ref());
+    let balloon = balloon.filter(|(_, least)| least << 20 < memory).zip(guest.proxmox_id());
+    let all = bytes(memory);
+    let (evidence, fix) = match (limit, balloon) {
+        (Some(limit), _) => {
+            let limit = bytes(limit);
+            let evidence = format!("<hard_limit> is {limit}, and the guest has {all} of memory and a <hostdev>");
+            (evidence, fixes::libvirt_advice(RAISE_LIMIT))
+        }
+        (None, Some(((device, least), id))) => {
+            let evidence = format!("{device} locks all {all} of memory, and balloon: {least} lets Proxmox take some");
+            (evidence, fixes::command(format!("qm set {id} --balloon 0")))
+        }
+        (None, None) => return None,
+    };
+    let severity = if limit.is_some() { Severity::Warning } else { Severity::Info };
+    let fix = vec![fix.needing(fixes::POWER_CYCLE)];
+    Some(Finding::new(severity, Confidence::Medium, vec![evidence], fix).saying(LOCKED))
+}
+
 /// Parts of the XML that contradict each other. libvirt refuses the first two (`qemuValidateDomainDef`) and ignores
 /// pins of vCPUs that are not there (`virDomainVcpuPinDefParseXML`).
 pub(super) fn contradictions(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    locked(guest).into_iter().for_each(|found| verdicts.find(found));
     let Some(xml) = guest.domain.facts.xml.as_ref().map(|xml| &xml.value) else { return };
     // libvirt has started a guest that runs.
     let Some(vcpus) = xml.max_vcpus.filter(|_| ctx.is_file()) else { return };
@@ -143,16 +178,18 @@ pub(super) fn contradictions(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     verdicts.find(Finding::new(severity, confidence, evidence, vec![fixes::libvirt_advice(ONE_NUMBER)]));
 }
 
-/// A client in Proxmox's name of a system, or in the name of a guest.
+/// A client in Proxmox's name of a system, or in the name of a guest or of a drive.
 static CLIENT_NAME: Pattern = Pattern::new("(?i-u:win(?:dows)?[ _-]?(?:7|8|10|11))(?:[^0-9]|$)");
 
 /// Whether the guest's system is a Windows client: true where libosinfo's id says so, false where it may be a server;
 /// `None` for any other system.
 fn client(guest: &GuestContext<'_>) -> Option<bool> {
-    let known = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase());
-    let os = known.as_deref().unwrap_or(guest.name());
-    if let Some((_, version)) = os.split_once("microsoft.com/win/") {
-        return matches!(version, "7" | "8" | "8.1" | "10" | "11").then_some(true);
+    let Some(os) = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase()) else {
+        let mut names = drive_files(&guest.domain.facts).into_iter().chain([guest.name()]);
+        return names.any(|name| CLIENT_NAME.is_match(name)).then_some(false);
+    };
+    match os.split_once("microsoft.com/win/") {
+        Some((_, version)) => matches!(version, "7" | "8" | "8.1" | "10" | "11").then_some(true),
+        None => CLIENT_NAME.is_match(&os).then_some(false),
     }
-    CLIENT_NAME.is_match(os).then_some(false)
 }

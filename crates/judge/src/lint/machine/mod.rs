@@ -172,7 +172,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "libvirt refuses to start a guest whose topology or cells do not fit its vCPUs, and ignores pins of vCPUs \
             that are not there. With parts of a core on two nodes the guest's kernel misreads its topology",
         thresholds: &[],
-        limits: "The vCPUs in the XML alone. In parts of an XML, which may be of several guests, an info",
+        limits: "The vCPUs in the XML, and memory that a passed-through device locks (<hard_limit>, Proxmox's \
+            balloon). In parts of an XML, which may be of several guests, an info",
         fix: "The domain's XML, after a power cycle",
         links: &[links::CPU_TUNING, links::CPU_MODEL],
     }),

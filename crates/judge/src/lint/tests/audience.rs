@@ -127,7 +127,15 @@ fn everything(vcpu: u32, thread: Thread, machine: Machine) -> Thread {
 }
 
 const DISK: &str = "<devices><disk><target dev='hda' bus='ide'/><iotune><total_iops_sec>100</total_iops_sec></iotune>\
-    </disk></devices>";
+    </disk><disk><driver cache='unsafe'/><target dev='vdb' bus='virtio'/></disk><disk><driver cache='writethrough'/>\
+    <target dev='vdc' bus='virtio'/></disk><disk type='block'><driver cache='none' io='threads'/>\
+    <target dev='vdd' bus='virtio'/></disk><interface type='bridge'><model type='e1000'/></interface>\
+    <interface type='bridge'><model type='virtio'/><driver ioeventfd='off'/></interface></devices>";
+/// The same as options of QEMU, the first disk without its device.
+const OPTIONS: &str = "-drive file=/b,if=none,id=b,cache=unsafe -device ide-hd,drive=b,id=sata1 -drive \
+    file=/c,if=none,id=c,cache=writethrough -device virtio-blk-pci,drive=c,id=virtio0 -drive \
+    file=/dev/d,if=none,id=d,cache=none,aio=threads -device virtio-blk-pci,drive=d,id=virtio1 -device lsi53c895a,id=l \
+    -device e1000,id=net0 -device virtio-net-pci,id=net1,ioeventfd=off -net nic,model=rtl8139 -netdev user,id=n";
 
 /// A disk at its limit, full, flushing and failing.
 fn disk() -> DiskSample {
@@ -175,7 +183,7 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
                 if manager == Manager::Proxmox { "-qmp unix:/var/run/qemu-server/100.qmp,server=on" } else { "" };
             let text = format!(
                 "qemu-system-{} -machine {cpu} -m 4G -smp 4 {monitor} -drive \
-                file=/a,if=ide,id=hda,throttling.iops-total=100",
+                file=/a,if=ide,id=hda,throttling.iops-total=100 {OPTIONS}",
                 machine.arch()
             );
             (f.command, f.uuid) = (Some(Arc::new(cmdline::parse_text(&text).unwrap())), None);
@@ -241,7 +249,13 @@ fn foreign(manager: Manager, machine: Machine) -> Vec<&'static str> {
         }
     };
     if manager != Manager::Libvirt {
-        words.extend(["virsh", "libvirt", "<emulatorpin", "<memory", "<features", "<timer", "</"]);
+        words.extend(["virsh", "libvirt", "<"]);
+    }
+    if manager != Manager::Proxmox {
+        words.extend(["qm set", "qm config", "Proxmox", "args:"]);
+    }
+    if manager == Manager::Libvirt {
+        words.extend(["-device ", "-drive ", "-netdev ", "if=virtio"]);
     }
     if matches!(manager, Manager::Other(_)) {
         words.extend(["QEMU", "qemu-system", "pgrep -o qemu", "-device ", "-machine ", "-overcommit ", "-cpu "]);
@@ -286,4 +300,13 @@ fn a_finding_speaks_of_what_its_host_and_guest_have() {
     assert!(proxmox, "no finding names Proxmox's own command");
     let silent: Vec<RuleId> = rules_of_table().filter(|name| !fired.contains(name)).collect();
     assert!(silent.len() <= 24, "rules that this host does not wake: {silent:?}");
+}
+
+#[test]
+fn kubevirt_takes_its_settings_in_a_virtual_machine() {
+    let metadata = "<metadata><kubevirt xmlns='http://kubevirt.io'><uid>1</uid></kubevirt></metadata>";
+    let report = of_file(&on(Guest::new("g", 5).linux(&format!("{metadata}{DISK}"))).first());
+    assert!(get(&report, RuleId::DiskSetup).fix.iter().any(|fix| fix.text.contains("VirtualMachine")), "{report:#?}");
+    let report = of_file(&on(Guest::new("g", 5).linux(DISK)).first());
+    assert!(get(&report, RuleId::DiskSetup).fix.iter().all(|fix| !fix.text.contains("VirtualMachine")));
 }

@@ -224,3 +224,59 @@ fn an_emulated_card_is_named_where_nothing_is_measured() {
         .vcpus(1, |v, t| t.on(v).access(Space::Mmio, 0xfeb8_3818, Direction::Write, 5.0, Some(6.0)).userspace(6, 5.0));
     silent(&judge(&on(guest).model()), RuleId::EmulatedDevice);
 }
+
+/// The fixes of a guest that was started with these options, or by Proxmox.
+fn fixes_of(rule: RuleId, options: &str) -> Vec<Fix> {
+    let command = cmdline::parse_text(&format!("qemu-system-x86_64 -enable-kvm -cpu host -m 2G {options}")).unwrap();
+    let guest = Guest::new("g", 5).facts(|f| f.command = Some(Arc::new(command)));
+    let report = of_file(&on(guest).first());
+    report.findings.into_iter().filter(|found| found.rule == rule).flat_map(|found| found.fix).collect()
+}
+
+#[test]
+fn a_fix_fits_what_is_there() {
+    let proxmox = "-nodefaults -qmp unix:/var/run/qemu-server/100.qmp,server=on";
+    for (options, text, drivers) in [
+        ("-net nic -net user", "Start QEMU with model=virtio-net-pci for -net nic, in place of e1000", true),
+        ("-M q35", "-nic user,model=virtio-net-pci", true),
+        (
+            "-device virtio-net-pci,netdev=a -netdev user,id=a -device rtl8139,netdev=b",
+            "Start QEMU with virtio-net-pci in place of rtl8139 for the device b",
+            false,
+        ),
+        (
+            "-device lsi53c895a,id=l -nic none",
+            "Start QEMU with virtio-scsi-pci in place of lsi53c895a for the device l",
+            true,
+        ),
+        (&format!("{proxmox} -device lsi53c895a,id=scsihw"), "qm set 100 --scsihw virtio-scsi-single", true),
+    ] {
+        let fix = fixes_of(RuleId::EmulatedDevice, options);
+        assert_eq!(fix.iter().map(|fix| fix.text.as_str()).collect::<Vec<_>>(), [text], "{options}");
+        assert_eq!(fix[0].needs.as_ref().unwrap().contains("first install the virtio drivers"), drivers, "{options}");
+    }
+    for (options, text) in [
+        ("-nic none disk.qcow2", "-drive file=disk.qcow2,if=virtio"),
+        ("-nic none -drive file=a,if=none,id=d -device ide-hd,drive=d", "-device virtio-blk-pci,drive=d"),
+        (
+            "-nic none -hda a.img -device virtio-scsi-pci",
+            "-drive file=a.img,if=none,id=disk0 -device scsi-hd,drive=disk0",
+        ),
+        (
+            "-nic none -device virtio-scsi-pci -drive file=a,if=none,id=d -device ide-hd,drive=d",
+            "-device scsi-hd,drive=d",
+        ),
+    ] {
+        assert_eq!(fixes_of(RuleId::DiskSetup, options)[0].text, text, "{options}");
+    }
+    let linux = fixes_of(RuleId::DiskSetup, "-nic none -hda ubuntu.img");
+    assert!(linux[0].needs.as_ref().unwrap().contains("Linux has the drivers"), "{linux:?}");
+}
+
+#[test]
+fn a_disk_of_a_q35_machine_is_on_sata() {
+    let command = cmdline::parse_text("qemu-system-x86_64 -M q35 -enable-kvm -m 2G -hda a.img").unwrap();
+    let guest = Guest::new("g", 5).facts(|f| f.command = Some(Arc::new(command)));
+    let report = of_file(&on(guest).first());
+    assert_eq!(get(&report, RuleId::DiskSetup).evidence[0], "disk a.img of g: on an emulated controller (SATA)");
+}

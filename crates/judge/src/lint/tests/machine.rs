@@ -368,3 +368,29 @@ fn heat_that_throttles() {
     fires(&report, RuleId::HostFrequency, Severity::Info);
     assert!(get(&report, RuleId::HostFrequency).evidence[0].contains("CPU 3 most often: 7 in 5 s"), "{report:#?}");
 }
+
+#[test]
+fn a_passed_through_device_locks_the_guests_memory() {
+    let of = |guest: Guest| of_file(&on(guest).first());
+    let xml = |limit: &str, device: &str| {
+        let xml = format!(
+            "<memory unit='GiB'>8</memory><memtune><hard_limit unit='GiB'>{limit}</hard_limit></memtune><devices>\
+             <hostdev mode='subsystem' type='{device}'/></devices>"
+        );
+        of(Guest::new("g", 5).linux(&xml))
+    };
+    fires(&xml("8", "pci"), RuleId::ConfigConflict, Severity::Warning);
+    silent(&xml("12", "pci"), RuleId::ConfigConflict);
+    silent(&xml("8", "usb"), RuleId::ConfigConflict);
+    let proxmox = |keys: &str| {
+        let config =
+            format!("cores: 2\nmemory: 8192\nostype: l26\nscsi0: a:vm-100-disk-0\nscsihw: virtio-scsi-pci\n{keys}");
+        let mut all = kvm::vmm_config::parse(&config);
+        of(Guest::new("g", 5).facts(|f| f.command = Some(Arc::new(all.remove(0).command))))
+    };
+    let report = proxmox("balloon: 2048\nhostpci0: 0000:01:00,pcie=1\n");
+    fires(&report, RuleId::ConfigConflict, Severity::Info);
+    assert_eq!(get(&report, RuleId::ConfigConflict).fix[0].text, "qm set 100 --balloon 0");
+    silent(&proxmox("balloon: 0\nhostpci0: 0000:01:00\n"), RuleId::ConfigConflict);
+    silent(&proxmox("balloon: 2048\n"), RuleId::ConfigConflict);
+}

@@ -367,3 +367,26 @@ fn a_windows_that_cannot_see_the_hypervisor_uses_no_enlightenment() {
     let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix[0].text.contains("name='hypervisor'") && f.fix[0].text.contains("<stimer"), "{:?}", f.fix);
 }
+
+#[test]
+fn a_name_makes_a_guest_windows_with_low_confidence() {
+    let of = |name: &str, options: &str| {
+        let command = kvm::cmdline::parse_text(&format!("kvm -m 4G -cpu host -nic none {options}")).unwrap();
+        of_file(&on(Guest::new(name, 5).facts(|f| f.command = Some(Arc::new(command)))).first())
+    };
+    let found = of("Windows-10-Pro", "");
+    assert_eq!(get(&found, RuleId::WindowsEnlightenments).confidence, Confidence::Low);
+    fires(
+        &of("g", "-drive file=Win10.qcow2,if=virtio -cdrom virtio-win.iso"),
+        RuleId::WindowsEnlightenments,
+        Severity::Info,
+    );
+    for (name, options) in
+        [("windows-vista", ""), ("g", "-hda windows-vista.img"), ("macOS", "-hda win10.img"), ("web", "")]
+    {
+        silent(&of(name, options), RuleId::WindowsEnlightenments);
+    }
+    // Proxmox adds them for its name of the system.
+    let report = of("win10", "-qmp unix:/var/run/qemu-server/100.qmp,server=on");
+    assert_eq!(get(&report, RuleId::WindowsEnlightenments).fix[0].text, "qm set 100 --ostype win10");
+}

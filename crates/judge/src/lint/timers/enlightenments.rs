@@ -34,7 +34,7 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     if !incomplete.is_empty() {
         return verdicts.find(refused(guest, &incomplete));
     }
-    if !guest.kind.windows(Confidence::Medium) || hyperv::too_old(guest) {
+    if !guest.kind.windows(Confidence::Low) || hyperv::too_old(guest) {
         return;
     }
     let hidden = guest.config.hypervisor_hidden;
@@ -52,11 +52,7 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         _ if io.is_none() => return verdicts.cannot_tell(NOT_SHOWN),
         _ => Some(TIMERS_NOT_SHOWN),
     };
-    let confidence = match guest.kind.sure {
-        _ if missing.is_empty() && !hidden => Confidence::Low,
-        Confidence::High => Confidence::High,
-        _ => Confidence::Medium,
-    };
+    let confidence = if missing.is_empty() && !hidden { Confidence::Low } else { guest.kind.sure };
     let evidence = known([
         io.as_ref().map(|io| io.describe(guest, "port exits", "")),
         io.as_ref().map(|_| {
@@ -97,6 +93,9 @@ fn decided_elsewhere(guest: &GuestContext<'_>) -> Option<String> {
             "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, <hyperv> and the \
                  hypervclock timer of the XML have no effect"
         )),
+        CpuPlace::CommandLine(count) if count > 1 && guest.proxmox_id().is_some() => {
+            Some(format!("args: has a -cpu of its own, which replaces all that cpu: and ostype: make: '{argument}'"))
+        }
         CpuPlace::CommandLine(count) if count > 1 => {
             Some(format!("the command line has {count} -cpu options, and QEMU takes the last one: '{argument}'"))
         }
