@@ -365,9 +365,10 @@ fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
     if listed.len() > 1 || listed.iter().any(|(pid, _)| pid.is_some()) {
         return Ok(listed);
     }
+    // Of several starts of one guest, as in its log, the last counts.
     let scripts = named(&cmdline::joined_lines(text));
-    let names: BTreeSet<_> = scripts.iter().map(|(_, command)| command.name.clone()).collect();
-    if scripts.len() > 1 && names.len() == scripts.len() {
+    let names: BTreeSet<_> = scripts.iter().map(|(_, command)| &command.name).collect();
+    if names.len() > 1 && names.len() == scripts.len() {
         return Ok(scripts);
     }
     Ok(vec![(None, cmdline::parse_text(text).map_err(|e| e.to_string())?)])

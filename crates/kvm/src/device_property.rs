@@ -46,16 +46,16 @@ impl DeviceProperty {
             other => other,
         };
         let property = Self { device: sanitize(device, 80), name, value: sanitize(value, 80), place };
-        let is_known = property.virtio().is_some() || EFFECTS.iter().any(|(known, ..)| *known == property.name);
+        let is_known = KINDS.iter().any(|kind| property.is_device(kind))
+            || EFFECTS.iter().any(|(known, ..)| *known == property.name);
         (is_known || property.cost().is_some()).then_some(property)
     }
 
-    /// What a device of virtio is, if it is a network card or a SCSI controller: `virtio-net-pci`. The `virtio` of an
-    /// `<interface>` and of `-nic` is a card.
-    pub fn virtio(&self) -> Option<&str> {
+    /// Whether it is the model of a device of this [kind](KINDS). The `virtio` of an `<interface>` and of `-nic` is a
+    /// network card.
+    pub fn is_device(&self, kind: &str) -> bool {
         let model = if self.value == "virtio" { "virtio-net" } else { &self.value };
-        let is_kept = ["virtio-net", "virtio-scsi"].iter().any(|kind| model.starts_with(kind));
-        (self.name == DRIVER && is_kept).then_some(model)
+        self.name == DRIVER && model.starts_with(kind)
     }
 
     /// What the value costs; `None` where it is as it should be.
@@ -71,6 +71,9 @@ impl DeviceProperty {
 
 /// The name under which the device's model is kept, if QEMU emulates it: `-device e1000`, `<model type='e1000'/>`.
 pub const DRIVER: &str = "driver";
+
+/// Devices that tell something of their guest: that it has drivers of virtio, or is a macOS.
+const KINDS: [&str; 3] = ["virtio-net", "virtio-scsi", "isa-applesmc"];
 
 /// Network cards and SCSI controllers that QEMU emulates, as the names of its devices begin (hw/net, hw/scsi); each has
 /// a counterpart of virtio.
@@ -140,6 +143,6 @@ mod tests {
         assert!(of("event_idx", "false").unwrap().cost().is_some() && of("vectors", "0x0").unwrap().cost().is_some());
         assert_eq!(of("vectors", "4").unwrap().cost(), None);
         assert!(of("driver", "e1000-82545em").unwrap().cost().is_some() && of("driver", "virtio-blk-pci").is_none());
-        assert_eq!(of("driver", "virtio").unwrap().virtio(), Some("virtio-net"));
+        assert!(of("driver", "virtio").unwrap().is_device("virtio-net") && of("driver", "isa-applesmc").is_some());
     }
 }

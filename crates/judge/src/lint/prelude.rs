@@ -1,7 +1,7 @@
 //! What most rules use: the context, findings and their fixes, and the row of a rule.
 
 pub(super) use super::context::Context;
-pub(super) use super::context::guest::{GuestContext, NO_VCPUS, Owner};
+pub(super) use super::context::guest::{GuestContext, NO_VCPUS};
 pub(super) use super::context::totals::EventTotals;
 pub(super) use super::engine::finding::{
     Audience, Confidence, Finding, Fix, Mark, Severity, Target, known, worst, worst_of,

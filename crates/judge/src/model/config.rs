@@ -181,8 +181,6 @@ pub struct NumaConfig {
 pub struct DiskConfig<'a> {
     /// Its name in the XML (`vda`), the id of its device or drive, or else its file.
     pub name: &'a str,
-    /// The id of its drive on QEMU's command line.
-    pub drive: &'a str,
     /// Path of the image or device on QEMU's command line, or Proxmox's name of the volume.
     pub file: &'a str,
     /// Its bus in the XML (`virtio`, `sata`), or the driver of QEMU's device (`virtio-blk-pci`).
@@ -219,7 +217,6 @@ impl<'a> DiskConfig<'a> {
     fn of_xml(disk: &'a DiskXml) -> Self {
         Self {
             name: &disk.target,
-            drive: "",
             file: "",
             bus: disk.bus.as_deref(),
             cache: disk.cache.as_deref(),
@@ -236,7 +233,6 @@ impl<'a> DiskConfig<'a> {
         let is_volume = disk.file.contains(':') && !disk.file.contains('/');
         Self {
             name: names.into_iter().find(|name| !name.is_empty()).map_or("", String::as_str),
-            drive: &disk.drive,
             file: &disk.file,
             bus: disk.driver.as_deref(),
             cache: disk.cache.as_deref(),

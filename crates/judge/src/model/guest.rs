@@ -91,13 +91,13 @@ fn named(domain: &DomainModel) -> Option<GuestGuess> {
 }
 
 /// Words in names of Linux systems and of guests and drives with one.
-const LINUX: &str = "linux ubuntu debian fedora centos rhel suse alma rocky alpine";
+const LINUX: &str = "linux ubuntu debian fedora centos rhel suse alma rocky alpine slackware";
 /// Further words in names of Linux systems.
 const OTHER_LINUX: &str = "redhat.com oracle.com/ol gentoo openeuler nixos l26 l24 mageia coreos cirros";
 /// Words in names of other known systems.
 const OTHER: &str = "bsd.org freebsd openbsd netbsd solaris illumos apple.com macos haiku minix";
-/// Words in names of guests and drives with macOS.
-const MACOS: &str = "macos opencore mac_hdd basesystem hackintosh";
+/// Words in names of guests and drives with macOS or a hypervisor that has no drivers of virtio.
+const WITHOUT_VIRTIO: &str = "macos opencore mac_hdd basesystem hackintosh esxi";
 /// Words in names of guests and drives with Windows.
 const WINDOWS_GUEST: &str = "windows win10 win11 win7 win8 win2k win20 winxp winvista winserver server20 win- win_ w2k \
                              w10 w11 server_eval tiny10 tiny11";
@@ -120,9 +120,9 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
 }
 
 /// The kind of system from the name of a guest or of a drive's file, a weak hint: only well-known words count.
-pub fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
+fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase().replace("darwin", "");
-    if has_word(&name, MACOS) {
+    if has_word(&name, WITHOUT_VIRTIO) {
         return Some(GuestKind::Other);
     }
     if has_word(&name, WINDOWS_GUEST) && !name.contains("virtio-win") {
@@ -154,8 +154,8 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let (windows_drive, linux_drive) = (drive_of(GuestKind::Windows), drive_of(GuestKind::Linux));
     let kernel_options = command.and_then(|c| c.append.as_deref()).unwrap_or_default();
     let name = kind_of_guest_name(domain.name());
-    if name == Some(GuestKind::Other) || drive_of(GuestKind::Other) {
-        let reasons = vec!["its name or a drive's".to_owned()];
+    if name == Some(GuestKind::Other) || drive_of(GuestKind::Other) || has_device(facts, "isa-applesmc") {
+        let reasons = vec!["its name, a drive's name or its devices".to_owned()];
         return GuestGuess { kind: GuestKind::Other, sure: Confidence::Medium, reasons };
     }
     let hyperv_msrs = touches(domain, |msr| (0x4000_0000..=0x4000_0118).contains(&msr)) || hyperv_events(domain);
@@ -201,6 +201,14 @@ pub fn drive_files(facts: &DomainFacts) -> Vec<&str> {
     let of_xml = facts.xml.iter().flat_map(|xml| &xml.value.disks).filter_map(|disk| disk.file.as_deref());
     let of_command = facts.command.iter().flat_map(|command| &command.drive_files).map(String::as_str);
     of_command.chain(of_xml).collect()
+}
+
+/// Whether a guest has a device of this kind: `virtio-net`, `virtio-scsi`, `isa-applesmc`.
+pub fn has_device(facts: &DomainFacts, kind: &str) -> bool {
+    let xml = facts.xml.iter().map(|xml| &xml.value);
+    let added = xml.clone().filter_map(|xml| xml.qemu_command.as_ref()).chain(facts.command.as_deref());
+    let mut all = xml.flat_map(|xml| &xml.device_properties).chain(added.flat_map(|c| &c.device_properties));
+    all.any(|property| property.is_device(kind))
 }
 
 fn touches(domain: &DomainModel, which: impl Fn(u64) -> bool) -> bool {

@@ -160,13 +160,11 @@ impl QemuCommand {
 
     /// Whether QEMU, with no accelerator named, emulates a PC's CPU in software: unless its name ends in `kvm`
     /// (system/vl.c, `configure_accelerators`). A PC has KVM on almost any host; of other machines that is not known.
-    /// `host` as its CPU needs KVM, so such a command line is incomplete, as is one that stops at an option.
-    fn prefers_tcg(&self, argv: &[String]) -> bool {
+    /// `host` as its CPU needs KVM, so such a command line is incomplete.
+    fn prefers_tcg(&self) -> bool {
         let is_pc = matches!(self.arch(), Some("x86_64" | "i386"));
         let needs_kvm = self.cpu_options.last().is_some_and(|cpu| cpu.split(',').next() == Some("host"));
-        let is_cut =
-            argv.last().is_none_or(|last| last.ends_with(',') || last.starts_with('-') && !FLAG.is_match(last));
-        is_pc && !needs_kvm && !is_cut && self.may_be_emulated() && self.memory.is_some()
+        is_pc && !needs_kvm && self.may_be_emulated() && self.memory.is_some()
     }
 
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
@@ -245,7 +243,7 @@ pub fn parse_text(text: &str) -> Result<QemuCommand> {
     let is_cut = is_cut(text, &argv);
     let mut command = QemuCommand { is_cut, ..parse_argv(&argv) };
     command.device_properties.retain(|property| !is_cut || property.device != options::DEFAULT_CARD);
-    if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg(&argv) {
+    if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg() {
         command.accel = Some(TCG.to_owned());
     }
     Ok(command)
@@ -257,7 +255,7 @@ fn is_cut(text: &str, argv: &[String]) -> bool {
     let takes_value = |word: &String| word.starts_with('-') && !FLAG.is_match(word);
     let stands_alone = |pair: &[String]| matches!(pair, [before, word] if word.starts_with('$') && word != "$@" && !takes_value(before));
     let is_dots = |word: &String| word.contains("...") && !word.contains('/') || word.contains('\u{2026}');
-    let ends_open = |word: &String| word.ends_with([',', '=', '\\']) || matches!(&**word, "-cpu" | "-smp" | "-machine");
+    let ends_open = |word: &String| word.ends_with([',', '=', '\\']) || takes_value(word);
     argv.iter().any(is_dots)
         || argv.windows(2).any(stands_alone)
         || argv.last().is_some_and(ends_open)
@@ -303,76 +301,49 @@ fn join_lines(text: &str) -> Option<String> {
     Some(WRAPPED.regex()?.replace_all(&joined, "$option $value").into_owned())
 }
 
-/// A variable that a script sets to a plain text, and the use of one.
-static VARIABLE: Pattern = Pattern::new(concat!(
-    r"(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=",
-    r#"(?:"(?P<text>[^"$`\\\n]*)"|(?P<word>[^ \t\r\n"'$`\\();&|]+))[ \t\r]*(?:[ \t]#.*)?$"#,
+/// A variable that a script sets: to an array, a text or a word, at once or piece by piece.
+static SETTING: Pattern = Pattern::new(concat!(
+    r"(?m)^[ \t]*(?:(?:export|local|declare(?:[ \t]+-[a-z]+)?)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\+?=",
+    r#"(?:\((?P<array>(?:"[^"]*"|'[^']*'|[^()"'])*)\)|"(?P<text>(?:[^"\\]|\\(?s:.))*)"|'(?P<plain>[^']*)'"#,
+    r##"|(?P<word>[^ \t\r\n"'$`\\();&|]+))[ \t\r]*(?:[ \t]#.*)?$"##,
 ));
-static USE: Pattern = Pattern::new(r"\$(?:\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))");
-/// Variables of one text, and the length of a value.
+/// What it had before, at the begin of its value.
+static OWN: Pattern = Pattern::new(r#"^[ \t\r\n]*"?\$\{?[A-Za-z0-9_]+(?:\[[@*]\])?\}?"?"#);
+/// The use of a variable.
+static USE: Pattern = Pattern::new(concat!(
+    r#""\$\{(?P<array>[A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\}""#,
+    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?:\[[@*]\])?\}|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)",
+));
+/// Variables of one text and their uses, the length of a plain value, and of a script.
 const MAX_VARIABLES: usize = 256;
 const MAX_VALUE: usize = 128;
-
-/// A word with the values of variables that the text sets to one value; others stay.
-fn expanded(word: &str, text: &str) -> String {
-    let Some(uses) = USE.regex().filter(|_| word.contains('$') && word.len() < MAX_TEXT / MAX_VALUE) else {
-        return word.to_owned();
-    };
-    let value = |name: &str| {
-        let all = VARIABLE.captures_iter(text).take(MAX_VARIABLES).filter(|set| &set["name"] == name);
-        let mut values = all.filter_map(|set| Some(set.name("text").or(set.name("word"))?.as_str()));
-        let first = values.next().filter(|value| value.len() <= MAX_VALUE)?;
-        values.all(|value| value == first).then(|| first.to_owned())
-    };
-    let known = |found: &Captures<'_>| {
-        let name = group(found, "braced").or_else(|| group(found, "bare"));
-        name.and_then(value).unwrap_or_else(|| found[0].to_owned())
-    };
-    uses.replace_all(word, known).into_owned()
-}
-
-/// Options that a script gathers in an array or a text, all at once or piece by piece.
-static PIECE: Pattern = Pattern::new(concat!(
-    r"(?m)^[ \t]*(?:(?:export|local|declare(?:[ \t]+-[a-z]+)?)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\+?=",
-    r#"(?:\((?P<array>(?:"[^"]*"|'[^']*'|[^()"'])*)\)|"(?P<text>(?:[^"\\]|\\(?s:.))*)"|'(?P<plain>[^']*)')"#,
-));
-/// What such a variable had before.
-static OWN: Pattern = Pattern::new(r#"^[ \t\r\n]*"?\$\{?[A-Za-z0-9_]+(?:\[[@*]\])?\}?"?"#);
-/// The use of such a variable as words of their own.
-static WORDS: Pattern = Pattern::new(concat!(
-    r#"(?P<before>[ \t])"?\$(?:\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?:\[[@*]\])?\}"#,
-    r#"|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))"?"#,
-));
-/// Pieces of a script's options, and its length.
-const MAX_PIECES: usize = 64;
 const MAX_SCRIPT: usize = 64 * 1024;
 
-/// A command with the options that the text gathers in variables. What a script adds under a condition counts.
-fn with_gathered(command: &str, text: &str) -> String {
+/// A command with the values of variables: all options that the text gathers in one, else the one value that it sets.
+fn expanded(command: &str, text: &str) -> String {
     let is_script = command.contains('$') && text.len() <= MAX_SCRIPT;
-    let Some(words) = WORDS.regex().filter(|_| is_script) else { return command.to_owned() };
-    let pieces: Vec<(&str, String)> = PIECE
-        .captures_iter(text)
-        .take(MAX_PIECES)
-        .filter_map(|piece| {
-            let value = piece.name("array").or(piece.name("text")).or(piece.name("plain"))?.as_str();
-            let value = OWN.regex()?.replace(value, "");
-            let lines = value.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
-            let lines = lines.filter(|line| !line.starts_with('#')).map(|line| line.trim_end_matches('\\'));
-            let options = lines.collect::<Vec<_>>().join(" ");
-            options
-                .trim_start()
-                .starts_with('-')
-                .then(|| (piece.name("name").map_or("", |name| name.as_str()), options))
-        })
-        .collect();
-    let gathered = |found: &Captures<'_>| {
-        let name = group(found, "braced").or_else(|| group(found, "bare"));
-        let own = pieces.iter().filter(|(of, _)| Some(*of) == name);
-        let all = own.fold(String::new(), |all, (_, value)| all + " " + value);
-        if all.is_empty() { found[0].to_owned() } else { all }
+    let Some(uses) = USE.regex().filter(|_| is_script) else { return command.to_owned() };
+    let setting = |set: Captures<'_>| {
+        let value = ["array", "text", "plain", "word"].into_iter().find_map(|kind| set.name(kind))?.as_str();
+        let value = OWN.regex()?.replace(value, "");
+        let lines = value.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+        let lines = lines.filter(|line| !line.starts_with('#')).map(|line| line.trim_end_matches('\\'));
+        Some((set["name"].to_owned(), lines.collect::<Vec<_>>().join(" ")))
     };
-    words.replacen(command, MAX_PIECES, gathered).into_owned()
+    let all: Vec<_> = SETTING.captures_iter(text).take(MAX_VARIABLES).filter_map(setting).collect();
+    let value = |found: &Captures<'_>| {
+        let name = ["array", "braced", "bare"].into_iter().find_map(|kind| group(found, kind));
+        let own: Vec<&str> = all.iter().filter(|(of, _)| Some(&**of) == name).map(|(_, value)| value.trim()).collect();
+        let is_plain = |value: &&&str| value.len() <= MAX_VALUE && !value.contains(['$', '`']);
+        match own.first() {
+            Some(_) if own.iter().any(|value| value.starts_with('-')) => own.join(" "),
+            Some(first) if own.iter().all(|value| value == first && is_plain(&value)) => (*first).to_owned(),
+            _ => found[0].to_owned(),
+        }
+    };
+    // Options can use variables in their turn.
+    let once = uses.replacen(command, MAX_VARIABLES, value);
+    uses.replacen(&once, MAX_VARIABLES, value).into_owned()
 }
 
 /// JSON as `ps` shows it, without the quotes that keep a shell from taking those inside away.
@@ -385,9 +356,8 @@ fn find(text: &str) -> Option<Vec<String>> {
     joined.lines().rev().find_map(|line| {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
         let command = line.get(before.map(str::len).sum()..)?;
-        let command = with_gathered(command, text);
+        let command = expanded(command, text);
         let argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
-        let argv: Vec<String> = argv.iter().map(|word| expanded(word, &joined)).collect();
         argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some(argv)
     })
 }

@@ -154,7 +154,9 @@ fn a_fragment_typed_by_hand_is_read() {
         "agent: 1\nboot: order=scsi0\ncpu: host\nmemory: 4096\nname: web\nnet0: virtio=BC:24:11:00:00:01,bridge=vmbr0\n\
         scsi0: local-lvm:vm-7-disk-0,size=8G\nscsihw: virtio-scsi-single\n",
     );
-    assert!(c.command.device_properties[0].virtio().is_some() && c.command.disks.len() == 1);
+    assert!(
+        c.command.device_properties.iter().any(|device| device.is_device("virtio-scsi")) && c.command.disks.len() == 1
+    );
     assert!(!looks_like("version: 3\ncpu: 2\nmemory: 512\nname: web\naffinity: none\n"));
 }
 

@@ -17,17 +17,6 @@ const TOO_SHORT: &str = "too few events in too short a time for a rate";
 /// [`GuestContext::emulated`] by the command line, which may be an example and need not be the whole.
 pub(crate) const BY_COMMAND_LINE: &str = "its command line names accel=tcg, or no accelerator, which means the same";
 
-/// Who holds a guest's configuration, and so which words change it.
-#[derive(Clone, Copy)]
-pub(crate) enum Owner<'a> {
-    /// Proxmox, with the guest's number.
-    Proxmox(&'a str),
-    /// A script or a command line.
-    ByHand,
-    /// libvirt, by far the most common where nobody knows.
-    Libvirt,
-}
-
 /// Why a guest's behaviour is not judged, or not in full.
 pub(crate) struct Guard {
     /// The reason, in a sentence.
@@ -105,32 +94,12 @@ impl<'a> GuestContext<'a> {
             || self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.nova)
     }
 
-    pub fn is_of_kubevirt(&self) -> bool {
-        self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.kubevirt)
-    }
-
     /// Its number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`); `VMID` where a file does not name it.
     pub fn proxmox_id(&self) -> Option<&'a str> {
         let sockets = &self.domain.facts.command.as_deref()?.qmp_sockets;
         let id = sockets.iter().find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
         let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
         (is_number || id == vmm_config::UNKNOWN_ID).then_some(id)
-    }
-
-    pub fn owner(&self) -> Owner<'a> {
-        match (self.proxmox_id(), self.config.libvirt) {
-            (Some(id), _) => Owner::Proxmox(id),
-            (None, Some(false)) => Owner::ByHand,
-            (None, _) => Owner::Libvirt,
-        }
-    }
-
-    /// Whether it has a device of virtio of this kind: `virtio-net`, `virtio-scsi`.
-    pub fn has_virtio(&self, kind: &str) -> bool {
-        let facts = &self.domain.facts;
-        let xml = facts.xml.iter().flat_map(|xml| &xml.value.device_properties);
-        let mut all = xml.chain(facts.command.iter().flat_map(|command| &command.device_properties));
-        all.any(|property| property.virtio().is_some_and(|model| model.starts_with(kind)))
     }
 
     /// Whether one of its vCPUs has a real-time priority.

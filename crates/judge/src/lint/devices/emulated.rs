@@ -5,6 +5,7 @@ use super::properties;
 use crate::lint::disks::takes_virtio;
 use crate::lint::prelude::*;
 use crate::lint::profiles;
+use crate::model::has_device;
 use kvm::cmdline::DEFAULT_CARD;
 use kvm::device_property::DeviceProperty;
 
@@ -26,22 +27,15 @@ const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio cons
 /// How the names of regions begin (QEMU's `info mtree`).
 type Regions = &'static [&'static str];
 
-/// Emulated devices: their kind, and what makes it virtio in libvirt's XML, on QEMU's command line and under Proxmox.
-const EMULATED: &[(Regions, (&str, [&str; 3]))] = &[
+/// Emulated devices: their kind, and the libvirt element and the device of QEMU that make it virtio.
+const EMULATED: &[(Regions, (&str, &str, &str))] = &[
     (
         &["e1000", "rtl8139", "pcnet", "ne2000", "vmxnet3"],
-        ("network card", ["<interface>'s <model type='virtio'/>", "-device virtio-net-pci", "net0's model virtio"]),
+        ("network card", "<interface>'s <model type='virtio'/>", "virtio-net-pci"),
     ),
     (
         &["ahci", "ide", "piix-bmdma", "bmdma", "lsi-", "megasas"],
-        (
-            "disk controller",
-            [
-                "<disk>'s <target dev='vda' bus='virtio'/>",
-                "-device virtio-blk-pci",
-                "a disk's bus VirtIO Block or SCSI",
-            ],
-        ),
+        ("disk controller", "<disk>'s <target dev='vda' bus='virtio'/>", "virtio-blk-pci"),
     ),
 ];
 
@@ -79,7 +73,7 @@ fn is_of(regions: Regions, name: &str) -> bool {
 
 pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.emulated;
-    let Some((regions, (kind, [element, device, proxmox]), accesses)) = used(guest, EMULATED, least, verdicts) else {
+    let Some((regions, (kind, element, device), accesses)) = used(guest, EMULATED, least, verdicts) else {
         // Where accesses are measured they tell whether the device works.
         let measured = !ctx.is_file() && guest.domain.exits.count > 0;
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
@@ -92,13 +86,9 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let mut names = guest.domain.accesses.iter().filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
     let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
-    let what = match guest.owner() {
-        Owner::Proxmox(_) => proxmox,
-        Owner::ByHand => device,
-        Owner::Libvirt => element,
-    };
-    let needs = fixes::virtio_needs(guest, false);
-    let change = fixes::advice(format!("Change the device to virtio: set {what}")).needing(needs);
+    let what = if guest.config.libvirt == Some(false) { device } else { element };
+    let change = fixes::advice(format!("Change the device to virtio: set {what}"));
+    let change = change.needing(fixes::virtio_needs(false));
     let found = Finding::new(Severity::Info, Confidence::High, evidence, vec![change]).caused_by(accesses);
     verdicts.find(Finding {
         title: format!("An emulated {kind} does real work"),
@@ -137,19 +127,21 @@ fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
         false => ("virtio-net", "<model type='virtio'/>"),
     };
     let is_plain = [device, value].iter().all(|word| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'));
-    match guest.owner() {
-        Owner::Proxmox(id) if device == "scsihw" => fixes::command(format!("qm set {id} --scsihw virtio-scsi-single")),
-        Owner::Proxmox(id) if is_plain => fixes::command(format!(
+    match guest.proxmox_id().filter(|_| is_plain) {
+        Some(id) if device == "scsihw" => fixes::command(format!("qm set {id} --scsihw virtio-scsi-single")),
+        Some(id) => fixes::command(format!(
             "qm set {id} --{device} \"$(qm config {id} | sed -n 's/^{device}: {value}=/virtio=/p')\""
         )),
-        Owner::Libvirt => fixes::advice(format!("Make {device} a virtio device: {element} in place of {value}")),
-        _ if device == DEFAULT_CARD => fixes::qemu(guest, "-nic user,model=virtio-net-pci"),
-        _ if device.starts_with('-') => {
+        None if guest.config.libvirt != Some(false) => {
+            fixes::advice(format!("Make {device} a virtio device: {element} in place of {value}"))
+        }
+        None if device == DEFAULT_CARD => fixes::qemu(guest, "-nic user,model=virtio-net-pci"),
+        None if device.starts_with('-') => {
             fixes::advice(format!("Start QEMU with model={kind}-pci for {device}, in place of {value}"))
         }
-        _ => fixes::advice(format!("Start QEMU with {kind}-pci in place of {value} for the device {device}")),
+        None => fixes::advice(format!("Start QEMU with {kind}-pci in place of {value} for the device {device}")),
     }
-    .needing(fixes::virtio_needs(guest, guest.has_virtio(kind)))
+    .needing(fixes::virtio_needs(has_device(&guest.domain.facts, kind)))
 }
 
 /// Accesses to ports and device memory that are most exits of a guest whose exits are only counted (`kvm_stat`).

@@ -1,7 +1,7 @@
 //! How a guest's disks are set up.
 
 use crate::lint::prelude::*;
-use crate::model::{DiskConfig, GuestKind};
+use crate::model::{DiskConfig, GuestKind, has_device};
 
 /// A way in which a disk can be set up badly. In its texts DISK is the disk's name; in commands ID is the guest's
 /// number in Proxmox, VOLUME what is behind the disk, NEW a free name on virtio, and DROP takes away what that has not.
@@ -133,18 +133,21 @@ pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 }
 
 fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &[DiskConfig<'_>]) -> Fix {
-    let has_scsi = guest.has_virtio("virtio-scsi");
+    let has_scsi = has_device(&guest.domain.facts, "virtio-scsi");
     let takes_drivers = |bus: &str| bus.starts_with("virtio") || bus.starts_with("scsi") && has_scsi;
-    let [in_xml, by_hand, proxmox] = flaw.fixes;
+    let [in_xml, fix_by_hand, proxmox] = flaw.fixes;
     let needs = match proxmox.contains("NEW") {
-        true => fixes::virtio_needs(guest, disks.iter().any(|disk| disk.bus.is_some_and(takes_drivers))),
+        true => fixes::virtio_needs(disks.iter().any(|disk| disk.bus.is_some_and(takes_drivers))),
         false => fixes::POWER_CYCLE,
     };
-    let id = match guest.owner() {
-        Owner::Libvirt => return fixes::advice(in_xml.replace("DISK", disk.name)).needing(needs),
-        Owner::Proxmox(id) if disk.name.bytes().all(|b| b.is_ascii_alphanumeric()) => id,
-        _ if by_hand.is_empty() => return virtio_by_hand(guest, disk, needs),
-        _ => return fixes::advice(by_hand.replace("DISK", disk.name)).needing(needs),
+    let is_plain = disk.name.bytes().all(|b| b.is_ascii_alphanumeric());
+    let Some(id) = guest.proxmox_id().filter(|_| is_plain) else {
+        let by_hand = guest.config.libvirt == Some(false);
+        if by_hand && fix_by_hand.is_empty() {
+            return virtio_by_hand(guest, disk, needs);
+        }
+        let text = if by_hand { fix_by_hand } else { in_xml };
+        return fixes::advice(text.replace("DISK", disk.name)).needing(needs);
     };
     let is_free = |name: &String| !disks.iter().any(|disk| disk.name == name);
     // virtio-blk tells the guest nothing of the medium.
@@ -156,16 +159,15 @@ fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &
 
 /// A disk of QEMU's command line on virtio: on the SCSI controller of virtio, if there is one.
 fn virtio_by_hand(guest: &GuestContext<'_>, disk: &DiskConfig<'_>, needs: &str) -> Fix {
-    let device = if guest.has_virtio("virtio-scsi") { "scsi-hd" } else { "virtio-blk-pci" };
+    let device = if has_device(&guest.domain.facts, "virtio-scsi") { "scsi-hd" } else { "virtio-blk-pci" };
+    if let Some(driver) = disk.bus.filter(|driver| driver.starts_with("ide-")) {
+        let change = format!("Start QEMU with {device} in place of {driver} for the disk {}, without bus=", disk.name);
+        return fixes::advice(change).needing(needs);
+    }
     let file = fixes::shell::quoted(&disk.file.replace(',', ",,"));
-    let (option, place) = match disk.bus {
-        Some(driver) if driver.starts_with("ide-") => {
-            (format!("-device {device},drive={}", fixes::shell::quoted(disk.drive)), format!("its -device {driver}"))
-        }
-        _ if device == "scsi-hd" => {
-            (format!("-drive file={file},if=none,id=disk0 -device scsi-hd,drive=disk0"), "-hda or its -drive".into())
-        }
-        _ => (format!("-drive file={file},if=virtio"), "-hda or its -drive".into()),
+    let option = match device {
+        "scsi-hd" => format!("-drive file={file},if=none,id=disk0 -device scsi-hd,drive=disk0"),
+        _ => format!("-drive file={file},if=virtio"),
     };
-    fixes::qemu(guest, option).needing(&format!("in place of {place}, whose other settings stay; {needs}"))
+    fixes::qemu(guest, option).needing(&format!("in place of -hda or its -drive, whose other settings stay; {needs}"))
 }

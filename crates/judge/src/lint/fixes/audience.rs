@@ -59,7 +59,7 @@ impl Surroundings {
         Self {
             proxmox: one.and_then(GuestContext::proxmox_id).map(str::to_owned),
             nova: one.is_some_and(GuestContext::is_of_nova),
-            kubevirt: one.is_some_and(GuestContext::is_of_kubevirt),
+            kubevirt: one.is_some_and(|guest| guest.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.kubevirt)),
             transient: one.is_some_and(is_transient),
             libvirt: guests.is_empty() || guests.iter().any(|g| g.config.libvirt != Some(false)),
             other_vmm: (!guests.is_empty() && !guests.iter().any(is_qemu)).then(|| match one {

@@ -16,12 +16,9 @@ use shell::domain_argument;
 pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
 /// What a kernel option needs.
 const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
-/// What a device of virtio in place of an emulated one needs where the guest may lack the drivers.
-const VIRTIO_FIRST: &str = "first install the virtio drivers in the guest (Windows: virtio-win; for its \
-    system disk start it once with a small virtio disk beside), then shut it down, change it and start it again";
-/// What it needs in Linux, which has the drivers.
-const OTHER_NAMES: &str = "shut the guest down, change it and start it again; Linux has the drivers, but gives the \
-    device another name (/dev/vda, the network card's)";
+/// What a device of virtio in place of an emulated one needs.
+const VIRTIO_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: virtio-win; for its \
+    system disk start it once with a small virtio disk beside); then shut it down, change it and start it again";
 /// What a QEMU option needs.
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
@@ -73,13 +70,9 @@ pub(crate) fn libvirt_advice(text: impl Into<String>) -> Fix {
     advice(text).only(Audience::Libvirt)
 }
 
-/// What a device of virtio in place of an emulated one needs: no drivers where the guest uses such a device already.
-pub(crate) fn virtio_needs(guest: &GuestContext<'_>, uses_one: bool) -> &'static str {
-    match uses_one {
-        true => POWER_CYCLE,
-        false if guest.kind.linux() => OTHER_NAMES,
-        false => VIRTIO_FIRST,
-    }
+/// What a device of virtio needs: no drivers where the guest uses such a device already.
+pub(crate) fn virtio_needs(uses_one: bool) -> &'static str {
+    if uses_one { POWER_CYCLE } else { VIRTIO_FIRST }
 }
 
 /// Fixes, or advice where there are none.

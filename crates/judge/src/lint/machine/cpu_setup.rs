@@ -122,22 +122,16 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 fn locked(guest: &GuestContext<'_>) -> Option<Finding> {
     let (facts, memory) = (&guest.domain.facts, guest.config.memory?);
     let limit = facts.xml.as_ref().and_then(|xml| xml.value.limit_with_device).filter(|limit| *limit < memory + GIB);
-    let balloon = facts.command.as_ref().and_then(|command| command.ballooned.as_ref());
-    let balloon = balloon.filter(|(_, least)| least << 20 < memory).zip(guest.proxmox_id());
+    let balloon = || facts.command.as_ref()?.ballooned.as_ref().filter(|(_, least)| least << 20 < memory);
     let all = bytes(memory);
-    let (evidence, fix) = match (limit, balloon) {
-        (Some(limit), _) => {
-            let limit = bytes(limit);
-            let evidence = format!("<hard_limit> is {limit}, and the guest has {all} of memory and a <hostdev>");
-            (evidence, fixes::libvirt_advice(RAISE_LIMIT))
-        }
-        (None, Some(((device, least), id))) => {
-            let evidence = format!("{device} locks all {all} of memory, and balloon: {least} lets Proxmox take some");
-            (evidence, fixes::command(format!("qm set {id} --balloon 0")))
-        }
-        (None, None) => return None,
+    let (severity, evidence, fix) = if let Some(limit) = limit {
+        let evidence = format!("<hard_limit> is {}, and the guest has {all} of memory and a <hostdev>", bytes(limit));
+        (Severity::Warning, evidence, fixes::libvirt_advice(RAISE_LIMIT))
+    } else {
+        let ((device, least), id) = balloon().zip(guest.proxmox_id())?;
+        let evidence = format!("{device} locks all {all} of memory, and balloon: {least} lets Proxmox take some");
+        (Severity::Info, evidence, fixes::command(format!("qm set {id} --balloon 0")))
     };
-    let severity = if limit.is_some() { Severity::Warning } else { Severity::Info };
     let fix = vec![fix.needing(fixes::POWER_CYCLE)];
     Some(Finding::new(severity, Confidence::Medium, vec![evidence], fix).saying(LOCKED))
 }

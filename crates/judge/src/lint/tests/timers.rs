@@ -381,9 +381,13 @@ fn a_name_makes_a_guest_windows_with_low_confidence() {
         RuleId::WindowsEnlightenments,
         Severity::Info,
     );
-    for (name, options) in
-        [("windows-vista", ""), ("g", "-hda windows-vista.img"), ("macOS", "-hda win10.img"), ("web", "")]
-    {
+    for (name, options) in [
+        ("windows-vista", ""),
+        ("g", "-hda windows-vista.img"),
+        ("macOS", "-hda win10.img"),
+        ("w10", "-device isa-applesmc,osk=x"),
+        ("web", ""),
+    ] {
         silent(&of(name, options), RuleId::WindowsEnlightenments);
     }
     // Proxmox adds them for its name of the system.
