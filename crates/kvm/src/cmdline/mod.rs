@@ -253,13 +253,15 @@ pub fn parse_text(text: &str) -> Result<QemuCommand> {
 /// follow.
 fn is_cut(text: &str, argv: &[String]) -> bool {
     let takes_value = |word: &String| word.starts_with('-') && !FLAG.is_match(word);
-    let stands_alone = |pair: &[String]| matches!(pair, [before, word] if word.starts_with('$') && word != "$@" && !takes_value(before));
+    let is_options = |word: &String| word.starts_with('$') && word != "$@";
+    let stands_alone = |pair: &[String]| matches!(pair, [a, b] if is_options(b) && !takes_value(a));
+    let goes_on = |line: &str| line.ends_with('\\') && !line.trim_start().starts_with('#');
     let is_dots = |word: &String| word.contains("...") && !word.contains('/') || word.contains('\u{2026}');
     let ends_open = |word: &String| word.ends_with([',', '=', '\\']) || takes_value(word);
     argv.iter().any(is_dots)
         || argv.windows(2).any(stands_alone)
         || argv.last().is_some_and(ends_open)
-        || text.trim_end().ends_with('\\')
+        || text.trim_end().lines().last().is_some_and(goes_on)
 }
 
 /// A text with an option that a wrapped command line may lack, with options in variables, or with omissions.

@@ -181,7 +181,7 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
 pub const DEFAULT_CARD: &str = "QEMU's default";
 
 /// The cards of `-net nic` and `-nic`, and the default card. Where no option names a model a PC has its machine's own
-/// (`default_nic` in hw/i386/pc_piix.c and pc_q35.c).
+/// (`default_nic` of hw/i386).
 pub(super) fn cards(command: &mut QemuCommand, all: &[(&str, &str)]) {
     let machine = command.machine.as_deref().unwrap_or("pc");
     let default = match command.arch() {

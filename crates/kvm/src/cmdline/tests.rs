@@ -392,4 +392,5 @@ fn options_that_a_script_gathers_are_read() {
     let command = parse_text(text).unwrap();
     assert_eq!((command.hv_time, command.vcpus(), command.is_cut), (Some(true), Some(2), false));
     assert!(parse_text("qemu-system-x86_64 -m 2G $OPTS -vga std").unwrap().is_cut);
+    assert!(!parse_text("qemu-system-x86_64 -m 2G -vga std\n# -nodefaults \\\n").unwrap().is_cut);
 }

@@ -122,9 +122,10 @@ fn is_scsi(device: &DeviceProperty) -> bool {
 /// What makes a configured device one of virtio.
 fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
     let DeviceProperty { device, value, .. } = property;
-    let (kind, element) = match is_scsi(property) {
-        true => ("virtio-scsi", "model='virtio-scsi' of its <controller>"),
-        false => ("virtio-net", "<model type='virtio'/>"),
+    let (kind, element) = if is_scsi(property) {
+        ("virtio-scsi", "model='virtio-scsi' of its <controller>")
+    } else {
+        ("virtio-net", "<model type='virtio'/>")
     };
     let is_plain = [device, value].iter().all(|word| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'));
     match guest.proxmox_id().filter(|_| is_plain) {

@@ -78,8 +78,8 @@ static FLAWS: [Flaw; 5] = [
                 its data as safe. Some want it, for guests without flushes or by nova's disk_cachemodes",
         },
         fixes: [
-            "Set cache='none' (where the file system lacks O_DIRECT, writeback) in the <driver> of DISK, if its guest's \
-                system sends flushes, as all do since about 2010",
+            "Set cache='none' (where the file system lacks O_DIRECT, writeback) in the <driver> of DISK, if its \
+                guest's system sends flushes, as all do since about 2010",
             "Set cache=none (where the file system lacks O_DIRECT, writeback) in the -drive of DISK, and no \
                 write-cache=off in its -device, if its guest's system sends flushes, as all do since about 2010",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,cache=[a-z]*//; s/^DISK: //p')\"",
@@ -136,10 +136,8 @@ fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &
     let has_scsi = has_device(&guest.domain.facts, "virtio-scsi");
     let takes_drivers = |bus: &str| bus.starts_with("virtio") || bus.starts_with("scsi") && has_scsi;
     let [in_xml, fix_by_hand, proxmox] = flaw.fixes;
-    let needs = match proxmox.contains("NEW") {
-        true => fixes::virtio_needs(disks.iter().any(|disk| disk.bus.is_some_and(takes_drivers))),
-        false => fixes::POWER_CYCLE,
-    };
+    let uses_one = || disks.iter().any(|disk| disk.bus.is_some_and(takes_drivers));
+    let needs = fixes::virtio_needs(!proxmox.contains("NEW") || uses_one());
     let is_plain = disk.name.bytes().all(|b| b.is_ascii_alphanumeric());
     let Some(id) = guest.proxmox_id().filter(|_| is_plain) else {
         let by_hand = guest.config.libvirt == Some(false);

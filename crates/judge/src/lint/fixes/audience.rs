@@ -43,8 +43,8 @@ pub(crate) struct Surroundings {
     proxmox: Option<String>,
     /// nova runs the guest.
     nova: bool,
-    /// `KubeVirt` does.
-    kubevirt: bool,
+    /// What `KubeVirt` does with changes by `virsh`, if it runs the guest.
+    kubevirt: Option<&'static str>,
     /// libvirt forgets it when it ends.
     transient: bool,
 }
@@ -59,7 +59,7 @@ impl Surroundings {
         Self {
             proxmox: one.and_then(GuestContext::proxmox_id).map(str::to_owned),
             nova: one.is_some_and(GuestContext::is_of_nova),
-            kubevirt: one.is_some_and(|guest| guest.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.kubevirt)),
+            kubevirt: one.and_then(|guest| guest.domain.facts.xml.as_ref()?.value.kubevirt.then_some(KUBEVIRT_WRITES)),
             transient: one.is_some_and(is_transient),
             libvirt: guests.is_empty() || guests.iter().any(|g| g.config.libvirt != Some(false)),
             other_vmm: (!guests.is_empty() && !guests.iter().any(is_qemu)).then(|| match one {
@@ -83,8 +83,8 @@ impl Surroundings {
         }
         if self.nova {
             finding.fix = for_nova(finding.fix);
-        } else if self.kubevirt && finding.fix.iter().any(|fix| by_virsh(fix) || fix.text.contains("='")) {
-            finding.fix.push(advice(KUBEVIRT_WRITES));
+        } else if finding.fix.iter().any(|fix| by_virsh(fix) || fix.text.contains("='")) {
+            finding.fix.extend(self.kubevirt.map(advice));
         }
         if let Some(id) = &self.proxmox {
             let options = finding.fix.iter_mut().filter(|fix| fix.kind == FixKind::QemuOption);

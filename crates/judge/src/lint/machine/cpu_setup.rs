@@ -85,7 +85,8 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let (ran, never) = (ran.len(), never.iter().map(|vcpu| vcpu.vcpu).collect::<CpuSet>());
     // Windows starts as many vCPUs as it may use, and no other: that shows a client, where a server would use all.
     let is_proof = ran as u32 == usable && ran + never.len() == vcpus as usize;
-    let is_client = client(guest).or((is_proof && guest.kind.kind == GuestKind::Windows).then_some(true));
+    let is_proven = is_proof && guest.kind.kind == GuestKind::Windows;
+    let is_client = is_proven.then_some(true).or_else(|| client(guest));
     let Some(is_client) = is_client.filter(|_| sockets > CLIENT_SOCKETS && guest.config.is_x86()) else { return };
     let busy = guest.domain.vcpus().filter(|vcpu| vcpu.cpu.is_some_and(|cpu| cpu.busy() >= UNUSED)).count();
     let used = busy.max(ran).max(guest.domain.vcpu_exits.iter().filter(|(_, exits)| exits.count > 0).count()) as u32;
