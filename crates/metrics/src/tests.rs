@@ -337,10 +337,8 @@ fn time_of_a_large_host() {
 const HEAD: &str = "\
 # Metrics
 
-What `kvmtop export` serves on `/metrics`, in this order. Names, units and types follow the conventions of
-Prometheus: the samples of a counter end in `_total`, those of an info in `_info`. A counter begins at zero when
-kvmtop first sees the guest, never falls while the guest lives, and ends with it. What a source cannot give has no
-series; it is never 0.
+What `kvmtop export` serves on `/metrics`. A counter begins at 0 when kvmtop first sees the guest,
+never falls while the guest lives, and ends with it. What a source cannot give has no series; it is never 0.
 
 | family | type | labels | what it is |
 |---|---|---|---|
