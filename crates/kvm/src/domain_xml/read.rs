@@ -228,14 +228,20 @@ fn disk(node: Node) -> DiskXml {
     let tune = child(node, "iotune");
     // Their `_max` forms allow bursts.
     let limit = |(.., name): (&str, &str, &str)| Some((name.to_owned(), value::<u64>(tune?, name).filter(|n| *n > 0)?));
+    let target = inner(node, "target", "dev").unwrap_or_default();
+    // libvirt takes the bus from the name where it is not set.
+    let by_name = || {
+        let buses = [("hd", "ide"), ("sd", "scsi"), ("vd", "virtio")];
+        buses.into_iter().find_map(|(begin, bus)| target.starts_with(begin).then(|| bus.to_owned()))
+    };
     DiskXml {
         device: attribute(node, "device"),
         source: attribute(node, "type"),
         file: ["file", "dev", "name"]
             .iter()
             .find_map(|name| inner(node, "source", name)?.rsplit('/').next().map(str::to_owned)),
-        target: inner(node, "target", "dev").unwrap_or_default(),
-        bus: inner(node, "target", "bus"),
+        bus: inner(node, "target", "bus").or_else(by_name),
+        target,
         iothread: child(node, "driver").and_then(|driver| number(driver, "iothread").or_else(|| mapped(driver))),
         // What is thrown away when the guest ends needs no flushes.
         cache: inner(node, "driver", "cache").filter(|cache| cache != "unsafe" || child(node, "transient").is_none()),

@@ -186,6 +186,14 @@ fn many_elements_and_attributes_cost_neither_memory_nor_time() {
 }
 
 #[test]
+fn a_disk_without_a_bus_has_that_of_its_name() {
+    for (target, bus) in [("hda", Some("ide")), ("sdb", Some("scsi")), ("vda", Some("virtio")), ("ubda", None)] {
+        let xml = parse(&format!("<domain><devices><disk><target dev='{target}'/></disk></devices></domain>")).unwrap();
+        assert_eq!(xml.disks[0].bus.as_deref(), bus, "{target}");
+    }
+}
+
+#[test]
 fn properties_of_devices_are_read_with_their_place() {
     let xml = parse(
         "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><name>w</name><devices>\
