@@ -78,7 +78,8 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         }
     }
     let mut sampling = rights::for_sampling(kind, settings.monitor);
-    if traces(EngineDetail::Counters) && feed.execute(CollectorCommand::Counters(true)).is_ok() {
+    if traces(EngineDetail::Counters) && feed.execute(CollectorCommand::Counters(true)).is_ok() && feed.counts_cycles()
+    {
         sampling |= rights::for_pmu();
     }
     keep(sampling | files.unwrap_or(CapabilitySet::empty()));

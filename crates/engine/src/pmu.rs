@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-/// Maximum of threads with open counters, each with six events; less where few files may be open.
+/// The most threads with open counters, each with six events; fewer where few files may be open.
 const MAX_THREADS: usize = 512;
-/// The counters take at most one of so many files.
+/// The counters take at most one in so many of the files that may be open.
 const FILES_PART: u64 = 16;
 const EVENTS: u64 = 6;
 /// `perf` calls it `LLC-load-misses`. The event that it calls `cache-misses` is about another cache on AMD and Arm.
@@ -135,9 +135,8 @@ impl Group {
         let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
         let mut cycles =
             of_thread(Hardware::CPU_CYCLES, tid, in_guest).read_format(ReadFormat::GROUP | times).build()?;
-        // A CPU without the event still has the others.
-        let instructions = of_thread(Hardware::INSTRUCTIONS, tid, in_guest).build_with_group(&mut cycles).ok();
-        let llc_misses = of_thread(LLC_MISSES, tid, in_guest).build_with_group(&mut cycles).ok();
+        let instructions = member(&of_thread(Hardware::INSTRUCTIONS, tid, in_guest), &mut cycles)?;
+        let llc_misses = member(&of_thread(LLC_MISSES, tid, in_guest), &mut cycles)?;
         cycles.enable_group()?;
         Ok(Self { cycles, instructions, llc_misses })
     }
@@ -153,6 +152,14 @@ impl Group {
             enabled_ns: ns(counts.time_enabled()),
             running_ns: ns(counts.time_running()),
         })
+    }
+}
+
+/// Adds an event to a group; `None` if the CPU lacks it, and has the others all the same.
+fn member(event: &Builder<'_>, group: &mut Counter) -> io::Result<Option<Counter>> {
+    match event.build_with_group(group) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP)) => Ok(None),
+        built => built.map(Some),
     }
 }
 

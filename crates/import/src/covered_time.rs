@@ -2,7 +2,7 @@
 
 /// A longer time without an event in perf's data is a damaged time stamp, nanoseconds.
 pub(super) const DAMAGED: u64 = 86_400 * SECOND;
-/// A longer time without an event in a text is another trace pasted below: a vCPU that sleeps wakes up within seconds.
+/// The same in a text where other lines stand between: another trace was pasted below.
 pub(super) const ANOTHER_TRACE: u64 = 20 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 

@@ -16,10 +16,10 @@ pub(super) fn plain(bytes: &[u8]) -> String {
         let plain = |line: &str| if has_escape(line) { sanitize(line, MAX_LINE) } else { line.to_owned() };
         text = text.lines().map(|line| plain(line) + "\n").collect();
     }
-    if text.contains("=3D") && ["=\n", "=\r\n", "=20\n"].iter().any(|end| text.contains(end)) {
-        text = unprintable(&text);
+    if is_quoted_printable(&text) {
+        text = from_quoted_printable(&text);
     }
-    let text = breakable(text);
+    let text = with_plain_blanks(text);
     let text = domain_xml::unescaped(&text);
     let marks: Vec<char> = MARKS.into_iter().filter(|mark| is_quoted(&text, *mark)).collect();
     let mut plain = String::with_capacity(text.len());
@@ -48,7 +48,7 @@ fn decode(bytes: &[u8]) -> String {
 }
 
 /// Makes the blanks of a web page that break no line plain ones; between digits they group these.
-fn breakable(text: String) -> String {
+fn with_plain_blanks(text: String) -> String {
     const BLANKS: [char; 3] = ['\u{a0}', '\u{2007}', '\u{202f}'];
     if !text.contains(BLANKS) {
         return text;
@@ -63,9 +63,18 @@ fn breakable(text: String) -> String {
     plain
 }
 
+/// Whether nearly every `=` of a text is one of a mail's quoted-printable encoding; its headers have others.
+fn is_quoted_printable(text: &str) -> bool {
+    let is_digit = |b: &u8| b.is_ascii_digit() || (b'A'..=b'F').contains(b);
+    let is_code = |part: &&str| {
+        part.starts_with(['\n', '\r']) || part.as_bytes().get(..2).is_some_and(|code| code.iter().all(is_digit))
+    };
+    text.contains("=3D") && text.split('=').skip(1).filter(is_code).count() * 10 >= text.matches('=').count() * 9
+}
+
 /// Decodes a mail's quoted-printable text (RFC 2045): `=3D` is a character, and `=` at its end joins a line with the
 /// next, so that line numbers change.
-fn unprintable(text: &str) -> String {
+fn from_quoted_printable(text: &str) -> String {
     let text = text.replace("=\r\n", "").replace("=\n", "");
     let mut parts = text.split('=');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -148,6 +157,7 @@ mod tests {
             ("see\n  |exits   9 2\n  |io_exits 5 1\n", "see\nexits   9 2\nio_exits 5 1\n"),
             ("│ exits 9 │\n│ halts 5 │\n * a\n *  b\n", "exits 9 \nhalts 5 \na\n b\n"),
             ("&gt; &lt;a/&gt;\n&gt; b", "<a/>\nb"),
+            ("Guest\n=====\n-smbios serial=3DA17F02\n", "Guest\n=====\n-smbios serial=3DA17F02\n"),
             ("\u{a0}HLT\u{a0} 1\u{202f}324\u{a0}us", " HLT  1\u{202f}324 us"),
             (
                 "[ 1.0] kvm: a=3D1 =E2=80=9Cunex=\npected=\r\n exit=20\n0=1\n",

@@ -166,6 +166,11 @@ impl Collector {
         }
     }
 
+    /// Whether this host has performance counters, and they were asked for.
+    pub fn counts_cycles(&self) -> bool {
+        self.counters.as_ref().is_some_and(|(pmu, _)| pmu.gap().is_none())
+    }
+
     /// Reads everything once.
     pub fn tick(&mut self) -> Sample {
         let now = (self.options.clock)();

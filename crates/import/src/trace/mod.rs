@@ -6,7 +6,7 @@ mod line;
 mod places;
 
 use super::cannot;
-use super::covered_time::{ANOTHER_TRACE, CoveredTime};
+use super::covered_time::{ANOTHER_TRACE, CoveredTime, DAMAGED};
 use super::gathered::Gathered;
 use super::guest::{KvmEventCounts, group_threads};
 use decode::TraceDecoder;
@@ -79,6 +79,8 @@ struct TraceReader {
     covered: CoveredTime,
     lost: u64,
     gap: bool,
+    /// Whether a line that is no event stands behind the last one.
+    apart: bool,
     places: PlaceReader,
     /// Whether the lines have times.
     timed: bool,
@@ -107,6 +109,7 @@ impl TraceReader {
     fn line(&mut self, raw: &str) {
         let text = raw.trim_start();
         if text.len() as u64 > MAX_LINE || text.starts_with('#') {
+            self.apart = true;
             return;
         }
         let before = std::mem::take(&mut self.cut);
@@ -135,6 +138,7 @@ impl TraceReader {
             return;
         }
         let Some(line) = line::parse(text).filter(|line| line.time.is_some() == self.timed) else {
+            self.apart = true;
             if self.found.len() < MAX_OF_A_KIND {
                 self.log.line(text, &mut self.found);
             }
@@ -142,7 +146,9 @@ impl TraceReader {
         };
         let time = line.time.unwrap_or(0);
         let (kvm, last) = (line.event.starts_with("kvm_"), self.covered.last);
-        let jumps = kvm && self.covered.at(time, ANOTHER_TRACE);
+        // Filtered traces and guests that sleep have gaps of any length.
+        let max_gap = if kvm && std::mem::take(&mut self.apart) { ANOTHER_TRACE } else { DAMAGED };
+        let jumps = kvm && self.covered.at(time, max_gap);
         if std::mem::take(&mut self.gap) || jumps {
             self.pairing.gap(last.min(time), time);
         }

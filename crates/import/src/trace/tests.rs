@@ -291,7 +291,9 @@ fn no_exit_is_paired_across_lost_events() {
 fn a_trace_minutes_later_is_another_one() {
     let cut = ROUND.lines().take(3).collect::<Vec<_>>().join("\n");
     let later = ROUND.replace(" 10.00", " 494.00");
-    let (one, both) = (import(ROUND), import(&format!("{cut}\n{later}")));
+    let (one, both) = (import(ROUND), import(&format!("{cut}\nLater:\n{later}")));
+    let slow = import(&format!("{cut}\n{later}")).mono_ns;
+    assert!(slow > 400_000_000_000, "one trace, of events that come now and then: {slow}");
     assert!(both.mono_ns < 2 * one.mono_ns, "the minutes between them are no time: {}", both.mono_ns);
     let most = |s: &Sample| exits(&s.domains[0]).iter().filter_map(|exit| exit.3).max();
     assert_eq!(most(&both), most(&one), "no exit lasts from one to the other");

@@ -147,7 +147,10 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
 
 /// The sums of a group's caches; `None` where one of them is not known.
 fn counts(group: &Path) -> Counts {
-    let mut caches = folders(&group.join("mon_data"));
+    // Other folders are of other monitors than the last-level cache.
+    let of_cache =
+        |folder: &PathBuf| folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"mon_L3_"));
+    let mut caches: Vec<_> = folders(&group.join("mon_data")).into_iter().filter(of_cache).collect();
     caches.truncate(MAX_CACHES);
     FILES.map(|file| {
         let of = |cache: &PathBuf| read_word(&cache.join(file))?.parse::<u64>().ok();

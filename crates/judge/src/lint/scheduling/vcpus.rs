@@ -86,8 +86,8 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
 /// An exit that lasted for long in a short excerpt, which somebody cut out for it.
 fn late_exit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(excerpt_s) = guest.interval_s.filter(|seconds| ctx.is_file() && *seconds <= EXCERPT_S) else { return };
-    // What a VMM does for an exit can take any time.
-    let of_kvm = |row: &&ExitRow| !row.idle && row.userspace_ns.unwrap_or(0) == 0;
+    // What a VMM does for an exit can take any time; these exits it never sees.
+    let of_kvm = |row: &&ExitRow| [ExitKind::HostInterrupt, ExitKind::ApicWrite].iter().any(|kind| kind.matches(row));
     let awake = guest.domain.exits.rows.iter().filter(of_kvm);
     let Some((ns, row)) = awake.filter_map(|row| Some((row.span.max_ns?, row))).max_by_key(|(ns, _)| *ns) else {
         return;
