@@ -69,7 +69,7 @@ fn is_quoted_printable(text: &str) -> bool {
     let is_code = |part: &&str| {
         part.starts_with(['\n', '\r']) || part.as_bytes().get(..2).is_some_and(|code| code.iter().all(is_digit))
     };
-    text.contains("=3D") && text.split('=').skip(1).filter(is_code).count() * 10 >= text.matches('=').count() * 9
+    text.contains("=3D") && text.split('=').skip(1).filter(is_code).count() * 10 >= text.matches('=').count() * 8
 }
 
 /// Decodes a mail's quoted-printable text (RFC 2045): `=3D` is a character, and `=` at its end joins a line with the

@@ -96,8 +96,8 @@ impl TimeProfile {
 
 /// Reads the profile of a text: `   9.14%  [kernel]  [k] vmx_vmexit`, under a heading with `Overhead` or `Children`
 /// (tools/perf/ui/hist.c in the kernel's sources), also without it. Within a profile shares fall: a larger one begins
-/// the next. Of several, one of a host's time comes first, then one of exits, then the one of most samples, then the longest:
-/// an excerpt often comes before the whole.
+/// the next. Of several, one of a host's time comes first, then one of exits, then the one of most samples, then the
+/// longest: an excerpt often comes before the whole.
 pub fn parse(text: &str) -> Option<TimeProfile> {
     let (mut all, mut of_tasks, mut is_sure) = (vec![TimeProfile::default()], false, false);
     for line in text.lines().take(MAX_LINES) {

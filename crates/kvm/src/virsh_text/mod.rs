@@ -26,8 +26,8 @@ pub struct StatsReading {
 
 /// Disks of one domain whose totals are read.
 const MAX_DISKS: usize = 256;
-/// The rows of `domblkstat`, plain and with `--human` (`domblkstat_output` in libvirt's virsh-domain-monitor.c), and the
-/// names in `domstats`.
+/// The rows of `domblkstat`, plain and with `--human` (`domblkstat_output` in libvirt's virsh-domain-monitor.c), and
+/// the names in `domstats`.
 const BLOCK_TOTALS: &[(&str, &str, &str)] = &[
     ("rd_req", "number of read operations:", "rd.reqs"),
     ("rd_bytes", "number of bytes read:", "rd.bytes"),
