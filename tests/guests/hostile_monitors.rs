@@ -8,7 +8,7 @@ use kvm::Space;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use live::metadata::libvirt::Libvirt;
-use live::{LibvirtAndQmp, UuidClaim, WatchedGuest};
+use live::{LibvirtAndQmp, WatchedGuest};
 use sample::{DomainFacts, DomainState, Known, Origin, SourceStatus};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -38,15 +38,7 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
         ..Default::default()
     };
     let facts = DomainFacts { pid: Some(pid), start_ticks, command: Some(Arc::new(command)), ..DomainFacts::default() };
-    WatchedGuest {
-        pid,
-        start_ticks,
-        facts: Arc::new(facts),
-        claim: UuidClaim::Unknown,
-        stopped: false,
-        quiet: false,
-        unnamed: false,
-    }
+    WatchedGuest { pid, start_ticks, facts: Arc::new(facts), claim: None, stopped: false, quiet: false, unnamed: false }
 }
 
 fn source() -> LibvirtAndQmp {

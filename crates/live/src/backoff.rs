@@ -3,28 +3,13 @@
 use std::time::Duration;
 
 /// Pauses that double up to a maximum.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Backoff {
-    initial: Duration,
-    pause: Duration,
-    max: Duration,
-}
+#[derive(Debug, Default)]
+pub(crate) struct Backoff(Option<Duration>);
 
 impl Backoff {
-    pub(crate) const fn new(initial: Duration, max: Duration) -> Self {
-        Self { initial, pause: initial, max }
-    }
-
-    /// Returns the pause before the next attempt.
-    pub(crate) fn next(&mut self) -> Duration {
-        let pause = self.pause;
-        self.pause = (2 * pause).min(self.max);
-        pause
-    }
-
-    /// Begins again with the initial pause.
-    pub(crate) fn reset(&mut self) {
-        self.pause = self.initial;
+    /// Returns the pause before the next attempt, from the initial to the longest one.
+    pub(crate) fn next(&mut self, (initial, max): (Duration, Duration)) -> Duration {
+        *self.0.insert(self.0.map_or(initial, |last| (2 * last).min(max)))
     }
 }
 
@@ -34,10 +19,9 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_maximum() {
-        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
-        let pauses: Vec<u64> = (0..6).map(|_| backoff.next().as_secs()).collect();
+        let mut backoff = Backoff::default();
+        let range = (Duration::from_secs(1), Duration::from_secs(8));
+        let pauses: Vec<u64> = (0..6).map(|_| backoff.next(range).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 8, 8]);
-        backoff.reset();
-        assert_eq!(backoff.next().as_secs(), 1);
     }
 }

@@ -19,7 +19,7 @@ pub use collector::{Collector, CollectorCommand, CollectorOptions};
 pub use host::prerequisites::{HeldRights, Prerequisite, prerequisites};
 pub use host::topology::read as topology;
 pub use metadata::libvirt_and_qmp::LibvirtAndQmp;
-pub use metadata::source::{GuestMetadata, UuidClaim, WatchedGuest};
+pub use metadata::source::{GuestMetadata, WatchedGuest};
 pub use proc::discovery::vcpus;
 pub use proc::paths::SystemPaths;
 pub use timestamps::Timestamps;

@@ -1,6 +1,6 @@
 //! A guest's identity and configuration, merged from its process, libvirt and its monitor, each fact with its origin.
 
-use crate::metadata::source::{GuestMetadata, UuidClaim};
+use crate::metadata::source::GuestMetadata;
 use crate::metadata::status_xml::{DomainStatus, StatusFiles};
 use crate::proc::fds::KvmFiles;
 use crate::proc::file;
@@ -157,7 +157,7 @@ pub(crate) struct GuestDescription {
     /// libvirt's status file.
     pub(super) status: Option<Arc<DomainStatus>>,
     pub(super) state: DomainState,
-    pub(super) claim: UuidClaim,
+    pub(super) claim: Option<bool>,
 }
 
 impl GuestDescription {
@@ -170,7 +170,7 @@ impl GuestDescription {
             report: Arc::default(),
             status: None,
             state: DomainState::Running,
-            claim: UuidClaim::Unknown,
+            claim: None,
         };
         description.read_command_line(reader);
         description.merge();
@@ -203,12 +203,8 @@ impl GuestDescription {
 
     /// Compares the UUID that the process claims with libvirt's status files.
     pub(crate) fn check_claim(&mut self, files: &StatusFiles) {
-        let owner = self.facts.uuid.as_ref().and_then(|uuid| files.pid_of(&uuid.value.to_ascii_lowercase()));
-        self.claim = match owner {
-            None => UuidClaim::Unknown,
-            Some(pid) if pid == self.identity.pid => UuidClaim::Proven,
-            Some(_) => UuidClaim::Refuted,
-        };
+        let uuid = self.facts.uuid.as_ref().map(|uuid| uuid.value.to_ascii_lowercase());
+        self.claim = uuid.and_then(|uuid| Some(*files.pid_by_uuid.get(&uuid)? == self.identity.pid));
     }
 
     /// Takes over what libvirt, its status file and the monitor say.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Pauses between two readings of its open files, most of which are opened at the start.
-const FILES_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
+const FILES_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(32));
 
 /// A running guest.
 pub(crate) struct LiveGuest {
@@ -68,7 +68,7 @@ impl LiveGuest {
             helpers: BTreeMap::new(),
             files,
             files_due_ns: 0,
-            files_backoff: FILES_BACKOFF,
+            files_backoff: Backoff::default(),
             roles: ThreadRoles::default(),
             resources: GuestResources::default(),
             vcpus_ran_ns: None,
@@ -122,7 +122,7 @@ impl LiveGuest {
         self.helpers.retain(|_, h| h.read(reader) == Liveness::Alive);
         let pid = self.threads.pid;
         if reader.now_ns >= self.files_due_ns {
-            let pause_ns = self.files_backoff.next().as_nanos() as u64;
+            let pause_ns = self.files_backoff.next(FILES_PAUSES).as_nanos() as u64;
             self.files_due_ns = reader.now_ns + pause_ns + stagger(pid).min(pause_ns / 4);
             if let Ok(files) = KvmFiles::read(&reader.paths, pid) {
                 self.files = files;

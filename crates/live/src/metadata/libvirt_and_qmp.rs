@@ -3,7 +3,7 @@
 
 use super::libvirt::Libvirt;
 use super::monitor::{GuestMonitor, MonitorRoute};
-use super::source::{GuestMetadata, GuestProcessKey, UuidClaim, WatchedGuest};
+use super::source::{GuestMetadata, GuestProcessKey, WatchedGuest};
 use crate::user_slots::UserSlots;
 use sample::{SourceId, SourceStatus};
 use std::collections::{HashMap, HashSet};
@@ -41,11 +41,7 @@ impl LibvirtAndQmp {
     /// Whether libvirt's domain with the guest's UUID is this process. Any user's process may claim any UUID: what a
     /// status file says counts, and without one a UUID that only one process has.
     fn is_its_own(&self, guest: &WatchedGuest) -> bool {
-        match guest.claim {
-            UuidClaim::Proven => true,
-            UuidClaim::Refuted => false,
-            UuidClaim::Unknown => uuid(guest).is_none_or(|uuid| !self.ambiguous.contains(&uuid)),
-        }
+        guest.claim.unwrap_or_else(|| uuid(guest).is_none_or(|uuid| !self.ambiguous.contains(&uuid)))
     }
 
     fn monitor_status(&self) -> SourceStatus {

@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pauses between two `info mtree -f`. The command runs under QEMU's big lock, so it is sent once, and again only while
 /// accesses hit addresses that the last answer does not name: a guest programs its BARs some time after its start.
-const MAP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(3600));
+const MAP_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
 /// Time between two readings of figures. A manager such as Proxmox asks the monitor as well.
 const FIGURES_PERIOD: Duration = Duration::from_secs(5);
 /// The same while a job runs.
 const JOB_PERIOD: Duration = Duration::from_secs(2);
 /// Pauses between readings of figures that fail.
-const FIGURES_BACKOFF: Backoff = Backoff::new(FIGURES_PERIOD, Duration::from_secs(600));
+const FIGURES_PAUSES: (Duration, Duration) = (FIGURES_PERIOD, Duration::from_secs(600));
+
 /// A question that is repeated.
 struct Query<T> {
     /// The answer to come, and when it was asked for.
@@ -32,20 +33,22 @@ struct Query<T> {
     backoff: Backoff,
 }
 
-impl<T> Query<T> {
-    fn new(backoff: Backoff) -> Self {
-        Self { pending: None, next: None, backoff }
+impl<T> Default for Query<T> {
+    fn default() -> Self {
+        Self { pending: None, next: None, backoff: Backoff::default() }
     }
+}
 
+impl<T> Query<T> {
     fn is_due(&self, now: Instant) -> bool {
         self.pending.is_none() && self.next.is_none_or(|next| now >= next)
     }
 
     /// Keeps the answer to come, if the question could be asked.
-    fn ask(&mut self, reply: Option<QmpReply<T>>, now: Instant) {
+    fn ask(&mut self, reply: Option<QmpReply<T>>, now: Instant, pauses: (Duration, Duration)) {
         self.pending = reply.map(|reply| (reply, now));
         if self.pending.is_some() {
-            self.next = Some(now + self.backoff.next());
+            self.next = Some(now + self.backoff.next(pauses));
         }
     }
 
@@ -73,6 +76,7 @@ pub(super) enum MonitorRoute<'a> {
 }
 
 /// The answers of one guest's monitor.
+#[derive(Default)]
 pub(super) struct GuestMonitor {
     map: Query<DeviceMap>,
     devices: Option<Known<Arc<DeviceMap>>>,
@@ -83,20 +87,6 @@ pub(super) struct GuestMonitor {
     last: Option<MonitorFigures>,
     activity: DeviceActivity,
     paused: bool,
-}
-
-impl Default for GuestMonitor {
-    fn default() -> Self {
-        Self {
-            map: Query::new(MAP_BACKOFF),
-            devices: None,
-            failure: None,
-            figures: Query::new(FIGURES_BACKOFF),
-            last: None,
-            activity: DeviceActivity::default(),
-            paused: false,
-        }
-    }
 }
 
 impl GuestMonitor {
@@ -135,7 +125,7 @@ impl GuestMonitor {
         if let Some(answer) = self.figures.answer(now).or(expired.then(|| Err(String::new()))) {
             let mut read = answer.ok();
             if let Some(read) = &read {
-                self.figures.backoff.reset();
+                self.figures.backoff = Backoff::default();
                 self.figures.next = Some(
                     now + if read.devices.jobs.as_deref().unwrap_or_default().is_empty() {
                         FIGURES_PERIOD
@@ -164,7 +154,7 @@ impl GuestMonitor {
                 MonitorRoute::Own if !self.is_asking() => qmp::ask(own, facts, qmp::device_map),
                 MonitorRoute::Own | MonitorRoute::Undecided => None,
             };
-            self.map.ask(reply, now);
+            self.map.ask(reply, now, MAP_PAUSES);
         }
         // Of its own guests libvirt knows the rest, and their monitors serve libvirt alone. The monitor of a guest with
         // a map answers kvmtop.
@@ -172,7 +162,7 @@ impl GuestMonitor {
             return;
         }
         if self.devices.is_some() && self.figures.is_due(now) && !self.is_asking() {
-            self.figures.ask(qmp::ask(own, facts, qmp::devices::ask), now);
+            self.figures.ask(qmp::ask(own, facts, qmp::devices::ask), now, FIGURES_PAUSES);
         }
     }
 }
@@ -180,7 +170,7 @@ impl GuestMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::source::{DeviceCounters, UuidClaim};
+    use crate::metadata::source::DeviceCounters;
     use std::sync::mpsc::sync_channel;
 
     #[test]
@@ -190,7 +180,7 @@ mod tests {
             pid: 10,
             start_ticks: 1,
             facts: Arc::default(),
-            claim: UuidClaim::default(),
+            claim: None,
             stopped: false,
             quiet: true,
             unnamed: false,
@@ -198,7 +188,7 @@ mod tests {
         let (send, reply) = sync_channel(1);
         let devices = DeviceCounters { at: now, disks: Vec::new(), nics: Vec::new(), balloon: None, jobs: None };
         let _ = send.send(Ok(MonitorFigures { devices, may_run: false }));
-        monitor.figures.ask(Some(reply), now);
+        monitor.figures.ask(Some(reply), now, FIGURES_PAUSES);
         assert!(monitor.receive(&guest, now));
         let mut known = GuestMetadata::default();
         monitor.add_to(&mut known, false);

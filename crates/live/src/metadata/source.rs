@@ -11,18 +11,6 @@ use std::time::Instant;
 /// A guest: PID and start of its process in ticks after boot.
 pub(super) type GuestProcessKey = (i32, u64);
 
-/// Whether a process is the domain whose UUID it carries: a command line may say anything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum UuidClaim {
-    /// No status file of the system daemon that kvmtop can read has this UUID.
-    #[default]
-    Unknown,
-    /// The status file names this process.
-    Proven,
-    /// The status file names another process.
-    Refuted,
-}
-
 /// A guest that the collector sees in /proc.
 #[derive(Debug, Clone)]
 pub struct WatchedGuest {
@@ -32,8 +20,9 @@ pub struct WatchedGuest {
     pub start_ticks: u64,
     /// What is known of it so far; name, UUID and monitor socket are the keys to ask with.
     pub facts: Arc<DomainFacts>,
-    /// Whether its UUID is its own.
-    pub claim: UuidClaim,
+    /// Whether its UUID is its own, by the status files of the system daemon: a command line may say anything. `None`:
+    /// no file that kvmtop can read has this UUID.
+    pub claim: Option<bool>,
     /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
     pub stopped: bool,
     /// Whether its vCPUs used no CPU time since the previous sample: it may be paused.

@@ -67,7 +67,8 @@ pub(crate) struct StatusFiles {
     by_name: HashMap<String, Arc<DomainStatus>>,
     /// The domain that runs as each process.
     pub by_pid: HashMap<i32, Arc<DomainStatus>>,
-    pid_by_uuid: HashMap<String, i32>,
+    /// The process of the domain with each UUID (lower case).
+    pub pid_by_uuid: HashMap<String, i32>,
     next_ns: u64,
     /// What could not be read. Missing files are normal.
     pub problem: Option<SourceStatus>,
@@ -104,11 +105,6 @@ impl StatusFiles {
         let uuids = self.by_name.values().filter_map(|status| Some((status.xml.uuid.clone()?, status.pid)));
         self.pid_by_uuid = uuids.collect();
         self.problem = problem(&refused);
-    }
-
-    /// The process of the domain with this UUID (lower case).
-    pub(crate) fn pid_of(&self, uuid: &str) -> Option<i32> {
-        self.pid_by_uuid.get(uuid).copied()
     }
 }
 
@@ -160,7 +156,7 @@ mod tests {
         let status = &files.by_pid[&77];
         assert_eq!(status.state(), Some(DomainState::Running));
         assert!(status.text.starts_with("<domain ") && status.text.ends_with("</domain>"));
-        assert_eq!(files.pid_of("1b1d2c0a-0000-4000-8000-000000000001"), Some(77));
+        assert_eq!(files.pid_by_uuid.get("1b1d2c0a-0000-4000-8000-000000000001"), Some(&77));
         assert!(cause(&files).contains("broken.xml is not read: it is not the status"), "{}", cause(&files));
         let paused = XML.replace("running", "paused");
         let path = fake.paths().run.join("libvirt/qemu/a.xml");
