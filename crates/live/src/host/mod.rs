@@ -8,7 +8,6 @@ pub(crate) mod resctrl;
 pub(crate) mod tasks;
 pub(crate) mod topology;
 
-mod frequencies;
 mod interrupts;
 mod kvm_offers;
 mod power;

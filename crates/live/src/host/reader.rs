@@ -1,8 +1,7 @@
 //! The host's CPU times, memory and constant facts.
 
-use super::frequencies::Frequencies;
 use super::interrupts::Interrupts;
-use super::power::{PowerCounters, sleep_states};
+use super::power::{PowerReader, sleep_states};
 use super::topology;
 use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
@@ -26,8 +25,7 @@ pub(crate) struct HostReader {
     /// The constant facts, as last read.
     pub facts: Arc<HostFacts>,
     interrupts: Interrupts,
-    frequencies: Frequencies,
-    power: PowerCounters,
+    power: PowerReader,
     /// The CPUs of the last reading: a difference means that one went online or offline.
     numbers: Vec<u32>,
 }
@@ -36,8 +34,7 @@ impl HostReader {
     pub(crate) fn new(paths: &SystemPaths) -> Self {
         let facts = Arc::new(facts(paths));
         Self {
-            frequencies: Frequencies::new(&paths.sys, &facts.kernel),
-            power: PowerCounters::new(&paths.sys),
+            power: PowerReader::new(&paths.sys, &facts.kernel),
             facts,
             interrupts: Interrupts::new(paths.proc.join("interrupts")),
             numbers: Vec::new(),
@@ -52,13 +49,12 @@ impl HostReader {
         if numbers != self.numbers {
             if !self.numbers.is_empty() {
                 self.facts = Arc::new(facts(&self.paths));
-                self.frequencies = Frequencies::new(&self.paths.sys, &self.facts.kernel);
+                self.power.due_ns = 0;
             }
             self.numbers = numbers;
         }
         self.interrupts.read(&mut cpus);
-        self.power.set(&mut cpus, now_ns);
-        let new = self.frequencies.set(&mut cpus, now_ns).unwrap_or_default();
+        let new = self.power.set(&mut cpus, now_ns).unwrap_or_default();
         // The facts are recorded again when they change.
         if new.iter().any(|(name, value)| self.facts.params.get(name) != Some(value)) {
             Arc::make_mut(&mut self.facts).params.extend(new);
