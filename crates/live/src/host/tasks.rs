@@ -32,15 +32,13 @@ struct TaskReading {
     used_ticks: u64,
 }
 
-/// The last reading of a process, and of its threads if it was busy.
-#[derive(Debug)]
-struct TrackedProcess {
-    last: TaskReading,
-    threads: HashMap<i32, TaskReading>,
-}
+/// A process, and a thread of it; `None`: the whole process.
+type TaskKey = (i32, Option<i32>);
 
 /// A reading of all processes.
 struct Scan {
+    /// What the scan before read.
+    before: HashMap<TaskKey, TaskReading>,
     /// Time since the scan before; 0 for the first one.
     over_ns: u64,
     /// When the youngest process of the scan before was started. One that was not listed then and is not older is new.
@@ -53,7 +51,8 @@ struct Scan {
 #[derive(Debug)]
 pub(crate) struct HostTasks {
     paths: SystemPaths,
-    known: HashMap<i32, TrackedProcess>,
+    /// The last reading of each process, and of the threads of those that were busy.
+    known: HashMap<TaskKey, TaskReading>,
     tasks: Vec<HostTask>,
     groups: Option<Vec<HostTaskGroup>>,
     scanned_ns: Option<u64>,
@@ -73,18 +72,20 @@ impl HostTasks {
         skip: &HashSet<i32>,
     ) -> (Vec<HostTask>, Option<Vec<HostTaskGroup>>) {
         if now_ns >= self.due_ns {
-            let mut before = std::mem::take(&mut self.known);
+            let before = std::mem::take(&mut self.known);
+            let processes_before = before.iter().filter(|((_, thread), _)| thread.is_none());
             let over_ns = self.scanned_ns.replace(now_ns).map(|before_ns| now_ns.saturating_sub(before_ns));
             let mut scan = Scan {
+                youngest_ticks: processes_before.map(|(_, p)| p.start_ticks).max().unwrap_or(u64::MAX),
+                before,
                 over_ns: over_ns.unwrap_or(0),
-                youngest_ticks: before.values().map(|p| p.last.start_ticks).max().unwrap_or(u64::MAX),
                 threads_left: MAX_ALL_THREADS,
                 groups: HashMap::new(),
             };
             self.due_ns = now_ns + if over_ns.is_some() { PERIOD_NS } else { FIRST_PERIOD_NS };
             self.tasks.clear();
             for pid in processes.take(MAX_PROCESSES) {
-                self.look(pid, before.remove(&pid), skip, &mut scan);
+                self.look(pid, skip, &mut scan);
             }
             self.tasks.sort_by_key(|t| (Reverse(t.used_ns), t.tid));
             self.tasks.truncate(MAX_TASKS);
@@ -96,11 +97,12 @@ impl HostTasks {
         (self.tasks.clone(), self.groups.clone())
     }
 
-    fn look(&mut self, pid: i32, before: Option<TrackedProcess>, skip: &HashSet<i32>, scan: &mut Scan) {
+    fn look(&mut self, pid: i32, skip: &HashSet<i32>, scan: &mut Scan) {
         let Some((now, task, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid)) else { return };
-        let mut process = TrackedProcess { last: now, threads: HashMap::new() };
+        self.known.insert((pid, None), now);
+        let before = scan.before.get(&(pid, None)).copied();
         let is_new = before.is_none() && now.start_ticks >= scan.youngest_ticks;
-        let base = before.as_ref().map(|p| p.last).or(is_new.then_some(TaskReading { used_ticks: 0, ..now }));
+        let base = before.or(is_new.then_some(TaskReading { used_ticks: 0, ..now }));
         // Guests are read too: a process that is no guest any more then has an earlier reading.
         if !skip.contains(&pid)
             && let Some(task) = base.and_then(|base| now.since(&base, scan.over_ns, task))
@@ -109,8 +111,8 @@ impl HostTasks {
             // What kvmtop itself costs is a part of the host's load, but nothing to find about the host.
             if pid != std::process::id().cast_signed() {
                 let found = self.tasks.len();
-                if let Some(before) = before.filter(|_| threads > 1) {
-                    process.threads = self.read_threads(&task, &before.threads, scan);
+                if before.is_some() && threads > 1 {
+                    self.read_threads(&task, scan);
                 }
                 // From their second reading on the threads replace the process.
                 if self.tasks.len() == found {
@@ -118,30 +120,23 @@ impl HostTasks {
                 }
             }
         }
-        self.known.insert(pid, process);
     }
 
-    fn read_threads(
-        &mut self,
-        process: &HostTask,
-        before: &HashMap<i32, TaskReading>,
-        scan: &mut Scan,
-    ) -> HashMap<i32, TaskReading> {
+    fn read_threads(&mut self, process: &HostTask, scan: &mut Scan) {
         let pid = process.pid;
         let dir = self.paths.process(pid, "task");
         let mut tids = file::numbers_in(&dir);
         tids.truncate(MAX_THREADS.min(scan.threads_left));
         scan.threads_left -= tids.len();
-        let mut threads = HashMap::with_capacity(tids.len());
         for tid in tids {
             let path = dir.join(tid.to_string()).join("stat");
             let Some((now, task, _)) = read(&path, (tid, pid)) else { continue };
             let name = Some(&process.comm).filter(|name| **name != task.comm).cloned().unwrap_or_default();
             let task = HostTask { process: name, ..task };
-            self.tasks.extend(before.get(&tid).and_then(|before| now.since(before, scan.over_ns, task)));
-            threads.insert(tid, now);
+            let before = scan.before.get(&(pid, Some(tid)));
+            self.tasks.extend(before.and_then(|before| now.since(before, scan.over_ns, task)));
+            self.known.insert((pid, Some(tid)), now);
         }
-        threads
     }
 }
 
