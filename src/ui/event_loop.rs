@@ -64,8 +64,8 @@ pub struct UiOptions {
 /// Who carries out what the screen asks for.
 #[derive(Default)]
 pub struct ScreenHandlers {
-    /// The collector of a live screen.
-    pub control: Option<Sender<Control>>,
+    /// Passes requests on to the collector of a live screen.
+    pub control: Option<Box<dyn Fn(Control)>>,
     /// The player of a recording.
     pub replay: Option<Sender<Replay>>,
     /// Set when the screen ends.
@@ -110,7 +110,7 @@ pub fn run(
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
     handlers.stop.store(true, Ordering::Relaxed);
     if let Some(control) = &handlers.control {
-        let _ = control.send(Control::Quit);
+        control(Control::Quit);
     }
     handlers.replay = None;
     let ended = last_words(&wake, &wait);
@@ -224,7 +224,7 @@ fn event_loop(
                 && let Some(control) = &handlers.control
             {
                 // A collector that is gone shows nothing more anyway.
-                let _ = control.send(ask(is_shown));
+                control(ask(is_shown));
             }
         }
         let Ok(first) = wake.recv() else { return Ok(()) };
@@ -274,10 +274,9 @@ fn carry_out(
     theme: &Theme,
     handlers: &ScreenHandlers,
 ) -> anyhow::Result<bool> {
-    let control = |state: &mut AppState, c: Control| {
-        if handlers.control.as_ref().is_none_or(|tx| tx.send(c).is_err()) {
-            state.say("not possible here: no collector listens");
-        }
+    let control = |state: &mut AppState, request: Control| match &handlers.control {
+        Some(control) => control(request),
+        None => state.say("not possible here: no collector listens"),
     };
     match effect {
         Effect::Quit => return Ok(true),

@@ -14,7 +14,7 @@ use sample::Feed;
 use session::recording_feed::{RecordingFeed, RecordingRequest};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Sender, SyncSender, TrySendError, channel, sync_channel};
 
 /// `kvmtop`.
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
@@ -22,7 +22,6 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     let files = for_files(&[], Some(HERE.as_ref()));
     let stop = Arc::new(AtomicBool::new(false));
     let LiveHost { feed: collector, commands } = live::start_with(settings, Some(files), false);
-    let (control, requests) = channel();
     let (recording, recording_requests) = channel();
     let filter = settings.domains.clone();
     let select = Box::new(move |sample: &_| filter.apply(sample));
@@ -37,7 +36,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         }
     })?;
     keep(files);
-    forward(requests, commands, recording, settings.engine_detail.clone())?;
+    let control = control(commands, recording, settings.engine_detail.clone());
     let feeder = move |events: SyncSender<ScreenEvent>| {
         // It ends when the screen does, and closes what it has in the kernel before.
         if show.send(events).is_ok() {
@@ -46,7 +45,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     };
     ui::run(
         ui_options(settings),
-        ScreenHandlers { control: Some(control), stop, ..ScreenHandlers::default() },
+        ScreenHandlers { control: Some(Box::new(control)), stop, ..ScreenHandlers::default() },
         feeder,
     )?;
     Ok(0)
@@ -85,29 +84,25 @@ impl From<judge::analysis::JudgedInterval> for Tick {
 }
 
 /// Passes on what the screen asks: the collector hears it even while it waits for the next tick.
-fn forward(
-    requests: Receiver<Control>,
+fn control(
     commands: Sender<CollectorCommand>,
     recording: Sender<RecordingRequest>,
     always: Vec<EngineDetail>,
-) -> std::io::Result<()> {
-    std::thread::Builder::new().name("control".into()).spawn(move || {
-        for control in requests {
-            let on_demand =
-                |what, on, detail| commands.send(CollectorCommand::OnDemand(what, on || always.contains(&detail))).ok();
-            // Whoever is gone needs no requests.
-            let _ = match control {
-                Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
-                Control::ShowDisks(on) => on_demand(OnDemand::Disks, on, EngineDetail::Disks),
-                Control::ShowInterrupts(on) => on_demand(OnDemand::Interrupts, on, EngineDetail::Interrupts),
-                Control::ShowCounters(on) => {
-                    commands.send(CollectorCommand::Counters(on || always.contains(&EngineDetail::Counters))).ok()
-                }
-                Control::Quit => commands.send(CollectorCommand::Stop).ok(),
-                Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
-                Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),
-            };
-        }
-    })?;
-    Ok(())
+) -> impl Fn(Control) {
+    move |control| {
+        let on_demand =
+            |what, on, detail| commands.send(CollectorCommand::OnDemand(what, on || always.contains(&detail))).ok();
+        // Whoever is gone needs no requests.
+        let _ = match control {
+            Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
+            Control::ShowDisks(on) => on_demand(OnDemand::Disks, on, EngineDetail::Disks),
+            Control::ShowInterrupts(on) => on_demand(OnDemand::Interrupts, on, EngineDetail::Interrupts),
+            Control::ShowCounters(on) => {
+                commands.send(CollectorCommand::Counters(on || always.contains(&EngineDetail::Counters))).ok()
+            }
+            Control::Quit => commands.send(CollectorCommand::Stop).ok(),
+            Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
+            Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),
+        };
+    }
 }
