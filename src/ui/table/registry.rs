@@ -1,4 +1,4 @@
-//! The tables of the screen.
+//! The tables of the screen: `views::TABLES` has their titles and columns.
 
 /// A table of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,40 +33,4 @@ pub enum TableId {
     Latency,
     /// Tasks of the host outside guests.
     Tasks,
-}
-
-impl TableId {
-    /// All with their titles, in the order of the help.
-    pub const ALL: [(Self, &str); 15] = [
-        (Self::Guests, "guests"),
-        (Self::Exits, "exits"),
-        (Self::Userspace, "exits to the VMM"),
-        (Self::Counters, "KVM's counters"),
-        (Self::Accesses, "devices"),
-        (Self::Threads, "threads"),
-        (Self::Interrupts, "interrupts"),
-        (Self::Jobs, "jobs"),
-        (Self::Disks, "disks"),
-        (Self::Nics, "network interfaces"),
-        (Self::HostDisks, "block devices of the host"),
-        (Self::Memory, "memory"),
-        (Self::Cpus, "CPUs"),
-        (Self::Latency, "latency"),
-        (Self::Tasks, "tasks outside guests"),
-    ];
-
-    /// Its title.
-    pub fn title(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_table_has_its_title() {
-        assert!(TableId::ALL.iter().enumerate().all(|(n, (id, _))| *id as usize == n));
-    }
 }

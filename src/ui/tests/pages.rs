@@ -4,7 +4,7 @@ use crate::ui::filter::TableFilter;
 use crate::ui::keymap::{KEYMAP, When};
 use crate::ui::table::TableId;
 use crate::ui::views::guests::filter_fields;
-use crate::ui::views::heads;
+use crate::ui::views::{TABLES, heads};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -70,10 +70,10 @@ fn keys() -> String {
 
 fn columns() -> String {
     let mut out = COLUMNS_HEAD.to_string();
-    for (table, title) in TableId::ALL {
+    for (_, title, heads) in TABLES {
         let _ = writeln!(out, "\n## {}{}\n", title[..1].to_uppercase(), &title[1..]);
         let _ = writeln!(out, "| header | name | in JSON | what it shows |\n|---|---|---|---|");
-        for head in heads(table) {
+        for head in heads() {
             let hidden = if head.is_hidden { " \\*" } else { "" };
             let fields = head.json.split(", ").filter(|f| !f.is_empty());
             let json: Vec<String> = fields.map(|f| format!("`{f}`")).collect();

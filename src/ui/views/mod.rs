@@ -116,27 +116,48 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
     }
 }
 
+/// A table, its title, and what describes its columns, left to right.
+type TableRow = (TableId, &'static str, fn() -> Vec<ColumnHead>);
+
+/// All tables, in the order of the help.
+pub const TABLES: [TableRow; 15] = [
+    (TableId::Guests, "guests", || heads_of(guests::columns())),
+    (TableId::Exits, "exits", || heads_of(exits::columns())),
+    (TableId::Userspace, "exits to the VMM", || heads_of(userspace::columns())),
+    (TableId::Counters, "KVM's counters", || heads_of(userspace::counter_columns())),
+    (TableId::Accesses, "devices", || heads_of(accesses::columns())),
+    (TableId::Threads, "threads", || heads_of(threads::columns())),
+    (TableId::Interrupts, "interrupts", || heads_of(interrupts::columns())),
+    (TableId::Jobs, "jobs", || heads_of(jobs::columns())),
+    (TableId::Disks, "disks", || heads_of(disks::columns())),
+    (TableId::Nics, "network interfaces", || heads_of(disks::nic_columns())),
+    (TableId::HostDisks, "block devices of the host", || heads_of(host_disks::columns())),
+    (TableId::Memory, "memory", || heads_of(memory::columns())),
+    (TableId::Cpus, "CPUs", || heads_of(cpus::columns())),
+    (TableId::Latency, "latency", || heads_of(latency::columns())),
+    (TableId::Tasks, "tasks outside guests", || heads_of(tasks::columns())),
+];
+
+/// A table's title.
+pub fn title(table: TableId) -> &'static str {
+    TABLES[table as usize].1
+}
+
 /// What describes the columns of a table, left to right.
 pub fn heads(table: TableId) -> Vec<ColumnHead> {
-    match table {
-        TableId::Guests => heads_of(guests::columns()),
-        TableId::Exits => heads_of(exits::columns()),
-        TableId::Userspace => heads_of(userspace::columns()),
-        TableId::Counters => heads_of(userspace::counter_columns()),
-        TableId::Accesses => heads_of(accesses::columns()),
-        TableId::Threads => heads_of(threads::columns()),
-        TableId::Interrupts => heads_of(interrupts::columns()),
-        TableId::Jobs => heads_of(jobs::columns()),
-        TableId::Disks => heads_of(disks::columns()),
-        TableId::Nics => heads_of(disks::nic_columns()),
-        TableId::HostDisks => heads_of(host_disks::columns()),
-        TableId::Memory => heads_of(memory::columns()),
-        TableId::Cpus => heads_of(cpus::columns()),
-        TableId::Latency => heads_of(latency::columns()),
-        TableId::Tasks => heads_of(tasks::columns()),
-    }
+    (TABLES[table as usize].2)()
 }
 
 fn heads_of<Row>(columns: Vec<super::table::Column<Row>>) -> Vec<ColumnHead> {
     columns.into_iter().map(|column| column.head).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_has_its_row() {
+        assert!(TABLES.iter().enumerate().all(|(n, (id, ..))| *id as usize == n));
+    }
 }

@@ -82,7 +82,7 @@ impl<'a> Section<'a> {
         let (id, order) = (table.id, state.table(table.id));
         let note = if table.rows.is_empty() { why() } else { String::new() };
         let body = Body::Table(Box::new(table.in_order(order)));
-        Self { body, ..Self::folded(SectionId::Table(id), id.title(), note) }
+        Self { body, ..Self::folded(SectionId::Table(id), super::title(id), note) }
     }
 
     /// A section of text.

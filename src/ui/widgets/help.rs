@@ -4,7 +4,6 @@ use super::StyledLine;
 use super::popup::{self, PopupText};
 use crate::ui::keymap::{Binding, KEYMAP, When};
 use crate::ui::state::AppState;
-use crate::ui::table::TableId;
 use crate::ui::text::wrap;
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views;
@@ -30,9 +29,9 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
         heading(&mut out, title);
         others.iter().filter(|b| b.when == when).for_each(|b| key(&mut out, b, LABEL.0));
     }
-    for (table, title) in TableId::ALL {
+    for (_, title, heads) in views::TABLES {
         heading(&mut out, &title.to_uppercase());
-        for head in views::heads(table) {
+        for head in heads() {
             entry(&mut out, (head.header, StyleId::Text, LABEL.0), head.help, screen);
         }
     }

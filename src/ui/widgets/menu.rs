@@ -27,7 +27,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
                 (format!("{order} {:<19}", head.header), head.help)
             };
             let entries = views::heads(table).into_iter().enumerate().map(entry).collect();
-            (format!("sort {} by", table.title()), "the same column again: reverse", entries)
+            (format!("sort {} by", views::title(table)), "the same column again: reverse", entries)
         }
         Menu::Columns(table) => {
             let heads = views::heads(table);
@@ -37,7 +37,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
                 (format!("[{mark}] {:<19} {no_room:<8} {:<12}", head.header, head.name), head.help)
             };
             let entries = menus::listed(state, table).into_iter().map(entry).collect();
-            (format!("columns of {}", table.title()), "the second name: filters, CSV, config file", entries)
+            (format!("columns of {}", views::title(table)), "the second name: filters, CSV, config file", entries)
         }
         Menu::Save => {
             let entries = SaveFormat::ALL.map(|(_, extension, help)| (format!("{extension:<6}"), help));

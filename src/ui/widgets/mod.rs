@@ -54,14 +54,11 @@ pub fn paint_line(buf: &mut Buffer, line: Rect, pieces: &StyledLine, theme: &The
     }
 }
 
-/// Paints sentences, wrapped to an area. Returns the number of lines.
-pub fn say(buf: &mut Buffer, area: Rect, text: &str, look: StyleId, theme: &Theme) -> u16 {
-    let lines = wrap(text, area.width);
-    let n = lines.len().min(area.height.into());
-    for (i, line) in lines.iter().take(n).enumerate() {
-        put(buf, area.x, area.y + i as u16, line, area.width, theme.style(look));
+/// Paints sentences, wrapped to an area.
+pub fn say(buf: &mut Buffer, area: Rect, text: &str, look: StyleId, theme: &Theme) {
+    for (line, y) in wrap(text, area.width).iter().zip(area.y..area.bottom()) {
+        put(buf, area.x, y, line, area.width, theme.style(look));
     }
-    n as u16
 }
 
 /// Paints the scroll bar at the right edge of an area whose content has more lines than fit.
