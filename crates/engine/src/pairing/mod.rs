@@ -52,14 +52,18 @@ const ENOUGH_WITHOUT_EXIT: u64 = 100;
 
 /// Exit events, paired and added up by thread.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Pairing {
     threads: HashMap<i32, PairedThread, RandomState>,
     /// Threads that were new since this was emptied. They still lack names.
     pub new: Vec<i32>,
     names: ReasonNames,
     topology: HostTopology,
-    /// Threads that ended and whose ids other threads may have, until they are forgotten. `None`: an id is one thread.
-    ended: Option<HashMap<ThreadKey, PairedThread, RandomState>>,
+    /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: later events belong to
+    /// another thread with the same id. For a live host, which reuses ids; a recording names its threads by them.
+    pub separates_lives: bool,
+    /// Threads that ended and whose ids other threads may have, until they are forgotten.
+    ended: HashMap<ThreadKey, PairedThread, RandomState>,
     /// Cells of addresses and of exit reasons of all threads.
     cells: usize,
     /// Count each exit immediately and without its time: it then needs no entries.
@@ -88,14 +92,6 @@ impl Pairing {
         Self { names, topology, ..Self::default() }
     }
 
-    /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: later events belong to
-    /// another thread with the same id. For a live host, which reuses ids; a recording names its threads by them.
-    #[must_use]
-    pub fn separating_lives(mut self) -> Self {
-        self.ended = Some(HashMap::default());
-        self
-    }
-
     /// The kernel works for this thread, without an event that counts: the VMM's part of its exit is over.
     pub fn in_kernel(&mut self, tid: i32, time: u64) {
         if let Some(thread) = self.threads.get_mut(&tid) {
@@ -116,10 +112,14 @@ impl Pairing {
             EventKind::Halted { .. } => self.seen.halted = true,
             _ => {}
         }
-        if self.ended.is_some() && self.has_ended(event) {
-            self.end_life(event.tid, event.time);
+        if self.separates_lives
+            && self.has_ended(event)
+            && let Some(mut thread) = self.threads.remove(&event.tid)
+        {
+            thread.died = Some(event.time);
+            self.ended.insert(ThreadKey { tid: event.tid, born_ns: thread.born }, thread);
         }
-        let room = self.threads.len() + self.ended.as_ref().map_or(0, HashMap::len) < MAX_THREADS;
+        let room = self.threads.len() + self.ended.len() < MAX_THREADS;
         let thread = match self.threads.get_mut(&event.tid) {
             Some(thread) => thread,
             // Scheduler events matter only for threads that run a guest.
@@ -161,15 +161,6 @@ impl Pairing {
         event.kind == EventKind::Ended || (elsewhere && !event.kind.is_scheduling())
     }
 
-    fn end_life(&mut self, tid: i32, time: u64) {
-        if let Some(mut thread) = self.threads.remove(&tid)
-            && let Some(ended) = &mut self.ended
-        {
-            thread.died = Some(time);
-            ended.insert(ThreadKey { tid, born_ns: thread.born }, thread);
-        }
-    }
-
     /// Events between these two times are missing on some CPU. Must be called before the events after `since`.
     pub fn gap(&mut self, since: u64, until: u64) {
         debug_assert!(since <= until);
@@ -202,14 +193,14 @@ impl Pairing {
     /// All counts so far. The extremes (shortest, longest, bursts) are those since the last call.
     pub fn snapshot(&mut self) -> Vec<TracedThread> {
         let living = self.threads.iter_mut().map(|(tid, thread)| (*tid, thread));
-        let ended = self.ended.iter_mut().flatten().map(|(key, thread)| (key.tid, thread));
+        let ended = self.ended.iter_mut().map(|(key, thread)| (key.tid, thread));
         living.chain(ended).map(|(tid, thread)| thread.snapshot(tid, &self.names, self.seen)).collect()
     }
 
     /// Removes these threads and their counts.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         for key in threads {
-            let mut gone = self.ended.as_mut().and_then(|ended| ended.remove(key));
+            let mut gone = self.ended.remove(key);
             if gone.is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
                 gone = self.threads.remove(&key.tid);
             }
@@ -217,9 +208,7 @@ impl Pairing {
                 self.cells = self.cells.saturating_sub(thread.cells());
             }
         }
-        if let Some(ended) = &mut self.ended {
-            ended.shrink_to(2 * ended.len());
-        }
+        self.ended.shrink_to(2 * self.ended.len());
         self.threads.shrink_to(2 * self.threads.len());
     }
 

@@ -260,7 +260,7 @@ fn a_thread_id_that_another_thread_gets_counts_for_both() {
     // Of a lost end the other process tells.
     let unseen = [of(5, 10, served), of(6, 12, served), of(6, 13, served)];
     for events in [&events[..], &unseen[..]] {
-        let mut pairing = Pairing::default().separating_lives();
+        let mut pairing = Pairing { separates_lives: true, ..Pairing::default() };
         events.iter().for_each(|event| pairing.event(event));
         let mut threads = pairing.snapshot();
         threads.sort_by_key(|t| t.key);

@@ -72,8 +72,8 @@ impl Engine for PerfEngine {
         } else {
             let (wanted, decoder, gaps) = self.learn();
             let names = decoder.names.clone();
-            let mut pairing = Pairing::new(names, self.topology.clone()).separating_lives();
-            pairing.counts_migrations = true;
+            let mut pairing = Pairing::new(names, self.topology.clone());
+            (pairing.counts_migrations, pairing.separates_lives) = (true, true);
             self.watcher = Some(Watcher::start(wanted, decoder, pairing)?);
             self.gaps = gaps;
         }
