@@ -5,21 +5,20 @@
 
 use crate::proc::threads::Threads;
 use kvm::thread_name::{Role, classify};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// What is known of threads beyond their names.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadRoles {
-    /// Threads that fired the events of a vCPU, with its number where an event carried it.
-    fired: HashMap<i32, Option<u32>>,
-    /// Threads that look like a vCPU from /proc.
-    inferred: HashSet<i32>,
+    /// Threads that fired the events of a vCPU, with its number where an event carried it, or that look like one from
+    /// /proc.
+    vcpus: HashMap<i32, Option<u32>>,
 }
 
 impl ThreadRoles {
     /// A thread fired events as only a vCPU does.
     pub(crate) fn fired(&mut self, tid: i32, vcpu: Option<u32>) {
-        let known = self.fired.entry(tid).or_default();
+        let known = self.vcpus.entry(tid).or_default();
         *known = vcpu.or(*known);
     }
 
@@ -29,20 +28,15 @@ impl ThreadRoles {
         if matches!(by_name, (Role::Vcpu, Some(_)) | (Role::Vhost, _)) {
             return by_name;
         }
-        match self.fired.get(&tid) {
-            Some(index) => (Role::Vcpu, *index),
-            None if self.inferred.contains(&tid) => (Role::Vcpu, None),
-            None => by_name,
-        }
+        self.vcpus.get(&tid).map_or(by_name, |index| (Role::Vcpu, *index))
     }
 
     /// Looks for vCPU threads that nothing names, by their guest time.
     pub(crate) fn look(&mut self, threads: &Threads) {
-        self.fired.retain(|tid, _| threads.living.contains_key(tid));
-        self.inferred.retain(|tid| threads.living.contains_key(tid));
+        self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
         for t in threads.living.values().filter(|t| t.times.is_some_and(|t| t.guest_ns > 0)) {
             if matches!(self.role(t.tid, &t.comm, t.tid == threads.pid).0, Role::Emulator | Role::Other) {
-                self.inferred.insert(t.tid);
+                self.vcpus.insert(t.tid, None);
             }
         }
     }

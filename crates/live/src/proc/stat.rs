@@ -117,19 +117,13 @@ pub(crate) struct Switches {
 impl Switches {
     /// Reads the file.
     pub(crate) fn parse(text: &[u8]) -> Self {
-        let mut found = Self::default();
-        for line in text.split(|b| *b == b'\n') {
-            let Some(colon) = line.iter().rposition(|b| *b == b':') else { continue };
-            let (name, value) = line.split_at(colon);
-            let slot = match name.trim_ascii_end() {
-                b"se.nr_migrations" => &mut found.migrations,
-                b"nr_voluntary_switches" => &mut found.voluntary,
-                b"nr_involuntary_switches" => &mut found.involuntary,
-                _ => continue,
-            };
-            *slot = value.get(1..).and_then(|v| number(v.trim_ascii()));
+        let text = String::from_utf8_lossy(text);
+        let count = |name| value(&text, name)?.parse().ok();
+        Self {
+            voluntary: count("nr_voluntary_switches"),
+            involuntary: count("nr_involuntary_switches"),
+            migrations: count("se.nr_migrations"),
         }
-        found
     }
 }
 
