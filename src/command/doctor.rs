@@ -3,12 +3,13 @@
 use super::{live, print};
 use crate::cli::Settings;
 use crate::cli::args::DoctorArgs;
-use ::live::{HeldRights, Prerequisite, SystemPaths, prerequisites};
+use ::live::{Prerequisite, SystemPaths, prerequisites};
 use ::report::document::{JsonSource, SCHEMA};
 use ::report::json::{self, TOOL};
 use ::report::objects;
 use ::report::table::cut;
 use judge::figures::count;
+use rustix::thread::{CapabilitySet, capabilities};
 use sample::{Feed, Sample, SourceState};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -40,12 +41,13 @@ objects! {
 /// Runs it on the live host.
 pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     let settings = Settings { interval: PATIENCE, ..settings.clone() };
-    let rights = HeldRights::here();
+    // Asked before the sources start: what they no longer need is given up then.
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
     let mut live = live::start_with(&settings, None, true);
     live::stop_on_signals(live.commands)?;
     let first = live.feed.next()?;
     let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };
-    let host = prerequisites(&SystemPaths::default(), &rights, &sample.host.facts);
+    let host = prerequisites(&SystemPaths::default(), held, &sample.host.facts);
     if args.json {
         print(&(json::text(&DoctorJson::new(&sample, host))? + "\n"))?;
     } else {

@@ -22,12 +22,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 use std::path::Path;
 
-/// The calling thread reads files of processes, and does nothing else.
-pub fn keep_for_reading() {
-    // Dropping a capability is always permitted.
-    let _ = keep(for_reading());
-}
-
 /// Whether this process is in a PID namespace other than the initial one, whose inode is fixed (`PROC_PID_INIT_INO` in
 /// `include/linux/proc_ns.h`), by this `/proc`. False where that cannot be seen.
 pub fn in_own_pid_namespace(proc: &Path) -> bool {

@@ -5,7 +5,7 @@ use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use engine::events::LOAD_KVM;
 use engine::tracefs::Tracefs;
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::thread::CapabilitySet;
 use sample::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,44 +36,30 @@ fn wrong(value: impl Into<String>, fix: impl Into<String>) -> State {
     (value.into(), Some(fix.into()))
 }
 
-/// All of them.
-pub fn prerequisites(paths: &SystemPaths, rights: &HeldRights, facts: &HostFacts) -> Vec<Prerequisite> {
+/// All of them. `held`: the capabilities that kvmtop was started with.
+pub fn prerequisites(paths: &SystemPaths, held: CapabilitySet, facts: &HostFacts) -> Vec<Prerequisite> {
     let table = [
-        ("rights", rights.state()),
+        ("rights", state(held)),
         ("lockdown", lockdown(paths)),
-        ("kernel.perf_event_paranoid", paranoid(paths, *rights)),
+        ("kernel.perf_event_paranoid", paranoid(paths, held)),
         ("tracefs", tracefs(paths)),
         ("KVM", kvm(paths, facts)),
     ];
     table.into_iter().map(|(name, (value, fix))| Prerequisite { name, value, fix }).collect()
 }
 
-/// The capabilities that kvmtop was started with.
-#[derive(Debug, Clone, Copy)]
-pub struct HeldRights {
-    set: CapabilitySet,
-}
-
-impl HeldRights {
-    /// Ask before the sources start: what they no longer need is given up then.
-    pub fn here() -> Self {
-        let set = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
-        Self { set }
-    }
-
-    fn state(self) -> State {
-        let who = match rights::own_user() {
-            0 => "root".to_owned(),
-            user => format!("user {user}"),
-        };
-        let missing = rights::for_hint() - self.set;
-        if missing.is_empty() {
-            fine(format!("{who}, with all that kvmtop uses"))
-        } else if self.set.is_empty() {
-            wrong(format!("{who}, without capabilities"), rights::hint())
-        } else {
-            wrong(format!("{who}, without {}", rights::named(missing)), rights::hint())
-        }
+fn state(held: CapabilitySet) -> State {
+    let who = match rights::own_user() {
+        0 => "root".to_owned(),
+        user => format!("user {user}"),
+    };
+    let missing = rights::for_hint() - held;
+    if missing.is_empty() {
+        fine(format!("{who}, with all that kvmtop uses"))
+    } else if held.is_empty() {
+        wrong(format!("{who}, without capabilities"), rights::hint())
+    } else {
+        wrong(format!("{who}, without {}", rights::named(missing)), rights::hint())
     }
 }
 
@@ -90,15 +76,15 @@ fn lockdown(paths: &SystemPaths) -> State {
     }
 }
 
-fn paranoid(paths: &SystemPaths, rights: HeldRights) -> State {
+fn paranoid(paths: &SystemPaths, held: CapabilitySet) -> State {
     let Some(value) = file::read_word(&paths.proc.join("sys/kernel/perf_event_paranoid")) else {
         return wrong("this kernel has no perf events", "use --engine bpf");
     };
     let value = kvm::sanitize(&value, 16);
     let level = value.parse::<i32>().ok();
-    if let Some((_, fix)) = rights::paranoid_refusal(level, rights.set) {
+    if let Some((_, fix)) = rights::paranoid_refusal(level, held) {
         wrong(format!("{value}: tracepoints need CAP_SYS_ADMIN"), fix)
-    } else if rights.set.intersects(CapabilitySet::SYS_ADMIN | CapabilitySet::PERFMON)
+    } else if held.intersects(CapabilitySet::SYS_ADMIN | CapabilitySet::PERFMON)
         || level.is_some_and(|level| level < PARANOID)
     {
         fine(format!("{value}; no bar to kvmtop"))
@@ -136,20 +122,16 @@ mod tests {
         std::fs::write(path, text).unwrap();
     }
 
-    fn held(set: CapabilitySet) -> HeldRights {
-        HeldRights { set }
-    }
-
     #[test]
     fn each_hindrance_has_one_cure_and_what_is_fine_has_none() {
         let dir = tempfile::tempdir().unwrap();
         let paths = SystemPaths::under(dir.path());
-        let (root, user) = (held(CapabilitySet::all()), held(CapabilitySet::empty()));
+        let (root, user) = (CapabilitySet::all(), CapabilitySet::empty());
         let hint = Some(rights::hint());
 
-        assert_eq!(root.state().1, None);
-        assert_eq!(user.state().1, hint);
-        let half = held(CapabilitySet::BPF).state();
+        assert_eq!(state(root).1, None);
+        assert_eq!(state(user).1, hint);
+        let half = state(CapabilitySet::BPF);
         assert!(half.0.contains("cap_perfmon") && !half.0.contains("cap_bpf"), "{half:?}");
         assert_eq!(half.1, hint, "the whole of it, so that nothing is taken away");
 
@@ -168,7 +150,7 @@ mod tests {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
             assert_eq!((paranoid(&paths, root).1, &paranoid(&paths, user).1), (of_root, of_user), "{value}");
         }
-        let perfmon = held(CapabilitySet::PERFMON);
+        let perfmon = CapabilitySet::PERFMON;
         for (value, cured) in [("2", true), ("3", false), ("4", false)] {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
             assert_eq!(paranoid(&paths, perfmon).1.is_none(), cured, "{value}");
