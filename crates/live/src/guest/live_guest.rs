@@ -154,7 +154,7 @@ impl LiveGuest {
     /// The engine's counters restarted: drops what was kept of them.
     pub(crate) fn restart_events(&mut self) {
         self.exited = ThreadEvents::default();
-        self.threads.living.values_mut().for_each(LiveThread::restart_migrations);
+        self.threads.living.values_mut().for_each(|t| t.first_migrations = None);
     }
 
     /// The guest's sample. A thread that ended appears once more with all of its events: they cannot be added to the

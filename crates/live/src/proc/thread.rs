@@ -41,7 +41,7 @@ pub(crate) struct LiveThread {
     sched: Option<OwnedFd>,
     seen: Option<SchedStat>,
     /// `se.nr_migrations` where the count begins; `None` after a tick without a reading.
-    first_migrations: Option<u64>,
+    pub first_migrations: Option<u64>,
     /// By which the engine knows it, once it has fired an event.
     pub life: Option<ThreadKey>,
 }
@@ -51,11 +51,6 @@ impl LiveThread {
         let mut thread = Self { tid, state: b'?', first_migrations: Some(0), ..Self::default() };
         thread.read(task, reader)?;
         Ok(thread)
-    }
-
-    /// The next reading of `se.nr_migrations` begins the count again.
-    pub(crate) fn restart_migrations(&mut self) {
-        self.first_migrations = None;
     }
 
     /// Reads the files that may have changed.

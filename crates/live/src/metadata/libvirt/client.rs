@@ -152,13 +152,8 @@ impl Domain {
         }
     }
 
-    /// Whether the guest does not run at this moment. False if libvirt does not say.
-    pub fn is_paused(&self) -> bool {
-        self.paused_for().is_some()
-    }
-
-    /// Why the guest does not run at this moment (`virDomainPausedReason`).
-    fn paused_for(&self) -> Option<c_int> {
+    /// Why the guest does not run at this moment (`virDomainPausedReason`); `None` if it does, or libvirt does not say.
+    pub fn paused_for(&self) -> Option<c_int> {
         let (mut state, mut reason) = (0, 0);
         // SAFETY: both receive numbers.
         let result = unsafe { (self.libvirt.virDomainGetState)(self.handle, &raw mut state, &raw mut reason, 0) };
@@ -291,7 +286,7 @@ mod tests {
         assert!(connect.is_alive());
         let all = connect.domains().ok().expect("a list");
         let [domain] = all.as_slice() else { panic!("{} domains", all.len()) };
-        assert_eq!((domain.name().as_deref(), domain.is_paused()), (Some("test"), false));
+        assert_eq!((domain.name().as_deref(), domain.paused_for()), (Some("test"), None));
         assert_eq!(domain.is_persistent(), Some(true));
         let uuid = domain.uuid().expect("a UUID");
         assert!(domain.xml().expect("XML").contains(&format!("<uuid>{uuid}</uuid>")));

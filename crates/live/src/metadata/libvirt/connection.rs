@@ -80,7 +80,7 @@ fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
     let known = GuestMetadata {
         name: Some(Known::new(sanitize_name(&name, 128), Origin::Libvirt)),
         uuid: Some(Known::new(uuid.clone(), Origin::Libvirt)),
-        state: Some(if domain.is_paused() { DomainState::Paused } else { DomainState::Running }),
+        state: Some(if domain.paused_for().is_some() { DomainState::Paused } else { DomainState::Running }),
         xml_text: domain.xml().map(Arc::from),
         persistent: domain.is_persistent(),
         ..GuestMetadata::default()
