@@ -38,9 +38,8 @@ pub struct Recorder {
     limits: Limits,
     writer: PartWriter,
     header: Header,
-    /// Whether the header of this run was written.
-    begun: bool,
-    /// `CLOCK_MONOTONIC` of the first sample that this recorder put into the part, nanoseconds.
+    /// `CLOCK_MONOTONIC` of the first sample that this recorder put into the part, nanoseconds; `None` before the
+    /// part's header.
     part_began_ns: Option<u64>,
     /// What the user should know about how it began.
     note: Option<String>,
@@ -62,7 +61,7 @@ impl Recorder {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let recording = recording.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
         let header = Header { tool: TOOL.into(), recording, ..Header::default() };
-        Ok(Self { path: path.into(), limits, writer, header, begun: false, part_began_ns: None, note })
+        Ok(Self { path: path.into(), limits, writer, header, part_began_ns: None, note })
     }
 
     /// What the user should know: that an existing recording is continued, or was moved aside.
@@ -114,14 +113,12 @@ impl Recorder {
     }
 
     fn put(&mut self, sample: &Sample) -> Result<()> {
-        if !self.begun {
+        if self.part_began_ns.is_none() {
             self.header.started_ms = sample.time_ms;
             self.writer.begin(&self.header)?;
-            self.begun = true;
+            self.part_began_ns = Some(sample.mono_ns);
         }
-        self.writer.append(sample)?;
-        self.part_began_ns.get_or_insert(sample.mono_ns);
-        Ok(())
+        self.writer.append(sample)
     }
 
     fn part_is_full(&self, now: &Sample) -> bool {
@@ -142,7 +139,7 @@ impl Recorder {
         let file = rotation::rotate(&self.path, &self.writer.file)
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
         let run = self.writer.run;
-        (self.writer, self.part_began_ns, self.begun) = (PartWriter::new(file), None, false);
+        (self.writer, self.part_began_ns) = (PartWriter::new(file), None);
         self.writer.run = run;
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
