@@ -1,6 +1,7 @@
 //! How the screen's state changes with a new sample. Keys change it in [`super::update`].
 
 use super::action::Action;
+use super::held_findings::HeldFindings;
 use super::layout;
 use super::state::{AppState, Held, Tick};
 use super::table::{AnyTable, RowKey, RowOrder, TableId};
@@ -42,7 +43,7 @@ impl AppState {
         }
         // A step through a recording is to show what was found at that time.
         if tick.playback.as_ref().is_some_and(|p| !p.playing) {
-            self.held_findings.forget();
+            self.held_findings = HeldFindings::default();
         }
         let shown = std::mem::replace(&mut self.report, tick.report);
         let now = std::mem::take(&mut self.report.findings);

@@ -30,11 +30,6 @@ impl HeldFindings {
         now.sort_by_key(|f| (Reverse(f.severity), place(f).unwrap_or(usize::MAX)));
         now
     }
-
-    /// Takes over what comes next as it is.
-    pub fn forget(&mut self) {
-        self.taken_ms = None;
-    }
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub use event::ScreenEvent;
 pub use event_loop::{ScreenHandlers, UiOptions, run};
 pub use export::SaveFormat;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
-pub use render::{paint, render};
+pub use render::paint;
 pub use state::{AppState, Passed, Playback, Popup, ScreenSession, ScreenSettings, ScreenSource, Tick};
 pub use table::{ColumnHead, ColumnId, Sort, TableId};
 pub use terminal::{ThemeChoice, write_changes};

@@ -5,17 +5,9 @@ use super::state::{AppState, Popup};
 use super::theme::{StyleId, Theme};
 use super::views::{PageState, ScreenView, detail, guests, minute};
 use super::widgets::{footer, header, help, menu, say, timeline};
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Position;
 use ratatui::style::Modifier;
-
-/// Draws the whole screen.
-pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
-    if let Some(at) = paint(frame.buffer_mut(), state, theme) {
-        frame.set_cursor_position(at);
-    }
-}
 
 /// Draws the whole screen into a buffer. Returns the position of the text cursor while text is typed.
 pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Position> {

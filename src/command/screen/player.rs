@@ -178,7 +178,7 @@ mod same_findings_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::{AppState, Palette, Theme, render};
+    use crate::ui::{AppState, Palette, Theme, paint};
     use judge::analysis::{DomainFilter, Pipeline};
     use judge::lint;
     use ratatui::Terminal;
@@ -274,7 +274,8 @@ mod tests {
         let mut state = AppState::new(ui::ScreenSession::default(), (120, 40));
         state.absorb(Pipeline::default().next_or_first(sample).into());
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
-        terminal.draw(|frame| render(frame, &state, &Theme::new(Palette::None, false))).unwrap();
+        let theme = Theme::new(Palette::None, false);
+        terminal.draw(|frame| _ = paint(frame.buffer_mut(), &state, &theme)).unwrap();
         terminal.backend().to_string()
     }
 

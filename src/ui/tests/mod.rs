@@ -7,7 +7,7 @@ mod screens;
 mod terminal;
 
 pub(in crate::ui) use super::export::lines as text;
-use super::render::render;
+use super::render::paint;
 use super::state::{AppState, ScreenSession, ScreenSource, Tick};
 use super::theme::{Palette, Theme};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -122,7 +122,7 @@ fn named(name: &str) -> KeyEvent {
 /// Draws a state.
 pub fn draw(state: &AppState, theme: &Theme) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(state.size.0, state.size.1)).unwrap();
-    terminal.draw(|f| render(f, state, theme)).unwrap();
+    terminal.draw(|f| _ = paint(f.buffer_mut(), state, theme)).unwrap();
     terminal.backend().buffer().clone()
 }
 
