@@ -87,10 +87,7 @@ fn isolated(sys: &Path, base: &Path) -> Option<CpuSet> {
     let boot = set_file(&base.join("isolated"));
     let partitions =
         ["fs/cgroup", "fs/cgroup/unified"].iter().find_map(|d| set_file(&sys.join(d).join("cpuset.cpus.isolated")));
-    match (boot, partitions) {
-        (Some(a), Some(b)) => Some(a.union(&b)),
-        (a, b) => a.or(b),
-    }
+    boot.into_iter().chain(partitions).reduce(|boot, partitions| boot.union(&partitions))
 }
 
 /// A file with a CPU list. An empty file, or `(null)` (in `nohz_full` without the boot option), is the empty set.
