@@ -14,35 +14,30 @@ pub(crate) const MAX_THREADS_OF_USER: usize = 4;
 /// Maximum number of other users with a thread.
 pub(crate) const MAX_USERS: usize = 256;
 
-/// The threads under way, by user.
+/// The threads under way, by user: each has a copy of the user's pointer beyond the one here.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct UserSlots(Arc<Mutex<HashMap<u32, usize>>>);
+pub(crate) struct UserSlots(Arc<Mutex<HashMap<u32, Arc<()>>>>);
 
-/// The place of one thread; free again when dropped.
-#[derive(Debug)]
-struct UserSlot {
-    slots: UserSlots,
-    uid: u32,
+fn running(threads: &Arc<()>) -> usize {
+    Arc::strong_count(threads) - 1
 }
 
 impl UserSlots {
-    /// Takes a place for a thread that waits for a process of this user, if one is free.
-    fn take(&self, uid: u32) -> Option<UserSlot> {
+    /// Takes a place for a thread that waits for a process of this user, if one is free. It is free again when dropped.
+    fn take(&self, uid: u32) -> Option<Arc<()>> {
         let own = own_user();
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_user = users.get(&uid).copied().unwrap_or(0);
-        let of_others: usize = users.iter().filter(|(user, _)| **user != own).map(|(_, n)| n).sum();
+        users.retain(|_, threads| running(threads) > 0);
+        let of_user = users.get(&uid).map_or(0, running);
+        let of_others: usize =
+            users.iter().filter(|(user, _)| **user != own).map(|(_, threads)| running(threads)).sum();
         let is_free = match of_user {
             _ if uid == own => of_user < MAX_THREADS,
             // Users who hold up all threads that others share delay nobody else's first one.
             0 => users.len() < MAX_USERS,
             _ => of_user < MAX_THREADS_OF_USER && of_others < MAX_THREADS,
         };
-        if !is_free {
-            return None;
-        }
-        *users.entry(uid).or_default() += 1;
-        Some(UserSlot { slots: self.clone(), uid })
+        is_free.then(|| users.entry(uid).or_default().clone())
     }
 
     /// Runs `work`, which may wait for a process of this user, on a thread if a place is free. Its result arrives on
@@ -69,17 +64,7 @@ impl UserSlots {
     /// Number of places that are taken.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
-    }
-}
-
-impl Drop for UserSlot {
-    fn drop(&mut self) {
-        let mut users = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(n) = users.get_mut(&self.uid) {
-            *n -= 1;
-        }
-        users.retain(|_, n| *n > 0);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().map(running).sum()
     }
 }
 

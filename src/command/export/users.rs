@@ -7,7 +7,7 @@ use hyper::header::HeaderValue;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// bcrypt takes twice as long for each step; beyond this, seconds.
@@ -29,20 +29,8 @@ pub struct Users {
     right: Mutex<BTreeMap<String, [u8; 32]>>,
     /// One check at a time.
     gate: tokio::sync::Mutex<()>,
-    /// The clients that wait for a check.
-    waiting: Mutex<Vec<IpAddr>>,
-}
-
-/// A client's place among those that wait, until it is dropped.
-struct Place<'a>(&'a Mutex<Vec<IpAddr>>, IpAddr);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = waiting.iter().position(|client| *client == self.1) {
-            waiting.swap_remove(at);
-        }
-    }
+    /// The clients that wait for a check, each as long as it has the other copy of its pointer.
+    waiting: Mutex<Vec<(IpAddr, Arc<()>)>>,
 }
 
 impl Users {
@@ -69,12 +57,15 @@ impl Users {
         self.hashes.is_empty()
     }
 
-    fn place(&self, client: IpAddr) -> Option<Place<'_>> {
+    /// A client's place among those that wait, until it is dropped.
+    fn place(&self, client: IpAddr) -> Option<Arc<()>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_client = waiting.iter().filter(|other| **other == client).count();
+        waiting.retain(|(_, place)| Arc::strong_count(place) > 1);
+        let of_client = waiting.iter().filter(|(other, _)| *other == client).count();
         (waiting.len() < MAX_CHECKS && of_client < MAX_CHECKS_OF_ONE).then(|| {
-            waiting.push(client);
-            Place(&self.waiting, client)
+            let place = Arc::new(());
+            waiting.push((client, place.clone()));
+            place
         })
     }
 
