@@ -26,8 +26,6 @@ use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -68,8 +66,6 @@ pub struct ScreenHandlers {
     pub control: Option<Box<dyn Fn(Control)>>,
     /// The player of a recording.
     pub replay: Option<Sender<Replay>>,
-    /// Set when the screen ends.
-    pub stop: Arc<AtomicBool>,
 }
 
 /// Shows what a feeder sends until the user quits. The feeder runs on a separate thread and ends when nobody receives
@@ -108,7 +104,6 @@ pub fn run(
     // A terminal that is gone means that its user left, which is not an error.
     let result = result.or_else(|e| if std::io::stdout().is_terminal() { Err(e) } else { Ok(()) });
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
-    handlers.stop.store(true, Ordering::Relaxed);
     if let Some(control) = &handlers.control {
         control(Control::Quit);
     }

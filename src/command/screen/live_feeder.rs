@@ -13,26 +13,23 @@ use rights::for_files;
 use sample::Feed;
 use session::recording_feed::{RecordingFeed, RecordingRequest};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, TrySendError, channel, sync_channel};
 
 /// `kvmtop`.
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     // What the screen writes goes into the current folder.
     let files = for_files(&[], Some(HERE.as_ref()));
-    let stop = Arc::new(AtomicBool::new(false));
     let LiveHost { feed: collector, commands } = live::start_with(settings, Some(files), false);
     let (recording, recording_requests) = channel();
     let filter = settings.domains.clone();
     let select = Box::new(move |sample: &_| filter.apply(sample));
     let samples = RecordingFeed::new(collector, recording_requests, settings.limits, select);
     let (pipeline, filter) = (Pipeline::new(settings.findings.clone()), settings.domains.clone());
-    let stopped = stop.clone();
     let (show, shown) = sync_channel::<SyncSender<ScreenEvent>>(1);
     // The rights for sampling stay with this thread; the threads of the screen start without them.
     let sampling = std::thread::Builder::new().name("kvmtop/collect".into()).spawn(move || {
         if let Ok(events) = shown.recv() {
-            feed(samples, pipeline, &filter, &events, &stopped);
+            feed(samples, pipeline, &filter, &events);
         }
     })?;
     keep(files);
@@ -45,26 +42,22 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     };
     ui::run(
         ui_options(settings),
-        ScreenHandlers { control: Some(Box::new(control)), stop, ..ScreenHandlers::default() },
+        ScreenHandlers { control: Some(Box::new(control)), ..ScreenHandlers::default() },
         feeder,
     )?;
     Ok(0)
 }
 
-/// Judges the samples of a feed for the screen until it ends or `stop` is set. A screen that is slow to draw (a stuck
+/// Judges the samples of a feed for the screen until one of them ends. A screen that is slow to draw (a stuck
 /// ssh) loses intervals, never samples: the collector must continue to read.
 pub(crate) fn feed(
     mut samples: impl Feed,
     mut pipeline: Pipeline,
     filter: &DomainFilter,
     events: &SyncSender<ScreenEvent>,
-    stop: &AtomicBool,
 ) {
     let run = || -> anyhow::Result<()> {
         while let Some(sample) = samples.next()? {
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
             let mut interval = pipeline.next_or_first(Arc::new(sample));
             interval.keep_only(filter);
             if let Err(TrySendError::Disconnected(_)) = events.try_send(ScreenEvent::Tick(Box::new(interval.into()))) {

@@ -11,7 +11,6 @@ use sample::Feed;
 use sample::Sample;
 use std::io::{Read, Write};
 use std::num::NonZero;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -44,8 +43,8 @@ impl Feed for Made {
 #[test]
 fn child() {
     let Ok(then) = std::env::var(ASKED) else { return };
-    let (made, stop) = (Made { second: 0.0, then }, AtomicBool::default());
-    let feeder = move |events| feed(made, Pipeline::default(), &DomainFilter::default(), &events, &stop);
+    let made = Made { second: 0.0, then };
+    let feeder = move |events| feed(made, Pipeline::default(), &DomainFilter::default(), &events);
     let status = match run(UiOptions::default(), ScreenHandlers::default(), feeder) {
         Ok(()) => 0,
         Err(e) => {
