@@ -8,6 +8,7 @@ use crate::cli::args::{BatchArgs, DemoArgs, ReplayArgs};
 use crate::ui::ScreenSource;
 use anyhow::{Context, ensure};
 use judge::analysis::{DomainFilter, RecordingTime};
+use rustix::fs::{MemfdFlags, memfd_create};
 use sample::SourceId;
 use session::{Cursor, Session};
 use std::fs::File;
@@ -27,20 +28,14 @@ pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
 /// `kvmtop demo`.
 pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     ensure!(!DEMO.is_empty(), "this build of kvmtop ships no demo recording; `kvmtop record FILE` makes one");
-    let mut file = memory_file()?;
+    // A file in memory; it is gone when it is closed.
+    let mut file = File::from(memfd_create("kvmtop", MemfdFlags::CLOEXEC).context("cannot make a file in memory")?);
     file.write_all(DEMO).context("cannot unpack the demo recording")?;
     let session = Session::from_file(file, Path::new("the demo recording"))?;
     if args.batch.batch {
         say("this is a recording of real guests on another host, not this one");
     }
     show(session, ScreenSource::Demo, "of real guests".into(), [None; 2], &args.batch, settings)
-}
-
-/// A file in memory; it is gone when it is closed.
-fn memory_file() -> anyhow::Result<File> {
-    use rustix::fs::{MemfdFlags, memfd_create};
-    let fd = memfd_create("kvmtop", MemfdFlags::CLOEXEC).context("cannot make a file in memory")?;
-    Ok(File::from(fd))
 }
 
 fn show(

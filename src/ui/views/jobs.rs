@@ -60,7 +60,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(head("write_mean_us", "WRITE us", right(8, 1, 7), WRITE), |r| r.write_us, micros),
         Col::figure(
             head("write_before_us", "BEFORE us", right(9, 1, 7), BEFORE),
-            |r| us(r.job.write_before_ns),
+            |r| Some(r.job.write_before_ns? as f64 / 1e3),
             micros,
         ),
     ]
@@ -68,10 +68,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 
 fn float(value: Option<u64>) -> Option<f64> {
     value.map(|value| value as f64)
-}
-
-fn us(ns: Option<u64>) -> Option<f64> {
-    ns.map(|ns| ns as f64 / 1e3)
 }
 
 fn ms(ns: Option<u64>) -> Option<f64> {

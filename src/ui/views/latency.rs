@@ -6,7 +6,6 @@ use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, Table, TableId, head, left, right, step};
 use crate::ui::text::clean;
 use judge::figures::{micros, percent, rate, share};
-use judge::model::CpuModel;
 use std::cmp::Reverse;
 
 type Col<'a> = Column<ThreadRow<'a>>;
@@ -35,7 +34,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(head("sibling", "SIB%", right(5, 0, 7), "How busy its core's other thread is."), sibling, percent),
         Col::figure(
             head("wake_us", "SLEEP us", right(8, 0, 8), "How long its CPU takes on average to leave its sleep states."),
-            |r| host_cpu(r)?.power?.wake_us(),
+            |r| r.state.model.as_ref()?.host.cpu(r.thread?.place.cpu?)?.power?.wake_us(),
             micros,
         ),
         ipc,
@@ -44,10 +43,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         counted,
         delays,
     ]
-}
-
-fn host_cpu<'a>(row: &ThreadRow<'a>) -> Option<&'a CpuModel> {
-    row.state.model.as_ref()?.host.cpu(row.thread?.place.cpu?)
 }
 
 fn sibling(row: &ThreadRow<'_>) -> Option<f64> {
