@@ -122,25 +122,21 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     let has_flag = |name| value(&cpuinfo, "flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
     let enlightenments = here.then(super::kvm_offers::enlightenments).flatten();
     let offers = HostFacts::offers(enlightenments, has_flag("nonstop_tsc").filter(|_| here));
-    // arm64 has only numbers.
-    let model = value(&cpuinfo, "model name").map(|model| (CPU_MODEL.to_owned(), sanitize(model, 128)));
-    let realtime = kernel("sched_rt_runtime_us").map(|us| ("kernel.sched_rt_runtime_us".to_owned(), us));
-    let states = sleep_states(&paths.sys).map(|states| (CPU_SLEEP_STATES.to_owned(), states));
     let topology = topology::read(&paths.sys);
-    let slower = topology::efficiency(&paths.sys, &topology).map(|set| (EFFICIENCY_CPUS.to_owned(), set.to_string()));
+    let further = [
+        // arm64 has only numbers.
+        (CPU_MODEL, value(&cpuinfo, "model name").map(|model| sanitize(model, 128))),
+        ("kernel.sched_rt_runtime_us", kernel("sched_rt_runtime_us")),
+        (CPU_SLEEP_STATES, sleep_states(&paths.sys)),
+        (EFFICIENCY_CPUS, topology::efficiency(&paths.sys, &topology).map(|set| set.to_string())),
+    ];
+    let further = further.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     HostFacts {
         hostname: kernel("hostname").unwrap_or_default(),
         kernel: kernel("osrelease").unwrap_or_default(),
         arch: rustix::system::uname().machine().to_string_lossy().into_owned(),
         topology,
-        params: modules
-            .flat_map(|m| parameters(&paths.sys, m))
-            .chain(realtime)
-            .chain(offers)
-            .chain(slower)
-            .chain(states)
-            .chain(model)
-            .collect(),
+        params: modules.flat_map(|m| parameters(&paths.sys, m)).chain(offers).chain(further).collect(),
         // arm64 lists features, none of which shows a hypervisor.
         virtualised: has_flag("hypervisor"),
         tick_hz: tick_hz(),
