@@ -4,35 +4,33 @@ use super::report::JudgedInput;
 use super::{columns, live, print, report, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{InputArgs, PlanArgs, TIMES};
-use ::report::View;
 use ::report::plan::{self, JsonPlan};
-use judge::analysis::{JudgedInterval, Pipeline};
+use judge::analysis::Pipeline;
 use judge::lint;
 
 /// Runs it.
 pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let (interval, source, damaged) = if args.inputs.is_empty() {
+    let read = if args.inputs.is_empty() {
         let InputArgs { duration, vcpus, .. } = &args.reading;
         anyhow::ensure!(!args.reading.has_time(), "{TIMES} a session of kvmtop");
         anyhow::ensure!(duration.is_none() && vcpus.is_none(), "--duration and --vcpus need a file to read");
         let [before, after] = live::two_samples(settings);
         let mut pipeline = Pipeline::new(settings.findings.clone());
         pipeline.next(before.into());
-        (pipeline.next_or_first(after.into()), "live", false)
+        JudgedInput { interval: pipeline.next_or_first(after.into()), source: "live", damaged: false }
     } else {
-        let JudgedInput { interval, source, damaged } = report::read(&args.inputs, &args.reading, settings, None)?;
-        interval.report.notes.iter().for_each(|note| say(note));
-        (interval, source, damaged)
+        let read = report::read(&args.inputs, &args.reading, settings, None)?;
+        read.interval.report.notes.iter().for_each(|note| say(note));
+        read
     };
-    let input = if source == "live" { lint::InputKind::Live } else { lint::InputKind::File };
+    let input = if read.source == "live" { lint::InputKind::Live } else { lint::InputKind::File };
     let options = lint::Options { input, ..settings.findings.clone() };
-    let JudgedInterval { model, report } = &interval;
-    let host = lint::plan(model, &options);
-    say_unmatched(&View { model, findings: report, source, domains: &settings.domains });
+    let host = lint::plan(&read.interval.model, &options);
+    say_unmatched(&read.view(settings));
     if args.reading.json {
-        print(&(serde_json::to_string(&JsonPlan::new(&host, source, &settings.domains))? + "\n"))?;
+        print(&(serde_json::to_string(&JsonPlan::new(&host, read.source, &settings.domains))? + "\n"))?;
     } else {
         print(&plan::text(&host, &settings.domains, columns()))?;
     }
-    Ok(report::status(damaged))
+    Ok(report::status(read.damaged))
 }

@@ -35,6 +35,7 @@ pub(super) struct PowerReader {
     latencies: HashMap<u32, Vec<u64>>,
     last: HashMap<u32, Reading>,
     grown: HashMap<u32, CpuPower>,
+    /// When to read again; 0: at once.
     pub due_ns: u64,
 }
 
