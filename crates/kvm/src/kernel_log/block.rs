@@ -60,6 +60,7 @@ static STACK: Pattern = Pattern::new(concat!(
     // The task's line before Linux 5.9: `qemu-system-x86 D ffff88105065e800     0  6902      1 0x00000080`
     r"^[^ ].{0,15} +[rdstxzi] +(?:[0-9a-f]{8}){1,2} ",
 ));
+static STALLED: Pattern = Pattern::new(r"^(?:rcu:)?[ \t]*(?P<cpu>[0-9]{1,6})-[.!o?a-z]+: ");
 /// The machine, where it is a virtual one: the log's kernel runs in a guest, whatever it runs itself.
 static VIRTUAL_MACHINE: Pattern =
     Pattern::new("hardware name: (?P<name>(?:qemu|red hat kvm|openstack|vmware|innotek|google google|xen hvm)[^,(/]*)");
@@ -123,7 +124,9 @@ impl LogBlock {
             LogKind::Other if self.kind == LogBlockKind::OutOfMemory && self.of_guest && !self.victim => {
                 LogKind::OutOfMemory
             }
-            kind if self.of_guest || kind == LogKind::KernelBug => kind,
+            kind if self.of_guest => kind,
+            // Warnings of drivers are common; a bug of any part of the kernel may damage the rest.
+            LogKind::KernelBug if !self.line.text.contains("WARNING: ") => LogKind::KernelBug,
             _ => return None,
         };
         let mut line = LogLine { kind, ..self.line };
@@ -191,6 +194,11 @@ impl LogBlock {
         // A frame in KVM's modules.
         self.of_guest |= text.contains("+0x") && text.contains("[kvm");
         self.take_function(text);
+        // RCU names the CPU in the next line: `rcu: \t18-....: (2099 ticks this GP)`.
+        let is_open = self.line.text.ends_with(" on CPU") || self.line.text.ends_with("tasks:");
+        if let Some(found) = STALLED.captures(text).filter(|_| is_open) {
+            let _ = write!(self.line.text, " {}", &found["cpu"]);
+        }
         if let Some(found) = VIRTUAL_MACHINE.captures(text).filter(|_| !self.line.text.contains(ON_VM)) {
             let _ = write!(self.line.text, "{ON_VM}{}", sanitize(found["name"].trim(), 60));
         }

@@ -57,11 +57,11 @@ enum Scope {
     Never,
 }
 use LogKind::{
-    BusLock, DeviceReset, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestBug, GuestCpuRefused,
-    HardwareError, HostClock, HostDisk, HungTask, HypervMsr, IgnoredMsr, InternalError, IommuFault, KernelBug, Killed,
-    KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other, Overheated, PacketsDropped, PerfCounter,
-    RealtimeThrottled, RunFailed, SlowInterrupt, SplitLock, StartFailed, Terminated, TimerIrq, TripleFault,
-    UnhandledMsr,
+    BusLock, DeviceHeld, DeviceReset, DiskError, EmulationFailure, EntryFailed, EptMisconfig, GuestBug,
+    GuestCpuRefused, HardwareError, HostClock, HostDisk, HungTask, HypervMsr, IgnoredMsr, InternalError, IommuFault,
+    KernelBug, Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other, Overheated, PacketsDropped,
+    PerfCounter, RealtimeThrottled, RunFailed, SlowInterrupt, SplitLock, StartFailed, Terminated, TimerIrq,
+    TripleFault, UnhandledMsr,
 };
 use Scope::{Guest, Never, QemuLog, Task};
 
@@ -136,10 +136,11 @@ const KERNEL_BUG: &str = concat!(
     "warning: (?:.* at .*(?:cpu: |\\+0x)|.*cpu: .* at |possible .* locking|",
     "suspicious rcu usage))(?:.*: (?P<task>.*))?",
 );
-static IN_KVM: Pattern = Pattern::new(r"arch/(?:x86|arm64)/kvm|virt/kvm|\[kvm|cpu 0/kvm|process qemu");
+static IN_KVM: Pattern =
+    Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 68] = [
+static FORMS: [Form; 69] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -170,6 +171,7 @@ static FORMS: [Form; 68] = [
         "vfio.*(?:not ready [0-9]+ms after|cannot reset device|d3(?:cold|hot)? to d0|refused to change power state|\
          timed out waiting for pending transaction|reset recovery)",
     ),
+    form(DeviceHeld, Guest, "vfio-pci [0-9a-f:.]+: .*can't (?:reserve|claim)"),
     form(
         SlowInterrupt,
         Guest,
@@ -188,7 +190,7 @@ static FORMS: [Form; 68] = [
         HostDisk,
         Guest,
         concat!(
-            "^ata[0-9.]+: (?:failed command|exception emask|.*host bus error)|",
+            "^ata[0-9.]+: (?:failed command|.*host bus error)|",
             "(?:i/o|critical (?:medium|target|nexus)) error, dev (?:sd|nvme|vd|dm-|md)|",
             "^buffer i/o error on dev(?:ice)? (?:sd|nvme|vd|dm-|md)|",
             "rejecting i/o to (?:offline|dead) device|",

@@ -1,6 +1,6 @@
 //! Removes the prefixes that dmesg, journald, syslog, netconsole and QEMU put before a message.
 
-use super::reader::PROSE;
+use super::reader::{HARMLESS, PROSE};
 use crate::pattern::{Pattern, group, number, pid};
 
 /// Prefixes that are removed from one line: a relayed line can have several.
@@ -77,7 +77,8 @@ const MIN_WRAPPED: usize = 50;
 const MAX_PIECES: usize = 4;
 
 /// The beginning of a line that does not continue another.
-static BEGINNING: Pattern = Pattern::new(r"(?i-u)^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|[0-9]{2,4}[-/:][0-9]{2}[-/:])");
+static BEGINNING: Pattern =
+    Pattern::new(r"(?i-u)^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|[0-9]{2,4}[-/:][0-9]{2}[-/:]|[a-z0-9]+(?:_[a-z0-9]+)+:)");
 /// A program's message without a stamp.
 static OF_PROGRAM: Pattern = Pattern::new(r"^(?:kvm|qemu[^ :]*|error|libvirt): ");
 /// The rest of a sentence that was cut: it begins in lower case, with a figure or within quotes.
@@ -109,6 +110,8 @@ fn continues(previous: &str, line: &str) -> bool {
         return is_long;
     }
     let is_indented = line.starts_with([' ', '\t']) && !previous.starts_with([' ', '\t']);
-    let is_rest = is_long && REST.is_match(next.text) && !PROSE.is_match(&next.text.to_ascii_lowercase());
+    let lower = next.text.to_ascii_lowercase();
+    let is_rest =
+        is_long && REST.is_match(next.text) && ![&PROSE, &HARMLESS].iter().any(|pattern| pattern.is_match(&lower));
     (before.stamped || OF_PROGRAM.is_match(before.text)) && (is_indented || is_rest)
 }

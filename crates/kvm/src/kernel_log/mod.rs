@@ -126,6 +126,8 @@ pub enum LogKind {
     HostDisk,
     /// A line that speaks of an error and that no form explains.
     Unexplained,
+    /// The memory of a passed-through device that a driver of the host holds.
+    DeviceHeld,
 }
 
 impl LogKind {
@@ -201,7 +203,7 @@ pub fn parse(text: &str) -> Vec<LogLine> {
 }
 
 /// Adds what lines elsewhere in the text say of a line: a refused module beside the CPU's flag for it was switched off
-/// in the firmware; an IOMMU's device is passed through or the host's own.
+/// in the firmware; an IOMMU's device is passed through.
 fn beside(text: &str, all: &mut [LogLine]) {
     let is_passed: BTreeSet<&str> = VFIO_DEVICE.captures_iter(text).filter_map(|found| group(&found, "at")).collect();
     let flag = FLAGS.captures(text).and_then(|found| group(&found, "flag"));
@@ -215,9 +217,8 @@ fn beside(text: &str, all: &mut [LogLine]) {
                 line.data = Some(no_kvm::OFF_IN_FIRMWARE);
                 line.text.extend([" … and the CPU has the flag ", flag]);
             }
-            (LogKind::IommuFault, _, Some(device)) if !is_passed.is_empty() => {
-                let whose = if is_passed.contains(&*device) { "vfio-pci has" } else { "the host itself has" };
-                line.text.extend([" … ", whose, " ", &device]);
+            (LogKind::IommuFault, _, Some(device)) if is_passed.contains(&*device) => {
+                line.text.extend([" … vfio-pci has ", &device]);
             }
             _ => {}
         }

@@ -14,6 +14,9 @@ const KEPT: usize = 400;
 /// Complaints of a QEMU that are kept: the first of a row names the cause.
 const MAX_COMPLAINTS: usize = 4;
 
+/// Seconds between lines with a date up to which the earlier one may explain the later one.
+const MAX_GAP_S: u32 = 60;
+
 /// Reads a log line by line: a report of several lines becomes one [`LogLine`].
 #[derive(Debug, Default)]
 pub struct LogReader {
@@ -35,12 +38,15 @@ pub struct LogReader {
     wrong_module: bool,
     /// QEMU's last complaints: what libvirt reports as crashed mostly said why.
     complaints: VecDeque<String>,
+    /// The day and its second when the last line with a date was written.
+    written: Option<(String, u32)>,
 }
 
 impl LogReader {
     /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
         let clean = sanitize(raw.trim(), MAX_LINE);
+        self.forget_old(&clean);
         let message = message(&clean);
         let lower = message.text.to_ascii_lowercase();
         if !lower.contains("start failed: ") && self.is_of_command_line(message.text, &lower) {
@@ -92,6 +98,18 @@ impl LogReader {
             Some(event) => self.event(&event, &lower, line, found),
             None => self.other(&message, &lower, line, found),
         }
+    }
+
+    /// Forgets what was said long before this line: it has nothing to do with what comes now.
+    fn forget_old(&mut self, line: &str) {
+        let Some(date) = DATE.captures(line) else { return };
+        let [hour, minute, second] = ["h", "m", "s"].map(|part| number::<u32>(&date, part).unwrap_or_default());
+        let now = (date["day"].to_owned(), (hour * 60 + minute) * 60 + second);
+        let is_near = |(day, at): &(String, u32)| *day == now.0 && now.1.abs_diff(*at) <= MAX_GAP_S;
+        if !self.written.as_ref().is_none_or(is_near) {
+            (self.complaints, self.said_why) = (VecDeque::new(), false);
+        }
+        self.written = Some(now);
     }
 
     /// Whether a line is a part of QEMU's command line as libvirt logs it. Takes the guest's name from it.
@@ -244,7 +262,8 @@ impl LogReader {
         let is_log = message.stamped || UNSTAMPED.is_match(lower) || self.guest.is_some();
         let is_about = begins_with_vmm(&program) || ABOUT_GUESTS.is_match(lower);
         let of_manager = MANAGER.is_match(&program) || TOOL.is_match(lower);
-        let speaks_plainly = TROUBLE.is_match(lower) && (is_about || of_manager || SUBSYSTEM.is_match(lower));
+        let of_subsystem = matches!(&*program, "" | "kernel") && SUBSYSTEM.is_match(lower);
+        let speaks_plainly = TROUBLE.is_match(lower) && (is_about || of_manager || of_subsystem);
         if !(is_log && is_about || speaks_plainly && (is_log || of_manager)) || HARMLESS.is_match(lower) {
             return;
         }
@@ -261,6 +280,9 @@ impl LogReader {
     }
 }
 
+/// The time that syslog, libvirt and QEMU put before a line.
+static DATE: Pattern =
+    Pattern::new(r"^(?P<day>[A-Za-z0-9 -]{5,20}?)[T ](?P<h>[0-9]{2}):(?P<m>[0-9]{2}):(?P<s>[0-9]{2})(?-u:\b)");
 /// What `virsh` says before the reason: `error: Failed to start domain 'web'`.
 static NOT_STARTED: Pattern = Pattern::new("^error: Failed to start domain '?(?P<name>[^']+)'?$");
 /// Sentences of the text around a log.
@@ -283,21 +305,23 @@ static ABOUT_GUESTS: Pattern = Pattern::new("kvm|qemu|vfio|cloud-hypervisor|fire
 /// Words of errors.
 static TROUBLE: Pattern = Pattern::new(concat!(
     r"(?-u:\b)(?:errors?|fail(?:ed|ure|s|ing)?|cannot|can't|could(?: not|n't)|unable to|refus(?:ed|ing)|denied|",
-    r"not (?:supported|permitted|allowed|responding|ready|found|available|enough)|unsupported|timed[ -]?out|timeout|",
+    r"not (?:supported|permitted|allowed|responding|ready|found|available|enough)|unsupported|timed[ -]?out|",
     r"bug|oops|panic|killed|corrupt(?:ed|ion)?|invalid|abort(?:ed|ing)?|fatal|no such|no space|lost|stuck|hung|",
-    r"blocked|mismatch|ineligible|exhausted|read-only|died|crashed|out of)(?-u:\b)",
+    r"blocked|mismatch|ineligible|exhausted|read-only|died|crashed)(?-u:\b)",
 ));
 /// The beginnings of the kernel's lines about memory, IOMMUs, storage and the network of guests, and of its reports.
 static SUBSYSTEM: Pattern = Pattern::new(concat!(
     r"^(?:(?:kvm|svm|vmx|vfio|iommu|dmar|amd-vi|ata[0-9]+|sd|scsi|scsi host[0-9]+|nvme|i/o error|buffer i/o|",
     r"ext[234]-fs|xfs|btrfs|zfs|nfs|nfs4|rpc|md|raid[0-9]+|device-mapper|dm-[0-9]+|libceph|ceph|rbd|iscsi|drbd|",
     r"bcache|zram|swap|vhost|virtio[_a-z0-9-]*|tun|hugetlb|bug|oops|mm|memory cgroup)[ :(\[/]|",
-    r"[^ :]*blk_|print_req_error|(?:nvme|mpt[23]sas|megaraid_sas|hpsa|ahci|aacraid)[^ ]* |.*page allocation failure|",
+    r"[^ :]*blk_|print_req_error|(?:nvme|mpt[23]sas|megaraid_sas|hpsa|aacraid)[^ ]* |.*page allocation failure|",
     r".*(?-u:\b)(?:guest|vgpu)(?-u:\b))",
 ));
 /// Programs that manage guests.
-static MANAGER: Pattern =
-    Pattern::new("^(?:libvirtd|virt[a-z]+d|qm|qmeventd|pve[a-z-]+|pacemaker[a-z-]*|vdsm|nova-compute|virt-[a-z]+)$");
+static MANAGER: Pattern = Pattern::new(
+    "^(?:libvirtd|virt[a-z]+d|qm|qmeventd|pve(?:daemon|statd|scheduler|-[a-z-]+)|pacemaker[a-z-]*|\
+        vdsm|nova-compute|virt-[a-z]+)$",
+);
 /// What they print on a terminal.
 static TOOL: Pattern = Pattern::new(concat!(
     r"^(?:task error: |vm [0-9]+ qmp |libvirt: .*error :|libvirt(?:\.libvirt)?error: |error: (?:internal error|",
@@ -308,7 +332,7 @@ static TOOL: Pattern = Pattern::new(concat!(
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
 static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: ]*(?:v?cpu(?P<vcpu>[0-9]{1,6}))?");
 /// Lines about KVM and QEMU that healthy hosts and guests log.
-static HARMLESS: Pattern = Pattern::new(
+pub(super) static HARMLESS: Pattern = Pattern::new(
     r#"(?x)
     # What KVM finds when it is loaded.
     nested\ (?:virtualization|paging)\ enabled|kvm:\ nested|virtual\ vmload\ vmsave\ supported
@@ -326,7 +350,7 @@ static HARMLESS: Pattern = Pattern::new(
     |command\ line:\ |unknown\ kernel\ command\ line\ parameters
     # What systemd, the audit and libvirt say of a guest's start and end.
     |machine\ qemu|started\ virtual\ machine|deactivated\ successfully|consumed\ 
-    |apparmor="(?:status|allowed)"|virt_(?:control|resource|machine_id)|qemu:///
+    |apparmor="|virt_(?:control|resource|machine_id)|qemu:///
     |char\ device\ redirected\ to|main_channel_link
     # Passed-through devices.
     |hiding\ ecap|vfio\ -\ user\ level|vfio_pci:\ add\ |vgaarb:\ |:\ enabling\ device|:\ resetting
@@ -334,7 +358,8 @@ static HARMLESS: Pattern = Pattern::new(
     |firmware\ bug|acpi|errors=|(?:no|0|without)\ errors?|error\ (?:record|reporting|handling|recovery)
     |correct(?:ed|able)|(?:test\ wp|cache\ data|mode\ sense|read\ capacity[^\ ]*)\ failed|can't\ find\ ext
     |(?:failed\ to|can't)\ (?:assign|claim|reserve)|link\ down|no\ caching\ mode|subnqn|rom\ (?:header|image|contents)
-    |dev\ (?:fd|sr|loop)[0-9]|timeout\ (?:is|set|of)\ |panic_|kernel\ command\ line|read-only\ memory
+    |dev\ (?:fd|sr|loop)[0-9]|panic_|kernel\ command\ line|read-only\ memory
+    |authentication\ failure|iommu\ perf\ counter
     |write\ protect|identify\ device\ data|failed\ to\ resume\ link|softreset\ failed
     |accessibility\ bus|audio|alsa|slirp|spice|red_channel
     |end\ of\ file\ (?:while|from)|is\ tainted|pasid|ats\ not\ supported|ioctl\ not\ supported
@@ -347,7 +372,7 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        for pattern in [&PROSE, &SENTENCE, &TROUBLE, &SUBSYSTEM, &MANAGER, &TOOL, &HEADER, &HARMLESS] {
+        for pattern in [&DATE, &PROSE, &SENTENCE, &TROUBLE, &SUBSYSTEM, &MANAGER, &TOOL, &HEADER, &HARMLESS] {
             assert!(pattern.regex().is_some(), "{}", pattern.source);
         }
     }
