@@ -327,7 +327,7 @@ pub(super) const UNEXPLAINED: Incident = Incident {
     causes: "what the lines name",
     next: "Read the lines around them, and search for their words without figures and names; the first error of a row \
         mostly causes the others",
-    links: &[],
+    links: &["https://docs.kernel.org/admin-guide/reporting-issues.html"],
 };
 pub(super) const STOOD_STILL: Incident = Incident {
     title: "Several CPUs stood still at once: the machine did not run, or its clock jumped",
@@ -378,15 +378,15 @@ pub(super) const LOCKUP: Incident = Incident {
     title: "A CPU of the host hung while it ran a guest",
     problem: "host CPU hung on it",
     means: "A CPU of the host did not leave the kernel for many seconds: all on it, the guest too, stood still",
-    causes: "a bug of the host's kernel in KVM or a driver; firmware (SMIs) or broken hardware; far too much load; \
-        where this host is itself a guest, the hypervisor below it",
-    next: "Search for the innermost functions of the stack; look at steal time; update kernel, firmware and microcode",
+    causes: "a bug of the host's kernel in KVM or a driver; firmware (on x86 SMIs) or broken hardware; far too much \
+        load; where this host is itself a guest, the hypervisor below it",
+    next: "Search for the innermost functions of the stack; look at steal time; update kernel and firmware",
     links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
 };
 pub(super) const WAIT_FOR_CPU: Incident = Incident {
     title: "A CPU of the host waited in vain for another CPU",
     means: "It waited for an answer or a lock: the thread in the log is the victim, and another CPU is at fault",
-    causes: "a CPU that keeps its interrupts off: a bug of the kernel or a driver, firmware (SMIs), broken hardware",
+    causes: "a CPU that keeps its interrupts off: a bug of the kernel or a driver, firmware, broken hardware",
     next: "Find the CPU that is neither idle nor waiting in the backtraces, and lockups or machine checks that name it",
     ..LOCKUP
 };
@@ -395,7 +395,7 @@ pub(super) const OTHER_LOCKUP: Incident = Incident {
     problem: "a CPU hung in the kernel",
     means: "A CPU got nothing done for many seconds. In a host's log, what wanted it stood still; in the log \
         of a guest, it is a vCPU that the host did not run or that hung in the guest's kernel",
-    causes: "too much load, or a hypervisor below that takes CPUs away; a bug of the kernel or a driver; storage; SMIs",
+    causes: "too much load; a hypervisor below that takes CPUs away; a bug of kernel or driver; storage; firmware",
     next: "Read the stack below the line; its line Hardware name tells a host from a guest, whose vCPUs may wait",
     ..LOCKUP
 };
@@ -505,11 +505,20 @@ pub(super) const DEVICE_RESET: Incident = Incident {
         disable_idle_d3=1",
     links: &[links::VFIO],
 };
+pub(super) const DEVICE_HELD: Incident = Incident {
+    title: "The memory of a passed-through device is held by a driver of the host",
+    problem: "a host driver holds a BAR",
+    means: "vfio-pci could not reserve a BAR of the device, which QEMU then cannot map: a graphics card stays dark",
+    causes: "the boot framebuffer of the host (efifb, simplefb) on this graphics card; another driver",
+    next: "cat /proc/iomem names who holds the address. For a framebuffer boot the host with video=efifb:off, or, on \
+        newer kernels, with initcall_blacklist=sysfb_init",
+    links: &[links::VFIO, links::KERNEL_PARAMETERS],
+};
 pub(super) const SLOW_INTERRUPT: Incident = Incident {
     title: "Single interrupts kept a CPU for milliseconds",
     problem: "slow interrupts on a CPU",
     means: "Nothing else ran on the CPU in that time. Once or twice this is no harm",
-    causes: "firmware (SMIs); a device or bus that does not answer; in a guest, a vCPU that the host did not run",
+    causes: "firmware; a device or bus that does not answer; in a guest, a vCPU that the host did not run",
     next: "Look at the lines of the log just before; measure with perf or the hwlat tracer",
     ..LOCKUP
 };

@@ -140,6 +140,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::MemoryFailure, &[], GuestKilled, (Critical, &words::MEMORY_FAILURE)),
     naming(&["not resettable"], LogKind::Terminated, GuestKilled, (Info, &words::NOT_RESETTABLE)),
     sign(LogKind::Terminated, &[], GuestKilled, (Info, &words::TERMINATED)),
+    sign(LogKind::DeviceHeld, &[], HostErrors, (Warning, &words::DEVICE_HELD)),
     naming(&["giving up", "inaccessible"], LogKind::DeviceReset, HostErrors, (Critical, &words::DEVICE_RESET)),
     sign(LogKind::DeviceReset, &[], HostErrors, (Warning, &words::DEVICE_RESET)),
     naming(OTHER_CPUS, LogKind::Lockup, HostLockup, (Critical, &words::WAIT_FOR_CPU)),
@@ -229,19 +230,24 @@ type ByGuest = BTreeMap<Option<usize>, Incidents>;
 struct Incidents {
     all: Vec<(Severity, &'static Incident, String)>,
     marks: Vec<Mark>,
-    /// The guests that lines of the log name, and the seconds of these.
-    named: BTreeSet<String>,
+    /// The guests and processes that lines of the log name, and the seconds of these.
+    guests: BTreeSet<String>,
+    processes: BTreeSet<String>,
     seconds: BTreeSet<Option<u64>>,
 }
 
 impl Incidents {
-    /// What concerns several guests, and whether it did at once.
-    fn several(&self) -> Option<String> {
-        let names = self.named.iter().take(MAX_PLACES).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = if self.named.len() > MAX_PLACES { ", …" } else { "" };
+    /// How many guests or processes it concerns, if several, and the same with their names and whether it was at once.
+    /// A guest may be named in one line and its process in another, and a guest that starts again is a new process.
+    fn several(&self) -> Option<(String, String)> {
+        let (of, what) =
+            [(&self.processes, "processes"), (&self.guests, "guests")].into_iter().max_by_key(|(of, _)| of.len())?;
+        let names = of.iter().take(MAX_PLACES).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if of.len() > MAX_PLACES { ", …" } else { "" };
         let at_once = self.seconds.len() == 1 && !self.seconds.contains(&None);
         let cause = if at_once { ", all within a second: look for one cause, on the host" } else { "" };
-        (self.named.len() > 1).then(|| format!("{} guests: {names}{more}{cause}", self.named.len()))
+        let count = format!("{} {what}", of.len());
+        (of.len() > 1).then(|| (count.clone(), format!("{count}: {names}{more}{cause}")))
     }
 }
 
@@ -308,12 +314,15 @@ fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Ve
                 fix.splice(0..0, change);
             }
         }
-        let several = events.several();
-        let title =
-            several.iter().fold(worst.title.to_owned(), |title, _| format!("{title} ({} guests)", events.named.len()));
+        let mut title = worst.title.to_owned();
+        let several = events.several().map(|(count, text)| {
+            title = format!("{title} ({count})");
+            text
+        });
         let (problem, is_open) = (worst.problem.into(), **worst == words::UNEXPLAINED);
         let why = format!("{}. Likely causes, the likeliest first: {}", means.join(". "), causes.join("; "));
-        let (shown, confidence) = if is_open { (MAX_PLACES, Confidence::Low) } else { (usize::MAX, Confidence::High) };
+        let sure = if **worst == words::STOOD_STILL { Confidence::Medium } else { Confidence::High };
+        let (shown, confidence) = if is_open { (MAX_PLACES, Confidence::Low) } else { (usize::MAX, sure) };
         let more = events.all.len().saturating_sub(shown);
         said.extend((more > 0).then(|| format!("lines of {more} more kinds")));
         let seen = events.all.into_iter().map(|event| event.2).take(shown);
@@ -474,8 +483,8 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
         let events = all.entry(owner).or_default();
         events.all.push((severity, incident, text));
         if owner.is_none() && NAME_A_GUEST.contains(&first.kind) {
-            let name = |line: &&LogLine| line.guest.clone().or(line.pid.map(|pid| format!("PID {pid}")));
-            events.named.extend(lines.iter().filter_map(name));
+            events.guests.extend(lines.iter().filter_map(|line| line.guest.clone()));
+            events.processes.extend(lines.iter().filter_map(|line| line.pid).map(|pid| format!("PID {pid}")));
             events.seconds.extend(lines.iter().map(|line| second(line)));
         }
     }
@@ -490,8 +499,8 @@ fn second(line: &LogLine) -> Option<u64> {
     line.time_s.map(|at| at as u64)
 }
 
-/// The lengths and times of lockups that several CPUs reported for the first time at once: no CPU hung by itself, but
-/// the machine did not run, or its clock jumped.
+/// The lengths and times of lockups that several CPUs reported at once and once only: no CPU hung by itself, but the
+/// machine did not run, or its clock jumped. A CPU that hangs is reported again.
 fn stood_still(ctx: &Context<'_>) -> BTreeSet<(Option<u64>, Option<u64>)> {
     let mut reported: BTreeMap<_, (Option<u64>, Option<u64>)> = BTreeMap::new();
     for line in &ctx.model.host.kernel_log {
@@ -499,7 +508,11 @@ fn stood_still(ctx: &Context<'_>) -> BTreeSet<(Option<u64>, Option<u64>)> {
         let cpu = line.text.split_once("CPU#").filter(|_| is_lockup).map(|(_, rest)| rest);
         if let Some(cpu) = cpu.and_then(|rest| rest.split(' ').next()) {
             // A post may quote a line in its title.
-            reported.entry((cpu, line.time_s.is_some())).or_insert((line.data, second(line)));
+            let first = reported.entry((cpu, line.time_s.is_some())).or_insert((line.data, second(line)));
+            let between = second(line).unwrap_or_default().saturating_sub(first.1.unwrap_or_default());
+            if line.data > first.0.max(Some(between)) {
+                first.0 = None;
+            }
         }
     }
     let late = reported.values().filter(|(seconds, _)| *seconds >= Some(STOOD_STILL_S));

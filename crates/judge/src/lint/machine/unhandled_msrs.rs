@@ -12,7 +12,7 @@ const SENSOR_MSRS: &str = "These MSRs are sensors: power meters (RAPL), temperat
 const UNHANDLED_MSRS: &str = "A guest asks for registers of the CPU that KVM does not emulate";
 const FAULTED: &str = "KVM answered with a fault (#GP), which most systems expect and handle";
 const IGNORED: &str = "KVM let the accesses pass without a fault: a read returned 0, a write was dropped";
-const SEVERAL: &str = "Several guests access MSRs that KVM does not have";
+const SEVERAL: &str = "Several processes of guests access MSRs that KVM does not have";
 const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the guest to avoid the messages";
 const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves; then give it a CPU model that KVM knows, \
     or let such accesses pass with kvm.ignore_msrs=1 (reads return 0, writes are dropped)";
@@ -90,8 +90,8 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let places: Vec<&str> = found.logged.iter().take(MAX_PLACES).map(String::as_str).collect();
         evidence.extend((!places.is_empty()).then(|| format!("from the host's kernel log: {}", places.join("; "))));
         let (title, why) = if sensors { (SENSOR_TITLE, SENSOR_MSRS) } else { ("", UNHANDLED_MSRS) };
-        let guests: BTreeSet<_> = found.logged.iter().map(|place| place.split(',').next()).collect();
-        let title = if title.is_empty() && guests.len() > 1 { SEVERAL } else { title };
+        let processes: BTreeSet<_> = found.logged.iter().map(|place| place.split(',').next()).collect();
+        let title = if title.is_empty() && processes.len() > 1 { SEVERAL } else { title };
         let faulted = found.faulted.then_some(FAULTED);
         let ignored = found.ignored.then_some(IGNORED);
         let why = [Some(why), faulted, ignored].into_iter().flatten().collect::<Vec<_>>().join(". ");

@@ -248,6 +248,11 @@ fn cpus_that_stand_still_at_once_did_not_hang() {
     assert!(title(&stuck(100, 800)).starts_with("Several CPUs stood still at once"));
     assert!(title(&stuck(190, 800)).starts_with("A CPU hung in the kernel"), "one after the other");
     assert!(title(&stuck(100, 22)).starts_with("A CPU hung in the kernel"), "the watchdog's usual time");
+    assert_eq!(get(&of_log(&stuck(100, 800)), RuleId::HostLockup).confidence, Confidence::Medium);
+    let again = stuck(100, 48) + &stuck(128, 76).replace("[100.5]", "[128.5]");
+    assert!(title(&again).starts_with("A CPU hung in the kernel"), "the first reports are missing");
+    let twice = stuck(100, 48) + &stuck(5000, 76).replace("[100.5]", "[5000.5]");
+    assert!(title(&twice).starts_with("Several CPUs stood still at once"), "two pauses");
 }
 
 #[test]
@@ -255,12 +260,18 @@ fn several_guests_are_counted_and_lead_to_the_host() {
     let line = |pid: u32| format!("[9.{pid}] kvm [{pid}]: vcpu0, guest rIP: 0x1 vmx: unexpected exit reason 0x3\n");
     let found = of_log(&(line(77) + &line(78)));
     let found = get(&found, RuleId::AbnormalExit);
-    assert_eq!(found.title, "CPUs of the host were reset (INIT) while they ran guests (2 guests)");
+    assert_eq!(found.title, "CPUs of the host were reset (INIT) while they ran guests (2 processes)");
     assert!(words(found).contains("PID 77, PID 78, all within a second: look for one cause"), "{found:#?}");
     assert!(!words(get(&of_log(&line(77)), RuleId::AbnormalExit)).contains("guests)"));
+    // Its PID in the journal, its name in the log of its QEMU.
+    let twice = "Jun 24 17:25:51 h QEMU[9]: KVM internal error. Suberror: 1\n\
+        -name guest=web,debug-threads=on \\\nKVM internal error. Suberror: 1\n";
+    let found = of_log(twice);
+    let found = get(&found, RuleId::AbnormalExit);
+    assert!(found.evidence.len() == 2 && !found.title.contains('('), "one guest, one process: {found:#?}");
     let reads = of_log("kvm [1]: vcpu0 ignored rdmsr: 0x122\nkvm [2]: vcpu0 ignored rdmsr: 0x122\n");
     let found = get(&reads, RuleId::UnhandledMsr);
-    assert!(found.title.starts_with("Several guests"), "{found:#?}");
+    assert!(found.title.starts_with("Several processes"), "{found:#?}");
 }
 
 #[test]
@@ -271,6 +282,7 @@ fn what_no_form_explains_is_said_with_low_confidence() {
     let found = get(&report, RuleId::HostErrors);
     assert_eq!((found.severity, found.confidence), (Severity::Info, Confidence::Low));
     assert!(found.evidence.len() == 5 && words(found).contains("lines of 1 more kinds"), "{found:#?}");
+    assert!(found.see.len() == 1 && found.see[0].contains("reporting-issues"), "not the links of its rule");
     // Beside an error with a cause the lines are evidence alone.
     let known = of_log(&(line("a") + "[9.1] AMD-Vi: Completion-Wait loop timed out\n"));
     let found = get(&known, RuleId::HostErrors);
@@ -293,6 +305,8 @@ fn a_cause_is_read_from_the_lines_before() {
     let oops = "[9.0] BUG: kernel NULL pointer dereference, address: 0000000000000008\n\
         [9.1] CPU: 10 PID: 0 Comm: swapper/10 Tainted: G\n[9.2] RIP: 0010:__list_add_valid+0x0/0x50\n";
     assert!(words(get(&of_log(oops), RuleId::AbnormalExit)).contains("__list_add_valid"));
+    let held = "[9.0] vfio-pci 0000:01:00.0: BAR 3: can't reserve [mem 0xe0000000-0xe1ffffff 64bit pref]\n";
+    assert!(words(get(&of_log(held), RuleId::HostErrors)).contains("sysfb_init"));
     let disk = "[9.0] ata2.00: failed command: WRITE FPDMA QUEUED\n";
     assert_eq!(get(&of_log(disk), RuleId::DiskErrors).title, "A disk, its link or its file system reports errors");
 }
