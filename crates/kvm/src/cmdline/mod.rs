@@ -305,47 +305,56 @@ fn join_lines(text: &str) -> Option<String> {
 
 /// A variable that a script sets: to an array, a text or a word, at once or piece by piece.
 static SETTING: Pattern = Pattern::new(concat!(
-    r"(?m)^[ \t]*(?:(?:export|local|declare(?:[ \t]+-[a-z]+)?)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\+?=",
+    r"(?m)^[ \t]*(?:(?:export|local|declare(?:[ \t]+-[a-z]+)?)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<add>\+)?=",
     r#"(?:\((?P<array>(?:"[^"]*"|'[^']*'|[^()"'])*)\)|"(?P<text>(?:[^"\\]|\\(?s:.))*)"|'(?P<plain>[^']*)'"#,
     r##"|(?P<word>[^ \t\r\n"'$`\\();&|]+))[ \t\r]*(?:[ \t]#.*)?$"##,
 ));
-/// What it had before, at the begin of its value.
-static OWN: Pattern = Pattern::new(r#"^[ \t\r\n]*"?\$\{?[A-Za-z0-9_]+(?:\[[@*]\])?\}?"?"#);
+/// A variable at the begin of a value.
+static FIRST_USE: Pattern = Pattern::new(r#"^[ \t\r\n]*"?\$\{?(?P<name>[A-Za-z0-9_]+)(?:\[[@*]\])?\}?"?"#);
 /// The use of a variable.
 static USE: Pattern = Pattern::new(concat!(
     r#""\$\{(?P<array>[A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\}""#,
     r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?:\[[@*]\])?\}|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)",
 ));
-/// Variables of one text and their uses, the length of a plain value, and of a script.
-const MAX_VARIABLES: usize = 256;
-const MAX_VALUE: usize = 128;
+/// Settings of variables in one text, and the length of a script and of all values in its commands.
+const MAX_SETTINGS: usize = 256;
 const MAX_SCRIPT: usize = 64 * 1024;
 
-/// A command with the values of variables: all options that the text gathers in one, else the one value that it sets.
-fn expanded(command: &str, text: &str) -> String {
-    let is_script = command.contains('$') && text.len() <= MAX_SCRIPT;
-    let Some(uses) = USE.regex().filter(|_| is_script) else { return command.to_owned() };
-    let setting = |set: Captures<'_>| {
-        let value = ["array", "text", "plain", "word"].into_iter().find_map(|kind| set.name(kind))?.as_str();
-        let value = OWN.regex()?.replace(value, "");
-        let lines = value.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+/// The values of a script's variables, each with all that is added to it. A variable that is set to several values, for
+/// two guests or in two branches, is left out.
+fn variables(script: &str) -> BTreeMap<&str, String> {
+    let mut all: BTreeMap<&str, Option<String>> = BTreeMap::new();
+    for set in SETTING.captures_iter(script).take(MAX_SETTINGS) {
+        let value = ["array", "text", "plain", "word"].into_iter().find_map(|kind| set.name(kind));
+        let (Some(name), Some(value)) = (set.name("name"), value.map(|value| value.as_str())) else { continue };
+        let own = FIRST_USE.captures(value).filter(|first| first["name"] == *name.as_str());
+        let added = own.as_ref().and_then(|own| value.strip_prefix(&own[0]));
+        let lines = added.unwrap_or(value).lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
         let lines = lines.filter(|line| !line.starts_with('#')).map(|line| line.trim_end_matches('\\'));
-        Some((set["name"].to_owned(), lines.collect::<Vec<_>>().join(" ")))
-    };
-    let all: Vec<_> = SETTING.captures_iter(text).take(MAX_VARIABLES).filter_map(setting).collect();
-    let value = |found: &Captures<'_>| {
-        let name = ["array", "braced", "bare"].into_iter().find_map(|kind| group(found, kind));
-        let own: Vec<&str> = all.iter().filter(|(of, _)| Some(&**of) == name).map(|(_, value)| value.trim()).collect();
-        let is_plain = |value: &&&str| value.len() <= MAX_VALUE && !value.contains(['$', '`']);
-        match own.first() {
-            Some(_) if own.iter().any(|value| value.starts_with('-')) => own.join(" "),
-            Some(first) if own.iter().all(|value| value == first && is_plain(&value)) => (*first).to_owned(),
-            _ => found[0].to_owned(),
+        let words = lines.collect::<Vec<_>>().join(" ").trim().to_owned();
+        match all.get_mut(name.as_str()) {
+            None => _ = all.insert(name.as_str(), Some(words)),
+            Some(Some(before)) if added.is_some() || set.name("add").is_some() => before.extend([" ", &words]),
+            Some(before) => _ = before.take_if(|before| *before != words),
         }
+    }
+    // The output of a command is not known.
+    let is_known = |value: &String| value.trim().starts_with('-') || !value.contains("$(") && !value.contains('`');
+    all.into_iter().filter_map(|(name, value)| Some((name, value.filter(is_known)?))).collect()
+}
+
+/// A command with the values of variables, which together take at most `room` bytes.
+fn expanded(command: &str, variables: &BTreeMap<&str, String>, room: &mut usize) -> String {
+    let Some(uses) = USE.regex() else { return command.to_owned() };
+    let mut value = |found: &Captures<'_>| {
+        let name = ["array", "braced", "bare"].into_iter().find_map(|kind| group(found, kind)).unwrap_or_default();
+        let Some(value) = variables.get(name).filter(|value| value.len() <= *room) else { return found[0].to_owned() };
+        *room -= value.len();
+        value.clone()
     };
     // Options can use variables in their turn.
-    let once = uses.replacen(command, MAX_VARIABLES, value);
-    uses.replacen(&once, MAX_VARIABLES, value).into_owned()
+    let once = uses.replace_all(command, &mut value);
+    uses.replace_all(&once, value).into_owned()
 }
 
 /// JSON as `ps` shows it, without the quotes that keep a shell from taking those inside away.
@@ -355,11 +364,14 @@ static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\
 fn find(text: &str) -> Option<Vec<String>> {
     let bare_json = BARE_JSON.regex()?;
     let joined = join_lines(if text.len() > MAX_TEXT { "" } else { text })?;
+    let script = Some(text).filter(|text| text.contains('$') && text.len() <= MAX_SCRIPT);
+    let (variables, mut room) = (variables(script.unwrap_or_default()), MAX_SCRIPT);
     joined.lines().rev().find_map(|line| {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
         let command = line.get(before.map(str::len).sum()..)?;
-        let command = expanded(command, text);
-        let argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
+        let command = expanded(command, &variables, &mut room).replace("; ", " ; ");
+        let mut argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
+        argv.truncate(argv.iter().position(|word| COMMAND_END.is_match(word)).unwrap_or(argv.len()));
         argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some(argv)
     })
 }
@@ -369,8 +381,10 @@ static FLAG: Pattern = Pattern::new(concat!(
     "^--?(?:S|s|snapshot|nographic|nodefaults|no-[a-z-]+|daemonize|only-migratable|full-screen|usb|localtime|",
     "enable-kvm|sdl|curses|mem-prealloc|nodefconfig|preconfig|win2k-hack|rtc-td-hack)$",
 ));
-/// The file or device of a disk.
-static IMAGE: Pattern = Pattern::new(r"^[!-+.-<>-~-]+\.(?i-u:qcow2?|img|raw|vmdk|vdi|vhdx?)$|^/dev/[a-z]");
+/// What ends a command's arguments in a shell: a redirection, a pipe or the next command. `<name>` stands for a name.
+static COMMAND_END: Pattern = Pattern::new("^(?:[0-9&]?>|<$|<[/<]|[|&;])");
+/// The file of a disk.
+static IMAGE: Pattern = Pattern::new(r"^[!-+.-<>-~-]+\.(?i-u:qcow2?|img|raw|vmdk|vdi|vhdx?)$");
 /// Options of QEMU that other texts are unlikely to contain.
 static KNOWN_OPTION: Pattern = Pattern::new(concat!(
     "^--?(?:name|machine|M|m|smp|cpu|device|drive|enable-kvm|accel|uuid|S|nodefaults|hda|cdrom|kernel|display|",

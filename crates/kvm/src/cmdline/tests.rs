@@ -376,6 +376,11 @@ fn a_bare_image_is_the_first_disk() {
     let drivers: Vec<_> = command.disks.iter().map(|disk| disk.driver.as_deref()).collect();
     assert_eq!(drivers, [Some("virtio-blk-pci"), Some("ide")]);
     assert!(parse_text("kvm -m 2G -enable-kvm, and the rest is.img").unwrap().memory.is_some());
+    for end in ["> /dev/null", "2>/tmp/a.raw a.raw", "&> a.raw", "< a.raw", "| a.raw", "& a.raw", "&& cp a.raw b.raw"] {
+        for end in [end, "; cp a.raw b.raw"] {
+            assert_eq!(parse_text(&format!("kvm -m 2G -name <vm> -S {end}")).unwrap().disks, [], "{end}");
+        }
+    }
 }
 
 #[test]
@@ -393,4 +398,31 @@ fn options_that_a_script_gathers_are_read() {
     assert_eq!((command.hv_time, command.vcpus(), command.is_cut), (Some(true), Some(2), false));
     assert!(parse_text("qemu-system-x86_64 -m 2G $OPTS -vga std").unwrap().is_cut);
     assert!(!parse_text("qemu-system-x86_64 -m 2G -vga std\n# -nodefaults \\\n").unwrap().is_cut);
+}
+
+#[test]
+fn a_variable_with_several_values_has_none() {
+    let branches = "if [ -e /dev/kvm ]; then\n  A=\"-accel kvm -cpu host\"\nelse\n  A=\"-accel tcg -cpu qemu64\"\nfi\n";
+    let guests = "A=\"-m 2G -cpu host\"\nkvm $A -name a\nA=\"-m 4G\"\n";
+    let others = "A=\"$B -cpu host\"\nA=\"$B -cpu qemu64\"\n";
+    let again = "A=\"-cpu host\"\nA+=\" -m 1G\"\nA=\"-cpu host\"\n";
+    for script in [branches, guests, others, again] {
+        let command = parse_text(&format!("{script}kvm $A -name b\n")).unwrap();
+        assert_eq!((command.cpu_options.len(), command.memory, command.is_cut), (0, None, true), "{script}");
+    }
+    for script in ["A=\"-m 1G\"\nA=\"-m 1G\"", "B=\"-m 1G\"\nA=\"$B -cpu host\""] {
+        let command = parse_text(&format!("{script}\nkvm $A -name b\n")).unwrap();
+        assert_eq!((command.memory, command.is_cut), (Some(1 << 30), false), "{script}");
+    }
+}
+
+#[test]
+fn the_values_of_variables_are_bounded() {
+    let script = format!("A=\"{}\"\n{}", "-x ".repeat(9000), format!("kvm {}\n", "$A ".repeat(200)).repeat(50));
+    assert!(looks_like(&format!("{script}kvm -name a")) && script.len() < MAX_SCRIPT);
+    let command = format!("kvm {}", "$A ".repeat(200));
+    let (values, mut room) = (variables(&script), MAX_SCRIPT);
+    let lengths: Vec<_> = (0..3).map(|_| expanded(&command, &values, &mut room).len()).collect();
+    assert!(lengths[0] > 27_000 && lengths[0] < command.len() + MAX_SCRIPT, "{lengths:?}");
+    assert_eq!(lengths[1..], [command.len(); 2]);
 }
