@@ -198,13 +198,13 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     if reader.of_guest_kernel || KVM_WORKS.is_match(text) {
         all.retain(|line| !is_of_module(line));
     }
-    beside(text, &mut all);
+    add_context(text, &mut all);
     all
 }
 
 /// Adds what lines elsewhere in the text say of a line: a refused module beside the CPU's flag for it was switched off
 /// in the firmware; an IOMMU's device is passed through.
-fn beside(text: &str, all: &mut [LogLine]) {
+fn add_context(text: &str, all: &mut [LogLine]) {
     let is_passed: BTreeSet<&str> = VFIO_DEVICE.captures_iter(text).filter_map(|found| group(&found, "at")).collect();
     let flag = FLAGS.captures(text).and_then(|found| group(&found, "flag"));
     for line in all {
