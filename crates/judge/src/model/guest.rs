@@ -5,6 +5,7 @@ use super::config::GuestConfig;
 use kvm::Space;
 use kvm::cmdline::is_switched_on;
 use kvm::domain_xml::DomainXml;
+use kvm::pattern::Pattern;
 use sample::{DomainFacts, Origin};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -96,11 +97,14 @@ const LINUX: &str = "linux ubuntu debian fedora centos rhel suse alma rocky alpi
 const OTHER_LINUX: &str = "redhat.com oracle.com/ol gentoo openeuler nixos l26 l24 mageia coreos cirros";
 /// Words in names of other known systems.
 const OTHER: &str = "bsd.org freebsd openbsd netbsd solaris illumos apple.com macos haiku minix";
-/// Words in names of guests and drives with macOS or a hypervisor that has no drivers of virtio.
-const WITHOUT_VIRTIO: &str = "macos opencore mac_hdd basesystem hackintosh esxi";
-/// Words in names of guests and drives with Windows.
-const WINDOWS_GUEST: &str = "windows win10 win11 win7 win8 win2k win20 winxp winvista winserver server20 win- win_ w2k \
-                             w10 w11 server_eval tiny10 tiny11";
+/// The name of a guest or a drive with macOS or a hypervisor that has no drivers of virtio.
+static WITHOUT_VIRTIO: Pattern =
+    Pattern::new("(?:^|[^A-Za-z])(?i-u:macos|opencore|mac_hdd|basesystem|hackintosh|esxi)");
+/// The name of a guest or a drive with Windows, lower case.
+static WINDOWS_GUEST: Pattern = Pattern::new(concat!(
+    "windows|(?:^|[^a-z])(?:win(?:[78_-]|1[01]|2[0k]|xp|vista|server)|w2k|w1[01](?:[^0-9]|$)",
+    "|server(?:20[0-9][0-9]|_eval)|tiny1[01])",
+));
 
 fn has_word(name: &str, words: &str) -> bool {
     words.split(' ').any(|word| name.contains(word))
@@ -121,18 +125,16 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
 
 /// The kind of system from the name of a guest or of a drive's file, a weak hint: only well-known words count.
 fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
-    let name = name.to_ascii_lowercase().replace("darwin", "");
-    if has_word(&name, WITHOUT_VIRTIO) {
-        return Some(GuestKind::Other);
-    }
-    if has_word(&name, WINDOWS_GUEST) && !name.contains("virtio-win") {
+    let name = name.to_ascii_lowercase();
+    if WINDOWS_GUEST.is_match(&name) && !name.contains("virtio-win") {
         return Some(GuestKind::Windows);
     }
     has_word(&name, LINUX).then_some(GuestKind::Linux)
 }
 
-/// Adds up hints: positive weights for Windows, negative for Linux.
+/// Adds up the hints for each kind of system.
 fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
+    use GuestKind::{Linux, Other, Windows};
     let (facts, hyperv) = (&domain.facts, &config.hyperv);
     let xml = |holds: fn(&DomainXml) -> bool| facts.xml.as_ref().is_some_and(|xml| holds(&xml.value));
     let wrote = |words: &str| facts.xml_text.as_ref().is_some_and(|text| text.contains(words));
@@ -151,48 +153,49 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let files = drive_files(facts);
     let drivers = files.iter().any(|file| file.to_ascii_lowercase().contains("virtio-win"));
     let drive_of = |kind| files.iter().any(|file| kind_of_guest_name(file) == Some(kind));
-    let (windows_drive, linux_drive) = (drive_of(GuestKind::Windows), drive_of(GuestKind::Linux));
-    let kernel_options = command.and_then(|c| c.append.as_deref()).unwrap_or_default();
+    let (windows_drive, linux_drive) = (drive_of(Windows), drive_of(Linux));
     let name = kind_of_guest_name(domain.name());
-    if name == Some(GuestKind::Other) || drive_of(GuestKind::Other) || has_device(facts, "isa-applesmc") {
-        let reasons = vec!["its name, a drive's name or its devices".to_owned()];
-        return GuestGuess { kind: GuestKind::Other, sure: Confidence::Medium, reasons };
-    }
+    let is_windows = name == Some(Windows) || windows_drive;
+    let without_virtio = files.iter().chain([&domain.name()]).any(|name| WITHOUT_VIRTIO.is_match(name));
+    let kernel_options = command.and_then(|c| c.append.as_deref()).unwrap_or_default();
+    let boots_linux = has_word(kernel_options, "root= console=tty console=hvc initrd=");
     let hyperv_msrs = touches(domain, |msr| (0x4000_0000..=0x4000_0118).contains(&msr)) || hyperv_events(domain);
     let kvm_msrs = touches(domain, |msr| (0x4b56_4d00..=0x4b56_4d08).contains(&msr));
     let deadline_timer = config.is_enlightened() == Some(false) && touches(domain, |msr| msr == 0x6e0);
     let all_off = config.is_enlightened() == Some(false) && xml(|xml| xml.hyperv.is_some());
     let hidden = xml(|xml| xml.kvm_features.get("hidden").is_some_and(|state| state == "on"));
     let hints = [
-        (hyperv.any(), 2, "Hyper-V enlightenments are configured"),
-        (hyperv.has("hypervclock") && !hyperv.passthrough, 1, "the Hyper-V clock is configured"),
-        (replaced, 2, "Hyper-V enlightenments are in an earlier -cpu option, which the last one replaces"),
-        (all_off, 1, "its XML has Hyper-V enlightenments, all switched off"),
-        (wrote("<vmtemplate ") && wrote(" os=\"windows"), 2, "unraid's template says so"),
-        (offset == Some("localtime"), 1, "its clock keeps local time"),
-        (by_hand && catchup, 1, "its RTC repeats lost ticks (driftfix=slew)"),
-        (name == Some(GuestKind::Windows), 2, "its name"),
-        (hidden || hides_kvm, 1, "KVM is hidden from it, as drivers for Windows want"),
-        (drivers, 2, "the drivers of virtio-win are in a drive"),
-        (windows_drive, 2, "a drive's name"),
-        (linux_drive && !windows_drive && !drivers, -2, "a drive's name"),
-        (has_word(kernel_options, "root= console=tty console=hvc initrd="), -4, "QEMU loads a Linux kernel for it"),
-        (hyperv_msrs, 3, "it uses Hyper-V's registers"),
-        (kvm_msrs, -4, "it uses KVM's paravirtual registers"),
-        (deadline_timer, -2, "it arms the TSC deadline timer and has no Hyper-V clock"),
-        (name == Some(GuestKind::Linux), -1, "its name"),
+        (hyperv.any(), Windows, 2, "Hyper-V enlightenments are configured"),
+        (hyperv.has("hypervclock") && !hyperv.passthrough, Windows, 1, "the Hyper-V clock is configured"),
+        (replaced, Windows, 2, "Hyper-V enlightenments are in an earlier -cpu option, which the last one replaces"),
+        (all_off, Windows, 1, "its XML has Hyper-V enlightenments, all switched off"),
+        (wrote("<vmtemplate ") && wrote(" os=\"windows"), Windows, 2, "unraid's template says so"),
+        (offset == Some("localtime"), Windows, 1, "its clock keeps local time"),
+        (by_hand && catchup, Windows, 1, "its RTC repeats lost ticks (driftfix=slew)"),
+        (hidden || hides_kvm, Windows, 1, "KVM is hidden from it, as drivers for Windows want"),
+        (drivers, Windows, 2, "the drivers of virtio-win are in a drive"),
+        (is_windows, Windows, 2, "its name or a drive's name"),
+        (hyperv_msrs, Windows, 3, "it uses Hyper-V's registers"),
+        (linux_drive && !windows_drive && !drivers, Linux, 2, "a drive's name"),
+        (boots_linux, Linux, 4, "QEMU loads a Linux kernel for it"),
+        (kvm_msrs, Linux, 4, "it uses KVM's paravirtual registers"),
+        (deadline_timer, Linux, 2, "it arms the TSC deadline timer and has no Hyper-V clock"),
+        (name == Some(Linux), Linux, 1, "its name"),
+        (without_virtio, Other, 2, "its name or a drive's name"),
+        (has_device(facts, "isa-applesmc"), Other, 4, "Apple's system management controller"),
     ];
-    let holding = || hints.iter().filter(|(holds, ..)| *holds);
-    let score: i32 = holding().map(|(_, weight, _)| weight).sum();
+    let holding = |kind| hints.iter().filter(move |(holds, of, ..)| *holds && *of == kind);
+    let weight = |kind| holding(kind).map(|(.., weight, _)| weight).sum::<i32>();
+    let (score, other) = (weight(Windows) - weight(Linux), weight(Other));
     let kind = match score {
+        _ if other > 0 && other >= score.abs() => Other,
         // One weak hint does not count: guests of any system keep local time.
-        2.. => GuestKind::Windows,
+        2.. => Windows,
         0 | 1 => return GuestGuess::default(),
-        _ => GuestKind::Linux,
+        _ => Linux,
     };
-    let agreeing = holding().filter(|(_, weight, _)| weight.signum() == score.signum());
-    let reasons = agreeing.map(|(.., text)| (*text).to_owned()).collect();
-    let sure = if score.abs() >= 3 { Confidence::Medium } else { Confidence::Low };
+    let reasons = holding(kind).map(|(.., text)| (*text).to_owned()).collect();
+    let sure = if score.abs().max(other) >= 3 { Confidence::Medium } else { Confidence::Low };
     GuestGuess { kind, sure, reasons }
 }
 
@@ -232,6 +235,17 @@ mod tests {
         let xml = sample::Known::new(std::sync::Arc::new(kvm::domain_xml::parse(xml).unwrap()), Origin::File);
         let facts = DomainFacts { xml: Some(xml), ..DomainFacts::default() };
         assert_eq!(drive_files(&facts), ["virtio-win.iso", "win10"]);
+    }
+
+    #[test]
+    fn names_of_guests_are_words() {
+        for name in ["win10", "100-Win11-pro", "WIN_7", "mywindows10", "srv w2k19", "fs.w10", "server2019"] {
+            assert_eq!(kind_of_guest_name(name), Some(GuestKind::Windows), "{name}");
+        }
+        for name in ["fw11", "gw10", "goodwin-db", "baldwin_web", "darwin10", "virtio-win-0.1.iso", "w100", "server20"]
+        {
+            assert_eq!(kind_of_guest_name(name), None, "{name}");
+        }
     }
 
     #[test]

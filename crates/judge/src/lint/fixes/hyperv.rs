@@ -20,9 +20,12 @@ const TOO_OLD: &str = "This Windows has no Hyper-V clock: remove /usepmtimer fro
 const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
 const NOT_OFFERED: &str = "not proposed, because this host does not offer it (virsh domcapabilities), and with it the \
     guest would not start; a newer kernel with CONFIG_KVM_HYPERV, or a newer QEMU, may offer it";
-/// `windows_version` and `get_hyperv_enlightenments` of Proxmox's PVE/QemuServer.
-const OSTYPE: &str = "win11 for Windows 11 and Server 2022 or later: Proxmox then adds these enlightenments, and takes \
-    the HPET away; shut the guest down and start it again";
+/// `windows_version`, `get_hyperv_enlightenments` and `get_vm_machine` of Proxmox's PVE/QemuServer.
+const OSTYPE: &str = "win11 for Windows 11 and Server 2022 or later: Proxmox then adds these enlightenments and takes \
+    the HPET away. It also keeps the RTC in local time, unless localtime: is set, and pins a machine: without a \
+    version to an old one with another ACPI layout, unless you set its present version first (qm showcmd); shut the \
+    guest down and start it again";
+const IF_WINDOWS: &str = "If it is Windows, choose its version as the guest's OS type (ostype:) in Proxmox";
 const BOOT_SETTINGS: &str =
     "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
 const BOOT_SETTINGS_NEED: &str = "run it inside the guest as administrator, then restart";
@@ -122,7 +125,9 @@ fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
     let is_named = guest.domain.facts.guest_os.as_ref().is_some_and(|os| os.value.starts_with('w'));
     let decides = guest.config.cpu_place != CpuPlace::CommandLine(2) && !guest.config.hypervisor_hidden;
     if let Some(id) = guest.proxmox_id().filter(|_| names.contains(&hyperv::CLOCK) && decides && !is_named) {
-        return vec![command(format!("qm set {id} --ostype win10")).needing(OSTYPE)];
+        let is_sure = guest.kind.windows(Confidence::Medium);
+        let change = if is_sure { command(format!("qm set {id} --ostype win10")) } else { advice(IF_WINDOWS) };
+        return vec![change.needing(OSTYPE)];
     }
     let hidden = Some(SHOW_HYPERVISOR).filter(|_| guest.config.hypervisor_hidden);
     let flag = |name: &&str| format!("hv-{}=on", hyperv::find(name).map_or(*name, |known| known.flag));

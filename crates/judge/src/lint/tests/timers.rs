@@ -390,7 +390,17 @@ fn a_name_makes_a_guest_windows_with_low_confidence() {
     ] {
         silent(&of(name, options), RuleId::WindowsEnlightenments);
     }
-    // Proxmox adds them for its name of the system.
-    let report = of("win10", "-qmp unix:/var/run/qemu-server/100.qmp,server=on");
-    assert_eq!(get(&report, RuleId::WindowsEnlightenments).fix[0].text, "qm set 100 --ostype win10");
+    // The name of another system does not outweigh evidence.
+    let found = of("esxi-mgmt-win2019", "-cpu host,hv-relaxed -rtc base=localtime");
+    assert_eq!(get(&found, RuleId::WindowsEnlightenments).confidence, Confidence::Medium);
+    // Proxmox adds them for its name of the system. A guest's type is not changed by names.
+    let proxmox = |options: &str| {
+        let options = format!("-qmp unix:/var/run/qemu-server/100.qmp,server=on -hda win10.raw {options}");
+        get(&of("win10", &options), RuleId::WindowsEnlightenments).fix[0].clone()
+    };
+    assert_eq!(proxmox("").kind, FixKind::Advice);
+    let fix = proxmox("-rtc base=localtime");
+    assert_eq!(fix.text, "qm set 100 --ostype win10");
+    let needs = fix.needs.unwrap();
+    assert!(needs.contains("local time") && needs.contains("machine:"), "{needs}");
 }
