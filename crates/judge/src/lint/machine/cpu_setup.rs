@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
 const MINIMAL: &[&str] = &["qemu64", "kvm64", "qemu32", "kvm32"];
-const GIB: u64 = 1 << 30;
 /// The sockets that a Windows client uses at most: Home one, Pro, Education and Enterprise two.
 const CLIENT_SOCKETS: u32 = 2;
 const ONE_NUMBER: &str = "Say the same number of vCPUs in <vcpu>, <topology> and <numa>, with one <vcpupin> for each \
@@ -19,8 +18,8 @@ const LOCKED: Prose = Prose {
     title: "A passed-through device locks all of the guest's memory, which the configuration does not allow for",
     problem: "memory setup and passthrough",
     why: "The device reaches the guest's memory by DMA at any time, so QEMU locks all of it. Ballooning then takes \
-        memory from the guest and gives none to the host; a limit below the memory and what QEMU needs beside it keeps \
-        the guest from starting, or has it killed",
+        memory from the guest and gives none to the host; a limit below the memory keeps the guest from starting, or has \
+        it killed",
 };
 const RAISE_LIMIT: &str = "Raise <hard_limit> to the guest's memory and at least 1 GiB, or take it out";
 /// A vCPU with less CPU time is not used, percent.
@@ -119,10 +118,10 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) });
 }
 
-/// What the configuration says of memory that a passed-through device locks.
-fn locked(guest: &GuestContext<'_>) -> Option<Finding> {
+/// A configuration that does not allow for the memory that a passed-through device locks.
+fn locked_memory(guest: &GuestContext<'_>) -> Option<Finding> {
     let (facts, memory) = (&guest.domain.facts, guest.config.memory?);
-    let limit = facts.xml.as_ref().and_then(|xml| xml.value.limit_with_device).filter(|limit| *limit < memory + GIB);
+    let limit = facts.xml.as_ref().and_then(|xml| xml.value.limit_on_locked).filter(|limit| *limit < memory);
     let balloon = || facts.command.as_ref()?.ballooned.as_ref().filter(|(_, least)| least << 20 < memory);
     let all = bytes(memory);
     let (severity, evidence, fix) = if let Some(limit) = limit {
@@ -140,10 +139,13 @@ fn locked(guest: &GuestContext<'_>) -> Option<Finding> {
 /// Parts of the XML that contradict each other. libvirt refuses the first two (`qemuValidateDomainDef`) and ignores
 /// pins of vCPUs that are not there (`virDomainVcpuPinDefParseXML`).
 pub(super) fn contradictions(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    locked(guest).into_iter().for_each(|found| verdicts.find(found));
+    // A guest that runs has been started.
+    if !ctx.is_file() {
+        return;
+    }
+    locked_memory(guest).into_iter().for_each(|found| verdicts.find(found));
     let Some(xml) = guest.domain.facts.xml.as_ref().map(|xml| &xml.value) else { return };
-    // libvirt has started a guest that runs.
-    let Some(vcpus) = xml.max_vcpus.filter(|_| ctx.is_file()) else { return };
+    let Some(vcpus) = xml.max_vcpus else { return };
     let in_topology = xml.topology.map(|topology| topology.vcpus()).filter(|all| *all != vcpus);
     let in_cells: usize = xml.numa_cells.iter().map(|cell| cell.cpus.len()).sum();
     let threads = xml.topology.map_or(1, |topology| topology.threads.max(1));

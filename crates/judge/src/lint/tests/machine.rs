@@ -372,16 +372,19 @@ fn heat_that_throttles() {
 #[test]
 fn a_passed_through_device_locks_the_guests_memory() {
     let of = |guest: Guest| of_file(&on(guest).first());
-    let xml = |limit: &str, device: &str| {
+    let with_limit = |limit: &str, device: &str, backing: &str| {
         let xml = format!(
             "<memory unit='GiB'>8</memory><memtune><hard_limit unit='GiB'>{limit}</hard_limit></memtune><devices>\
-             <hostdev mode='subsystem' type='{device}'/></devices>"
+             <hostdev mode='subsystem' type='{device}'/></devices>{backing}"
         );
-        of(Guest::new("g", 5).linux(&xml))
+        Guest::new("g", 5).linux(&xml)
     };
-    fires(&xml("8", "pci"), RuleId::ConfigConflict, Severity::Warning);
-    silent(&xml("12", "pci"), RuleId::ConfigConflict);
-    silent(&xml("8", "usb"), RuleId::ConfigConflict);
+    let xml = |limit: &str, device: &str, backing: &str| of(with_limit(limit, device, backing));
+    fires(&xml("7", "pci", ""), RuleId::ConfigConflict, Severity::Warning);
+    silent(&xml("8", "pci", ""), RuleId::ConfigConflict);
+    silent(&xml("7", "usb", ""), RuleId::ConfigConflict);
+    silent(&xml("1", "pci", "<memoryBacking><hugepages/></memoryBacking>"), RuleId::ConfigConflict);
+    silent(&judge(&on(with_limit("7", "pci", "")).model()), RuleId::ConfigConflict);
     let proxmox = |keys: &str| {
         let config =
             format!("cores: 2\nmemory: 8192\nostype: l26\nscsi0: a:vm-100-disk-0\nscsihw: virtio-scsi-pci\n{keys}");
