@@ -4,7 +4,8 @@ use crate::lint::prelude::*;
 use crate::model::{DiskConfig, GuestKind, has_device};
 
 /// A way in which a disk can be set up badly. In its texts DISK is the disk's name; in commands ID is the guest's
-/// number in Proxmox, VOLUME what is behind the disk, NEW a free name on virtio, and DROP takes away what that has not.
+/// number in Proxmox, VOLUME what is behind the disk, NEW a free name on virtio, and DROP takes away what that has not;
+/// IOTHREAD is a free id, and DEVICE the option of QEMU that takes it.
 struct Flaw {
     /// What shows it, if the disk has it.
     evidence: fn(&Context<'_>, &GuestContext<'_>, &DiskConfig<'_>) -> Option<String>,
@@ -32,7 +33,7 @@ static FLAWS: [Flaw; 5] = [
     Flaw {
         evidence: |_, guest, disk| {
             let bus = disk.bus.filter(|_| disk.is_ata() && takes_virtio(guest))?;
-            // The controller of a q35 machine is an AHCI.
+            // A q35 machine's own controller is an AHCI. An XML, which gives no file here, names the bus itself.
             let is_q35 = guest.config.machine.name.as_ref().is_some_and(|machine| machine.contains("q35"));
             let is_sata = is_q35 && !disk.file.is_empty() || bus == "sata" || disk.name.starts_with("sata");
             Some(format!("on an emulated controller ({})", if is_sata { "SATA" } else { "IDE" }))
@@ -61,7 +62,7 @@ static FLAWS: [Flaw; 5] = [
         },
         fixes: [
             "Add <iothreads>1</iothreads>, and iothread='1' to the <driver> of DISK",
-            "Add -object iothread,id=iothread0, and iothread=iothread0 to the -device of DISK",
+            "Add -object iothread,id=IOTHREAD, and iothread=IOTHREAD to DEVICE",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/^DISK: //p'),iothread=1\"",
         ],
     },
@@ -105,6 +106,10 @@ static FLAWS: [Flaw; 5] = [
     },
 ];
 
+/// QEMU makes the device of a drive with `if=virtio` itself.
+const DEVICE_OF_DRIVE: &str = "a -device virtio-blk-pci,drive=, which names the id of the -drive of DISK; that one \
+    then has if=none in place of if=virtio";
+
 /// Whether the guest's system is one that has virtio drivers.
 pub(crate) fn takes_virtio(guest: &GuestContext<'_>) -> bool {
     guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !fixes::hyperv::too_old(guest)
@@ -144,8 +149,12 @@ fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &
         if by_hand && fix_by_hand.is_empty() {
             return virtio_by_hand(guest, disk, needs);
         }
-        let text = if by_hand { fix_by_hand } else { in_xml };
-        return fixes::advice(text.replace("DISK", disk.name)).needing(needs);
+        let iothreads = guest.domain.facts.command.as_ref().map_or(&[][..], |command| &command.iothreads);
+        let mut ids = (0..=iothreads.len()).map(|n| format!("iothread{n}"));
+        let iothread = ids.find(|id| !iothreads.contains(id)).unwrap_or_default();
+        let device = if disk.bus == Some("virtio") { DEVICE_OF_DRIVE } else { "the -device of DISK" };
+        let text = if by_hand { fix_by_hand.replace("DEVICE", device) } else { in_xml.to_owned() };
+        return fixes::advice(text.replace("IOTHREAD", &iothread).replace("DISK", disk.name)).needing(needs);
     };
     let is_free = |name: &String| !disks.iter().any(|disk| disk.name == name);
     // virtio-blk tells the guest nothing of the medium.

@@ -212,6 +212,18 @@ fn a_busy_disk_wants_an_iothread() {
     silent(&busy("virtio", "<driver iothread='1'/>", 9000, 80.0), RuleId::DiskSetup);
     silent(&busy("virtio", "", 9000, 20.0), RuleId::DiskSetup);
     silent(&busy("virtio", "", 100, 80.0), RuleId::DiskSetup);
+    let by_hand = |disk: &str| {
+        let command = format!("kvm -m 4G -nic none -object iothread,id=iothread0 -drive file=a.raw,id=vda,{disk}");
+        let command = kvm::cmdline::parse_text(&command).unwrap();
+        let mut guest = Guest::new("g", 5).facts(|f| f.command = Some(Arc::new(command)));
+        guest = guest.vcpus(1, |v, t| t.on(v)).emulator(move |t| t.cpu(80.0, 0.0, 0.0, 0.0));
+        guest.rest.devices_ns = 5_000_000_000;
+        guest.rest.disks = vec![self::disk(9000, 50, 0, 0)];
+        get(&judge(&on(guest).model()), RuleId::DiskSetup).fix[0].text.clone()
+    };
+    let text = by_hand("if=none -device virtio-blk-pci,drive=vda");
+    assert!(text.contains("id=iothread1") && text.ends_with("to the -device of vda"), "{text}");
+    assert!(by_hand("if=virtio").contains("id of the -drive of vda"));
     silent(&busy("scsi", "", 9000, 80.0), RuleId::DiskSetup);
 }
 
