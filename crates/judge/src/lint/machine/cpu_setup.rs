@@ -18,8 +18,8 @@ const LOCKED: Prose = Prose {
     title: "A passed-through device locks all of the guest's memory, which the configuration does not allow for",
     problem: "memory setup and passthrough",
     why: "The device reaches the guest's memory by DMA at any time, so QEMU locks all of it. Ballooning then takes \
-        memory from the guest and gives none to the host; a limit below the memory keeps the guest from starting, or has \
-        it killed",
+        memory from the guest and gives none to the host; a limit below the memory keeps the guest from starting, or \
+        has it killed",
 };
 const RAISE_LIMIT: &str = "Raise <hard_limit> to the guest's memory and at least 1 GiB, or take it out";
 /// A vCPU with less CPU time is not used, percent.
