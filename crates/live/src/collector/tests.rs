@@ -186,7 +186,7 @@ fn counters_are_open_only_while_somebody_asks() {
     let mut b = Bench::new();
     b.guest(10, "hyper", "CPU 0/KVM");
     for (file, text) in
-        [("tasks", "1"), ("mon_groups/web/tasks", "11"), ("mon_groups/web/mon_data/L3/llc_occupancy", "9")]
+        [("tasks", "1"), ("mon_groups/web/tasks", "11"), ("mon_groups/web/mon_data/mon_L3_00/llc_occupancy", "9")]
     {
         b.fake.write(&format!("sys/fs/resctrl/{file}"), text);
     }
