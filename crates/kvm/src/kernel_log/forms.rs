@@ -353,7 +353,7 @@ static FORMS: [Form; 69] = [
     // A value that the host's CPU or KVM does not take, of a guest from another host; an assertion follows.
     form(Killed, Guest, "failed to [gs]et msr 0x|kvm_(?:buf_set|get|put)_msrs: *assertion").begins(EndOfQemu),
     // QEMU's end.
-    form(Terminated, Guest, "terminating on signal (?P<n>[0-9]+).*(?:libvirt|virtqemud|systemd|virt-launcher)")
+    form(Terminated, Guest, "terminating on signal (?P<n>[0-9]+).*(?:libvirt|virtqemud|systemd|virt-launcher|pid 1 )")
         .begins(EndOfQemu),
     form(Terminated, Guest, "cpus are not resettable").begins(EndOfQemu),
     form(Killed, Guest, "terminating on signal (?P<n>[0-9]*)|unexpectedly closed the monitor").begins(EndOfQemu),

@@ -400,6 +400,9 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
         ))
     };
     assert_eq!(signal("/usr/sbin/libvirtd", "shutdown"), [], "libvirt ends the QEMU of a guest that shut down");
+    let by_init = "qemu-system-x86_64: terminating on signal 15 from pid 1 (/sbin/init)\n2024-01-05 12:00:00.123+0000: \
+        shutting down, reason=shutdown\n";
+    assert_eq!(ended(by_init), [], "the host shut down");
     assert_eq!(signal("/usr/sbin/libvirtd", "destroyed"), web(LogKind::Terminated, Some(15)));
     assert_eq!(signal("/usr/sbin/libvirtd", "crashed"), web(LogKind::Killed, Some(15)));
     assert_eq!(signal("/usr/sbin/virtqemud", "failed"), web(LogKind::StartFailed, Some(15)));
