@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 /// A rate over less than half a second needs this many events.
 const FEWEST: u64 = 16;
-/// A wait that matters for a vCPU which does little, percent of a CPU.
-const LONG_WAIT: f64 = 5.0;
+/// A vCPU that runs and waits for less is idle, and its wait noise, percent of a CPU.
+const IDLE: f64 = 5.0;
 /// The most rows of accesses that a finding marks.
 const MAX_MARKS: usize = 8;
 
@@ -83,15 +83,15 @@ impl Context<'_> {
         worst([steps.of_one_cpu.of(cost), guest.vcpus().and_then(|n| steps.of_vcpus.of(cost / n))])
     }
 
-    /// A severity by how long a vCPU waits for a CPU. Where it does little, the wait has to be critical as a share, and
-    /// long in itself: that of an idle vCPU is noise.
+    /// A severity by how long a vCPU waits for a CPU. Where it does little, the wait has to be critical as a share.
     pub fn severity_of_wait(&self, vcpu: &CpuShare) -> Option<Severity> {
         let t = &self.thresholds().pinning;
         let share = vcpu.wait_percent()?;
         if vcpu.wanted() >= t.busy {
             return t.wait.of(share);
         }
-        (share >= t.wait.critical && vcpu.wait? >= LONG_WAIT).then_some(Severity::Warning)
+        let is_idle = vcpu.busy() < IDLE || vcpu.wait? < IDLE;
+        (share >= t.wait.critical && !is_idle).then_some(Severity::Warning)
     }
 }
 

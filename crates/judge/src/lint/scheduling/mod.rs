@@ -53,7 +53,7 @@ pub(super) const RULES: &[Rule] = &[
         problem: "vCPUs wait for a CPU",
         why: "The guest sees this time as steal. More tasks want these CPUs than there are, or a quota stops the guest",
         thresholds: thresholds![pinning.busy, pinning.wait],
-        limits: "A less busy vCPU: a warning once its wait would be critical and takes 5 % of a CPU. Who ran \
+        limits: "A less busy vCPU: a warning from 5 % of a CPU on, if its wait would be critical. Who ran \
             meanwhile is known only with scheduler tracepoints. A finding that explains it includes this one",
         fix: "Less load on the guest's CPUs; pins of its threads where the host has CPUs to spare",
         links: &[links::SCHED_STATS, links::CPU_TUNING],

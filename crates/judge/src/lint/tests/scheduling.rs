@@ -83,6 +83,7 @@ fn waiting() {
     fires(&judge(&at(8.0, 9.0).model()), RuleId::VcpuWait, Severity::Warning);
     silent(&judge(&at(40.0, 6.0).model()), RuleId::VcpuWait);
     silent(&judge(&at(3.0, 4.0).model()), RuleId::VcpuWait);
+    silent(&judge(&at(2.0, 9.0).model()), RuleId::VcpuWait);
     silent(&judge(&at(70.0, 28.0).first()), RuleId::VcpuWait);
 
     // Who ran meanwhile is named by what it is to its guest.
