@@ -51,7 +51,7 @@ impl DeviceProperty {
         (is_known || property.cost().is_some()).then_some(property)
     }
 
-    /// Whether it is the model of a device of this [kind](KINDS). The `virtio` of an `<interface>` and of `-nic` is a
+    /// Whether it is the model of a device of this kind. The `virtio` of an `<interface>` and of `-nic` is a
     /// network card.
     pub fn is_device(&self, kind: &str) -> bool {
         let model = if self.value == "virtio" { "virtio-net" } else { &self.value };
