@@ -65,11 +65,14 @@ fn with_plain_blanks(text: String) -> String {
 
 /// Whether nearly every `=` of a text is one of a mail's quoted-printable encoding; its headers have others.
 fn is_quoted_printable(text: &str) -> bool {
-    let is_digit = |b: &u8| b.is_ascii_digit() || (b'A'..=b'F').contains(b);
-    let is_code = |part: &&str| {
-        part.starts_with(['\n', '\r']) || part.as_bytes().get(..2).is_some_and(|code| code.iter().all(is_digit))
-    };
+    let is_code = |part: &&str| part.starts_with(['\n', '\r']) || encoded_byte(part).is_some();
     text.contains("=3D") && text.split('=').skip(1).filter(is_code).count() * 10 >= text.matches('=').count() * 8
+}
+
+/// The byte that two digits after a `=` encode.
+fn encoded_byte(part: &str) -> Option<u8> {
+    let code = part.get(..2).filter(|code| code.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')))?;
+    u8::from_str_radix(code, 16).ok()
 }
 
 /// Decodes a mail's quoted-printable text (RFC 2045): `=3D` is a character, and `=` at its end joins a line with the
@@ -79,8 +82,7 @@ fn from_quoted_printable(text: &str) -> String {
     let mut parts = text.split('=');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
-        let code = part.get(..2).filter(|code| code.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')));
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        let byte = encoded_byte(part);
         bytes.push(byte.unwrap_or(b'='));
         bytes.extend_from_slice(byte.and_then(|_| part.get(2..)).unwrap_or(part).as_bytes());
     }

@@ -79,7 +79,7 @@ struct TraceReader {
     covered: CoveredTime,
     lost: u64,
     gap: bool,
-    /// Whether a line that is no event stands behind the last one.
+    /// Whether other lines came after the last event.
     apart: bool,
     places: PlaceReader,
     /// Whether the lines have times.

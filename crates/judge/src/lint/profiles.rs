@@ -138,11 +138,16 @@ const TO_THE_VMM: Prose = Prose {
     why: "Each access to a register of a device that the VMM emulates (MMIO or a port) ends in its user space: the \
         vCPU leaves KVM_RUN, on many CPUs with buffers cleared for security, and enters the guest again",
 };
-pub(super) const SHOW_ADDRESSES: &str = "perf kvm stat record -a sleep 10; perf kvm stat report --event=mmio; \
+const SHOW_ADDRESSES: &str = "perf kvm stat record -a sleep 10; perf kvm stat report --event=mmio; \
     perf kvm stat report --event=ioport";
 /// Share of returns to the VMM from which accesses are the cause, percent: two of three.
 const RETURNS: f64 = 66.0;
 const USE_VIRTIO: &str = "Make the device that is accessed most a virtio device, or the clock one that KVM serves";
+
+/// The command that shows which addresses a guest accesses, where no figure names them.
+pub(super) fn show_addresses() -> Fix {
+    fixes::command(SHOW_ADDRESSES).needing("shows which addresses the guest accesses")
+}
 
 /// Functions of KVM that emulate an access, and of QEMU that serve it (`arch/x86/kvm/x86.c`, `system/physmem.c`).
 static EMULATES: Pattern = Pattern::new(concat!(
@@ -175,8 +180,7 @@ pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         } else {
             vec![accesses.describe("returns to the VMM for an access to a port (IO) or to MMIO")]
         };
-        let show = fixes::command(SHOW_ADDRESSES).needing("shows which addresses the guest accesses");
-        let fix = vec![show, fixes::advice(USE_VIRTIO)];
+        let fix = vec![show_addresses(), fixes::advice(USE_VIRTIO)];
         let found = find(profile, evidence, "look at: the address that is accessed most", fix, TO_THE_VMM);
         verdicts.find(Finding { confidence: Confidence::Low, ..found });
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const PERIOD_NS: u64 = 5_000_000_000;
 /// A CPU has some hundred ids of monitoring groups.
 const MAX_GROUPS: usize = 512;
-/// Maximum of the caches in a group.
+/// The most caches of a group.
 const MAX_CACHES: usize = 64;
 
 /// Bytes of a group, of which bandwidth is cumulative. In the order of [`FILES`].

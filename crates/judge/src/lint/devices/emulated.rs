@@ -156,7 +156,7 @@ fn counted(guest: &GuestContext<'_>, least: f64, verdicts: &mut Verdicts) {
         format!("{} accesses/s to {what}, {share} % of {} exits/s", figure(*rate), figure(exits)),
         "which device is not counted".into(),
     ];
-    let fix = vec![fixes::command(profiles::SHOW_ADDRESSES).needing("shows which addresses the guest accesses")];
+    let fix = vec![profiles::show_addresses()];
     let title = format!("Most exits are accesses to {what}");
     let problem = format!("exits: {what}");
     verdicts.find(Finding { title, problem, ..Finding::new(Severity::Info, Confidence::Low, evidence, fix) });
@@ -172,7 +172,7 @@ fn unnamed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts)
         return;
     }
     let evidence = vec![ports.describe(guest, "port exits", ""), "which ports is not in the table".into()];
-    let fix = vec![fixes::command(profiles::SHOW_ADDRESSES).needing("shows which addresses the guest accesses")];
+    let fix = vec![profiles::show_addresses()];
     let found = Finding::new(severity, Confidence::Low, evidence, fix).caused_by(ports);
     let title = "Accesses to I/O ports of emulated devices cost the guest much time".into();
     verdicts.find(Finding { title, problem: "exits: ports".into(), why: PORTS_WHY.into(), ..found });
