@@ -30,6 +30,8 @@ pub struct TracedThread {
     pub comm: String,
     /// vCPU number, where the events carry it.
     pub vcpu: Option<u32>,
+    /// Time on a CPU, nanoseconds; `None` where no switch of it was seen, or events were lost.
+    pub ran_ns: Option<u64>,
     /// The counters, cumulative since the engine started; extremes of the interval since the reading before.
     pub events: ThreadEvents,
 }

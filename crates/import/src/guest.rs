@@ -5,7 +5,8 @@ use kvm::thread_cpus::ThreadCpus;
 use kvm::thread_name::{Role, classify};
 use kvm::{CpuSet, Isa, sanitize};
 use sample::{
-    DomainFacts, DomainSample, EngineKind, EngineStatus, Known, MissingExtreme, Origin, ThreadEvents, ThreadSample, Vmm,
+    DomainFacts, DomainSample, EngineKind, EngineStatus, Known, MissingExtreme, Origin, ThreadEvents, ThreadSample,
+    ThreadTimes, Vmm,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -265,7 +266,10 @@ fn thread_sample(traced: TracedThread) -> ThreadSample {
     let runs = traced.vcpu.is_some() || !traced.events.exits.is_empty();
     let index = traced.vcpu.or(index).or_else(|| kvm::thread_name::vcpu_index(&traced.comm));
     let role = if runs { Role::Vcpu } else { role };
-    ThreadSample { tid, comm: traced.comm, role, index, events: traced.events, ..ThreadSample::default() }
+    // A thread that always had what it wanted waited for nothing.
+    let waited = || traced.events.run_delays.as_ref().map_or(Some(0), |delays| delays.total_ns);
+    let cpu = traced.ran_ns.map(|ran| ThreadTimes { run_ns: Some(ran), wait_ns: waited(), ..ThreadTimes::default() });
+    ThreadSample { cpu, tid, comm: traced.comm, role, index, events: traced.events, ..ThreadSample::default() }
 }
 
 #[cfg(test)]

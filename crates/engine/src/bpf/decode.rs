@@ -71,6 +71,7 @@ impl SlotDecoder<'_> {
             pid: slot.tgid.load(Relaxed).cast_signed(),
             comm: text(&slot.comm),
             vcpu,
+            ran_ns: None,
             events,
         }
     }

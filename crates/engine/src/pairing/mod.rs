@@ -119,21 +119,13 @@ impl Pairing {
             thread.died = Some(event.time);
             self.ended.insert(ThreadKey { tid: event.tid, born_ns: thread.born }, thread);
         }
-        let room = self.threads.len() + self.ended.len() < MAX_THREADS;
-        let thread = match self.threads.get_mut(&event.tid) {
-            Some(thread) => thread,
-            // Scheduler events matter only for threads that run a guest.
-            None if event.kind.is_scheduling() => return,
-            None if room => {
-                self.new.push(event.tid);
-                self.threads
-                    .entry(event.tid)
-                    .or_insert_with(|| PairedThread::new(event.pid, event.time, self.counts_migrations, self.exact))
-            }
-            None => {
-                self.overflow += 1;
-                return;
-            }
+        // Scheduler events matter only for threads that run a guest.
+        if !event.kind.is_scheduling() {
+            self.runs_guest(event.tid, event.pid, event.time);
+        }
+        let Some(thread) = self.threads.get_mut(&event.tid) else {
+            self.overflow += u64::from(!event.kind.is_scheduling());
+            return;
         };
         let trusted = event.time >= self.gap_until;
         let (room, before) = (self.cells < MAX_CELLS + MAX_REASONS, thread.cells());
@@ -154,6 +146,14 @@ impl Pairing {
         self.overflow += u64::from(!fits);
     }
 
+    /// A thread runs a guest: what the scheduler does with it counts from now on, if there is room.
+    pub fn runs_guest(&mut self, tid: i32, pid: i32, time: u64) {
+        if !self.threads.contains_key(&tid) && self.threads.len() + self.ended.len() < MAX_THREADS {
+            self.new.push(tid);
+            self.threads.insert(tid, PairedThread::new(pid, time, self.counts_migrations, self.exact));
+        }
+    }
+
     /// Whether the thread of this id is gone: it says so, or the id is in another process.
     fn has_ended(&self, event: &TracedEvent) -> bool {
         let Some(thread) = self.threads.get(&event.tid) else { return false };
@@ -168,11 +168,11 @@ impl Pairing {
         self.threads.values_mut().for_each(PairedThread::distrust);
     }
 
-    /// Ends the events. Counts exits that are still open: after a crash, no entry follows.
-    pub fn end(&mut self) {
+    /// Ends the events at this time. Counts exits that are still open: after a crash, no entry follows.
+    pub fn end(&mut self, until: u64) {
         for thread in self.threads.values_mut() {
             let before = thread.cells();
-            let fits = thread.end(self.cells < MAX_CELLS + MAX_REASONS);
+            let fits = thread.end(until, self.cells < MAX_CELLS + MAX_REASONS);
             self.cells += thread.cells() - before;
             self.overflow += u64::from(!fits);
         }

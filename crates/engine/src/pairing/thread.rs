@@ -36,6 +36,9 @@ struct SchedulerCounts {
     seen: bool,
     woken_at: Option<u64>,
     preempted: Option<(u64, Task)>,
+    running_since: Option<u64>,
+    /// Time on a CPU; `None` after a gap.
+    ran_ns: Option<u64>,
     wakeups: Timing,
     run_delays: Timing,
     woken_by: Tasks,
@@ -67,7 +70,8 @@ pub(super) struct PairedThread {
 impl PairedThread {
     pub fn new(pid: i32, born: u64, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
-        Self { exact, pid, born, migrations, ..Self::default() }
+        let scheduler = SchedulerCounts { running_since: Some(born), ran_ns: Some(0), ..SchedulerCounts::default() };
+        Self { exact, pid, born, migrations, scheduler, ..Self::default() }
     }
 
     pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) -> bool {
@@ -97,7 +101,8 @@ impl PairedThread {
 
     /// Ends the thread's events. An exit without an entry counts, unless the reason has times, whose mean it would
     /// distort.
-    pub fn end(&mut self, room: bool) -> bool {
+    pub fn end(&mut self, until: u64, room: bool) -> bool {
+        self.ran(until);
         let last = self.open.take().filter(|open| !self.exits.is_timed((open.isa, open.code)));
         self.settle(None);
         last.is_none_or(|open| self.exits.add((open.isa, open.code), None, self.exact, room))
@@ -167,7 +172,14 @@ impl PairedThread {
             open.trusted = false;
         }
         self.settle(None);
-        (self.scheduler.woken_at, self.scheduler.preempted) = (None, None);
+        (self.scheduler.woken_at, self.scheduler.preempted, self.scheduler.ran_ns) = (None, None, None);
+    }
+
+    /// Counts the time on a CPU that ends here.
+    fn ran(&mut self, until: u64) {
+        if let (Some(since), Some(ran)) = (self.scheduler.running_since.take(), &mut self.scheduler.ran_ns) {
+            *ran += until.saturating_sub(since);
+        }
     }
 
     pub fn migrated(&mut self, from: u32, to: u32, topology: &HostTopology) -> bool {
@@ -189,6 +201,7 @@ impl PairedThread {
 
     pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
         self.scheduler.seen = true;
+        self.ran(time);
         self.scheduler.woken_at = None;
         self.scheduler.preempted = runnable.then_some((time, next));
         true
@@ -196,6 +209,7 @@ impl PairedThread {
 
     pub fn switch_in(&mut self, time: u64) -> bool {
         self.scheduler.seen = true;
+        self.scheduler.running_since = Some(time);
         if let Some(since) = self.scheduler.woken_at.take() {
             let ns = time.saturating_sub(since);
             self.scheduler.wakeups.add(ns);
@@ -232,6 +246,7 @@ impl PairedThread {
             pid: self.pid,
             comm: self.comm.clone(),
             vcpu: self.vcpu,
+            ran_ns: self.scheduler.ran_ns.filter(|_| self.scheduler.seen),
             events: ThreadEvents {
                 exits: self.exits.take(names, SeenKinds { switches: self.scheduler.seen, ..seen }),
                 accesses,

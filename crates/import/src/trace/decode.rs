@@ -5,6 +5,7 @@ use engine::pairing::{EventKind, Task, TracedEvent};
 use kvm::Space;
 use kvm::exit_reason::{self, arm64_code, guess_isa};
 use kvm::isa::Isa;
+use kvm::thread_name::vcpu_index;
 use sample::ExitCell;
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -23,6 +24,8 @@ pub(super) struct TraceDecoder {
     pub beyond: u64,
     /// Whether exits name the ports, as in a trace without `kvm_pio`.
     pub ports_of_exits: bool,
+    /// Whether `sched_wakeup` tells who woke a thread, as in a trace without `sched_waking`.
+    pub wakeups: bool,
 }
 
 impl TraceDecoder {
@@ -65,7 +68,7 @@ impl TraceDecoder {
                 let pair = number(text, "orig_cpu=").zip(number(text, "dest_cpu="));
                 pair.map(|(from, to)| EventKind::Migrated { from, to })
             }
-            "sched_waking" => {
+            name @ ("sched_waking" | "sched_wakeup") if (name == "sched_waking") != self.wakeups => {
                 let by = Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
                 Some(EventKind::Waking { by })
             }
@@ -195,6 +198,16 @@ fn named(text: &str) -> Option<(&str, i32, &str)> {
     let (task, rest) = text.split_once(" [")?;
     let (name, tid) = task.rsplit_once(':')?;
     Some((name.trim(), tid.trim().parse().ok()?, rest))
+}
+
+/// The vCPU threads that a scheduler event names: `prev_comm=CPU 0/KVM prev_pid=131 …`, or `CPU 0/KVM:131 [120] …`.
+pub(super) fn vcpu_threads(text: &str) -> impl Iterator<Item = (&str, i32)> {
+    let keyed = text.split("comm=").skip(1).filter_map(|task| {
+        let (name, _) = task.split_once("pid=")?.0.rsplit_once(' ')?;
+        Some((name, number(task, "pid=")?))
+    });
+    let older = text.split("==>").filter_map(named).map(|(name, tid, _)| (name, tid));
+    keyed.chain(older).filter(|(name, _)| vcpu_index(name).is_some())
 }
 
 /// The thread that left the CPU, whether it was still runnable, and the task that replaced it.

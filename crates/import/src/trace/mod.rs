@@ -9,12 +9,13 @@ use super::cannot;
 use super::covered_time::{ANOTHER_TRACE, CoveredTime, DAMAGED};
 use super::gathered::Gathered;
 use super::guest::{KvmEventCounts, group_threads};
-use decode::TraceDecoder;
+use decode::{TraceDecoder, vcpu_threads};
 use engine::pairing::Pairing;
 use kvm::exit_reason::ReasonNames;
 use kvm::kernel_log::{LogKind, LogLine, LogReader, MAX_OF_A_KIND};
 use kvm::sanitize;
 use kvm::topology::HostTopology;
+use line::TraceLine;
 use places::PlaceReader;
 use sample::SourceId;
 use std::collections::HashMap;
@@ -27,10 +28,13 @@ const MAX_PLACES: usize = 16;
 /// Limit of the threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
 
-/// Whether events of a text have times, by those at its beginning; `None` if none is a kvm event. Events cited in
-/// prose lack times.
+/// Whether events of a text have times, by those at its beginning; `None` if none is of a guest. Events cited in prose
+/// lack times.
 pub(super) fn has_times(text: &str) -> Option<bool> {
-    let timed = |text: &str| line::parse(text).filter(|l| l.event.starts_with("kvm_")).map(|l| l.time.is_some());
+    let of_guest = |line: &TraceLine| {
+        line.event.starts_with("kvm_") || line.event.starts_with("sched_") && vcpu_threads(line.text).next().is_some()
+    };
+    let timed = |text: &str| line::parse(text).filter(of_guest).map(|l| l.time.is_some());
     let lines = || text.lines().take(20_000).map(str::trim_start);
     let whole = lines().zip(lines().skip(1).chain([""])).filter_map(|(line, next)| {
         let whole = line::is_cut(line).then(|| timed(&joined(line, next))).flatten();
@@ -103,6 +107,7 @@ impl TraceReader {
         // A nested guest's exit can be for its own hypervisor to serve.
         let mut decoder = TraceDecoder::default();
         decoder.ports_of_exits = !head.contains("kvm_pio") && !head.contains("kvm_nested_vmexit");
+        decoder.wakeups = !head.contains("sched_waking:");
         Self { pairing, decoder, timed, ..Self::default() }
     }
 
@@ -146,9 +151,15 @@ impl TraceReader {
         };
         let time = line.time.unwrap_or(0);
         let (kvm, last) = (line.event.starts_with("kvm_"), self.covered.last);
+        let mut of_guest = kvm;
+        for (name, tid) in line.event.starts_with("sched_").then(|| vcpu_threads(line.text)).into_iter().flatten() {
+            self.pairing.runs_guest(tid, line.pid.filter(|_| tid == line.tid).unwrap_or(0), time);
+            self.name(tid, name);
+            of_guest = true;
+        }
         // Filtered traces and guests that sleep have gaps of any length.
-        let max_gap = if kvm && std::mem::take(&mut self.apart) { ANOTHER_TRACE } else { DAMAGED };
-        let jumps = kvm && self.covered.at(time, max_gap);
+        let max_gap = if of_guest && std::mem::take(&mut self.apart) { ANOTHER_TRACE } else { DAMAGED };
+        let jumps = of_guest && self.covered.at(time, max_gap);
         if std::mem::take(&mut self.gap) || jumps {
             self.pairing.gap(last.min(time), time);
         }
@@ -170,8 +181,14 @@ impl TraceReader {
         if kvm && !read && self.found.len() < MAX_OF_A_KIND {
             self.found.push(LogLine { text: sanitize(text, 400), ..LogLine::default() });
         }
-        if kvm && self.names.len() < MAX_NAMES && !self.names.contains_key(&line.tid) {
-            self.names.insert(line.tid, line.comm.to_owned());
+        if kvm {
+            self.name(line.tid, line.comm);
+        }
+    }
+
+    fn name(&mut self, tid: i32, name: &str) {
+        if self.names.len() < MAX_NAMES && !self.names.contains_key(&tid) {
+            self.names.insert(tid, name.to_owned());
         }
     }
 
@@ -181,9 +198,9 @@ impl TraceReader {
         self.log.finish(&mut self.found);
         gathered.log.append(&mut self.found);
         if self.covered.first.is_none() {
-            return Err("none of its lines holds a kvm event".into());
+            return Err("none of its lines holds an event of KVM or of a vCPU".into());
         }
-        self.pairing.end();
+        self.pairing.end(self.covered.last);
         let (overflow, events) = (self.pairing.overflow, self.pairing.events);
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();

@@ -318,6 +318,31 @@ fn the_scheduler_is_heard() {
 }
 
 #[test]
+fn a_trace_of_the_scheduler_alone_says_who_has_the_cpu() {
+    let s = import(
+        "<idle>-0 [001] d.h2. 10.000000: sched_waking: comm=CPU 0/KVM pid=99 prio=120 target_cpu=001\n\
+        <idle>-0 [001] d.h2. 10.000050: sched_wakeup: comm=CPU 0/KVM pid=99 prio=120 target_cpu=001\n\
+        <idle>-0 [001] d..2. 10.000100: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> \
+        next_comm=CPU 0/KVM next_pid=99 next_prio=120\n\
+        CPU 0/KVM-99 [001] d..2. 10.100100: sched_switch: prev_comm=CPU 0/KVM prev_pid=99 prev_prio=120 prev_state=R+ \
+        ==> next_comm=rustc next_pid=77 next_prio=120\n\
+        rustc-77 [001] d..2. 10.300100: sched_switch: rustc:77 [120] R ==> CPU 0/KVM:99 [120]\n\
+        rustc-77 [002] d..2. 10.400100: sched_switch: rustc:77 [120] S ==> bash:78 [120]\n\
+        x-5 [001] d..2. 10.500100: sched_wakeup: comm=CPU 1/KVM pid=100 prio=120 target_cpu=003\n",
+    );
+    let [guest] = s.domains.as_slice() else { panic!("{:?}", s.domains) };
+    let times = |at: usize| guest.threads[at].cpu.map(|cpu| (cpu.run_ns, cpu.wait_ns));
+    assert_eq!(guest.threads.iter().map(|t| (t.tid, t.index)).collect::<Vec<_>>(), [(99, Some(0)), (100, Some(1))]);
+    assert_eq!(times(0), Some((Some(300_000_000), Some(200_100_000))));
+    let woken: Vec<_> = guest.threads.iter().map(|t| t.events.woken_by.len()).collect();
+    assert_eq!(woken, [1, 0], "a waking that was not traced");
+    let text = "x-5 [001] d..2. 10.000000: sched_wakeup: comm=CPU 1/KVM pid=100 prio=120 target_cpu=003\n";
+    assert_eq!(import(text).domains[0].threads[0].events.woken_by.len(), 1, "older traces have this event alone");
+    assert_eq!(times(1), None, "it was woken, and not seen to run");
+    assert_eq!(guest.threads[0].events.preempted_by[0].comm, "rustc");
+}
+
+#[test]
 fn two_guests_of_a_trace_without_processes_are_distinguished() {
     let second = ROUND.replace("KVM-99", "KVM-205");
     let third = ROUND.replace("CPU 0/KVM-99", "CPU 1/KVM-206").replace("vcpu 0", "vcpu 1");
