@@ -4,6 +4,7 @@
 //! (tools/perf/builtin-kvm.c, `print_result`), for vmexit, ioport, mmio and msr, one or many in a text, between prose,
 //! quoted and wrapped by mail.
 
+mod perf_prof;
 mod tables;
 
 pub(super) use tables::{find_tables, looks_like};

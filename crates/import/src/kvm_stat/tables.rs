@@ -1,6 +1,7 @@
 //! Finds the tables in a text: the lines around rows (headings, titles, totals) and the rows, which mail may have
 //! wrapped anywhere between two words.
 
+use super::perf_prof;
 use kvm::exit_reason::guess_isa;
 use kvm::isa::Isa;
 use kvm::pattern::{Captures, Pattern, group, number};
@@ -114,7 +115,8 @@ pub(crate) fn looks_like(text: &str) -> bool {
 /// A text without what is around tables, a line of it a line.
 fn plain(text: &str) -> String {
     let plain = |line| sanitize(line, MAX_LINE).replace(['(', ')', '|', '[', ']', '`', '*'], " ");
-    text.lines().map(|line| plain(line).trim().to_owned() + "\n").collect()
+    let live = text.contains("exit_reason").then(|| perf_prof::as_live(text));
+    live.as_deref().unwrap_or(text).lines().map(|line| plain(line).trim().to_owned() + "\n").collect()
 }
 
 /// Finds the tables of a text. Also returns whether rows or tables beyond the limits were left out.

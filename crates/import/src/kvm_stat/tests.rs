@@ -411,3 +411,24 @@ fn a_table_without_a_readable_row_is_said() {
     let folded = guest_counters(&find_tables(&format!("{head}\n\n{row}\n"))).remove(&None).unwrap();
     assert!(folded.notes[0].contains("without any readable row"), "{:?}", folded.notes);
 }
+
+#[test]
+fn tables_of_perf_prof_are_read() {
+    let table = |thread: &str, second: u32, halts: u32| {
+        format!(
+            "2024-05-06 10:00:0{second}.500000 \nkvm-exit latency{thread}\n\
+            exit_reason             calls        total(us)   min(us)   avg(us)      max(us)  %gsys\n\
+            -------------------- -------- ---------------- --------- --------- ------------ ------\n\
+            HLT                 {halts:>9}       706253.057     0.816   724.396     4025.007 100.00\n\
+            EOI_INDUCED              1023         1018.154     0.621     0.995        9.742 100.00\n\n"
+        )
+    };
+    let text = format!("{}{}", table("", 1, 1000), table("", 2, 1100));
+    let whole = guest_counters(&find_tables(&text)).remove(&None).unwrap();
+    assert_eq!((whole.seconds, exits(&whole.all)), (Some(2.0), 1000 + 1100 + 2 * 1023));
+    let halts = &whole.all.exits.iter().find(|e| e.time.count == 2100).unwrap().time;
+    assert_eq!((halts.max_ns, halts.total_ns.map(|ns| ns / 1000)), (Some(4_025_007), Some(724_396 * 2100 / 1000)));
+    let text = format!("{}{}", table(" THREAD 70", 1, 10), table(" THREAD 71", 1, 20));
+    let whole = guest_counters(&find_tables(&text)).remove(&None).unwrap();
+    assert_eq!((whole.seconds, whole.vcpus.values().map(exits).collect::<Vec<_>>()), (Some(1.0), vec![1033, 1043]));
+}

@@ -410,10 +410,18 @@ fn a_variable_with_several_values_has_none() {
         let command = parse_text(&format!("{script}kvm $A -name b\n")).unwrap();
         assert_eq!((command.cpu_options.len(), command.memory, command.is_cut), (0, None, true), "{script}");
     }
-    for script in ["A=\"-m 1G\"\nA=\"-m 1G\"", "B=\"-m 1G\"\nA=\"$B -cpu host\""] {
+    let filled = "A=''\nif [ $1 ]; then\n  A=\"-m 1G\"\nfi";
+    for script in [filled, "A=\"-m 1G\"\nA=\"-m 1G\"", "B=\"-m 1G\"\nA=\"$B -cpu host\""] {
         let command = parse_text(&format!("{script}\nkvm $A -name b\n")).unwrap();
         assert_eq!((command.memory, command.is_cut), (Some(1 << 30), false), "{script}");
     }
+}
+
+#[test]
+fn comments_within_a_command_are_no_options() {
+    let text = "qemu-system-x86_64 -name a \\\n -cpu host,hv_time \\\n `# tried: -cpu max` \\\n `#-m 2G` \\\n -m 1G\n";
+    let command = parse_text(text).unwrap();
+    assert_eq!((command.hv_time, command.cpu_options.len(), command.memory), (Some(true), 1, Some(1 << 30)));
 }
 
 #[test]

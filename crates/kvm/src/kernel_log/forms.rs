@@ -10,7 +10,7 @@
 //! `src/oom/oomd-util.c`; Proxmox's task log, oVirt's VDSM, Firecracker, cloud-hypervisor, krunvm.
 
 use super::block::LogBlockKind::{self, Dump, EndOfQemu, OutOfMemory, Registers, Stack};
-use super::no_kvm::{ABSENT, BUSY, DENIED, NO_EXTENSION, OFF_IN_FIRMWARE};
+use super::no_kvm::{ABSENT, BUSY, DENIED, EMULATED, NO_EXTENSION, OFF_IN_FIRMWARE};
 use super::{CGROUP_LIMIT, INCOMING_MIGRATION, LogKind, LogLine};
 use crate::pattern::{Pattern, group, hex, number, pid};
 use crate::{Isa, exit_reason};
@@ -140,7 +140,7 @@ static IN_KVM: Pattern =
     Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 69] = [
+static FORMS: [Form; 70] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -273,6 +273,8 @@ static FORMS: [Form; 69] = [
         ),
     )
     .coded(ABSENT),
+    // A vCPU's thread, as `top -H` lists it.
+    form(NoKvm, Guest, r"(?-u:\b)cpu [0-9]{1,4}/tcg(?-u:\b)").coded(EMULATED),
     // `block I/O error in device 'drive-virtio-disk0': No space left on device (28)`
     form(DiskError, Guest, r"block i/o error in device '[^']*'.*\((?P<n>[0-9]{1,3})\)"),
     form(DiskError, Guest, "could not update pflash: stale file handle").coded(116),

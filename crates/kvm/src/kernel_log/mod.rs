@@ -36,6 +36,8 @@ pub mod no_kvm {
     pub const NO_EXTENSION: u64 = 3;
     /// The firmware has switched it off.
     pub const OFF_IN_FIRMWARE: u64 = 4;
+    /// A QEMU emulates its guest, by the names of its threads. It gives no reason.
+    pub const EMULATED: u64 = 5;
 }
 
 /// The kind of message.

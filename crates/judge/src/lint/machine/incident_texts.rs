@@ -162,6 +162,14 @@ pub(super) const KVM_ABSENT: Incident = Incident {
     next: "modprobe kvm_intel, or kvm_amd; if it refuses, dmesg says why. systemd-detect-virt tells a virtual machine",
     ..ENTRY_FAILED
 };
+pub(super) const KVM_UNUSED: Incident = Incident {
+    title: "QEMU emulates the guest's CPU in software (TCG), without KVM",
+    means: "The vCPU's thread is named TCG. Emulation costs about ten times the CPU time that KVM does",
+    causes: "no /dev/kvm where QEMU runs (a container, a host in a virtual machine); accel=tcg or type='qemu'",
+    next: "ls -l /dev/kvm where QEMU runs: if it is there, start QEMU with -accel kvm (libvirt: type='kvm'; KubeVirt: \
+        useEmulation off); if not, systemd-detect-virt tells whether the host needs nested virtualisation",
+    ..KVM_ABSENT
+};
 pub(super) const KVM_DENIED: Incident = Incident {
     title: "QEMU may not open /dev/kvm",
     means: "The device is there, and the user that starts QEMU has no right to open it (mostly mode 0660, group kvm)",

@@ -269,11 +269,13 @@ pub(super) fn no_kvm_cause(ctx: &Context<'_>) -> Option<&'static Incident> {
     // Without its vendor's module, x86's `kvm` does nothing.
     let is_loaded = facts.kvm_flavour.as_deref().is_some_and(|module| module != "kvm");
     let works = is_loaded || ctx.guests.iter().any(|guest| guest.domain.exits.count > 0);
-    let code = lines.filter_map(|line| line.data).filter(|code| *code < no_kvm::NO_EXTENSION || !works).max();
+    let told = lines.filter_map(|line| line.data).filter(|code| *code < no_kvm::NO_EXTENSION || !works);
+    let code = told.max_by_key(|code| (*code != no_kvm::EMULATED, *code));
     let is_absent = !ctx.is_file() && !works && facts.arch == "x86_64";
     match code.or(is_absent.then_some(no_kvm::ABSENT))? {
         no_kvm::DENIED => Some(&words::KVM_DENIED),
         no_kvm::BUSY => Some(&words::KVM_BUSY),
+        no_kvm::EMULATED => Some(&words::KVM_UNUSED),
         _ if facts.virtualised == Some(true) => Some(&words::KVM_NOT_NESTED),
         no_kvm::NO_EXTENSION => Some(&words::KVM_NO_EXTENSION),
         no_kvm::OFF_IN_FIRMWARE => Some(&words::KVM_OFF),

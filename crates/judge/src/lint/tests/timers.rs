@@ -96,6 +96,20 @@ fn rtc() {
 }
 
 #[test]
+fn the_rtc_is_known_by_its_interrupts_where_no_port_is_named() {
+    let interrupts = |ticks: f64, ports: f64, named: bool| {
+        on(Guest::new("w", 5).vcpus(1, move |v, t| {
+            let t = t.on(v).exits("EOI_INDUCED", ticks, 1.0).exits("IO_INSTRUCTION", ports, 5.0);
+            if named { t.pio(0x1f7, Direction::Read, ports, 5.0) } else { t }
+        }))
+    };
+    fires(&judge(&interrupts(1020.0, 4080.0, false).model()), RuleId::RtcTick, Severity::Warning);
+    for (ticks, ports, named) in [(1020.0, 4080.0, true), (1020.0, 500.0, false), (1500.0, 4080.0, false)] {
+        silent(&judge(&interrupts(ticks, ports, named).model()), RuleId::RtcTick);
+    }
+}
+
+#[test]
 fn a_guest_that_sets_its_clock_does_not_tick_by_it() {
     let writes = on(Guest::new("l", 5)
         .linux("")

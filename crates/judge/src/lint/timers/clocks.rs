@@ -64,8 +64,11 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let accesses = guest.devices(Space::Pio, |name| name == "rtc");
     let reads = guest.ports(|r| r.device_name() == Some("rtc") && r.direction == Direction::Read).count;
+    if accesses.count == 0 {
+        return rtc_by_interrupts(ctx, guest, verdicts);
+    }
     // A guest that sets its clock writes; one that ticks by the RTC reads once per interrupt.
-    if accesses.count == 0 || reads * 4 < accesses.count {
+    if reads * 4 < accesses.count {
         return;
     }
     let Some(rate) = accesses.rate else {
@@ -79,6 +82,29 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         format!("{read_rate}/s of them read the data port, which acknowledges a tick"),
     ];
     verdicts.find(emulated_timer(ctx, guest, severity, evidence).caused_by(accesses));
+}
+
+/// The RTC's tick where no port is named: KVM sees the end of each of its interrupts (arch/x86/kvm/ioapic.c), whose
+/// rate is a power of two, and the guest reads a register of the RTC through two ports after each.
+fn rtc_by_interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let (ticks, io) = (guest.exits(&[ExitKind::EoiInduced]), guest.exits(&[ExitKind::Io]));
+    let Some((rate, ports)) = ticks.rate.zip(io.rate).filter(|_| !guest.has_accesses(Space::Pio)) else { return };
+    let frequency = rate.max(1.0).log2().round().exp2();
+    let is_tick = (256.0..=8192.0).contains(&frequency) && (rate / frequency - 1.0).abs() <= 0.02;
+    if !is_tick || ports < 2.0 * rate || ports < ctx.thresholds().timers.rtc.info {
+        return;
+    }
+    let evidence = vec![
+        ticks.describe(guest, "EOI_INDUCED exits", "") + &format!(": the RTC ticks at {frequency} Hz"),
+        io.describe(guest, "port exits", ""),
+        format!(
+            "{} port exits a tick; the figures do not name the ports (the ioport table does)",
+            figure(ports / rate)
+        ),
+    ];
+    let severity = worst([Some(Severity::Info), ctx.severity_by_cost(guest, &io)]).unwrap_or_default();
+    let found = emulated_timer(ctx, guest, severity, evidence).caused_by(io);
+    verdicts.find(Finding { confidence: Confidence::Low, ..found });
 }
 
 pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
