@@ -178,6 +178,21 @@ fn idle_wakeups_need_an_idle_guest_that_sleeps_briefly() {
 }
 
 #[test]
+fn very_many_short_halts_in_a_table_are_said() {
+    let table = |halts: f64, us: f64, writes: f64| {
+        let guest = Guest::new("l", 5).vcpus(1, move |_, t| t.exits("HLT", halts, us).exits("MSR_WRITE", writes, 1.1));
+        let mut model = on(guest).model();
+        model.domains[0].threads.clear();
+        model.domains[0].vcpu_exits.clear();
+        of_file(&model)
+    };
+    fires(&table(119_000.0, 143.0, 34_000.0), RuleId::IdleWakeups, Severity::Info);
+    silent(&table(119_000.0, 2143.0, 34_000.0), RuleId::IdleWakeups);
+    silent(&table(21_000.0, 143.0, 10_000.0), RuleId::IdleWakeups);
+    silent(&table(60_000.0, 143.0, 190_000.0), RuleId::IdleWakeups);
+}
+
+#[test]
 fn pit() {
     let at = |rate| on(Guest::new("o", 5).mtree().vcpus(1, move |v, t| t.on(v).pio(0x40, Direction::Read, rate, 2.0)));
     fires(&judge(&at(300.0).model()), RuleId::PitTimer, Severity::Info);

@@ -36,6 +36,14 @@ const WOKEN_AT_ONCE: Prose = Prose {
     why: "A guest with nothing to do halts, and sleeps for milliseconds. Halts that end within microseconds cost as \
         much as work: something is always pending for the vCPU, or what it waits for comes while KVM still polls",
 };
+/// With more halts per second than this, tasks of the guest wake each other: ticks and devices make fewer.
+const MANY_HALTS: f64 = 50_000.0;
+const WOKEN_OFTEN: Prose = Prose {
+    title: "The guest's vCPUs fall asleep for a moment and are woken, very often",
+    problem: "very many short halts",
+    why: "Tasks of the guest that wait for each other put vCPUs to sleep and wake them. Each time the host takes the \
+        CPU away, sends an interrupt and gives it back, which costs microseconds that are hidden in the halt's time",
+};
 const SHOW_WAKERS: &str = "trace-cmd record -e kvm:kvm_vcpu_wakeup -e kvm:kvm_apic_accept_irq -e kvm:kvm_msi_set_irq \
     -e sched:sched_waking sleep 1; trace-cmd report";
 const SHOW_WAKERS_NEED: &str = "on the host; it shows what ends the halts. If polling does (kvm_stat -1, the halt_poll \
@@ -44,8 +52,8 @@ const SHOW_WAKERS_NEED: &str = "on the host; it shows what ends the halts. If po
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    if ctx.is_file() && guest.guest_cpu().is_none() {
-        return halts_end_at_once(guest, verdicts);
+    if ctx.is_file() && !(guest.kind.windows(Confidence::Low) && guest.guest_cpu().is_some()) {
+        return short_halts(guest, t.short_sleep_ms, verdicts);
     }
     let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else { return };
     let is_idle = guest.kind.windows(Confidence::Low) && cpu < t.idle_guest_cpu && sleep_ms < t.short_sleep_ms;
@@ -73,18 +81,25 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
-/// A table of exits can show that halts are not sleep, on any system; not what ends them.
-fn halts_end_at_once(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+/// A table of exits can show that halts are not sleep, or that there are far too many, on any system; not what ends
+/// them.
+fn short_halts(guest: &GuestContext<'_>, short_ms: f64, verdicts: &mut Verdicts) {
     let rows = || guest.domain.exits.rows.iter().filter(|row| row.idle);
     let (halts, exits) = (total(rows().map(|row| row.span.count)), guest.domain.exits.count);
     let Some(slept_ns) = rows().map(|row| row.span.total_ns).sum::<Option<u64>>() else { return };
     let us = slept_ns as f64 / 1e3 / halts.max(1) as f64;
-    if halts > 0 && us <= NO_SLEEP_US && halts as f64 >= NEARLY_ALL / 100.0 * exits as f64 {
-        let us = figure(us);
-        let evidence = vec![format!("{halts} of its {exits} exits are halts, which last {us} us on average")];
-        let fix = vec![fixes::command(SHOW_WAKERS).needing(SHOW_WAKERS_NEED)];
-        verdicts.find(Finding::new(Severity::Info, Confidence::Low, evidence, fix).saying(WOKEN_AT_ONCE));
-    }
+    let is_many = guest.seconds.is_some_and(|seconds| halts as f64 / seconds >= MANY_HALTS);
+    let prose = if halts > 0 && us <= NO_SLEEP_US && halts as f64 >= NEARLY_ALL / 100.0 * exits as f64 {
+        WOKEN_AT_ONCE
+    } else if is_many && us < 1e3 * short_ms && halts >= exits / 2 {
+        WOKEN_OFTEN
+    } else {
+        return;
+    };
+    let (us, window) = (figure(us), guest.window());
+    let evidence = vec![format!("{halts} of its {exits} exits are halts {window}, which last {us} us on average")];
+    let fix = vec![fixes::command(SHOW_WAKERS).needing(SHOW_WAKERS_NEED)];
+    verdicts.find(Finding::new(Severity::Info, Confidence::Low, evidence, fix).saying(prose));
 }
 
 /// `IA32_TSC_DEADLINE`, x2APIC's and xAPIC's timer initial count.
