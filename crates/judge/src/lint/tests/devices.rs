@@ -53,6 +53,13 @@ fn virtio_kicks() {
     silent(&judge(&kick(5000.0, 1.0).model()), RuleId::VirtioKicks);
     silent(&judge(&kick(50.0, 50.0).model()), RuleId::VirtioKicks);
     cannot(&from_file(&kick(5000.0, 5000.0), None), RuleId::VirtioKicks);
+    let table = |rate: f64, us: f64| {
+        let guest = Guest::new("g", 5).vcpus(1, move |_, t| t.exits("EPT_MISCONFIG", rate, us).exits("HLT", 9.0, 9.0));
+        from_file(&on(guest), Some(10.0))
+    };
+    fires(&table(79_000.0, 0.6), RuleId::VirtioKicks, Severity::Info);
+    silent(&table(79_000.0, 7.0), RuleId::VirtioKicks);
+    silent(&table(15_000.0, 0.6), RuleId::VirtioKicks);
 }
 
 #[test]
