@@ -155,12 +155,12 @@ static EMULATES: Pattern = Pattern::new(concat!(
     "handle_ept_misconfig|x86_emulate_|x86_decode_|emulator_(?:read|write|pio)|linearize|address_space_rw|",
     "address_space_(?:read|write)|memory_region_(?:dispatch_|read_|write_|access_)|access_with_adjusted|flatview_)",
 ));
-/// Of these, the ones that run only when user space serves the access.
-const SERVED_OUTSIDE: [&str; 5] =
-    ["complete_emulated_", "complete_fast_pio", "address_space_", "memory_region_", "flatview_"];
+/// Functions that run when user space serves the access, or enters KVM again (`ioctl` of the C library).
+const SERVED_OUTSIDE: [&str; 7] =
+    ["complete_emulated_", "complete_fast_pio", "address_space_", "memory_region_", "flatview_", "ioctl", "GI___ioctl"];
 /// The way from KVM to user space and back.
 static LEAVES: Pattern = Pattern::new(concat!(
-    "^_*(?:arch_exit_to_user_mode|syscall_exit_to_user_mode|exit_to_user_mode|syscall_return_via|entry_sysret|",
+    "^_*(?:arch_exit_to_user_mode|syscall_exit_to_user_mode|exit_to_user_mode|syscall_return_via|entry_SYSRET|",
     "entry_SYSCALL_64|kvm_on_user_return|fire_user_return_notifiers)",
 ));
 
@@ -171,7 +171,7 @@ pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let accesses = Rows::of(profile, |row| profile.is_of_returns() && is_access(row));
     let emulates = Rows::of(profile, |row| EMULATES.is_match(&row.name));
     let all = Rows::of(profile, |row| EMULATES.is_match(&row.name) || LEAVES.is_match(&row.name));
-    let is_outside = of_host(ctx).is_some() && emulates.rows.iter().any(|row| begins(row, &SERVED_OUTSIDE));
+    let is_outside = of_host(ctx).is_some() && !Rows::of(profile, |row| begins(row, &SERVED_OUTSIDE)).rows.is_empty();
     // Any system call leaves the kernel.
     let by_functions = is_outside && emulates.percent >= 1.0 && all.percent >= 2.0 * ctx.thresholds().machine.profile;
     if by_functions || accesses.percent >= RETURNS {
