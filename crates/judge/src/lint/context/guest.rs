@@ -17,6 +17,11 @@ const TOO_SHORT: &str = "too few events in too short a time for a rate";
 /// [`GuestContext::emulated`] by the command line, which may be an example and need not be the whole.
 pub(crate) const BY_COMMAND_LINE: &str = "its command line names accel=tcg, or no accelerator, which means the same";
 
+/// The same by counts of KVM's events, which a paused guest has none of either.
+pub(crate) const BY_NO_EVENTS: &str = "its process has none of KVM's events: KVM does not run it, or it is paused";
+/// Even an idle guest exits now and then within this time, seconds.
+const MIN_SILENCE_S: f64 = 5.0;
+
 /// Why a guest's behaviour is not judged, or not in full.
 pub(crate) struct Guard {
     /// The reason, in a sentence.
@@ -61,7 +66,7 @@ impl<'a> GuestContext<'a> {
         Self {
             domain,
             kind: GuestGuess::of(domain, &config),
-            emulated: emulation(domain),
+            emulated: emulation(domain, model.interval_s),
             config,
             index,
             is_namesake: false,
@@ -160,12 +165,19 @@ impl<'a> GuestContext<'a> {
 }
 
 /// See [`GuestContext::emulated`].
-fn emulation(domain: &DomainModel) -> Option<&'static str> {
+fn emulation(domain: &DomainModel, seconds: Option<f64>) -> Option<&'static str> {
     let facts = &domain.facts;
     let is_tcg = |command: &QemuCommand| command.accel.as_deref() == Some(TCG);
     // Whatever a configuration says, KVM has served this guest.
     let has_exits = domain.exits.count > 0 || !domain.userspace.is_empty() || !domain.accesses.is_empty();
-    if has_exits || !domain.counters.is_empty() || !domain.kvm_events.is_empty() {
+    let events = &domain.kvm_events;
+    let is_silent = ["kvm_exit", "kvm_entry"].iter().any(|name| events.contains_key(*name))
+        && events.values().all(|count| *count == 0)
+        && domain.counters.values().all(|rate| *rate <= 0.0)
+        && facts.pid.is_some()
+        && domain.threads.is_empty()
+        && seconds.is_some_and(|seconds| seconds >= MIN_SILENCE_S);
+    if has_exits || !(is_silent || domain.counters.is_empty() && events.is_empty()) {
         return None;
     }
     let xml = facts.xml.as_ref().map(|xml| &*xml.value);
@@ -177,6 +189,7 @@ fn emulation(domain: &DomainModel) -> Option<&'static str> {
             added.is_none_or(|accel| accel == TCG).then_some("its XML says <domain type='qemu'>")
         }
         None if facts.command.as_deref().is_some_and(is_tcg) => Some(BY_COMMAND_LINE),
+        None if is_silent && facts.command.is_none() => Some(BY_NO_EVENTS),
         _ => None,
     }
 }

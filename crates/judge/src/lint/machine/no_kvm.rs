@@ -1,7 +1,7 @@
 //! Guests whose CPU QEMU emulates, and what keeps a host from using KVM.
 
 use super::incidents;
-use crate::lint::context::guest::BY_COMMAND_LINE;
+use crate::lint::context::guest::{BY_COMMAND_LINE, BY_NO_EVENTS};
 use crate::lint::prelude::*;
 
 const TITLE: &str = "QEMU emulates the guest's CPU in software (TCG), without KVM";
@@ -36,9 +36,9 @@ pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             verdicts.find_for(guest, Finding { why: FOREIGN.into(), confidence: Confidence::High, ..found });
             continue;
         }
-        let is_text = shown == BY_COMMAND_LINE;
-        found.severity = if is_text { Severity::Warning } else { Severity::Critical };
-        found.confidence = if is_text { Confidence::Medium } else { Confidence::High };
+        let is_sure = ![BY_COMMAND_LINE, BY_NO_EVENTS].contains(&shown);
+        found.severity = if is_sure { Severity::Critical } else { Severity::Warning };
+        found.confidence = if is_sure { Confidence::High } else { Confidence::Medium };
         found.evidence.push(CHECK_DEVICE.into());
         if let Some(cause) = incidents::no_kvm_cause(ctx) {
             found.evidence.insert(1, format!("the cause on this host: {}", cause.title));

@@ -332,6 +332,16 @@ fn what_says_that_a_guest_has_no_kvm() {
     fires(&foreign, RuleId::NoKvm, Severity::Info);
     silent(&xml("<domain type='kvm'><name>l</name></domain>"), RuleId::NoKvm);
     silent(&xml("<domain><name>l</name></domain>"), RuleId::NoKvm);
+    let counted = |exits: u64, seconds: f64| {
+        let mut model = on(Guest::new("l", 5)).first();
+        model.interval_s = Some(seconds);
+        model.domains[0].threads.clear();
+        model.domains[0].kvm_events = [("kvm_exit".to_owned(), exits), ("kvm_pio".to_owned(), 0)].into();
+        of_file(&model)
+    };
+    fires(&counted(0, 10.0), RuleId::NoKvm, Severity::Warning);
+    silent(&counted(0, 1.0), RuleId::NoKvm);
+    silent(&counted(3, 10.0), RuleId::NoKvm);
     let mut served = on(Fixture::windows_on_pm_timer()).model();
     Arc::make_mut(&mut served.domains[0].facts).emulated = true;
     silent(&judge(&served), RuleId::NoKvm);
