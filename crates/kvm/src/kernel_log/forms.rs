@@ -295,7 +295,7 @@ static FORMS: [Form; 70] = [
         Guest,
         "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|\
          kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|\
-         start failed: (?:qemu exited|command )|the vm start process failed|\
+         start failed: qemu (?:exited|failed)|the vm start process failed|\
          could not access.*kvm kernel module|failed to initialize kvm|cannot set cpu affinity on process|\
          kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)|\
          group [0-9]+ is not viable|process exited prior to exec|cannot limit locked memory",

@@ -45,7 +45,10 @@ pub struct LogReader {
 impl LogReader {
     /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
-        let clean = sanitize(raw.trim(), MAX_LINE);
+        let start = FAILED_COMMAND.captures(raw.trim());
+        // What the options name is no cause.
+        let short = start.as_ref().map(|start| format!("{}QEMU failed: {}", &start["before"], &start["reason"]));
+        let clean = sanitize(short.as_deref().unwrap_or(raw.trim()), MAX_LINE);
         self.forget_old(&clean);
         let message = message(&clean);
         let lower = message.text.to_ascii_lowercase();
@@ -57,7 +60,8 @@ impl LogReader {
             self.not_started = group(&start, "name").map(|name| sanitize(name, 128));
             return;
         }
-        let guest = self.not_started.take_if(|_| !lower.is_empty());
+        let named = start.and_then(|start| Some(sanitize(group(&start, "name")?, 128)));
+        let guest = named.or_else(|| self.not_started.take_if(|_| !lower.is_empty()));
         let of_qemu = self.guest.is_some() || message.program == Some("QEMU");
         if (of_qemu || begins_with_vmm(&lower) || lower.starts_with("kvm"))
             && TROUBLE.is_match(&lower)
@@ -293,6 +297,11 @@ static SENTENCE: Pattern = Pattern::new(r"^[A-Z][a-z]+,?(?: [a-z]+,?){3}[^:0-9=(
 /// A command that shows libvirt's log of a guest.
 static LOG_FILE: Pattern =
     Pattern::new(r"(?:tail|cat|less|more|head|vim?|nano) .*/log/libvirt/qemu/(?P<name>[^/ ]+)\.log *$");
+/// A start that failed, with QEMU's whole command line, as Proxmox logs it.
+static FAILED_COMMAND: Pattern = Pattern::new(concat!(
+    r"^(?P<before>.{0,200}start failed: )command '/usr/bin/[^ ]+ .*?(?: -name '?(?P<name>[^', ]+).*)?",
+    "' failed: (?P<reason>.*)$",
+));
 /// The guest's name in QEMU's command line.
 static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<name>[^, \\'"]*)"#);
 /// A line with an option only, a comment of a script, and a line that a backslash continues.

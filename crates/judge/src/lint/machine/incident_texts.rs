@@ -130,6 +130,17 @@ pub(super) const START_MISSING: Incident = start(
     "an image, ISO or firmware that was moved, or whose storage is not mounted; a network or bridge that is not up",
     "ls -l on the path in the line, virsh net-list --all and ip link show what is missing (virsh net-start NETWORK)",
 );
+pub(super) const START_SLOW: Incident = start(
+    "QEMU could not start the guest within the time that Proxmox gives it",
+    "memory that QEMU takes at once (a passed-through device, huge pages) on a host that first has to free it; a slow \
+        or missing storage; a QEMU of this guest that has not ended",
+    "qm start ID --timeout 600 waits longer; free -h and numastat -m show the memory that is free before the start",
+);
+pub(super) const START_UNSAID: Incident = start(
+    "QEMU could not start the guest; why, these lines do not say",
+    "what QEMU printed: a held or missing device or file, memory, an option that it does not know",
+    "QEMU's own message stands above this line in the task's log or in journalctl -b; qm start ID in a shell prints it",
+);
 pub(super) const NOT_TAKEN_OVER: Incident = Incident {
     title: "A guest could not be taken over from another host",
     problem: "incoming migration failed",

@@ -126,6 +126,8 @@ static SIGNS: &[Sign] = &[
         &["no such file", "no such device", "could not open", "network not", "not active", "bridge helper"],
         &words::START_MISSING,
     ),
+    start(&["start failed: qemu failed: got timeout"], &words::START_SLOW),
+    start(&["start failed: qemu "], &words::START_UNSAID),
     sign(LogKind::StartFailed, &[], AbnormalExit, (Warning, &words::START_FAILED)),
     naming(&["warning:"], LogKind::KernelBug, AbnormalExit, (Info, &words::KERNEL_BUG)),
     sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &words::KERNEL_BUG)),
@@ -489,6 +491,12 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
             events.processes.extend(lines.iter().filter_map(|line| line.pid).map(|pid| format!("PID {pid}")));
             events.seconds.extend(lines.iter().map(|line| second(line)));
         }
+    }
+    // What QEMU itself said of its start explains Proxmox's line.
+    let is_unsaid = |incident: &Incident| incident.title == words::START_UNSAID.title;
+    let is_said = |incident: &Incident| incident.problem == words::START_FAILED.problem && !is_unsaid(incident);
+    if all.values().flat_map(|events| &events.all).any(|(_, incident, _)| is_said(incident)) {
+        all.values_mut().for_each(|events| events.all.retain(|(_, incident, _)| !is_unsaid(incident)));
     }
 }
 

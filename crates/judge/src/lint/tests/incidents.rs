@@ -422,6 +422,19 @@ fn qemus_disk_errors_say_what_the_errno_means() {
 }
 
 #[test]
+fn a_start_that_failed_in_proxmox_is_not_explained_by_its_options() {
+    let command = "TASK ERROR: start failed: command '/usr/bin/kvm -id 104 -name win10,debug-threads=on -cpu \
+        host,hyperv=on -device 'vfio-pci,host=01:00.0'' failed: ";
+    for (reason, fix) in [("exit code 1", "journalctl -b"), ("got timeout", "--timeout 600")] {
+        let text = words(get(&of_log(&format!("{command}{reason}\n")), RuleId::AbnormalExit));
+        assert!(text.contains(fix) && text.contains("of win10") && !text.contains("lspci"), "{text}");
+    }
+    let said = "kvm: -device vfio-pci,host=01:00.0: vfio 01:00.0: failed to open /dev/vfio/1: No such file\n";
+    let text = words(get(&of_log(&format!("{said}{command}exit code 1\n")), RuleId::AbnormalExit));
+    assert!(text.contains("lspci") && !text.contains("journalctl"), "{text}");
+}
+
+#[test]
 fn a_failed_start_has_the_fix_of_its_line() {
     let of_qemu = "error: internal error: process exited while connecting to monitor: qemu-system-x86_64: ";
     for (line, fix) in [
