@@ -50,8 +50,8 @@ const SHOW_INTERRUPTS: &str = "grep . /proc/irq/*/effective_affinity_list; cat /
 const ROUTE_INTERRUPTS: &str = "Route device interrupts away from the guest's CPUs (/proc/irq/N/smp_affinity_list)";
 const LESS_POLLING_NEED: &str = "on older kernels for guests that start afterwards; raises wake-up latency a little";
 const KEEP_POLLING: &str = "Keep it where the guest has its CPUs to itself and latency matters more than power";
-const PIN_NO_ROOM: &str = "Pin each busy vCPU to its own CPU. \
-    The other guests' pins leave no room for that on this host, so move a guest to another host first";
+const PIN_NO_ROOM: &str =
+    "Pin each busy vCPU to a CPU of its own; where the host has none free for that, move a guest to another host first";
 const LESS_LOAD: &str = "Take load off the CPUs that this guest may use: other guests, host tasks, spare vCPUs";
 const SHALLOW_SLEEP: &str = "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10";
 const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on, or a larger kvm.halt_poll_ns";
