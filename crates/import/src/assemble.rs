@@ -222,11 +222,13 @@ fn join_by_name(named: Vec<Description>) -> Vec<Description> {
     domains
 }
 
-/// Whether a description without a name can be about this domain: the domain still lacks the parts it adds.
+/// Whether a description without a name can be about this domain: the domain still lacks the parts it adds, and none
+/// contradicts its number of vCPUs.
 fn completes(domain: &Description, nameless: &Description) -> bool {
     let has_both_xml = domain.xml.is_some() && nameless.xml.is_some();
     let has_both_commands = domain.command.is_some() && nameless.command.is_some();
-    !has_both_xml && !has_both_commands
+    let is_as_large = || domain.vcpus().zip(nameless.vcpus()).is_none_or(|(a, b)| a == b);
+    !has_both_xml && !has_both_commands && is_as_large()
 }
 
 /// The domain whose name is a part of the file's name: `virsh_vcpuinfo_web`, `web.vcpupin.txt`. The longest name wins.
