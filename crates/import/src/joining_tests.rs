@@ -77,7 +77,8 @@ fn several_commands_are_several_guests() {
 #[test]
 fn a_command_of_another_size_is_of_another_guest() {
     for (vcpus, names) in [(2, &["web"][..]), (8, &["web", "guest"])] {
-        let text = format!("Two guests:\n{}\nBeside it:\n$ qemu-system-x86_64 -smp {vcpus} -m 8G -hda a.img\n", xml("web"));
+        let text =
+            format!("Two guests:\n{}\nBeside it:\n$ qemu-system-x86_64 -smp {vcpus} -m 8G -hda a.img\n", xml("web"));
         let domains = import(&[("post.md", &text)]).sample.domains;
         assert_eq!(domains.iter().map(|d| d.facts.name.value.as_str()).collect::<Vec<_>>(), names);
     }

@@ -333,9 +333,9 @@ static MANAGER: Pattern = Pattern::new(
 );
 /// What they print on a terminal.
 static TOOL: Pattern = Pattern::new(concat!(
-    r"^(?:task error: |vm [0-9]+ qmp |libvirt: .*error :|libvirt(?:\.libvirt)?error: |error: (?:internal error|",
-    "operation failed|unsupported configuration|timed out during operation|requested operation|",
-    "(?:failed to|cannot|unable to) .*(?:domain|hypervisor|monitor|network|pool|volume|snapshot|guest)))",
+    r"^(?:task error: |vm [0-9]+ qmp |libvirt: .*error :|libvirt(?:\.libvirt)?error: |internal error: [a-z]|",
+    "error: (?:internal error|operation failed|unsupported configuration|timed out during operation|",
+    "requested operation|(?:failed to|cannot|unable to) .*(?:domain|hypervisor|monitor|network|pool|volume|snapshot|guest)))",
 ));
 
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.

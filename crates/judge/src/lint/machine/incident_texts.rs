@@ -348,6 +348,24 @@ pub(super) const UNEXPLAINED: Incident = Incident {
         mostly causes the others",
     links: &["https://docs.kernel.org/admin-guide/reporting-issues.html"],
 };
+pub(super) const NO_ANSWER_OF_QEMU: Incident = Incident {
+    title: "A guest's QEMU does not answer its monitor",
+    problem: "QEMU does not answer",
+    means: "QEMU's main thread served nobody for seconds: the guest's disks and screen stand still meanwhile",
+    causes: "storage that does not answer (NFS, Ceph, a slow target of a backup); a migration, snapshot or backup that \
+        holds the guest; a QEMU that hangs in the kernel",
+    next: "ps -L -o tid,stat,wchan:32,comm -p PID shows where its threads wait: D is the kernel, mostly for storage, \
+        which dmesg then names. End the backup or migration that runs",
+    links: &["https://docs.kernel.org/admin-guide/reporting-issues.html"],
+};
+pub(super) const NO_ANSWER_OF_AGENT: Incident = Incident {
+    title: "The guest agent does not answer",
+    problem: "guest agent is silent",
+    means: "A backup or shutdown that asks the agent waits for it in vain, which does not slow the guest itself",
+    causes: "an agent that is not installed, not started or hung within the guest; a guest that hangs",
+    next: "In the guest start qemu-guest-agent, or switch the agent off in its configuration (qm set ID --agent 0)",
+    ..NO_ANSWER_OF_QEMU
+};
 pub(super) const STOOD_STILL: Incident = Incident {
     title: "Several CPUs stood still at once: the machine did not run, or its clock jumped",
     problem: "all its CPUs stood still",

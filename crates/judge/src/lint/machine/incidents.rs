@@ -176,10 +176,14 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::DiskError, &[116], DiskErrors, (Warning, &words::DISK_STALE)),
     sign(LogKind::DiskError, &[], DiskErrors, (Warning, &words::DISK_ERROR)),
     sign(LogKind::HostDisk, &[], DiskErrors, (Warning, &words::HOST_DISK)),
+    naming(&["qmp command 'guest-"], LogKind::Unexplained, HostErrors, (Info, &words::NO_ANSWER_OF_AGENT)),
+    naming(NO_ANSWER_OF_QEMU, LogKind::Unexplained, HostErrors, (Warning, &words::NO_ANSWER_OF_QEMU)),
     sign(LogKind::Unexplained, &[], HostErrors, (Info, &words::UNEXPLAINED)),
     sign(LogKind::NoKvm, &[], RuleId::NoKvm, (Warning, &words::KVM_ABSENT)),
 ];
 
+/// What Proxmox and libvirt say of a QEMU whose main thread is busy or stuck.
+const NO_ANSWER_OF_QEMU: &[&str] = &["qmp socket", "' failed - got timeout", "acquire state change lock"];
 /// Parts of the names of functions that wait for other CPUs and their locks.
 const OTHER_CPUS: &[&str] = &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop", "spin_lock", "queued_"];
 /// The same for a change of a guest's memory map.
@@ -439,9 +443,13 @@ fn words_of(line: &LogLine) -> String {
 fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGuest) {
     let no_kvm = if rule == RuleId::NoKvm { no_kvm_cause(ctx) } else { None }.map(|cause| (Warning, cause));
     let still = stood_still(ctx);
+    let says_why = |line: &LogLine| of_line(line).is_some_and(|sign| sign.event.0 >= Warning && sign.rule != rule);
+    let is_explained = ctx.model.host.kernel_log.iter().any(says_why);
     let event = |line: &LogLine| {
         let sign = of_line(line).filter(|sign| sign.rule == rule)?;
         match line.kind {
+            // Most are consequences of what is explained.
+            LogKind::Unexplained if is_explained && sign.event.1.title == words::UNEXPLAINED.title => None,
             LogKind::NoKvm => no_kvm,
             _ if still.contains(&(line.data, second(line))) => Some((Warning, &words::STOOD_STILL)),
             _ => Some(sign.event),

@@ -538,3 +538,24 @@ fn a_profile_of_returns_to_the_vmm_names_what_the_vmm_serves() {
     let found = get(&report, RuleId::EmulatedDevice);
     assert!(words(found).contains("91.5 % of the profile is returns to the VMM"), "{found:#?}");
 }
+
+#[test]
+fn a_qemu_or_an_agent_that_does_not_answer_is_told() {
+    let qmp = "Feb 10 02:03:11 pve1 pvestatd[15]: VM 105 qmp command failed - VM 105 qmp command ";
+    let lock = "Jun 02 12:01:03 kvm01 libvirtd[21]: Timed out during operation: cannot acquire state change lock \
+        (held by monitor=remoteDispatchDomainMigratePerform3Params)\n";
+    for text in [format!("{qmp}'query-status' failed - got timeout\n"), lock.to_owned()] {
+        fires(&of_log(&text), RuleId::HostErrors, Severity::Warning);
+    }
+    let agent = of_log(&format!("{qmp}'guest-ping' failed - got timeout\n"));
+    fires(&agent, RuleId::HostErrors, Severity::Info);
+    assert!(words(get(&agent, RuleId::HostErrors)).contains("qemu-guest-agent"));
+}
+
+#[test]
+fn what_follows_an_explained_failure_is_not_called_unexplained() {
+    let after = "Sep 12 03:12:46 hv3 qmeventd[987]: cleanup failed for VM 104\n";
+    fires(&of_log(after), RuleId::HostErrors, Severity::Info);
+    let killed = "Sep 12 03:12:45 hv3 kernel: Out of memory: Killed process 20311 (kvm) total-vm:34kB\n";
+    silent(&of_log(&format!("{killed}{after}")), RuleId::HostErrors);
+}
