@@ -177,8 +177,8 @@ fn join_by_id(mut domains: Vec<Description>) -> Vec<Description> {
             continue;
         }
         let pins = asked.pins();
-        let fits = |d: &Description| asked.vcpus().zip(d.vcpus()).is_none_or(|(a, b)| a == b);
         // A text may be cut after the first vCPUs.
+        let fits = |d: &Description| asked.vcpus().zip(d.vcpus()).is_none_or(|(asked, all)| asked <= all);
         let includes = |all: &BTreeMap<u32, CpuSet>| pins.iter().all(|(vcpu, cpus)| all.get(vcpu) == Some(cpus));
         let has_pins = |d: &Description| includes(d.pins()) || d.xml().is_some_and(|xml| includes(&xml.vcpu_pins));
         let others = || domains.iter().enumerate().filter(|(other, _)| *other != at);
@@ -223,12 +223,14 @@ fn join_by_name(named: Vec<Description>) -> Vec<Description> {
 }
 
 /// Whether a description without a name can be about this domain: the domain still lacks the parts it adds, and none
-/// contradicts its number of vCPUs.
+/// contradicts its number of vCPUs. A whole command by hand beside a whole XML is another way to start a guest.
 fn completes(domain: &Description, nameless: &Description) -> bool {
     let has_both_xml = domain.xml.is_some() && nameless.xml.is_some();
     let has_both_commands = domain.command.is_some() && nameless.command.is_some();
+    let by_hand = nameless.command.as_ref().is_some_and(|command| !command.by_libvirt && !command.is_cut);
+    let is_other = by_hand && domain.xml.is_some() && !domain.fragment;
     let is_as_large = || domain.vcpus().zip(nameless.vcpus()).is_none_or(|(a, b)| a == b);
-    !has_both_xml && !has_both_commands && is_as_large()
+    !has_both_xml && !has_both_commands && !is_other && is_as_large()
 }
 
 /// The domain whose name is a part of the file's name: `virsh_vcpuinfo_web`, `web.vcpupin.txt`. The longest name wins.

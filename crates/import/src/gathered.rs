@@ -238,7 +238,9 @@ impl Description {
         // From most to least complete: the status XML, the XML of the running domain, its definition, a part of an
         // XML.
         let knows = |d: &Self| (d.xml().map(|xml| (!d.fragment, xml.pid.is_some())), d.id.is_some());
-        if other.xml.is_some() && knows(&other) > knows(self) {
+        // A text tells what comes later below.
+        let is_later = other.file == self.file;
+        if other.xml.is_some() && (knows(&other) > knows(self) || is_later && knows(&other) == knows(self)) {
             (self.xml, self.fragment, self.id) = (other.xml, other.fragment, other.id);
         }
         self.command = self.command.take().or(other.command);
@@ -248,7 +250,11 @@ impl Description {
         own.vcpus = own.vcpus.or(printed.vcpus);
         own.paused |= printed.paused;
         own.shut_off = own.shut_off.or(printed.shut_off);
-        own.threads.complete(printed.threads);
+        let mut threads = printed.threads;
+        if is_later {
+            std::mem::swap(&mut own.threads, &mut threads);
+        }
+        own.threads.complete(threads);
         own.totals.extend(printed.totals);
         self.guest_os = self.guest_os.take().or(other.guest_os);
     }

@@ -85,6 +85,19 @@ fn a_command_of_another_size_is_of_another_guest() {
 }
 
 #[test]
+fn of_two_states_in_one_text_the_later_counts() {
+    let state = |cpu: usize| {
+        let pin = format!("<cputune><vcpupin vcpu='0' cpuset='{cpu}'/></cputune>");
+        let xml = xml("web").replace("</vcpu>", &format!("</vcpu>{pin}"));
+        format!("{xml}\n# virsh vcpuinfo web\nVCPU: 0\nCPU: {cpu}\nCPU Affinity: --yy\nVCPU: 1\nCPU: {cpu}\n\n")
+    };
+    let imported = import(&[("post.md", &format!("Before:\n{}After:\n{}", state(2), state(3)))]);
+    let [web] = imported.sample.domains.as_slice() else { panic!("{:?}", imported.sample.domains) };
+    let pinned = web.facts.xml.as_ref().and_then(|xml| xml.value.vcpu_pins[&0].first());
+    assert_eq!((pinned, web.threads[0].place.cpu), (Some(3), Some(3)));
+}
+
+#[test]
 fn a_paused_domain_and_its_last_cpus_are_seen() {
     let text =
         "VCPU:           0\nCPU:            3\nState:          paused\nCPU time:       7.0s\nCPU Affinity:   --yy\n";
