@@ -178,7 +178,10 @@ fn join_by_id(mut domains: Vec<Description>) -> Vec<Description> {
         }
         let pins = asked.pins();
         // A text may be cut after the first vCPUs.
-        let fits = |d: &Description| asked.vcpus().zip(d.vcpus()).is_none_or(|(asked, all)| asked <= all);
+        let fits = |d: &Description| {
+            let is_cut = |shown, all| shown < all && asked.file == d.file;
+            asked.vcpus().zip(d.vcpus()).is_none_or(|(shown, all)| shown == all || is_cut(shown, all))
+        };
         let includes = |all: &BTreeMap<u32, CpuSet>| pins.iter().all(|(vcpu, cpus)| all.get(vcpu) == Some(cpus));
         let has_pins = |d: &Description| includes(d.pins()) || d.xml().is_some_and(|xml| includes(&xml.vcpu_pins));
         let others = || domains.iter().enumerate().filter(|(other, _)| *other != at);
@@ -187,8 +190,8 @@ fn join_by_id(mut domains: Vec<Description>) -> Vec<Description> {
         let Some(other) = same.next().filter(|_| same.next().is_none()).or_else(alone) else { continue };
         let mut asked = domains.remove(at);
         let other = if other > at { other - 1 } else { other };
-        // libvirt counts ids up: a higher one is of a later start.
-        if asked.asked_id() > domains[other].id {
+        // libvirt counts ids up: a higher one is of a later start. Of one text the later part counts anyway.
+        if (asked.asked_id() > domains[other].id) == (asked.file != domains[other].file) {
             std::mem::swap(&mut asked.printed.threads, &mut domains[other].printed.threads);
         }
         let name = domains[other].printed.name.clone();

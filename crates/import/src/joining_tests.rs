@@ -75,10 +75,11 @@ fn several_commands_are_several_guests() {
 }
 
 #[test]
-fn a_command_of_another_size_is_of_another_guest() {
-    for (vcpus, names) in [(2, &["web"][..]), (8, &["web", "guest"])] {
-        let text =
-            format!("Two guests:\n{}\nBeside it:\n$ qemu-system-x86_64 -smp {vcpus} -m 8G -hda a.img\n", xml("web"));
+fn a_command_by_hand_beside_an_xml_is_of_another_guest() {
+    let cut = "...";
+    for (vcpus, end, names) in [(2, cut, &["web"][..]), (8, cut, &["web", "guest"]), (2, "", &["web", "guest"])] {
+        let command = format!("$ qemu-system-x86_64 -smp {vcpus} -m 8G -hda a.img {end}\n");
+        let text = format!("It is:\n{}\nBeside it:\n{command}", xml("web"));
         let domains = import(&[("post.md", &text)]).sample.domains;
         assert_eq!(domains.iter().map(|d| d.facts.name.value.as_str()).collect::<Vec<_>>(), names);
     }
@@ -334,7 +335,11 @@ fn an_id_without_a_name_is_the_only_domain_or_one_of_its_own() {
     };
     assert_eq!(names(&(xml("web") + &xml("db"))), ["web", "db", "6"]);
     // Another number of vCPUs is another domain.
-    assert_eq!(names(&xml("web").replace(">2<", ">4<")), ["web", "6"]);
+    let larger = xml("web").replace(">2<", ">4<");
+    assert_eq!(names(&larger), ["web", "6"]);
+    // A post leaves out what is alike.
+    let one = import(&[("a", &format!("{larger}\n{}", vcpuinfo("6", [2, 3])))]);
+    assert_eq!(places(&one), expected(&[("web", "vcpu0=2 vcpu1=3")]));
 }
 
 #[test]

@@ -129,8 +129,10 @@ fn configured_severity(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSe
 /// The guest's own helpers, from the configuration alone.
 fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet) -> Option<Finding> {
     let layout = ctx.layout(guest);
-    // One that may run anywhere finds a free CPU, unless vCPUs keep most of them, or never give way.
+    // Helpers that may run anywhere find a free CPU, unless vCPUs keep most of them, or never give way. Where some
+    // are pinned, the others were forgotten.
     let is_tight = single.len() * 2 > ctx.map().all.len() && !ctx.map().all.is_empty()
+        || layout.helpers.iter().any(|(_, h)| h.cpus.is_some())
         || configured_severity(ctx, guest, single) > Severity::Info;
     let disturbs = |h: &HelperLayout| layout.disturbs(ctx.map(), h) && (h.cpus.is_some() || is_tight);
     let wrong: Vec<_> = layout.helpers.iter().filter(|(_, h)| disturbs(h)).collect();

@@ -122,7 +122,8 @@ fn emulator_from_configuration_alone() {
         RuleId::EmulatorOnVcpu,
         Severity::Info,
     );
-    fires(&configured(host(), vec![with("")]), RuleId::EmulatorOnVcpu, Severity::Info);
+    silent(&configured(host(), vec![with("")]), RuleId::EmulatorOnVcpu);
+    fires(&configured(Host::numa(1, 3, 1), vec![with("")]), RuleId::EmulatorOnVcpu, Severity::Info);
     let loose = configured(host(), vec![with("<emulatorpin cpuset='0'/>")]);
     fires(&loose, RuleId::EmulatorOnVcpu, Severity::Info);
     let f = get(&loose, RuleId::EmulatorOnVcpu);
