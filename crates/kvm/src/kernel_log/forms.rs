@@ -140,7 +140,7 @@ static IN_KVM: Pattern =
     Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 70] = [
+static FORMS: [Form; 71] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -186,6 +186,8 @@ static FORMS: [Form; 70] = [
         r"hardware error\]: .*(?:uncorrected|fatal|machine check exception)|edac .* [1-9][0-9]* ue |\
          severity=uncorrected|unrecoverable error detected",
     ),
+    // A full pool of LVM (drivers/md/dm-thin.c): ENOSPC.
+    form(HostDisk, Guest, "^device-mapper: thin: .*(?:out-of-data-space|no free (?:meta)?data )").coded(28),
     form(
         HostDisk,
         Guest,

@@ -49,13 +49,14 @@ impl LogReader {
         // What the options name is no cause.
         let short = start.as_ref().map(|start| format!("{}QEMU failed: {}", &start["before"], &start["reason"]));
         let clean = sanitize(short.as_deref().unwrap_or(raw.trim()), MAX_LINE);
-        self.forget_old(&clean);
-        let message = message(&clean);
+        let clean = clean.strip_prefix("# ").filter(|said| SAID_IN_COMMENT.is_match(said)).unwrap_or(&clean);
+        self.forget_old(clean);
+        let message = message(clean);
         let lower = message.text.to_ascii_lowercase();
         if !lower.contains("start failed: ") && self.is_of_command_line(message.text, &lower) {
             return;
         }
-        let text = sanitize(if message.text.len() + 512 < clean.len() { message.text } else { &clean }, KEPT);
+        let text = sanitize(if message.text.len() + 512 < clean.len() { message.text } else { clean }, KEPT);
         if let Some(start) = NOT_STARTED.captures(message.text) {
             self.not_started = group(&start, "name").map(|name| sanitize(name, 128));
             return;
@@ -302,6 +303,9 @@ static FAILED_COMMAND: Pattern = Pattern::new(concat!(
     r"^(?P<before>.{0,200}start failed: )command '/usr/bin/[^ ]+ .*?(?: -name '?(?P<name>[^', ]+).*)?",
     "' failed: (?P<reason>.*)$",
 ));
+/// What a command printed, where notes have it as a comment after the command.
+static SAID_IN_COMMENT: Pattern =
+    Pattern::new("^(?:KVM virtualisation configured, but|TASK ERROR: |error: (?:Failed to|internal error:) )");
 /// The guest's name in QEMU's command line.
 static NAME_OPTION: Pattern = Pattern::new(r#"(?:^| )-name ['"]*(?:guest=)?(?P<name>[^, \\'"]*)"#);
 /// A line with an option only, a comment of a script, and a line that a backslash continues.
@@ -331,11 +335,13 @@ static MANAGER: Pattern = Pattern::new(
     "^(?:libvirtd|virt[a-z]+d|qm|qmeventd|pve(?:daemon|statd|scheduler|-[a-z-]+)|pacemaker[a-z-]*|\
         vdsm|nova-compute|virt-[a-z]+)$",
 );
-/// What they print on a terminal.
+/// What they print on a terminal, and what the system says of their own end.
 static TOOL: Pattern = Pattern::new(concat!(
-    r"^(?:task error: |vm [0-9]+ qmp |libvirt: .*error :|libvirt(?:\.libvirt)?error: |internal error: [a-z]|",
+    r"^(?:task error: |vm [0-9]+ qmp |(?:init: )?(?:libvirtd|libvirt-bin|virtqemud)",
+    r"(?:\.service: failed| main process) |libvirt: .*error :|libvirt(?:\.libvirt)?error: |internal error: [a-z]|",
     "error: (?:internal error|operation failed|unsupported configuration|timed out during operation|",
-    "requested operation|(?:failed to|cannot|unable to) .*(?:domain|hypervisor|monitor|network|pool|volume|snapshot|guest)))",
+    "requested operation|(?:failed to|cannot|unable to) .*(?:domain|hypervisor|monitor|network|pool|volume|",
+    "snapshot|guest)))",
 ));
 
 /// `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.

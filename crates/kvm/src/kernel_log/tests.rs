@@ -259,9 +259,13 @@ fn lines_that_speak_plainly_of_errors_are_unexplained() {
         "Nov 20 10:00:00 h libvirtd[7]: internal error: unable to execute QEMU command 'x'",
         "TASK ERROR: can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout",
         "error: internal error: client socket is closed",
+        "[Tue Dec 24 10:44:38 2013] init: libvirt-bin main process (286) killed by ABRT signal",
+        "Nov 20 10:00:00 h systemd[1]: libvirtd.service: Failed with result 'core-dump'.",
     ] {
         assert_eq!(one(line).kind, LogKind::Unexplained, "{line}");
     }
+    let full = one("[ 9.0] device-mapper: thin: 252:4: switching pool to out-of-data-space (queue IO) mode");
+    assert_eq!((full.kind, full.data), (LogKind::HostDisk, Some(28)));
     for line in [
         "[ 9.0] nvme nvme0: I/O 900 (I/O Cmd) QID 2 timeout, aborting",
         "[ 9.0] blk_update_request: critical medium error, dev sdb, sector 7",
@@ -760,6 +764,7 @@ fn what_keeps_kvm_from_being_used_is_told_apart() {
         ("Could not access KVM kernel module: No such file or directory", ABSENT),
         ("ls: cannot access '/dev/kvm': No such file or directory", ABSENT),
         ("error: invalid argument: could not find capabilities for domaintype=kvm", ABSENT),
+        ("qm start 102\n# KVM virtualisation configured, but not available.\n", ABSENT),
         ("qemu-system-x86_64: failed to initialize KVM: Device or resource busy", BUSY),
         ("[ 3.0] kvm: disabled by bios", OFF_IN_FIRMWARE),
         ("[ 3.0] kvm: support for 'kvm_intel' disabled by bios", OFF_IN_FIRMWARE),
@@ -783,6 +788,7 @@ fn what_keeps_kvm_from_being_used_is_told_apart() {
         2026-01-05 12:00:00.1+0000: shutting down, reason=failed\n";
     assert_eq!(kinds(refused), [(LogKind::NoKvm, None, None, Some(DENIED))], "libvirt says no more than that");
     assert_eq!(parse("[ 3.0] x86/cpu: SGX disabled by BIOS.\n"), []);
+    assert_eq!(parse("# kvm: disabled by bios\n"), [], "a heading");
 }
 
 #[test]

@@ -175,6 +175,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::DiskError, &[108], DiskErrors, (Warning, &words::DISK_BLOCKED)),
     sign(LogKind::DiskError, &[116], DiskErrors, (Warning, &words::DISK_STALE)),
     sign(LogKind::DiskError, &[], DiskErrors, (Warning, &words::DISK_ERROR)),
+    sign(LogKind::HostDisk, &[28], DiskErrors, (Warning, &words::DISK_FULL)),
     sign(LogKind::HostDisk, &[], DiskErrors, (Warning, &words::HOST_DISK)),
     naming(&["qmp command 'guest-"], LogKind::Unexplained, HostErrors, (Info, &words::NO_ANSWER_OF_AGENT)),
     naming(NO_ANSWER_OF_QEMU, LogKind::Unexplained, HostErrors, (Warning, &words::NO_ANSWER_OF_QEMU)),

@@ -419,6 +419,8 @@ fn qemus_disk_errors_say_what_the_errno_means() {
         let text = words(get(&report, RuleId::DiskErrors));
         assert!(text.contains(word) && text.contains("drive-virtio-disk0"), "{errno}: {text}");
     }
+    let pool = of_log("[ 9.0] device-mapper: thin: 252:4: no free data space available.\n");
+    assert!(words(get(&pool, RuleId::DiskErrors)).contains("lvs -a"));
 }
 
 #[test]
