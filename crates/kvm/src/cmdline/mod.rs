@@ -261,7 +261,8 @@ fn is_cut(text: &str, argv: &[String]) -> bool {
     argv.iter().any(is_dots)
         || argv.windows(2).any(stands_alone)
         || argv.last().is_some_and(ends_open)
-        || text.trim_end().lines().last().is_some_and(goes_on)
+        // To a shell a backslash at the end of a script continues nothing.
+        || !text.starts_with("#!") && text.trim_end().lines().last().is_some_and(goes_on)
 }
 
 /// A text with an option that a wrapped command line may lack, with options in variables, or with omissions.
@@ -367,6 +368,9 @@ fn expanded(command: &str, variables: &BTreeMap<&str, String>, room: &mut usize)
 /// JSON as `ps` shows it, without the quotes that keep a shell from taking those inside away.
 static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
 
+/// A command that begins with a program or link of one's own that is called `qemu`. Elsewhere this is a word.
+static BARE_PROGRAM: Pattern = Pattern::new("^[ \t>]*(?:[$#] |sudo |exec )*(?P<command>qemu[ \t]+-.*)");
+
 /// The last QEMU command line of a text.
 fn find(text: &str) -> Option<Vec<String>> {
     let bare_json = BARE_JSON.regex()?;
@@ -375,7 +379,8 @@ fn find(text: &str) -> Option<Vec<String>> {
     let (variables, mut room) = (variables(script.unwrap_or_default()), MAX_SCRIPT);
     joined.lines().rev().find_map(|line| {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
-        let command = line.get(before.map(str::len).sum()..)?;
+        let bare = BARE_PROGRAM.captures(line).and_then(|found| group(&found, "command"));
+        let command = bare.or_else(|| line.get(before.map(str::len).sum()..))?;
         let command = expanded(command, &variables, &mut room).replace("; ", " ; ");
         let mut argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
         argv.truncate(argv.iter().position(|word| COMMAND_END.is_match(word)).unwrap_or(argv.len()));

@@ -398,6 +398,15 @@ fn options_that_a_script_gathers_are_read() {
     assert_eq!((command.hv_time, command.vcpus(), command.is_cut), (Some(true), Some(2), false));
     assert!(parse_text("qemu-system-x86_64 -m 2G $OPTS -vga std").unwrap().is_cut);
     assert!(!parse_text("qemu-system-x86_64 -m 2G -vga std\n# -nodefaults \\\n").unwrap().is_cut);
+    assert!(parse_text("qemu-system-x86_64 -m 2G -vga std \\\n").unwrap().is_cut);
+    assert!(!parse_text("#!/bin/sh\nqemu-system-x86_64 -m 2G -vga std \\\n").unwrap().is_cut, "a whole script");
+}
+
+#[test]
+fn a_program_of_ones_own_begins_the_command() {
+    let command = parse_text("I start it so:\n$ sudo qemu -enable-kvm \\\n -smp 3\n").unwrap();
+    assert_eq!((command.program.as_str(), command.vcpus()), ("qemu", Some(3)));
+    assert!(parse_text("we ran qemu -smp 3 there\nqemu needs -smp 3\n").is_err(), "prose");
 }
 
 #[test]
