@@ -14,7 +14,7 @@ use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A domain with hundreds of devices needs a tenth of this.
 pub const MAX_TEXT: usize = 4 * 1024 * 1024;
@@ -192,6 +192,10 @@ pub struct DomainXml {
     pub vcpu_cpuset: Option<CpuSet>,
     /// The vCPUs with a real-time scheduler (`<vcpusched scheduler='fifo'>` or `rr`).
     pub realtime: CpuSet,
+    /// The same of `IOThread`s by number (`<iothreadsched>`) and of the emulator, without a number
+    /// (`<emulatorsched>`). Not recorded.
+    #[serde(skip)]
+    pub realtime_helpers: BTreeSet<Option<u32>>,
     /// `<numatune>`.
     pub numatune: Option<NumaTune>,
     /// Guest NUMA cells.

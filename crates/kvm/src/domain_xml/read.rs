@@ -89,8 +89,11 @@ fn domain(node: Node) -> DomainXml {
     if out.iothreads == 0 {
         out.iothreads = named("iothreadids").map_or(0, |node| children(node, "iothread").count() as u32);
     }
-    if let Some(tune) = named("cputune") {
-        cputune(tune, &mut out);
+    // A post shows its parts one by one. A second one with pins is another guest's, or an earlier state.
+    for tune in children(node, "cputune") {
+        if out.vcpu_pins.is_empty() || child(tune, "vcpupin").is_none() {
+            cputune(tune, &mut out);
+        }
     }
     if let Some(tune) = named("numatune") {
         numatune(tune, &mut out);
@@ -206,11 +209,14 @@ fn cputune(node: Node, out: &mut DomainXml) {
     let pins = |element: &str, id: &str| -> BTreeMap<u32, CpuSet> {
         children(node, element).filter_map(|pin| Some((number(pin, id)?, cpus(pin, "cpuset")?))).collect()
     };
-    out.vcpu_pins = pins("vcpupin", "vcpu");
-    out.iothread_pins = pins("iothreadpin", "iothread");
-    out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset"));
-    let realtime = children(node, "vcpusched")
-        .filter(|sched| matches!(sched.attribute("scheduler").map(str::trim), Some("fifo" | "rr")));
+    out.vcpu_pins.extend(pins("vcpupin", "vcpu"));
+    out.iothread_pins.extend(pins("iothreadpin", "iothread"));
+    out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset")).or(out.emulator_pin.take());
+    let is_realtime = |sched: &Node| matches!(sched.attribute("scheduler").map(str::trim), Some("fifo" | "rr"));
+    let of = |element: &str, numbers: &str| {
+        let sets = children(node, element).filter(is_realtime).filter_map(|sched| cpus(sched, numbers));
+        sets.fold(CpuSet::new(), |all, set| all.union(&set))
+    };
     // Pins of the first and the last vCPU alone, or a remark on the missing ones: the list is abridged.
     let last = out.vcpus.map_or_else(|| out.vcpu_pins.keys().last().copied(), |vcpus| vcpus.checked_sub(1));
     let has_ends = last.is_some_and(|last| [0, last].iter().all(|vcpu| out.vcpu_pins.contains_key(vcpu)));
@@ -220,7 +226,9 @@ fn cputune(node: Node, out: &mut DomainXml) {
         out.parts.entry(String::new()).or_insert(true);
         out.parts.insert("cputune".to_owned(), false);
     }
-    out.realtime = realtime.filter_map(|sched| cpus(sched, "vcpus")).fold(CpuSet::new(), |all, set| all.union(&set));
+    out.realtime = out.realtime.union(&of("vcpusched", "vcpus"));
+    let emulator = child(node, "emulatorsched").filter(is_realtime).map(|_| None);
+    out.realtime_helpers.extend(of("iothreadsched", "iothreads").iter().map(Some).chain(emulator));
 }
 
 fn disk(node: Node) -> DiskXml {

@@ -322,6 +322,13 @@ mod tests {
         );
         assert_eq!((xml.vcpus, xml.vcpu_pins.len(), xml.clock.present("hpet")), (Some(4), 1, Some(false)));
         assert_eq!(xml.emulator_pin.unwrap().to_string(), "0-3");
+        let (xml, _) = read(
+            "<cputune><vcpupin vcpu='0' cpuset='2'/></cputune>\nthen:\n<cputune><emulatorsched scheduler='fifo'/>\
+            <iothreadsched iothreads='1' scheduler='rr'/><iothreadpin iothread='1' cpuset='3'/></cputune>\nVM 2:\n\
+            <cputune><vcpupin vcpu='0' cpuset='4'/><emulatorpin cpuset='0'/></cputune>",
+        );
+        assert_eq!((xml.vcpu_pins[&0].to_string(), xml.iothread_pins[&1].to_string()), ("2".into(), "3".into()));
+        assert_eq!((xml.realtime_helpers, xml.emulator_pin), ([None, Some(1)].into(), None), "VM 2 has its own");
         let (xml, _) = read("<hyperv mode='custom'><synic state='on'/></hyperv>\n<timer name='hpet' present='no'/>");
         assert!(xml.hyperv_on("synic") && xml.clock.present("hpet") == Some(false));
         let (xml, _) = read("add\n<relaxed state='on'/>\n<stimer state='on'>\n<direct state='on'/>\n</stimer>\n");

@@ -21,6 +21,14 @@ const QUOTA_NEED: &str = "takes effect at once; the guest may then use as much C
 const SPREAD_GUESTS: &str = "Move guests to another host, remove unused vCPUs, or spread the guests over more CPUs";
 const NO_RT_LIMIT_NEED: &str = "until the next boot; nothing stops a runaway real-time task then";
 const NO_REALTIME: &str = "Or remove <vcpusched> from the domain: without its own CPUs it does harm";
+const REALTIME_HELPER: Prose = Prose {
+    title: "A real-time thread of QEMU may run on the CPUs of the guest's vCPUs",
+    problem: "real-time QEMU thread",
+    why: "While a thread with real-time priority runs, nothing of normal priority gets its CPU: no vCPU, no task of \
+        the host. The vCPU that needs its answer may be the one that it stops",
+};
+const APART_OR_NORMAL: &str = "Pin it to CPUs that no vCPU uses (<iothreadpin>, <emulatorpin>), or take \
+    <iothreadsched> or <emulatorsched> away";
 const ISOLATE_OR_NOT: &str = "/sys/devices/system/cpu/isolated of the host has to list these CPUs. If it does not, add \
     isolcpus= to its kernel command line, or take <vcpusched> (fifo, rr) away: what else must run there starves";
 const RT_LIMIT: &str = "a real-time vCPU uses over 94 % of its CPU; sched_rt_runtime_us stops such tasks at 95 %";
@@ -189,7 +197,25 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
     }
 }
 
+/// An IOThread or emulator whose real-time priority pushes the guest's own vCPUs aside.
+fn realtime_helper(guest: &GuestContext<'_>) -> Option<Finding> {
+    let pins = &guest.config.pins;
+    let is_on = |helper: &&Option<u32>| {
+        let cpus = pins.helper(**helper);
+        let meets =
+            |(vcpu, on): (&u32, &CpuSet)| !pins.realtime.contains(vcpu) && cpus.is_none_or(|c| c.intersects(on));
+        (cpus.is_some() || guest.config.shows_pins()) && pins.vcpus.iter().any(meets)
+    };
+    let helper = guest.domain.facts.xml.as_ref()?.value.realtime_helpers.iter().find(is_on)?;
+    let name = helper.map_or_else(|| "the emulator".to_owned(), |number| format!("IOThread {number}"));
+    let cpus = pins.helper(*helper).map_or_else(|| "any CPU".to_owned(), |cpus| format!("CPUs {cpus}"));
+    let evidence = format!("{name} has a real-time policy and may run on {cpus}, as vCPUs without one do");
+    let fix = vec![fixes::libvirt_advice(APART_OR_NORMAL)];
+    Some(Finding::new(Severity::Info, Confidence::Medium, vec![evidence], fix).saying(REALTIME_HELPER))
+}
+
 pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    realtime_helper(guest).into_iter().for_each(|found| verdicts.find(found));
     let (host, pins) = (ctx.topology(), &guest.config.pins);
     // Without threads the configuration counts. Not every description of a host says which CPUs are isolated.
     let by_config = guest.domain.vcpus().next().is_none();

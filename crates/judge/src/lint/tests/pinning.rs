@@ -369,6 +369,19 @@ fn helpers_on_cpus_of_realtime_vcpus() {
 }
 
 #[test]
+fn realtime_threads_of_qemu() {
+    let at = |threads: &str| {
+        let pins = "<vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' cpuset='3'/>";
+        let sched = "<iothreadsched iothreads='1' scheduler='fifo' priority='99'/>";
+        let tune = format!("<iothreads>1</iothreads><cputune>{pins}{threads}{sched}</cputune>");
+        configured(host(), vec![described("g", &tune, 2)])
+    };
+    fires(&at(""), RuleId::RealtimeVcpu, Severity::Info);
+    fires(&at("<iothreadpin iothread='1' cpuset='1-2'/>"), RuleId::RealtimeVcpu, Severity::Info);
+    silent(&at("<iothreadpin iothread='1' cpuset='1'/>"), RuleId::RealtimeVcpu);
+}
+
+#[test]
 fn realtime() {
     let at = |isolated: &str| {
         let mut model = Fixture::new(host().isolated(isolated)).guest(pinned("a", 10, &[4], 60.0, 0.0)).model();
