@@ -128,8 +128,28 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
     for domain in &mut domains {
         let name = domain.name().map(str::to_owned);
         domain.off = gathered.off.contains(&name) || is_only && gathered.off.contains(&None);
+        if is_of_another_time(domain) {
+            // It ran when they were printed.
+            domain.printed.shut_off.get_or_insert(false);
+            let threads = &mut domain.printed.threads;
+            let listed = std::mem::take(&mut threads.last).len();
+            threads.vcpus.clear();
+            gathered.notes.push(format!(
+                "virsh vcpuinfo lists {listed} vCPUs, none where the XML pins it, and the XML has more: the list is \
+                 taken for one before a change, and left out"
+            ));
+        }
     }
     domains
+}
+
+/// Whether `virsh vcpuinfo` listed the vCPUs before the XML was changed: they are fewer, and each may run elsewhere
+/// than the XML says. With pins as in the XML the list is only abridged.
+fn is_of_another_time(domain: &Description) -> bool {
+    let (threads, Some(xml)) = (&domain.printed.threads, domain.xml()) else { return false };
+    let is_elsewhere = |(vcpu, cpus): (&u32, &CpuSet)| xml.vcpu_pins.get(vcpu).is_some_and(|pin| pin != cpus);
+    let is_fewer = xml.vcpus.is_some_and(|all| threads.last.len() < all as usize);
+    is_fewer && !threads.last.is_empty() && threads.vcpus.iter().all(is_elsewhere)
 }
 
 /// Takes CPUs that the only domain sees, as a command inside it printed them, for its own and not for the host's.

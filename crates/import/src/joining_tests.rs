@@ -302,6 +302,19 @@ fn a_definition_alone_or_what_a_tool_says_is_a_domain_that_is_shut_off() {
     assert_eq!(state(&[("a", &xml("web")), ("b", "qemu-system-x86_64 -name guest=web -smp 2\n")]), None);
 }
 
+#[test]
+fn vcpus_listed_before_a_change_are_left_out() {
+    let affinities = |count: usize| {
+        let pins = [0, 1, 2].map(|v| format!("<vcpupin vcpu='{v}' cpuset='{}'/>", v + 1)).concat();
+        let xml = format!("<domain type='kvm'><name>web</name><vcpu>{count}</vcpu><cputune>{pins}</cputune></domain>");
+        let imported = import(&[("a", &xml), ("b", &vcpuinfo("web", [0, 0]))]);
+        let threads = imported.sample.domains[0].threads.iter();
+        (threads.filter(|t| t.place.affinity.is_some()).count(), imported.notes.len())
+    };
+    assert_eq!(affinities(3), (0, 1));
+    assert_eq!(affinities(2).1, 0, "the pins have drifted");
+}
+
 /// `virsh vcpuinfo` of two vCPUs on these CPUs of a host with four.
 fn vcpuinfo(domain: &str, cpus: [usize; 2]) -> String {
     let vcpu = |(vcpu, cpu): (usize, usize)| {
