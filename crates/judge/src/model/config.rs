@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The configuration of a guest. A missing setting is evidence only where the part that would have it was seen; the
 /// questions below ask for that and answer `None` elsewhere.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a configuration")]
 pub struct GuestConfig {
     /// Whether a part of the configuration was read.
     pub known: bool,
@@ -35,6 +36,8 @@ pub struct GuestConfig {
     /// Whether the CPU feature `hypervisor` is switched off: the guest does not learn that it is one, and looks for no
     /// enlightenment (Hyper-V TLFS, "Feature and Interface Discovery").
     pub hypervisor_hidden: bool,
+    /// Whether CPUID does not name KVM (`kvm=off`, `<kvm><hidden>`): Linux then uses nothing of KVM's.
+    pub kvm_hidden: bool,
     /// Memory, bytes.
     pub memory: Option<u64>,
     /// Machine type.
@@ -292,6 +295,7 @@ impl GuestConfig {
         self.cpu_mode.clone_from(&xml.cpu.mode);
         let policy = xml.cpu.features.get("hypervisor");
         self.hypervisor_hidden = policy.is_some_and(|policy| matches!(policy.as_str(), "disable" | "forbid"));
+        self.kvm_hidden = xml.kvm_features.get("hidden").is_some_and(|state| state == "on");
         if self.machine.name.is_none() {
             self.machine = xml.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }
@@ -371,8 +375,8 @@ impl GuestConfig {
     fn overlay(&mut self, command: &QemuCommand) {
         if !command.cpu_options.is_empty() {
             self.hyperv = Enlightenments::default();
-            let feature = command.cpu_features.get("hypervisor");
-            self.hypervisor_hidden = feature.is_some_and(|value| !is_switched_on(value));
+            let off = |name| command.cpu_features.get(name).is_some_and(|value| !is_switched_on(value));
+            (self.hypervisor_hidden, self.kvm_hidden) = (off("hypervisor"), off("kvm"));
         }
         for known in hyperv::ALL.iter().filter(|known| command.hyperv_on(known.name)) {
             self.hyperv.set(known.name, true);

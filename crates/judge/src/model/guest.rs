@@ -3,7 +3,6 @@
 use super::DomainModel;
 use super::config::GuestConfig;
 use kvm::Space;
-use kvm::cmdline::is_switched_on;
 use kvm::domain_xml::DomainXml;
 use kvm::pattern::Pattern;
 use sample::{DomainFacts, Origin};
@@ -144,12 +143,12 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let catchup = config.timers.rtc_policy.as_deref() == Some("catchup");
     // Of a command line that is not libvirt's to explain.
     let command = facts.command.as_deref();
-    let off = |name: &str| command.and_then(|c| c.cpu_features.get(name)).is_some_and(|value| !is_switched_on(value));
     let replaced = !hyperv.any()
         && command
             .and_then(|c| c.cpu_options.split_last())
             .is_some_and(|(_, earlier)| earlier.iter().any(|cpu| cpu.contains("hv_") || cpu.contains("hv-")));
-    let hides_kvm = off("kvm") || off("hypervisor") || command.is_some_and(|c| c.hyperv.contains_key("vendor_id"));
+    let has_vendor = command.is_some_and(|c| c.hyperv.contains_key("vendor_id"));
+    let hidden = config.kvm_hidden || config.hypervisor_hidden || has_vendor;
     let files = drive_files(facts);
     let drivers = files.iter().any(|file| file.to_ascii_lowercase().contains("virtio-win"));
     let drive_of = |kind| files.iter().any(|file| kind_of_guest_name(file) == Some(kind));
@@ -163,7 +162,6 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let kvm_msrs = touches(domain, |msr| (0x4b56_4d00..=0x4b56_4d08).contains(&msr));
     let deadline_timer = config.is_enlightened() == Some(false) && touches(domain, |msr| msr == 0x6e0);
     let all_off = config.is_enlightened() == Some(false) && xml(|xml| xml.hyperv.is_some());
-    let hidden = xml(|xml| xml.kvm_features.get("hidden").is_some_and(|state| state == "on"));
     let hints = [
         (hyperv.any(), Windows, 2, "Hyper-V enlightenments are configured"),
         (hyperv.has("hypervclock") && !hyperv.passthrough, Windows, 1, "the Hyper-V clock is configured"),
@@ -172,7 +170,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
         (wrote("<vmtemplate ") && wrote(" os=\"windows"), Windows, 2, "unraid's template says so"),
         (offset == Some("localtime"), Windows, 1, "its clock keeps local time"),
         (by_hand && catchup, Windows, 1, "its RTC repeats lost ticks (driftfix=slew)"),
-        (hidden || hides_kvm, Windows, 1, "KVM is hidden from it, as drivers for Windows want"),
+        (hidden, Windows, 1, "KVM is hidden from it, as drivers for Windows want"),
         (drivers, Windows, 2, "the drivers of virtio-win are in a drive"),
         (is_windows, Windows, 2, "its name or a drive's name"),
         (hyperv_msrs, Windows, 3, "it uses Hyper-V's registers"),

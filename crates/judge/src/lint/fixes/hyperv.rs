@@ -17,7 +17,8 @@ pub(crate) const ADD_AVIC: &str = "synic disables APIC virtualisation unless avi
 const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
 
 const TOO_OLD: &str = "This Windows has no Hyper-V clock: remove /usepmtimer from its boot.ini, or upgrade it";
-const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
+pub(crate) const HYPERVISOR_OFF: &str = "the CPU feature hypervisor is switched off in the configuration";
+pub(crate) const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
 const NOT_OFFERED: &str = "not proposed, because this host does not offer it (virsh domcapabilities), and with it the \
     guest would not start; a newer kernel with CONFIG_KVM_HYPERV, or a newer QEMU, may offer it";
 /// `windows_version`, `get_hyperv_enlightenments` and `get_vm_machine` of Proxmox's PVE/QemuServer.

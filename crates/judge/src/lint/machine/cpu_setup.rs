@@ -1,6 +1,7 @@
 //! How a guest's CPUs are set up: a model that hides what the host has, and sockets that its system does not use.
 
 use crate::figures::bytes;
+use crate::lint::fixes::hyperv::{HYPERVISOR_OFF, SHOW_HYPERVISOR};
 use crate::lint::prelude::*;
 use crate::model::{GuestKind, drive_files};
 use kvm::cmdline::QemuCommand;
@@ -22,13 +23,40 @@ const LOCKED: Prose = Prose {
         has it killed",
 };
 const RAISE_LIMIT: &str = "Raise <hard_limit> to the guest's memory and at least 1 GiB, or take it out";
+const HIDDEN: Prose = Prose {
+    title: "The guest cannot see that it runs on KVM, so it uses none of KVM's clocks and shortcuts",
+    problem: "KVM is hidden from it",
+    why: "Linux uses kvm-clock, steal time and cheap interrupts only where CPUID names KVM, and Windows the Hyper-V \
+        clock only where CPUID says that there is a hypervisor. Hiding it serves anti-cheat software and drivers of \
+        NVIDIA before version 465, both of Windows; it costs any other guest some speed",
+};
+const KVM_OFF: &str = "CPUID does not name KVM (kvm=off, or <hidden state='on'/>), and the guest is Linux";
+const SHOW_KVM: &str = "<features>\n  <kvm>\n    <hidden state='off'/>\n  </kvm>\n</features>";
 /// A vCPU with less CPU time is not used, percent.
 const UNUSED: f64 = 1.0;
 const HOST_INSTEAD: &str = "instead, for a guest that never migrates, as with a passed-through device; not where \
     Windows runs VBS or WSL2 (msinfo32 shows it): with cpu: host its hypervisor starts, and all gets slower";
 const MIGRATES: &str = "shut the guest down and start it again; one that migrates takes x86-64-v2-AES or x86-64-v3";
 
+/// A guest that is no Windows, and from which KVM is hidden.
+fn hidden(guest: &GuestContext<'_>) -> Option<Finding> {
+    let (config, kind) = (&guest.config, guest.kind.kind);
+    if guest.emulated.is_some() || !config.is_x86() {
+        return None;
+    }
+    let (evidence, option, confidence) = match kind {
+        GuestKind::Linux if config.kvm_hidden => (KVM_OFF, "kvm=on", Confidence::Medium),
+        GuestKind::Linux if config.hypervisor_hidden => (HYPERVISOR_OFF, "hypervisor=on", Confidence::Medium),
+        GuestKind::Unknown if config.hypervisor_hidden => (HYPERVISOR_OFF, "hypervisor=on", Confidence::Low),
+        _ => return None,
+    };
+    let element = if config.hypervisor_hidden { SHOW_HYPERVISOR } else { SHOW_KVM };
+    let fix = fixes::cpu::either(guest, fixes::xml(guest, element), &[option.to_owned()]);
+    Some(Finding::new(Severity::Info, confidence, vec![evidence.to_owned()], fix).saying(HIDDEN))
+}
+
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    hidden(guest).into_iter().for_each(|found| verdicts.find(found));
     let facts = &guest.domain.facts;
     let xml = facts.xml.as_ref().map(|xml| &xml.value);
     let argument = guest.config.cpu_argument.as_deref();

@@ -279,6 +279,30 @@ fn cpu_model() {
 }
 
 #[test]
+fn kvm_hidden_from_linux() {
+    let of = |guest: Guest, xml: &str| {
+        let guest = guest.xml(&format!("<vcpu>1</vcpu><cpu mode='host-passthrough'>{xml}"));
+        judge(&on(guest.vcpus(1, |v, t| t.on(v))).model())
+    };
+    let linux = || Guest::new("g", 5).os("http://debian.org/debian/12");
+    let windows = || Guest::new("g", 5).os("http://microsoft.com/win/10");
+    let (hidden, bit) = (
+        "</cpu><features><kvm><hidden state='on'/></kvm></features>",
+        "<feature policy='disable' name='hypervisor'/></cpu>",
+    );
+    for (guest, xml, fix) in
+        [(linux(), hidden, "hidden state='off'"), (linux(), bit, "hypervisor"), (Guest::new("g", 5), bit, "hypervisor")]
+    {
+        let report = of(guest, xml);
+        fires(&report, RuleId::CpuModel, Severity::Info);
+        assert!(get(&report, RuleId::CpuModel).fix[0].text.contains(fix));
+    }
+    for (guest, xml) in [(linux(), "</cpu>"), (windows(), hidden), (windows(), bit), (Guest::new("g", 5), hidden)] {
+        silent(&of(guest, xml), RuleId::CpuModel);
+    }
+}
+
+#[test]
 fn guest_limits() {
     let vcpus = |os: &str, xml: &str, busy: u32| {
         let guest = Guest::new("g", 5).os(os).xml(&format!("<vcpu>8</vcpu><cpu mode='host-model'>{xml}</cpu>"));

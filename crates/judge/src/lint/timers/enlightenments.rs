@@ -23,7 +23,6 @@ const TIMERS_NOT_SHOWN: Prose = Prose {
     why: "Without them Windows ticks by QEMU's RTC or HPET. The configuration that was given shows too little to tell",
 };
 const REFUSED_WHY: &str = "QEMU 4.1 and later refuse to start a guest whose enlightenments lack others that they need";
-const HYPERVISOR_OFF: &str = "the CPU feature hypervisor is switched off in the configuration";
 const NOT_SHOWN: &str = "the configuration does not show the Hyper-V clock and timers (add the whole virsh dumpxml)";
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -58,7 +57,7 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         io.as_ref().map(|_| {
             "the figures do not name the ports, by which Windows keeps time here (the ioport table does)".into()
         }),
-        hidden.then(|| HYPERVISOR_OFF.to_owned()),
+        hidden.then(|| hyperv::HYPERVISOR_OFF.to_owned()),
         (!missing.is_empty()).then(|| format!("missing from the configuration: {}", missing.join(", "))),
         (missing.is_empty() && !hidden).then(|| format!("not in the part that was given: {}", not_shown.join(", "))),
         Some(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", "))),
