@@ -1,7 +1,7 @@
 //! Profiles that `perf top` and `perf report` print: the share of each function in the CPU time of a host, or of each
 //! text of a tracepoint in its events.
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, group};
 use super::sanitize;
 
 /// Lines of a text that are read.
@@ -16,6 +16,9 @@ const USERSPACE_EVENT: &str = "kvm:kvm_userspace_exit";
 
 /// The text of an exit: `vcpu 1 reason EPT_VIOLATION rip 0x…`, `reason KVM_EXIT_IO (2)`.
 static REASON: Pattern = Pattern::new("^ *(?:vcpu [0-9]+,? )?reason [A-Z][A-Z0-9_]+(?: |$)");
+
+/// A caller in a call graph, alone or the one of most calls: `|--95.47%-- isolate_migratepages_range`.
+static CALLER: Pattern = Pattern::new(r"^[ |]*(?:--[0-9.]+%--)? *(?P<name>[A-Za-z_][A-Za-z0-9_.]*) *$");
 
 /// A profile.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,6 +46,8 @@ pub struct ProfileRow {
     pub object: Option<String>,
     /// The function, or the text.
     pub name: String,
+    /// Of a function that waits for a lock, the function that called it most, where a call graph shows it.
+    pub caller: Option<String>,
 }
 
 impl ProfileRow {
@@ -100,7 +105,18 @@ impl TimeProfile {
 /// longest: an excerpt often comes before the whole.
 pub fn parse(text: &str) -> Option<TimeProfile> {
     let (mut all, mut of_tasks, mut is_sure) = (vec![TimeProfile::default()], false, false);
+    let mut before = "";
     for line in text.lines().take(MAX_LINES) {
+        let called = std::mem::replace(&mut before, line).trim_start_matches([' ', '\t', '|']);
+        let lock = called.strip_prefix("--- ").map(str::trim).filter(|name| name.contains("_lock"));
+        if let Some(row) = all.last_mut().and_then(|profile| profile.rows.last_mut())
+            && lock == Some(&row.name)
+        {
+            let caller = CALLER.captures(line);
+            row.caller = caller.and_then(|caller| Some(sanitize(group(&caller, "name")?, 80)));
+            // An empty branch comes before the first caller.
+            before = if row.caller.is_none() && line.trim().trim_matches('|').is_empty() { called } else { line };
+        }
         let line = line.trim_start_matches(['#', '-', '+', ' ', '\t']);
         let event = line.split_once(" of event '");
         let event = event.and_then(|(count, rest)| Some((rest.split_once('\'')?.0, samples(count))));
@@ -181,7 +197,7 @@ fn row(line: &str, of_tasks: bool) -> Option<(ProfileRow, bool)> {
         None if of_tasks => (text(rest), None, "-"),
         None => return None,
     };
-    Some((ProfileRow { percent, with_calls, task, object, name: sanitize(name, 120) }, second.is_some()))
+    Some((ProfileRow { percent, with_calls, task, object, name: sanitize(name, 120), caller: None }, second.is_some()))
 }
 
 #[cfg(test)]
@@ -208,6 +224,7 @@ mod tests {
             task: None,
             object: Some("qemu-system-x86_64".into()),
             name: "address_space_read".into(),
+            caller: None,
         };
         assert_eq!((profile.rows.len(), &profile.rows[1]), (2, &second));
     }
@@ -220,6 +237,16 @@ mod tests {
         let profile = parse(tree).unwrap();
         assert_eq!(profile.rows[0].task.as_deref(), Some("CPU 0/KVM"));
         assert_eq!(profile.rows[0].with_calls, Some(97.32));
+    }
+
+    #[test]
+    fn the_caller_of_a_lock_is_read() {
+        let graph = "    89.14%  qemu-kvm  [kernel.kallsyms]  [k] _raw_spin_lock_irqsave\n            |\n            \
+            --- _raw_spin_lock_irqsave\n               |          \n               |--95.47%-- isolate_migratepages\n   \
+            \x20           |          compact_zone\n     1.59%  ksmd  [kernel.kallsyms]  [k] memcmp\n            |\n    \
+            \x20       --- memcmp\n                ksm_scan\n";
+        let callers: Vec<_> = parse(graph).unwrap().rows.into_iter().map(|row| row.caller).collect();
+        assert_eq!(callers, [Some("isolate_migratepages".to_owned()), None]);
     }
 
     #[test]

@@ -37,7 +37,10 @@ impl<'a> Rows<'a> {
     fn describe(&self, what: &str) -> String {
         let named = self.rows.iter().take(NAMED).map(|row| match row.with_calls {
             Some(all) if all > row.percent => format!("{} {} with what it calls", row.name, figure(all)),
-            _ => format!("{} {}", row.name, figure(row.percent)),
+            _ => match &row.caller {
+                Some(caller) => format!("{} {}, mostly for {caller}", row.name, figure(row.percent)),
+                None => format!("{} {}", row.name, figure(row.percent)),
+            },
         });
         let named = named.collect::<Vec<_>>().join(", ");
         format!("{} % of the profile is {what}: {named}", figure(self.percent))
@@ -54,9 +57,10 @@ fn share(row: &ProfileRow) -> f64 {
     row.with_calls.unwrap_or_default().max(row.percent)
 }
 
+/// Whether a function's name begins so, or that of the one for which it waits for a lock.
 fn begins(row: &ProfileRow, words: &[&str]) -> bool {
-    let name = row.name.trim_start_matches('_');
-    words.iter().any(|word| name.starts_with(word))
+    let names = [Some(&row.name), row.caller.as_ref()].into_iter().flatten().map(|name| name.trim_start_matches('_'));
+    names.into_iter().any(|name| words.iter().any(|word| name.starts_with(word)))
 }
 
 /// Functions that wait for a lock. KVM's MMU lock is a spin lock, and on x86 one for readers and writers.
@@ -65,7 +69,7 @@ static LOCKS: Pattern =
 
 /// A finding about the functions of a cause, with what else the profile says of the host's kernel.
 fn find(profile: &TimeProfile, mut evidence: Vec<String>, look_at: &str, fix: Vec<Fix>, prose: Prose) -> Finding {
-    let locks = Rows::of(profile, |row| LOCKS.is_match(&row.name));
+    let locks = Rows::of(profile, |row| LOCKS.is_match(&row.name) && row.caller.is_none());
     if locks.percent >= 1.0 {
         evidence.push(locks.describe("waiting for spin locks of the host's kernel"));
     }

@@ -116,7 +116,7 @@ impl LogBlock {
         }
     }
 
-    /// The complete report; `None` if it is not about a guest. A lockup without a VMM's thread may still have stopped
+    /// The complete report; `None` if it is not about a guest. What hung without a VMM's thread may still have stopped
     /// a guest.
     pub fn into_line(self) -> Option<LogLine> {
         let kind = match self.line.kind {
@@ -125,6 +125,7 @@ impl LogBlock {
                 LogKind::OutOfMemory
             }
             kind if self.of_guest => kind,
+            LogKind::HungTask => LogKind::Unexplained,
             // Warnings of drivers are common; a bug of any part of the kernel may damage the rest.
             LogKind::KernelBug if !self.line.text.contains("WARNING: ") => LogKind::KernelBug,
             _ => return None,

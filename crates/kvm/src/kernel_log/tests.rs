@@ -656,7 +656,8 @@ fn lockups_count_where_they_name_a_vmm() {
     }
     let other = one("[9.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [swapper/0:1]\n");
     assert_eq!((other.kind, other.data), (LogKind::OtherLockup, Some(22)));
-    assert_eq!(parse("[9.0] INFO: task jbd2/sda1-8:300 blocked for more than 120 seconds.\n"), []);
+    let task = one("[9.0] INFO: task jbd2/sda1-8:300 blocked for more than 120 seconds.\n");
+    assert_eq!(task.kind, LogKind::Unexplained, "a guest may wait for the same");
 }
 
 #[test]
