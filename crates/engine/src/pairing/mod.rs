@@ -168,11 +168,16 @@ impl Pairing {
         self.threads.values_mut().for_each(PairedThread::distrust);
     }
 
-    /// Ends the events at this time. Counts exits that are still open: after a crash, no entry follows.
-    pub fn end(&mut self, until: u64) {
+    /// Counts the time on a CPU up to now of all threads that still run.
+    pub fn runs_until(&mut self, now: u64) {
+        self.threads.values_mut().for_each(|thread| thread.runs_until(now));
+    }
+
+    /// Ends the events. Counts exits that are still open: after a crash, no entry follows.
+    pub fn end(&mut self) {
         for thread in self.threads.values_mut() {
             let before = thread.cells();
-            let fits = thread.end(until, self.cells < MAX_CELLS + MAX_REASONS);
+            let fits = thread.end(self.cells < MAX_CELLS + MAX_REASONS);
             self.cells += thread.cells() - before;
             self.overflow += u64::from(!fits);
         }

@@ -37,7 +37,7 @@ struct SchedulerCounts {
     woken_at: Option<u64>,
     preempted: Option<(u64, Task)>,
     running_since: Option<u64>,
-    /// Time on a CPU; `None` after a gap.
+    /// Time on a CPU; `None` after a gap, and where a switch is missing.
     ran_ns: Option<u64>,
     wakeups: Timing,
     run_delays: Timing,
@@ -101,8 +101,7 @@ impl PairedThread {
 
     /// Ends the thread's events. An exit without an entry counts, unless the reason has times, whose mean it would
     /// distort.
-    pub fn end(&mut self, until: u64, room: bool) -> bool {
-        self.ran(until);
+    pub fn end(&mut self, room: bool) -> bool {
         let last = self.open.take().filter(|open| !self.exits.is_timed((open.isa, open.code)));
         self.settle(None);
         last.is_none_or(|open| self.exits.add((open.isa, open.code), None, self.exact, room))
@@ -175,6 +174,13 @@ impl PairedThread {
         (self.scheduler.woken_at, self.scheduler.preempted, self.scheduler.ran_ns) = (None, None, None);
     }
 
+    /// Counts the time on a CPU up to now of a thread that still runs.
+    pub fn runs_until(&mut self, now: u64) {
+        let running = self.scheduler.running_since.is_some();
+        self.ran(now);
+        self.scheduler.running_since = running.then_some(now);
+    }
+
     /// Counts the time on a CPU that ends here.
     fn ran(&mut self, until: u64) {
         if let (Some(since), Some(ran)) = (self.scheduler.running_since.take(), &mut self.scheduler.ran_ns) {
@@ -201,6 +207,8 @@ impl PairedThread {
 
     pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
         self.scheduler.seen = true;
+        // Nobody saw it begin to run.
+        self.scheduler.ran_ns = self.scheduler.ran_ns.filter(|_| self.scheduler.running_since.is_some());
         self.ran(time);
         self.scheduler.woken_at = None;
         self.scheduler.preempted = runnable.then_some((time, next));

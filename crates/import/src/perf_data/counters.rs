@@ -180,6 +180,7 @@ impl PerfDataCounters {
     /// The guests with their counts so far; `comms` has the names of threads.
     pub fn guests(&mut self, comms: &HashMap<i32, String, RandomState>) -> Vec<DomainSample> {
         let pairing = self.unpaired.as_mut().unwrap_or(&mut self.pairing);
+        pairing.runs_until(self.covered.last);
         let mut threads = pairing.snapshot();
         for thread in &mut threads {
             thread.comm = comms.get(&thread.key.tid).cloned().unwrap_or_default();

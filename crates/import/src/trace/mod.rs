@@ -200,7 +200,8 @@ impl TraceReader {
         if self.covered.first.is_none() {
             return Err("none of its lines holds an event of KVM or of a vCPU".into());
         }
-        self.pairing.end(self.covered.last);
+        self.pairing.runs_until(self.covered.last);
+        self.pairing.end();
         let (overflow, events) = (self.pairing.overflow, self.pairing.events);
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();

@@ -336,6 +336,9 @@ fn a_trace_of_the_scheduler_alone_says_who_has_the_cpu() {
     assert_eq!(times(0), Some((Some(300_000_000), Some(200_100_000))));
     let woken: Vec<_> = guest.threads.iter().map(|t| t.events.woken_by.len()).collect();
     assert_eq!(woken, [1, 0], "a waking that was not traced");
+    let out = "CPU 0/KVM-99 [001] d..2. 10.600000: sched_switch: CPU 0/KVM:99 [120] S ==> a:7 [120]\n";
+    let again = import(&out.repeat(2));
+    assert_eq!(again.domains[0].threads[0].cpu, None, "it left the CPU twice, so a switch is missing");
     let text = "x-5 [001] d..2. 10.000000: sched_wakeup: comm=CPU 1/KVM pid=100 prio=120 target_cpu=003\n";
     assert_eq!(import(text).domains[0].threads[0].events.woken_by.len(), 1, "older traces have this event alone");
     assert_eq!(times(1), None, "it was woken, and not seen to run");
