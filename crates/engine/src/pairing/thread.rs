@@ -37,12 +37,22 @@ struct SchedulerCounts {
     woken_at: Option<u64>,
     preempted: Option<(u64, Task)>,
     running_since: Option<u64>,
-    /// Time on a CPU; `None` after a gap, and where a switch is missing.
+    /// Time on a CPU; `None` after a gap.
     ran_ns: Option<u64>,
+    /// How often it left a CPU, and how often of these nobody saw it begin to run.
+    left: u64,
+    unseen: u64,
     wakeups: Timing,
     run_delays: Timing,
     woken_by: Tasks,
     preempted_by: Tasks,
+}
+
+impl SchedulerCounts {
+    /// Time on a CPU; `None` where more than one in fifty of its beginnings is missing.
+    fn ran_ns(&self) -> Option<u64> {
+        self.ran_ns.filter(|_| self.seen && self.unseen * 50 <= self.left)
+    }
 }
 
 /// One thread that runs a guest.
@@ -207,8 +217,8 @@ impl PairedThread {
 
     pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
         self.scheduler.seen = true;
-        // Nobody saw it begin to run.
-        self.scheduler.ran_ns = self.scheduler.ran_ns.filter(|_| self.scheduler.running_since.is_some());
+        self.scheduler.left += 1;
+        self.scheduler.unseen += u64::from(self.scheduler.running_since.is_none());
         self.ran(time);
         self.scheduler.woken_at = None;
         self.scheduler.preempted = runnable.then_some((time, next));
@@ -254,7 +264,7 @@ impl PairedThread {
             pid: self.pid,
             comm: self.comm.clone(),
             vcpu: self.vcpu,
-            ran_ns: self.scheduler.ran_ns.filter(|_| self.scheduler.seen),
+            ran_ns: self.scheduler.ran_ns(),
             events: ThreadEvents {
                 exits: self.exits.take(names, SeenKinds { switches: self.scheduler.seen, ..seen }),
                 accesses,
