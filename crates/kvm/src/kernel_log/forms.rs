@@ -140,7 +140,7 @@ static IN_KVM: Pattern =
     Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 71] = [
+static FORMS: [Form; 72] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -348,6 +348,7 @@ static FORMS: [Form; 71] = [
     form(Killed, Guest, FAULT).and(&IN_QEMU),
     form(Killed, Task, FAULT),
     form(Killed, Task, r"process (?P<pid>[0-9]*)[^(]*\((?P<task>.*) dumped core"),
+    form(Killed, Task, r"core dumping for process (?P<pid>[0-9]+) \((?P<task>[^)]*)"),
     form(
         Killed,
         Task,

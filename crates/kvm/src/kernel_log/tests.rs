@@ -524,6 +524,11 @@ fn killed_guests_are_recognised() {
             Some(1234),
         ),
         (
+            "Nov 20 10:00:00 h systemd-coredump[9]: Resource limits disable core dumping for process 12 (qemu-kvm).",
+            LogKind::Killed,
+            Some(12),
+        ),
+        (
             "[1.0] audit: type=1701 audit(1600000000.1:4): auid=42 ses=4 pid=1234 comm=\"CPU 0/KVM\" \
              exe=\"/usr/libexec/qemu-kvm\" sig=6 res=1",
             LogKind::Killed,

@@ -77,7 +77,7 @@ const fn naming(names: &'static [&'static str], kind: LogKind, rule: RuleId, eve
 
 /// The same for lines about a start that failed.
 const fn start(names: &'static [&'static str], incident: &'static Incident) -> Sign {
-    naming(names, LogKind::StartFailed, AbnormalExit, (Warning, incident))
+    naming(names, LogKind::StartFailed, HostErrors, (Warning, incident))
 }
 
 use RuleId::{
@@ -107,7 +107,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::EptMisconfig, &[], AbnormalExit, (Critical, &words::EPT_MISCONFIG)),
     sign(LogKind::RunFailed, &[], AbnormalExit, (Critical, &words::RUN_FAILED)),
     sign(LogKind::MachineCheck, &[], AbnormalExit, (Critical, &words::MACHINE_CHECK)),
-    sign(LogKind::StartFailed, &[INCOMING_MIGRATION], AbnormalExit, (Warning, &words::NOT_TAKEN_OVER)),
+    sign(LogKind::StartFailed, &[INCOMING_MIGRATION], HostErrors, (Warning, &words::NOT_TAKEN_OVER)),
     start(&["hyperv", "hyper-v", "requested feature", "cpu model", "host doesn't support"], &words::START_CPU),
     start(
         &["rlimit_memlock", "locked memory", "vfio_map_dma failed: cannot allocate", "vfio_map_dma: -12"],
@@ -128,7 +128,7 @@ static SIGNS: &[Sign] = &[
     ),
     start(&["start failed: qemu failed: got timeout"], &words::START_SLOW),
     start(&["start failed: qemu "], &words::START_UNSAID),
-    sign(LogKind::StartFailed, &[], AbnormalExit, (Warning, &words::START_FAILED)),
+    sign(LogKind::StartFailed, &[], HostErrors, (Warning, &words::START_FAILED)),
     naming(&["warning:"], LogKind::KernelBug, AbnormalExit, (Info, &words::KERNEL_BUG)),
     sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &words::KERNEL_BUG)),
     sign(LogKind::EmulationFailure, &[], AbnormalExit, (Warning, &words::EMULATION)),

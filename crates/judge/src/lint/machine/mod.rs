@@ -90,7 +90,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &["https://docs.kernel.org/filesystems/proc.html"],
     }),
     Rule::new(RuleId::AbnormalExit, Host(incidents::abnormal), Hold::EVENT).described(RuleDoc {
-        sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a failed start or an attack",
+        sees: "exits, errors of KVM_RUN and log lines that occur only in a crash or an attack",
         problem: "guest failed or crashed",
         why: "",
         thresholds: &[],
@@ -119,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     }),
     Rule::new(RuleId::HostErrors, Host(incidents::logged), Hold::While).described(RuleDoc {
-        sees: "a log reports trouble of a clock, hardware, the network or a passed-through device, or unknown errors",
+        sees: "a log reports a start that failed, or trouble of a clock, hardware, network or device, or unknown errors",
         problem: "errors in the host's log",
         why: "",
         thresholds: &[],

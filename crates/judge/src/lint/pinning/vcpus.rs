@@ -142,10 +142,11 @@ fn users_of(ctx: &Context<'_>, shared: &SharedCpu<'_>, cpus: &CpuSet, names_gues
 fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
     let free: CpuSet = layout.partly_pinned(map).into_iter().collect();
-    if free.is_empty() {
+    let (single, pinned, all) = (layout.single(map), layout.pins(map).count(), layout.vcpus.len());
+    // As many are plugged in as are pinned: the others are off.
+    if free.is_empty() || guest.config.vcpus.is_some_and(|plugged| plugged as usize <= pinned) {
         return;
     }
-    let (single, pinned, all) = (layout.single(map), layout.pins(map).count(), layout.vcpus.len());
     let own = format!(
         "{pinned} of {all} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also on those CPUs"
     );

@@ -428,11 +428,11 @@ fn a_start_that_failed_in_proxmox_is_not_explained_by_its_options() {
     let command = "TASK ERROR: start failed: command '/usr/bin/kvm -id 104 -name win10,debug-threads=on -cpu \
         host,hyperv=on -device 'vfio-pci,host=01:00.0'' failed: ";
     for (reason, fix) in [("exit code 1", "journalctl -b"), ("got timeout", "--timeout 600")] {
-        let text = words(get(&of_log(&format!("{command}{reason}\n")), RuleId::AbnormalExit));
+        let text = words(get(&of_log(&format!("{command}{reason}\n")), RuleId::HostErrors));
         assert!(text.contains(fix) && text.contains("of win10") && !text.contains("lspci"), "{text}");
     }
     let said = "kvm: -device vfio-pci,host=01:00.0: vfio 01:00.0: failed to open /dev/vfio/1: No such file\n";
-    let text = words(get(&of_log(&format!("{said}{command}exit code 1\n")), RuleId::AbnormalExit));
+    let text = words(get(&of_log(&format!("{said}{command}exit code 1\n")), RuleId::HostErrors));
     assert!(text.contains("lspci") && !text.contains("journalctl"), "{text}");
 }
 
@@ -449,8 +449,8 @@ fn a_failed_start_has_the_fix_of_its_line() {
         ("-cpu EPYC: host doesn't support requested feature", "domcapabilities"),
     ] {
         let report = of_log(&format!("error: Failed to start domain 'web'\n{of_qemu}{line}\n"));
-        fires(&report, RuleId::AbnormalExit, Severity::Warning);
-        let text = words(get(&report, RuleId::AbnormalExit));
+        fires(&report, RuleId::HostErrors, Severity::Warning);
+        let text = words(get(&report, RuleId::HostErrors));
         assert!(text.contains(fix) && text.contains("of web"), "{line}: {text}");
     }
     // So has what libvirt refused, whatever the reason.
@@ -458,7 +458,7 @@ fn a_failed_start_has_the_fix_of_its_line() {
     let network = "error: Requested operation is not valid: network 'lan' is not active\n";
     let absent = "error: Network not found: no network 'lan'\n";
     for (line, fix) in [(affinity, "lscpu -e"), (network, "virsh net-start"), (absent, "virsh net-start")] {
-        let text = words(get(&of_log(&format!("error: Failed to start domain web\n{line}")), RuleId::AbnormalExit));
+        let text = words(get(&of_log(&format!("error: Failed to start domain web\n{line}")), RuleId::HostErrors));
         assert!(text.contains(fix) && !text.contains("look at: "), "{line}: {text}");
     }
 }

@@ -137,6 +137,17 @@ fn emulator_from_configuration_alone() {
 }
 
 #[test]
+fn vcpus_that_are_off_need_no_pin() {
+    let with = |plugged: u32| {
+        let pins: String = [0, 1, 3].map(|v| format!("<vcpupin vcpu='{v}' cpuset='{}'/>", v + 1)).concat();
+        let xml = format!("<vcpu current='{plugged}'>4</vcpu><cputune>{pins}</cputune>");
+        configured(Host::numa(1, 8, 1), vec![described("a", &xml, plugged)])
+    };
+    silent(&with(3), RuleId::PinOverlap);
+    fires(&with(4), RuleId::PinOverlap, Severity::Info);
+}
+
+#[test]
 fn siblings() {
     let smt = || Host::numa(1, 8, 2);
     let pins = |cpus: [u32; 4], threads: u32| {
