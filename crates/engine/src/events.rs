@@ -32,6 +32,8 @@ pub struct TracedThread {
     pub vcpu: Option<u32>,
     /// Time on a CPU, nanoseconds; `None` where no switch of it was seen, or events were lost.
     pub ran_ns: Option<u64>,
+    /// Time runnable without a CPU, nanoseconds; `None` where it is not known as a whole.
+    pub waited_ns: Option<u64>,
     /// The counters, cumulative since the engine started; extremes of the interval since the reading before.
     pub events: ThreadEvents,
 }

@@ -149,7 +149,7 @@ fn is_of_another_time(domain: &Description) -> bool {
     let (threads, Some(xml)) = (&domain.printed.threads, domain.xml()) else { return false };
     let is_elsewhere = |(vcpu, cpus): (&u32, &CpuSet)| xml.vcpu_pins.get(vcpu).is_some_and(|pin| pin != cpus);
     let is_fewer = xml.vcpus.is_some_and(|all| threads.last.len() < all as usize);
-    is_fewer && !threads.last.is_empty() && threads.vcpus.iter().all(is_elsewhere)
+    is_fewer && !threads.last.is_empty() && !threads.vcpus.is_empty() && threads.vcpus.iter().all(is_elsewhere)
 }
 
 /// Takes CPUs that the only domain sees, as a command inside it printed them, for its own and not for the host's.
@@ -210,7 +210,8 @@ fn join_by_id(mut domains: Vec<Description>) -> Vec<Description> {
         let Some(other) = same.next().filter(|_| same.next().is_none()).or_else(alone) else { continue };
         let mut asked = domains.remove(at);
         let other = if other > at { other - 1 } else { other };
-        // libvirt counts ids up: a higher one is of a later start. Of one text the later part counts anyway.
+        // libvirt counts ids up: a higher one is of a later start, whose threads count. In `merge` those of the second
+        // count where both stand in one file, else those of the first.
         if (asked.asked_id() > domains[other].id) == (asked.file != domains[other].file) {
             std::mem::swap(&mut asked.printed.threads, &mut domains[other].printed.threads);
         }

@@ -266,9 +266,8 @@ fn thread_sample(traced: TracedThread) -> ThreadSample {
     let runs = traced.vcpu.is_some() || !traced.events.exits.is_empty();
     let index = traced.vcpu.or(index).or_else(|| kvm::thread_name::vcpu_index(&traced.comm));
     let role = if runs { Role::Vcpu } else { role };
-    // A thread that always had what it wanted waited for nothing.
-    let waited = || traced.events.run_delays.as_ref().map_or(Some(0), |delays| delays.total_ns);
-    let cpu = traced.ran_ns.map(|ran| ThreadTimes { run_ns: Some(ran), wait_ns: waited(), ..ThreadTimes::default() });
+    let (run_ns, wait_ns) = (traced.ran_ns, traced.waited_ns);
+    let cpu = run_ns.map(|_| ThreadTimes { run_ns, wait_ns, ..ThreadTimes::default() });
     ThreadSample { cpu, tid, comm: traced.comm, role, index, events: traced.events, ..ThreadSample::default() }
 }
 

@@ -108,7 +108,7 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
     let mut before = "";
     for line in text.lines().take(MAX_LINES) {
         let called = std::mem::replace(&mut before, line).trim_start_matches([' ', '\t', '|']);
-        let lock = called.strip_prefix("--- ").map(str::trim).filter(|name| name.contains("_lock"));
+        let lock = called.strip_prefix("---").map(str::trim).filter(|name| name.contains("_lock"));
         if let Some(row) = all.last_mut().and_then(|profile| profile.rows.last_mut())
             && lock == Some(&row.name)
         {

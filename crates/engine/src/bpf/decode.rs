@@ -72,6 +72,7 @@ impl SlotDecoder<'_> {
             comm: text(&slot.comm),
             vcpu,
             ran_ns: None,
+            waited_ns: None,
             events,
         }
     }

@@ -121,7 +121,7 @@ impl Pairing {
         }
         // Scheduler events matter only for threads that run a guest.
         if !event.kind.is_scheduling() {
-            self.runs_guest(event.tid, event.pid, event.time);
+            self.runs_guest(event.tid, event.pid, event.time, event.time);
         }
         let Some(thread) = self.threads.get_mut(&event.tid) else {
             self.overflow += u64::from(!event.kind.is_scheduling());
@@ -146,11 +146,12 @@ impl Pairing {
         self.overflow += u64::from(!fits);
     }
 
-    /// A thread runs a guest: what the scheduler does with it counts from now on, if there is room.
-    pub fn runs_guest(&mut self, tid: i32, pid: i32, time: u64) {
+    /// A thread runs a guest: what the scheduler does with it counts from now on, if there is room. It has had a CPU
+    /// `since` then, if it has one now.
+    pub fn runs_guest(&mut self, tid: i32, pid: i32, time: u64, since: u64) {
         if !self.threads.contains_key(&tid) && self.threads.len() + self.ended.len() < MAX_THREADS {
             self.new.push(tid);
-            self.threads.insert(tid, PairedThread::new(pid, time, self.counts_migrations, self.exact));
+            self.threads.insert(tid, PairedThread::new(pid, time, since, self.counts_migrations, self.exact));
         }
     }
 

@@ -42,6 +42,8 @@ struct SchedulerCounts {
     /// How often it left a CPU, and how often of these nobody saw it begin to run.
     left: u64,
     unseen: u64,
+    /// Whether it slept, so that its waits begin with a waking.
+    slept: bool,
     wakeups: Timing,
     run_delays: Timing,
     woken_by: Tasks,
@@ -52,6 +54,12 @@ impl SchedulerCounts {
     /// Time on a CPU; `None` where more than one in fifty of its beginnings is missing.
     fn ran_ns(&self) -> Option<u64> {
         self.ran_ns.filter(|_| self.seen && self.unseen * 50 <= self.left)
+    }
+
+    /// Time runnable without a CPU; `None` where no waking was traced of a thread that slept.
+    fn waited_ns(&self) -> Option<u64> {
+        let is_known = self.seen && (!self.slept || !self.woken_by.all().is_empty());
+        is_known.then(|| self.run_delays.total_ns.unwrap_or(0))
     }
 }
 
@@ -78,9 +86,10 @@ pub(super) struct PairedThread {
 }
 
 impl PairedThread {
-    pub fn new(pid: i32, born: u64, counts_migrations: bool, exact: bool) -> Self {
+    /// `since`: when it began to run, if it runs.
+    pub fn new(pid: i32, born: u64, since: u64, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
-        let scheduler = SchedulerCounts { running_since: Some(born), ran_ns: Some(0), ..SchedulerCounts::default() };
+        let scheduler = SchedulerCounts { running_since: Some(since), ran_ns: Some(0), ..SchedulerCounts::default() };
         Self { exact, pid, born, migrations, scheduler, ..Self::default() }
     }
 
@@ -218,6 +227,7 @@ impl PairedThread {
     pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
         self.scheduler.seen = true;
         self.scheduler.left += 1;
+        self.scheduler.slept |= !runnable;
         self.scheduler.unseen += u64::from(self.scheduler.running_since.is_none());
         self.ran(time);
         self.scheduler.woken_at = None;
@@ -265,6 +275,7 @@ impl PairedThread {
             comm: self.comm.clone(),
             vcpu: self.vcpu,
             ran_ns: self.scheduler.ran_ns(),
+            waited_ns: self.scheduler.waited_ns(),
             events: ThreadEvents {
                 exits: self.exits.take(names, SeenKinds { switches: self.scheduler.seen, ..seen }),
                 accesses,

@@ -1,6 +1,7 @@
 //! Tables of `perf-prof kvm-exit`, written as `perf kvm stat live` prints them.
 
 use kvm::pattern::Pattern;
+use std::collections::HashMap;
 
 /// A title with columns in microseconds, for some versions with a column for the quantiles.
 const TITLES: &str = "exit_reason calls total(us) min(us) ";
@@ -9,7 +10,7 @@ static CLOCK: Pattern = Pattern::new(r"^[0-9]{4}-[0-9]{2}-[0-9]{2} (?P<clock>[0-
 /// The text with each of its tables as one of `perf kvm stat live`. A thread stands for a vCPU, by its place in the
 /// text.
 pub(super) fn as_live(text: &str) -> String {
-    let (mut clock, mut threads, mut mean, mut live) = ("", Vec::new(), None, String::new());
+    let (mut clock, mut threads, mut columns, mut live) = ("", HashMap::new(), None, String::new());
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let Some(found) = CLOCK.captures(line.trim()).and_then(|found| found.name("clock")) {
@@ -17,25 +18,21 @@ pub(super) fn as_live(text: &str) -> String {
         } else if let ["kvm-exit", "latency", rest @ ..] = words.as_slice() {
             live += "Analyze events for all VMs";
             if let [.., thread] = rest {
-                let known = threads.iter().position(|known| known == thread);
-                let vcpu = known.unwrap_or_else(|| {
-                    threads.push(*thread);
-                    threads.len() - 1
-                });
-                live += &format!(", VCPU {vcpu}");
+                let next = threads.len();
+                live += &format!(", VCPU {}", threads.entry(*thread).or_insert(next));
             }
             live += &format!("\n{clock}\n");
         } else if words.join(" ").starts_with(TITLES) {
             live += "VM-EXIT Samples Samples% Time% Min Time Max Time Avg time\n";
-            mean = words.iter().position(|title| *title == "avg(us)");
-        } else if let Some(mean) = mean.and_then(|at| words.get(at))
+            let place = |title| words.iter().position(|word| *word == title);
+            columns = place("avg(us)").zip(place("max(us)"));
+        } else if let Some((mean, max)) = columns.and_then(|(mean, max)| words.get(mean).zip(words.get(max)))
             && let [name, count, _, min, ..] = words.as_slice()
-            && let Some(max) = words.get(words.len().saturating_sub(2))
             && count.parse::<u64>().is_ok()
         {
             live += &format!("{name} {count} -nan% -nan% {min}us {max}us {mean}us\n");
         } else {
-            mean = mean.filter(|_| line.starts_with('-'));
+            columns = columns.filter(|_| line.starts_with('-'));
             live += line;
             live.push('\n');
         }

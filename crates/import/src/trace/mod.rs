@@ -153,7 +153,9 @@ impl TraceReader {
         let (kvm, last) = (line.event.starts_with("kvm_"), self.covered.last);
         let mut of_guest = kvm;
         for (name, tid) in line.event.starts_with("sched_").then(|| vcpu_threads(line.text)).into_iter().flatten() {
-            self.pairing.runs_guest(tid, line.pid.filter(|_| tid == line.tid).unwrap_or(0), time);
+            // One that leaves its CPU and was not seen before has had it from the beginning.
+            let began = self.covered.first.filter(|_| line.event == "sched_switch" && tid == line.tid).unwrap_or(time);
+            self.pairing.runs_guest(tid, line.pid.filter(|_| tid == line.tid).unwrap_or(0), time, began);
             self.name(tid, name);
             of_guest = true;
         }

@@ -69,7 +69,8 @@ static LOCKS: Pattern =
 
 /// A finding about the functions of a cause, with what else the profile says of the host's kernel.
 fn find(profile: &TimeProfile, mut evidence: Vec<String>, look_at: &str, fix: Vec<Fix>, prose: Prose) -> Finding {
-    let locks = Rows::of(profile, |row| LOCKS.is_match(&row.name) && row.caller.is_none());
+    let is_said = |row: &ProfileRow| row.caller.is_some() && evidence.iter().any(|line| line.contains(&row.name));
+    let locks = Rows::of(profile, |row| LOCKS.is_match(&row.name) && !is_said(row));
     if locks.percent >= 1.0 {
         evidence.push(locks.describe("waiting for spin locks of the host's kernel"));
     }
@@ -159,9 +160,12 @@ static EMULATES: Pattern = Pattern::new(concat!(
     "handle_ept_misconfig|x86_emulate_|x86_decode_|emulator_(?:read|write|pio)|linearize|address_space_rw|",
     "address_space_(?:read|write)|memory_region_(?:dispatch_|read_|write_|access_)|access_with_adjusted|flatview_)",
 ));
-/// Functions that run when user space serves the access, or enters KVM again (`ioctl` of the C library).
-const SERVED_OUTSIDE: [&str; 7] =
-    ["complete_emulated_", "complete_fast_pio", "address_space_", "memory_region_", "flatview_", "ioctl", "GI___ioctl"];
+/// Functions that run when user space serves the access.
+const SERVED_OUTSIDE: [&str; 5] =
+    ["complete_emulated_", "complete_fast_pio", "address_space_", "memory_region_", "flatview_"];
+/// The C library's way into KVM, percent of the profile from which it is one of many accesses.
+const ENTERS_KVM: [&str; 2] = ["ioctl", "GI___ioctl"];
+const MANY_ENTRIES: f64 = 0.1;
 /// The way from KVM to user space and back.
 static LEAVES: Pattern = Pattern::new(concat!(
     "^_*(?:arch_exit_to_user_mode|syscall_exit_to_user_mode|exit_to_user_mode|syscall_return_via|entry_SYSRET|",
@@ -175,7 +179,10 @@ pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let accesses = Rows::of(profile, |row| profile.is_of_returns() && is_access(row));
     let emulates = Rows::of(profile, |row| EMULATES.is_match(&row.name));
     let all = Rows::of(profile, |row| EMULATES.is_match(&row.name) || LEAVES.is_match(&row.name));
-    let is_outside = of_host(ctx).is_some() && !Rows::of(profile, |row| begins(row, &SERVED_OUTSIDE)).rows.is_empty();
+    let of_vmm = |row: &ProfileRow| row.task.as_ref().is_none_or(|task| task.contains("KVM") || task.contains("qemu"));
+    let enters = |row: &ProfileRow| begins(row, &ENTERS_KVM) && row.percent >= MANY_ENTRIES && of_vmm(row);
+    let outside = Rows::of(profile, |row| begins(row, &SERVED_OUTSIDE) || enters(row));
+    let is_outside = of_host(ctx).is_some() && !outside.rows.is_empty();
     // Any system call leaves the kernel.
     let by_functions = is_outside && emulates.percent >= 1.0 && all.percent >= 2.0 * ctx.thresholds().machine.profile;
     if by_functions || accesses.percent >= RETURNS {

@@ -281,8 +281,8 @@ static LINE_END: Pattern =
 /// The end of a line that a backslash continues.
 static CONTINUED: Pattern = Pattern::new(r"(?:\n[ \t]*)?\\[ \t]*\n");
 
-/// A comment within a command: a command substitution that does nothing.
-static COMMENT_WITHIN: Pattern = Pattern::new("`[ \\t]*#[^`\\n]*`");
+/// A comment within a command of several lines: a command substitution that does nothing.
+static COMMENT_WITHIN: Pattern = Pattern::new(r"`[ \t]*#[^`\n]*`(?P<end>[ \t]*\\[ \t]*\n)");
 
 /// An option whose value a mail program put on the next line.
 static WRAPPED: Pattern = Pattern::new(concat!(
@@ -300,7 +300,7 @@ pub fn joined_lines(text: &str) -> String {
 /// those between an option and its value.
 fn join_lines(text: &str) -> Option<String> {
     let (line_end, continued) = (LINE_END.regex()?, CONTINUED.regex()?);
-    let text = COMMENT_WITHIN.regex()?.replace_all(text, "");
+    let text = COMMENT_WITHIN.regex()?.replace_all(text, "$end");
     let joined = line_end.replace_all(&text, |found: &Captures<'_>| match group(found, "option") {
         Some(option) => format!(" {option}"),
         None => continued.replace_all(&format!("{}{}", &found["end"], &found["comments"]), " ").into_owned(),
@@ -339,9 +339,8 @@ fn variables(script: &str) -> BTreeMap<&str, String> {
         let words = lines.collect::<Vec<_>>().join(" ").trim().to_owned();
         match all.get_mut(name.as_str()) {
             None => _ = all.insert(name.as_str(), Some(words)),
-            // What is empty at first and filled in a branch is given as the branch has it.
+            // Empty at first, and filled later, perhaps in one branch only.
             Some(Some(before)) if before.is_empty() => *before = words,
-            Some(_) if words.is_empty() => {}
             Some(Some(before)) if added.is_some() || set.name("add").is_some() => before.extend([" ", &words]),
             Some(before) => _ = before.take_if(|before| *before != words),
         }

@@ -137,6 +137,12 @@ impl LogKind {
     pub fn is_of_guest_kernel(self) -> bool {
         matches!(self, Self::GuestLockup | Self::GuestHungTask | Self::GuestClock | Self::GuestBug)
     }
+
+    /// Whether such a line tells that a guest stopped or did not start, which further errors follow from.
+    fn stops_guests(self) -> bool {
+        let killed = matches!(self, Self::KilledForMemory | Self::Killed | Self::MemoryFailure | Self::OutOfMemory);
+        killed || matches!(self, Self::StartFailed | Self::InternalError | Self::EntryFailed | Self::RunFailed)
+    }
 }
 
 /// One recognised line.

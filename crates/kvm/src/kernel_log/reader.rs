@@ -38,6 +38,12 @@ pub struct LogReader {
     wrong_module: bool,
     /// QEMU's last complaints: what libvirt reports as crashed mostly said why.
     complaints: VecDeque<String>,
+    /// Whether QEMU has said why it does not start, before Proxmox reports the failed start.
+    start_said: bool,
+    /// Whether something that stops a guest was reported within the last minute: other errors follow from it.
+    explained: bool,
+    /// The kernel's time of that, seconds.
+    explained_s: Option<f64>,
     /// The day and its second when the last line with a date was written.
     written: Option<(String, u32)>,
 }
@@ -47,7 +53,10 @@ impl LogReader {
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
         let start = FAILED_COMMAND.captures(raw.trim());
         // What the options name is no cause.
-        let short = start.as_ref().map(|start| format!("{}QEMU failed: {}", &start["before"], &start["reason"]));
+        let short = start.as_ref().map(|start| {
+            let reason = group(start, "reason").unwrap_or("(the line breaks off)");
+            format!("{}QEMU failed: {reason}", &start["before"])
+        });
         let clean = sanitize(short.as_deref().unwrap_or(raw.trim()), MAX_LINE);
         let clean = clean.strip_prefix("# ").filter(|said| SAID_IN_COMMENT.is_match(said)).unwrap_or(&clean);
         self.forget_old(clean);
@@ -61,7 +70,8 @@ impl LogReader {
             self.not_started = group(&start, "name").map(|name| sanitize(name, 128));
             return;
         }
-        let named = start.and_then(|start| Some(sanitize(group(&start, "name")?, 128)));
+        let option = start.and_then(|start| NAME_OPTION.captures(group(&start, "command")?));
+        let named = option.and_then(|option| Some(sanitize(group(&option, "name")?, 128)));
         let guest = named.or_else(|| self.not_started.take_if(|_| !lower.is_empty()));
         let of_qemu = self.guest.is_some() || message.program == Some("QEMU");
         if (of_qemu || begins_with_vmm(&lower) || lower.starts_with("kvm"))
@@ -98,9 +108,17 @@ impl LogReader {
         if !is_single_line && !message.stamped && is_prose {
             return;
         }
+        if self.explained_s.zip(message.time_s).is_some_and(|(at, now)| now - at > f64::from(MAX_GAP_S)) {
+            self.explained = false;
+        }
         match event {
             Some(_) if is_single_line => found.push(line),
-            Some(event) => self.event(&event, &lower, line, found),
+            Some(event) => {
+                if line.kind.stops_guests() {
+                    (self.explained, self.explained_s) = (true, message.time_s);
+                }
+                self.event(&event, &lower, line, found);
+            }
             None => self.other(&message, &lower, line, found),
         }
     }
@@ -113,6 +131,7 @@ impl LogReader {
         let is_near = |(day, at): &(String, u32)| *day == now.0 && now.1.abs_diff(*at) <= MAX_GAP_S;
         if !self.written.as_ref().is_none_or(is_near) {
             (self.complaints, self.said_why) = (VecDeque::new(), false);
+            (self.start_said, self.explained) = (false, false);
         }
         self.written = Some(now);
     }
@@ -143,10 +162,12 @@ impl LogReader {
         if self.is_repeated(event, lower, &mut line) {
             return;
         }
-        // Proxmox says so of a QEMU that was killed while it started.
-        if self.killed.is_some() && lower.contains("start failed: qemu exited with code") {
+        // Proxmox says so of a QEMU that was killed while it started, or has said why it does not.
+        let of_proxmox = lower.contains("start failed: qemu ");
+        if of_proxmox && (self.killed.is_some() || std::mem::take(&mut self.start_said)) {
             return;
         }
+        self.start_said |= line.kind == LogKind::StartFailed && !of_proxmox;
         let of_kernel =
             matches!(line.kind, LogKind::KilledForMemory | LogKind::Lockup | LogKind::HungTask | LogKind::KernelBug);
         let named = line.guest.take().or_else(|| of_log_line(&line.text));
@@ -272,7 +293,7 @@ impl LogReader {
         if !(is_log && is_about || speaks_plainly && (is_log || of_manager)) || HARMLESS.is_match(lower) {
             return;
         }
-        if speaks_plainly {
+        if speaks_plainly && !self.explained {
             line.kind = LogKind::Unexplained;
         }
         line.guest.clone_from(&self.guest);
@@ -300,8 +321,8 @@ static LOG_FILE: Pattern =
     Pattern::new(r"(?:tail|cat|less|more|head|vim?|nano) .*/log/libvirt/qemu/(?P<name>[^/ ]+)\.log *$");
 /// A start that failed, with QEMU's whole command line, as Proxmox logs it.
 static FAILED_COMMAND: Pattern = Pattern::new(concat!(
-    r"^(?P<before>.{0,200}start failed: )command '/usr/bin/[^ ]+ .*?(?: -name '?(?P<name>[^', ]+).*)?",
-    "' failed: (?P<reason>.*)$",
+    "^(?P<before>.{0,200}start failed: )command '(?P<command>.*?)",
+    "(?:' failed: (?P<reason>.*))?$",
 ));
 /// What a command printed, where notes have it as a comment after the command.
 static SAID_IN_COMMENT: Pattern =
@@ -376,7 +397,7 @@ pub(super) static HARMLESS: Pattern = Pattern::new(
     |dev\ (?:fd|sr|loop)[0-9]|panic_|kernel\ command\ line|read-only\ memory
     |authentication\ failure|iommu\ perf\ counter
     |write\ protect|identify\ device\ data|failed\ to\ resume\ link|softreset\ failed
-    |accessibility\ bus|audio|alsa|slirp|spice|red_channel
+    |killed\ by\ term|accessibility\ bus|audio|alsa|slirp|spice|red_channel
     |end\ of\ file\ (?:while|from)|is\ tainted|pasid|ats\ not\ supported|ioctl\ not\ supported
     |:\ warning\ :|unsupported\ (?:option|protocol)\ |guest\ agent|unstable\ clock"#,
 );

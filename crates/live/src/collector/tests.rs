@@ -51,7 +51,7 @@ fn traced(pid: i32, key: ThreadKey, died_ns: Option<u64>, count: u64) -> TracedT
         ..AccessCell::default()
     };
     let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
-    TracedThread { key, died_ns, pid, comm: "guest".into(), vcpu: Some(0), ran_ns: None, events }
+    TracedThread { key, died_ns, pid, comm: "guest".into(), vcpu: Some(0), ran_ns: None, waited_ns: None, events }
 }
 
 struct FakeEngine(Arc<Mutex<Counted>>, EngineLevel);

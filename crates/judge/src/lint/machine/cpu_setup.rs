@@ -44,15 +44,21 @@ fn hidden(guest: &GuestContext<'_>) -> Option<Finding> {
     if guest.emulated.is_some() || !config.is_x86() {
         return None;
     }
-    let (evidence, option, confidence) = match kind {
-        GuestKind::Linux if config.kvm_hidden => (KVM_OFF, "kvm=on", Confidence::Medium),
-        GuestKind::Linux if config.hypervisor_hidden => (HYPERVISOR_OFF, "hypervisor=on", Confidence::Medium),
-        GuestKind::Unknown if config.hypervisor_hidden => (HYPERVISOR_OFF, "hypervisor=on", Confidence::Low),
+    let confidence = match kind {
+        GuestKind::Linux => Confidence::Medium,
+        GuestKind::Unknown if config.hypervisor_hidden => Confidence::Low,
         _ => return None,
     };
-    let element = if config.hypervisor_hidden { SHOW_HYPERVISOR } else { SHOW_KVM };
-    let fix = fixes::cpu::either(guest, fixes::xml(guest, element), &[option.to_owned()]);
-    Some(Finding::new(Severity::Info, confidence, vec![evidence.to_owned()], fix).saying(HIDDEN))
+    let (evidence, (elements, options)): (Vec<_>, (Vec<_>, Vec<_>)) = [
+        (config.kvm_hidden && kind == GuestKind::Linux, KVM_OFF, SHOW_KVM, "kvm=on"),
+        (config.hypervisor_hidden, HYPERVISOR_OFF, SHOW_HYPERVISOR, "hypervisor=on"),
+    ]
+    .into_iter()
+    .filter(|(is_hidden, ..)| *is_hidden)
+    .map(|(_, evidence, element, option)| (evidence.to_owned(), (element, option.to_owned())))
+    .unzip();
+    let fix = fixes::cpu::either(guest, fixes::xml(guest, elements.join("\n")), &options);
+    (!evidence.is_empty()).then(|| Finding::new(Severity::Info, confidence, evidence, fix).saying(HIDDEN))
 }
 
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -205,10 +211,10 @@ pub(super) fn contradictions(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
 
 /// A client in Proxmox's name of a system, or in the name of a guest or of a drive.
 static CLIENT_NAME: Pattern = Pattern::new("(?i-u:win(?:dows)?[ _-]?(?:7|8|10|11))(?:[^0-9]|$)");
-static SERVER_NAME: Pattern = Pattern::new("(?i-u:server|srv|200[038]|201[269]|202[25]|w2k|dc[0-9]|sql)");
+static SERVER_NAME: Pattern = Pattern::new("(?i-u:server|srv|200[038]|201[269]|202[25]|w2k|(?-u:\\b)dc[0-9]|sql)");
 
-/// Whether the guest's system is a Windows client: true where libosinfo's id says so, false where it may be a server;
-/// `None` for any other system.
+/// Whether the guest's system is a Windows client: true where libosinfo's id says so, false where it may be one by its
+/// names, or by none that a server has; `None` for any other system.
 fn client(guest: &GuestContext<'_>) -> Option<bool> {
     let Some(os) = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase()) else {
         let names: Vec<&str> = drive_files(&guest.domain.facts).into_iter().chain([guest.name()]).collect();

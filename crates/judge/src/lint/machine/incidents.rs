@@ -60,7 +60,7 @@ struct Sign {
     /// The codes of the line that it takes: suberrors of [`LogKind::InternalError`] (`KVM_INTERNAL_ERROR_…` in
     /// include/uapi/linux/kvm.h), errnos of [`LogKind::DiskError`]. Empty: any.
     codes: &'static [u64],
-    /// Words that the line names, one of them at least. Empty: any.
+    /// Words that the line names, one of them at least; `*` stands for others between. Empty: any.
     names: &'static [&'static str],
     rule: RuleId,
     event: Event,
@@ -184,7 +184,7 @@ static SIGNS: &[Sign] = &[
 ];
 
 /// What Proxmox and libvirt say of a QEMU whose main thread is busy or stuck.
-const NO_ANSWER_OF_QEMU: &[&str] = &["qmp socket", "' failed - got timeout", "acquire state change lock"];
+const NO_ANSWER_OF_QEMU: &[&str] = &["qmp socket", "qmp command '*' failed - got timeout", "acquire state change lock"];
 /// Parts of the names of functions that wait for other CPUs and their locks.
 const OTHER_CPUS: &[&str] = &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop", "spin_lock", "queued_"];
 /// The same for a change of a guest's memory map.
@@ -212,7 +212,8 @@ fn of_line(line: &LogLine) -> Option<&'static Sign> {
     });
     SIGNS.iter().filter(|sign| sign.kind == line.kind).find(|sign| {
         let is_coded = sign.codes.is_empty() || line.data.is_some_and(|code| sign.codes.contains(&code));
-        is_coded && (sign.names.is_empty() || sign.names.iter().any(|name| text.contains(name)))
+        let is_named = |name: &&str| name.split('*').all(|part| text.contains(part));
+        is_coded && (sign.names.is_empty() || sign.names.iter().any(is_named))
     })
 }
 
@@ -444,13 +445,9 @@ fn words_of(line: &LogLine) -> String {
 fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGuest) {
     let no_kvm = if rule == RuleId::NoKvm { no_kvm_cause(ctx) } else { None }.map(|cause| (Warning, cause));
     let still = stood_still(ctx);
-    let says_why = |line: &LogLine| of_line(line).is_some_and(|sign| sign.event.0 >= Warning && sign.rule != rule);
-    let is_explained = ctx.model.host.kernel_log.iter().any(says_why);
     let event = |line: &LogLine| {
         let sign = of_line(line).filter(|sign| sign.rule == rule)?;
         match line.kind {
-            // Most are consequences of what is explained.
-            LogKind::Unexplained if is_explained && sign.event.1.title == words::UNEXPLAINED.title => None,
             LogKind::NoKvm => no_kvm,
             _ if still.contains(&(line.data, second(line))) => Some((Warning, &words::STOOD_STILL)),
             _ => Some(sign.event),
@@ -500,12 +497,6 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all: &mut ByGu
             events.processes.extend(lines.iter().filter_map(|line| line.pid).map(|pid| format!("PID {pid}")));
             events.seconds.extend(lines.iter().map(|line| second(line)));
         }
-    }
-    // What QEMU itself said of its start explains Proxmox's line.
-    let is_unsaid = |incident: &Incident| incident.title == words::START_UNSAID.title;
-    let is_said = |incident: &Incident| incident.problem == words::START_FAILED.problem && !is_unsaid(incident);
-    if all.values().flat_map(|events| &events.all).any(|(_, incident, _)| is_said(incident)) {
-        all.values_mut().for_each(|events| events.all.retain(|(_, incident, _)| !is_unsaid(incident)));
     }
 }
 

@@ -131,7 +131,9 @@ fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuS
     let layout = ctx.layout(guest);
     // Helpers that may run anywhere find a free CPU, unless vCPUs keep most of them, or never give way. Where some
     // are pinned, the others were forgotten.
-    let is_tight = single.len() * 2 > ctx.map().all.len() && !ctx.map().all.is_empty()
+    let running = ctx.layouts.iter().filter(|layout| layout.running);
+    let taken = running.fold(CpuSet::new(), |all, layout| all.union(&layout.single(ctx.map())));
+    let is_tight = taken.len() * 2 > ctx.map().all.len() && !ctx.map().all.is_empty()
         || layout.helpers.iter().any(|(_, h)| h.cpus.is_some())
         || configured_severity(ctx, guest, single) > Severity::Info;
     let disturbs = |h: &HelperLayout| layout.disturbs(ctx.map(), h) && (h.cpus.is_some() || is_tight);

@@ -434,6 +434,12 @@ fn a_start_that_failed_in_proxmox_is_not_explained_by_its_options() {
     let said = "kvm: -device vfio-pci,host=01:00.0: vfio 01:00.0: failed to open /dev/vfio/1: No such file\n";
     let text = words(get(&of_log(&format!("{said}{command}exit code 1\n")), RuleId::HostErrors));
     assert!(text.contains("lspci") && !text.contains("journalctl"), "{text}");
+    let days = |day: u32, line: &str| format!("Nov {day} 10:00:00 pve pvedaemon[7]: {line}");
+    let text = words(get(&of_log(&(days(22, said) + &days(23, command) + "exit code 1\n")), RuleId::HostErrors));
+    assert!(text.contains("lspci") && text.contains("journalctl"), "two days, two failures: {text}");
+    let cut =
+        of_log("Mar 13 16:54:55 pve pve-guests[11]: start failed: command '/usr/bin/kvm -id 153 -name a -vfio>\n");
+    assert!(words(get(&cut, RuleId::HostErrors)).contains("do not say"));
 }
 
 #[test]
@@ -549,6 +555,8 @@ fn a_qemu_or_an_agent_that_does_not_answer_is_told() {
     for text in [format!("{qmp}'query-status' failed - got timeout\n"), lock.to_owned()] {
         fires(&of_log(&text), RuleId::HostErrors, Severity::Warning);
     }
+    let other = "Feb 10 02:03:11 pve1 pvestatd[15]: command 'lvs' failed - got timeout\n";
+    fires(&of_log(other), RuleId::HostErrors, Severity::Info);
     let agent = of_log(&format!("{qmp}'guest-ping' failed - got timeout\n"));
     fires(&agent, RuleId::HostErrors, Severity::Info);
     assert!(words(get(&agent, RuleId::HostErrors)).contains("qemu-guest-agent"));
@@ -560,4 +568,6 @@ fn what_follows_an_explained_failure_is_not_called_unexplained() {
     fires(&of_log(after), RuleId::HostErrors, Severity::Info);
     let killed = "Sep 12 03:12:45 hv3 kernel: Out of memory: Killed process 20311 (kvm) total-vm:34kB\n";
     silent(&of_log(&format!("{killed}{after}")), RuleId::HostErrors);
+    let weeks = format!("{killed}{}", after.replace("Sep 12", "Oct 30"));
+    fires(&of_log(&weeks), RuleId::HostErrors, Severity::Info);
 }
