@@ -242,11 +242,11 @@ mod tests {
     #[test]
     fn the_caller_of_a_lock_is_read() {
         let graph = "    89.14%  qemu-kvm  [kernel.kallsyms]  [k] _raw_spin_lock_irqsave\n            |\n            \
-            --- _raw_spin_lock_irqsave\n               |          \n               |--95.47%-- isolate_migratepages\n   \
-            \x20           |          compact_zone\n     1.59%  ksmd  [kernel.kallsyms]  [k] memcmp\n            |\n    \
+            --- _raw_spin_lock_irqsave\n               |          \n               |--95.47%-- isolate_pages\n    \
+            \x20          |          compact_zone\n     1.59%  ksmd  [kernel.kallsyms]  [k] memcmp\n        |\n    \
             \x20       --- memcmp\n                ksm_scan\n";
         let callers: Vec<_> = parse(graph).unwrap().rows.into_iter().map(|row| row.caller).collect();
-        assert_eq!(callers, [Some("isolate_migratepages".to_owned()), None]);
+        assert_eq!(callers, [Some("isolate_pages".to_owned()), None]);
     }
 
     #[test]

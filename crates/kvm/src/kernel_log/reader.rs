@@ -19,6 +19,7 @@ const MAX_GAP_S: u32 = 60;
 
 /// Reads a log line by line: a report of several lines becomes one [`LogLine`].
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct LogReader {
     block: Option<LogBlock>,
     /// The guest whose QEMU wrote the lines, from libvirt's log of it.
@@ -40,10 +41,9 @@ pub struct LogReader {
     complaints: VecDeque<String>,
     /// Whether QEMU has said why it does not start, before Proxmox reports the failed start.
     start_said: bool,
-    /// Whether something that stops a guest was reported within the last minute: other errors follow from it.
-    explained: bool,
-    /// The kernel's time of that, seconds.
-    explained_s: Option<f64>,
+    /// When something that stops a guest was reported within the last minute: other errors follow from it. Seconds of
+    /// the kernel's clock, infinite for a line without them.
+    explained: Option<f64>,
     /// The day and its second when the last line with a date was written.
     written: Option<(String, u32)>,
 }
@@ -108,14 +108,12 @@ impl LogReader {
         if !is_single_line && !message.stamped && is_prose {
             return;
         }
-        if self.explained_s.zip(message.time_s).is_some_and(|(at, now)| now - at > f64::from(MAX_GAP_S)) {
-            self.explained = false;
-        }
+        self.explained.take_if(|at| message.time_s.is_some_and(|now| now - *at > f64::from(MAX_GAP_S)));
         match event {
             Some(_) if is_single_line => found.push(line),
             Some(event) => {
                 if line.kind.stops_guests() {
-                    (self.explained, self.explained_s) = (true, message.time_s);
+                    self.explained = Some(message.time_s.unwrap_or(f64::INFINITY));
                 }
                 self.event(&event, &lower, line, found);
             }
@@ -131,7 +129,7 @@ impl LogReader {
         let is_near = |(day, at): &(String, u32)| *day == now.0 && now.1.abs_diff(*at) <= MAX_GAP_S;
         if !self.written.as_ref().is_none_or(is_near) {
             (self.complaints, self.said_why) = (VecDeque::new(), false);
-            (self.start_said, self.explained) = (false, false);
+            (self.start_said, self.explained) = (false, None);
         }
         self.written = Some(now);
     }
@@ -293,7 +291,7 @@ impl LogReader {
         if !(is_log && is_about || speaks_plainly && (is_log || of_manager)) || HARMLESS.is_match(lower) {
             return;
         }
-        if speaks_plainly && !self.explained {
+        if speaks_plainly && self.explained.is_none() {
             line.kind = LogKind::Unexplained;
         }
         line.guest.clone_from(&self.guest);

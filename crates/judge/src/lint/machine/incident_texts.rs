@@ -361,7 +361,7 @@ pub(super) const NO_ANSWER_OF_QEMU: Incident = Incident {
 pub(super) const NO_ANSWER_OF_AGENT: Incident = Incident {
     title: "The guest agent does not answer",
     problem: "guest agent is silent",
-    means: "A backup or shutdown waits for the agent in vain; after a freeze without a thaw the guest's disks stand still",
+    means: "A backup or shutdown waits for the agent in vain; after a freeze without a thaw its disks stand still",
     causes: "an agent that is not installed, not started or hung within the guest; a guest that hangs",
     next: "In the guest start qemu-guest-agent, or switch the agent off in its configuration (qm set ID --agent 0)",
     ..NO_ANSWER_OF_QEMU
