@@ -238,7 +238,7 @@ impl Description {
         // From most to least complete: the status XML, the XML of the running domain, its definition, a part of an
         // XML.
         let knows = |d: &Self| (d.xml().map(|xml| (!d.fragment, xml.pid.is_some())), d.id.is_some());
-        // Two states in one file: the later one stands below.
+        // Of two states in one file the second is the later one.
         let is_later = other.file == self.file;
         if other.xml.is_some() && (knows(&other) > knows(self) || is_later && knows(&other) == knows(self)) {
             (self.xml, self.fragment, self.id) = (other.xml, other.fragment, other.id);

@@ -28,8 +28,8 @@ const MAX_PLACES: usize = 16;
 /// Limit of the threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
 
-/// Whether events of a text have times, by those at its beginning; `None` if none is of a guest. Events cited in prose
-/// lack times.
+/// Whether events of a text have times, judged by its beginning; `None` without events about a guest. Events cited in
+/// prose lack times.
 pub(super) fn has_times(text: &str) -> Option<bool> {
     let of_guest = |line: &TraceLine| {
         line.event.starts_with("kvm_") || line.event.starts_with("sched_") && vcpu_threads(line.text).next().is_some()

@@ -57,7 +57,7 @@ fn share(row: &ProfileRow) -> f64 {
     row.with_calls.unwrap_or_default().max(row.percent)
 }
 
-/// Whether a function's name begins so, or that of the one for which it waits for a lock.
+/// Whether a function's name begins so; a function that waits for a lock counts as its caller, too.
 fn begins(row: &ProfileRow, words: &[&str]) -> bool {
     let names = [Some(&row.name), row.caller.as_ref()].into_iter().flatten().map(|name| name.trim_start_matches('_'));
     names.into_iter().any(|name| words.iter().any(|word| name.starts_with(word)))

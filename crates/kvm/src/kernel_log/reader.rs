@@ -52,7 +52,7 @@ impl LogReader {
     /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
         let start = FAILED_COMMAND.captures(raw.trim());
-        // What the options name is no cause.
+        // Words of the options would be mistaken for the cause.
         let short = start.as_ref().map(|start| {
             let reason = group(start, "reason").unwrap_or("(the line breaks off)");
             format!("{}QEMU failed: {reason}", &start["before"])
@@ -354,7 +354,7 @@ static MANAGER: Pattern = Pattern::new(
     "^(?:libvirtd|virt[a-z]+d|qm|qmeventd|pve(?:daemon|statd|scheduler|-[a-z-]+)|pacemaker[a-z-]*|\
         vdsm|nova-compute|virt-[a-z]+)$",
 );
-/// What they print on a terminal, and what the system says of their own end.
+/// What they print on a terminal, and what the system says when they end.
 static TOOL: Pattern = Pattern::new(concat!(
     r"^(?:task error: |vm [0-9]+ qmp |(?:init: )?(?:libvirtd|libvirt-bin|virtqemud)",
     r"(?:\.service: failed| main process) |libvirt: .*error :|libvirt(?:\.libvirt)?error: |internal error: [a-z]|",

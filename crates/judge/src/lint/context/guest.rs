@@ -17,7 +17,7 @@ const TOO_SHORT: &str = "too few events in too short a time for a rate";
 /// [`GuestContext::emulated`] by the command line, which may be an example and need not be the whole.
 pub(crate) const BY_COMMAND_LINE: &str = "its command line names accel=tcg, or no accelerator, which means the same";
 
-/// The same by counts of KVM's events, which a paused guest has none of either.
+/// The same by counts of KVM's events. A paused guest has no events either.
 pub(crate) const BY_NO_EVENTS: &str = "its process has none of KVM's events: KVM does not run it, or it is paused";
 /// Even an idle guest exits now and then within this time, seconds.
 const MIN_SILENCE_S: f64 = 5.0;

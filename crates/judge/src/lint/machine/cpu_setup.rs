@@ -38,7 +38,7 @@ const HOST_INSTEAD: &str = "instead, for a guest that never migrates, as with a 
     Windows runs VBS or WSL2 (msinfo32 shows it): with cpu: host its hypervisor starts, and all gets slower";
 const MIGRATES: &str = "shut the guest down and start it again; one that migrates takes x86-64-v2-AES or x86-64-v3";
 
-/// A guest that is no Windows, and from which KVM is hidden.
+/// KVM or the hypervisor hidden from a guest that does not run Windows.
 fn hidden(guest: &GuestContext<'_>) -> Option<Finding> {
     let (config, kind) = (&guest.config, guest.kind.kind);
     if guest.emulated.is_some() || !config.is_x86() {

@@ -60,7 +60,7 @@ struct Sign {
     /// The codes of the line that it takes: suberrors of [`LogKind::InternalError`] (`KVM_INTERNAL_ERROR_…` in
     /// include/uapi/linux/kvm.h), errnos of [`LogKind::DiskError`]. Empty: any.
     codes: &'static [u64],
-    /// Words that the line names, one of them at least; `*` stands for others between. Empty: any.
+    /// Words of which the line has to contain one; `*` matches any words between. Empty: any line.
     names: &'static [&'static str],
     rule: RuleId,
     event: Event,

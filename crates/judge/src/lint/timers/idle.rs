@@ -81,8 +81,8 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
-/// A table of exits can show that halts are not sleep, or that there are far too many, on any system; not what ends
-/// them.
+/// Halts that are too short to be sleep, or far too many, by a table of exits, on any system. What ends them is not in
+/// the table.
 fn short_halts(guest: &GuestContext<'_>, short_ms: f64, verdicts: &mut Verdicts) {
     let rows = || guest.domain.exits.rows.iter().filter(|row| row.idle);
     let (halts, exits) = (total(rows().map(|row| row.span.count)), guest.domain.exits.count);
