@@ -56,6 +56,13 @@ impl SchedulerCounts {
         self.ran_ns.filter(|_| self.seen && self.unseen * 50 <= self.left)
     }
 
+    /// Counts the time on a CPU that ends here.
+    fn ran(&mut self, until: u64) {
+        if let (Some(since), Some(ran)) = (self.running_since.take(), &mut self.ran_ns) {
+            *ran += until.saturating_sub(since);
+        }
+    }
+
     /// Time runnable without a CPU; `None` where no waking was traced of a thread that slept.
     fn waited_ns(&self) -> Option<u64> {
         let is_known = self.seen && (!self.slept || !self.woken_by.all().is_empty());
@@ -82,15 +89,23 @@ pub(super) struct PairedThread {
     /// Exits that the VMM served, by reason.
     userspace: BTreeMap<i32, u64>,
     migrations: Migrations,
-    scheduler: SchedulerCounts,
+    /// When it began to run, before an event of the scheduler; `None` after a gap.
+    since: Option<u64>,
+    /// `None` before an event of the scheduler.
+    scheduler: Option<Box<SchedulerCounts>>,
 }
 
 impl PairedThread {
     /// `since`: when it began to run, if it runs.
     pub fn new(pid: i32, born: u64, since: u64, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
-        let scheduler = SchedulerCounts { running_since: Some(since), ran_ns: Some(0), ..SchedulerCounts::default() };
-        Self { exact, pid, born, migrations, scheduler, ..Self::default() }
+        Self { exact, pid, born, migrations, since: Some(since), ..Self::default() }
+    }
+
+    fn scheduler(&mut self) -> &mut SchedulerCounts {
+        let (running_since, ran_ns) = (self.since, self.since.map(|_| 0));
+        let new = || Box::new(SchedulerCounts { running_since, ran_ns, ..SchedulerCounts::default() });
+        self.scheduler.get_or_insert_with(new)
     }
 
     pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) -> bool {
@@ -190,20 +205,18 @@ impl PairedThread {
             open.trusted = false;
         }
         self.settle(None);
-        (self.scheduler.woken_at, self.scheduler.preempted, self.scheduler.ran_ns) = (None, None, None);
+        self.since = None;
+        if let Some(scheduler) = &mut self.scheduler {
+            (scheduler.woken_at, scheduler.preempted, scheduler.ran_ns) = (None, None, None);
+        }
     }
 
     /// Counts the time on a CPU up to now of a thread that still runs.
     pub fn runs_until(&mut self, now: u64) {
-        let running = self.scheduler.running_since.is_some();
-        self.ran(now);
-        self.scheduler.running_since = running.then_some(now);
-    }
-
-    /// Counts the time on a CPU that ends here.
-    fn ran(&mut self, until: u64) {
-        if let (Some(since), Some(ran)) = (self.scheduler.running_since.take(), &mut self.scheduler.ran_ns) {
-            *ran += until.saturating_sub(since);
+        if let Some(scheduler) = &mut self.scheduler {
+            let running = scheduler.running_since.is_some();
+            scheduler.ran(now);
+            scheduler.running_since = running.then_some(now);
         }
     }
 
@@ -219,45 +232,49 @@ impl PairedThread {
     }
 
     pub fn waking(&mut self, time: u64, by: Task) -> bool {
-        self.scheduler.woken_at = Some(time);
-        self.scheduler.woken_by.add(by, 0);
+        let scheduler = self.scheduler();
+        scheduler.woken_at = Some(time);
+        scheduler.woken_by.add(by, 0);
         true
     }
 
     pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
-        self.scheduler.seen = true;
-        self.scheduler.left += 1;
-        self.scheduler.slept |= !runnable;
-        self.scheduler.unseen += u64::from(self.scheduler.running_since.is_none());
-        self.ran(time);
-        self.scheduler.woken_at = None;
-        self.scheduler.preempted = runnable.then_some((time, next));
+        let scheduler = self.scheduler();
+        scheduler.seen = true;
+        scheduler.left += 1;
+        scheduler.slept |= !runnable;
+        scheduler.unseen += u64::from(scheduler.running_since.is_none());
+        scheduler.ran(time);
+        scheduler.woken_at = None;
+        scheduler.preempted = runnable.then_some((time, next));
         true
     }
 
     pub fn switch_in(&mut self, time: u64) -> bool {
-        self.scheduler.seen = true;
-        self.scheduler.running_since = Some(time);
-        if let Some(since) = self.scheduler.woken_at.take() {
+        let scheduler = self.scheduler();
+        scheduler.seen = true;
+        scheduler.running_since = Some(time);
+        if let Some(since) = scheduler.woken_at.take() {
             let ns = time.saturating_sub(since);
-            self.scheduler.wakeups.add(ns);
-            self.scheduler.run_delays.add(ns);
+            scheduler.wakeups.add(ns);
+            scheduler.run_delays.add(ns);
         }
-        if let Some((since, by)) = self.scheduler.preempted.take() {
-            let ns = time.saturating_sub(since);
-            self.scheduler.preempted_by.add(by, ns);
-            self.scheduler.run_delays.add(ns);
-            if let Some(open) = &mut self.open {
-                open.parts.preempted += ns.min(time.saturating_sub(open.since));
-                // The VMM did not run meanwhile.
-                open.user_since = open.user_since.map(|user| user + ns);
-            }
+        let Some((since, by)) = scheduler.preempted.take() else { return true };
+        let ns = time.saturating_sub(since);
+        scheduler.preempted_by.add(by, ns);
+        scheduler.run_delays.add(ns);
+        if let Some(open) = &mut self.open {
+            open.parts.preempted += ns.min(time.saturating_sub(open.since));
+            // The VMM did not run meanwhile.
+            open.user_since = open.user_since.map(|user| user + ns);
         }
         true
     }
 
     pub fn snapshot(&mut self, tid: i32, names: &ReasonNames, seen: SeenKinds) -> TracedThread {
-        let [wakeups, run_delays] = [&mut self.scheduler.wakeups, &mut self.scheduler.run_delays]
+        let none = &mut SchedulerCounts::default();
+        let scheduler = self.scheduler.as_deref_mut().unwrap_or(none);
+        let [wakeups, run_delays] = [&mut scheduler.wakeups, &mut scheduler.run_delays]
             .map(take_timing)
             .map(|t| (t.count > 0).then(|| Box::new(t)));
         let mut accesses = self.accesses.take();
@@ -274,16 +291,16 @@ impl PairedThread {
             pid: self.pid,
             comm: self.comm.clone(),
             vcpu: self.vcpu,
-            ran_ns: self.scheduler.ran_ns(),
-            waited_ns: self.scheduler.waited_ns(),
+            ran_ns: scheduler.ran_ns(),
+            waited_ns: scheduler.waited_ns(),
             events: ThreadEvents {
-                exits: self.exits.take(names, SeenKinds { switches: self.scheduler.seen, ..seen }),
+                exits: self.exits.take(names, SeenKinds { switches: scheduler.seen, ..seen }),
                 accesses,
                 userspace,
                 migrations: self.migrations,
                 wakeups,
-                woken_by: self.scheduler.woken_by.all(),
-                preempted_by: self.scheduler.preempted_by.all(),
+                woken_by: scheduler.woken_by.all(),
+                preempted_by: scheduler.preempted_by.all(),
                 run_delays,
             },
         }

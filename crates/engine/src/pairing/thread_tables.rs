@@ -69,8 +69,9 @@ impl Exits {
 
     /// The cells, sorted. Extremes are reset.
     pub fn take(&mut self, names: &ReasonNames, seen: SeenKinds) -> Vec<ExitCell> {
-        let mut cells: Vec<ExitCell> =
-            self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names, seen)).collect();
+        // Most threads have few reasons: no room for more.
+        let mut cells = Vec::with_capacity(self.0.len());
+        cells.extend(self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names, seen)));
         cells.sort_unstable_by_key(|cell| (cell.isa, cell.code));
         cells
     }

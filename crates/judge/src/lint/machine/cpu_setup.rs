@@ -211,16 +211,13 @@ pub(super) fn contradictions(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
 
 /// A client in Proxmox's name of a system, or in the name of a guest or of a drive.
 static CLIENT_NAME: Pattern = Pattern::new("(?i-u:win(?:dows)?[ _-]?(?:7|8|10|11))(?:[^0-9]|$)");
-static SERVER_NAME: Pattern = Pattern::new("(?i-u:server|srv|200[038]|201[269]|202[25]|w2k|(?-u:\\b)dc[0-9]|sql)");
 
-/// Whether the guest's system is a Windows client: true where libosinfo's id says so, false where it may be one by its
-/// names, or by none that a server has; `None` for any other system.
+/// Whether the guest's system is a Windows client: true where libosinfo's id says so, false where it may be a server;
+/// `None` for any other system.
 fn client(guest: &GuestContext<'_>) -> Option<bool> {
     let Some(os) = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase()) else {
-        let names: Vec<&str> = drive_files(&guest.domain.facts).into_iter().chain([guest.name()]).collect();
-        let is_any = |pattern: &Pattern| names.iter().any(|name| pattern.is_match(name));
-        let may_be = guest.kind.windows(Confidence::Medium) && !is_any(&SERVER_NAME);
-        return (may_be || is_any(&CLIENT_NAME)).then_some(false);
+        let mut names = drive_files(&guest.domain.facts).into_iter().chain([guest.name()]);
+        return names.any(|name| CLIENT_NAME.is_match(name)).then_some(false);
     };
     match os.split_once("microsoft.com/win/") {
         Some((_, version)) => matches!(version, "7" | "8" | "8.1" | "10" | "11").then_some(true),

@@ -349,9 +349,10 @@ pub(super) const UNEXPLAINED: Incident = Incident {
     links: &["https://docs.kernel.org/admin-guide/reporting-issues.html"],
 };
 pub(super) const NO_ANSWER_OF_QEMU: Incident = Incident {
-    title: "A guest's QEMU does not answer its monitor",
+    title: "A guest's QEMU is busy or stuck: its manager waits for it",
     problem: "QEMU does not answer",
-    means: "QEMU's main thread served nobody for seconds: the guest's disks and screen stand still meanwhile",
+    means: "A command to QEMU waited for half a minute: its main thread, or a job, holds the guest, whose disks and \
+        screen may stand still meanwhile",
     causes: "storage that does not answer (NFS, Ceph, a slow target of a backup); a migration, snapshot or backup that \
         holds the guest; a QEMU that hangs in the kernel",
     next: "ps -L -o tid,stat,wchan:32,comm -p PID shows where its threads wait: D is the kernel, mostly for storage, \

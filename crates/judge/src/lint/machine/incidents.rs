@@ -178,13 +178,14 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::HostDisk, &[28], DiskErrors, (Warning, &words::DISK_FULL)),
     sign(LogKind::HostDisk, &[], DiskErrors, (Warning, &words::HOST_DISK)),
     naming(&["qmp command 'guest-"], LogKind::Unexplained, HostErrors, (Info, &words::NO_ANSWER_OF_AGENT)),
+    naming(&["acquire state change lock"], LogKind::Unexplained, HostErrors, (Info, &words::NO_ANSWER_OF_QEMU)),
     naming(NO_ANSWER_OF_QEMU, LogKind::Unexplained, HostErrors, (Warning, &words::NO_ANSWER_OF_QEMU)),
     sign(LogKind::Unexplained, &[], HostErrors, (Info, &words::UNEXPLAINED)),
     sign(LogKind::NoKvm, &[], RuleId::NoKvm, (Warning, &words::KVM_ABSENT)),
 ];
 
-/// What Proxmox and libvirt say of a QEMU whose main thread is busy or stuck.
-const NO_ANSWER_OF_QEMU: &[&str] = &["qmp socket", "qmp command '*' failed - got timeout", "acquire state change lock"];
+/// What Proxmox says of a QEMU whose main thread is busy or stuck.
+const NO_ANSWER_OF_QEMU: &[&str] = &["qmp socket", "qmp command '*' failed - got timeout"];
 /// Parts of the names of functions that wait for other CPUs and their locks.
 const OTHER_CPUS: &[&str] = &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop", "spin_lock", "queued_"];
 /// The same for a change of a guest's memory map.

@@ -11,10 +11,18 @@ const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: 
 
 pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let others = pinned_helpers(ctx);
+    let running = ctx.layouts.iter().filter(|layout| layout.running);
+    let taken = running.fold(CpuSet::new(), |all, layout| all.union(&layout.single(ctx.map())));
+    // A helper that may run anywhere finds no free CPU.
+    let is_full = taken.len() * 2 > ctx.map().all.len() && !ctx.map().all.is_empty();
     for guest in ctx.guests.iter().filter(|g| g.running()) {
         let single = ctx.layout(guest).single(ctx.map());
         let measured = helper_threads(guest).next().is_some();
-        let own = if measured { running_helpers } else { configured_helpers }(ctx, guest, &single);
+        let own = if measured {
+            running_helpers(ctx, guest, &single)
+        } else {
+            configured_helpers(ctx, guest, &single, is_full)
+        };
         for finding in [other_guests(ctx, guest, &others), own].into_iter().flatten() {
             verdicts.find_for(guest, finding);
         }
@@ -126,14 +134,12 @@ fn configured_severity(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSe
     if realtime.any(|set| set.intersects(cpus)) { Severity::Warning } else { Severity::Info }
 }
 
-/// The guest's own helpers, from the configuration alone.
-fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet) -> Option<Finding> {
+/// The guest's own helpers, from the configuration alone. `is_full`: vCPUs keep most CPUs of the host.
+fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet, is_full: bool) -> Option<Finding> {
     let layout = ctx.layout(guest);
     // Helpers that may run anywhere find a free CPU, unless vCPUs keep most of them, or never give way. Where some
     // are pinned, the others were forgotten.
-    let running = ctx.layouts.iter().filter(|layout| layout.running);
-    let taken = running.fold(CpuSet::new(), |all, layout| all.union(&layout.single(ctx.map())));
-    let is_tight = taken.len() * 2 > ctx.map().all.len() && !ctx.map().all.is_empty()
+    let is_tight = is_full
         || layout.helpers.iter().any(|(_, h)| h.cpus.is_some())
         || configured_severity(ctx, guest, single) > Severity::Info;
     let disturbs = |h: &HelperLayout| layout.disturbs(ctx.map(), h) && (h.cpus.is_some() || is_tight);

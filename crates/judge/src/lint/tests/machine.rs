@@ -319,12 +319,6 @@ fn guest_limits() {
         let report = of_file(&on(guest).first());
         assert_eq!(report.findings.iter().any(|f| f.rule == RuleId::GuestLimits), is_client, "{name}");
     }
-    for (name, may_be) in [("iobox", true), ("dc1", false), ("fileserver", false)] {
-        let hyperv = "<features><hyperv><relaxed state='on'/></hyperv></features><clock offset='localtime'/>";
-        let guest = Guest::new(name, 5).xml(&format!("<vcpu>4</vcpu>{hyperv}<cpu mode='host-model'/>"));
-        let report = of_file(&on(guest).first());
-        assert_eq!(report.findings.iter().any(|f| f.rule == RuleId::GuestLimits), may_be, "{name}");
-    }
     fires(&vcpus("http://microsoft.com/win/10", "", 0), RuleId::GuestLimits, Severity::Info);
     silent(&vcpus("http://microsoft.com/win/10", "", 8), RuleId::GuestLimits);
     silent(&vcpus("http://microsoft.com/win/2k19", "", 2), RuleId::GuestLimits);
