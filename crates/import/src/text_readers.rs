@@ -6,6 +6,7 @@ use super::gathered::{CountedGuest, Description, Gathered, is_id};
 use super::{cannot, counted, file_name, guest, kvm_stat, plain_text, trace};
 use kvm::cmdline::QemuCommand;
 use kvm::kernel_log::LogKind;
+use kvm::thread_cpus::ThreadCpus;
 use kvm::virsh_text::VirshDomain;
 use kvm::{
     CpuSet, cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, time_profile, topology_text, virsh_text,
@@ -141,7 +142,14 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
 
 fn command_lines(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     for (pid, command) in commands(file.text)? {
-        gathered.descriptions.push(Description { command: Some(Arc::new(command)), pid, ..file.description() });
+        let threads = command.held_to.as_ref().map(|cpus| ThreadCpus::all(command.vcpus().unwrap_or(1), cpus));
+        let printed = VirshDomain { threads: threads.unwrap_or_default(), ..VirshDomain::default() };
+        gathered.descriptions.push(Description {
+            command: Some(Arc::new(command)),
+            pid,
+            printed,
+            ..file.description()
+        });
     }
     Ok(())
 }

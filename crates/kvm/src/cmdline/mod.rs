@@ -123,6 +123,9 @@ pub struct QemuCommand {
     pub ballooned: Option<(String, u64)>,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
     pub append: Option<String>,
+    /// The CPUs to which a command before it (`taskset -c`, `numactl -C`) holds all its threads. Not recorded.
+    #[serde(skip)]
+    pub held_to: Option<CpuSet>,
     /// Whether options are missing: the text broke off, or dots stand for some. No recording holds such a command.
     #[serde(skip)]
     pub is_cut: bool,
@@ -236,12 +239,12 @@ pub(crate) fn shell_words(text: &str) -> Vec<String> {
 /// # Errors
 /// If it contains no QEMU program, or a number that no guest can have.
 pub fn parse_text(text: &str) -> Result<QemuCommand> {
-    let argv = find(text).context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?;
+    let (argv, held_to) = find(text).context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?;
     for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
         options::check(option.trim_start_matches('-'), value)?;
     }
     let is_cut = is_cut(text, &argv);
-    let mut command = QemuCommand { is_cut, ..parse_argv(&argv) };
+    let mut command = QemuCommand { is_cut, held_to, ..parse_argv(&argv) };
     command.device_properties.retain(|property| !is_cut || property.device != options::DEFAULT_CARD);
     if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg() {
         command.accel = Some(TCG.to_owned());
@@ -370,8 +373,14 @@ static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\
 /// A command that begins with a program or link of one's own that is called `qemu`. Elsewhere this is a word.
 static BARE_PROGRAM: Pattern = Pattern::new("^[ \t>]*(?:[$#] |sudo |exec )*(?P<command>qemu[ \t]+-.*)");
 
-/// The last QEMU command line of a text.
-fn find(text: &str) -> Option<Vec<String>> {
+/// What holds all threads of a QEMU to some CPUs.
+static HOLDS: Pattern = Pattern::new(concat!(
+    r"(?-u:\b)(?:taskset +(?:-c|--cpu-list)[ =]*|numactl(?: +-[^ ]+)*? +(?:-C *|--physcpubind[ =]))",
+    "(?P<cpus>[0-9][0-9,-]*)(?: +[^ ;&|]+){0,4}? +[^ ]*(?:qemu-system-|qemu-kvm|/kvm )",
+));
+
+/// The last QEMU command line of a text, and the CPUs that it is held to.
+fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
     let bare_json = BARE_JSON.regex()?;
     let joined = join_lines(if text.len() > MAX_TEXT { "" } else { text })?;
     let script = Some(text).filter(|text| text.contains('$') && text.len() <= MAX_SCRIPT);
@@ -383,7 +392,8 @@ fn find(text: &str) -> Option<Vec<String>> {
         let command = expanded(command, &variables, &mut room).replace("; ", " ; ");
         let mut argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
         argv.truncate(argv.iter().position(|word| COMMAND_END.is_match(word)).unwrap_or(argv.len()));
-        argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some(argv)
+        let held_to = HOLDS.captures(line).and_then(|held| CpuSet::parse(&held["cpus"]).ok());
+        argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some((argv, held_to))
     })
 }
 

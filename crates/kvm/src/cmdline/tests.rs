@@ -443,3 +443,12 @@ fn the_values_of_variables_are_bounded() {
     assert!(lengths[0] > 27_000 && lengths[0] < command.len() + MAX_SCRIPT, "{lengths:?}");
     assert_eq!(lengths[1..], [command.len(); 2]);
 }
+
+#[test]
+fn a_command_before_qemu_holds_it_to_cpus() {
+    let held = |before: &str| parse_text(&format!("{before} qemu-system-x86_64 -smp 8 -m 1G\n")).unwrap().held_to;
+    let cpus = |list: &str| Some(CpuSet::parse(list).unwrap());
+    assert_eq!(held("taskset -c 32"), cpus("32"));
+    assert_eq!(held("sudo numactl --membind=0 -C 4-7 nice -n 1"), cpus("4-7"));
+    assert_eq!(held("# taskset -c 1 ls; "), None, "another command");
+}
