@@ -228,9 +228,10 @@ mod tests {
     fn groups_have_all_processes_and_not_the_busiest_ones_only() {
         let fake = FakeProc::new();
         let own = std::process::id().cast_signed();
-        let all = || (1000..1200).chain([10, own]);
+        let many = own + 1..own + 201;
+        let all = || many.clone().chain([10, own]);
         let use_ticks = |small, big, mine| {
-            for pid in 1000..1200 {
+            for pid in many.clone() {
                 fake.process(pid, "cc1").ticks(small, 0, 0);
             }
             fake.process(10, "a) \x1b[31mb\u{202e} c\n").ticks(0, big, 0);
