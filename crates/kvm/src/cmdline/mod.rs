@@ -244,7 +244,7 @@ pub fn parse_text(text: &str) -> Result<QemuCommand> {
         options::check(option.trim_start_matches('-'), value)?;
     }
     let is_cut = is_cut(text, &argv);
-    let mut command = QemuCommand { is_cut, held_to, ..parse_argv(&argv) };
+    let mut command = QemuCommand { held_to, is_cut, ..parse_argv(&argv) };
     command.device_properties.retain(|property| !is_cut || property.device != options::DEFAULT_CARD);
     if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg() {
         command.accel = Some(TCG.to_owned());
