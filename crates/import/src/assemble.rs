@@ -210,8 +210,8 @@ fn join_by_id(mut domains: Vec<Description>) -> Vec<Description> {
         let Some(other) = same.next().filter(|_| same.next().is_none()).or_else(alone) else { continue };
         let mut asked = domains.remove(at);
         let other = if other > at { other - 1 } else { other };
-        // libvirt counts ids up, so the higher id started later, and its threads count. `merge` keeps the threads of the
-        // second description if both are in one file, else of the first.
+        // libvirt counts ids up, so the higher id started later, and its threads count. `merge` keeps those of the
+        // second description if both are in one file, else the threads of the first.
         if (asked.asked_id() > domains[other].id) == (asked.file != domains[other].file) {
             std::mem::swap(&mut asked.printed.threads, &mut domains[other].printed.threads);
         }
