@@ -109,9 +109,14 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
     text
 }
 
-/// A text without the capabilities of its host and its QEMU, which name elements of domains. Lines keep their numbers.
+/// The name of an element in a sentence: "put this into `<cpu>`".
+static CITED_TAG: Pattern = Pattern::new("`</?[A-Za-z]+>`");
+
+/// A text without the capabilities of its host and its QEMU, which name elements of domains, nor tags that sentences
+/// cite. Lines keep their numbers.
 pub fn own_text(text: &str) -> Cow<'_, str> {
-    ["capabilities", "domainCapabilities"].into_iter().fold(Cow::Borrowed(text), |text, name| {
+    let text = CITED_TAG.regex().map_or(Cow::Borrowed(text), |tag| tag.replace_all(text, ""));
+    ["capabilities", "domainCapabilities"].into_iter().fold(text, |text, name| {
         let Some(part) = slice(&text, name) else { return text };
         let end = DOMAIN_BEGINS.regex().and_then(|begins| Some(begins.find(part)?.start()));
         let part = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
@@ -440,6 +445,14 @@ mod tests {
         }
         assert!(!looks_like("<domainCapabilities><vcpu max='8'/></domainCapabilities>"));
         assert!(repair("<!DOCTYPE x><domain/>").is_none());
+    }
+
+    #[test]
+    fn a_tag_that_a_sentence_cites_opens_nothing() {
+        let text = "Into `<cpu>` put this:\n<cpu>\n<topology sockets='1' cores='5' threads='2'/>\n\
+            </cpu>\n<vcpu>10</vcpu>\n";
+        let xml = crate::domain_xml::parse(&repair(&own_text(text)).unwrap().text).unwrap();
+        assert_eq!(xml.topology.map(|topology| topology.threads), Some(2));
     }
 
     proptest! {
