@@ -6,7 +6,6 @@ use super::gathered::{CountedGuest, Description, Gathered, is_id};
 use super::{cannot, counted, file_name, guest, kvm_stat, plain_text, trace};
 use kvm::cmdline::QemuCommand;
 use kvm::kernel_log::LogKind;
-use kvm::thread_cpus::ThreadCpus;
 use kvm::virsh_text::VirshDomain;
 use kvm::{
     CpuSet, cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, time_profile, topology_text, virsh_text,
@@ -142,8 +141,7 @@ pub(super) fn read(path: &Path, head: Vec<u8>, rest: &mut dyn Read, gathered: &m
 
 fn command_lines(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     for (pid, command) in commands(file.text)? {
-        let threads = command.held_to.as_ref().map(|cpus| ThreadCpus::all(command.vcpus().unwrap_or(1), cpus));
-        let printed = VirshDomain { threads: threads.unwrap_or_default(), ..VirshDomain::default() };
+        let printed = VirshDomain { threads: command.thread_cpus(), ..VirshDomain::default() };
         gathered.descriptions.push(Description {
             command: Some(Arc::new(command)),
             pid,
@@ -189,8 +187,12 @@ fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Strin
         number.iter().for_each(|number| config.fill_number(number));
         gathered.notes.extend(config.unread.notes(&file.name));
         gathered.descriptions.push(Description {
+            printed: VirshDomain {
+                name: number.clone(),
+                threads: config.command.thread_cpus(),
+                ..VirshDomain::default()
+            },
             command: Some(Arc::new(config.command)),
-            printed: VirshDomain { name: number.clone(), threads: config.threads, ..VirshDomain::default() },
             guest_os: config.guest_os,
             ..file.description()
         });

@@ -119,13 +119,18 @@ impl Pairing {
             thread.died = Some(event.time);
             self.ended.insert(ThreadKey { tid: event.tid, born_ns: thread.born }, thread);
         }
-        // Scheduler events matter only for threads that run a guest.
-        if !event.kind.is_scheduling() {
-            self.runs_guest(event.tid, event.pid, event.time, event.time);
-        }
-        let Some(thread) = self.threads.get_mut(&event.tid) else {
-            self.overflow += u64::from(!event.kind.is_scheduling());
-            return;
+        let thread = match self.threads.get_mut(&event.tid) {
+            Some(thread) => thread,
+            // Scheduler events matter only for threads that run a guest.
+            None if event.kind.is_scheduling() => return,
+            None => {
+                self.runs_guest(event.tid, event.pid, event.time, event.time);
+                let Some(thread) = self.threads.get_mut(&event.tid) else {
+                    self.overflow += 1;
+                    return;
+                };
+                thread
+            }
         };
         let trusted = event.time >= self.gap_until;
         let (room, before) = (self.cells < MAX_CELLS + MAX_REASONS, thread.cells());

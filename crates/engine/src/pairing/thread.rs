@@ -65,7 +65,7 @@ impl SchedulerCounts {
 
     /// Time runnable without a CPU; `None` where no waking was traced of a thread that slept.
     fn waited_ns(&self) -> Option<u64> {
-        let is_known = self.seen && (!self.slept || !self.woken_by.all().is_empty());
+        let is_known = self.seen && (!self.slept || !self.woken_by.is_empty());
         is_known.then(|| self.run_delays.total_ns.unwrap_or(0))
     }
 }

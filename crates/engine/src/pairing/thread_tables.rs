@@ -196,6 +196,11 @@ impl Tasks {
         *total += ns;
     }
 
+    /// Whether none was added.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
     /// All tasks in order of thread id, then the rest.
     pub fn all(&self) -> Vec<OtherTask> {
         let task = |(task, count, ns): &(Task, u64, u64)| OtherTask {

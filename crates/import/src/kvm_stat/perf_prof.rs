@@ -4,7 +4,7 @@ use kvm::pattern::Pattern;
 use std::collections::HashMap;
 
 /// A title with columns in microseconds, for some versions with a column for the quantiles.
-const TITLES: &str = "exit_reason calls total(us) min(us) ";
+const TITLES: [&str; 4] = ["exit_reason", "calls", "total(us)", "min(us)"];
 static CLOCK: Pattern = Pattern::new(r"^[0-9]{4}-[0-9]{2}-[0-9]{2} (?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]+) *$");
 
 /// The text with each of its tables as one of `perf kvm stat live`. A thread stands for a vCPU, by its place in the
@@ -22,7 +22,7 @@ pub(super) fn as_live(text: &str) -> String {
                 live += &format!(", VCPU {}", threads.entry(*thread).or_insert(next));
             }
             live += &format!("\n{clock}\n");
-        } else if words.join(" ").starts_with(TITLES) {
+        } else if words.starts_with(&TITLES) {
             live += "VM-EXIT Samples Samples% Time% Min Time Max Time Avg time\n";
             let place = |title| words.iter().position(|word| *word == title);
             columns = place("avg(us)").zip(place("max(us)"));

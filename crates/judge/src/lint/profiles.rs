@@ -35,12 +35,10 @@ impl<'a> Rows<'a> {
 
     /// `16.5 % of the profile is WHAT: isolate_freepages_block 11.3, …`
     fn describe(&self, what: &str) -> String {
-        let named = self.rows.iter().take(NAMED).map(|row| match row.with_calls {
-            Some(all) if all > row.percent => format!("{} {} with what it calls", row.name, figure(all)),
-            _ => match &row.caller {
-                Some(caller) => format!("{} {}, mostly for {caller}", row.name, figure(row.percent)),
-                None => format!("{} {}", row.name, figure(row.percent)),
-            },
+        let named = self.rows.iter().take(NAMED).map(|row| match (row.with_calls, &row.caller) {
+            (Some(all), _) if all > row.percent => format!("{} {} with what it calls", row.name, figure(all)),
+            (_, Some(caller)) => format!("{} {}, mostly for {caller}", row.name, figure(row.percent)),
+            _ => format!("{} {}", row.name, figure(row.percent)),
         });
         let named = named.collect::<Vec<_>>().join(", ");
         format!("{} % of the profile is {what}: {named}", figure(self.percent))
@@ -59,8 +57,8 @@ fn share(row: &ProfileRow) -> f64 {
 
 /// Whether a function's name begins so; a function that waits for a lock counts as its caller, too.
 fn begins(row: &ProfileRow, words: &[&str]) -> bool {
-    let names = [Some(&row.name), row.caller.as_ref()].into_iter().flatten().map(|name| name.trim_start_matches('_'));
-    names.into_iter().any(|name| words.iter().any(|word| name.starts_with(word)))
+    let mut names = [Some(&row.name), row.caller.as_ref()].into_iter().flatten();
+    names.any(|name| words.iter().any(|word| name.trim_start_matches('_').starts_with(word)))
 }
 
 /// Functions that wait for a lock. KVM's MMU lock is a spin lock, and on x86 one for readers and writers.

@@ -12,6 +12,7 @@ use super::device_property::DeviceProperty;
 use super::domain_xml::GuestNumaCell;
 use super::limits;
 use super::pattern::{Pattern, group};
+use super::thread_cpus::ThreadCpus;
 use anyhow::{Context as _, Result};
 use regex::Captures;
 use serde::{Deserialize, Serialize};
@@ -123,7 +124,8 @@ pub struct QemuCommand {
     pub ballooned: Option<(String, u64)>,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
     pub append: Option<String>,
-    /// The CPUs to which a command before it (`taskset -c`, `numactl -C`) holds all its threads. Not recorded.
+    /// The CPUs to which `taskset -c` or `numactl -C` before it, or Proxmox's `affinity`, holds all its threads. Not
+    /// recorded.
     #[serde(skip)]
     pub held_to: Option<CpuSet>,
     /// Whether options are missing: the text broke off, or dots stand for some. No recording holds such a command.
@@ -146,6 +148,12 @@ impl QemuCommand {
     pub fn bound_nodes(&self) -> Option<CpuSet> {
         let all = self.bound_memory.values().filter(|_| self.cells.is_empty());
         all.cloned().reduce(|a, b| a.union(&b))
+    }
+
+    /// Where its threads may run, if a command before it says so.
+    pub fn thread_cpus(&self) -> ThreadCpus {
+        let held = self.held_to.as_ref().map(|cpus| ThreadCpus::all(self.vcpus().unwrap_or(1), cpus));
+        held.unwrap_or_default()
     }
 
     /// The guest's architecture, by the program's name: `x86_64`.

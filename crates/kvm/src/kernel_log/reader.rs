@@ -51,7 +51,7 @@ pub struct LogReader {
 impl LogReader {
     /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
-        let start = FAILED_COMMAND.captures(raw.trim());
+        let start = raw.contains("start failed: command '").then(|| FAILED_COMMAND.captures(raw.trim())).flatten();
         // Words of the options would be mistaken for the cause.
         let short = start.as_ref().map(|start| {
             let reason = group(start, "reason").unwrap_or("(the line breaks off)");
@@ -112,7 +112,7 @@ impl LogReader {
         match event {
             Some(_) if is_single_line => found.push(line),
             Some(event) => {
-                if line.kind.stops_guests() {
+                if event.of_guest && line.kind.stops_guests() {
                     self.explained = Some(message.time_s.unwrap_or(f64::INFINITY));
                 }
                 self.event(&event, &lower, line, found);

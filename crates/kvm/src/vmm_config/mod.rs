@@ -5,7 +5,6 @@
 use super::cmdline::{QemuCommand, parse_argv, shell_words};
 use super::cpu_set::CpuSet;
 use super::pattern::{Pattern, group};
-use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
 use super::{limits, sanitize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,8 +45,6 @@ static PLACEMENT: Pattern = Pattern::new("isolcpus=|cpuset|taskset|nohz_full=|as
 pub struct VmmConfig {
     /// The command line that it stands for.
     pub command: QemuCommand,
-    /// Where its threads may run.
-    pub threads: ThreadCpus,
     /// The guest's operating system as Proxmox names it: `win11`, `l26`.
     pub guest_os: Option<String>,
     /// Lines that could not be read, or have a number that no guest can have.
@@ -158,11 +155,9 @@ fn config(part: &Part) -> Option<VmmConfig> {
     let least = keys.get("balloon").and_then(|least| least.parse().ok()).filter(|least| *least > 0);
     config.command.ballooned = device.zip(least).map(|(device, least)| ((*device).to_owned(), least));
     config.guest_os = keys.get("ostype").map(|name| sanitize(name, 40)).filter(|name| name != "other");
-    let affinity = keys.get("affinity").and_then(|list| CpuSet::parse(list).ok()).filter(|cpus| !cpus.is_empty());
-    if let Some(cpus) = affinity {
-        // Proxmox starts QEMU under taskset, so all of its threads have this mask.
-        config.threads = ThreadCpus::all(config.command.vcpus().unwrap_or(1), &cpus);
-    }
+    let affinity = keys.get("affinity").and_then(|list| CpuSet::parse(list).ok());
+    // Proxmox starts QEMU under taskset, so all of its threads have this mask.
+    config.command.held_to = affinity.filter(|cpus| !cpus.is_empty());
     Some(config)
 }
 

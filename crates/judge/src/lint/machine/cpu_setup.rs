@@ -49,16 +49,19 @@ fn hidden(guest: &GuestContext<'_>) -> Option<Finding> {
         GuestKind::Unknown if config.hypervisor_hidden => Confidence::Low,
         _ => return None,
     };
-    let (evidence, (elements, options)): (Vec<_>, (Vec<_>, Vec<_>)) = [
+    let hidden = [
         (config.kvm_hidden && kind == GuestKind::Linux, KVM_OFF, SHOW_KVM, "kvm=on"),
         (config.hypervisor_hidden, HYPERVISOR_OFF, SHOW_HYPERVISOR, "hypervisor=on"),
-    ]
-    .into_iter()
-    .filter(|(is_hidden, ..)| *is_hidden)
-    .map(|(_, evidence, element, option)| (evidence.to_owned(), (element, option.to_owned())))
-    .unzip();
+    ];
+    let hidden: Vec<_> = hidden.into_iter().filter(|(is_hidden, ..)| *is_hidden).collect();
+    if hidden.is_empty() {
+        return None;
+    }
+    let evidence = hidden.iter().map(|part| part.1.to_owned()).collect();
+    let elements: Vec<_> = hidden.iter().map(|part| part.2).collect();
+    let options: Vec<_> = hidden.iter().map(|part| part.3.to_owned()).collect();
     let fix = fixes::cpu::either(guest, fixes::xml(guest, elements.join("\n")), &options);
-    (!evidence.is_empty()).then(|| Finding::new(Severity::Info, confidence, evidence, fix).saying(HIDDEN))
+    Some(Finding::new(Severity::Info, confidence, evidence, fix).saying(HIDDEN))
 }
 
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

@@ -357,7 +357,7 @@ pub(super) const NO_ANSWER_OF_QEMU: Incident = Incident {
         holds the guest; a QEMU that hangs in the kernel",
     next: "ps -L -o tid,stat,wchan:32,comm -p PID shows where its threads wait: D is the kernel, mostly for storage, \
         which dmesg then names. End the backup or migration that runs",
-    links: &["https://docs.kernel.org/admin-guide/reporting-issues.html"],
+    ..UNEXPLAINED
 };
 pub(super) const NO_ANSWER_OF_AGENT: Incident = Incident {
     title: "The guest agent does not answer",

@@ -567,6 +567,8 @@ fn what_follows_an_explained_failure_is_not_called_unexplained() {
     fires(&of_log(after), RuleId::HostErrors, Severity::Info);
     let killed = "Sep 12 03:12:45 hv3 kernel: Out of memory: Killed process 20311 (kvm) total-vm:34kB\n";
     silent(&of_log(&format!("{killed}{after}")), RuleId::HostErrors);
+    let other = format!("{}{after}", killed.replace("(kvm)", "(firefox)"));
+    fires(&of_log(&other), RuleId::HostErrors, Severity::Info);
     let weeks = format!("{killed}{}", after.replace("Sep 12", "Oct 30"));
     fires(&of_log(&weeks), RuleId::HostErrors, Severity::Info);
 }
