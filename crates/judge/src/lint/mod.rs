@@ -12,6 +12,7 @@ mod devices;
 mod disks;
 mod engine;
 mod fixes;
+mod incidents;
 mod jobs;
 mod links;
 mod machine;

@@ -1,6 +1,6 @@
 //! Requests of a guest's disks: those that fail, wait for a limit or fill a queue, and where their time goes.
 
-use crate::lint::machine::incidents;
+use crate::lint::incidents;
 use crate::lint::prelude::*;
 use crate::model::{DiskConfig, DiskRates, DiskTotals, HostDiskModel, addressed};
 use sample::{DomainState, ThreadKind};

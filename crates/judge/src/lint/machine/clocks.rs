@@ -44,7 +44,7 @@ fn slow_governor(governor: &str, driver: Option<&str>) -> Option<&'static str> {
 }
 
 pub(super) fn frequency(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    super::incidents::logged(ctx, verdicts);
+    crate::lint::incidents::logged(ctx, verdicts);
     match ctx.is_file() {
         true => by_files(ctx, verdicts),
         false if ctx.model.host.facts.virtualised != Some(true) => by_clocks(ctx, verdicts),

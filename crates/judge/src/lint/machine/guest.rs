@@ -161,14 +161,14 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
 }
 
 /// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
-pub(super) fn place_text(place: &ExitPlace) -> String {
+pub(in crate::lint) fn place_text(place: &ExitPlace) -> String {
     let known = |what: &str, value: Option<u64>| value.map_or(String::new(), |value| format!(", {what} {value:#x}"));
     let (address, code) = (known("address", place.address), known("error code", place.error_code));
     format!("{} at rip {:#x}{address}{code}", place.reason, place.rip)
 }
 
 /// The vCPU of a place.
-pub(super) fn vcpu_text(guest: &GuestContext<'_>, place: &ExitPlace) -> String {
+pub(in crate::lint) fn vcpu_text(guest: &GuestContext<'_>, place: &ExitPlace) -> String {
     let vcpu = guest.domain.threads.iter().find(|thread| thread.tid == place.tid);
     vcpu.map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
 }

@@ -41,7 +41,7 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         verdicts.find(ksm(vec![format!("ksmd uses {} % of a CPU", figure(percent))], Some(percent)));
     }
     profiles::memory(ctx, verdicts);
-    super::incidents::logged(ctx, verdicts);
+    crate::lint::incidents::logged(ctx, verdicts);
 }
 
 /// The finding about KSM's scan, and what it costs, percent of one CPU.

@@ -4,13 +4,13 @@ mod clocks;
 mod cpu_setup;
 mod guest;
 mod host;
-mod incident_texts;
-pub(super) mod incidents;
 mod no_kvm;
 mod unhandled_msrs;
 
+pub(super) use guest::{place_text, vcpu_text};
 pub(super) use host::ksm;
 
+use crate::lint::incidents;
 use crate::lint::prelude::*;
 use crate::lint::profiles;
 

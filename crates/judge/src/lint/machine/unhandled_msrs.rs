@@ -1,6 +1,6 @@
 //! MSRs that KVM does not have.
 
-use super::incidents;
+use crate::lint::incidents;
 use crate::lint::prelude::*;
 use kvm::kernel_log::LogKind;
 use kvm::msr;

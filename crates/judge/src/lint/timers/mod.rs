@@ -4,7 +4,7 @@ mod clocks;
 mod enlightenments;
 mod idle;
 
-use crate::lint::machine::incidents;
+use crate::lint::incidents;
 use crate::lint::prelude::*;
 
 const CLOCK_FIX: &str = "Windows: Hyper-V clock and timers, after a power cycle. Linux: the clocksource, at once";
