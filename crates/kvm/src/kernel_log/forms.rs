@@ -140,7 +140,7 @@ static IN_KVM: Pattern =
     Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 72] = [
+static FORMS: [Form; 73] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -314,6 +314,9 @@ static FORMS: [Form; 72] = [
         r"soft lockup.*stuck for (?P<n>[0-9]*)(?:.*\[(?P<task>[^\[\]]*?)(?::(?P<pid>[0-9]+))?(?:\]|$))?",
     )
     .begins(Stack),
+    // A CPU that waits for a lock that it has waits for ever: `BUG: spinlock recursion on CPU#7, CPU 3/KVM/57616`
+    form(Lockup, Task, "bug: spinlock (?:recursion|lockup suspected) on cpu#[0-9]+, (?P<task>.*)/(?P<pid>[0-9]+)")
+        .begins(Stack),
     form(Lockup, Task, "detected hard lockup|not syncing: hard lockup|rcu.*detected (?:expedited )?stall")
         .begins(Stack),
     form(Lockup, Guest, "kvm: cpu .*seems to be stuck"),

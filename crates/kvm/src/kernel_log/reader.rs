@@ -26,7 +26,7 @@ pub struct LogReader {
     guest: Option<String>,
     /// Whether the kernel of a guest wrote the log.
     pub(super) of_guest_kernel: bool,
-    /// The VMM that the OOM killer killed last. The kernel reports one kill several times.
+    /// The VMM that the kernel killed last, for want of memory or for broken memory. It reports one kill several times.
     killed: Option<i32>,
     /// Whether QEMU has said why it does not start (a failed incoming migration, no KVM), before libvirt reports the
     /// failed start.
@@ -202,6 +202,12 @@ impl LogReader {
 
     /// Whether the line repeats the current report or the last kill.
     fn is_repeated(&mut self, event: &Event, lower: &str, line: &mut LogLine) -> bool {
+        match line.kind {
+            LogKind::MemoryFailure if event.of_guest => self.killed = line.pid.or(self.killed),
+            // How the process ended that the kernel killed.
+            LogKind::Killed if line.pid.is_some() && self.killed == line.pid => return true,
+            _ => {}
+        }
         if line.kind == LogKind::KilledForMemory && event.of_guest {
             line.data = line.data.or_else(|| oom_scope(lower));
             if lower.contains("oom-kill:") && self.block.as_mut().is_some_and(|b| b.takes(lower)) {
@@ -388,6 +394,8 @@ pub(super) static HARMLESS: Pattern = Pattern::new(
     |char\ device\ redirected\ to|main_channel_link
     # Passed-through devices.
     |hiding\ ecap|vfio\ -\ user\ level|vfio_pci:\ add\ |vgaarb:\ |:\ enabling\ device|:\ resetting
+    # The XML beside the log.
+    |^</?[a-z]
     # Words of errors that mean none, and other parts of a system that are known to be loud.
     |firmware\ bug|acpi|errors=|(?:no|0|without)\ errors?|error\ (?:record|reporting|handling|recovery)
     |correct(?:ed|able)|(?:test\ wp|cache\ data|mode\ sense|read\ capacity[^\ ]*)\ failed|can't\ find\ ext

@@ -507,6 +507,7 @@ fn killed_guests_are_recognised() {
             LogKind::KilledForMemory,
             None,
         ),
+        ("[1.0] BUG: spinlock recursion on CPU#7, CPU 3/KVM/576", LogKind::Lockup, Some(576)),
         ("[1.0] qemu-system-x86[1234]: segfault at 0 ip 00007f sp 00007f error 4", LogKind::Killed, Some(1234)),
         (
             "[1.0] traps: CPU 0/KVM[1234] general protection fault ip:7f sp:7f error:0 in qemu-kvm[55+3]",
@@ -535,7 +536,8 @@ fn killed_guests_are_recognised() {
             Some(1234),
         ),
         (
-            "[1.0] Memory failure: 0x1234: Killing qemu-system-x86:1234 due to hardware memory corruption",
+            "[1.0] Memory failure: 0x1234: Killing qemu-system-x86:1234 due to hardware memory corruption\n\
+             [1.1] qemu-system-x86[1234]: segfault at 20 ip 00007f sp 00007f error 4 in qemu-system-x86_64[7f+4]",
             LogKind::MemoryFailure,
             Some(1234),
         ),
