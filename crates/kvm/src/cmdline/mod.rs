@@ -169,13 +169,11 @@ impl QemuCommand {
             && !self.machine.as_ref().is_some_and(of_other)
     }
 
-    /// Whether QEMU, with no accelerator named, emulates a PC's CPU in software: unless its name ends in `kvm`
-    /// (system/vl.c, `configure_accelerators`). A PC has KVM on almost any host; of other machines that is not known.
-    /// `host` as its CPU needs KVM, so such a command line is incomplete.
+    /// Whether QEMU, with no accelerator named, emulates the guest's CPU in software: unless its name ends in `kvm`
+    /// (system/vl.c, `configure_accelerators`). `host` as its CPU needs KVM, so such a command line is incomplete.
     fn prefers_tcg(&self) -> bool {
-        let is_pc = matches!(self.arch(), Some("x86_64" | "i386"));
         let needs_kvm = self.cpu_options.last().is_some_and(|cpu| cpu.split(',').next() == Some("host"));
-        is_pc && !needs_kvm && self.may_be_emulated() && self.memory.is_some()
+        self.arch().is_some() && !needs_kvm && self.may_be_emulated() && self.memory.is_some()
     }
 
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
@@ -277,7 +275,8 @@ fn is_cut(text: &str, argv: &[String]) -> bool {
 }
 
 /// A text with an option that a wrapped command line may lack, with options in variables, or with omissions.
-static MAY_USE_KVM: Pattern = Pattern::new(r"(?i-u)(?:enable-kvm|accel(?:=|  *)[a-z:]*kvm|\$[A-Za-z_{(@*]|\.\.\.|…)");
+static MAY_USE_KVM: Pattern =
+    Pattern::new(r#"(?i-u)(?:enable-kvm|accel(?:=|  *)[a-z:]*kvm|(?:^|[\s"'])\$[A-Za-z_{(@*])"#);
 
 /// Whether a text contains a QEMU command line.
 pub fn looks_like(text: &str) -> bool {
