@@ -22,10 +22,9 @@ pub(crate) const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' nam
 const NOT_OFFERED: &str = "not proposed, because this host does not offer it (virsh domcapabilities), and with it the \
     guest would not start; a newer kernel with CONFIG_KVM_HYPERV, or a newer QEMU, may offer it";
 /// `windows_version`, `get_hyperv_enlightenments` and `get_vm_machine` of Proxmox's PVE/QemuServer.
-const OSTYPE: &str = "win11 for Windows 11 and Server 2022 or later: Proxmox then adds these enlightenments and takes \
-    the HPET away. It also keeps the RTC in local time, unless localtime: is set, and pins a machine: without a \
-    version to an old one with another ACPI layout, unless you set its present version first (qm showcmd); shut the \
-    guest down and start it again";
+const OSTYPE: &str = "win11 for Windows 11, Server 2022 and later. Proxmox then also takes the HPET away, keeps the \
+    RTC in local time unless localtime: is set, and pins a machine without a version to an old one, unless you set \
+    its present version first (qm showcmd); shut the guest down and start it again";
 const IF_WINDOWS: &str = "If it is Windows, choose its version as the guest's OS type (ostype:) in Proxmox";
 const BOOT_SETTINGS: &str =
     "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
@@ -45,22 +44,31 @@ pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static s
 /// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V clock.
 pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
     let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "vista", "wxp", "w2k3", "w2k8", "winxp", "windowsxp"];
-    os_contains(guest, &old) && !os_contains(guest, &["2k8r2", "2k12", "2k16", "2k19", "2k22", "2k25"])
+    os_contains(guest, &old)
+        && !is_renamed(guest)
+        && !os_contains(guest, &["2k8r2", "2k12", "2k16", "2k19", "2k22", "2k25"])
+}
+
+/// Whether the guest's name says a newer Windows than its configuration may: who installs it anew can forget that.
+fn is_renamed(guest: &GuestContext<'_>) -> bool {
+    name_contains(guest.name(), &["win10", "win11", "windows10", "windows11"])
 }
 
 /// Whether the name of the guest's system, as metadata has it, contains one of these words; without metadata the name
 /// of the guest or of a drive.
 fn os_contains(guest: &GuestContext<'_>, words: &[&str]) -> bool {
     let facts = &guest.domain.facts;
-    let contains = |name: &str| {
-        let name = name.to_ascii_lowercase().replace([' ', '_', '-'], "");
-        words.iter().any(|word| name.contains(word))
-    };
     if let Some(os) = &facts.guest_os {
-        return contains(&os.value);
+        return name_contains(&os.value, words);
     }
     let mut drives = drive_files(facts).into_iter().filter(|file| !file.contains("virtio-win"));
-    contains(guest.name()) || drives.any(contains)
+    name_contains(guest.name(), words) || drives.any(|drive| name_contains(drive, words))
+}
+
+/// Whether a name contains one of these words.
+fn name_contains(name: &str, words: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase().replace([' ', '_', '-'], "");
+    words.iter().any(|word| name.contains(word))
 }
 
 /// Gives a Windows guest the Hyper-V clock and timers.
@@ -125,7 +133,8 @@ fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
     let is_named = guest.domain.facts.guest_os.as_ref().is_some_and(|os| os.value.starts_with('w'));
     let decides = guest.config.cpu_place != CpuPlace::CommandLine(2) && !guest.config.hypervisor_hidden;
-    if let Some(id) = guest.proxmox_id().filter(|_| names.contains(&hyperv::CLOCK) && decides && !is_named) {
+    let is_typed = is_named && !is_renamed(guest);
+    if let Some(id) = guest.proxmox_id().filter(|_| names.contains(&hyperv::CLOCK) && decides && !is_typed) {
         let is_sure = guest.kind.windows(Confidence::Medium);
         let change = if is_sure { command(format!("qm set {id} --ostype win10")) } else { advice(IF_WINDOWS) };
         return vec![change.needing(OSTYPE)];

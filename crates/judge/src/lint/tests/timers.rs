@@ -431,5 +431,13 @@ fn a_name_makes_a_guest_windows_with_low_confidence() {
     let fix = proxmox("-rtc base=localtime");
     assert_eq!(fix.text, "qm set 100 --ostype win10");
     let needs = fix.needs.unwrap();
-    assert!(needs.contains("local time") && needs.contains("machine:"), "{needs}");
+    assert!(needs.contains("local time") && needs.contains("pins a machine"), "{needs}");
+    // The type of an older Windows is changed where the name tells a newer one, and left where it does not.
+    let old = |name: &str| {
+        let text = "kvm -m 4G -cpu host -nic none -qmp unix:/var/run/qemu-server/100.qmp,server=on";
+        let command = Some(Arc::new(kvm::cmdline::parse_text(text).unwrap()));
+        of_file(&on(Guest::new(name, 5).os("w2k8").facts(|f| f.command = command)).first())
+    };
+    assert_eq!(get(&old("win10-vga"), RuleId::WindowsEnlightenments).fix[0].text, "qm set 100 --ostype win10");
+    silent(&old("files"), RuleId::WindowsEnlightenments);
 }
