@@ -3,6 +3,7 @@
 use super::host_work::keep_away;
 use crate::cost::{Holder, WaitShares};
 use crate::lint::prelude::*;
+use kvm::pattern::Pattern;
 use std::collections::{BTreeMap, HashSet};
 
 /// The most tasks and guests that evidence lists.
@@ -16,6 +17,12 @@ const IN_SLICE: &str = "or by `systemd-run --scope --slice=background.slice -p C
 const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
 const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd, too little free memory for \
     kswapd and kcompactd, interrupts for ksoftirqd and kworker (irqaffinity=). perf record -g -a shows it";
+
+/// Threads of the kernel, by their names in a trace, which tells no more of them.
+static KERNEL_THREAD: Pattern = Pattern::new(concat!(
+    "^(?:(?:kworker|ksoftirqd|migration|watchdog|cpuhp|irq|jbd2|xfsaild)(?:/|$)|",
+    "(?:kswapd|kcompactd)[0-9]|(?:ksmd|khugepaged|kthreadd|rcu_[a-z]+)$)",
+));
 
 pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let mut lost: BTreeMap<String, f64> = BTreeMap::new();
@@ -52,11 +59,11 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let by_guest: Vec<_> = delayed.iter().take(MAX_NAMES).map(|(_, size, g)| sized(g.name(), *size)).collect();
     let (by_task, by_guest) = (by_task.join(", "), by_guest.join(", "));
     let task = NamedTask::new(ctx, name);
-    let evidence = vec![
-        format!("guests wait {} % of a CPU for tasks of the host: {by_task}", figure(all)),
-        format!("who waits, and how long: {by_guest} % of a CPU"),
-        task.used(),
-    ];
+    let evidence = known([
+        Some(format!("guests wait {} % of a CPU for tasks of the host: {by_task}", figure(all))),
+        Some(format!("who waits, and how long: {by_guest} % of a CPU")),
+        (!ctx.is_file() || !task.pids.is_empty()).then(|| task.used()),
+    ]);
     let guests: Vec<&GuestContext<'_>> = delayed.iter().map(|d| d.2).collect();
     let is_one = most * 2.0 >= all;
     let takes = if is_one { format!("{name} takes") } else { "Tasks of the host take".into() };
@@ -103,7 +110,8 @@ impl<'a> NamedTask<'a> {
         let group = host.task_groups.iter().flatten().find(|group| group.comm == name);
         // Processes that came and went are in the group alone.
         let used = tasks.iter().map(|task| task.cpu_percent).sum::<f64>().max(group.map_or(0.0, |g| g.cpu_percent));
-        Self { name, pids, is_kernel: !tasks.is_empty() && tasks.iter().all(|task| task.kernel), used }
+        let is_kernel = tasks.iter().all(|task| task.kernel) && (!tasks.is_empty() || KERNEL_THREAD.is_match(name));
+        Self { name, pids, is_kernel, used }
     }
 
     fn pids(&self, between: &str) -> String {

@@ -1,6 +1,7 @@
 //! What the host itself does on the CPUs of pinned vCPUs, and the CPUs that are left for that.
 
 use crate::cost::Holder;
+use crate::lint::pinning::partly_pinned;
 use crate::lint::prelude::*;
 use crate::model::{CpuModel, GuestThread, HostTaskModel};
 use crate::placement::GuestPlan;
@@ -64,6 +65,7 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 }
 
 pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    partly_pinned(ctx, guest, verdicts);
     let (t, host) = (&ctx.thresholds().pinning, ctx.topology());
     let on_cpu = |cpu: u32| ctx.model.host.tasks.iter().filter(move |k| k.last_cpu == cpu);
     // Tasks, read some seconds ago, and threads that are not pinned count for the CPU on which they ran last: together

@@ -73,9 +73,12 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         (Some(argument), _) => argument.split_once(',').unwrap_or((argument, "")),
         // The other modes take no model.
         (None, Some(xml)) if xml.cpu.mode.as_deref().is_some_and(|mode| mode != "custom") => return,
-        (None, Some(xml)) => (xml.cpu.model.as_deref().unwrap_or_default(), ""),
-        (None, None) if guest.config.is_whole => ("qemu64", ""),
-        (None, None) => return,
+        // An XML without <cpu> may be an example; one with a topology alone names no model.
+        (None, Some(xml)) if xml.cpu.model.is_some() || xml.topology.is_none() => {
+            (xml.cpu.model.as_deref().unwrap_or_default(), "")
+        }
+        (None, _) if guest.config.is_whole => ("qemu64", ""),
+        (None, _) => return,
     };
     // Whoever adds AES has chosen the features.
     let by_hand = rest.split(',').any(|feature| matches!(feature, "+aes" | "aes" | "aes=on"))
@@ -98,8 +101,11 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
             fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect()
         }
     };
-    let default =
-        if argument.is_none() && xml.is_none() { ", QEMU's default: no option names another one" } else { "" };
+    let default = if argument.is_none() && xml.is_none_or(|xml| xml.cpu.model.is_none()) {
+        ", QEMU's default: nothing names another one"
+    } else {
+        ""
+    };
     let evidence = vec![format!("the CPU model is {model}{default}")];
     verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix));
 }

@@ -4,7 +4,7 @@ mod emulator;
 mod siblings;
 mod vcpus;
 
-pub(super) use vcpus::helper_name;
+pub(super) use vcpus::{helper_name, partly_pinned};
 
 use crate::lint::prelude::*;
 

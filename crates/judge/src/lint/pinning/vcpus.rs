@@ -31,7 +31,6 @@ const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpu
 pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let overlaps = faults::overlaps(ctx.map(), &ctx.layouts);
     overlaps.iter().for_each(|overlap| report(ctx, overlap, verdicts));
-    ctx.guests.iter().filter(|g| g.running()).for_each(|guest| partly_pinned(ctx, guest, verdicts));
 }
 
 /// A CPU and the vCPUs that want it.
@@ -139,12 +138,12 @@ fn users_of(ctx: &Context<'_>, shared: &SharedCpu<'_>, cpus: &CpuSet, names_gues
 }
 
 /// Some vCPUs are pinned, and the others may run on their CPUs.
-fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+pub(in crate::lint) fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
     let free: CpuSet = layout.partly_pinned(map).into_iter().collect();
     let (single, pinned, all) = (layout.single(map), layout.pins(map).count(), layout.vcpus.len());
     // As many are plugged in as are pinned: the others are off.
-    if free.is_empty() || guest.config.vcpus.is_some_and(|plugged| plugged as usize <= pinned) {
+    if free.is_empty() || !guest.running() || guest.config.vcpus.is_some_and(|plugged| plugged as usize <= pinned) {
         return;
     }
     let own = format!(
@@ -155,7 +154,7 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let title = "Some vCPUs are pinned and the others may run on their CPUs".into();
     let (problem, marks) = ("only some vCPUs pinned".into(), single.iter().map(Mark::Pcpu).collect());
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
-    verdicts.find_for(guest, Finding { title, problem, marks, ..found });
+    verdicts.find(Finding { title, problem, marks, ..found });
 }
 
 /// A guest's vCPUs that may use several isolated CPUs.

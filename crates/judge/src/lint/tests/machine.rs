@@ -272,6 +272,7 @@ fn cpu_model() {
     }
     let xml = |cpu: &str| of(Guest::new("g", 5).linux(cpu));
     fires(&xml("<cpu mode='custom'><model fallback='forbid'>qemu64</model></cpu>"), RuleId::CpuModel, Severity::Info);
+    fires(&xml("<cpu><topology sockets='1' cores='2' threads='2'/></cpu>"), RuleId::CpuModel, Severity::Info);
     silent(&xml(""), RuleId::CpuModel);
     silent(&xml("<cpu mode='host-model'/>"), RuleId::CpuModel);
     silent(&xml("<cpu mode='host-passthrough'><model>kvm64</model></cpu>"), RuleId::CpuModel);

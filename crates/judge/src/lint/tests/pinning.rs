@@ -81,7 +81,7 @@ fn overlap_from_configuration_alone() {
     );
     let right = configured(host(), vec![described("a", &pins(1, 2), 2), described("b", &pins(3, 4), 2)]);
     assert_eq!(rules(&right), Vec::<RuleId>::new(), "right pinning stays silent");
-    fires(&configured(host(), vec![described("a", &pins(1, 2), 4)]), RuleId::PinOverlap, Severity::Info);
+    fires(&configured(host(), vec![described("a", &pins(1, 2), 4)]), RuleId::PinnedNotIsolated, Severity::Info);
 }
 
 #[test]
