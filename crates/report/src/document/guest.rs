@@ -1,0 +1,266 @@
+//! A guest with its threads, its memory and its jobs.
+
+use super::disk::JsonHostDisk;
+use super::events::{
+    JsonAccess, JsonDoorbell, JsonExit, JsonInterrupt, JsonKvmEvent, JsonUserspaceExit, accesses, exits,
+};
+use crate::json::{guessed, guest_os};
+use judge::model::{
+    CpuShare, DiskRates, DomainModel, GuestConfig, GuestGuess, GuestKind, Model, NicRates, PressureModel, SinceStart,
+    ThreadModel, jobs,
+};
+use kvm::thread_name::Role;
+use kvm::topology::HostTopology;
+use sample::{Job, PmuCounters, PmuCounts};
+use std::collections::BTreeMap;
+
+objects! {
+    /// A guest.
+    pub struct JsonDomain(d: &DomainModel, m: &Model, guess: GuestGuess) {
+        /// Name: from libvirt, the command line or the process.
+        name: String = d.name().to_owned(),
+        /// UUID. `null`: unknown.
+        uuid: Option<String> = d.facts.uuid.as_ref().map(|u| u.value.clone()),
+        /// Process id of the VMM. `null`: a file that does not say.
+        pid: Option<i32> = d.facts.pid,
+        /// Number of vCPUs. `null`: unknown.
+        #[schemars(range(min = 1))]
+        vcpus: Option<u32> = Some(d.vcpu_count()).filter(|n| *n > 0),
+        /// Machine type, such as `pc-q35-7.2`. `null`: unknown.
+        machine: Option<String> = d.facts.machine.as_ref().map(|m| m.value.clone()),
+        /// Whether libvirt keeps the guest's definition when it ends; `false`: a transient domain (`virsh create`).
+        /// `null`: libvirt did not say.
+        persistent: Option<bool> = d.facts.persistent,
+        /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself; where none is
+        /// configured, the one that several hints agree on. `null`: not known.
+        guest_os: Option<String> = guest_os(&d.facts).or_else(|| guessed(&guess)),
+        /// How sure the system is: `high` (configured), `medium` (several hints agree) or `low` (few hints: `guest_os`
+        /// stays `null`). `null`: unknown, no hint.
+        #[schemars(extend("enum" = ["high", "medium", "low", null]))]
+        guest_os_confidence: Option<&'static str> = (guess.kind != GuestKind::Unknown).then_some(guess.sure.as_str()),
+        /// What the confidence rests on, a few words each.
+        guest_os_reasons: Vec<String> = guess.reasons,
+        /// `qemu`, or the VMM's command name.
+        vmm: String = d.facts.vmm.as_str().to_owned(),
+        /// `ended`: the guest ended within the interval; this is its last object, with all that it did.
+        #[schemars(extend("enum" = ["running", "paused", "ended"]))]
+        state: &'static str = d.state.as_str(),
+        /// All its threads together.
+        cpu: JsonCpuTime = JsonCpuTime::new(d.cpu),
+        /// Its threads, kernel helpers such as vhost included.
+        threads: Vec<JsonThread> = d.threads.iter().map(JsonThread::new).collect(),
+        /// Exits by reason. Only reasons that occurred. Empty where no `kvm_exit` is traced: see `userspace_exits`.
+        exits: Vec<JsonExit> = exits(d),
+        /// Accesses by address. Only those that occurred.
+        accesses: Vec<JsonAccess> = accesses(d),
+        /// Exits that the VMM served, by reason.
+        userspace_exits: Vec<JsonUserspaceExit> =
+            d.userspace.iter().map(|row| JsonUserspaceExit::new(*row, m)).collect(),
+        /// Every other `kvm:*` tracepoint, with `--kvm-events`.
+        kvm_events: Vec<JsonKvmEvent> =
+            d.kvm_events.iter().map(|(event, count)| JsonKvmEvent::new(event, *count, m)).collect(),
+        /// KVM's own statistics of the VM and its vCPUs, by KVM's names, per second.
+        counters: BTreeMap<String, f64> = d.counters.clone(),
+        /// Block devices, from the VMM's statistics.
+        disks: Vec<DiskRates> = d.disks.clone(),
+        /// What the host's block devices did for the guest. Absent: they are not timed (`--engine-detail disks`, the
+        /// Storage view).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        host_disks: Option<Vec<JsonHostDisk>> =
+            d.host_disks.as_ref().map(|all| all.iter().map(JsonHostDisk::new).collect()),
+        /// What interrupted the vCPUs, the most frequent first. Absent: it is not traced (`--engine-detail interrupts`,
+        /// a guest's page).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        interrupts: Option<Vec<JsonInterrupt>> =
+            d.interrupts.as_ref().map(|all| all.iter().map(JsonInterrupt::new).collect()),
+        /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, the most frequent first.
+        /// Absent: as for `interrupts`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        doorbells: Option<Vec<JsonDoorbell>> =
+            d.doorbells.as_ref().map(|all| all.iter().map(JsonDoorbell::new).collect()),
+        /// Migrations, block jobs, dumps and the like that run. Absent: none, or neither libvirt nor a monitor that
+        /// reports them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(min = 1))]
+        jobs: Vec<JsonJob> = d.jobs.iter().map(|job| JsonJob::new(job, d)).collect(),
+        /// Network interfaces, seen from the host's side.
+        nics: Vec<NicRates> = d.nics.clone(),
+        /// How long tasks of its cgroup waited for CPUs, disks and memory. Absent: no PSI, no cgroup of its own, or a
+        /// file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pressure: Option<PressureModel> = d.pressure,
+        /// Its memory on the host.
+        memory: JsonMemory = JsonMemory::new(d, &m.host.facts.topology),
+        /// Totals since the guest's start, from a single reading of its statistics. Absent: there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        since_start: Option<SinceStart> = d.since_start.clone(),
+    }
+
+    /// A guest's memory on the host, as last read.
+    pub struct JsonMemory(d: &DomainModel, topology: &HostTopology) {
+        /// Resident memory of the VMM, explicit huge pages not included. `null`: not read.
+        resident_bytes: Option<u64> = d.memory.resident,
+        /// Explicit huge pages of the VMM. `null`: not read.
+        hugetlb_bytes: Option<u64> = d.memory.hugetlb,
+        /// Memory of the VMM in swap. `null`: not read.
+        swap_bytes: Option<u64> = d.swap.map(|(bytes, _)| bytes),
+        /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a monitor that reports it.
+        balloon_bytes: Option<u64> = d.memory.balloon,
+        /// Transparent huge pages of the VMM, part of `resident_bytes`; read every 5 minutes. `null`: not read yet.
+        transparent_huge_bytes: Option<u64> = d.memory.transparent,
+        /// Memory by NUMA node. Empty on a host with one node, and until it was read.
+        nodes: Vec<JsonNodeMemory> = d.node_memory.iter().map(JsonNodeMemory::new).collect(),
+        /// The part on the nodes where the vCPUs ran last, percent of the memory in `nodes`. `null`: no nodes known.
+        #[schemars(range(max = 100))]
+        local_percent: Option<f64> = d.local_memory_percent(topology),
+        /// What its resctrl groups have of the last-level cache. Absent: not read (`--engine-detail counters`); the
+        /// source `resctrl` says why.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        llc_bytes: Option<u64> = d.cache.and_then(|cache| cache.occupied),
+        /// Bytes per second between that cache and memory. Absent: as above, or read once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bandwidth: Option<f64> = d.cache.and_then(|cache| cache.bandwidth()[0]),
+        /// Those of the cache's own node. Absent: as above.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        local_bandwidth: Option<f64> = d.cache.and_then(|cache| cache.bandwidth()[1]),
+    }
+
+    /// Memory of a guest on one NUMA node.
+    pub struct JsonNodeMemory(of_node: (&u32, &u64)) {
+        /// Number of the node.
+        node: u32 = *of_node.0,
+        /// Bytes on it.
+        bytes: u64 = *of_node.1,
+    }
+
+    /// CPU time of a guest's threads together.
+    pub struct JsonCpuTime(c: Option<CpuShare>) {
+        /// User time outside the guest. `null`: no earlier reading.
+        usr: Option<f64> = c.and_then(|c| c.kind(|c| c.usr)),
+        /// Kernel time. `null`: no earlier reading.
+        sys: Option<f64> = c.and_then(|c| c.kind(|c| c.sys)),
+        /// Time in the guest. `null`: no earlier reading.
+        guest: Option<f64> = c.and_then(|c| c.kind(|c| c.guest)),
+        /// Runnable but not running. `null`: no earlier reading, or a kernel without `schedstat`.
+        wait: Option<f64> = c.and_then(|c| c.wait),
+    }
+
+    /// A thread of a guest.
+    pub struct JsonThread(t: &ThreadModel) {
+        /// Thread id.
+        tid: i32 = t.tid,
+        /// The thread's name; control characters replaced.
+        comm: String = t.comm.clone(),
+        /// `emulator`: the VMM's main thread. `worker`: a helper thread of the VMM.
+        #[schemars(extend("enum" = ["vcpu", "emulator", "iothread", "vhost", "worker", "other"]))]
+        role: &'static str = t.role.as_str(),
+        /// vCPU number. `null`: not a vCPU thread, or its number is unknown.
+        vcpu: Option<u32> = t.index.filter(|_| t.role == Role::Vcpu),
+        /// Its `usr`, `sys`, `guest` and `wait`.
+        #[serde(flatten)]
+        time: JsonCpuTime = JsonCpuTime::new(t.cpu),
+        /// The CPU it ran on last. `null`: unknown.
+        cpu: Option<u32> = t.place.cpu,
+        /// CPUs it may run on, as a list: `0-3,8`. `null`: unknown.
+        affinity: Option<String> = t.place.affinity.as_ref().map(ToString::to_string),
+        /// Moves between CPUs within the interval. `null`: not traced.
+        migrations: Option<u64> = t.migrations.total,
+        /// Those to another NUMA node. `null`: not traced.
+        migrations_cross_node: Option<u64> = t.migrations.total.map(|_| t.migrations.cross_node),
+        /// Context switches within the interval because it went to sleep. `null`: unknown.
+        voluntary_switches: Option<u64> = t.growth.and_then(|growth| growth.voluntary),
+        /// Context switches within the interval because another task took the CPU. `null`: unknown.
+        involuntary_switches: Option<u64> = t.growth.and_then(|growth| growth.involuntary),
+        /// Time asleep for a disk within the interval, to read a page from swap too; counted in ticks of 10 ms. `null`:
+        /// it never did, or no delay accounting (`kernel.task_delayacct`, for guests that start then).
+        disk_wait_ms: Option<f64> = t.growth.and_then(|growth| growth.disk_wait_ns).map(|ns| ns as f64 / 1e6),
+        /// Time from woken to running, median. `null`: not traced, or never woken.
+        wakeup_p50_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.5)),
+        /// The same, 99th percentile. `null`: not traced, or never woken.
+        wakeup_p99_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.99)),
+        /// Time from woken or pre-empted to running, median. `null`: not traced, or it never waited for a CPU.
+        run_delay_p50_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.5)),
+        /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
+        run_delay_p99_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.99)),
+        /// What the CPU counted of a vCPU. Absent: not counted (`--engine-detail counters`, the Latency view); the
+        /// source `pmu` says why.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pmu: Option<JsonPmu> = t.pmu.as_ref().map(JsonPmu::new),
+    }
+
+    /// CPU counters of a vCPU.
+    pub struct JsonPmu(counters: &PmuCounters) {
+        /// In the guest.
+        guest: JsonPmuCounts = JsonPmuCounts::new(&counters.guest),
+        /// Outside it.
+        host: JsonPmuCounts = JsonPmuCounts::new(&counters.host),
+    }
+
+    /// Counts of the interval, scaled where events took turns.
+    pub struct JsonPmuCounts(counts: &PmuCounts) {
+        /// CPU cycles. `null`: never counted.
+        cycles: Option<f64> = counts.scaled(counts.cycles),
+        /// Instructions. `null`: as above, or no such event.
+        instructions: Option<f64> = counts.scaled(counts.instructions),
+        /// Instructions per cycle. `null`: as above.
+        ipc: Option<f64> = counts.ipc(),
+        /// Reads that missed the last-level cache. `null`: as for `instructions`.
+        llc_misses: Option<f64> = counts.scaled(counts.llc_misses),
+        /// Part of the thread's time in which events were counted. `null`: it did not run.
+        #[schemars(range(max = 100))]
+        counted_percent: Option<f64> = counts.counted_percent(),
+    }
+
+    /// A job of the VMM, as last read, and what the guest pays for it.
+    pub struct JsonJob(job: &Job, d: &DomainModel) {
+        /// What it does. `save` writes the guest's memory to a file.
+        #[schemars(extend("enum" = [
+            "migration", "save", "dump", "backup", "mirror", "commit", "stream", "other"
+        ]))]
+        kind: &'static str = job.kind.as_str(),
+        /// The disk or the job's id; empty if it is about the whole guest.
+        name: String = job.name.clone(),
+        /// QEMU's word for its state, such as `active`, `postcopy-active`, `running`, `ready`.
+        status: String = job.status.clone(),
+        /// Why it failed or stands still. `null`: no error.
+        error: Option<String> = job.error.clone(),
+        /// Time since its start; where it is not reported, since it was first seen.
+        elapsed_s: f64 = jobs::elapsed_s(job),
+        /// The part of its bytes that is done. `null`: not reported.
+        #[schemars(range(max = 100))]
+        progress_percent: Option<f64> = jobs::progress(job),
+        /// Bytes in all. `null`: not reported.
+        total_bytes: Option<u64> = job.total,
+        /// Bytes left; of a migration they grow again at the end of each pass. `null`: not reported.
+        remaining_bytes: Option<u64> = job.remaining,
+        /// Bytes moved per second. `null`: not known yet.
+        bytes_rate: Option<u64> = job.rate,
+        /// The most bytes per second that it may move. `null`: no limit, or not reported.
+        bytes_rate_limit: Option<u64> = job.limit,
+        /// How long it has moved nothing.
+        still_s: f64 = job.still_ns as f64 / 1e9,
+        /// Passes over the guest's memory, with the first. `null`: another job.
+        rounds: Option<u64> = job.rounds,
+        /// Bytes of memory that the guest writes per second; each page counts once a pass. `null`: not known
+        /// before the second pass.
+        dirtied_rate: Option<u64> = job.dirtied,
+        /// Whether a migration ends at this rate. `null`: another job, its first pass, or not known.
+        converges: Option<bool> = jobs::converges(job, jobs::ENDLESS_PERCENT),
+        /// How long the guest may stand still at the end. `null`: not reported.
+        downtime_limit_ms: Option<f64> = job.downtime_limit_ns.map(|ns| ns as f64 / 1e6),
+        /// How long it would stand still if the job ended now, as the VMM reckons. `null`: not reported.
+        expected_downtime_ms: Option<f64> = job.downtime_ns.map(|ns| ns as f64 / 1e6),
+        /// The part of the time in which auto-converge holds the vCPUs back. `null`: it does not.
+        throttle_percent: Option<u64> = job.throttle_percent,
+        /// Exits of the guest per second for tracked writes and memory faults. `null`: none, or not traced.
+        write_exits_rate: Option<f64> = jobs::tracked_writes(d),
+        /// Mean time of the guest's writes to its disks before the job was first seen. `null`: not known.
+        write_before_us: Option<f64> = job.write_before_ns.map(|ns| ns as f64 / 1e3),
+        /// The same now. `null`: no write, or the VMM gives no times.
+        write_mean_us: Option<f64> = jobs::writes(d).map(|(us, _)| us),
+    }
+}
+
+pub(super) fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
+    JsonDomain::new(d, m, GuestGuess::of(d, &GuestConfig::of(&d.facts)))
+}
