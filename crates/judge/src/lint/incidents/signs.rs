@@ -121,6 +121,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::Terminated, &[], GuestKilled, (Info, &texts::TERMINATED)),
     sign(LogKind::DeviceHeld, &[], HostErrors, (Warning, &texts::DEVICE_HELD)),
     naming(&["giving up", "inaccessible"], LogKind::DeviceReset, HostErrors, (Critical, &texts::DEVICE_RESET)),
+    naming(&["no available reset", "depends on group"], LogKind::DeviceReset, HostErrors, (Info, &texts::NO_RESET)),
     sign(LogKind::DeviceReset, &[], HostErrors, (Warning, &texts::DEVICE_RESET)),
     naming(OTHER_CPUS, LogKind::Lockup, HostLockup, (Critical, &texts::WAIT_FOR_CPU)),
     sign(LogKind::Lockup, &[], HostLockup, (Critical, &texts::LOCKUP)),

@@ -424,6 +424,14 @@ fn qemus_disk_errors_say_what_the_errno_means() {
 }
 
 #[test]
+fn a_device_without_a_reset_does_not_hang_in_one() {
+    let none = "qemu-system-x86_64: vfio: Cannot reset device 0000:00:14.0, no available reset mechanism.\n";
+    fires(&of_log(none), RuleId::HostErrors, Severity::Info);
+    let hangs = "[ 9.0] vfio-pci 0000:03:00.0: not ready 65535ms after FLR; giving up\n";
+    fires(&of_log(hangs), RuleId::HostErrors, Severity::Critical);
+}
+
+#[test]
 fn a_start_that_failed_in_proxmox_is_not_explained_by_its_options() {
     let command = "TASK ERROR: start failed: command '/usr/bin/kvm -id 104 -name win10,debug-threads=on -cpu \
         host,hyperv=on -device 'vfio-pci,host=01:00.0'' failed: ";
