@@ -1,8 +1,9 @@
 //! Profiles that `perf top` and `perf report` print: the share of each function in the CPU time of a host, or of each
 //! text of a tracepoint in its events.
 
-use super::pattern::{Pattern, group};
+use super::pattern::{Pattern, group, number};
 use super::sanitize;
+use std::collections::BTreeMap;
 
 /// Lines of a text that are read.
 const MAX_LINES: usize = 20_000;
@@ -99,14 +100,85 @@ impl TimeProfile {
     }
 }
 
+/// A function in a call graph of `perf report`'s screen, with its share: `- 22.06% kvm_vcpu_halt`, one without callees
+/// `  3.91% fput`. The only callee of a function is `- schedule`: it has its caller's share.
+static BRANCH: Pattern = Pattern::new(
+    r"^(?P<before> *(?P<sign>[-+] +)?)(?:(?P<percent>[0-9]{1,3}\.[0-9]+)% +)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*)[ ▒]*$",
+);
+/// Functions below each other by which a call graph without any row is one.
+const MIN_DEPTH: usize = 3;
+
+/// A call graph from callers to callees.
+#[derive(Default)]
+struct CallGraph {
+    /// The functions that the next line may be called by, the outermost first: where the name begins, the share, the
+    /// part of it in callees that are shown, whether nothing says that it has others.
+    open: Vec<(usize, f64, f64, bool, String)>,
+    deepest: usize,
+    /// Own share, and share with callees, by function.
+    functions: BTreeMap<String, (f64, f64)>,
+}
+
+impl CallGraph {
+    /// Reads a line, if it is one of a call graph.
+    fn line(&mut self, line: &str) -> bool {
+        let Some(found) = BRANCH.captures(line) else { return false };
+        let (Some(before), Some(name)) = (group(&found, "before"), group(&found, "name")) else { return false };
+        let column = before.len();
+        self.close(column);
+        let caller = self.open.last().map(|open| open.1);
+        let Some(share) = number(&found, "percent").or(caller).filter(|share| *share <= caller.unwrap_or(100.0)) else {
+            return false;
+        };
+        if let Some(caller) = self.open.last_mut() {
+            caller.2 += share;
+        }
+        self.open.push((column, share, 0.0, group(&found, "sign").is_none(), name.to_owned()));
+        self.deepest = self.deepest.max(self.open.len());
+        true
+    }
+
+    /// Closes the functions that begin at this column or behind it.
+    fn close(&mut self, column: usize) {
+        while let Some((_, share, in_callees, is_leaf, name)) = self.open.pop_if(|open| open.0 >= column) {
+            // What a closed branch calls is not shown.
+            let own = if is_leaf || in_callees > 0.0 { (share - in_callees).max(0.0) } else { 0.0 };
+            let is_recursion = self.open.iter().any(|open| open.4 == name);
+            let sums = self.functions.entry(name).or_default();
+            sums.0 += own;
+            sums.1 += if is_recursion { 0.0 } else { share };
+        }
+    }
+
+    /// The functions as rows.
+    fn into_rows(mut self) -> impl Iterator<Item = ProfileRow> {
+        self.close(0);
+        let row = |(name, (own, all)): (String, (f64, f64))| ProfileRow {
+            percent: own,
+            with_calls: Some(all.min(100.0)),
+            name,
+            ..ProfileRow::default()
+        };
+        self.functions.into_iter().map(row)
+    }
+}
+
 /// Reads the profile of a text: `   9.14%  [kernel]  [k] vmx_vmexit`, under a heading with `Overhead` or `Children`
 /// (tools/perf/ui/hist.c in the kernel's sources), also without it. Within a profile shares fall: a larger one begins
 /// the next. Of several, one of a host's time comes first, then one of exits, then the one of most samples, then the
 /// longest: an excerpt often comes before the whole.
 pub fn parse(text: &str) -> Option<TimeProfile> {
     let (mut all, mut of_tasks, mut is_sure) = (vec![TimeProfile::default()], false, false);
-    let mut before = "";
+    let (mut before, mut graph) = ("", CallGraph::default());
     for line in text.lines().take(MAX_LINES) {
+        // Below a function with one share, a call graph goes from callees to callers.
+        let goes_down = |row: &ProfileRow| row.with_calls.is_some() || row.exit_reason().is_some();
+        let to_callees = all.last().and_then(|profile| profile.rows.last()).is_none_or(goes_down);
+        if to_callees && !of_tasks && graph.line(line) {
+            continue;
+        }
+        is_sure |= graph.deepest >= MIN_DEPTH;
+        add(&mut all, std::mem::take(&mut graph));
         let called = std::mem::replace(&mut before, line).trim_start_matches([' ', '\t', '|']);
         let lock = called.strip_prefix("---").map(str::trim).filter(|name| name.contains("_lock"));
         if let Some(row) = all.last_mut().and_then(|profile| profile.rows.last_mut())
@@ -140,6 +212,8 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
             profile.rows.push(row);
         }
     }
+    is_sure |= graph.deepest >= MIN_DEPTH;
+    add(&mut all, graph);
     let rank = |profile: &TimeProfile| {
         let of_exits = profile.is_of_exits() || profile.is_of_returns();
         (profile.is_of_host_time(), of_exits, profile.samples, profile.rows.len(), profile.event.is_some())
@@ -150,6 +224,20 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
     best.others = others;
     best.rows.sort_by(|a, b| b.percent.total_cmp(&a.percent));
     Some(best)
+}
+
+/// Adds the functions of a call graph that have no row. A profile of exits has none.
+fn add(all: &mut Vec<TimeProfile>, graph: CallGraph) {
+    let of_exits = |profile: &TimeProfile| profile.rows.iter().any(|row| row.exit_reason().is_some());
+    if !graph.open.is_empty() && all.len() < MAX_ROWS && all.last().is_some_and(of_exits) {
+        all.push(TimeProfile::default());
+    }
+    let Some(profile) = all.last_mut() else { return };
+    for row in graph.into_rows() {
+        if profile.rows.len() < MAX_ROWS && !profile.rows.iter().any(|known| known.name == row.name) {
+            profile.rows.push(row);
+        }
+    }
 }
 
 /// The number of `# Samples: 55K`.
@@ -233,10 +321,34 @@ mod tests {
     fn of_two_shares_a_functions_own_one_counts() {
         let tree = "-   97.34%     0.50%  CPU 0/KVM        cloud-hypervisor    [.] start\n   - 97.32% __GI___ioctl\n\
             +   97.32%    60.00%  CPU 0/KVM  [kvm_intel]  [k] vmx_vcpu_run\n";
-        assert_eq!(rows(tree), [(60.0, "vmx_vcpu_run".into()), (0.5, "start".into())]);
+        let own: Vec<_> = [(60.0, "vmx_vcpu_run"), (0.5, "start"), (0.0, "__GI___ioctl")].into();
+        assert_eq!(rows(tree), own.into_iter().map(|(own, name)| (own, name.to_owned())).collect::<Vec<_>>());
         let profile = parse(tree).unwrap();
         assert_eq!(profile.rows[0].task.as_deref(), Some("CPU 0/KVM"));
         assert_eq!(profile.rows[0].with_calls, Some(97.32));
+    }
+
+    #[test]
+    fn functions_of_a_call_graph_have_shares_with_and_without_callees() {
+        let graph = "  - 30.00% kvm_vcpu_ioctl\n     - kvm_arch_vcpu_ioctl_run\n        - 22.00% kvm_vcpu_halt\n           \
+            - 12.00% kvm_vcpu_check_block\n                7.00% ktime_get\n             3.00% ktime_get\n        + 4.00% \
+            vmx_vcpu_run   ▒\n";
+        let of = |text: &str| {
+            let rows = parse(text).unwrap().rows;
+            move |name: &str| rows.iter().find(|row| row.name == name).map(|row| (row.percent, row.with_calls.unwrap()))
+        };
+        let row = of(graph);
+        assert_eq!(row("kvm_vcpu_halt"), Some((7.0, 22.0)));
+        assert_eq!(row("ktime_get"), Some((10.0, 10.0)));
+        assert_eq!(row("kvm_vcpu_check_block"), Some((5.0, 12.0)));
+        assert_eq!(row("kvm_arch_vcpu_ioctl_run"), Some((4.0, 30.0)), "the only callee has its caller's share");
+        assert_eq!(row("vmx_vcpu_run"), Some((0.0, 4.0)), "what it calls is not shown");
+        // Beside exits it is a profile of its own, and below a function without callees' time it shows callers.
+        let both = format!("  90.0%  reason EXTERNAL_INTERRUPT rip 0x9c info 0 0\n\n{graph}");
+        assert_eq!((of(&both)("kvm_vcpu_halt"), parse(&both).unwrap().others), (Some((7.0, 22.0)), 1));
+        let callers = format!("-  86.1%  [kernel]  [k] _raw_spin_lock\n{graph}   1.0%  [kvm]  [k] vmx_vmexit\n");
+        assert_eq!(rows(&callers).len(), 2);
+        assert_eq!(parse("- 50.00% of_all\n   - 20% idle\n- it_depends\n"), None, "a list");
     }
 
     #[test]

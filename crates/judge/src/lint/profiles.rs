@@ -92,13 +92,76 @@ const POLLS: Prose = Prose { title: "Halt polling takes much of the host's own C
 pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
     let polling = Rows::of(profile, |row| begins(row, &POLLING));
-    let all = Rows::of(profile, |row| begins(row, &POLLING) || POLLED.is_match(&row.name));
+    let mut all = Rows::of(profile, |row| begins(row, &POLLING) || POLLED.is_match(&row.name));
+    let with_calls = |name: &str| profile.rows.iter().find(|row| row.name == name).map_or(0.0, share);
+    // Since Linux 5.17 what kvm_vcpu_halt calls is polling, but for kvm_vcpu_block, which sleeps.
+    all.percent = all.percent.max(with_calls("kvm_vcpu_halt") - with_calls("kvm_vcpu_block"));
     if polling.percent >= ctx.thresholds().machine.profile
         && ctx.thresholds().scheduling.halt_poll.of(all.percent).is_some()
     {
         let evidence = vec![all.describe("halt polling")];
         let look_at = "look at: /sys/module/kvm/parameters/halt_poll_ns";
         verdicts.find(find(profile, evidence, look_at, super::scheduling::less_polling(), POLLS));
+    }
+}
+
+/// Functions that run the guests of a guest (`arch/x86/kvm/svm/nested.c`, `arch/x86/kvm/vmx/nested.c`), and none of
+/// those that ask whether there are any.
+static NESTED: Pattern = Pattern::new(concat!(
+    "^(?:nested_svm_(?:vmexit|vmrun|exit_|simple_vmexit)|enter_svm_guest_mode|vmrun_interception|",
+    "handle_vm(?:launch|resume|read|write|ptrld)$|nested_vmx_(?:vmexit|run|enter_non_root|reflect_vmexit)|prepare_vmcs(?:02|12)|",
+    "sync_vmcs02_to_vmcs12)",
+));
+const NESTED_WHY: &str = "A guest is a hypervisor. Each exit of its guests causes several exits here, and where KVM \
+    changes page tables for them, all vCPUs of the guest wait for one lock";
+const NESTED_FIX: &str = "Run the inner guests on this host. In Windows the cause is VBS, WSL2 or Docker Desktop. Else \
+    try a newer host kernel (locks), and fewer vCPUs";
+
+/// A guest with guests of its own, by KVM's functions for these.
+pub(super) fn nested(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let Some(profile) = of_host(ctx) else { return };
+    let all = Rows::with_calls(profile, |row| NESTED.is_match(&row.name));
+    if all.percent >= ctx.thresholds().machine.profile {
+        let evidence = vec![all.describe("KVM's work for the guests of a guest")];
+        let prose = Prose { title: "A guest runs guests of its own", problem: "", why: NESTED_WHY };
+        let look_at = "look at: perf kvm stat live, for the exits of each guest";
+        verdicts.find(find(profile, evidence, look_at, vec![fixes::advice(NESTED_FIX)], prose));
+    }
+}
+
+/// Functions of QEMU's translator (`tcg/`, `accel/tcg/`).
+static TRANSLATES: Pattern = Pattern::new(
+    "^(?:tcg_(?:gen|opt|out|reg)|tb_(?:gen_code|lookup|htable_lookup|find)|helper_lookup_tb_ptr|cpu_tb_exec)",
+);
+
+/// A guest that QEMU emulates, by the functions of its translator.
+pub(super) fn translated(ctx: &Context<'_>) -> Option<String> {
+    let profile = of_host(ctx)?;
+    let is_in_qemu = |row: &ProfileRow| row.object.as_ref().is_some_and(|object| object.contains("qemu"));
+    let all = Rows::of(profile, |row| TRANSLATES.is_match(&row.name) && is_in_qemu(row));
+    (all.percent >= ctx.thresholds().machine.profile).then(|| all.describe("QEMU's translation of the guest's code"))
+}
+
+/// Functions of KVM in which the host serves an interrupt that stopped a guest (`arch/x86/kvm/vmx/vmx.c`).
+const INTERRUPTED: [&str; 4] =
+    ["vmx_do_interrupt", "handle_external_interrupt_irqoff", "vmx_handle_external_intr", "vmx_handle_exit_irqoff"];
+/// The share of a profile from which they are many, percent; the tick of a busy host takes a few.
+const MANY_INTERRUPTS: f64 = 20.0;
+const INTERRUPTED_WHY: &str = "An interrupt that arrives on a CPU while it runs a guest is served there first, with \
+    what the kernel does after it (softirq), such as receiving packets. The guest waits";
+
+/// Interrupts of the host that take the time of vCPU threads.
+pub(super) fn interrupts(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let Some(profile) = of_host(ctx) else { return };
+    let all = Rows::with_calls(profile, |row| begins(row, &INTERRUPTED));
+    if all.percent >= MANY_INTERRUPTS {
+        let work = Rows::with_calls(profile, |row| row.name.ends_with("_action") || row.name.ends_with("_poll"));
+        let mut evidence = vec![all.describe("interrupts of the host that stop a guest")];
+        evidence.extend((!work.rows.is_empty()).then(|| work.describe("what these do")));
+        let prose =
+            Prose { title: "Interrupts of the host take the time of vCPU threads", problem: "", why: INTERRUPTED_WHY };
+        let fix = super::scheduling::fewer_interrupts();
+        verdicts.find(find(profile, evidence, "look at: /proc/softirqs, twice", fix, prose));
     }
 }
 

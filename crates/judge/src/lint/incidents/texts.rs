@@ -546,7 +546,7 @@ pub(in crate::lint) const DEVICE_RESET: Incident = Incident {
 pub(in crate::lint) const NO_RESET: Incident = Incident {
     title: "A passed-through device cannot be reset when its guest starts or restarts",
     problem: "device without a reset",
-    means: "QEMU found no way to reset the device by itself, so the guest gets it as it was left; many work all the same",
+    means: "QEMU found no way to reset the device by itself, so the guest gets it as it was left; many work so",
     causes: "a device without a function level reset (FLR) that shares its slot or bus with others",
     next: "Nothing while it works. If it fails after a restart of the guest: pass through all devices of its slot \
         (its other functions, .0 to .7), or power the host off",

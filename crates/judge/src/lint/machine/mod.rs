@@ -147,7 +147,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
         links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
     }),
-    Rule::new(RuleId::NestedGuest, Behaviour(guest::nested), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::NestedGuest, Profiled(guest::nested, profiles::nested), Hold::USUAL).described(RuleDoc {
         sees: "the guest runs guests of its own",
         problem: "runs guests of its own",
         why: "The guest is a hypervisor. Each exit of its guests causes several exits here",

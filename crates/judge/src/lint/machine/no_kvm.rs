@@ -3,6 +3,7 @@
 use crate::lint::context::guest::{BY_COMMAND_LINE, BY_NO_EVENTS};
 use crate::lint::incidents::{self, texts};
 use crate::lint::prelude::*;
+use crate::lint::profiles;
 
 const TITLE: &str = texts::KVM_UNUSED.title;
 const FOREIGN: &str = "KVM runs only guests of the host's own architecture; others take many times as long";
@@ -49,6 +50,12 @@ pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let libvirt = fixes::libvirt_advice(change).needing(fixes::POWER_CYCLE);
         found.fix.extend(fixes::either(guest, libvirt, by_hand));
         verdicts.find_for(guest, found);
+    }
+    let by_profile = profiles::translated(ctx).filter(|_| ctx.guests.iter().all(|guest| guest.emulated.is_none()));
+    if let Some(shown) = by_profile {
+        let fix = [texts::KVM_UNUSED.next, FOREIGN].map(fixes::advice).into();
+        let found = Finding::new(Severity::Info, Confidence::High, vec![shown], fix);
+        verdicts.find(Finding { title: TITLE.into(), ..found });
     }
     incidents::logged(ctx, verdicts);
 }

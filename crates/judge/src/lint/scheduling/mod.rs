@@ -2,7 +2,7 @@
 
 mod vcpus;
 
-pub(super) use vcpus::less_polling;
+pub(super) use vcpus::{fewer_interrupts, less_polling};
 
 use crate::lint::prelude::*;
 use crate::lint::profiles;
@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Pins, fewer vCPUs or less load on the guest's CPUs; without wait, the program inside the guest",
         links: &[links::KERNEL_PARAMETERS, links::SCHED_STATS],
     }),
-    Rule::new(RuleId::HostInterrupts, Behaviour(vcpus::interrupts), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::HostInterrupts, Profiled(vcpus::interrupts, profiles::interrupts), Hold::USUAL).described(RuleDoc {
         sees: "interrupts of the host stop the guest far more often than its tick",
         problem: "host interrupts stop it",
         why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to \

@@ -321,7 +321,11 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         exits.describe(guest, "host interrupts", "in the running guest"),
         tick.unwrap_or_else(|| "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into()),
     ];
+    verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fewer_interrupts()).caused_by(exits));
+}
+
+/// What shows the host's interrupts, and routes them elsewhere.
+pub(in crate::lint) fn fewer_interrupts() -> Vec<Fix> {
     let show = fixes::command(SHOW_INTERRUPTS).needing("shows which interrupts arrive on the guest's CPUs");
-    let fix = vec![show, fixes::advice(ROUTE_INTERRUPTS)];
-    verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fix).caused_by(exits));
+    vec![show, fixes::advice(ROUTE_INTERRUPTS)]
 }

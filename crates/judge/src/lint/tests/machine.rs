@@ -163,6 +163,21 @@ fn functions_of_a_profile_tell_polling_shadow_paging_and_memory() {
 }
 
 #[test]
+fn functions_of_a_profile_tell_inner_guests_translation_and_interrupts() {
+    let nested = "+ 41.7% 0.1% qemu-kvm [kernel] [k] nested_svm_vmexit\n+ 22.2% 0.1% qemu-kvm [kernel] [k] x\n";
+    fires(&profiled(nested), RuleId::NestedGuest, Severity::Info);
+    silent(&profiled(&nested.replace("nested_svm_vmexit", "nested_svm_check_permissions")), RuleId::NestedGuest);
+    let tcg = "8.9% qemu-system-aar qemu-system-aarch64 [.] helper_lookup_tb_ptr\n";
+    fires(&profiled(&format!("{tcg}0.1% [kernel] [k] x\n")), RuleId::NoKvm, Severity::Info);
+    silent(&profiled(&format!("{tcg}0.1% [kernel] [k] x\n").replace("8.9", "0.9")), RuleId::NoKvm);
+    let interrupts = "- 96.0% kvm_vcpu_ioctl\n   - 79.8% vmx_handle_exit_irqoff\n      - 67.1% net_rx_action\n";
+    let report = profiled(interrupts);
+    fires(&report, RuleId::HostInterrupts, Severity::Info);
+    assert!(get(&report, RuleId::HostInterrupts).evidence[1].contains("net_rx_action 67.1"));
+    silent(&profiled(&interrupts.replace("79.8", "9.8").replace("67.1", "7.1")), RuleId::HostInterrupts);
+}
+
+#[test]
 fn functions_of_a_profile_tell_accesses_that_the_vmm_serves() {
     let calls = "63.8% [k] arch_exit_to_user_mode_prepare.isra.0 [kernel.kallsyms]\n1.9% [k] vmx_vmexit [kvm_intel]\n";
     let mmio = format!("{calls}0.9% [k] complete_emulated_mmio [kvm]\n0.7% [k] write_mmio [kvm]\n");
