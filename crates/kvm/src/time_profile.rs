@@ -330,9 +330,15 @@ mod tests {
 
     #[test]
     fn functions_of_a_call_graph_have_shares_with_and_without_callees() {
-        let graph = "  - 30.00% kvm_vcpu_ioctl\n     - kvm_arch_vcpu_ioctl_run\n        - 22.00% kvm_vcpu_halt\n           \
-            - 12.00% kvm_vcpu_check_block\n                7.00% ktime_get\n             3.00% ktime_get\n        + 4.00% \
-            vmx_vcpu_run   ▒\n";
+        let graph = concat!(
+            "  - 30.00% kvm_vcpu_ioctl\n",
+            "     - kvm_arch_vcpu_ioctl_run\n",
+            "        - 22.00% kvm_vcpu_halt\n",
+            "           - 12.00% kvm_vcpu_check_block\n",
+            "                7.00% ktime_get\n",
+            "             3.00% ktime_get\n",
+            "        + 4.00% vmx_vcpu_run   ▒\n",
+        );
         let of = |text: &str| {
             let rows = parse(text).unwrap().rows;
             move |name: &str| rows.iter().find(|row| row.name == name).map(|row| (row.percent, row.with_calls.unwrap()))

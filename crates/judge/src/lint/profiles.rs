@@ -109,7 +109,8 @@ pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// those that ask whether there are any.
 static NESTED: Pattern = Pattern::new(concat!(
     "^(?:nested_svm_(?:vmexit|vmrun|exit_|simple_vmexit)|enter_svm_guest_mode|vmrun_interception|",
-    "handle_vm(?:launch|resume|read|write|ptrld)$|nested_vmx_(?:vmexit|run|enter_non_root|reflect_vmexit)|prepare_vmcs(?:02|12)|",
+    "handle_vm(?:launch|resume|read|write|ptrld)$|prepare_vmcs(?:02|12)|",
+    "nested_vmx_(?:vmexit|run|enter_non_root|reflect_vmexit)|",
     "sync_vmcs02_to_vmcs12)",
 ));
 const NESTED_WHY: &str = "A guest is a hypervisor. Each exit of its guests causes several exits here, and where KVM \

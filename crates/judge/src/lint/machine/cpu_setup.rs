@@ -80,9 +80,12 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         (None, _) if guest.config.is_whole => ("qemu64", ""),
         (None, _) => return,
     };
-    // Whoever adds AES has chosen the features.
-    let by_hand = rest.split(',').any(|feature| matches!(feature, "+aes" | "aes" | "aes=on"))
-        || xml.is_some_and(|xml| xml.cpu.features.contains_key("aes"));
+    let adds = |name: &str| {
+        rest.split(',').any(|feature| feature.trim_start_matches('+').trim_end_matches("=on") == name)
+            || xml.is_some_and(|xml| xml.cpu.features.contains_key(name))
+    };
+    // Whoever adds these has chosen the features.
+    let by_hand = ["sse4.2", "sse4_2", "avx", "avx2"].into_iter().any(adds);
     if !MINIMAL.contains(&model) || by_hand || !guest.config.is_x86() || !uses_kvm(guest) {
         return;
     }
@@ -106,7 +109,8 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     } else {
         ""
     };
-    let evidence = vec![format!("the CPU model is {model}{default}")];
+    let aes = if adds("aes") { "; AES is added to it, SSE4 and AVX are not" } else { "" };
+    let evidence = vec![format!("the CPU model is {model}{default}{aes}")];
     verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix));
 }
 

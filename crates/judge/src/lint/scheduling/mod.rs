@@ -6,6 +6,7 @@ pub(super) use vcpus::{fewer_interrupts, less_polling};
 
 use crate::lint::prelude::*;
 use crate::lint::profiles;
+use vcpus::interrupts;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::PauseLoops, Behaviour(vcpus::pauses), Hold::USUAL).described(RuleDoc {
@@ -18,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Pins, fewer vCPUs or less load on the guest's CPUs; without wait, the program inside the guest",
         links: &[links::KERNEL_PARAMETERS, links::SCHED_STATS],
     }),
-    Rule::new(RuleId::HostInterrupts, Profiled(vcpus::interrupts, profiles::interrupts), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::HostInterrupts, Profiled(interrupts, profiles::interrupts), Hold::USUAL).described(RuleDoc {
         sees: "interrupts of the host stop the guest far more often than its tick",
         problem: "host interrupts stop it",
         why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to \

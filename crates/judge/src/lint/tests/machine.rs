@@ -275,13 +275,13 @@ fn started(command: &str) -> Guest {
 #[test]
 fn cpu_model() {
     let of = |guest: Guest| judge(&on(guest.vcpus(1, |v, t| t.on(v))).model());
-    for command in ["-enable-kvm -cpu kvm64,-vme", "-accel kvm -m 2G", "-enable-kvm -cpu host -cpu qemu64"] {
+    for command in ["-enable-kvm -cpu kvm64,+aes", "-accel kvm -m 2G", "-enable-kvm -cpu host -cpu qemu64"] {
         let report = of(started(&format!("qemu-system-x86_64 {command} -name g")));
         fires(&report, RuleId::CpuModel, Severity::Info);
         assert!(get(&report, RuleId::CpuModel).fix[0].text.starts_with("-cpu host"), "{command}");
     }
     for command in
-        ["-enable-kvm -cpu host", "-accel tcg", "-m 2G", "-enable-kvm -cpu kvm64,+aes", "-accel kvm -m 2G ..."]
+        ["-enable-kvm -cpu host", "-accel tcg", "-m 2G", "-enable-kvm -cpu kvm64,+aes,+avx", "-accel kvm -m 2G ..."]
     {
         silent(&of(started(&format!("qemu-system-x86_64 -name g {command}"))), RuleId::CpuModel);
     }
