@@ -253,7 +253,9 @@ fn completes(domain: &Description, nameless: &Description) -> bool {
     let has_both_commands = domain.command.is_some() && nameless.command.is_some();
     let by_hand = nameless.command.as_ref().is_some_and(|command| !command.by_libvirt && !command.is_cut);
     let is_other = by_hand && domain.xml.is_some() && !domain.fragment;
-    let is_as_large = || domain.vcpus().zip(nameless.vcpus()).is_none_or(|(a, b)| a == b);
+    // What a command printed of a domain may be cut after the first vCPUs.
+    let is_cut = |shown, all| domain.xml.is_none() && shown < all && domain.file == nameless.file;
+    let is_as_large = || domain.vcpus().zip(nameless.vcpus()).is_none_or(|(a, b)| a == b || is_cut(a, b));
     !has_both_xml && !has_both_commands && !is_other && is_as_large()
 }
 

@@ -315,6 +315,16 @@ fn vcpus_listed_before_a_change_are_left_out() {
     assert_eq!(affinities(2).1, 0, "the pins have drifted");
 }
 
+#[test]
+fn a_part_of_an_xml_is_of_the_domain_whose_list_is_cut() {
+    let pins =
+        "<vcpu>3</vcpu>\n<cputune>\n<vcpupin vcpu='0' cpuset='0'/>\n<vcpupin vcpu='1' cpuset='1'/>\n</cputune>\n";
+    let cut = vcpuinfo("79", [0, 1]);
+    assert_eq!(import(&[("a", &format!("```\n{pins}```\n\n{cut}"))]).sample.domains.len(), 1);
+    let larger = pins.replace(">3<", ">1<");
+    assert_eq!(import(&[("a", &format!("```\n{larger}```\n\n{cut}"))]).sample.domains.len(), 2);
+}
+
 /// `virsh vcpuinfo` of two vCPUs on these CPUs of a host with four.
 fn vcpuinfo(domain: &str, cpus: [usize; 2]) -> String {
     let vcpu = |(vcpu, cpu): (usize, usize)| {

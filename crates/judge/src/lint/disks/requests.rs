@@ -30,6 +30,8 @@ const SINCE_START: &str = "since the guest's start";
 
 /// The mean of fewer requests since a guest's start says little.
 const MIN_REQUESTS: f64 = 1000.0;
+/// The same of flushes, which are rare; with fewer than `MIN_REQUESTS` they are an info.
+const MIN_FLUSHES: f64 = 20.0;
 
 const SHOW_DEVICE: &str = "look at: iostat -x 1 on the host, which shows how much of that the device takes";
 
@@ -102,7 +104,8 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 fn flushed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let slow = since_start(guest).filter_map(|disk| {
         let (count, us) = (disk.flushes? as f64, disk.flush_mean_us?);
-        let severity = ctx.thresholds().disks.flush_us.of(us).filter(|_| count >= MIN_REQUESTS)?;
+        let severity = ctx.thresholds().disks.flush_us.of(us).filter(|_| count >= MIN_FLUSHES)?;
+        let severity = if count < MIN_REQUESTS { Severity::Info } else { severity };
         Some((severity, us, (disk, figure(count))))
     });
     let Some((severity, us, (disk, count))) = worst_of(slow) else { return };

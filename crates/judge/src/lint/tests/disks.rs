@@ -143,7 +143,8 @@ fn requests_since_the_start() {
     fires(&flushes(5000, 300_000.0), RuleId::DiskFlushes, Severity::Warning);
     fires(&flushes(5000, 40_000.0), RuleId::DiskFlushes, Severity::Info);
     silent(&flushes(5000, 8_000.0), RuleId::DiskFlushes);
-    silent(&flushes(50, 300_000.0), RuleId::DiskFlushes);
+    fires(&flushes(50, 300_000.0), RuleId::DiskFlushes, Severity::Info);
+    silent(&flushes(10, 300_000.0), RuleId::DiskFlushes);
     let reads = |iotune, us| read(iotune, DiskTotals { reads: 5000, read_mean_us: Some(us), ..DiskTotals::default() });
     let report = reads("", 40_000.0);
     fires(&report, RuleId::SlowStorage, Severity::Warning);
