@@ -164,20 +164,23 @@ impl<'a> GuestContext<'a> {
     }
 }
 
+/// Whether KVM's exits or entries of a process were counted for long enough, and there was none.
+fn is_silent(domain: &DomainModel, seconds: Option<f64>) -> bool {
+    let is_counted = ["kvm_exit", "kvm_entry"].iter().any(|name| domain.kvm_events.contains_key(*name));
+    let is_of_process = domain.facts.pid.is_some() && domain.threads.is_empty();
+    let is_long = seconds.is_some_and(|seconds| seconds >= MIN_SILENCE_S);
+    let nothing = domain.kvm_events.values().all(|n| *n == 0) && domain.counters.values().all(|rate| *rate <= 0.0);
+    is_counted && is_of_process && is_long && nothing
+}
+
 /// See [`GuestContext::emulated`].
 fn emulation(domain: &DomainModel, seconds: Option<f64>) -> Option<&'static str> {
     let facts = &domain.facts;
     let is_tcg = |command: &QemuCommand| command.accel.as_deref() == Some(TCG);
     // Whatever a configuration says, KVM has served this guest.
     let has_exits = domain.exits.count > 0 || !domain.userspace.is_empty() || !domain.accesses.is_empty();
-    let events = &domain.kvm_events;
-    let is_silent = ["kvm_exit", "kvm_entry"].iter().any(|name| events.contains_key(*name))
-        && events.values().all(|count| *count == 0)
-        && domain.counters.values().all(|rate| *rate <= 0.0)
-        && facts.pid.is_some()
-        && domain.threads.is_empty()
-        && seconds.is_some_and(|seconds| seconds >= MIN_SILENCE_S);
-    if has_exits || !(is_silent || domain.counters.is_empty() && events.is_empty()) {
+    let is_silent = is_silent(domain, seconds);
+    if has_exits || !(is_silent || domain.counters.is_empty() && domain.kvm_events.is_empty()) {
         return None;
     }
     let xml = facts.xml.as_ref().map(|xml| &*xml.value);
