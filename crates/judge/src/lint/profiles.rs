@@ -146,6 +146,9 @@ pub(super) fn translated(ctx: &Context<'_>) -> Option<String> {
 /// Functions of KVM in which the host serves an interrupt that stopped a guest (`arch/x86/kvm/vmx/vmx.c`).
 const INTERRUPTED: [&str; 4] =
     ["vmx_do_interrupt", "handle_external_interrupt_irqoff", "vmx_handle_external_intr", "vmx_handle_exit_irqoff"];
+/// What the kernel does in an interrupt and after it (`kernel/softirq.c`, `kernel/irq/handle.c`).
+static HANDLED: Pattern =
+    Pattern::new("^_*(?:handle_softirqs|do_softirq|[a-z_]+_action|blk_done_softirq|handle_irq_event)$");
 /// The share of a profile from which they are many, percent; the tick of a busy host takes a few.
 const MANY_INTERRUPTS: f64 = 20.0;
 const INTERRUPTED_WHY: &str = "An interrupt that arrives on a CPU while it runs a guest is served there first, with \
@@ -155,10 +158,12 @@ const INTERRUPTED_WHY: &str = "An interrupt that arrives on a CPU while it runs 
 pub(super) fn interrupts(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
     let all = Rows::with_calls(profile, |row| begins(row, &INTERRUPTED));
-    if all.percent >= MANY_INTERRUPTS {
-        let work = Rows::with_calls(profile, |row| row.name.ends_with("_action") || row.name.ends_with("_poll"));
-        let mut evidence = vec![all.describe("interrupts of the host that stop a guest")];
-        evidence.extend((!work.rows.is_empty()).then(|| work.describe("what these do")));
+    let work = Rows::with_calls(profile, |row| HANDLED.is_match(&row.name));
+    // Where the CPU has no counters to sample by, the guest's own time is charged to the place after its exit, which
+    // calls nothing.
+    if all.percent.min(2.0 * work.percent) >= MANY_INTERRUPTS {
+        let what = [(all, "interrupts of the host that stop a guest"), (work, "what these do")];
+        let evidence = what.into_iter().map(|(rows, what)| rows.describe(what)).collect();
         let prose =
             Prose { title: "Interrupts of the host take the time of vCPU threads", problem: "", why: INTERRUPTED_WHY };
         let fix = super::scheduling::fewer_interrupts();
