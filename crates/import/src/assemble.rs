@@ -253,8 +253,12 @@ fn completes(domain: &Description, nameless: &Description) -> bool {
     let has_both_commands = domain.command.is_some() && nameless.command.is_some();
     let by_hand = nameless.command.as_ref().is_some_and(|command| !command.by_libvirt && !command.is_cut);
     let is_other = by_hand && domain.xml.is_some() && !domain.fragment;
-    // What a command printed of a domain may be cut after the first vCPUs.
-    let is_cut = |shown, all| domain.xml.is_none() && shown < all && domain.file == nameless.file;
+    // What a command printed of a domain may be cut after the first vCPUs; what it shows is as the XML has it.
+    let shown = &domain.printed.threads.vcpus;
+    let as_pinned =
+        || nameless.xml().is_some_and(|xml| shown.iter().all(|(v, cpus)| xml.vcpu_pins.get(v) == Some(cpus)));
+    let is_list = domain.xml.is_none() && domain.command.is_none() && !shown.is_empty();
+    let is_cut = |shown, all| is_list && shown < all && domain.file == nameless.file && as_pinned();
     let is_as_large = || domain.vcpus().zip(nameless.vcpus()).is_none_or(|(a, b)| a == b || is_cut(a, b));
     !has_both_xml && !has_both_commands && !is_other && is_as_large()
 }

@@ -103,7 +103,7 @@ impl TimeProfile {
 /// A function in a call graph of `perf report`'s screen, with its share: `- 22.06% kvm_vcpu_halt`, one without callees
 /// `  3.91% fput`. The only callee of a function is `- schedule`: it has its caller's share.
 static BRANCH: Pattern = Pattern::new(
-    r"^(?P<before> *(?P<sign>[-+] +)?)(?:(?P<percent>[0-9]{1,3}\.[0-9]+)% +)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*)[ ▒]*$",
+    r"^(?P<before> *(?P<sign>[-+] +)?)(?:(?P<percent>[0-9]{1,3}\.[0-9]+)% +)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*|0x[0-9a-f]+|\[[a-z.]+\])[ ▒◆█▮]*$",
 );
 /// Functions below each other by which a call graph without any row is one.
 const MIN_DEPTH: usize = 3;
@@ -111,6 +111,10 @@ const MIN_DEPTH: usize = 3;
 /// A call graph from callers to callees.
 #[derive(Default)]
 struct CallGraph {
+    /// The largest share that it can have.
+    limit: f64,
+    /// Whether a function has more than its caller: shares are of the caller's then.
+    is_relative: bool,
     /// The functions that the next line may be called by, the outermost first: where the name begins, the share, the
     /// part of it in callees that are shown, whether nothing says that it has others.
     open: Vec<(usize, f64, f64, bool, String)>,
@@ -127,13 +131,12 @@ impl CallGraph {
         let column = before.len();
         self.close(column);
         let caller = self.open.last().map(|open| open.1);
-        let Some(share) = number(&found, "percent").or(caller).filter(|share| *share <= caller.unwrap_or(100.0)) else {
-            return false;
-        };
+        let Some(share) = number(&found, "percent").or(caller) else { return false };
+        self.is_relative |= share > caller.unwrap_or(self.limit);
         if let Some(caller) = self.open.last_mut() {
             caller.2 += share;
         }
-        self.open.push((column, share, 0.0, group(&found, "sign").is_none(), name.to_owned()));
+        self.open.push((column, share, 0.0, group(&found, "sign").is_none(), sanitize(name, 120)));
         self.deepest = self.deepest.max(self.open.len());
         true
     }
@@ -150,8 +153,8 @@ impl CallGraph {
         }
     }
 
-    /// The functions as rows.
-    fn into_rows(mut self) -> impl Iterator<Item = ProfileRow> {
+    /// The functions as rows, the largest first.
+    fn into_rows(mut self) -> Vec<ProfileRow> {
         self.close(0);
         let row = |(name, (own, all)): (String, (f64, f64))| ProfileRow {
             percent: own,
@@ -159,7 +162,9 @@ impl CallGraph {
             name,
             ..ProfileRow::default()
         };
-        self.functions.into_iter().map(row)
+        let mut rows: Vec<_> = self.functions.into_iter().filter(|_| !self.is_relative).map(row).collect();
+        rows.sort_by(|a, b| b.with_calls.unwrap_or(0.0).total_cmp(&a.with_calls.unwrap_or(0.0)));
+        rows
     }
 }
 
@@ -170,15 +175,20 @@ impl CallGraph {
 pub fn parse(text: &str) -> Option<TimeProfile> {
     let (mut all, mut of_tasks, mut is_sure) = (vec![TimeProfile::default()], false, false);
     let (mut before, mut graph) = ("", CallGraph::default());
+    // Functions of call graphs, with the place of their profile.
+    let mut called: Vec<(usize, ProfileRow)> = Vec::new();
     for line in text.lines().take(MAX_LINES) {
         // Below a function with one share, a call graph goes from callees to callers.
         let goes_down = |row: &ProfileRow| row.with_calls.is_some() || row.exit_reason().is_some();
-        let to_callees = all.last().and_then(|profile| profile.rows.last()).is_none_or(goes_down);
-        if to_callees && !of_tasks && graph.line(line) {
+        let above = all.last().and_then(|profile| profile.rows.last());
+        if graph.open.is_empty() {
+            graph.limit = above.and_then(|row| row.with_calls).unwrap_or(100.0);
+        }
+        if above.is_none_or(goes_down) && !of_tasks && graph.line(line) {
             continue;
         }
         is_sure |= graph.deepest >= MIN_DEPTH;
-        add(&mut all, std::mem::take(&mut graph));
+        take(&mut all, std::mem::take(&mut graph), &mut called);
         let called = std::mem::replace(&mut before, line).trim_start_matches([' ', '\t', '|']);
         let lock = called.strip_prefix("---").map(str::trim).filter(|name| name.contains("_lock"));
         if let Some(row) = all.last_mut().and_then(|profile| profile.rows.last_mut())
@@ -213,7 +223,15 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
         }
     }
     is_sure |= graph.deepest >= MIN_DEPTH;
-    add(&mut all, graph);
+    take(&mut all, graph, &mut called);
+    for (at, row) in called {
+        if let Some(profile) = all.get_mut(at)
+            && profile.rows.len() < MAX_ROWS
+            && !profile.rows.iter().any(|known| known.name == row.name)
+        {
+            profile.rows.push(row);
+        }
+    }
     let rank = |profile: &TimeProfile| {
         let of_exits = profile.is_of_exits() || profile.is_of_returns();
         (profile.is_of_host_time(), of_exits, profile.samples, profile.rows.len(), profile.event.is_some())
@@ -226,18 +244,17 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
     Some(best)
 }
 
-/// Adds the functions of a call graph that have no row. A profile of exits has none.
-fn add(all: &mut Vec<TimeProfile>, graph: CallGraph) {
+/// Keeps the functions of a call graph for their profile: those that have a row count by that. A profile of exits has
+/// none.
+fn take(all: &mut Vec<TimeProfile>, graph: CallGraph, called: &mut Vec<(usize, ProfileRow)>) {
+    if graph.deepest == 0 || called.len() >= MAX_ROWS * MAX_ROWS {
+        return;
+    }
     let of_exits = |profile: &TimeProfile| profile.rows.iter().any(|row| row.exit_reason().is_some());
-    if !graph.open.is_empty() && all.len() < MAX_ROWS && all.last().is_some_and(of_exits) {
+    if all.len() < MAX_ROWS && all.last().is_some_and(of_exits) {
         all.push(TimeProfile::default());
     }
-    let Some(profile) = all.last_mut() else { return };
-    for row in graph.into_rows() {
-        if profile.rows.len() < MAX_ROWS && !profile.rows.iter().any(|known| known.name == row.name) {
-            profile.rows.push(row);
-        }
-    }
+    called.extend(graph.into_rows().into_iter().take(MAX_ROWS).map(|row| (all.len() - 1, row)));
 }
 
 /// The number of `# Samples: 55K`.

@@ -9,7 +9,7 @@ mod tables;
 
 pub(super) use tables::{find_tables, looks_like};
 
-use kvm::exit_reason::{self, NOT_SHOWN};
+use kvm::exit_reason::{self, ESTIMATED, NOT_SHOWN};
 use kvm::{Isa, Space, sanitize};
 use sample::{AccessCell, ExitCell, MissingExtreme, ThreadEvents, Timing};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,8 @@ fn add_up(tables: &[&PrintedTable]) -> TableCounters {
             && let Some(mut rest) = rows_not_shown(table)
         {
             rest.total_ns = rest.total_ns.filter(|_| !guest_times);
-            cells.entry(RowKey::Reason(NOT_SHOWN.into(), None)).or_default().merge(&rest, MissingExtreme::Unknown);
+            let name = if table.total.is_some() { NOT_SHOWN } else { ESTIMATED };
+            cells.entry(RowKey::Reason(name.into(), None)).or_default().merge(&rest, MissingExtreme::Unknown);
         }
         if table.rows.is_empty() && table.total.is_none() {
             let why = "it is cut off, or its numbers do not have perf's format (12.5, not 12,5)";

@@ -94,8 +94,11 @@ pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let polling = Rows::of(profile, |row| begins(row, &POLLING));
     let mut all = Rows::of(profile, |row| begins(row, &POLLING) || POLLED.is_match(&row.name));
     let with_calls = |name: &str| profile.rows.iter().find(|row| row.name == name).map_or(0.0, share);
-    // Since Linux 5.17 what kvm_vcpu_halt calls is polling, but for kvm_vcpu_block, which sleeps.
-    all.percent = all.percent.max(with_calls("kvm_vcpu_halt") - with_calls("kvm_vcpu_block"));
+    // Since Linux 5.17 what kvm_vcpu_halt calls is polling, but for kvm_vcpu_block and schedule, which sleep.
+    if with_calls("kvm_vcpu_check_block") > 0.0 {
+        let sleeps = with_calls("kvm_vcpu_block").max(with_calls("schedule"));
+        all.percent = all.percent.max(with_calls("kvm_vcpu_halt") - sleeps);
+    }
     if polling.percent >= ctx.thresholds().machine.profile
         && ctx.thresholds().scheduling.halt_poll.of(all.percent).is_some()
     {
@@ -108,7 +111,7 @@ pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// Functions that run the guests of a guest (`arch/x86/kvm/svm/nested.c`, `arch/x86/kvm/vmx/nested.c`), and none of
 /// those that ask whether there are any.
 static NESTED: Pattern = Pattern::new(concat!(
-    "^(?:nested_svm_(?:vmexit|vmrun|exit_|simple_vmexit)|enter_svm_guest_mode|vmrun_interception|",
+    "^_*(?:nested_svm_(?:vmexit|vmrun|exit_|simple_vmexit)|enter_svm_guest_mode|vmrun_interception|",
     "handle_vm(?:launch|resume|read|write|ptrld)$|prepare_vmcs(?:02|12)|",
     "nested_vmx_(?:vmexit|run|enter_non_root|reflect_vmexit)|",
     "sync_vmcs02_to_vmcs12)",

@@ -2,7 +2,7 @@
 
 use super::earlier::GuestPair;
 use super::total;
-use kvm::exit_reason::{self, NOT_SHOWN, ReasonNames};
+use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
 use sample::{ExitCell, MissingExtreme, Timing, growth, sum_of_known};
 use std::cmp::Reverse;
@@ -89,7 +89,10 @@ impl ExitTable {
 
     /// The reason with most time that is not idle; by count if times are not known.
     pub fn top(&self) -> Option<&ExitRow> {
-        self.rows.iter().filter(|r| !r.idle && r.reason != NOT_SHOWN).max_by_key(|r| (r.span.total_ns, r.span.count))
+        self.rows
+            .iter()
+            .filter(|r| !r.idle && !exit_reason::is_left_out(&r.reason))
+            .max_by_key(|r| (r.span.total_ns, r.span.count))
     }
 
     /// The vCPUs' own time in all of them but idle ones, percent of one CPU.
@@ -135,7 +138,7 @@ impl ExitTable {
             r.time_percent = r.span.total_ns.zip(total_ns).and_then(|(t, all)| share(t, all));
             r.work_percent = r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));
         }
-        let key = |r: &ExitRow| (r.reason == NOT_SHOWN, r.idle, Reverse((r.span.total_ns, r.span.count)));
+        let key = |r: &ExitRow| (exit_reason::is_left_out(&r.reason), r.idle, Reverse((r.span.total_ns, r.span.count)));
         rows.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.reason.cmp(&b.reason)));
         Self { rows, count, total_ns, work_ns }
     }
@@ -196,6 +199,7 @@ fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kvm::exit_reason::NOT_SHOWN;
 
     #[test]
     fn what_a_cut_table_leaves_out_comes_last() {

@@ -173,7 +173,11 @@ impl QemuCommand {
     /// (system/vl.c, `configure_accelerators`). `host` as its CPU needs KVM, so such a command line is incomplete.
     fn prefers_tcg(&self) -> bool {
         let needs_kvm = self.cpu_options.last().is_some_and(|cpu| cpu.split(',').next() == Some("host"));
-        self.arch().is_some() && !needs_kvm && self.may_be_emulated() && self.memory.is_some()
+        // Other machines than these have no KVM anywhere.
+        let has_kvm = self.arch().is_some_and(|arch| {
+            ["x86_64", "i386", "aarch64", "arm", "ppc64", "s390x", "riscv64", "loongarch64"].contains(&arch)
+        });
+        has_kvm && !needs_kvm && self.may_be_emulated() && self.memory.is_some()
     }
 
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
@@ -275,8 +279,10 @@ fn is_cut(text: &str, argv: &[String]) -> bool {
 }
 
 /// A text with an option that a wrapped command line may lack, with options in variables, or with omissions.
-static MAY_USE_KVM: Pattern =
-    Pattern::new(r#"(?i-u)(?:enable-kvm|accel(?:=|  *)[a-z:]*kvm|(?:^|[\s"'])\$[A-Za-z_{(@*])"#);
+static MAY_USE_KVM: Pattern = Pattern::new(concat!(
+    r#"(?i-u)(?:enable-kvm|accel(?:=|  *)[a-z:]*kvm|(?:^|[\s"'])\$[A-Za-z_{(@*]"#,
+    r"|-(?:machine|M|accel)[ =][!-~]*\$|(?:^|\n)[ \t]*(?:#[ -~]*)?(?:\.\.\.|…))",
+));
 
 /// Whether a text contains a QEMU command line.
 pub fn looks_like(text: &str) -> bool {
@@ -393,7 +399,13 @@ fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
     let script = Some(text).filter(|text| text.contains('$') && text.len() <= MAX_SCRIPT);
     let (variables, mut room) = (variables(script.unwrap_or_default()), MAX_SCRIPT);
     joined.lines().rev().find_map(|line| {
-        let before = line.split_inclusive(char::is_whitespace).take_while(|word| !is_program(word.trim()));
+        // `$QEMU -m 4G`
+        let is_variable = |word: &str| {
+            let name = word.trim_matches(['"', '$', '{', '}']);
+            word.contains('$') && variables.get(name).is_some_and(|value| is_program(value))
+        };
+        let begins = |word: &str| is_program(word) || is_variable(word);
+        let before = line.split_inclusive(char::is_whitespace).take_while(|word| !begins(word.trim()));
         let bare = BARE_PROGRAM.captures(line).and_then(|found| group(&found, "command"));
         let command = bare.or_else(|| line.get(before.map(str::len).sum()..))?;
         let command = expanded(command, &variables, &mut room).replace("; ", " ; ");

@@ -303,6 +303,9 @@ fn qemu_emulates_where_a_whole_command_line_names_no_kvm() {
         "qemu-system-x86_64 -m 2G $ACCEL -hda disk.img",
         "qemu-system-x86_64 -m 2G \"${options[@]}\" -hda disk.img",
         "qemu-system-x86_64 -m 2G ... -hda disk.img",
+        "qemu-system-x86_64 -m 2G -machine q35,$ACCEL -hda disk.img",
+        "qemu-system-x86_64 -m 2G \\\n  -smp 2 \\\n  # … the accelerator …\n  -hda disk.img",
+        "qemu-system-m68k -m 64",
         "qemu-system-x86_64 -m 2G -readconfig vm.cfg",
         "qemu-system-x86_64 -m 2G -chardev",
         "qemu-system-x86_64 -m 2G -device virtio-net-pci,",
@@ -331,6 +334,8 @@ fn variables_of_a_script_are_expanded() {
         (command.name.unwrap(), command.smp.cpus)
     };
     assert_eq!(read("vm=\"Windows-10\"\nexport CPUS=4"), ("Windows-10".into(), Some(4)));
+    let program = "QEMU=/bin/qemu-system-x86_64\ncp -f a b &&\n\"$QEMU\" -name web -smp 2 -m 1G\n";
+    assert_eq!(parse_text(program).unwrap().name.as_deref(), Some("web"));
     assert_eq!(read("vm=$(hostname)\nCPUS=4\nCPUS=8"), ("$vm".into(), None));
 }
 

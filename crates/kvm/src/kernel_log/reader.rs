@@ -26,8 +26,10 @@ pub struct LogReader {
     guest: Option<String>,
     /// Whether the kernel of a guest wrote the log.
     pub(super) of_guest_kernel: bool,
-    /// The VMM that the kernel killed last, for want of memory or for broken memory. It reports one kill several times.
+    /// The VMM that the OOM killer killed last. The kernel reports one kill several times.
     killed: Option<i32>,
+    /// The VMM that the kernel killed last for broken memory.
+    broken: Option<i32>,
     /// Whether QEMU has said why it does not start (a failed incoming migration, no KVM), before libvirt reports the
     /// failed start.
     said_why: bool,
@@ -129,7 +131,7 @@ impl LogReader {
         let is_near = |(day, at): &(String, u32)| *day == now.0 && now.1.abs_diff(*at) <= MAX_GAP_S;
         if !self.written.as_ref().is_none_or(is_near) {
             (self.complaints, self.said_why) = (VecDeque::new(), false);
-            (self.start_said, self.explained) = (false, None);
+            (self.start_said, self.explained, self.broken) = (false, None, None);
         }
         self.written = Some(now);
     }
@@ -203,9 +205,11 @@ impl LogReader {
     /// Whether the line repeats the current report or the last kill.
     fn is_repeated(&mut self, event: &Event, lower: &str, line: &mut LogLine) -> bool {
         match line.kind {
-            LogKind::MemoryFailure if event.of_guest => self.killed = line.pid.or(self.killed),
+            LogKind::MemoryFailure if event.of_guest => self.broken = line.pid,
             // How the process ended that the kernel killed.
-            LogKind::Killed if line.pid.is_some() && self.killed == line.pid => return true,
+            LogKind::Killed if line.pid.is_some() && self.broken.take_if(|pid| line.pid == Some(*pid)).is_some() => {
+                return true;
+            }
             _ => {}
         }
         if line.kind == LogKind::KilledForMemory && event.of_guest {

@@ -1,6 +1,7 @@
 //! What a guest made KVM and its VMM do: exits, accesses, events, interrupts, doorbells.
 
 use judge::model::{AccessRow, DomainModel, DoorbellModel, ExitRow, ExitTable, InjectionModel, Model};
+use kvm::exit_reason::ESTIMATED;
 use kvm::userspace_exit;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -181,7 +182,9 @@ objects! {
 
 pub(super) fn exits(d: &DomainModel) -> Vec<JsonExit> {
     let of_vcpus = d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows);
-    with_vcpus(&d.exits.rows, of_vcpus, |r| &r.reason).map(|row| JsonExit::new(row, &d.exits)).collect()
+    // An estimate is no count; it is in the base of the shares alone.
+    let rows = with_vcpus(&d.exits.rows, of_vcpus, |r| &r.reason).filter(|row| row.reason != ESTIMATED);
+    rows.map(|row| JsonExit::new(row, &d.exits)).collect()
 }
 
 pub(super) fn accesses(d: &DomainModel) -> Vec<JsonAccess> {

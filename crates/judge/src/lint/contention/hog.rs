@@ -16,12 +16,13 @@ const NICE_NEED: &str = "takes effect at once; it gives way only to tasks of its
 const IN_SLICE: &str = "or by `systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND`";
 const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
 const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd, too little free memory for \
-    kswapd and kcompactd, interrupts for ksoftirqd and kworker (irqaffinity=). perf record -g -a shows it";
+    kswapd and kcompactd, interrupts for ksoftirqd (irqaffinity=). perf record -g -a shows it; to other CPUs \
+    /sys/devices/virtual/workqueue/cpumask moves work of kworker that is bound to none";
 
 /// Threads of the kernel, by their names in a trace, which tells no more of them.
 static KERNEL_THREAD: Pattern = Pattern::new(concat!(
-    "^(?:(?:kworker|ksoftirqd|migration|watchdog|cpuhp|irq|jbd2|xfsaild)(?:/|$)|",
-    "(?:kswapd|kcompactd)[0-9]|(?:ksmd|khugepaged|kthreadd|rcu_[a-z]+)$)",
+    "^(?:(?:kworker|ksoftirqd|cpuhp|irq|jbd2|xfsaild|rcuc|rcub|ktimers|dmcrypt_write|idle_inject)(?:/|$)|",
+    "(?:kswapd|kcompactd)[0-9]|md[0-9]+_|z_wr_|kvm-nx-lpage|(?:ksmd|khugepaged|kthreadd|txg_sync|rcu_[a-z]+)$)",
 ));
 
 pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {

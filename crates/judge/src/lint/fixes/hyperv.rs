@@ -43,15 +43,22 @@ pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static s
 
 /// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V clock.
 pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
-    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "vista", "wxp", "w2k3", "w2k8", "winxp", "windowsxp"];
-    os_contains(guest, &old)
-        && !is_renamed(guest)
-        && !os_contains(guest, &["2k8r2", "2k12", "2k16", "2k19", "2k22", "2k25"])
+    looks_old(guest) && !is_renamed(guest)
 }
 
-/// Whether the guest's name says a newer Windows than its configuration may: who installs it anew can forget that.
+/// The same, by its configuration alone.
+fn looks_old(guest: &GuestContext<'_>) -> bool {
+    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "vista", "wxp", "w2k3", "w2k8", "winxp", "windowsxp"];
+    os_contains(guest, &old) && !os_contains(guest, &["2k8r2"]) && !os_contains(guest, &SERVERS)
+}
+
+/// Parts of the names of Windows servers that are not old.
+const SERVERS: [&str; 5] = ["2k12", "2k16", "2k19", "2k22", "2k25"];
+
+/// Whether the guest's name says a newer Windows than its configuration: who installs it anew can forget that.
 fn is_renamed(guest: &GuestContext<'_>) -> bool {
-    name_contains(guest.name(), &["win10", "win11", "windows10", "windows11"])
+    let is_newer = name_contains(guest.name(), &["win10", "win11", "windows10", "windows11"]);
+    looks_old(guest) && (is_newer || name_contains(guest.name(), &SERVERS))
 }
 
 /// Whether the name of the guest's system, as metadata has it, contains one of these words; without metadata the name
@@ -133,8 +140,9 @@ fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
     let is_named = guest.domain.facts.guest_os.as_ref().is_some_and(|os| os.value.starts_with('w'));
     let decides = guest.config.cpu_place != CpuPlace::CommandLine(2) && !guest.config.hypervisor_hidden;
-    let is_typed = is_named && !is_renamed(guest);
-    if let Some(id) = guest.proxmox_id().filter(|_| names.contains(&hyperv::CLOCK) && decides && !is_typed) {
+    let is_renamed = is_renamed(guest);
+    let lacks_type = is_renamed || names.contains(&hyperv::CLOCK) && !is_named;
+    if let Some(id) = guest.proxmox_id().filter(|_| lacks_type && decides) {
         let is_sure = guest.kind.windows(Confidence::Medium);
         let change = if is_sure { command(format!("qm set {id} --ostype win10")) } else { advice(IF_WINDOWS) };
         return vec![change.needing(OSTYPE)];

@@ -82,10 +82,12 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     };
     let adds = |name: &str| {
         rest.split(',').any(|feature| feature.trim_start_matches('+').trim_end_matches("=on") == name)
-            || xml.is_some_and(|xml| xml.cpu.features.contains_key(name))
+            || xml
+                .and_then(|xml| xml.cpu.features.get(name))
+                .is_some_and(|policy| ["require", "force"].contains(&&**policy))
     };
     // Whoever adds these has chosen the features.
-    let by_hand = ["sse4.2", "sse4_2", "avx", "avx2"].into_iter().any(adds);
+    let by_hand = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx", "avx2"].into_iter().any(adds);
     if !MINIMAL.contains(&model) || by_hand || !guest.config.is_x86() || !uses_kvm(guest) {
         return;
     }

@@ -162,7 +162,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "qemu64 and kvm64 have what CPUs had some twenty years ago: no AES-NI, SSE4 or AVX. Encryption and video \
             take several times the CPU time",
         thresholds: &[],
-        limits: "Configuration only. Not without KVM, nor where AES was added. KVM hidden from Linux counts too",
+        limits: "Configuration only. Not without KVM, nor where AVX was added. KVM hidden from Linux counts too",
         fix: "The guest's CPU model, after a power cycle",
         links: &["https://www.qemu.org/docs/master/system/qemu-cpu-models.html", links::CPU_MODEL],
     }),
