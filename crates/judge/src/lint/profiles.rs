@@ -86,6 +86,9 @@ static POLLED: Pattern = Pattern::new(concat!(
     "(?:vmx|svm)_(?:interrupt_|sync_pir_to_irr|set_rvi)|ktime_get$|read_tsc$)",
 ));
 
+/// The share of a profile from which polling is much, percent; 19 and 22 where it took more than the guest's own exits.
+const MUCH_POLLING: f64 = 15.0;
+
 const POLLS: Prose = Prose { title: "Halt polling takes much of the host's own CPU time", problem: "", why: "" };
 
 /// Halt polling by its functions.
@@ -99,9 +102,7 @@ pub(super) fn halt_poll(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let sleeps = with_calls("kvm_vcpu_block").max(with_calls("schedule"));
         all.percent = all.percent.max(with_calls("kvm_vcpu_halt") - sleeps);
     }
-    if polling.percent >= ctx.thresholds().machine.profile
-        && ctx.thresholds().scheduling.halt_poll.of(all.percent).is_some()
-    {
+    if polling.percent >= ctx.thresholds().machine.profile && all.percent >= MUCH_POLLING {
         let evidence = vec![all.describe("halt polling")];
         let look_at = "look at: /sys/module/kvm/parameters/halt_poll_ns";
         verdicts.find(find(profile, evidence, look_at, super::scheduling::less_polling(), POLLS));

@@ -68,6 +68,8 @@ const NOT_MAPPED: &[&str] = &["kvm_set_user_memory_region failed", "kvm_set_phys
 
 /// What QEMU says of a guest's MSR that KVM does not take.
 const MSRS: &[&str] = &["failed to set msr", "failed to get msr", "_msrs: assertion"];
+/// What QEMU says of an image that the storage does not give it.
+const UNREADABLE: &[&str] = &["could not read l1", "could not read l2", "could not read qcow2", "could not read image"];
 /// What the kernel says of an IOMMU that waits for a device.
 const NO_ANSWER: &[&str] = &["completion-wait", "inv_timeout", "invalidation time"];
 
@@ -84,6 +86,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::EptMisconfig, &[], AbnormalExit, (Critical, &texts::EPT_MISCONFIG)),
     sign(LogKind::RunFailed, &[], AbnormalExit, (Critical, &texts::RUN_FAILED)),
     sign(LogKind::MachineCheck, &[], AbnormalExit, (Critical, &texts::MACHINE_CHECK)),
+    naming(UNREADABLE, LogKind::StartFailed, DiskErrors, (Warning, &texts::DISK_DEVICE)),
     sign(LogKind::StartFailed, &[INCOMING_MIGRATION], HostErrors, (Warning, &texts::NOT_TAKEN_OVER)),
     start(&["hyperv", "hyper-v", "requested feature", "cpu model", "host doesn't support"], &texts::START_CPU),
     start(

@@ -10,7 +10,8 @@ use kvm::pattern::Pattern;
 use std::collections::BTreeSet;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
-const MINIMAL: &[&str] = &["qemu64", "kvm64", "qemu32", "kvm32"];
+const MINIMAL: &[&str] =
+    &["qemu64", "kvm64", "qemu32", "kvm32", "coreduo", "core2duo", "Conroe", "phenom", "Opteron_G1"];
 /// The sockets that a Windows client uses at most: Home one, Pro, Education and Enterprise two.
 const CLIENT_SOCKETS: u32 = 2;
 const ONE_NUMBER: &str = "Say the same number of vCPUs in <vcpu>, <topology> and <numa>, with one <vcpupin> for each \

@@ -419,6 +419,9 @@ fn qemus_disk_errors_say_what_the_errno_means() {
         let text = words(get(&report, RuleId::DiskErrors));
         assert!(text.contains(word) && text.contains("drive-virtio-disk0"), "{errno}: {text}");
     }
+    let image = "2023-06-06T04:27:00.6Z qemu-system-x86_64: -blockdev {\"driver\":\"qcow2\"}: Could not read L1 table: \
+        Input/output error\n";
+    assert_eq!(rules(&of_log(image)), [RuleId::DiskErrors], "QEMU did not start for it");
     let pool = of_log("[ 9.0] device-mapper: thin: 252:4: no free data space available.\n");
     assert!(words(get(&pool, RuleId::DiskErrors)).contains("lvs -a"));
 }

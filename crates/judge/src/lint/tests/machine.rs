@@ -276,7 +276,7 @@ fn started(command: &str) -> Guest {
 #[test]
 fn cpu_model() {
     let of = |guest: Guest| judge(&on(guest.vcpus(1, |v, t| t.on(v))).model());
-    for command in ["-enable-kvm -cpu kvm64,+aes", "-accel kvm -m 2G", "-enable-kvm -cpu host -cpu qemu64"] {
+    for command in ["-enable-kvm -cpu kvm64,+aes", "-accel kvm -m 2G", "-enable-kvm -cpu host -cpu core2duo"] {
         let report = of(started(&format!("qemu-system-x86_64 {command} -name g")));
         fires(&report, RuleId::CpuModel, Severity::Info);
         assert!(get(&report, RuleId::CpuModel).fix[0].text.starts_with("-cpu host"), "{command}");
