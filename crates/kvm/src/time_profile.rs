@@ -102,9 +102,10 @@ impl TimeProfile {
 
 /// A function in a call graph of `perf report`'s screen, with its share: `- 22.06% kvm_vcpu_halt`, one without callees
 /// `  3.91% fput`. The only callee of a function is `- schedule`: it has its caller's share.
-static BRANCH: Pattern = Pattern::new(
-    r"^(?P<before> *(?P<sign>[-+] +)?)(?:(?P<percent>[0-9]{1,3}\.[0-9]+)% +)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*|0x[0-9a-f]+|\[[a-z.]+\])[ ▒◆█▮]*$",
-);
+static BRANCH: Pattern = Pattern::new(concat!(
+    r"^(?P<before> *(?P<sign>[-+] +)?)(?:(?P<percent>[0-9]{1,3}\.[0-9]+)% +)?",
+    r"(?P<name>[A-Za-z_][A-Za-z0-9_.]*|0x[0-9a-f]+|\[[a-z.]+\])[ ▒◆█▮]*$",
+));
 /// Functions below each other by which a call graph without any row is one.
 const MIN_DEPTH: usize = 3;
 
@@ -113,7 +114,7 @@ const MIN_DEPTH: usize = 3;
 struct CallGraph {
     /// The largest share that it can have.
     limit: f64,
-    /// Whether a function has more than its caller: shares are of the caller's then.
+    /// Whether a function has more than its caller: each share is then a part of the caller's share.
     is_relative: bool,
     /// The functions that the next line may be called by, the outermost first: where the name begins, the share, the
     /// part of it in callees that are shown, whether nothing says that it has others.
@@ -141,7 +142,7 @@ impl CallGraph {
         true
     }
 
-    /// Closes the functions that begin at this column or behind it.
+    /// Closes the functions that begin at this column or to the right.
     fn close(&mut self, column: usize) {
         while let Some((_, share, in_callees, is_leaf, name)) = self.open.pop_if(|open| open.0 >= column) {
             // What a closed branch calls is not shown.
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(row("kvm_vcpu_check_block"), Some((5.0, 12.0)));
         assert_eq!(row("kvm_arch_vcpu_ioctl_run"), Some((4.0, 30.0)), "the only callee has its caller's share");
         assert_eq!(row("vmx_vcpu_run"), Some((0.0, 4.0)), "what it calls is not shown");
-        // Beside exits it is a profile of its own, and below a function without callees' time it shows callers.
+        // Beside exits it is another profile; below a row with one share it shows callers.
         let both = format!("  90.0%  reason EXTERNAL_INTERRUPT rip 0x9c info 0 0\n\n{graph}");
         assert_eq!((of(&both)("kvm_vcpu_halt"), parse(&both).unwrap().others), (Some((7.0, 22.0)), 1));
         let callers = format!("-  86.1%  [kernel]  [k] _raw_spin_lock\n{graph}   1.0%  [kvm]  [k] vmx_vmexit\n");

@@ -122,7 +122,7 @@ const NESTED_WHY: &str = "A guest is a hypervisor. Each exit of its guests cause
 const NESTED_FIX: &str = "Run the inner guests on this host. In Windows the cause is VBS, WSL2 or Docker Desktop. Else \
     try a newer host kernel (locks), and fewer vCPUs";
 
-/// A guest with guests of its own, by KVM's functions for these.
+/// A guest that runs guests, by KVM's functions for these.
 pub(super) fn nested(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
     let all = Rows::with_calls(profile, |row| NESTED.is_match(&row.name));
@@ -163,7 +163,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
     let all = Rows::with_calls(profile, |row| begins(row, &INTERRUPTED));
     let work = Rows::with_calls(profile, |row| HANDLED.is_match(&row.name));
-    // Where the CPU has no counters to sample by, the guest's own time is charged to the place after its exit, which
+    // Where the CPU lacks counters to sample by, the guest's own time is charged to the place after its exit, which
     // calls nothing.
     if all.percent.min(2.0 * work.percent) >= MANY_INTERRUPTS {
         let what = [(all, "interrupts of the host that stop a guest"), (work, "what these do")];

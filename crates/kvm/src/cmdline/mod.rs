@@ -173,7 +173,7 @@ impl QemuCommand {
     /// (system/vl.c, `configure_accelerators`). `host` as its CPU needs KVM, so such a command line is incomplete.
     fn prefers_tcg(&self) -> bool {
         let needs_kvm = self.cpu_options.last().is_some_and(|cpu| cpu.split(',').next() == Some("host"));
-        // Other machines than these have no KVM anywhere.
+        // KVM exists for these alone.
         let has_kvm = self.arch().is_some_and(|arch| {
             ["x86_64", "i386", "aarch64", "arm", "ppc64", "s390x", "riscv64", "loongarch64"].contains(&arch)
         });

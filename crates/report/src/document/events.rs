@@ -182,7 +182,7 @@ objects! {
 
 pub(super) fn exits(d: &DomainModel) -> Vec<JsonExit> {
     let of_vcpus = d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows);
-    // An estimate is no count; it is in the base of the shares alone.
+    // An estimate counts only in the total from which shares are made.
     let rows = with_vcpus(&d.exits.rows, of_vcpus, |r| &r.reason).filter(|row| row.reason != ESTIMATED);
     rows.map(|row| JsonExit::new(row, &d.exits)).collect()
 }

@@ -55,7 +55,7 @@ fn looks_old(guest: &GuestContext<'_>) -> bool {
 /// Parts of the names of Windows servers that are not old.
 const SERVERS: [&str; 5] = ["2k12", "2k16", "2k19", "2k22", "2k25"];
 
-/// Whether the guest's name says a newer Windows than its configuration: who installs it anew can forget that.
+/// Whether the guest's name says a newer Windows than its configuration, which may be left from before.
 fn is_renamed(guest: &GuestContext<'_>) -> bool {
     let is_newer = name_contains(guest.name(), &["win10", "win11", "windows10", "windows11"]);
     looks_old(guest) && (is_newer || name_contains(guest.name(), &SERVERS))

@@ -93,7 +93,7 @@ pub(super) fn something_broke(ctx: &Context<'_>) -> bool {
         || ctx.guests.iter().any(|guest| !by_exits(ctx, guest).all.is_empty())
 }
 
-/// Reports the events of each guest as one finding, with those of the rule's lines in the host's log.
+/// Reports the events of each guest, also from the rule's lines in the host's log, as one finding.
 fn report(ctx: &Context<'_>, counts: Counts, mut all: ByGuest, verdicts: &mut Verdicts) {
     add_log_lines(ctx, verdicts.rule(), counts, &mut all);
     for (owner, events) in all {
