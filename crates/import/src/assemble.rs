@@ -197,11 +197,7 @@ fn join_by_id(mut domains: Vec<Description>) -> Vec<Description> {
             continue;
         }
         let pins = asked.pins();
-        // A text may be cut after the first vCPUs.
-        let fits = |d: &Description| {
-            let is_cut = |shown, all| shown < all && asked.file == d.file;
-            asked.vcpus().zip(d.vcpus()).is_none_or(|(shown, all)| shown == all || is_cut(shown, all))
-        };
+        let fits = |d: &Description| is_as_large(asked, d) || may_be_cut(asked, d);
         let includes = |all: &BTreeMap<u32, CpuSet>| pins.iter().all(|(vcpu, cpus)| all.get(vcpu) == Some(cpus));
         let has_pins = |d: &Description| includes(d.pins()) || d.xml().is_some_and(|xml| includes(&xml.vcpu_pins));
         let others = || domains.iter().enumerate().filter(|(other, _)| *other != at);
@@ -253,14 +249,23 @@ fn completes(domain: &Description, nameless: &Description) -> bool {
     let has_both_commands = domain.command.is_some() && nameless.command.is_some();
     let by_hand = nameless.command.as_ref().is_some_and(|command| !command.by_libvirt && !command.is_cut);
     let is_other = by_hand && domain.xml.is_some() && !domain.fragment;
-    // What a command printed of a domain may be cut after the first vCPUs; what it shows is as the XML has it.
+    // What a list that is cut shows is as the XML has it.
     let shown = &domain.printed.threads.vcpus;
     let as_pinned =
         || nameless.xml().is_some_and(|xml| shown.iter().all(|(v, cpus)| xml.vcpu_pins.get(v) == Some(cpus)));
     let is_list = domain.xml.is_none() && domain.command.is_none() && !shown.is_empty();
-    let is_cut = |shown, all| is_list && shown < all && domain.file == nameless.file && as_pinned();
-    let is_as_large = || domain.vcpus().zip(nameless.vcpus()).is_none_or(|(a, b)| a == b || is_cut(a, b));
-    !has_both_xml && !has_both_commands && !is_other && is_as_large()
+    let is_cut = || is_list && may_be_cut(domain, nameless) && as_pinned();
+    !has_both_xml && !has_both_commands && !is_other && (is_as_large(domain, nameless) || is_cut())
+}
+
+/// Whether nothing says that two descriptions have other numbers of vCPUs.
+fn is_as_large(a: &Description, b: &Description) -> bool {
+    a.vcpus().zip(b.vcpus()).is_none_or(|(a, b)| a == b)
+}
+
+/// Whether the list of a domain's vCPUs may end after the first ones of those that the same text describes.
+fn may_be_cut(listed: &Description, all: &Description) -> bool {
+    listed.file == all.file && listed.vcpus().zip(all.vcpus()).is_some_and(|(listed, all)| listed < all)
 }
 
 /// The domain whose name is a part of the file's name: `virsh_vcpuinfo_web`, `web.vcpupin.txt`. The longest name wins.

@@ -109,6 +109,18 @@ static BRANCH: Pattern = Pattern::new(concat!(
 /// Functions below each other by which a call graph without any row is one.
 const MIN_DEPTH: usize = 3;
 
+/// A function of a call graph whose callees may follow.
+struct OpenCall {
+    name: String,
+    /// Where its name begins: callees begin to the right.
+    column: usize,
+    /// Its share with its callees, percent, and the part of it in callees that are shown.
+    share: f64,
+    in_callees: f64,
+    /// Whether the line shows that it has no callees, by the missing sign.
+    is_leaf: bool,
+}
+
 /// A call graph from callers to callees.
 #[derive(Default)]
 struct CallGraph {
@@ -116,12 +128,11 @@ struct CallGraph {
     limit: f64,
     /// Whether a function has more than its caller: each share is then a part of the caller's share.
     is_relative: bool,
-    /// The functions that the next line may be called by, the outermost first: where the name begins, the share, the
-    /// part of it in callees that are shown, whether nothing says that it has others.
-    open: Vec<(usize, f64, f64, bool, String)>,
+    /// The callers of the next line, the outermost first.
+    open: Vec<OpenCall>,
     deepest: usize,
-    /// Own share, and share with callees, by function.
-    functions: BTreeMap<String, (f64, f64)>,
+    /// Each function once, with its own share and that with callees.
+    functions: BTreeMap<String, ProfileRow>,
 }
 
 impl CallGraph {
@@ -131,39 +142,37 @@ impl CallGraph {
         let (Some(before), Some(name)) = (group(&found, "before"), group(&found, "name")) else { return false };
         let column = before.len();
         self.close(column);
-        let caller = self.open.last().map(|open| open.1);
+        let caller = self.open.last().map(|caller| caller.share);
         let Some(share) = number(&found, "percent").or(caller) else { return false };
         self.is_relative |= share > caller.unwrap_or(self.limit);
         if let Some(caller) = self.open.last_mut() {
-            caller.2 += share;
+            caller.in_callees += share;
         }
-        self.open.push((column, share, 0.0, group(&found, "sign").is_none(), sanitize(name, 120)));
+        let (name, is_leaf) = (sanitize(name, 120), group(&found, "sign").is_none());
+        self.open.push(OpenCall { name, column, share, in_callees: 0.0, is_leaf });
         self.deepest = self.deepest.max(self.open.len());
         true
     }
 
     /// Closes the functions that begin at this column or to the right.
     fn close(&mut self, column: usize) {
-        while let Some((_, share, in_callees, is_leaf, name)) = self.open.pop_if(|open| open.0 >= column) {
+        while let Some(call) = self.open.pop_if(|call| call.column >= column) {
+            let is_recursion = self.open.iter().any(|caller| caller.name == call.name);
+            let row = self.functions.entry(call.name.clone()).or_default();
+            row.name = call.name;
             // What a closed branch calls is not shown.
-            let own = if is_leaf || in_callees > 0.0 { (share - in_callees).max(0.0) } else { 0.0 };
-            let is_recursion = self.open.iter().any(|open| open.4 == name);
-            let sums = self.functions.entry(name).or_default();
-            sums.0 += own;
-            sums.1 += if is_recursion { 0.0 } else { share };
+            if call.is_leaf || call.in_callees > 0.0 {
+                row.percent += (call.share - call.in_callees).max(0.0);
+            }
+            let share = if is_recursion { 0.0 } else { call.share };
+            row.with_calls = Some((row.with_calls.unwrap_or(0.0) + share).min(100.0));
         }
     }
 
     /// The functions as rows, the largest first.
     fn into_rows(mut self) -> Vec<ProfileRow> {
         self.close(0);
-        let row = |(name, (own, all)): (String, (f64, f64))| ProfileRow {
-            percent: own,
-            with_calls: Some(all.min(100.0)),
-            name,
-            ..ProfileRow::default()
-        };
-        let mut rows: Vec<_> = self.functions.into_iter().filter(|_| !self.is_relative).map(row).collect();
+        let mut rows: Vec<_> = self.functions.into_values().filter(|_| !self.is_relative).collect();
         rows.sort_by(|a, b| b.with_calls.unwrap_or(0.0).total_cmp(&a.with_calls.unwrap_or(0.0)));
         rows
     }
@@ -177,7 +186,7 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
     let (mut all, mut of_tasks, mut is_sure) = (vec![TimeProfile::default()], false, false);
     let (mut before, mut graph) = ("", CallGraph::default());
     // Functions of call graphs, with the place of their profile.
-    let mut called: Vec<(usize, ProfileRow)> = Vec::new();
+    let mut of_graphs: Vec<(usize, ProfileRow)> = Vec::new();
     for line in text.lines().take(MAX_LINES) {
         // Below a function with one share, a call graph goes from callees to callers.
         let goes_down = |row: &ProfileRow| row.with_calls.is_some() || row.exit_reason().is_some();
@@ -189,7 +198,7 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
             continue;
         }
         is_sure |= graph.deepest >= MIN_DEPTH;
-        take(&mut all, std::mem::take(&mut graph), &mut called);
+        take(&mut all, std::mem::take(&mut graph), &mut of_graphs);
         let called = std::mem::replace(&mut before, line).trim_start_matches([' ', '\t', '|']);
         let lock = called.strip_prefix("---").map(str::trim).filter(|name| name.contains("_lock"));
         if let Some(row) = all.last_mut().and_then(|profile| profile.rows.last_mut())
@@ -224,8 +233,8 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
         }
     }
     is_sure |= graph.deepest >= MIN_DEPTH;
-    take(&mut all, graph, &mut called);
-    for (at, row) in called {
+    take(&mut all, graph, &mut of_graphs);
+    for (at, row) in of_graphs {
         if let Some(profile) = all.get_mut(at)
             && profile.rows.len() < MAX_ROWS
             && !profile.rows.iter().any(|known| known.name == row.name)
@@ -247,15 +256,15 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
 
 /// Keeps the functions of a call graph for their profile: those that have a row count by that. A profile of exits has
 /// none.
-fn take(all: &mut Vec<TimeProfile>, graph: CallGraph, called: &mut Vec<(usize, ProfileRow)>) {
-    if graph.deepest == 0 || called.len() >= MAX_ROWS * MAX_ROWS {
+fn take(all: &mut Vec<TimeProfile>, graph: CallGraph, of_graphs: &mut Vec<(usize, ProfileRow)>) {
+    if graph.deepest == 0 || of_graphs.len() >= MAX_ROWS * MAX_ROWS {
         return;
     }
     let of_exits = |profile: &TimeProfile| profile.rows.iter().any(|row| row.exit_reason().is_some());
     if all.len() < MAX_ROWS && all.last().is_some_and(of_exits) {
         all.push(TimeProfile::default());
     }
-    called.extend(graph.into_rows().into_iter().take(MAX_ROWS).map(|row| (all.len() - 1, row)));
+    of_graphs.extend(graph.into_rows().into_iter().take(MAX_ROWS).map(|row| (all.len() - 1, row)));
 }
 
 /// The number of `# Samples: 55K`.

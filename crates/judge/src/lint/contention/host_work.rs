@@ -64,8 +64,13 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     verdicts.find(Finding { marks, ..found });
 }
 
-pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+/// What runs on the CPUs of pinned vCPUs: unpinned vCPUs of the guest may, tasks of the host do.
+pub(super) fn not_isolated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     partly_pinned(ctx, guest, verdicts);
+    host_tasks(ctx, guest, verdicts);
+}
+
+fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (t, host) = (&ctx.thresholds().pinning, ctx.topology());
     let on_cpu = |cpu: u32| ctx.model.host.tasks.iter().filter(move |k| k.last_cpu == cpu);
     // Tasks, read some seconds ago, and threads that are not pinned count for the CPU on which they ran last: together

@@ -57,7 +57,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "CPUs, priority or slice of the task, or another host for it",
         links: &[links::SCHED_STATS],
     }),
-    Rule::new(RuleId::PinnedNotIsolated, Setup(host_work::host_tasks), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::PinnedNotIsolated, Setup(host_work::not_isolated), Hold::USUAL).described(RuleDoc {
         sees: "host tasks run on the CPU of a pinned vCPU",
         problem: "host tasks on its CPUs",
         why: "A pin keeps the vCPU on its CPU, but keeps nothing else away, and the vCPU cannot move",
