@@ -103,7 +103,10 @@ fn domain(node: Node) -> DomainXml {
 
 /// The elements of a domain that is not whole, and whether each of them is. Empty for a whole one.
 fn parts(domain: Node) -> BTreeMap<String, bool> {
-    let mut parts = BTreeMap::from([(String::new(), !is_elided(domain))]);
+    // What stands in QEMU's options, which have two elements, belongs elsewhere.
+    let options = children(domain, "commandline").flat_map(elements).map(|option| option.tag_name().name());
+    let is_in_order = options.into_iter().all(|option| matches!(option, "arg" | "env"));
+    let mut parts = BTreeMap::from([(String::new(), is_in_order && !is_elided(domain))]);
     // Of these, texts are the administrator's.
     let outer = elements(domain).filter(|node| !FREE_TEXT.contains(&node.tag_name().name()));
     for (name, node) in outer.map(|node| (node.tag_name().name(), node)) {

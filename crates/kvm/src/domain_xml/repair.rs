@@ -41,8 +41,8 @@ const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
 ];
 
 /// Elements that libvirt has in `<domain>` alone: inside another one they show that its end is missing.
-const OUTERMOST: &str = "currentMemory memoryBacking vcpu iothreadids cputune numatune os features cpu clock devices \
-    qemu:commandline";
+const OUTERMOST: &str = "currentMemory memoryBacking vcpu iothreads iothreadids cputune numatune os features cpu clock \
+    devices qemu:commandline";
 
 /// A comment, a declaration or a tag, whose attributes contain no other tag.
 static TAG: Pattern = Pattern::new(concat!(

@@ -243,4 +243,9 @@ fn added_options_count_in_fragments() {
     let xml = parse(&repair(&text).unwrap().text).unwrap();
     assert_eq!(xml.qemu_command.unwrap().hv_time, Some(true));
     assert_eq!(repair("put it into `<qemu:commandline>` so"), None);
+    let cputune = "<cputune><vcpupin vcpu='0' cpuset='2'/></cputune><cpu mode='host-passthrough'/>";
+    let text = format!("<domain xmlns:qemu='x'><qemu:commandline>{cputune}<qemu:arg value='-S'/></qemu:commandline></domain>");
+    assert!(!parse(&text).unwrap().shows("clock"), "its parts stand elsewhere");
+    let xml = parse(&repair(&text).unwrap().text).unwrap();
+    assert_eq!((xml.vcpu_pins.len(), xml.cpu.mode.as_deref()), (1, Some("host-passthrough")));
 }
