@@ -109,9 +109,13 @@ fn is_quoted(text: &str, mark: char) -> bool {
     quoted > 1 || quoted == 1 && lines().count() == 1
 }
 
-/// A line without one mark. Tables, trees and emphasis have bars and stars too; a frame has bars at both ends.
+/// A line without one mark. Tables, trees and emphasis have bars and stars too; a frame has bars at both ends. A star
+/// before a list of CPUs is the emulator's (`virsh emulatorpin`).
 fn quoted(line: &str, mark: char) -> Option<&str> {
     let inner = line.trim_start().strip_prefix(mark)?;
+    if mark == '*' && !inner.contains(|c: char| !c.is_ascii_digit() && !matches!(c, ' ' | ':' | '-' | ',' | '\r')) {
+        return None;
+    }
     let framed = inner.trim_end().strip_suffix(mark).filter(|_| mark != '>').unwrap_or(inner);
     (mark == '>' || !framed.starts_with('-') && !framed.contains(mark)).then_some(framed)
 }
@@ -172,6 +176,8 @@ mod tests {
 
     #[test]
     fn text_without_marks_is_not_changed() {
+        let pins = "emulator: CPU Affinity\n---\n  *: 0-7\n  *      0,2\n";
+        assert_eq!(plain(pins.as_bytes()), pins);
         for text in [
             "<domain><name\n>a &lt;p&gt; ’b’</name>\n<video>\n</video></domain>",
             "<...>-1234 [000] 1.0: kvm_exit: reason HLT\n  <idle>-0 [000] 1.1: x\n",
