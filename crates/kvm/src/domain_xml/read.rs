@@ -59,6 +59,7 @@ fn domain(node: Node) -> DomainXml {
         let mut devices = named("devices").into_iter().flat_map(|devices| children(devices, "hostdev"));
         devices.any(|device| device.attribute("type") == Some("pci")) && inside("memoryBacking", "hugepages").is_none()
     };
+    let cells = inside("cpu", "numa").into_iter();
     let mut out = DomainXml {
         name: named("name").and_then(name),
         uuid: named("uuid").and_then(name).map(|uuid| uuid.to_ascii_lowercase()),
@@ -75,7 +76,7 @@ fn domain(node: Node) -> DomainXml {
         memory: named("memory").and_then(|node| size(node, node.text()?)),
         iothreads: value(node, "iothreads").unwrap_or(0),
         topology: inside("cpu", "topology").map(topology),
-        numa_cells: inside("cpu", "numa").into_iter().flat_map(|numa| children(numa, "cell")).map(numa_cell).collect(),
+        numa_cells: (0..).zip(cells.flat_map(|numa| children(numa, "cell"))).map(numa_cell).collect(),
         hyperv: inside("features", "hyperv").map(hyperv),
         kvm_features: inside("features", "kvm").into_iter().flat_map(elements).take(64).map(state).collect(),
         clock: named("clock").map(clock).unwrap_or_default(),
@@ -188,9 +189,10 @@ fn topology(node: Node) -> GuestTopology {
     }
 }
 
-fn numa_cell(node: Node) -> GuestNumaCell {
+/// A cell and its place among the cells, which is its number if it has no other.
+fn numa_cell((place, node): (u32, Node)) -> GuestNumaCell {
     GuestNumaCell {
-        id: number(node, "id").unwrap_or(0),
+        id: number(node, "id").unwrap_or(place),
         cpus: cpus(node, "cpus").unwrap_or_default(),
         memory: node.attribute("memory").and_then(|memory| size(node, memory)),
         host_nodes: None,
