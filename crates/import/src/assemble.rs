@@ -113,6 +113,8 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
             (None, [.., last]) if last.fragment && description.fragment && !differ(last, &description) => {
                 join_fragments(last, &description);
             }
+            // A text that shows one guest step by step.
+            (None, [.., last]) if has_same_pins(last, &description) => last.xml = description.xml,
             (None, all) if is_printed && !all.is_empty() => {
                 let what = format!(
                     "does not say which of {} domains it is about; add the command line with the domain's name above \
@@ -290,6 +292,13 @@ fn differ(a: &Description, b: &Description) -> bool {
         a.vcpus.zip(b.vcpus).is_some_and(|(a, b)| a != b) || a.vcpu_pins.iter().any(is_elsewhere)
     };
     a.xml().zip(b.xml()).is_some_and(has_other)
+}
+
+/// Whether two parts of one text pin all vCPUs alike, and neither has a name.
+fn has_same_pins(a: &Description, b: &Description) -> bool {
+    let (Some(first), Some(second)) = (a.xml(), b.xml()) else { return false };
+    let are_pinned = first.vcpus == second.vcpus && !first.vcpu_pins.is_empty();
+    a.name().is_none() && a.file == b.file && are_pinned && first.vcpu_pins == second.vcpu_pins
 }
 
 /// Joins two parts of an XML that come from separate files.

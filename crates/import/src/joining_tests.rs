@@ -129,6 +129,18 @@ fn fragments_in_several_files_are_one_domain() {
 }
 
 #[test]
+fn one_text_shows_a_nameless_guest_step_by_step() {
+    let step = |pin: &str, more: &str| {
+        format!("<domain type='kvm'>\n...\n<cputune><vcpupin vcpu='0' cpuset='{pin}'/></cputune>{more}\n</domain>\n")
+    };
+    let clock = "<clock offset='utc'/>";
+    let imported = import(&[("a", &(step("2", "") + &step("2", clock)))]);
+    let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", places(&imported)) };
+    assert_eq!(domain.facts.xml.as_ref().unwrap().value.clock.offset.as_deref(), Some("utc"));
+    assert_eq!(import(&[("a", &(step("2", "") + &step("3", clock)))]).sample.domains.len(), 2);
+}
+
+#[test]
 fn several_texts_of_one_host_complete_each_other() {
     let imported = import(&[
         ("a", "node 0 cpus: 0 2\nnode 1 cpus: 1 3\n"),

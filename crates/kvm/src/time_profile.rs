@@ -85,11 +85,6 @@ impl TimeProfile {
         self.event.as_deref() == Some(EXIT_EVENT)
     }
 
-    /// Whether it is a profile by the reasons for which KVM returned to the VMM.
-    pub fn is_of_returns(&self) -> bool {
-        self.event.as_deref() == Some(USERSPACE_EVENT)
-    }
-
     /// Whether it shows where a host of guests spends CPU time; `perf top` inside a guest shows where the guest does.
     pub fn is_of_host_time(&self) -> bool {
         let is_time = |event: &String| {
@@ -243,7 +238,7 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
         }
     }
     let rank = |profile: &TimeProfile| {
-        let of_exits = profile.is_of_exits() || profile.is_of_returns();
+        let of_exits = matches!(profile.event.as_deref(), Some(EXIT_EVENT | USERSPACE_EVENT));
         (profile.is_of_host_time(), of_exits, profile.samples, profile.rows.len(), profile.event.is_some())
     };
     all.retain(|profile| is_sure && !profile.rows.is_empty());
@@ -419,7 +414,7 @@ mod tests {
         assert_eq!(profile.rows[1].exit_reason(), Some("HLT"));
         assert_eq!(profile.rows[0].exit_place(), Some("0xfffff800f7081037 info d82 0"));
         let returns = parse("    91.77%  reason KVM_EXIT_MMIO (6)\n     8.23%  reason KVM_EXIT_IO (2)\n").unwrap();
-        assert!(returns.is_of_returns() && !returns.is_of_exits());
+        assert!(!returns.is_of_exits());
         assert_eq!(returns.rows[0].exit_reason(), Some("KVM_EXIT_MMIO"));
         let tasks = "# Overhead  CPU  Pid:Command\n    45.60%  003   1234:CPU 0/KVM\n";
         assert_eq!(parse(tasks).unwrap().rows[0].task.as_deref(), Some("003   1234:CPU 0/KVM"));

@@ -85,11 +85,6 @@ const CELLS_CROSSED: Prose = Prose {
     problem: "NUMA cells are crossed",
     why: "Every access that the guest takes for a near one goes to the other node of this host",
 };
-const CELLS_UNBOUND: Prose = Prose {
-    title: "The memory of the guest's NUMA cells is not bound to the nodes of their vCPUs",
-    problem: "NUMA cells are not bound",
-    why: "The kernel may take the memory of each cell from any of these nodes, so the guest uses far memory as near",
-};
 const CELLS_CUT: Prose = Prose {
     title: "The guest's NUMA cells cut through the sockets of its CPU topology",
     problem: "NUMA cells cut sockets",
@@ -121,8 +116,7 @@ fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         [helpers_elsewhere(ctx, guest, &cpus, &nodes), split.or_else(elsewhere)]
     });
     let of_vcpus = of_vcpus.into_iter().flatten().flatten().map(|found| Finding { marks: marks.clone(), ..found });
-    let loose = cells_unbound(ctx, guest);
-    crossed.into_iter().chain(loose).chain(unbound(ctx, guest)).chain(of_vcpus).for_each(|found| verdicts.find(found));
+    crossed.into_iter().chain(unbound(ctx, guest)).chain(of_vcpus).for_each(|found| verdicts.find(found));
 }
 
 fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Finding {
@@ -209,23 +203,6 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding>
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(CELLS_CROSSED);
     let marks = crossed.iter().flat_map(|(_, vcpus)| vcpus).map(|v| Mark::Vcpu(*v)).collect();
     Some(Finding { marks, ..found })
-}
-
-/// Cells that are pinned to a node each, while `<numatune>` binds their memory to these nodes as a whole.
-fn cells_unbound(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding> {
-    let (map, layout, config) = (ctx.map(), ctx.layout(guest), &guest.config.numa);
-    let bound = config.nodes.as_ref().filter(|nodes| nodes.len() > 1 && layout.shows_cells)?;
-    let node_of = |cell: &GuestNumaCell| {
-        let pins = cell.cpus.iter().filter_map(|vcpu| layout.vcpus.get(vcpu as usize));
-        let nodes = map.nodes_of(&pins.fold(CpuSet::new(), |all, pin| all.union(pin)));
-        (cell.host_nodes.is_none() && nodes.len() == 1).then_some((cell.id, nodes))
-    };
-    let cells = config.cells.iter().map(node_of).collect::<Option<Vec<_>>>().filter(|cells| cells.len() > 1)?;
-    let evidence = cells.iter().map(|(id, node)| format!("the vCPUs of cell {id} are pinned to node {node}"));
-    let evidence = evidence.chain([format!("memory: nodes {bound} as a whole, no <memnode> of a cell")]).collect();
-    let text = fixes::placement::numatune(Some(bound), cells.iter().map(|(id, nodes)| (*id, nodes)));
-    let fix = fixes::xml(guest, text).needing(&fixes::into_xml(guest, fixes::POWER_CYCLE));
-    Some(Finding::new(Severity::Info, Confidence::Medium, evidence, vec![fix]).saying(CELLS_UNBOUND))
 }
 
 /// Reports helpers that are pinned to nodes without any of the guest's vCPUs. If the plan cannot place the helpers on

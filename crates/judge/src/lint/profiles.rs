@@ -192,9 +192,9 @@ pub(super) fn two_stages() -> Vec<Fix> {
     vec![show, fixes::advice(ENABLE_TWO_STAGES)]
 }
 
-/// Shadow paging by its functions (`arch/x86/kvm/mmu/paging_tmpl.h`: only the walk of the guest's page tables is also
-/// used with two-dimensional paging).
-pub(super) fn shadow_paging(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+/// Page faults of guests: shadow paging by its functions (`arch/x86/kvm/mmu/paging_tmpl.h`: only the walk of the guest's page tables is also
+/// used with two-dimensional paging), and NUMA balancing.
+pub(super) fn page_faults(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
     let of_template = |row: &ProfileRow| begins(row, &["paging64_", "paging32"]);
     let ends = ["_page_fault", "_fetch", "_sync_page", "_sync_spte", "_invlpg", "_prefetch_gpte", "_update_pte"];
@@ -206,7 +206,27 @@ pub(super) fn shadow_paging(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let look_at = "look at: grep -c -w -e ept -e npt /proc/cpuinfo";
         verdicts.find(find(profile, evidence, look_at, two_stages(), SHADOW));
     }
+    let moves = Rows::with_calls(profile, |row| begins(row, &BALANCES));
+    if moves.percent >= ctx.thresholds().machine.profile {
+        let evidence = vec![moves.describe("NUMA balancing of the host")];
+        let stop = fixes::command("sysctl kernel.numa_balancing=0").needing("until the next boot");
+        let fix = vec![fixes::advice(BIND), stop];
+        verdicts.find(find(profile, evidence, "look at: grep numa_ /proc/vmstat, twice", fix, BALANCING));
+    }
 }
+
+/// Functions of the kernel that take pages from a process to see from which node it uses them, and that then move them
+/// (`kernel/sched/fair.c`, `mm/migrate.c`).
+const BALANCES: [&str; 5] =
+    ["task_numa_work", "change_prot_numa", "do_numa_page", "do_huge_pmd_numa_page", "migrate_misplaced_"];
+const BALANCING: Prose = Prose {
+    title: "The host's NUMA balancing moves memory of a guest between nodes",
+    problem: "NUMA balancing",
+    why: "The kernel unmaps pages to see which node uses them, and moves those used from another one. For a guest each \
+        is a page fault, and while its mapping changes all its vCPUs can wait for one lock",
+};
+const BIND: &str = "Keep the guest's vCPUs and its memory on one node (vcpupin and numatune), or give it <numa> cells \
+    that are bound to a node each: then nothing has to be moved";
 
 const TO_THE_VMM: Prose = Prose {
     title: "vCPUs return to the VMM's user space for an emulated device, again and again",
@@ -216,8 +236,6 @@ const TO_THE_VMM: Prose = Prose {
 };
 const SHOW_ADDRESSES: &str = "perf kvm stat record -a sleep 10; perf kvm stat report --event=mmio; \
     perf kvm stat report --event=ioport";
-/// Share of returns to the VMM from which accesses are the cause, percent: two of three.
-const RETURNS: f64 = 66.0;
 const USE_VIRTIO: &str = "Make the device that is accessed most a virtio device, or the clock one that KVM serves";
 
 /// The command that shows which addresses a guest accesses, where no figure names them.
@@ -243,25 +261,20 @@ static LEAVES: Pattern = Pattern::new(concat!(
     "entry_SYSCALL_64|kvm_on_user_return|fire_user_return_notifiers)",
 ));
 
-/// Accesses to devices that the VMM serves, by their functions, or by the reasons for which KVM returns to it.
+/// Accesses to devices that the VMM serves, by their functions.
 pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let Some(profile) = &ctx.model.host.facts.profile else { return };
-    let is_access = |row: &ProfileRow| matches!(row.exit_reason(), Some("KVM_EXIT_IO" | "KVM_EXIT_MMIO"));
-    let accesses = Rows::of(profile, |row| profile.is_of_returns() && is_access(row));
+    let Some(profile) = of_host(ctx) else { return };
     let emulates = Rows::of(profile, |row| EMULATES.is_match(&row.name));
     let all = Rows::of(profile, |row| EMULATES.is_match(&row.name) || LEAVES.is_match(&row.name));
     let of_vmm = |row: &ProfileRow| row.task.as_ref().is_none_or(|task| task.contains("KVM") || task.contains("qemu"));
     let enters = |row: &ProfileRow| begins(row, &ENTERS_KVM) && row.percent >= MANY_ENTRIES && of_vmm(row);
     let outside = Rows::of(profile, |row| begins(row, &SERVED_OUTSIDE) || enters(row));
-    let is_outside = of_host(ctx).is_some() && !outside.rows.is_empty();
     // Any system call leaves the kernel.
-    let by_functions = is_outside && emulates.percent >= 1.0 && all.percent >= 2.0 * ctx.thresholds().machine.profile;
-    if by_functions || accesses.percent >= RETURNS {
-        let evidence = if by_functions {
-            vec![all.describe("the way to the VMM and back"), emulates.describe("emulation of the accesses")]
-        } else {
-            vec![accesses.describe("returns to the VMM for an access to a port (IO) or to MMIO")]
-        };
+    let is_outside =
+        !outside.rows.is_empty() && emulates.percent >= 1.0 && all.percent >= 2.0 * ctx.thresholds().machine.profile;
+    if is_outside {
+        let evidence =
+            vec![all.describe("the way to the VMM and back"), emulates.describe("emulation of the accesses")];
         let fix = vec![show_addresses(), fixes::advice(USE_VIRTIO)];
         let found = find(profile, evidence, "look at: the address that is accessed most", fix, TO_THE_VMM);
         verdicts.find(Finding { confidence: Confidence::Low, ..found });

@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 use regex::Captures;
 use serde::{Deserialize, Serialize};
 use shlex::Shlex;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Command lines of guests with hundreds of devices stay below this.
@@ -408,12 +409,23 @@ fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !begins(word.trim()));
         let bare = BARE_PROGRAM.captures(line).and_then(|found| group(&found, "command"));
         let command = bare.or_else(|| line.get(before.map(str::len).sum()..))?;
-        let command = expanded(command, &variables, &mut room).replace("; ", " ; ");
+        let command = expanded(&out_of_quotes(command), &variables, &mut room).replace("; ", " ; ");
         let mut argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
         argv.truncate(argv.iter().position(|word| COMMAND_END.is_match(word)).unwrap_or(argv.len()));
         let held_to = HOLDS.captures(line).and_then(|held| CpuSet::parse(&held["cpus"]).ok());
         argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some((argv, held_to))
     })
+}
+
+/// A command that is an argument of another one, in quotes: `tmux new "qemu-system-x86_64 -m 4G"`.
+fn out_of_quotes(command: &str) -> Cow<'_, str> {
+    let quote = command.chars().next().filter(|c| matches!(c, '"' | '\''));
+    let program = command.split_whitespace().next().unwrap_or_default();
+    let Some((quote, inner)) = quote.zip(command.get(1..)).filter(|(quote, _)| !program.ends_with(*quote)) else {
+        return command.into();
+    };
+    let end = inner.match_indices(quote).map(|(at, _)| at).find(|at| !inner[..*at].ends_with('\\'));
+    inner[..end.unwrap_or(inner.len())].replace(&format!("\\{quote}"), &quote.to_string()).into()
 }
 
 /// Options without a value.

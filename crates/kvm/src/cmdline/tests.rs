@@ -416,6 +416,14 @@ fn a_program_of_ones_own_begins_the_command() {
 }
 
 #[test]
+fn a_command_in_quotes_is_one() {
+    let text = "tmux new -d \"qemu-system-x86_64 \\\n -enable-kvm -m 16G -name \\\"a b\\\" -smp 4\" \nsleep -m 15";
+    let command = parse_text(text).unwrap();
+    assert_eq!((command.name.as_deref(), command.vcpus()), (Some("a b"), Some(4)));
+    assert_eq!(parse_text("\"/usr/bin/qemu-system-x86_64\" -m 4G -smp 2").unwrap().vcpus(), Some(2));
+}
+
+#[test]
 fn a_variable_with_several_values_has_none() {
     let branches = "if [ -e /dev/kvm ]; then\n  A=\"-accel kvm -cpu host\"\nelse\n  A=\"-accel tcg -cpu qemu64\"\nfi\n";
     let guests = "A=\"-m 2G -cpu host\"\nkvm $A -name a\nA=\"-m 4G\"\n";

@@ -77,7 +77,7 @@ fn domain(node: Node) -> DomainXml {
         iothreads: value(node, "iothreads").unwrap_or(0),
         topology: inside("cpu", "topology").map(topology),
         numa_cells: (0..).zip(cells.flat_map(|numa| children(numa, "cell"))).map(numa_cell).collect(),
-        hyperv: inside("features", "hyperv").map(hyperv),
+        hyperv: hyperv(children(node, "features").flat_map(|features| children(features, "hyperv"))),
         kvm_features: inside("features", "kvm").into_iter().flat_map(elements).take(64).map(state).collect(),
         clock: named("clock").map(clock).unwrap_or_default(),
         cpu: named("cpu").map(cpu).unwrap_or_default(),
@@ -147,12 +147,18 @@ fn state(node: Node) -> (String, String) {
     (node.tag_name().name().to_owned(), attribute(node, "state").unwrap_or_else(|| "on".to_owned()))
 }
 
-fn hyperv(node: Node) -> HypervXml {
+/// The enlightenments; a text can show alternatives of them, of which none lacks what another has.
+fn hyperv<'a, 'i: 'a>(shown: impl Iterator<Item = Node<'a, 'i>>) -> Option<HypervXml> {
     let feature = |feature: Node| {
         let own = feature.attributes().take(16).map(|item| (item.name().to_owned(), sanitize(item.value(), 64)));
         (feature.tag_name().name().to_owned(), own.chain(elements(feature).take(8).map(state)).collect())
     };
-    HypervXml { mode: attribute(node, "mode"), features: elements(node).take(64).map(feature).collect() }
+    shown.fold(None, |all: Option<HypervXml>, node| {
+        let mut all = all.unwrap_or_default();
+        all.mode = all.mode.or_else(|| attribute(node, "mode"));
+        all.features.extend(elements(node).take(64).map(feature));
+        Some(all)
+    })
 }
 
 fn clock(node: Node) -> Clock {

@@ -49,6 +49,11 @@ static TAG: Pattern = Pattern::new(concat!(
     r"(?s)<!--.*?(?:-->|$)|<[!?][^>]*>?|",
     r#"<(?P<close>/)?(?P<name>[A-Za-z_][A-Za-z0-9_:.-]*)(?:[^<>"']|"[^"<]*"|'[^'<]*')*>"#,
 ));
+/// The name of a tag and its attributes, without what no XML has there: `<cpu ...args>`.
+static WELL_FORMED: Pattern = Pattern::new(concat!(
+    r"(?s)^<[A-Za-z0-9_:.-]+|[ \t\r\n]+[A-Za-z_:][A-Za-z0-9_:.-]*[ \t\r\n]*=[ \t\r\n]*",
+    r#"(?:"[^"<]*"|'[^'<]*')|[ \t\r\n]*/?>$"#,
+));
 /// The beginning of a tag. An arrow of a remark (`<--- here`) or a comparison begins none.
 static TAG_BEGINS: Pattern = Pattern::new("</?[A-Za-z_]");
 
@@ -232,7 +237,12 @@ impl<'a> Builder<'a> {
             return;
         }
         let begin = self.current.len();
-        self.current.push_str(tag);
+        let parts = WELL_FORMED.regex().into_iter().flat_map(|parts| parts.find_iter(tag)).map(|part| part.as_str());
+        let plain: String = parts.collect();
+        self.current.push_str(&plain);
+        if plain != tag && !ends_itself {
+            self.current.push_str(LEFT_OUT);
+        }
         if !ends_itself {
             self.open.push((name, begin));
         } else if self.open.is_empty() {

@@ -244,8 +244,24 @@ fn added_options_count_in_fragments() {
     assert_eq!(xml.qemu_command.unwrap().hv_time, Some(true));
     assert_eq!(repair("put it into `<qemu:commandline>` so"), None);
     let cputune = "<cputune><vcpupin vcpu='0' cpuset='2'/></cputune><cpu mode='host-passthrough'/>";
-    let text = format!("<domain xmlns:qemu='x'><qemu:commandline>{cputune}<qemu:arg value='-S'/></qemu:commandline></domain>");
+    let text =
+        format!("<domain xmlns:qemu='x'><qemu:commandline>{cputune}<qemu:arg value='-S'/></qemu:commandline></domain>");
     assert!(!parse(&text).unwrap().shows("clock"), "its parts stand elsewhere");
     let xml = parse(&repair(&text).unwrap().text).unwrap();
     assert_eq!((xml.vcpu_pins.len(), xml.cpu.mode.as_deref()), (1, Some("host-passthrough")));
+}
+
+#[test]
+fn what_no_tag_has_is_left_out() {
+    let text =
+        "<cputune><vcpupin vcpu='0' cpuset='4'/></cputune>\n<cpu ...args>\n<topology sockets='1' cores='4'/>\n</cpu>";
+    let xml = parse(&repair(text).unwrap().text).unwrap();
+    assert_eq!((xml.vcpu_pins.len(), xml.topology.unwrap().cores, xml.shows("cpu")), (1, 4, false));
+}
+
+#[test]
+fn enlightenments_of_alternatives_add_up() {
+    let shown = |name| format!("<features>\n<hyperv>\n<{name} state='on'/>\n</hyperv>\n</features>\n");
+    let xml = parse(&repair(&(shown("relaxed") + &shown("stimer"))).unwrap().text).unwrap();
+    assert!(xml.hyperv_on("relaxed") && xml.hyperv_on("stimer"));
 }

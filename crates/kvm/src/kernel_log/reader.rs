@@ -310,13 +310,20 @@ impl LogReader {
 
     /// Adds an unfinished report of several lines, at the end of a log or when it pauses.
     pub fn finish(&mut self, found: &mut Vec<LogLine>) {
-        found.extend(self.block.take().and_then(LogBlock::into_line));
+        let Some(mut line) = self.block.take().and_then(LogBlock::into_line) else { return };
+        // libvirt ends every QEMU by a signal: without its reason, the guest may as well have shut down.
+        if line.kind == LogKind::Terminated && LIBVIRT.is_match(&line.text) {
+            line.kind = LogKind::Other;
+        }
+        found.push(line);
     }
 }
 
 /// The time that syslog, libvirt and QEMU put before a line.
 static DATE: Pattern =
     Pattern::new(r"^(?P<day>[A-Za-z0-9 -]{5,20}?)[T ](?P<h>[0-9]{2}):(?P<m>[0-9]{2}):(?P<s>[0-9]{2})(?-u:\b)");
+/// The process by which libvirt ends a QEMU: `terminating on signal 15 from pid 1234 (/usr/sbin/libvirtd)`.
+static LIBVIRT: Pattern = Pattern::new("signal 15 from .*(?:libvirtd|virtqemud)");
 /// What `virsh` says before the reason: `error: Failed to start domain 'web'`.
 static NOT_STARTED: Pattern = Pattern::new("^error: Failed to start domain '?(?P<name>[^']+)'?$");
 /// Sentences of the text around a log.

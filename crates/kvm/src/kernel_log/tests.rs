@@ -412,6 +412,9 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
     assert_eq!(signal("/usr/sbin/virtqemud", "failed"), web(LogKind::StartFailed, Some(15)));
     assert_eq!(signal("<unknown process>", "destroyed"), web(LogKind::Terminated, Some(15)), "virsh destroy");
     assert_eq!(signal("<unknown process>", "shutdown"), web(LogKind::Killed, Some(15)));
+    let cut = |who: &str| ended(&format!("qemu-system-x86_64: terminating on signal 15 from pid 1234 ({who})\n"));
+    assert_eq!(cut("/usr/sbin/libvirtd"), web(LogKind::Other, Some(15)), "why is not in the log");
+    assert_eq!(cut("/lib/systemd/systemd"), web(LogKind::Terminated, Some(15)));
     assert_eq!(ended("2024-01-05 12:00:00.123+0000: shutting down, reason=shutdown\n"), []);
     assert_eq!(
         ended("2024-01-05T12:00:00Z qemu-system-x86_64: -drive: could not open\n"),

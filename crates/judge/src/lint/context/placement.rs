@@ -130,13 +130,15 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     let helper = |configured: Option<&CpuSet>, thread: Option<&ThreadModel>| {
         let wanted = configured.map(|c| there(map, c));
         let measured = thread.and_then(|t| t.place.affinity.as_deref()).map(|c| there(map, c));
+        // virsh prints where they may run, and not where they are.
+        let seen = thread.filter(|t| t.cpu.is_some() || t.place.cpu.is_some());
         let drifts = libvirt && measured.is_some() && wanted.is_some() && measured != wanted;
         HelperLayout {
             drifted: wanted.clone().filter(|w| drifts && !w.is_empty()),
             pinned: configured.is_some() || !libvirt && measured.as_ref().is_some_and(|c| map.restricts(c)),
             planned: false,
             absent: configured.is_some_and(|c| !map.all.is_empty() && !c.is_subset(&map.all)),
-            idle: thread.map_or(configured.is_none() && is_unseen, |t| !works_on(t, &single, options)),
+            idle: seen.map_or(configured.is_none() && is_unseen, |t| !works_on(t, &single, options)),
             rests: thread.is_some_and(|t| t.cpu.is_some() && !works(t, options)),
             cpus: measured.or(wanted),
         }

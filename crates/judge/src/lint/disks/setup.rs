@@ -1,5 +1,6 @@
 //! How a guest's disks are set up.
 
+use crate::figures::bytes;
 use crate::lint::prelude::*;
 use crate::model::{DiskConfig, GuestKind, has_device};
 
@@ -14,8 +15,12 @@ struct Flaw {
     fixes: [&'static str; 3],
 }
 
+/// A hard disk does more than this in a second: bytes, requests.
+const SLOW_BYTES: u64 = 20_000_000;
+const SLOW_REQUESTS: u64 = 100;
+
 /// The worst first.
-static FLAWS: [Flaw; 5] = [
+static FLAWS: [Flaw; 6] = [
     Flaw {
         evidence: |_, _, disk| (disk.cache == Some("unsafe")).then(|| "cache=unsafe".to_owned()),
         prose: Prose {
@@ -51,6 +56,28 @@ static FLAWS: [Flaw; 5] = [
              qm set ID --delete DISK\nqm set ID --NEW VOLUME\"$options\"\n\
              [ -z \"$boot\" ] || qm set ID --boot \"$(echo \"$boot\" | sed s/DISK/NEW/)\"\n\
              # to go back: qm set ID --delete NEW --boot \"$boot\"; qm set ID --DISK VOLUME\"$options\"",
+        ],
+    },
+    Flaw {
+        evidence: |_, guest, disk| {
+            // Where requests are counted, they tell whether the limit holds them back.
+            guest.domain.disks.is_empty().then_some(())?;
+            let least = |name: &str| if name.contains("bytes") { SLOW_BYTES } else { SLOW_REQUESTS };
+            let (name, limit) = disk.limits.iter().find(|(name, limit)| **limit < least(name))?;
+            let limit = if name.contains("bytes") { bytes(*limit) } else { limit.to_string() };
+            Some(format!("its configuration limits it: {name} {limit}"))
+        },
+        prose: Prose {
+            title: "The disk DISK is limited to less than a single hard disk does",
+            problem: "low limit of a disk",
+            why: "QEMU holds each request back until the limit allows it, and the guest sees a slow disk",
+        },
+        fixes: [
+            "If nobody wants it so low, raise it in <iotune> of DISK (nova: quota:disk_... of the flavor); virsh \
+                blkdeviotune changes it at once",
+            "If nobody wants it so low, raise throttling.* (bps=, iops=) of DISK",
+            "If nobody wants it so low: qm set ID --DISK \"$(qm config ID | sed -n 's/,\\(mb\\|io\\)ps[^,]*//g; \
+                s/^DISK: //p')\" removes all limits",
         ],
     },
     Flaw {

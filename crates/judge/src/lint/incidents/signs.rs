@@ -99,6 +99,7 @@ static SIGNS: &[Sign] = &[
     start(&["failed to connect", "vhost-user", "vhost_user"], &texts::START_SOCKET),
     start(&["permission denied", "operation not permitted"], &texts::START_DENIED),
     start(&["backing store for guest ram", "hugepage", "huge page", "hugetlb"], &texts::START_HUGE_PAGES),
+    start(&["kvm_init_vcpu failed: cannot allocate"], &texts::START_LOW_MEMORY),
     // Of kernels alone, which need it at once.
     naming(&["kvm_create_vm", "initialize kvm: cannot allocate"], LogKind::StartFailed, HostMemoryPressure, PIECES),
     naming(&["cannot allocate memory", "out of memory"], LogKind::StartFailed, HostMemoryPressure, NO_MEMORY),

@@ -125,6 +125,12 @@ pub(in crate::lint) const START_PIECES: Incident = start(
     "sysctl vm.compact_memory=1, or else vm.drop_caches=1, joins free memory: start the guest again; cat \
         /proc/buddyinfo shows the pieces. Raise vm.min_free_kbytes, or update the host's kernel, to keep it so",
 );
+pub(in crate::lint) const START_LOW_MEMORY: Incident = start(
+    "QEMU could not start the guest: KVM got no memory for a vCPU",
+    "a cpuset or a strict <numatune> without the node that has the memory below 4 GB, mostly node 0, of which some \
+        kernels (5.8) take a page for each vCPU: GFP_DMA32 and mems_allowed= in the kernel's log; a host out of memory",
+    "Allow node 0 as well, or bind memory by <memory mode='preferred'/> in <numatune>, or change the host's kernel",
+);
 pub(in crate::lint) const START_MISSING: Incident = start(
     "QEMU could not start the guest: a file, network or device of its configuration is missing",
     "an image, ISO or firmware that was moved, or whose storage is not mounted; a network or bridge that is not up",

@@ -24,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Nothing, a CPU model that KVM knows, or a KVM module parameter that silences the log",
         links: &[links::KERNEL_PARAMETERS],
     }),
-    Rule::new(RuleId::Stage2Faults, Profiled(guest::faults, profiles::shadow_paging), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::Stage2Faults, Profiled(guest::faults, profiles::page_faults), Hold::USUAL).described(RuleDoc {
         sees: "the host serves many memory faults of the guest",
         problem: "many memory faults",
         why: "The host maps guest memory at its first use, and again whenever something removed the mapping: \

@@ -145,6 +145,8 @@ fn functions_of_a_profile_tell_polling_shadow_paging_and_memory() {
     let report = profiled(&format!("{shadow}2.3% [kvm] [k] paging64_page_fault\n"));
     fires(&report, RuleId::Stage2Faults, Severity::Info);
     assert!(get(&report, RuleId::Stage2Faults).evidence.iter().any(|line| line.contains("spin locks")));
+    let moves = profiled("40.1% [kernel] [k] migrate_misplaced_folio\n9.0% [kvm] [k] kvm_mmu_notifier_change_pte\n");
+    assert!(get(&moves, RuleId::Stage2Faults).title.contains("NUMA balancing"), "{moves:#?}");
     // EPT walks the guest's page tables by the same template.
     silent(&profiled(&format!("{shadow}2.3% [kvm] [k] paging64_walk_addr_generic\n")), RuleId::Stage2Faults);
     // The walk is little of its own, and most of what it calls waits for the MMU lock.

@@ -195,12 +195,6 @@ fn nodes() {
     let cells = "<cpu><numa><cell id='0' cpus='0' memory='1' unit='GiB'/><cell id='1' cpus='1' memory='1' \
         unit='GiB'/></numa></cpu>";
     silent(&configured(two(), vec![pins([1, 5], cells)]), RuleId::NumaSplit);
-    let tuned = |memnodes| format!("{cells}<numatune><memory mode='strict' nodeset='0-1'/>{memnodes}</numatune>");
-    let loose = configured(two(), vec![pins([1, 5], &tuned(""))]);
-    fires(&loose, RuleId::NumaSplit, Severity::Info);
-    assert!(get(&loose, RuleId::NumaSplit).fix[0].text.contains("<memnode cellid='1' mode='strict' nodeset='1'/>"));
-    let bound = "<memnode cellid='0' mode='strict' nodeset='0'/><memnode cellid='1' mode='strict' nodeset='1'/>";
-    silent(&configured(two(), vec![pins([1, 5], &tuned(bound))]), RuleId::NumaSplit);
 }
 
 #[test]
