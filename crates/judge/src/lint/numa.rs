@@ -288,6 +288,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         (shared, Severity::Info, seen, fixes::libvirt_advice(SHOW_THREADS_OR_PIN_CORES), SHARED_CORE)
     };
     if pairs.is_empty() {
+        in_two_runs(ctx, guest).into_iter().for_each(|found| verdicts.find(found));
         return;
     }
     let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
@@ -299,6 +300,34 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
     verdicts.find(Finding { marks, ..found });
+}
+
+/// Pins whose pattern alone tells that the threads of a guest's core are apart, where the host's cores are not known:
+/// 4-7 and then 12-15 are the first and the second threads of four cores, as most x86 hosts number them.
+fn in_two_runs(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding> {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let pins: Vec<u32> = (0..layout.vcpus.len() as u32).filter_map(|vcpu| layout.pin(map, vcpu)).collect();
+    let (first, second) = pins.split_at(pins.len() / 2);
+    let is_run = |run: &[u32]| run.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    let (low, high) = (*first.first()?, *second.first()?);
+    let are_apart = first.len() > 1 && first.len() == second.len() && high > low + first.len() as u32;
+    let is_guess = ctx.topology().cpus.iter().all(|cpu| cpu.core.is_none()) && pins.len() == layout.vcpus.len();
+    if !is_guess || layout.threads != 2 || !are_apart || !is_run(first) || !is_run(second) {
+        return None;
+    }
+    let (first, second): (CpuSet, CpuSet) = (first.iter().copied().collect(), second.iter().copied().collect());
+    let evidence = vec![
+        format!("the guest sees vCPUs 0 and 1 as threads of one core; they are pinned to CPUs {low} and {}", low + 1),
+        format!("its pins are CPUs {first}, then {second}: probably {low},{high} share a core, and so on"),
+        "look at: lscpu -e".into(),
+    ];
+    let pin = |(vcpu, cpu): (usize, u32)| format!("  <vcpupin vcpu='{vcpu}' cpuset='{cpu}'/>\n");
+    let in_pairs: String = first.iter().zip(second.iter()).flat_map(|(a, b)| [a, b]).enumerate().map(pin).collect();
+    let fix = fixes::xml(guest, format!("<cputune>\n{in_pairs}</cputune>"));
+    let fix = fix.needing(&fixes::into_xml(guest, "if lscpu -e shows these pairs; takes effect at its next start"));
+    let found = Finding::new(Severity::Info, Confidence::Low, evidence, vec![fix]).saying(THREADS_APART);
+    let title = "vCPUs that the guest sees as threads of one core are probably pinned to different cores".into();
+    Some(Finding { title, ..found })
 }
 
 /// Reports vCPUs on slow cores of a hybrid host beside others on fast ones, if the plan can move them.

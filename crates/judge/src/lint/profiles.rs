@@ -281,6 +281,35 @@ pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     }
 }
 
+/// What QEMU's main loop does when it turns: it asks all its files whether there is something to do (`fs/select.c`,
+/// glib's `gmain.c`), and its timers when (`util/main-loop.c`, `util/async.c`).
+static TURNS: Pattern = Pattern::new(concat!(
+    "^_*(?:poll_freewait|do_(?:sys_)?poll|pollwait|(?:sock|eventfd|datagram|tty|pipe)_poll|ppoll|g_main_context_|g_poll|",
+    "aio_(?:pending|notify|ctx_|dispatch|compute_timeout)|timerlist|qemu_(?:poll_ns|mutex_|clock_|notify_event|soonest)|",
+    "main_loop_wait|os_host_main_loop|glib_pollfds)",
+));
+/// The share of a profile from which it is much, percent: 43 to 55 with an idle Windows 10 that polled the RTC.
+const MANY_TURNS: f64 = 30.0;
+const MAIN_LOOP: Prose = Prose {
+    title: "QEMU's main loop turns without rest",
+    problem: "main loop turns all the time",
+    why: "Each timer and each request of a device that QEMU emulates wakes the main loop, which then asks all its \
+        files. An idle Windows does that by the RTC, the HPET or a USB controller",
+};
+const FEWER_TIMERS: &str = "Windows: set hypervclock and the Hyper-V enlightenments with stimer, and no HPET. Any guest: \
+    disks and network on virtio, with an IOThread and vhost; no USB tablet where nobody looks at the screen";
+
+/// QEMU's main loop by the functions of its turns.
+pub(super) fn main_loop(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let Some(profile) = of_host(ctx) else { return };
+    let all = Rows::of(profile, |row| TURNS.is_match(&row.name));
+    if all.percent >= MANY_TURNS {
+        let fix = vec![fixes::advice(FEWER_TIMERS), show_addresses()];
+        let look_at = "look at: perf kvm stat live, for the exits that cause it";
+        verdicts.find(find(profile, vec![all.describe("the main loop's turns")], look_at, fix, MAIN_LOOP));
+    }
+}
+
 const COMPACTION: Prose = Prose {
     title: "The host compacts its memory to make huge pages",
     problem: "host compacts its memory",

@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result};
 use roxmltree::Node;
 use std::collections::BTreeMap;
 
+/// The period of a quota without one, microseconds.
+const DEFAULT_PERIOD: u64 = 100_000;
 /// Elements with text that a person wrote.
 const FREE_TEXT: [&str; 4] = ["name", "title", "description", "metadata"];
 /// Where something was left out of a text, one of these is found.
@@ -221,6 +223,11 @@ fn cputune(node: Node, out: &mut DomainXml) {
         children(node, element).filter_map(|pin| Some((number(pin, id)?, cpus(pin, "cpuset")?))).collect()
     };
     out.vcpu_pins.extend(pins("vcpupin", "vcpu"));
+    for (name, quota, period) in [("vcpu_quota", "quota", "period"), ("global_quota", "global_quota", "global_period")]
+    {
+        let quota = value::<u64>(node, quota).filter(|quota| *quota > 0);
+        out.quotas.extend(quota.map(|quota| (name, (quota, value(node, period).unwrap_or(DEFAULT_PERIOD)))));
+    }
     out.iothread_pins.extend(pins("iothreadpin", "iothread"));
     out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset")).or(out.emulator_pin.take());
     let is_realtime = |sched: &Node| matches!(sched.attribute("scheduler").map(str::trim), Some("fifo" | "rr"));

@@ -140,7 +140,7 @@ static IN_KVM: Pattern =
     Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 73] = [
+static FORMS: [Form; 74] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -361,6 +361,8 @@ static FORMS: [Form; 73] = [
         Task,
         "(?:type=1701|anom_abend).* pid=(?P<pid>[0-9]+).*comm=\"(?P<task>[^\"]*)(?:.* sig=(?P<n>[0-9]+))?",
     ),
+    // A system call that QEMU's sandbox forbids.
+    form(Killed, Task, "(?: pid=(?P<pid>[0-9]+).*)?comm=\"(?P<task>[^\"]*)\".* sig=(?P<n>31) (?:.* )?syscall="),
     form(Killed, Guest, "code=(?:killed|dumped)").and(&VMMS),
     // A value that the host's CPU or KVM does not take, of a guest from another host; an assertion follows.
     form(Killed, Guest, "failed to [gs]et msr 0x|kvm_(?:buf_set|get|put)_msrs: *assertion").begins(EndOfQemu),

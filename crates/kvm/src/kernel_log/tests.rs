@@ -539,6 +539,12 @@ fn killed_guests_are_recognised() {
             Some(1234),
         ),
         (
+            "[1.0] audit: type=1326 audit(1600000000.1:4): auid=42 ses=4 pid=1234 comm=\"qemu-system-x86\" \
+             exe=\"/usr/libexec/qemu-kvm\" sig=31 arch=c000003e syscall=56 compat=0 ip=0x7f code=0x80000000",
+            LogKind::Killed,
+            Some(1234),
+        ),
+        (
             "[1.0] Memory failure: 0x1234: Killing qemu-system-x86:1234 due to hardware memory corruption\n\
              [1.1] qemu-system-x86[1234]: segfault at 20 ip 00007f sp 00007f error 4 in qemu-system-x86_64[7f+4]",
             LogKind::MemoryFailure,

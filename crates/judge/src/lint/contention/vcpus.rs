@@ -145,7 +145,16 @@ fn worst_set<'a>(ctx: &Context<'_>, sets: &'a BTreeMap<CpuSet, Load>) -> Option<
     worst_of(sets.keys().filter(|s| !s.is_empty()).take(MAX_SETS).filter_map(load))
 }
 
+const QUOTA_SET: Prose = Prose {
+    title: "The guest's configuration limits the CPU time that it gets",
+    problem: "a CPU quota limits it",
+    why: "When the quota of a period is used up, the vCPUs stop, however idle the host is; the guest sees steal time",
+};
+
 pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    if ctx.is_file() && guest.domain.throttling.is_empty() {
+        configured_quota(guest).into_iter().for_each(|found| verdicts.find(found));
+    }
     let Some(seconds) = guest.seconds else { return };
     let t = &ctx.thresholds().pinning;
     let stops = guest.domain.throttling.iter().filter(|g| g.throttled > 0).filter_map(|g| {
@@ -164,6 +173,22 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let (target, marks) = (vcpu.map_or(Target::Domain, Target::Vcpu), vcpu.map(Mark::Vcpu).into_iter().collect());
     let found = Finding::new(severity, Confidence::High, evidence, fix);
     verdicts.find(Finding { target, cost: Some(time), marks, ..found });
+}
+
+/// A quota of the configuration, where nothing tells whether it ran out.
+fn configured_quota(guest: &GuestContext<'_>) -> Option<Finding> {
+    let xml = &guest.domain.facts.xml.as_ref()?.value;
+    let limits = |(name, (quota, period)): (&&str, &(u64, u64))| {
+        let vcpus = if *name == "vcpu_quota" { Some(1) } else { guest.config.vcpus }?;
+        let percent = 100.0 * *quota as f64 / (*period).max(1) as f64;
+        (percent < 100.0 * f64::from(vcpus)).then_some((*name == "vcpu_quota", *quota, *period, percent))
+    };
+    let (is_of_vcpu, quota, period, percent) = xml.quotas.iter().find_map(limits)?;
+    let who = if is_of_vcpu { "each vCPU" } else { "all its threads together" };
+    let percent = figure(percent);
+    let evidence = vec![format!("{who} may use {percent} % of a CPU: quota {quota} of {period} us, by its XML")];
+    let fix = vec![lift(guest, if is_of_vcpu { "vcpu0" } else { "domain" })];
+    Some(Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(QUOTA_SET))
 }
 
 /// Removes a group's quota.

@@ -138,7 +138,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "type='kvm' in the domain's XML or -accel kvm; and what keeps KVM from being used",
         links: &["https://www.qemu.org/docs/master/system/introduction.html", links::KVM_API],
     }),
-    Rule::new(RuleId::MainLoopBusy, Behaviour(guest::main_loop), Hold::LONG).described(RuleDoc {
+    Rule::new(RuleId::MainLoopBusy, Profiled(guest::main_loop, profiles::main_loop), Hold::LONG).described(RuleDoc {
         sees: "QEMU's main thread uses close to a whole CPU",
         problem: "main thread is overloaded",
         why: "One thread serves timers, monitor, screens and devices without their own: all slow down when it is full",

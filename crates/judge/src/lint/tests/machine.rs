@@ -147,6 +147,10 @@ fn functions_of_a_profile_tell_polling_shadow_paging_and_memory() {
     assert!(get(&report, RuleId::Stage2Faults).evidence.iter().any(|line| line.contains("spin locks")));
     let moves = profiled("40.1% [kernel] [k] migrate_misplaced_folio\n9.0% [kvm] [k] kvm_mmu_notifier_change_pte\n");
     assert!(get(&moves, RuleId::Stage2Faults).title.contains("NUMA balancing"), "{moves:#?}");
+    let turns =
+        "29.5% [kernel] [k] poll_freewait\n5.9% qemu-system-x86_64 [.] aio_pending\n5.0% [kernel] [k] vmx_vcpu_run\n";
+    fires(&profiled(turns), RuleId::MainLoopBusy, Severity::Info);
+    silent(&profiled(&turns.replace("29.5", "19.5")), RuleId::MainLoopBusy);
     // EPT walks the guest's page tables by the same template.
     silent(&profiled(&format!("{shadow}2.3% [kvm] [k] paging64_walk_addr_generic\n")), RuleId::Stage2Faults);
     // The walk is little of its own, and most of what it calls waits for the MMU lock.
@@ -253,20 +257,23 @@ fn governors_in_files_are_an_info_at_most() {
 
 #[test]
 fn a_loop_of_faults_needs_no_rate() {
-    let at = |count, of| {
+    let on_vcpus = |vcpus, count, of| {
         let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
         let tid = model.domains[0].vcpus().next().unwrap().tid;
         let (address, error_code) = (Some(0x3fef_4281_2000), Some(0x181));
         let reason = "EPT_VIOLATION".to_owned();
         let place = ExitPlace { tid, reason, rip: 0x56, address, error_code, failed: false, count, of };
-        model.domains[0].places = vec![place];
+        model.domains[0].places = vec![place; vcpus];
         judge(&model)
     };
+    let at = |count, of| on_vcpus(1, count, of);
     let report = at(5, 6);
     fires(&report, RuleId::FaultLoop, Severity::Warning);
     let evidence = &get(&report, RuleId::FaultLoop).evidence[0];
     assert!(evidence.contains("5 of 6") && evidence.contains("address 0x3fef42812000"), "{evidence}");
     silent(&at(4, 4), RuleId::FaultLoop);
+    fires(&on_vcpus(2, 3, 3), RuleId::FaultLoop, Severity::Warning);
+    silent(&on_vcpus(8, 2, 2), RuleId::FaultLoop);
     silent(&at(50, 100), RuleId::FaultLoop);
 }
 

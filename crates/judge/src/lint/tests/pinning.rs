@@ -376,6 +376,22 @@ fn helpers_on_cpus_of_realtime_vcpus() {
 }
 
 #[test]
+fn pins_in_two_runs_tell_threads_apart_where_cores_are_unknown() {
+    let at = |cpus: [u32; 4], threads: u32| {
+        let pins = (0..).zip(cpus).map(|(v, cpu)| format!("<vcpupin vcpu='{v}' cpuset='{cpu}'/>"));
+        let cpu = format!("<cpu><topology sockets='1' cores='{}' threads='{threads}'/></cpu>", 4 / threads);
+        let xml = format!("<vcpu>4</vcpu><cputune>{}</cputune>{cpu}", pins.collect::<String>());
+        configured(Host::default(), vec![described("g", &xml, 4)])
+    };
+    let runs = at([2, 3, 10, 11], 2);
+    fires(&runs, RuleId::SmtMismatch, Severity::Info);
+    assert!(get(&runs, RuleId::SmtMismatch).fix[0].text.contains("<vcpupin vcpu='1' cpuset='10'/>"), "{runs:#?}");
+    for (cpus, threads) in [([2, 10, 3, 11], 2), ([2, 3, 4, 5], 2), ([2, 3, 10, 11], 1), ([2, 3, 10, 12], 2)] {
+        silent(&at(cpus, threads), RuleId::SmtMismatch);
+    }
+}
+
+#[test]
 fn realtime_threads_of_qemu() {
     let at = |threads: &str| {
         let pins = "<vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' cpuset='3'/>";

@@ -144,6 +144,25 @@ fn a_quota_is_lifted_where_it_is() {
 }
 
 #[test]
+fn a_quota_of_the_configuration_is_said_where_nothing_is_measured() {
+    let at = |quota: &str| {
+        let xml = format!("<vcpu>4</vcpu><cputune>{quota}</cputune>");
+        let mut guest = Guest::new("g", 5).linux(&xml).facts(|f| f.pid = None);
+        guest.threads.clear();
+        from_file(&on(guest), None)
+    };
+    let report = at("<period>100000</period><quota>50000</quota>");
+    fires(&report, RuleId::QuotaThrottled, Severity::Info);
+    let found = get(&report, RuleId::QuotaThrottled);
+    assert_eq!(found.evidence, ["each vCPU may use 50 % of a CPU: quota 50000 of 100000 us, by its XML"]);
+    assert!(found.fix[0].text.contains("vcpu_quota=-1"), "{found:#?}");
+    fires(&at("<global_quota>200000</global_quota>"), RuleId::QuotaThrottled, Severity::Info);
+    for none in ["<quota>-1</quota>", "<quota>100000</quota>", "<global_quota>400000</global_quota>"] {
+        silent(&at(none), RuleId::QuotaThrottled);
+    }
+}
+
+#[test]
 fn overcommit() {
     let busy = |vcpus, guest_time, wait| {
         Fixture::new(Host::numa(1, 2, 1))
