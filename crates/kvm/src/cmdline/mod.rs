@@ -5,7 +5,7 @@ mod options;
 
 pub use disks::CommandDisk;
 pub(crate) use disks::DISK_LIMITS;
-pub use options::{DEFAULT_CARD, is_switched_on};
+pub use options::is_switched_on;
 
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
@@ -256,7 +256,6 @@ pub fn parse_text(text: &str) -> Result<QemuCommand> {
     }
     let is_cut = is_cut(text, &argv);
     let mut command = QemuCommand { held_to, is_cut, ..parse_argv(&argv) };
-    command.device_properties.retain(|property| !is_cut || property.device != options::DEFAULT_CARD);
     if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg() {
         command.accel = Some(TCG.to_owned());
     }

@@ -177,11 +177,8 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
     }
 }
 
-/// The name of the card that QEMU makes where no option speaks of a network.
-pub const DEFAULT_CARD: &str = "QEMU's default";
-
-/// The cards of `-net nic` and `-nic`, and the default card. Where no option names a model a PC has its machine's own
-/// (`default_nic` of hw/i386).
+/// The cards of `-net nic` and `-nic`. Where the option names no model a PC has its machine's own (`default_nic` of
+/// hw/i386).
 pub(super) fn cards(command: &mut QemuCommand, all: &[(&str, &str)]) {
     let machine = command.machine.as_deref().unwrap_or("pc");
     let default = match command.arch() {
@@ -202,13 +199,6 @@ pub(super) fn cards(command: &mut QemuCommand, all: &[(&str, &str)]) {
         let name = if count == 1 { name.to_owned() } else { format!("{name} {count}") };
         let model = get(&pairs, "model", false).or_else(|| default.map(str::to_owned)).unwrap_or_default();
         property(command, &get(&pairs, "id", false).unwrap_or(name), DRIVER, &model);
-    }
-    let is_said =
-        all.iter().any(|(option, _)| matches!(*option, "net" | "nic" | "netdev" | "nodefaults" | "readconfig"));
-    // Tools, which place devices at addresses, switch it off: a line of theirs without that is cut.
-    let by_tool = command.by_libvirt || all.iter().any(|(_, value)| value.contains(",addr="));
-    if let Some(model) = default.filter(|_| !is_said && !by_tool && command.memory.is_some()) {
-        property(command, DEFAULT_CARD, DRIVER, model);
     }
 }
 

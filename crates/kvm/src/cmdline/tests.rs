@@ -352,17 +352,14 @@ fn cards(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn qemus_default_cards_are_facts_of_a_whole_command_line() {
+fn qemus_default_models_of_cards_are_facts() {
     for (text, expected) in [
         ("qemu-system-x86_64 -m 2G -enable-kvm -net nic -net user", &["-net nic: e1000"][..]),
         ("qemu-system-x86_64 -m 2G -M q35 -nic user,hostfwd=tcp::2222-:22", &["-nic: e1000e"]),
         ("kvm -m 2G -net nic,model=virtio -net nic -net user", &["-net nic: virtio", "-net nic 2: e1000"]),
-        ("qemu-system-x86_64 -m 2G -M pc-q35-8.1 -cpu host", &["QEMU's default: e1000e"]),
+        ("qemu-system-x86_64 -m 2G -M pc-q35-8.1 -cpu host", &[]),
         ("kvm -m 2G -device e1000,netdev=a -device e1000,netdev=b -netdev user,id=a", &["a: e1000", "b: e1000"]),
-        ("qemu-system-x86_64 -m 2G -nodefaults -cpu host", &[]),
         ("qemu-system-x86_64 -m 2G -nic none", &[]),
-        ("qemu-system-x86_64 -m 2G -cpu host ...", &[]),
-        ("qemu-system-x86_64 -m 2G $NETWORK -cpu host", &[]),
         ("qemu-system-aarch64 -M virt -m 2G -net nic -net user", &[]),
     ] {
         assert_eq!(cards(text), expected, "{text}");

@@ -6,7 +6,6 @@ use crate::lint::disks::takes_virtio;
 use crate::lint::prelude::*;
 use crate::lint::profiles;
 use crate::model::has_device;
-use kvm::cmdline::DEFAULT_CARD;
 use kvm::device_property::DeviceProperty;
 
 /// Accesses per second that can only come in bursts: on average less than a millisecond apart.
@@ -108,10 +107,7 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         .filter_map(|one| Some(format!("{} of {}: {}: {}", one.device, guest.name(), one.value, one.cost()?)))
         .collect();
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
-    let title = match &*first.device {
-        DEFAULT_CARD => format!("The network card is {DEFAULT_CARD}, an emulated {}", first.value),
-        device => format!("The {what} {device} is an emulated {}", first.value),
-    };
+    let title = format!("The {what} {} is an emulated {}", first.device, first.value);
     verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
 }
 
@@ -136,7 +132,6 @@ fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
         None if guest.config.libvirt != Some(false) => {
             fixes::advice(format!("Make {device} a virtio device: {element} in place of {value}"))
         }
-        None if device == DEFAULT_CARD => fixes::qemu(guest, "-nic user,model=virtio-net-pci"),
         None if device.starts_with('-') => {
             fixes::advice(format!("Start QEMU with model={kind}-pci for {device}, in place of {value}"))
         }

@@ -245,7 +245,6 @@ fn a_fix_fits_what_is_there() {
     let proxmox = "-nodefaults -qmp unix:/var/run/qemu-server/100.qmp,server=on";
     for (options, text, drivers) in [
         ("-net nic -net user", "Start QEMU with model=virtio-net-pci for -net nic, in place of e1000", true),
-        ("-M q35", "-nic user,model=virtio-net-pci", true),
         (
             "-device virtio-net-pci,netdev=a -netdev user,id=a -device rtl8139,netdev=b",
             "Start QEMU with virtio-net-pci in place of rtl8139 for the device b",
@@ -273,7 +272,7 @@ fn a_fix_fits_what_is_there() {
             "-drive file=a.img,if=none,id=disk0 -device scsi-hd,drive=disk0",
         ),
         (
-            "-nic none -device virtio-scsi-pci -drive file=a,if=none,id=d -device ide-hd,drive=d",
+            "-device virtio-scsi-pci -drive file=a,if=none,id=d -device ide-hd,drive=d",
             "Start QEMU with scsi-hd in place of ide-hd for the disk d, without bus=",
         ),
     ] {
