@@ -39,7 +39,12 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
         Some((before, rest, time)) => (before, rest, Some(time)),
         None => {
             let (before, rest) = line.split_at(line.find("kvm_")?);
-            (before.strip_suffix("kvm:").unwrap_or(before).trim_end(), rest, None)
+            let before = before.trim_end().trim_end_matches("kvm:").trim_end();
+            // A time in the ticks of some clock (`trace_clock` x86-tsc, counter) has no dot and no unit.
+            let (task, last) = before.rsplit_once(' ').unwrap_or(("", before));
+            let is_ticks =
+                last.strip_suffix(':').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+            (if is_ticks { task.trim_end() } else { before }, rest, None)
         }
     };
     let rest = rest.trim_start();
@@ -94,6 +99,7 @@ fn is_kernels(event: &str, text: &str, task: &str) -> bool {
         "kvm_nested_vmrun" | "kvm_nested_vmenter" => text.starts_with("rip: 0x"),
         "kvm_page_fault" => text.contains("address ") && text.contains(" error_code "),
         "kvm_inj_exception" => text.starts_with('#'),
+        "kvm_halt_poll_ns" => text.contains("halt_poll_ns "),
         // The address of the instruction, and its bytes.
         "kvm_emulate_insn" => text.split_once(':').is_some_and(|(base, _)| u64::from_str_radix(base, 16).is_ok()),
         _ => is_tracepoint(event) && !task.is_empty() && !text.is_empty(),

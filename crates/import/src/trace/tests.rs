@@ -80,11 +80,12 @@ fn lines_without_a_task_and_without_exits_are_read() {
 fn lines_without_times_are_counted() {
     let text = "qemu-system-x86-1234 [001] kvm_exit: reason CPUID rip 0x7c00\n\
         qemu-system-x86-1234 [001] kvm_exit: reason CPUID rip 0x7c10 info 0 0\nkvm_entry: vcpu 0\n\
+        qemu-kvm-1234 [001] .... 87162647182125: kvm_exit: reason CPUID rip 0x7c10 info 0 0\n\
         CPU 0/KVM-7 kvm_mmio: mmio unsatisfied-read len 4 gpa 0xd0000060 val 0x0\n\
         CPU 0/KVM-7 kvm_mmio: mmio read len 4 gpa 0xd0000060 val 0x1\n";
     let sample = import(text);
     let all: Vec<_> = sample.domains.iter().flat_map(exits).collect();
-    assert_eq!(all, [(Isa::Vmx, 10, 2, None)]);
+    assert_eq!(all, [(Isa::Vmx, 10, 3, None)]);
     assert_eq!(sample.host.kernel_log, [], "all lines are read");
     // Without a task as well.
     let nested = "kvm_exit: reason EXIT_NPF rip 0x1 info\n    200000006 1ab000\n\
