@@ -111,10 +111,15 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
             (Some(at), all) => all[at].merge(description),
             (None, [only]) if is_printed || completes(only, &description) => only.merge(description),
             (None, [.., last]) if last.fragment && description.fragment && !differ(last, &description) => {
-                join_fragments(last, &description);
+                join_fragments(last, description.xml);
             }
             // A text that shows one guest step by step.
-            (None, [.., last]) if has_same_pins(last, &description) => last.xml = description.xml,
+            (None, [.., last]) if has_same_pins(last, &description) => {
+                // What the later one says counts.
+                let earlier = last.xml.take();
+                last.xml = description.xml;
+                join_fragments(last, earlier);
+            }
             (None, all) if is_printed && !all.is_empty() => {
                 let what = format!(
                     "does not say which of {} domains it is about; add the command line with the domain's name above \
@@ -294,18 +299,19 @@ fn differ(a: &Description, b: &Description) -> bool {
     a.xml().zip(b.xml()).is_some_and(has_other)
 }
 
-/// Whether two parts of one text pin all vCPUs alike, and neither has a name.
+/// Whether two parts of one text pin all vCPUs alike, and neither is whole or has a name.
 fn has_same_pins(a: &Description, b: &Description) -> bool {
     let (Some(first), Some(second)) = (a.xml(), b.xml()) else { return false };
+    let are_parts = a.file == b.file && is_nameless(a) && is_nameless(b) && !first.is_whole() && !second.is_whole();
     let are_pinned = first.vcpus == second.vcpus && !first.vcpu_pins.is_empty();
-    a.name().is_none() && a.file == b.file && are_pinned && first.vcpu_pins == second.vcpu_pins
+    are_parts && are_pinned && first.vcpu_pins == second.vcpu_pins
 }
 
-/// Joins two parts of an XML that come from separate files.
-fn join_fragments(domain: &mut Description, other: &Description) {
-    let (Some((_, first)), Some((_, second))) = (&domain.xml, &other.xml) else { return };
-    let inner = |text: &str| text.trim().trim_start_matches("<domain>").trim_end_matches("</domain>").to_owned();
-    let text = format!("<domain>{}{}</domain>", inner(first), inner(second));
+/// Joins two parts of an XML. Of elements that both have, the first counts.
+fn join_fragments(domain: &mut Description, other: Option<(Arc<DomainXml>, Arc<str>)>) {
+    let (Some((_, first)), Some((_, second))) = (&domain.xml, &other) else { return };
+    let (Some((start, first)), Some((_, second))) = (first.split_once('>'), second.split_once('>')) else { return };
+    let text = format!("{start}>{}{second}", first.trim_end().trim_end_matches("</domain>"));
     if let Ok(xml) = domain_xml::parse(&text) {
         domain.xml = Some((Arc::new(xml), text.into()));
     }

@@ -23,9 +23,13 @@ pub(super) fn plain(bytes: &[u8]) -> String {
     let text = domain_xml::unescaped(&text);
     let marks: Vec<char> = MARKS.into_iter().filter(|mark| is_quoted(&text, *mark)).collect();
     let mut plain = String::with_capacity(text.len());
+    // The emulator's row of `virsh emulatorpin` begins with a star.
+    let mut has_stars = false;
     for whole in text.split_inclusive('\n') {
         let line = whole.strip_suffix('\n').unwrap_or(whole);
-        let line = unquoted(line, &marks);
+        let is_row = has_stars && line.trim_start().starts_with('*');
+        has_stars = line.contains("CPU Affinity") || has_stars && line.trim_start().starts_with("--");
+        let line = if is_row { line } else { unquoted(line, &marks) };
         plain.push_str(if is_fence(line) { "" } else { line });
         plain.extend(whole.ends_with('\n').then_some('\n'));
     }
@@ -109,13 +113,9 @@ fn is_quoted(text: &str, mark: char) -> bool {
     quoted > 1 || quoted == 1 && lines().count() == 1
 }
 
-/// A line without one mark. Tables, trees and emphasis have bars and stars too; a frame has bars at both ends. A star
-/// before a list of CPUs is the emulator's (`virsh emulatorpin`).
+/// A line without one mark. Tables, trees and emphasis have bars and stars too; a frame has bars at both ends.
 fn quoted(line: &str, mark: char) -> Option<&str> {
     let inner = line.trim_start().strip_prefix(mark)?;
-    if mark == '*' && !inner.contains(|c: char| !c.is_ascii_digit() && !matches!(c, ' ' | ':' | '-' | ',' | '\r')) {
-        return None;
-    }
     let framed = inner.trim_end().strip_suffix(mark).filter(|_| mark != '>').unwrap_or(inner);
     (mark == '>' || !framed.starts_with('-') && !framed.contains(mark)).then_some(framed)
 }
@@ -177,7 +177,8 @@ mod tests {
     #[test]
     fn text_without_marks_is_not_changed() {
         let pins = "emulator: CPU Affinity\n---\n  *: 0-7\n  *      0,2\n";
-        assert_eq!(plain(pins.as_bytes()), pins);
+        assert_eq!(plain(pins.as_bytes()), "emulator: CPU Affinity\n---\n  *: 0-7\n     0,2\n");
+        assert_eq!(plain(b"* # CPU,Core\n* 0,0\n* 1,0\n"), "# CPU,Core\n0,0\n1,0\n");
         for text in [
             "<domain><name\n>a &lt;p&gt; ’b’</name>\n<video>\n</video></domain>",
             "<...>-1234 [000] 1.0: kvm_exit: reason HLT\n  <idle>-0 [000] 1.1: x\n",

@@ -288,7 +288,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         (shared, Severity::Info, seen, fixes::libvirt_advice(SHOW_THREADS_OR_PIN_CORES), SHARED_CORE)
     };
     if pairs.is_empty() {
-        in_two_runs(ctx, guest).into_iter().for_each(|found| verdicts.find(found));
+        in_two_runs(ctx, guest).filter(|_| guest.config.is_x86()).into_iter().for_each(|found| verdicts.find(found));
         return;
     }
     let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
@@ -302,6 +302,9 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     verdicts.find(Finding { marks, ..found });
 }
 
+/// Cores of a host with two threads each from which two runs of pins are no small run of neighbours.
+const FEWEST_CORES: u32 = 6;
+
 /// Pins whose pattern alone tells that the threads of a guest's core are apart, where the host's cores are not known:
 /// 4-7 and then 12-15 are the first and the second threads of four cores, as most x86 hosts number them.
 fn in_two_runs(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding> {
@@ -310,9 +313,13 @@ fn in_two_runs(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding> {
     let (first, second) = pins.split_at(pins.len() / 2);
     let is_run = |run: &[u32]| run.windows(2).all(|pair| pair[1] == pair[0] + 1);
     let (low, high) = (*first.first()?, *second.first()?);
-    let are_apart = first.len() > 1 && first.len() == second.len() && high > low + first.len() as u32;
-    let is_guess = ctx.topology().cpus.iter().all(|cpu| cpu.core.is_none()) && pins.len() == layout.vcpus.len();
-    if !is_guess || layout.threads != 2 || !are_apart || !is_run(first) || !is_run(second) {
+    let apart = high.checked_sub(low).filter(|apart| *apart >= FEWEST_CORES && *apart > first.len() as u32)?;
+    let are_runs = first.len() > 1 && first.len() == second.len() && is_run(first) && is_run(second);
+    // The second threads begin in the middle.
+    let fits = map.all.is_empty() || map.all.len() == 2 * apart as usize;
+    let is_guess = fits && ctx.topology().cpus.iter().all(|cpu| cpu.core.is_none());
+    let one_socket = layout.cells.len() < 2 && guest.config.topology.is_some_and(|t| t.sockets == 1);
+    if !is_guess || !one_socket || layout.threads != 2 || pins.len() != layout.vcpus.len() || !are_runs {
         return None;
     }
     let (first, second): (CpuSet, CpuSet) = (first.iter().copied().collect(), second.iter().copied().collect());

@@ -55,6 +55,11 @@ fn share(row: &ProfileRow) -> f64 {
     row.with_calls.unwrap_or_default().max(row.percent)
 }
 
+/// Whether a thread of a VMM ran it, as far as the profile shows tasks.
+fn of_vmm(row: &ProfileRow) -> bool {
+    row.task.as_ref().is_none_or(|task| task.contains("KVM") || task.contains("qemu"))
+}
+
 /// Whether a function's name begins so; a function that waits for a lock counts as its caller, too.
 fn begins(row: &ProfileRow, words: &[&str]) -> bool {
     let mut names = [Some(&row.name), row.caller.as_ref()].into_iter().flatten();
@@ -206,7 +211,7 @@ pub(super) fn page_faults(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let look_at = "look at: grep -c -w -e ept -e npt /proc/cpuinfo";
         verdicts.find(find(profile, evidence, look_at, two_stages(), SHADOW));
     }
-    let moves = Rows::with_calls(profile, |row| begins(row, &BALANCES));
+    let moves = Rows::with_calls(profile, |row| begins(row, &BALANCES) && of_vmm(row));
     if moves.percent >= ctx.thresholds().machine.profile {
         let evidence = vec![moves.describe("NUMA balancing of the host")];
         let stop = fixes::command("sysctl kernel.numa_balancing=0").needing("until the next boot");
@@ -222,11 +227,11 @@ const BALANCES: [&str; 5] =
 const BALANCING: Prose = Prose {
     title: "The host's NUMA balancing moves memory of a guest between nodes",
     problem: "NUMA balancing",
-    why: "The kernel unmaps pages to see which node uses them, and moves those used from another one. For a guest each \
-        is a page fault, and while its mapping changes all its vCPUs can wait for one lock",
+    why: "The kernel unmaps pages to see which node uses them, and moves those that another node uses. For a guest \
+        each is a page fault, and while its mapping changes all its vCPUs can wait for one lock",
 };
-const BIND: &str = "Keep the guest's vCPUs and its memory on one node (vcpupin and numatune), or give it <numa> cells \
-    that are bound to a node each: then nothing has to be moved";
+const BIND: &str = "Keep the guest's vCPUs and its memory on one node (vcpupin and numatune), or give it <numa> \
+    cells, each bound to one node: then nothing has to be moved";
 
 const TO_THE_VMM: Prose = Prose {
     title: "vCPUs return to the VMM's user space for an emulated device, again and again",
@@ -266,7 +271,6 @@ pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
     let emulates = Rows::of(profile, |row| EMULATES.is_match(&row.name));
     let all = Rows::of(profile, |row| EMULATES.is_match(&row.name) || LEAVES.is_match(&row.name));
-    let of_vmm = |row: &ProfileRow| row.task.as_ref().is_none_or(|task| task.contains("KVM") || task.contains("qemu"));
     let enters = |row: &ProfileRow| begins(row, &ENTERS_KVM) && row.percent >= MANY_ENTRIES && of_vmm(row);
     let outside = Rows::of(profile, |row| begins(row, &SERVED_OUTSIDE) || enters(row));
     // Any system call leaves the kernel.
@@ -285,14 +289,16 @@ pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// glib's `gmain.c`), and its timers when (`util/main-loop.c`, `util/async.c`).
 static TURNS: Pattern = Pattern::new(concat!(
     "^_*(?:poll_freewait|do_(?:sys_)?poll|pollwait|(?:sock|eventfd|datagram|tty|pipe)_poll|ppoll|g_main_context_|g_poll|",
-    "aio_(?:pending|notify|ctx_|dispatch|compute_timeout)|timerlist|qemu_(?:poll_ns|mutex_|clock_|notify_event|soonest)|",
+    "aio_(?:pending|notify|ctx_|dispatch|compute_timeout)|timerlist|qemu_(?:poll_ns|clock_|notify_event|soonest)|",
     "main_loop_wait|os_host_main_loop|glib_pollfds)",
 ));
-/// The share of a profile from which it is much, percent: 43 to 55 with an idle Windows 10 that polled the RTC.
-const MANY_TURNS: f64 = 30.0;
+/// Threads of QEMU that have no main loop.
+const OTHER_THREADS: [&str; 3] = ["/KVM", "iothread", "vhost"];
+/// The share of a profile from which it is much, percent: 29 to 53 with an idle Windows 10 that polled the RTC.
+const MANY_TURNS: f64 = 25.0;
 const MAIN_LOOP: Prose = Prose {
-    title: "QEMU's main loop turns without rest",
-    problem: "main loop turns all the time",
+    title: "QEMU's main loop is busy all the time",
+    problem: "main loop is busy",
     why: "Each timer and each request of a device that QEMU emulates wakes the main loop, which then asks all its \
         files. An idle Windows does that by the RTC, the HPET or a USB controller",
 };
@@ -302,8 +308,13 @@ const FEWER_TIMERS: &str = "Windows: set hypervclock and the Hyper-V enlightenme
 /// QEMU's main loop by the functions of its turns.
 pub(super) fn main_loop(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
-    let all = Rows::of(profile, |row| TURNS.is_match(&row.name));
-    if all.percent >= MANY_TURNS {
+    let is_other = |row: &ProfileRow| {
+        row.task.as_ref().is_some_and(|task| OTHER_THREADS.iter().any(|thread| task.contains(thread)))
+    };
+    let all = Rows::of(profile, |row| TURNS.is_match(&row.name) && of_vmm(row) && !is_other(row));
+    // Other programs poll, too.
+    let is_of_qemu = all.rows.iter().any(|row| !row.name.contains("poll"));
+    if is_of_qemu && all.percent >= MANY_TURNS {
         let fix = vec![fixes::advice(FEWER_TIMERS), show_addresses()];
         let look_at = "look at: perf kvm stat live, for the exits that cause it";
         verdicts.find(find(profile, vec![all.describe("the main loop's turns")], look_at, fix, MAIN_LOOP));

@@ -17,7 +17,6 @@ use anyhow::{Context as _, Result};
 use regex::Captures;
 use serde::{Deserialize, Serialize};
 use shlex::Shlex;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Command lines of guests with hundreds of devices stay below this.
@@ -399,6 +398,8 @@ fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
     let script = Some(text).filter(|text| text.contains('$') && text.len() <= MAX_SCRIPT);
     let (variables, mut room) = (variables(script.unwrap_or_default()), MAX_SCRIPT);
     joined.lines().rev().find_map(|line| {
+        let inner = Some(line).filter(|line| line.contains("qemu") | line.contains("kvm")).and_then(out_of_quotes);
+        let line = inner.as_deref().unwrap_or(line);
         // `$QEMU -m 4G`
         let is_variable = |word: &str| {
             let name = word.trim_matches(['"', '$', '{', '}']);
@@ -408,7 +409,7 @@ fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
         let before = line.split_inclusive(char::is_whitespace).take_while(|word| !begins(word.trim()));
         let bare = BARE_PROGRAM.captures(line).and_then(|found| group(&found, "command"));
         let command = bare.or_else(|| line.get(before.map(str::len).sum()..))?;
-        let command = expanded(&out_of_quotes(command), &variables, &mut room).replace("; ", " ; ");
+        let command = expanded(command, &variables, &mut room).replace("; ", " ; ");
         let mut argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
         argv.truncate(argv.iter().position(|word| COMMAND_END.is_match(word)).unwrap_or(argv.len()));
         let held_to = HOLDS.captures(line).and_then(|held| CpuSet::parse(&held["cpus"]).ok());
@@ -416,15 +417,13 @@ fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
     })
 }
 
-/// A command that is an argument of another one, in quotes: `tmux new "qemu-system-x86_64 -m 4G"`.
-fn out_of_quotes(command: &str) -> Cow<'_, str> {
-    let quote = command.chars().next().filter(|c| matches!(c, '"' | '\''));
-    let program = command.split_whitespace().next().unwrap_or_default();
-    let Some((quote, inner)) = quote.zip(command.get(1..)).filter(|(quote, _)| !program.ends_with(*quote)) else {
-        return command.into();
-    };
-    let end = inner.match_indices(quote).map(|(at, _)| at).find(|at| !inner[..*at].ends_with('\\'));
-    inner[..end.unwrap_or(inner.len())].replace(&format!("\\{quote}"), &quote.to_string()).into()
+/// A command that is an argument of another one: `tmux new "qemu-system-x86_64 -m 4G"`, `su -c 'exec qemu-kvm -m 4G'`.
+fn out_of_quotes(line: &str) -> Option<String> {
+    let has_program = |word: &String| word.split_whitespace().any(is_program);
+    let inner = shell_words(line).into_iter().find(has_program).filter(|word| word.contains(' '))?;
+    // An apostrophe of a sentence begins no argument.
+    let first = inner.split_whitespace().next()?;
+    ['"', '\''].iter().any(|quote| line.contains(&format!(" {quote}{first}"))).then_some(inner)
 }
 
 /// Options without a value.

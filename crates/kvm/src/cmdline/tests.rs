@@ -417,6 +417,10 @@ fn a_command_in_quotes_is_one() {
     let text = "tmux new -d \"qemu-system-x86_64 \\\n -enable-kvm -m 16G -name \\\"a b\\\" -smp 4\" \nsleep -m 15";
     let command = parse_text(text).unwrap();
     assert_eq!((command.name.as_deref(), command.vcpus()), (Some("a b"), Some(4)));
+    let inner = parse_text("su -c 'exec qemu-kvm -m 4G -smp 2 -drive file=a,cache=unsafe'").unwrap();
+    assert_eq!((inner.vcpus(), inner.disks[0].cache.as_deref()), (Some(2), Some("unsafe")));
+    let sentence = parse_text("That's it: qemu-kvm -m 4G -smp 2 -name 'a b'").unwrap();
+    assert_eq!((sentence.vcpus(), sentence.name.as_deref()), (Some(2), Some("a b")));
     assert_eq!(parse_text("\"/usr/bin/qemu-system-x86_64\" -m 4G -smp 2").unwrap().vcpus(), Some(2));
 }
 

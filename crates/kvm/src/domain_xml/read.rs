@@ -106,7 +106,7 @@ fn domain(node: Node) -> DomainXml {
 
 /// The elements of a domain that is not whole, and whether each of them is. Empty for a whole one.
 fn parts(domain: Node) -> BTreeMap<String, bool> {
-    // What stands in QEMU's options, which have two elements, belongs elsewhere.
+    // QEMU's options have two kinds of elements: others between them were put there by mistake.
     let options = children(domain, "commandline").flat_map(elements).map(|option| option.tag_name().name());
     let is_in_order = options.into_iter().all(|option| matches!(option, "arg" | "env"));
     let mut parts = BTreeMap::from([(String::new(), is_in_order && !is_elided(domain))]);
@@ -149,7 +149,7 @@ fn state(node: Node) -> (String, String) {
     (node.tag_name().name().to_owned(), attribute(node, "state").unwrap_or_else(|| "on".to_owned()))
 }
 
-/// The enlightenments; a text can show alternatives of them, of which none lacks what another has.
+/// The enlightenments; where a text shows several lists of them, as alternatives, they are added up.
 fn hyperv<'a, 'i: 'a>(shown: impl Iterator<Item = Node<'a, 'i>>) -> Option<HypervXml> {
     let feature = |feature: Node| {
         let own = feature.attributes().take(16).map(|item| (item.name().to_owned(), sanitize(item.value(), 64)));
@@ -223,11 +223,10 @@ fn cputune(node: Node, out: &mut DomainXml) {
         children(node, element).filter_map(|pin| Some((number(pin, id)?, cpus(pin, "cpuset")?))).collect()
     };
     out.vcpu_pins.extend(pins("vcpupin", "vcpu"));
-    for (name, quota, period) in [("vcpu_quota", "quota", "period"), ("global_quota", "global_quota", "global_period")]
-    {
-        let quota = value::<u64>(node, quota).filter(|quota| *quota > 0);
-        out.quotas.extend(quota.map(|quota| (name, (quota, value(node, period).unwrap_or(DEFAULT_PERIOD)))));
-    }
+    let time = |name| value::<u64>(node, name).filter(|time| *time > 0);
+    let limit = |quota, period| Some((time(quota)?, time(period).unwrap_or(DEFAULT_PERIOD)));
+    out.vcpu_quota = limit("quota", "period").or(out.vcpu_quota);
+    out.global_quota = limit("global_quota", "global_period").or(out.global_quota);
     out.iothread_pins.extend(pins("iothreadpin", "iothread"));
     out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset")).or(out.emulator_pin.take());
     let is_realtime = |sched: &Node| matches!(sched.attribute("scheduler").map(str::trim), Some("fifo" | "rr"));

@@ -41,18 +41,18 @@ const ELEMENTS: &[(&str, Option<&str>, &[&str])] = &[
 ];
 
 /// Elements that libvirt has in `<domain>` alone: inside another one they show that its end is missing.
-const OUTERMOST: &str = "currentMemory memoryBacking vcpu iothreads iothreadids cputune numatune os features cpu clock \
-    devices qemu:commandline";
+const OUTERMOST: &str = "currentMemory memoryBacking vcpu iothreadids cputune numatune os features cpu clock devices \
+    qemu:commandline";
 
 /// A comment, a declaration or a tag, whose attributes contain no other tag.
 static TAG: Pattern = Pattern::new(concat!(
     r"(?s)<!--.*?(?:-->|$)|<[!?][^>]*>?|",
     r#"<(?P<close>/)?(?P<name>[A-Za-z_][A-Za-z0-9_:.-]*)(?:[^<>"']|"[^"<]*"|'[^'<]*')*>"#,
 ));
-/// The name of a tag and its attributes, without what no XML has there: `<cpu ...args>`.
-static WELL_FORMED: Pattern = Pattern::new(concat!(
-    r"(?s)^<[A-Za-z0-9_:.-]+|[ \t\r\n]+[A-Za-z_:][A-Za-z0-9_:.-]*[ \t\r\n]*=[ \t\r\n]*",
-    r#"(?:"[^"<]*"|'[^'<]*')|[ \t\r\n]*/?>$"#,
+/// An attribute, also one without quotes or a blank before it.
+static ATTRIBUTE: Pattern = Pattern::new(concat!(
+    r"(?P<name>[A-Za-z_:][A-Za-z0-9_:.-]*)[ \t\r\n]*=[ \t\r\n]*",
+    r#"(?:(?P<quoted>"[^"<]*"|'[^'<]*')|(?P<bare>[A-Za-z0-9_.,:/-]*[A-Za-z0-9_]))"#,
 ));
 /// The beginning of a tag. An arrow of a remark (`<--- here`) or a comparison begins none.
 static TAG_BEGINS: Pattern = Pattern::new("</?[A-Za-z_]");
@@ -198,8 +198,32 @@ struct Builder<'a> {
     /// The element being read, and the path of its parent.
     current: String,
     parent: &'static str,
-    /// The elements that have begun, and where in `current` each begins.
-    open: Vec<(&'a str, usize)>,
+    /// The elements that have begun.
+    open: Vec<OpenElement<'a>>,
+}
+
+/// An element whose end has not come yet.
+struct OpenElement<'a> {
+    name: &'a str,
+    /// Where it begins in the text of the outermost element.
+    begin: usize,
+    /// Whether a part of its start tag could not be read.
+    is_torn: bool,
+}
+
+/// A start tag made well-formed, and whether it has anything else than attributes: `<cpu ...args>`.
+fn well_formed<'a>(name: &str, tag: &'a str) -> (Cow<'a, str>, bool) {
+    let Some(attributes) = ATTRIBUTE.regex() else { return (tag.into(), false) };
+    let inside =
+        tag.trim_start_matches('<').strip_prefix(name).unwrap_or_default().trim_end_matches('>').trim_end_matches('/');
+    let quoted = |found: &regex::Captures<'_>| match found.name("bare") {
+        Some(bare) => format!(" {}='{}'", &found["name"], bare.as_str()),
+        None => format!(" {}={}", &found["name"], &found["quoted"]),
+    };
+    let all: String = attributes.captures_iter(inside).map(|found| quoted(&found)).collect();
+    let is_torn = !attributes.replace_all(inside, "").trim().is_empty();
+    let end = if tag.ends_with("/>") { "/>" } else { ">" };
+    (format!("<{name}{all}{end}").into(), is_torn)
 }
 
 impl<'a> Builder<'a> {
@@ -224,7 +248,7 @@ impl<'a> Builder<'a> {
             }
             return;
         }
-        let is_inner = self.open.iter().any(|(open, _)| matches!(*open, "metadata" | "vcpus")) || self.open.is_empty();
+        let is_inner = self.open.iter().any(|open| matches!(open.name, "metadata" | "vcpus")) || self.open.is_empty();
         if !is_inner && is_outermost(name) {
             self.lossy = true;
             self.close_to(0);
@@ -237,24 +261,25 @@ impl<'a> Builder<'a> {
             return;
         }
         let begin = self.current.len();
-        let parts = WELL_FORMED.regex().into_iter().flat_map(|parts| parts.find_iter(tag)).map(|part| part.as_str());
-        let plain: String = parts.collect();
-        self.current.push_str(&plain);
-        if plain != tag && !ends_itself {
-            self.current.push_str(LEFT_OUT);
+        let (tag, is_torn) = well_formed(name, tag);
+        if is_torn && ends_itself {
+            self.text(LEFT_OUT);
+            return;
         }
+        self.current.push_str(&tag);
         if !ends_itself {
-            self.open.push((name, begin));
+            self.open.push(OpenElement { name, begin, is_torn });
         } else if self.open.is_empty() {
             self.end();
         }
     }
 
     fn close(&mut self, name: &str) {
-        if let Some(at) = self.open.iter().rposition(|(open, _)| *open == name) {
+        if let Some(at) = self.open.iter().rposition(|open| open.name == name) {
             // Those inside that lack an end tag may have taken what follows them.
-            if self.open.len() > at + 1 {
-                self.close_to(at + 1);
+            let lacks_end = self.open.len() > at + 1;
+            self.close_to(at + 1);
+            if lacks_end || self.open.pop().is_some_and(|open| open.is_torn) {
                 self.current.push_str(LEFT_OUT);
             }
             self.open.truncate(at);
@@ -267,13 +292,14 @@ impl<'a> Builder<'a> {
             self.close_to(0);
             self.in_domain = false;
         } else {
-            self.lossy |= self.in_domain;
+            // Its beginning is missing.
+            self.lossy = true;
         }
     }
 
     /// Ends elements that lack an end tag. Prose mentions sections: those have nothing inside.
     fn close_to(&mut self, at: usize) {
-        for (name, begin) in self.open.drain(at..).rev() {
+        for OpenElement { name, begin, .. } in self.open.drain(at..).rev() {
             let is_mention =
                 is_outermost(name) && !self.current.get(begin + 1..).is_some_and(|rest| rest.contains('<'));
             if is_mention {

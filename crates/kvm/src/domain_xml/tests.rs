@@ -260,6 +260,24 @@ fn what_no_tag_has_is_left_out() {
 }
 
 #[test]
+fn attributes_are_taken_without_quotes_and_blanks() {
+    let text = "<vcpu placement=static>4</vcpu><clock offset='utc'><timer name='hypervclock'present='yes'/></clock>\n\
+        <cputune><vcpupin vcpu='0'cpuset='3'/></cputune>";
+    let xml = parse(&repair(text).unwrap().text).unwrap();
+    assert_eq!((xml.vcpus, xml.clock.present("hypervclock"), xml.vcpu_pins.len()), (Some(4), Some(true), 1));
+    let torn =
+        parse(&repair("<cputune><vcpupin vcpu='0' cpuset='3'/><vcpupin vcpu=… cpuset='4'/></cputune>").unwrap().text);
+    assert!(!torn.unwrap().shows("cputune"), "a pin is unreadable");
+    // libvirt 10 has `<iothreads>` within a disk as well.
+    let disks = "<domain><devices><disk><driver><iothreads><iothread id='1'/></iothreads></driver><target dev='vda'/>\
+        </disk><disk><target dev='vdb'/></disk>";
+    assert_eq!(parse(&repair(disks).unwrap().text).unwrap().disks.len(), 2);
+    // What begins before the text may hold more.
+    let tail = "<relaxed state='on'/>\n<vapic state='on'/>\n<stimer state='on'/>\n</hyperv>\n</features>";
+    assert!(!parse(&repair(tail).unwrap().text).unwrap().shows("features/hyperv"));
+}
+
+#[test]
 fn enlightenments_of_alternatives_add_up() {
     let shown = |name| format!("<features>\n<hyperv>\n<{name} state='on'/>\n</hyperv>\n</features>\n");
     let xml = parse(&repair(&(shown("relaxed") + &shown("stimer"))).unwrap().text).unwrap();

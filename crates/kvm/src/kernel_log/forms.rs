@@ -241,11 +241,7 @@ static FORMS: [Form; 74] = [
         "unexpected (?:exit reason on vcpu run|kvm exit received): shutdown|kvm.*triple fault|\
          triple fault.*kvm|kvm_exit_shutdown",
     ),
-    form(
-        InternalError,
-        Guest,
-        "unexpected (?:exit reason on vcpu run|kvm exit received): |resetting the virtual machine is required",
-    ),
+    form(InternalError, Guest, "unexpected (?:exit reason on vcpu run|kvm exit received): "),
     form(EptMisconfig, Guest, "^(?:kvm: )?ept: misconfiguration|^ept_misconfig_inspect_spte").begins(Dump),
     form(EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and(&KVM),
     // No KVM: the kernel's modules, QEMU, libvirt, Proxmox, and `kvm-ok`.

@@ -374,7 +374,8 @@ static MANAGER: Pattern = Pattern::new(
 /// What they print on a terminal, and what the system says when they end.
 static TOOL: Pattern = Pattern::new(concat!(
     r"^(?:task error: |vm [0-9]+ qmp |(?:init: )?(?:libvirtd|libvirt-bin|virtqemud)",
-    r"(?:\.service: failed| main process) |libvirt: .*error :|libvirt(?:\.libvirt)?error: |internal error: [a-z]|",
+    r"(?:\.service: failed| main process) |libvirt: .*error :|libvirt(?:\.libvirt)?error: |",
+    "(?:error [a-z ]{1,40}: )?internal error: [a-z]|",
     "error: (?:internal error|operation failed|unsupported configuration|timed out during operation|",
     "requested operation|(?:failed to|cannot|unable to) .*(?:domain|hypervisor|monitor|network|pool|volume|",
     "snapshot|guest)))",

@@ -148,7 +148,8 @@ fn worst_set<'a>(ctx: &Context<'_>, sets: &'a BTreeMap<CpuSet, Load>) -> Option<
 const QUOTA_SET: Prose = Prose {
     title: "The guest's configuration limits the CPU time that it gets",
     problem: "a CPU quota limits it",
-    why: "When the quota of a period is used up, the vCPUs stop, however idle the host is; the guest sees steal time",
+    why: "When the quota of a period is used up, the vCPUs stop, however idle the host is; the guest sees steal time. \
+        Clouds set a quota on purpose, and then the guest needs another flavor",
 };
 
 pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -178,16 +179,15 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 /// A quota of the configuration, where nothing tells whether it ran out.
 fn configured_quota(guest: &GuestContext<'_>) -> Option<Finding> {
     let xml = &guest.domain.facts.xml.as_ref()?.value;
-    let limits = |(name, (quota, period)): (&&str, &(u64, u64))| {
-        let vcpus = if *name == "vcpu_quota" { Some(1) } else { guest.config.vcpus }?;
-        let percent = 100.0 * *quota as f64 / (*period).max(1) as f64;
-        (percent < 100.0 * f64::from(vcpus)).then_some((*name == "vcpu_quota", *quota, *period, percent))
-    };
-    let (is_of_vcpu, quota, period, percent) = xml.quotas.iter().find_map(limits)?;
-    let who = if is_of_vcpu { "each vCPU" } else { "all its threads together" };
-    let percent = figure(percent);
+    let percent = |(quota, period): (u64, u64)| 100.0 * quota as f64 / period as f64;
+    let of_vcpu = xml.vcpu_quota.filter(|quota| percent(*quota) < 100.0);
+    let of_all = xml.global_quota.zip(guest.config.vcpus);
+    let of_all = of_all.filter(|(quota, vcpus)| percent(*quota) < 100.0 * f64::from(*vcpus)).map(|(quota, _)| quota);
+    let of_vcpu = of_vcpu.map(|quota| ("each vCPU", "vcpu0", quota));
+    let (who, group, quota) = of_vcpu.or(of_all.map(|quota| ("all its threads together", "domain", quota)))?;
+    let (percent, (quota, period)) = (figure(percent(quota)), quota);
     let evidence = vec![format!("{who} may use {percent} % of a CPU: quota {quota} of {period} us, by its XML")];
-    let fix = vec![lift(guest, if is_of_vcpu { "vcpu0" } else { "domain" })];
+    let fix = vec![lift(guest, group)];
     Some(Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(QUOTA_SET))
 }
 
@@ -204,7 +204,11 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
             return fixes::advice(RAISE_CGROUP_LIMIT);
         }
         let set = fixes::virsh(guest, "schedinfo", &format!("--set {which}=-1 {}", fixes::scope(guest)));
-        fixes::command(set).needing(if fixes::is_transient(guest) { fixes::LIVE_ALONE } else { QUOTA_NEED })
+        fixes::command(set).needing(match fixes::scope(guest) {
+            "--config" => fixes::AT_NEXT_START,
+            "--live" => fixes::LIVE_ALONE,
+            _ => QUOTA_NEED,
+        })
     };
     match group {
         "domain" => schedinfo("global_quota"),

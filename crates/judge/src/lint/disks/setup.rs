@@ -59,28 +59,6 @@ static FLAWS: [Flaw; 6] = [
         ],
     },
     Flaw {
-        evidence: |_, guest, disk| {
-            // Where requests are counted, they tell whether the limit holds them back.
-            guest.domain.disks.is_empty().then_some(())?;
-            let least = |name: &str| if name.contains("bytes") { SLOW_BYTES } else { SLOW_REQUESTS };
-            let (name, limit) = disk.limits.iter().find(|(name, limit)| **limit < least(name))?;
-            let limit = if name.contains("bytes") { bytes(*limit) } else { limit.to_string() };
-            Some(format!("its configuration limits it: {name} {limit}"))
-        },
-        prose: Prose {
-            title: "The disk DISK is limited to less than a single hard disk does",
-            problem: "low limit of a disk",
-            why: "QEMU holds each request back until the limit allows it, and the guest sees a slow disk",
-        },
-        fixes: [
-            "If nobody wants it so low, raise it in <iotune> of DISK (nova: quota:disk_... of the flavor); virsh \
-                blkdeviotune changes it at once",
-            "If nobody wants it so low, raise throttling.* (bps=, iops=) of DISK",
-            "If nobody wants it so low: qm set ID --DISK \"$(qm config ID | sed -n 's/,\\(mb\\|io\\)ps[^,]*//g; \
-                s/^DISK: //p')\" removes all limits",
-        ],
-    },
-    Flaw {
         evidence: in_main_loop,
         prose: Prose {
             title: "The busy disk DISK has no IOThread: QEMU's main loop serves it",
@@ -131,6 +109,20 @@ static FLAWS: [Flaw; 6] = [
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,aio=threads//; s/^DISK: //p')\"",
         ],
     },
+    Flaw {
+        evidence: low_limits,
+        prose: Prose {
+            title: "The disk DISK is limited to less than a single hard disk does",
+            problem: "low limit of a disk",
+            why: "QEMU holds each request back until the limit allows it, and the guest sees a slow disk. Clouds set \
+                such limits on purpose",
+        },
+        fixes: [
+            "If nobody wants it so low, raise it in <iotune> of DISK (nova: quota:disk_... of the flavor)",
+            "If nobody wants it so low, raise throttling.* (bps=, iops=) of DISK",
+            "qm set ID --DISK \"$(qm config ID | sed -n 's/,\\(m\\?b\\|io\\)ps[^,]*//g; s/^DISK: //p')\"",
+        ],
+    },
 ];
 
 /// QEMU makes the device of a drive with `if=virtio` itself.
@@ -150,6 +142,16 @@ fn in_main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, disk: &DiskConfig<'
     let ops = Some(rates.read_ops + rates.write_ops).filter(|ops| *ops >= t.busy_ops)?;
     let main = Some(guest.domain.emulator()?.cpu?.busy()).filter(|main| *main >= t.busy_main)?;
     Some(format!("{} requests/s without an IOThread; the main thread uses {} % of a CPU", figure(ops), figure(main)))
+}
+
+/// Limits of the configuration that are low. Where requests are counted, they tell whether a limit holds them back.
+fn low_limits(_: &Context<'_>, guest: &GuestContext<'_>, disk: &DiskConfig<'_>) -> Option<String> {
+    let text = |(name, limit): (&String, &u64)| match name.contains("bytes") {
+        true => (*limit < SLOW_BYTES).then(|| format!("{name} {limit} ({}/s)", bytes(*limit))),
+        false => (*limit < SLOW_REQUESTS).then(|| format!("{name} {limit}")),
+    };
+    let low: Vec<String> = disk.limits.iter().filter_map(text).filter(|_| guest.domain.disks.is_empty()).collect();
+    (!low.is_empty()).then(|| format!("its configuration limits it: {}", low.join(", ")))
 }
 
 pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

@@ -135,7 +135,7 @@ const FIND_BACKING: &str = "Find what backs the address (info mtree -f of the VM
     device that shrank or failed, huge pages that ran out, an address beyond what the CPU or the VMM has. Where it is \
     ordinary memory, suspect KVM: try another kernel of the host";
 
-/// Faults of one vCPU at one place from which those of others at the same place count as well.
+/// The fewest faults of a vCPU that count together with those of others at the same place.
 const OF_ONE: u64 = 3;
 
 /// Places at which vCPUs fault again and again.
@@ -143,8 +143,8 @@ fn loops<'a>(ctx: &Context<'_>, guest: &GuestContext<'a>) -> Vec<&'a ExitPlace> 
     let is_loop = |place: &&ExitPlace| {
         let share = 100.0 * place.count as f64 / place.of.max(1) as f64;
         let is_same = |p: &&ExitPlace| (p.rip, p.address) == (place.rip, place.address) && p.count >= OF_ONE;
-        let count = total(guest.domain.places.iter().filter(is_same).map(|p| p.count)).max(place.count);
-        count as f64 >= ctx.thresholds().machine.fault_loop && share >= ONE_PLACE && place.count >= OF_ONE
+        let count = total(guest.domain.places.iter().filter(is_same).map(|p| p.count));
+        place.count >= OF_ONE && count as f64 >= ctx.thresholds().machine.fault_loop && share >= ONE_PLACE
     };
     guest.domain.places.iter().filter(is_loop).collect()
 }

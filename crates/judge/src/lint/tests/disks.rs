@@ -187,7 +187,10 @@ fn disk_setup() {
     let limited =
         |limit: &str| described(&format!("<disk><target dev='vda' bus='virtio'/><iotune>{limit}</iotune></disk>"));
     let slow = limited("<read_bytes_sec>1000000</read_bytes_sec>");
-    assert!(get(&slow, RuleId::DiskSetup).evidence[0].ends_with("limits it: read_bytes_sec 977 KiB"), "{slow:#?}");
+    assert!(
+        get(&slow, RuleId::DiskSetup).evidence[0].ends_with("limits it: read_bytes_sec 1000000 (977 KiB/s)"),
+        "{slow:#?}"
+    );
     silent(&limited("<read_bytes_sec>200000000</read_bytes_sec>"), RuleId::DiskSetup);
     // What libvirt and its tools write, and what oVirt sets for image files on purpose.
     for (options, kind) in [("", "file"), ("cache='none' io='native'", "block"), ("cache='none' io='threads'", "file")]

@@ -150,7 +150,7 @@ fn functions_of_a_profile_tell_polling_shadow_paging_and_memory() {
     let turns =
         "29.5% [kernel] [k] poll_freewait\n5.9% qemu-system-x86_64 [.] aio_pending\n5.0% [kernel] [k] vmx_vcpu_run\n";
     fires(&profiled(turns), RuleId::MainLoopBusy, Severity::Info);
-    silent(&profiled(&turns.replace("29.5", "19.5")), RuleId::MainLoopBusy);
+    silent(&profiled(&turns.replace("29.5", "18.5")), RuleId::MainLoopBusy);
     // EPT walks the guest's page tables by the same template.
     silent(&profiled(&format!("{shadow}2.3% [kvm] [k] paging64_walk_addr_generic\n")), RuleId::Stage2Faults);
     // The walk is little of its own, and most of what it calls waits for the MMU lock.
