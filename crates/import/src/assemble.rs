@@ -111,14 +111,14 @@ fn described(gathered: &mut Gathered) -> Vec<Description> {
             (Some(at), all) => all[at].merge(description),
             (None, [only]) if is_printed || completes(only, &description) => only.merge(description),
             (None, [.., last]) if last.fragment && description.fragment && !differ(last, &description) => {
-                join_fragments(last, description.xml);
+                join_fragments(last, description.xml.as_ref());
             }
             // A text that shows one guest step by step.
             (None, [.., last]) if has_same_pins(last, &description) => {
                 // What the later one says counts.
                 let earlier = last.xml.take();
                 last.xml = description.xml;
-                join_fragments(last, earlier);
+                join_fragments(last, earlier.as_ref());
             }
             (None, all) if is_printed && !all.is_empty() => {
                 let what = format!(
@@ -308,8 +308,8 @@ fn has_same_pins(a: &Description, b: &Description) -> bool {
 }
 
 /// Joins two parts of an XML. Of elements that both have, the first counts.
-fn join_fragments(domain: &mut Description, other: Option<(Arc<DomainXml>, Arc<str>)>) {
-    let (Some((_, first)), Some((_, second))) = (&domain.xml, &other) else { return };
+fn join_fragments(domain: &mut Description, other: Option<&(Arc<DomainXml>, Arc<str>)>) {
+    let (Some((_, first)), Some((_, second))) = (&domain.xml, other) else { return };
     let (Some((start, first)), Some((_, second))) = (first.split_once('>'), second.split_once('>')) else { return };
     let text = format!("{start}>{}{second}", first.trim_end().trim_end_matches("</domain>"));
     if let Ok(xml) = domain_xml::parse(&text) {

@@ -197,8 +197,8 @@ pub(super) fn two_stages() -> Vec<Fix> {
     vec![show, fixes::advice(ENABLE_TWO_STAGES)]
 }
 
-/// Page faults of guests: shadow paging by its functions (`arch/x86/kvm/mmu/paging_tmpl.h`: only the walk of the guest's page tables is also
-/// used with two-dimensional paging), and NUMA balancing.
+/// Page faults of guests: shadow paging by its functions (`arch/x86/kvm/mmu/paging_tmpl.h`: only the walk of the
+/// guest's page tables is also used with two-dimensional paging), and NUMA balancing.
 pub(super) fn page_faults(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
     let of_template = |row: &ProfileRow| begins(row, &["paging64_", "paging32"]);
@@ -288,9 +288,9 @@ pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// What QEMU's main loop does when it turns: it asks all its files whether there is something to do (`fs/select.c`,
 /// glib's `gmain.c`), and its timers when (`util/main-loop.c`, `util/async.c`).
 static TURNS: Pattern = Pattern::new(concat!(
-    "^_*(?:poll_freewait|do_(?:sys_)?poll|pollwait|(?:sock|eventfd|datagram|tty|pipe)_poll|ppoll|g_main_context_|g_poll|",
-    "aio_(?:pending|notify|ctx_|dispatch|compute_timeout)|timerlist|qemu_(?:poll_ns|clock_|notify_event|soonest)|",
-    "main_loop_wait|os_host_main_loop|glib_pollfds)",
+    "^_*(?:poll_freewait|do_(?:sys_)?poll|pollwait|(?:sock|eventfd|datagram|tty|pipe)_poll|ppoll|",
+    "g_main_context_|g_poll|aio_(?:pending|notify|ctx_|dispatch|compute_timeout)|timerlist|",
+    "qemu_(?:poll_ns|clock_|notify_event|soonest)|main_loop_wait|os_host_main_loop|glib_pollfds)",
 ));
 /// Threads of QEMU that have no main loop.
 const OTHER_THREADS: [&str; 3] = ["/KVM", "iothread", "vhost"];
@@ -302,8 +302,8 @@ const MAIN_LOOP: Prose = Prose {
     why: "Each timer and each request of a device that QEMU emulates wakes the main loop, which then asks all its \
         files. An idle Windows does that by the RTC, the HPET or a USB controller",
 };
-const FEWER_TIMERS: &str = "Windows: set hypervclock and the Hyper-V enlightenments with stimer, and no HPET. Any guest: \
-    disks and network on virtio, with an IOThread and vhost; no USB tablet where nobody looks at the screen";
+const FEWER_TIMERS: &str = "Windows: set hypervclock and the Hyper-V enlightenments with stimer, and no HPET. Any \
+    guest: disks and network on virtio, with an IOThread and vhost; no USB tablet where nobody looks at the screen";
 
 /// QEMU's main loop by the functions of its turns.
 pub(super) fn main_loop(ctx: &Context<'_>, verdicts: &mut Verdicts) {

@@ -398,7 +398,9 @@ fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
     let script = Some(text).filter(|text| text.contains('$') && text.len() <= MAX_SCRIPT);
     let (variables, mut room) = (variables(script.unwrap_or_default()), MAX_SCRIPT);
     joined.lines().rev().find_map(|line| {
-        let inner = Some(line).filter(|line| line.contains("qemu") | line.contains("kvm")).and_then(out_of_quotes);
+        // Proxmox's messages put quotes around a command that has some.
+        let may_be = (line.contains("qemu") | line.contains("kvm")) && !line.contains("command '");
+        let inner = Some(line).filter(|_| may_be).and_then(out_of_quotes);
         let line = inner.as_deref().unwrap_or(line);
         // `$QEMU -m 4G`
         let is_variable = |word: &str| {

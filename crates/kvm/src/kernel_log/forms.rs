@@ -61,7 +61,7 @@ use LogKind::{
     GuestCpuRefused, HardwareError, HostClock, HostDisk, HungTask, HypervMsr, IgnoredMsr, InternalError, IommuFault,
     KernelBug, Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Other, Overheated, PacketsDropped,
     PerfCounter, RealtimeThrottled, RunFailed, SlowInterrupt, SplitLock, StartFailed, Terminated, TimerIrq,
-    TripleFault, UnhandledMsr,
+    TripleFault, Unexplained, UnhandledMsr,
 };
 use Scope::{Guest, Never, QemuLog, Task};
 
@@ -140,7 +140,7 @@ static IN_KVM: Pattern =
     Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 74] = [
+static FORMS: [Form; 75] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -242,6 +242,8 @@ static FORMS: [Form; 74] = [
          triple fault.*kvm|kvm_exit_shutdown",
     ),
     form(InternalError, Guest, "unexpected (?:exit reason on vcpu run|kvm exit received): "),
+    // After an internal error, and where Proxmox keeps the QEMU of a guest that has shut down.
+    form(Unexplained, Guest, "command 'cont'.* resetting the virtual machine is required"),
     form(EptMisconfig, Guest, "^(?:kvm: )?ept: misconfiguration|^ept_misconfig_inspect_spte").begins(Dump),
     form(EmulationFailure, Guest, "instruction decoding not implemented|emulation fail").and(&KVM),
     // No KVM: the kernel's modules, QEMU, libvirt, Proxmox, and `kvm-ok`.

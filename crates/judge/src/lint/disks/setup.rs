@@ -146,9 +146,11 @@ fn in_main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, disk: &DiskConfig<'
 
 /// Limits of the configuration that are low. Where requests are counted, they tell whether a limit holds them back.
 fn low_limits(_: &Context<'_>, guest: &GuestContext<'_>, disk: &DiskConfig<'_>) -> Option<String> {
-    let text = |(name, limit): (&String, &u64)| match name.contains("bytes") {
-        true => (*limit < SLOW_BYTES).then(|| format!("{name} {limit} ({}/s)", bytes(*limit))),
-        false => (*limit < SLOW_REQUESTS).then(|| format!("{name} {limit}")),
+    let text = |(name, limit): (&String, &u64)| {
+        if name.contains("bytes") {
+            return (*limit < SLOW_BYTES).then(|| format!("{name} {limit} ({}/s)", bytes(*limit)));
+        }
+        (*limit < SLOW_REQUESTS).then(|| format!("{name} {limit}"))
     };
     let low: Vec<String> = disk.limits.iter().filter_map(text).filter(|_| guest.domain.disks.is_empty()).collect();
     (!low.is_empty()).then(|| format!("its configuration limits it: {}", low.join(", ")))
