@@ -40,7 +40,7 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
         None => {
             let (before, rest) = line.split_at(line.find("kvm_")?);
             let before = before.trim_end().trim_end_matches("kvm:").trim_end();
-            // A time in the ticks of some clock (`trace_clock` x86-tsc, counter) has no dot and no unit.
+            // A time in ticks of a clock (`trace_clock` x86-tsc, counter) is a whole number, without a unit.
             let (task, last) = before.rsplit_once(' ').unwrap_or(("", before));
             let is_ticks =
                 last.strip_suffix(':').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));

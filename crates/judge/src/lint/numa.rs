@@ -302,7 +302,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     verdicts.find(Finding { marks, ..found });
 }
 
-/// Cores of a host with two threads each from which two runs of pins are no small run of neighbours.
+/// The fewest cores of a host for which a pattern of pins is trusted: with fewer, neighbours look alike.
 const FEWEST_CORES: u32 = 6;
 
 /// Pins whose pattern alone tells that the threads of a guest's core are apart, where the host's cores are not known:

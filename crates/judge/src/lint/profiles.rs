@@ -292,7 +292,7 @@ static TURNS: Pattern = Pattern::new(concat!(
     "g_main_context_|g_poll|aio_(?:pending|notify|ctx_|dispatch|compute_timeout)|timerlist|",
     "qemu_(?:poll_ns|clock_|notify_event|soonest)|main_loop_wait|os_host_main_loop|glib_pollfds)",
 ));
-/// Threads of QEMU that have no main loop.
+/// Threads of QEMU beside its main loop.
 const OTHER_THREADS: [&str; 3] = ["/KVM", "iothread", "vhost"];
 /// The share of a profile from which it is much, percent: 29 to 53 with an idle Windows 10 that polled the RTC.
 const MANY_TURNS: f64 = 25.0;

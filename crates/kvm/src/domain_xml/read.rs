@@ -197,7 +197,7 @@ fn topology(node: Node) -> GuestTopology {
     }
 }
 
-/// A cell and its place among the cells, which is its number if it has no other.
+/// A cell and its place among the cells, which is the number of a cell without `id`.
 fn numa_cell((place, node): (u32, Node)) -> GuestNumaCell {
     GuestNumaCell {
         id: number(node, "id").unwrap_or(place),

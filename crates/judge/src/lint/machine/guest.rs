@@ -135,7 +135,7 @@ const FIND_BACKING: &str = "Find what backs the address (info mtree -f of the VM
     device that shrank or failed, huge pages that ran out, an address beyond what the CPU or the VMM has. Where it is \
     ordinary memory, suspect KVM: try another kernel of the host";
 
-/// The fewest faults of a vCPU that count together with those of others at the same place.
+/// The fewest faults of a vCPU that count together with what other vCPUs do at the same place.
 const OF_ONE: u64 = 3;
 
 /// Places at which vCPUs fault again and again.
