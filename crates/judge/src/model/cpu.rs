@@ -138,6 +138,11 @@ impl ThreadModel {
         thread_name::label(self.role, self.index, self.tid, &self.comm)
     }
 
+    /// Whether it is known where it ran or how much: virsh prints where threads may run, and not where they are.
+    pub fn was_seen(&self) -> bool {
+        self.cpu.is_some() || self.place.cpu.is_some()
+    }
+
     /// The CPU it is pinned to; `None` if it may run on several.
     pub fn pinned_cpu(&self) -> Option<u32> {
         let set = self.place.affinity.as_ref()?;

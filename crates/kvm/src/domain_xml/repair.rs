@@ -212,8 +212,8 @@ struct OpenElement<'a> {
 }
 
 /// A start tag made well-formed, and whether it has anything else than attributes: `<cpu ...args>`.
-fn well_formed<'a>(name: &str, tag: &'a str) -> (Cow<'a, str>, bool) {
-    let Some(attributes) = ATTRIBUTE.regex() else { return (tag.into(), false) };
+fn well_formed(name: &str, tag: &str) -> (String, bool) {
+    let Some(attributes) = ATTRIBUTE.regex() else { return (tag.to_owned(), false) };
     let inside =
         tag.trim_start_matches('<').strip_prefix(name).unwrap_or_default().trim_end_matches('>').trim_end_matches('/');
     let quoted = |found: &regex::Captures<'_>| match found.name("bare") {
@@ -223,7 +223,7 @@ fn well_formed<'a>(name: &str, tag: &'a str) -> (Cow<'a, str>, bool) {
     let all: String = attributes.captures_iter(inside).map(|found| quoted(&found)).collect();
     let is_torn = !attributes.replace_all(inside, "").trim().is_empty();
     let end = if tag.ends_with("/>") { "/>" } else { ">" };
-    (format!("<{name}{all}{end}").into(), is_torn)
+    (format!("<{name}{all}{end}"), is_torn)
 }
 
 impl<'a> Builder<'a> {
@@ -278,8 +278,9 @@ impl<'a> Builder<'a> {
         if let Some(at) = self.open.iter().rposition(|open| open.name == name) {
             // Those inside that lack an end tag may have taken what follows them.
             let lacks_end = self.open.len() > at + 1;
+            let is_torn = self.open.get(at).is_some_and(|open| open.is_torn);
             self.close_to(at + 1);
-            if lacks_end || self.open.pop().is_some_and(|open| open.is_torn) {
+            if lacks_end || is_torn {
                 self.current.push_str(LEFT_OUT);
             }
             self.open.truncate(at);

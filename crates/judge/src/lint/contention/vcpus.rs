@@ -180,12 +180,13 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 fn configured_quota(guest: &GuestContext<'_>) -> Option<Finding> {
     let xml = &guest.domain.facts.xml.as_ref()?.value;
     let percent = |(quota, period): (u64, u64)| 100.0 * quota as f64 / period as f64;
-    let of_vcpu = xml.vcpu_quota.filter(|quota| percent(*quota) < 100.0);
-    let of_all = xml.global_quota.zip(guest.config.vcpus);
-    let of_all = of_all.filter(|(quota, vcpus)| percent(*quota) < 100.0 * f64::from(*vcpus)).map(|(quota, _)| quota);
-    let of_vcpu = of_vcpu.map(|quota| ("each vCPU", "vcpu0", quota));
-    let (who, group, quota) = of_vcpu.or(of_all.map(|quota| ("all its threads together", "domain", quota)))?;
-    let (percent, (quota, period)) = (figure(percent(quota)), quota);
+    let of_vcpu = ("each vCPU", "vcpu0", xml.vcpu_quota, Some(1));
+    let of_all = ("all its threads together", "domain", xml.global_quota, guest.config.vcpus);
+    let limits =
+        [of_vcpu, of_all].into_iter().filter_map(|(who, group, quota, cpus)| Some((who, group, quota?, cpus?)));
+    let mut low = limits.filter(|(.., quota, cpus)| percent(*quota) < 100.0 * f64::from(*cpus));
+    let (who, group, (quota, period), _) = low.next()?;
+    let percent = figure(percent((quota, period)));
     let evidence = vec![format!("{who} may use {percent} % of a CPU: quota {quota} of {period} us, by its XML")];
     let fix = vec![lift(guest, group)];
     Some(Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(QUOTA_SET))
@@ -204,11 +205,8 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
             return fixes::advice(RAISE_CGROUP_LIMIT);
         }
         let set = fixes::virsh(guest, "schedinfo", &format!("--set {which}=-1 {}", fixes::scope(guest)));
-        fixes::command(set).needing(match fixes::scope(guest) {
-            "--config" => fixes::AT_NEXT_START,
-            "--live" => fixes::LIVE_ALONE,
-            _ => QUOTA_NEED,
-        })
+        let kept = if fixes::is_transient(guest) { fixes::LIVE_ALONE } else { QUOTA_NEED };
+        fixes::command(set).needing(if guest.is_shut_off() { fixes::AT_NEXT_START } else { kept })
     };
     match group {
         "domain" => schedinfo("global_quota"),

@@ -130,8 +130,7 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     let helper = |configured: Option<&CpuSet>, thread: Option<&ThreadModel>| {
         let wanted = configured.map(|c| there(map, c));
         let measured = thread.and_then(|t| t.place.affinity.as_deref()).map(|c| there(map, c));
-        // virsh prints where they may run, and not where they are.
-        let seen = thread.filter(|t| t.cpu.is_some() || t.place.cpu.is_some());
+        let seen = thread.filter(|t| t.was_seen());
         let drifts = libvirt && measured.is_some() && wanted.is_some() && measured != wanted;
         HelperLayout {
             drifted: wanted.clone().filter(|w| drifts && !w.is_empty()),

@@ -17,7 +17,7 @@ pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let is_full = taken.len() * 2 > ctx.map().all.len() && !ctx.map().all.is_empty();
     for guest in ctx.guests.iter().filter(|g| g.running()) {
         let single = ctx.layout(guest).single(ctx.map());
-        let measured = helper_threads(guest).any(|t| t.cpu.is_some() || t.place.cpu.is_some());
+        let measured = helper_threads(guest).any(ThreadModel::was_seen);
         let own = if measured {
             running_helpers(ctx, guest, &single)
         } else {
