@@ -142,7 +142,8 @@ fn two_guests_are_apart_and_together_as_perf_prints_them() {
     let second = &model.domains[1];
     assert_eq!(second.exits.count, 7603);
     let vcpu1 = &second.vcpu_exits.iter().find(|(v, _)| *v == 1).unwrap().1;
-    assert_eq!((vcpu1.count, vcpu1.row("npf").unwrap().span.count), (3428, 2562));
+    let faults = vcpu1.rows.iter().find(|row| row.reason == "npf").unwrap();
+    assert_eq!((vcpu1.count, faults.span.count), (3428, 2562));
     assert_eq!(imported.sample.host.facts.kernel, "6.1.0-56-amd64");
 }
 

@@ -42,7 +42,7 @@ fn judged(cursor: &mut Cursor) -> Intervals {
     let (mut each, mut next) = (Vec::new(), 0);
     while let Some((index, sample)) = cursor.readable_from(next) {
         next = index + 1;
-        summary.add(sample.clone(), cursor.begins_run(index));
+        summary.add_watched(sample.clone(), cursor.begins_run(index), |_| {});
         each.push(pipeline.next_or_first(sample));
     }
     Intervals { each, all: summary.finish() }

@@ -53,7 +53,8 @@ fn everything_of_one_domain_comes_together() {
     let model = Model::new(&imported.sample, Base::Whole(imported.base));
     let [domain] = model.domains.as_slice() else { panic!("{:?}", names(&imported)) };
     assert_eq!((domain.name(), domain.exits.count, domain.vcpu_count()), ("web", 1000, 4));
-    assert_eq!(domain.exits.row("IO_INSTRUCTION").unwrap().rate, Some(90.0));
+    let ports = domain.exits.rows.iter().find(|row| row.reason == "IO_INSTRUCTION").unwrap();
+    assert_eq!(ports.rate, Some(90.0));
     let timer = domain.accesses.iter().find(|a| a.space == Space::Pio && a.address == Some(0x608)).unwrap();
     let device = timer.device.as_ref().unwrap();
     assert_eq!((device.name.as_str(), device.from, timer.span.count), ("acpi-tmr", Origin::Monitor, 890));

@@ -44,12 +44,8 @@ impl SessionSummary {
         Self { pipeline, ..Self::default() }
     }
 
-    /// Adds a sample. The first of a run of the recorder ends no interval.
-    pub fn add(&mut self, sample: Arc<Sample>, begins_run: bool) {
-        self.add_watched(sample, begins_run, |_| {});
-    }
-
-    /// Adds a sample, and shows the interval that it ends before it is added up.
+    /// Adds a sample, and shows the interval that it ends before it is added up. The first sample of a run of the
+    /// recorder ends none.
     pub fn add_watched(&mut self, sample: Arc<Sample>, begins_run: bool, watch: impl FnOnce(&JudgedInterval)) {
         let begins_run = begins_run || self.runs.is_empty() || !self.pipeline.continues(&sample);
         if begins_run {

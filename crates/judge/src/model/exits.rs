@@ -82,11 +82,6 @@ pub(super) fn missing_extreme(span: &Timing) -> MissingExtreme {
 }
 
 impl ExitTable {
-    /// The row of a reason.
-    pub fn row(&self, reason: &str) -> Option<&ExitRow> {
-        self.rows.iter().find(|r| r.reason == reason)
-    }
-
     /// The reason with most time that is not idle; by count if times are not known.
     pub fn top(&self) -> Option<&ExitRow> {
         self.rows
