@@ -87,7 +87,7 @@ fn finding(ctx: &Context<'_>, (a, b): (&Bound<'_>, &Bound<'_>), mover: &Bound<'_
     let [first, second] = [a, b]
         .map(|v| format!("{} of {} on CPU {} ({} % busy)", v.thread.label(), v.guest.name(), v.cpu, figure(v.busy)));
     let idle: CpuSet = core.cpus.iter().copied().collect();
-    let mut evidence = vec![
+    let evidence = vec![
         format!(
             "{first} and {second} share a core {}: both ran at least {} % of the time",
             a.guest.window(),
@@ -95,10 +95,6 @@ fn finding(ctx: &Context<'_>, (a, b): (&Bound<'_>, &Bound<'_>), mover: &Bound<'_
         ),
         format!("CPUs {idle} are a core of their own and idle"),
     ];
-    let ipc = |v: &Bound<'_>| v.thread.pmu?.guest.ipc().map(figure);
-    if let Some((first, second)) = ipc(a).zip(ipc(b)) {
-        evidence.push(format!("In their guests they complete {first} and {second} instructions a cycle"));
-    }
     let layout = ctx.layout(mover.guest);
     // A guest that sees cores with two threads would have one of them elsewhere.
     let moves = !layout.one_set && (layout.threads <= 1 || !layout.known);
