@@ -165,13 +165,9 @@ pub(super) fn set_figures(mut rows: Vec<&mut AccessRow>, exits: &ExitTable, seco
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
         let of_kinds = |kinds: &[ExitKind]| {
             let these = exits.rows.iter().filter(|row| kinds.iter().any(|kind| kind.matches(row)));
-            these.fold((0, 0, 0), |(count, ns, own), row| {
+            these.fold((0_u64, 0_u64, 0_u64), |(count, ns, own), row| {
                 let (all, of_vcpu) = (row.span.total_ns.unwrap_or(0), row.own_ns().unwrap_or(0));
-                (
-                    total([count, row.span.count].into_iter()),
-                    total([ns, all].into_iter()),
-                    total([own, of_vcpu].into_iter()),
-                )
+                (count.saturating_add(row.span.count), ns.saturating_add(all), own.saturating_add(of_vcpu))
             })
         };
         let (exit_count, exit_ns, own_ns) =

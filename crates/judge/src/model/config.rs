@@ -18,7 +18,7 @@ pub struct GuestConfig {
     /// Whether all of it was: the whole XML, or a whole command line, which has everything except pins.
     pub is_whole: bool,
     /// Which parts were seen to their end.
-    shown: Shown,
+    pub shown: Shown,
     /// Whether libvirt runs the guest, so that a fix is XML; `None` when not known.
     pub libvirt: Option<bool>,
     /// Guest architecture, as `x86_64`.
@@ -57,12 +57,14 @@ pub struct GuestConfig {
 /// The parts of a configuration that were seen to their end: what they lack is absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a configuration")]
-struct Shown {
+pub struct Shown {
     hyperv: bool,
     clock: bool,
     topology: bool,
-    cells: bool,
-    pins: bool,
+    /// Whether the guest sees no other NUMA cells than those of [`GuestConfig::numa`].
+    pub cells: bool,
+    /// Whether a thread without a pin in [`GuestConfig::pins`] has none.
+    pub pins: bool,
 }
 
 /// Where a guest's CPU and its enlightenments are decided.
@@ -371,16 +373,6 @@ impl GuestConfig {
     pub fn threads_per_core(&self) -> Option<u32> {
         self.topology.map(|t| t.threads.max(1)).or(self.shown.topology.then_some(1))
     }
-
-    /// Whether the guest sees no other NUMA cells than those of [`GuestConfig::numa`].
-    pub fn shows_cells(&self) -> bool {
-        self.shown.cells
-    }
-
-    /// Whether a thread without a pin in [`GuestConfig::pins`] has none.
-    pub fn shows_pins(&self) -> bool {
-        self.shown.pins
-    }
 }
 
 /// The topology of `-smp`, if it has the number of threads of a core.
@@ -462,7 +454,7 @@ mod tests {
     fn nothing_known_is_no_absence() {
         let c = GuestConfig::of(&DomainFacts::default());
         assert_eq!((c.enlightened("synic"), c.hpet()), (None, None));
-        assert_eq!((c.threads_per_core(), c.is_whole, c.shows_pins()), (None, false, false));
+        assert_eq!((c.threads_per_core(), c.is_whole, c.shown.pins), (None, false, false));
     }
 
     #[test]
@@ -476,7 +468,7 @@ mod tests {
              <cputune><vcpupin vcpu='0' cpuset='1'/></cputune>",
         );
         assert_eq!((c.enlightened("avic"), c.enlightened(hyperv::CLOCK), c.hpet()), (Some(false), None, None));
-        assert_eq!((c.threads_per_core(), c.shows_cells(), c.shows_pins(), c.is_whole), (None, false, true, false));
+        assert_eq!((c.threads_per_core(), c.shown.cells, c.shown.pins, c.is_whole), (None, false, true, false));
         assert_eq!(c.incomplete(), [], "the clock is not shown");
         let c = part("<hyperv><synic state='on'/></hyperv><clock offset='localtime'/>");
         assert_eq!((c.incomplete().len(), c.enlightened(hyperv::CLOCK)), (1, Some(false)));

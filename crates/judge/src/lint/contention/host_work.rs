@@ -4,7 +4,7 @@ use crate::cost::Holder;
 use crate::lint::pinning::partly_pinned;
 use crate::lint::prelude::*;
 use crate::model::{CpuModel, GuestThread, HostTaskModel};
-use crate::placement::GuestPlan;
+use crate::placement::{GuestPlan, singles};
 
 /// A vCPU that uses less is idle, and nothing on its CPU hurts it, percent.
 const IDLE: f64 = 10.0;
@@ -31,8 +31,7 @@ const ALL_ISOLATED: &str = "Leave the host a CPU that is not isolated, for inter
 
 pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let map = ctx.map();
-    let layouts = ctx.layouts.iter().filter(|l| l.running);
-    let pinned = layouts.fold(CpuSet::new(), |a, l| a.union(&l.single(map)));
+    let pinned = singles(map, &ctx.layouts, false);
     if pinned.is_empty() {
         return;
     }

@@ -231,7 +231,7 @@ fn realtime_helper(guest: &GuestContext<'_>) -> Option<Finding> {
         let cpus = pins.helper(**helper);
         let meets =
             |(vcpu, on): (&u32, &CpuSet)| !pins.realtime.contains(vcpu) && cpus.is_none_or(|c| c.intersects(on));
-        (cpus.is_some() || guest.config.shows_pins()) && pins.vcpus.iter().any(meets)
+        (cpus.is_some() || guest.config.shown.pins) && pins.vcpus.iter().any(meets)
     };
     let helper = guest.domain.facts.xml.as_ref()?.value.realtime_helpers.iter().find(is_on)?;
     let name = helper.map_or_else(|| "the emulator".to_owned(), |number| format!("IOThread {number}"));
@@ -246,7 +246,7 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let (host, pins) = (ctx.topology(), &guest.config.pins);
     // Without threads the configuration counts. Not every description of a host says which CPUs are isolated.
     let by_config = guest.domain.vcpus().next().is_none();
-    let shows_pin = |v: &&u32| by_config && (pins.vcpu(**v).is_some() || guest.config.shows_pins());
+    let shows_pin = |v: &&u32| by_config && (pins.vcpu(**v).is_some() || guest.config.shown.pins);
     let configured = pins.realtime.iter().filter(shows_pin).map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single)));
     let configured: Vec<(u32, Option<u32>)> = configured.collect();
     let measured = guest.domain.vcpus().filter(|t| t.is_realtime()).filter_map(|t| Some((t.index?, t.pinned_cpu())));

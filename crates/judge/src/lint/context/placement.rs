@@ -73,8 +73,8 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
     let mut layout = GuestLayout {
         running: guest.running(),
         known: config.threads_per_core().is_some(),
-        shows_cells: config.shows_cells(),
-        lacks_pins: !config.shows_pins() && !measured,
+        shows_cells: config.shown.cells,
+        lacks_pins: !config.shown.pins && !measured,
         threads: config.threads_per_core().unwrap_or(1),
         vcpus: (0..count).map(here).collect(),
         runs_on: guest.domain.vcpus().filter_map(|t| Some((t.index?, t.place.cpu?))).collect(),
@@ -84,7 +84,7 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
         memory: most_memory(map, guest),
         reshapes: reshapes(guest, count),
         takes_cells: reshapes(guest, count)
-            && config.shows_cells()
+            && config.shown.cells
             && config.libvirt != Some(false)
             && config.memory.is_some(),
         piles: guest.domain.vcpus().all(|t| t.cpu.is_none()) || piles.contains(&guest.index),
@@ -126,7 +126,7 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     let libvirt = guest.config.libvirt == Some(true);
     // A table of exits says that the guest ran, and not what its helpers did; parts of a configuration may have no
     // pins.
-    let is_unseen = guest.domain.exits.count > 0 || !guest.config.shows_pins();
+    let is_unseen = guest.domain.exits.count > 0 || !guest.config.shown.pins;
     let helper = |configured: Option<&CpuSet>, thread: Option<&ThreadModel>| {
         let wanted = configured.map(|c| there(map, c));
         let measured = thread.and_then(|t| t.place.affinity.as_deref()).map(|c| there(map, c));

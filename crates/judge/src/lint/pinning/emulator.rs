@@ -2,6 +2,7 @@
 
 use super::helper_name;
 use crate::lint::prelude::*;
+use crate::placement::singles;
 use std::collections::BTreeMap;
 
 /// The most other guests that one finding names.
@@ -11,8 +12,7 @@ const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: 
 
 pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let others = pinned_helpers(ctx);
-    let running = ctx.layouts.iter().filter(|layout| layout.running);
-    let taken = running.fold(CpuSet::new(), |all, layout| all.union(&layout.single(ctx.map())));
+    let taken = singles(ctx.map(), &ctx.layouts, false);
     // A helper that may run anywhere finds no free CPU.
     let is_full = taken.len() * 2 > ctx.map().all.len() && !ctx.map().all.is_empty();
     for guest in ctx.guests.iter().filter(|g| g.running()) {
@@ -80,7 +80,7 @@ type PinnedHelpers<'a> = BTreeMap<u32, Vec<(usize, Option<u32>, &'a CpuSet)>>;
 /// The first few pinned helpers of all running guests, by the CPUs of their pins that hold a vCPU.
 fn pinned_helpers<'a>(ctx: &'a Context<'_>) -> PinnedHelpers<'a> {
     let layouts = &ctx.layouts;
-    let single = layouts.iter().fold(CpuSet::new(), |a, l| a.union(&l.single(ctx.map())));
+    let single = singles(ctx.map(), layouts, true);
     let mut by_cpu = PinnedHelpers::new();
     for (g, layout) in layouts.iter().enumerate().filter(|(_, l)| l.running) {
         let pin = |h: &'a HelperLayout| h.cpus.as_ref().filter(|_| h.pinned);

@@ -138,9 +138,6 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         return;
     }
     let slowest = rates().reduce(f64::min).unwrap_or(mean);
-    if slowest < t.tick_per_vcpu.info {
-        return;
-    }
     let storm = by_vcpu && slowest >= t.tick_per_vcpu.warning && all.rate_or_zero() >= t.tick_storm;
     let severity = if storm { Severity::Warning } else { Severity::Info };
     let (on, confidence) = if by_vcpu { ("each of", Confidence::Medium) } else { ("average over", Confidence::Low) };
