@@ -134,19 +134,20 @@ impl Pairing {
         };
         let trusted = event.time >= self.gap_until;
         let (room, before) = (self.cells < MAX_CELLS + MAX_REASONS, thread.cells());
-        let fits = match event.kind {
-            EventKind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu, room),
+        let mut fits = true;
+        match event.kind {
+            EventKind::Exit { isa, code, vcpu } if self.untimed => fits = thread.exit_untimed(isa, code, vcpu, room),
             EventKind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
-            EventKind::Entry { vcpu } => thread.entry(event.time, vcpu, room),
-            EventKind::Access(access) => thread.access(event.time, access, self.cells < MAX_CELLS),
-            EventKind::Userspace { reason } => thread.userspace(event.time, reason),
+            EventKind::Entry { vcpu } => fits = thread.entry(event.time, vcpu, room),
+            EventKind::Access(access) => fits = thread.access(event.time, access, self.cells < MAX_CELLS),
+            EventKind::Userspace { reason } => fits = thread.userspace(event.time, reason),
             EventKind::Halted { ns } => thread.halted(event.time, ns),
             EventKind::Migrated { from, to } => thread.migrated(from, to, &self.topology),
             EventKind::Waking { by } => thread.waking(event.time, by),
             EventKind::SwitchOut { runnable, next } => thread.switch_out(event.time, runnable, next),
             EventKind::SwitchIn => thread.switch_in(event.time),
-            EventKind::Ended => true,
-        };
+            EventKind::Ended => {}
+        }
         self.cells += thread.cells() - before;
         self.overflow += u64::from(!fits);
     }

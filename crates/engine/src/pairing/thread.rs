@@ -108,11 +108,10 @@ impl PairedThread {
         self.scheduler.get_or_insert_with(new)
     }
 
-    pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) -> bool {
+    pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) {
         self.vcpu = vcpu.or(self.vcpu);
         self.settle(None);
         self.open = Some(OpenExit { isa, code, since: time, trusted, parts: ExitParts::default(), user_since: None });
-        true
     }
 
     /// `room`: whether a new reason may take a cell; also below.
@@ -172,12 +171,11 @@ impl PairedThread {
         fits
     }
 
-    pub fn halted(&mut self, time: u64, ns: u64) -> bool {
+    pub fn halted(&mut self, time: u64, ns: u64) {
         self.leave_userspace(time, ns);
         if let Some(open) = &mut self.open {
             open.parts.halted += ns.min(time.saturating_sub(open.since));
         }
-        true
     }
 
     /// The VMM's part of the exit ends with the first event of the kernel, which slept for `ns` before it.
@@ -220,7 +218,7 @@ impl PairedThread {
         }
     }
 
-    pub fn migrated(&mut self, from: u32, to: u32, topology: &HostTopology) -> bool {
+    pub fn migrated(&mut self, from: u32, to: u32, topology: &HostTopology) {
         let m = &mut self.migrations;
         *m.total.get_or_insert(0) += 1;
         m.from = Some(from);
@@ -228,17 +226,15 @@ impl PairedThread {
         m.cross_core += u64::from(known && !topology.same_core(from, to));
         m.cross_llc += u64::from(topology.same_llc(from, to) == Some(false));
         m.cross_node += u64::from(topology.same_node(from, to) == Some(false));
-        true
     }
 
-    pub fn waking(&mut self, time: u64, by: Task) -> bool {
+    pub fn waking(&mut self, time: u64, by: Task) {
         let scheduler = self.scheduler();
         scheduler.woken_at = Some(time);
         scheduler.woken_by.add(by, 0);
-        true
     }
 
-    pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
+    pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) {
         let scheduler = self.scheduler();
         scheduler.seen = true;
         scheduler.left += 1;
@@ -247,10 +243,9 @@ impl PairedThread {
         scheduler.ran(time);
         scheduler.woken_at = None;
         scheduler.preempted = runnable.then_some((time, next));
-        true
     }
 
-    pub fn switch_in(&mut self, time: u64) -> bool {
+    pub fn switch_in(&mut self, time: u64) {
         let scheduler = self.scheduler();
         scheduler.seen = true;
         scheduler.running_since = Some(time);
@@ -259,7 +254,7 @@ impl PairedThread {
             scheduler.wakeups.add(ns);
             scheduler.run_delays.add(ns);
         }
-        let Some((since, by)) = scheduler.preempted.take() else { return true };
+        let Some((since, by)) = scheduler.preempted.take() else { return };
         let ns = time.saturating_sub(since);
         scheduler.preempted_by.add(by, ns);
         scheduler.run_delays.add(ns);
@@ -268,7 +263,6 @@ impl PairedThread {
             // The VMM did not run meanwhile.
             open.user_since = open.user_since.map(|user| user + ns);
         }
-        true
     }
 
     pub fn snapshot(&mut self, tid: i32, names: &ReasonNames, seen: SeenKinds) -> TracedThread {
