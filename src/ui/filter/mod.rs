@@ -7,6 +7,8 @@
 use super::table::Value;
 use globset::{GlobBuilder, GlobMatcher};
 use kvm::pattern::Pattern;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+use std::ops::RangeBounds as _;
 
 /// Longest filter that is read, characters.
 pub const MAX_LENGTH: usize = 256;
@@ -54,11 +56,7 @@ enum Condition {
 #[derive(Debug, Clone)]
 enum Comparison {
     /// Within these bounds: `exits=10k` takes what rounds to 10k.
-    Within(f64, f64),
-    /// Below this figure.
-    Below(f64),
-    /// Above this figure.
-    Above(f64),
+    Within(Bound<f64>, Bound<f64>),
     /// A text that matches.
     Matches(TextPattern),
     /// No source gave it.
@@ -160,11 +158,12 @@ fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, St
 
 fn figure_comparison(operator: &str, text: &str) -> Option<Comparison> {
     let (value, step) = figure(text)?;
-    Some(match operator {
-        ">" | "<=" => Comparison::Above(value),
-        "<" | ">=" => Comparison::Below(value),
-        _ => Comparison::Within(value - step / 2.0, value + step / 2.0),
-    })
+    let (from, to) = match operator {
+        ">" | "<=" => (Excluded(value), Unbounded),
+        "<" | ">=" => (Unbounded, Excluded(value)),
+        _ => (Included(value - step / 2.0), Included(value + step / 2.0)),
+    };
+    Some(Comparison::Within(from, to))
 }
 
 /// A figure with a unit, and what its last digit stands for: 12.5k is 12,500, to 100.
@@ -194,9 +193,7 @@ impl Comparison {
     fn holds(&self, value: &Value) -> Option<bool> {
         match (self, value) {
             (Self::IsUnknown, v) => Some(*v == Value::Unknown),
-            (Self::Within(from, to), Value::Figure(v)) => Some((from..=to).contains(&v)),
-            (Self::Below(limit), Value::Figure(v)) => Some(v < limit),
-            (Self::Above(limit), Value::Figure(v)) => Some(v > limit),
+            (Self::Within(from, to), Value::Figure(v)) => Some((*from, *to).contains(v)),
             (Self::Matches(pattern), Value::Text(text)) => Some(pattern.is_match(text)),
             _ => None,
         }
