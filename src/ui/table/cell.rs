@@ -2,8 +2,11 @@
 
 use crate::ui::theme::StyleId;
 use judge::cost;
-use judge::figures::UNKNOWN;
+use judge::figures::{self, UNKNOWN};
 use judge::lint::Severity;
+
+/// From this on, percent of the time that a vCPU wanted to run, guests begin to notice the wait.
+const NOTICED_WAIT: f64 = 5.0;
 
 /// Content of a cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +45,12 @@ impl Cell {
     /// A value printed by `print`, or unknown.
     pub fn figure(value: Option<f64>, print: fn(f64) -> String) -> Self {
         value.map_or_else(Self::unknown, |v| Self::text(print(v)))
+    }
+
+    /// A wait, percent of the time that a vCPU wanted to run.
+    pub fn wait(percent: Option<f64>) -> Self {
+        let is_noticed = percent.is_some_and(|wait| wait >= NOTICED_WAIT);
+        Self::figure(percent, figures::percent).styled(if is_noticed { StyleId::Wait } else { StyleId::Text })
     }
 
     /// Whether it holds a value.

@@ -5,7 +5,6 @@ use super::section::Section;
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
 use crate::ui::text::clean;
-use crate::ui::theme::StyleId;
 use judge::cost::{Part, Waits};
 use judge::figures::{micros, percent, rate, share};
 use judge::lint::{Mark, Severity};
@@ -19,8 +18,6 @@ use std::rc::Rc;
 const ASLEEP: (f64, f64) = (0.1, 5.0);
 /// A thread that wants less of a CPU than this is idle: its WAIT% is a part of almost nothing. Percent.
 const IDLE: f64 = 2.0;
-/// From here on a wait has a colour, percent.
-const LONG_WAIT: f64 = 5.0;
 /// Maximum of named causes of a wait.
 const MAX_DELAYS: usize = 4;
 
@@ -140,10 +137,7 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
         "Who had its CPU while it was ready to run, and the part of WAIT%.",
     );
     [
-        Col::figure(wait, ThreadRow::wait, percent).drawn(|r| {
-            let is_long = r.wait().is_some_and(|wait| wait >= LONG_WAIT);
-            Cell::figure(r.wait(), percent).styled(if is_long { StyleId::Wait } else { StyleId::Text })
-        }),
+        Col::figure(wait, ThreadRow::wait, percent).drawn(|r| Cell::wait(r.wait())),
         Col::figure(head("p50", "P50 us", right(6, 0, 5), "Median wait."), |r| r.waits()?.quantile_us(0.5), micros),
         Col::figure(head("p99", "P99 us", right(6, 0, 4), "99 of 100 are shorter."), |r| r.waits()?.p99_us(), micros),
         Col::text(delays, ThreadRow::delays).drawn(|r| Cell::text(r.delays())),

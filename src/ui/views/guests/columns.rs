@@ -15,8 +15,6 @@ use kvm::CpuSet;
 use report::json;
 use sample::DomainState;
 
-/// From this on, percent of the time that a vCPU wanted to run, guests begin to notice the wait.
-const NOTICED_WAIT: f64 = 5.0;
 /// Tasks outside guests that use less of a CPU are not named, percent.
 const MIN_TASK: f64 = 0.5;
 
@@ -52,6 +50,11 @@ impl<'a> GuestRow<'a> {
 
     fn cpu(&self, kind: fn(&CpuShare) -> f64) -> Option<f64> {
         self.domain?.cpu?.kind(kind)
+    }
+
+    /// The wait of the vCPU that waits longest.
+    fn wait(&self) -> Option<f64> {
+        Some(self.domain?.worst_wait()?.1)
     }
 
     /// CPU time of tasks outside guests, user and kernel, percent of one CPU, and the number of CPUs.
@@ -107,10 +110,10 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
         .drawn(bar),
         Col::figure(
             head("wait", "WAIT%", right(6, 0, 1), WAIT).json("threads[].wait").with_change(),
-            |r| Some(r.domain?.worst_wait()?.1),
+            GuestRow::wait,
             percent,
         )
-        .drawn(wait),
+        .drawn(|r| Cell::wait(r.wait())),
         Col::figure(
             head("exits", "EXITS/s", right(8, 0, 3), EXITS).json("exits[].rate").with_change(),
             |r| r.domain?.exit_rate.0,
@@ -220,12 +223,6 @@ fn bar(r: &GuestRow<'_>) -> Cell {
     let Some((d, c)) = r.domain.and_then(|d| d.cpu.map(|c| (d, c))) else { return Cell::unknown() };
     let wait = d.vcpus().filter_map(|t| t.cpu?.wait).sum();
     Cell::Bar([c.guest, c.usr, c.sys, wait], 100.0 * f64::from(d.vcpu_count().max(1)))
-}
-
-fn wait(r: &GuestRow<'_>) -> Cell {
-    let wait = r.domain.and_then(DomainModel::worst_wait).map(|(_, percent)| percent);
-    let is_noticed = wait.is_some_and(|wait| wait >= NOTICED_WAIT);
-    Cell::figure(wait, percent).styled(if is_noticed { StyleId::Wait } else { StyleId::Text })
 }
 
 fn exits(r: &GuestRow<'_>) -> Cell {
