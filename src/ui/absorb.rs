@@ -22,16 +22,15 @@ impl AppState {
             self.held = Some(Box::new(Held { tick, history }));
             return;
         }
-        let remember = !tick.again;
-        self.take_in(tick, remember);
+        self.take_in(tick);
     }
 
-    fn take_in(&mut self, tick: Tick, remember: bool) {
+    fn take_in(&mut self, tick: Tick) {
         if tick.passed.is_jump {
             self.history.clear();
         }
         tick.passed.before.iter().for_each(|model| self.history.push(model));
-        if remember {
+        if !tick.again {
             self.history.push(&tick.model);
         }
         self.message_age = self.message_age.saturating_add(1);
@@ -88,7 +87,7 @@ impl AppState {
         self.paused = false;
         if let Some(held) = self.held.take() {
             self.history = held.history;
-            self.take_in(held.tick, false);
+            self.take_in(Tick { again: true, ..held.tick });
         }
     }
 

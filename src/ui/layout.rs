@@ -31,8 +31,6 @@ const MINUTE: (u16, u16) = (34, 4);
 pub struct Plan {
     /// Host, guests and time.
     pub header: Rect,
-    /// All between header and time line.
-    pub body: Rect,
     /// The list of guests with its header.
     pub list: Rect,
     /// What the selected row suffers from, in fixed slots.
@@ -71,7 +69,7 @@ pub fn plan(state: &AppState) -> Plan {
     let [header, body, timeline, footer] =
         Layout::vertical([lines(header), Constraint::Fill(1), lines(timeline), lines(1)])
             .areas(Rect::new(0, 0, columns, rows));
-    let plan = Plan { header, body, timeline, footer, ..Plan::default() };
+    let plan = Plan { header, timeline, footer, ..Plan::default() };
     if state.view != ScreenView::Guests {
         return Plan { page: body, ..plan };
     }
