@@ -67,19 +67,19 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         paths,
         ..CollectorOptions::default()
     });
-    let traces = |detail| settings.engine_detail.contains(&detail);
-    for (wanted, option, what) in [
-        (settings.kvm_events, "--kvm-events", OnDemand::KvmEvents),
-        (traces(EngineDetail::Disks), "--engine-detail disks", OnDemand::Disks),
-        (traces(EngineDetail::Interrupts), "--engine-detail interrupts", OnDemand::Interrupts),
-    ] {
-        if wanted && let Err(why) = feed.execute(CollectorCommand::OnDemand(what, true)) {
+    let events = CollectorCommand::OnDemand(OnDemand::KvmEvents, true);
+    let events = settings.kvm_events.then(|| ("--kvm-events".to_owned(), events));
+    let details = settings.engine_detail.iter().map(|detail| {
+        let name = detail.to_possible_value().unwrap_or_default();
+        (format!("--engine-detail {}", name.get_name()), detail.command(true))
+    });
+    for (option, command) in events.into_iter().chain(details) {
+        if let Err(why) = feed.execute(command) {
             say(&format!("{option}: {}; {}", why.cause, why.fix));
         }
     }
     let mut sampling = rights::for_sampling(kind, settings.monitor);
-    if traces(EngineDetail::Counters) && feed.execute(CollectorCommand::Counters(true)).is_ok() && feed.counts_cycles()
-    {
+    if feed.counts_cycles() {
         sampling |= rights::for_pmu();
     }
     keep(sampling | files.unwrap_or(CapabilitySet::empty()));
@@ -87,6 +87,17 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
     let has_uri = settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();
     rights::forbid_system_calls(has_uri);
     LiveHost { feed, commands }
+}
+
+impl EngineDetail {
+    /// Starts or ends taking it.
+    pub fn command(self, on: bool) -> CollectorCommand {
+        match self {
+            Self::Disks => CollectorCommand::OnDemand(OnDemand::Disks, on),
+            Self::Interrupts => CollectorCommand::OnDemand(OnDemand::Interrupts, on),
+            Self::Counters => CollectorCommand::Counters(on),
+        }
+    }
 }
 
 /// The first of the chosen engines that this host allows, and why better ones failed.

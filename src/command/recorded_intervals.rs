@@ -1,5 +1,6 @@
 //! The intervals of a recording by number, each with the same findings however it is reached.
 
+use crate::ui::Passed;
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, RecordingTime};
@@ -19,16 +20,6 @@ const MAX_STEP: usize = 60;
 /// A sentence, after the option's name, for a time that the recording does not cover.
 pub fn time_ms(range: (i64, i64), time: Option<RecordingTime>, option: &'static str) -> anyhow::Result<Option<i64>> {
     time.map(|time| time.within(range, &TimeZone::system()).context(option)).transpose()
-}
-
-/// An interval, and those that were judged on the way to it.
-pub struct ReachedInterval {
-    /// The interval that ends with the sample.
-    pub interval: JudgedInterval,
-    /// Earlier intervals, the oldest first.
-    pub passed: Vec<Model>,
-    /// Whether `passed` does not continue what was reached before.
-    pub is_jump: bool,
 }
 
 /// Judges the intervals of a recording in any order.
@@ -52,7 +43,7 @@ impl<'a> RecordedIntervals<'a> {
     ///
     /// # Errors
     /// When the sample is damaged.
-    pub fn at(&mut self, index: usize) -> anyhow::Result<ReachedInterval> {
+    pub fn at(&mut self, index: usize) -> anyhow::Result<(JudgedInterval, Passed)> {
         let next = self.judged.map(|judged| judged + 1).filter(|next| (*next..*next + MAX_STEP).contains(&index));
         let sample = self.samples.sample(index)?;
         if next.is_none() {
@@ -60,21 +51,21 @@ impl<'a> RecordedIntervals<'a> {
         }
         let look_back = self.pipeline.look_back();
         let first = next.unwrap_or_else(|| self.samples.index_before(index, look_back));
-        let passed = self.judge(first..index);
+        let before = self.judge(first..index);
         if self.samples.begins_run(index) {
             self.pipeline.restart();
         }
         let mut interval = self.pipeline.next_or_first(sample);
         interval.keep_only(&self.filter);
         self.judged = Some(index);
-        Ok(ReachedInterval { interval, passed, is_jump: next.is_none() })
+        Ok((interval, Passed { before, is_jump: next.is_none() }))
     }
 
     /// The first interval of known length that ends with this sample or a later one, and the number of that sample.
     pub fn first_from(&mut self, mut index: usize) -> Option<(usize, JudgedInterval)> {
         while index < self.samples.len() {
             match self.at(index) {
-                Ok(reached) if reached.interval.model.interval_s.is_some() => return Some((index, reached.interval)),
+                Ok((interval, _)) if interval.model.interval_s.is_some() => return Some((index, interval)),
                 _ => index += 1,
             }
         }

@@ -85,7 +85,7 @@ pub fn read(
     let last = samples.len() - 1;
     let index = samples.index_from(at_ms).max(last.min(1));
     let mut intervals = RecordedIntervals::new(samples, settings.findings.clone(), DomainFilter::default());
-    Ok(intervals.at(index)?.interval)
+    Ok(intervals.at(index)?.0)
 }
 
 /// Samples that are read ahead of the one being judged.

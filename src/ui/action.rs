@@ -2,6 +2,7 @@
 
 use super::export::SaveFormat;
 use super::views::ScreenView;
+use crate::cli::args::EngineDetail;
 use sample::EngineLevel;
 use std::path::PathBuf;
 
@@ -142,13 +143,9 @@ pub enum Replay {
 pub enum Control {
     /// Set the tracing level.
     SetEngineLevel(EngineLevel),
-    /// The view of the disks is open (`true`) or closed: the host's block devices are to be timed or need not be.
-    ShowDisks(bool),
-    /// The view of latencies is open (`true`) or closed: interrupts of guests are to be traced or need not be.
-    ShowInterrupts(bool),
-    /// The view of latencies is open (`true`) or closed: the CPU's performance counters of vCPUs are to be open or need
+    /// A view is open (`true`) or closed that shows figures which cost guests something: they are to be taken or need
     /// not be.
-    ShowCounters(bool),
+    Show(EngineDetail, bool),
     /// Record into this file from now on. The source `recording` of the samples reports how that goes.
     StartRecord(PathBuf),
     /// Close the recording.

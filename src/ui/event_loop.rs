@@ -11,6 +11,7 @@ use super::theme::Theme;
 use super::typing;
 use super::update;
 use super::views::ScreenView;
+use crate::cli::args::EngineDetail;
 use anyhow::Context;
 use crossterm::event;
 use crossterm::terminal::disable_raw_mode;
@@ -35,15 +36,12 @@ const MAX_QUEUED_EVENTS: usize = 32;
 const MAX_LEAVE_WAIT: Duration = Duration::from_millis(1500);
 /// How long a signal waits for a screen whose terminal takes no output.
 const MAX_BLOCKED: Duration = Duration::from_secs(10);
-/// What asks for figures, or says that they need not be.
-type AskFor = fn(bool) -> Control;
-
 /// The views whose figures cost guests something: they are traced while the view is open.
-const ON_DEMAND: [(&[ScreenView], AskFor); 3] = [
-    (&[ScreenView::Storage, ScreenView::Page], Control::ShowDisks),
-    (&[ScreenView::Latency, ScreenView::Page], Control::ShowInterrupts),
+const ON_DEMAND: [(&[ScreenView], EngineDetail); 3] = [
+    (&[ScreenView::Storage, ScreenView::Page], EngineDetail::Disks),
+    (&[ScreenView::Latency, ScreenView::Page], EngineDetail::Interrupts),
     // The view of sources says why there are none.
-    (&[ScreenView::Latency, ScreenView::Sources], Control::ShowCounters),
+    (&[ScreenView::Latency, ScreenView::Sources], EngineDetail::Counters),
 ];
 
 /// How the screen looks and what it shows.
@@ -72,16 +70,12 @@ pub struct ScreenHandlers {
 /// its events, or when the senders of `handlers` are dropped.
 ///
 /// # Errors
-/// Without a terminal, when the terminal goes away, or when the feeder reports an error.
+/// When there is no terminal or it goes away, or when the feeder reports an error.
 pub fn run(
     options: UiOptions,
     mut handlers: ScreenHandlers,
     feeder: impl FnOnce(SyncSender<ScreenEvent>) + Send + 'static,
 ) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
-        "the screen needs a terminal; for a pipe or a file use --batch"
-    );
     let asked = (options.ascii, options.no_color);
     let theme_of = |choice| terminal::theme(choice, asked, &|name| std::env::var(name).ok());
     let session = ScreenSession { zone: TimeZone::system(), ..options.session };
@@ -213,13 +207,13 @@ fn event_loop(
             guard.draw(buffer, cursor, by_user)?;
         }
         let before = std::mem::replace(&mut asked_for, state.view);
-        for (views, ask) in ON_DEMAND {
+        for (views, detail) in ON_DEMAND {
             let is_shown = views.contains(&asked_for);
             if views.contains(&before) != is_shown
                 && let Some(control) = &handlers.control
             {
                 // A collector that is gone shows nothing more anyway.
-                control(ask(is_shown));
+                control(Control::Show(detail, is_shown));
             }
         }
         let Ok(first) = wake.recv() else { return Ok(()) };

@@ -7,7 +7,6 @@ use crate::command::live::{self, LiveHost};
 use crate::command::{HERE, keep};
 use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, Tick};
 use ::live::CollectorCommand;
-use engine::events::OnDemand;
 use judge::analysis::{DomainFilter, Pipeline};
 use rights::for_files;
 use sample::Feed;
@@ -83,16 +82,10 @@ fn control(
     always: Vec<EngineDetail>,
 ) -> impl Fn(Control) {
     move |control| {
-        let on_demand =
-            |what, on, detail| commands.send(CollectorCommand::OnDemand(what, on || always.contains(&detail))).ok();
         // Whoever is gone needs no requests.
         let _ = match control {
             Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
-            Control::ShowDisks(on) => on_demand(OnDemand::Disks, on, EngineDetail::Disks),
-            Control::ShowInterrupts(on) => on_demand(OnDemand::Interrupts, on, EngineDetail::Interrupts),
-            Control::ShowCounters(on) => {
-                commands.send(CollectorCommand::Counters(on || always.contains(&EngineDetail::Counters))).ok()
-            }
+            Control::Show(detail, on) => commands.send(detail.command(on || always.contains(&detail))).ok(),
             Control::Quit => commands.send(CollectorCommand::Stop).ok(),
             Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
             Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),

@@ -3,7 +3,7 @@
 use super::mark_scan::MarkScan;
 use super::{run_feeder, ui_options};
 use crate::cli::Settings;
-use crate::command::recorded_intervals::{ReachedInterval, RecordedIntervals};
+use crate::command::recorded_intervals::RecordedIntervals;
 use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick};
 use judge::analysis::JudgedInterval;
 use session::Cursor;
@@ -27,6 +27,7 @@ pub fn replay(
     start_ms: Option<i64>,
     settings: &Settings,
 ) -> anyhow::Result<()> {
+    crate::command::needs_terminal()?;
     let (filter, rules) = (settings.domains.clone(), settings.findings.clone());
     let marks = MarkScan::start(&cursor, filter.clone(), rules.clone());
     let (commands, requests) = channel();
@@ -143,7 +144,7 @@ impl<'a> Player<'a> {
             let interval = interval.clone();
             return self.show(interval, Passed::default(), true);
         }
-        let ReachedInterval { interval, passed: before, is_jump } = match self.intervals.at(index) {
+        let (interval, passed) = match self.intervals.at(index) {
             Ok(reached) => reached,
             Err(e) => {
                 let _ = self.events.send(ScreenEvent::Say(format!("sample {}: {e:#}", index + 1)));
@@ -155,7 +156,7 @@ impl<'a> Player<'a> {
         if index == self.last() {
             self.playing = false;
         }
-        self.show(interval, Passed { before, is_jump }, false);
+        self.show(interval, passed, false);
     }
 
     fn show(&mut self, interval: JudgedInterval, passed: Passed, again: bool) {
