@@ -396,7 +396,7 @@ impl Collector {
         all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts));
-        let without = self.guests.values().filter(|guest| guest.lacks_counters()).count();
+        let without = self.guests.values().filter(|guest| guest.resources.counters.are_missing()).count();
         all.push(source_status::kvm_stats(without, self.guests.len(), &self.options.paths));
         all.extend(self.status_files.problem.clone());
         all.extend(self.kernel_log.status());

@@ -38,7 +38,7 @@ pub(crate) struct LiveGuest {
     files_due_ns: u64,
     files_backoff: Backoff,
     roles: ThreadRoles,
-    resources: GuestResources,
+    pub resources: GuestResources,
     /// CPU time of all its vCPUs at the previous sample, nanoseconds.
     vcpus_ran_ns: Option<u64>,
     /// Whether they used none between the last two samples.
@@ -261,11 +261,6 @@ impl LiveGuest {
         let known =
             |c: &AccessCell| c.space == Space::Msr || c.address.is_none_or(|a| map.value.lookup(c.space, a).is_some());
         !events.accesses.iter().all(known)
-    }
-
-    /// Whether nothing gives KVM's counters.
-    pub(crate) fn lacks_counters(&self) -> bool {
-        self.resources.counters.are_missing()
     }
 
     fn thread(&self, t: &LiveThread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {

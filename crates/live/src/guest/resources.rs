@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// The resources of one guest, as last read.
 #[derive(Debug, Default)]
 pub(crate) struct GuestResources {
-    pub(super) counters: GuestCounters,
+    pub(crate) counters: GuestCounters,
     pub(super) limits: CpuLimits,
     memory: GuestMemory,
     nics: GuestNics,
