@@ -241,6 +241,16 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool, is_whole: bool) -> Vec<Strin
     argv
 }
 
+/// Limits of a disk: Proxmox's name, QEMU's, and what one is there.
+const LIMITS: [(&str, &str, f64); 6] = [
+    ("mbps", "bps-total", 1_048_576.0),
+    ("mbps_rd", "bps-read", 1_048_576.0),
+    ("mbps_wr", "bps-write", 1_048_576.0),
+    ("iops", "iops-total", 1.0),
+    ("iops_rd", "iops-read", 1.0),
+    ("iops_wr", "iops-write", 1.0),
+];
+
 /// The drive and the device of a disk: `scsi0: local-lvm:vm-100-disk-0,aio=native,iothread=1,size=32G`.
 fn disk(key: &str, value: &str, scsihw: Option<&str>, add: &mut impl FnMut(&str, String)) {
     let has = |name: &str| value.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
@@ -248,26 +258,31 @@ fn disk(key: &str, value: &str, scsihw: Option<&str>, add: &mut impl FnMut(&str,
     if volume == "none" || volume.ends_with("cloudinit") || has("media") == Some("cdrom") {
         return;
     }
+    let mut drive = format!("file={volume},if=none,id=drive-{key}");
     // Without another mode Proxmox opens disks past the host's page cache.
-    let aio = has("aio").map_or_else(String::new, |aio| format!(",aio={aio}"));
-    add("-drive", format!("file={volume},if=none,id=drive-{key},cache={}{aio}", has("cache").unwrap_or("none")));
+    drive += &format!(",cache={}", has("cache").unwrap_or("none"));
+    drive.extend(has("aio").map(|aio| format!(",aio={aio}")));
+    for (own, qemus, factor) in LIMITS {
+        let limit = has(own).and_then(|text| text.parse::<f64>().ok());
+        drive.extend(limit.map(|limit| format!(",throttling.{qemus}={}", limit * factor)));
+    }
+    add("-drive", drive);
     let is_scsi = key.starts_with("scsi");
     let driver = match key {
         _ if is_scsi => "scsi-hd",
         _ if key.starts_with("virtio") => "virtio-blk-pci",
         _ => "ide-hd",
     };
-    // Elsewhere Proxmox ignores the option.
-    let takes_iothread = driver == "virtio-blk-pci" || is_scsi && scsihw == Some("virtio-scsi-single");
-    let iothread = if takes_iothread && has("iothread") == Some("1") {
-        format!(",iothread=iothread-{key}")
-    } else {
-        String::new()
-    };
-    if let Some((_, id)) = iothread.split_once('=') {
-        add("-object", format!("iothread,id={id}"));
+    let mut device = format!("{driver},drive=drive-{key},id={key}");
+    let has_controller = driver == "virtio-blk-pci" || is_scsi && scsihw.is_some();
+    if has("iothread") == Some("1") && has_controller {
+        // Where Proxmox ignores the option there is no such object.
+        device += &format!(",iothread=iothread-{key}");
+        if !is_scsi || scsihw == Some("virtio-scsi-single") {
+            add("-object", format!("iothread,id=iothread-{key}"));
+        }
     }
-    add("-device", format!("{driver},drive=drive-{key},id={key}{iothread}"));
+    add("-device", device);
     if let Some(model) = scsihw.filter(|model| is_scsi && !model.starts_with("virtio")) {
         // Proxmox's `lsi` is QEMU's lsi53c895a.
         add("-device", format!("{},id=scsihw", if model == "lsi" { "lsi53c895a" } else { model }));

@@ -79,7 +79,7 @@ fn proxmox_adds_enlightenments_for_windows_and_none_for_others() {
 const IDE: &str = "boot: order=ide0\ncores: 2\nide0: tank:vm-105-disk-1,cache=unsafe,size=32G\n\
     ide2: none,media=cdrom\nmemory: 4096\nname: old\nnet0: e1000=D6:46:16:2C:CD:8C,bridge=vmbr0\n\
     net1: virtio=D6:46:16:2C:CD:8D,bridge=vmbr0\nonboot: 1\nostype: l26\n\
-    scsi1: tank:vm-105-disk-2,aio=threads,iothread=1\nscsihw: lsi\nsockets: 1\n";
+    scsi1: tank:vm-105-disk-2,aio=threads,iothread=1,mbps_wr=1.5,iops=200\nscsihw: lsi\nsockets: 1\n";
 
 #[test]
 fn disks_and_network_cards_become_devices() {
@@ -91,7 +91,12 @@ fn disks_and_network_cards_become_devices() {
         (command.disks[0].cache.as_deref(), command.disks[0].file.as_str()),
         (Some("unsafe"), "tank:vm-105-disk-1")
     );
-    assert_eq!((command.disks[1].cache.as_deref(), command.disks[1].iothread.as_deref()), (Some("none"), None));
+    assert_eq!(command.disks[1].cache.as_deref(), Some("none"));
+    assert_eq!(command.disks[1].limits.values().collect::<Vec<_>>(), [&200, &1_572_864]);
+    // Proxmox gives an IOThread to a disk on virtio-scsi-single alone.
+    assert_eq!((command.disks[1].iothread.is_some(), command.iothreads.len()), (true, 0));
+    let single = only(&IDE.replace("scsihw: lsi", "scsihw: virtio-scsi-single")).command;
+    assert_eq!((single.disks[1].iothread.as_deref(), single.iothreads.len()), (Some("iothread-scsi1"), 1));
     let devices: Vec<_> = command.device_properties.iter().map(|p| (p.device.as_str(), p.value.as_str())).collect();
     assert_eq!(devices, [("net0", "e1000"), ("net1", "virtio-net-pci"), ("scsihw", "lsi53c895a")]);
     assert_eq!(command.qmp_sockets, ["/var/run/qemu-server/105.qmp"]);

@@ -20,7 +20,7 @@ const SLOW_BYTES: u64 = 20_000_000;
 const SLOW_REQUESTS: u64 = 100;
 
 /// The worst first.
-static FLAWS: [Flaw; 6] = [
+static FLAWS: [Flaw; 7] = [
     Flaw {
         evidence: |_, _, disk| (disk.cache == Some("unsafe")).then(|| "cache=unsafe".to_owned()),
         prose: Prose {
@@ -70,6 +70,20 @@ static FLAWS: [Flaw; 6] = [
             "Add -object iothread,id=IOTHREAD, and iothread=IOTHREAD to DEVICE",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/^DISK: //p'),iothread=1\"",
         ],
+    },
+    Flaw {
+        evidence: |_, guest, disk| {
+            let has_none = guest.domain.facts.command.as_ref()?.iothreads.is_empty();
+            (disk.iothread && disk.bus == Some("scsi-hd") && has_none && guest.proxmox_id().is_some())
+                .then(|| "iothread=1 without scsihw: virtio-scsi-single".to_owned())
+        },
+        prose: Prose {
+            title: "The disk DISK gets no IOThread: Proxmox ignores iothread=1 with this SCSI controller",
+            problem: "IOThread ignored",
+            why: "An IOThread serves a controller, not a disk, and only with scsihw: virtio-scsi-single has each disk \
+                a controller of its own. With the others QEMU's main loop serves the disk",
+        },
+        fixes: ["", "", "qm set ID --scsihw virtio-scsi-single"],
     },
     Flaw {
         evidence: |_, _, disk| {

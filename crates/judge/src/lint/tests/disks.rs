@@ -255,3 +255,19 @@ fn a_disk_that_becomes_virtio_keeps_its_options() {
     let scsi = fix("-device virtio-scsi-pci,id=scsihw0");
     assert!(scsi.starts_with("options=$(qm config 100 | sed -n 's/^ide0: [^,]*//p')\n"), "{scsi}");
 }
+
+#[test]
+fn an_iothread_that_proxmox_ignores_is_said() {
+    let of = |scsihw: &str| {
+        let text = format!(
+            "boot: order=scsi0\ncores: 2\nmemory: 4096\nname: a\nostype: l26\nscsi0: z:vm-7-disk-0,iothread=1\n{scsihw}"
+        );
+        let config = kvm::vmm_config::parse(&text).remove(0);
+        let guest = Guest::new("a", 5).facts(|f| f.command = Some(std::sync::Arc::new(config.command)));
+        judge(&on(guest.vcpus(2, |v, t| t.on(v))).model())
+    };
+    let found = of("scsihw: virtio-scsi-pci\n");
+    assert_eq!(get(&found, RuleId::DiskSetup).fix[0].text, "qm set 7 --scsihw virtio-scsi-single");
+    silent(&of("scsihw: virtio-scsi-single\n"), RuleId::DiskSetup);
+    silent(&of(""), RuleId::DiskSetup);
+}
