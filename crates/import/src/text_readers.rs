@@ -365,6 +365,7 @@ fn nameless(text: &str) -> Option<Vec<&str>> {
 /// The command lines in a text: one guest per line with its process, as `ps` lists them; several commands that name
 /// different guests; or a single command. A command can span several lines.
 fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
+    let text = &*cmdline::rejoined(text);
     let is_program = |line: &&str| line.split_whitespace().any(cmdline::is_program);
     let named = |text: &str| -> Vec<_> {
         let lines = text.lines().filter(|line| line.contains("-name")).filter(is_program).take(MAX_PARTS);

@@ -208,7 +208,9 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
         let event = line.split_once(" of event '");
         let event = event.and_then(|(count, rest)| Some((rest.split_once('\'')?.0, samples(count))));
         let heading = heading(line);
-        let row = row(line, of_tasks);
+        let of_texts =
+            all.last().and_then(|profile| profile.event.as_ref()).is_some_and(|name| name.starts_with("kvm:"));
+        let row = row(line, of_tasks, of_texts);
         let last = all.last().filter(|last| !last.rows.is_empty());
         let falls =
             |row: &ProfileRow| last.and_then(|last| last.rows.last()).is_none_or(|last| last.percent >= row.percent);
@@ -283,8 +285,9 @@ fn heading(line: &str) -> Option<bool> {
     (begins && (has_functions || line.contains("Command"))).then_some(!has_functions)
 }
 
-/// A row, and whether it has two shares: with and without the functions that it calls.
-fn row(line: &str, of_tasks: bool) -> Option<(ProfileRow, bool)> {
+/// A row, and whether it has two shares: with and without the functions that it calls. A profile of texts is one by a
+/// tracepoint.
+fn row(line: &str, of_tasks: bool, of_texts: bool) -> Option<(ProfileRow, bool)> {
     let text = |text: &str| Some(sanitize(text.trim(), 80)).filter(|text| !text.is_empty());
     let (share, rest) = line.split_once('%')?;
     let all: f64 = share.trim().parse().ok()?;
@@ -303,7 +306,7 @@ fn row(line: &str, of_tasks: bool) -> Option<(ProfileRow, bool)> {
             // `perf report --sort symbol,dso` has the file after the function.
             (text(task), text(object).or_else(|| text(words.next().filter(|word| word.starts_with('['))?)), name)
         }
-        None if REASON.is_match(rest) => (None, None, rest.trim()),
+        None if REASON.is_match(rest) || of_texts && share.contains('.') => (None, None, rest.trim()),
         None if of_tasks => (text(rest), None, "-"),
         None => return None,
     };

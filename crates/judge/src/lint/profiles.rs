@@ -266,9 +266,29 @@ static LEAVES: Pattern = Pattern::new(concat!(
     "entry_SYSCALL_64|kvm_on_user_return|fire_user_return_notifiers)",
 ));
 
+/// A device of QEMU by its functions (`hw/`): those of its own, what it is, and what is cheaper.
+type DeviceFunctions = (&'static [&'static str], &'static str, &'static str);
+const DEVICES: [DeviceFunctions; 2] = [
+    (
+        &["vtd_", "amdvi_"],
+        "the emulated IOMMU",
+        "Boot the guest with iommu=pt, so that only devices that it passes on use the IOMMU, or take the IOMMU out",
+    ),
+    (&["nvme_process_sq", "nvme_io_cmd", "nvme_post_cqes", "ahci_", "ide_", "bmdma_"], "an emulated disk", USE_VIRTIO),
+];
+
 /// Accesses to devices that the VMM serves, by their functions.
 pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
+    let of_qemu = |row: &ProfileRow| row.object.as_ref().is_none_or(|object| object.contains("qemu"));
+    for (functions, what, fix) in DEVICES {
+        let all = Rows::with_calls(profile, |row| begins(row, functions) && of_qemu(row));
+        if all.percent >= ctx.thresholds().machine.profile {
+            let fix = vec![fixes::advice(fix)];
+            let look_at = "look at: perf kvm stat live, for the exits that cause it";
+            return verdicts.find(find(profile, vec![all.describe(what)], look_at, fix, TO_THE_VMM));
+        }
+    }
     let emulates = Rows::of(profile, |row| EMULATES.is_match(&row.name));
     let all = Rows::of(profile, |row| EMULATES.is_match(&row.name) || LEAVES.is_match(&row.name));
     let enters = |row: &ProfileRow| begins(row, &ENTERS_KVM) && row.percent >= MANY_ENTRIES && of_vmm(row);
@@ -311,9 +331,11 @@ pub(super) fn main_loop(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let is_other = |row: &ProfileRow| {
         row.task.as_ref().is_some_and(|task| OTHER_THREADS.iter().any(|thread| task.contains(thread)))
     };
-    let all = Rows::of(profile, |row| TURNS.is_match(&row.name) && of_vmm(row) && !is_other(row));
+    let mut all = Rows::of(profile, |row| TURNS.is_match(&row.name) && of_vmm(row) && !is_other(row));
     // Other programs poll, too.
     let is_of_qemu = all.rows.iter().any(|row| !row.name.contains("poll"));
+    let turn = profile.rows.iter().find(|row| matches!(&*row.name, "qemu_main_loop" | "main_loop_wait"));
+    all.percent = all.percent.max(turn.map_or(0.0, share));
     if is_of_qemu && all.percent >= MANY_TURNS {
         let fix = vec![fixes::advice(FEWER_TIMERS), show_addresses()];
         let look_at = "look at: perf kvm stat live, for the exits that cause it";

@@ -323,6 +323,32 @@ fn join_lines(text: &str) -> Option<String> {
     Some(WRAPPED.regex()?.replace_all(&joined, "$option $value").into_owned())
 }
 
+/// Least and most columns of a terminal.
+const TERMINAL: std::ops::RangeInclusive<usize> = 72..=512;
+
+/// A text in which a command that a terminal cut into lines of one width, between words or within them, has one line.
+pub fn rejoined(text: &str) -> String {
+    let lines: Vec<(&str, usize)> = text.split('\n').map(|line| (line, line.chars().count())).collect();
+    let (mut joined, mut width, mut end) = (String::with_capacity(text.len()), 0, "");
+    for (at, (line, columns)) in lines.iter().enumerate() {
+        let has_program = |line: &str| line.split_whitespace().any(is_program);
+        // The lines of `ps` are cut, each to the same width.
+        let goes_on = |(next, width): &(&str, usize)| width == columns && next.contains(" -") && !has_program(next);
+        let next = lines.iter().skip(at + 1).take(2);
+        if TERMINAL.contains(columns) && has_program(line) && next.filter(|line| goes_on(line)).count() == 2 {
+            width = *columns;
+        }
+        joined.extend([end, line]);
+        // A blank at the end of a line is easily lost.
+        (width, end) = match width.checked_sub(*columns).filter(|_| width > 0) {
+            Some(0) => (width, ""),
+            Some(1) => (width, " "),
+            _ => (0, "\n"),
+        };
+    }
+    joined
+}
+
 /// A variable that a script sets: to an array, a text or a word, at once or piece by piece.
 static SETTING: Pattern = Pattern::new(concat!(
     r"(?m)^[ \t]*(?:(?:export|local|declare(?:[ \t]+-[a-z]+)?)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<add>\+)?=",

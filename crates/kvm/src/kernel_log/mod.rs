@@ -130,6 +130,8 @@ pub enum LogKind {
     Unexplained,
     /// The memory of a passed-through device that a driver of the host holds.
     DeviceHeld,
+    /// The OOM killer ran because a VMM asked for memory of the host, and killed another program.
+    OtherKilled,
 }
 
 impl LogKind {

@@ -177,6 +177,8 @@ impl LogReader {
         let table = self.block.take_if(|b| b.kind == LogBlockKind::OutOfMemory && killed);
         if let Some(block) = self.block.as_mut().filter(|_| line.kind == LogKind::KilledForMemory) {
             block.victim = true;
+            block.line.data = block.line.data.or(line.data);
+            block.line.text.extend([" … ", &line.text]);
         }
         if let Some(table) = table {
             line.guest = line.guest.or(table.line.guest);

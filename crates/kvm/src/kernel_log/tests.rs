@@ -599,8 +599,10 @@ machine-qemu\\x2d2\\x2ddb\\x2d01.scope/libvirt/emulator,task=qemu-system-x86,pid
 [100.1] Out of memory: Killed process 99 (java) total-vm:1kB
 ";
     let line = one(other);
-    assert_eq!(line.kind, LogKind::Other, "a guest found no memory, and another program was killed");
-    assert!(line.text.contains("CPU 2/KVM invoked"));
+    assert_eq!(line.kind, LogKind::OtherKilled, "a guest found no memory, and another program was killed");
+    assert!(line.text.contains("CPU 2/KVM invoked") && line.text.contains("Killed process 99 (java)"));
+    let of_group = one(&other.replace("Out of", "Memory cgroup out of"));
+    assert_eq!(of_group.kind, LogKind::Other, "the limit of a group is not the host's memory");
     let cut = other.lines().take(2).collect::<Vec<_>>().join("\n");
     assert_eq!(one(&cut).kind, LogKind::OutOfMemory, "nobody is named");
 }

@@ -99,7 +99,9 @@ fn parts(text: &str) -> Vec<Part<'_>> {
     let mut skips = false;
     let text = if text.len() > MAX_TEXT { "" } else { text };
     for (number, line) in text.lines().map(str::trim).enumerate().take(MAX_LINES) {
-        let pair = line.split_once(':').filter(|(key, _)| NAME.is_match(key));
+        // `kvm:` also begins lines of logs.
+        let is_pair = |(key, value): &(&str, &str)| NAME.is_match(key) && (*key != "kvm" || value.trim().len() == 1);
+        let pair = line.split_once(':').filter(is_pair);
         if pair.is_some_and(|(key, _)| key < last) {
             parts.push(Part::default());
         }

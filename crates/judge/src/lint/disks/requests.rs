@@ -1,5 +1,6 @@
 //! Requests of a guest's disks: those that fail, wait for a limit or fill a queue, and where their time goes.
 
+use crate::figures::bytes;
 use crate::lint::incidents;
 use crate::lint::prelude::*;
 use crate::model::{DiskConfig, DiskRates, DiskTotals, HostDiskModel, addressed};
@@ -27,6 +28,10 @@ const WINDOW: &str = "between the last two readings";
 
 /// The window of totals.
 const SINCE_START: &str = "since the guest's start";
+
+/// Any SSD does more than this in a second: bytes, requests.
+const SSD_BYTES: u64 = 150_000_000;
+const SSD_REQUESTS: u64 = 3000;
 
 /// The mean of fewer requests since a guest's start says little.
 const MIN_REQUESTS: f64 = 1000.0;
@@ -157,7 +162,7 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let steps = &ctx.thresholds().disks.throttled;
     let waits = |at: &AtLimit<'_>| at.disk.queue_depth.is_none_or(|depth| depth >= MIN_WAITING);
     let worst = at_limits(guest).filter(waits).max_by(|a, b| a.percent.total_cmp(&b.percent));
-    let Some(AtLimit { disk, limit, rate, most, percent }) = worst else { return };
+    let Some(AtLimit { disk, limit, rate, most, percent }) = worst else { return low_limits(ctx, guest, verdicts) };
     let Some(severity) = steps.of(percent) else { return };
     let unit = if limit.contains("bytes") { "B/s" } else { "op/s" };
     let (name, depth) = (&disk.name, or_unknown(disk.queue_depth, figure));
@@ -169,6 +174,26 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let confidence = if disk.queue_depth.is_some() { Confidence::High } else { Confidence::Medium };
     let found = Finding::new(severity, confidence, evidence, vec![lift(guest, name, limit)]);
     verdicts.find(Finding { marks: mark(disk), ..found });
+}
+
+/// Limits of the configuration that are low, where requests are not counted.
+fn low_limits(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    if !ctx.is_file() || !guest.domain.disks.is_empty() {
+        return;
+    }
+    let disks = DiskConfig::all(&guest.domain.facts);
+    let limits = disks.iter().flat_map(|disk| disk.limits.iter().map(|(name, most)| (disk.name, name, *most)));
+    let is_low = |(_, name, most): &(&str, &String, u64)| match name.contains("bytes") {
+        true => *most < SSD_BYTES,
+        false => *most < SSD_REQUESTS,
+    };
+    let low: Vec<_> = limits.filter(is_low).collect();
+    let Some((first, limit, _)) = low.first() else { return };
+    let size = |name: &str, most| if name.contains("bytes") { format!(" ({}/s)", bytes(most)) } else { String::new() };
+    let line = |(disk, name, most): &(&str, &String, u64)| format!("disk {disk}: {name} {most}{}", size(name, *most));
+    let fix = vec![lift(guest, first, limit)];
+    let found = Finding::new(Severity::Info, Confidence::Medium, low.iter().map(line).collect(), fix);
+    verdicts.find(Finding { title: "The guest's disk is limited to less than an SSD does".into(), ..found });
 }
 
 /// Whether a disk of the guest is at one of its limits: what it waits for is known then.
@@ -200,6 +225,9 @@ fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> 
 /// What removes a limit.
 fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Fix {
     if guest.config.libvirt == Some(false) {
+        if let Some(id) = guest.proxmox_id() {
+            return fixes::advice(format!("Raise the limits of {disk}: qm set {id} --{disk}, with its other options"));
+        }
         let raise = format!("Raise the throttling options of the drive {disk} (block_set_io_throttle while it runs)");
         return fixes::advice(raise);
     }

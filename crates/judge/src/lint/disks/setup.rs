@@ -1,6 +1,5 @@
 //! How a guest's disks are set up.
 
-use crate::figures::bytes;
 use crate::lint::prelude::*;
 use crate::model::{DiskConfig, GuestKind, has_device};
 
@@ -15,12 +14,8 @@ struct Flaw {
     fixes: [&'static str; 3],
 }
 
-/// A hard disk does more than this in a second: bytes, requests.
-const SLOW_BYTES: u64 = 20_000_000;
-const SLOW_REQUESTS: u64 = 100;
-
 /// The worst first.
-static FLAWS: [Flaw; 7] = [
+static FLAWS: [Flaw; 6] = [
     Flaw {
         evidence: |_, _, disk| (disk.cache == Some("unsafe")).then(|| "cache=unsafe".to_owned()),
         prose: Prose {
@@ -123,20 +118,6 @@ static FLAWS: [Flaw; 7] = [
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,aio=threads//; s/^DISK: //p')\"",
         ],
     },
-    Flaw {
-        evidence: low_limits,
-        prose: Prose {
-            title: "The disk DISK is limited to less than a single hard disk does",
-            problem: "low limit of a disk",
-            why: "QEMU holds each request back until the limit allows it, and the guest sees a slow disk. Clouds set \
-                such limits on purpose",
-        },
-        fixes: [
-            "If nobody wants it so low, raise it in <iotune> of DISK (nova: quota:disk_... of the flavor)",
-            "If nobody wants it so low, raise throttling.* (bps=, iops=) of DISK",
-            "qm set ID --DISK \"$(qm config ID | sed -n 's/,\\(m\\?b\\|io\\)ps[^,]*//g; s/^DISK: //p')\"",
-        ],
-    },
 ];
 
 /// QEMU makes the device of a drive with `if=virtio` itself.
@@ -145,7 +126,7 @@ const DEVICE_OF_DRIVE: &str = "a -device virtio-blk-pci,drive=, which names the 
 
 /// Whether the guest's system is one that has virtio drivers.
 pub(crate) fn takes_virtio(guest: &GuestContext<'_>) -> bool {
-    guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !fixes::hyperv::too_old(guest)
+    guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !fixes::hyperv::before_xp(guest)
 }
 
 /// The requests of a virtio disk that keep the main loop busy. A SCSI disk's IOThread is that of its controller.
@@ -156,18 +137,6 @@ fn in_main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, disk: &DiskConfig<'
     let ops = Some(rates.read_ops + rates.write_ops).filter(|ops| *ops >= t.busy_ops)?;
     let main = Some(guest.domain.emulator()?.cpu?.busy()).filter(|main| *main >= t.busy_main)?;
     Some(format!("{} requests/s without an IOThread; the main thread uses {} % of a CPU", figure(ops), figure(main)))
-}
-
-/// Limits of the configuration that are low. Where requests are counted, they tell whether a limit holds them back.
-fn low_limits(_: &Context<'_>, guest: &GuestContext<'_>, disk: &DiskConfig<'_>) -> Option<String> {
-    let text = |(name, limit): (&String, &u64)| {
-        if name.contains("bytes") {
-            return (*limit < SLOW_BYTES).then(|| format!("{name} {limit} ({}/s)", bytes(*limit)));
-        }
-        (*limit < SLOW_REQUESTS).then(|| format!("{name} {limit}"))
-    };
-    let low: Vec<String> = disk.limits.iter().filter_map(text).filter(|_| guest.domain.disks.is_empty()).collect();
-    (!low.is_empty()).then(|| format!("its configuration limits it: {}", low.join(", ")))
 }
 
 pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

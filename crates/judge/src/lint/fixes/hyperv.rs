@@ -46,9 +46,16 @@ pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
     looks_old(guest) && !is_renamed(guest)
 }
 
-/// The same, by its configuration alone.
+/// Whether the guest's Windows is older than XP, for which there are virtio drivers.
+pub(crate) fn before_xp(guest: &GuestContext<'_>) -> bool {
+    let later = ["2k3", "2k8", "2k12", "2k16", "2k19", "2k22", "2k25"];
+    os_contains(guest, &["win/2k", "win2k", "winnt", "win9", "win/me"]) && !os_contains(guest, &later)
+}
+
+/// Whether it is too old by its configuration alone.
 fn looks_old(guest: &GuestContext<'_>) -> bool {
-    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "vista", "wxp", "w2k3", "w2k8", "winxp", "windowsxp"];
+    let old =
+        ["/xp", "/2k", "/winnt", "/win9", "/win/me", "vista", "wxp", "w2k3", "w2k8", "winxp", "windowsxp", "win2k"];
     os_contains(guest, &old) && !os_contains(guest, &["2k8r2"]) && !os_contains(guest, &SERVERS)
 }
 

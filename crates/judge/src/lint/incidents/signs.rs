@@ -116,6 +116,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::KilledForMemory, &[CGROUP_LIMIT], GuestKilled, (Critical, &texts::KILLED_AT_LIMIT)),
     sign(LogKind::KilledForMemory, &[NODE_LIMIT], GuestKilled, (Critical, &texts::KILLED_ON_NODES)),
     sign(LogKind::KilledForMemory, &[], GuestKilled, (Critical, &texts::KILLED_FOR_MEMORY)),
+    sign(LogKind::OtherKilled, &[], HostMemoryPressure, (Warning, &texts::OTHER_KILLED)),
     sign(LogKind::OutOfMemory, &[], GuestKilled, (Warning, &texts::OUT_OF_MEMORY)),
     naming(NOT_MAPPED, LogKind::Killed, GuestKilled, (Critical, &texts::KILLED_IN_MAP)),
     naming(MSRS, LogKind::Killed, GuestKilled, (Critical, &texts::KILLED_BY_MSR)),

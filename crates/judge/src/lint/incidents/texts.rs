@@ -310,6 +310,12 @@ pub(in crate::lint) const OUT_OF_MEMORY: Incident = Incident {
     means: "There was no memory for a VMM, and the log ends before its victim (the line oom-kill: in journalctl -k)",
     ..KILLED_FOR_MEMORY
 };
+pub(in crate::lint) const OTHER_KILLED: Incident = Incident {
+    title: "The host ran out of memory when a guest asked for some, and another program was killed",
+    problem: "host ran out of memory",
+    means: "The OOM killer ended a program that was larger; the next time it can be a guest",
+    ..KILLED_FOR_MEMORY
+};
 pub(in crate::lint) const KILLED: Incident = Incident {
     title: "A guest's VMM crashed or was killed",
     problem: "VMM crashed or was killed",

@@ -186,12 +186,9 @@ fn disk_setup() {
     }
     let limited =
         |limit: &str| described(&format!("<disk><target dev='vda' bus='virtio'/><iotune>{limit}</iotune></disk>"));
-    let slow = limited("<read_bytes_sec>1000000</read_bytes_sec>");
-    assert!(
-        get(&slow, RuleId::DiskSetup).evidence[0].ends_with("limits it: read_bytes_sec 1000000 (977 KiB/s)"),
-        "{slow:#?}"
-    );
-    silent(&limited("<read_bytes_sec>200000000</read_bytes_sec>"), RuleId::DiskSetup);
+    let slow = limited("<read_bytes_sec>1000000</read_bytes_sec><total_iops_sec>90000</total_iops_sec>");
+    assert_eq!(get(&slow, RuleId::DiskThrottled).evidence, ["disk vda: read_bytes_sec 1000000 (977 KiB/s)"]);
+    silent(&limited("<read_bytes_sec>200000000</read_bytes_sec>"), RuleId::DiskThrottled);
     // What libvirt and its tools write, and what oVirt sets for image files on purpose.
     for (options, kind) in [("", "file"), ("cache='none' io='native'", "block"), ("cache='none' io='threads'", "file")]
     {
