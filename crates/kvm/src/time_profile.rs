@@ -424,6 +424,13 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_a_tracepoint_are_rows() {
+        let text = "Samples: 266K of event 'kvm:kvm_set_irq', 1 Hz\nOverhead  Trace output\n  45.54%  gsi 11 level 1\n";
+        assert_eq!(rows(text), [(45.54, "gsi 11 level 1".to_owned())]);
+        assert_eq!(parse(&text.replace("kvm:kvm_set_irq", "cycles")), None);
+    }
+
+    #[test]
     fn a_profile_inside_a_guest_is_not_the_hosts() {
         let guest =
             "  40.1%  [kernel]  [k] native_queued_spin_lock_slowpath\n  9.1%  [kernel]  [k] kvm_clock_get_cycles\n";

@@ -332,11 +332,14 @@ pub fn rejoined(text: &str) -> String {
     let (mut joined, mut width, mut end) = (String::with_capacity(text.len()), 0, "");
     for (at, (line, columns)) in lines.iter().enumerate() {
         let has_program = |line: &str| line.split_whitespace().any(is_program);
-        // The lines of `ps` are cut, each to the same width.
-        let goes_on = |(next, width): &(&str, usize)| width == columns && next.contains(" -") && !has_program(next);
-        let next = lines.iter().skip(at + 1).take(2);
-        if TERMINAL.contains(columns) && has_program(line) && next.filter(|line| goes_on(line)).count() == 2 {
-            width = *columns;
+        if let Some(three @ [_, next @ ..]) = lines.get(at..at + 3).filter(|_| has_program(line)) {
+            let widest = three.iter().map(|line| line.1).max().unwrap_or_default();
+            let is_full = |(line, columns): &(&str, usize)| *columns + 1 >= widest && !line.ends_with('\\');
+            // The lines of `ps` are cut, each to the same width.
+            let goes_on = next.iter().all(|(line, _)| line.contains(" -") && !has_program(line));
+            if goes_on && TERMINAL.contains(&widest) && three.iter().all(is_full) {
+                width = widest;
+            }
         }
         joined.extend([end, line]);
         // A blank at the end of a line is easily lost.

@@ -128,6 +128,23 @@ fn lines_with_options_and_lines_of_ps_are_joined() {
     assert!(parse_text(wrapped).unwrap().memory.is_some());
 }
 
+/// A terminal cuts a long line anywhere, and copying takes a blank at an end away.
+#[test]
+fn a_command_that_a_terminal_cut_is_one_line() {
+    let command =
+        format!("LC_ALL=C /usr/bin/kvm -name guest=a -smp 2 {}-device e1000,id=net0", "-device x,id=y ".repeat(16));
+    let cut = |width: usize| {
+        let lines = command.as_bytes().chunks(width).map(|line| String::from_utf8_lossy(line).trim_end().to_owned());
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    // A last line that fills the terminal seems to go on.
+    for width in (72..=90).filter(|width| command.len() % width + 1 < *width && command.len() % width > 0) {
+        assert_eq!(rejoined(&format!("log:\n{}\nend\n", cut(width))), format!("log:\n{command}\nend\n"), "{width}");
+    }
+    let ps = "qemu 1 /usr/bin/kvm -name a -smp 2 -m 4G -device x -device y -device z,abcdefg\n".repeat(3);
+    assert_eq!(rejoined(&ps), ps, "lines of ps are cut to one width");
+}
+
 #[test]
 fn other_text_is_none() {
     for text in [

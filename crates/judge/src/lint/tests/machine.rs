@@ -151,6 +151,11 @@ fn functions_of_a_profile_tell_polling_shadow_paging_and_memory() {
         "29.5% [kernel] [k] poll_freewait\n5.9% qemu-system-x86_64 [.] aio_pending\n5.0% [kernel] [k] vmx_vcpu_run\n";
     fires(&profiled(turns), RuleId::MainLoopBusy, Severity::Info);
     silent(&profiled(&turns.replace("29.5", "18.5")), RuleId::MainLoopBusy);
+    let tree =
+        "- 53.2% 0.1% qemu qemu-system-x86_64 [.] main_loop_wait\n+ 7.2% 0.1% kvm qemu-system-x86_64 [.] nvme_io_cmd\n";
+    assert_eq!(rules(&profiled(tree)), [RuleId::EmulatedDevice, RuleId::MainLoopBusy]);
+    let iommu = "38.5% qemu qemu-system-x86_64 [.] vtd_fetch_inv_desc\n1.1% qemu [kernel] [k] x\n";
+    assert!(get(&profiled(iommu), RuleId::EmulatedDevice).evidence[0].contains("the emulated IOMMU"));
     // EPT walks the guest's page tables by the same template.
     silent(&profiled(&format!("{shadow}2.3% [kvm] [k] paging64_walk_addr_generic\n")), RuleId::Stage2Faults);
     // The walk is little of its own, and most of what it calls waits for the MMU lock.
