@@ -183,10 +183,8 @@ fn low_limits(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
     }
     let disks = DiskConfig::all(&guest.domain.facts);
     let limits = disks.iter().flat_map(|disk| disk.limits.iter().map(|(name, most)| (disk.name, name, *most)));
-    let is_low = |(_, name, most): &(&str, &String, u64)| match name.contains("bytes") {
-        true => *most < SSD_BYTES,
-        false => *most < SSD_REQUESTS,
-    };
+    let is_low =
+        |(_, name, most): &(&str, &String, u64)| *most < if name.contains("bytes") { SSD_BYTES } else { SSD_REQUESTS };
     let low: Vec<_> = limits.filter(is_low).collect();
     let Some((first, limit, _)) = low.first() else { return };
     let size = |name: &str, most| if name.contains("bytes") { format!(" ({}/s)", bytes(most)) } else { String::new() };
