@@ -140,7 +140,7 @@ static IN_KVM: Pattern =
     Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 75] = [
+static FORMS: [Form; 76] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -216,6 +216,8 @@ static FORMS: [Form; 75] = [
          kvm_exit_fail_entry|failentry\\(|vcpuexitfailentry",
     )
     .begins(Registers),
+    // QEMU before 0.13.
+    form(EntryFailed, Guest, "unhandled exit (?P<hex>8000[0-9a-f]{4})").begins(Registers),
     form(
         EntryFailed,
         Guest,

@@ -68,7 +68,8 @@ pub(super) fn message(line: &str) -> Message<'_> {
 /// Whether the line has a stamp of the kernel's log.
 pub(super) fn is_from_kernel(line: &str) -> bool {
     let found = message(line);
-    found.time_s.is_some() || line.contains(" kernel: ") || found.program == Some("kernel")
+    let of_dmesg = found.stamped && line.trim_start().starts_with('[');
+    of_dmesg || found.time_s.is_some() || line.contains(" kernel: ") || found.program == Some("kernel")
 }
 
 /// Shorter lines were not wrapped, unless the rest is indented.

@@ -266,12 +266,18 @@ static ON_HOST: Pattern = Pattern::new(written_by!(
     r"/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_(?:intel|amd)\]"
 ));
 
-/// Whether a text is a log: it has a line that is kept, or most of its first lines have a kernel's time stamp.
+/// Whether a text is a log: it has a line that is kept, most of its first lines have a kernel's time stamp, or some in a
+/// row have.
 pub fn looks_like(text: &str) -> bool {
-    let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(40).collect();
-    let stamped = head.iter().filter(|line| message::is_from_kernel(line)).count();
+    let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(5000).collect();
+    let is_stamped: Vec<bool> = head.iter().map(|line| message::is_from_kernel(line)).collect();
+    let stamped = is_stamped.iter().take(40).filter(|is_stamped| **is_stamped).count();
     let of_libvirt = [": starting up libvirt version:", ": shutting down, reason="];
-    if (stamped > 0 && stamped * 2 >= head.len()) || of_libvirt.iter().any(|words| text.contains(words)) {
+    let is_mostly = stamped > 0 && stamped * 2 >= head.len().min(40);
+    if is_mostly
+        || is_stamped.windows(3).any(|three| three == [true; 3])
+        || of_libvirt.iter().any(|words| text.contains(words))
+    {
         return true;
     }
     let (mut reader, mut found) = (LogReader::default(), Vec::new());

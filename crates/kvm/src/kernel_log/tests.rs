@@ -89,6 +89,8 @@ fn locks_and_emulation_failures_are_recognised() {
 fn a_log_is_known_by_its_stamps_too() {
     assert!(looks_like("[    0.000000] Linux version 6.1\n[    0.000001] Command line: x\n"));
     assert!(looks_like("Nov 20 10:00:00 h1 kernel: hello\n"));
+    let post = format!("{}[Sun Oct  6 16:59:21 2019] tsc: refined\n", "a bug\n".repeat(9));
+    assert!(!looks_like(&post) && looks_like(&format!("{post}[ 1.0] a\n[ 1.1] user requested TSC rate\n")));
     assert!(looks_like("kvm [21715]: vcpu1 unhandled rdmsr: 0x611"));
     assert!(!looks_like("CPU 0/KVM-99 [000] d..1. 55.901799: kvm_exit: vcpu 0 reason HLT rip 0x1\n"));
     assert!(!looks_like("qemu-system-x86_64 -enable-kvm -name x"));
@@ -469,6 +471,7 @@ fn a_text_that_ends_within_a_report_is_a_log() {
         "[Thu Mar 25 00:50:20 2021] watchdog: BUG: soft lockup - CPU#1 stuck for 2471s! [CPU 0/KVM:31664]",
         " kernel:[ 4796.249920] watchdog: BUG: soft lockup - CPU#24 stuck for 26s! [qemu-system-x86:263413]",
         "KVM internal error. Suberror: 3",
+        "kvm: unhandled exit 80000021",
         "KVM: entry failed, hardware error 0x80000021",
         "qemu-system-x86_64: terminating on signal 15 from pid 31980 (<unknown process>)",
     ] {
