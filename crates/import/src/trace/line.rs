@@ -31,6 +31,7 @@ pub(super) struct TraceLine<'a> {
 /// CPU 1/KVM   131 [000]    12.108283:           kvm:kvm_exit: vcpu 1 reason npf … perf script
 /// CPU 1/KVM   120/131 [000]    12.108283:       kvm:kvm_exit: …                   perf script -F pid,tid
 /// [000]    12.108283:          kvm:kvm_exit: …                                    perf script -F cpu,time,event,trace
+/// CPU 1/KVM    12.108283:          kvm:kvm_exit: …                                perf script -F comm,time,event,trace
 /// CPU 1/KVM-131     [001] kvm_exit: vcpu 1 reason npf …                            cut down for a document or an issue
 /// 2021-12-12 16:11:10.214139   CPU 1/KVM 131 d... [001] 58.246573: kvm:kvm_exit: … perf-prof
 /// ```
@@ -59,10 +60,12 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     if !is_name || time.is_none() && !(is_kernels(event, text, task) && matches!(flags.len(), 0 | 4..=6)) {
         return None;
     }
+    let (of_cpu, is_of_perf) = (i32::try_from(cpu).ok().map(|cpu| cpu + 1), time.is_some() && rest.starts_with("kvm:"));
     let (comm, tid, pid) = match task {
         // `perf script -F cpu,time,event,trace` omits the task: each CPU then stands for a thread.
-        "" if flags.is_empty() || time.is_none() => ("", i32::try_from(cpu).ok()? + 1, None),
-        task => task_ids(task)?,
+        "" if flags.is_empty() || time.is_none() => ("", of_cpu?, None),
+        // One with its name alone has no number either.
+        task => task_ids(task).or(of_cpu.filter(|_| is_of_perf).map(|tid| (task, tid, None)))?,
     };
     // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off … hardirq/softirq").
     let in_interrupt = flags.as_bytes().get(2).is_some_and(|c| b"hHsSzZ".contains(c));

@@ -156,6 +156,8 @@ fn lines_of_every_tool_are_taken_apart() {
         Some(with_process)
     );
     assert_eq!(parse("CPU 1/KVM 120/131 [007] 58.246573: kvm:kvm_entry: vcpu 1, rip 0x8130"), Some(with_process));
+    let by_name = TraceLine { comm: "preempt_test", tid: 1, cpu: 0, ..expected };
+    assert_eq!(parse("preempt_test 58.246573: kvm:kvm_entry: vcpu 1, rip 0x8130"), Some(by_name));
     let dated = "2021-12-12 16:11:10.214139       CPU 1/KVM 131 d... [001] 58.246573: kvm:kvm_exit: vcpu 1 reason npf";
     let dated = parse(dated).map(|line| (line.comm, line.tid, line.cpu, line.time));
     assert_eq!(dated, Some(("CPU 1/KVM", 131, 1, Some(58_246_573_000))));
