@@ -184,7 +184,7 @@ static FORMS: [Form; 76] = [
         HardwareError,
         Guest,
         r"hardware error\]: .*(?:uncorrected|fatal|machine check exception)|edac .* [1-9][0-9]* ue |\
-         severity=uncorrected|unrecoverable error detected",
+         severity=uncorrected|unrecoverable error detected|^mce: uncorrected hardware memory error",
     ),
     // A full pool of LVM (drivers/md/dm-thin.c): ENOSPC.
     form(HostDisk, Guest, "^device-mapper: thin: .*(?:out-of-data-space|no free (?:meta)?data )").coded(28),

@@ -930,6 +930,7 @@ fn trouble_of_clock_devices_and_hardware_is_recognised() {
         ("[1.0] AMD-Vi: Completion-Wait loop timed out", IommuFault),
         ("[1.0] DMAR: [DMA Read] Request device [01:00.0] fault addr 7c9c0000 [fault reason 06]", IommuFault),
         ("[1.0] {1}[Hardware Error]: event severity: fatal", HardwareError),
+        ("[1.0] mce: Uncorrected hardware memory error in user-access at 82080a5669600", HardwareError),
         ("[1.0] hrtimer: interrupt took 1023312 ns", SlowInterrupt),
         ("[1.0] mce: CPU0: Package temperature above threshold, cpu clock throttled (total events = 1)", Overheated),
     ] {
