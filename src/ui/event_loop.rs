@@ -81,8 +81,7 @@ pub fn run(
     let session = ScreenSession { zone: TimeZone::system(), ..options.session };
     let (events, wake) = mpsc::sync_channel(MAX_QUEUED_EVENTS);
     signals(events.clone())?;
-    let synchronised = terminal::knows_sequences(&|name| std::env::var(name).ok());
-    let mut guard = Guard::enter(synchronised).context("cannot take over the terminal")?;
+    let mut guard = Guard::enter().context("cannot take over the terminal")?;
     keys(events.clone())?;
     hang_up(events.clone())?;
     let (gone, wait) = mpsc::channel();

@@ -11,6 +11,7 @@ use ratatui::backend::IntoCrossterm;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
 
 /// Bytes of a jump within a line, `ESC [ 12 C`. A VT100 cannot jump to a column (`ESC [ 12 G`).
 const JUMP: usize = 5;
@@ -47,7 +48,7 @@ pub fn write_changes(out: &mut impl Write, shown: &Buffer, now: &Buffer) -> io::
             }
             queue!(out, Print(cell.symbol()))?;
             // Behind the last column terminals differ.
-            cursor = (is_narrow(cell) && x + 1 < now.area.width).then_some((x + 1, y));
+            cursor = (cell.symbol().width() == 1 && x + 1 < now.area.width).then_some((x + 1, y));
         }
     }
     pen.change(out, Pen::default())
@@ -84,11 +85,6 @@ fn between(now: &Buffer, from: u16, to: u16, y: u16, pen: Pen) -> Option<String>
     cells
         .all(|cell| cell.symbol().len() == 1 && pen.shows(cell))
         .then(|| (from..to).map(|x| now[(x, y)].symbol()).collect())
-}
-
-/// Whether a cell takes one column in every terminal. Of box characters and blocks the same is assumed by everybody.
-fn is_narrow(cell: &Cell) -> bool {
-    unicode_width::UnicodeWidthStr::width(cell.symbol()) == 1
 }
 
 /// How the terminal writes.

@@ -29,8 +29,6 @@ pub struct Guard {
     shown: Option<Buffer>,
     /// Whether its cursor is visible.
     has_cursor: bool,
-    /// Whether it can be asked to show a frame at once.
-    synchronised: bool,
     /// Frames since the clock was last shown as it is.
     still: u32,
 }
@@ -45,12 +43,11 @@ const MAX_COLUMNS: u16 = 1000;
 const MAX_ROWS: u16 = 500;
 
 impl Guard {
-    /// Takes the terminal over: raw mode, alternate screen, pasted text that is not keys. `synchronised` says whether
-    /// it can show a frame at once.
+    /// Takes the terminal over: raw mode, alternate screen, pasted text that is not keys.
     ///
     /// # Errors
     /// When the terminal refuses.
-    pub fn enter(synchronised: bool) -> io::Result<Self> {
+    pub fn enter() -> io::Result<Self> {
         PANIC_HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
@@ -59,7 +56,7 @@ impl Guard {
             }));
         });
         take()?;
-        Ok(Self { shown: None, has_cursor: false, synchronised, still: 0 })
+        Ok(Self { shown: None, has_cursor: false, still: 0 })
     }
 
     /// Columns and rows that are drawn into: the terminal's, within bounds.
@@ -84,9 +81,7 @@ impl Guard {
         }
         // A frame leaves in one write: a slow line shows it whole.
         let mut frame = Vec::new();
-        if self.synchronised {
-            queue!(frame, BeginSynchronizedUpdate)?;
-        }
+        queue!(frame, BeginSynchronizedUpdate)?;
         if std::mem::replace(&mut self.has_cursor, cursor.is_some()) {
             queue!(frame, Hide)?;
         }
@@ -100,9 +95,7 @@ impl Guard {
         if let Some(Position { x, y }) = cursor {
             queue!(frame, MoveTo(x, y), Show)?;
         }
-        if self.synchronised {
-            queue!(frame, EndSynchronizedUpdate)?;
-        }
+        queue!(frame, EndSynchronizedUpdate)?;
         // Until all of it is written, what the terminal shows is not known.
         self.shown = None;
         let mut out = stdout().lock();

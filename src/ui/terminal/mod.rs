@@ -6,4 +6,4 @@ mod traits;
 
 pub use changed_cells::write_changes;
 pub use guard::Guard;
-pub use traits::{ThemeChoice, knows_sequences, theme};
+pub use traits::{ThemeChoice, theme};

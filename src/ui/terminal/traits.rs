@@ -96,16 +96,6 @@ fn charset(set: &dyn Fn(&str) -> Option<String>) -> Charset {
     }
 }
 
-/// Whether the terminal may be asked to show a frame at once (DEC private mode 2026).
-/// A terminal ignores a control sequence that it does not know (ECMA-48), as xterm does; those that only write, a VT100
-/// and the Linux console, which cannot know these, are not asked.
-pub fn knows_sequences(env: &dyn Fn(&str) -> Option<String>) -> bool {
-    match env("TERM").unwrap_or_default().as_str() {
-        "" | "dumb" | "unknown" | "linux" | "ansi" => false,
-        term => !term.starts_with("vt"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,22 +134,6 @@ mod tests {
             ("TERM=dumb NO_COLOR=1", P::Plain, T::Dark, C::Ascii),
         ] {
             assert_eq!(by(ThemeChoice::Auto, vars), Theme::of(palette, tone, charset), "{vars}");
-        }
-    }
-
-    #[test]
-    fn only_a_terminal_that_may_know_the_question_is_asked() {
-        for (term, asked) in [
-            ("xterm-256color", true),
-            ("tmux-256color", true),
-            ("foot", true),
-            ("linux", false),
-            ("vt100", false),
-            ("vt220", false),
-            ("dumb", false),
-            ("", false),
-        ] {
-            assert_eq!(knows_sequences(&|_| Some(term.into())), asked, "{term}");
         }
     }
 
