@@ -184,7 +184,9 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
     let mut of_graphs: Vec<(usize, ProfileRow)> = Vec::new();
     for line in text.lines().take(MAX_LINES) {
         // Below a function with one share, a call graph goes from callees to callers.
-        let goes_down = |row: &ProfileRow| row.with_calls.is_some() || row.exit_reason().is_some();
+        let event = all.last().and_then(|profile| profile.event.as_ref());
+        let of_texts = event.is_some_and(|name| name.starts_with("kvm:"));
+        let goes_down = |row: &ProfileRow| row.with_calls.is_some() || row.exit_reason().is_some() || of_texts;
         let above = all.last().and_then(|profile| profile.rows.last());
         if graph.open.is_empty() {
             graph.limit = above.and_then(|row| row.with_calls).unwrap_or(100.0);
@@ -208,8 +210,6 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
         let event = line.split_once(" of event '");
         let event = event.and_then(|(count, rest)| Some((rest.split_once('\'')?.0, samples(count))));
         let heading = heading(line);
-        let of_texts =
-            all.last().and_then(|profile| profile.event.as_ref()).is_some_and(|name| name.starts_with("kvm:"));
         let row = row(line, of_tasks, of_texts);
         let last = all.last().filter(|last| !last.rows.is_empty());
         let falls =
@@ -285,8 +285,8 @@ fn heading(line: &str) -> Option<bool> {
     (begins && (has_functions || line.contains("Command"))).then_some(!has_functions)
 }
 
-/// A row, and whether it has two shares: with and without the functions that it calls. A profile of texts is one by a
-/// tracepoint.
+/// A row, and whether it has two shares: with and without the functions that it calls. `of_texts`: whether the profile
+/// counts the texts of a tracepoint.
 fn row(line: &str, of_tasks: bool, of_texts: bool) -> Option<(ProfileRow, bool)> {
     let text = |text: &str| Some(sanitize(text.trim(), 80)).filter(|text| !text.is_empty());
     let (share, rest) = line.split_once('%')?;
@@ -306,8 +306,9 @@ fn row(line: &str, of_tasks: bool, of_texts: bool) -> Option<(ProfileRow, bool)>
             // `perf report --sort symbol,dso` has the file after the function.
             (text(task), text(object).or_else(|| text(words.next().filter(|word| word.starts_with('['))?)), name)
         }
-        None if REASON.is_match(rest) || of_texts && share.contains('.') => (None, None, rest.trim()),
+        None if REASON.is_match(rest) => (None, None, rest.trim()),
         None if of_tasks => (text(rest), None, "-"),
+        None if of_texts && share.contains('.') => (None, None, rest.trim()),
         None => return None,
     };
     Some((ProfileRow { percent, with_calls, task, object, name: sanitize(name, 120), caller: None }, second.is_some()))
@@ -428,6 +429,11 @@ mod tests {
         let text = "Samples: 266K of event 'kvm:kvm_set_irq', 1 Hz\nOverhead  Trace output\n  45.54%  gsi 11 level 1\n";
         assert_eq!(rows(text), [(45.54, "gsi 11 level 1".to_owned())]);
         assert_eq!(parse(&text.replace("kvm:kvm_set_irq", "cycles")), None);
+        let tree = format!("{text}   - 45.54% ioctl\n      - 40.00% entry_SYSCALL_64\n  30.00%  gsi 4 level 1\n");
+        let texts: Vec<_> = rows(&tree).into_iter().filter(|(_, name)| name.contains("gsi")).collect();
+        assert_eq!(texts.len(), 2, "{tree}");
+        let of_tasks = parse(&text.replace("Trace output", "Command")).unwrap();
+        assert_eq!(of_tasks.rows[0].task.as_deref(), Some("gsi 11 level 1"));
     }
 
     #[test]

@@ -266,29 +266,48 @@ static LEAVES: Pattern = Pattern::new(concat!(
     "entry_SYSCALL_64|kvm_on_user_return|fire_user_return_notifiers)",
 ));
 
-/// A device of QEMU by its functions (`hw/`): those of its own, what it is, and what is cheaper.
-type DeviceFunctions = (&'static [&'static str], &'static str, &'static str);
-const DEVICES: [DeviceFunctions; 2] = [
-    (
-        &["vtd_", "amdvi_"],
-        "the emulated IOMMU",
-        "Boot the guest with iommu=pt, so that only devices that it passes on use the IOMMU, or take the IOMMU out",
-    ),
-    (&["nvme_process_sq", "nvme_io_cmd", "nvme_post_cqes", "ahci_", "ide_", "bmdma_"], "an emulated disk", USE_VIRTIO),
+/// A device of QEMU (`hw/`) by functions that only it has.
+struct Device {
+    functions: &'static [&'static str],
+    what: &'static str,
+    fix: &'static str,
+}
+
+const DEVICES: [Device; 2] = [
+    Device {
+        functions: &["vtd_", "amdvi_"],
+        what: "the emulated IOMMU",
+        fix: "Boot the guest with iommu=pt, so that only devices that it passes on use the IOMMU, or take the IOMMU out",
+    },
+    Device {
+        functions: &["nvme_process_sq", "nvme_io_cmd", "nvme_post_cqes", "ahci_", "ide_", "bmdma_"],
+        what: "an emulated disk",
+        fix: USE_VIRTIO,
+    },
 ];
+const SERVES: Prose = Prose {
+    title: "QEMU works for an emulated device",
+    problem: "emulated device",
+    why: "Each request of the guest to such a device is work for QEMU, in the vCPU's thread or in the main loop, where \
+        other devices wait for it",
+};
+
+/// Devices of QEMU whose functions take much of the profile: what they take, and what is cheaper.
+fn devices(ctx: &Context<'_>, profile: &TimeProfile) -> Vec<(String, Fix)> {
+    // The host's drivers have functions of such names, too; a call graph names no object.
+    let of_qemu =
+        |row: &ProfileRow| row.object.as_ref().map_or(row.with_calls.is_some(), |object| object.contains("qemu"));
+    let all = DEVICES.iter().map(|device| {
+        let rows = Rows::with_calls(profile, |row| begins(row, device.functions) && of_qemu(row));
+        (rows.percent, (rows.describe(device.what), fixes::advice(device.fix)))
+    });
+    all.filter(|(percent, _)| *percent >= ctx.thresholds().machine.profile).map(|(_, said)| said).collect()
+}
 
 /// Accesses to devices that the VMM serves, by their functions.
 pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(profile) = of_host(ctx) else { return };
-    let of_qemu = |row: &ProfileRow| row.object.as_ref().is_none_or(|object| object.contains("qemu"));
-    for (functions, what, fix) in DEVICES {
-        let all = Rows::with_calls(profile, |row| begins(row, functions) && of_qemu(row));
-        if all.percent >= ctx.thresholds().machine.profile {
-            let fix = vec![fixes::advice(fix)];
-            let look_at = "look at: perf kvm stat live, for the exits that cause it";
-            return verdicts.find(find(profile, vec![all.describe(what)], look_at, fix, TO_THE_VMM));
-        }
-    }
+    let (served, cheaper): (Vec<String>, Vec<Fix>) = devices(ctx, profile).into_iter().unzip();
     let emulates = Rows::of(profile, |row| EMULATES.is_match(&row.name));
     let all = Rows::of(profile, |row| EMULATES.is_match(&row.name) || LEAVES.is_match(&row.name));
     let enters = |row: &ProfileRow| begins(row, &ENTERS_KVM) && row.percent >= MANY_ENTRIES && of_vmm(row);
@@ -297,11 +316,16 @@ pub(super) fn to_the_vmm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let is_outside =
         !outside.rows.is_empty() && emulates.percent >= 1.0 && all.percent >= 2.0 * ctx.thresholds().machine.profile;
     if is_outside {
-        let evidence =
+        let mut evidence =
             vec![all.describe("the way to the VMM and back"), emulates.describe("emulation of the accesses")];
-        let fix = vec![show_addresses(), fixes::advice(USE_VIRTIO)];
+        evidence.extend(served);
+        let usual = if cheaper.is_empty() { vec![fixes::advice(USE_VIRTIO)] } else { cheaper };
+        let fix = [show_addresses()].into_iter().chain(usual).collect();
         let found = find(profile, evidence, "look at: the address that is accessed most", fix, TO_THE_VMM);
         verdicts.find(Finding { confidence: Confidence::Low, ..found });
+    } else if !served.is_empty() {
+        let look_at = "look at: perf kvm stat live, for the exits that cause it";
+        verdicts.find(find(profile, served, look_at, cheaper, SERVES));
     }
 }
 
@@ -331,11 +355,9 @@ pub(super) fn main_loop(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let is_other = |row: &ProfileRow| {
         row.task.as_ref().is_some_and(|task| OTHER_THREADS.iter().any(|thread| task.contains(thread)))
     };
-    let mut all = Rows::of(profile, |row| TURNS.is_match(&row.name) && of_vmm(row) && !is_other(row));
+    let all = Rows::of(profile, |row| TURNS.is_match(&row.name) && of_vmm(row) && !is_other(row));
     // Other programs poll, too.
     let is_of_qemu = all.rows.iter().any(|row| !row.name.contains("poll"));
-    let turn = profile.rows.iter().find(|row| matches!(&*row.name, "qemu_main_loop" | "main_loop_wait"));
-    all.percent = all.percent.max(turn.map_or(0.0, share));
     if is_of_qemu && all.percent >= MANY_TURNS {
         let fix = vec![fixes::advice(FEWER_TIMERS), show_addresses()];
         let look_at = "look at: perf kvm stat live, for the exits that cause it";

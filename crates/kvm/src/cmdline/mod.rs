@@ -18,6 +18,7 @@ use regex::Captures;
 use serde::{Deserialize, Serialize};
 use shlex::Shlex;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Command lines of guests with hundreds of devices stay below this.
 const MAX_TEXT: usize = 1024 * 1024;
@@ -323,22 +324,31 @@ fn join_lines(text: &str) -> Option<String> {
     Some(WRAPPED.regex()?.replace_all(&joined, "$option $value").into_owned())
 }
 
-/// Least and most columns of a terminal.
-const TERMINAL: std::ops::RangeInclusive<usize> = 72..=512;
+/// Widths of a terminal.
+const TERMINAL_COLUMNS: RangeInclusive<usize> = 72..=512;
 
 /// A text in which a command that a terminal cut into lines of one width, between words or within them, has one line.
 pub fn rejoined(text: &str) -> String {
     let lines: Vec<(&str, usize)> = text.split('\n').map(|line| (line, line.chars().count())).collect();
-    let (mut joined, mut width, mut end) = (String::with_capacity(text.len()), 0, "");
+    let (mut joined, mut width, mut end, mut before) = (String::with_capacity(text.len()), 0, "", None);
     for (at, (line, columns)) in lines.iter().enumerate() {
-        let has_program = |line: &str| line.split_whitespace().any(is_program);
-        if let Some(three @ [_, next @ ..]) = lines.get(at..at + 3).filter(|_| has_program(line)) {
+        let has_program = line.split_whitespace().any(is_program);
+        let first = line.split_whitespace().next();
+        // The rows of `ps` and of tables begin with the same word, and can all be cut to one width.
+        let goes_on = |line: &str, before| {
+            let first = line.split_whitespace().next();
+            first.is_some() && first != before && !line.split_whitespace().any(is_program)
+        };
+        if width > 0 && !goes_on(line, before) {
+            (width, end) = (0, "\n");
+        }
+        if let Some(three @ [_, next @ ..]) = lines.get(at..at + 3).filter(|_| has_program) {
             let widest = three.iter().map(|line| line.1).max().unwrap_or_default();
             let is_full = |(line, columns): &(&str, usize)| *columns + 1 >= widest && !line.ends_with('\\');
-            // The lines of `ps` are cut, each to the same width.
-            let goes_on = next.iter().all(|(line, _)| line.contains(" -") && !has_program(line));
-            if goes_on && TERMINAL.contains(&widest) && three.iter().all(is_full) {
-                width = widest;
+            let has_options = |line: &str| line.contains([',', '=']) || line.contains(" -");
+            let is_cut = next.iter().all(|(line, _)| has_options(line) && goes_on(line, first));
+            if is_cut && TERMINAL_COLUMNS.contains(&widest) && three.iter().all(is_full) {
+                (width, before) = (widest, first);
             }
         }
         joined.extend([end, line]);

@@ -141,6 +141,10 @@ fn a_command_that_a_terminal_cut_is_one_line() {
     for width in (72..=90).filter(|width| command.len() % width + 1 < *width && command.len() % width > 0) {
         assert_eq!(rejoined(&format!("log:\n{}\nend\n", cut(width))), format!("log:\n{command}\nend\n"), "{width}");
     }
+    let rows = [" /usr/bin/kvm -name guest=a", " /usr/libexec/virtiofsd --fd=27 -o source=/srv/a"];
+    let rows = [rows[0], rows[1], rows[1], rows[0]]
+        .map(|row| format!("root {row}{}\n", " -x a,b".repeat(20))[..72].to_owned() + "\n");
+    assert_eq!(rejoined(&rows.concat()), rows.concat(), "rows of ps, each cut to the same width");
     let ps = "qemu 1 /usr/bin/kvm -name a -smp 2 -m 4G -device x -device y -device z,abcdefg\n".repeat(3);
     assert_eq!(rejoined(&ps), ps, "lines of ps are cut to one width");
 }

@@ -65,11 +65,17 @@ pub(super) fn message(line: &str) -> Message<'_> {
     found
 }
 
+/// `[Sun Oct  6 16:59:21 2019]`, in any language.
+static OF_DMESG: Pattern =
+    Pattern::new(r"^\[[^ 0-9:\[\]]+ [^ 0-9:\[\]]+ +[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}\]");
+
 /// Whether the line has a stamp of the kernel's log.
 pub(super) fn is_from_kernel(line: &str) -> bool {
     let found = message(line);
-    let of_dmesg = found.stamped && line.trim_start().starts_with('[');
-    of_dmesg || found.time_s.is_some() || line.contains(" kernel: ") || found.program == Some("kernel")
+    OF_DMESG.is_match(line.trim_start())
+        || found.time_s.is_some()
+        || line.contains(" kernel: ")
+        || found.program == Some("kernel")
 }
 
 /// Shorter lines were not wrapped, unless the rest is indented.

@@ -266,8 +266,8 @@ static ON_HOST: Pattern = Pattern::new(written_by!(
     r"/kvm\[|/kvm:|kvm \[|qemu-system|qemu-kvm|nested (?:virtualization|paging) enabled|\[kvm_(?:intel|amd)\]"
 ));
 
-/// Whether a text is a log: it has a line that is kept, most of its first lines have a kernel's time stamp, or some in a
-/// row have.
+/// Whether a text is a log: it has a line that is kept, most of its first lines have a kernel's time stamp, or
+/// three lines in a row do.
 pub fn looks_like(text: &str) -> bool {
     let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(5000).collect();
     let is_stamped: Vec<bool> = head.iter().map(|line| message::is_from_kernel(line)).collect();

@@ -177,7 +177,7 @@ impl LogReader {
         let table = self.block.take_if(|b| b.kind == LogBlockKind::OutOfMemory && killed);
         if let Some(block) = self.block.as_mut().filter(|_| line.kind == LogKind::KilledForMemory) {
             block.victim = true;
-            block.line.data = block.line.data.or(line.data);
+            block.line.data = block.line.data.or(line.data).or_else(|| oom_scope(lower));
             block.line.text.extend([" … ", &line.text]);
         }
         if let Some(table) = table {

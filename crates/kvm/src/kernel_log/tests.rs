@@ -89,6 +89,7 @@ fn locks_and_emulation_failures_are_recognised() {
 fn a_log_is_known_by_its_stamps_too() {
     assert!(looks_like("[    0.000000] Linux version 6.1\n[    0.000001] Command line: x\n"));
     assert!(looks_like("Nov 20 10:00:00 h1 kernel: hello\n"));
+    assert!(!looks_like(&"[12:00:01] <anna> my kvm guest is slow\n".repeat(3)));
     let post = format!("{}[Sun Oct  6 16:59:21 2019] tsc: refined\n", "a bug\n".repeat(9));
     assert!(!looks_like(&post) && looks_like(&format!("{post}[ 1.0] a\n[ 1.1] user requested TSC rate\n")));
     assert!(looks_like("kvm [21715]: vcpu1 unhandled rdmsr: 0x611"));
@@ -606,6 +607,9 @@ machine-qemu\\x2d2\\x2ddb\\x2d01.scope/libvirt/emulator,task=qemu-system-x86,pid
     assert!(line.text.contains("CPU 2/KVM invoked") && line.text.contains("Killed process 99 (java)"));
     let of_group = one(&other.replace("Out of", "Memory cgroup out of"));
     assert_eq!(of_group.kind, LogKind::Other, "the limit of a group is not the host's memory");
+    let scope = "[100.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/pod1,task=java,pid=99,uid=1\n";
+    let of_group = other.replace("[100.1] Out of", &format!("{scope}[100.1] Memory cgroup out of"));
+    assert_eq!(one(&of_group).kind, LogKind::Other, "as kernels since 5.0 say it");
     let cut = other.lines().take(2).collect::<Vec<_>>().join("\n");
     assert_eq!(one(&cut).kind, LogKind::OutOfMemory, "nobody is named");
 }

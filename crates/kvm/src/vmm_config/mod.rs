@@ -29,6 +29,8 @@ static KEY: Pattern = Pattern::new(
 );
 /// The CPU of a guest without `cpu` (`get_default_cpu_type`). Proxmox's screens write another default down.
 const DEFAULT_CPU: &str = "kvm64";
+/// The SCSI controller of a guest without `scsihw`.
+const DEFAULT_SCSIHW: &str = "lsi";
 /// The text before a colon that can be a key.
 static NAME: Pattern = Pattern::new("^[A-Za-z0-9_-]{1,40}$");
 /// Keys of a container's configuration (pct.conf(5)), whose other keys a guest has as well.
@@ -100,7 +102,10 @@ fn parts(text: &str) -> Vec<Part<'_>> {
     let text = if text.len() > MAX_TEXT { "" } else { text };
     for (number, line) in text.lines().map(str::trim).enumerate().take(MAX_LINES) {
         // `kvm:` also begins lines of logs.
-        let is_pair = |(key, value): &(&str, &str)| NAME.is_match(key) && (*key != "kvm" || value.trim().len() == 1);
+        let is_pair = |(key, value): &(&str, &str)| {
+            let first = value.split_whitespace().next();
+            NAME.is_match(key) && (*key != "kvm" || matches!(first, Some("0" | "1")))
+        };
         let pair = line.split_once(':').filter(is_pair);
         if pair.is_some_and(|(key, _)| key < last) {
             parts.push(Part::default());
@@ -220,9 +225,10 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool, is_whole: bool) -> Vec<Strin
     let ids: BTreeSet<&str> = disks().filter_map(|(_, value)| group(&VOLUME.captures(volume(value))?, "id")).collect();
     let id = ids.first().filter(|_| ids.len() == 1).unwrap_or(&UNKNOWN_ID);
     add("-qmp", format!("unix:/var/run/qemu-server/{id}.qmp,server"));
+    let scsihw = get("scsihw").or(is_whole.then_some(DEFAULT_SCSIHW));
     for (key, value) in keys {
         if DISK.is_match(key) {
-            disk(key, value, get("scsihw"), &mut add);
+            disk(key, value, scsihw, &mut add);
         } else if let Some(card) = network_card(key, value) {
             add("-device", card);
         }
@@ -243,7 +249,7 @@ fn argv(keys: &BTreeMap<&str, &str>, counted: bool, is_whole: bool) -> Vec<Strin
     argv
 }
 
-/// Limits of a disk: Proxmox's name, QEMU's, and what one is there.
+/// Limits of a disk: Proxmox's name, QEMU's name, QEMU's units in a unit of Proxmox.
 const LIMITS: [(&str, &str, f64); 6] = [
     ("mbps", "bps-total", 1_048_576.0),
     ("mbps_rd", "bps-read", 1_048_576.0),
@@ -264,9 +270,9 @@ fn disk(key: &str, value: &str, scsihw: Option<&str>, add: &mut impl FnMut(&str,
     // Without another mode Proxmox opens disks past the host's page cache.
     drive += &format!(",cache={}", has("cache").unwrap_or("none"));
     drive.extend(has("aio").map(|aio| format!(",aio={aio}")));
-    for (own, qemus, factor) in LIMITS {
-        let limit = has(own).and_then(|text| text.parse::<f64>().ok());
-        drive.extend(limit.map(|limit| format!(",throttling.{qemus}={}", limit * factor)));
+    for (proxmox_name, qemu_name, units) in LIMITS {
+        let limit = has(proxmox_name).and_then(|text| text.parse::<f64>().ok());
+        drive.extend(limit.map(|limit| format!(",throttling.{qemu_name}={}", (limit * units) as u64)));
     }
     add("-drive", drive);
     let is_scsi = key.starts_with("scsi");

@@ -119,6 +119,7 @@ fn containers_and_the_text_around_are_left_out() {
     let page = format!("My VM, and why:\n\n```\n{IDE}```\n\nThat is all.\n\n{container}");
     let config = only(&page);
     assert_eq!((config.command.name.as_deref(), config.unread.count), (Some("old"), 0));
+    assert_eq!(only(&IDE.replace("memory", "kvm: 0 # no VT-x\nmemory")).command.accel.as_deref(), Some("tcg"));
     let logged = format!("{IDE}{}kvm: vfio: Cannot reset device 0000:00:1f.3\n", "Then it says:\n".repeat(20));
     assert_eq!(only(&logged).command.name.as_deref(), Some("old"));
     let noted = only(&format!("#cpu_taskset 3-18\n#a note\n{IDE}"));

@@ -2,10 +2,10 @@
 //! serial port.
 
 use super::properties;
-use crate::lint::disks::takes_virtio;
+use crate::lint::fixes::hyperv;
 use crate::lint::prelude::*;
 use crate::lint::profiles;
-use crate::model::has_device;
+use crate::model::{GuestKind, has_device};
 use kvm::device_property::DeviceProperty;
 
 /// Accesses per second that can only come in bursts: on average less than a millisecond apart.
@@ -99,7 +99,12 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 /// Emulated devices of a guest whose accesses are not measured.
 fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let all = properties::emulated(guest);
-    let Some(first) = all.first().filter(|_| takes_virtio(guest)) else { return };
+    let Some(first) = all
+        .first()
+        .filter(|_| guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::before_xp(guest))
+    else {
+        return;
+    };
     let what = if is_scsi(first) { "SCSI controller" } else { "network card" };
     let fix = all.iter().map(|device| made_virtio(guest, device));
     let evidence = all

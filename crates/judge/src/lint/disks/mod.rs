@@ -8,8 +8,6 @@ use crate::lint::prelude::*;
 /// Disks are read every 5 s: what holds for 8 of 15 s was seen in two readings.
 const TWO_READINGS: Hold = Hold::For(8.0, 15.0);
 
-pub(super) use setup::takes_virtio;
-
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::DiskThrottled, Behaviour(requests::throttled), TWO_READINGS).described(RuleDoc {
         sees: "the guest's disk is at the limit of its iotune or throttling options",

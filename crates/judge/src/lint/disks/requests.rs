@@ -29,7 +29,7 @@ const WINDOW: &str = "between the last two readings";
 /// The window of totals.
 const SINCE_START: &str = "since the guest's start";
 
-/// Any SSD does more than this in a second: bytes, requests.
+/// Limits below these are lower than what any SSD does: bytes a second, requests a second.
 const SSD_BYTES: u64 = 150_000_000;
 const SSD_REQUESTS: u64 = 3000;
 
@@ -47,6 +47,12 @@ const LOOK_AT_STORAGE: &str = "Look at what else uses the device, at io.max of t
 const LIMIT_NEED: &str = "takes effect at once and is kept; the guest may then use as much of the storage as it wants";
 const USE_VIRTIO: &str = "Change the disk to virtio; first install the virtio drivers in the guest";
 const FEWER_REQUESTS: &str = "Faster storage, or less load: a longer queue only moves the wait";
+const LOW_LIMIT: Prose = Prose {
+    title: "The limit of the guest's disk is lower than what any SSD does",
+    problem: "low limit of a disk",
+    why: "QEMU holds each request back until the limit allows it, and the guest sees a slow disk. Clouds set such \
+        limits on purpose",
+};
 const FLUSH_LESS: &str = "In the guest, commit in larger batches, or put the journal on a disk of its own";
 const FLUSH_FASTER: &str = "On the host, storage with a protected write cache makes a flush cheap";
 const MEND_STORAGE: &str = "Look at the host's log, and mend the storage before the guest writes more";
@@ -182,16 +188,19 @@ fn low_limits(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
         return;
     }
     let disks = DiskConfig::all(&guest.domain.facts);
-    let limits = disks.iter().flat_map(|disk| disk.limits.iter().map(|(name, most)| (disk.name, name, *most)));
-    let is_low =
-        |(_, name, most): &(&str, &String, u64)| *most < if name.contains("bytes") { SSD_BYTES } else { SSD_REQUESTS };
+    let limits = disks.iter().flat_map(|disk| disk.limits.iter().map(|(name, limit)| (disk.name, name, *limit)));
+    let is_low = |(_, name, limit): &(&str, &String, u64)| {
+        *limit < if name.contains("bytes") { SSD_BYTES } else { SSD_REQUESTS }
+    };
     let low: Vec<_> = limits.filter(is_low).collect();
-    let Some((first, limit, _)) = low.first() else { return };
-    let size = |name: &str, most| if name.contains("bytes") { format!(" ({}/s)", bytes(most)) } else { String::new() };
-    let line = |(disk, name, most): &(&str, &String, u64)| format!("disk {disk}: {name} {most}{}", size(name, *most));
-    let fix = vec![lift(guest, first, limit)];
+    let Some((disk, name, _)) = low.first() else { return };
+    let line = |(disk, name, limit): &(&str, &String, u64)| {
+        let size = if name.contains("bytes") { format!(" ({}/s)", bytes(*limit)) } else { String::new() };
+        format!("disk {disk}: {name} {limit}{size}")
+    };
+    let fix = vec![lift(guest, disk, name).needing("if nobody wants it so low")];
     let found = Finding::new(Severity::Info, Confidence::Medium, low.iter().map(line).collect(), fix);
-    verdicts.find(Finding { title: "The guest's disk is limited to less than an SSD does".into(), ..found });
+    verdicts.find(found.saying(LOW_LIMIT));
 }
 
 /// Whether a disk of the guest is at one of its limits: what it waits for is known then.
@@ -222,10 +231,11 @@ fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> 
 
 /// What removes a limit.
 fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Fix {
+    if let Some(id) = guest.proxmox_id() {
+        let others = format!("qm config {id} | sed -n 's/,\\(m\\?b\\|io\\)ps[^,]*//g; s/^{disk}: //p'");
+        return fixes::command(format!("qm set {id} --{disk} \"$({others})\""));
+    }
     if guest.config.libvirt == Some(false) {
-        if let Some(id) = guest.proxmox_id() {
-            return fixes::advice(format!("Raise the limits of {disk}: qm set {id} --{disk}, with its other options"));
-        }
         let raise = format!("Raise the throttling options of the drive {disk} (block_set_io_throttle while it runs)");
         return fixes::advice(raise);
     }

@@ -67,11 +67,7 @@ static FLAWS: [Flaw; 6] = [
         ],
     },
     Flaw {
-        evidence: |_, guest, disk| {
-            let has_none = guest.domain.facts.command.as_ref()?.iothreads.is_empty();
-            (disk.iothread && disk.bus == Some("scsi-hd") && has_none && guest.proxmox_id().is_some())
-                .then(|| "iothread=1 without scsihw: virtio-scsi-single".to_owned())
-        },
+        evidence: |_, _, disk| disk.lacks_iothread.then(|| "iothread=1 without scsihw: virtio-scsi-single".to_owned()),
         prose: Prose {
             title: "The disk DISK gets no IOThread: Proxmox ignores iothread=1 with this SCSI controller",
             problem: "IOThread ignored",
@@ -124,9 +120,9 @@ static FLAWS: [Flaw; 6] = [
 const DEVICE_OF_DRIVE: &str = "a -device virtio-blk-pci,drive=, which names the id of the -drive of DISK; that one \
     then has if=none in place of if=virtio";
 
-/// Whether the guest's system is one that has virtio drivers.
-pub(crate) fn takes_virtio(guest: &GuestContext<'_>) -> bool {
-    guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !fixes::hyperv::before_xp(guest)
+/// Whether the guest's system is one that has virtio drivers for disks.
+fn takes_virtio(guest: &GuestContext<'_>) -> bool {
+    guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !fixes::hyperv::too_old(guest)
 }
 
 /// The requests of a virtio disk that keep the main loop busy. A SCSI disk's IOThread is that of its controller.
@@ -146,7 +142,8 @@ pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let Some((first, disk, _)) = found.first() else { return };
     let line = |(_, disk, what): &(_, &DiskConfig<'_>, _)| format!("disk {} of {}: {what}", disk.name, guest.name());
     let evidence = found.iter().map(line).collect();
-    let fix = found.iter().map(|(flaw, disk, _)| mended(guest, flaw, disk, &disks)).collect();
+    let mut fix: Vec<Fix> = found.iter().map(|(flaw, disk, _)| mended(guest, flaw, disk, &disks)).collect();
+    fix.dedup();
     let finding = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(first.prose);
     verdicts.find(Finding { title: finding.title.replace("DISK", disk.name), ..finding });
 }

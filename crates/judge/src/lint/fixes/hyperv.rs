@@ -46,17 +46,34 @@ pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
     looks_old(guest) && !is_renamed(guest)
 }
 
-/// Whether the guest's Windows is older than XP, for which there are virtio drivers.
+/// Parts of the names of Windows before XP, and of those that are newer.
+const BEFORE_XP: [&str; 12] = [
+    "/2k",
+    "w2k",
+    "win2k",
+    "win2000",
+    "windows2000",
+    "winnt",
+    "windowsnt",
+    "win9",
+    "windows9",
+    "win/me",
+    "winme",
+    "windowsme",
+];
+const SINCE_XP: [&str; 2] = ["2k3", "2k8"];
+/// Parts of the names of Windows since XP that are older than 7 and 2008 R2.
+const BEFORE_7: [&str; 7] = ["/xp", "wxp", "winxp", "windowsxp", "vista", "2k3", "2k8"];
+
+/// Whether the guest's Windows is older than XP, the first for which there is a network driver of virtio.
 pub(crate) fn before_xp(guest: &GuestContext<'_>) -> bool {
-    let later = ["2k3", "2k8", "2k12", "2k16", "2k19", "2k22", "2k25"];
-    os_contains(guest, &["win/2k", "win2k", "winnt", "win9", "win/me"]) && !os_contains(guest, &later)
+    os_contains(guest, &BEFORE_XP) && !os_contains(guest, &SINCE_XP) && !os_contains(guest, &SERVERS)
 }
 
 /// Whether it is too old by its configuration alone.
 fn looks_old(guest: &GuestContext<'_>) -> bool {
-    let old =
-        ["/xp", "/2k", "/winnt", "/win9", "/win/me", "vista", "wxp", "w2k3", "w2k8", "winxp", "windowsxp", "win2k"];
-    os_contains(guest, &old) && !os_contains(guest, &["2k8r2"]) && !os_contains(guest, &SERVERS)
+    let is_of = |words: &[&str]| os_contains(guest, words);
+    (is_of(&BEFORE_XP) || is_of(&BEFORE_7)) && !is_of(&["2k8r2"]) && !is_of(&SERVERS)
 }
 
 /// Parts of the names of Windows servers that are not old.

@@ -190,7 +190,7 @@ fn disk_setup() {
         silent(&driver(options, kind, "virtio"), RuleId::DiskSetup);
     }
     silent(&described("<disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>"), RuleId::DiskSetup);
-    let old = Guest::new("g", 5).os("http://microsoft.com/win/2k");
+    let old = Guest::new("g", 5).os("http://microsoft.com/win/xp");
     let old = old.xml("<devices><disk type='file'><target dev='hda' bus='ide'/></disk></devices>");
     silent(&judge(&on(old.vcpus(1, |v, t| t.on(v))).model()), RuleId::DiskSetup);
 }
@@ -267,10 +267,21 @@ fn an_iothread_that_proxmox_ignores_is_said() {
         );
         let config = kvm::vmm_config::parse(&text).remove(0);
         let guest = Guest::new("a", 5).facts(|f| f.command = Some(std::sync::Arc::new(config.command)));
-        judge(&on(guest.vcpus(2, |v, t| t.on(v))).model())
+        of_file(&on(guest.vcpus(2, |v, t| t.on(v))).model())
     };
     let found = of("scsihw: virtio-scsi-pci\n");
     assert_eq!(get(&found, RuleId::DiskSetup).fix[0].text, "qm set 7 --scsihw virtio-scsi-single");
     silent(&of("scsihw: virtio-scsi-single\n"), RuleId::DiskSetup);
+    let limited = of("scsihw: virtio-scsi-single\nvirtio0: z:vm-7-disk-1,mbps_rd=0.3\n");
+    let found = get(&limited, RuleId::DiskThrottled);
+    assert_eq!(found.evidence, ["disk virtio0: read_bytes_sec 314572 (307 KiB/s)"]);
+    assert!(found.fix[0].text.starts_with("qm set 7 --virtio0 \"$(qm config 7 | sed"), "{found:#?}");
+    let other = of("scsihw: virtio-scsi-pci\nvirtio0: z:vm-7-disk-1,iothread=1\n");
+    let found = get(&other, RuleId::DiskSetup);
+    assert_eq!((found.evidence.len(), found.fix.len()), (1, 1), "{found:#?}");
+    let two = of("scsi1: z:vm-7-disk-1,iothread=1\nscsihw: virtio-scsi-pci\n");
+    assert_eq!(get(&two, RuleId::DiskSetup).fix.len(), 1, "one command for both disks");
+    // A part of a configuration does not show the controller; the default of a whole one is no virtio.
     silent(&of(""), RuleId::DiskSetup);
+    fires(&of("smbios1: uuid=8280445B-28ae-48ff-8f1c-ceb79b3f8858\n"), RuleId::DiskSetup, Severity::Info);
 }

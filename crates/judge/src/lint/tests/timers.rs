@@ -68,7 +68,7 @@ fn fixes_add_only_what_is_missing() {
 #[test]
 fn an_enlightened_or_old_windows_is_left_alone() {
     silent(&judge(&on(Guest::new("w", 5).windows(ENLIGHTENED)).first()), RuleId::WindowsEnlightenments);
-    silent(&judge(&on(Guest::new("win2k", 5).xml("")).first()), RuleId::WindowsEnlightenments);
+    silent(&judge(&on(Guest::new("w2k", 5).xml("")).first()), RuleId::WindowsEnlightenments);
     silent(
         &judge(&on(Guest::new("w", 5).os("http://microsoft.com/win/xp").xml("")).first()),
         RuleId::WindowsEnlightenments,
