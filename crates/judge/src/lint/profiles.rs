@@ -277,7 +277,7 @@ const DEVICES: [Device; 2] = [
     Device {
         functions: &["vtd_", "amdvi_"],
         what: "the emulated IOMMU",
-        fix: "Boot the guest with iommu=pt, so that only devices that it passes on use the IOMMU, or take the IOMMU out",
+        fix: "Boot the guest with iommu=pt, so that only devices that it passes on use it, or take it out",
     },
     Device {
         functions: &["nvme_process_sq", "nvme_io_cmd", "nvme_post_cqes", "ahci_", "ide_", "bmdma_"],
