@@ -10,7 +10,7 @@ const TWO_READINGS: Hold = Hold::For(8.0, 15.0);
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::DiskThrottled, Behaviour(requests::throttled), TWO_READINGS).described(RuleDoc {
-        sees: "the guest's disk is at the limit of its iotune or throttling options",
+        sees: "the guest's disk is at its iotune or throttling limit, or that is low",
         problem: "disk at its I/O limit",
         why: "QEMU lets no more through than the limit of the disk allows, however idle the host's storage is",
         thresholds: thresholds![disks.throttled],
