@@ -64,7 +64,7 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     let (comm, tid, pid) = match task {
         // `perf script -F cpu,time,event,trace` omits the task: each CPU then stands for a thread.
         "" if flags.is_empty() || time.is_none() => ("", of_cpu?, None),
-        // One with its name alone has no number either.
+        // A task with a name alone has no id: its CPU stands for it, too.
         task => task_ids(task).or(of_cpu.filter(|_| is_of_perf).map(|tid| (task, tid, None)))?,
     };
     // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off … hardirq/softirq").

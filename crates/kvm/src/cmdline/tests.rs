@@ -137,7 +137,7 @@ fn a_command_that_a_terminal_cut_is_one_line() {
         let lines = command.as_bytes().chunks(width).map(|line| String::from_utf8_lossy(line).trim_end().to_owned());
         lines.collect::<Vec<_>>().join("\n")
     };
-    // A last line that fills the terminal seems to go on.
+    // Where the last line fills the terminal, its end cannot be seen.
     for width in (72..=90).filter(|width| command.len() % width + 1 < *width && command.len() % width > 0) {
         assert_eq!(rejoined(&format!("log:\n{}\nend\n", cut(width))), format!("log:\n{command}\nend\n"), "{width}");
     }

@@ -284,7 +284,7 @@ fn disk(key: &str, value: &str, scsihw: Option<&str>, add: &mut impl FnMut(&str,
     let mut device = format!("{driver},drive=drive-{key},id={key}");
     let has_controller = driver == "virtio-blk-pci" || is_scsi && scsihw.is_some();
     if has("iothread") == Some("1") && has_controller {
-        // Where Proxmox ignores the option there is no such object.
+        // Where Proxmox ignores the option it adds no object.
         device += &format!(",iothread=iothread-{key}");
         if !is_scsi || scsihw == Some("virtio-scsi-single") {
             add("-object", format!("iothread,id=iothread-{key}"));

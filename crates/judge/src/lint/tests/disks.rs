@@ -281,7 +281,7 @@ fn an_iothread_that_proxmox_ignores_is_said() {
     assert_eq!((found.evidence.len(), found.fix.len()), (1, 1), "{found:#?}");
     let two = of("scsi1: z:vm-7-disk-1,iothread=1\nscsihw: virtio-scsi-pci\n");
     assert_eq!(get(&two, RuleId::DiskSetup).fix.len(), 1, "one command for both disks");
-    // A part of a configuration does not show the controller; the default of a whole one is no virtio.
+    // A part of a configuration does not show the controller; a whole one without it has Proxmox's default.
     silent(&of(""), RuleId::DiskSetup);
     fires(&of("smbios1: uuid=8280445B-28ae-48ff-8f1c-ceb79b3f8858\n"), RuleId::DiskSetup, Severity::Info);
 }
