@@ -138,6 +138,11 @@ fn one_text_shows_a_nameless_guest_step_by_step() {
     let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", places(&imported)) };
     assert_eq!(domain.facts.xml.as_ref().unwrap().value.clock.offset.as_deref(), Some("utc"));
     assert_eq!(import(&[("a", &(step("2", "") + &step("3", clock)))]).sample.domains.len(), 2);
+    // At its end the guide shows the guest as it became.
+    let guide = import(&[("a", &(step("2", "") + &xml("web")))]);
+    let [web] = guide.sample.domains.as_slice() else { panic!("{:?}", places(&guide)) };
+    assert_eq!(web.facts.name.value, "web");
+    assert!(guide.notes.iter().any(|note| note.contains("as a draft of it")), "{:?}", guide.notes);
 }
 
 #[test]

@@ -114,8 +114,8 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
     text
 }
 
-/// The name of an element in a sentence: "put this into `<cpu>`".
-static CITED_TAG: Pattern = Pattern::new("`</?[A-Za-z]+>`");
+/// The begin of an element in a sentence: "put this into `<cpu>`", "instead of `<domain type='kvm'>`".
+static CITED_TAG: Pattern = Pattern::new("`</?[A-Za-z]+(?: [^`<>/]*)?>`");
 
 /// A text without the capabilities of its host and its QEMU, which name elements of domains, nor tags that sentences
 /// cite. Lines keep their numbers.
@@ -252,6 +252,11 @@ impl<'a> Builder<'a> {
         if !is_inner && is_outermost(name) {
             self.lossy = true;
             self.close_to(0);
+        }
+        // No device is inside one of its kind: the outer one was a placeholder, as in `<guest>_<disk>`.
+        let of_devices = known(name).is_some_and(|(parent, _)| parent == "devices");
+        if let Some(at) = self.open.iter().position(|open| open.name == name).filter(|_| of_devices) {
+            self.close_to(at);
         }
         if self.open.is_empty() {
             let outer = self.in_domain.then_some("");
@@ -457,6 +462,9 @@ mod tests {
         let (xml, _) = read("Add a `<cputune>` section. So:\n<cputune><vcpupin vcpu='0' cpuset='2'/></cputune>\n");
         assert_eq!(xml.vcpu_pins.len(), 1);
         assert_eq!(read("set <vcpu>4</vcpu> to <vcpu>8</vcpu> here").0.vcpus, Some(4));
+        assert_eq!(own_text("not `<domain type='qemu'>` but\n<domain type='kvm'>"), "not  but\n<domain type='kvm'>");
+        let (xml, _) = read("lvs /dev/<guest>_<disk> -L 9g <mount>\n<disk device='disk'><target dev='vdf'/></disk>");
+        assert_eq!(xml.disks.last().map(|disk| disk.target.as_str()), Some("vdf"));
         let host = "<capabilities>\n<host>\n<cpu>\n……\n\n";
         let domain = "<domain type='kvm'>\n<name>web</name>\n</domain>\n";
         assert_eq!(own_text(&format!("{host}{domain}")), format!("\n\n\n\n\n{domain}"));

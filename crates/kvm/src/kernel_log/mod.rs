@@ -179,7 +179,11 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     reader.of_guest_kernel = is_of_guest(text) == Some(true);
     let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
     // After each line, so that a long log does not fill the memory.
-    let mut keep = |found: &mut Vec<LogLine>| {
+    let mut keep = |found: &mut Vec<LogLine>, restarts: bool| {
+        // Who stopped a guest by virsh destroy and started it again knows of it.
+        if restarts {
+            all.retain(|line: &LogLine| line.kind != LogKind::Terminated || !line.text.contains("reason=destroyed"));
+        }
         for mut line in found.drain(..) {
             // Process ids inside a guest are unknown on the host.
             if line.kind.is_of_guest_kernel() {
@@ -197,11 +201,11 @@ pub fn parse(text: &str) -> Vec<LogLine> {
         reader.of_guest_kernel = is_of_guest(part).unwrap_or(reader.of_guest_kernel);
         message::unwrap_lines(part.lines(), |line| {
             reader.line(line, &mut found);
-            keep(&mut found);
+            keep(&mut found, line.contains(": starting up libvirt version"));
         });
     }
     reader.finish(&mut found);
-    keep(&mut found);
+    keep(&mut found, false);
     // A host may load the module of another vendor's CPUs beside its own, which then finds no hardware. In a guest that
     // is the usual case.
     let is_of_module = |line: &LogLine| line.kind == LogKind::NoKvm && line.data >= Some(no_kvm::NO_EXTENSION);

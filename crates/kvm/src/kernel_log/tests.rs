@@ -411,6 +411,10 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
         shutting down, reason=shutdown\n";
     assert_eq!(ended(by_init), [], "the host shut down");
     assert_eq!(signal("/usr/sbin/libvirtd", "destroyed"), web(LogKind::Terminated, Some(15)));
+    let destroyed = "qemu-system-x86_64: terminating on signal 15 from pid 1234 (/usr/sbin/libvirtd)\n\
+        2024-01-05 12:00:00.123+0000: shutting down, reason=destroyed\n";
+    let again = format!("{destroyed}2024-01-05 12:01:00.123+0000: starting up libvirt version: 8.8.0\n");
+    assert_eq!((kinds(destroyed).len(), kinds(&again)), (1, Vec::new()), "it was started again");
     assert_eq!(signal("/usr/sbin/libvirtd", "crashed"), web(LogKind::Killed, Some(15)));
     assert_eq!(signal("/usr/sbin/virtqemud", "failed"), web(LogKind::StartFailed, Some(15)));
     assert_eq!(signal("<unknown process>", "destroyed"), web(LogKind::Terminated, Some(15)), "virsh destroy");
