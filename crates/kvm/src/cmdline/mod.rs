@@ -325,15 +325,13 @@ fn join_lines(text: &str) -> Option<String> {
 }
 
 /// Widths of a terminal.
-const TERMINAL_COLUMNS: RangeInclusive<usize> = 72..=512;
+const TERMINAL_COLUMNS: RangeInclusive<usize> = 70..=512;
 
 /// A text in which a command that a terminal cut into lines of one width, between words or within them, has one line.
 pub fn rejoined(text: &str) -> String {
     let lines: Vec<(&str, usize)> = text.split('\n').map(|line| (line, line.chars().count())).collect();
     let (mut joined, mut width, mut end, mut before) = (String::with_capacity(text.len()), 0, "", None);
     for (at, (line, columns)) in lines.iter().enumerate() {
-        let has_program = line.split_whitespace().any(is_program);
-        let first = line.split_whitespace().next();
         // The rows of `ps` and of tables begin with the same word, and can all be cut to one width.
         let goes_on = |line: &str, before| {
             let first = line.split_whitespace().next();
@@ -342,12 +340,13 @@ pub fn rejoined(text: &str) -> String {
         if width > 0 && !goes_on(line, before) {
             (width, end) = (0, "\n");
         }
-        if let Some(three @ [_, next @ ..]) = lines.get(at..at + 3).filter(|_| has_program) {
+        if let Some(three @ [_, next @ ..]) = lines.get(at..at + 3).filter(|_| TERMINAL_COLUMNS.contains(columns)) {
+            let first = line.split_whitespace().next();
             let widest = three.iter().map(|line| line.1).max().unwrap_or_default();
             let is_full = |(line, columns): &(&str, usize)| *columns + 1 >= widest && !line.ends_with('\\');
             let has_options = |line: &str| line.contains([',', '=']) || line.contains(" -");
-            let is_cut = next.iter().all(|(line, _)| has_options(line) && goes_on(line, first));
-            if is_cut && TERMINAL_COLUMNS.contains(&widest) && three.iter().all(is_full) {
+            let is_cut = || next.iter().all(|(line, _)| has_options(line) && goes_on(line, first));
+            if three.iter().all(is_full) && line.split_whitespace().any(is_program) && is_cut() {
                 (width, before) = (widest, first);
             }
         }
