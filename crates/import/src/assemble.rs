@@ -46,6 +46,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     if let [only] = domains.as_mut_slice() {
         take_guest_topology(only, &mut gathered);
     }
+    leave_cut_topology_out(&domains, &mut gathered);
     let base = interval(&gathered, options);
     let base = counted::add(&mut gathered, base, options.duration_s);
     let engine = guest::engine(&gathered.guests, gathered.engine);
@@ -157,6 +158,18 @@ fn is_of_another_time(domain: &Description) -> bool {
     let is_elsewhere = |(vcpu, cpus): (&u32, &CpuSet)| xml.vcpu_pins.get(vcpu).is_some_and(|pin| pin != cpus);
     let is_fewer = xml.vcpus.is_some_and(|all| threads.last.len() < all as usize);
     is_fewer && !threads.last.is_empty() && !threads.vcpus.is_empty() && threads.vcpus.iter().all(is_elsewhere)
+}
+
+/// Leaves out a table of the host's CPUs that ends before the CPUs that guests are pinned to: it was cut, or is of
+/// another host.
+fn leave_cut_topology_out(domains: &[Description], gathered: &mut Gathered) {
+    let last = gathered.topology.cpus.iter().map(|entry| entry.cpu).max();
+    let pinned = domains.iter().flat_map(|domain| domain.pins().values()).filter_map(|cpus| cpus.iter().last()).max();
+    if let Some((last, pinned)) = last.zip(pinned).filter(|(last, pinned)| gathered.is_uncounted && pinned > last) {
+        (gathered.topology, gathered.efficiency) = <_>::default();
+        let what = format!("the table of CPUs ends at {last}, and guests are pinned to CPU {pinned}: left out as cut");
+        gathered.notes.push(what);
+    }
 }
 
 /// Takes CPUs that the only domain sees, as a command inside it printed them, for its own and not for the host's.

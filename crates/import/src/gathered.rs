@@ -59,6 +59,8 @@ pub(super) struct Gathered {
     pub of_guest: HostTopology,
     /// Whether a summary of CPUs names KVM as their hypervisor.
     pub on_kvm: bool,
+    /// Whether it is the rows of tables that may be cut.
+    pub is_uncounted: bool,
     /// The file that the topology began with.
     pub topology_file: Option<String>,
     /// The host's slower CPUs, where it is hybrid.

@@ -143,6 +143,8 @@ fn one_text_shows_a_nameless_guest_step_by_step() {
     let [web] = guide.sample.domains.as_slice() else { panic!("{:?}", places(&guide)) };
     assert_eq!(web.facts.name.value, "web");
     assert!(guide.notes.iter().any(|note| note.contains("as a draft of it")), "{:?}", guide.notes);
+    let placeholder = xml("web") + "\nvirsh migrate --live <domain> <dest-uri> [<vcpu>]\n";
+    assert_eq!(import(&[("a", &placeholder)]).sample.domains.len(), 1);
 }
 
 #[test]
@@ -407,6 +409,18 @@ fn nameless_guests_with_other_pins_are_several() {
     // On the same CPUs it may be a later version of the first.
     assert_eq!(names(&[("a", &format!("Before:{}After:{}", part(2), part(3)))]), ["guest"]);
     assert_eq!(names(&[("a", &part(2)), ("b", &part(2))]), ["guest"]);
+}
+
+/// Nothing but its rows says how many CPUs the host has.
+#[test]
+fn a_table_that_ends_before_the_pins_is_left_out() {
+    let pinned = xml("web").replace("</vcpu>", "</vcpu><cputune><vcpupin vcpu='0' cpuset='5'/></cputune>");
+    let cpus =
+        |table: &str| import(&[("web.xml", &pinned), ("lscpu.txt", table)]).sample.host.facts.topology.cpus.len();
+    let table = "CPU NODE SOCKET CORE ONLINE\n0 0 0 0 yes\n1 0 0 0 yes\n2 0 0 1 yes\n3 0 0 1 yes\n";
+    assert_eq!(cpus(table), 0);
+    assert_eq!(cpus(&table.replace("3 0 0 1 yes", "5 0 0 1 yes")), 4);
+    assert_eq!(cpus(&format!("{table}\nThread(s) per core: 2\nNUMA node0 CPU(s): 0-3\n")), 4);
 }
 
 #[test]

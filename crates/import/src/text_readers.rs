@@ -296,6 +296,7 @@ fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Stri
         return Ok(());
     }
     if !found.topology.cpus.is_empty() {
+        gathered.is_uncounted = found.is_uncounted && (known.cpus.is_empty() || gathered.is_uncounted);
         gathered.topology_file.get_or_insert_with(|| file.name.clone());
     }
     known.complete(&found.topology);
@@ -334,7 +335,15 @@ fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
 fn domains(text: &str) -> Vec<&str> {
     let begin = if text.contains("<domstatus") { "<domstatus" } else { "<domain" };
     let mut parts = vec![text];
-    for (at, _) in text.match_indices(begin).filter(|(at, _)| text[at + begin.len()..].starts_with([' ', '\n', '>'])) {
+    // `virsh migrate <domain> <dest-uri>` has a placeholder.
+    let is_begin = |(at, _): &(usize, &str)| {
+        let rest = &text[at + begin.len()..];
+        let inside = rest.strip_prefix('>').map(|inside| inside.trim_start_matches([' ', '\t', '\r']));
+        rest.starts_with([' ', '\n', '\t'])
+            || rest.starts_with("><")
+            || inside.is_some_and(|text| text.starts_with('\n'))
+    };
+    for (at, _) in text.match_indices(begin).filter(is_begin) {
         let Some((last, rest)) = parts.last().and_then(|last| last.split_at_checked(at + last.len() - text.len()))
         else {
             break;

@@ -58,8 +58,9 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
     let path = ["file", "filename", "file.filename", "file.image"].into_iter().find_map(text).unwrap_or_default();
     let is_disk = text("media").is_none_or(|media| media != "cdrom") && !path.to_ascii_lowercase().ends_with(".iso");
     let id = text("id").or_else(|| text("node-name"));
-    // A space in the path cuts what `ps` prints short.
-    let is_cut = id.is_none() && parts.len() < 2;
+    // A space in the path cuts what `ps` prints short: no extension is left, as in `file=/Windows`.
+    let has_extension = path.rsplit('/').next().is_some_and(|name| name.contains('.'));
+    let is_cut = id.is_none() && parts.len() < 2 && !has_extension;
     if is_cut || !is_disk || bus.as_deref().is_some_and(|bus| NO_DISKS.contains(&bus)) {
         return;
     }
@@ -126,13 +127,13 @@ mod tests {
              -blockdev '{\"driver\":\"file\",\"filename\":\"/c\",\"node-name\":\"f\",\"aio\":\"io_uring\"}' \
              -blockdev driver=raw,node-name=n,file=f -device scsi-hd,drive=n,write-cache=off \
              -drive media=cdrom,file=/x,if=ide -drive file=/Windows 7.iso,if=none -drive if=pflash,file=/fw \
-             -hda /old.img \
+             -hda /old.img -drive file=plain.img \
              -blockdev '{\"driver\":\"raw\",\"node-name\":\"u\",\"cache\":{\"direct\":true,\"no-flush\":true},\
              \"file\":{\"driver\":\"host_device\",\"filename\":\"/dev/sdb\"}}' -device ide-hd,drive=u",
         )
         .unwrap();
         let disks = &command.disks;
-        assert_eq!(disks.len(), 5);
+        assert_eq!((disks.len(), disks[4].driver.as_deref()), (6, Some("ide")));
         assert!(disks[0].is_called("d0") && disks[0].is_called("disk0") && !disks[0].is_called(""));
         assert_eq!((disks[0].iothread.as_deref(), disks[0].driver.as_deref()), (Some("io1"), Some("virtio-blk-pci")));
         assert_eq!((disks[0].cache.as_deref(), disks[0].aio.as_deref()), (Some("none"), Some("native")));
@@ -142,9 +143,9 @@ mod tests {
         assert_eq!((disks[2].drive.as_str(), disks[2].aio.as_deref()), ("n", Some("io_uring")));
         assert_eq!(disks[2].cache.as_deref(), Some("writethrough"));
         assert_eq!(
-            (disks[2].file.as_str(), disks[3].file.as_str(), disks[4].file.as_str()),
+            (disks[2].file.as_str(), disks[3].file.as_str(), disks[5].file.as_str()),
             ("/c", "/old.img", "/dev/sdb")
         );
-        assert_eq!((disks[3].driver.as_deref(), disks[4].cache.as_deref()), (Some("ide"), Some("unsafe")));
+        assert_eq!((disks[3].driver.as_deref(), disks[5].cache.as_deref()), (Some("ide"), Some("unsafe")));
     }
 }

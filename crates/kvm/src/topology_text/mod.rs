@@ -36,6 +36,8 @@ pub struct TopologyText {
     pub topology: HostTopology,
     /// The CPUs that the text lists as offline.
     pub offline: CpuSet,
+    /// Whether the CPUs are the rows of a table that nothing else counts: it may be cut.
+    pub is_uncounted: bool,
     /// Lines within a table that could not be read.
     pub unread: UnreadLines,
     /// Further notes, a sentence each.
@@ -131,9 +133,13 @@ pub fn parse(text: &str) -> Result<TopologyText> {
         }
     }
     // The most exact reader comes first; the others fill in what it leaves open.
+    let known = found.topology.cpus.len();
     lscpu::tables(text, &mut found);
+    let rows = found.topology.cpus.len();
     numactl(text, &mut found);
     lscpu::summary(text, &mut found);
+    let is_counted = known > 0 || found.topology.cpus.len() > rows || found.threads_per_core.is_some();
+    found.is_uncounted = rows > 0 && !is_counted;
     siblings(text, &mut found);
     kernel_cmdline(text, &mut found);
     clocks::read(text, &mut found);
