@@ -231,15 +231,13 @@ fn domain_xmls(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), S
         gathered.notes.push(format!("{name}:{line}: {attribute}='' is not a number: libvirt refuses this XML"));
     }
     let parts = domains(text);
-    let named: Vec<usize> = (0..).zip(&parts).filter(|(_, part)| part.contains("<name>")).map(|(at, _)| at).collect();
-    for (at, part) in parts.iter().enumerate() {
-        // A guide shows parts of an earlier state before the whole.
-        if named.len() == 1 && named.first().is_some_and(|named| at < *named) {
-            gathered
-                .notes
-                .push(file.note("what comes before the domain that has a name is left out, as a draft of it"));
-            continue;
-        }
+    // A guide shows parts of an earlier state before the whole.
+    let mut named = (0..).zip(&parts).filter(|(_, part)| part.contains("<name>")).map(|(at, _)| at);
+    let drafts = named.next().filter(|_| named.next().is_none()).unwrap_or(0);
+    if drafts > 0 {
+        gathered.notes.push(file.note("what comes before the domain that has a name is left out, as a draft of it"));
+    }
+    for part in parts.iter().skip(drafts) {
         let parsed = domain_xml::parse(part);
         // What an XML leaves out can follow it.
         let is_whole = parsed.as_ref().is_ok_and(|xml| xml.shows(""));

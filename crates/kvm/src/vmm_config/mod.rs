@@ -266,9 +266,9 @@ fn disk(key: &str, value: &str, scsihw: Option<&str>, add: &mut impl FnMut(&str,
     if volume == "none" || volume.ends_with("cloudinit") || has("media") == Some("cdrom") {
         return;
     }
-    let mut drive = format!("file={volume},if=none,id=drive-{key}");
     // Without another mode Proxmox opens disks past the host's page cache.
-    drive += &format!(",cache={}", has("cache").unwrap_or("none"));
+    let cache = has("cache").unwrap_or("none");
+    let mut drive = format!("file={volume},if=none,id=drive-{key},cache={cache}");
     drive.extend(has("aio").map(|aio| format!(",aio={aio}")));
     for (proxmox_name, qemu_name, units) in LIMITS {
         let limit = has(proxmox_name).and_then(|text| text.parse::<f64>().ok());

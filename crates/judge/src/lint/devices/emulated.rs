@@ -99,12 +99,8 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 /// Emulated devices of a guest whose accesses are not measured.
 fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let all = properties::emulated(guest);
-    let Some(first) = all
-        .first()
-        .filter(|_| guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::before_xp(guest))
-    else {
-        return;
-    };
+    let takes_virtio = guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::before_xp(guest);
+    let Some(first) = all.first().filter(|_| takes_virtio) else { return };
     let what = if is_scsi(first) { "SCSI controller" } else { "network card" };
     let fix = all.iter().map(|device| made_virtio(guest, device));
     let evidence = all
