@@ -85,6 +85,11 @@ impl TimeProfile {
         self.event.as_deref() == Some(EXIT_EVENT)
     }
 
+    /// Whether it counts the texts of a tracepoint of KVM.
+    fn is_of_texts(&self) -> bool {
+        self.event.as_ref().is_some_and(|event| event.starts_with("kvm:"))
+    }
+
     /// Whether it shows where a host of guests spends CPU time; `perf top` inside a guest shows where the guest does.
     pub fn is_of_host_time(&self) -> bool {
         let is_time = |event: &String| {
@@ -184,8 +189,7 @@ pub fn parse(text: &str) -> Option<TimeProfile> {
     let mut of_graphs: Vec<(usize, ProfileRow)> = Vec::new();
     for line in text.lines().take(MAX_LINES) {
         // Below a function with one share, a call graph goes from callees to callers.
-        let event = all.last().and_then(|profile| profile.event.as_ref());
-        let of_texts = event.is_some_and(|name| name.starts_with("kvm:"));
+        let of_texts = all.last().is_some_and(TimeProfile::is_of_texts);
         let goes_down = |row: &ProfileRow| row.with_calls.is_some() || row.exit_reason().is_some() || of_texts;
         let above = all.last().and_then(|profile| profile.rows.last());
         if graph.open.is_empty() {

@@ -121,11 +121,14 @@ impl LogBlock {
     pub fn into_line(self) -> Option<LogLine> {
         let kind = match self.line.kind {
             LogKind::Lockup if !self.of_guest => LogKind::OtherLockup,
-            LogKind::Other if self.kind == LogBlockKind::OutOfMemory && self.of_guest => match self.line.data {
-                None if self.victim => LogKind::OtherKilled,
-                _ if self.victim => LogKind::Other,
-                _ => LogKind::OutOfMemory,
-            },
+            LogKind::Other if self.kind == LogBlockKind::OutOfMemory && self.of_guest => {
+                // A group's limit or a node is not all of the host's memory.
+                match (self.victim, self.line.data) {
+                    (false, _) => LogKind::OutOfMemory,
+                    (true, None) => LogKind::OtherKilled,
+                    (true, Some(_)) => LogKind::Other,
+                }
+            }
             kind if self.of_guest => kind,
             LogKind::HungTask => LogKind::Unexplained,
             // Warnings of drivers are common; a bug of any part of the kernel may damage the rest.
