@@ -293,9 +293,11 @@ fn heading(line: &str) -> Option<bool> {
 /// counts the texts of a tracepoint.
 fn row(line: &str, of_tasks: bool, of_texts: bool) -> Option<(ProfileRow, bool)> {
     let text = |text: &str| Some(sanitize(text.trim(), 80)).filter(|text| !text.is_empty());
+    // Some languages write 14,40%.
+    let number = |share: &str| share.trim().replace(',', ".").parse::<f64>().ok();
     let (share, rest) = line.split_once('%')?;
-    let all: f64 = share.trim().parse().ok()?;
-    let second = rest.split_once('%').and_then(|(own, rest)| Some((own.trim().parse().ok()?, rest)));
+    let all = number(share)?;
+    let second = rest.split_once('%').and_then(|(own, rest)| Some((number(own)?, rest)));
     let with_calls = second.map(|_| all).filter(|all| (0.0..=100.0).contains(all));
     let (percent, rest) = second.unwrap_or((all, rest));
     if !(0.0..=100.0).contains(&percent) || !rest.starts_with(char::is_whitespace) {
@@ -329,6 +331,12 @@ mod tests {
 
     fn rows(text: &str) -> Vec<(f64, String)> {
         parse(text).unwrap().rows.into_iter().map(|row| (row.percent, row.name)).collect()
+    }
+
+    #[test]
+    fn a_share_may_have_a_decimal_comma() {
+        let text = "Overhead  Command  Shared Object  Symbol\n  14,40%  vhost-3904  [kernel]  [k] tun_do_read\n";
+        assert_eq!(rows(text), [(14.4, "tun_do_read".to_owned())]);
     }
 
     #[test]

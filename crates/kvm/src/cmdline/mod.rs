@@ -303,9 +303,13 @@ static COMMENT_WITHIN: Pattern = Pattern::new(r"`[ \t]*#[^`\n]*`(?P<end>[ \t]*\\
 /// An option whose value a mail program put on the next line.
 static WRAPPED: Pattern = Pattern::new(concat!(
     "(?P<option>[ \\t]--?(?:name|machine|M|m|smp|cpu|device|drive|accel|uuid|blockdev|netdev|chardev|object|mon|boot|",
-    "global|rtc|vnc|vga|serial|readconfig|iscsi|spice|smbios|pidfile|numa|fsdev|net|cdrom|kernel|initrd|append))",
+    "global|rtc|vnc|vga|serial|readconfig|iscsi|spice|smbios|pidfile|numa|fsdev|net|cdrom|kernel|initrd|append|msg|",
+    "sandbox|overcommit|display|audiodev|incoming|tpmdev|bios|fw_cfg|k))",
     "[ \\t]*\\n[ \\t]*(?P<value>[^ \\t\\n#-])",
 ));
+
+/// A value whose next property stands on the next line.
+static PROPERTY_WRAPPED: Pattern = Pattern::new(r",[ \t]*\n[ \t]*(?P<property>[a-z][a-z0-9_.-]*=)");
 
 /// The lines of a text, with each command in one line.
 pub fn joined_lines(text: &str) -> String {
@@ -321,7 +325,8 @@ fn join_lines(text: &str) -> Option<String> {
         Some(option) => format!(" {option}"),
         None => continued.replace_all(&format!("{}{}", &found["end"], &found["comments"]), " ").into_owned(),
     });
-    Some(WRAPPED.regex()?.replace_all(&joined, "$option $value").into_owned())
+    let joined = WRAPPED.regex()?.replace_all(&joined, "$option $value");
+    Some(PROPERTY_WRAPPED.regex()?.replace_all(&joined, ",$property").into_owned())
 }
 
 /// Widths of a terminal.
@@ -437,7 +442,10 @@ fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
     let (variables, mut room) = (variables(script.unwrap_or_default()), MAX_SCRIPT);
     joined.lines().rev().find_map(|line| {
         // Proxmox's messages put quotes around a command that has some.
-        let may_be = (line.contains("qemu") | line.contains("kvm")) && !line.contains("command '");
+        let line = line
+            .split_once("start failed: command '")
+            .map_or(line, |(_, command)| command.rsplit_once("' failed: ").map_or(command, |(command, _)| command));
+        let may_be = line.contains("qemu") | line.contains("kvm");
         let inner = Some(line).filter(|_| may_be).and_then(out_of_quotes);
         let line = inner.as_deref().unwrap_or(line);
         // `$QEMU -m 4G`

@@ -126,6 +126,19 @@ fn lines_with_options_and_lines_of_ps_are_joined() {
         "qemu-kvm \\\n-name vm1 \\\n-object secret,file=/var/key.aes\n\\\n-smp 32 \\\n-add-fd set=3\n\\\nx -m 9\n";
     assert_eq!(parse_text(wrapped).unwrap().vcpus(), Some(32));
     assert!(parse_text(wrapped).unwrap().memory.is_some());
+    let wrapped =
+        "/usr/bin/kvm -id 103 -netdev type=tap,id=net0,\n script=/pve-bridge,vhost=on\n -m 512 -msg\ntimestamp=on";
+    let command = parse_text(wrapped).unwrap();
+    assert_eq!((command.memory, command.is_cut), (Some(512 << 20), false));
+}
+
+#[test]
+fn the_command_of_a_start_that_failed_in_proxmox_is_read() {
+    let text = "TASK ERROR: start failed: command '/usr/bin/kvm -id 103 -name dev -smp '2,sockets=1' -m 2048 \
+        -machine 'type=pc'' failed: exit code 1";
+    let command = parse_text(text).unwrap();
+    assert_eq!((command.name.as_deref(), command.vcpus(), command.is_cut), (Some("dev"), Some(2), false));
+    assert_eq!((command.machine.as_deref(), command.accel), (Some("pc"), None));
 }
 
 /// A terminal cuts a long line anywhere, and copying takes a blank at an end away.

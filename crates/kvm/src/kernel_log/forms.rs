@@ -117,7 +117,12 @@ macro_rules! msr_access {
 /// An error that came back when `/dev/kvm` was opened.
 macro_rules! kvm_device {
     ($error:literal) => {
-        concat!("(?:could not access kvm kernel module|failed to initialize kvm|/dev/kvm)[^/]*: (?:", $error, ")")
+        concat!(
+            "(?:could not access kvm kernel module|failed to initialize kvm|/dev/kvm|ioctl.kvm_create_vm. failed)[^/]*: ",
+            "(?:[0-9]+ )?(?:",
+            $error,
+            ")"
+        )
     };
 }
 
@@ -217,7 +222,7 @@ static FORMS: [Form; 76] = [
     )
     .begins(Registers),
     // QEMU before 0.13.
-    form(EntryFailed, Guest, "unhandled exit (?P<hex>8000[0-9a-f]{4})").begins(Registers),
+    form(EntryFailed, Guest, "unhandled (?:exit (?P<hex>8000[0-9a-f]{4})|validity intercept)").begins(Registers),
     form(
         EntryFailed,
         Guest,

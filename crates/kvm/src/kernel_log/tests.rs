@@ -477,6 +477,7 @@ fn a_text_that_ends_within_a_report_is_a_log() {
         " kernel:[ 4796.249920] watchdog: BUG: soft lockup - CPU#24 stuck for 26s! [qemu-system-x86:263413]",
         "KVM internal error. Suberror: 3",
         "kvm: unhandled exit 80000021",
+        "kvm: unhandled validity intercept 0x1011",
         "KVM: entry failed, hardware error 0x80000021",
         "qemu-system-x86_64: terminating on signal 15 from pid 31980 (<unknown process>)",
     ] {
@@ -796,6 +797,7 @@ fn what_keeps_kvm_from_being_used_is_told_apart() {
         ("error: invalid argument: could not find capabilities for domaintype=kvm", ABSENT),
         ("qm start 102\n# KVM virtualisation configured, but not available.\n", ABSENT),
         ("qemu-system-x86_64: failed to initialize KVM: Device or resource busy", BUSY),
+        ("process exited while connecting to monitor: ioctl(KVM_CREATE_VM) failed: 16 Device or resource busy", BUSY),
         ("[ 3.0] kvm: disabled by bios", OFF_IN_FIRMWARE),
         ("[ 3.0] kvm: support for 'kvm_intel' disabled by bios", OFF_IN_FIRMWARE),
         ("[ 0.1] x86/cpu: VMX (outside TXT) disabled by BIOS", OFF_IN_FIRMWARE),

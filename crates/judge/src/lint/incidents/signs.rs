@@ -103,6 +103,7 @@ static SIGNS: &[Sign] = &[
     // Of kernels alone, which need it at once.
     naming(&["kvm_create_vm", "initialize kvm: cannot allocate"], LogKind::StartFailed, HostMemoryPressure, PIECES),
     naming(&["cannot allocate memory", "out of memory"], LogKind::StartFailed, HostMemoryPressure, NO_MEMORY),
+    start(&["o_direct", "could not open*invalid argument"], &texts::START_DIRECT_IO),
     start(
         &["no such file", "no such device", "could not open", "network not", "not active", "bridge helper"],
         &texts::START_MISSING,
@@ -110,7 +111,7 @@ static SIGNS: &[Sign] = &[
     start(&["start failed: qemu failed: got timeout"], &texts::START_SLOW),
     start(&["start failed: qemu "], &texts::START_UNSAID),
     sign(LogKind::StartFailed, &[], HostErrors, (Warning, &texts::START_FAILED)),
-    naming(&["warning:"], LogKind::KernelBug, AbnormalExit, (Info, &texts::KERNEL_BUG)),
+    naming(&["warning:"], LogKind::KernelBug, HostErrors, (Info, &texts::KERNEL_BUG)),
     sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &texts::KERNEL_BUG)),
     sign(LogKind::EmulationFailure, &[], AbnormalExit, (Warning, &texts::EMULATION)),
     sign(LogKind::KilledForMemory, &[CGROUP_LIMIT], GuestKilled, (Critical, &texts::KILLED_AT_LIMIT)),
@@ -163,12 +164,15 @@ static SIGNS: &[Sign] = &[
     naming(&["qmp command 'guest-"], LogKind::Unexplained, HostErrors, (Info, &texts::NO_ANSWER_OF_AGENT)),
     naming(&["acquire state change lock"], LogKind::Unexplained, HostErrors, (Info, &texts::NO_ANSWER_OF_QEMU)),
     naming(NO_ANSWER_OF_QEMU, LogKind::Unexplained, HostErrors, (Warning, &texts::NO_ANSWER_OF_QEMU)),
+    naming(VHOST_USER, LogKind::Unexplained, HostErrors, (Warning, &texts::VHOST_USER_GONE)),
     sign(LogKind::Unexplained, &[], HostErrors, (Info, &texts::UNEXPLAINED)),
     sign(LogKind::NoKvm, &[], RuleId::NoKvm, (Warning, &texts::KVM_ABSENT)),
 ];
 
 /// What Proxmox says of a QEMU whose main thread is busy or stuck.
 const NO_ANSWER_OF_QEMU: &[&str] = &["qmp socket", "qmp command '*' failed - got timeout"];
+/// What QEMU says of the socket of a process that serves a device, where the other end has closed it.
+const VHOST_USER: &[&str] = &["failed to read msg header", "failed to read from slave", "failed to set msg fds"];
 /// Parts of the names of functions that wait for other CPUs and their locks.
 const OTHER_CPUS: &[&str] = &["smp_call_function", "flush_tlb", "csd_lock", "multi_cpu_stop", "spin_lock", "queued_"];
 /// The same for a change of a guest's memory map.

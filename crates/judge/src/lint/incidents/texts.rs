@@ -136,6 +136,13 @@ pub(in crate::lint) const START_MISSING: Incident = start(
     "an image, ISO or firmware that was moved, or whose storage is not mounted; a network or bridge that is not up",
     "ls -l on the path in the line, virsh net-list --all and ip link show what is missing (virsh net-start NETWORK)",
 );
+pub(in crate::lint) const START_DIRECT_IO: Incident = start(
+    "QEMU could not start the guest: its disk image cannot be opened as its options ask",
+    "a file system without direct I/O (O_DIRECT), which cache=none and directsync ask for: tmpfs, ZFS before 0.8, some \
+        network and encrypted ones; a disk of other sector size; a damaged image",
+    "Take another cache mode for the disk (cache='writeback' and io='threads' in libvirt's XML, cache=writeback in \
+        Proxmox), or move it to a file system or volume with direct I/O; qemu-img info FILE shows a damaged image",
+);
 pub(in crate::lint) const START_SLOW: Incident = start(
     "QEMU could not start the guest within the time that Proxmox gives it",
     "memory that QEMU takes at once (a passed-through device, huge pages) on a host that first has to free it; a slow \
@@ -378,6 +385,16 @@ pub(in crate::lint) const NO_ANSWER_OF_AGENT: Incident = Incident {
     causes: "an agent that is not installed, not started or hung within the guest; a guest that hangs",
     next: "In the guest start qemu-guest-agent, or switch the agent off in its configuration (qm set ID --agent 0)",
     ..NO_ANSWER_OF_QEMU
+};
+pub(in crate::lint) const VHOST_USER_GONE: Incident = Incident {
+    title: "The process that serves a vhost-user device closed its socket",
+    problem: "vhost-user process ended",
+    means: "The device (virtiofs, a NIC or disk of DPDK or SPDK) is served by a process beside QEMU, without which it \
+        hangs",
+    causes: "virtiofsd, Open vSwitch or SPDK that crashed, was ended or refused a message",
+    next: "Read that process's own log (/var/log/libvirt/qemu/*virtiofsd.log, journalctl), update it together with \
+        QEMU, and start the guest again",
+    ..UNEXPLAINED
 };
 pub(in crate::lint) const STOOD_STILL: Incident = Incident {
     title: "Several CPUs stood still at once: the machine did not run, or its clock jumped",

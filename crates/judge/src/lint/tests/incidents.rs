@@ -464,6 +464,7 @@ fn a_failed_start_has_the_fix_of_its_line() {
         ("-drive file=/a.qcow2: Could not open '/a.qcow2': Permission denied", "namei -l"),
         ("-drive file=/vfio-hyperv.img: Could not open '/vfio-hyperv.img': Permission denied", "namei"),
         ("-cpu EPYC: host doesn't support requested feature", "domcapabilities"),
+        ("-drive file=/a.qcow2,cache=none: Could not open '/a.qcow2': Invalid argument", "cache='writeback'"),
     ] {
         let report = of_log(&format!("error: Failed to start domain 'web'\n{of_qemu}{line}\n"));
         fires(&report, RuleId::HostErrors, Severity::Warning);
@@ -478,6 +479,19 @@ fn a_failed_start_has_the_fix_of_its_line() {
         let text = words(get(&of_log(&format!("error: Failed to start domain web\n{line}")), RuleId::HostErrors));
         assert!(text.contains(fix) && !text.contains("look at: "), "{line}: {text}");
     }
+}
+
+#[test]
+fn a_warning_of_the_kernel_and_a_closed_vhost_user_socket_are_errors_of_the_host() {
+    let warning = "[5.0] WARNING: CPU: 3 PID: 412 at arch/x86/kvm/svm/svm.c:60 svm_vcpu_run+0x12/0x30\n\
+        [5.1] Modules linked in: kvm_amd kvm\n[5.2] CPU: 3 PID: 412 Comm: CPU 0/KVM Not tainted 6.1.0\n\
+        [5.3] ---[ end trace 0 ]---\n";
+    let report = of_log(warning);
+    fires(&report, RuleId::HostErrors, Severity::Info);
+    silent(&report, RuleId::AbnormalExit);
+    let closed = "2020-07-28T19:20:57.568089Z qemu-system-x86_64: Failed to read msg header. Read -1 instead of 12. \
+        Original request 1566376224.\n";
+    assert!(words(get(&of_log(closed), RuleId::HostErrors)).contains("virtiofsd"));
 }
 
 #[test]

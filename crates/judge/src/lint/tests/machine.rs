@@ -306,6 +306,7 @@ fn cpu_model() {
     fires(&xml("<cpu mode='custom'><model fallback='forbid'>qemu64</model></cpu>"), RuleId::CpuModel, Severity::Info);
     fires(&xml("<cpu><topology sockets='1' cores='2' threads='2'/></cpu>"), RuleId::CpuModel, Severity::Info);
     silent(&xml(""), RuleId::CpuModel);
+    fires(&xml("<uuid>e39a1025-87ec-b4ab-b08c-c02b5cebb5d0</uuid>"), RuleId::CpuModel, Severity::Info);
     silent(&xml("<cpu mode='host-model'/>"), RuleId::CpuModel);
     silent(&xml("<cpu mode='host-passthrough'><model>kvm64</model></cpu>"), RuleId::CpuModel);
     silent(&xml("<cpu mode='custom'><model>EPYC</model></cpu>"), RuleId::CpuModel);
