@@ -206,9 +206,6 @@ pub struct ScreenArgs {
     /// auto looks at TERM, COLORTERM and COLORFGBG. No theme uses what the terminal lacks.
     #[arg(long, value_enum, value_name = "THEME", hide_possible_values = true)]
     pub theme: Option<ThemeChoice>,
-    /// Let kvmtop have the mouse: a click selects, opens or sorts, the wheel scrolls
-    #[arg(long)]
-    pub mouse: bool,
     /// The view that the screen begins with, in the config file.
     #[arg(skip)]
     pub view: ScreenView,

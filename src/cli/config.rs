@@ -219,7 +219,6 @@ mod tests {
             "color",
             "ascii",
             "theme",
-            "mouse",
             "view",
             "sort",
             "columns",
@@ -255,12 +254,12 @@ mod tests {
     #[test]
     fn the_screen_is_read() {
         let text = "[screen]\nview = 'latency'\nsort = '-wait'\n\
-                    columns = ['exits', 'name', 'exits', 'cpu']\nmouse = true\n";
+                    columns = ['exits', 'name', 'exits', 'cpu']\n";
         let config = parse(text).unwrap();
         let settings = &config.screen;
         let ids = |names: &[&str]| names.iter().map(|n| column_with_name(n).unwrap()).collect::<Vec<_>>();
         assert_eq!(settings.columns, Some(ids(&["name", "exits", "cpu"])));
-        assert_eq!((settings.view, settings.mouse), (ScreenView::Latency, true));
+        assert_eq!(settings.view, ScreenView::Latency);
         assert_eq!(settings.sort, Some(Sort { column: ids(&["wait"])[0], reversed: true }));
     }
 

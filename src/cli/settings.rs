@@ -76,7 +76,6 @@ impl Settings {
             ascii: file_screen.ascii || screen.ascii,
             screen: ScreenSettings {
                 theme: screen.theme.or(file_screen.theme).unwrap_or_default(),
-                mouse: file_screen.mouse || screen.mouse,
                 view: file_screen.view,
                 sort: file_screen.sort,
                 columns: file_screen.columns.clone(),

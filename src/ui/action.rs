@@ -61,8 +61,6 @@ pub enum Action {
     SaveView,
     /// The next theme.
     NextTheme,
-    /// Take the mouse from the terminal, or give it back.
-    ToggleMouse,
     /// Pause or resume: a live screen, or the playback of a recording.
     Pause,
     /// Cycle the tracing level.

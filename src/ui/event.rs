@@ -1,7 +1,7 @@
 //! What wakes the screen.
 
 use super::state::Tick;
-use crossterm::event::{KeyEvent, MouseEvent};
+use crossterm::event::KeyEvent;
 
 /// What wakes the screen.
 pub enum ScreenEvent {
@@ -11,8 +11,6 @@ pub enum ScreenEvent {
     Key(KeyEvent),
     /// Text that was pasted.
     Paste(String),
-    /// The mouse.
-    Mouse(MouseEvent),
     /// The terminal has another size.
     Resize,
     /// A signal asks to leave.

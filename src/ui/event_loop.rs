@@ -3,7 +3,6 @@
 use super::action::{Action, Control, Effect, Replay};
 use super::event::ScreenEvent;
 use super::export;
-use super::mouse;
 use super::render;
 use super::state::{AppState, ScreenSession, ScreenSettings};
 use super::terminal::{self, Guard, ThemeChoice};
@@ -147,7 +146,6 @@ fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
             let event = match event {
                 event::Event::Key(key) => ScreenEvent::Key(key),
                 event::Event::Paste(text) => ScreenEvent::Paste(text),
-                event::Event::Mouse(mouse) => ScreenEvent::Mouse(mouse),
                 event::Event::Resize(..) => ScreenEvent::Resize,
                 _ => continue,
             };
@@ -200,7 +198,6 @@ fn event_loop(
         }
         if Guard::is_taken() {
             fit(state)?;
-            Guard::capture_mouse(state.mouse)?;
             let mut buffer = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
             let cursor = render::paint(&mut buffer, state, &theme);
             guard.draw(buffer, cursor, by_user)?;
@@ -225,7 +222,6 @@ fn event_loop(
                 ScreenEvent::Tick(tick) => state.absorb(*tick),
                 ScreenEvent::Say(text) => state.say(text),
                 ScreenEvent::Key(key) => effects = update::key(state, key),
-                ScreenEvent::Mouse(event) => effects = mouse::mouse(state, event),
                 ScreenEvent::Paste(text) => typing::paste(state, &text),
                 ScreenEvent::Resize => guard.forget(),
                 ScreenEvent::Continued => guard.resume()?,

@@ -159,7 +159,6 @@ pub static KEYMAP: &[Binding] = &[
     bind("<", A::PrevGuest, W::Screen, "selects the previous guest"),
     bind("S", A::SaveView, W::Screen, "writes the view as text, CSV or JSON"),
     bind("T", A::NextTheme, W::Screen, "takes the next theme: auto, dark, light, 16, mono"),
-    bind("M", A::ToggleMouse, W::Screen, "lets kvmtop have the mouse, or the terminal"),
     bind("Left", A::Replay(R::Step(-1)), W::Recorded, "goes one sample back"),
     bind("{", A::Replay(R::Mark { forward: false }), W::Recorded, "goes to the previous new problem"),
     bind("g", A::Goto, W::Recorded, "goes to a clock time (14:03, 14:03:22) or an offset (90s, 2h)"),

@@ -20,7 +20,6 @@ mod keymap;
 mod layout;
 mod marks;
 mod menus;
-mod mouse;
 mod render;
 mod state;
 mod table;

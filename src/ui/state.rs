@@ -62,8 +62,6 @@ impl Default for ScreenSession {
 pub struct ScreenSettings {
     /// The colours.
     pub theme: ThemeChoice,
-    /// Whether kvmtop has the mouse.
-    pub mouse: bool,
     /// The view.
     pub view: ScreenView,
     /// The order of the list of guests; `None` for the worst first.
@@ -189,8 +187,6 @@ pub struct AppState {
     pub popup: Option<Popup>,
     /// The colours asked for.
     pub theme: ThemeChoice,
-    /// Whether kvmtop has the mouse.
-    pub mouse: bool,
     /// Two times whose figures the table compares.
     pub marks: Marks,
     /// Whether a live screen is paused.
@@ -218,7 +214,7 @@ impl AppState {
 
     /// Takes settings over.
     pub fn apply(&mut self, settings: &ScreenSettings) {
-        (self.theme, self.mouse, self.view) = (settings.theme, settings.mouse, settings.view);
+        (self.theme, self.view) = (settings.theme, settings.view);
         let table = self.tables.entry(TableId::Guests).or_default();
         (table.sort, table.columns) = (settings.sort, settings.columns.clone());
     }

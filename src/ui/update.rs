@@ -90,10 +90,6 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
             state.theme = state.theme.next();
             state.say(format!("theme: {}", state.theme.name()));
         }
-        Action::ToggleMouse => {
-            state.mouse = !state.mouse;
-            state.say(if state.mouse { "the mouse is kvmtop's" } else { "the mouse is the terminal's" });
-        }
         Action::Help => state.popup = Some(Popup::Help(0)),
         other => return outward(state, other),
     }

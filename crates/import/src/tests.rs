@@ -117,6 +117,10 @@ fn several_descriptions_may_be_in_one_file() {
     let script = "qemu-system-x86_64 \\\n  -name guest=one \\\n  -smp 3\n";
     let imported = import(&[("start.sh", script)], &ImportOptions::default());
     assert_eq!(imported.sample.domains[0].facts.vcpus.as_ref().map(|v| v.value), Some(3));
+    let script = ["qemu-kvm -name one \\\n -smp 3\n", "qemu-kvm -name two \\\n -smp 3\n"].concat();
+    let imported = import(&[("start.sh", &script)], &ImportOptions::default());
+    assert_eq!(names(&imported), ["one", "two"]);
+    assert!(imported.sample.domains.iter().all(|domain| domain.facts.vcpus.is_some()));
 }
 
 #[test]

@@ -387,7 +387,9 @@ fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
         let named = lines.filter_map(|line| Some((listed_process(line), cmdline::parse_text(line).ok()?)));
         named.filter(|(_, command)| command.name.is_some()).collect()
     };
-    let listed = named(text);
+    // A line that goes on in the next one is no row of a list.
+    let is_row = |line: &str| !line.trim_end().ends_with('\\');
+    let listed = named(&text.lines().filter(|line| is_row(line)).collect::<Vec<_>>().join("\n"));
     if listed.len() > 1 || listed.iter().any(|(pid, _)| pid.is_some()) {
         return Ok(listed);
     }

@@ -53,13 +53,6 @@ impl<'a> TablePainter<'a> {
         Self { table, state, theme, columns: shown, layouts, fitted }
     }
 
-    /// The column at a column of the screen, counted from the left edge of the table.
-    pub fn column_at(&self, x: u16) -> Option<ColumnId> {
-        let x = x.checked_sub(MARKS)?;
-        let at = self.fitted.iter().find(|(_, left, width)| (*left..left + width).contains(&x))?.0;
-        self.columns.get(at).copied()
-    }
-
     /// Whether a column is painted.
     pub fn shows(&self, column: ColumnId) -> bool {
         self.fitted.iter().any(|(at, ..)| self.columns[*at] == column)

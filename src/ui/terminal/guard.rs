@@ -4,7 +4,7 @@ use super::changed_cells::write_changes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crossterm::cursor::{Hide, MoveTo, Show};
-use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::terminal::{
     self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
     disable_raw_mode, enable_raw_mode,
@@ -19,8 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the terminal is taken over now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// Whether the mouse is taken now.
-static MOUSE: AtomicBool = AtomicBool::new(false);
 static PANIC_HOOK: Once = Once::new();
 
 /// The terminal while kvmtop has it; dropping it gives it back.
@@ -138,18 +136,6 @@ impl Guard {
         take()
     }
 
-    /// Takes the mouse, or leaves it to the terminal, which then selects text with it.
-    ///
-    /// # Errors
-    /// When the terminal is gone.
-    pub fn capture_mouse(on: bool) -> io::Result<()> {
-        match MOUSE.swap(on, Ordering::SeqCst) {
-            before if before == on => Ok(()),
-            _ if on => execute!(stdout(), EnableMouseCapture),
-            _ => execute!(stdout(), DisableMouseCapture),
-        }
-    }
-
     /// Puts text on the clipboard of the terminal's user, through ssh and tmux too (OSC 52).
     ///
     /// # Errors
@@ -184,9 +170,6 @@ fn take() -> io::Result<()> {
 /// Gives the terminal back, once. What fails here fails because the terminal is gone.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        if MOUSE.swap(false, Ordering::SeqCst) {
-            let _ = execute!(stdout(), DisableMouseCapture);
-        }
         let _ = execute!(stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }

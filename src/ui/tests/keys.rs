@@ -3,13 +3,10 @@
 use super::*;
 use crate::ui::action::{Action, Control, Effect, Replay};
 use crate::ui::keymap::KEYMAP;
-use crate::ui::mouse::mouse;
 use crate::ui::state::{Menu, Popup};
 use crate::ui::table::{ColumnId, RowKey, TableId};
 use crate::ui::typing::paste;
 use crate::ui::views::ScreenView;
-use crate::ui::views::guests::column_with_name;
-use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use judge::lint::{Finding, RuleId, Severity};
 use judge::model::DomainModel;
 use sample::{EngineLevel, SourceId, SourceStatus};
@@ -424,88 +421,4 @@ fn enter_and_a_click_open_pages_and_problems() {
         press(&mut s, "<Enter>");
         assert!(s.open_problem.is_some());
     }
-}
-
-fn click(s: &mut AppState, column: u16, row: usize) {
-    let kind = MouseEventKind::Down(MouseButton::Left);
-    mouse(s, MouseEvent { kind, column, row: row as u16, modifiers: KeyModifiers::NONE });
-}
-
-fn wheel(s: &mut AppState, kind: MouseEventKind) {
-    mouse(s, MouseEvent { kind, column: 5, row: 5, modifiers: KeyModifiers::NONE });
-}
-
-/// Where words are on the screen: column and row.
-fn place(s: &AppState, words: &str) -> (u16, usize) {
-    let shown = shown(s);
-    let (row, line) = shown.lines().enumerate().find(|(_, l)| l.contains(words)).unwrap_or_else(|| panic!("{shown}"));
-    (line.split(words).next().unwrap().chars().count() as u16, row)
-}
-
-#[test]
-fn a_click_selects_opens_and_sorts() {
-    let mut s = busy(120, 40);
-    let (_, row) = place(&s, "build-3");
-    click(&mut s, 10, row);
-    assert_eq!(selected(&s), "build-3");
-    click(&mut s, 10, row);
-    assert_eq!(s.view, ScreenView::Page);
-    press(&mut s, "<Esc>");
-    let (column, head) = place(&s, "WAIT%");
-    for reversed in [false, true, false] {
-        click(&mut s, column, head);
-        assert_eq!(
-            s.table(TableId::Guests).sort.map(|sort| (sort.column, sort.reversed)),
-            Some((column_with_name("wait").unwrap(), reversed))
-        );
-    }
-    let detail = crate::ui::layout::plan(&s).detail;
-    click(&mut s, 10, detail.y.into());
-    assert_eq!(s.view, ScreenView::Page);
-    let mut wide = busy(220, 50);
-    let page = crate::ui::layout::plan(&wide).page;
-    click(&mut wide, page.x + 3, page.y.into());
-    assert_eq!(wide.view, ScreenView::Page);
-}
-
-#[test]
-fn a_click_on_the_header_of_any_table_sorts_it() {
-    let mut s = judged(&Fixture::with_devices(), 120, 40);
-    for view in ["2", "3", "4"] {
-        press(&mut s, view);
-        let found = {
-            let page = s.page_of(s.view);
-            (0..page.height()).find_map(|at| match page.line(at) {
-                Some((section, crate::ui::views::page::PageLine::Head)) => match &section.body {
-                    crate::ui::views::Body::Table(table) => Some((at, table.id())),
-                    _ => None,
-                },
-                _ => None,
-            })
-        };
-        let Some((at, table)) = found else { continue };
-        let page = crate::ui::layout::plan(&s).page;
-        for reversed in [false, true] {
-            let row = usize::from(page.y) + at - s.page.top;
-            click(&mut s, page.x + 4, row);
-            let sort = s.table(table).sort.unwrap_or_else(|| panic!("{view}"));
-            assert_eq!((sort.column, sort.reversed), (ColumnId(0), reversed), "{view}");
-        }
-    }
-}
-
-#[test]
-fn the_wheel_moves_and_a_popup_takes_it() {
-    let mut s = busy(120, 40);
-    let second = names(&s)[1].to_string();
-    wheel(&mut s, MouseEventKind::ScrollDown);
-    assert_eq!(selected(&s), second);
-    press(&mut s, "?");
-    wheel(&mut s, MouseEventKind::ScrollDown);
-    assert!(matches!(s.popup, Some(Popup::Help(1))));
-    press(&mut s, "<Esc>/x");
-    wheel(&mut s, MouseEventKind::ScrollUp);
-    assert!(matches!(s.popup, Some(Popup::Input(..))));
-    click(&mut s, 5, 4);
-    assert!(matches!(s.popup, Some(Popup::Input(..))));
 }

@@ -13,9 +13,6 @@ const KEYS: &str = "\
 
 This page is made from the table of keys (`src/ui/keymap.rs`), as are the screen's help (`?`) and its last line.
 
-With `--mouse`, the key `M` or `mouse = true`, a click selects a row or sorts by a header, a click on the selected row,
-a problem or the detail opens it, and the wheel scrolls. Else the terminal keeps the mouse, to select text.
-
 Pasted text goes into the filter or the time that is being typed. Elsewhere it is ignored: it is never keys.
 ";
 

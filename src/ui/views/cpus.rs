@@ -142,7 +142,7 @@ mod tests {
     fn a_cpu_that_vcpus_share_is_first() {
         let state = busy(120, 40);
         let section = section(&state, model(&state));
-        let crate::ui::views::Body::Table(table) = &section.body else { panic!() };
+        let crate::ui::views::section::Body::Table(table) = &section.body else { panic!() };
         assert_eq!((table.len(), table.key(0), table.key(1)), (36, RowKey::of(12_u32), RowKey::of(0_u32)));
         assert!(matches!(table.style(0), RowStyle::Severity(_)));
         assert_eq!(section.note, PLAN);

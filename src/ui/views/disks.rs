@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::ui::table::{AnyTable, ColumnId, Value};
     use crate::ui::tests::{judged, model, screen};
-    use crate::ui::views::Body;
+    use crate::ui::views::section::Body;
     use testkit::Fixture;
 
     /// The texts of a column.

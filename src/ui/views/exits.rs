@@ -124,7 +124,7 @@ fn nothing(state: &AppState) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Body, accesses};
+    use super::super::{accesses, section::Body};
     use super::*;
     use crate::ui::state::Tick;
     use crate::ui::table::{AnyTable, ColumnId, Value};

@@ -148,7 +148,7 @@ mod tests {
         let split = rows.iter().find(|r| r.split.is_some()).unwrap();
         assert_eq!((split.guest.name(), split.local_percent.map(f64::round)), ("db-prod", Some(71.0)));
         let section = section(&state, model(&state), &guests);
-        let crate::ui::views::Body::Table(table) = &section.body else { panic!("no table") };
+        let crate::ui::views::section::Body::Table(table) = &section.body else { panic!("no table") };
         assert_eq!(table.key(0), RowKey::of(split.guest.key()));
         let swapped = rows.iter().max_by(|a, b| a.swap.partial_cmp(&b.swap).unwrap()).unwrap();
         assert_eq!(table.key(1), RowKey::of(swapped.guest.key()));

@@ -25,7 +25,7 @@ pub mod threads;
 pub mod userspace;
 
 pub use page::{Page, PageState};
-pub use section::{Body, Section, SectionId};
+pub use section::{Section, SectionId};
 
 use super::state::AppState;
 use super::table::{ColumnHead, TableId};

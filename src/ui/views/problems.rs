@@ -117,7 +117,7 @@ fn watched(state: &AppState) -> Option<String> {
 mod tests {
     use super::*;
     use crate::ui::tests::{busy, press};
-    use crate::ui::views::Body;
+    use crate::ui::views::section::Body;
     use std::cmp::Reverse;
 
     /// The section's lines as text.

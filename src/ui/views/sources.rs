@@ -102,7 +102,7 @@ mod tests {
     use crate::ui::state::Tick;
     use crate::ui::tests::{model, screen};
     use crate::ui::text::width;
-    use crate::ui::views::Body;
+    use crate::ui::views::section::Body;
     use judge::lint::{CannotTell, Report, RuleId};
     use testkit::Fixture;
 

@@ -84,7 +84,7 @@ mod tests {
             task(3, "a/b", false, 100.0, 9),
         ];
         let section = section(&state, &model);
-        let crate::ui::views::Body::Table(table) = &section.body else { panic!("no table") };
+        let crate::ui::views::section::Body::Table(table) = &section.body else { panic!("no table") };
         let values =
             |row| (0..4).map(|c| format!("{:?}", table.value(row, crate::ui::table::ColumnId(c)))).collect::<Vec<_>>();
         assert_eq!(values(0), ["Text(\"a/b\")", "Figure(100.0)", "Figure(1.0)", "Text(\"9\")"]);
@@ -94,7 +94,7 @@ mod tests {
         let group = |comm: &str, cpu_percent, count| TaskGroup { comm: comm.into(), cpu_percent, count };
         model.host.task_groups = Some(vec![group("rustc", 350.0, 40), group("kworker", 12.5, 7)]);
         let section = super::section(&state, &model);
-        let crate::ui::views::Body::Table(table) = &section.body else { panic!("no table") };
+        let crate::ui::views::section::Body::Table(table) = &section.body else { panic!("no table") };
         let text = |row, column| format!("{:?}", table.value(row, crate::ui::table::ColumnId(column)));
         assert_eq!([text(0, 0), text(0, 2), text(0, 3)], ["Text(\"rustc\")", "Figure(40.0)", "Unknown"]);
         assert_eq!([text(1, 1), text(1, 3)], ["Figure(12.5)", "Text(\"1-2\")"]);

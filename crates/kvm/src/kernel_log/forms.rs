@@ -118,8 +118,8 @@ macro_rules! msr_access {
 macro_rules! kvm_device {
     ($error:literal) => {
         concat!(
-            "(?:could not access kvm kernel module|failed to initialize kvm|/dev/kvm|ioctl.kvm_create_vm. failed)[^/]*: ",
-            "(?:[0-9]+ )?(?:",
+            "(?:could not access kvm kernel module|failed to initialize kvm|/dev/kvm|ioctl.kvm_create_vm. failed)",
+            "[^/]*: (?:[0-9]+ )?(?:",
             $error,
             ")"
         )
@@ -145,7 +145,7 @@ static IN_KVM: Pattern =
     Pattern::new(r"arch/[a-z0-9]+/kvm|virt/kvm|drivers/(?:vfio|iommu)|\[kvm|cpu 0/kvm|process qemu");
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 76] = [
+static FORMS: [Form; 79] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Guest, "(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)").and(&KVM),
     form(
@@ -288,6 +288,10 @@ static FORMS: [Form; 76] = [
     form(NoKvm, Guest, r"(?-u:\b)cpu [0-9]{1,4}/tcg(?-u:\b)").coded(EMULATED),
     // `block I/O error in device 'drive-virtio-disk0': No space left on device (28)`
     form(DiskError, Guest, r"block i/o error in device '[^']*'.*\((?P<n>[0-9]{1,3})\)"),
+    // The same by libvirt: `IO error device='sata0-0-0' node-name='libvirt-2-format' reason='No space left on device'`
+    form(DiskError, Guest, "io error device='[^']*' .*reason='no space left").coded(28),
+    form(DiskError, Guest, "io error device='[^']*' .*reason='input/output error").coded(5),
+    form(DiskError, Guest, "io error device='[^']*' .*reason='"),
     form(DiskError, Guest, "could not update pflash: stale file handle").coded(116),
     form(DiskError, Guest, "could not update pflash: no space").coded(28),
     form(DiskError, Guest, "could not update pflash: "),

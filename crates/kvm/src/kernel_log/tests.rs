@@ -213,6 +213,8 @@ fn wrapped_lines_are_joined() {
     }
     let lockup = "[30908.222926] watchdog: BUG: soft lockup - CPU#80 stuck for 22s! [CPU\n4/KVM:2698]\n[30909.1] x\n";
     assert_eq!(kinds(lockup), [(LogKind::Lockup, Some(2698), Some(4), Some(22))]);
+    let register = one("kvm [8]: vcpu1, guest rIP: 0xfffff800 kvm_set_msr_common:\nMSR_IA32_DEBUGCTLMSR 0x1, nop\n");
+    assert_eq!((register.msr, register.kind), (Some(0x1d9), LogKind::IgnoredMsr));
     // A program's message without a stamp, indented or cut.
     for wrapped in [
         "kvm: ../target/i386/kvm/kvm.c:3888: kvm_buf_set_msrs:\n     Assertion `ret == cpu->nmsrs' failed.\n",
@@ -838,6 +840,8 @@ fn failed_requests_of_disks_have_their_errno() {
         ("block I/O error in device 'drive-virtio-disk0': No space left on device (28)", 28),
         ("block i/o error in device 'drive-scsi0': Cannot send after transport endpoint shutdown (108)", 108),
         ("2026-01-05 12:00:00.123+0000: qemu-kvm: block I/O error in device 'd': Input/output error (5)", 5),
+        ("IO error device='sata0-0-0' node-name='libvirt-2-format' reason='No space left on device'", 28),
+        ("2026-01-05 12:00:00.123+0000: IO error device='vda' node-name='' reason='Input/output error'", 5),
     ] {
         assert!(looks_like(text), "{text}");
         assert_eq!(kinds(text), [(LogKind::DiskError, None, None, Some(errno))], "{text}");
