@@ -420,6 +420,7 @@ fn a_table_that_ends_before_the_pins_is_left_out() {
     let table = "CPU NODE SOCKET CORE ONLINE\n0 0 0 0 yes\n1 0 0 0 yes\n2 0 0 1 yes\n3 0 0 1 yes\n";
     assert_eq!(cpus(table), 0);
     assert_eq!(cpus(&table.replace("3 0 0 1 yes", "5 0 0 1 yes")), 4);
+    assert_eq!(cpus(&format!("{table}4 - - - no\n5 - - - no\n")), 4, "its rows say that the pinned CPU is offline");
     assert_eq!(cpus(&format!("{table}\nThread(s) per core: 2\nNUMA node0 CPU(s): 0-3\n")), 4);
 }
 

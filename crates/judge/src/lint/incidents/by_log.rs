@@ -4,6 +4,7 @@ use super::signs::of_line;
 use super::texts;
 use super::{ByGuest, Counts, no_kvm_cause};
 use crate::lint::prelude::*;
+use crate::model::drive_files;
 use kvm::kernel_log::{LogKind, LogLine};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -68,6 +69,11 @@ pub(super) fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all
         if let Some(cause) = first.data.and_then(|code| code_text(first.kind, code)) {
             text = text + "; " + cause;
         }
+        if *incident == texts::START_IN_USE
+            && let Some(sharers) = owner.and_then(|owner| sharers(ctx, owner))
+        {
+            text = text + "; " + &sharers;
+        }
         let events = all.entry(owner).or_default();
         events.all.push((severity, incident, text));
         if owner.is_none() && NAME_A_GUEST.contains(&first.kind) {
@@ -76,6 +82,15 @@ pub(super) fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all
             events.seconds.extend(lines.iter().map(|line| second(line)));
         }
     }
+}
+
+/// The other guests that have a disk image of this one.
+fn sharers(ctx: &Context<'_>, owner: usize) -> Option<String> {
+    let files = |at: usize| drive_files(&ctx.guests[at].domain.facts);
+    let shared = |at: usize| files(at).into_iter().find(|file| !file.is_empty() && files(owner).contains(file));
+    let others = (0..ctx.guests.len()).filter(|at| *at != owner);
+    let (other, file) = others.filter_map(|at| Some((at, shared(at)?))).next()?;
+    Some(format!("{} has the image {file} as well", ctx.guests[other].name()))
 }
 
 /// The kinds of lines whose process is a guest's, not a thread.

@@ -143,7 +143,7 @@ static SIGNS: &[Sign] = &[
     naming(&["warning:"], LogKind::GuestBug, AbnormalExit, (Info, &texts::GUEST_BUG)),
     naming(&["hyper-v"], LogKind::GuestBug, AbnormalExit, (Warning, &texts::WINDOWS_CRASH)),
     sign(LogKind::GuestBug, &[], AbnormalExit, (Warning, &texts::GUEST_BUG)),
-    sign(LogKind::SlowInterrupt, &[], HostLockup, (Info, &texts::SLOW_INTERRUPT)),
+    sign(LogKind::SlowInterrupt, &[], HostErrors, (Info, &texts::SLOW_INTERRUPT)),
     sign(LogKind::RealtimeThrottled, &[], HostLockup, (Warning, &texts::REALTIME_THROTTLED)),
     sign(LogKind::Overheated, &[], HostFrequency, (Warning, &texts::OVERHEATED)),
     naming(&["frequency mismatch"], LogKind::HostClock, HostErrors, (Warning, &texts::OTHER_TSC)),
