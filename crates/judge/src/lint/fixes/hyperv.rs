@@ -4,6 +4,7 @@ use super::{advice, command, cpu, libvirt_advice, timer, xml};
 use crate::lint::prelude::*;
 use crate::model::{CpuPlace, drive_files};
 use kvm::hyperv::{self, Enlightenment};
+use kvm::pattern::Pattern;
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
 const CLOCK_AND_TIMERS: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
@@ -34,7 +35,7 @@ const BOOT_SETTINGS_NEED: &str = "run it inside the guest as administrator, then
 pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static str] {
     if too_old(guest) {
         &[]
-    } else if os_contains(guest, &["/win/7", "win7", "windows7", "2k8r2", "2008r2"]) {
+    } else if os_contains(guest, &SEVEN) {
         &["hypervclock"]
     } else {
         CLOCK_AND_TIMERS
@@ -47,23 +48,16 @@ pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
 }
 
 /// Parts of the names of Windows before XP, and of those that are newer.
-const BEFORE_XP: [&str; 12] = [
-    "/2k",
-    "w2k",
-    "win2k",
-    "win2000",
-    "windows2000",
-    "winnt",
-    "windowsnt",
-    "win9",
-    "windows9",
-    "win/me",
-    "winme",
-    "windowsme",
-];
-const SINCE_XP: [&str; 2] = ["2k3", "2k8"];
-/// Parts of the names of Windows since XP that are older than 7 and 2008 R2.
-const BEFORE_7: [&str; 7] = ["/xp", "wxp", "winxp", "windowsxp", "vista", "2k3", "2k8"];
+static BEFORE_XP: Pattern = Pattern::new("/2k|w2k|win2k|win/me|win(?:dows)?(?:2000|nt|9|me)");
+static SINCE_XP: Pattern = Pattern::new("2k[38]");
+/// Parts of the names of Windows since XP that are older than 7 and 2008 R2, and of those that are newer.
+static BEFORE_7: Pattern = Pattern::new("/xp|wxp|winxp|windowsxp|vista|2k3|2k8");
+static SINCE_7: Pattern = Pattern::new("2k8r2");
+/// Parts of the names of Windows servers and clients that are not old.
+static SERVERS: Pattern = Pattern::new("2k1[269]|2k2[25]");
+static CLIENTS: Pattern = Pattern::new("win(?:dows)?1[01]");
+/// Parts of the names of 7 and 2008 R2.
+static SEVEN: Pattern = Pattern::new("/win/7|win(?:dows)?7|2k8r2|2008r2");
 
 /// Whether the guest's Windows is older than XP, the first for which there is a network driver of virtio.
 pub(crate) fn before_xp(guest: &GuestContext<'_>) -> bool {
@@ -72,34 +66,29 @@ pub(crate) fn before_xp(guest: &GuestContext<'_>) -> bool {
 
 /// Whether it is too old by its configuration alone.
 fn looks_old(guest: &GuestContext<'_>) -> bool {
-    let is_of = |words: &[&str]| os_contains(guest, words);
-    (is_of(&BEFORE_XP) || is_of(&BEFORE_7)) && !is_of(&["2k8r2"]) && !is_of(&SERVERS)
+    let is_of = |names| os_contains(guest, names);
+    (is_of(&BEFORE_XP) || is_of(&BEFORE_7)) && !is_of(&SINCE_7) && !is_of(&SERVERS)
 }
-
-/// Parts of the names of Windows servers that are not old.
-const SERVERS: [&str; 5] = ["2k12", "2k16", "2k19", "2k22", "2k25"];
 
 /// Whether the guest's name says a newer Windows than its configuration, which may be left from before.
 fn is_renamed(guest: &GuestContext<'_>) -> bool {
-    let is_newer = name_contains(guest.name(), &["win10", "win11", "windows10", "windows11"]);
-    looks_old(guest) && (is_newer || name_contains(guest.name(), &SERVERS))
+    looks_old(guest) && (name_contains(guest.name(), &CLIENTS) || name_contains(guest.name(), &SERVERS))
 }
 
-/// Whether the name of the guest's system, as metadata has it, contains one of these words; without metadata the name
+/// Whether the name of the guest's system, as metadata has it, contains one of these names; without metadata the name
 /// of the guest or of a drive.
-fn os_contains(guest: &GuestContext<'_>, words: &[&str]) -> bool {
+fn os_contains(guest: &GuestContext<'_>, names: &Pattern) -> bool {
     let facts = &guest.domain.facts;
     if let Some(os) = &facts.guest_os {
-        return name_contains(&os.value, words);
+        return name_contains(&os.value, names);
     }
     let mut drives = drive_files(facts).into_iter().filter(|file| !file.contains("virtio-win"));
-    name_contains(guest.name(), words) || drives.any(|drive| name_contains(drive, words))
+    name_contains(guest.name(), names) || drives.any(|drive| name_contains(drive, names))
 }
 
-/// Whether a name contains one of these words.
-fn name_contains(name: &str, words: &[&str]) -> bool {
-    let name = name.to_ascii_lowercase().replace([' ', '_', '-'], "");
-    words.iter().any(|word| name.contains(word))
+/// Whether a name contains one of these names.
+fn name_contains(name: &str, names: &Pattern) -> bool {
+    names.is_match(&name.to_ascii_lowercase().replace([' ', '_', '-'], ""))
 }
 
 /// Gives a Windows guest the Hyper-V clock and timers.
