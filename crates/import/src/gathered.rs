@@ -95,6 +95,14 @@ impl Gathered {
         is_full
     }
 
+    /// Adds to what is known of the events: how many there are, and how many were lost or have no room.
+    pub fn count_events(&mut self, events: u64, lost: u64, overflow: u64) {
+        let engine = &mut self.engine;
+        engine.events = engine.events.saturating_add(events);
+        engine.lost = engine.lost.saturating_add(lost);
+        engine.overflow = engine.overflow.saturating_add(overflow);
+    }
+
     /// Adds measured guests.
     pub fn measured(&mut self, guests: impl IntoIterator<Item = DomainSample>) {
         let begin = self.guests.len();

@@ -316,7 +316,7 @@ fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
     gathered.has_tables = true;
     for (pids, counters) in kvm_stat::guest_counters(&tables) {
         gathered.notes.extend(counters.notes.iter().map(|note| file.note(note)));
-        gathered.engine.lost = gathered.engine.lost.saturating_add(counters.lost);
+        gathered.count_events(0, counters.lost, 0);
         gathered.seconds.extend(counters.seconds.map(|s| (SourceId::Text, s)));
         let vcpus = counters.vcpus.into_iter();
         gathered.measured([DomainSample {

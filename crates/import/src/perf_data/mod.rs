@@ -15,7 +15,7 @@ use event_reader::{EventReader, kernel_formats, no_event};
 use kvm::topology::CPU_MODEL;
 use linux_perf_data::Feature;
 use records::Records;
-use sample::{EngineStatus, HostFacts, SourceId};
+use sample::{HostFacts, SourceId};
 use std::fs::File;
 use std::io::Seek;
 use std::path::Path;
@@ -39,10 +39,7 @@ pub(crate) fn read(path: &Path, file: File, gathered: &mut Gathered) -> Result<(
     let name = file_name(path);
     gathered.notes.extend(data.notes().into_iter().map(|note| format!("{name}: {note}")));
     gathered.seconds.push((SourceId::PerfData, data.counters.covered.seconds()));
-    let (counts, engine) = (data.engine(), &mut gathered.engine);
-    engine.lost = engine.lost.saturating_add(counts.lost);
-    engine.overflow = engine.overflow.saturating_add(counts.overflow);
-    engine.events = engine.events.saturating_add(counts.events);
+    gathered.count_events(data.reader.samples, data.counters.lost, data.counters.counted().overflow);
     gathered.measured(data.counters.guests(&data.reader.comms));
     gathered.host.get_or_insert(data.host());
     gathered.types.insert(SourceId::PerfData);
@@ -66,12 +63,6 @@ impl PerfData {
             self.counters.item(&item);
         }
         Ok(())
-    }
-
-    /// What was read so far.
-    fn engine(&self) -> EngineStatus {
-        let (lost, overflow) = (self.counters.lost, self.counters.counted().overflow);
-        EngineStatus { lost, overflow, events: self.reader.samples, ..EngineStatus::default() }
     }
 
     /// Why no kvm event was counted.

@@ -204,17 +204,14 @@ impl TraceReader {
         }
         self.pairing.runs_until(self.covered.last);
         self.pairing.end();
-        let (overflow, events) = (self.pairing.overflow, self.pairing.events);
+        let (events, overflow) = (self.pairing.events, self.pairing.overflow.saturating_add(self.decoder.beyond));
+        gathered.count_events(events, self.lost, overflow);
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
         for thread in &mut threads {
             thread.comm = self.names.get(&thread.key.tid).map(|comm| sanitize(comm, 15)).unwrap_or_default();
             self.decoder.name(&mut thread.events.exits);
         }
-        let engine = &mut gathered.engine;
-        engine.lost = engine.lost.saturating_add(self.lost);
-        engine.overflow = engine.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond);
-        engine.events = engine.events.saturating_add(events);
         if self.timed {
             gathered.seconds.push((SourceId::Trace, self.covered.seconds()));
         } else {
