@@ -150,15 +150,11 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
     for (_, table) in &mut sum.vcpu_exits {
         *table = ExitTable::build(std::mem::take(&mut table.rows), seconds);
     }
-    for rows in [&mut sum.accesses, &mut sum.vcpu_accesses] {
-        for row in rows.iter_mut() {
-            if row.span.total_ns == Some(0) {
-                // No exit provided a time.
-                row.span = Timing { count: row.span.count, ..Timing::default() };
-            }
-        }
+    let mut rows: Vec<_> = sum.accesses.iter_mut().chain(&mut sum.vcpu_accesses).collect();
+    // Where no exit provided a time.
+    for span in rows.iter_mut().map(|row| &mut row.span).filter(|span| span.total_ns == Some(0)) {
+        *span = Timing { count: span.count, ..Timing::default() };
     }
-    let rows = sum.accesses.iter_mut().chain(&mut sum.vcpu_accesses).collect();
     accesses::set_figures(rows, &sum.exits, seconds, false);
     accesses::order(&mut sum.accesses);
     accesses::order(&mut sum.vcpu_accesses);
