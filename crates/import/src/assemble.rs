@@ -63,16 +63,16 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
         domains.truncate(MAX_DOMAINS);
     }
     let mut facts =
-        HostFacts { topology: gathered.topology, profile: gathered.profile, ..gathered.host.unwrap_or_default() };
+        HostFacts { topology: gathered.cpus.topology, profile: gathered.profile, ..gathered.host.unwrap_or_default() };
     if let Some(cpus) = gathered.host_cpus.first().filter(|_| gathered.host_cpus.len() == 1)
         && facts.topology.cpus.is_empty()
     {
         facts.topology.cpus = (0..*cpus).map(|cpu| CpuTopo { cpu, ..CpuTopo::default() }).collect();
     }
-    facts.params.extend(gathered.params);
-    facts.virtualised = facts.virtualised.or(gathered.virtualised);
-    if !gathered.efficiency.is_empty() {
-        facts.params.insert(EFFICIENCY_CPUS.to_owned(), gathered.efficiency.to_string());
+    facts.params.extend(gathered.cpus.params);
+    facts.virtualised = facts.virtualised.or(gathered.cpus.virtualised);
+    if !gathered.cpus.efficiency.is_empty() {
+        facts.params.insert(EFFICIENCY_CPUS.to_owned(), gathered.cpus.efficiency.to_string());
     }
     let sources: Vec<SourceId> = SOURCES.into_iter().filter(|id| gathered.types.contains(id)).collect();
     let mut sample = Sample {
@@ -163,10 +163,11 @@ fn is_of_another_time(domain: &Description) -> bool {
 /// Leaves out a table of the host's CPUs that ends before the CPUs that guests are pinned to: it was cut, or is of
 /// another host.
 fn leave_cut_topology_out(domains: &[Description], gathered: &mut Gathered) {
-    let last = gathered.topology.cpus.iter().map(|entry| entry.cpu).max();
+    let last = gathered.cpus.topology.cpus.iter().map(|entry| entry.cpu).max();
     let pinned = domains.iter().flat_map(|domain| domain.pins().values()).filter_map(|cpus| cpus.iter().last()).max();
-    if let Some((last, pinned)) = last.zip(pinned).filter(|(last, pinned)| gathered.is_uncounted && pinned > last) {
-        (gathered.topology, gathered.efficiency) = <_>::default();
+    if let Some((last, pinned)) = last.zip(pinned).filter(|(last, pinned)| gathered.cpus.is_uncounted && pinned > last)
+    {
+        (gathered.cpus.topology, gathered.cpus.efficiency) = <_>::default();
         let what = format!("the table of CPUs ends at {last}, and guests are pinned to CPU {pinned}: left out as cut");
         gathered.notes.push(what);
     }
@@ -181,11 +182,11 @@ fn take_guest_topology(domain: &mut Description, gathered: &mut Gathered) {
         |count: usize| !pins.is_empty() && pins.values().all(|set| set.iter().all(|cpu| (cpu as usize) < count));
     let is_own =
         |cpus: &HostTopology| vcpus.is_some_and(|vcpus| cpus.cpus.len() == vcpus as usize) && !is_host(cpus.cpus.len());
-    if gathered.on_kvm && is_own(&gathered.topology) {
-        gathered.of_guest = std::mem::take(&mut gathered.topology);
+    if gathered.cpus.on_kvm && is_own(&gathered.cpus.topology) {
+        gathered.cpus.of_guest = std::mem::take(&mut gathered.cpus.topology);
         gathered.notes.push(OF_GUEST.into());
     }
-    let own = std::mem::take(&mut gathered.of_guest);
+    let own = std::mem::take(&mut gathered.cpus.of_guest);
     let threads = own.cpus.iter().map(|cpu| cpu.siblings.len()).max().unwrap_or(1).max(1) as u32;
     if let Some((xml, _)) = domain.xml.as_mut().filter(|(xml, _)| is_own(&own) && xml.topology.is_none()) {
         let cores = own.cpus.len() as u32 / threads;

@@ -7,7 +7,7 @@ use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
 use kvm::kernel_log::LogLine;
 use kvm::time_profile::TimeProfile;
-use kvm::topology::HostTopology;
+use kvm::topology_text::TopologyText;
 use kvm::virsh_text::{StatsReading, VirshDomain};
 use sample::{DomainSample, EngineStatus, HostFacts, SourceId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,26 +53,14 @@ pub(super) struct Gathered {
     pub kept: usize,
     /// Files that were not read because this is full.
     pub left_out: usize,
-    /// The host's topology.
-    pub topology: HostTopology,
-    /// CPUs that a guest sees, of a table beside the host's.
-    pub of_guest: HostTopology,
-    /// Whether a summary of CPUs names KVM as their hypervisor.
-    pub on_kvm: bool,
-    /// Whether it is the rows of tables that may be cut.
-    pub is_uncounted: bool,
+    /// The host's CPUs, without remarks.
+    pub cpus: TopologyText,
     /// The file that the topology began with.
     pub topology_file: Option<String>,
-    /// The host's slower CPUs, where it is hybrid.
-    pub efficiency: CpuSet,
     /// The host that a recording names.
     pub host: Option<HostFacts>,
     /// A profile of the host's CPU time or of exits by function.
     pub profile: Option<TimeProfile>,
-    /// Whether the host is itself a guest.
-    pub virtualised: Option<bool>,
-    /// Facts of the host by name: the model of its CPU.
-    pub params: BTreeMap<String, String>,
     /// Whether there are tables of `perf kvm stat`.
     pub has_tables: bool,
     /// Length of each input in seconds.

@@ -281,30 +281,30 @@ fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Stri
     let found = topology_text::parse(file.text).map_err(|e| format!("{e:#}"))?;
     gathered.notes.extend(found.unread.notes(&file.name));
     gathered.notes.extend(found.notes.iter().map(|note| file.note(note)));
-    let known = &mut gathered.topology;
-    if known.contradicts(&found.topology) {
+    let known = &mut gathered.cpus;
+    if known.topology.contradicts(&found.topology) {
         let first = gathered.topology_file.as_deref().unwrap_or("another file");
         gathered.notes.push(format!(
             "{} and {first} describe different hosts ({} and {} CPUs): only {first} is used; report the files of one \
              host at a time",
             file.name,
             found.topology.cpus.len(),
-            known.cpus.len()
+            known.topology.cpus.len()
         ));
         return Ok(());
     }
     if !found.topology.cpus.is_empty() {
-        gathered.is_uncounted = found.is_uncounted && (known.cpus.is_empty() || gathered.is_uncounted);
+        known.is_uncounted = found.is_uncounted && (known.topology.cpus.is_empty() || known.is_uncounted);
         gathered.topology_file.get_or_insert_with(|| file.name.clone());
     }
-    known.complete(&found.topology);
-    gathered.on_kvm |= found.on_kvm;
-    gathered.of_guest.complete(&found.of_guest);
-    gathered.virtualised = gathered.virtualised.or(found.virtualised);
+    known.topology.complete(&found.topology);
+    known.on_kvm |= found.on_kvm;
+    known.of_guest.complete(&found.of_guest);
+    known.virtualised = known.virtualised.or(found.virtualised);
     for (name, value) in found.params {
-        gathered.params.entry(name).or_insert(value);
+        known.params.entry(name).or_insert(value);
     }
-    gathered.efficiency = gathered.efficiency.union(&found.efficiency);
+    known.efficiency = known.efficiency.union(&found.efficiency);
     Ok(())
 }
 

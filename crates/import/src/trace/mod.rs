@@ -50,7 +50,7 @@ fn joined(line: &str, next: &str) -> String {
 
 /// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
 pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathered) -> Result<(), String> {
-    let mut reader = TraceReader::new(text, gathered.topology.clone());
+    let mut reader = TraceReader::new(text, gathered.cpus.topology.clone());
     read_lines(&mut reader, text, more)?;
     reader.finish(gathered)
 }
