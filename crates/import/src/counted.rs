@@ -12,7 +12,8 @@ use kvm::userspace_exit;
 use kvm::virsh_text::StatsReading;
 use sample::domain_stats::{self, Stats};
 use sample::{
-    DomainSample, ExitCell, MemoryUse, SinceStart, ThreadEvents, ThreadSample, ThreadTimes, Timing, UserspaceCell,
+    DomainSample, ExitCell, Joining, MemoryUse, MissingExtreme, SinceStart, Sum, ThreadEvents, ThreadSample,
+    ThreadTimes, Timing, UserspaceCell,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -151,10 +152,7 @@ fn described(name: String, now: &Stats) -> DomainSample {
 /// The totals since a guest's start.
 fn since_start(stats: &Stats) -> SinceStart {
     let (vcpus, mut counters) = domain_stats::kvm_counters(stats);
-    for (name, count) in vcpus.into_values().flatten() {
-        let sum = counters.entry(name).or_default();
-        *sum = sum.saturating_add(count);
-    }
+    vcpus.into_values().for_each(|own| counters.join(own, &mut Joining::with(MissingExtreme::Unknown)));
     let times = domain_stats::vcpu_times(stats).into_iter();
     let vcpus = times
         .map(|(vcpu, (ran, wait_ns))| (vcpu, ThreadTimes { run_ns: Some(ran), wait_ns, ..ThreadTimes::default() }));

@@ -5,8 +5,8 @@ use kvm::thread_cpus::ThreadCpus;
 use kvm::thread_name::{Role, classify};
 use kvm::{CpuSet, Isa, sanitize};
 use sample::{
-    DomainFacts, DomainSample, EngineKind, EngineStatus, Known, MissingExtreme, Origin, ThreadEvents, ThreadSample,
-    ThreadTimes, Vmm,
+    DomainFacts, DomainSample, EngineKind, EngineStatus, Joining, Known, MissingExtreme, Origin, Sum, ThreadEvents,
+    ThreadSample, ThreadTimes, Vmm,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -142,10 +142,7 @@ fn merge(own: &mut DomainSample, other: DomainSample) {
     }
     own.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
     own.places.extend(other.places);
-    for (name, count) in other.kvm_events {
-        let sum = own.kvm_events.entry(name).or_default();
-        *sum = sum.saturating_add(count);
-    }
+    own.kvm_events.join(other.kvm_events, &mut Joining::with(MissingExtreme::Unknown));
     for (name, count) in other.counters {
         own.counters.entry(name).or_insert(count);
     }
