@@ -105,7 +105,7 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
         let of_host = matches!(rule.check, Check::Host(_) | Check::Profiled(..));
         let guests = if matches!(rule.check, Check::Host(_)) { 0..0 } else { 0..context.guests.len() };
         for guest in guests.map(Some).chain(of_host.then_some(None)) {
-            verdicts.append(ask(context, rule, guest));
+            ask(context, rule, guest, &mut verdicts);
         }
     }
     let fit = |(guest, finding): (Option<usize>, Finding)| (guest, Surroundings::of(context, guest).fit(finding));
@@ -114,24 +114,24 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
 }
 
 /// Asks a rule about a guest, or about the host.
-fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>) -> Verdicts {
+fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>, verdicts: &mut Verdicts) {
     let guest = guest.and_then(|i| context.guests.get(i));
     let guest = guest.filter(|g| g.emulated.is_none() || !table::is_of_kvm(rule.id));
-    let mut verdicts = Verdicts::of(rule, guest);
+    verdicts.begin(rule, guest);
+    let before = verdicts.found.len();
     let is_over = guest.is_some_and(|g| g.domain.state == DomainState::Ended);
     match (rule.check, guest) {
-        (Check::Host(check) | Check::Profiled(_, check), None) => check(context, &mut verdicts),
+        (Check::Host(check) | Check::Profiled(_, check), None) => check(context, verdicts),
         _ if is_over => {}
         (Check::Behaviour(check) | Check::Profiled(check, _), Some(guest)) if guest.not_judged.is_none() => {
-            check(context, guest, &mut verdicts);
+            check(context, guest, verdicts);
             if let Some(guard) = &guest.booting {
-                verdicts.temper(&guard.because);
+                verdicts.temper(before, &guard.because);
             }
         }
-        (Check::Setup(check), Some(guest)) => check(context, guest, &mut verdicts),
+        (Check::Setup(check), Some(guest)) => check(context, guest, verdicts),
         _ => {}
     }
-    verdicts
 }
 
 /// What files leave open as a whole: guests that they describe and do not measure, or whose exits they only count.

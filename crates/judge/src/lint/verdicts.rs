@@ -26,10 +26,9 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    /// For the results of a rule about a guest, or about the host.
-    pub fn of(rule: &'static Rule, guest: Option<&GuestContext<'_>>) -> Self {
-        let guest = guest.map(|g| (g.index, g.domain.facts.clone()));
-        Self { rule: Some(rule), guest, ..Self::default() }
+    /// What follows are the results of a rule about a guest, or about the host.
+    pub fn begin(&mut self, rule: &'static Rule, guest: Option<&GuestContext<'_>>) {
+        (self.rule, self.guest) = (Some(rule), guest.map(|g| (g.index, g.domain.facts.clone())));
     }
 
     /// Adds a finding with its rule and domain, or about the host. What it does not say is the rule's: title,
@@ -69,10 +68,7 @@ impl Verdicts {
         if finding.why.is_empty() {
             rule.doc.why.clone_into(&mut finding.why);
         }
-        self.keep(index, Finding { rule: rule.id, domain, ..finding }.limited());
-    }
-
-    fn keep(&mut self, index: Option<usize>, finding: Finding) {
+        let finding = Finding { rule: rule.id, domain, ..finding }.limited();
         self.text += finding.text_len();
         if self.found.len() < MAX_FINDINGS && self.text <= MAX_TEXT {
             self.found.push((index, finding));
@@ -86,19 +82,11 @@ impl Verdicts {
         self.rule.map(|rule| rule.id).unwrap_or_default()
     }
 
-    /// Adds everything from other verdicts.
-    pub fn append(&mut self, mut other: Self) {
-        self.cannot_tell.append(&mut other.cannot_tell);
-        self.left_out += other.left_out;
-        for (index, finding) in other.found {
-            self.keep(index, finding);
-        }
-    }
-
-    /// Lowers the findings about a guest that may still boot, and leaves out mild ones.
-    pub fn temper(&mut self, because: &str) {
-        self.found.retain(|(_, finding)| finding.severity > Severity::Info);
-        for (_, finding) in &mut self.found {
+    /// Lowers the findings after the first `before`, about a guest that may still boot, and leaves out mild ones.
+    pub fn temper(&mut self, before: usize, because: &str) {
+        let new = self.found.split_off(before);
+        self.found.extend(new.into_iter().filter(|(_, finding)| finding.severity > Severity::Info));
+        for (_, finding) in &mut self.found[before..] {
             finding.severity = finding.severity.lowered();
             finding.confidence = Confidence::Low;
             let commands = finding.evidence.iter().position(|line| is_command(line));
