@@ -63,19 +63,15 @@ mod tests {
     use super::*;
     use crate::ui::tests::{busy, model};
     use judge::model::HostTaskModel;
+    use sample::HostTask;
 
     #[test]
     fn tasks_of_one_name_share_a_row() {
         let state = busy(120, 40);
         let mut model = model(&state).clone();
         let task = |tid, comm: &str, kernel, cpu_percent, last_cpu| HostTaskModel {
-            tid,
-            pid: tid,
-            comm: comm.into(),
-            process: String::new(),
-            kernel,
+            task: HostTask { tid, pid: tid, comm: comm.into(), kernel, last_cpu, ..HostTask::default() },
             cpu_percent,
-            last_cpu,
         };
         model.host.task_groups = None;
         model.host.tasks = vec![

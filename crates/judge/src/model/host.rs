@@ -7,6 +7,7 @@ use sample::{
     MissingExtreme, Sum as _, sums,
 };
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// The host.
@@ -230,20 +231,18 @@ pub struct GuestThread {
 /// A task that belongs to no guest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostTaskModel {
-    /// Thread id.
-    pub tid: i32,
-    /// Process id.
-    pub pid: i32,
-    /// Name.
-    pub comm: String,
-    /// Name of its process; empty where it is the same.
-    pub process: String,
-    /// Whether it is a kernel thread.
-    pub kernel: bool,
+    /// As last read.
+    pub task: HostTask,
     /// Percent of one CPU.
     pub cpu_percent: f64,
-    /// The CPU it ran on last.
-    pub last_cpu: u32,
+}
+
+impl Deref for HostTaskModel {
+    type Target = HostTask;
+
+    fn deref(&self) -> &HostTask {
+        &self.task
+    }
 }
 
 impl HostTaskModel {
@@ -344,19 +343,9 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
 }
 
 fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
-    let mut tasks: Vec<_> = now
-        .iter()
-        .filter(|t| t.over_ns > 0 && t.used_ns > 0)
-        .map(|t| HostTaskModel {
-            tid: t.tid,
-            pid: t.pid,
-            comm: t.comm.clone(),
-            process: t.process.clone(),
-            kernel: t.kernel,
-            cpu_percent: 100.0 * t.used_ns as f64 / t.over_ns as f64,
-            last_cpu: t.last_cpu,
-        })
-        .collect();
+    let percent = |t: &HostTask| 100.0 * t.used_ns as f64 / t.over_ns as f64;
+    let model = |t: &HostTask| HostTaskModel { task: t.clone(), cpu_percent: percent(t) };
+    let mut tasks: Vec<_> = now.iter().filter(|t| t.over_ns > 0 && t.used_ns > 0).map(model).collect();
     tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
     tasks
 }

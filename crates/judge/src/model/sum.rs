@@ -182,7 +182,7 @@ sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure } facts, memory
 
 sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, power, guest_threads);
 
-sums!(HostTaskModel { cpu_percent } tid, pid, comm, process, kernel, last_cpu);
+sums!(HostTaskModel { cpu_percent } task);
 sums!(TaskGroup { cpu_percent } comm, count);
 
 sums!(DomainModel {
