@@ -245,39 +245,33 @@ mod tests {
     use crate::testing::FixtureModel as _;
     use testkit::{Fixture, Guest, Host};
 
+    const SECOND: SampleInterval = SampleInterval {
+        seconds: Some(1.0),
+        started: true,
+        engine_continues: true,
+        whole: false,
+        previous_boot_ns: Some(900_000_000_000),
+    };
+
     #[test]
     fn a_process_that_became_a_guest_within_the_interval_has_the_time_since_the_sample_before() {
         let times =
             |ms: u64| ThreadTimes { user_ns: ms * 1_000_000, run_ns: Some(ms * 1_000_000), ..ThreadTimes::default() };
-        let interval = SampleInterval {
-            seconds: Some(1.0),
-            started: true,
-            engine_continues: true,
-            whole: false,
-            previous_boot_ns: Some(900_000_000_000),
-        };
         let now = ThreadSample { cpu: Some(times(700)), start_ticks: 100, ..ThreadSample::default() };
-        assert_eq!(ThreadModel::new(&now, None, &interval).cpu, None, "its CPU time has no known interval");
+        assert_eq!(ThreadModel::new(&now, None, &SECOND).cpu, None, "its CPU time has no known interval");
         let now = ThreadSample { cpu_before: Some(times(300)), ..now };
-        assert_eq!(ThreadModel::new(&now, None, &interval).cpu.map(|c| c.busy().round() as u32), Some(40));
+        assert_eq!(ThreadModel::new(&now, None, &SECOND).cpu.map(|c| c.busy().round() as u32), Some(40));
     }
 
     #[test]
     fn a_task_that_lost_its_place_counts_once() {
-        let interval = SampleInterval {
-            seconds: Some(1.0),
-            started: true,
-            engine_continues: true,
-            whole: false,
-            previous_boot_ns: Some(900_000_000_000),
-        };
         let task = |tid, count, ns| OtherTask { tid, comm: "t".into(), count, ns };
         let rest = |count, ns| OtherTask::rest(count, ns).unwrap();
         let renamed = OtherTask { comm: "before".into(), ..task(1, 5, 50) };
         let before = [renamed, task(2, 3, 30), task(3, 4, 40), rest(10, 100)];
         // The second lost its place; the third did and came back.
         let now = [task(1, 6, 70), task(3, 1, 5), task(4, 2, 8), rest(19, 190)];
-        let grown = others(&now, Some(&before), &interval);
+        let grown = others(&now, Some(&before), &SECOND);
         assert_eq!(grown, [rest(2, 20), task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]);
         let all = |tasks: &[OtherTask]| tasks.iter().map(|t| t.count).sum::<u64>();
         assert_eq!(all(&grown), all(&now) - all(&before), "no event counts twice");
