@@ -109,17 +109,12 @@ impl Model {
 
     /// Compares a sample with its base.
     pub fn new(sample: &Sample, base: Base<'_>) -> Self {
-        let previous = match base {
-            Base::Previous(p) => Some(p),
-            Base::Start | Base::Whole(_) => None,
+        let (previous, interval_s) = match base {
+            Base::Start => (None, None),
+            Base::Previous(p) => (Some(p), Some(sample.mono_ns.saturating_sub(p.mono_ns) as f64 / 1e9)),
+            Base::Whole(s) => (None, s),
         };
-        let interval_s = match base {
-            Base::Start => None,
-            Base::Previous(p) => {
-                Some(sample.mono_ns.saturating_sub(p.mono_ns)).filter(|&ns| ns > 0).map(|ns| ns as f64 / 1e9)
-            }
-            Base::Whole(s) => s.filter(|s| *s > 0.0),
-        };
+        let interval_s = interval_s.filter(|s| *s > 0.0);
         let same_engine = previous.filter(|p| p.engine.generation == sample.engine.generation);
         let is_whole = matches!(base, Base::Whole(_));
         let interval = SampleInterval {
