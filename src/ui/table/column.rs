@@ -28,31 +28,6 @@ pub struct ColumnHead {
     pub has_change: bool,
 }
 
-/// Describes a column.
-pub const fn head(name: &'static str, header: &'static str, layout: ColumnLayout, help: &'static str) -> ColumnHead {
-    ColumnHead { name, header, layout, help, json: "", is_hidden: false, has_change: false }
-}
-
-impl ColumnHead {
-    /// Names the fields of JSON with the same figures.
-    #[must_use]
-    pub const fn json(self, json: &'static str) -> Self {
-        Self { json, ..self }
-    }
-
-    /// Leaves the column out until the user chooses it.
-    #[must_use]
-    pub const fn hidden(self) -> Self {
-        Self { is_hidden: true, ..self }
-    }
-
-    /// Shows how the figure changes between two marked times.
-    #[must_use]
-    pub const fn with_change(self) -> Self {
-        Self { has_change: true, ..self }
-    }
-}
-
 /// What a column says of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -80,14 +55,49 @@ pub struct Column<Row> {
 }
 
 impl<Row> Column<Row> {
+    fn new(name: &'static str, header: &'static str, layout: ColumnLayout, content: Content<Row>) -> Self {
+        let head = ColumnHead { name, header, layout, help: "", json: "", is_hidden: false, has_change: false };
+        Self { head, content, drawn: None, rank: None, finish: |_, cell| cell }
+    }
+
     /// A column of figures, printed by `print`; `None` is a value that no source gave.
-    pub fn figure(head: ColumnHead, value: fn(&Row) -> Option<f64>, print: fn(f64) -> String) -> Self {
-        Self { head, content: Content::Figure(value, print), drawn: None, rank: None, finish: |_, cell| cell }
+    pub fn figure(
+        name: &'static str,
+        header: &'static str,
+        layout: ColumnLayout,
+        value: fn(&Row) -> Option<f64>,
+        print: fn(f64) -> String,
+    ) -> Self {
+        Self::new(name, header, layout, Content::Figure(value, print))
     }
 
     /// A column of texts; an empty one is a value that no source gave.
-    pub fn text(head: ColumnHead, value: fn(&Row) -> String) -> Self {
-        Self { head, content: Content::Text(value), drawn: None, rank: None, finish: |_, cell| cell }
+    pub fn text(name: &'static str, header: &'static str, layout: ColumnLayout, value: fn(&Row) -> String) -> Self {
+        Self::new(name, header, layout, Content::Text(value))
+    }
+
+    /// Says what it shows.
+    #[must_use]
+    pub fn help(self, help: &'static str) -> Self {
+        Self { head: ColumnHead { help, ..self.head }, ..self }
+    }
+
+    /// Names the fields of JSON with the same figures.
+    #[must_use]
+    pub fn json(self, json: &'static str) -> Self {
+        Self { head: ColumnHead { json, ..self.head }, ..self }
+    }
+
+    /// Leaves the column out until the user chooses it.
+    #[must_use]
+    pub fn hidden(self) -> Self {
+        Self { head: ColumnHead { is_hidden: true, ..self.head }, ..self }
+    }
+
+    /// Shows how the figure changes between two marked times.
+    #[must_use]
+    pub fn with_change(self) -> Self {
+        Self { head: ColumnHead { has_change: true, ..self.head }, ..self }
     }
 
     /// Draws its cells in another way than as the value alone.

@@ -12,7 +12,7 @@ mod registry;
 mod row_key;
 
 pub use cell::{Cell, RowStyle};
-pub use column::{Column, ColumnHead, ColumnId, Value, head, step};
+pub use column::{Column, ColumnHead, ColumnId, Value, step};
 pub use fit::{left, right};
 pub use order::{RowOrder, Sort, TableState, is_due};
 pub use paint::{TablePainter, severity_mark, severity_style};

@@ -4,7 +4,7 @@ use super::exits::{style, total};
 use super::missing;
 use super::section::Section;
 use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::{micros, percent, rate, share};
 use judge::lint::Mark;
 use judge::model::{AccessRow, DomainModel};
@@ -32,38 +32,38 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const SERVED: &str = "Where the device is emulated, if known: in the kernel (KVM), or in the program that runs \
         the guest (VMM), which takes longer.";
     vec![
-        Col::text(head("device", "DEVICE", left(15, 10, 0), DEVICE).json("accesses[].device"), |r| {
-            r.access.device_name().unwrap_or_default().to_owned()
-        }),
-        Col::text(head("what", "WHAT", left(14, 14, 6), "The device in plain words."), |r| {
+        Col::text("device", "DEVICE", left(15, 10, 0), |r| r.access.device_name().unwrap_or_default().to_owned())
+            .help(DEVICE)
+            .json("accesses[].device"),
+        Col::text("what", "WHAT", left(14, 14, 6), |r| {
             r.access.device.as_ref().and_then(|d| d.friendly.clone()).unwrap_or_default()
-        }),
-        Col::text(head("address", "ADDRESS", left(15, 4, 1), ADDRESS).json("accesses[].space, address"), |r| {
+        })
+        .help("The device in plain words."),
+        Col::text("address", "ADDRESS", left(15, 4, 1), |r| {
             format!("{} {}", r.access.space.as_str(), r.access.address_text())
-        }),
-        Col::text(head("direction", "R/W", left(5, 0, 0), "Read or write.").json("accesses[].access"), |r| {
-            r.access.direction.as_str().to_owned()
-        }),
-        Col::figure(
-            head("rate", "ACCESS/s", right(8, 0, 0), "Accesses per second.").json("accesses[].rate").with_change(),
-            |r| r.access.rate,
-            rate,
-        ),
-        Col::figure(
-            head("cpu", "CPU%", right(5, 0, 2), CPU).json("accesses[].cpu_percent").with_change(),
-            |r| r.access.cpu_percent,
-            percent,
-        ),
-        Col::figure(head("time", "TIME%", right(5, 0, 5), TIME), |r| r.time, share),
-        Col::figure(
-            head("mean", "MEAN us", right(7, 0, 3), "Mean time of these exits.").json("accesses[].mean_us"),
-            |r| r.access.mean_us(),
-            micros,
-        ),
-        Col::text(head("served", "SERVED BY", left(9, 0, 4), SERVED), |r| match &r.access.device {
+        })
+        .help(ADDRESS)
+        .json("accesses[].space, address"),
+        Col::text("direction", "R/W", left(5, 0, 0), |r| r.access.direction.as_str().to_owned())
+            .help("Read or write.")
+            .json("accesses[].access"),
+        Col::figure("rate", "ACCESS/s", right(8, 0, 0), |r| r.access.rate, rate)
+            .help("Accesses per second.")
+            .json("accesses[].rate")
+            .with_change(),
+        Col::figure("cpu", "CPU%", right(5, 0, 2), |r| r.access.cpu_percent, percent)
+            .help(CPU)
+            .json("accesses[].cpu_percent")
+            .with_change(),
+        Col::figure("time", "TIME%", right(5, 0, 5), |r| r.time, share).help(TIME),
+        Col::figure("mean", "MEAN us", right(7, 0, 3), |r| r.access.mean_us(), micros)
+            .help("Mean time of these exits.")
+            .json("accesses[].mean_us"),
+        Col::text("served", "SERVED BY", left(9, 0, 4), |r| match &r.access.device {
             Some(d) if r.access.space != Space::Msr => if d.in_kernel { "KVM" } else { "VMM" }.to_owned(),
             _ => String::new(),
-        }),
+        })
+        .help(SERVED),
     ]
 }
 

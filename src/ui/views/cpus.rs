@@ -4,7 +4,7 @@ use super::cpu_map;
 use super::section::Section;
 use super::threads::thread_of_guest;
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right};
 use crate::ui::text::clean;
 use judge::figures::{percent, rate, share};
 use judge::lint::Severity;
@@ -35,46 +35,28 @@ type Col<'a> = Column<CpuRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::figure(head("cpu", "CPU", right(4, 0, 0), "Number."), |r| Some(r.cpu.cpu.into()), share),
-        Col::figure(head("node", "NODE", right(4, 0, 8), "NUMA node."), |r| r.place?.node.map(f64::from), share),
-        Col::figure(head("core", "CORE", right(4, 0, 9), "Core."), |r| r.place?.core.map(f64::from), share),
-        Col::figure(
-            head("busy", "BUSY%", left(10, 4, 3), "As a bar: guest, usr, sys with interrupts, steal."),
-            |r| Some(r.cpu.time?.busy()),
-            percent,
-        )
-        .drawn(|r| {
-            let time = r.cpu.time.map(|t| [t.guest, t.usr, t.sys + t.irq + t.softirq + t.unsampled, t.steal]);
-            time.map_or_else(Cell::unknown, |parts| Cell::Bar(parts, 100.0))
-        }),
-        Col::figure(head("guest", "GUEST%", right(6, 0, 1), "In guests."), |r| Some(r.cpu.time?.guest), percent),
-        Col::figure(head("usr", "USR%", right(5, 0, 4), "In processes."), |r| Some(r.cpu.time?.usr), percent),
-        Col::figure(head("sys", "SYS%", right(5, 0, 4), "In the kernel."), |r| Some(r.cpu.time?.sys), percent),
-        Col::figure(
-            head("irq", "IRQ%", right(5, 0, 5), "In interrupts, soft ones too."),
-            |r| r.cpu.time.map(|t| t.irq + t.softirq),
-            percent,
-        ),
-        Col::figure(head("steal", "STEAL%", right(6, 0, 7), "Given to others."), |r| Some(r.cpu.time?.steal), percent),
-        Col::figure(
-            head("mhz", "MHz", right(5, 0, 10), "Frequency as last read; `-` on kernels before 5.19.").hidden(),
-            |r| Some(r.cpu.frequency_khz? as f64 / 1e3),
-            share,
-        ),
-        Col::figure(
-            head("moves", "MOVES/s", right(7, 0, 6), "Moves of the guests' threads that are here now, per second."),
-            moves,
-            rate,
-        ),
-        Col::text(
-            head(
-                "who",
-                "WHO",
-                left(24, 160, 0),
-                "`guest/3` is a vCPU, `=` may run on this CPU only; other tasks have their percent of a CPU.",
-            ),
-            who,
-        ),
+        Col::figure("cpu", "CPU", right(4, 0, 0), |r| Some(r.cpu.cpu.into()), share).help("Number."),
+        Col::figure("node", "NODE", right(4, 0, 8), |r| r.place?.node.map(f64::from), share).help("NUMA node."),
+        Col::figure("core", "CORE", right(4, 0, 9), |r| r.place?.core.map(f64::from), share).help("Core."),
+        Col::figure("busy", "BUSY%", left(10, 4, 3), |r| Some(r.cpu.time?.busy()), percent)
+            .help("As a bar: guest, usr, sys with interrupts, steal.")
+            .drawn(|r| {
+                let time = r.cpu.time.map(|t| [t.guest, t.usr, t.sys + t.irq + t.softirq + t.unsampled, t.steal]);
+                time.map_or_else(Cell::unknown, |parts| Cell::Bar(parts, 100.0))
+            }),
+        Col::figure("guest", "GUEST%", right(6, 0, 1), |r| Some(r.cpu.time?.guest), percent).help("In guests."),
+        Col::figure("usr", "USR%", right(5, 0, 4), |r| Some(r.cpu.time?.usr), percent).help("In processes."),
+        Col::figure("sys", "SYS%", right(5, 0, 4), |r| Some(r.cpu.time?.sys), percent).help("In the kernel."),
+        Col::figure("irq", "IRQ%", right(5, 0, 5), |r| r.cpu.time.map(|t| t.irq + t.softirq), percent)
+            .help("In interrupts, soft ones too."),
+        Col::figure("steal", "STEAL%", right(6, 0, 7), |r| Some(r.cpu.time?.steal), percent).help("Given to others."),
+        Col::figure("mhz", "MHz", right(5, 0, 10), |r| Some(r.cpu.frequency_khz? as f64 / 1e3), share)
+            .help("Frequency as last read; `-` on kernels before 5.19.")
+            .hidden(),
+        Col::figure("moves", "MOVES/s", right(7, 0, 6), moves, rate)
+            .help("Moves of the guests' threads that are here now, per second."),
+        Col::text("who", "WHO", left(24, 160, 0), who)
+            .help("`guest/3` is a vCPU, `=` may run on this CPU only; other tasks have their percent of a CPU."),
     ]
 }
 

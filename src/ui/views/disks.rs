@@ -3,7 +3,7 @@
 use super::section::Section;
 use super::{host_disks, missing};
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use judge::figures::{count, micros, rate};
@@ -107,12 +107,12 @@ pub fn section_of<'a, Device>(
     Section::table(table, state, String::new).with_note(note)
 }
 
+type Col<'a, D> = Column<DeviceRow<'a, D>>;
+
 /// The columns that name the guest, where there are several, and the device.
-pub fn names<'a, D>(header: &'static str, help: &'static str) -> [Column<DeviceRow<'a, D>>; 2] {
-    let guest = Column::text(head("domain", "GUEST", left(8, 16, 1), "Name of the guest."), |r: &DeviceRow<'a, D>| {
-        r.guest.name().to_owned()
-    });
-    let name = Column::text(head("name", header, left(7, 16, 0), help), |r: &DeviceRow<'a, D>| r.work.name.to_owned());
+pub fn names<'a, D>(header: &'static str, help: &'static str) -> [Col<'a, D>; 2] {
+    let guest = Col::text("domain", "GUEST", left(8, 16, 1), |r| r.guest.name().to_owned()).help("Name of the guest.");
+    let name = Col::text("name", header, left(7, 16, 0), |r| r.work.name.to_owned()).help(help);
     [
         guest.drawn(|r| if r.is_one_guest { Cell::blank() } else { Cell::name(clean(r.guest.name())) }),
         name.drawn(|r| Cell::name(clean(r.work.name))),
@@ -120,15 +120,15 @@ pub fn names<'a, D>(header: &'static str, help: &'static str) -> [Column<DeviceR
 }
 
 /// The columns of the requests of a disk: how many there are, and how long one takes by `help`.
-pub fn requests<'a, D>(help: &'static str) -> Vec<Column<DeviceRow<'a, D>>> {
+pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
     const FLUSH: &str = "Requests to bring all writes to the medium, per second.";
     vec![
-        Column::figure(head("read_ops", "READ/s", right(6, 2, 0), "Reads per second."), |r| r.work.ops[0], rate),
-        Column::figure(head("write_ops", "WRITE/s", right(7, 2, 0), "Writes per second."), |r| r.work.ops[1], rate),
-        Column::figure(head("flush_ops", "FLUSH/s", right(7, 2, 5), FLUSH), |r| r.work.ops[2], rate),
-        Column::figure(head("read_mean_us", "READ us", right(7, 2, 1), help), |r| r.work.mean_us[0], micros),
-        Column::figure(head("write_mean_us", "WRITE us", right(8, 2, 2), help), |r| r.work.mean_us[1], micros),
-        Column::figure(head("flush_mean_us", "FLUSH us", right(8, 2, 6), help), |r| r.work.mean_us[2], micros),
+        Col::figure("read_ops", "READ/s", right(6, 2, 0), |r| r.work.ops[0], rate).help("Reads per second."),
+        Col::figure("write_ops", "WRITE/s", right(7, 2, 0), |r| r.work.ops[1], rate).help("Writes per second."),
+        Col::figure("flush_ops", "FLUSH/s", right(7, 2, 5), |r| r.work.ops[2], rate).help(FLUSH),
+        Col::figure("read_mean_us", "READ us", right(7, 2, 1), |r| r.work.mean_us[0], micros).help(help),
+        Col::figure("write_mean_us", "WRITE us", right(8, 2, 2), |r| r.work.mean_us[1], micros).help(help),
+        Col::figure("flush_mean_us", "FLUSH us", right(8, 2, 6), |r| r.work.mean_us[2], micros).help(help),
     ]
 }
 
@@ -149,11 +149,12 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
                              time of all that completed, over the 5 s between two readings.";
     const FAILED: &str = "Requests that failed in QEMU or below it, per second; libvirt does not pass them on.";
     let more: [Disk<'_>; 4] = [
-        Disk::figure(head("failed_ops", "FAILED/s", right(8, 0, 3), FAILED), |r| r.device.failed_ops, rate)
+        Disk::figure("failed_ops", "FAILED/s", right(8, 0, 3), |r| r.device.failed_ops, rate)
+            .help(FAILED)
             .drawn(|r| bad(r.device.failed_ops, rate)),
-        Disk::figure(head("queue_depth", "IN FLIGHT", right(9, 0, 4), IN_FLIGHT), |r| r.device.queue_depth, rate),
-        Disk::figure(head("read_bytes", "READ B/s", right(8, 2, 7), "Bytes."), |r| Some(r.device.read_bytes), rate),
-        Disk::figure(head("write_bytes", "WRITE B/s", right(9, 2, 7), "Bytes."), |r| Some(r.device.write_bytes), rate),
+        Disk::figure("queue_depth", "IN FLIGHT", right(9, 0, 4), |r| r.device.queue_depth, rate).help(IN_FLIGHT),
+        Disk::figure("read_bytes", "READ B/s", right(8, 2, 7), |r| Some(r.device.read_bytes), rate).help("Bytes."),
+        Disk::figure("write_bytes", "WRITE B/s", right(9, 2, 7), |r| Some(r.device.write_bytes), rate).help("Bytes."),
     ];
     names("DISK", DISK).into_iter().chain(requests(TIME)).chain(more).collect()
 }
@@ -180,11 +181,12 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
     const NIC: &str = "The device on the host, such as a tap. There RX and TX are swapped: what it sends, the guest \
                        receives.";
     let figures: [Nic<'_>; 5] = [
-        Nic::figure(head("rx_bytes", "RX B/s", right(6, 4, 0), "Bytes received."), |r| Some(r.device.rx_bytes), rate),
-        Nic::figure(head("tx_bytes", "TX B/s", right(6, 4, 0), "Bytes sent."), |r| Some(r.device.tx_bytes), rate),
-        Nic::figure(head("rx_packets", "RX pkt/s", right(8, 2, 2), "Packets received."), |r| r.work.ops[0], rate),
-        Nic::figure(head("tx_packets", "TX pkt/s", right(8, 2, 2), "Packets sent."), |r| r.work.ops[1], rate),
-        Nic::figure(head("drops", "DROP/s", right(6, 2, 1), "Packets dropped, both ways."), |r| r.work.ops[2], rate)
+        Nic::figure("rx_bytes", "RX B/s", right(6, 4, 0), |r| Some(r.device.rx_bytes), rate).help("Bytes received."),
+        Nic::figure("tx_bytes", "TX B/s", right(6, 4, 0), |r| Some(r.device.tx_bytes), rate).help("Bytes sent."),
+        Nic::figure("rx_packets", "RX pkt/s", right(8, 2, 2), |r| r.work.ops[0], rate).help("Packets received."),
+        Nic::figure("tx_packets", "TX pkt/s", right(8, 2, 2), |r| r.work.ops[1], rate).help("Packets sent."),
+        Nic::figure("drops", "DROP/s", right(6, 2, 1), |r| r.work.ops[2], rate)
+            .help("Packets dropped, both ways.")
             .drawn(|r| bad(r.work.ops[2], rate)),
     ];
     names("NIC", NIC).into_iter().chain(figures).collect()

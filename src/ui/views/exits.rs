@@ -4,7 +4,7 @@ use super::missing;
 use super::section::Section;
 use crate::ui::action::Action;
 use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::{micros, percent, rate, share};
 use judge::lint::Mark;
 use judge::model::{DomainModel, ExitRow, Model};
@@ -34,52 +34,38 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const VMM: &str = "Part of the time that was spent in the program that runs the guest (QEMU), not in the kernel.";
     const WAITING: &str = "Part of the time in which the vCPU was ready to run and another task had its CPU.";
     vec![
-        Col::text(
-            head("reason", "EXIT REASON", left(18, 6, 0), "Why the vCPU left the guest. In dim ones the guest sleeps.")
-                .json("exits[].reason"),
-            |r| r.exit.reason.clone(),
-        ),
-        Col::figure(
-            head("rate", "EXITS/s", right(7, 0, 0), "Exits per second.").json("exits[].rate").with_change(),
-            |r| r.exit.rate,
-            rate,
-        ),
-        Col::figure(
-            head("count", "EXITS%", right(6, 0, 4), "Share of the guest's exits.").json("exits[].count_percent"),
-            |r| r.exit.count_percent,
-            share,
-        ),
-        Col::figure(
-            head("cpu", "CPU%", right(5, 0, 1), CPU).json("exits[].cpu_percent").with_change(),
-            |r| r.exit.cpu_percent,
-            percent,
-        ),
-        Col::figure(
-            head("time", "TIME%", right(5, 0, 3), TIME).json("exits[].work_percent"),
-            |r| r.exit.work_percent,
-            share,
-        ),
-        Col::figure(
-            head("mean", "MEAN us", right(7, 0, 2), "Mean time until the next entry, microseconds.")
-                .json("exits[].mean_us"),
-            |r| r.exit.span.mean_us(),
-            micros,
-        ),
-        Col::figure(
-            head("p99", "P99 us", right(7, 0, 5), "99 of 100 were shorter; of at least 100.").json("exits[].p99_us"),
-            |r| r.exit.span.p99_us(),
-            micros,
-        ),
-        Col::figure(
-            head("max", "MAX us", right(7, 0, 6), "The longest of the interval.").json("exits[].max_us"),
-            |r| r.exit.span.max_ns.map(|ns| ns as f64 / 1e3),
-            micros,
-        ),
-        Col::figure(head("vmm", "IN VMM%", right(7, 0, 7), VMM), |r| r.part(r.exit.userspace_ns), share),
-        Col::figure(head("waiting", "WAITING%", right(8, 0, 8), WAITING), |r| r.part(r.exit.preempted_ns), share),
-        Col::text(head("meaning", "MEANING", left(40, 80, 9), "What the reason means."), |r| {
+        Col::text("reason", "EXIT REASON", left(18, 6, 0), |r| r.exit.reason.clone())
+            .help("Why the vCPU left the guest. In dim ones the guest sleeps.")
+            .json("exits[].reason"),
+        Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.exit.rate, rate)
+            .help("Exits per second.")
+            .json("exits[].rate")
+            .with_change(),
+        Col::figure("count", "EXITS%", right(6, 0, 4), |r| r.exit.count_percent, share)
+            .help("Share of the guest's exits.")
+            .json("exits[].count_percent"),
+        Col::figure("cpu", "CPU%", right(5, 0, 1), |r| r.exit.cpu_percent, percent)
+            .help(CPU)
+            .json("exits[].cpu_percent")
+            .with_change(),
+        Col::figure("time", "TIME%", right(5, 0, 3), |r| r.exit.work_percent, share)
+            .help(TIME)
+            .json("exits[].work_percent"),
+        Col::figure("mean", "MEAN us", right(7, 0, 2), |r| r.exit.span.mean_us(), micros)
+            .help("Mean time until the next entry, microseconds.")
+            .json("exits[].mean_us"),
+        Col::figure("p99", "P99 us", right(7, 0, 5), |r| r.exit.span.p99_us(), micros)
+            .help("99 of 100 were shorter; of at least 100.")
+            .json("exits[].p99_us"),
+        Col::figure("max", "MAX us", right(7, 0, 6), |r| r.exit.span.max_ns.map(|ns| ns as f64 / 1e3), micros)
+            .help("The longest of the interval.")
+            .json("exits[].max_us"),
+        Col::figure("vmm", "IN VMM%", right(7, 0, 7), |r| r.part(r.exit.userspace_ns), share).help(VMM),
+        Col::figure("waiting", "WAITING%", right(8, 0, 8), |r| r.part(r.exit.preempted_ns), share).help(WAITING),
+        Col::text("meaning", "MEANING", left(40, 80, 9), |r| {
             r.exit.id.and_then(|(isa, code)| exit_reason::meaning(isa, code)).unwrap_or_default().to_owned()
-        }),
+        })
+        .help("What the reason means."),
     ]
 }
 

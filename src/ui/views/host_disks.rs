@@ -4,7 +4,7 @@ use super::ScreenView;
 use super::disks::{DeviceRow, Work, names, requests, rows, section_of};
 use super::section::Section;
 use crate::ui::state::AppState;
-use crate::ui::table::{Column, TableId, head, left, right};
+use crate::ui::table::{Column, TableId, left, right};
 use judge::figures::{micros, share};
 use judge::lint::Mark;
 use judge::model::{DomainModel, HostDiskModel};
@@ -22,15 +22,15 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
                           are other devices.";
     const P99: &str = "99 of 100 reads and writes took at most this; of 100 or more.";
     let more: [Col<'_>; 4] = [
-        Col::figure(head("device_mean_us", "DEVICE us", right(9, 2, 3), DEVICE), |r| r.device.mean_us().1, micros),
-        Col::figure(head("p99_us", "P99 us", right(6, 2, 4), P99), |r| r.device.p99_us(), micros),
-        Col::text(head("submitted", "SUBMITTED BY", left(12, 6, 7), "The thread that submitted most of them."), |r| {
+        Col::figure("device_mean_us", "DEVICE us", right(9, 2, 3), |r| r.device.mean_us().1, micros).help(DEVICE),
+        Col::figure("p99_us", "P99 us", right(6, 2, 4), |r| r.device.p99_us(), micros).help(P99),
+        Col::text("submitted", "SUBMITTED BY", left(12, 6, 7), |r| {
             let most = r.device.submitted_most();
             most.map_or_else(String::new, |(who, part)| format!("{} {} %", who.as_str(), share(part)))
-        }),
-        Col::text(head("alias", "STANDS FOR", left(10, 40, 8), "File of a loop device, name of a mapped one."), |r| {
-            r.device.alias.clone().unwrap_or_default()
-        }),
+        })
+        .help("The thread that submitted most of them."),
+        Col::text("alias", "STANDS FOR", left(10, 40, 8), |r| r.device.alias.clone().unwrap_or_default())
+            .help("File of a loop device, name of a mapped one."),
     ];
     names("ON HOST", NAME).into_iter().chain(requests(TIME)).chain(more).collect()
 }

@@ -3,7 +3,7 @@
 use super::ScreenView;
 use super::section::Section;
 use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::{micros, rate};
 use judge::model::{DomainModel, DoorbellModel, InjectionModel};
 use sample::{EngineKind, Row as _};
@@ -51,8 +51,10 @@ impl From<&DoorbellModel> for InterruptRow {
     }
 }
 
+type Col = Column<InterruptRow>;
+
 /// The columns.
-pub fn columns() -> Vec<Column<InterruptRow>> {
+pub fn columns() -> Vec<Col> {
     const WHAT: &str = "gsi, spi: a line of the guest's interrupt controller. msi: a message by its vector, of which \
         only the guest knows the device. ipi: from another vCPU. local: mostly the vCPU's own timer. doorbell: an \
         address by which the guest wakes a thread, as of a virtio queue. What the processor delivers without KVM \
@@ -63,19 +65,14 @@ pub fn columns() -> Vec<Column<InterruptRow>> {
     const ASLEEP: &str = "To a vCPU that slept: from the interrupt until it runs the guest, mean. Of a doorbell: from \
         the wake-up until the thread has a CPU.";
     vec![
-        Column::text(head("interrupt", "INTERRUPT", left(16, 8, 0), WHAT), |r: &InterruptRow| r.what.clone()),
-        Column::text(head("to", "TO", left(8, 6, 0), "The vCPU, or the thread that the doorbell wakes."), |r| {
-            r.to.clone()
-        }),
-        Column::text(head("from", "FROM", left(9, 10, 1), FROM), |r| r.from.clone()),
-        Column::figure(head("rate", "IRQ/s", right(6, 1, 0), "Interrupts or wake-ups per second."), |r| r.rate, rate),
-        Column::figure(head("awake", "AWAKE us", right(8, 0, 2), AWAKE), |r| r.awake_us, micros),
-        Column::figure(head("asleep", "ASLEEP us", right(9, 0, 0), ASLEEP), |r| r.asleep_us, micros),
-        Column::figure(
-            head("p99", "P99 us", right(7, 0, 3), "99 of 100 took less; of at least 100."),
-            |r| r.p99_us,
-            micros,
-        ),
+        Col::text("interrupt", "INTERRUPT", left(16, 8, 0), |r| r.what.clone()).help(WHAT),
+        Col::text("to", "TO", left(8, 6, 0), |r| r.to.clone()).help("The vCPU, or the thread that the doorbell wakes."),
+        Col::text("from", "FROM", left(9, 10, 1), |r| r.from.clone()).help(FROM),
+        Col::figure("rate", "IRQ/s", right(6, 1, 0), |r| r.rate, rate).help("Interrupts or wake-ups per second."),
+        Col::figure("awake", "AWAKE us", right(8, 0, 2), |r| r.awake_us, micros).help(AWAKE),
+        Col::figure("asleep", "ASLEEP us", right(9, 0, 0), |r| r.asleep_us, micros).help(ASLEEP),
+        Col::figure("p99", "P99 us", right(7, 0, 3), |r| r.p99_us, micros)
+            .help("99 of 100 took less; of at least 100."),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use judge::figures::{bytes, duration, figure, micros, rate, seconds, share};
@@ -38,31 +38,36 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const BEFORE: &str = "The same before the job was first seen.";
     let size = |value: f64| bytes(value as u64);
     vec![
-        Col::text(head("kind", "JOB", left(10, 24, 0), JOB), |r| format!("{} {}", r.job.kind.as_str(), r.job.name))
+        Col::text("kind", "JOB", left(10, 24, 0), |r| format!("{} {}", r.job.kind.as_str(), r.job.name))
+            .help(JOB)
             .drawn(|r| Cell::name(clean(format!("{} {}", r.job.kind.as_str(), r.job.name).trim_end()))),
-        Col::text(head("status", "STATE", left(8, 30, 1), STATE), |r| {
+        Col::text("status", "STATE", left(8, 30, 1), |r| {
             let error = r.job.error.as_ref().map_or_else(String::new, |why| format!(": {why}"));
             format!("{}{error}", r.job.status)
-        }),
-        Col::figure(head("elapsed_s", "FOR", right(8, 2, 2), FOR), |r| Some(jobs::elapsed_s(r.job)), seconds),
-        Col::figure(head("progress_percent", "DONE%", right(5, 0, 0), "Done."), |r| jobs::progress(r.job), share),
-        Col::figure(head("bytes_rate", "B/s", right(8, 2, 0), "Bytes moved per second."), |r| float(r.job.rate), size),
-        Col::figure(head("dirtied_rate", "DIRTIED/s", right(9, 2, 0), DIRTIED), |r| float(r.job.dirtied), size),
-        Col::text(head("converges", "ENDS", left(4, 0, 0), ENDS), |r| ends(r.job).into()).drawn(|r| {
+        })
+        .help(STATE),
+        Col::figure("elapsed_s", "FOR", right(8, 2, 2), |r| Some(jobs::elapsed_s(r.job)), seconds).help(FOR),
+        Col::figure("progress_percent", "DONE%", right(5, 0, 0), |r| jobs::progress(r.job), share).help("Done."),
+        Col::figure("bytes_rate", "B/s", right(8, 2, 0), |r| float(r.job.rate), size).help("Bytes moved per second."),
+        Col::figure("dirtied_rate", "DIRTIED/s", right(9, 2, 0), |r| float(r.job.dirtied), size).help(DIRTIED),
+        Col::text("converges", "ENDS", left(4, 0, 0), |r| ends(r.job).into()).help(ENDS).drawn(|r| {
             Cell::text(ends(r.job)).styled(if ends(r.job) == "no" { StyleId::Warning } else { StyleId::Text })
         }),
-        Col::figure(head("remaining_bytes", "LEFT", right(8, 2, 1), LEFT), |r| float(r.job.remaining), size),
-        Col::figure(head("rounds", "PASS", right(4, 1, 3), PASS), |r| float(r.job.rounds), figure),
-        Col::figure(head("throttle_percent", "HELD%", right(5, 0, 4), HELD), |r| float(r.job.throttle_percent), share),
-        Col::figure(head("expected_downtime_ms", "STOP", right(7, 1, 5), STOP), |r| ms(r.job.downtime_ns), pause),
-        Col::figure(head("downtime_limit_ms", "LIMIT", right(7, 1, 5), LIMIT), |r| ms(r.job.downtime_limit_ns), pause),
-        Col::figure(head("write_exits_rate", "EXITS/s", right(7, 1, 6), EXITS), |r| r.write_exits, rate),
-        Col::figure(head("write_mean_us", "WRITE us", right(8, 1, 7), WRITE), |r| r.write_us, micros),
+        Col::figure("remaining_bytes", "LEFT", right(8, 2, 1), |r| float(r.job.remaining), size).help(LEFT),
+        Col::figure("rounds", "PASS", right(4, 1, 3), |r| float(r.job.rounds), figure).help(PASS),
+        Col::figure("throttle_percent", "HELD%", right(5, 0, 4), |r| float(r.job.throttle_percent), share).help(HELD),
+        Col::figure("expected_downtime_ms", "STOP", right(7, 1, 5), |r| ms(r.job.downtime_ns), pause).help(STOP),
+        Col::figure("downtime_limit_ms", "LIMIT", right(7, 1, 5), |r| ms(r.job.downtime_limit_ns), pause).help(LIMIT),
+        Col::figure("write_exits_rate", "EXITS/s", right(7, 1, 6), |r| r.write_exits, rate).help(EXITS),
+        Col::figure("write_mean_us", "WRITE us", right(8, 1, 7), |r| r.write_us, micros).help(WRITE),
         Col::figure(
-            head("write_before_us", "BEFORE us", right(9, 1, 7), BEFORE),
+            "write_before_us",
+            "BEFORE us",
+            right(9, 1, 7),
             |r| Some(r.job.write_before_ns? as f64 / 1e3),
             micros,
-        ),
+        )
+        .help(BEFORE),
     ]
 }
 

@@ -3,7 +3,7 @@
 use super::section::Section;
 use super::threads::{self, ThreadRow};
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, Table, TableId, head, left, right, step};
+use crate::ui::table::{Cell, Column, RowKey, Table, TableId, left, right, step};
 use crate::ui::text::clean;
 use judge::figures::{micros, percent, rate, share};
 use std::cmp::Reverse;
@@ -15,28 +15,32 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = threads::wait_columns();
     let [ipc, host_ipc, misses, counted] = threads::counter_columns();
     vec![
-        Col::text(head("name", "GUEST", left(10, 14, 0), "Name of the guest."), |r| r.domain.name().to_owned())
+        Col::text("name", "GUEST", left(10, 14, 0), |r| r.domain.name().to_owned())
+            .help("Name of the guest.")
             .drawn(|r| Cell::name(clean(r.domain.name()))),
-        Col::figure(head("vcpu", "VCPU", right(4, 0, 0), "Its number."), |r| r.thread?.index.map(f64::from), share),
+        Col::figure("vcpu", "VCPU", right(4, 0, 0), |r| r.thread?.index.map(f64::from), share).help("Its number."),
         wait,
         Col::figure(
-            head("wakeups", "WAKE/s", right(6, 0, 6), "How often it was woken, per second."),
+            "wakeups",
+            "WAKE/s",
+            right(6, 0, 6),
             |r| r.per_second(Some(r.thread?.wakeups.as_ref()?.count)),
             rate,
-        ),
+        )
+        .help("How often it was woken, per second."),
         p50,
         p99,
+        Col::figure("max", "MAX us", right(6, 0, 3), |r| Some(r.waits()?.max_ns? as f64 / 1e3), micros)
+            .help("Its longest wait for a CPU."),
+        Col::figure("sibling", "SIB%", right(5, 0, 7), sibling, percent).help("How busy its core's other thread is."),
         Col::figure(
-            head("max", "MAX us", right(6, 0, 3), "Its longest wait for a CPU."),
-            |r| Some(r.waits()?.max_ns? as f64 / 1e3),
-            micros,
-        ),
-        Col::figure(head("sibling", "SIB%", right(5, 0, 7), "How busy its core's other thread is."), sibling, percent),
-        Col::figure(
-            head("wake_us", "SLEEP us", right(8, 0, 8), "How long its CPU takes on average to leave its sleep states."),
+            "wake_us",
+            "SLEEP us",
+            right(8, 0, 8),
             |r| r.state.model.as_ref()?.host.cpu(r.thread?.place.cpu?)?.power?.wake_us(),
             micros,
-        ),
+        )
+        .help("How long its CPU takes on average to leave its sleep states."),
         ipc,
         host_ipc,
         misses,

@@ -4,7 +4,7 @@ use super::disks::bad;
 use super::missing;
 use super::section::Section;
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right};
 use crate::ui::text::clean;
 use judge::figures::{bytes, percent, rate, share};
 use judge::lint::{RuleId, Severity};
@@ -51,38 +51,34 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const HUGE: &str =
         "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, read every 5 minutes.";
     vec![
-        Col::text(head("domain", "GUEST", left(10, 16, 0), "Its name."), |r| r.guest.name().to_owned())
+        Col::text("domain", "GUEST", left(10, 16, 0), |r| r.guest.name().to_owned())
+            .help("Its name.")
             .drawn(|r| Cell::name(clean(r.guest.name()))),
-        Col::figure(head("resident", "RESIDENT", right(8, 2, 0), RESIDENT), |r| r.resident, size),
-        Col::figure(head("size", "GUEST RAM", right(9, 1, 3), "Memory that it is configured with."), |r| r.size, size),
-        Col::figure(head("swap_bytes", "SWAP", right(8, 2, 0), "Its part in the host's swap."), |r| r.swap, size)
+        Col::figure("resident", "RESIDENT", right(8, 2, 0), |r| r.resident, size).help(RESIDENT),
+        Col::figure("size", "GUEST RAM", right(9, 1, 3), |r| r.size, size).help("Memory that it is configured with."),
+        Col::figure("swap_bytes", "SWAP", right(8, 2, 0), |r| r.swap, size)
+            .help("Its part in the host's swap.")
             .drawn(|r| bad(r.swap, size)),
-        Col::figure(head("swap_growth", "SWAP B/s", right(8, 0, 2), "How that grows."), |r| r.swap_growth, rate)
+        Col::figure("swap_growth", "SWAP B/s", right(8, 0, 2), |r| r.swap_growth, rate)
+            .help("How that grows.")
             .drawn(|r| bad(r.swap_growth, rate)),
-        Col::figure(head("stall", "STALL%", right(6, 0, 1), STALL), |r| Some(r.guest.pressure?.memory), percent)
+        Col::figure("stall", "STALL%", right(6, 0, 1), |r| Some(r.guest.pressure?.memory), percent)
+            .help(STALL)
             .drawn(|r| bad(r.guest.pressure.map(|p| p.memory), percent)),
-        Col::figure(head("local_percent", "LOCAL%", right(6, 0, 1), LOCAL), |r| r.local_percent, share),
-        Col::figure(head("balloon_bytes", "BALLOON", right(8, 2, 4), BALLOON), balloon, size),
-        Col::figure(head("huge", "HUGE", right(8, 2, 6), HUGE), huge, size),
-        Col::figure(
-            head("llc_bytes", "LLC", right(8, 0, 8), "What it occupies of the last-level cache."),
-            |r| Some(r.guest.cache?.occupied? as f64),
-            size,
-        ),
-        Col::figure(
-            head("bandwidth", "MEM B/s", right(7, 0, 9), "Bytes per second between that cache and memory."),
-            |r| r.guest.cache?.bandwidth()[0],
-            rate,
-        ),
-        Col::figure(
-            head("local_bandwidth", "LOC B/s", right(7, 0, 10), "Those of the cache's own node."),
-            |r| r.guest.cache?.bandwidth()[1],
-            rate,
-        ),
-        Col::text(head("nodes", "BY NODE", left(22, 60, 7), "Its memory on each NUMA node."), |r| {
+        Col::figure("local_percent", "LOCAL%", right(6, 0, 1), |r| r.local_percent, share).help(LOCAL),
+        Col::figure("balloon_bytes", "BALLOON", right(8, 2, 4), balloon, size).help(BALLOON),
+        Col::figure("huge", "HUGE", right(8, 2, 6), huge, size).help(HUGE),
+        Col::figure("llc_bytes", "LLC", right(8, 0, 8), |r| Some(r.guest.cache?.occupied? as f64), size)
+            .help("What it occupies of the last-level cache."),
+        Col::figure("bandwidth", "MEM B/s", right(7, 0, 9), |r| r.guest.cache?.bandwidth()[0], rate)
+            .help("Bytes per second between that cache and memory."),
+        Col::figure("local_bandwidth", "LOC B/s", right(7, 0, 10), |r| r.guest.cache?.bandwidth()[1], rate)
+            .help("Those of the cache's own node."),
+        Col::text("nodes", "BY NODE", left(22, 60, 7), |r| {
             let nodes = r.guest.node_memory.iter().map(|(node, n)| format!("{node}: {}", bytes(*n)));
             nodes.collect::<Vec<_>>().join("  ")
-        }),
+        })
+        .help("Its memory on each NUMA node."),
     ]
 }
 

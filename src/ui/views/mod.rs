@@ -160,4 +160,9 @@ mod tests {
     fn each_table_has_its_row() {
         assert!(TABLES.iter().enumerate().all(|(n, (id, ..))| *id as usize == n));
     }
+
+    #[test]
+    fn each_column_has_its_help() {
+        assert!(TABLES.iter().flat_map(|(.., heads)| heads()).all(|head| !head.help.is_empty()));
+    }
 }

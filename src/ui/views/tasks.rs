@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::percent;
 use judge::model::{Model, TaskGroup};
 use kvm::CpuSet;
@@ -26,10 +26,10 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const CPUS: &str = "The CPUs that they ran on last.";
     let count = |n: f64| n.to_string();
     vec![
-        Col::text(head("comm", "TASK", left(16, 16, 0), "Name of tasks outside guests."), |r| r.name.to_owned()),
-        Col::figure(head("cpu", "CPU%", right(6, 0, 0), CPU), |r| Some(r.cpu), percent),
-        Col::figure(head("count", "TASKS", right(5, 0, 1), "How many they are."), |r| Some(r.count as f64), count),
-        Col::text(head("last_cpus", "LAST CPUS", left(9, 60, 2), CPUS), |r| r.cpus.to_string()),
+        Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned()).help("Name of tasks outside guests."),
+        Col::figure("cpu", "CPU%", right(6, 0, 0), |r| Some(r.cpu), percent).help(CPU),
+        Col::figure("count", "TASKS", right(5, 0, 1), |r| Some(r.count as f64), count).help("How many they are."),
+        Col::text("last_cpus", "LAST CPUS", left(9, 60, 2), |r| r.cpus.to_string()).help(CPUS),
     ]
 }
 

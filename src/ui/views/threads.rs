@@ -3,7 +3,7 @@
 use super::missing;
 use super::section::Section;
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, head, left, right, step};
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use crate::ui::text::clean;
 use judge::cost::{Part, Waits};
 use judge::figures::{micros, percent, rate, share};
@@ -87,88 +87,75 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = wait_columns();
     let [ipc, host_ipc, misses, _] = counter_columns();
     vec![
-        Col::text(
-            head("thread", "THREAD", left(10, 14, 0), "vCPU or helper. Enter on the idle helpers shows or folds them."),
-            |r| r.thread.map_or_else(|| format!("+ {} idle helpers", r.idle), ThreadModel::label),
-        ),
-        Col::figure(head("cpu", "CPU%", right(5, 0, 0), "On a CPU."), |r| Some(r.thread?.cpu?.busy()), percent),
-        Col::figure(head("guest", "GUEST%", right(6, 0, 8), "In the guest."), |r| r.kind(|c| c.guest), percent),
-        Col::figure(head("usr", "USR%", right(5, 0, 9), "In the VMM."), |r| r.kind(|c| c.usr), percent),
-        Col::figure(head("sys", "SYS%", right(5, 0, 7), "In the host's kernel."), |r| r.kind(|c| c.sys), percent),
+        Col::text("thread", "THREAD", left(10, 14, 0), |r| {
+            r.thread.map_or_else(|| format!("+ {} idle helpers", r.idle), ThreadModel::label)
+        })
+        .help("vCPU or helper. Enter on the idle helpers shows or folds them."),
+        Col::figure("cpu", "CPU%", right(5, 0, 0), |r| Some(r.thread?.cpu?.busy()), percent).help("On a CPU."),
+        Col::figure("guest", "GUEST%", right(6, 0, 8), |r| r.kind(|c| c.guest), percent).help("In the guest."),
+        Col::figure("usr", "USR%", right(5, 0, 9), |r| r.kind(|c| c.usr), percent).help("In the VMM."),
+        Col::figure("sys", "SYS%", right(5, 0, 7), |r| r.kind(|c| c.sys), percent).help("In the host's kernel."),
         wait,
-        Col::text(head("pcpu", "PCPU", right(5, 0, 1), "Its last CPU; `=`: it may run on no other."), place)
+        Col::text("pcpu", "PCPU", right(5, 0, 1), place)
+            .help("Its last CPU; `=`: it may run on no other.")
             .ranked(|r| Some(-f64::from(r.thread?.place.cpu?))),
-        Col::text(head("affinity", "MAY RUN ON", left(10, 12, 6), "Its affinity; `any`: every CPU."), affinity),
+        Col::text("affinity", "MAY RUN ON", left(10, 12, 6), affinity).help("Its affinity; `any`: every CPU."),
+        Col::figure("migrations", "MOVES/s", right(7, 0, 3), |r| r.per_second(r.thread?.migrations.total), rate)
+            .help("Moves from one host CPU to another, per second."),
         Col::figure(
-            head("migrations", "MOVES/s", right(7, 0, 3), "Moves from one host CPU to another, per second."),
-            |r| r.per_second(r.thread?.migrations.total),
-            rate,
-        ),
-        Col::figure(
-            head("far", "FAR/s", right(5, 0, 10), "Those moves that went to another NUMA node.").hidden(),
+            "far",
+            "FAR/s",
+            right(5, 0, 10),
             |r| r.per_second(r.thread.filter(|t| t.migrations.total.is_some()).map(|t| t.migrations.cross_node)),
             rate,
-        ),
+        )
+        .help("Those moves that went to another NUMA node.")
+        .hidden(),
         p50,
         p99,
-        Col::figure(head("exits", "EXITS/s", right(7, 0, 3), "Exits of a vCPU."), |r| r.thread?.exit_rate, rate),
+        Col::figure("exits", "EXITS/s", right(7, 0, 3), |r| r.thread?.exit_rate, rate).help("Exits of a vCPU."),
         ipc,
         host_ipc,
         misses,
-        Col::text(head("tid", "TID", right(7, 0, 13), "Thread id.").hidden(), |r| {
-            r.thread.map(|t| t.tid.to_string()).unwrap_or_default()
-        }),
+        Col::text("tid", "TID", right(7, 0, 13), |r| r.thread.map(|t| t.tid.to_string()).unwrap_or_default())
+            .help("Thread id.")
+            .hidden(),
         delays,
     ]
 }
 
 /// The columns about waits: how much, half of them, 99 of 100, and who delays.
 pub fn wait_columns<'a>() -> [Col<'a>; 4] {
-    let wait = head(
-        "wait",
-        "WAIT%",
-        right(5, 0, 0),
-        "Ready to run without a CPU, percent of the time that it ran or was ready; the guest sees it as steal.",
-    );
-    let delays = head(
-        "delayed_by",
-        "DELAYED BY",
-        left(16, 60, 2),
-        "Who had its CPU while it was ready to run, and the part of WAIT%.",
-    );
+    const WAIT: &str =
+        "Ready to run without a CPU, percent of the time that it ran or was ready; the guest sees it as steal.";
+    const DELAYS: &str = "Who had its CPU while it was ready to run, and the part of WAIT%.";
+    let wait = Col::figure("wait", "WAIT%", right(5, 0, 0), ThreadRow::wait, percent);
+    let delays = Col::text("delayed_by", "DELAYED BY", left(16, 60, 2), ThreadRow::delays);
     [
-        Col::figure(wait, ThreadRow::wait, percent).drawn(|r| Cell::wait(r.wait())),
-        Col::figure(head("p50", "P50 us", right(6, 0, 5), "Median wait."), |r| r.waits()?.quantile_us(0.5), micros),
-        Col::figure(head("p99", "P99 us", right(6, 0, 4), "99 of 100 are shorter."), |r| r.waits()?.p99_us(), micros),
-        Col::text(delays, ThreadRow::delays).drawn(|r| Cell::text(r.delays())),
+        wait.help(WAIT).drawn(|r| Cell::wait(r.wait())),
+        Col::figure("p50", "P50 us", right(6, 0, 5), |r| r.waits()?.quantile_us(0.5), micros).help("Median wait."),
+        Col::figure("p99", "P99 us", right(6, 0, 4), |r| r.waits()?.p99_us(), micros).help("99 of 100 are shorter."),
+        delays.help(DELAYS).drawn(|r| Cell::text(r.delays())),
     ]
 }
 
 /// The columns about what the CPU counted: instructions per cycle, cache misses, and how much of the time it counted.
 pub fn counter_columns<'a>() -> [Col<'a>; 4] {
-    let counted = "Part of its time in which these were counted.";
     [
+        Col::figure("ipc", "IPC", right(4, 0, 11), |r| r.guest()?.ipc(), rate)
+            .help("Instructions per cycle in the guest."),
+        Col::figure("host_ipc", "HIPC", right(4, 0, 14), |r| r.thread?.pmu?.host.ipc(), rate)
+            .help("The same outside the guest."),
         Col::figure(
-            head("ipc", "IPC", right(4, 0, 11), "Instructions per cycle in the guest."),
-            |r| r.guest()?.ipc(),
-            rate,
-        ),
-        Col::figure(
-            head("host_ipc", "HIPC", right(4, 0, 14), "The same outside the guest."),
-            |r| r.thread?.pmu?.host.ipc(),
-            rate,
-        ),
-        Col::figure(
-            head(
-                "llc_misses",
-                "LLCM/s",
-                right(6, 0, 12),
-                "Reads of the guest that missed the last-level cache, per second.",
-            ),
+            "llc_misses",
+            "LLCM/s",
+            right(6, 0, 12),
             |r| Some(r.guest()?.scaled(r.guest()?.llc_misses)? / r.state.model.as_ref()?.interval_s?),
             rate,
-        ),
-        Col::figure(head("counted", "CNT%", right(4, 0, 15), counted), |r| r.guest()?.counted_percent(), share),
+        )
+        .help("Reads of the guest that missed the last-level cache, per second."),
+        Col::figure("counted", "CNT%", right(4, 0, 15), |r| r.guest()?.counted_percent(), share)
+            .help("Part of its time in which these were counted."),
     ]
 }
 

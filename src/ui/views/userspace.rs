@@ -4,7 +4,7 @@ use super::exits::total;
 use super::missing;
 use super::section::Section;
 use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, head, left, right};
+use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right};
 use judge::figures::{rate, share};
 use judge::model::DomainModel;
 use kvm::userspace_exit;
@@ -17,27 +17,27 @@ pub struct UserspaceRow {
     percent: f64,
 }
 
+type Col = Column<UserspaceRow>;
+
 /// The columns.
-pub fn columns() -> Vec<Column<UserspaceRow>> {
+pub fn columns() -> Vec<Col> {
     const REASON: &str = "Why the program that runs the guest (QEMU) had to help; `restart` is a signal to the vCPU.";
     vec![
-        Column::text(
-            head("reason", "EXIT TO THE VMM", left(18, 6, 0), REASON).json("userspace_exits[].reason"),
-            |r: &UserspaceRow| userspace_exit::display(r.reason).replace("KVM_EXIT_", ""),
-        ),
-        Column::figure(
-            head("rate", "EXITS/s", right(7, 0, 0), "Exits per second.").json("userspace_exits[].rate").with_change(),
-            |r| r.rate,
-            rate,
-        ),
-        Column::figure(
-            head("percent", "EXITS%", right(6, 0, 1), "Share of the guest's exits to the VMM."),
-            |r| Some(r.percent),
-            share,
-        ),
-        Column::text(head("meaning", "MEANING", left(20, 100, 2), "What the reason means."), |r| {
+        Col::text("reason", "EXIT TO THE VMM", left(18, 6, 0), |r| {
+            userspace_exit::display(r.reason).replace("KVM_EXIT_", "")
+        })
+        .help(REASON)
+        .json("userspace_exits[].reason"),
+        Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.rate, rate)
+            .help("Exits per second.")
+            .json("userspace_exits[].rate")
+            .with_change(),
+        Col::figure("percent", "EXITS%", right(6, 0, 1), |r| Some(r.percent), share)
+            .help("Share of the guest's exits to the VMM."),
+        Col::text("meaning", "MEANING", left(20, 100, 2), |r| {
             u32::try_from(r.reason).ok().and_then(userspace_exit::meaning).unwrap_or_default().to_owned()
-        }),
+        })
+        .help("What the reason means."),
     ]
 }
 
@@ -63,10 +63,12 @@ pub type CounterRow<'a> = (&'a str, f64);
 /// The columns of KVM's counters.
 pub fn counter_columns<'a>() -> Vec<Column<CounterRow<'a>>> {
     const COUNTER: &str = "A statistic of KVM, or a tracepoint of KVM where these are counted (--kvm-events).";
-    let growth = head("rate", "PER s", right(8, 0, 0), "Growth per second; names that end in ns are nanoseconds.");
+    const GROWTH: &str = "Growth per second; names that end in ns are nanoseconds.";
     vec![
-        Column::text(head("counter", "COUNTER", left(32, 16, 0), COUNTER), |r: &CounterRow<'_>| r.0.to_owned()),
-        Column::figure(growth.with_change(), |r| Some(r.1), rate),
+        Column::text("counter", "COUNTER", left(32, 16, 0), |r: &CounterRow<'_>| r.0.to_owned()).help(COUNTER),
+        Column::figure("rate", "PER s", right(8, 0, 0), |r: &CounterRow<'_>| Some(r.1), rate)
+            .help(GROWTH)
+            .with_change(),
     ]
 }
 

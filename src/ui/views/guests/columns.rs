@@ -3,7 +3,7 @@
 use super::rows::ListRow;
 use crate::ui::filter::FilterField;
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, ColumnHead, ColumnId, head, left, right, severity_style};
+use crate::ui::table::{Cell, Column, ColumnId, left, right, severity_style};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use crate::ui::widgets::bars;
@@ -76,7 +76,8 @@ type Col<'a> = Column<GuestRow<'a>>;
 
 /// All columns, left to right.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    first_columns().into_iter().chain(further_columns()).map(|column| column.finished(finish)).collect()
+    let further = further_columns().into_iter().map(Column::hidden);
+    first_columns().into_iter().chain(further).map(|column| column.finished(finish)).collect()
 }
 
 /// Those that the list has until the user chooses others.
@@ -93,103 +94,97 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
     const PROBLEM: &str = "The worst problem in short; the detail explains it. Of `other`, how many guests its tasks \
         delay.";
     vec![
-        Col::text(head("name", "GUEST", left(15, 0, 0), NAME).json("name"), |r| {
-            r.domain.map(|d| d.name().to_owned()).unwrap_or_default()
-        })
-        .drawn(name),
+        Col::text("name", "GUEST", left(15, 0, 0), |r| r.domain.map(|d| d.name().to_owned()).unwrap_or_default())
+            .help(NAME)
+            .json("name")
+            .drawn(name),
         Col::figure(
-            head("cpu", "CPU%", right(5, 0, 0), CPU).json("cpu.guest + cpu.usr + cpu.sys").with_change(),
+            "cpu",
+            "CPU%",
+            right(5, 0, 0),
             |r| r.outside().map(|(of, _)| of[0] + of[1]).or_else(|| Some(r.domain?.cpu?.busy())),
             percent,
-        ),
+        )
+        .help(CPU)
+        .json("cpu.guest + cpu.usr + cpu.sys")
+        .with_change(),
         Col::figure(
-            head("load", bars::LEGEND, left(18, 0, 5), LOAD),
+            "load",
+            bars::LEGEND,
+            left(18, 0, 5),
             |r| Some(r.domain?.cpu?.busy() / f64::from(r.domain?.vcpu_count().max(1))),
             percent,
         )
+        .help(LOAD)
         .drawn(bar),
-        Col::figure(
-            head("wait", "WAIT%", right(6, 0, 1), WAIT).json("threads[].wait").with_change(),
-            GuestRow::wait,
-            percent,
-        )
-        .drawn(|r| Cell::wait(r.wait())),
-        Col::figure(
-            head("exits", "EXITS/s", right(8, 0, 3), EXITS).json("exits[].rate").with_change(),
-            |r| r.domain?.exit_rate.0,
-            rate,
-        )
-        .drawn(exits),
-        Col::text(head("cost", "WHAT COSTS IT", left(20, 99, 2), COST), |r| {
+        Col::figure("wait", "WAIT%", right(6, 0, 1), GuestRow::wait, percent)
+            .help(WAIT)
+            .json("threads[].wait")
+            .with_change()
+            .drawn(|r| Cell::wait(r.wait())),
+        Col::figure("exits", "EXITS/s", right(8, 0, 3), |r| r.domain?.exit_rate.0, rate)
+            .help(EXITS)
+            .json("exits[].rate")
+            .with_change()
+            .drawn(exits),
+        Col::text("cost", "WHAT COSTS IT", left(20, 99, 2), |r| {
             r.costs().map(|c| c.what_costs(usize::MAX)).unwrap_or_default()
         })
+        .help(COST)
         .ranked(|r| r.costs()?.lost)
         .drawn(cost),
-        Col::text(head("problem", "PROBLEM", left(25, 0, 0), PROBLEM), |r| {
-            r.worst().map(|f| f.problem.clone()).unwrap_or_default()
-        })
-        .ranked(|r| r.worst().map(|f| 1.0 + f64::from(f.severity as u8)))
-        .drawn(problem),
+        Col::text("problem", "PROBLEM", left(25, 0, 0), |r| r.worst().map(|f| f.problem.clone()).unwrap_or_default())
+            .help(PROBLEM)
+            .ranked(|r| r.worst().map(|f| 1.0 + f64::from(f.severity as u8)))
+            .drawn(problem),
     ]
 }
 
 /// Those that the user can choose.
 fn further_columns<'a>() -> Vec<Col<'a>> {
+    let (figure, text) = (right(8, 0, 4), left(12, 9, 4));
     vec![
-        Col::figure(
-            figure("vcpus", "VCPUS", "vcpus", "Number of virtual CPUs."),
-            |r| r.domain.map(|d| d.vcpu_count().into()),
-            whole,
-        ),
-        Col::figure(
-            figure("guest", "GUEST%", "cpu.guest", "Time in guest code. 100 is one host CPU.").with_change(),
-            |r| r.cpu(|c| c.guest),
-            percent,
-        ),
-        Col::figure(
-            figure("usr", "USR%", "cpu.usr", "Time of the VMM in user mode. 100 is one host CPU.").with_change(),
-            |r| r.cpu(|c| c.usr),
-            percent,
-        ),
-        Col::figure(
-            figure("sys", "SYS%", "cpu.sys", "Time in the host's kernel: KVM, vhost. 100 is one host CPU.")
-                .with_change(),
-            |r| r.cpu(|c| c.sys),
-            percent,
-        ),
-        Col::text(text("cpus", "ON CPUS", "threads[].cpu", "The host CPUs that its vCPUs ran on last."), |r| {
+        Col::figure("vcpus", "VCPUS", figure, |r| r.domain.map(|d| d.vcpu_count().into()), whole)
+            .help("Number of virtual CPUs.")
+            .json("vcpus"),
+        Col::figure("guest", "GUEST%", figure, |r| r.cpu(|c| c.guest), percent)
+            .help("Time in guest code. 100 is one host CPU.")
+            .json("cpu.guest")
+            .with_change(),
+        Col::figure("usr", "USR%", figure, |r| r.cpu(|c| c.usr), percent)
+            .help("Time of the VMM in user mode. 100 is one host CPU.")
+            .json("cpu.usr")
+            .with_change(),
+        Col::figure("sys", "SYS%", figure, |r| r.cpu(|c| c.sys), percent)
+            .help("Time in the host's kernel: KVM, vhost. 100 is one host CPU.")
+            .json("cpu.sys")
+            .with_change(),
+        Col::text("cpus", "ON CPUS", text, |r| {
             let cpus = r.domain.into_iter().flat_map(|d| d.vcpus().filter_map(|t| t.place.cpu));
             cpus.collect::<CpuSet>().to_string()
-        }),
+        })
+        .help("The host CPUs that its vCPUs ran on last.")
+        .json("threads[].cpu"),
         Col::figure(
-            figure("migrations", "MOVES/s", "threads[].migrations", "Moves of vCPUs to another host CPU, per second.")
-                .with_change(),
+            "migrations",
+            "MOVES/s",
+            figure,
             |r| Some(r.domain?.vcpu_migrations()? as f64 / r.state.model.as_ref()?.interval_s?),
             rate,
-        ),
-        Col::figure(
-            figure("pid", "PID", "pid", "Process id of the VMM."),
-            |r| r.domain?.facts.pid.map(f64::from),
-            whole,
-        ),
-        Col::text(text("state", "STATE", "state", "running, paused or ended."), |r| {
-            r.domain.map(|d| d.state.as_str().to_owned()).unwrap_or_default()
-        }),
-        Col::text(
-            text("guest_os", "OS", "guest_os", "The operating system, as configured or as its set-up suggests."),
-            |r| r.domain.and_then(json::guest_os_of).unwrap_or_default(),
-        ),
+        )
+        .help("Moves of vCPUs to another host CPU, per second.")
+        .json("threads[].migrations")
+        .with_change(),
+        Col::figure("pid", "PID", figure, |r| r.domain?.facts.pid.map(f64::from), whole)
+            .help("Process id of the VMM.")
+            .json("pid"),
+        Col::text("state", "STATE", text, |r| r.domain.map(|d| d.state.as_str().to_owned()).unwrap_or_default())
+            .help("running, paused or ended.")
+            .json("state"),
+        Col::text("guest_os", "OS", text, |r| r.domain.and_then(json::guest_os_of).unwrap_or_default())
+            .help("The operating system, as configured or as its set-up suggests.")
+            .json("guest_os"),
     ]
-}
-
-/// A column of figures that the user can choose.
-fn figure(name: &'static str, header: &'static str, json: &'static str, help: &'static str) -> ColumnHead {
-    head(name, header, right(8, 0, 4), help).json(json).hidden()
-}
-
-/// A column of texts that the user can choose.
-fn text(name: &'static str, header: &'static str, json: &'static str, help: &'static str) -> ColumnHead {
-    head(name, header, left(12, 9, 4), help).json(json).hidden()
 }
 
 fn whole(figure: f64) -> String {
