@@ -10,7 +10,6 @@ use std::time::Duration;
 
 /// What a command runs with.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Settings {
     /// Time between two samples.
     pub interval: Duration,
@@ -28,10 +27,6 @@ pub struct Settings {
     pub domains: DomainFilter,
     /// Which findings are reported, and from which figures on.
     pub findings: lint::Options,
-    /// Whether to draw with colour.
-    pub color: bool,
-    /// Whether to draw with ASCII characters only.
-    pub ascii: bool,
     /// What the screen begins with.
     pub screen: ScreenSettings,
     /// Limits of a recording.
@@ -72,9 +67,9 @@ impl Settings {
                 resume_guard_s: config.findings.resume_guard.unwrap_or(rules.resume_guard_s),
                 ..rules
             },
-            color: !file_screen.no_color && !screen.no_color && !no_color,
-            ascii: file_screen.ascii || screen.ascii,
             screen: ScreenSettings {
+                ascii: file_screen.ascii || screen.ascii,
+                no_color: file_screen.no_color || screen.no_color || no_color,
                 theme: screen.theme.or(file_screen.theme).unwrap_or_default(),
                 view: file_screen.view,
                 sort: file_screen.sort,

@@ -43,19 +43,6 @@ const ON_DEMAND: [(&[ScreenView], EngineDetail); 3] = [
     (&[ScreenView::Latency, ScreenView::Sources], EngineDetail::Counters),
 ];
 
-/// How the screen looks and what it shows.
-#[derive(Debug, Clone, Default)]
-pub struct UiOptions {
-    /// Only ASCII characters.
-    pub ascii: bool,
-    /// No colour, whatever the terminal can do; `NO_COLOR` and `TERM` are heeded in any case.
-    pub no_color: bool,
-    /// What the config file and the options ask for.
-    pub settings: ScreenSettings,
-    /// Where the samples come from; the time zone is the system's.
-    pub session: ScreenSession,
-}
-
 /// Who carries out what the screen asks for.
 #[derive(Default)]
 pub struct ScreenHandlers {
@@ -65,19 +52,20 @@ pub struct ScreenHandlers {
     pub replay: Option<Sender<Replay>>,
 }
 
-/// Shows what a feeder sends until the user quits. The feeder runs on a separate thread and ends when nobody receives
-/// its events, or when the senders of `handlers` are dropped.
+/// Shows what a feeder sends until the user quits; the time zone is the system's. The feeder runs on a separate thread
+/// and ends when nobody receives its events, or when the senders of `handlers` are dropped.
 ///
 /// # Errors
 /// When there is no terminal or it goes away, or when the feeder reports an error.
 pub fn run(
-    options: UiOptions,
+    settings: &ScreenSettings,
+    session: ScreenSession,
     mut handlers: ScreenHandlers,
     feeder: impl FnOnce(SyncSender<ScreenEvent>) + Send + 'static,
 ) -> anyhow::Result<()> {
-    let asked = (options.ascii, options.no_color);
+    let asked = (settings.ascii, settings.no_color);
     let theme_of = |choice| terminal::theme(choice, asked, &|name| std::env::var(name).ok());
-    let session = ScreenSession { zone: TimeZone::system(), ..options.session };
+    let session = ScreenSession { zone: TimeZone::system(), ..session };
     let (events, wake) = mpsc::sync_channel(MAX_QUEUED_EVENTS);
     signals(events.clone())?;
     let mut guard = Guard::enter().context("cannot take over the terminal")?;
@@ -90,7 +78,7 @@ pub fn run(
     })?;
     let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
-    state.apply(&options.settings);
+    state.apply(settings);
     let result = event_loop(&mut guard, &mut state, theme_of, &mut handlers, &wake);
     drop(guard);
     // A terminal that is gone means that its user left, which is not an error.

@@ -33,7 +33,7 @@ mod widgets;
 
 pub use action::{Action, Control, Effect, Replay};
 pub use event::ScreenEvent;
-pub use event_loop::{ScreenHandlers, UiOptions, run};
+pub use event_loop::{ScreenHandlers, run};
 pub use export::SaveFormat;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::paint;

@@ -57,9 +57,13 @@ impl Default for ScreenSession {
     }
 }
 
-/// What the config file says of the screen.
+/// What the config file and the options say of the screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScreenSettings {
+    /// Only ASCII characters.
+    pub ascii: bool,
+    /// No colour, whatever the terminal can do; `NO_COLOR` and `TERM` are heeded in any case.
+    pub no_color: bool,
     /// The colours.
     pub theme: ThemeChoice,
     /// The view.

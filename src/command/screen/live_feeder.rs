@@ -1,11 +1,11 @@
 //! The live screen: the collector that feeds it, and the requests that the screen sends to the collector.
 
-use super::{run_feeder, ui_options};
+use super::run_feeder;
 use crate::cli::Settings;
 use crate::cli::args::EngineDetail;
 use crate::command::live::{self, LiveHost};
 use crate::command::{HERE, keep};
-use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, Tick};
+use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, ScreenSession, Tick};
 use ::live::CollectorCommand;
 use judge::analysis::{DomainFilter, Pipeline};
 use rights::for_files;
@@ -39,11 +39,9 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
             let _ = sampling.join();
         }
     };
-    ui::run(
-        ui_options(settings),
-        ScreenHandlers { control: Some(Box::new(control)), ..ScreenHandlers::default() },
-        feeder,
-    )?;
+    let session = ScreenSession { interval_s: settings.interval.as_secs_f64(), ..ScreenSession::default() };
+    let handlers = ScreenHandlers { control: Some(Box::new(control)), ..ScreenHandlers::default() };
+    ui::run(&settings.screen, session, handlers, feeder)?;
     Ok(0)
 }
 

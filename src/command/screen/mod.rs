@@ -7,20 +7,9 @@ mod player;
 pub use live_feeder::live;
 pub use player::replay;
 
-use crate::cli::Settings;
-use crate::ui::{ScreenEvent, ScreenSession, UiOptions};
+use crate::ui::ScreenEvent;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::SyncSender;
-
-/// How the screen looks, by the settings.
-pub fn ui_options(settings: &Settings) -> UiOptions {
-    UiOptions {
-        ascii: settings.ascii,
-        no_color: !settings.color,
-        settings: settings.screen.clone(),
-        session: ScreenSession { interval_s: settings.interval.as_secs_f64(), ..ScreenSession::default() },
-    }
-}
 
 /// Runs a feeder and reports its end to the screen, also when it panics.
 fn run_feeder(run: impl FnOnce() -> anyhow::Result<()>, events: &SyncSender<ScreenEvent>) {

@@ -1,10 +1,10 @@
 //! Plays a recording on the screen: play, pause, step, seek, speed.
 
 use super::mark_scan::MarkScan;
-use super::{run_feeder, ui_options};
+use super::run_feeder;
 use crate::cli::Settings;
 use crate::command::recorded_intervals::RecordedIntervals;
-use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick};
+use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSession, ScreenSource, Tick};
 use judge::analysis::JudgedInterval;
 use session::Cursor;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
@@ -40,9 +40,10 @@ pub fn replay(
             &events,
         );
     };
-    let mut options = ui_options(settings);
-    (options.session.source, options.session.title) = (source, title);
-    ui::run(options, ScreenHandlers { replay: Some(commands), ..ScreenHandlers::default() }, feeder)
+    let interval_s = settings.interval.as_secs_f64();
+    let session = ScreenSession { source, title, interval_s, ..ScreenSession::default() };
+    let handlers = ScreenHandlers { replay: Some(commands), ..ScreenHandlers::default() };
+    ui::run(&settings.screen, session, handlers, feeder)
 }
 
 struct Player<'a> {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::command::screen::live_feeder::feed;
-use crate::ui::{ScreenHandlers, UiOptions, run};
+use crate::ui::{ScreenHandlers, ScreenSession, ScreenSettings, run};
 use judge::analysis::{DomainFilter, Pipeline};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal, kill_process};
@@ -45,7 +45,7 @@ fn child() {
     let Ok(then) = std::env::var(ASKED) else { return };
     let made = Made { second: 0.0, then };
     let feeder = move |events| feed(made, Pipeline::default(), &DomainFilter::default(), &events);
-    let status = match run(UiOptions::default(), ScreenHandlers::default(), feeder) {
+    let status = match run(&ScreenSettings::default(), ScreenSession::default(), ScreenHandlers::default(), feeder) {
         Ok(()) => 0,
         Err(e) => {
             eprintln!("error: {e:#}");
