@@ -29,16 +29,12 @@ pub enum Action {
     Open,
     /// Close the popup, return to the list of guests, or clear the filter.
     Back,
-    /// Show the next view; on a page, go to the next section.
-    NextView,
-    /// Show the previous view; on a page, go to the previous section.
-    PrevView,
+    /// Show the view so many places further; on a page, go to the next section, or back where negative.
+    Turn(isize),
     /// Show a view.
     Show(ScreenView),
-    /// Select the next guest of the table.
-    NextGuest,
-    /// Select the previous guest of the table.
-    PrevGuest,
+    /// Select the guest so many places further in the table.
+    Guest(isize),
     /// Type a filter.
     Filter,
     /// Choose what the table is sorted by.
@@ -73,10 +69,8 @@ pub enum Action {
     Copy,
     /// Write the fix to a file.
     Write,
-    /// The next problem of the selected row, else of the next row that has one.
-    NextProblem,
-    /// The previous problem.
-    PrevProblem,
+    /// The problem so many places further, of the selected row, else of the next row that has one.
+    Problem(isize),
     /// Move within the recording.
     Replay(Replay),
     /// Type a time to go to.
@@ -124,16 +118,12 @@ pub enum Replay {
     Jump(i64),
     /// To a wall-clock time, milliseconds since the Unix epoch.
     Seek(i64),
-    /// To the first or the last sample.
-    End {
-        /// The last one.
-        last: bool,
-    },
-    /// To the next or the previous sample with a mark.
-    Mark {
-        /// Forward in time.
-        forward: bool,
-    },
+    /// To the first sample.
+    First,
+    /// To the last sample.
+    Last,
+    /// To the next (`true`) or the previous sample with a mark.
+    Mark(bool),
 }
 
 /// What the screen asks of the collector.

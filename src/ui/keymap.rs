@@ -124,10 +124,10 @@ use {Action as A, Replay as R, ScreenView as V, When as W};
 pub static KEYMAP: &[Binding] = &[
     bind("Enter", A::Open, W::Always, "opens the guest's page, a problem, what is folded; confirms"),
     bind("Esc Backspace", A::Back, W::Always, "goes one step back: closes, to the list, ends the filter"),
-    bind("n", A::NextProblem, W::Screen, "goes to the next problem, of this guest or the next"),
+    bind("n", A::Problem(1), W::Screen, "goes to the next problem, of this guest or the next"),
     bind("y", A::Copy, W::Screen, "copies the fix to the terminal's clipboard (OSC 52)"),
     bind("w", A::Write, W::Screen, "writes the fix to a file in the current folder"),
-    bind("Tab", A::NextView, W::Screen, "goes to the next view, on a page to the next section"),
+    bind("Tab", A::Turn(1), W::Screen, "goes to the next view, on a page to the next section"),
     bind("/", A::Filter, W::Screen, "shows only guests with this in their name, or with cpu>50"),
     bind("s", A::Sort, W::Screen, "chooses the column that the table is sorted by"),
     bind("C", A::Columns, W::Screen, "chooses the columns of the table and their order"),
@@ -136,7 +136,7 @@ pub static KEYMAP: &[Binding] = &[
     bind("e", A::EngineLevel, W::Live, "turns tracing off and on"),
     bind("space p", A::Pause, W::Recorded, "plays or pauses"),
     bind("Right", A::Replay(R::Step(1)), W::Recorded, "goes one sample forward"),
-    bind("}", A::Replay(R::Mark { forward: true }), W::Recorded, "goes to the next new problem"),
+    bind("}", A::Replay(R::Mark(true)), W::Recorded, "goes to the next new problem"),
     bind("m", A::MarkTime, W::Screen, "marks time A to see the change since, then B, then neither"),
     bind("? h F1", A::Help, W::Always, "shows this help"),
     bind("q Ctrl-C", A::Quit, W::Always, "closes what is open, else quits; Ctrl-C always quits"),
@@ -147,27 +147,27 @@ pub static KEYMAP: &[Binding] = &[
     bind("Home", A::First, W::Always, "goes to the first row"),
     bind("End", A::Last, W::Always, "goes to the last row"),
     bind("Ctrl-Z", A::Suspend, W::Always, "suspends kvmtop; fg resumes it"),
-    bind("N", A::PrevProblem, W::Screen, "goes to the previous problem"),
+    bind("N", A::Problem(-1), W::Screen, "goes to the previous problem"),
     bind("I", A::Reverse, W::Screen, "reverses the order of the table"),
-    bind("Shift-Tab", A::PrevView, W::Screen, "goes to the previous view or section"),
+    bind("Shift-Tab", A::Turn(-1), W::Screen, "goes to the previous view or section"),
     bind("1", A::Show(V::Guests), W::Screen, "shows the list of guests"),
     bind("2", A::Show(V::Cpus), W::Screen, "shows the host's CPUs, and which threads run where"),
     bind("3", A::Show(V::Latency), W::Screen, "shows how long vCPUs wait for a CPU"),
     bind("4", A::Show(V::Storage), W::Screen, "shows disks, network interfaces and memory"),
     bind("5", A::Show(V::Sources), W::Screen, "shows what the host hides, and how to get it"),
-    bind(">", A::NextGuest, W::Screen, "selects the next guest"),
-    bind("<", A::PrevGuest, W::Screen, "selects the previous guest"),
+    bind(">", A::Guest(1), W::Screen, "selects the next guest"),
+    bind("<", A::Guest(-1), W::Screen, "selects the previous guest"),
     bind("S", A::SaveView, W::Screen, "writes the view as text, CSV or JSON"),
     bind("T", A::NextTheme, W::Screen, "takes the next theme: auto, dark, light, 16, mono"),
     bind("Left", A::Replay(R::Step(-1)), W::Recorded, "goes one sample back"),
-    bind("{", A::Replay(R::Mark { forward: false }), W::Recorded, "goes to the previous new problem"),
+    bind("{", A::Replay(R::Mark(false)), W::Recorded, "goes to the previous new problem"),
     bind("g", A::Goto, W::Recorded, "goes to a clock time (14:03, 14:03:22) or an offset (90s, 2h)"),
     bind("Shift-Right Ctrl-Right", A::Replay(R::Jump(60_000)), W::Recorded, "goes a minute forward"),
     bind("Shift-Left Ctrl-Left", A::Replay(R::Jump(-60_000)), W::Recorded, "goes a minute back"),
     bind("]", A::Replay(R::Faster), W::Recorded, "plays twice as fast, up to 64x"),
     bind("[", A::Replay(R::Slower), W::Recorded, "plays half as fast, down to 0.25x"),
-    bind("Ctrl-Home", A::Replay(R::End { last: false }), W::Recorded, "goes to the first sample"),
-    bind("Ctrl-End", A::Replay(R::End { last: true }), W::Recorded, "goes to the last sample"),
+    bind("Ctrl-Home", A::Replay(R::First), W::Recorded, "goes to the first sample"),
+    bind("Ctrl-End", A::Replay(R::Last), W::Recorded, "goes to the last sample"),
     bind("space", A::Toggle, W::Columns, "shows or hides the column"),
     bind("Shift-Up K", A::MoveUp, W::Columns, "moves the column left"),
     bind("Shift-Down J", A::MoveDown, W::Columns, "moves the column right"),
@@ -213,7 +213,7 @@ mod tests {
             assert_eq!(lookup(KeyEvent::new(KeyCode::Char('I'), mods), &state), Some(Action::Reverse));
         }
         for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
-            assert_eq!(lookup(KeyEvent::new(KeyCode::BackTab, mods), &state), Some(Action::PrevView));
+            assert_eq!(lookup(KeyEvent::new(KeyCode::BackTab, mods), &state), Some(Action::Turn(-1)));
         }
         assert_eq!(lookup(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::NONE), &state), None);
     }

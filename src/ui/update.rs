@@ -69,13 +69,10 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Quit => return vec![Effect::Quit],
         Action::Open => open(state),
         Action::Back => back(state),
-        Action::NextView => turn(state, 1),
-        Action::PrevView => turn(state, -1),
+        Action::Turn(by) => turn(state, by),
         Action::Show(view) => state.show(view),
-        Action::NextGuest => drop(next_guest(state, 1, |_| true)),
-        Action::PrevGuest => drop(next_guest(state, -1, |_| true)),
-        Action::NextProblem => next_problem(state, 1),
-        Action::PrevProblem => next_problem(state, -1),
+        Action::Guest(by) => drop(next_guest(state, by, |_| true)),
+        Action::Problem(by) => next_problem(state, by),
         Action::Copy | Action::Write => return hand_out(state, action == Action::Copy),
         Action::Filter => {
             let before = Box::new(state.list.filter.clone());

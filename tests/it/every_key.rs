@@ -111,10 +111,10 @@ fn scene(action: Action, when: When) -> &'static str {
         (Action::Show(view), _) if view.name() == "guests" => "3",
         (Action::Back, _) => "3",
         (Action::Replay(Replay::Step(..0) | Replay::Jump(..0)), _) => "}",
-        (Action::Replay(Replay::Mark { forward: false } | Replay::End { last: false }), _) => "}",
-        (Action::Replay(Replay::Step(_) | Replay::Jump(_) | Replay::Mark { .. } | Replay::End { .. }), _) => "{",
+        (Action::Replay(Replay::Mark(false) | Replay::First), _) => "}",
+        (Action::Replay(Replay::Step(_) | Replay::Jump(_) | Replay::Mark(_) | Replay::Last), _) => "{",
         // Problems come with time.
-        (Action::Copy | Action::Write | Action::PrevProblem, _) => "}n",
+        (Action::Copy | Action::Write | Action::Problem(-1), _) => "}n",
         (Action::Reverse, _) => "s\r",
         (Action::Reset, _) => "C\x1b[B ",
         (Action::MoveDown, When::Columns) => "C\x1b[B",

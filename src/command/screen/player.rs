@@ -122,9 +122,9 @@ impl<'a> Player<'a> {
                 if to == at { at.saturating_add_signed(if ms < 0 { -1 } else { 1 }) } else { to }
             }
             Replay::Seek(ms) => self.intervals.samples.index_from(ms),
-            Replay::End { last: true } => self.last(),
-            Replay::End { last: false } => 0,
-            Replay::Mark { forward } => {
+            Replay::Last => self.last(),
+            Replay::First => 0,
+            Replay::Mark(forward) => {
                 self.playing = false;
                 let Some(to) = self.marks.next(at, forward) else {
                     let side = if forward { "after" } else { "before" };
@@ -230,11 +230,11 @@ mod tests {
             Replay::Step(1),
             Replay::Step(-2),
             Replay::Jump(60_000),
-            Replay::End { last: true },
-            Replay::End { last: false },
+            Replay::Last,
+            Replay::First,
             Replay::Step(-1),
-            Replay::Mark { forward: true },
-            Replay::Mark { forward: true },
+            Replay::Mark(true),
+            Replay::Mark(true),
             Replay::Faster,
         ]);
         let at: Vec<usize> = ticks.iter().map(|(i, _)| *i).collect();

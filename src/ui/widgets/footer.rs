@@ -19,26 +19,26 @@ type Offer = (A, &'static str);
 
 const LIST: [Offer; 5] = [
     (A::Open, "open"),
-    (A::NextProblem, "next problem"),
+    (A::Problem(1), "next problem"),
     (A::Filter, "filter"),
     (A::Sort, "sort"),
-    (A::NextView, "view"),
+    (A::Turn(1), "view"),
 ];
 const PAGE: [Offer; 6] = [
     (A::Back, "back"),
-    (A::NextView, "section"),
-    (A::NextProblem, "next problem"),
+    (A::Turn(1), "section"),
+    (A::Problem(1), "next problem"),
     (A::Copy, "copy fix"),
-    (A::NextGuest, "guest"),
+    (A::Guest(1), "guest"),
     (A::Sort, "sort"),
 ];
-const VIEW: [Offer; 4] = [(A::Back, "guests"), (A::NextView, "view"), (A::Sort, "sort"), (A::Columns, "columns")];
+const VIEW: [Offer; 4] = [(A::Back, "guests"), (A::Turn(1), "view"), (A::Sort, "sort"), (A::Columns, "columns")];
 /// Those that act on a live host or on a recording.
 const OUTWARD: [Offer; 4] = [
     (A::Pause, "pause"),
     (A::Record, "record"),
     (A::Replay(R::Step(1)), "step"),
-    (A::Replay(R::Mark { forward: true }), "next mark"),
+    (A::Replay(R::Mark(true)), "next mark"),
 ];
 const END: [Offer; 2] = [(A::Help, "help"), (A::Quit, "quit")];
 const TEXT: [Offer; 3] = [(A::Down, "scroll"), (A::PageDown, "a page"), (A::Back, "close")];

@@ -75,7 +75,7 @@ fn same_however_reached(path: &Path) {
     assert_eq!(played.len(), n);
     assert!(played.iter().any(|(_, (findings, ..))| findings.iter().any(|f| f.lasting.is_some())));
     // Each step back is a jump.
-    let back: Vec<Replay> = std::iter::once(Replay::End { last: true }).chain(vec![Replay::Step(-1); n - 1]).collect();
+    let back: Vec<Replay> = std::iter::once(Replay::Last).chain(vec![Replay::Step(-1); n - 1]).collect();
     let stride = |by: i32| vec![Replay::Step(by.into()); n / by.unsigned_abs() as usize];
     let mut ways = vec![("back", on_screen(path, &back)), ("batch", printed(path, 0))];
     ways.extend([7, 60, 61].map(|by| ("fast", on_screen(path, &stride(by)))));
