@@ -38,7 +38,7 @@ pub enum StyleId {
 }
 
 /// How many colours the terminal shows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Palette {
     /// None, and neither bold nor reverse: a terminal that only writes.
     Plain,
@@ -47,27 +47,24 @@ pub enum Palette {
     /// The terminal's own sixteen.
     Sixteen,
     /// The 256 of xterm.
-    #[default]
     Xterm,
     /// Any colour, by red, green and blue.
     True,
 }
 
 /// The terminal's background.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     /// Dark.
-    #[default]
     Dark,
     /// Light.
     Light,
 }
 
 /// Which characters the terminal shows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charset {
     /// Those of Unicode.
-    #[default]
     Unicode,
     /// Those of code page 437, which every font of the Linux console has (`drivers/tty/vt/cp437.uni`).
     Console,
@@ -191,18 +188,13 @@ pub struct Theme {
 
 impl Default for Theme {
     fn default() -> Self {
-        Self::new(Palette::Xterm, false)
+        Self::new(Palette::Xterm, Tone::Dark, Charset::Unicode)
     }
 }
 
 impl Theme {
-    /// A theme for a dark terminal with these colours, in Unicode or ASCII.
-    pub fn new(palette: Palette, ascii: bool) -> Self {
-        Self::of(palette, Tone::Dark, if ascii { Charset::Ascii } else { Charset::Unicode })
-    }
-
     /// A theme with these colours, for this background, with these characters.
-    pub fn of(palette: Palette, tone: Tone, charset: Charset) -> Self {
+    pub fn new(palette: Palette, tone: Tone, charset: Charset) -> Self {
         let glyphs = match charset {
             Charset::Unicode => UNICODE,
             Charset::Console => CONSOLE,
@@ -298,7 +290,7 @@ mod tests {
 
     #[test]
     fn without_colour_no_style_sets_one() {
-        let theme = Theme::new(Palette::None, true);
+        let theme = Theme::new(Palette::None, Tone::Dark, Charset::Ascii);
         for role in [StyleId::Dim, StyleId::Guest, StyleId::Critical, StyleId::Warning, StyleId::Info, StyleId::Key] {
             assert_eq!(theme.style(role).fg, None);
         }
@@ -309,7 +301,7 @@ mod tests {
         let tones = [Tone::Dark, Tone::Light];
         let palettes = [Palette::Sixteen, Palette::Xterm, Palette::True];
         for (palette, tone) in palettes.into_iter().flat_map(|p| tones.map(|t| (p, t))) {
-            let theme = Theme::of(palette, tone, Charset::Unicode);
+            let theme = Theme::new(palette, tone, Charset::Unicode);
             let hues = [StyleId::Guest, StyleId::Usr, StyleId::Sys, StyleId::Wait].map(|r| theme.style(r).fg);
             for (i, a) in hues.iter().enumerate() {
                 assert!(hues[i + 1..].iter().all(|b| a != b));
@@ -347,7 +339,7 @@ mod tests {
 
     #[test]
     fn ascii_is_ascii() {
-        let g = Theme::new(Palette::None, true).glyphs;
+        let g = Theme::new(Palette::None, Tone::Dark, Charset::Ascii).glyphs;
         let all = g
             .bar
             .iter()

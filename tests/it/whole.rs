@@ -3,7 +3,7 @@
 use crossterm::event::KeyCode;
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, SessionSummary};
 use judge::lint;
-use kvmtop::ui::{AppState, Palette, ScreenSession, Theme, key, paint};
+use kvmtop::ui::{AppState, Charset, Palette, ScreenSession, Theme, Tone, key, paint};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use report::html::{TimelineBuilder, page};
@@ -87,7 +87,7 @@ fn compare(intervals: &Intervals) {
 fn draw(intervals: &Intervals, size: (u16, u16), keys: &[u8]) {
     let mut state = AppState::new(ScreenSession::default(), size);
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    let theme = Theme::new(Palette::None, false);
+    let theme = Theme::new(Palette::None, Tone::Dark, Charset::Unicode);
     let mut draw = |state: &AppState| {
         let drawn = terminal.draw(|frame| _ = paint(frame.buffer_mut(), state, &theme)).unwrap();
         drawn.buffer.content.iter().for_each(|cell| assert_plain(cell.symbol()));

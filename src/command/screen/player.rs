@@ -180,7 +180,7 @@ mod same_findings_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::{AppState, Palette, Theme, paint};
+    use crate::ui::{AppState, Charset, Palette, Theme, Tone, paint};
     use judge::analysis::{DomainFilter, Pipeline};
     use judge::lint;
     use ratatui::Terminal;
@@ -276,7 +276,7 @@ mod tests {
         let mut state = AppState::new(ui::ScreenSession::default(), (120, 40));
         state.absorb(Pipeline::default().next_or_first(sample).into());
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
-        let theme = Theme::new(Palette::None, false);
+        let theme = Theme::new(Palette::None, Tone::Dark, Charset::Unicode);
         terminal.draw(|frame| _ = paint(frame.buffer_mut(), &state, &theme)).unwrap();
         terminal.backend().to_string()
     }

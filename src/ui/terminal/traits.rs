@@ -57,7 +57,7 @@ pub fn theme(choice: ThemeChoice, (ascii, no_color): (bool, bool), env: &dyn Fn(
         _ => tone(set("COLORFGBG").as_deref()),
     };
     let charset = if ascii { Charset::Ascii } else { charset(&set) };
-    Theme::of(palette, tone, charset)
+    Theme::new(palette, tone, charset)
 }
 
 /// Colours by `TERM`, and by `COLORTERM`, in which terminals announce 24-bit colour
@@ -133,7 +133,7 @@ mod tests {
             ("TERM=xterm-256color LANG=en_US.UTF-8 NO_COLOR=", P::Xterm, T::Dark, C::Unicode),
             ("TERM=dumb NO_COLOR=1", P::Plain, T::Dark, C::Ascii),
         ] {
-            assert_eq!(by(ThemeChoice::Auto, vars), Theme::of(palette, tone, charset), "{vars}");
+            assert_eq!(by(ThemeChoice::Auto, vars), Theme::new(palette, tone, charset), "{vars}");
         }
     }
 
@@ -142,18 +142,18 @@ mod tests {
         use {Charset as C, Palette as P, Tone as T};
         let xterm = "TERM=xterm-256color LANG=C.UTF-8 COLORFGBG=0;15";
         for (choice, vars, theme) in [
-            (ThemeChoice::Dark, xterm, Theme::of(P::Xterm, T::Dark, C::Unicode)),
-            (ThemeChoice::Light, "TERM=xterm-256color LANG=C.UTF-8", Theme::of(P::Xterm, T::Light, C::Unicode)),
-            (ThemeChoice::Sixteen, xterm, Theme::of(P::Sixteen, T::Light, C::Unicode)),
-            (ThemeChoice::Mono, xterm, Theme::of(P::None, T::Light, C::Unicode)),
-            (ThemeChoice::Light, "TERM=vt100", Theme::of(P::None, T::Light, C::Ascii)),
-            (ThemeChoice::Mono, "TERM=dumb", Theme::of(P::Plain, T::Dark, C::Ascii)),
+            (ThemeChoice::Dark, xterm, Theme::new(P::Xterm, T::Dark, C::Unicode)),
+            (ThemeChoice::Light, "TERM=xterm-256color LANG=C.UTF-8", Theme::new(P::Xterm, T::Light, C::Unicode)),
+            (ThemeChoice::Sixteen, xterm, Theme::new(P::Sixteen, T::Light, C::Unicode)),
+            (ThemeChoice::Mono, xterm, Theme::new(P::None, T::Light, C::Unicode)),
+            (ThemeChoice::Light, "TERM=vt100", Theme::new(P::None, T::Light, C::Ascii)),
+            (ThemeChoice::Mono, "TERM=dumb", Theme::new(P::Plain, T::Dark, C::Ascii)),
         ] {
             assert_eq!(by(choice, vars), theme, "{choice:?} {vars}");
         }
         assert_eq!(
             super::theme(ThemeChoice::Auto, (true, true), &|_| Some("xterm-256color.utf-8".into())).glyphs,
-            Theme::new(P::None, true).glyphs
+            Theme::new(P::None, Tone::Dark, Charset::Ascii).glyphs
         );
     }
 

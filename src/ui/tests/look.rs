@@ -1,7 +1,6 @@
 //! Colours, characters, and the row that is selected.
 
 use super::*;
-use crate::ui::theme::{Charset, Tone};
 use crate::ui::views::ScreenView;
 use ratatui::style::{Color, Modifier};
 
@@ -19,7 +18,7 @@ fn drawn(keys: &str, theme: &Theme) -> Buffer {
 #[test]
 fn a_terminal_that_only_writes_gets_no_style() {
     for keys in SHOWN {
-        let buf = drawn(keys, &Theme::of(Palette::Plain, Tone::Dark, Charset::Ascii));
+        let buf = drawn(keys, &Theme::new(Palette::Plain, Tone::Dark, Charset::Ascii));
         let plain = ratatui::buffer::Cell::default().style();
         assert!(buf.content().iter().all(|cell| cell.style() == plain && cell.symbol().is_ascii()), "{keys}");
     }
@@ -28,7 +27,7 @@ fn a_terminal_that_only_writes_gets_no_style() {
 #[test]
 fn no_color_sets_no_colour_anywhere() {
     for keys in SHOWN {
-        for cell in drawn(keys, &Theme::new(Palette::None, false)).content() {
+        for cell in drawn(keys, &Theme::new(Palette::None, Tone::Dark, Charset::Unicode)).content() {
             assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset), "{keys}");
         }
     }
@@ -40,7 +39,7 @@ fn one_row_is_selected_and_can_be_read() {
     for palette in PALETTES {
         for tone in [Tone::Dark, Tone::Light] {
             for charset in [Charset::Unicode, Charset::Console, Charset::Ascii] {
-                let theme = Theme::of(palette, tone, charset);
+                let theme = Theme::new(palette, tone, charset);
                 for keys in ["", "<Down>", "<Enter><Down>", "4<Down>", "s<Down>", "C<Down>"] {
                     let buf = drawn(keys, &theme);
                     let ground = |cell: &ratatui::buffer::Cell| {

@@ -9,7 +9,7 @@ mod terminal;
 pub(in crate::ui) use super::export::lines as text;
 use super::render::paint;
 use super::state::{AppState, ScreenSession, ScreenSource, Tick};
-use super::theme::{Palette, Theme};
+use super::theme::{Charset, Palette, Theme, Tone};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use judge::lint::{self, Options, Report, RuleMemory};
 use judge::model::{Base, Model};
@@ -175,7 +175,7 @@ pub fn snapshot(name: &str, text: &str) {
 
 /// Draws with the usual theme and compares.
 pub fn shows(name: &str, state: &AppState) {
-    snapshot(name, &text(&draw(state, &Theme::new(Palette::Xterm, false))));
+    snapshot(name, &text(&draw(state, &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode))));
 }
 
 /// The model shown.

@@ -104,7 +104,10 @@ fn menus_and_help() {
 #[test]
 fn without_colour_and_in_ascii() {
     let state = busy(120, 40);
-    snapshot("ascii_first_120x40", &text(&draw(&state, &Theme::new(Palette::None, true))));
-    snapshot("styled_first_120x40", &styled(&draw(&state, &Theme::new(Palette::Xterm, false))));
-    snapshot("styled_no_color_80x24", &styled(&draw(&resized(&state, 80, 24), &Theme::new(Palette::None, false))));
+    snapshot("ascii_first_120x40", &text(&draw(&state, &Theme::new(Palette::None, Tone::Dark, Charset::Ascii))));
+    snapshot("styled_first_120x40", &styled(&draw(&state, &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode))));
+    snapshot(
+        "styled_no_color_80x24",
+        &styled(&draw(&resized(&state, 80, 24), &Theme::new(Palette::None, Tone::Dark, Charset::Unicode))),
+    );
 }

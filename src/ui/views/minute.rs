@@ -105,6 +105,7 @@ fn scale_end(max: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::ui::tests::{busy, draw, press, text};
+    use crate::ui::theme::{Charset, Palette, Tone};
     use judge::model::History;
 
     /// Four seconds: no exits known, none, half of the most, the most; the wait is never known.
@@ -135,7 +136,7 @@ mod tests {
         let state = state();
         assert_eq!(row(&state, "exits/s", &Theme::default()), format!("{}▁▄█ 0..4000", " ".repeat(57)));
         assert_eq!(row(&state, "wait %", &Theme::default()), format!("{} 0..-", " ".repeat(60)));
-        let ascii = Theme::new(crate::ui::theme::Palette::None, true);
+        let ascii = Theme::new(Palette::None, Tone::Dark, Charset::Ascii);
         assert_eq!(row(&state, "exits/s", &ascii), format!("{}_~# 0..4000", " ".repeat(57)));
     }
 
