@@ -1,7 +1,5 @@
 //! The running host: a collector that ticks.
 
-#[doc(hidden)]
-pub mod fuzzing;
 pub mod metadata;
 
 mod backoff;
@@ -19,6 +17,8 @@ pub use collector::{Collector, CollectorCommand, CollectorOptions};
 pub use host::prerequisites::{Prerequisite, prerequisites};
 pub use host::topology::read as topology;
 pub use metadata::libvirt_and_qmp::LibvirtAndQmp;
+#[doc(hidden)]
+pub use metadata::qmp::ask_all;
 pub use metadata::source::{GuestMetadata, WatchedGuest};
 pub use proc::discovery::vcpus;
 pub use proc::paths::SystemPaths;

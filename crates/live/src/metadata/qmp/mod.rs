@@ -47,8 +47,11 @@ pub(super) fn device_map(monitor: &mut QmpConversation) -> Result<DeviceMap, Str
     mtree::parse(&monitor.ask::<String>(&command)?).map_err(|e| e.to_string())
 }
 
-/// All questions to what may be a monitor, for fuzzing: the answers are read and forgotten.
-pub(crate) fn ask_all(stream: UnixStream) -> Result<(), String> {
+/// All questions to what may be a monitor, for `fuzz/readers.rs`: the answers are read and forgotten.
+///
+/// # Errors
+/// The sentence that stands for an answer.
+pub fn ask_all(stream: UnixStream) -> Result<(), String> {
     let monitor = &mut QmpConversation::begin(stream)?;
     device_map(monitor)?;
     devices::ask(monitor).map(drop)
