@@ -39,8 +39,6 @@ enum ProcessKind {
     Helper(i32),
     /// None of the others, so far.
     Other,
-    /// A kernel thread that works for no guest; that never changes.
-    Kernel,
 }
 
 /// A process and what the last look found.
@@ -142,7 +140,7 @@ impl Discovery {
             _ if Some(pid) == own => {}
             Some(s) if s.inode == inode => {
                 s.scan = scan;
-                if now_ns >= s.next_ns && s.kind != ProcessKind::Kernel {
+                if now_ns >= s.next_ns {
                     due.push((pid, inode, s.kind == ProcessKind::Guest));
                 }
             }
@@ -188,15 +186,10 @@ impl Discovery {
     /// Looks at a process that fires KVM's events if it is not known as a guest; returns whether it is one. If its
     /// files are not readable, its events are proof enough.
     pub(crate) fn look_at(&mut self, pid: i32, now_ns: u64) -> bool {
-        if let Some(s) = self.scanned.get(&pid)
-            && s.kind == ProcessKind::Guest
-        {
+        if self.scanned.get(&pid).is_some_and(|s| s.kind == ProcessKind::Guest) {
             return true;
         }
-        let is_guest = match KvmFiles::read(&self.paths, pid) {
-            Ok(files) => files.vm,
-            Err(e) => e == FileError::Denied,
-        };
+        let is_guest = KvmFiles::read(&self.paths, pid).map_or_else(|e| e == FileError::Denied, |files| files.vm);
         if is_guest && let Some(s) = self.scanned.get_mut(&pid) {
             s.kind = ProcessKind::Guest;
             s.next_ns = recheck(pid, now_ns);
@@ -210,7 +203,7 @@ impl Discovery {
             match s.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
-                ProcessKind::Other | ProcessKind::Kernel => {}
+                ProcessKind::Other => {}
             }
         }
         found.guests.sort_unstable();
@@ -246,7 +239,7 @@ impl Discovery {
             if let Some(owner) = owner(&comm) {
                 return Some((ProcessKind::Helper(owner), u64::MAX, None));
             }
-            return Some((if young { ProcessKind::Other } else { ProcessKind::Kernel }, now_ns, None));
+            return Some((ProcessKind::Other, if young { now_ns } else { u64::MAX }, None));
         }
         if stat.is_dead() {
             return Some((ProcessKind::Other, recheck(pid, now_ns), None));
