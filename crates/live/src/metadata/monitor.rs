@@ -126,13 +126,8 @@ impl GuestMonitor {
             let mut read = answer.ok();
             if let Some(read) = &read {
                 self.figures.backoff = Backoff::default();
-                self.figures.next = Some(
-                    now + if read.devices.jobs.as_deref().unwrap_or_default().is_empty() {
-                        FIGURES_PERIOD
-                    } else {
-                        JOB_PERIOD
-                    },
-                );
+                let has_job = read.devices.jobs.iter().flatten().next().is_some();
+                self.figures.next = Some(now + if has_job { JOB_PERIOD } else { FIGURES_PERIOD });
             }
             let before = self.last.as_ref().map(|last| &last.devices);
             self.activity = read.as_mut().map(|read| read.devices.since(before, &self.activity)).unwrap_or_default();

@@ -144,12 +144,9 @@ pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
 
 /// Decimal digits only.
 pub(crate) fn number(word: &[u8]) -> Option<u64> {
-    if word.is_empty() {
-        return None;
-    }
-    word.iter().try_fold(0_u64, |n, b| {
-        b.is_ascii_digit().then(|| n.checked_mul(10)?.checked_add(u64::from(b - b'0'))).flatten()
-    })
+    // The parser takes a plus sign.
+    word.first().filter(|first| first.is_ascii_digit())?;
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 #[cfg(test)]
