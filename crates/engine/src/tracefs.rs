@@ -14,7 +14,8 @@ const LOCKDOWN: &str = "kernel/security/lockdown";
 /// A mounted tracefs.
 #[derive(Debug, Clone)]
 pub struct Tracefs {
-    root: PathBuf,
+    /// Where it is mounted.
+    pub root: PathBuf,
     lockdown: PathBuf,
 }
 
@@ -57,11 +58,6 @@ impl Tracefs {
             }),
             Err(e) => Err(e),
         }
-    }
-
-    /// Where it is mounted.
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 
     /// Whether the running kernel has this event.
@@ -112,23 +108,17 @@ impl Tracefs {
     fn error(&self, path: &str, error: &std::io::Error) -> EngineError {
         let path = self.root.join(path);
         let path = path.display();
-        if error.kind() == ErrorKind::PermissionDenied && self.locked_down() {
+        if error.kind() != ErrorKind::PermissionDenied {
+            let fix = "`mount -t tracefs tracefs /sys/kernel/tracing`".into();
+            return EngineError { cause: format!("cannot read {path}: {error}"), fix };
+        }
+        if std::fs::read_to_string(&self.lockdown).is_ok_and(|text| text.contains("[confidentiality]")) {
             return EngineError {
                 cause: format!("kernel lockdown \"confidentiality\" closes {path}, so nothing can be traced"),
                 fix: "boot with lockdown=integrity, or use --engine none".into(),
             };
         }
-        if error.kind() == ErrorKind::PermissionDenied {
-            return EngineError { cause: format!("no permission to read {path}"), fix: rights::hint() };
-        }
-        EngineError {
-            cause: format!("cannot read {path}: {error}"),
-            fix: "`mount -t tracefs tracefs /sys/kernel/tracing`".into(),
-        }
-    }
-
-    fn locked_down(&self) -> bool {
-        std::fs::read_to_string(&self.lockdown).is_ok_and(|text| text.contains("[confidentiality]"))
+        EngineError { cause: format!("no permission to read {path}"), fix: rights::hint() }
     }
 }
 

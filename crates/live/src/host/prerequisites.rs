@@ -95,7 +95,7 @@ fn paranoid(paths: &SystemPaths, held: CapabilitySet) -> State {
 
 fn tracefs(paths: &SystemPaths) -> State {
     match Tracefs::open_in(&paths.sys) {
-        Ok(tracefs) => fine(format!("mounted on {}", tracefs.root().display())),
+        Ok(tracefs) => fine(format!("mounted on {}", tracefs.root.display())),
         Err(why) => wrong(why.cause, why.fix),
     }
 }
