@@ -1,7 +1,7 @@
 //! From the memory of a slot to a [`TracedThread`].
 
 use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE};
-use super::snapshot::{Extremes, IntervalExtremes, Longest};
+use super::snapshot::{Extremes, IntervalExtremes};
 use crate::events::{ThreadKey, TracedThread, task_name};
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
@@ -137,7 +137,7 @@ impl SlotDecoder<'_> {
         &self,
         cell: &RawAccess,
         histogram: &[AtomicU64; BUCKETS],
-        (extremes, longest): (Extremes, Longest),
+        (extremes, longest): (Extremes, Burst),
     ) -> Option<AccessCell> {
         if get(&cell.time.count) == 0 {
             return None;
@@ -150,7 +150,7 @@ impl SlotDecoder<'_> {
             direction: direction(key),
             time: timing(timed, &cell.time, extremes, histogram),
             faults: get(&cell.faults),
-            burst: self.parts.timed.then(|| Burst { count: longest.count.into(), ns: longest.ns }),
+            burst: self.parts.timed.then_some(longest),
         })
     }
 

@@ -102,11 +102,7 @@ impl InterruptTracer {
         let says_posted = Tracefs::open().is_ok_and(|tracefs| tracefs.has("kvm", POSTED));
         let is_on = |parameter: &str| std::fs::read(parameter).is_ok_and(|text| text.starts_with(b"Y"));
         choices.constants.insert("any_is_posted", u32::from(!says_posted && POSTS.into_iter().any(is_on)));
-        let classic = match number {
-            _ if IS_ARM64 => None,
-            Some(_) => None,
-            None => Some(Tracefs::open()?.format("kvm", ENTRY)?),
-        };
+        let classic = if IS_ARM64 || number.is_some() { None } else { Some(Tracefs::open()?.format("kvm", ENTRY)?) };
         let mut object = Object::prepare(object::INTERRUPTS, classic.as_slice(), &choices)?;
         let mut attached = Attached::default();
         match classic {

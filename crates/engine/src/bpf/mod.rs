@@ -115,10 +115,7 @@ impl Engine for BpfEngine {
 
     fn read(&mut self) -> Reading {
         let mut reading = self.running.as_mut().map(Running::read).unwrap_or_default();
-        self.fires = match reading.fires_kvm_exit {
-            Some(true) => Some(true),
-            other => self.fires.or(other),
-        };
+        self.fires = self.fires.max(reading.fires_kvm_exit);
         reading.fires_kvm_exit = self.fires;
         if let Some(events) = &self.kvm_events {
             reading.kvm_events = events.read();

@@ -11,6 +11,7 @@
 
 use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot};
 use super::sys::Mapping;
+use sample::Burst;
 use std::io;
 use std::mem::offset_of;
 use std::ops::Range;
@@ -41,18 +42,11 @@ pub(super) struct Extremes {
     pub max: u64,
 }
 
-/// The longest run of accesses of an interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Longest {
-    pub count: u32,
-    pub ns: u64,
-}
-
 /// The extremes of each cell of a slot within one interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IntervalExtremes {
     pub exits: [Extremes; EXITS],
-    pub accesses: [(Extremes, Longest); ACCESSES],
+    pub accesses: [(Extremes, Burst); ACCESSES],
     pub wakeups: Extremes,
     pub preempted: Extremes,
 }
@@ -61,7 +55,7 @@ impl Default for IntervalExtremes {
     fn default() -> Self {
         Self {
             exits: [Extremes::default(); EXITS],
-            accesses: [(Extremes::default(), Longest::default()); ACCESSES],
+            accesses: [(Extremes::default(), Burst::default()); ACCESSES],
             wakeups: Extremes::default(),
             preempted: Extremes::default(),
         }
@@ -193,9 +187,9 @@ impl IntervalExtremes {
         let accesses = self.accesses.iter_mut().zip(&slot.accesses).enumerate();
         for (_, ((all, longest), cell)) in accesses.filter(|(i, _)| used >> i & 1 != 0) {
             all.add(&cell.time, epoch);
-            let count = cell.longest[odd].load(Relaxed);
+            let count = cell.longest[odd].load(Relaxed).into();
             if cell.time.epoch[odd].load(Relaxed) == epoch && count > longest.count {
-                *longest = Longest { count, ns: cell.longest_ns[odd].load(Relaxed) };
+                *longest = Burst { count, ns: cell.longest_ns[odd].load(Relaxed) };
             }
         }
         self.wakeups.add(&slot.wakeup, epoch);
