@@ -105,12 +105,12 @@ fn is_utf16(bytes: &[u8]) -> bool {
     pairs.len() >= 8 && ascii * 10 >= pairs.len() * 9
 }
 
-/// Whether a text has a mark of quotations: it is one such line, or at least two lines have one.
+/// Whether a text has a mark of quotations: all lines but fences have one, or at least two.
 fn is_quoted(text: &str, mark: char) -> bool {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     // The `>` that ends an element can be alone on a line.
     let quoted = lines().filter(|line| quoted(line, mark).is_some_and(|inner| !inner.is_empty())).count();
-    quoted > 1 || quoted == 1 && lines().count() == 1
+    quoted > 1 || quoted == 1 && lines().all(|line| is_fence(line) || self::quoted(line, mark).is_some())
 }
 
 /// A line without one mark. Tables, trees and emphasis have bars and stars too; a frame has bars at both ends.
@@ -156,6 +156,7 @@ mod tests {
         for (pasted, plain_text) in [
             ("hi\n> a\n>> b\nmine\nmine\nmine", "hi\na\nb\nmine\nmine\nmine"),
             ("> only\n", "only\n"),
+            ("```\n> only\n>\n```\n", "\nonly\n\n\n"),
             ("x\n```txt\ncores: 4\n```\n", "x\n\ncores: 4\n\n"),
             ("> ```\n> cores: 4\n", "\ncores: 4\n"),
             ("{code:java}\na\n{code}\n", "\na\n\n"),

@@ -261,7 +261,8 @@ fn domain_xmls(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), S
             }
         };
         // What the commands around a part are about is the guest that it configures.
-        let name = virsh_text::only_name(file.text).filter(|_| fragment && xml.name.is_none() && parts.len() == 1);
+        let is_nameless = fragment && xml.name.is_none() && parts.len() == 1;
+        let name = is_nameless.then(|| virsh_text::only_name(file.text)).flatten();
         let printed = VirshDomain { name, ..VirshDomain::default() };
         let (xml, id) = (Some((Arc::new(xml), text)), running_id(part));
         gathered.descriptions.push(Description { xml, fragment, id, printed, ..file.description() });

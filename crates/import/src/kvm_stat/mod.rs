@@ -187,6 +187,9 @@ fn rows_not_shown(table: &PrintedTable) -> Option<Timing> {
     (count > 0).then_some(Timing { count, total_ns, ..Timing::default() })
 }
 
+/// Two frames as far apart as this, seconds, are neighbours.
+const SHORT_STEP_S: f64 = 10.0;
+
 /// The seconds that the tables cover, by the clocks of `live`.
 fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<f64> {
     let mut groups: BTreeMap<(Option<Space>, Option<u32>), Vec<&PrintedTable>> = BTreeMap::new();
@@ -205,11 +208,12 @@ fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<
         );
         return Some(1.0);
     }
-    // A text may quote a few of many frames. Each is an interval of its own, as long as steps that agree, else 1 s.
+    // A text may quote a few of many frames. Each is an interval of its own, as long as steps that agree or are short,
+    // else 1 s.
     let steps = || clocks.windows(2).map(|w| (w[1] - w[0]).rem_euclid(86_400.0)).filter(|s| *s > 0.0);
     let shortest = steps().reduce(f64::min)?;
     let (sum, alike) = steps().filter(|s| *s <= 1.2 * shortest).fold((0.0, 0), |(sum, n), s| (sum + s, n + 1));
-    let frame = if alike > 1 || shortest <= 1.2 { sum / f64::from(alike) } else { 1.0 };
+    let frame = if alike > 1 || shortest <= SHORT_STEP_S { sum / f64::from(alike) } else { 1.0 };
     Some(frame * frames as f64)
 }
 

@@ -236,6 +236,7 @@ fn frames_of_live_add_up_and_tell_their_time() {
         guest_counters(&find_tables(&text))[&Some("4711".into())].seconds
     };
     assert_eq!(seconds(&["10:00:00", "17:00:00"]), Some(2.0));
+    assert_eq!(seconds(&["10:00:00", "10:00:02"]), Some(4.0));
     assert_eq!(seconds(&["10:00:00", "10:00:05", "10:00:15", "10:00:20"]), Some(20.0));
     // Without clocks nothing states the time.
     let bare = REPORT.repeat(2);

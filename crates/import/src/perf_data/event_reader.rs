@@ -60,6 +60,8 @@ pub(super) struct EventReader {
     pub samples: u64,
     /// Records that could not be read.
     pub broken: u64,
+    /// Lost events by records of losses, and by those that perf adds at the end (Linux 6.0) and that count them again.
+    lost: [u64; 2],
     waiting: Vec<BatchItem>,
     /// Events in order of time, before all that wait.
     ready: VecDeque<BatchItem>,
@@ -88,6 +90,7 @@ impl EventReader {
             comms: HashMap::default(),
             samples: 0,
             broken: 0,
+            lost: [0; 2],
             waiting: Vec::new(),
             ready: VecDeque::new(),
             settled: 0,
@@ -179,12 +182,17 @@ impl EventReader {
                 }
                 None
             }
-            Ok(EventRecord::Lost(lost)) => Some(lost.count),
-            _ if kind == RecordType::LOST_SAMPLES => PartReader(body).u64(),
+            Ok(EventRecord::Lost(lost)) => Some((0, lost.count)),
+            _ if kind == RecordType::LOST_SAMPLES => PartReader(body).u64().map(|count| (1, count)),
             _ => None,
         };
         let time = record.timestamp().unwrap_or(self.latest);
-        self.waiting.extend(lost.map(|lost| BatchItem { time, lost, ..BatchItem::default() }));
+        if let Some((account, count)) = lost {
+            let known = self.lost[0].max(self.lost[1]);
+            self.lost[account] = self.lost[account].saturating_add(count);
+            let lost = self.lost[account].saturating_sub(known);
+            self.waiting.push(BatchItem { time, lost, ..BatchItem::default() });
+        }
     }
 
     /// Hands out all events up to this time.
