@@ -213,9 +213,12 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
 
 /// Threads of a text that were on a CPU outside of their affinity. On a live host both are read at different times.
 fn stray(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let online = &ctx.map().all;
     let outside = |t: &ThreadModel| {
         let (vcpu, cpu, cpus) = (t.index?, t.place.cpu?, t.place.affinity.as_deref()?);
-        (!cpus.contains(cpu)).then(|| format!("vCPU {vcpu} was on CPU {cpu} and may run on {cpus} only"))
+        // With none of them online it runs where it can, and the pins are the finding.
+        let is_stray = !cpus.contains(cpu) && (online.is_empty() || cpus.intersects(online));
+        is_stray.then(|| format!("vCPU {vcpu} was on CPU {cpu} and may run on CPU {cpus} only"))
     };
     let strays: Vec<String> = guest.domain.vcpus().filter_map(outside).take(MAX_LINES).collect();
     if !strays.is_empty() && ctx.model.host.cpus.is_empty() {
