@@ -163,7 +163,7 @@ fn is_of_another_time(domain: &Description) -> bool {
 /// Leaves out a table of the host's CPUs that ends before the CPUs that guests are pinned to: it was cut, or is of
 /// another host.
 fn leave_cut_topology_out(domains: &[Description], gathered: &mut Gathered) {
-    let last = gathered.cpus.topology.cpus.iter().map(|entry| entry.cpu).max();
+    let last = gathered.cpus.topology.cpus.iter().map(|entry| entry.cpu).chain(gathered.cpus.offline.iter()).max();
     let pinned = domains.iter().flat_map(|domain| domain.pins().values()).filter_map(|cpus| cpus.iter().last()).max();
     if let Some((last, pinned)) = last.zip(pinned).filter(|(last, pinned)| gathered.cpus.is_uncounted && pinned > last)
     {

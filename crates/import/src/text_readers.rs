@@ -306,6 +306,7 @@ fn topology(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), Stri
         known.params.entry(name).or_insert(value);
     }
     known.efficiency = known.efficiency.union(&found.efficiency);
+    known.offline = known.offline.union(&found.offline);
     Ok(())
 }
 
@@ -388,9 +389,9 @@ fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
         let named = lines.filter_map(|line| Some((listed_process(line), cmdline::parse_text(line).ok()?)));
         named.filter(|(_, command)| command.name.is_some()).collect()
     };
-    // A line that goes on in the next one is no row of a list.
-    let is_row = |line: &str| !line.trim_end().ends_with('\\');
-    let listed = named(&text.lines().filter(|line| is_row(line)).collect::<Vec<_>>().join("\n"));
+    // Rows of a list do not go on in the next line.
+    let goes_on = |line: &str| line.contains("-name") && line.trim_end().ends_with('\\') && is_program(&line);
+    let listed = if text.lines().any(goes_on) { Vec::new() } else { named(text) };
     if listed.len() > 1 || listed.iter().any(|(pid, _)| pid.is_some()) {
         return Ok(listed);
     }

@@ -405,7 +405,7 @@ fn a_fix_is_copied_or_written_under_a_safe_name() {
 }
 
 #[test]
-fn enter_and_a_click_open_pages_and_problems() {
+fn enter_opens_pages_and_problems() {
     let mut s = busy(120, 40);
     press(&mut s, "<Enter>");
     assert_eq!(s.view, ScreenView::Page);

@@ -188,7 +188,7 @@ fn rows_not_shown(table: &PrintedTable) -> Option<Timing> {
 }
 
 /// Two frames as far apart as this, seconds, are neighbours.
-const SHORT_STEP_S: f64 = 10.0;
+const SHORT_STEP_S: f64 = 3.0;
 
 /// The seconds that the tables cover, by the clocks of `live`.
 fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<f64> {

@@ -121,6 +121,7 @@ static CITED_TAG: Pattern = Pattern::new("`</?[A-Za-z]+(?: [^`<>/]*)?>`");
 /// cite. Lines keep their numbers.
 pub fn own_text(text: &str) -> Cow<'_, str> {
     let text = CITED_TAG.regex().map_or(Cow::Borrowed(text), |tag| tag.replace_all(text, ""));
+    let text = if text.contains(" ...>") { text.replace(" ...>", "><!-- ... -->").into() } else { text };
     ["capabilities", "domainCapabilities"].into_iter().fold(text, |text, name| {
         let Some(part) = slice(&text, name) else { return text };
         let end = DOMAIN_BEGINS.regex().and_then(|begins| Some(begins.find(part)?.start()));
@@ -446,6 +447,12 @@ mod tests {
         assert_eq!((xml.domain_type.as_deref(), xml.iothreads, xml.vcpus), (Some("kvm"), 1, Some(2)));
         let (xml, _) = read("<domain><vcpu>4</vcpu><title>a & b</title></domain>\n");
         assert_eq!((xml.vcpus, xml.is_whole()), (Some(4), true));
+    }
+
+    #[test]
+    fn attributes_that_are_left_out_are_no_damage() {
+        let xml = parse(&own_text("<domain type='kvm' ...>\n<vcpu>14</vcpu>\n</domain>")).unwrap();
+        assert_eq!((xml.vcpus, xml.domain_type.as_deref()), (Some(14), Some("kvm")));
     }
 
     #[test]

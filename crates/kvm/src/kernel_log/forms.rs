@@ -117,12 +117,7 @@ macro_rules! msr_access {
 /// An error that came back when `/dev/kvm` was opened.
 macro_rules! kvm_device {
     ($error:literal) => {
-        concat!(
-            "(?:could not access kvm kernel module|failed to initialize kvm|/dev/kvm|ioctl.kvm_create_vm. failed)",
-            "[^/]*: (?:[0-9]+ )?(?:",
-            $error,
-            ")"
-        )
+        concat!("(?:could not access kvm kernel module|failed to initialize kvm|/dev/kvm)[^/]*: (?:", $error, ")")
     };
 }
 
@@ -270,7 +265,10 @@ static FORMS: [Form; 79] = [
     form(
         NoKvm,
         Guest,
-        concat!(kvm_device!("device or resource busy"), "|kvm: enabling virtualization on cpu.* failed"),
+        concat!(
+            kvm_device!("device or resource busy"),
+            r"|ioctl\(kvm_create_vm\) failed: 16 |kvm: enabling virtualization on cpu.* failed"
+        ),
     )
     .coded(BUSY),
     form(NoKvm, Guest, kvm_device!("permission denied|operation not permitted")).coded(DENIED),
@@ -309,10 +307,10 @@ static FORMS: [Form; 79] = [
         StartFailed,
         Guest,
         "process exited while connecting to monitor|cannot set up guest memory|kvm_init_vcpu failed|\
-         kvm_init_vcpu: kvm_get_vcpu failed|unable to map backing store for guest ram|\
+         kvm_init_vcpu: kvm_[a-z_]* failed|unable to map backing store for guest ram|\
          start failed: qemu (?:exited|failed)|the vm start process failed|\
          could not access.*kvm kernel module|failed to initialize kvm|cannot set cpu affinity on process|\
-         kernel doesn't allow setting hyperv|hyper-v.*(?: is not supported by kernel| requires hyper-v)|\
+         kernel doesn't allow setting hyperv|(?:hyper-v|evmcs).*(?: is not supported by kernel| requires hyper-v)|\
          group [0-9]+ is not viable|process exited prior to exec|cannot limit locked memory",
     ),
     // `vfio_pin_pages_remote: RLIMIT_MEMLOCK (4193574912) exceeded`

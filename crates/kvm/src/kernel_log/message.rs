@@ -87,9 +87,9 @@ const MAX_PIECES: usize = 4;
 static BEGINNING: Pattern =
     Pattern::new(r"(?i-u)^(?:kvm|qemu|svm:|vmx:|\*\*\*|error:|[0-9]{2,4}[-/:][0-9]{2}[-/:]|[a-z0-9]+(?:_[a-z0-9]+)+:)");
 /// A program's message without a stamp.
-static OF_PROGRAM: Pattern = Pattern::new(r"^(?:kvm(?: \[[0-9]+\])?|qemu[^ :]*|error|libvirt): ");
-/// The rest of a sentence that was cut: it begins in lower case, with a figure, within quotes or with a register.
-static REST: Pattern = Pattern::new("^(?:[a-z0-9`'\"(]|MSR_)");
+static OF_PROGRAM: Pattern = Pattern::new("^(?:kvm|qemu[^ :]*|error|libvirt): ");
+/// The rest of a sentence that was cut: it begins in lower case, with a figure or within quotes.
+static REST: Pattern = Pattern::new("^[a-z0-9`'\"(]");
 
 /// Calls `put` with each line of a text, with the pieces of lines joined that mail, a post or a terminal wrapped: in a
 /// log whose lines begin with a stamp, a line without one continues the previous line; elsewhere one that is indented
@@ -120,5 +120,9 @@ fn continues(previous: &str, line: &str) -> bool {
     let lower = next.text.to_ascii_lowercase();
     let is_rest =
         is_long && REST.is_match(next.text) && ![&PROSE, &HARMLESS].iter().any(|pattern| pattern.is_match(&lower));
+    // `kvm_set_msr_common:` and its register.
+    if previous.ends_with("_msr_common:") {
+        return next.text.starts_with("MSR_");
+    }
     (before.stamped || OF_PROGRAM.is_match(before.text)) && (is_indented || is_rest)
 }

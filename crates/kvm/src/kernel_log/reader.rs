@@ -258,12 +258,15 @@ impl LogReader {
         let is_said = std::mem::take(&mut self.said_why);
         let (guest, complaints) = (self.guest.take(), std::mem::take(&mut self.complaints));
         let before = end.as_ref().map(|end| end.kind);
+        let is_by_unknown = end.as_ref().is_some_and(|end| end.text.contains("(<unknown process>)"));
         // After a guest has shut down, libvirt ends its QEMU by a signal; "destroyed" is `virsh destroy`, whoever QEMU
         // took the signal's sender for (`qemuProcessStop` in libvirt's src/qemu/qemu_process.c). libvirt also ends a
         // QEMU that it could not set up by a signal.
         let kind = match (reason, before) {
             ("failed" | "crashed", None) if is_said => return,
             ("crashed", _) => LogKind::Killed,
+            // Who sent it may have been out of QEMU's sight, as libvirtd is under SELinux.
+            ("shutdown", Some(LogKind::Killed)) if is_by_unknown => LogKind::Terminated,
             ("destroyed", Some(_)) if end.as_ref().is_some_and(|end| end.data.is_some()) => LogKind::Terminated,
             ("failed", None | Some(LogKind::Terminated)) => LogKind::StartFailed,
             (_, Some(kind)) if kind != LogKind::Terminated || reason == "destroyed" => kind,
@@ -275,7 +278,8 @@ impl LogReader {
             }
             Some(end) => end,
             None => {
-                let said = complaints.into_iter().filter(|_| kind == LogKind::Killed).chain([line.text]);
+                let said = complaints.into_iter().filter(|said| kind == LogKind::Killed && *said != line.text);
+                let said = said.chain([line.text.clone()]);
                 let text = sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT);
                 LogLine { kind, text, guest, ..line }
             }

@@ -215,6 +215,10 @@ fn wrapped_lines_are_joined() {
     assert_eq!(kinds(lockup), [(LogKind::Lockup, Some(2698), Some(4), Some(22))]);
     let register = one("kvm [8]: vcpu1, guest rIP: 0xfffff800 kvm_set_msr_common:\nMSR_IA32_DEBUGCTLMSR 0x1, nop\n");
     assert_eq!((register.msr, register.kind), (Some(0x1d9), LogKind::IgnoredMsr));
+    // `dmesg -t`
+    let two = "kvm [8]: vcpu0, guest rIP: 0xfffff800 unhandled rdmsr: 0x34 data 0x0\nwatchdog: BUG: soft lockup - CPU#3 \
+        stuck for 22s! [CPU 0/KVM:8]\n";
+    assert_eq!(kinds(two).iter().map(|kind| kind.0).collect::<Vec<_>>(), [LogKind::UnhandledMsr, LogKind::Lockup]);
     // A program's message without a stamp, indented or cut.
     for wrapped in [
         "kvm: ../target/i386/kvm/kvm.c:3888: kvm_buf_set_msrs:\n     Assertion `ret == cpu->nmsrs' failed.\n",
@@ -420,7 +424,7 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
     assert_eq!(signal("/usr/sbin/libvirtd", "crashed"), web(LogKind::Killed, Some(15)));
     assert_eq!(signal("/usr/sbin/virtqemud", "failed"), web(LogKind::StartFailed, Some(15)));
     assert_eq!(signal("<unknown process>", "destroyed"), web(LogKind::Terminated, Some(15)), "virsh destroy");
-    assert_eq!(signal("<unknown process>", "shutdown"), web(LogKind::Killed, Some(15)));
+    assert_eq!(signal("<unknown process>", "shutdown"), web(LogKind::Terminated, Some(15)));
     let cut = |who: &str| ended(&format!("qemu-system-x86_64: terminating on signal 15 from pid 1234 ({who})\n"));
     assert_eq!(cut("/usr/sbin/libvirtd"), web(LogKind::Other, Some(15)), "why is not in the log");
     assert_eq!(cut("/lib/systemd/systemd"), web(LogKind::Terminated, Some(15)));

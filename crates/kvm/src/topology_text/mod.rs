@@ -138,8 +138,7 @@ pub fn parse(text: &str) -> Result<TopologyText> {
     let rows = found.topology.cpus.len();
     numactl(text, &mut found);
     lscpu::summary(text, &mut found);
-    let is_counted =
-        known > 0 || found.topology.cpus.len() > rows || found.threads_per_core.is_some() || !found.offline.is_empty();
+    let is_counted = known > 0 || found.topology.cpus.len() > rows || found.threads_per_core.is_some();
     found.is_uncounted = rows > 0 && !is_counted;
     siblings(text, &mut found);
     kernel_cmdline(text, &mut found);

@@ -4,6 +4,7 @@ use crate::lint::fixes::shell::unit_argument;
 use crate::lint::prelude::*;
 use crate::model::CpuShare;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// The most distinct sets that are compared.
 const MAX_SETS: usize = 512;
@@ -176,7 +177,10 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     verdicts.find(Finding { target, cost: Some(time), marks, ..found });
 }
 
-/// A quota of the configuration, where nothing tells whether it ran out.
+/// How close the CPU time that a waiting vCPU got is to its quota, parts of that.
+const AS_QUOTA: RangeInclusive<f64> = 0.7..=1.2;
+
+/// A quota of the configuration, where no counter tells whether it ran out.
 fn configured_quota(guest: &GuestContext<'_>) -> Option<Finding> {
     let xml = &guest.domain.facts.xml.as_ref()?.value;
     let percent = |(quota, period): (u64, u64)| 100.0 * quota as f64 / period as f64;
@@ -186,10 +190,18 @@ fn configured_quota(guest: &GuestContext<'_>) -> Option<Finding> {
         [of_vcpu, of_all].into_iter().filter_map(|(who, group, quota, cpus)| Some((who, group, quota?, cpus?)));
     let mut low = limits.filter(|(.., quota, cpus)| percent(*quota) < 100.0 * f64::from(*cpus));
     let (who, group, (quota, period), _) = low.next()?;
-    let percent = figure(percent((quota, period)));
-    let evidence = vec![format!("{who} may use {percent} % of a CPU: quota {quota} of {period} us, by its XML")];
-    let fix = vec![lift(guest, group)];
-    Some(Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(QUOTA_SET))
+    let allowed = percent((quota, period));
+    let limit = format!("{who} may use {} % of a CPU: quota {quota} of {period} us, by its XML", figure(allowed));
+    // A vCPU that always wants to run gets what its quota allows, and waits for the rest.
+    let vcpus = guest.domain.since_start.iter().filter(|_| group == "vcpu0").flat_map(|totals| &totals.vcpus);
+    let stopped = vcpus.filter_map(|vcpu| Some((vcpu.vcpu, 100.0 - vcpu.wait_percent?)));
+    let mut stopped = stopped.filter(|(_, share)| AS_QUOTA.contains(&(share / allowed)));
+    let ran = stopped.next().map(|(vcpu, share)| {
+        format!("vcpu {vcpu} ran {} % of the time it wanted a CPU since its start, as the quota allows", figure(share))
+    });
+    let severity = if ran.is_some() { Severity::Warning } else { Severity::Info };
+    let evidence = ran.into_iter().chain([limit]).collect();
+    Some(Finding::new(severity, Confidence::High, evidence, vec![lift(guest, group)]).saying(QUOTA_SET))
 }
 
 /// Removes a group's quota.

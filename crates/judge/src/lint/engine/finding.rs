@@ -370,9 +370,16 @@ const UNKNOWN_COST: f64 = 2.0;
 /// On a running host, findings whose costs lie between the same two of these keep their order.
 const COST_STEPS: [f64; 4] = [UNKNOWN_COST, 10.0, 30.0, 100.0];
 
+/// The cost of a wait that is known by totals since the guest's start alone.
+const PAST_WAIT_COST: f64 = 10.0;
+
 /// The cost by which a finding has its place. MSRs that KVM lacks cost nothing, however often a guest asks.
 fn assumed_cost(f: &Finding) -> f64 {
-    f.cost.unwrap_or(if f.rule == RuleId::UnhandledMsr { 0.0 } else { UNKNOWN_COST })
+    f.cost.unwrap_or(match f.rule {
+        RuleId::UnhandledMsr => 0.0,
+        _ if f.covers(RuleId::VcpuWait) => PAST_WAIT_COST,
+        _ => UNKNOWN_COST,
+    })
 }
 
 /// The order of a list of findings: worst first, then most costly, then most certain; a stable order among equals.

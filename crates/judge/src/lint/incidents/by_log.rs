@@ -4,7 +4,6 @@ use super::signs::of_line;
 use super::texts;
 use super::{ByGuest, Counts, no_kvm_cause};
 use crate::lint::prelude::*;
-use crate::model::drive_files;
 use kvm::kernel_log::{LogKind, LogLine};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -69,10 +68,10 @@ pub(super) fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all
         if let Some(cause) = first.data.and_then(|code| code_text(first.kind, code)) {
             text = text + "; " + cause;
         }
-        if *incident == texts::START_IN_USE
-            && let Some(sharers) = owner.and_then(|owner| sharers(ctx, owner))
+        if first.text.contains("\" lock")
+            && let Some(sharer) = owner.and_then(|owner| sharer(ctx, owner))
         {
-            text = text + "; " + &sharers;
+            text = text + "; " + &sharer;
         }
         let events = all.entry(owner).or_default();
         events.all.push((severity, incident, text));
@@ -84,13 +83,18 @@ pub(super) fn add_log_lines(ctx: &Context<'_>, rule: RuleId, counts: Counts, all
     }
 }
 
-/// The other guests that have a disk image of this one.
-fn sharers(ctx: &Context<'_>, owner: usize) -> Option<String> {
-    let files = |at: usize| drive_files(&ctx.guests[at].domain.facts);
-    let shared = |at: usize| files(at).into_iter().find(|file| !file.is_empty() && files(owner).contains(file));
-    let others = (0..ctx.guests.len()).filter(|at| *at != owner);
-    let (other, file) = others.filter_map(|at| Some((at, shared(at)?))).next()?;
-    Some(format!("{} has the image {file} as well", ctx.guests[other].name()))
+/// Another guest whose XML has a disk image of this one.
+fn sharer(ctx: &Context<'_>, owner: usize) -> Option<String> {
+    let images = |at: usize| {
+        let xml = ctx.guests.get(at).and_then(|guest| guest.domain.facts.xml_text.as_deref()).unwrap_or_default();
+        let paths = xml.split("<source file=").skip(1).filter_map(|path| path.get(1..)?.split(['\'', '"']).next());
+        paths.filter(|path| !path.ends_with(".iso")).collect::<Vec<_>>()
+    };
+    let own = images(owner);
+    let shared = |at: usize| images(at).into_iter().find(|path| own.contains(path));
+    let mut others = (0..ctx.guests.len()).filter(|at| *at != owner);
+    let (name, path) = others.find_map(|at| Some((ctx.guests.get(at)?.name(), shared(at)?)))?;
+    Some(format!("{name} has the image {path} as well"))
 }
 
 /// The kinds of lines whose process is a guest's, not a thread.

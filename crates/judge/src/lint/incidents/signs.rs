@@ -75,6 +75,7 @@ const NO_ANSWER: &[&str] = &["completion-wait", "inv_timeout", "invalidation tim
 
 /// All signs; the first that fits a line counts, so the exact ones of a kind come first.
 static SIGNS: &[Sign] = &[
+    naming(&["validity intercept"], LogKind::EntryFailed, AbnormalExit, (Critical, &texts::VALIDITY)),
     sign(LogKind::EntryFailed, &[], AbnormalExit, (Critical, &texts::ENTRY_FAILED)),
     sign(LogKind::TripleFault, &[], AbnormalExit, (Warning, &texts::TRIPLE_FAULT)),
     sign(LogKind::SplitLock, &[], AbnormalExit, (Warning, &texts::BUS_LOCKS)),
@@ -88,7 +89,7 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::MachineCheck, &[], AbnormalExit, (Critical, &texts::MACHINE_CHECK)),
     naming(UNREADABLE, LogKind::StartFailed, DiskErrors, (Warning, &texts::DISK_DEVICE)),
     sign(LogKind::StartFailed, &[INCOMING_MIGRATION], HostErrors, (Warning, &texts::NOT_TAKEN_OVER)),
-    start(&["hyperv", "hyper-v", "requested feature", "cpu model", "host doesn't support"], &texts::START_CPU),
+    start(&["hyperv", "hyper-v", "evmcs", "requested feature", "cpu model", "host doesn't support"], &texts::START_CPU),
     start(
         &["rlimit_memlock", "locked memory", "vfio_map_dma failed: cannot allocate", "vfio_map_dma: -12"],
         &texts::START_MEMLOCK,
@@ -103,7 +104,10 @@ static SIGNS: &[Sign] = &[
     // Of kernels alone, which need it at once.
     naming(&["kvm_create_vm", "initialize kvm: cannot allocate"], LogKind::StartFailed, HostMemoryPressure, PIECES),
     naming(&["cannot allocate memory", "out of memory"], LogKind::StartFailed, HostMemoryPressure, NO_MEMORY),
-    start(&["o_direct", "could not open*invalid argument"], &texts::START_DIRECT_IO),
+    start(
+        &["o_direct", "-drive*could not open*invalid argument", "-blockdev*could not open*invalid argument"],
+        &texts::START_DIRECT_IO,
+    ),
     start(
         &["no such file", "no such device", "could not open", "network not", "not active", "bridge helper"],
         &texts::START_MISSING,
@@ -111,7 +115,7 @@ static SIGNS: &[Sign] = &[
     start(&["start failed: qemu failed: got timeout"], &texts::START_SLOW),
     start(&["start failed: qemu "], &texts::START_UNSAID),
     sign(LogKind::StartFailed, &[], HostErrors, (Warning, &texts::START_FAILED)),
-    naming(&["warning:"], LogKind::KernelBug, HostErrors, (Info, &texts::KERNEL_BUG)),
+    naming(&["warning:"], LogKind::KernelBug, HostErrors, (Info, &texts::KERNEL_WARNING)),
     sign(LogKind::KernelBug, &[], AbnormalExit, (Warning, &texts::KERNEL_BUG)),
     sign(LogKind::EmulationFailure, &[], AbnormalExit, (Warning, &texts::EMULATION)),
     sign(LogKind::KilledForMemory, &[CGROUP_LIMIT], GuestKilled, (Critical, &texts::KILLED_AT_LIMIT)),

@@ -27,6 +27,12 @@ pub(in crate::lint) const ENTRY_FAILED: Incident = Incident {
     next: "Update microcode, kernel and QEMU; on Linux 5.15 to 5.19 try kvm.tdp_mmu=N",
     links: &[links::KVM_API],
 };
+pub(in crate::lint) const VALIDITY: Incident = Incident {
+    means: "The machine found the control block of the vCPU invalid (a validity intercept) and did not enter the guest",
+    causes: "a bug of the host's kernel; a parameter of its kvm module (use_gisa=0)",
+    next: "Update the host's kernel, and take parameters of kvm back (/sys/module/kvm/parameters)",
+    ..ENTRY_FAILED
+};
 pub(in crate::lint) const INTERNAL_ERROR: Incident = Incident {
     title: "KVM could not run the guest any further",
     problem: "KVM cannot run it further",
@@ -288,12 +294,19 @@ pub(in crate::lint) const MACHINE_CHECK: Incident = Incident {
     links: &[links::MACHINE_CHECK, links::MEMORY_FAILURE],
 };
 pub(in crate::lint) const KERNEL_BUG: Incident = Incident {
-    title: "The kernel reports a bug or a warning",
+    title: "The kernel reports a bug",
     problem: "bug in the kernel",
-    means: "The kernel is in a state that should not occur. After a bug it may be unstable, after a warning it goes on",
+    means: "The kernel is in a state that should not occur, and may be unstable from then on",
     causes: "a bug of KVM or a driver, or of a module from outside; a hypervisor below this host; broken memory",
     next: "Search for the function in the line, update the host's kernel, and reboot the host after an Oops",
     links: &["https://docs.kernel.org/admin-guide/bug-hunting.html"],
+};
+pub(in crate::lint) const KERNEL_WARNING: Incident = Incident {
+    title: "The kernel reports a warning",
+    problem: "warning of the kernel",
+    means: "The kernel met a state that should not occur, reported it and went on",
+    next: "Search for the function in the line, and update the host's kernel",
+    ..KERNEL_BUG
 };
 pub(in crate::lint) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",

@@ -119,7 +119,8 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     }),
     Rule::new(RuleId::HostErrors, Host(incidents::logged), Hold::While).described(RuleDoc {
-        sees: "a log reports a failed start, or trouble of a clock, hardware, network or device, or unknown errors",
+        sees: "a log reports a failed start, a warning of the kernel, trouble of a clock, hardware, network or device, \
+            or unknown errors",
         problem: "errors in the host's log",
         why: "",
         thresholds: &[],

@@ -465,6 +465,8 @@ fn a_failed_start_has_the_fix_of_its_line() {
         ("-drive file=/vfio-hyperv.img: Could not open '/vfio-hyperv.img': Permission denied", "namei"),
         ("-cpu EPYC: host doesn't support requested feature", "domcapabilities"),
         ("-drive file=/a.qcow2,cache=none: Could not open '/a.qcow2': Invalid argument", "cache='writeback'"),
+        ("-chardev tty,id=c,path=/dev/ttyS1: Could not open '/dev/ttyS1': Invalid argument", "ls -l"),
+        ("kvm_init_vcpu: kvm_arch_init_vcpu failed (0): eVMCS version range is not supported", "domcapabilities"),
     ] {
         let report = of_log(&format!("error: Failed to start domain 'web'\n{of_qemu}{line}\n"));
         fires(&report, RuleId::HostErrors, Severity::Warning);
