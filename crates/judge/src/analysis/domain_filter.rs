@@ -1,6 +1,6 @@
 //! `--domain`: the selected guests.
 
-use crate::figures::listed;
+use crate::figures::{count, listed};
 use crate::lint;
 use crate::model::{DomainModel, Model};
 use globset::{GlobBuilder, GlobMatcher};
@@ -135,7 +135,7 @@ impl DomainFilter {
             .map(|p| {
                 let mut names: Vec<_> = domains.iter().map(|d| d.name.value.clone()).collect();
                 names.sort_unstable();
-                let here = || format!("guests here: {}", listed(names));
+                let here = || format!("{} here: {}", count(names.len(), "guest"), listed(names));
                 let fix = if domains.is_empty() { "no guest runs here now".into() } else { here() };
                 let cause = format!("--domain {} matches no guest", kvm::sanitize(p.as_str(), 80));
                 SourceStatus::missing(SourceId::Domain, cause, fix)
@@ -202,7 +202,7 @@ mod tests {
         let said = filter.unmatched(all.iter());
         assert_eq!(said.len(), 1);
         assert_eq!(said[0].cause.as_deref(), Some("--domain nope* matches no guest"));
-        assert_eq!(said[0].fix.as_deref(), Some("guests here: a, b"));
+        assert_eq!(said[0].fix.as_deref(), Some("2 guests here: a, b"));
         let empty = filter.unmatched([].iter());
         assert_eq!(empty[0].fix.as_deref(), Some("no guest runs here now"));
         assert!(filter.matches(&all[1]) && !filter.matches(&all[0]));

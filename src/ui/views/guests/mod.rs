@@ -16,7 +16,7 @@ use crate::ui::widgets::{say, scrollbar};
 use judge::model::DomainModel;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use sample::SourceStatus;
+use sample::{SourceId, SourceState, SourceStatus};
 
 /// Of the columns of the screen beyond this, a third is room for longer names.
 const WIDE: u16 = 124;
@@ -78,7 +78,13 @@ fn instead(state: &AppState) -> Option<(String, StyleId)> {
     let Some(model) = &state.model else { return Some(("Waiting for the first sample …".into(), StyleId::Dim)) };
     if model.domains.is_empty() {
         let (recorded, unseen) = (state.session.source.is_recorded(), model.unseen_processes());
+        let is_unmatched = |s: &&SourceStatus| s.id == SourceId::Domain && s.state == SourceState::Missing;
+        let mut unmatched = model.sources.iter().filter(is_unmatched).peekable();
         let text = match (recorded, unseen.map(SourceStatus::sentence)) {
+            _ if unmatched.peek().is_some() => {
+                let said: Vec<_> = unmatched.chain(unseen).map(SourceStatus::sentence).collect();
+                format!("{}.", clean(&said.join(". ")))
+            }
             (false, None) => {
                 "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon as it starts.".into()
             }

@@ -3,6 +3,7 @@ use crate::ui::Tick;
 use crate::ui::state::AppState;
 use crate::ui::table::ColumnId;
 use crate::ui::tests::{busy, draw, model, press, replayed, resized, screen, text};
+use judge::analysis::{DomainFilter, JudgedInterval, Pattern};
 use judge::lint::{Finding, Report, RuleId, Severity};
 use judge::model::{Base, Model, TaskGroup};
 use judge::testing::FixtureModel as _;
@@ -281,6 +282,15 @@ fn sentences_say_why_there_is_no_list() {
     let f = Fixture::empty_host();
     state.absorb(Tick { model: Model::new(&f.sample(1.0), Base::Previous(&f.sample(0.0))), ..Tick::default() });
     assert!(lines(&state).join("\n").contains("No KVM guest is running on this host."));
+    let (model, patterns) = (Fixture::busy_host().model(), vec![Pattern::new("nosuch").unwrap()]);
+    let mut interval = JudgedInterval { model, ..JudgedInterval::default() };
+    interval.keep_only(&DomainFilter { patterns });
+    state.absorb(Tick { model: interval.model, ..Tick::default() });
+    let shown = lines(&state).join("\n");
+    assert!(
+        shown.contains("--domain nosuch matches no guest; 5 guests here: ") && !shown.contains("No KVM"),
+        "{shown}"
+    );
     let mut state = busy(80, 24);
     press(&mut state, "/nothing<Enter>");
     let shown = lines(&state).join(" ");
