@@ -192,6 +192,12 @@ mod tests {
     }
 
     #[test]
+    fn a_host_without_guests_is_watched_for_long_enough_too() {
+        assert_eq!(checked(&Fixture::empty_host(), 1), (COULD_NOT_LOOK, Some(8.0)));
+        assert_eq!(checked(&Fixture::empty_host(), 8), (0, None));
+    }
+
+    #[test]
     fn the_shortest_useful_duration_is_enough() {
         let windows = || Fixture::new(testkit::Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
         let started = |ago_s: i64| {

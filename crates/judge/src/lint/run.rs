@@ -81,7 +81,7 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
         (seen_s < needed_s * 0.95).then(|| StillWatched::every(guest, because, seen_s, needed_s))
     };
     let mut all = Vec::new();
-    all.extend(young(None, memory.watched_s, of_host).filter(|_| !context.guests.is_empty()));
+    all.extend(young(None, memory.watched_s, of_host));
     for guest in context.guests.iter().filter(|g| g.running()) {
         match guest.not_judged.as_ref().or(guest.booting.as_ref()) {
             // After the guard a rule still needs its time.
