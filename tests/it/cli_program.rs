@@ -136,6 +136,11 @@ fn a_pattern_that_matches_nothing_is_said() {
     assert_eq!((&source["name"], &source["state"]), (&"domain".into(), &"missing".into()));
     let plain = run(&["-b", "-n", "1", "-d", "0.1", "--engine", "none", "--domain", "no-such-guest-*"]);
     assert!(text(&plain.stdout).contains("--domain no-such-guest-* matches no guest"));
+    let export = "export --listen 127.0.0.1:0 -d 0.1 --engine none --domain no-such-guest-*";
+    let mut some_seconds = std::process::Command::new("timeout");
+    some_seconds.args(["5", env!("CARGO_BIN_EXE_kvmtop")]).args(export.split(' '));
+    let said = text(&some_seconds.output().expect("timeout of coreutils").stderr);
+    assert_eq!(said.matches("--domain no-such-guest-* matches no guest; ").count(), 1, "{said}");
 }
 
 #[test]

@@ -5,9 +5,10 @@ mod server;
 mod users;
 mod web_config;
 
-use super::{live, say};
+use super::{live, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::ExportArgs;
+use ::report::View;
 use anyhow::Context;
 use judge::analysis::Pipeline;
 use metrics::HostMetrics;
@@ -55,11 +56,17 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut feed = live.feed;
     let mut metrics = HostMetrics::new(args.per_vcpu);
     let mut pipeline = Pipeline::new(settings.findings.clone());
-    let mut before = None;
+    let (mut before, mut checked_patterns) = (None, false);
     while let Some(sample) = feed.next()? {
         anyhow::ensure!(!server.is_finished(), "the thread that serves {address} ended; start kvmtop again");
         let sample = Arc::new(sample);
         let mut interval = pipeline.next_or_first(sample.clone());
+        // libvirt may not have answered when the first sample is taken.
+        if !checked_patterns && before.is_some() {
+            let (model, findings) = (&interval.model, &interval.report);
+            say_unmatched(&View { model, findings, source: "live", domains: &settings.domains });
+            checked_patterns = true;
+        }
         interval.keep_only(&settings.domains);
         metrics.add(&sample, before.as_deref(), &interval);
         publish(&published, Arc::new(metrics.clone()));
