@@ -194,9 +194,8 @@ const MAX_ZIP: u64 = 256 << 20;
 /// If the archive is damaged, encrypted or too large; what could be read was.
 fn zip_members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) -> Result<(), String> {
     let failed = |e: ZipError| match e {
-        ZipError::Io(e) => format!("the zip archive is damaged or cut off: {}", io_message(&e)),
         ZipError::UnsupportedArchive(what) => format!("this zip archive cannot be unpacked: {what}; unpack it first"),
-        e => format!("the zip archive is damaged: {e}"),
+        e => format!("the zip archive is damaged or cut off: {e}"),
     };
     let mut bytes = Vec::new();
     stream.take(MAX_ZIP + 1).read_to_end(&mut bytes).map_err(cannot("read it"))?;
@@ -319,6 +318,8 @@ mod tests {
             let mut out = Vec::new();
             unpacked(&bytes, bytes.as_slice()).unwrap().read_to_end(&mut out).unwrap();
             assert_eq!(out, text);
+            let cut = Content::detect(&bytes[..bytes.len() / 2]).err();
+            assert_eq!(cut.as_deref(), Some("it is damaged or cut off"));
         }
     }
 

@@ -74,7 +74,12 @@ pub(crate) fn io_message(e: &io::Error) -> String {
 
 /// Says what cannot be done with a file, and why.
 pub(crate) fn cannot(what: &'static str) -> impl Fn(io::Error) -> String {
-    move |e| format!("cannot {what}: {}", io_message(&e))
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    // Decoders report damage with these kinds; of the system's errors only EINVAL has one of them.
+    move |e| match e.kind() {
+        UnexpectedEof | InvalidData | InvalidInput if e.raw_os_error().is_none() => "it is damaged or cut off".into(),
+        _ => format!("cannot {what}: {}", io_message(&e)),
+    }
 }
 
 #[cfg(test)]
