@@ -389,7 +389,7 @@ fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
         let named = lines.filter_map(|line| Some((listed_process(line), cmdline::parse_text(line).ok()?)));
         named.filter(|(_, command)| command.name.is_some()).collect()
     };
-    // Rows of a list do not go on in the next line.
+    // A row of a list ends with its line.
     let goes_on = |line: &str| line.contains("-name") && line.trim_end().ends_with('\\') && is_program(&line);
     let listed = if text.lines().any(goes_on) { Vec::new() } else { named(text) };
     if listed.len() > 1 || listed.iter().any(|(pid, _)| pid.is_some()) {

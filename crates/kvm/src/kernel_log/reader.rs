@@ -279,8 +279,9 @@ impl LogReader {
             Some(end) => end,
             None => {
                 let said = complaints.into_iter().filter(|said| kind == LogKind::Killed && *said != line.text);
-                let said = said.chain([line.text.clone()]);
-                let text = sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT);
+                let mut said: Vec<String> = said.collect();
+                said.push(line.text);
+                let text = sanitize(&said.join(" … "), KEPT);
                 LogLine { kind, text, guest, ..line }
             }
         });

@@ -88,7 +88,7 @@ fn sharer(ctx: &Context<'_>, owner: usize) -> Option<String> {
     let images = |at: usize| {
         let xml = ctx.guests.get(at).and_then(|guest| guest.domain.facts.xml_text.as_deref()).unwrap_or_default();
         let paths = xml.split("<source file=").skip(1).filter_map(|path| path.get(1..)?.split(['\'', '"']).next());
-        paths.filter(|path| !path.ends_with(".iso")).collect::<Vec<_>>()
+        paths.filter(|path| !path.contains(".iso")).collect::<Vec<_>>()
     };
     let own = images(owner);
     let shared = |at: usize| images(at).into_iter().find(|path| own.contains(path));

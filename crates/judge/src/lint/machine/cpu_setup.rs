@@ -74,7 +74,7 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         (Some(argument), _) => argument.split_once(',').unwrap_or((argument, "")),
         // The other modes take no model.
         (None, Some(xml)) if xml.cpu.mode.as_deref().is_some_and(|mode| mode != "custom") => return,
-        // An XML without <cpu> may be an example, which has no UUID; one with a topology alone names no model.
+        // An XML without <cpu> and UUID may be an example; one with a topology alone names no model.
         (None, Some(xml)) if xml.cpu.model.is_some() || xml.topology.is_none() && xml.uuid.is_none() => {
             (xml.cpu.model.as_deref().unwrap_or_default(), "")
         }
