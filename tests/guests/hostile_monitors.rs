@@ -467,8 +467,9 @@ fn a_user_sees_his_own_guest() {
     let _beside = common::beside_others();
     let Some((folder, qemu)) = with_guest_of_nobody(TEST) else { return };
     let program = folder.path().join("kvmtop");
-    std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // A child that another test starts meanwhile would hold a file open that is written here: it could not be run.
+    let copied = Command::new("install").args(["-m", "755", env!("CARGO_BIN_EXE_kvmtop")]).arg(&program).status();
+    assert!(copied.unwrap().success());
     let mut kvmtop = as_nobody("--clear-groups");
     kvmtop.arg(&program);
     wait_for_its_disk(kvmtop, qemu.pid(), |_| true);

@@ -216,7 +216,7 @@ fn wrapped_lines_are_joined() {
     let register = one("kvm [8]: vcpu1, guest rIP: 0xfffff800 kvm_set_msr_common:\nMSR_IA32_DEBUGCTLMSR 0x1, nop\n");
     assert_eq!((register.msr, register.kind), (Some(0x1d9), LogKind::IgnoredMsr));
     // `dmesg -t`
-    let two = "kvm [8]: vcpu0, guest rIP: 0xfffff800 unhandled rdmsr: 0x34 data 0x0\nwatchdog: BUG: soft lockup - CPU#3 \
+    let two = "kvm [8]: vcpu0, guest rIP: 0xfffff800 unhandled rdmsr: 0x34\nwatchdog: BUG: soft lockup - CPU#3 \
         stuck for 22s! [CPU 0/KVM:8]\n";
     assert_eq!(kinds(two).iter().map(|kind| kind.0).collect::<Vec<_>>(), [LogKind::UnhandledMsr, LogKind::Lockup]);
     // A program's message without a stamp, indented or cut.

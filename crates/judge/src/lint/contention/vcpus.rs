@@ -177,6 +177,8 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     verdicts.find(Finding { target, cost: Some(time), marks, ..found });
 }
 
+/// A vCPU that waited less since its start is not stopped by a quota, percent of the time it wanted a CPU.
+const STOPPED: f64 = 15.0;
 /// How close the CPU time that a waiting vCPU got is to its quota, parts of that.
 const AS_QUOTA: RangeInclusive<f64> = 0.7..=1.2;
 
@@ -194,7 +196,7 @@ fn configured_quota(guest: &GuestContext<'_>) -> Option<Finding> {
     let limit = format!("{who} may use {} % of a CPU: quota {quota} of {period} us, by its XML", figure(allowed));
     // A vCPU that always wants to run gets what its quota allows, and waits for the rest.
     let vcpus = guest.domain.since_start.iter().filter(|_| group == "vcpu0").flat_map(|totals| &totals.vcpus);
-    let stopped = vcpus.filter_map(|vcpu| Some((vcpu.vcpu, 100.0 - vcpu.wait_percent?)));
+    let stopped = vcpus.filter_map(|vcpu| Some((vcpu.vcpu, 100.0 - vcpu.wait_percent.filter(|w| *w >= STOPPED)?)));
     let mut stopped = stopped.filter(|(_, share)| AS_QUOTA.contains(&(share / allowed)));
     let ran = stopped.next().map(|(vcpu, share)| {
         format!("vcpu {vcpu} ran {} % of the time it wanted a CPU since its start, as the quota allows", figure(share))

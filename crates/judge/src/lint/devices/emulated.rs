@@ -88,7 +88,10 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let what = if guest.config.libvirt == Some(false) { device } else { element };
     let change = fixes::advice(format!("Change the device to virtio: set {what}"));
     let change = change.needing(fixes::virtio_needs(false));
-    let found = Finding::new(Severity::Info, Confidence::High, evidence, vec![change]).caused_by(accesses);
+    // Its accesses are work that the guest wants done.
+    let by_cost = accesses.cost.and_then(|cost| ctx.thresholds().cost.of_one_cpu.of(cost));
+    let severity = by_cost.unwrap_or_default().min(Severity::Warning);
+    let found = Finding::new(severity, Confidence::High, evidence, vec![change]).caused_by(accesses);
     verdicts.find(Finding {
         title: format!("An emulated {kind} does real work"),
         problem: format!("emulated {kind}"),

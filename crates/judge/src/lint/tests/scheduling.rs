@@ -259,6 +259,25 @@ fn wake_latency() {
 }
 
 #[test]
+fn a_wait_since_the_start_that_a_quota_explains_is_the_quotas() {
+    use crate::model::{SinceStart, VcpuTotals};
+    let read = |quota: u32, ran_s: f64, waited_s: f64| {
+        let xml = format!("<vcpu>1</vcpu><cputune><period>100000</period><quota>{quota}</quota></cputune>");
+        let mut model = on(Guest::new("g", 5).linux(&xml).vcpus(1, |_, t| t)).first();
+        let wait_percent = Some(100.0 * waited_s / (ran_s + waited_s));
+        let vcpus = vec![VcpuTotals { vcpu: 0, ran_s, waited_s: Some(waited_s), wait_percent }];
+        model.domains[0].since_start = Some(SinceStart { vcpus, ..SinceStart::default() });
+        of_file(&model)
+    };
+    let report = read(20000, 20.0, 80.0);
+    fires(&report, RuleId::QuotaThrottled, Severity::Warning);
+    assert!(get(&report, RuleId::QuotaThrottled).covers(RuleId::VcpuWait));
+    // Others have the CPU; nothing stopped it.
+    fires(&read(80000, 20.0, 80.0), RuleId::QuotaThrottled, Severity::Info);
+    fires(&read(90000, 99.0, 1.0), RuleId::QuotaThrottled, Severity::Info);
+}
+
+#[test]
 fn wait_since_the_start() {
     use crate::model::{SinceStart, VcpuTotals};
     let read = |ran_s: f64, waited_s: Option<f64>| {
