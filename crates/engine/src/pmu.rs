@@ -26,7 +26,7 @@ pub struct VcpuPmu {
     /// By thread id and start.
     threads: HashMap<(i32, u64), [Group; 2]>,
     max_threads: usize,
-    /// Why threads have no counters, and how many.
+    /// Why threads lack counters, and how many do.
     unopened: (Option<io::Error>, usize),
 }
 

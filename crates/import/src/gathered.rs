@@ -83,7 +83,7 @@ impl Gathered {
         is_full
     }
 
-    /// Adds to what is known of the events: how many there are, and how many were lost or have no room.
+    /// Adds to what is known of the events: how many there are, and how many were lost or found no room.
     pub fn count_events(&mut self, events: u64, lost: u64, overflow: u64) {
         let engine = &mut self.engine;
         engine.events = engine.events.saturating_add(events);

@@ -331,7 +331,7 @@ fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
     Ok(())
 }
 
-/// The XML of each domain in a text; most texts hold one. What is around a domain goes to the one before it.
+/// The XML of each domain in a text; most texts hold one. What follows a domain goes to it.
 fn domains(text: &str) -> Vec<&str> {
     let begin = if text.contains("<domstatus") { "<domstatus" } else { "<domain" };
     let mut parts = vec![text];

@@ -208,7 +208,7 @@ fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<
         );
         return Some(1.0);
     }
-    // A text may quote a few of many frames. Each is an interval of its own, as long as steps that agree or are short,
+    // A text may quote a few of many frames. Each is one interval, as long as steps that agree or are short,
     // else 1 s.
     let steps = || clocks.windows(2).map(|w| (w[1] - w[0]).rem_euclid(86_400.0)).filter(|s| *s > 0.0);
     let shortest = steps().reduce(f64::min)?;

@@ -365,7 +365,7 @@ pub fn is_command(evidence: &str) -> bool {
     evidence.starts_with("look at: ")
 }
 
-/// A finding whose cost is not known stands between those that cost less and those that cost more, percent of one CPU.
+/// A finding of unknown cost comes between those that cost less and more, percent of one CPU.
 const UNKNOWN_COST: f64 = 2.0;
 /// On a running host, findings whose costs lie between the same two of these keep their order.
 const COST_STEPS: [f64; 4] = [UNKNOWN_COST, 10.0, 30.0, 100.0];
