@@ -308,7 +308,7 @@ static WRAPPED: Pattern = Pattern::new(concat!(
     "[ \\t]*\\n[ \\t]*(?P<value>[^ \\t\\n#-])",
 ));
 
-/// A value whose next property stands on the next line.
+/// A value whose next property is on the next line.
 static PROPERTY_WRAPPED: Pattern = Pattern::new(r",[ \t]*\n[ \t]*(?P<property>[a-z][a-z0-9_.-]*=)");
 
 /// The lines of a text, with each command in one line.
@@ -434,6 +434,17 @@ static HOLDS: Pattern = Pattern::new(concat!(
     "(?P<cpus>[0-9][0-9,-]*)(?: +[^ ;&|]+){0,4}? +[^ ]*(?:qemu-system-|qemu-kvm|/kvm )",
 ));
 
+/// A start that failed, with QEMU's whole command line, as Proxmox logs it.
+static FAILED_START: Pattern = Pattern::new(concat!(
+    "^(?P<before>.{0,200}start failed: )command '(?P<command>.*?)",
+    "(?:' failed: (?P<reason>.*))?$",
+));
+
+/// The parts of a line about a start that failed: `before`, `command` and `reason`, which a cut line lacks.
+pub(crate) fn failed_start(line: &str) -> Option<Captures<'_>> {
+    line.contains("start failed: command '").then(|| FAILED_START.captures(line)).flatten()
+}
+
 /// The last QEMU command line of a text, and the CPUs that it is held to.
 fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
     let bare_json = BARE_JSON.regex()?;
@@ -442,9 +453,8 @@ fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
     let (variables, mut room) = (variables(script.unwrap_or_default()), MAX_SCRIPT);
     joined.lines().rev().find_map(|line| {
         // Proxmox's messages put quotes around a command that has some.
-        let line = line
-            .split_once("start failed: command '")
-            .map_or(line, |(_, command)| command.rsplit_once("' failed: ").map_or(command, |(command, _)| command));
+        let failed = failed_start(line);
+        let line = failed.as_ref().and_then(|failed| group(failed, "command")).unwrap_or(line);
         let may_be = line.contains("qemu") | line.contains("kvm");
         let inner = Some(line).filter(|_| may_be).and_then(out_of_quotes);
         let line = inner.as_deref().unwrap_or(line);

@@ -4,6 +4,7 @@ use super::block::{LogBlock, LogBlockKind, oom_scope};
 use super::forms::{self, Event, begins_with_vmm};
 use super::message::{Message, message};
 use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, no_kvm};
+use crate::cmdline;
 use crate::guest_name::of_log_line;
 use crate::pattern::{Pattern, group, number};
 use crate::sanitize;
@@ -53,7 +54,7 @@ pub struct LogReader {
 impl LogReader {
     /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
-        let start = raw.contains("start failed: command '").then(|| FAILED_COMMAND.captures(raw.trim())).flatten();
+        let start = cmdline::failed_start(raw.trim());
         // Words of the options would be mistaken for the cause.
         let short = start.as_ref().map(|start| {
             let reason = group(start, "reason").unwrap_or("(the line breaks off)");
@@ -76,17 +77,17 @@ impl LogReader {
         let named = option.and_then(|option| Some(sanitize(group(&option, "name")?, 128)));
         let guest = named.or_else(|| self.not_started.take_if(|_| !lower.is_empty()));
         let of_qemu = self.guest.is_some() || message.program == Some("QEMU");
-        if (of_qemu || begins_with_vmm(&lower) || lower.starts_with("kvm"))
-            && TROUBLE.is_match(&lower)
-            && !PROSE.is_match(&lower)
-        {
-            self.complaints.push_back(text.clone());
-            self.complaints.drain(..self.complaints.len().saturating_sub(MAX_COMPLAINTS));
-        }
         let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, guest, ..LogLine::default() };
         if let Some((_, reason)) = lower.split_once("shutting down") {
             self.end_of_qemu(reason, line, found);
             return;
+        }
+        if (of_qemu || begins_with_vmm(&lower) || lower.starts_with("kvm"))
+            && TROUBLE.is_match(&lower)
+            && !PROSE.is_match(&lower)
+        {
+            self.complaints.push_back(line.text.clone());
+            self.complaints.drain(..self.complaints.len().saturating_sub(MAX_COMPLAINTS));
         }
         if let Some(header) = HEADER.captures(&lower) {
             (line.pid, line.vcpu) = (number(&header, "pid"), number(&header, "vcpu"));
@@ -278,10 +279,8 @@ impl LogReader {
             }
             Some(end) => end,
             None => {
-                let said = complaints.into_iter().filter(|said| kind == LogKind::Killed && *said != line.text);
-                let mut said: Vec<String> = said.collect();
-                said.push(line.text);
-                let text = sanitize(&said.join(" … "), KEPT);
+                let said = complaints.into_iter().filter(|_| kind == LogKind::Killed).chain([line.text]);
+                let text = sanitize(&said.collect::<Vec<_>>().join(" … "), KEPT);
                 LogLine { kind, text, guest, ..line }
             }
         });
@@ -341,11 +340,6 @@ static SENTENCE: Pattern = Pattern::new(r"^[A-Z][a-z]+,?(?: [a-z]+,?){3}[^:0-9=(
 /// A command that shows libvirt's log of a guest.
 static LOG_FILE: Pattern =
     Pattern::new(r"(?:tail|cat|less|more|head|vim?|nano) .*/log/libvirt/qemu/(?P<name>[^/ ]+)\.log *$");
-/// A start that failed, with QEMU's whole command line, as Proxmox logs it.
-static FAILED_COMMAND: Pattern = Pattern::new(concat!(
-    "^(?P<before>.{0,200}start failed: )command '(?P<command>.*?)",
-    "(?:' failed: (?P<reason>.*))?$",
-));
 /// What a command printed, where notes have it as a comment after the command.
 static SAID_IN_COMMENT: Pattern =
     Pattern::new("^(?:KVM virtualisation configured, but|TASK ERROR: |error: (?:Failed to|internal error:) )");
