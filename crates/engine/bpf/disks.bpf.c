@@ -133,11 +133,11 @@ static always_inline int issued(u64 request)
 		if (!bio)
 			break;
 		flight = bpf_map_lookup_elem(&flights, &bio);
-		if (!flight)
-			break;
-		if (!now)
-			now = bpf_ktime_get_ns();
-		flight->issued = now;
+		if (flight) {
+			if (!now)
+				now = bpf_ktime_get_ns();
+			flight->issued = now;
+		}
 		bio = pointer_at(bio + bio_next);
 	}
 	return 0;
@@ -166,7 +166,7 @@ static always_inline void add_bio(struct disk_cell *cell, const struct bio_fligh
 		add(&cell->device, now - flight->issued);
 }
 
-/* Counts a completed bio. Returns 0 if the bio is not timed. */
+/* Counts a completed bio, if it is timed. */
 static noinline int completed(u64 bio)
 {
 	struct bio_flight *flight = bpf_map_lookup_elem(&flights, &bio);
@@ -182,7 +182,7 @@ static noinline int completed(u64 bio)
 	else
 		lost();
 	bpf_map_delete_elem(&flights, &bio);
-	return 1;
+	return 0;
 }
 
 /* request, error, bytes. A request can be completed in parts: the bios within `bytes` are done, empty ones (flushes) as
@@ -197,8 +197,9 @@ int block_rq_complete(struct raw_args *ctx)
 		if (!bio)
 			return 0;
 		bytes = number_at(bio + bio_size);
-		if (bytes > left || !completed(bio))
+		if (bytes > left)
 			return 0;
+		completed(bio); /* one that is not timed may stand before one that is */
 		left -= bytes;
 		bio = pointer_at(bio + bio_next);
 	}
