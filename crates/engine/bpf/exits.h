@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Exits: from kvm_exit to the next kvm_entry of the thread. */
+/*
+ * Exits: from kvm_exit to the next kvm_entry of the thread. An exit in which the VMM takes the vCPU out of KVM (a signal
+ * ends KVM_RUN, as when a guest is paused) lasts until then: the vCPU may stay out for hours. What it halts in the same
+ * exit later counts as well.
+ */
 #pragma once
 #include "accesses.h"
 
@@ -90,6 +94,9 @@ static always_inline void exited(struct slot *s, u32 code, u32 isa)
 	s->in_halt = 0;
 	s->in_wait = 0;
 	s->in_user_wait = 0;
+	s->ended_at = 0;
+	s->halted_after = 0;
+	s->stopped = 0;
 	s->exit_at = bpf_ktime_get_ns();
 }
 
@@ -207,13 +214,15 @@ int kvm_entry(struct raw_args *ctx)
 {
 	struct slot *s = slot_of(bpf_get_current_task());
 	struct exit_cell *c;
-	u64 now, ns, i, bucket;
+	u64 end, ns, i, bucket;
 	u32 epoch;
 
 	if (!s || !s->exit_at)
 		return 0;
-	now = bpf_ktime_get_ns();
-	ns = now - s->exit_at;
+	end = s->ended_at;
+	if (!end)
+		end = bpf_ktime_get_ns();
+	ns = end - s->exit_at - s->stopped + s->halted_after;
 	s->exit_at = 0;
 	i = s->exit_cell;
 	if (i >= EXITS)
@@ -227,7 +236,7 @@ int kvm_entry(struct raw_args *ctx)
 	c->halted += s->in_halt;
 	c->preempted += s->in_wait + s->in_user_wait;
 	if (s->user_at)
-		c->userspace += now - s->user_at - s->in_user_wait;
+		c->userspace += end - s->user_at - s->in_user_wait - s->stopped;
 	if (s->touched == 1 && s->shares[0] == 1)
 		charge(s, epoch, 0, ns, bucket, 1);
 	else if (s->touched)
@@ -257,7 +266,11 @@ int kvm_userspace_exit(struct raw_args *ctx)
 	}
 	s->userspace[reason]++;
 	s->userspace_used |= 1ull << reason;
-	if (s->exit_at)
+	if (!s->exit_at || s->ended_at)
+		return 0;
+	if (ENDS_EXIT >> reason & 1)
+		s->ended_at = bpf_ktime_get_ns();
+	else if (!s->user_at)
 		s->user_at = bpf_ktime_get_ns();
 	return 0;
 }
@@ -267,7 +280,10 @@ int kvm_vcpu_wakeup(struct raw_args *ctx)
 {
 	struct slot *s = slot_of(bpf_get_current_task());
 
-	if (s && s->exit_at)
-		s->in_halt += ctx->arg[0];
+	if (!s || !s->exit_at)
+		return 0;
+	s->in_halt += ctx->arg[0];
+	if (s->ended_at)
+		s->halted_after += ctx->arg[0];
 	return 0;
 }

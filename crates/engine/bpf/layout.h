@@ -10,6 +10,9 @@
 #define REST_KINDS 8  /* one for each kind of access: an index of three bits */
 #define TOUCHES 4     /* different accesses of one exit that share its time */
 #define USERSPACE 48  /* KVM_EXIT_* 0..45, then a signal (-4), then any other error */
+/* The VMM does not serve these, it stops the vCPU: KVM_EXIT_DEBUG, _SHUTDOWN, _FAIL_ENTRY, _INTERNAL_ERROR, _SYSTEM_EVENT,
+ * and a signal. pairing/thread.rs has the same. */
+#define ENDS_EXIT (1ull << 4 | 1ull << 8 | 1ull << 9 | 1ull << 17 | 1ull << 24 | 1ull << (USERSPACE - 2))
 #define OTHERS 16     /* wakers, and tasks that held the pCPU, kept by thread */
 #define WAYS 7        /* threads a bucket of `tasks` */
 #define TASK_BITS 12  /* log2 of the buckets */
@@ -113,7 +116,11 @@ struct slot {
 	u8 exit_index[256]; /* short code -> exit cell + 1 */
 	volatile u64 scratch; /* for values that the verifier must forget, as it follows all values of a variable */
 	u64 kvm_vcpu; /* the struct kvm_vcpu that `vcpu` is of */
-	u64 unused[72];
+	u64 ended_at; /* when the VMM took the vCPU out of KVM within the current exit, ns; 0: it did not */
+	u64 halted_after; /* its time in halt since then */
+	u64 stopped; /* its time stopped by SIGSTOP or a tracer before that */
+	u64 fence; /* for order_stores */
+	u64 unused[68];
 };
 
 _Static_assert(sizeof(struct slot) == 36864, "a slot is nine pages, so that each can be mapped by itself");

@@ -67,13 +67,15 @@ static noinline void moved(struct slot *s, u32 from, u32 to)
 		s->cross_node++;
 }
 
-enum { ASLEEP, RUNNABLE, UNKNOWN };
+enum { ASLEEP, RUNNABLE, UNKNOWN, STOPPED };
+
+#define STOPPED_STATES 0xc /* __TASK_STOPPED, __TASK_TRACED: by SIGSTOP, by a debugger */
 
 static noinline int switched_in(struct slot *s, u32 epoch)
 {
 	u64 now = bpf_ktime_get_ns();
 	u32 cpu = bpf_get_smp_processor_id() + 1, slept;
-	u64 out = s->out_at, wait, tid;
+	u64 out = s->out_at, woken, wait, tid;
 
 	if (s->cpu != cpu) {
 		if (s->cpu)
@@ -83,10 +85,12 @@ static noinline int switched_in(struct slot *s, u32 epoch)
 	if (!out)
 		return 0;
 	s->out_at = 0;
-	slept = s->runnable == UNKNOWN ? s->waking_at > out : s->runnable == ASLEEP;
+	woken = s->waking_at;
+	s->waking_at = 0; /* if the next waking is missed, nothing is known of it */
+	if (s->runnable == STOPPED && s->exit_at && !s->ended_at)
+		s->stopped += now - out;
+	slept = s->runnable == UNKNOWN ? woken > out : s->runnable != RUNNABLE;
 	if (slept) {
-		u64 woken = s->waking_at;
-
 		if (!woken)
 			return 0;
 		/* Woken between its decision to sleep and the switch: then it waited from the switch on. */
@@ -97,7 +101,9 @@ static noinline int switched_in(struct slot *s, u32 epoch)
 		add_other(&s->woken_by, s->waker, 0, s->waker_comm);
 	} else {
 		wait = now - out;
-		if (s->user_at)
+		if (s->ended_at)
+			; /* the exit's time is over */
+		else if (s->user_at)
 			s->in_user_wait += wait;
 		else
 			s->in_wait += wait;
@@ -127,19 +133,34 @@ static always_inline void switched(u64 prev, u64 next, u32 runnable)
 	}
 }
 
+/* How a thread leaves its CPU. `state`: 0 runs on. */
+static always_inline u32 state_of(u64 preempt, u32 state)
+{
+	if ((preempt & 1) || !state)
+		return RUNNABLE;
+	return state & STOPPED_STATES ? STOPPED : ASLEEP;
+}
+
 /* 5.18 and later: preempt, prev, next, prev_state. */
 SEC("raw_tracepoint/sched_switch")
 int sched_switch(struct raw_args *ctx)
 {
-	switched(ctx->arg[1], ctx->arg[2], (ctx->arg[0] & 1) || !(u32)ctx->arg[3] ? RUNNABLE : ASLEEP);
+	switched(ctx->arg[1], ctx->arg[2], state_of(ctx->arg[0], ctx->arg[3]));
 	return 0;
 }
 
-/* Before: no prev_state. A thread slept if something woke it. */
+/* Where a task_struct has its `state` (`__state` from 5.14 on), by the kernel's BTF; 0: not known. */
+const volatile u32 at_state = 0;
+
+/* Before: no prev_state. It is read from the task; where that is not possible, a thread slept if something woke it. */
 SEC("raw_tracepoint/sched_switch")
 int sched_switch_old(struct raw_args *ctx)
 {
-	switched(ctx->arg[1], ctx->arg[2], ctx->arg[0] & 1 ? RUNNABLE : UNKNOWN);
+	u32 state = ctx->arg[0] & 1 ? RUNNABLE : UNKNOWN;
+
+	if (at_state && slot_of(ctx->arg[1]))
+		state = state_of(ctx->arg[0], number_at(ctx->arg[1] + at_state));
+	switched(ctx->arg[1], ctx->arg[2], state);
 	return 0;
 }
 

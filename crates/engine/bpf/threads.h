@@ -87,17 +87,32 @@ full:
 	return 0;
 }
 
+/*
+ * Lets no store before it become visible after one behind it. x86 keeps stores in order. arm64 does not: there an atomic
+ * that returns a value is a full barrier (Documentation/bpf/standardization/instruction-set.rst; from kernel 5.12 on).
+ */
+static always_inline void order_stores(struct slot *s)
+{
+#ifdef ARM64
+	u64 before = __sync_fetch_and_add(&s->fence, 1);
+
+	opaque(before); /* else the compiler takes an atomic that returns nothing, which orders nothing */
+#else
+	barrier();
+#endif
+}
+
 /* Begins a change of figures that belong together; returns the epoch that they belong to. */
 static always_inline u32 begin_change(struct slot *s)
 {
 	s->changes++;
-	barrier();
+	order_stores(s);
 	return s->epoch;
 }
 
 static always_inline void end_change(struct slot *s)
 {
-	barrier();
+	order_stores(s);
 	s->changes++;
 }
 

@@ -61,8 +61,14 @@ const EXIT_REASON: [KernelField; 4] =
 
 /// The constants of `exits.h`, by which a raw tracepoint reads the reason on the running kernel. `None` where they are
 /// not known, as on other CPUs and for a KVM that is built in: the classic tracepoint then says the reason.
-pub(super) fn exit_reason() -> Option<HashMap<&'static str, u32>> {
-    let found = with_module("kvm_amd", &read("").ok()?, &EXIT_REASON)?;
+pub(super) fn exit_reason(kernel: &[u8]) -> Option<HashMap<&'static str, u32>> {
+    let found = with_module("kvm_amd", kernel, &EXIT_REASON)?;
     let [id, vmcb, control, code] = EXIT_REASON.map(|field| found.get(&field).copied());
     Some([("at_vcpu_id", id?), ("at_vmcb", vmcb?), ("at_exit_code", control? + code?)].into())
+}
+
+/// The constant of `scheduler.h` that says where a `task_struct` has its state; `None` where that is not known.
+pub(super) fn task_state(kernel: &[u8]) -> Option<(&'static str, u32)> {
+    let found = kernel_types::offsets(kernel, None, &[("task_struct", "__state"), ("task_struct", "state")])?;
+    found.into_values().next().map(|at| ("at_state", at))
 }

@@ -15,7 +15,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub(super) struct Aligned<T: ?Sized>(pub T);
 
 /// The objects, made from `kvmtop.bpf.c`, `events.bpf.c`, `disks.bpf.c` and `interrupts.bpf.c`.
+#[cfg(not(target_arch = "aarch64"))]
 pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.bpf.o"));
+/// The same with barriers, which arm64 needs.
+#[cfg(test)]
+pub(super) static MAIN_ARM64: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.arm64.bpf.o"));
+#[cfg(target_arch = "aarch64")]
+pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.arm64.bpf.o"));
 pub(super) static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/events.bpf.o"));
 pub(super) static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/disks.bpf.o"));
 pub(super) static INTERRUPTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));

@@ -64,11 +64,14 @@ impl Running {
         }
         let exit = kvm_exit_format();
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
-        let raw = kernel_btf::exit_reason();
+        let kernel = kernel_btf::read("").unwrap_or_default();
+        let raw = kernel_btf::exit_reason(&kernel);
         // Odd, so that processes with neighbouring ids have different cells.
         let seed = std::hash::RandomState::new().hash_one(slots) as u32 | 1;
-        let constants = raw.iter().flatten().map(|(name, at)| (*name, *at)).chain([("seed", seed)]);
-        let choices = Choices { sizes: [("cpus", cpus)].into(), constants: constants.collect() };
+        let mut constants = raw.clone().unwrap_or_default();
+        constants.insert("seed", seed);
+        constants.extend(kernel_btf::task_state(&kernel));
+        let choices = Choices { sizes: [("cpus", cpus)].into(), constants };
         let mut object = Object::prepare(object::MAIN, exit.as_ref().map_or(&[], std::slice::from_ref), &choices)?;
         let tables = Tables::new(&mut object, slots, seed)?;
         fill_cpus(object.map("cpus")?, topology)?;

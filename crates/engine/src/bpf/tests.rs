@@ -104,6 +104,12 @@ fn the_verifier_takes_every_program() {
             panic!("{program}: {}\n{}", refusal.error, end.into_iter().rev().collect::<Vec<_>>().join("\n"));
         }
     }
+    let ordered = Object::prepare(object::MAIN_ARM64, &events, &Choices::default()).unwrap();
+    for program in programs::PROGRAMS.iter().flat_map(|p| p.programs) {
+        if let Err(refusal) = ordered.load(program) {
+            panic!("{program} of arm64: {}\n{}", refusal.error, refusal.log);
+        }
+    }
     let disks = Object::prepare(object::DISKS, &[], &Choices::default()).unwrap();
     for program in super::disks::PROGRAMS.iter().flat_map(|(_, programs)| *programs) {
         if let Err(refusal) = disks.load(program) {

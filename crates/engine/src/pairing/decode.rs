@@ -1,6 +1,6 @@
 //! Decodes a tracepoint's raw record into [`TracedEvent`]s, by the `format` file of the kernel that wrote it.
 
-use super::event::{EventKind, Task, TracedEvent};
+use super::event::{EventKind, LeftFor, Task, TracedEvent};
 use kvm::Space;
 use kvm::exit_reason::{ReasonNames, arm64_code};
 use kvm::format::{EventFormat, Field};
@@ -55,7 +55,7 @@ pub const EVENTS: [Tracepoint; 12] = [
     }),
     sched("sched_switch", "prev_pid prev_state next_pid ?next_comm", |r| {
         let next = Task { tid: r.number(2)?.cast_signed(), comm: r.text(3) };
-        Some(EventKind::SwitchOut { runnable: r.get(1)? & STATES == 0, next })
+        Some(EventKind::SwitchOut { to: LeftFor::from_state(r.get(1)? & STATES), next })
     }),
     // The thread that ends is the one that runs (kernel/exit.c, `do_exit`).
     sched("sched_process_exit", "", |_| Some(EventKind::Ended)),

@@ -62,8 +62,8 @@ pub enum EventKind {
     },
     /// `sched_switch`: the thread leaves its pCPU.
     SwitchOut {
-        /// Whether it is still runnable, so that it was preempted.
-        runnable: bool,
+        /// What it does next.
+        to: LeftFor,
         /// The task that runs next.
         next: Task,
     },
@@ -97,6 +97,38 @@ impl EventKind {
     pub fn is_scheduling(self) -> bool {
         use EventKind::{Ended, Migrated, SwitchIn, SwitchOut, Waking};
         matches!(self, Migrated { .. } | Waking { .. } | SwitchOut { .. } | SwitchIn | Ended)
+    }
+}
+
+/// What a thread does that leaves its pCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftFor {
+    /// It waits for a pCPU: it was preempted.
+    Waiting,
+    /// It sleeps until something wakes it.
+    Sleeping,
+    /// SIGSTOP or a debugger stopped it.
+    Stopped,
+}
+
+impl LeftFor {
+    /// By the kernel's task states: 0 is a runnable one, and `__TASK_STOPPED` and `__TASK_TRACED` are a stopped one
+    /// (include/linux/sched.h).
+    pub fn from_state(state: u64) -> Self {
+        match state {
+            0 => Self::Waiting,
+            _ if state & 0xc != 0 => Self::Stopped,
+            _ => Self::Sleeping,
+        }
+    }
+
+    /// By the letters that tools print: `R+`, `S`, `T`, `t`.
+    pub fn from_letters(state: &str) -> Self {
+        match state.as_bytes().first() {
+            Some(b'R') => Self::Waiting,
+            Some(b'T' | b't') => Self::Stopped,
+            _ => Self::Sleeping,
+        }
     }
 }
 

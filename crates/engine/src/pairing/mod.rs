@@ -6,7 +6,10 @@
 //!
 //! Rules:
 //! - An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread, wherever that thread runs. It counts
-//!   when it ends. An entry without an exit, and an exit followed by another exit, do not count.
+//!   at that entry. An entry without an exit, and an exit followed by another exit, do not count.
+//! - The VMM can take the vCPU out of KVM in the middle of an exit, for hours: a signal ends KVM_RUN, as when a guest is
+//!   paused. The exit then lasts until that, and what it halts afterwards. Nor does it last while SIGSTOP stops the
+//!   thread.
 //! - Each port, address or MSR accessed within an exit counts. The accesses share the exit's time evenly (one of three
 //!   gets a third), so the sum over accesses never exceeds the sum over exits. `kvm_mmio` of type 0 announces a read
 //!   that a second event completes; it is not an access (arch/x86/kvm/x86.c, `vcpu_mmio_read`).
@@ -26,7 +29,7 @@ mod thread_tables;
 mod tests;
 
 pub use decode::{EVENTS, EventDecoder, RawSample};
-pub use event::{EventKind, Task, TracedAccess, TracedEvent};
+pub use event::{EventKind, LeftFor, Task, TracedAccess, TracedEvent};
 
 use crate::events::{ThreadKey, TracedThread};
 use foldhash::fast::RandomState;
@@ -144,7 +147,7 @@ impl Pairing {
             EventKind::Halted { ns } => thread.halted(event.time, ns),
             EventKind::Migrated { from, to } => thread.migrated(from, to, &self.topology),
             EventKind::Waking { by } => thread.waking(event.time, by),
-            EventKind::SwitchOut { runnable, next } => thread.switch_out(event.time, runnable, next),
+            EventKind::SwitchOut { to, next } => thread.switch_out(event.time, to, next),
             EventKind::SwitchIn => thread.switch_in(event.time),
             EventKind::Ended => {}
         }

@@ -233,12 +233,12 @@ fn halted_preempted_and_vmm_time_are_separated() {
     let other = Task { tid: 99, comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0" };
     let mut pairing = run(&[
         (0, exit(HLT)),
-        (1_000, EventKind::SwitchOut { runnable: false, next: Task::default() }),
+        (1_000, EventKind::SwitchOut { to: LeftFor::Sleeping, next: Task::default() }),
         (5_000, EventKind::Waking { by: other }),
         (5_500, EventKind::SwitchIn),
         (6_000, EventKind::Halted { ns: 5_500 }),
-        (7_000, EventKind::Userspace { reason: -4 }),
-        (8_000, EventKind::SwitchOut { runnable: true, next: other }),
+        (7_000, EventKind::Userspace { reason: 2 }),
+        (8_000, EventKind::SwitchOut { to: LeftFor::Waiting, next: other }),
         (10_000, EventKind::SwitchIn),
         (12_000, ENTRY),
     ]);
@@ -249,6 +249,68 @@ fn halted_preempted_and_vmm_time_are_separated() {
     assert_eq!(events.wakeups.unwrap().total_ns, Some(500));
     assert_eq!((events.woken_by[0].tid, events.woken_by[0].count), (99, 1));
     assert_eq!((events.preempted_by[0].comm.as_str(), events.preempted_by[0].ns), ("hog", 2_000));
+}
+
+/// The exit time, and its parts: halted, preempted, in the VMM.
+fn times(events: &[(u64, EventKind)]) -> (Option<u64>, [Option<u64>; 3]) {
+    let events = only(&mut run(events)).events;
+    let [exit] = &events.exits[..] else { panic!("one reason, not {:?}", events.exits) };
+    assert_eq!(exit.time.count, 1);
+    (exit.time.total_ns, [exit.halted_ns, exit.preempted_ns, exit.userspace_ns])
+}
+
+const fn left(to: LeftFor) -> EventKind {
+    EventKind::SwitchOut { to, next: Task { tid: 0, comm: [0; 16] } }
+}
+
+#[test]
+fn a_pause_of_the_guest_is_no_time_of_an_exit() {
+    const INTERRUPTED: EventKind = EventKind::Userspace { reason: -4 };
+    const HOUR: u64 = 3_600_000_000_000;
+    // A signal ends KVM_RUN while the guest computes; the VMM sleeps until it goes on.
+    let paused = [
+        (0, exit(IO)),
+        (2_000, INTERRUPTED),
+        (3_000, left(LeftFor::Sleeping)),
+        (HOUR, EventKind::SwitchIn),
+        (HOUR + 50, left(LeftFor::Waiting)),
+        (HOUR + 90, EventKind::SwitchIn),
+        (HOUR + 100, ENTRY),
+    ];
+    assert_eq!(times(&paused), (Some(2_000), [None, Some(0), Some(0)]));
+    // The VMM has served an access before.
+    let served = [(0, exit(IO)), (1_000, EventKind::Userspace { reason: 2 }), (2_000, INTERRUPTED), (HOUR, ENTRY)];
+    assert_eq!(times(&served), (Some(2_000), [None, None, Some(1_000)]));
+    // The guest was idle: it halts on in the same exit.
+    let halted = [
+        (0, exit(HLT)),
+        (1_000, EventKind::Halted { ns: 900 }),
+        (1_100, INTERRUPTED),
+        (HOUR, EventKind::Halted { ns: 500 }),
+        (HOUR + 100, INTERRUPTED),
+        (2 * HOUR, EventKind::Halted { ns: 5_000 }),
+        (2 * HOUR + 100, ENTRY),
+    ];
+    assert_eq!(times(&halted), (Some(1_100 + 5_500), [Some(6_400), None, Some(0)]));
+    // SIGSTOP meets it in the VMM.
+    let stopped = [
+        (0, exit(IO)),
+        (1_000, EventKind::Userspace { reason: 2 }),
+        (2_000, left(LeftFor::Stopped)),
+        (HOUR, EventKind::Waking { by: Task::default() }),
+        (HOUR + 10, EventKind::SwitchIn),
+        (HOUR + 1_000, ENTRY),
+    ];
+    assert_eq!(times(&stopped), (Some(2_990), [None, Some(0), Some(1_990)]));
+    // A device that blocks is the exit's cost.
+    let blocked = [
+        (0, exit(IO)),
+        (1_000, EventKind::Userspace { reason: 2 }),
+        (2_000, left(LeftFor::Sleeping)),
+        (5_000_000, EventKind::SwitchIn),
+        (5_001_000, ENTRY),
+    ];
+    assert_eq!(times(&blocked), (Some(5_001_000), [None, Some(0), Some(5_000_000)]));
 }
 
 #[test]
@@ -422,8 +484,14 @@ fn records_are_read_where_the_format_says() {
     // Preempted (R+), then asleep (S).
     let raw = |state: &[u8]| record(64, &[(0, &[0x58, 2]), (24, &[7]), (32, state), (40, b"hog"), (56, &[9])]);
     let next = Task { tid: 9, comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0" };
-    assert_eq!(decode(&decoder, &raw(&[0, 1])), [EventKind::SwitchOut { runnable: true, next }, EventKind::SwitchIn]);
-    assert_eq!(decode(&decoder, &raw(&[1])), [EventKind::SwitchOut { runnable: false, next }, EventKind::SwitchIn]);
+    assert_eq!(
+        decode(&decoder, &raw(&[0, 1])),
+        [EventKind::SwitchOut { to: LeftFor::Waiting, next }, EventKind::SwitchIn]
+    );
+    assert_eq!(
+        decode(&decoder, &raw(&[1])),
+        [EventKind::SwitchOut { to: LeftFor::Sleeping, next }, EventKind::SwitchIn]
+    );
     assert_eq!(decode(&decoder, &record(64, &[(0, &[9, 9])])), []);
 }
 
@@ -488,7 +556,7 @@ proptest! {
                 4 => pio(time, Direction::Read),
                 5 => EventKind::Userspace { reason: 2 },
                 6 => EventKind::Halted { ns: time * 3 },
-                7 => EventKind::SwitchOut { runnable: true, next: Task::default() },
+                7 => EventKind::SwitchOut { to: LeftFor::Waiting, next: Task::default() },
                 _ => EventKind::SwitchIn,
             };
             if what == 8 && time > 90 { pairing.gap(time, time + 5) }

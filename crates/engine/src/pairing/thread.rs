@@ -1,6 +1,6 @@
 //! The state and the counts of one vCPU thread.
 
-use super::event::{Task, TracedAccess};
+use super::event::{LeftFor, Task, TracedAccess};
 use super::thread_tables::{AccessKey, Accesses, ExitParts, Exits, SeenKinds, Tasks, take_timing};
 use crate::events::{ThreadKey, TracedThread};
 use kvm::Space;
@@ -27,6 +27,36 @@ struct OpenExit {
     parts: ExitParts,
     /// When the VMM took over, as long as it works.
     user_since: Option<u64>,
+    /// When the VMM took the vCPU out of KVM.
+    ended: Option<u64>,
+    /// Nanoseconds in halt since then.
+    halted_after: u64,
+    /// Nanoseconds before that in which the thread was stopped.
+    stopped: u64,
+}
+
+impl OpenExit {
+    /// Its duration if the vCPU enters the guest now.
+    fn duration(&self, now: u64) -> u64 {
+        let end = self.ended.unwrap_or(now);
+        end.saturating_sub(self.since).saturating_sub(self.stopped) + self.halted_after
+    }
+
+    /// The thread was stopped from `since` until now: not by what it does for the guest.
+    fn stop(&mut self, since: u64, now: u64) {
+        if self.ended.is_some() {
+            return;
+        }
+        let ns = now.saturating_sub(since.max(self.since));
+        self.stopped += ns;
+        self.user_since = self.user_since.map(|user| user + ns);
+    }
+}
+
+/// Whether the VMM does not serve this exit but stops the vCPU: a signal (-EINTR), KVM_EXIT_DEBUG, _SHUTDOWN,
+/// _FAIL_ENTRY, _INTERNAL_ERROR, _SYSTEM_EVENT. `ENDS_EXIT` in bpf/layout.h is the same.
+const fn ends_exit(reason: i32) -> bool {
+    matches!(reason, -4 | 4 | 8 | 9 | 17 | 24)
 }
 
 /// What the scheduler did with a thread.
@@ -36,6 +66,8 @@ struct SchedulerCounts {
     seen: bool,
     woken_at: Option<u64>,
     preempted: Option<(u64, Task)>,
+    /// When it was stopped, as long as it is.
+    stopped_at: Option<u64>,
     running_since: Option<u64>,
     /// Time on a CPU; `None` after a gap.
     ran_ns: Option<u64>,
@@ -111,7 +143,17 @@ impl PairedThread {
     pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) {
         self.vcpu = vcpu.or(self.vcpu);
         self.settle(None);
-        self.open = Some(OpenExit { isa, code, since: time, trusted, parts: ExitParts::default(), user_since: None });
+        self.open = Some(OpenExit {
+            isa,
+            code,
+            since: time,
+            trusted,
+            parts: ExitParts::default(),
+            user_since: None,
+            ended: None,
+            halted_after: 0,
+            stopped: 0,
+        });
     }
 
     /// `room`: whether a new reason may take a cell; also below.
@@ -127,7 +169,7 @@ impl PairedThread {
             self.settle(None);
             return true;
         };
-        let ns = time - open.since;
+        let ns = open.duration(time);
         self.settle(Some(ns));
         self.exits.add((open.isa, open.code), Some((ns, open.parts)), self.exact, room)
     }
@@ -161,8 +203,17 @@ impl PairedThread {
     }
 
     pub fn userspace(&mut self, time: u64, reason: i32) -> bool {
-        if let Some(open) = &mut self.open {
-            open.user_since = Some(time);
+        if ends_exit(reason) {
+            self.leave_userspace(time, 0);
+        }
+        if let Some(open) = &mut self.open
+            && open.ended.is_none()
+        {
+            if ends_exit(reason) {
+                open.ended = Some(time);
+            } else {
+                open.user_since.get_or_insert(time);
+            }
         }
         let fits = self.userspace.len() < MAX_USERSPACE || self.userspace.contains_key(&reason);
         if fits {
@@ -174,7 +225,11 @@ impl PairedThread {
     pub fn halted(&mut self, time: u64, ns: u64) {
         self.leave_userspace(time, ns);
         if let Some(open) = &mut self.open {
-            open.parts.halted += ns.min(time.saturating_sub(open.since));
+            let halted = ns.min(time.saturating_sub(open.ended.unwrap_or(open.since)));
+            open.parts.halted += halted;
+            if open.ended.is_some() {
+                open.halted_after += halted;
+            }
         }
     }
 
@@ -206,6 +261,7 @@ impl PairedThread {
         self.since = None;
         if let Some(scheduler) = &mut self.scheduler {
             (scheduler.woken_at, scheduler.preempted, scheduler.ran_ns) = (None, None, None);
+            scheduler.stopped_at = None;
         }
     }
 
@@ -234,15 +290,16 @@ impl PairedThread {
         scheduler.woken_by.add(by, 0);
     }
 
-    pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) {
+    pub fn switch_out(&mut self, time: u64, to: LeftFor, next: Task) {
         let scheduler = self.scheduler();
         scheduler.seen = true;
         scheduler.left += 1;
-        scheduler.slept |= !runnable;
+        scheduler.slept |= to != LeftFor::Waiting;
         scheduler.unseen += u64::from(scheduler.running_since.is_none());
         scheduler.ran(time);
         scheduler.woken_at = None;
-        scheduler.preempted = runnable.then_some((time, next));
+        scheduler.preempted = if to == LeftFor::Waiting { Some((time, next)) } else { None };
+        scheduler.stopped_at = if to == LeftFor::Stopped { Some(time) } else { None };
     }
 
     pub fn switch_in(&mut self, time: u64) {
@@ -254,11 +311,21 @@ impl PairedThread {
             scheduler.wakeups.add(ns);
             scheduler.run_delays.add(ns);
         }
-        let Some((since, by)) = scheduler.preempted.take() else { return };
+        let stopped_at = scheduler.stopped_at.take();
+        let preempted = scheduler.preempted.take();
+        if let Some(since) = stopped_at
+            && let Some(open) = &mut self.open
+        {
+            open.stop(since, time);
+        }
+        let Some((since, by)) = preempted else { return };
+        let scheduler = self.scheduler();
         let ns = time.saturating_sub(since);
         scheduler.preempted_by.add(by, ns);
         scheduler.run_delays.add(ns);
-        if let Some(open) = &mut self.open {
+        if let Some(open) = &mut self.open
+            && open.ended.is_none()
+        {
             open.parts.preempted += ns.min(time.saturating_sub(open.since));
             // The VMM did not run meanwhile.
             open.user_since = open.user_since.map(|user| user + ns);

@@ -1,7 +1,7 @@
 //! Decodes the text of an event, as all kernels print it.
 
 use super::line::TraceLine;
-use engine::pairing::{EventKind, Task, TracedEvent};
+use engine::pairing::{EventKind, LeftFor, Task, TracedEvent};
 use kvm::Space;
 use kvm::exit_reason::{self, arm64_code, guess_isa};
 use kvm::isa::Isa;
@@ -73,8 +73,8 @@ impl TraceDecoder {
                 Some(EventKind::Waking { by })
             }
             "sched_switch" => {
-                if let Some((prev, runnable, next)) = switch(text) {
-                    emit(prev, 0, EventKind::SwitchOut { runnable, next });
+                if let Some((prev, to, next)) = switch(text) {
+                    emit(prev, 0, EventKind::SwitchOut { to, next });
                     emit(next.tid, 0, EventKind::SwitchIn);
                 }
                 return true;
@@ -210,19 +210,19 @@ pub(super) fn vcpu_threads(text: &str) -> impl Iterator<Item = (&str, i32)> {
     keyed.chain(older).filter(|(name, _)| vcpu_index(name).is_some())
 }
 
-/// The thread that left the CPU, whether it was still runnable, and the task that replaced it.
-fn switch(text: &str) -> Option<(i32, bool, Task)> {
+/// The thread that left the CPU, for what, and the task that replaced it.
+fn switch(text: &str) -> Option<(i32, LeftFor, Task)> {
     let (left, right) = text.split_once("==>")?;
     if let Some(prev) = number(left, "prev_pid=") {
         let state = left.split_once("prev_state=")?.1;
         let name = right.split_once("next_comm=").and_then(|(_, r)| r.split_once(" next_pid=")).map_or("", |(n, _)| n);
         let next = Task { tid: number(right, "next_pid=")?, comm: comm(name) };
-        return Some((prev, state.starts_with('R'), next));
+        return Some((prev, LeftFor::from_letters(state), next));
     }
     let (_, prev, rest) = named(left)?;
     let state = rest.split_once(']')?.1.trim();
     let (name, next, _) = named(right)?;
-    Some((prev, state.starts_with('R'), Task { tid: next, comm: comm(name) }))
+    Some((prev, LeftFor::from_letters(state), Task { tid: next, comm: comm(name) }))
 }
 
 fn comm(name: &str) -> [u8; 16] {

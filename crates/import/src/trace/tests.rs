@@ -224,7 +224,7 @@ fn exits_and_accesses_are_paired() {
     assert_eq!(
         exits(guest),
         [
-            (Isa::Svm, 0x78, 1, Some(1_100_000)),
+            (Isa::Svm, 0x78, 1, Some(1_001_000)),
             (Isa::Svm, 0x7b, 1, Some(50_000)),
             (Isa::Svm, 0x7c, 1, Some(20_000)),
             (Isa::Svm, 0x400, 1, Some(50_000)),
