@@ -32,6 +32,7 @@ static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static u64 (*const bpf_get_current_uid_gid)(void) = (void *)15;
 static long (*const bpf_get_current_comm)(void *buf, u32 size) = (void *)16;
 static u64 (*const bpf_get_current_task)(void) = (void *)35;
 static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;

@@ -19,7 +19,8 @@
 /* A task_struct is aligned to 64 bytes and its address starts with 7 ones: 13 bits are left for a slot. */
 #define SLOT_BITS 13
 #define PART 64       /* slots a part of `slots` */
-#define SHARE_BITS 12 /* log2 of the cells of `shares` */
+#define SHARE_BITS 12 /* log2 of the cells of `shares` and `users` */
+#define USER_PART 4   /* a user may have this many times as many slots as are free */
 
 struct extremes {
 	u64 min, max; /* 0: none yet */
@@ -83,7 +84,7 @@ struct slot {
 	char comm[16];
 	u64 born, died; /* ns: its first event, its end (0: it lives). Tell threads apart that had the same id */
 	u32 vcpu;  /* number + 1; 0: not known */
-	u32 pad_1;
+	u32 uid;   /* whose the process is */
 	u32 exits_seen, overflow;
 	volatile u32 changes, epoch;
 	u64 accesses_used, userspace_used; /* a bit for each cell, so that the reader touches only memory in use */
@@ -125,12 +126,13 @@ struct slot {
 
 _Static_assert(sizeof(struct slot) == 36864, "a slot is nine pages, so that each can be mapped by itself");
 
-/* How many slots each process may have, and how many events came of threads that got none for it. */
+/* How many slots each process may have, how many are free, and how many events came of threads that got none because
+ * their process or their user has its share. */
 struct quota {
-	u64 slots, refused;
+	u64 slots, free, refused, user_refused;
 };
 
-/* The slots that a process has, and its id once it was refused one. */
+/* The slots that a process or a user has, and the process that was last refused one there. */
 struct share {
 	u32 slots, refused;
 };

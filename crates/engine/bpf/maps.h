@@ -52,6 +52,15 @@ struct {
 	__type(value, struct share);
 } shares SEC(".maps");
 
+/* The same by user. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 << SHARE_BITS);
+	__type(key, u32);
+	__type(value, struct share);
+} users SEC(".maps");
+
 const volatile u32 seed = 1;
 
 struct bucket {

@@ -40,27 +40,46 @@ found:
 	return slot_at(index);
 }
 
-/* No compare-and-swap before kernel 5.12: if two new threads write one entry, the later one stays, and the other
- * takes a second slot at its next event. */
+static always_inline u32 share_of(u32 id)
+{
+	return id * seed >> (32 - SHARE_BITS);
+}
+
+/*
+ * The fewer slots are free, the fewer a user may have, so that a user who comes later finds some. A process may have as
+ * many as its user has left.
+ *
+ * No compare-and-swap before kernel 5.12: if two new threads write one entry, the later one stays, and the other
+ * takes a second slot at its next event.
+ */
 static noinline struct slot *new_slot(u64 task)
 {
 	struct bucket *bucket = bucket_of(task);
 	u64 id = bpf_get_current_pid_tgid();
-	u32 index = 0, zero = 0, process = id >> 32, at = process * seed >> (32 - SHARE_BITS);
+	u32 index = 0, zero = 0, process = id >> 32, uid = bpf_get_current_uid_gid();
+	u32 at = share_of(process), user_at = share_of(uid);
 	struct quota *all = bpf_map_lookup_elem(&quota, &zero);
-	struct share *share = bpf_map_lookup_elem(&shares, &at);
+	struct share *share = bpf_map_lookup_elem(&shares, &at), *user = bpf_map_lookup_elem(&users, &user_at);
 	struct slot *s;
 	u32 *owner;
 
 	if (!bucket || !all || !share)
 		return 0;
+	opaque(user);
+	if (!user)
+		return 0;
 	if (share->slots >= all->slots) {
-		share->refused = process;
 		__sync_fetch_and_add(&all->refused, 1);
+		goto full;
+	}
+	if ((u64)share->slots + user->slots >= USER_PART * all->free) {
+		user->refused = process;
+		__sync_fetch_and_add(&all->user_refused, 1);
 		goto full;
 	}
 	if (bpf_map_pop_elem(&free_slots, &index))
 		goto full;
+	__sync_fetch_and_add(&all->free, -1);
 	s = slot_at(index);
 	owner = bpf_map_lookup_elem(&owners, &index);
 	if (!s || !owner)
@@ -69,6 +88,7 @@ static noinline struct slot *new_slot(u64 task)
 	s->born = bpf_ktime_get_ns();
 	s->tid = id;
 	s->tgid = process;
+	s->uid = uid;
 	bpf_get_current_comm(s->comm, sizeof(s->comm));
 	s->cpu = bpf_get_smp_processor_id() + 1;
 #pragma unroll
@@ -78,11 +98,14 @@ static noinline struct slot *new_slot(u64 task)
 			bucket->used = 1;
 			*owner = id;
 			__sync_fetch_and_add(&share->slots, 1);
+			__sync_fetch_and_add(&user->slots, 1);
 			return s;
 		}
 	}
 	bpf_map_push_elem(&free_slots, &index, 0);
+	__sync_fetch_and_add(&all->free, 1);
 full:
+	share->refused = process;
 	lost();
 	return 0;
 }

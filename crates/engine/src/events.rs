@@ -58,6 +58,8 @@ pub struct Reading {
     pub disks: HashMap<i32, Vec<HostDisk>>,
     /// What interrupted each guest, by its process; no guest where it is not traced.
     pub interrupts: HashMap<i32, GuestInterrupts>,
+    /// Processes with a thread that found no place in the engine's tables since the reading before.
+    pub refused: Vec<i32>,
     /// Events the kernel dropped, and events of threads without a place.
     pub lost: u64,
     /// Events counted in an `other` cell because a table was full.

@@ -111,7 +111,7 @@ pub struct Slot {
     pub born: AtomicU64,
     pub died: AtomicU64,
     pub vcpu: AtomicU32,
-    pub pad_1: AtomicU32,
+    pub uid: AtomicU32,
     pub exits_seen: AtomicU32,
     pub overflow: AtomicU32,
     pub changes: AtomicU32,
@@ -170,7 +170,9 @@ pub struct Bucket {
 #[repr(C)]
 pub struct Quota {
     pub slots: AtomicU64,
+    pub free: AtomicU64,
     pub refused: AtomicU64,
+    pub user_refused: AtomicU64,
 }
 
 /// `struct share`.
@@ -196,9 +198,9 @@ pub fn bucket_of(task: u64) -> usize {
     ((task >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TASK_BITS)) as usize
 }
 
-/// The cell of a process in `shares`, as `new_slot` in `threads.h` computes it.
-pub fn share_of(process: u32, seed: u32) -> usize {
-    (process.wrapping_mul(seed) >> (32 - SHARE_BITS)) as usize
+/// The cell of a process in `shares`, or of a user in `users`, as `share_of` in `threads.h` computes it.
+pub fn share_of(id: u32, seed: u32) -> usize {
+    (id.wrapping_mul(seed) >> (32 - SHARE_BITS)) as usize
 }
 
 /// The kinds of threads, by number: `enum thread_kind`.

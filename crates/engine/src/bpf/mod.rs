@@ -12,9 +12,9 @@
 //!
 //! Kernel memory: 36 KiB for each thread that has room, and some 400 KiB besides. [`Engine::make_room`] adds room while
 //! the programs count. Events of threads that come before there is room for them are lost, and counted as lost. A
-//! process has at most half of the room, and never more than for 1,024 threads, so that what one process does costs no
-//! other process's events. File descriptors hold everything: nothing stays in the kernel when the process ends, however
-//! it ends.
+//! process has at most half of the room, and never more than for 1,024 threads; a user has at most four times as much
+//! as is left. So what one process or one user does costs nobody else's events. File descriptors hold everything:
+//! nothing stays in the kernel when the process ends, however it ends.
 
 mod attached;
 mod btf;

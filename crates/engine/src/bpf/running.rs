@@ -8,7 +8,7 @@ use super::programs::Programs;
 use super::refusal::{Refusal, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
-use super::tables::{Homeless, MAX_OF_PROCESS, MAX_SLOTS, Tables};
+use super::tables::{Homeless, MAX_OF_PROCESS, MAX_SLOTS, RefusedProcesses, Tables};
 use crate::events::{EngineError, Reading, ThreadKey, TracedThread};
 use crate::monotonic_ns;
 use crate::tracefs::Tracefs;
@@ -42,11 +42,11 @@ pub(super) struct Running {
     unread: u64,
     /// The slots of the last reading that another slot of the same thread took in.
     joined: HashMap<ThreadKey, ThreadKey>,
-    /// Events without a slot: up to the last reading, in the interval before it, and the processes whose share was too
-    /// small.
+    /// Events without a slot up to the last reading.
     homeless: Homeless,
+    /// Those of the interval before it, and whose they were.
     left_out: Homeless,
-    greedy: Vec<u32>,
+    refused: RefusedProcesses,
 }
 
 impl Running {
@@ -89,7 +89,7 @@ impl Running {
             joined: HashMap::new(),
             homeless: Homeless::default(),
             left_out: Homeless::default(),
-            greedy: Vec::new(),
+            refused: RefusedProcesses::default(),
         })
     }
 
@@ -120,11 +120,11 @@ impl Running {
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
-        let Homeless { events, refused } = self.tables.homeless();
-        let before = std::mem::replace(&mut self.homeless, Homeless { events, refused });
-        self.left_out = Homeless { events: events - before.events, refused: refused - before.refused };
-        self.greedy = if self.left_out.refused > 0 { self.tables.greedy() } else { Vec::new() };
-        reading.lost = self.programs.attached.missed("kvm_") + self.unread + events;
+        let homeless = self.tables.homeless();
+        self.left_out = homeless.since(std::mem::replace(&mut self.homeless, homeless));
+        self.refused = if self.left_out.events > 0 { self.tables.refused() } else { RefusedProcesses::default() };
+        reading.refused = self.refused.all.iter().map(|process| process.cast_signed()).collect();
+        reading.lost = self.programs.attached.missed("kvm_") + self.unread + homeless.events;
         reading
     }
 
@@ -156,8 +156,8 @@ impl Running {
     /// # Errors
     /// When the kernel lacks the memory.
     pub fn make_room(&mut self, vcpus: usize) -> Result<(), EngineError> {
-        let Homeless { events, refused } = self.left_out;
-        let is_full = events > refused || (refused > 0 && self.tables.quota() < MAX_OF_PROCESS);
+        let Homeless { events, of_greedy_processes, .. } = self.left_out;
+        let is_full = events > of_greedy_processes || (of_greedy_processes > 0 && self.tables.quota() < MAX_OF_PROCESS);
         let wanted = vcpus.max(if is_full { self.tables.count() } else { 0 });
         self.tables.grow(2 * wanted).map_err(|e| Refusal::new(Stage::Map, "slots", e).into())
     }
@@ -166,13 +166,21 @@ impl Running {
     pub fn gaps(&self) -> Vec<EngineError> {
         let mut gaps = self.programs.gaps.clone();
         let (count, quota) = (self.tables.count(), self.tables.quota());
-        if self.left_out.events > self.left_out.refused {
+        let Homeless { events, of_greedy_processes, of_greedy_users } = self.left_out;
+        if events > of_greedy_processes + of_greedy_users {
             let cause = format!(
                 "there are more vCPU threads than the {count} that room was made for: events of the others are lost"
             );
             gaps.push(EngineError { cause, fix: cure(count, self.tables.ceiling) });
         }
-        if let Some(process) = self.greedy.first() {
+        if let Some(process) = self.refused.of_greedy_user {
+            let cause = format!(
+                "the guests of one user, process {process} among them, have more vCPU threads than the part of the \
+                 {count} places that one user may have: events of the others are lost"
+            );
+            gaps.push(EngineError { cause, fix: cure(count, self.tables.ceiling) });
+        }
+        if let Some(process) = self.refused.greedy {
             let cause = format!(
                 "process {process} began more vCPU threads in an interval than the {quota} that one process has room \
                  for: events of its other threads are lost"

@@ -47,6 +47,7 @@ pub(super) struct Tables {
     homeless: Mapping,
     quota: Mapping,
     shares: Mapping,
+    users: Mapping,
     seed: u32,
     free: OwnedFd,
     /// There is memory for no more slots.
@@ -59,7 +60,30 @@ pub(super) struct Homeless {
     /// All of them.
     pub events: u64,
     /// Those whose process has its share of the slots.
-    pub refused: u64,
+    pub of_greedy_processes: u64,
+    /// Those whose user has its share.
+    pub of_greedy_users: u64,
+}
+
+impl Homeless {
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            events: self.events - before.events,
+            of_greedy_processes: self.of_greedy_processes - before.of_greedy_processes,
+            of_greedy_users: self.of_greedy_users - before.of_greedy_users,
+        }
+    }
+}
+
+/// The processes whose threads found no slot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct RefusedProcesses {
+    /// All of them. Of processes that share a cell only the last.
+    pub all: Vec<u32>,
+    /// One that has its share of the slots.
+    pub greedy: Option<u32>,
+    /// One whose user has its share.
+    pub of_greedy_user: Option<u32>,
 }
 
 impl Tables {
@@ -71,6 +95,7 @@ impl Tables {
             homeless: object.homeless()?,
             quota: object.mapping("quota", 1, size_of::<Quota>())?,
             shares: object.mapping("shares", 1 << SHARE_BITS, size_of::<Share>())?,
+            users: object.mapping("users", 1 << SHARE_BITS, size_of::<Share>())?,
             seed,
             slots: object.take_map("slots")?,
             pattern: object.definition(PATTERN)?,
@@ -111,6 +136,10 @@ impl Tables {
     }
 
     fn give_back(&self, slot: u32) -> io::Result<()> {
+        // First, as a program takes a slot before it counts it.
+        if let Some(quota) = self.quota.at::<Quota>(0) {
+            quota.free.fetch_add(1, Relaxed);
+        }
         sys::update(self.free.as_fd(), None, &slot.to_ne_bytes())
     }
 
@@ -141,8 +170,9 @@ impl Tables {
 
     /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared.
     pub fn release(&mut self, index: usize) {
-        let of_slot = |slot: &Slot| (slot.task.load(Relaxed), slot.tgid.load(Relaxed));
-        let Some((task, process)) = self.slot(index).map(of_slot) else { return };
+        let Some(slot) = self.slot(index) else { return };
+        let task = slot.task.load(Relaxed);
+        let (process, user) = (slot.tgid.load(Relaxed), slot.uid.load(Relaxed));
         if let Some(bucket) = self.tasks.at::<Bucket>(bucket_of(task) * size_of::<Bucket>()) {
             let entry = task << 7 | index as u64;
             for way in bucket.entry.iter().take(WAYS) {
@@ -154,8 +184,10 @@ impl Tables {
         if let Some(owner) = self.owners.at::<AtomicU64>(index * OWNER_SIZE) {
             owner.store(0, Relaxed);
         }
-        if let Some(share) = self.shares.at::<Share>(share_of(process, self.seed) * size_of::<Share>()) {
-            share.slots.fetch_sub(1, Relaxed);
+        for (cells, id) in [(&self.shares, process), (&self.users, user)] {
+            if let Some(share) = cells.at::<Share>(share_of(id, self.seed) * size_of::<Share>()) {
+                share.slots.fetch_sub(1, Relaxed);
+            }
         }
         // Refused only if it was never taken.
         let _ = self.give_back(index as u32);
@@ -163,13 +195,32 @@ impl Tables {
 
     /// Events of threads that found no slot.
     pub fn homeless(&self) -> Homeless {
-        let refused = self.quota.at::<Quota>(0).map_or(0, |quota| quota.refused.load(Relaxed));
-        Homeless { events: self.homeless.count(0), refused }
+        let quota = self.quota.at::<Quota>(0);
+        Homeless {
+            events: self.homeless.count(0),
+            of_greedy_processes: quota.map_or(0, |quota| quota.refused.load(Relaxed)),
+            of_greedy_users: quota.map_or(0, |quota| quota.user_refused.load(Relaxed)),
+        }
     }
 
-    /// The processes that wanted more than their share since this was last asked.
-    pub fn greedy(&self) -> Vec<u32> {
-        let cells = (0..1 << SHARE_BITS).filter_map(|i| self.shares.at::<Share>(i * size_of::<Share>()));
-        cells.filter(|share| share.refused.load(Relaxed) > 0).map(|share| share.refused.swap(0, Relaxed)).collect()
+    /// The processes that were refused a slot since this was last asked.
+    pub fn refused(&self) -> RefusedProcesses {
+        let mut refused = RefusedProcesses::default();
+        for cell in 0..1 << SHARE_BITS {
+            if let Some(user) = self.users.at::<Share>(cell * size_of::<Share>()) {
+                let process = user.refused.swap(0, Relaxed);
+                refused.of_greedy_user = refused.of_greedy_user.or((process > 0).then_some(process));
+            }
+            let Some(share) = self.shares.at::<Share>(cell * size_of::<Share>()) else { continue };
+            let process = share.refused.swap(0, Relaxed);
+            if process == 0 {
+                continue;
+            }
+            refused.all.push(process);
+            if share.slots.load(Relaxed) as usize >= self.quota() {
+                refused.greedy = refused.greedy.or(Some(process));
+            }
+        }
+        refused
     }
 }

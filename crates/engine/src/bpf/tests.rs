@@ -142,7 +142,7 @@ macro_rules! fields {
 fn records_are_the_same_in_rust_and_in_c() {
     let exit = fields!(RawExit: time userspace halted preempted code isa used pad histogram);
     let access = fields!(RawAccess: key time faults longest_ns longest timed);
-    let slot = fields!(Slot: task tid tgid comm born died vcpu exits_seen overflow changes epoch accesses_used
+    let slot = fields!(Slot: task tid tgid comm born died vcpu uid exits_seen overflow changes epoch accesses_used
         userspace_used from migrations cross_core cross_llc cross_node wakeup wakeup_histogram preempted
         preempted_histogram other_errno woken_by held_by rests userspace exits accesses access_histogram);
     let irq = fields!(RawIrq: count joined comm wake delay slept kick);
@@ -156,7 +156,7 @@ fn records_are_the_same_in_rust_and_in_c() {
         (object::MAIN, "other_tasks", fields!(RawOthers: task rest)),
         (object::MAIN, "slot", slot),
         (object::MAIN, "bucket", fields!(Bucket: used entry)),
-        (object::MAIN, "quota", fields!(Quota: slots refused)),
+        (object::MAIN, "quota", fields!(Quota: slots free refused user_refused)),
         (object::MAIN, "share", fields!(Share: slots refused)),
         (object::DISKS, "span", fields!(RawSpan: count ns histogram)),
         (object::DISKS, "disk_key", fields!(DiskKey: owner dev kind pad)),
