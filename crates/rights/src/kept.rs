@@ -1,5 +1,6 @@
 //! Which capabilities which thread keeps after the start. `docs/security.md` says why.
 
+use super::locked_memory::is_charged_here;
 use super::{PARANOID_OF_MAINLINE, has_cap_bpf, paranoid};
 use kvm::shell_quoted;
 use rustix::thread::CapabilitySet;
@@ -10,10 +11,12 @@ const RINGS: CapabilitySet = CapabilitySet::PERFMON.union(CapabilitySet::IPC_LOC
 const PROCESSES: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 const MONITOR: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
 
-/// While the sources open: what [`for_sampling`] keeps of any engine, and the kernel's log, which is opened once.
+/// While the sources open: what [`for_sampling`] keeps of any engine, the kernel's log, which is opened once, and where
+/// the kernel charges BPF to it the limit of locked memory.
 pub fn for_start(monitor: bool) -> CapabilitySet {
-    let engines = [EngineKind::Bpf, EngineKind::Perf].map(|engine| for_sampling(engine, monitor));
-    engines.into_iter().fold(CapabilitySet::SYSLOG, CapabilitySet::union)
+    let limits = if is_charged_here() { CapabilitySet::SYS_RESOURCE } else { CapabilitySet::empty() };
+    let engines = for_sampling(EngineKind::Bpf, monitor) | for_sampling(EngineKind::Perf, monitor);
+    engines | CapabilitySet::SYSLOG | limits
 }
 
 /// What a program without root needs to show all that root sees. `setcap` replaces what a file has, so a hint for one
@@ -112,7 +115,7 @@ mod tests {
         assert!(hint().contains(&format!("setcap {rights}=ep ")));
     }
 
-    /// One command, the same everywhere. The pages show the command for kernels since 5.8.
+    /// One command, the same everywhere. The pages show the command for kernels since 5.11.
     #[test]
     fn the_pages_give_the_same_command() {
         let command = format!("setcap {}=ep ", named(for_hint()));
@@ -120,7 +123,8 @@ mod tests {
             let page_has = std::fs::read_to_string(format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR")))
                 .unwrap()
                 .contains(&command);
-            assert!(page_has || command.contains("cap_sys_admin"), "{page}: {command}");
+            let is_for_an_old_kernel = command.contains("cap_sys_admin") || command.contains("cap_sys_resource");
+            assert!(page_has || is_for_an_old_kernel, "{page}: {command}");
         }
     }
 }

@@ -5,6 +5,7 @@ mod environment;
 mod files;
 mod identity;
 mod kept;
+mod locked_memory;
 mod memory;
 mod regular_file;
 mod syscalls;
@@ -14,6 +15,7 @@ pub use environment::start_clean;
 pub use files::{for_files, keep_to_read};
 pub use identity::{NO_ACCOUNT, give_up_root, own_user};
 pub use kept::{for_hint, for_pmu, for_profile, for_reading, for_rings, for_sampling, for_start, hint, named};
+pub use locked_memory::{charges_locked_memory, with_locked_memory};
 pub use memory::memory_limit;
 pub use regular_file::{not_ours, open_input, open_regular};
 pub use syscalls::forbid_system_calls;
@@ -35,6 +37,13 @@ pub fn allow_files() -> Option<u64> {
     // After a failure the old limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     getrlimit(Resource::Nofile).current
+}
+
+/// Whether a kernel of this release (`uname -r`) is older than this version. False for a release without numbers.
+pub fn is_before(release: &str, version: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse::<u32>().ok());
+    let Some(major) = numbers.next() else { return false };
+    (major, numbers.next().unwrap_or(0)) < version
 }
 
 /// Whether the kernel splits BPF and tracing off `CAP_SYS_ADMIN` (Linux 5.8, include/uapi/linux/capability.h).

@@ -70,7 +70,8 @@ impl BpfEngine {
     }
 
     fn start(&self) -> Result<Running, EngineError> {
-        Running::start(&self.topology, (2 * self.threads).max(MIN_SLOTS))
+        let slots = (2 * self.threads).max(MIN_SLOTS);
+        rights::with_locked_memory(|| Running::start(&self.topology, slots))
     }
 }
 
@@ -151,7 +152,7 @@ impl Engine for BpfEngine {
     fn make_room(&mut self, vcpus: &mut dyn Iterator<Item = usize>) -> Result<(), EngineError> {
         let Some(running) = &mut self.running else { return Ok(()) };
         self.threads = vcpus.map(|of_guest| of_guest.min(tables::MAX_OF_PROCESS)).sum();
-        running.make_room(self.threads)
+        rights::with_locked_memory(|| running.make_room(self.threads))
     }
 
     fn gaps(&self) -> Vec<EngineError> {
@@ -166,7 +167,7 @@ fn switch<T>(
     start: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<(), EngineError> {
     if on != counting.is_some() {
-        *counting = if on { Some(start()?) } else { None };
+        *counting = if on { Some(rights::with_locked_memory(start)?) } else { None };
     }
     Ok(())
 }

@@ -79,8 +79,14 @@ impl Rights {
 
     /// Before 5.5 maps could not be mapped, before 5.2 there were no global variables.
     fn too_old(&self) -> bool {
-        let mut parts = self.kernel.split(|c: char| !c.is_ascii_digit()).map_while(|p| p.parse::<u32>().ok());
-        parts.next().is_some_and(|major| (major, parts.next().unwrap_or(0)) < (5, 5))
+        rights::is_before(&self.kernel, (5, 5))
+    }
+
+    /// Whether the kernel refused a map or a program because of the limit of locked memory.
+    fn is_over_limit(&self, refusal: &Refusal) -> bool {
+        let is_charged = matches!(refusal.stage, Stage::Map | Stage::Program) && !self.too_old();
+        let is_refused = refusal.error.raw_os_error() == Some(libc::EPERM);
+        is_charged && is_refused && rights::charges_locked_memory(&self.kernel)
     }
 
     /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is of no interest.
@@ -93,6 +99,11 @@ impl Rights {
         } else if denied && self.lockdown.contains("[confidentiality]") {
             let fix = "boot with lockdown=integrity, or use --engine none".into();
             Some(("kernel lockdown \"confidentiality\" forbids it", fix))
+        } else if self.is_over_limit(refusal) {
+            let fix = "; a service needs LimitMEMLOCK=infinity, a container --ulimit memlock=-1";
+            let why = "this kernel charges it to the limit of locked memory (RLIMIT_MEMLOCK), which is too low here \
+                       and which this process may not raise without CAP_SYS_RESOURCE";
+            Some((why, setcap() + fix))
         } else if refusal.error.raw_os_error() == Some(libc::ENOSYS) {
             let fix = "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf".into();
             Some(("this kernel is built without BPF", fix))
@@ -210,6 +221,25 @@ mod tests {
             assert_eq!(rights.explain(&refused(Stage::Map, libc::EINVAL)).cause.contains("too old"), old, "{kernel}");
         }
         assert!(rights(CapabilitySet::all()).explain(&refused(Stage::Map, libc::ENOSYS)).cause.contains("without BPF"));
+    }
+
+    #[test]
+    fn a_limit_of_locked_memory_is_named_where_it_is_charged() {
+        let said = |kernel: &str, stage, errno| {
+            let rights = Rights { kernel: kernel.into(), ..rights(BOTH) };
+            rights.explain(&refused(stage, errno))
+        };
+        let old = said("5.10.0-32-amd64", Stage::Map, libc::EPERM);
+        assert!(old.cause.contains("limit of locked memory (RLIMIT_MEMLOCK)"), "{old:?}");
+        assert!(old.fix.contains("run kvmtop as root") && old.fix.contains("LimitMEMLOCK=infinity"), "{old:?}");
+        assert_eq!(said("5.10.0-32-amd64", Stage::Program, libc::EPERM), old);
+        for other in [
+            said("5.11.0", Stage::Map, libc::EPERM),
+            said("5.10.0-32-amd64", Stage::Map, libc::ENOMEM),
+            said("5.10.0-32-amd64", Stage::Attach, libc::EPERM),
+        ] {
+            assert!(!other.cause.contains("RLIMIT_MEMLOCK"), "{other:?}");
+        }
     }
 
     #[test]
